@@ -92,7 +92,7 @@ mod tests {
         let root = tempfile::tempdir().expect("a folder");
         let envelope = envelope(root.path());
         let readme = root.path().join("w/shared/README.md");
-        prepare(&envelope).expect("made");
+        prepare(&envelope).expect("the folder can be prepared");
         assert_eq!(fs::read_to_string(&readme).expect("the file is readable"), README);
         fs::write(&readme, "mine").expect("writable");
         prepare(&envelope).expect("left alone");
@@ -113,7 +113,7 @@ mod tests {
         assert!(!root.path().join("w").exists());
         let elsewhere = portcullis_tools::policy::DEFAULT_POLICY.replace("\"shared\"", "\"data/in\"");
         fs::write(&policy, elsewhere).expect("writable");
-        prepare(&envelope).expect("made");
+        prepare(&envelope).expect("the folder can be prepared");
         assert!(root.path().join("w/data/in/README.md").exists());
         assert!(!root.path().join("w/shared").exists());
     }

@@ -142,7 +142,7 @@ mod tests {
         let specs = [spec("shared", "shared"), spec("tmp", "deep/er/tmp")];
         let table = MountTable::open(dir.path(), &specs, &PrivatePaths::default()).expect("opens");
         assert!(dir.path().join("deep/er/tmp").is_dir());
-        assert_eq!(table.get("tmp").expect("there").name().as_str(), "tmp");
+        assert_eq!(table.get("tmp").expect("the mount exists").name().as_str(), "tmp");
         assert!(table.get("vault").is_none());
     }
 

@@ -93,7 +93,8 @@ mod tests {
         let make = |name: &str, mode| {
             let path = folder.path().join(name);
             std::fs::write(&path, name).expect("writes");
-            std::fs::set_permissions(&path, Permissions::from_mode(mode)).expect("ours");
+            std::fs::set_permissions(&path, Permissions::from_mode(mode))
+                .expect("the permissions can be set");
         };
         let mode = |name: &str| {
             std::fs::metadata(folder.path().join(name)).expect("the path exists").permissions().mode()

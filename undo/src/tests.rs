@@ -45,7 +45,7 @@ impl UndoFixture {
     fn call(&self, name: &str, paths: &[&str], change: impl FnOnce(&Path)) {
         let recorder = self.recorder(name);
         for path in paths {
-            recorder.save_before("m", &path_of(path), ChangeScope::Tree).expect("kept");
+            recorder.save_before("m", &path_of(path), ChangeScope::Tree).expect("the state can be saved");
         }
         change(&self.mount);
     }
@@ -78,7 +78,7 @@ fn tree(folder: &Path) -> BTreeMap<PathBuf, (u32, String)> {
     let mut tree = BTreeMap::new();
     let mut pending = vec![folder.to_owned()];
     while let Some(path) = pending.pop() {
-        let metadata = path.symlink_metadata().expect("there");
+        let metadata = path.symlink_metadata().expect("the file has metadata");
         let content = if metadata.is_dir() {
             pending
                 .extend(fs::read_dir(&path).expect("readable").map(|entry| entry.expect("readable").path()));
@@ -106,7 +106,8 @@ fn every_kind_of_change_is_taken_back_and_made_again() {
         fs::write(mount.join(path), text).expect("written");
     }
     fs::write(mount.join("script"), "#!/bin/sh\n").expect("written");
-    fs::set_permissions(mount.join("script"), fs::Permissions::from_mode(0o750)).expect("ours");
+    fs::set_permissions(mount.join("script"), fs::Permissions::from_mode(0o750))
+        .expect("the permissions can be set");
     symlink("edited", mount.join("link")).expect("linked");
     let before = tree(&mount);
     let paths = [
@@ -127,7 +128,8 @@ fn every_kind_of_change_is_taken_back_and_made_again() {
         fs::remove_file(mount.join("removed")).expect("removed");
         fs::rename(mount.join("folder"), mount.join("moved")).expect("moved");
         fs::write(mount.join("moved/a"), "other\n").expect("written");
-        fs::set_permissions(mount.join("script"), fs::Permissions::from_mode(0o600)).expect("ours");
+        fs::set_permissions(mount.join("script"), fs::Permissions::from_mode(0o600))
+            .expect("the permissions can be set");
         fs::remove_file(mount.join("link")).expect("removed");
         fs::create_dir(mount.join("link")).expect("the folder can be made");
         fs::create_dir(mount.join("new")).expect("the folder can be made");
@@ -139,7 +141,7 @@ fn every_kind_of_change_is_taken_back_and_made_again() {
     assert!(fixture.undo(&["change"]).expect("nothing to do").is_none());
     fixture.undo(&[undo.as_str()]).expect("made again");
     assert_eq!(tree(&mount), after);
-    let record = fixture.store.find_call("change").expect("kept");
+    let record = fixture.store.find_call("change").expect("the store has the record");
     assert!(record.undone_by.is_none(), "the change is in force again");
     fixture.undo(&["change"]).expect("undone");
     assert_eq!(tree(&mount), before);
@@ -205,7 +207,7 @@ fn a_call_without_an_end_is_taken_back_by_force_only() {
     let fixture = UndoFixture::new();
     fs::write(fixture.mount.join("file"), "1\n").expect("written");
     let recorder = fixture.recorder("killed");
-    recorder.save_before("m", &path_of("file"), ChangeScope::Path).expect("kept");
+    recorder.save_before("m", &path_of("file"), ChangeScope::Path).expect("the state can be saved");
     // The record is copied before its end, as a killed process leaves it.
     let record = fixture
         .mount
@@ -226,7 +228,7 @@ fn damaged_and_foreign_records_are_refused() {
     let fixture = UndoFixture::new();
     fs::write(fixture.mount.join("file"), "1\n").expect("written");
     fixture.call("change", &["file"], |mount| fs::write(mount.join("file"), "2\n").expect("written"));
-    let record = fixture.store.find_call("change").expect("kept");
+    let record = fixture.store.find_call("change").expect("the store has the record");
     let path = fixture.mount.with_file_name("undo").join(record.id.as_str()).join("record.jsonl");
     let text = fs::read_to_string(&path).expect("readable");
     for (bad, reason) in [
@@ -258,7 +260,7 @@ fn a_full_disk_changes_nothing() {
     });
     let current = tree(&fixture.mount);
     // The second content is gone, as if it could not be copied.
-    let record = fixture.store.find_call("change").expect("kept");
+    let record = fixture.store.find_call("change").expect("the store has the record");
     fs::remove_file(fixture.mount.with_file_name("undo").join(record.id.as_str()).join("1"))
         .expect("removed");
     let error = fixture.undo(&["change"]).expect_err("no content");
@@ -293,7 +295,7 @@ fn steps() -> impl Strategy<Value = Vec<Step>> {
 fn run(step: &Step, mount: &Path, recorder: Option<&ChangeRecorder>) {
     let keep = |name: &str, change| {
         if let Some(recorder) = recorder {
-            recorder.save_before("m", &path_of(name), change).expect("kept");
+            recorder.save_before("m", &path_of(name), change).expect("the state can be saved");
         }
     };
     match step {

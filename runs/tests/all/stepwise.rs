@@ -82,7 +82,8 @@ async fn single_steps_leave_the_history_of_one_process() {
         let (one, many) = (World::new(turns.clone()).await, World::new(turns).await);
         one.drive(None, Continuation::Resume, None, false).await.expect("driven");
         // Each step in a process of its own.
-        let mut position = many.stepper(None).position(&many.subject.id).await.expect("there");
+        let mut position =
+            many.stepper(None).position(&many.subject.id).await.expect("the run has a position");
         while position.next != "ended" {
             for next in &position.calls {
                 let end = call(&many.stepper(None), &many, position.version, &next.id).await;
@@ -178,7 +179,7 @@ async fn an_interrupted_turn_keeps_the_results_that_it_has() {
 async fn a_call_that_nothing_has_run_is_told_to_the_model() {
     let world = World::new(turns()).await;
     let stepper = world.stepper(None);
-    let mut position = stepper.position(&world.subject.id).await.expect("there");
+    let mut position = stepper.position(&world.subject.id).await.expect("the run has a position");
     while position.next != "ended" {
         position = step(&stepper, &world, position.version, (Vec::new(), None)).await.expect("taken");
     }

@@ -108,7 +108,7 @@ mod tests {
         let name = MountName::parse("shared").expect("a name");
         let spec = MountSpec { name, folder: "shared".to_owned(), has_undo: false };
         let mounts = MountTable::open(workspace, &[spec], &PrivatePaths::default()).expect("opens");
-        let handle = mounts.get("shared").expect("there").clone();
+        let handle = mounts.get("shared").expect("the mount exists").clone();
         let protection = Protection {
             paths: Arc::new(ProtectedPaths::parse([]).expect("no patterns")),
             withheld: None,

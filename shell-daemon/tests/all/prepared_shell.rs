@@ -40,7 +40,7 @@ fn a_waiting_shell_that_was_killed_is_replaced() {
         for signal in [Signal::KILL, Signal::TERM, Signal::KILL] {
             let waiting = prepared_shell(fixture);
             // The session may or may not have noticed the kill when the command comes.
-            kill_process(waiting, signal).expect("there");
+            kill_process(waiting, signal).expect("the process lives");
             let result = session.run("echo x >> ran; echo $v");
             assert_eq!((result.stdout.as_str(), result.end.state), ("1\n", StateAfter::Saved), "{signal:?}");
         }
@@ -57,7 +57,7 @@ fn a_stopped_waiting_shell_ends_at_the_deadline_and_is_replaced() {
     Fixture::for_each_posture(|fixture| {
         let mut session = fixture.session();
         session.output("v=1");
-        kill_process(prepared_shell(fixture), Signal::STOP).expect("there");
+        kill_process(prepared_shell(fixture), Signal::STOP).expect("the process lives");
         let result = session
             .attempt(request_with_timeout("echo never", Duration::from_millis(200)))
             .expect("it lives");

@@ -39,7 +39,7 @@ fn sqlite_of_version(path: &Path, version: usize) {
     fs::set_permissions(path, fs::Permissions::from_mode(0o600)).expect("set");
     let connection = Connection::open(path).expect("opens");
     for script in &SQLITE[..version] {
-        connection.execute_batch(script).expect("made");
+        connection.execute_batch(script).expect("the SQL runs");
     }
     connection.execute_batch(ROWS).expect("filled");
     connection.pragma_update(None, "application_id", 0x5043_7273).expect("set");

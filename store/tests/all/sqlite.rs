@@ -187,7 +187,7 @@ fn a_file_of_a_newer_version_is_not_changed() {
 fn a_file_of_another_program_is_not_changed() {
     let (_folder, path) = place();
     let connection = Connection::open(&path).expect("opens");
-    connection.execute_batch("create table bookmarks (url text)").expect("made");
+    connection.execute_batch("create table bookmarks (url text)").expect("the SQL runs");
     drop(connection);
     fs::set_permissions(&path, fs::Permissions::from_mode(0o600)).expect("set");
     let before = fs::read(&path).expect("readable");

@@ -307,7 +307,7 @@ async fn a_page_has_no_file_written_that_others_run() {
     for absent in ["Makefile", "AGENTS.md", "sub"] {
         assert!(!fixture.shared(absent).exists(), "{absent}");
     }
-    assert_eq!(fs::read_to_string(fixture.shared("package.json")).expect("kept"), "{}");
+    assert_eq!(fs::read_to_string(fixture.shared("package.json")).expect("the file is readable"), "{}");
     assert!(fixture.shared("notes.md").exists(), "other files are written");
     let rows = fixture.rows();
     let rule_rows =

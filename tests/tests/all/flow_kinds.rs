@@ -151,7 +151,7 @@ async fn a_guest_writes_no_kind_that_its_call_does_not_name() {
         let message = refused.assert_refused(ToolErrorKind::Denied, "kind_withheld");
         assert!(message.contains("protected kind"), "{op} {path}: {message}");
     }
-    assert_eq!(fs::read_to_string(fixture.shared("kept/Makefile")).expect("kept"), "all:\n");
+    assert_eq!(fs::read_to_string(fixture.shared("kept/Makefile")).expect("the file is readable"), "all:\n");
     for absent in ["Makefile", "sub.sh", "AGENTS.md", ".github", ".cargo", "moved"] {
         assert!(!fixture.shared(absent).exists(), "{absent}");
     }

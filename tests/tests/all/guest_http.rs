@@ -446,7 +446,7 @@ async fn a_guest_never_gets_the_secret_that_its_requests_carry() {
     ));
     let file = fixture.root().join("key");
     fs::write(&file, VALUE).expect("writable");
-    fs::set_permissions(&file, fs::Permissions::from_mode(0o600)).expect("ours");
+    fs::set_permissions(&file, fs::Permissions::from_mode(0o600)).expect("the permissions can be set");
     let registry = registry(&fixture, "requests", &module("requests", &server)).await;
     let url = format!("{}/", origin(&server));
     let responses = request_responses(&registry, json!({ "url": url })).await;

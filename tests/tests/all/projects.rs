@@ -99,7 +99,7 @@ fn an_existing_folder_becomes_a_project_and_stops_being_one() {
     let file = home.path("config/portcullis/projects/code.toml");
     assert!(said.contains("project code") && said.contains(file.to_str().expect("text")), "{said}");
     assert_eq!(fs::read_to_string(&file).expect("written"), policy);
-    let mode = std::os::unix::fs::MetadataExt::mode(&file.metadata().expect("there"));
+    let mode = std::os::unix::fs::MetadataExt::mode(&file.metadata().expect("the file has metadata"));
     assert_eq!(mode & 0o777, 0o600);
     assert_eq!(
         (names(&home.path("code")), names(&home.path("states"))),

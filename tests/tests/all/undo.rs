@@ -38,7 +38,7 @@ fn tree(folder: &Path) -> BTreeMap<PathBuf, (u32, Vec<u8>)> {
     let mut tree = BTreeMap::new();
     let mut pending = vec![folder.to_owned()];
     while let Some(path) = pending.pop() {
-        let metadata = path.symlink_metadata().expect("there");
+        let metadata = path.symlink_metadata().expect("the file has metadata");
         let content = if metadata.is_dir() {
             pending
                 .extend(fs::read_dir(&path).expect("readable").map(|entry| entry.expect("readable").path()));
@@ -58,7 +58,8 @@ fn a_run_of_file_tools_is_shown_and_taken_back() {
     let fixture = fixture();
     fixture.put("src/main.rs", "fn main() {\n    one();\n}\n");
     fixture.put("old.txt", "old\n");
-    fs::set_permissions(fixture.shared("old.txt"), fs::Permissions::from_mode(0o640)).expect("ours");
+    fs::set_permissions(fixture.shared("old.txt"), fs::Permissions::from_mode(0o640))
+        .expect("the permissions can be set");
     let before = tree(&fixture.shared(""));
     call(&fixture, "r1", "file_edit", &json!({"path": "src/main.rs", "old_text": "one", "new_text": "two"}));
     call(&fixture, "r1", "file_write", &json!({"path": "new/deep/file.txt", "content": "new\n"}));
@@ -77,7 +78,7 @@ fn a_run_of_file_tools_is_shown_and_taken_back() {
 
     let undone = answer(&fixture, &["undo", "--run", "r1"]);
     assert!(undone.contains("restored: /shared/src/main.rs\n"), "{undone}");
-    fs::remove_file(fixture.shared("other.txt")).expect("there");
+    fs::remove_file(fixture.shared("other.txt")).expect("the file can be removed");
     assert_eq!(tree(&fixture.shared("")), before);
     // The answer has the command that makes the changes again.
     fs::write(fixture.shared("other.txt"), "of another run\n").expect("writable");

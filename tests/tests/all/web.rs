@@ -280,7 +280,7 @@ async fn certificates_that_are_no_file_hold_up_no_call() {
     let refused = fetch(&registry, &server.url("/")).await;
     refused.assert_refused(ToolErrorKind::Unavailable, "unavailable");
     // Once the certificates are a regular file, the next call works.
-    fs::remove_file(&fifo).expect("ours");
+    fs::remove_file(&fifo).expect("the file can be removed");
     fs::write(&fifo, "").expect("writable");
     assert_eq!(fetch(&registry, &server.url("/")).await.text(), "here");
 }

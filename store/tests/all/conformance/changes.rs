@@ -19,7 +19,8 @@ async fn counts(store: &dyn GatewayStore) -> (usize, usize, usize) {
         .expect("the store reads the page")
         .items
         .len();
-    let events = store.events(None, PageRequest::default()).await.expect("there").items.len();
+    let events =
+        store.events(None, PageRequest::default()).await.expect("the store reads the page").items.len();
     let entries =
         store.inbox("a", PageRequest::default()).await.expect("the store reads the page").items.len();
     (messages, events, entries)

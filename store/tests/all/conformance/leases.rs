@@ -51,7 +51,7 @@ pub(crate) async fn a_lease_is_renewed_but_not_moved_back(store: &dyn RunStore) 
     store.commit_step(commit("r", 1)).await.expect("committed");
     let renewed = store.renew_lease(guard("r"), UNTIL + 5).await.expect("renewed");
     assert_eq!((renewed.until, renewed.version), (UNTIL + 5, 2));
-    let renewed = store.renew_lease(guard("r"), UNTIL - 5).await.expect("kept");
+    let renewed = store.renew_lease(guard("r"), UNTIL - 5).await.expect("the lease is held");
     assert_eq!(renewed.until, UNTIL + 5);
     let error = store.renew_lease(of_other(NOW), UNTIL).await.expect_err("not its own");
     assert!(matches!(error, StoreError::LeaseLost { .. }), "{error}");

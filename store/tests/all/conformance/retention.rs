@@ -64,7 +64,10 @@ pub(crate) async fn ended_runs_are_removed_with_all_they_have(store: &dyn RunSto
         store.messages("r1", PageRequest::default()).await.expect("the store reads the page").items,
         []
     );
-    assert_eq!(store.effects("r1", PageRequest::default()).await.expect("there").items, []);
+    assert_eq!(
+        store.effects("r1", PageRequest::default()).await.expect("the store reads the page").items,
+        []
+    );
     let inbox = store.inbox("agent", PageRequest::default()).await.expect("the store reads the page").items;
     assert_eq!(inbox.iter().map(|entry| entry.ordinal).collect::<Vec<_>>(), [2]);
 }

@@ -79,8 +79,9 @@ fn the_demonstration_can_be_kept_and_its_log_read() {
     let output = portcullis(&fixture, &["demo", "--keep"]);
     let text = stdout(&output);
     let kept_folder = text.lines().find_map(|line| line.strip_prefix("kept: ")).expect("says where");
-    let notes = fs::read_to_string(format!("{kept_folder}/workspace/shared/notes/todo.md")).expect("kept");
-    let log = fs::read_to_string(format!("{kept_folder}/state/audit.jsonl")).expect("kept");
+    let notes = fs::read_to_string(format!("{kept_folder}/workspace/shared/notes/todo.md"))
+        .expect("the file is readable");
+    let log = fs::read_to_string(format!("{kept_folder}/state/audit.jsonl")).expect("the file is readable");
     fs::remove_dir_all(kept_folder).expect("removed");
     assert!(notes.ends_with("- [ ] pay the gas\n"), "{notes}");
     assert_eq!(log.lines().count(), 16);

@@ -212,7 +212,7 @@ fn the_store_is_private_and_one_of_another_program_is_refused() {
     let model = Model::answering(vec![text("Hi.")]);
     let ask = ["agent", "Hello", "--model", "m", "--base-url", model.address()];
     assert_eq!(answered(&portcullis(&fixture, &ask)), "Hi.\n");
-    let mode = fs::metadata(fixture.state().join("runs.db")).expect("made").permissions().mode();
+    let mode = fs::metadata(fixture.state().join("runs.db")).expect("the path exists").permissions().mode();
     assert_eq!(mode & 0o777, 0o600);
     let other = fixture.root().join("other");
     fs::create_dir(&other).expect("the folder can be made");

@@ -178,7 +178,7 @@ struct LinkSwappingApprover {
 #[async_trait]
 impl Approver for LinkSwappingApprover {
     async fn decide(&self, _request: &ApprovalRequest) -> AttributedAnswer {
-        fs::remove_file(&self.file).expect("there");
+        fs::remove_file(&self.file).expect("the file can be removed");
         symlink(&self.outside, &self.file).expect("a link");
         ApprovalAnswer::Approve.into()
     }

@@ -40,7 +40,7 @@ fn page(fixture: &Fixture, words: &[&str], code: i32) -> (PathBuf, String) {
 fn the_report_shows_granted_used_and_tried() {
     let fixture = with_calls();
     let (file, page) = page(&fixture, &["audit", "report"], 0);
-    assert_eq!(file.metadata().expect("there").permissions().mode() & 0o777, 0o600);
+    assert_eq!(file.metadata().expect("the file has metadata").permissions().mode() & 0o777, 0o600);
     assert!(page.starts_with("<!DOCTYPE html>"), "{page}");
     assert!(page.contains("content=\"default-src 'none'; style-src 'sha256-"), "{page}");
     assert!(!page.contains("<script") && !page.contains(" style=") && !page.contains(" src="), "{page}");

@@ -81,7 +81,7 @@ async fn replaced_file_keeps_its_mode() {
     let fixture = populated_fixture();
     let registry = fixture.registry().await;
     let script = fixture.shared("lines.txt");
-    fs::set_permissions(&script, fs::Permissions::from_mode(0o750)).expect("ours");
+    fs::set_permissions(&script, fs::Permissions::from_mode(0o750)).expect("the permissions can be set");
     let mode = || fs::metadata(&script).expect("the path exists").permissions().mode() & 0o7777;
     let edited = CallOutcome::run(&registry, "file_edit", edit("lines.txt", "two", "2")).await.text();
     assert!(edited.starts_with("edited "), "{edited}");

@@ -285,7 +285,8 @@ async fn reads_fifo() {
     let trial = Trial::with_profile("reads_fifo", "WorkspaceRead", "15s").await;
     let mode = rustix::fs::Mode::RUSR | rustix::fs::Mode::WUSR;
     let fifo = trial.fixture.shared("fifo");
-    rustix::fs::mknodat(rustix::fs::CWD, &fifo, rustix::fs::FileType::Fifo, mode, 0).expect("made");
+    rustix::fs::mknodat(rustix::fs::CWD, &fifo, rustix::fs::FileType::Fifo, mode, 0)
+        .expect("the FIFO can be made");
     std::os::unix::fs::symlink("fifo", trial.fixture.shared("link")).expect("the link can be made");
     let _socket = std::os::unix::net::UnixListener::bind(trial.fixture.shared("socket")).expect("bound");
     for name in ["fifo", "link", "socket"] {

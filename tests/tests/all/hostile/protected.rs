@@ -193,7 +193,8 @@ async fn a_rename_that_fails_changes_no_permissions() {
         let fixture = Fixture::new().with_policy(&entry("raw_path", profile, "15s"));
         for (name, mode) in [("key", 0o600), ("public", 0o644), ("sub/inner", 0o640)] {
             fixture.put(name, name);
-            fs::set_permissions(fixture.shared(name), fs::Permissions::from_mode(mode)).expect("ours");
+            fs::set_permissions(fixture.shared(name), fs::Permissions::from_mode(mode))
+                .expect("the permissions can be set");
         }
         let trial = Trial::in_fixture(fixture, "raw_path").await;
         let before = Snapshot::take(&trial.fixture.workspace());
@@ -217,7 +218,7 @@ async fn times_of_a_pipe_are_not_waited_for() {
     let trial = protected_trial().await;
     let mode = rustix::fs::Mode::RUSR | rustix::fs::Mode::WUSR;
     rustix::fs::mknodat(rustix::fs::CWD, trial.fixture.shared("pipe"), rustix::fs::FileType::Fifo, mode, 0)
-        .expect("made");
+        .expect("the FIFO can be made");
     let answer = trial.call(json!({"op": "touch", "path": "pipe"})).await.text();
     assert!(answer.starts_with("errno "), "{answer}");
 }

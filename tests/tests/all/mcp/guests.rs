@@ -149,7 +149,7 @@ pub(super) async fn results(registry: Arc<ToolRegistry>, requested_calls: &[(&st
     let mut agent = AgentLoop::new(AgentConfig::new("agent"), (), store.clone(), script, executor);
     let run = agent.run("go").await;
     assert_eq!(run.answer(), Some("done"), "{:?}", run.end);
-    let messages = store.load().await.expect("there");
+    let messages = store.load().await.expect("the store has the messages");
     messages.into_iter().filter(|message| message.role == MessageRole::Tool).collect()
 }
 

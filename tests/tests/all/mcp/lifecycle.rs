@@ -344,7 +344,7 @@ fn clients_are_notified_of_added_and_removed_tools() {
     client.wait_for_message(|message| message["method"] == "notifications/tools/list_changed");
     assert!(has_late_tool(&mut client));
     assert_eq!(client.call("late", json!({}))["isError"], false);
-    registry.remove_tool("late").expect("there");
+    registry.remove_tool("late").expect("the tool is registered");
     client.wait_for_message(|message| message["method"] == "notifications/tools/list_changed");
     assert!(!has_late_tool(&mut client));
     client.leave();

@@ -28,7 +28,9 @@ fn an_explanation_has_the_answer_the_chain_and_its_places() {
     assert_eq!((&denied["verdict"], &denied["code"]), (&json!("deny"), &json!("mount_not_granted")));
     assert_eq!(denied["rule"], "profiles.FileReadWrite.mounts.vault");
     let policy = fs::read_to_string(fixture.policy_file()).expect("readable");
-    let line = policy.lines().position(|line| line == "[profiles.FileReadWrite]").expect("there") + 2;
+    let line =
+        policy.lines().position(|line| line == "[profiles.FileReadWrite]").expect("the policy has the line")
+            + 2;
     assert_eq!(denied["place"]["line"], line);
     let allowed = explain(&fixture, &["file_read", "/vault/key"], 0);
     assert_eq!(allowed["verdict"], "allow");

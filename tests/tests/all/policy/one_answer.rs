@@ -464,7 +464,7 @@ impl World {
                 assert_eq!(written, drawn.token, "{}", context());
             }
             "shell_exec" if !is_denied && drawn.subject.contains("made.txt") => {
-                let made = fs::read_to_string(self.fixture.shared("made.txt")).expect("made");
+                let made = fs::read_to_string(self.fixture.shared("made.txt")).expect("the file is readable");
                 assert!(made.contains(&drawn.token), "{}", context());
             }
             "shell_exec" if drawn.subject.contains("cat a.txt") => {

@@ -104,13 +104,16 @@ fn one_mistake_is_reported_once_with_its_location() {
         "mounts = { shared = \"read\", tmp = \"read\" }",
         "mounts = { shared = \"read\", tmp = \"read\"",
     );
-    let line = unclosed.lines().position(|line| line.ends_with("tmp = \"read\"")).expect("there") + 1;
+    let line =
+        unclosed.lines().position(|line| line.ends_with("tmp = \"read\"")).expect("the policy has the line")
+            + 1;
     assert_eq!(
         check(unclosed.as_bytes()),
         format!("p.toml:{line}:10: `{{` is not closed; a `}}` is missing")
     );
     let mount = policy.replace("tmp    = \"tmp\"", "tmp    = \"../tmp\"");
-    let line = mount.lines().position(|line| line.contains("\"../tmp\"")).expect("there") + 1;
+    let line =
+        mount.lines().position(|line| line.contains("\"../tmp\"")).expect("the policy has the line") + 1;
     assert_eq!(
         check(mount.as_bytes()),
         format!(

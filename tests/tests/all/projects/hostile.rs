@@ -27,7 +27,7 @@ fn a_hard_link_of_a_repository_is_not_written() {
 fn a_fifo_of_a_repository_holds_nothing_up() {
     let home = Home::with_project();
     rustix::fs::mknodat(CWD, home.path("code/src/pipe"), FileType::Fifo, Mode::from_raw_mode(0o666), 0)
-        .expect("made");
+        .expect("the FIFO can be made");
     for (tool, arguments) in [
         ("file_read", json!({"path": "src/pipe"})),
         ("file_write", json!({"path": "src/pipe", "content": "x"})),

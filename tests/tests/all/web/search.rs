@@ -149,7 +149,7 @@ async fn a_key_of_the_policy_goes_to_the_provider_and_nowhere_else() {
         ));
         let key = fixture.root().join("key");
         fs::write(&key, VALUE).expect("writable");
-        fs::set_permissions(&key, fs::Permissions::from_mode(0o600)).expect("ours");
+        fs::set_permissions(&key, fs::Permissions::from_mode(0o600)).expect("the permissions can be set");
         let registry = fixture.registry().await;
         let answer = search(&registry, json!({"query": "q"})).await;
         let request = server.requests_seen().remove(0);
