@@ -295,7 +295,7 @@ mod tests {
         let projects = base.join("projects");
         fs::create_dir(&projects).expect("the folder can be made");
         for (name, text) in files {
-            let text = text.replace("ROOT", base.to_str().expect("text"));
+            let text = text.replace("ROOT", base.to_str().expect("the path is UTF-8"));
             fs::write(projects.join(name), text).expect("written");
         }
         (root, projects)

@@ -161,7 +161,7 @@ mod tests {
     fn terminal() -> (TerminalApprover, File) {
         let person: OwnedFd = openpt(OpenptFlags::RDWR | OpenptFlags::NOCTTY).expect("a terminal");
         grantpt(&person).and_then(|()| unlockpt(&person)).expect("set up");
-        let name = ptsname(&person, Vec::new()).expect("a name").into_string().expect("text");
+        let name = ptsname(&person, Vec::new()).expect("a name").into_string().expect("the name is UTF-8");
         let terminal = OpenOptions::new().read(true).write(true).open(name).expect("opens");
         let approver =
             TerminalApprover { terminal: Mutex::new(terminal), approvals: SessionApprovals::default() };

@@ -239,7 +239,7 @@ mod tests {
         let found = FoundToolchains::with_variables(home.path(), |name| {
             (name == "CARGO_HOME").then(|| cargo.clone())
         });
-        let folder = cargo.to_str().expect("text");
+        let folder = cargo.to_str().expect("the path is UTF-8");
         assert_eq!(found.read, [format!("{folder}/bin"), format!("{folder}/registry")]);
         assert_eq!(found.variables["CARGO_HOME"], folder);
         assert_eq!(FoundToolchains::with_variables(Path::new("/gone"), |_| None), FoundToolchains::default());

@@ -374,7 +374,7 @@ impl Events {
             }
             let chunk = tokio::time::timeout(TEST_TIMEOUT, self.body.next()).await.expect("an event in time");
             let chunk = chunk.expect("the stream goes on").expect("readable");
-            self.buffer.push_str(std::str::from_utf8(&chunk).expect("text"));
+            self.buffer.push_str(std::str::from_utf8(&chunk).expect("the output is UTF-8"));
         }
     }
 

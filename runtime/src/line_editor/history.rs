@@ -129,7 +129,7 @@ mod tests {
         assert_eq!(lines(state.path()), ["one", "two\nlines \u{1b}[2J"]);
         let file = state.path().join("x.history");
         assert_eq!(fs::metadata(&file).expect("the path exists").permissions().mode() & 0o7777, 0o600);
-        assert!(!fs::read_to_string(&file).expect("text").contains('\u{1b}'));
+        assert!(!fs::read_to_string(&file).expect("the file is readable").contains('\u{1b}'));
     }
 
     #[test]
@@ -140,7 +140,10 @@ mod tests {
         fs::write(&file, format!("no JSON\n{text}")).expect("written");
         let kept = lines(state.path());
         assert_eq!((kept.len(), kept[0].as_str()), (MAX_HISTORY_LINES, "1"));
-        assert_eq!(fs::read_to_string(&file).expect("text").lines().count(), MAX_HISTORY_LINES);
+        assert_eq!(
+            fs::read_to_string(&file).expect("the file is readable").lines().count(),
+            MAX_HISTORY_LINES
+        );
     }
 
     #[test]

@@ -83,7 +83,11 @@ impl Server {
             options.push_str(" -c listen_addresses=");
         }
         let log = self.path().join("log");
-        self.run("pg_ctl", &["start", "-w", "-s", "-l", log.to_str().expect("text"), "-o", &options], "-D");
+        self.run(
+            "pg_ctl",
+            &["start", "-w", "-s", "-l", log.to_str().expect("the path is UTF-8"), "-o", &options],
+            "-D",
+        );
     }
 
     /// Ends the server at once, as a crash would.

@@ -94,7 +94,7 @@ fn check_refused(path: &Path, expected: impl Fn(&StoreError) -> bool) {
 fn writes_survive_reopening() {
     let (_folder, path) = place();
     block_on(async {
-        let store = open(path.to_str().expect("text")).await.expect("opens");
+        let store = open(path.to_str().expect("the path is UTF-8")).await.expect("opens");
         add_run(&*store, "r").await;
         store.close().await;
         let error = store.run("r").await.expect_err("closed");

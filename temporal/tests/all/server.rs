@@ -108,7 +108,7 @@ impl Server {
     /// Runs the server's command line, and returns what it prints.
     pub(crate) fn command_line(&self, arguments: &[&str]) -> String {
         let Output { status, stdout, stderr } = self.try_command_line(arguments);
-        let stdout = String::from_utf8(stdout).expect("text");
+        let stdout = String::from_utf8(stdout).expect("the output is UTF-8");
         assert!(status.success(), "{arguments:?}: {stdout}{}", String::from_utf8_lossy(&stderr));
         stdout
     }

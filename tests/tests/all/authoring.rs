@@ -104,7 +104,7 @@ impl Author {
 /// The path of this checkout's SDK.
 fn sdk() -> String {
     let sdk = Path::new(env!("CARGO_MANIFEST_DIR")).join("../sdk");
-    sdk.to_str().expect("text").to_owned()
+    sdk.to_str().expect("the path is UTF-8").to_owned()
 }
 
 /// The target folder of all crates of these tests.

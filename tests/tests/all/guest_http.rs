@@ -108,7 +108,7 @@ fn an_mcp_client_gets_the_open_world_hint() {
     let fixture = Fixture::new();
     let file = fixture.root().join("weather.wasm");
     fs::write(&file, guest("weather")).expect("written");
-    let file = file.to_str().expect("text");
+    let file = file.to_str().expect("the path is UTF-8");
     let listed = stdout(&portcullis(&fixture, &["tools", "--mcp", "--module", file]));
     let listed: Value = serde_json::from_str(&listed).expect("JSON");
     let reaches_out = |name: &str| {

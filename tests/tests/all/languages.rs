@@ -39,7 +39,8 @@ fn build(name: &str, compiler: &[&str], variables: &[(&str, PathBuf)], out: &Pat
         return None;
     }
     let module = out.join(format!("{name}.wasm"));
-    let output = run(&example(name).join("build"), &[module.to_str().expect("text")]).expect("starts");
+    let output =
+        run(&example(name).join("build"), &[module.to_str().expect("the path is UTF-8")]).expect("starts");
     assert!(output.status.success(), "{name}: {}", String::from_utf8_lossy(&output.stderr));
     Some(fs::read(module).expect("built"))
 }

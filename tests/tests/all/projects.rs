@@ -54,7 +54,7 @@ impl Home {
     fn answer(&self, folder: &str, words: &[&str]) -> String {
         let output = self.run(folder, words);
         assert!(output.status.success(), "{words:?}: {output:?}");
-        String::from_utf8(output.stdout).expect("text")
+        String::from_utf8(output.stdout).expect("the output is UTF-8")
     }
 
     /// The standard error of a run that ends with a code.
@@ -62,7 +62,7 @@ impl Home {
     fn refusal(&self, folder: &str, words: &[&str], code: i32) -> String {
         let output = self.run(folder, words);
         assert_eq!(output.status.code(), Some(code), "{words:?}: {output:?}");
-        String::from_utf8(output.stderr).expect("text")
+        String::from_utf8(output.stderr).expect("the output is UTF-8")
     }
 
     fn call(&self, folder: &str, tool: &str, arguments: &Value) -> String {
@@ -81,8 +81,9 @@ impl Home {
 
 fn names(folder: &Path) -> Vec<String> {
     let entries = fs::read_dir(folder).expect("readable");
-    let mut names: Vec<_> =
-        entries.map(|entry| entry.expect("an entry").file_name().into_string().expect("text")).collect();
+    let mut names: Vec<_> = entries
+        .map(|entry| entry.expect("an entry").file_name().into_string().expect("the name is UTF-8"))
+        .collect();
     names.sort();
     names
 }
@@ -91,13 +92,16 @@ fn names(folder: &Path) -> Vec<String> {
 fn an_existing_folder_becomes_a_project_and_stops_being_one() {
     let home = Home::new();
     let shown = home.run("code", &["init", "--show"]);
-    let policy = String::from_utf8(shown.stdout).expect("text");
+    let policy = String::from_utf8(shown.stdout).expect("the output is UTF-8");
     assert!(policy.contains("[project]\npath = ") && policy.contains("home = \"project\""), "{policy}");
     assert!(names(&home.path("config")).is_empty());
 
     let said = home.answer("", &["init", "code"]);
     let file = home.path("config/portcullis/projects/code.toml");
-    assert!(said.contains("project code") && said.contains(file.to_str().expect("text")), "{said}");
+    assert!(
+        said.contains("project code") && said.contains(file.to_str().expect("the path is UTF-8")),
+        "{said}"
+    );
     assert_eq!(fs::read_to_string(&file).expect("written"), policy);
     let mode = std::os::unix::fs::MetadataExt::mode(&file.metadata().expect("the file has metadata"));
     assert_eq!(mode & 0o777, 0o600);
@@ -204,13 +208,17 @@ fn a_folder_that_two_files_name_is_no_project() {
     // Outside the folder the fault has no effect, and a named policy takes precedence over it.
     home.answer("", &["policy", "default"]);
     let policy = projects.join("other.toml");
-    home.answer("code", &["--policy", policy.to_str().expect("text"), "policy", "check"]);
+    home.answer("code", &["--policy", policy.to_str().expect("the path is UTF-8"), "policy", "check"]);
 }
 
 #[test]
 fn a_folder_with_private_files_is_no_project() {
     let home = Home::new();
-    for folder in ["/", home.path("").to_str().expect("text"), home.path("config").to_str().expect("text")] {
+    for folder in [
+        "/",
+        home.path("").to_str().expect("the path is UTF-8"),
+        home.path("config").to_str().expect("the path is UTF-8"),
+    ] {
         fs::create_dir_all(home.path("config/portcullis/projects")).expect("a folder");
         let refusal = home.refusal("code", &["init", folder], 2);
         assert!(refusal.contains("cannot make a project of"), "{folder}: {refusal}");
@@ -287,12 +295,12 @@ fn init_proposes_the_toolchains_and_none_of_their_keys() {
     fs::set_permissions(&program, fs::Permissions::from_mode(0o755)).expect("made a program");
     let variables = [("CARGO_HOME", tools.as_os_str())];
     let made = home.run_with(&variables, "code", &["init"]);
-    let answer = String::from_utf8(made.stdout).expect("text");
+    let answer = String::from_utf8(made.stdout).expect("the output is UTF-8");
     assert!(answer.contains("commands may read and run the toolchains of cargo"), "{answer}");
 
     let call = json!({"command": "cargo-greet; echo x > $CARGO_HOME/bin/new; ls $CARGO_HOME"}).to_string();
     let output = home.run("code", &["call", "--approve", "shell_exec", &call]);
-    let text = String::from_utf8(output.stdout).expect("text");
+    let text = String::from_utf8(output.stdout).expect("the output is UTF-8");
     assert!(text.starts_with("hello\n") && !text.contains("secret"), "{text}");
     assert!(!tools.join("bin/new").exists());
 

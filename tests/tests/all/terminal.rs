@@ -68,7 +68,7 @@ fn fixture_with_loud_guest(text: &str, bytes: usize) -> (Fixture, String) {
     let fixture = Fixture::new().with_policy("[tools.loud]\napproval = \"allow\"\n");
     let module = fixture.root().join("loud.wasm");
     fs::write(&module, guest.bytes()).expect("written");
-    let module = module.to_str().expect("text").to_owned();
+    let module = module.to_str().expect("the path is UTF-8").to_owned();
     (fixture, module)
 }
 
@@ -185,7 +185,7 @@ fn its_memory_is_private_and_in_no_core_dump() {
     drop(input);
     let status = server.wait().expect("ends");
     let mut stderr_text = String::new();
-    server.stderr.take().expect("piped").read_to_string(&mut stderr_text).expect("text");
+    server.stderr.take().expect("piped").read_to_string(&mut stderr_text).expect("the file is readable");
     assert!(status.success(), "{stderr_text}");
 }
 

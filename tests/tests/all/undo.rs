@@ -26,7 +26,7 @@ fn run(fixture: &Fixture, words: &[&str]) -> Output {
 fn answer(fixture: &Fixture, words: &[&str]) -> String {
     let output = run(fixture, words);
     assert!(output.status.success(), "{words:?}: {output:?}");
-    String::from_utf8(output.stdout).expect("text")
+    String::from_utf8(output.stdout).expect("the output is UTF-8")
 }
 
 fn call(fixture: &Fixture, run: &str, tool: &str, arguments: &Value) -> String {

@@ -214,7 +214,7 @@ fn typed_lines_are_found_again_unless_they_begin_with_a_blank() {
     end(&mut person);
     let last = messages(&model.requests()[2]).pop().expect("a message");
     assert_eq!(last, says("user", "remember me"));
-    let history = fs::read_to_string(fixture.state().join("agent.history")).expect("text");
+    let history = fs::read_to_string(fixture.state().join("agent.history")).expect("the file is readable");
     assert!(!history.contains("forget"), "{history}");
 }
 

@@ -111,7 +111,7 @@ fn the_demonstration_needs_no_network() {
     assert!(stderr(&refused).contains("Network is unreachable"), "{}", stderr(&refused));
 
     let program = binary();
-    let output = run_without_network(&[program.to_str().expect("text"), "demo"]);
+    let output = run_without_network(&[program.to_str().expect("the path is UTF-8"), "demo"]);
     let text = stdout(&output);
     assert_eq!(output.status.code(), Some(0), "{text}{}", stderr(&output));
     // Without a network the demonstration is complete, including the shell.
@@ -140,7 +140,7 @@ fn a_demonstration_that_cannot_show_all_fails() {
         return;
     }
     let program = binary();
-    let output = run_without_bash(&[program.to_str().expect("text"), "demo"]);
+    let output = run_without_bash(&[program.to_str().expect("the path is UTF-8"), "demo"]);
     let text = stdout(&output);
     assert_eq!(output.status.code(), Some(5), "{text}{}", stderr(&output));
     assert!(text.ends_with("Not all that the policy requires is enforced and proven.\n"), "{text}");

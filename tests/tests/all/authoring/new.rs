@@ -24,7 +24,7 @@ fn nothing_is_overwritten_and_nothing_is_left_behind() {
     author.run_expecting(1, &["tool", "new", "words", "--dir", "no/such/folder/words", "--sdk", &sdk]);
     let mut remaining_names: Vec<_> = fs::read_dir(author.root.path())
         .expect("readable")
-        .map(|entry| entry.expect("readable").file_name().into_string().expect("text"))
+        .map(|entry| entry.expect("readable").file_name().into_string().expect("the name is UTF-8"))
         .collect();
     remaining_names.sort();
     assert_eq!(remaining_names, ["file", "link", "taken"]);

@@ -262,14 +262,16 @@ fn the_token_is_private_and_persistent_or_the_operators() {
     let own_token = fixture.root().join("own");
     fs::write(&own_token, "o".repeat(40)).expect("written");
     fs::set_permissions(&own_token, fs::Permissions::from_mode(0o600)).expect("set");
-    let with_own_token = Server::start(&fixture, &["--token-file", own_token.to_str().expect("text")]);
+    let with_own_token =
+        Server::start(&fixture, &["--token-file", own_token.to_str().expect("the path is UTF-8")]);
     assert_eq!(with_own_token.post(&[], &initialize()).status, 200);
     assert_eq!(
         with_own_token.post(&[("authorization", &format!("Bearer {first}"))], &initialize()).status,
         401
     );
     fs::set_permissions(&own_token, fs::Permissions::from_mode(0o644)).expect("set");
-    let options = ["serve", "--http", "127.0.0.1:0", "--token-file", own_token.to_str().expect("text")];
+    let options =
+        ["serve", "--http", "127.0.0.1:0", "--token-file", own_token.to_str().expect("the path is UTF-8")];
     let refused = portcullis(&fixture, &options);
     assert_eq!(refused.status.code(), Some(2), "{refused:?}");
 }

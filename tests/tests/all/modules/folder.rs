@@ -193,7 +193,7 @@ fn a_module_is_named_on_the_command_line() {
     let fixture = Fixture::new();
     let file = fixture.root().join("m.wasm");
     fs::write(&file, module("mine")).expect("written");
-    let file = file.to_str().expect("text");
+    let file = file.to_str().expect("the path is UTF-8");
     let refused_call = portcullis(&fixture, &["call", "mine", "--module", file]);
     assert_eq!(refused_call.status.code(), Some(3), "{}", stderr(&refused_call));
     let called = portcullis(&fixture, &["call", "mine", "{}", "--approve", "--module", file]);
@@ -201,7 +201,9 @@ fn a_module_is_named_on_the_command_line() {
     assert!(stdout(&portcullis(&fixture, &["tools", "--module", file])).contains("mine"));
     assert!(!stdout(&portcullis(&fixture, &["tools"])).contains("mine"));
     assert_eq!(portcullis(&fixture, &["call", "mine", "--approve"]).status.code(), Some(1), "not found");
-    for wrong in ["/dev/null", "/nowhere.wasm", "/tmp", fixture.policy_file().to_str().expect("text")] {
+    for wrong in
+        ["/dev/null", "/nowhere.wasm", "/tmp", fixture.policy_file().to_str().expect("the path is UTF-8")]
+    {
         let output = portcullis(&fixture, &["call", "add", "{\"a\":1,\"b\":2}", "--module", wrong]);
         assert_eq!(output.status.code(), Some(1), "{wrong}");
         assert!(stderr(&output).contains(wrong), "{}", stderr(&output));

@@ -79,7 +79,7 @@ fn expectations_hold_or_have_a_counterexample() {
 
     let other = fixture.root().join("other.toml");
     fs::write(&other, HOLDS).expect("written");
-    let words = ["policy", "test", "--coverage", "--expect", other.to_str().expect("text")];
+    let words = ["policy", "test", "--coverage", "--expect", other.to_str().expect("the path is UTF-8")];
     let output = portcullis(&fixture, &words);
     assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
     let text = stdout(&output);

@@ -84,7 +84,7 @@ fn each_value_is_shown_with_its_text_and_line() {
 fn findings_have_codes_for_people_and_for_pipelines() {
     let fixture = Fixture::new().with_policy("[tools.file_raed]\nenabled = false\n");
     let policy = fixture.policy_file();
-    let file = policy.to_str().expect("text");
+    let file = policy.to_str().expect("the path is UTF-8");
     let output = portcullis(&fixture, &["policy", "lint", file]);
     assert_eq!(output.status.code(), Some(2), "{}", stderr(&output));
     let text = stdout(&output);
@@ -132,7 +132,7 @@ fn findings_come_from_the_file_system_too() {
     assert!(linked.contains("warning P10 mounts: "), "{linked}");
     let policy = fixture.policy_file();
     fs::set_permissions(&policy, fs::Permissions::from_mode(0o666)).expect("set");
-    let file = policy.to_str().expect("text");
+    let file = policy.to_str().expect("the path is UTF-8");
     let output = portcullis(&fixture, &["policy", "lint", file]);
     assert!(stdout(&output).contains("error P08 a start would not obey it: "), "{}", stdout(&output));
     assert_eq!(output.status.code(), Some(2));

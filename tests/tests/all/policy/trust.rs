@@ -24,7 +24,7 @@ fn a_policy_that_others_can_write_is_refused_with_the_remedy() {
     );
     assert!(stderr_text.contains(&format!("chmod o-w {}", file.display())), "{stderr_text}");
     // Checking an untrusted file is harmless, and allowed.
-    let output = portcullis(&fixture, &["policy", "check", file.to_str().expect("text")]);
+    let output = portcullis(&fixture, &["policy", "check", file.to_str().expect("the path is UTF-8")]);
     assert!(
         output.status.success() && stderr(&output).contains("a start would not obey it"),
         "{}",

@@ -435,7 +435,8 @@ async fn question_shows_the_address_with_the_query() {
 fn check_of_a_policy_lists_searches_only_with_a_provider() {
     let listed = |fixture: &Fixture| {
         let policy = fixture.policy_file();
-        let stdout_text = stdout(&portcullis(fixture, &["policy", "check", policy.to_str().expect("text")]));
+        let stdout_text =
+            stdout(&portcullis(fixture, &["policy", "check", policy.to_str().expect("the path is UTF-8")]));
         let tools: Vec<String> =
             stdout_text.lines().filter_map(|line| line.split(' ').next()).map(str::to_owned).collect();
         ["web_fetch_read", "web_search", "search_web", "web_search_request", "web_search_read"]
