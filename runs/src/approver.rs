@@ -19,8 +19,8 @@ use crate::{
 /// How long a question waits in the store for an answer, if no person is at the process that asks: 24 hours.
 pub const APPROVAL_EXPIRES: Duration = Duration::from_secs(24 * 60 * 60);
 
-/// How much longer the call waits than its question is valid, so that the store reports the expiry before the call's own
-/// timeout.
+/// How much longer the call waits than its question is valid, so that the store reports the expiry before the call's
+/// own timeout.
 const MARGIN: Duration = Duration::from_secs(60);
 
 /// How often the store is asked for an answer.

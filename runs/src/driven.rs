@@ -166,8 +166,8 @@ impl DrivenRun {
         Some(state)
     }
 
-    /// Renews the lease until the returned watch is dropped, and cancels the loop if another process requested it, or if
-    /// the lease is lost.
+    /// Renews the lease until the returned watch is dropped, and cancels the loop if another process requested it, or
+    /// if the lease is lost.
     #[must_use]
     pub fn keep_lease(self: &Arc<Self>, handle: AgentHandle) -> LeaseWatch {
         let run = Arc::clone(self);
@@ -195,8 +195,8 @@ impl DrivenRun {
     async fn renew(&self) -> Result<RunLease, StoreError> {
         let until = now() + milliseconds(LEASE);
         match self.store.renew_lease(self.guard(), until).await {
-            // The lease expired: this process was suspended, or the clock was changed. Take it again if no other process
-            // has.
+            // The lease expired: this process was suspended, or the clock was changed. Take it again if no other
+            // process has.
             Err(StoreError::LeaseLost { .. }) => self.store.acquire_lease(self.guard(), until).await,
             renewed => renewed,
         }

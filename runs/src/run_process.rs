@@ -72,8 +72,8 @@ impl RunProcess {
         fs::read_to_string(path).ok()?.parse().ok()
     }
 
-    /// Whether the process with this name is known to have died. Always `false` for a process of another machine or state
-    /// folder.
+    /// Whether the process with this name is known to have died. Always `false` for a process of another machine or
+    /// state folder.
     pub(crate) fn has_died(&self, name: &str) -> bool {
         let is_of_this_folder = name
             .strip_prefix(&self.place)

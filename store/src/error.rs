@@ -254,8 +254,8 @@ pub enum DatabaseFailure {
     /// The server cannot be reached, or the connection was lost. The next call connects again. If the connection was
     /// lost during a commit, the write may have been done: the version of the run tells.
     Unavailable,
-    /// The server has not answered within the time of a statement. As after [`DatabaseFailure::Unavailable`], the write may have
-    /// been done if the server has not answered at all.
+    /// The server has not answered within the time of a statement. As after [`DatabaseFailure::Unavailable`], the write
+    /// may have been done if the server has not answered at all.
     TimedOut,
     /// The database takes no writes: a read-only file or folder, or a server that follows another.
     ReadOnly,

@@ -107,8 +107,8 @@ pub const MAX_PAGE_BYTES: i64 = 32 << 20;
 /// [`RunStore::expire_approvals`](crate::RunStore::expire_approvals),
 /// [`SpaceStore::sweep_spaces`](crate::SpaceStore::sweep_spaces),
 /// [`SpaceStore::remove_events_before`](crate::SpaceStore::remove_events_before) or
-/// [`SpaceStore::take_due_plans`](crate::SpaceStore::take_due_plans) changes: 1,000. Larger requests are reduced to this, so
-/// that no transaction holds up others for long.
+/// [`SpaceStore::take_due_plans`](crate::SpaceStore::take_due_plans) changes: 1,000. Larger requests are reduced to
+/// this, so that no transaction holds up others for long.
 pub const MAX_SWEEP: u32 = 1_000;
 
 /// A name or id: not empty, bounded, without control characters.

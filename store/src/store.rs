@@ -65,8 +65,8 @@ pub trait RunStore: Send + Sync + std::fmt::Debug {
     /// [`StoreError::NotFound`], [`StoreError::LeaseLost`].
     async fn renew_lease(&self, guard: LeaseGuard, until: i64) -> Result<RunLease, StoreError>;
 
-    /// Opens a run that has ended, for a further prompt, and takes its lease. `state` takes the place of the run's state,
-    /// and a request to cancel it is forgotten.
+    /// Opens a run that has ended, for a further prompt, and takes its lease. `state` takes the place of the run's
+    /// state, and a request to cancel it is forgotten.
     ///
     /// # Errors
     /// [`StoreError::NotFound`], [`StoreError::Conflict`]; [`StoreError::StillOpen`] for a run that has not ended.

@@ -4,7 +4,8 @@ use super::status::statuses;
 use crate::json::Json;
 
 statuses! {
-    /// The status of an external call. It changes from waiting or pending to one of the other three, and from waiting to pending.
+    /// The status of an external call. It changes from waiting or pending to one of the other three, and from waiting
+    /// to pending.
     CallStatus {
         /// The run waits for the result and takes it itself.
         Waiting = "waiting",
@@ -38,8 +39,8 @@ pub struct NewCall {
     pub arguments: Json,
     /// The inbox that gets a late result: that of the run, or that of an agent which lives longer than its runs.
     pub inbox: String,
-    /// Whether the run waits for the result ([`CallStatus::Waiting`]), or continues at once ([`CallStatus::Pending`]). A
-    /// call with another status is refused.
+    /// Whether the run waits for the result ([`CallStatus::Waiting`]), or continues at once ([`CallStatus::Pending`]).
+    /// A call with another status is refused.
     pub status: CallStatus,
     /// When the call expires. None for a call that never does.
     pub expires: Option<i64>,

@@ -69,8 +69,8 @@ pub enum Change {
     Then(Then),
 }
 
-/// Makes changes from the results of the changes before, for example the event of a message from its ordinal, or no event
-/// if the message was not changed. The changes take its place in the list; it has no [`Applied`] of its own.
+/// Makes changes from the results of the changes before, for example the event of a message from its ordinal, or no
+/// event if the message was not changed. The changes take its place in the list; it has no [`Applied`] of its own.
 pub struct Then(Box<MakeChanges>);
 
 /// A function of [`Then`].
@@ -89,9 +89,9 @@ impl fmt::Debug for Then {
 }
 
 impl Change {
-    /// A [`Change::Then`]. The function gets the results of all changes before it, in order. It runs while the transaction
-    /// holds its locks, in SQLite on the thread that writes: it must be short, must not wait, and must not panic. Its
-    /// error rolls all changes back.
+    /// A [`Change::Then`]. The function gets the results of all changes before it, in order. It runs while the
+    /// transaction holds its locks, in SQLite on the thread that writes: it must be short, must not wait, and must not
+    /// panic. Its error rolls all changes back.
     pub fn then(changes: impl FnOnce(&[Applied]) -> Result<Vec<Self>, StoreError> + Send + 'static) -> Self {
         Self::Then(Then(Box::new(changes)))
     }

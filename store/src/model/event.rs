@@ -40,8 +40,9 @@ pub struct EventBounds {
 }
 
 impl EventBounds {
-    /// Whether events after this id were removed, so that a reader who has seen the log up to it cannot continue without a
-    /// gap. Read the events first and the bounds after them: events that were removed between are then noticed.
+    /// Whether events after this id were removed, so that a reader who has seen the log up to it cannot continue
+    /// without a gap. Read the events first and the bounds after them: events that were removed between are then
+    /// noticed.
     #[must_use]
     pub fn has_gap_after(self, id: i64) -> bool {
         id < self.removed

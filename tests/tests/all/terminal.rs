@@ -185,7 +185,7 @@ fn its_memory_is_private_and_in_no_core_dump() {
     drop(input);
     let status = server.wait().expect("ends");
     let mut stderr_text = String::new();
-    server.stderr.take().expect("piped").read_to_string(&mut stderr_text).expect("the file is readable");
+    server.stderr.take().expect("piped").read_to_string(&mut stderr_text).expect("the output is UTF-8");
     assert!(status.success(), "{stderr_text}");
 }
 

@@ -1,5 +1,5 @@
-//! The lock file: the pins of the tools whose module and declarations the operator approved. It lies in the state folder,
-//! which no tool can reach.
+//! The lock file: the pins of the tools whose module and declarations the operator approved. It lies in the state
+//! folder, which no tool can reach.
 //!
 //! The file has no MAC. People read it too: it says in words what was approved, and a person can review and compare it.
 //! The key of a MAC would lie in the same folder with the same permissions, so an attacker who can write the file could

@@ -254,7 +254,7 @@ fn a_secret_comes_out_nowhere() {
     assert_eq!(status.signal(), Some(libc::SIGABRT));
     assert!(!status.core_dumped(), "{status:?}");
     drop(served.input.take());
-    served.output.read_to_string(&mut served.printed).expect("the file is readable");
+    served.output.read_to_string(&mut served.printed).expect("the output is UTF-8");
 
     assert_eq!(secret_forms_in(served.printed.as_bytes()), [""; 0], "{}", served.printed);
     // Search all files: the log of standard error, the audit log, stored outputs, and a core dump if there is one.

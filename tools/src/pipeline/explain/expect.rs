@@ -1,5 +1,6 @@
 //! Decides whether a policy is as its operator expects. Enumerates all calls that an expectation covers, and asks the
-//! functions that decide about calls. Nothing is sampled, so a claim about all paths or all chains holds for all of them.
+//! functions that decide about calls. Nothing is sampled, so a claim about all paths or all chains holds for all of
+//! them.
 
 mod answers;
 mod coverage;
