@@ -44,19 +44,45 @@ pub(crate) fn token_hash(token: &str) -> String {
     hex::encode(Sha256::digest(token))
 }
 
-impl FromRequestParts<Arc<Core>> for Identity {
+/// The hash of a request's token, which may be unknown.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub(crate) struct TokenHash(String);
+
+impl<S: Send + Sync> FromRequestParts<S> for TokenHash {
     type Rejection = ApiError;
 
-    async fn from_request_parts(parts: &mut Parts, core: &Arc<Core>) -> Result<Self, ApiError> {
+    async fn from_request_parts(parts: &mut Parts, _state: &S) -> Result<Self, ApiError> {
         let header = parts.headers.get(AUTHORIZATION).map(|value| value.as_bytes());
-        let refused = |message| ApiError::new(ErrorCode::Unauthorized, message);
         let token = header
             .and_then(|value| value.split_first_chunk::<7>())
             .filter(|(scheme, _)| scheme.eq_ignore_ascii_case(b"bearer "))
             .and_then(|(_, token)| std::str::from_utf8(token.trim_ascii()).ok())
             .ok_or_else(|| refused("a request carries `Authorization: Bearer TOKEN`"))?;
+        Ok(Self(token_hash(token)))
+    }
+}
+
+impl FromRequestParts<Arc<Core>> for Identity {
+    type Rejection = ApiError;
+
+    async fn from_request_parts(parts: &mut Parts, core: &Arc<Core>) -> Result<Self, ApiError> {
+        let hash = TokenHash::from_request_parts(parts, core).await?;
+        Self::of_token(core, &hash).await
+    }
+}
+
+fn refused(message: &str) -> ApiError {
+    ApiError::new(ErrorCode::Unauthorized, message)
+}
+
+impl Identity {
+    /// The holder of this token.
+    ///
+    /// # Errors
+    /// [`ErrorCode::Unauthorized`] for an unknown token.
+    pub(crate) async fn of_token(core: &Core, TokenHash(hash): &TokenHash) -> Result<Self, ApiError> {
         // The hash is looked up, so the time of the comparison says nothing about a token.
-        let found = core.store.find_token(&token_hash(token)).await?;
+        let found = core.store.find_token(hash).await?;
         let token = found.ok_or_else(|| refused("the token is unknown"))?;
         match (token.subject_kind.as_str(), token.subject) {
             (ADMIN, None) => Ok(Self::Admin),
@@ -69,9 +95,7 @@ impl FromRequestParts<Arc<Core>> for Identity {
             _ => Err(refused("the token has no subject")),
         }
     }
-}
 
-impl Identity {
     /// # Errors
     /// [`ErrorCode::Forbidden`], unless the caller is the operator.
     pub(crate) fn ensure_admin(&self) -> Result<(), ApiError> {

@@ -9,7 +9,9 @@ use portcullis_tools::ToolRegistry;
 use portcullis_types::{CancellationToken, async_trait, random_hex};
 use serde::Serialize;
 
-use crate::{cycles::Cycles, hub::EventHub, rows::RunRows, topic};
+use crate::{
+    allowance::MessageAllowance, cycles::Cycles, hub::EventHub, readership::Readerships, rows::RunRows, topic,
+};
 
 /// How long a change waits until readers can have its events.
 const SHOWN_WITHIN: Duration = Duration::from_secs(1);
@@ -47,6 +49,8 @@ pub(crate) struct Core {
     pub(crate) models: Arc<dyn Models>,
     pub(crate) hub: EventHub,
     pub(crate) cycles: Cycles,
+    pub(crate) readerships: Readerships,
+    pub(crate) allowance: MessageAllowance,
     /// The folder that the runs are about, as the operator names it.
     pub(crate) workspace: String,
     pub(crate) rows: Arc<RunRows>,

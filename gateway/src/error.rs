@@ -57,6 +57,8 @@ pub(crate) enum ErrorCode {
     NotFound,
     /// 405: the path has no such method.
     MethodNotAllowed,
+    /// 408: the body of the request did not arrive in time.
+    RequestTimeout,
     /// 409: the state of the thing does not allow this.
     Conflict,
     /// 410: the time of the thing is over.
@@ -67,7 +69,7 @@ pub(crate) enum ErrorCode {
     UnsupportedMediaType,
     /// 422: a value is not allowed.
     Invalid,
-    /// 429: a limit of the store is reached.
+    /// 429: a limit of the store, of messages in a minute or of open streams is reached.
     TooMany,
     /// 503: the store does not answer.
     Unavailable,
@@ -83,6 +85,7 @@ impl ErrorCode {
             Self::Forbidden => StatusCode::FORBIDDEN,
             Self::NotFound => StatusCode::NOT_FOUND,
             Self::MethodNotAllowed => StatusCode::METHOD_NOT_ALLOWED,
+            Self::RequestTimeout => StatusCode::REQUEST_TIMEOUT,
             Self::Conflict => StatusCode::CONFLICT,
             Self::Gone => StatusCode::GONE,
             Self::TooLarge => StatusCode::PAYLOAD_TOO_LARGE,

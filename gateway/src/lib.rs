@@ -6,13 +6,14 @@
 //!
 //! | file | what it is |
 //! |---|---|
-//! | `serve.rs` | starts a gateway, and listens |
+//! | `serve.rs`, `connections.rs` | starts a gateway, and serves its connections |
 //! | `core.rs` | the parts that requests and cycles share |
 //! | `routes/` | the interface: one file for each kind of thing, and its description in OpenAPI |
+//! | `allowance.rs` | how many messages a user may send |
 //! | `access.rs` | who a request is from, and what it may see |
 //! | `resource.rs`, `store_words.rs`, `from_store.rs` | the things of the interface as JSON, made from rows of the store |
 //! | `error.rs` | refusals |
-//! | `topic.rs`, `hub.rs`, `sse.rs` | events: whom they are for, how they reach readers, the stream of one reader |
+//! | `topic.rs`, `hub.rs`, `sse.rs`, `readership.rs` | events: whom they are for, how they reach readers, the stream of one reader, and its right to it |
 //! | `cycles.rs`, `cycle/` | which agents have a cycle, and a cycle |
 //! | `prompt.rs` | the text that an agent's model reads |
 //! | `builtins/` | the built-in tools of every agent |
@@ -23,8 +24,10 @@
 
 mod access;
 mod agent_tool;
+mod allowance;
 mod builtins;
 mod capabilities;
+mod connections;
 mod core;
 mod cycle;
 mod cycles;
@@ -33,6 +36,7 @@ mod from_store;
 mod hub;
 mod page;
 mod prompt;
+mod readership;
 mod resource;
 mod routes;
 mod rows;

@@ -15,10 +15,13 @@ use tower::ServiceExt as _;
 
 use crate::{
     access::{ADMIN, token_hash},
+    allowance::MessageAllowance,
+    connections,
     core::{Core, Models, new_id},
     cycles::{self, Cycles},
     error::GatewayError,
     hub::EventHub,
+    readership::Readerships,
     routes,
     rows::RunRows,
 };
@@ -85,6 +88,8 @@ impl Gateway {
             models,
             hub,
             cycles: Cycles::default(),
+            readerships: Readerships::default(),
+            allowance: MessageAllowance::default(),
             workspace,
             rows: Arc::new(RunRows::new(audit_log)),
             extensions,
@@ -165,17 +170,11 @@ impl Gateway {
         cycles::run(core).await;
     }
 
-    /// Serves clients of this listener until the token fires.
-    ///
-    /// # Errors
-    /// The listener's error.
-    pub async fn serve(&self, listener: TcpListener) -> std::io::Result<()> {
+    /// Serves clients of this listener until the token fires, and then until the cycles under way have stopped.
+    pub async fn serve(&self, listener: TcpListener) {
         let stop = self.core.stop.clone();
-        let stopped = stop.clone();
-        let serving = axum::serve(listener, self.router())
-            .with_graceful_shutdown(async move { stopped.cancelled().await });
-        let (served, ()) = futures_util::future::join(serving.into_future(), self.work()).await;
-        served
+        let serving = connections::serve(listener, self.router(), stop.cancelled());
+        futures_util::future::join(serving, self.work()).await;
     }
 }
 

@@ -20,6 +20,7 @@ use crate::{
     core::Core,
     error::{ApiError, ErrorCode},
     hub::LiveEvent,
+    readership::Readership,
 };
 
 /// How long a reader waits before it connects again.
@@ -35,6 +36,7 @@ const LAST_EVENT_ID: &str = "last-event-id";
 struct Reader {
     core: Arc<Core>,
     topic: String,
+    readership: Readership,
     /// The id up to which the reader has read.
     position: i64,
     newest: watch::Receiver<i64>,
@@ -50,10 +52,11 @@ struct Reader {
 /// [`ApiError`] for an id that is no number, and if the store cannot be read.
 pub(crate) async fn respond(
     core: Arc<Core>,
-    topic: String,
+    readership: Readership,
     headers: &HeaderMap,
     parameter: Option<&str>,
 ) -> Result<Response, ApiError> {
+    let topic = readership.topic();
     let (newest, live) = (core.hub.newest(), core.hub.live());
     let asked = match headers.get(LAST_EVENT_ID) {
         Some(value) => Some(value.to_str().unwrap_or_default()),
@@ -78,7 +81,7 @@ pub(crate) async fn respond(
         }
     };
     ready.extend(core.hub.streams(&topic).into_iter().map(live_event));
-    let reader = Reader { core, topic, position, newest, live, ready, held: None };
+    let reader = Reader { core, topic, readership, position, newest, live, ready, held: None };
     let events = stream::unfold(reader, async |mut reader| {
         let event = reader.next().await?;
         Some((Ok::<_, Infallible>(event), reader))
@@ -91,10 +94,16 @@ pub(crate) async fn respond(
 }
 
 impl Reader {
-    /// The next event. None when the gateway stops.
+    /// The next event. None when the gateway stops, or the reader may not read any more.
     async fn next(&mut self) -> Option<SseEvent> {
         let stop = self.core.stop.clone();
         loop {
+            // Before each event, so that none that was written after the right was lost is sent. A reader whose right
+            // cannot be checked connects again.
+            if let Err(error) = self.readership.ensure_holds().await {
+                tracing::debug!(error = error.message(), "a stream ends");
+                return None;
+            }
             if let Some(event) = self.ready.pop_front() {
                 return Some(event);
             }
@@ -117,6 +126,7 @@ impl Reader {
             }
             tokio::select! {
                 () = stop.cancelled() => return None,
+                () = self.readership.may_have_changed() => {}
                 changed = self.newest.changed() => changed.ok()?,
                 event = self.live.recv() => match event {
                     Ok(event) if event.topics.contains(&self.topic) => self.held = Some(event),

@@ -1,6 +1,6 @@
 //! [`McpError`]: why a server cannot serve. The messages are for the operator.
 
-use std::{io, net::SocketAddr, path::PathBuf, sync::Arc};
+use std::{io, path::PathBuf, sync::Arc};
 
 use rmcp::service::ServerInitializeError;
 use thiserror::Error;
@@ -36,23 +36,6 @@ pub enum McpError {
         /// The failure of the handshake.
         #[source]
         source: Arc<ServerInitializeError>,
-    },
-    /// The server cannot listen at the address.
-    #[error("cannot listen at {address}")]
-    Listen {
-        /// The address and port to listen at.
-        address: SocketAddr,
-        /// The system's reason.
-        #[source]
-        source: io::Error,
-    },
-    /// The address is reachable from other machines, which was not allowed.
-    #[error(
-        "{address} can be reached from other machines, and there is no encryption: give --allow-remote if that is wanted"
-    )]
-    Remote {
-        /// The address and port to listen at.
-        address: SocketAddr,
     },
     /// The token cannot be read or stored.
     #[error("cannot use the token in `{}`", path.display())]

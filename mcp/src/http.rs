@@ -2,18 +2,18 @@
 //!
 //! | file | what it is |
 //! |---|---|
-//! | `listen.rs` | the address, connections and their number |
+//! | `serve.rs` | serves until the server must stop |
 //! | `admission.rs` | checks each request before it is processed |
 //! | `open_requests.rs` | tracks the requests being answered |
 //! | `token.rs` | the token |
 
 mod admission;
-mod listen;
 mod open_requests;
+mod serve;
 mod token;
 
 pub use admission::HttpAccess;
-pub use listen::{bind, serve_http};
+pub use serve::serve_http;
 pub use token::BearerToken;
 
 /// The one path that is served.

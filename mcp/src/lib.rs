@@ -46,7 +46,7 @@ mod wire;
 
 pub use client::{Client, ClientError, Clients, Elicited};
 pub use error::McpError;
-pub use http::{BearerToken, HttpAccess, MCP_PATH, bind, serve_http};
+pub use http::{BearerToken, HttpAccess, MCP_PATH, serve_http};
 pub use limits::McpLimits;
 pub use server::McpServer;
 pub use stdio::{serve_lines, serve_stdio};

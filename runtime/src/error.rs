@@ -5,6 +5,7 @@ use std::{fmt::Write as _, io, path::PathBuf, process::ExitCode};
 
 use portcullis_agent::ProviderError;
 use portcullis_gateway::GatewayError;
+use portcullis_http_server::BindError;
 use portcullis_mcp::McpError;
 use portcullis_runs::{RunError, RunId, store::StoreError};
 use portcullis_tasks::FolderError;
@@ -227,6 +228,9 @@ pub(crate) enum CliError {
     /// No client can be served.
     #[error(transparent)]
     Mcp(#[from] McpError),
+    /// The server does not listen.
+    #[error(transparent)]
+    Bind(#[from] BindError),
     /// The async runtime, a thread or a signal handler cannot be set up.
     #[error("cannot start")]
     Start { source: io::Error },
@@ -276,7 +280,8 @@ impl CliError {
             | Self::NoState
             | Self::ShellToken
             | Self::Unprintable
-            | Self::Mcp(McpError::Remote { .. } | McpError::Token { .. })
+            | Self::Mcp(McpError::Token { .. })
+            | Self::Bind(BindError::Remote { .. })
             | Self::Arguments { .. }
             | Self::Provider { .. }
             | Self::AgentFile(_)

@@ -152,8 +152,13 @@ const SENTENCES: [(&str, &str, &str, &str); 25] = [
     ("docs/network.md", "the most results, 1 to {} |", "MAX_RESULTS", "tools/src/web/query.rs"),
     ("docs/operating.md", "`max_results` = {} (to 20), `site`?", "DEFAULT_RESULTS", "tools/src/web/query.rs"),
     ("docs/mcp.md", "10 run and {} wait", "MAX_QUEUED", "tools/src/slots.rs"),
-    ("docs/mcp.md", " KiB, {} headers", "MAX_HEADERS", "mcp/src/http/listen.rs"),
-    ("docs/mcp.md", "| data that a client leaves unread | {},", "UNACKNOWLEDGED", "mcp/src/http/listen.rs"),
+    ("docs/mcp.md", " KiB, {} headers", "MAX_HEADERS", "http-server/src/connections.rs"),
+    (
+        "docs/mcp.md",
+        "| data that a client leaves unread | {},",
+        "UNACKNOWLEDGED",
+        "http-server/src/connections.rs",
+    ),
     ("docs/limits.md", "names none (`command_timeout`) | {} |", "TIMEOUT", "tools/src/shell/tool.rs"),
     (
         "docs/mcp.md",

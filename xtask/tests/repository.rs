@@ -40,8 +40,10 @@ const LAYERS: &[(&str, &[&str])] = &[
     ),
     ("agent", &["types", "egress"]),
     ("adapters", &["agent", "tools", "types"]),
-    ("gateway", &["adapters", "agent", "runs", "store", "tools", "types"]),
-    ("mcp", &["tools", "types"]),
+    ("http-server", &[]),
+    ("gateway", &["adapters", "agent", "http-server", "runs", "store", "tools", "types"]),
+    ("mcp", &["http-server", "tools", "types"]),
+    ("clients/rust", &[]),
     ("shell-daemon", &["types", "policy", "confine", "egress", "shell-protocol", "undo"]),
     ("runs", &["agent", "store", "tools", "types"]),
     ("temporal", &["agent", "runs", "types"]),
@@ -52,6 +54,7 @@ const LAYERS: &[(&str, &[&str])] = &[
             "adapters",
             "agent",
             "gateway",
+            "http-server",
             "mcp",
             "runs",
             "tasks",
@@ -99,10 +102,12 @@ const WAYS_OUT: &[&str] = &[
 ];
 
 /// The starts of the paths of files that may contain such a way: the client itself, `confine/`, whose attempts and
-/// filters name these calls, the store, which reaches the operator's PostgreSQL, and the worker for Temporal.
+/// filters name these calls, the store, which reaches the operator's PostgreSQL, the worker for Temporal, and the
+/// client for programs of others, which no other crate uses.
 const MAY_CONNECT: &[&str] =
     // The last one speaks over a stream that the HTTP client has opened.
     &[
+        "clients/rust/src/connection.rs",
         "egress/src/",
         "confine/src/",
         "store/src/postgres",

@@ -7,7 +7,13 @@ use serde::Deserialize;
 use utoipa::IntoParams;
 
 use super::extract::{Path, Query, Refusal};
-use crate::{access::Identity, core::Core, error::ApiError, sse, topic};
+use crate::{
+    access::TokenHash,
+    core::Core,
+    error::ApiError,
+    readership::{Readership, Subject},
+    sse,
+};
 
 /// Where a stream begins.
 #[derive(Debug, Deserialize, IntoParams)]
@@ -21,46 +27,51 @@ pub(super) struct Begin {
 /// The events of a space, as server-sent events.
 #[utoipa::path(get, path = "/api/spaces/{spaceId}/events", params(("spaceId" = String, Path), Begin), responses(
     (status = 200, content_type = "text/event-stream", body = String), (status = 400, body = Refusal), (status = 401, body = Refusal),
-    (status = 404, body = Refusal)))]
+    (status = 404, body = Refusal), (status = 429, body = Refusal)))]
 pub(super) async fn of_space(
     State(core): State<Arc<Core>>,
-    caller: Identity,
+    token: TokenHash,
     Path(space): Path<String>,
     Query(begin): Query<Begin>,
     headers: HeaderMap,
 ) -> Result<Response, ApiError> {
-    caller.ensure_sees_space(&core, &space).await?;
-    core.store.space(&space).await?;
-    sse::respond(core, topic::of_space(&space), &headers, begin.last_event_id.as_deref()).await
+    open(core, token, Subject::Space(space), (&headers, begin)).await
 }
 
 /// The events of an agent, as server-sent events.
 #[utoipa::path(get, path = "/api/agents/{agentId}/events", params(("agentId" = String, Path), Begin), responses(
     (status = 200, content_type = "text/event-stream", body = String), (status = 400, body = Refusal), (status = 401, body = Refusal),
-    (status = 404, body = Refusal)))]
+    (status = 404, body = Refusal), (status = 429, body = Refusal)))]
 pub(super) async fn of_agent(
     State(core): State<Arc<Core>>,
-    caller: Identity,
+    token: TokenHash,
     Path(agent): Path<String>,
     Query(begin): Query<Begin>,
     headers: HeaderMap,
 ) -> Result<Response, ApiError> {
-    caller.ensure_sees_agent(&core, &agent).await?;
-    sse::respond(core, topic::of_agent(&agent), &headers, begin.last_event_id.as_deref()).await
+    open(core, token, Subject::Agent(agent), (&headers, begin)).await
 }
 
 /// The events of a run, as server-sent events.
 #[utoipa::path(get, path = "/api/runs/{runId}/events", params(("runId" = String, Path), Begin), responses(
     (status = 200, content_type = "text/event-stream", body = String), (status = 400, body = Refusal), (status = 401, body = Refusal),
-    (status = 404, body = Refusal)))]
+    (status = 404, body = Refusal), (status = 429, body = Refusal)))]
 pub(super) async fn of_run(
     State(core): State<Arc<Core>>,
-    caller: Identity,
+    token: TokenHash,
     Path(run): Path<String>,
     Query(begin): Query<Begin>,
     headers: HeaderMap,
 ) -> Result<Response, ApiError> {
-    let agent = core.store.run(&run).await?.summary.agent;
-    caller.ensure_sees_run(&core, (&run, &agent)).await?;
-    sse::respond(core, topic::of_run(&run), &headers, begin.last_event_id.as_deref()).await
+    open(core, token, Subject::Run(run), (&headers, begin)).await
+}
+
+async fn open(
+    core: Arc<Core>,
+    token: TokenHash,
+    subject: Subject,
+    (headers, begin): (&HeaderMap, Begin),
+) -> Result<Response, ApiError> {
+    let readership = Readership::new(Arc::clone(&core), token, subject).await?;
+    sse::respond(core, readership, headers, begin.last_event_id.as_deref()).await
 }

@@ -1,5 +1,7 @@
 //! Extractors of bodies and parameters, whose refusals have the form of the interface's own errors.
 
+use std::time::Duration;
+
 use axum::{
     extract::{FromRequest, FromRequestParts, Request},
     http::request::Parts,
@@ -8,13 +10,16 @@ use portcullis_store::{AgeCursor, PageRequest};
 use serde::{Deserialize, de::DeserializeOwned};
 use utoipa::IntoParams;
 
-use crate::error::ApiError;
+use crate::error::{ApiError, ErrorCode};
 
 /// How many items a page has without `limit`.
 const DEFAULT_LIMIT: u32 = 50;
 
 /// The most items of a page.
 const MAX_LIMIT: u32 = 200;
+
+/// How long the body of a request may take: 10 s.
+const BODY_DEADLINE: Duration = Duration::from_secs(10);
 
 /// The most characters of a name.
 const MAX_NAME: usize = 80;
@@ -26,7 +31,9 @@ impl<T: DeserializeOwned, S: Send + Sync> FromRequest<S> for Body<T> {
     type Rejection = ApiError;
 
     async fn from_request(request: Request, state: &S) -> Result<Self, ApiError> {
-        let axum::Json(value) = axum::Json::<T>::from_request(request, state).await?;
+        let reading = axum::Json::<T>::from_request(request, state);
+        let late = |_elapsed| ApiError::new(ErrorCode::RequestTimeout, "the body did not arrive within 10 s");
+        let axum::Json(value) = tokio::time::timeout(BODY_DEADLINE, reading).await.map_err(late)??;
         Ok(Self(value))
     }
 }

@@ -102,6 +102,7 @@ pub(super) async fn create(
             Err(error) => return Err(error.into()),
         }
     }
+    core.allowance.admit(user)?;
     let author = core.store.participant(user).await?;
     let message = NewMessage {
         id: new_id("msg")?,

@@ -164,6 +164,7 @@ pub(super) async fn remove_agent(
     agent(&core, &id).await?;
     core.store.remove_participant(&id, now()).await?;
     core.store.remove_tokens_of(AGENT, &id).await?;
+    core.readerships.recheck();
     let filter = RunFilter { agent: Some(id.clone()), is_open: Some(true), ..RunFilter::default() };
     let open = portcullis_runs::all_rows(|page| core.store.runs(filter.clone(), page)).await?;
     for run in open {

@@ -89,6 +89,7 @@ pub(super) async fn remove(
 ) -> Result<StatusCode, ApiError> {
     caller.ensure_admin()?;
     core.store.remove_space(&id, &topic::of_space(&id)).await?;
+    core.readerships.recheck();
     Ok(StatusCode::NO_CONTENT)
 }
 
@@ -165,6 +166,7 @@ pub(super) async fn remove_member(
         }),
     ];
     core.write(changes).await?;
+    core.readerships.recheck();
     Ok(StatusCode::NO_CONTENT)
 }
 

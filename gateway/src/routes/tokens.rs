@@ -105,7 +105,7 @@ pub(super) async fn create(
     Ok((StatusCode::CREATED, Json(made)))
 }
 
-/// Removes a token. Requests with it are refused from now on; streams that are open stay.
+/// Removes a token. Requests with it are refused from now on, and its streams end.
 #[utoipa::path(delete, path = "/api/tokens/{tokenId}", params(("tokenId" = String, Path)), responses(
     (status = 204), (status = 401, body = Refusal), (status = 403, body = Refusal), (status = 404, body = Refusal)))]
 pub(super) async fn remove(
@@ -115,6 +115,7 @@ pub(super) async fn remove(
 ) -> Result<StatusCode, ApiError> {
     caller.ensure_admin()?;
     if core.store.remove_token(&id).await? {
+        core.readerships.recheck();
         Ok(StatusCode::NO_CONTENT)
     } else {
         Err(ApiError::not_found("token", &id))

@@ -63,8 +63,9 @@ async fn many_readers_get_every_event() {
     let space = world.space("Home", &[&ada]).await;
     let path = format!("/api/spaces/{space}/events");
     let mut readers = Vec::new();
-    for _ in 0..300 {
-        readers.push(world.events(&token, &path, None).await);
+    // More than a user's token may have open.
+    for _ in 0..10_000 {
+        readers.push(world.events(&world.admin, &path, None).await);
     }
     for number in 0..5 {
         world.say(&token, &space, &format!("{number}")).await;
@@ -74,4 +75,65 @@ async fn many_readers_get_every_event() {
             assert_eq!(reader.next().await.data["message"]["text"], format!("{number}"));
         }
     }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_stream_ends_with_the_right_to_it() {
+    let world = World::new().await;
+    let agent = world.agent("Assistant", json!([])).await;
+    let (ada, token) = world.user("Ada").await;
+    let space = world.space("Home", &[&ada, &agent]).await;
+    let of_space = format!("/api/spaces/{space}/events");
+    let of_agent = format!("/api/agents/{agent}/events");
+    let member = format!("/api/spaces/{space}/members");
+    let join = async |id: &str| {
+        world.ok(&world.admin, "PUT", &format!("{member}/{id}"), None).await;
+    };
+    // Each right that can be lost, and the change that takes it away.
+    for (path, method, change) in [
+        (&of_space, "DELETE", format!("{member}/{ada}")),
+        (&of_agent, "DELETE", format!("{member}/{agent}")),
+        (&of_space, "DELETE", "token".to_owned()),
+    ] {
+        join(&ada).await;
+        join(&agent).await;
+        let (id, own) = world.token_with_id("user", &ada).await;
+        let (mut reader, mut operator) =
+            (world.events(&own, path, None).await, world.events(&world.admin, path, None).await);
+        let change = if change == "token" { format!("/api/tokens/{id}") } else { change };
+        world.ok(&world.admin, method, &change, None).await;
+        world.ok(&world.admin, "PUT", &format!("{member}/{agent}"), None).await;
+        let later = reader.rest().await;
+        assert!(later.iter().all(|event| event.kind == "member.left"), "{change}: {later:?}");
+        // The operator's stream goes on.
+        world.ok(&world.admin, "PUT", &format!("{member}/{ada}"), None).await;
+        if path == &of_space {
+            world.say(&token, &space, "on").await;
+            operator.until("message.created").await;
+        }
+    }
+    // A removed space and a removed agent have no readers.
+    let mut reader = world.events(&world.admin, &of_agent, None).await;
+    world.ok(&world.admin, "DELETE", &format!("/api/agents/{agent}"), None).await;
+    reader.rest().await;
+    let mut reader = world.events(&world.admin, &of_space, None).await;
+    world.ok(&world.admin, "DELETE", &format!("/api/spaces/{space}"), None).await;
+    reader.rest().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_token_has_a_limited_number_of_streams() {
+    let world = World::new().await;
+    let (ada, token) = world.user("Ada").await;
+    let space = world.space("Home", &[&ada]).await;
+    let path = format!("/api/spaces/{space}/events");
+    let mut readers = Vec::new();
+    for _ in 0..256 {
+        readers.push(world.events(&token, &path, None).await);
+    }
+    assert_eq!(world.call(&token, "GET", &path, None).await.0.as_u16(), 429);
+    let other = world.token("user", &ada).await;
+    drop(world.events(&other, &path, None).await);
+    readers.pop();
+    world.events(&token, &path, None).await;
 }

@@ -127,3 +127,45 @@ async fn a_message_cannot_pretend_to_be_a_result() {
     world.ended_runs(&agent, 1).await;
     assert_eq!(world.prompts()[0].lines().count(), 1);
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_user_sends_a_limited_number_of_messages() {
+    let world = World::new().await;
+    let (ada, token) = world.user("Ada").await;
+    let (grace, other) = world.user("Grace").await;
+    let space = world.space("Work", &[&ada, &grace]).await;
+    let path = format!("/api/spaces/{space}/messages");
+    let mut sent = 0;
+    // More than the allowance of a minute, and of the time that the sending takes.
+    while world.call(&token, "POST", &path, Some(json!({"text": "more"}))).await.0.as_u16() == 201 {
+        sent += 1;
+        assert!(sent < 5_000, "no limit");
+    }
+    assert!(sent >= 240, "{sent}");
+    world.say(&other, &space, "Grace has her own allowance").await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_space_with_many_messages_is_read_and_searched_by_pages() {
+    const MESSAGES: usize = 100_000;
+    let world = World::new().await;
+    let (ada, token) = world.user("Ada").await;
+    let space = world.space("Work", &[&ada]).await;
+    world.fill(&space, &ada, MESSAGES).await;
+    let path = format!("/api/spaces/{space}/messages?limit=200");
+    let (mut count, mut before) = (0, String::new());
+    loop {
+        let page = world.ok(&token, "GET", &format!("{path}{before}"), None).await;
+        count += page["items"].as_array().expect("a page").len();
+        match page["next"].as_str() {
+            Some(next) => before = format!("&before={next}"),
+            None => break,
+        }
+    }
+    assert_eq!(count, MESSAGES);
+    let found = world.ok(&token, "GET", &format!("{path}&search=word99999"), None).await;
+    assert_eq!(found["items"].as_array().map(Vec::len), Some(1), "{found}");
+    let mut reader = world.events(&token, &format!("/api/spaces/{space}/events"), None).await;
+    world.say(&token, &space, "on").await;
+    assert_eq!(reader.next().await.data["message"]["text"], "on");
+}

@@ -15,7 +15,10 @@ use futures_util::StreamExt as _;
 use portcullis_agent::{DeltaStream, ModelRequest, Provider, ProviderError, ScriptedProvider};
 use portcullis_gateway::{ChosenModel, Gateway, GatewayParts, Models};
 use portcullis_runs::{ModelIdentity, RunProcess, Runs};
-use portcullis_store::{GatewayStore, SqliteOptions, open_gateway_sqlite};
+use portcullis_store::{
+    Author, Change, GatewayStore, MessageKind, MessageStatus, NewMessage, ParticipantKind, SqliteOptions,
+    open_gateway_sqlite,
+};
 use portcullis_tools::{
     ToolRegistry,
     policy::{DEFAULT_POLICY, LoadOptions, PolicySource, WorkspaceSecurityPolicy},
@@ -206,8 +209,37 @@ impl World {
 
     /// A token of this subject.
     pub(crate) async fn token(&self, subject: &str, id: &str) -> String {
+        self.token_with_id(subject, id).await.1
+    }
+
+    /// A token of this subject, after its id.
+    pub(crate) async fn token_with_id(&self, subject: &str, id: &str) -> (String, String) {
         let body = json!({"subject": subject, "id": id});
-        text(&self.ok(&self.admin, "POST", "/api/tokens", Some(body)).await, "token")
+        let made = self.ok(&self.admin, "POST", "/api/tokens", Some(body)).await;
+        (text(&made, "id"), text(&made, "token"))
+    }
+
+    /// Writes messages of this user into the store, as many users would in the course of time.
+    pub(crate) async fn fill(&self, space: &str, user: &str, count: usize) {
+        let author = Author { id: user.to_owned(), kind: ParticipantKind::User, name: "Ada".to_owned() };
+        for start in (0..count).step_by(1_000) {
+            let message = |number| {
+                Change::PostMessage(NewMessage {
+                    id: format!("msg_{number}"),
+                    space: space.to_owned(),
+                    author: author.clone(),
+                    kind: MessageKind::Text,
+                    text: format!("message with word{number}"),
+                    reply_to: None,
+                    status: MessageStatus::Complete,
+                    call: None,
+                    metadata: None,
+                    created: 1,
+                })
+            };
+            let changes = (start..count.min(start + 1_000)).map(message).collect();
+            self.store.apply(changes).await.expect("written");
+        }
     }
 
     /// An agent with these tools.
@@ -353,6 +385,11 @@ pub(crate) struct ReadEvent {
 impl Events {
     /// The next event.
     pub(crate) async fn next(&mut self) -> ReadEvent {
+        self.next_or_end().await.expect("the stream goes on")
+    }
+
+    /// The next event. None if the stream ends.
+    async fn next_or_end(&mut self) -> Option<ReadEvent> {
         loop {
             while let Some((block, rest)) = self.buffer.split_once("\n\n") {
                 let (block, rest) = (block.to_owned(), rest.to_owned());
@@ -365,17 +402,26 @@ impl Events {
                 };
                 if let Some(kind) = field("event:") {
                     let data = field("data:").unwrap_or_default();
-                    return ReadEvent {
+                    return Some(ReadEvent {
                         id: field("id:").map(|id| id.parse().expect("a number")),
                         kind,
                         data: serde_json::from_str(&data).expect("JSON"),
-                    };
+                    });
                 }
             }
             let chunk = tokio::time::timeout(TEST_TIMEOUT, self.body.next()).await.expect("an event in time");
-            let chunk = chunk.expect("the stream goes on").expect("readable");
+            let chunk = chunk?.expect("readable");
             self.buffer.push_str(std::str::from_utf8(&chunk).expect("the output is UTF-8"));
         }
+    }
+
+    /// The events until the stream ends.
+    pub(crate) async fn rest(&mut self) -> Vec<ReadEvent> {
+        let mut events = Vec::new();
+        while let Some(event) = self.next_or_end().await {
+            events.push(event);
+        }
+        events
     }
 
     /// The events up to the first of this kind, with it.

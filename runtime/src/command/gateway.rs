@@ -6,8 +6,9 @@ mod models;
 use std::{path::PathBuf, process::ExitCode, sync::Arc};
 
 use portcullis_gateway::{Gateway, GatewayParts, Models};
-use portcullis_mcp::bind;
+use portcullis_http_server::bind;
 use portcullis_runs::Runs;
+use portcullis_shell_daemon::take_all_descriptors;
 use portcullis_tools::{audit, confine::bounded};
 use portcullis_types::{CancellationToken, RunnerBootstrapEnvelope};
 use tokio::net::TcpListener;
@@ -29,6 +30,8 @@ const TOKEN_FILE: &str = "gateway-token";
 
 /// Runs `portcullis gateway`.
 pub(crate) fn run(common: &CommonOptions, options: &GatewayOptions) -> Result<ExitCode, CliError> {
+    // Each reader of events needs a descriptor.
+    take_all_descriptors();
     // The environment changes before there are threads.
     let demo = options.demo.then(|| demo::Scene::set_up(common)).transpose()?;
     let common = demo.as_ref().map_or(common, |scene| &scene.common);
@@ -72,7 +75,7 @@ async fn serve(
             ));
         }
     }
-    until_stopped(&gateway, listener, &stop, &mut interrupts).await
+    Ok(until_stopped(&gateway, listener, &stop, &mut interrupts).await)
 }
 
 /// Serves until a signal asks to end, and then until all that has begun has ended, or until the second signal.
@@ -81,18 +84,15 @@ async fn until_stopped(
     listener: TcpListener,
     stop: &CancellationToken,
     interrupts: &mut Interrupts,
-) -> Result<ExitCode, CliError> {
+) -> ExitCode {
     let mut serving = std::pin::pin!(gateway.serve(listener));
-    let ended = |served: std::io::Result<()>| {
-        served.map(|()| ExitCode::SUCCESS).map_err(|source| CliError::Start { source })
-    };
     tokio::select! {
-        served = &mut serving => return ended(served),
+        () = &mut serving => return ExitCode::SUCCESS,
         _ = interrupts.next() => stop.cancel(),
     }
     tokio::select! {
-        served = serving => ended(served),
-        _ = interrupts.next() => Ok(ExitCode::from(INTERRUPTED)),
+        () = serving => ExitCode::SUCCESS,
+        _ = interrupts.next() => ExitCode::from(INTERRUPTED),
     }
 }
 

@@ -2,9 +2,8 @@
 
 use std::{net::SocketAddr, path::PathBuf, process::ExitCode, sync::Arc, time::Duration};
 
-use portcullis_mcp::{
-    BearerToken, HttpAccess, MCP_PATH, McpLimits, McpServer, bind, serve_http, serve_stdio,
-};
+use portcullis_http_server::bind;
+use portcullis_mcp::{BearerToken, HttpAccess, MCP_PATH, McpLimits, McpServer, serve_http, serve_stdio};
 use portcullis_tools::approval::ApproveAll;
 use portcullis_types::{CancellationToken, RunnerBootstrapEnvelope};
 use tokio::signal::unix::{Signal, SignalKind, signal};

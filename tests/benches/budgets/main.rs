@@ -10,6 +10,7 @@ mod arguments;
 mod auditing;
 mod authoring;
 mod bombs;
+mod gateway;
 mod list;
 mod mcp;
 mod memory;
@@ -23,6 +24,7 @@ mod runs;
 mod sample;
 mod search;
 mod shell;
+mod tasks;
 mod undo;
 
 use std::{process::ExitCode, sync::Arc};
@@ -72,6 +74,12 @@ fn main() -> ExitCode {
     }
     if runs("runs") {
         runtime.block_on(runs::storing(&mut report));
+    }
+    if runs("gateway") {
+        runtime.block_on(gateway::serving(&mut report));
+    }
+    if runs("tasks") {
+        runtime.block_on(tasks::scanning(&mut report));
     }
     if runs("agent") {
         runtime.block_on(agent::overhead(&registry, &files, &mut report));

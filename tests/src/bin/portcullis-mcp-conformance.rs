@@ -8,7 +8,7 @@ use std::{error::Error, fmt::Write as _, fs, path::PathBuf, sync::Arc, time::Dur
 
 use async_trait::async_trait;
 use portcullis_mcp::{
-    BearerToken, Client, ClientError, Clients, HttpAccess, MCP_PATH, McpLimits, McpServer, bind, serve_http,
+    BearerToken, Client, ClientError, Clients, HttpAccess, MCP_PATH, McpLimits, McpServer, serve_http,
 };
 use portcullis_tools::{PolicyFiles, ToolRegistry};
 use portcullis_types::{
@@ -256,7 +256,7 @@ async fn main() -> Result<(), Box<dyn Error>> {
     }
     let server = McpServer::with_clients(Arc::new(builder.build()?), McpLimits::default(), clients)?;
 
-    let listener = bind(([127, 0, 0, 1], 0).into(), false).await?;
+    let listener = tokio::net::TcpListener::bind(("127.0.0.1", 0)).await?;
     let address = listener.local_addr()?;
     let (token, _) = BearerToken::from_state_folder(&state)?;
     // The suite expects the server's own origin to be permitted.

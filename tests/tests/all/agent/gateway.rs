@@ -7,11 +7,14 @@ use std::{
     os::unix::fs::PermissionsExt as _,
     path::PathBuf,
     process::{Child, Command, Stdio},
+    sync::Arc,
+    time::Duration,
 };
 
+use portcullis_client::Worker;
 use portcullis_testing::Fixture;
 use rustix::process::{Pid, Signal, kill_process};
-use serde_json::json;
+use serde_json::{Value, json};
 
 use super::model::{Model, calls, text};
 use crate::modules::{stderr, stdout};
@@ -107,14 +110,8 @@ fn the_commands_of_the_document_lead_to_an_agent_that_answers() {
     }
 }
 
-#[test]
-fn the_client_in_python_submits_results() {
-    if !is_installed("curl") || !is_installed("python3") {
-        return;
-    }
-    let fixture = Fixture::new();
-    let model =
-        Model::answering(vec![calls(&[("fetchExternalData", r#"{"query":"projects"}"#)]), text("Found.")]);
+/// A researcher in the space of the document, whose call a program answers, from its message to its completed run.
+fn research(address: &str, start_program: &str) -> String {
     let definition = json!({"name": "Researcher", "tools": [{
         "name": "fetchExternalData",
         "description": "Asks another system.",
@@ -123,6 +120,28 @@ fn the_client_in_python_submits_results() {
         "visible": false,
         "timeout": 120_000,
     }]});
+    format!(
+        "{}\n{PERSON}\nresearcher=$(ask --json '{definition}' $api/agents | id)\n\
+         ask -X PUT \"$api/spaces/$space/members/$researcher\"\n\
+         ask -X DELETE \"$api/spaces/$space/members/$agent\"\n\
+         {start_program}\n\
+         say 'Look it up'\nuntil completed $researcher; do sleep 1; done",
+        documented_commands(address)
+    )
+}
+
+/// The model of the researcher.
+fn researching_model() -> Model {
+    Model::answering(vec![calls(&[("fetchExternalData", r#"{"query":"projects"}"#)]), text("Found.")])
+}
+
+#[test]
+fn the_client_in_python_submits_results() {
+    if !is_installed("curl") || !is_installed("python3") {
+        return;
+    }
+    let fixture = Fixture::new();
+    let model = researching_model();
     fs::write(
         fixture.root().join("client.py"),
         "import sys\nfrom portcullis_gateway import Gateway\ngateway = Gateway(sys.argv[1], sys.argv[2])\n\
@@ -131,15 +150,46 @@ fn the_client_in_python_submits_results() {
     )
     .expect("written");
     let address = free_address();
-    let script = format!(
-        "{}\n{PERSON}\nresearcher=$(ask --json '{definition}' $api/agents | id)\n\
-         ask -X PUT \"$api/spaces/$space/members/$researcher\"\n\
-         ask -X DELETE \"$api/spaces/$space/members/$agent\"\n\
-         python3 client.py http://{address} \"$(token_of agent \"$researcher\")\" \"$researcher\" &\n\
-         say 'Look it up'\nuntil completed $researcher; do sleep 1; done",
-        documented_commands(&address)
-    );
-    run_script(&fixture, &model, &script);
+    let client =
+        format!("python3 client.py http://{address} \"$(token_of agent \"$researcher\")\" \"$researcher\" &");
+    run_script(&fixture, &model, &research(&address, &client));
+    let requests = model.requests();
+    assert!(requests[1].to_string().contains("PROJECTS"), "{}", requests[1]);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_client_in_rust_submits_results() {
+    if !is_installed("curl") {
+        return;
+    }
+    let fixture = Arc::new(Fixture::new());
+    let model = Arc::new(researching_model());
+    let address = free_address();
+    // The client of this process learns its agent and its token from a file, which is complete when it has its name.
+    let client = "echo \"$researcher $(token_of agent \"$researcher\")\" >client; mv client client-of";
+    let script = research(&address, client);
+    let (of_script, of_model) = (Arc::clone(&fixture), Arc::clone(&model));
+    let mut script = tokio::task::spawn_blocking(move || run_script(&of_script, &of_model, &script));
+    let client = async {
+        let line = loop {
+            match fs::read_to_string(fixture.root().join("client-of")) {
+                Ok(line) => break line,
+                Err(_) => tokio::time::sleep(Duration::from_millis(50)).await,
+            }
+        };
+        let (agent, token) = line.trim().split_once(' ').expect("an agent and a token");
+        let gateway =
+            portcullis_client::Gateway::new(&format!("http://{address}"), token).expect("an address");
+        let worker = Worker::new(gateway).tool("fetchExternalData", async |args: Value| {
+            let query = args["query"].as_str().unwrap_or_default().to_uppercase();
+            Ok::<_, std::io::Error>(json!({"found": query}))
+        });
+        worker.run(agent, std::future::pending()).await
+    };
+    tokio::select! {
+        ended = &mut script => { ended.expect("the script succeeds"); }
+        ended = client => panic!("the client ended first: {ended:?}"),
+    }
     let requests = model.requests();
     assert!(requests[1].to_string().contains("PROJECTS"), "{}", requests[1]);
 }

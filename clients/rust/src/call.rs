@@ -1,0 +1,86 @@
+//! [`Call`]: a call of an agent whose result comes from outside.
+
+use serde::Deserialize;
+use serde_json::Value;
+
+use crate::{ClientError, address::check_id};
+
+/// A call whose result comes from outside, as the list of calls and the event `call.pending` have it.
+#[derive(Debug, Clone, PartialEq, Deserialize)]
+#[serde(rename_all = "camelCase")]
+#[non_exhaustive]
+pub struct Call {
+    /// The id under which the result is submitted.
+    pub call_id: String,
+    /// The run that made the call.
+    pub run_id: String,
+    /// The agent of the run.
+    pub agent_id: String,
+    /// The name of the tool.
+    #[serde(alias = "name")]
+    pub tool_name: String,
+    /// The arguments, as the tool's schema describes them.
+    pub args: Value,
+    /// Whether the run waits for the result.
+    pub status: CallStatus,
+    /// `external`, whose result a program submits, or `space`, whose result a person gives.
+    pub execution_type: String,
+    /// When the call expires, as RFC 3339 in UTC. None for a call that does not.
+    #[serde(default)]
+    pub expires_at: Option<String>,
+}
+
+impl Call {
+    /// The call, if its ids can be a part of a path. They are kept while the program runs, so they must be short too.
+    ///
+    /// # Errors
+    /// [`ClientError::Unreadable`].
+    pub(crate) fn checked(self, thing: &'static str) -> Result<Self, ClientError> {
+        for (id_of, id) in [("call", &self.call_id), ("run", &self.run_id)] {
+            check_id(id_of, id).map_err(|source| ClientError::unreadable(thing, source))?;
+        }
+        Ok(self)
+    }
+}
+
+/// The state of a call.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "lowercase")]
+#[non_exhaustive]
+pub enum CallStatus {
+    /// The run waits for the result.
+    Waiting,
+    /// The agent has gone on, and the result comes to its inbox.
+    Pending,
+    /// Another state: the call has a result, or takes none any more.
+    #[serde(other)]
+    Closed,
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn a_call_is_read_from_the_list_and_from_an_event() {
+        let mut data = json!({
+            "callId": "cal_1", "runId": "run_1", "agentId": "agt_1", "args": {"query": "x"}, "executionType": "external",
+            "status": "waiting", "expiresAt": "2026-11-28T10:00:00.000Z",
+        });
+        data["name"] = "fetch".into();
+        let from_event: Call = serde_json::from_value(data.clone()).expect("a call");
+        let object = data.as_object_mut().expect("an object");
+        object.remove("name");
+        object.insert("toolName".to_owned(), "fetch".into());
+        object.insert("spaceId".to_owned(), Value::Null);
+        let from_list: Call = serde_json::from_value(data.clone()).expect("a call");
+        assert_eq!(from_event, from_list);
+        assert_eq!(from_list.status, CallStatus::Waiting);
+        data["status"] = "expired".into();
+        data["expiresAt"] = Value::Null;
+        let closed: Call = serde_json::from_value(data).expect("a call");
+        assert_eq!((closed.status, closed.expires_at), (CallStatus::Closed, None));
+    }
+}

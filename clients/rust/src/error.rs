@@ -1,0 +1,152 @@
+//! [`ClientError`]: why a request, a stream or a worker failed.
+
+use std::{error::Error, time::Duration};
+
+use thiserror::Error;
+
+/// Why something failed. No text and no source of it has the token.
+#[derive(Debug, Error)]
+#[non_exhaustive]
+pub enum ClientError {
+    /// The address of the gateway is no URL.
+    #[error(
+        "the address of the gateway is no URL; write `https://HOST`, with a port and a path if it has them"
+    )]
+    NoUrl {
+        /// The fault.
+        #[source]
+        source: url::ParseError,
+    },
+    /// The address of the gateway cannot be used.
+    #[error("the address of the gateway {fault}")]
+    Address {
+        /// The fault, and what would be right.
+        fault: &'static str,
+    },
+    /// The token would go to another machine without TLS.
+    #[error(
+        "the token would go to `{host}` without TLS; use https://, or allow it by \
+         `Gateway::new_allowing_plain_http`"
+    )]
+    PlainHttp {
+        /// The host of the address.
+        host: String,
+    },
+    /// The token is empty, or has characters that no token has.
+    #[error("the token is empty, or has a character that no HTTP header carries, such as the end of a line")]
+    Token,
+    /// An id cannot be one of the gateway.
+    #[error("the id of the {thing} is empty, too long, or has characters that no id has")]
+    Id {
+        /// The thing: `agent`, `run`, `call` or `event`.
+        thing: &'static str,
+    },
+    /// TLS cannot be set up.
+    #[error("TLS cannot be set up")]
+    Tls {
+        /// The fault.
+        #[source]
+        source: Box<dyn Error + Send + Sync>,
+    },
+    /// No connection was made, or it was lost.
+    #[error("the connection to the gateway failed")]
+    Connection {
+        /// The fault.
+        #[source]
+        source: Box<dyn Error + Send + Sync>,
+    },
+    /// The gateway did not answer in time.
+    #[error("the gateway did not answer within {} s", after.as_secs())]
+    TimedOut {
+        /// How long the client waited.
+        after: Duration,
+    },
+    /// Nothing arrived on a stream of events, although the gateway sends a comment every 15 s.
+    #[error("the stream of events was silent for {} s", after.as_secs())]
+    Silent {
+        /// How long the client waited.
+        after: Duration,
+    },
+    /// The gateway refused the request.
+    #[error("the gateway refused the request: {status} {code}: {message}")]
+    Refused {
+        /// The HTTP status.
+        status: u16,
+        /// The gateway's code, such as `unauthorized`. `unknown` if the answer is none of a gateway.
+        code: String,
+        /// The gateway's reason: one line, cut after 300 characters.
+        message: String,
+    },
+    /// The answer was a redirect, which is not followed.
+    #[error(
+        "the answer was a redirect ({status}), which would take the token elsewhere; name the final address"
+    )]
+    Redirected {
+        /// The HTTP status.
+        status: u16,
+    },
+    /// The gateway sent more than the client takes.
+    #[error("the {thing} has more than {limit_bytes} bytes")]
+    TooLarge {
+        /// The thing: `event` or `response`.
+        thing: &'static str,
+        /// The limit.
+        limit_bytes: usize,
+    },
+    /// The gateway sent something that is not in its form.
+    #[error("the {thing} cannot be read: it has not the form of a gateway's")]
+    Unreadable {
+        /// The thing: `event` or `response`.
+        thing: &'static str,
+        /// The fault.
+        #[source]
+        source: Box<dyn Error + Send + Sync>,
+    },
+    /// A result is larger than the gateway takes.
+    #[error("the result has more than {limit_bytes} bytes")]
+    ResultTooLarge {
+        /// The limit, with the id of the call.
+        limit_bytes: usize,
+    },
+    /// A result cannot be written as JSON.
+    #[error("the result cannot be written as JSON")]
+    NotJson {
+        /// The fault.
+        #[source]
+        source: serde_json::Error,
+    },
+}
+
+impl ClientError {
+    /// Whether the same request may succeed later: after a lost connection, a wait that was too long, an answer that was
+    /// too large or unreadable, and the statuses 408, 429 and 5xx. [`Worker::run`](crate::Worker::run) goes on after such
+    /// an error, and ends with every other one.
+    #[must_use]
+    pub fn is_transient(&self) -> bool {
+        match self {
+            Self::Connection { .. }
+            | Self::TimedOut { .. }
+            | Self::Silent { .. }
+            | Self::TooLarge { .. }
+            | Self::Unreadable { .. } => true,
+            Self::Refused { status, .. } => matches!(status, 408 | 429 | 500..=599),
+            Self::NoUrl { .. }
+            | Self::Address { .. }
+            | Self::PlainHttp { .. }
+            | Self::Token
+            | Self::Id { .. }
+            | Self::Tls { .. }
+            | Self::Redirected { .. }
+            | Self::ResultTooLarge { .. }
+            | Self::NotJson { .. } => false,
+        }
+    }
+
+    pub(crate) fn connection(source: impl Into<Box<dyn Error + Send + Sync>>) -> Self {
+        Self::Connection { source: source.into() }
+    }
+
+    pub(crate) fn unreadable(thing: &'static str, source: impl Into<Box<dyn Error + Send + Sync>>) -> Self {
+        Self::Unreadable { thing, source: source.into() }
+    }
+}

@@ -1,0 +1,49 @@
+//! Growing pauses between attempts.
+
+use std::time::Duration;
+
+/// The first pause.
+const FIRST: Duration = Duration::from_secs(1);
+
+/// The longest pause.
+pub(crate) const LONGEST: Duration = Duration::from_secs(30);
+
+/// The pauses between attempts: 1 s, then twice as long each time, and never longer than 30 s.
+#[derive(Debug)]
+pub(crate) struct Pauses {
+    next: Duration,
+}
+
+impl Default for Pauses {
+    fn default() -> Self {
+        Self { next: FIRST }
+    }
+}
+
+impl Pauses {
+    /// The pause before the next attempt.
+    pub(crate) fn grow(&mut self) -> Duration {
+        let pause = self.next;
+        self.next = (pause * 2).min(LONGEST);
+        pause
+    }
+
+    /// Begins again with the first pause, after an attempt that succeeded.
+    pub(crate) fn reset(&mut self) {
+        *self = Self::default();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn pauses_grow_up_to_the_longest() {
+        let mut pauses = Pauses::default();
+        let seconds: Vec<u64> = (0..7).map(|_| pauses.grow().as_secs()).collect();
+        assert_eq!(seconds, [1, 2, 4, 8, 16, 30, 30]);
+        pauses.reset();
+        assert_eq!(pauses.grow(), FIRST);
+    }
+}

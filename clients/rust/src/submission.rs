@@ -1,0 +1,61 @@
+//! [`Submission`]: how a submission ended.
+
+use serde::{Deserialize, Serialize};
+
+/// How a submission ended, if the gateway judged it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[must_use = "a result that was not delivered did not reach the agent"]
+#[non_exhaustive]
+pub enum Submission {
+    /// The result was taken (200), now or when the same result was submitted before.
+    Delivered(Delivery),
+    /// The call has another result, which stays (409).
+    AlreadyAnswered,
+    /// The call has expired or was cancelled (410).
+    Closed,
+    /// There is no such call in this run, or the token may not see it (404).
+    Unknown,
+}
+
+impl Submission {
+    /// Whether the result was taken.
+    #[must_use]
+    pub fn is_delivered(self) -> bool {
+        matches!(self, Self::Delivered(_))
+    }
+
+    /// The end that a refusal stands for. None for another refusal, and for one that no gateway wrote: a proxy's 404 says
+    /// nothing about the call.
+    pub(crate) fn of_refusal(status: u16, code: &str) -> Option<Self> {
+        match (status, code) {
+            (404, "not_found") => Some(Self::Unknown),
+            (409, "conflict") => Some(Self::AlreadyAnswered),
+            (410, "gone") => Some(Self::Closed),
+            _ => None,
+        }
+    }
+}
+
+/// How a result reaches the agent.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Delivery {
+    /// The run waits for the result.
+    Inline,
+    /// The agent reads the result in a later cycle.
+    Inbox,
+}
+
+/// The body of a submission.
+#[derive(Debug, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub(crate) struct SubmittedResult<'a, R: ?Sized> {
+    pub(crate) call_id: &'a str,
+    pub(crate) result: &'a R,
+}
+
+/// The answer to a result that was taken.
+#[derive(Debug, Deserialize)]
+pub(crate) struct TakenResult {
+    pub(crate) delivery: Delivery,
+}

@@ -1,0 +1,72 @@
+//! [`SeenCalls`]: which calls a worker has begun, so that none is answered twice.
+
+use std::collections::{HashSet, VecDeque};
+
+/// How many answered calls are remembered. A call comes again if it was in the list and then in an event, or in an event
+/// that is sent again after a lost connection.
+const MAX_ANSWERED: usize = 10_000;
+
+/// The calls that a worker has begun.
+#[derive(Debug, Default)]
+pub(super) struct SeenCalls {
+    under_way: HashSet<String>,
+    answered: HashSet<String>,
+    /// The answered calls, the oldest first.
+    order: VecDeque<String>,
+}
+
+impl SeenCalls {
+    /// Marks a call as under way. False if it is, or has been answered.
+    pub(super) fn begin(&mut self, call: &str) -> bool {
+        !self.answered.contains(call) && self.under_way.insert(call.to_owned())
+    }
+
+    /// Marks a call as answered.
+    pub(super) fn answered(&mut self, call: String) {
+        self.under_way.remove(&call);
+        if self.answered.insert(call.clone()) {
+            self.order.push_back(call);
+        }
+        if self.order.len() > MAX_ANSWERED
+            && let Some(oldest) = self.order.pop_front()
+        {
+            self.answered.remove(&oldest);
+        }
+    }
+
+    /// Forgets a call whose result could not be submitted: the next list has it again.
+    pub(super) fn forget(&mut self, call: &str) {
+        self.under_way.remove(call);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_call_is_begun_once() {
+        let mut seen = SeenCalls::default();
+        assert!(seen.begin("a"));
+        assert!(!seen.begin("a"), "it is under way");
+        seen.answered("a".to_owned());
+        assert!(!seen.begin("a"), "it is answered");
+        assert!(seen.begin("b"));
+        seen.forget("b");
+        assert!(seen.begin("b"));
+    }
+
+    #[test]
+    fn the_memory_is_bounded_and_keeps_calls_under_way() {
+        let mut seen = SeenCalls::default();
+        assert!(seen.begin("slow"));
+        for number in 0..=MAX_ANSWERED {
+            assert!(seen.begin(&number.to_string()));
+            seen.answered(number.to_string());
+        }
+        assert_eq!((seen.answered.len(), seen.order.len()), (MAX_ANSWERED, MAX_ANSWERED));
+        assert!(seen.begin("0"), "the oldest is forgotten");
+        assert!(!seen.begin("1"));
+        assert!(!seen.begin("slow"));
+    }
+}

@@ -1,0 +1,164 @@
+//! [`Session`]: one run of a worker over its connections.
+
+use std::{error::Error, panic};
+
+use futures_util::{StreamExt as _, TryStreamExt as _};
+use tokio::{
+    task::{JoinError, JoinSet},
+    time::{Instant, sleep, timeout},
+};
+
+use super::{SHUTDOWN_GRACE, Worker, seen_calls::SeenCalls, submit::submit};
+use crate::{
+    Call, ClientError, Submission,
+    pauses::{self, Pauses},
+};
+
+/// The kind of the event that says that events are missing.
+const RESET: &str = "reset";
+
+/// A run of a worker. Calls under way outlive the connection on which they came.
+pub(super) struct Session<'a> {
+    worker: &'a Worker,
+    agent: &'a str,
+    /// The id of the last event that was taken.
+    last: Option<String>,
+    seen: SeenCalls,
+    under_way: JoinSet<Answered>,
+}
+
+/// A call that was answered, or could not be.
+struct Answered {
+    call: String,
+    outcome: Result<Submission, ClientError>,
+}
+
+impl<'a> Session<'a> {
+    pub(super) fn new(worker: &'a Worker, agent: &'a str) -> Self {
+        Self { worker, agent, last: None, seen: SeenCalls::default(), under_way: JoinSet::new() }
+    }
+
+    /// Answers calls until an error that is not transient.
+    pub(super) async fn listen(&mut self) -> ClientError {
+        let mut pauses = Pauses::default();
+        loop {
+            let begun = Instant::now();
+            match self.answer_connection(&mut pauses).await {
+                Ok(()) => tracing::debug!("the gateway has ended the stream of events"),
+                Err(error) if error.is_transient() => {
+                    tracing::warn!(error = &error as &dyn Error, "the events are not read; connecting again");
+                    if matches!(error, ClientError::TooLarge { .. } | ClientError::Unreadable { .. }) {
+                        // After the same id the same event would come again. The list has the calls that are missed.
+                        self.last = None;
+                    }
+                }
+                Err(error) => return error,
+            }
+            if begun.elapsed() >= pauses::LONGEST {
+                pauses.reset();
+            }
+            sleep(pauses.grow()).await;
+        }
+    }
+
+    /// Waits for the calls under way, and gives up those that take too long.
+    pub(super) async fn finish(mut self) {
+        let all = async { while self.under_way.join_next().await.is_some() {} };
+        if timeout(SHUTDOWN_GRACE, all).await.is_err() {
+            tracing::warn!(calls = self.under_way.len(), "calls under way are given up");
+        }
+    }
+
+    /// Answers the calls of one connection until its end.
+    async fn answer_connection(&mut self, pauses: &mut Pauses) -> Result<(), ClientError> {
+        // The connection comes first, so that no call falls between the list and the events.
+        let mut events = self.worker.gateway.events(self.agent, self.last.as_deref()).await?;
+        self.answer_open().await?;
+        loop {
+            self.wait_for_place().await?;
+            let event = tokio::select! {
+                event = events.next() => event,
+                Some(answered) = self.under_way.join_next() => {
+                    self.end_call(answered)?;
+                    continue;
+                }
+            };
+            let Some(event) = event.transpose()? else { return Ok(()) };
+            pauses.reset();
+            if event.kind == RESET {
+                self.answer_open().await?;
+            } else if let Some(call) = event.call()? {
+                self.answer(call).await?;
+            }
+            // An event without an id is not stored, and does not count.
+            if let Some(id) = event.id {
+                self.last = Some(id);
+            }
+        }
+    }
+
+    /// Answers the calls that are open now.
+    async fn answer_open(&mut self) -> Result<(), ClientError> {
+        let mut calls = self.worker.gateway.open_calls(self.agent);
+        while let Some(call) = calls.try_next().await? {
+            self.answer(call).await?;
+        }
+        Ok(())
+    }
+
+    /// Begins to answer a call, unless that has been done.
+    async fn answer(&mut self, call: Call) -> Result<(), ClientError> {
+        let Some(tool) = self.worker.tools.get(&call.tool_name).cloned() else { return Ok(()) };
+        self.wait_for_place().await?;
+        if !self.seen.begin(&call.call_id) {
+            return Ok(());
+        }
+        let gateway = self.worker.gateway.clone();
+        self.under_way.spawn(async move {
+            let result = tool.call(call.args.clone()).await;
+            let outcome = submit(&gateway, &call, &result).await;
+            Answered { call: call.call_id, outcome }
+        });
+        Ok(())
+    }
+
+    /// Waits until fewer calls are under way than are allowed. Meanwhile no event is read, and the gateway keeps them.
+    async fn wait_for_place(&mut self) -> Result<(), ClientError> {
+        while self.under_way.len() >= self.worker.concurrency.get() {
+            if let Some(answered) = self.under_way.join_next().await {
+                self.end_call(answered)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Notes the end of a call.
+    ///
+    /// # Errors
+    /// An error of its submission that is not transient: the next one would fail in the same way.
+    fn end_call(&mut self, answered: Result<Answered, JoinError>) -> Result<(), ClientError> {
+        let Answered { call, outcome } = match answered {
+            Ok(answered) => answered,
+            // A panic of a tool is caught, so this one is a fault of this crate.
+            Err(error) => match error.try_into_panic() {
+                Ok(panic) => panic::resume_unwind(panic),
+                Err(_cancelled) => return Ok(()),
+            },
+        };
+        match outcome {
+            Ok(submission) => {
+                if !submission.is_delivered() {
+                    tracing::warn!(call, ?submission, "a result was not taken");
+                }
+                self.seen.answered(call);
+                Ok(())
+            }
+            Err(error) if error.is_transient() => {
+                tracing::error!(call, error = &error as &dyn Error, "a result could not be submitted");
+                self.seen.forget(&call);
+                Ok(())
+            }
+            Err(error) => Err(error),
+        }
+    }
+}

@@ -1,0 +1,54 @@
+//! Submits the result of a call, again if need be.
+
+use std::error::Error;
+
+use tokio::time::sleep;
+
+use crate::{
+    Call, ClientError, Gateway, Submission,
+    pauses::Pauses,
+    tool::{ResultText, failure},
+};
+
+/// How often one result is submitted. With the pauses between, the attempts take at least a minute and a half.
+pub(super) const MAX_ATTEMPTS: usize = 8;
+
+/// Submits a result. The same result can be taken twice, so a result whose answer was lost is sent again. A result that
+/// the gateway does not take is replaced by the reason, so that the agent does not wait for nothing.
+pub(super) async fn submit(
+    gateway: &Gateway,
+    call: &Call,
+    result: &ResultText,
+) -> Result<Submission, ClientError> {
+    match attempt(gateway, call, result).await {
+        Err(error) if is_about_the_result(&error) => {
+            tracing::warn!(call = call.call_id, error = &error as &dyn Error, "a result cannot be submitted");
+            attempt(gateway, call, &failure(&format!("the result cannot be submitted: {error}"))).await
+        }
+        outcome => outcome,
+    }
+}
+
+async fn attempt(gateway: &Gateway, call: &Call, result: &ResultText) -> Result<Submission, ClientError> {
+    let mut pauses = Pauses::default();
+    let mut attempts = 1;
+    loop {
+        match gateway.submit(&call.run_id, &call.call_id, result).await {
+            Err(error) if error.is_transient() && attempts < MAX_ATTEMPTS => {
+                tracing::warn!(
+                    call = call.call_id,
+                    error = &error as &dyn Error,
+                    "a result is submitted again"
+                );
+                sleep(pauses.grow()).await;
+                attempts += 1;
+            }
+            outcome => return outcome,
+        }
+    }
+}
+
+/// Whether another result of the same call could be submitted.
+fn is_about_the_result(error: &ClientError) -> bool {
+    matches!(error, ClientError::ResultTooLarge { .. } | ClientError::Refused { status: 400 | 413 | 422, .. })
+}

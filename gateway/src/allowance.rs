@@ -1,0 +1,39 @@
+//! [`MessageAllowance`]: how many messages a user may send.
+
+use std::num::NonZeroU32;
+
+use governor::{DefaultKeyedRateLimiter, Quota, RateLimiter};
+
+use crate::error::{ApiError, ErrorCode};
+
+/// How many messages a user may send in a minute: 240.
+const MESSAGES_PER_MINUTE: NonZeroU32 = NonZeroU32::new(240).expect("it is not zero");
+
+/// How many users are remembered before idle ones are dropped.
+const MAX_REMEMBERED: usize = 16_384;
+
+/// Counts the messages of users.
+#[derive(Debug)]
+pub(crate) struct MessageAllowance(DefaultKeyedRateLimiter<String>);
+
+impl Default for MessageAllowance {
+    fn default() -> Self {
+        Self(RateLimiter::keyed(Quota::per_minute(MESSAGES_PER_MINUTE)))
+    }
+}
+
+impl MessageAllowance {
+    /// Counts a message.
+    ///
+    /// # Errors
+    /// [`ErrorCode::TooMany`].
+    pub(crate) fn admit(&self, user: &str) -> Result<(), ApiError> {
+        if self.0.len() > MAX_REMEMBERED {
+            self.0.retain_recent();
+        }
+        self.0.check_key(&user.to_owned()).map_err(|_not_until| {
+            let message = format!("a user sends at most {MESSAGES_PER_MINUTE} messages in a minute");
+            ApiError::new(ErrorCode::TooMany, message)
+        })
+    }
+}

@@ -1,0 +1,40 @@
+//! Serves the connections of a gateway, with limits on their number and time.
+
+use std::time::Duration;
+
+use axum::{Router, body::Body};
+use hyper::{Request, body::Incoming};
+use portcullis_http_server::{Connections, HttpLimits};
+use rustix::process::{Resource, getrlimit};
+use tokio::net::TcpListener;
+use tower::ServiceExt as _;
+
+/// The most connections, streams among them: 16,384. There are fewer if the process has fewer than twice as many file
+/// descriptors: the store and the tools need some.
+const MAX_CONNECTIONS: usize = 16_384;
+
+/// How long the head of a request may take: 10 s. A connection without a request ends after this time.
+const HEAD_DEADLINE: Duration = Duration::from_secs(10);
+
+/// The largest head of a request: 16 KiB.
+const MAX_HEAD_BYTES: usize = 16 << 10;
+
+/// How long answers under way may take after the gateway was told to stop: 10 s.
+const GRACE: Duration = Duration::from_secs(10);
+
+/// Serves clients of this listener until `stop` ends.
+pub(crate) async fn serve(listener: TcpListener, router: Router, stop: impl Future<Output = ()>) {
+    let limits =
+        HttpLimits { connections: max_connections(), head: HEAD_DEADLINE, head_bytes: MAX_HEAD_BYTES };
+    let answer = move |request: Request<Incoming>| {
+        let answering = router.clone().oneshot(request.map(Body::new));
+        // The router answers every request.
+        async move { answering.await.unwrap_or_else(|error| match error {}) }
+    };
+    Connections::accept(listener, &limits, answer, stop).await.close(GRACE).await;
+}
+
+fn max_connections() -> usize {
+    let descriptors = getrlimit(Resource::Nofile).current.unwrap_or(u64::MAX);
+    usize::try_from(descriptors / 2).unwrap_or(usize::MAX).min(MAX_CONNECTIONS)
+}

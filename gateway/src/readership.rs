@@ -1,0 +1,162 @@
+//! [`Readership`]: the right to read a stream of events, which is checked for as long as the stream is open.
+
+use std::{collections::HashMap, sync::Arc, time::Duration};
+
+use parking_lot::Mutex;
+use tokio::{
+    sync::watch,
+    time::{Instant, sleep_until},
+};
+
+use crate::{
+    access::{Identity, TokenHash},
+    core::Core,
+    error::{ApiError, ErrorCode},
+    topic,
+};
+
+/// How often the right is checked without a change in this process, because another process may have changed it.
+const RECHECK: Duration = Duration::from_secs(60);
+
+/// How many streams the holders of one token may have open: 256. The operator may have as many as there are connections.
+const MAX_STREAMS: usize = 256;
+
+/// The thing that a stream is about.
+#[derive(Debug, Clone)]
+pub(crate) enum Subject {
+    /// A space.
+    Space(String),
+    /// An agent.
+    Agent(String),
+    /// A run.
+    Run(String),
+}
+
+impl Subject {
+    /// The topic of its events.
+    pub(crate) fn topic(&self) -> String {
+        match self {
+            Self::Space(id) => topic::of_space(id),
+            Self::Agent(id) => topic::of_agent(id),
+            Self::Run(id) => topic::of_run(id),
+        }
+    }
+}
+
+/// The streams that are open, and the changes that may end them.
+#[derive(Debug)]
+pub(crate) struct Readerships {
+    /// The number of streams by token.
+    open: Mutex<HashMap<TokenHash, usize>>,
+    changes: watch::Sender<()>,
+}
+
+impl Default for Readerships {
+    fn default() -> Self {
+        Self { open: Mutex::default(), changes: watch::Sender::new(()) }
+    }
+}
+
+impl Readerships {
+    /// Lets all streams check their rights again. Called after each change that takes a right away.
+    pub(crate) fn recheck(&self) {
+        self.changes.send_replace(());
+    }
+}
+
+/// The right of one reader. Dropping it gives the reader's stream back to its token.
+pub(crate) struct Readership {
+    core: Arc<Core>,
+    token: TokenHash,
+    subject: Subject,
+    changes: watch::Receiver<()>,
+    checked: Instant,
+    is_counted: bool,
+}
+
+impl Readership {
+    /// Checks the right to a stream, and counts the stream.
+    ///
+    /// # Errors
+    /// [`ErrorCode::Unauthorized`], [`ErrorCode::NotFound`] for a subject that the reader does not see,
+    /// [`ErrorCode::TooMany`].
+    pub(crate) async fn new(core: Arc<Core>, token: TokenHash, subject: Subject) -> Result<Self, ApiError> {
+        // Subscribe first, so that a change during the check is seen.
+        let changes = core.readerships.changes.subscribe();
+        let identity = check(&core, &token, &subject).await?;
+        let is_counted = identity != Identity::Admin;
+        if is_counted {
+            let mut open = core.readerships.open.lock();
+            let count = open.entry(token.clone()).or_default();
+            if *count >= MAX_STREAMS {
+                let message = format!("{MAX_STREAMS} streams of this token are open, which is the limit");
+                return Err(ApiError::new(ErrorCode::TooMany, message));
+            }
+            *count += 1;
+        }
+        Ok(Self { core, token, subject, changes, checked: Instant::now(), is_counted })
+    }
+
+    /// The topic of the stream.
+    pub(crate) fn topic(&self) -> String {
+        self.subject.topic()
+    }
+
+    /// Waits until the right may have changed.
+    pub(crate) async fn may_have_changed(&mut self) {
+        tokio::select! {
+            // The sender is in the core, which lives as long.
+            _ = self.changes.changed() => self.changes.mark_changed(),
+            () = sleep_until(self.checked + RECHECK) => {}
+        }
+    }
+
+    /// Whether the reader may go on reading. The store is asked only if the right may have changed.
+    ///
+    /// # Errors
+    /// [`ApiError`], if the right is lost, or the store cannot be read.
+    pub(crate) async fn ensure_holds(&mut self) -> Result<(), ApiError> {
+        let has_changed = self.changes.has_changed().unwrap_or(true);
+        if has_changed || self.checked.elapsed() >= RECHECK {
+            self.changes.mark_unchanged();
+            check(&self.core, &self.token, &self.subject).await?;
+            self.checked = Instant::now();
+        }
+        Ok(())
+    }
+}
+
+impl Drop for Readership {
+    fn drop(&mut self) {
+        if !self.is_counted {
+            return;
+        }
+        let mut open = self.core.readerships.open.lock();
+        if let Some(count) = open.get_mut(&self.token) {
+            *count -= 1;
+            if *count == 0 {
+                open.remove(&self.token);
+            }
+        }
+    }
+}
+
+/// The holder of the token, who sees the subject.
+///
+/// # Errors
+/// [`ErrorCode::Unauthorized`], [`ErrorCode::NotFound`].
+async fn check(core: &Core, token: &TokenHash, subject: &Subject) -> Result<Identity, ApiError> {
+    let identity = Identity::of_token(core, token).await?;
+    match subject {
+        Subject::Space(id) => {
+            identity.ensure_sees_space(core, id).await?;
+            core.store.space(id).await?;
+        }
+        Subject::Agent(id) => identity.ensure_sees_agent(core, id).await?,
+        Subject::Run(id) => {
+            let agent = core.store.run(id).await?.summary.agent;
+            identity.ensure_sees_run(core, (id, &agent)).await?;
+        }
+    }
+    Ok(identity)
+}

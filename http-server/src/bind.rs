@@ -1,0 +1,43 @@
+//! [`bind`]: opens a listener, by default for clients of this machine alone.
+
+use std::{io, net::SocketAddr};
+
+use thiserror::Error;
+use tokio::net::TcpListener;
+
+/// Why a server does not listen.
+#[derive(Debug, Error)]
+#[non_exhaustive]
+pub enum BindError {
+    /// The server cannot listen at the address.
+    #[error("cannot listen at {address}")]
+    Listen {
+        /// The address and port to listen at.
+        address: SocketAddr,
+        /// The system's reason.
+        #[source]
+        source: io::Error,
+    },
+    /// The address is reachable from other machines, which was not allowed.
+    #[error(
+        "{address} can be reached from other machines, and there is no encryption: give --allow-remote if that is wanted"
+    )]
+    Remote {
+        /// The address and port to listen at.
+        address: SocketAddr,
+    },
+}
+
+/// Listens at an address. An address that other machines can reach must be allowed explicitly.
+///
+/// # Errors
+/// [`BindError`].
+///
+/// # Cancellation
+/// Dropping the future has no effect.
+pub async fn bind(address: SocketAddr, allow_remote: bool) -> Result<TcpListener, BindError> {
+    if !address.ip().is_loopback() && !allow_remote {
+        return Err(BindError::Remote { address });
+    }
+    TcpListener::bind(address).await.map_err(|source| BindError::Listen { address, source })
+}

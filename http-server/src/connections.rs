@@ -1,0 +1,165 @@
+//! [`Connections`]: the connections of a server, with limits on their number, their requests and their time.
+
+use std::{convert::Infallible, error::Error, io, os::fd::AsFd as _, sync::Arc, time::Duration};
+
+use http::{Request, Response};
+use hyper::{
+    body::{Body, Incoming},
+    server::conn::http1,
+    service::service_fn,
+};
+use hyper_util::rt::{TokioIo, TokioTimer};
+use rustix::net::sockopt::set_tcp_user_timeout;
+use tokio::{
+    net::{TcpListener, TcpStream},
+    sync::Semaphore,
+    task::JoinSet,
+    time::timeout,
+};
+use tokio_util::sync::CancellationToken;
+
+/// Limit of a request's headers.
+const MAX_HEADERS: usize = 64;
+
+/// How long sent data may stay unacknowledged (`TCP_USER_TIMEOUT`) before the connection ends.
+const UNACKNOWLEDGED: Duration = Duration::from_secs(60);
+
+/// Pause after a failed `accept`. Such a failure usually means that file descriptors ran out.
+const PAUSE: Duration = Duration::from_millis(50);
+
+/// The answer to a connection beyond the limit.
+const FULL: &[u8] = b"HTTP/1.1 503 Service Unavailable\r\nconnection: close\r\nretry-after: 1\r\n\
+      content-type: text/plain\r\ncontent-length: 44\r\n\r\nthere are as many connections as may be now\n";
+
+/// The limits of a server's connections.
+#[derive(Debug, Clone)]
+pub struct HttpLimits {
+    /// Limit of open connections. Further connections get status 503.
+    pub connections: usize,
+    /// Deadline for the head of a request, beginning with the connection or the answer before.
+    pub head: Duration,
+    /// Limit of a request's head, in bytes. At least 8 KiB.
+    pub head_bytes: usize,
+}
+
+/// The open connections of a server that accepts no more. Dropping them aborts all.
+#[derive(Debug)]
+pub struct Connections {
+    open: JoinSet<()>,
+    closing: CancellationToken,
+}
+
+impl Connections {
+    /// Serves clients until `stop` ends. From then on the kernel refuses connections, and those that are open are
+    /// returned; they are served as before.
+    ///
+    /// # Cancellation
+    /// Dropping the future ends all connections.
+    pub async fn accept<F, A, B>(
+        listener: TcpListener,
+        limits: &HttpLimits,
+        answer: F,
+        stop: impl Future<Output = ()>,
+    ) -> Self
+    where
+        F: Fn(Request<Incoming>) -> A + Clone + Send + 'static,
+        A: Future<Output = Response<B>> + Send,
+        B: Body + Send + 'static,
+        B::Data: Send,
+        B::Error: Into<Box<dyn Error + Send + Sync>>,
+    {
+        let free_slots = Arc::new(Semaphore::new(limits.connections));
+        let (mut open, closing) = (JoinSet::new(), CancellationToken::new());
+        let mut stop = std::pin::pin!(stop);
+        loop {
+            // Reap finished connections.
+            while open.try_join_next().is_some() {}
+            let accepted = tokio::select! {
+                accepted = listener.accept() => accepted,
+                () = &mut stop => break,
+            };
+            let stream = match accepted {
+                Ok((stream, _)) => stream,
+                Err(error) => {
+                    tracing::warn!("no connection: {error}");
+                    tokio::time::sleep(PAUSE).await;
+                    continue;
+                }
+            };
+            let Ok(slot) = Arc::clone(&free_slots).try_acquire_owned() else {
+                // Write only as much as fits without waiting, so that a slow client cannot block the loop.
+                let _ = stream.try_write(FULL);
+                continue;
+            };
+            let connection = serve(stream, answer.clone(), limits, closing.clone());
+            open.spawn(async move {
+                connection.await;
+                drop(slot);
+            });
+        }
+        Self { open, closing }
+    }
+
+    /// Ends all connections. Each still sends the answer under way; those that last longer than the grace period are
+    /// aborted.
+    pub async fn close(mut self, grace: Duration) {
+        self.closing.cancel();
+        // Connections that do not end in time are aborted with the `JoinSet`.
+        let closed = async { while self.open.join_next().await.is_some() {} };
+        let _ = timeout(grace, closed).await;
+    }
+}
+
+/// Serves one connection until it ends.
+fn serve<F, A, B>(
+    stream: TcpStream,
+    answer: F,
+    limits: &HttpLimits,
+    closing: CancellationToken,
+) -> impl Future<Output = ()> + Send + 'static + use<F, A, B>
+where
+    F: Fn(Request<Incoming>) -> A + Send + 'static,
+    A: Future<Output = Response<B>> + Send,
+    B: Body + Send + 'static,
+    B::Data: Send,
+    B::Error: Into<Box<dyn Error + Send + Sync>>,
+{
+    let mut protocol = http1::Builder::new();
+    protocol
+        .timer(TokioTimer::new())
+        .header_read_timeout(limits.head)
+        .max_buf_size(limits.head_bytes)
+        .max_headers(MAX_HEADERS);
+    async move {
+        if let Err(error) = prepare(&stream) {
+            tracing::info!("a connection is not used: {error}");
+            return;
+        }
+        let answering = service_fn(move |request| {
+            let answer = answer(request);
+            async move { Ok::<_, Infallible>(answer.await) }
+        });
+        let connection = protocol.serve_connection(TokioIo::new(stream), answering);
+        let mut connection = std::pin::pin!(connection);
+        let served = tokio::select! {
+            served = connection.as_mut() => served,
+            () = closing.cancelled() => {
+                // The shutdown still sends the answers that are ready.
+                connection.as_mut().graceful_shutdown();
+                connection.await
+            }
+        };
+        if let Err(error) = served {
+            tracing::debug!("a connection ended: {error}");
+        }
+    }
+}
+
+/// Sets the options of a connection: no delay of small packets, and the limit of unacknowledged data.
+fn prepare(stream: &TcpStream) -> io::Result<()> {
+    stream.set_nodelay(true)?;
+    // The conversion cannot fail: 60,000 ms.
+    let unacknowledged = u32::try_from(UNACKNOWLEDGED.as_millis()).unwrap_or(u32::MAX);
+    set_tcp_user_timeout(stream.as_fd(), unacknowledged)?;
+    Ok(())
+}

@@ -1,0 +1,46 @@
+//! Serves clients at a listener until the server must stop.
+
+use std::sync::Arc;
+
+use portcullis_http_server::{Connections, HttpLimits};
+use portcullis_types::CancellationToken;
+use rmcp::transport::streamable_http_server::StreamableHttpServerConfig;
+use tokio::{net::TcpListener, time::timeout};
+
+use super::admission::{Gate, HttpAccess};
+use crate::McpServer;
+
+/// Serves clients until `stop` fires. Then it cancels their calls, and waits at most [`McpLimits::stop`] until
+/// the calls have ended and are answered.
+///
+/// # Cancellation
+/// Dropping the future ends all connections and sessions.
+///
+/// [`McpLimits::stop`]: crate::McpLimits::stop
+pub async fn serve_http(
+    server: &McpServer,
+    listener: TcpListener,
+    access: HttpAccess,
+    stop: CancellationToken,
+) {
+    // Sessions outlive their connections and `stop`, until all requests are answered. Dropping this guard ends
+    // the sessions.
+    let sessions = CancellationToken::new();
+    let _sessions_end = sessions.clone().drop_guard();
+    let config = StreamableHttpServerConfig::default().with_cancellation_token(sessions.clone());
+    let gate = Arc::new(Gate::new(server, access, config, stop.clone()));
+    let limits = server.limits();
+    let of_connections =
+        HttpLimits { connections: limits.connections, head: limits.request, head_bytes: limits.head_bytes };
+    let answering = Arc::clone(&gate);
+    let answer = move |request| {
+        let gate = Arc::clone(&answering);
+        async move { gate.answer(request).await }
+    };
+    let connections = Connections::accept(listener, &of_connections, answer, stop.cancelled()).await;
+    // `stop` has cancelled the calls. Each gets its answer before sessions and connections are closed.
+    let _ = timeout(limits.stop, gate.wait_until_answered()).await;
+    sessions.cancel();
+    connections.close(limits.leave).await;
+    server.wait_for_cancelled_calls(server.server_calls(), &stop).await;
+}
