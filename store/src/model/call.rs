@@ -55,15 +55,15 @@ pub struct StoredCall {
     pub run: String,
     /// The agent of the run.
     pub agent: String,
-    /// The tool.
+    /// The tool that the call names.
     pub tool: String,
-    /// The arguments.
+    /// The arguments that the model gave.
     pub arguments: Json,
     /// The status when it was read. See [`Self::status_at`].
     pub status: CallStatus,
     /// The result, if it is resolved.
     pub result: Option<Json>,
-    /// When it was made.
+    /// When the run made the call.
     pub created: i64,
     /// When its status last changed.
     pub updated: i64,

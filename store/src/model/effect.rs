@@ -7,9 +7,9 @@ use crate::json::Json;
 pub struct NewEffect {
     /// The id of the call, unique in the run.
     pub call: String,
-    /// The tool.
+    /// The tool that the call names.
     pub tool: String,
-    /// The arguments.
+    /// The arguments that the call runs with.
     pub arguments: Json,
     /// Whether the call may run again if its process ends meanwhile: it only reads, or its tool knows the call by its
     /// id.
@@ -23,9 +23,9 @@ pub struct NewEffect {
 pub struct Effect {
     /// The id of the call.
     pub call: String,
-    /// The tool.
+    /// The tool that the call names.
     pub tool: String,
-    /// The arguments.
+    /// The arguments that the call runs with.
     pub arguments: Json,
     /// Whether the call may run again.
     pub may_repeat: bool,
@@ -50,7 +50,7 @@ pub struct FinishedEffect {
     pub begun: i64,
     /// When it finished.
     pub finished: i64,
-    /// The result.
+    /// The result that the model gets.
     pub result: Json,
 }
 
@@ -73,7 +73,7 @@ pub enum EffectBegin {
 pub struct EffectEnd {
     /// The id of the call.
     pub call: String,
-    /// The result.
+    /// The result that the model gets.
     pub result: Json,
     /// The flow labels that the call has added. A resumed run that uses the stored result adds them again.
     pub labels: Vec<String>,

@@ -9,7 +9,7 @@ pub struct NewEvent {
     pub topics: Vec<String>,
     /// Its kind.
     pub kind: String,
-    /// What has happened.
+    /// The facts of the event, in the form of its kind.
     pub data: Json,
     /// The caller's current time.
     pub created: i64,
@@ -24,7 +24,7 @@ pub struct Event {
     pub topics: Vec<String>,
     /// Its kind.
     pub kind: String,
-    /// What has happened.
+    /// The facts of the event, in the form of its kind.
     pub data: Json,
     /// When it was appended.
     pub created: i64,

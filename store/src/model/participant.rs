@@ -22,7 +22,7 @@ pub struct NewParticipant {
     pub kind: ParticipantKind,
     /// Its name, as others see it.
     pub name: String,
-    /// What the caller wants to know of it.
+    /// The caller's description of it.
     pub definition: Json,
     /// The caller's current time.
     pub created: i64,
@@ -37,7 +37,7 @@ pub struct Participant {
     pub kind: ParticipantKind,
     /// Its name.
     pub name: String,
-    /// What the caller wants to know of it.
+    /// The caller's description of it.
     pub definition: Json,
     /// Its version: 1 at first, and one more after each change.
     pub version: i64,

@@ -108,20 +108,20 @@ pub struct RunFilter {
 /// Proves at each write that the caller drives the run.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct LeaseGuard {
-    /// The run.
+    /// The run that is driven.
     pub run: String,
     /// The owner of the lease, unique for each process.
     pub owner: String,
-    /// Now. A lease that has expired is lost, even if no other process has taken it: the owner must acquire it again.
+    /// The caller's current time. A lease that has expired is lost, even if no other process has taken it: the owner must acquire it again.
     pub now: i64,
 }
 
 /// A lease that was acquired or renewed.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct RunLease {
-    /// The run.
+    /// The run that the owner drives.
     pub run: String,
-    /// The owner.
+    /// The owner, unique for each process.
     pub owner: String,
     /// When it expires.
     pub until: i64,
