@@ -89,7 +89,7 @@ impl AgentLoop {
         self.ask(Message::user(prompt)).await
     }
 
-    /// Like [`AgentLoop::run`], with a prompt that may have other content than text, such as pictures.
+    /// Like [`AgentLoop::run`], with a prompt that may have other content than text, such as images.
     ///
     /// # Cancellation
     /// As for [`AgentLoop::run`].
@@ -120,7 +120,7 @@ impl AgentLoop {
                 break end;
             }
             steps.take_step(&mut state).await;
-            steps.keep(&mut state).await;
+            steps.save_state(&mut state).await;
         };
         steps.report(AgentEvent::AgentEnd { end: end.clone() }).await;
         AgentRun { run_id, end, iterations: state.turns_total, usage: state.usage }

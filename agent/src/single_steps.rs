@@ -15,7 +15,7 @@ use super::{
 };
 
 impl AgentLoop {
-    /// Takes the step that follows this state, and returns the state after it. The store keeps the new state if `keeps`
+    /// Takes the step that follows this state, and returns the state after it. The store gets the new state if `saves`
     /// says so; otherwise the step counts as not taken, and it can be taken again from the old state. A run that has
     /// ended stays as it is.
     ///
@@ -27,7 +27,7 @@ impl AgentLoop {
     pub async fn take_step(
         &mut self,
         mut state: RunState,
-        keeps: impl FnOnce(&RunState) -> bool + Send,
+        saves: impl FnOnce(&RunState) -> bool + Send,
     ) -> RunState {
         if state.end().is_some() {
             return state;
@@ -36,8 +36,8 @@ impl AgentLoop {
         let guard = EmbedderGuard { cancel: self.handle.token(), grace: self.config.grace };
         let mut steps = Steps::new(self, guard, self.run_id());
         steps.take_step(&mut state).await;
-        if keeps(&state) {
-            steps.keep(&mut state).await;
+        if saves(&state) {
+            steps.save_state(&mut state).await;
         }
         state
     }

@@ -58,9 +58,9 @@ impl<'a> Steps<'a> {
         state.next = next_step.unwrap_or_else(|end| RunStep::Ended { end });
     }
 
-    /// Has the store keep the state after a step. If the store cannot keep it, the run ends.
-    pub(super) async fn keep(&self, state: &mut RunState) {
-        let keeping = self.guard.run("store", async { self.agent.store.keep(state).await });
+    /// Stores the state after a step. If the store cannot do that, the run ends.
+    pub(super) async fn save_state(&self, state: &mut RunState) {
+        let keeping = self.guard.run("store", async { self.agent.store.save_state(state).await });
         let kept = keeping
             .await
             .map_err(internal)
@@ -140,7 +140,7 @@ impl<'a> Steps<'a> {
         }
         let arrived = self.arrived().await?;
         if !arrived.is_empty() {
-            // No new question: the limit of turns holds, or a run whose calls are answered late would never end.
+            // No new prompt: the limit of turns holds, or a run whose calls are answered late would never end.
             self.append(arrived.clone()).await?;
             self.report(AgentEvent::Steered { messages: Arc::new(arrived) }).await;
             return Ok(RunStep::CallModel);

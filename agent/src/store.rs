@@ -36,15 +36,15 @@ pub trait MessageStore: Send + Sync {
         Ok(Vec::new())
     }
 
-    /// Keeps the state of the run. Called after each step, when all messages of that step were appended. A store
+    /// Stores the state of the run. Called after each step, when all messages of that step were appended. A store
     /// that outlives the process writes state and messages together. Default: the state is dropped.
     ///
     /// # Errors
-    /// [`StoreError`] if the state cannot be kept. The run then ends.
+    /// [`StoreError`] if the state cannot be stored. The run then ends.
     ///
     /// # Cancellation
     /// As for [`MessageStore::append`].
-    async fn keep(&self, _state: &RunState) -> Result<(), StoreError> {
+    async fn save_state(&self, _state: &RunState) -> Result<(), StoreError> {
         Ok(())
     }
 }
@@ -63,8 +63,8 @@ impl<S: MessageStore + ?Sized> MessageStore for Arc<S> {
         (**self).arrived().await
     }
 
-    async fn keep(&self, state: &RunState) -> Result<(), StoreError> {
-        (**self).keep(state).await
+    async fn save_state(&self, state: &RunState) -> Result<(), StoreError> {
+        (**self).save_state(state).await
     }
 }
 

@@ -76,7 +76,7 @@ pub use read::{Row, RowLine, newest_row_lines, row_lines, rows};
 pub use recovery::{Recovery, TornTail};
 pub use request::RecordedRequest;
 pub use row::{
-    CallEnding, CallRecord, Confinement, Decision, ModelEnding, Outcome, Phase, Record, RecordedMount,
+    CallEnding, CallRecord, Confinement, Decision, ModelEnding, Outcome, Record, RecordKind, RecordedMount,
     RowKind, SharedText, Subject, SubjectKind,
 };
 pub use seal::{

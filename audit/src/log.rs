@@ -26,7 +26,7 @@ use super::{
         CheckpointRow, GatherFacts, PendingStart, PolicyChange, PolicyChangeCause, PolicyText, ProcessRow,
     },
     recovery::{self, Recovery},
-    row::{Phase, Record, SharedText},
+    row::{Record, RecordKind, SharedText},
     seal::{self, SealState, SealingOptions},
     segments::SegmentName,
     stored_texts,
@@ -394,24 +394,24 @@ impl LogState {
 
     /// Appends, with the log's lock held.
     fn append(&mut self, shared: &SharedLog, record: &Record) -> Result<RowRef, AuditError> {
-        match &record.phase {
-            Phase::Begin => {
+        match &record.kind {
+            RecordKind::Begin => {
                 // The mark before the row: if the process died in between, a later mark would hide the row from
                 // recovery.
                 self.ensure_marked(shared)?;
                 let offset = self.writer.end();
-                self.writer.write(&self.process, &record.call, &record.phase, 0)?;
+                self.writer.write(&self.process, &record.call, &record.kind, 0)?;
                 self.open.push(OpenCall { offset, call_id: Arc::clone(&record.call.call_id) });
             }
-            Phase::End(_) => {
-                self.writer.write(&self.process, &record.call, &record.phase, 0)?;
+            RecordKind::End(_) => {
+                self.writer.write(&self.process, &record.call, &record.kind, 0)?;
                 let is_same_call = |open: &OpenCall| open.call_id == record.call.call_id;
                 if let Some(index) = self.open.iter().position(is_same_call) {
                     self.open.remove(index);
                 }
             }
-            Phase::Result(_) | Phase::Model(_) | Phase::Approve | Phase::Revoke => {
-                self.writer.write(&self.process, &record.call, &record.phase, 0)?;
+            RecordKind::Result(_) | RecordKind::Model(_) | RecordKind::Approve | RecordKind::Revoke => {
+                self.writer.write(&self.process, &record.call, &record.kind, 0)?;
             }
         }
         Ok(RowRef { seq: self.writer.seq() })

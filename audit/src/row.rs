@@ -74,53 +74,53 @@ pub struct CallRecord {
 /// One row to write.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Record {
-    /// The call that the row is about.
+    /// The call, the request to a model or the pin that the row is about.
     pub call: Arc<CallRecord>,
-    /// The phase of the call.
-    pub phase: Phase,
+    /// What the row says about it.
+    pub kind: RecordKind,
 }
 
 impl Record {
     /// The row before a call with effects runs.
     #[must_use]
     pub fn begin(call: &Arc<CallRecord>) -> Self {
-        Self { call: Arc::clone(call), phase: Phase::Begin }
+        Self { call: Arc::clone(call), kind: RecordKind::Begin }
     }
 
     /// The row after a call, or the only row of a call without effects or of a refused call.
     #[must_use]
     pub fn end(call: &Arc<CallRecord>, ending: CallEnding) -> Self {
-        Self { call: Arc::clone(call), phase: Phase::End(ending) }
+        Self { call: Arc::clone(call), kind: RecordKind::End(ending) }
     }
 
     /// The row after a request to a model. Of the record, it has the run and the agent.
     #[must_use]
     pub fn model(call: &Arc<CallRecord>, ending: ModelEnding) -> Self {
-        Self { call: Arc::clone(call), phase: Phase::Model(ending) }
+        Self { call: Arc::clone(call), kind: RecordKind::Model(ending) }
     }
 
     /// The row when the late result of a pending call enters the run.
     #[must_use]
     pub fn result(call: &Arc<CallRecord>, ending: CallEnding) -> Self {
-        Self { call: Arc::clone(call), phase: Phase::Result(ending) }
+        Self { call: Arc::clone(call), kind: RecordKind::Result(ending) }
     }
 
     /// The row before a tool of a module is pinned.
     #[must_use]
     pub fn approve(pin: &Arc<CallRecord>) -> Self {
-        Self { call: Arc::clone(pin), phase: Phase::Approve }
+        Self { call: Arc::clone(pin), kind: RecordKind::Approve }
     }
 
     /// The row before a pin is withdrawn.
     #[must_use]
     pub fn revoke(pin: &Arc<CallRecord>) -> Self {
-        Self { call: Arc::clone(pin), phase: Phase::Revoke }
+        Self { call: Arc::clone(pin), kind: RecordKind::Revoke }
     }
 }
 
-/// The phase of a call. The log also records approvals of modules, whose phase is the change of a pin.
+/// What a record says: the phase of a call, the end of a request to a model, or the change of a pin.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Phase {
+pub enum RecordKind {
     /// The call is about to run.
     Begin,
     /// The call is over.

@@ -17,7 +17,7 @@ use super::{
     recovery::TornTail,
     rotation,
     row::{
-        CallRecord, Phase,
+        CallRecord, RecordKind,
         write::{RowHead, write_line},
     },
     segments::SegmentName,
@@ -178,10 +178,10 @@ impl LogWriter {
         &mut self,
         process: &str,
         call: &CallRecord,
-        phase: &Phase,
+        kind: &RecordKind,
         omitted: u64,
     ) -> Result<(), AuditError> {
-        self.write_row(process, omitted, |line, head| write_line(line, head, call, phase))
+        self.write_row(process, omitted, |line, head| write_line(line, head, call, kind))
     }
 
     /// Writes a row that is not about a call, like [`Self::write`].

@@ -109,7 +109,7 @@ mod tests {
         let [file, link, fifo] = ["file", "link", "fifo"].map(|name| folder.path().join(name));
         fs::write(&file, "text").expect("written");
         symlink(&file, &link).expect("linked");
-        rustix::fs::mkfifoat(rustix::fs::CWD, &fifo, rustix::fs::Mode::RUSR).expect("made");
+        rustix::fs::mkfifoat(rustix::fs::CWD, &fifo, rustix::fs::Mode::RUSR).expect("the FIFO can be made");
         let text = |path: &Path, links| read_text(open_regular(path, links)?, 9);
         assert_eq!(text(&file, LastLink::Refuse).expect("read"), "text");
         assert_eq!(text(&link, LastLink::Follow).expect("read"), "text");

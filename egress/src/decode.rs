@@ -296,7 +296,7 @@ mod tests {
     ];
 
     #[test]
-    fn what_a_server_has_flushed_is_decoded_at_once() {
+    fn flushed_bytes_are_decoded_at_once() {
         let mut encoder = GzEncoder::new(Vec::new(), Compression::best());
         let mut decoder = Decoder::new(ContentCoding::Gzip, 100);
         for line in ["one\n", "two\n", "three\n"] {

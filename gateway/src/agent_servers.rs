@@ -51,7 +51,7 @@ impl AgentServers {
 }
 
 async fn add_tools_of(configured: &McpServerConfiguration, registry: &ToolRegistry, caller: &Caller) {
-    let McpServerConfiguration { server, allowed_tools } = configured;
+    let McpServerConfiguration { server, allowed_tools, .. } = configured;
     let name = server.name().as_str();
     if let Err(error) = registry.add_configured_tool(server.listing()) {
         tracing::warn!(server = name, error = &error as &dyn std::error::Error, "an MCP server is left out");

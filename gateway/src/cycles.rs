@@ -1,4 +1,4 @@
-//! [`Cycles`]: wakes the agents whose inboxes have entries, and goes on with runs that were interrupted.
+//! [`Cycles`]: wakes the agents whose inboxes have entries, and resumes runs that were interrupted.
 
 use std::{
     collections::HashSet,
@@ -25,7 +25,7 @@ const POLL: Duration = Duration::from_millis(500);
 /// How often interrupted runs are looked for, such as those of another process that has died.
 const RESUME: Duration = Duration::from_secs(30);
 
-/// The pause of an agent whose cycle could not begin or go on, so that a fault does not repeat without end.
+/// The pause of an agent whose cycle could not begin or continue, so that a fault does not repeat without end.
 const PAUSE: Duration = Duration::from_secs(5);
 
 /// How many rows are read at once.
@@ -71,7 +71,7 @@ impl Cycles {
     }
 }
 
-/// Wakes agents until the gateway stops. Then the cycles are left where they are, and a later process goes on with them.
+/// Wakes agents until the gateway stops. Then the cycles are left where they are, and a later process resumes them.
 pub(crate) async fn run(core: &Arc<Core>) {
     let mut cycles = JoinSet::new();
     let mut resumed: Option<Instant> = None;
@@ -94,7 +94,7 @@ pub(crate) async fn run(core: &Arc<Core>) {
 
 fn report(result: Result<(), StoreError>) {
     if let Err(error) = result {
-        tracing::warn!(error = &error as &dyn std::error::Error, "the agents' inboxes are not read");
+        tracing::warn!(error = &error as &dyn std::error::Error, "cannot read the agents' inboxes");
     }
 }
 

@@ -133,7 +133,7 @@ pub(crate) fn run_step(step: store::Step) -> RunStep {
 /// A call as it is at this time, with the message that shows it: a call whose time is over has expired, also before the
 /// store has swept it.
 pub(crate) fn call(
-    call: store::PendingCall,
+    call: store::StoredCall,
     shown: Option<store::SpaceMessage>,
     now: i64,
 ) -> Result<Call, ApiError> {

@@ -104,7 +104,7 @@ impl EventHub {
                 Ok(true) => continue,
                 Ok(false) => {}
                 Err(error) => {
-                    tracing::warn!(error = &error as &dyn std::error::Error, "new events are not read");
+                    tracing::warn!(error = &error as &dyn std::error::Error, "cannot read new events");
                     tokio::time::sleep(PAUSE).await;
                     continue;
                 }

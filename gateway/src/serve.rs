@@ -182,7 +182,7 @@ impl Gateway {
 async fn sweep(core: &Core) {
     loop {
         if let Err(error) = sweep_once(core).await {
-            tracing::warn!(error = &error as &dyn std::error::Error, "old rows are not removed");
+            tracing::warn!(error = &error as &dyn std::error::Error, "cannot remove old rows");
         }
         tokio::time::sleep(SWEEP).await;
     }

@@ -116,7 +116,7 @@ impl Reader {
                     }
                     // The reader connects again, and says where it was.
                     Err(error) => {
-                        tracing::warn!(error = &error as &dyn std::error::Error, "events are not read");
+                        tracing::warn!(error = &error as &dyn std::error::Error, "cannot read events");
                         return None;
                     }
                 }

@@ -24,7 +24,7 @@ pub(crate) enum MessageKindWord {
     Tool,
 }
 
-/// How far a message is.
+/// The status of a message.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum MessageStatusWord {

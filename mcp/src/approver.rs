@@ -7,8 +7,8 @@ use std::{sync::Arc, time::Duration};
 
 use async_trait::async_trait;
 use portcullis_tools::approval::{
-    APPROVAL_TIMEOUT, ApprovalAnswer, ApprovalRequest, Approver, ApproverKind, GivenAnswer, SessionApprovals,
-    StandingOffer, question,
+    APPROVAL_TIMEOUT, ApprovalAnswer, ApprovalRequest, Approver, ApproverKind, AttributedAnswer,
+    SessionApprovals, StandingOffer, question,
 };
 use portcullis_types::escape_for_display;
 use rmcp::{
@@ -78,12 +78,12 @@ impl ClientApprover {
 
 #[async_trait]
 impl Approver for ClientApprover {
-    async fn decide(&self, request: &ApprovalRequest) -> GivenAnswer {
+    async fn decide(&self, request: &ApprovalRequest) -> AttributedAnswer {
         if self.approvals.covers(request) {
-            return GivenAnswer::by(ApproverKind::Session, ApprovalAnswer::Approve);
+            return AttributedAnswer::by(ApproverKind::Session, ApprovalAnswer::Approve);
         }
         let name = self.peer.peer_info().map(|client| client.client_info.name.clone());
-        GivenAnswer { answer: self.answer(request).await, by: ApproverKind::Elicitation, name }
+        AttributedAnswer { answer: self.answer(request).await, by: ApproverKind::Elicitation, name }
     }
 }
 

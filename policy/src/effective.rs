@@ -39,7 +39,7 @@ pub(crate) struct EffectivePolicy {
     pub(crate) project: Option<String>,
     /// The folder of each mount.
     pub(crate) mounts: BTreeMap<MountName, String>,
-    /// The mounts whose changes are kept so that they can be taken back.
+    /// The mounts whose changes are kept so that they can be undone.
     pub(crate) with_undo: BTreeSet<MountName>,
     /// Always contains [`ProfileName::NOTHING`].
     pub(crate) profiles: BTreeMap<ProfileName, BTreeMap<MountName, Access>>,

@@ -11,7 +11,7 @@ pub struct MountSpec {
     pub name: MountName,
     /// The folder: relative to the workspace, or absolute. It has no `.`, no `..`, and no doubled or trailing slashes.
     pub folder: String,
-    /// Whether changes are kept so that a person can take them back. Default: no.
+    /// Whether changes are kept so that a person can undo them. Default: no.
     pub has_undo: bool,
 }
 

@@ -4,10 +4,10 @@ use std::{fmt, sync::Arc, time::Duration};
 
 use async_trait::async_trait;
 use portcullis_store::{
-    Approval, ApprovalStatus, Decision, Json, NewApproval, RunStore, StoreError, Verdict,
+    Approval, ApprovalStatus, Json, NewApproval, RunStore, StoreError, StoredAnswer, Verdict,
 };
 use portcullis_tools::approval::{
-    ApprovalAnswer, ApprovalRequest, Approver, ApproverKind, GivenAnswer, question,
+    ApprovalAnswer, ApprovalRequest, Approver, ApproverKind, AttributedAnswer, question,
 };
 use sha2::{Digest as _, Sha256};
 
@@ -19,7 +19,8 @@ use crate::{
 /// How long a question waits in the store for an answer, if no person is at the process that asks: 24 hours.
 pub const APPROVAL_EXPIRES: Duration = Duration::from_secs(24 * 60 * 60);
 
-/// How much longer the call waits than its question: the store says first that the question has expired.
+/// How much longer the call waits than its question is valid, so that the store reports the expiry before the call's
+/// own timeout.
 const MARGIN: Duration = Duration::from_secs(60);
 
 /// How often the store is asked for an answer.
@@ -31,55 +32,55 @@ const COLUMNS: usize = 100;
 /// How many bytes of a hash name a question.
 const ID_BYTES: usize = 8;
 
-/// How many times one call asks the same question again after it has expired, as a run does that was resumed each time.
+/// The most questions of one call. A resumed run asks again after an expired question.
 const MAX_ASKED: u32 = 100;
 
-/// An approver whose questions are rows of the store. An answer from another process counts, and so does that of the
-/// approver at this process, if there is one: the first of the two.
+/// An approver whose questions are rows of the store. The first answer counts: from another process through the store,
+/// or from this process's approver.
 pub struct StoredApprover {
     run: Arc<DrivenRun>,
-    here: Here,
+    local: LocalApprover,
     expires: Duration,
     on_question: Option<QuestionFn>,
 }
 
-/// Is told of each new question. It must not block.
+/// Callback for each new question. Must not block.
 pub type QuestionFn = Arc<dyn Fn(&NewApproval) + Send + Sync>;
 
-/// The approver at this process.
-enum Here {
-    /// It can be asked.
-    Approver(Arc<dyn Approver>),
-    /// There is none, and the question waits for another process.
-    Elsewhere,
-    /// There is none, and only answers count that were given before.
-    None,
+/// The approver of this process.
+enum LocalApprover {
+    /// It is asked, too.
+    Asked(Arc<dyn Approver>),
+    /// There is none. The question waits for another process.
+    Absent,
+    /// There is none, and no question waits: only answers count that were given before.
+    PastAnswersOnly,
 }
 
 impl StoredApprover {
     /// Asks in the store alone. A question expires after [`APPROVAL_EXPIRES`].
     #[must_use]
-    pub fn elsewhere(run: Arc<DrivenRun>) -> Self {
-        Self { run, here: Here::Elsewhere, expires: APPROVAL_EXPIRES, on_question: None }
+    pub fn in_store(run: Arc<DrivenRun>) -> Self {
+        Self { run, local: LocalApprover::Absent, expires: APPROVAL_EXPIRES, on_question: None }
     }
 
-    /// Asks at this process too, and expires with the question there.
+    /// Asks this process's approver too. The question expires when that approver's does.
     #[must_use]
-    pub fn also_here(run: Arc<DrivenRun>, here: Arc<dyn Approver>) -> Self {
-        let expires = here.time_limit();
-        Self { run, here: Here::Approver(here), expires, on_question: None }
+    pub fn in_store_and_locally(run: Arc<DrivenRun>, local: Arc<dyn Approver>) -> Self {
+        let expires = local.time_limit();
+        Self { run, local: LocalApprover::Asked(local), expires, on_question: None }
     }
 
     /// Takes only answers that were given before, to a process that has died since. Any other question is refused at
     /// once.
     #[must_use]
-    pub fn answered_before(run: Arc<DrivenRun>) -> Self {
-        Self { run, here: Here::None, expires: Duration::ZERO, on_question: None }
+    pub fn past_answers_only(run: Arc<DrivenRun>) -> Self {
+        Self { run, local: LocalApprover::PastAnswersOnly, expires: Duration::ZERO, on_question: None }
     }
 
-    /// Tells of each new question, after it was stored.
+    /// Calls `on_question` for each new question, after it was stored.
     #[must_use]
-    pub fn telling(mut self, on_question: QuestionFn) -> Self {
+    pub fn on_question(mut self, on_question: QuestionFn) -> Self {
         self.on_question = Some(on_question);
         self
     }
@@ -121,28 +122,28 @@ impl StoredApprover {
     }
 
     /// The answer that was given to this question before, also if it was asked again after it had expired.
-    async fn earlier_answer(&self, request: &ApprovalRequest) -> Option<GivenAnswer> {
+    async fn earlier_answer(&self, request: &ApprovalRequest) -> Option<AttributedAnswer> {
         for number in 1..=MAX_ASKED {
             let earlier = self.store().approval(&question_id(request, number)).await.ok()?;
             if earlier.decision.is_some() {
-                return given_answer(&earlier);
+                return attributed_answer(&earlier);
             }
         }
         None
     }
 
     /// Waits until another process has answered.
-    async fn wait(&self, id: &str) -> GivenAnswer {
+    async fn wait(&self, id: &str) -> AttributedAnswer {
         loop {
             match self.store().approval(id).await {
                 Ok(approval) => {
-                    if let Some(answer) = given_answer(&approval) {
+                    if let Some(answer) = attributed_answer(&approval) {
                         return answer;
                     }
                 }
                 // The question stays in the store, so a later read may succeed.
                 Err(error) => {
-                    tracing::warn!(error = &error as &dyn std::error::Error, id, "an approval is not read");
+                    tracing::warn!(error = &error as &dyn std::error::Error, id, "cannot read an approval");
                 }
             }
             tokio::time::sleep(POLL).await;
@@ -150,7 +151,7 @@ impl StoredApprover {
     }
 
     /// Writes an answer that was given at this process. If another process was faster, its answer counts.
-    async fn record(&self, id: &str, request: &ApprovalRequest, given: GivenAnswer) -> GivenAnswer {
+    async fn record(&self, id: &str, request: &ApprovalRequest, given: AttributedAnswer) -> AttributedAnswer {
         let (verdict, edited_arguments, reason) = match &given.answer {
             ApprovalAnswer::Deny { reason } => (Verdict::Deny, None, reason.clone()),
             ApprovalAnswer::Approve | ApprovalAnswer::ApproveAlways => (Verdict::Approve, None, None),
@@ -160,7 +161,7 @@ impl StoredApprover {
             }
             ApprovalAnswer::TimedOut | ApprovalAnswer::Unavailable => return given,
         };
-        let decision = Decision {
+        let decision = StoredAnswer {
             verdict,
             by: given.name.clone().unwrap_or_else(|| given.by.to_string()),
             via: given.by.to_string(),
@@ -170,11 +171,11 @@ impl StoredApprover {
         };
         match self.store().decide_approval(id, &request.binding, decision).await {
             Err(StoreError::ApprovalClosed { .. }) => match self.store().approval(id).await {
-                Ok(approval) => given_answer(&approval).unwrap_or(given),
+                Ok(approval) => attributed_answer(&approval).unwrap_or(given),
                 Err(_) => given,
             },
             Err(error) => {
-                tracing::warn!(error = &error as &dyn std::error::Error, id, "an answer is not stored");
+                tracing::warn!(error = &error as &dyn std::error::Error, id, "cannot store an answer");
                 given
             }
             Ok(_) => given,
@@ -190,26 +191,26 @@ impl fmt::Debug for StoredApprover {
 
 #[async_trait]
 impl Approver for StoredApprover {
-    async fn decide(&self, request: &ApprovalRequest) -> GivenAnswer {
-        if let Here::None = self.here {
-            let unavailable = || GivenAnswer::by(ApproverKind::Store, ApprovalAnswer::Unavailable);
+    async fn decide(&self, request: &ApprovalRequest) -> AttributedAnswer {
+        if let LocalApprover::PastAnswersOnly = self.local {
+            let unavailable = || AttributedAnswer::by(ApproverKind::Store, ApprovalAnswer::Unavailable);
             return self.earlier_answer(request).await.unwrap_or_else(unavailable);
         }
         let id = match self.write(request).await {
             Ok(id) => id,
             Err(error) => {
-                tracing::warn!(error = &error as &dyn std::error::Error, "a question is not stored");
-                return match &self.here {
-                    Here::Approver(here) => here.decide(request).await,
-                    Here::Elsewhere | Here::None => {
-                        GivenAnswer::by(ApproverKind::Store, ApprovalAnswer::Unavailable)
+                tracing::warn!(error = &error as &dyn std::error::Error, "cannot store a question");
+                return match &self.local {
+                    LocalApprover::Asked(local) => local.decide(request).await,
+                    LocalApprover::Absent | LocalApprover::PastAnswersOnly => {
+                        AttributedAnswer::by(ApproverKind::Store, ApprovalAnswer::Unavailable)
                     }
                 };
             }
         };
-        let Here::Approver(here) = &self.here else { return self.wait(&id).await };
+        let LocalApprover::Asked(local) = &self.local else { return self.wait(&id).await };
         tokio::select! {
-            given = here.decide(request) => self.record(&id, request, given).await,
+            given = local.decide(request) => self.record(&id, request, given).await,
             given = self.wait(&id) => given,
         }
     }
@@ -237,9 +238,10 @@ fn has_expired(approval: &Approval) -> bool {
 }
 
 /// The answer to a question, if it has one or its time is over.
-fn given_answer(approval: &Approval) -> Option<GivenAnswer> {
+fn attributed_answer(approval: &Approval) -> Option<AttributedAnswer> {
     let Some(decision) = &approval.decision else {
-        return has_expired(approval).then(|| GivenAnswer::by(ApproverKind::Store, ApprovalAnswer::TimedOut));
+        return has_expired(approval)
+            .then(|| AttributedAnswer::by(ApproverKind::Store, ApprovalAnswer::TimedOut));
     };
     let answer = match (decision.verdict, &decision.edited_arguments) {
         (Verdict::Approve, None) => ApprovalAnswer::Approve,
@@ -248,5 +250,5 @@ fn given_answer(approval: &Approval) -> Option<GivenAnswer> {
         }
         (Verdict::Deny, _) => ApprovalAnswer::Deny { reason: decision.reason.clone() },
     };
-    Some(GivenAnswer { answer, by: ApproverKind::Store, name: Some(decision.by.clone()) })
+    Some(AttributedAnswer { answer, by: ApproverKind::Store, name: Some(decision.by.clone()) })
 }

@@ -42,8 +42,8 @@ impl Carried {
         Ok(carried)
     }
 
-    /// Keeps a result.
-    pub(crate) async fn keep(
+    /// Stores a result.
+    pub(crate) async fn save(
         store: &dyn RunStore,
         id: &RunId,
         result: &ToolResult,

@@ -15,7 +15,7 @@ use crate::{
 const PROMPT: &str = "(a call of a client)";
 
 /// The external calls of clients. Each call is a run of its own in the store, which has ended as soon as the call is
-/// kept: no loop goes on with it. A late result stays with the call.
+/// kept: no loop resumes it. A late result stays with the call.
 #[derive(Debug)]
 pub struct ClientCalls {
     runs: Runs,
@@ -39,7 +39,7 @@ impl ClientCalls {
         let store = &**self.runs.store();
         let added = external::add(store, self.runs.guard(&id), id.as_str(), call).await;
         let end = ("finalize", RunStatus::Completed);
-        DrivenRun::end_undriven(store, self.runs.driver(), (&id, lease), end).await?;
+        DrivenRun::end_undriven(store, self.runs.process(), (&id, lease), end).await?;
         Ok(added)
     }
 }

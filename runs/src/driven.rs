@@ -14,7 +14,7 @@ use portcullis_agent::{
     AgentEnd, AgentHandle, MessageStore, RunState, StoreError as MessageStoreError, Usage,
 };
 use portcullis_store::{
-    CommitStep, Fault, FinishedEffect, Json, LeaseGuard, NewEffect, RunLease, RunStatus, RunStore,
+    CommitStep, DatabaseFailure, FinishedEffect, Json, LeaseGuard, NewEffect, RunLease, RunStatus, RunStore,
     StepRecord, StoreError, StoredMessage,
 };
 use portcullis_tools::{Caller, ToolRegistry, policy::FlowLabel};
@@ -22,7 +22,7 @@ use portcullis_types::{Message, ToolResult};
 use tokio::{sync::Mutex as AsyncMutex, task::JoinSet};
 
 use crate::{
-    Driver, RunError, RunId, RunTotals, StoredState,
+    RunError, RunId, RunProcess, RunTotals, StoredState,
     clock::{milliseconds, now},
     pages::all_rows,
 };
@@ -50,27 +50,36 @@ const MAX_SUMMARY_CHARS: usize = 200;
 #[derive(Debug)]
 pub struct DrivenRun {
     store: Arc<dyn RunStore>,
-    driver: Arc<Driver>,
+    process: Arc<RunProcess>,
     id: RunId,
     registry: Arc<ToolRegistry>,
     caller: Caller,
     began: Instant,
     totals_before: RunTotals,
-    /// The calls of the interrupted step that had begun.
-    begun_before: HashMap<String, BegunCall>,
+    /// The calls of the interrupted step that had begun, by id.
+    interrupted_calls: HashMap<String, InterruptedCall>,
     /// The calls that have begun in this process, and whether their ends are written.
-    begun_here: Mutex<HashMap<String, bool>>,
+    started_calls: Mutex<HashMap<String, bool>>,
     /// The calls that have begun in this process and may be repeated, if they are written with their step.
     repeatable: Option<Mutex<HashMap<String, (NewEffect, i64)>>>,
-    /// The state that the run goes on from, and what a person has asked meanwhile. Taken by the loop.
-    start: Mutex<Option<(RunState, Option<Message>)>>,
+    /// Where the loop resumes, until [`Self::take_resume_point`] takes it.
+    resume_point: Mutex<Option<ResumePoint>>,
     is_cancel_requested: bool,
     progress: AsyncMutex<Progress>,
 }
 
-/// What is known of a call that began before its step was interrupted.
+/// Where the loop resumes a run.
+#[derive(Debug)]
+struct ResumePoint {
+    /// The state after the last step that was stored.
+    state: RunState,
+    /// A prompt that arrived in the meantime.
+    prompt: Option<Message>,
+}
+
+/// An interrupted call: its stored result, or unknown.
 #[derive(Debug, Clone)]
-pub(crate) enum BegunCall {
+pub(crate) enum InterruptedCall {
     /// It has this result.
     Finished(Box<ToolResult>),
     /// Its effects are not known, and it may not be repeated.
@@ -95,11 +104,11 @@ struct Progress {
 impl DrivenRun {
     /// A run whose lease this process has.
     pub(crate) async fn new(
-        (store, driver): (Arc<dyn RunStore>, Arc<Driver>),
-        (id, lease, state, steering): (RunId, RunLease, StoredState, Option<Message>),
+        (store, process): (Arc<dyn RunStore>, Arc<RunProcess>),
+        (id, lease, state, prompt): (RunId, RunLease, StoredState, Option<Message>),
         (registry, caller): (Arc<ToolRegistry>, Caller),
     ) -> Result<Self, RunError> {
-        let (begun_before, labels) = calls::begun_before(&*store, &id, &state.run).await?;
+        let (interrupted_calls, labels) = calls::read_interrupted_calls(&*store, &id, &state.run).await?;
         registry.add_run_labels(&caller, labels);
         let progress = Progress {
             version: lease.version,
@@ -113,23 +122,23 @@ impl DrivenRun {
         };
         Ok(Self {
             store,
-            driver,
+            process,
             id,
             registry,
             caller,
             began: Instant::now(),
             totals_before: state.totals,
-            begun_before,
-            begun_here: Mutex::default(),
+            interrupted_calls,
+            started_calls: Mutex::default(),
             repeatable: None,
-            start: Mutex::new(Some((state.run, steering))),
+            resume_point: Mutex::new(Some(ResumePoint { state: state.run, prompt })),
             is_cancel_requested: lease.cancel_requested.is_some(),
             progress: AsyncMutex::new(progress),
         })
     }
 
     /// Writes calls that may be repeated with the step that has their results, and not before: if the process dies
-    /// meanwhile, they run again. For a driver that takes the whole step in this process.
+    /// meanwhile, they run again. For a caller that takes the whole step in this process.
     pub(crate) fn with_repeatable_calls_in_steps(self) -> Self {
         Self { repeatable: Some(Mutex::default()), ..self }
     }
@@ -146,18 +155,19 @@ impl DrivenRun {
         &self.store
     }
 
-    /// Takes the state that the loop goes on from, for [`AgentLoop::resume`](portcullis_agent::AgentLoop::resume), and
-    /// gives the handle a question that a person has asked meanwhile. None the second time.
+    /// Returns the state to resume from, for [`AgentLoop::resume`](portcullis_agent::AgentLoop::resume), and queues a
+    /// waiting prompt on `handle`. Returns `None` after the first call.
     #[must_use]
-    pub fn take_start(&self, handle: &AgentHandle) -> Option<RunState> {
-        let (state, steering) = self.start.lock().unwrap_or_else(PoisonError::into_inner).take()?;
+    pub fn take_resume_point(&self, handle: &AgentHandle) -> Option<RunState> {
+        let ResumePoint { state, prompt } =
+            self.resume_point.lock().unwrap_or_else(PoisonError::into_inner).take()?;
         // An empty queue has room.
-        let _ = steering.map(|message| handle.steer_with(message));
+        let _ = prompt.map(|prompt| handle.steer_with(prompt));
         Some(state)
     }
 
-    /// Renews the lease until the returned watch is dropped, and cancels the loop if a person has asked for it from
-    /// elsewhere, or if the lease is lost.
+    /// Renews the lease until the returned watch is dropped, and cancels the loop if another process requested it, or
+    /// if the lease is lost.
     #[must_use]
     pub fn keep_lease(self: &Arc<Self>, handle: AgentHandle) -> LeaseWatch {
         let run = Arc::clone(self);
@@ -171,8 +181,8 @@ impl DrivenRun {
                 match run.renew().await {
                     Ok(lease) if lease.cancel_requested.is_none() => {}
                     Ok(_) => handle.cancel(),
-                    Err(error) if error.fault().is_some() => {
-                        tracing::warn!(error = &error as &dyn std::error::Error, "the lease is not renewed");
+                    Err(error) if error.failure().is_some() => {
+                        tracing::warn!(error = &error as &dyn std::error::Error, "cannot renew the lease");
                     }
                     // The run has ended, or another process drives it.
                     Err(_) => handle.cancel(),
@@ -185,23 +195,24 @@ impl DrivenRun {
     async fn renew(&self) -> Result<RunLease, StoreError> {
         let until = now() + milliseconds(LEASE);
         match self.store.renew_lease(self.guard(), until).await {
-            // The process stood still for long, or the clock was set.
+            // The lease expired: this process was suspended, or the clock was changed. Take it again if no other
+            // process has.
             Err(StoreError::LeaseLost { .. }) => self.store.acquire_lease(self.guard(), until).await,
             renewed => renewed,
         }
     }
 
-    /// The tokens and the time of all questions of the run.
+    /// The tokens and the time of all prompts of the run.
     pub async fn totals(&self) -> RunTotals {
         self.progress.lock().await.totals
     }
 
-    /// Gives the lease back, if the run goes on elsewhere. Call it when the loop is over.
+    /// Releases the lease, so that another process can continue the run. Call this after the loop.
     ///
     /// # Errors
     /// [`RunError::Store`]. The lease then expires.
     pub async fn release(&self) -> Result<(), RunError> {
-        Ok(self.store.release_lease(self.id.as_str(), self.driver.name()).await?)
+        Ok(self.store.release_lease(self.id.as_str(), self.process.name()).await?)
     }
 
     pub(crate) fn registry(&self) -> &ToolRegistry {
@@ -213,12 +224,12 @@ impl DrivenRun {
     }
 
     pub(crate) fn guard(&self) -> LeaseGuard {
-        LeaseGuard { run: self.id.to_string(), owner: self.driver.name().to_owned(), now: now() }
+        LeaseGuard { run: self.id.to_string(), owner: self.process.name().to_owned(), now: now() }
     }
 
-    /// What is known of a call that began before its step was interrupted.
-    pub(crate) fn begun_before(&self, call: &str) -> Option<&BegunCall> {
-        self.begun_before.get(call)
+    /// The state of an interrupted call. `None` for a call that was not interrupted, or may run again.
+    pub(crate) fn interrupted_call(&self, call: &str) -> Option<&InterruptedCall> {
+        self.interrupted_calls.get(call)
     }
 
     /// Whether a person had asked for the end of the run when this process took its lease.
@@ -231,8 +242,7 @@ impl DrivenRun {
         self.progress.lock().await.version
     }
 
-    /// Writes a step. A write that may have been done is not done a second time: only the holder of the lease changes
-    /// the version.
+    /// Writes a step, and returns the run's new version. Retries while the database is busy or cannot be reached.
     async fn commit(&self, commit: CommitStep) -> Result<i64, StoreError> {
         let mut pauses = PAUSES.iter();
         loop {
@@ -246,10 +256,15 @@ impl DrivenRun {
                 StoreError::LeaseLost { .. } => {
                     self.renew().await.is_ok_and(|lease| lease.version == version)
                 }
-                error => matches!(error.fault(), Some(Fault::Busy | Fault::Unavailable | Fault::TimedOut)),
+                error => matches!(
+                    error.failure(),
+                    Some(DatabaseFailure::Busy | DatabaseFailure::Unavailable | DatabaseFailure::TimedOut)
+                ),
             };
             let Some(pause) = pauses.next().filter(|_| may_retry) else { return Err(error) };
             tokio::time::sleep(*pause).await;
+            // A write whose outcome is unknown is not repeated blindly: if the version has advanced, this process has
+            // written it, because only the lease holder can.
             if let Ok(run) = self.store.run(self.id.as_str()).await
                 && run.summary.version > version
             {
@@ -261,7 +276,7 @@ impl DrivenRun {
     /// Ends a run that no process drives, by a step of this kind. The lease is that of this process.
     pub(crate) async fn end_undriven(
         store: &dyn RunStore,
-        driver: &Driver,
+        process: &RunProcess,
         (id, lease): (&RunId, RunLease),
         (kind, status): (&str, RunStatus),
     ) -> Result<(), RunError> {
@@ -278,7 +293,7 @@ impl DrivenRun {
         };
         let messages = message.iter().map(Json::of).collect::<Result<_, _>>()?;
         let commit = CommitStep {
-            guard: LeaseGuard { run: id.to_string(), owner: driver.name().to_owned(), now },
+            guard: LeaseGuard { run: id.to_string(), owner: process.name().to_owned(), now },
             version: lease.version,
             state: state.to_json()?,
             status,
@@ -296,7 +311,7 @@ impl DrivenRun {
 #[async_trait]
 impl MessageStore for DrivenRun {
     async fn load(&self) -> Result<Vec<Message>, MessageStoreError> {
-        let failed = |source: RunError| MessageStoreError::new("the run is not read").with_source(source);
+        let failed = |source: RunError| MessageStoreError::new("cannot read the run").with_source(source);
         let stored = all_rows(|request| self.store.messages(self.id.as_str(), request)).await;
         let parse = |message: StoredMessage| {
             serde_json::from_str(message.body.as_str()).map_err(|source| {
@@ -308,8 +323,8 @@ impl MessageStore for DrivenRun {
 
     async fn append(&self, messages: Vec<Message>) -> Result<(), MessageStoreError> {
         let messages = messages.iter().map(Json::of).collect::<Result<Vec<_>, _>>();
-        let messages =
-            messages.map_err(|source| MessageStoreError::new("a message is not kept").with_source(source))?;
+        let messages = messages
+            .map_err(|source| MessageStoreError::new("cannot store a message").with_source(source))?;
         self.progress.lock().await.messages.extend(messages);
         Ok(())
     }
@@ -317,14 +332,14 @@ impl MessageStore for DrivenRun {
     async fn arrived(&self) -> Result<Vec<Message>, MessageStoreError> {
         let late_results = self.late_results().await;
         let (texts, last) = late_results
-            .map_err(|error| MessageStoreError::new("the inbox of the run is not read").with_source(error))?;
+            .map_err(|error| MessageStoreError::new("cannot read the inbox of the run").with_source(error))?;
         if last.is_some() {
             self.progress.lock().await.consumed_inbox = last;
         }
         Ok(texts.into_iter().map(Message::user).collect())
     }
 
-    async fn keep(&self, state: &RunState) -> Result<(), MessageStoreError> {
+    async fn save_state(&self, state: &RunState) -> Result<(), MessageStoreError> {
         let mut progress = self.progress.lock().await;
         let labels = self.registry.run_labels(&self.caller);
         let usage = if state.end().is_some() { state.usage() } else { Usage::default() };
@@ -353,7 +368,7 @@ impl MessageStore for DrivenRun {
         };
         let version = committed
             .await
-            .map_err(|error| MessageStoreError::new("the run is not kept").with_source(error))?;
+            .map_err(|error| MessageStoreError::new("cannot store the run").with_source(error))?;
         *progress = Progress {
             version,
             messages: Vec::new(),
@@ -379,7 +394,7 @@ fn label_texts<'a>(labels: impl Iterator<Item = &'a FlowLabel>) -> Vec<String> {
     labels.map(ToString::to_string).collect()
 }
 
-/// How far a run with this state is.
+/// The status of a run with this state.
 pub(crate) fn status(state: &RunState) -> RunStatus {
     match state.end() {
         None => RunStatus::Running,
@@ -399,13 +414,13 @@ pub(crate) fn status(state: &RunState) -> RunStatus {
 fn summary(step: &str, calls: usize, state: &RunState) -> String {
     let text = match (step, state.next_step()) {
         (_, "ended") => state.end().map(ToString::to_string).unwrap_or_default(),
-        ("setup", _) => "stored the question".to_owned(),
+        ("setup", _) => "stored the prompt".to_owned(),
         (_, "run_tools") => {
             let tools: Vec<&str> = state.next_calls().map(|call| &*call.tool).collect();
             format!("asked for {}", tools.join(", "))
         }
         ("run_tools", _) => format!("has {calls} result{}", if calls == 1 { "" } else { "s" }),
-        ("finalize", _) => "has a further question".to_owned(),
+        ("finalize", _) => "has a further prompt".to_owned(),
         _ => "answered".to_owned(),
     };
     // A line for a listing: no character that controls a terminal.

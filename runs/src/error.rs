@@ -8,7 +8,7 @@ use thiserror::Error;
 
 use crate::RunId;
 
-/// A run cannot be begun, or not be gone on with.
+/// A run cannot be started or resumed.
 #[derive(Debug, Error)]
 #[non_exhaustive]
 pub enum RunError {
@@ -27,11 +27,11 @@ pub enum RunError {
     },
     /// There is no run about this workspace.
     #[error("there is no run about `{}`", .workspace.escape_debug())]
-    None {
+    NoRun {
         /// The workspace.
         workspace: String,
     },
-    /// The run is about another workspace. Its messages speak of other folders.
+    /// The run is about another workspace. Its messages refer to other folders.
     #[error("the run `{id}` is about `{}`, not about `{}`", .other.escape_debug(), .workspace.escape_debug())]
     OtherWorkspace {
         /// The run.
@@ -41,9 +41,9 @@ pub enum RunError {
         /// The workspace of this process.
         workspace: String,
     },
-    /// The run has its answer, so there is nothing to go on with.
+    /// The run has its answer, so there is nothing to resume.
     #[error(
-        "the run `{id}` has its answer; a further question goes on with it: portcullis agent --resume {id}"
+        "the run `{id}` has its answer; continue it with a prompt: portcullis agent PROMPT --resume {id}"
     )]
     Answered {
         /// The run.
@@ -81,14 +81,14 @@ pub enum RunError {
     },
     /// The folder in which a process shows that it lives cannot be used.
     #[error("cannot use the folder `{}`", .folder.display())]
-    Driver {
+    Process {
         /// The folder.
         folder: PathBuf,
         /// The system's error.
         #[source]
         source: io::Error,
     },
-    /// The run belongs to another agent, or to a client of a server: this agent cannot go on with it.
+    /// The run belongs to another agent, or to a client of a server: this agent cannot resume it.
     #[error("the run `{id}` belongs to `{}`", agent.escape_default())]
     OtherAgent {
         /// The run.
@@ -96,15 +96,15 @@ pub enum RunError {
         /// Its agent.
         agent: String,
     },
-    /// A step was taken, and the store has not kept it. The step can be taken again.
-    #[error("the step of the run `{id}` is not kept: {reason}")]
-    NotKept {
+    /// A step was taken, and cannot be stored. The step can be taken again.
+    #[error("cannot store the step of the run `{id}`: {reason}")]
+    NotStored {
         /// The run.
         id: RunId,
         /// The reason, for the operator.
         reason: String,
     },
-    /// The store has not done what it was asked.
+    /// An operation of the store failed.
     #[error(transparent)]
     Store(#[from] StoreError),
 }

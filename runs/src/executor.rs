@@ -6,13 +6,13 @@ use async_trait::async_trait;
 use portcullis_agent::{CallTerms, OfferedTool, ToolExecutor, interrupted_error};
 use portcullis_types::{ToolCall, ToolError, ToolResult};
 
-use crate::{DrivenRun, driven::BegunCall};
+use crate::{DrivenRun, driven::InterruptedCall};
 
-/// An executor over another one. A call that began before its step was interrupted does not run again, unless it may be
+/// Wraps an executor. A call that began before its step was interrupted does not run again, unless it may be
 /// repeated: it has the result that is stored, or the model is told that its effects are not known.
 ///
-/// The inner executor must tell the run of each call before its first effect, through
-/// [`Caller::before_effects`](portcullis_tools::Caller::before_effects).
+/// The inner executor must report each call to the run before the call's first effect, through
+/// [`Caller::start_listener`](portcullis_tools::Caller::start_listener).
 #[derive(Debug)]
 pub struct StoredExecutor<E> {
     inner: E,
@@ -34,10 +34,10 @@ impl<E: ToolExecutor> ToolExecutor for StoredExecutor<E> {
     }
 
     async fn execute(&self, call: ToolCall, terms: &CallTerms) -> ToolResult {
-        match self.run.begun_before(&call.id) {
-            Some(BegunCall::Finished(result)) => return ToolResult::clone(result),
+        match self.run.interrupted_call(&call.id) {
+            Some(InterruptedCall::Finished(result)) => return ToolResult::clone(result),
             // The refusal leaves a row in the log, in which the call has a begin without an end.
-            Some(BegunCall::Unknown) => return self.inner.refuse(call, interrupted_error(), terms),
+            Some(InterruptedCall::Unknown) => return self.inner.refuse(call, interrupted_error(), terms),
             None => {}
         }
         let result = self.inner.execute(call, terms).await;

@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 
 use portcullis_store::{
-    Approval, ApprovalFilter, Decision, Effect, Json, RunStore, RunSummary, StoredMessage, Verdict,
+    Approval, ApprovalFilter, Effect, Json, RunStore, RunSummary, StoredAnswer, StoredMessage, Verdict,
 };
 use portcullis_types::Message;
 use serde::Serialize;
@@ -85,7 +85,7 @@ struct ExportedDecision {
 }
 
 impl RunExport {
-    /// Reads all of a run. A run that is driven meanwhile may have gone on between two parts of the document.
+    /// Reads all of a run. A run that is driven meanwhile may have advanced between two parts of the document.
     ///
     /// # Errors
     /// [`RunError::Store`], [`RunError::Malformed`].
@@ -124,7 +124,7 @@ impl RunExport {
         let approval = |approval: Approval| {
             let Approval { asked, created, status, decision, run: _ } = approval;
             let decision = decision.map(|decision| {
-                let Decision { verdict, by, via, edited_arguments, reason, decided } = decision;
+                let StoredAnswer { verdict, by, via, edited_arguments, reason, decided } = decision;
                 let verdict = match verdict {
                     Verdict::Approve => "approve",
                     Verdict::Deny => "deny",

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 use portcullis_store::{
-    CallStatus, InboxEntry, Json, LeaseGuard, NewCall, PageRequest, PendingCall, RunStore, StoreError,
+    CallStatus, InboxEntry, Json, LeaseGuard, NewCall, PageRequest, RunStore, StoreError, StoredCall,
     TOOL_RESULT, TimeOut,
 };
 use portcullis_tools::{CallProgress, Caller, ExternalCall, ExternalCalls, LateResult, ToolRegistry};
@@ -79,7 +79,7 @@ pub(crate) async fn add(
     match store.add_call(guard, new).await {
         Ok(()) if call.waits => Ok((CallProgress::Waiting, call.expires)),
         Ok(()) => Ok((CallProgress::Pending, call.expires)),
-        // The process that made the call has died, and the call goes on.
+        // The process that made the call has died, and the call is still open.
         Err(StoreError::AlreadyExists { .. }) => {
             let earlier = store.call(&call.id).await.map_err(|error| unavailable(&error))?;
             if earlier.run != run || earlier.tool != call.tool {
@@ -100,8 +100,8 @@ pub(crate) async fn wait(store: &dyn RunStore, id: &str) -> Result<CallProgress,
                 ended => return Ok(ended),
             },
             // The call stays in the store, so a later read may succeed.
-            Err(error) if error.fault().is_some() => {
-                tracing::warn!(error = &error as &dyn std::error::Error, id, "an external call is not read");
+            Err(error) if error.failure().is_some() => {
+                tracing::warn!(error = &error as &dyn std::error::Error, id, "cannot read an external call");
             }
             Err(error) => return Err(unavailable(&error)),
         }
@@ -120,7 +120,7 @@ pub(crate) async fn cancel(store: &dyn RunStore, id: &str) -> Result<(), ToolErr
     store.cancel_call(id, now()).await.map(drop).map_err(|error| unavailable(&error))
 }
 
-fn progress(call: &PendingCall) -> Result<CallProgress, ToolError> {
+fn progress(call: &StoredCall) -> Result<CallProgress, ToolError> {
     Ok(match (call.status_at(now()), &call.result) {
         (CallStatus::Resolved, Some(result)) => {
             let value = serde_json::from_str(result.as_str());

@@ -1,4 +1,4 @@
-//! Runs that another process can go on with: a driver of agent loops over a store.
+//! Runs that another process can resume: drives agent loops over a store.
 //!
 //! The state of a run is in the store after each step, and each call is written there before its first effect and after
 //! its end. After a process has died, another one takes the step that was interrupted once more: a call that has
@@ -7,14 +7,14 @@
 //!
 //! | file | what it is |
 //! |---|---|
-//! | `driver.rs` | a process that drives runs, and how another process knows whether it lives |
-//! | `runs.rs` | begins runs, and goes on with them |
+//! | `run_process.rs` | a process that drives runs, and how another process knows whether it lives |
+//! | `runs.rs` | starts and resumes runs |
 //! | `driven.rs` | a run that this process drives: the loop's store, and its lease |
 //! | `executor.rs` | runs the calls of a driven run, each at most once |
 //! | `external.rs` | keeps the calls of external tools in the store, and takes their late results |
 //! | `client_calls.rs` | the same for clients that have no loop here |
 //! | `approver.rs` | asks through the store, so that another process can answer |
-//! | `stepwise.rs` | takes single steps, for a driver that decides elsewhere which comes next |
+//! | `stepwise.rs` | takes single steps, for a caller that decides elsewhere which comes next |
 //! | `turn.rs`, `carried.rs` | a turn's calls, each run on its own: their results until the turn's step |
 //! | `recorded_model.rs` | a row of the audit log for each request to a model |
 //! | `state.rs` | the state of a run as it is stored |
@@ -29,7 +29,6 @@ mod carried;
 mod client_calls;
 mod clock;
 mod driven;
-mod driver;
 mod error;
 mod executor;
 mod export;
@@ -37,6 +36,7 @@ mod external;
 mod id;
 mod pages;
 mod recorded_model;
+mod run_process;
 mod runs;
 mod state;
 mod stepwise;
@@ -46,7 +46,6 @@ pub use approver::{APPROVAL_EXPIRES, QuestionFn, StoredApprover, question_id};
 pub use client_calls::ClientCalls;
 pub use clock::now;
 pub use driven::{DrivenRun, LEASE, LeaseWatch, RENEWAL};
-pub use driver::Driver;
 pub use error::RunError;
 pub use executor::StoredExecutor;
 pub use export::RunExport;
@@ -54,10 +53,11 @@ pub use external::{StoredExternalCalls, late_result_text, take_late_result};
 pub use id::RunId;
 pub use pages::all_rows;
 pub use recorded_model::{ModelIdentity, RecordedModel};
-pub use runs::{Before, NextMove, RunSubject, Runs};
+pub use run_process::RunProcess;
+pub use runs::{Before, Continuation, RunSubject, Runs};
 pub use state::{RunTotals, StoredState};
 pub use stepwise::{CallEnd, NextCall, Position, RunQuestionFn, StepEnd, StepParts, Stepper};
 pub use turn::Interruption;
 
-/// Re-exported: the store that a driver works on.
+/// Re-exported: the store of the runs.
 pub use portcullis_store as store;

@@ -1,4 +1,4 @@
-//! [`Runs`]: begins runs, and goes on with them.
+//! [`Runs`]: starts and resumes runs.
 
 use std::{collections::BTreeMap, sync::Arc};
 
@@ -11,21 +11,22 @@ use portcullis_tools::{Caller, ToolRegistry, policy::FlowLabel};
 use portcullis_types::{Message, MessageRole};
 
 use crate::{
-    DrivenRun, Driver, LEASE, RunError, RunId, RunTotals, StoredState,
+    DrivenRun, LEASE, RunError, RunId, RunProcess, RunTotals, StoredState,
     clock::{milliseconds, now},
 };
 
-/// How often another process may change a run between the read of it and the take of its lease.
-const MAX_TRIES: usize = 3;
+/// How many times [`Runs::drive`] tries to take a lease, because another process may change the run after it was read.
+const DRIVE_ATTEMPTS: usize = 3;
 
-/// The message with which the model goes on after its own: providers refuse a request that ends with the model's message.
+/// The prompt that follows a message of the model when a run resumes: providers refuse a request that ends with the
+/// model's message.
 const GO_ON: &str = "Go on.";
 
 /// The runs of a store, as one process drives them.
 #[derive(Debug, Clone)]
 pub struct Runs {
     store: Arc<dyn RunStore>,
-    driver: Arc<Driver>,
+    process: Arc<RunProcess>,
 }
 
 /// Names a run, and says what it is about.
@@ -42,29 +43,29 @@ pub struct RunSubject {
 /// What a new run takes over from earlier ones.
 #[derive(Debug, Clone, Default)]
 pub struct Before {
-    /// The messages that the model reads before the first question.
+    /// The messages that the model reads before the first prompt.
     pub messages: Vec<Message>,
     /// The labels of what these messages have read, each with the id of the call that brought it.
     pub labels: BTreeMap<FlowLabel, String>,
-    /// The entries of an inbox that the question has. They are consumed with the run's first write, so that each is in
+    /// The entries of an inbox that the prompt has. They are consumed with the run's first write, so that each is in
     /// one run.
     pub consumed_inbox: Option<InboxSpan>,
 }
 
-/// How a run goes on.
+/// How a run continues.
 #[derive(Debug, Clone, PartialEq)]
-pub enum NextMove {
+pub enum Continuation {
     /// With the step that was interrupted, or, after an end without an answer, with one more request to the model.
     Resume,
-    /// With a further question. An interrupted step is taken first.
-    Ask(Message),
+    /// With a further prompt. An interrupted step is taken first.
+    Prompt(Message),
 }
 
 impl Runs {
     /// The runs of this store, driven by this process.
     #[must_use]
-    pub fn new(store: Arc<dyn RunStore>, driver: Driver) -> Self {
-        Self { store, driver: Arc::new(driver) }
+    pub fn new(store: Arc<dyn RunStore>, process: RunProcess) -> Self {
+        Self { store, process: Arc::new(process) }
     }
 
     /// The store.
@@ -74,31 +75,31 @@ impl Runs {
     }
 
     /// The process that drives the runs.
-    pub(crate) fn driver(&self) -> &Arc<Driver> {
-        &self.driver
+    pub(crate) fn process(&self) -> &Arc<RunProcess> {
+        &self.process
     }
 
-    /// Adds a run with its first question. No process drives it yet.
+    /// Adds a run with its first prompt. No process drives it yet.
     ///
     /// # Errors
     /// [`RunError::Store`].
-    pub async fn add(&self, subject: RunSubject, question: Message) -> Result<(), RunError> {
-        self.add_after(subject, question, Before::default()).await
+    pub async fn add(&self, subject: RunSubject, prompt: Message) -> Result<(), RunError> {
+        self.add_after(subject, prompt, Before::default()).await
     }
 
-    /// Adds a run that goes on from earlier ones. No process drives it yet.
+    /// Adds a run that continues earlier ones. No process drives it yet.
     ///
     /// # Errors
     /// [`RunError::Store`].
     pub async fn add_after(
         &self,
         subject: RunSubject,
-        question: Message,
+        prompt: Message,
         before: Before,
     ) -> Result<(), RunError> {
         let RunSubject { id, agent, workspace } = subject;
         let Before { messages, labels, consumed_inbox } = before;
-        let state = StoredState::new(RunState::new(question), &labels, RunTotals::default());
+        let state = StoredState::new(RunState::new(prompt), &labels, RunTotals::default());
         let run = NewRun {
             id: id.to_string(),
             agent,
@@ -116,13 +117,13 @@ impl Runs {
     /// The newest run about a workspace.
     ///
     /// # Errors
-    /// [`RunError::None`], [`RunError::Store`].
+    /// [`RunError::NoRun`], [`RunError::Store`].
     pub async fn newest(&self, workspace: &str) -> Result<RunId, RunError> {
         let filter = RunFilter { workspace: Some(workspace.to_owned()), ..RunFilter::default() };
         let page = self.store.runs(filter, PageRequest::first(1)).await?;
         match page.items.into_iter().next() {
             Some(run) => run.id.parse(),
-            None => Err(RunError::None { workspace: workspace.to_owned() }),
+            None => Err(RunError::NoRun { workspace: workspace.to_owned() }),
         }
     }
 
@@ -139,7 +140,7 @@ impl Runs {
         Ok((summary, StoredState::parse(state.as_str(), id)?))
     }
 
-    /// Fails unless the run can go on without a further question.
+    /// Fails unless the run can be resumed without a further prompt.
     ///
     /// # Errors
     /// [`RunError::Answered`], and as for [`Runs::find`].
@@ -156,15 +157,15 @@ impl Runs {
     ///
     /// # Errors
     /// [`RunError`], for example [`StoreError::Leased`] if another process drives the run, and [`RunError::Answered`]
-    /// if it has ended with an answer and there is no further question.
+    /// if it has ended with an answer and there is no further prompt.
     pub async fn drive(
         &self,
         subject: &RunSubject,
-        next: NextMove,
+        next: Continuation,
         registry: Arc<ToolRegistry>,
         caller: Caller,
     ) -> Result<Arc<DrivenRun>, RunError> {
-        for _ in 1..MAX_TRIES {
+        for _ in 1..DRIVE_ATTEMPTS {
             match self.drive_once(subject, &next, &registry, &caller).await {
                 Err(RunError::Store(StoreError::Conflict { .. } | StoreError::Ended { .. })) => {}
                 driven => return driven,
@@ -176,7 +177,7 @@ impl Runs {
     async fn drive_once(
         &self,
         subject: &RunSubject,
-        next: &NextMove,
+        next: &Continuation,
         registry: &Arc<ToolRegistry>,
         caller: &Caller,
     ) -> Result<Arc<DrivenRun>, RunError> {
@@ -187,45 +188,45 @@ impl Runs {
         }
         // The labels hold before the lease is taken: a fault in them must not keep the run from other processes.
         registry.add_run_labels(caller, state.labels(id)?);
-        let mut steering = None;
+        let mut waiting_prompt = None;
         let lease = if summary.status.has_ended() {
             state.run = match next {
-                NextMove::Ask(question) => RunState::new(question.clone()),
+                Continuation::Prompt(prompt) => RunState::new(prompt.clone()),
                 // The loop takes the results before it asks the model.
-                NextMove::Resume if self.has_late_results(id).await? => RunState::asking_again(),
-                NextMove::Resume if is_answered(&summary, &state) => {
+                Continuation::Resume if self.has_late_results(id).await? => RunState::asking_again(),
+                Continuation::Resume if is_answered(&summary, &state) => {
                     return Err(RunError::Answered { id: id.clone() });
                 }
-                NextMove::Resume => {
-                    steering = self.ends_with_the_model(&summary).await?.then(|| Message::user(GO_ON));
+                Continuation::Resume => {
+                    waiting_prompt = self.ends_with_the_model(&summary).await?.then(|| Message::user(GO_ON));
                     RunState::asking_again()
                 }
             };
             let until = now() + milliseconds(LEASE);
             self.store.reopen_run(self.guard(id), until, summary.version, state.to_json()?).await?
         } else {
-            if let NextMove::Ask(question) = next {
-                steering = Some(question.clone());
+            if let Continuation::Prompt(prompt) = next {
+                waiting_prompt = Some(prompt.clone());
                 state.run = state.run.with_all_turns();
             }
             let lease = self.acquire(id).await?;
             if lease.version != summary.version {
                 // Another process has driven the run meanwhile, so the state that was read is not the last.
-                self.store.release_lease(id.as_str(), self.driver.name()).await?;
+                self.store.release_lease(id.as_str(), self.process.name()).await?;
                 let (expected, found) = (summary.version, lease.version);
                 return Err(StoreError::Conflict { run: id.to_string(), expected, found }.into());
             }
             lease
         };
         let driven = DrivenRun::new(
-            (Arc::clone(&self.store), Arc::clone(&self.driver)),
-            (id.clone(), lease, state, steering),
+            (Arc::clone(&self.store), Arc::clone(&self.process)),
+            (id.clone(), lease, state, waiting_prompt),
             (Arc::clone(registry), caller.clone()),
         );
         match driven.await {
             Ok(driven) => Ok(Arc::new(driven.with_repeatable_calls_in_steps())),
             Err(error) => {
-                self.store.release_lease(id.as_str(), self.driver.name()).await?;
+                self.store.release_lease(id.as_str(), self.process.name()).await?;
                 Err(error)
             }
         }
@@ -249,7 +250,7 @@ impl Runs {
     pub(crate) async fn acquire(&self, id: &RunId) -> Result<RunLease, StoreError> {
         let acquire = || self.store.acquire_lease(self.guard(id), now() + milliseconds(LEASE));
         match acquire().await {
-            Err(StoreError::Leased { owner, .. }) if self.driver.has_died(&owner) => {
+            Err(StoreError::Leased { owner, .. }) if self.process.has_died(&owner) => {
                 self.store.release_lease(id.as_str(), &owner).await?;
                 acquire().await
             }
@@ -258,7 +259,7 @@ impl Runs {
     }
 
     pub(crate) fn guard(&self, id: &RunId) -> LeaseGuard {
-        LeaseGuard { run: id.to_string(), owner: self.driver.name().to_owned(), now: now() }
+        LeaseGuard { run: id.to_string(), owner: self.process.name().to_owned(), now: now() }
     }
 
     /// Asks that a run end. If no process drives the run, it ends at once.
@@ -274,7 +275,7 @@ impl Runs {
             Err(error) => Err(error.into()),
             Ok(lease) => {
                 let end = ("cancel", RunStatus::Cancelled);
-                DrivenRun::end_undriven(&*self.store, &self.driver, (id, lease), end).await?;
+                DrivenRun::end_undriven(&*self.store, &self.process, (id, lease), end).await?;
                 Ok(RunStatus::Cancelled)
             }
         }

@@ -21,7 +21,7 @@ pub struct StoredState {
     pub run: RunState,
     /// The labels of what the run has read, each with the id of the call that brought it.
     labels: BTreeMap<String, String>,
-    /// Tokens and time of the questions before this one.
+    /// Tokens and time of the prompts before this one.
     pub totals: RunTotals,
 }
 
@@ -31,7 +31,7 @@ pub struct StoredState {
 pub struct RunTotals {
     /// Tokens of all answers together, as far as the provider reports them.
     pub usage: Usage,
-    /// The time that questions have taken, in milliseconds. Time in which no process drove the run does not count.
+    /// The time spent on prompts, in milliseconds, without the time between processes.
     elapsed_ms: i64,
 }
 
@@ -42,13 +42,13 @@ struct AnyVersion {
 }
 
 impl RunTotals {
-    /// The time that questions have taken.
+    /// The time spent on prompts.
     #[must_use]
     pub fn elapsed(&self) -> Duration {
         Duration::from_millis(self.elapsed_ms.unsigned_abs())
     }
 
-    /// The totals after one more question.
+    /// The totals after one more prompt.
     #[must_use]
     pub fn and(self, usage: Usage, elapsed: Duration) -> Self {
         let Usage { input_tokens, output_tokens } = self.usage;

@@ -1,4 +1,4 @@
-//! [`Stepper`]: takes single steps of runs, each perhaps in another process, for a driver that decides elsewhere which
+//! [`Stepper`]: takes single steps of runs, each perhaps in another process, for a caller that decides elsewhere which
 //! step comes next.
 //!
 //! The steps are those of the loop, and the store holds what it holds after a run in one process. The difference is
@@ -14,8 +14,8 @@ use std::{
 use portcullis_agent::{
     AgentConfig, AgentEnd, AgentHandle, AgentLoop, ExecutionStrategy, Provider, RunState, ToolExecutor,
 };
-use portcullis_store::{Decision, Entity, NewApproval, RunStatus, StoreError};
-use portcullis_tools::{BeginCall, Caller, RegistryExecutor, ToolRegistry, policy::FlowLabel};
+use portcullis_store::{Entity, NewApproval, RunStatus, StoreError, StoredAnswer};
+use portcullis_tools::{CallStartListener, Caller, RegistryExecutor, ToolRegistry, policy::FlowLabel};
 use portcullis_types::{CancellationToken, Message, ToolResult};
 use tokio::sync::Mutex as AsyncMutex;
 
@@ -23,7 +23,7 @@ use crate::{
     DrivenRun, ModelIdentity, QuestionFn, RecordedModel, RunError, RunId, RunSubject, Runs, StoredApprover,
     StoredExecutor, StoredExternalCalls,
     carried::Carried,
-    driven::{BegunCall, status},
+    driven::{InterruptedCall, status},
     turn::{Interruption, TurnExecutor, interrupt},
 };
 
@@ -46,11 +46,11 @@ pub struct StepParts {
     pub labels: Vec<(FlowLabel, String)>,
     /// A hint on denied calls that nobody could approve.
     pub hint: Option<&'static str>,
-    /// Is told of each new question, with its run. It must not block.
+    /// Called for each new question, with its run. Must not block.
     pub on_question: Option<RunQuestionFn>,
 }
 
-/// Is told of a new question of a run.
+/// Callback for a new question of a run. Must not block.
 pub type RunQuestionFn = Arc<dyn Fn(&RunId, &NewApproval) + Send + Sync>;
 
 /// Takes steps of runs.
@@ -71,7 +71,7 @@ pub struct Position {
     pub next: &'static str,
     /// The calls that the next step needs the results of, in order.
     pub calls: Vec<NextCall>,
-    /// How far the run is.
+    /// The status of the run.
     pub status: RunStatus,
 }
 
@@ -86,23 +86,23 @@ pub struct NextCall {
     pub is_offered: bool,
 }
 
-/// What became of a step.
+/// The result of a step.
 #[derive(Debug, Clone, PartialEq)]
 pub enum StepEnd {
     /// It was taken, now or before.
     Taken(Position),
-    /// The run would have ended this way, and the driver wants to try again. Nothing was stored.
+    /// The run would have ended this way, and the caller wants to try again. Nothing was stored.
     Undone(AgentEnd),
 }
 
-/// What became of a call.
+/// How a call of a step ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum CallEnd {
     /// Its result is stored, now or before. A refusal is a result too.
     Stored,
     /// It was cancelled before it had any effect, and has no result.
     NotBegun,
-    /// The run has gone on without it.
+    /// The run has continued without it.
     Passed,
 }
 
@@ -119,12 +119,12 @@ impl Stepper {
         &self.runs
     }
 
-    /// Adds a run with its question, unless it is there.
+    /// Adds a run with its prompt, unless it is there.
     ///
     /// # Errors
     /// [`RunError::Store`].
-    pub async fn begin(&self, id: &RunId, question: Message) -> Result<(), RunError> {
-        match self.runs.add(self.subject(id), question).await {
+    pub async fn begin(&self, id: &RunId, prompt: Message) -> Result<(), RunError> {
+        match self.runs.add(self.subject(id), prompt).await {
             Err(RunError::Store(StoreError::AlreadyExists { what: Entity::Run, .. })) => Ok(()),
             added => added,
         }
@@ -146,7 +146,7 @@ impl Stepper {
     }
 
     /// Takes the step that follows this version of the run. For a turn with calls, the results that
-    /// [`Self::run_call`] has stored are collected, and calls without a result are refused. A run that has gone on
+    /// [`Self::run_call`] has stored are collected, and calls without a result are refused. A run that has advanced
     /// stays as it is.
     ///
     /// `steering` reaches the model with this step, if it asks the model. `interruption` says that a person has written
@@ -202,18 +202,18 @@ impl Stepper {
             None => {}
         }
         for message in steering {
-            // Ignore the error: a driver queues no more messages than the handle.
+            // Ignore the error: a caller queues no more messages than the handle.
             let _ = handle.steer_with(message);
         }
         let _lease = run.keep_lease(handle.clone());
         let mut undone = None;
-        let may_keep = |state: &RunState| {
+        let may_save = |state: &RunState| {
             // A step that this process gives up is taken once more, perhaps elsewhere.
             let is_given_up = |end: &AgentEnd| *end == AgentEnd::Cancelled && cancel.is_cancelled();
             undone = state.end().filter(|end| is_given_up(end) || !keeps(end)).cloned();
             undone.is_none()
         };
-        let state = cancelled_by(agent.take_step(state, may_keep), cancel, &handle).await;
+        let state = cancelled_by(agent.take_step(state, may_save), cancel, &handle).await;
         match undone {
             Some(end) => Ok(StepEnd::Undone(end)),
             None => self.taken(run, version, &state).await,
@@ -245,18 +245,18 @@ impl Stepper {
             (Some(Interruption::Steered), None) | (None, _) => {}
         }
         let mut undone = None;
-        let may_keep = |state: &RunState| {
+        let may_save = |state: &RunState| {
             undone = state.end().filter(|end| !keeps(end)).cloned();
             undone.is_none()
         };
-        let state = agent.take_step(state, may_keep).await;
+        let state = agent.take_step(state, may_save).await;
         if let Some(end) = undone {
             return Ok(StepEnd::Undone(end));
         }
         let taken = self.taken(run, version, &state).await?;
         if let Err(error) = carried.forget(store, id).await {
             // They are forgotten with the next turn's, and each is bound to its call's id.
-            tracing::warn!(error = &error as &dyn std::error::Error, "results of a turn are not forgotten");
+            tracing::warn!(error = &error as &dyn std::error::Error, "cannot forget the results of a turn");
         }
         Ok(taken)
     }
@@ -266,13 +266,13 @@ impl Stepper {
         let found = run.version().await;
         if found == version {
             let reason = state.end().map(ToString::to_string).unwrap_or_default();
-            return Err(RunError::NotKept { id: run.id().clone(), reason });
+            return Err(RunError::NotStored { id: run.id().clone(), reason });
         }
         Ok(StepEnd::Taken(self.position_of(found, state)))
     }
 
-    /// Runs one call of the turn that follows this version of the run, and stores its result. `on_question` is told of
-    /// each new question, as [`StepParts::on_question`] is.
+    /// Runs one call of the turn that follows this version of the run, and stores its result. `on_question` is
+    /// called for each new question, as [`StepParts::on_question`] is.
     ///
     /// # Errors
     /// [`RunError`], as for [`Self::take_step`].
@@ -303,7 +303,7 @@ impl Stepper {
         cancel: &CancellationToken,
     ) -> Result<CallEnd, RunError> {
         let store = &**run.store();
-        let is_finished = matches!(run.begun_before(call), Some(BegunCall::Finished(_)));
+        let is_finished = matches!(run.interrupted_call(call), Some(InterruptedCall::Finished(_)));
         if is_finished || Carried::read(store, run.id()).await?.results.contains_key(call) {
             return Ok(CallEnd::Stored);
         }
@@ -318,7 +318,7 @@ impl Stepper {
             Some(true) => {}
             None if cancel.is_cancelled() => return Ok(CallEnd::NotBegun),
             // A refusal, or a result that was not written in its place.
-            None | Some(false) => Carried::keep(store, run.id(), &result).await?,
+            None | Some(false) => Carried::save(store, run.id(), &result).await?,
         }
         Ok(CallEnd::Stored)
     }
@@ -332,7 +332,7 @@ impl Stepper {
         id: &RunId,
         question: &str,
         hash: Option<&str>,
-        decision: Decision,
+        decision: StoredAnswer,
     ) -> Result<(), RunError> {
         let store = self.runs.store();
         let asked = store.approval(question).await?;
@@ -343,7 +343,7 @@ impl Stepper {
         Ok(())
     }
 
-    /// Takes the lease of a run. None if it has gone on from this version.
+    /// Takes the lease of a run. `None` if it has advanced from this version.
     async fn drive(&self, id: &RunId, version: i64) -> Result<Option<Arc<DrivenRun>>, RunError> {
         let (summary, state) = self.runs.find(id, &self.parts.workspace).await?;
         if summary.version != version || summary.status.has_ended() {
@@ -357,23 +357,23 @@ impl Stepper {
             Err(StoreError::Ended { .. }) => return Ok(None),
             acquired => acquired?,
         };
-        let (store, driver) = (Arc::clone(self.runs.store()), Arc::clone(self.runs.driver()));
+        let (store, process) = (Arc::clone(self.runs.store()), Arc::clone(self.runs.process()));
         if lease.version != version {
-            store.release_lease(id.as_str(), driver.name()).await?;
+            store.release_lease(id.as_str(), process.name()).await?;
             return Ok(None);
         }
         let registry = (Arc::clone(&self.parts.registry), caller);
         let run = (id.clone(), lease, state, None);
-        match DrivenRun::new((Arc::clone(&store), Arc::clone(&driver)), run, registry).await {
+        match DrivenRun::new((Arc::clone(&store), Arc::clone(&process)), run, registry).await {
             Ok(run) => Ok(Some(Arc::new(run))),
             Err(error) => {
-                store.release_lease(id.as_str(), driver.name()).await?;
+                store.release_lease(id.as_str(), process.name()).await?;
                 Err(error)
             }
         }
     }
 
-    /// Gives the lease back, so that any process can take the next step.
+    /// Releases the lease, so that any process can take the next step.
     async fn release(&self, run: &DrivenRun, has_ended: bool) {
         if has_ended {
             // The lease has ended with the run.
@@ -381,7 +381,7 @@ impl Stepper {
             return;
         }
         if let Err(error) = run.release().await {
-            tracing::warn!(error = &error as &dyn std::error::Error, "the lease of a run is not given back");
+            tracing::warn!(error = &error as &dyn std::error::Error, "cannot release the lease of a run");
         }
     }
 
@@ -404,16 +404,16 @@ impl Stepper {
         on_question: Option<QuestionFn>,
     ) -> Arc<dyn ToolExecutor> {
         let mut caller = self.parts.caller.clone();
-        caller.before_effects = Some(Arc::clone(run) as Arc<dyn BeginCall>);
+        caller.start_listener = Some(Arc::clone(run) as Arc<dyn CallStartListener>);
         caller.external_calls = Some(Arc::new(StoredExternalCalls::new(Arc::clone(run))));
         if caller.approver.is_none() {
-            let approver = StoredApprover::elsewhere(Arc::clone(run));
+            let approver = StoredApprover::in_store(Arc::clone(run));
             let (id, for_all) = (run.id().clone(), self.parts.on_question.clone());
             let tell = move |question: &NewApproval| {
                 for_all.iter().for_each(|tell| tell(&id, question));
                 on_question.iter().for_each(|tell| tell(question));
             };
-            caller.approver = Some(Arc::new(approver.telling(Arc::new(tell))));
+            caller.approver = Some(Arc::new(approver.on_question(Arc::new(tell))));
         }
         let executor = RegistryExecutor::new(Arc::clone(&self.parts.registry), caller).with_continued_run();
         let executor = match self.parts.hint {
@@ -455,9 +455,9 @@ impl Stepper {
     }
 }
 
-/// The state that a run goes on from. It has no message of a person: those come with the step.
+/// The state that a run resumes from. It has no message of a person: those come with the step.
 fn start(run: &DrivenRun) -> RunState {
-    run.take_start(&AgentHandle::default()).expect("a run that was just driven has not begun")
+    run.take_resume_point(&AgentHandle::default()).expect("a run that was just driven has not begun")
 }
 
 /// Waits for the work. `cancel` cancels the loop that does it, and the work then ends in order.

@@ -9,7 +9,7 @@ use async_trait::async_trait;
 use portcullis_agent::{AgentHandle, CallTerms, OfferedTool, ToolExecutor, interrupted_error};
 use portcullis_types::{Message, ToolCall, ToolError, ToolResult};
 
-use crate::{DrivenRun, driven::BegunCall};
+use crate::{DrivenRun, driven::InterruptedCall};
 
 /// Why the calls of a turn that have not run are not run any more.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -40,7 +40,7 @@ impl TurnExecutor {
 
     /// Whether a call has a result, or is known to have none.
     pub(crate) fn has_result(&self, call: &str) -> bool {
-        self.carried.contains_key(call) || self.run.begun_before(call).is_some()
+        self.carried.contains_key(call) || self.run.interrupted_call(call).is_some()
     }
 
     /// Interrupts the loop of this handle after the call.
@@ -58,10 +58,10 @@ impl ToolExecutor for TurnExecutor {
 
     async fn execute(&self, call: ToolCall, terms: &CallTerms) -> ToolResult {
         let id = call.id.clone();
-        let result = match (self.carried.get(&id), self.run.begun_before(&id)) {
+        let result = match (self.carried.get(&id), self.run.interrupted_call(&id)) {
             (Some(result), _) => result.clone(),
-            (None, Some(BegunCall::Finished(result))) => ToolResult::clone(result),
-            (None, Some(BegunCall::Unknown)) => self.inner.refuse(call, interrupted_error(), terms),
+            (None, Some(InterruptedCall::Finished(result))) => ToolResult::clone(result),
+            (None, Some(InterruptedCall::Unknown)) => self.inner.refuse(call, interrupted_error(), terms),
             (None, None) => self.inner.refuse(call, not_run(), terms),
         };
         if let Some((last, interruption, handle)) = self.interruption.get()

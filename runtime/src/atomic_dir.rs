@@ -47,7 +47,7 @@ mod tests {
         create_folder(&path, 0o755, |unfinished| fs::write(unfinished.join("x"), "1")).expect("made");
         let second_creation = create_folder(&path, 0o755, |unfinished| fs::write(unfinished.join("x"), "2"));
         assert_eq!(second_creation.expect_err("taken").kind(), io::ErrorKind::AlreadyExists);
-        assert_eq!(fs::read_to_string(path.join("x")).expect("there"), "1");
+        assert_eq!(fs::read_to_string(path.join("x")).expect("the file is readable"), "1");
         assert_eq!(fs::read_dir(root.path()).expect("readable").count(), 1);
     }
 }

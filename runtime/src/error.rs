@@ -131,8 +131,8 @@ pub(crate) enum CliError {
     /// A page cannot be written. An existing file is never replaced.
     #[error("cannot write the page `{}`", path.display())]
     Page { path: PathBuf, source: io::Error },
-    /// The kept changes cannot be shown or taken back.
-    #[error("cannot take back or show changes")]
+    /// The kept changes cannot be shown or undone.
+    #[error("cannot undo or show changes")]
     Undo {
         #[from]
         source: UndoError,
@@ -201,9 +201,9 @@ pub(crate) enum CliError {
     /// No model is named.
     #[error("no model is named: give --model NAME, or write `model = \"NAME\"` below `[agent]` in {file}")]
     NoModel { file: String },
-    /// A picture cannot be sent.
-    #[error("cannot send the picture `{}`: {problem}", path.display())]
-    Picture { path: PathBuf, problem: String },
+    /// An image cannot be sent.
+    #[error("cannot send the image `{}`: {problem}", path.display())]
+    Image { path: PathBuf, problem: String },
     /// The history of typed lines cannot be used.
     #[error("cannot use the history `{}`", path.display())]
     History { path: PathBuf, source: io::Error },
@@ -290,7 +290,7 @@ impl CliError {
             | Self::Components { .. }
             | Self::Tasks(FolderError::Open { .. })
             | Self::NoModel { .. }
-            | Self::Picture { .. }
+            | Self::Image { .. }
             | Self::Instructions { .. } => USAGE,
             Self::Bootstrap(BootstrapError::MissingLayer { .. }) => UNAVAILABLE,
             Self::Run(error) if is_usage(error) => USAGE,
@@ -340,7 +340,7 @@ fn is_usage(error: &RunError) -> bool {
     matches!(
         error,
         RunError::InvalidId { .. }
-            | RunError::None { .. }
+            | RunError::NoRun { .. }
             | RunError::OtherWorkspace { .. }
             | RunError::OtherAgent { .. }
             | RunError::Answered { .. }

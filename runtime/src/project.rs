@@ -293,9 +293,9 @@ mod tests {
         let root = tempfile::tempdir().expect("a folder");
         let base = real_path(root.path()).expect("a path");
         let projects = base.join("projects");
-        fs::create_dir(&projects).expect("made");
+        fs::create_dir(&projects).expect("the folder can be made");
         for (name, text) in files {
-            let text = text.replace("ROOT", base.to_str().expect("text"));
+            let text = text.replace("ROOT", base.to_str().expect("the path is UTF-8"));
             fs::write(projects.join(name), text).expect("written");
         }
         (root, projects)

@@ -339,7 +339,7 @@ mod tests {
     #[test]
     fn a_workspace_has_one_name_whichever_way_it_is_written() {
         let dir = tempfile::tempdir().expect("a folder");
-        let real_dir = real_path(dir.path()).expect("there");
+        let real_dir = real_path(dir.path()).expect("the path exists");
         let link = real_dir.join("link");
         std::os::unix::fs::symlink(&real_dir, &link).expect("links");
         assert_eq!(real_path(&link.join("not/there")).expect("resolves"), real_dir.join("not/there"));

@@ -8,8 +8,8 @@ use std::{
 
 use async_trait::async_trait;
 use portcullis_tools::approval::{
-    ApprovalAnswer, ApprovalRequest, Approver, ApproverKind, GivenAnswer, SessionApprovals, StandingOffer,
-    question,
+    ApprovalAnswer, ApprovalRequest, Approver, ApproverKind, AttributedAnswer, SessionApprovals,
+    StandingOffer, question,
 };
 use rustix::{
     event::{PollFd, PollFlags, poll},
@@ -61,15 +61,15 @@ impl TerminalApprover {
 
 #[async_trait]
 impl Approver for TerminalApprover {
-    async fn decide(&self, request: &ApprovalRequest) -> GivenAnswer {
+    async fn decide(&self, request: &ApprovalRequest) -> AttributedAnswer {
         let terminal = self.terminal.lock().await;
         // Check after the wait for the lock: the answer to another question may cover this call.
         if self.approvals.covers(request) {
-            return GivenAnswer::by(ApproverKind::Session, ApprovalAnswer::Approve);
+            return AttributedAnswer::by(ApproverKind::Session, ApprovalAnswer::Approve);
         }
         let name = terminal_name();
         let answer = self.ask_person(request, &terminal).await;
-        GivenAnswer { answer, by: ApproverKind::Terminal, name }
+        AttributedAnswer { answer, by: ApproverKind::Terminal, name }
     }
 }
 
@@ -161,7 +161,7 @@ mod tests {
     fn terminal() -> (TerminalApprover, File) {
         let person: OwnedFd = openpt(OpenptFlags::RDWR | OpenptFlags::NOCTTY).expect("a terminal");
         grantpt(&person).and_then(|()| unlockpt(&person)).expect("set up");
-        let name = ptsname(&person, Vec::new()).expect("a name").into_string().expect("text");
+        let name = ptsname(&person, Vec::new()).expect("a name").into_string().expect("the name is UTF-8");
         let terminal = OpenOptions::new().read(true).write(true).open(name).expect("opens");
         let approver =
             TerminalApprover { terminal: Mutex::new(terminal), approvals: SessionApprovals::default() };

@@ -178,10 +178,10 @@ mod tests {
         for path in paths {
             let path = home.path().join(path);
             if path.extension().is_some() || path.ends_with("version") {
-                fs::create_dir_all(path.parent().expect("a parent")).expect("made");
+                fs::create_dir_all(path.parent().expect("a parent")).expect("the folder can be made");
                 fs::write(path, "").expect("written");
             } else {
-                fs::create_dir_all(path).expect("made");
+                fs::create_dir_all(path).expect("the folder can be made");
             }
         }
         home
@@ -239,7 +239,7 @@ mod tests {
         let found = FoundToolchains::with_variables(home.path(), |name| {
             (name == "CARGO_HOME").then(|| cargo.clone())
         });
-        let folder = cargo.to_str().expect("text");
+        let folder = cargo.to_str().expect("the path is UTF-8");
         assert_eq!(found.read, [format!("{folder}/bin"), format!("{folder}/registry")]);
         assert_eq!(found.variables["CARGO_HOME"], folder);
         assert_eq!(FoundToolchains::with_variables(Path::new("/gone"), |_| None), FoundToolchains::default());

@@ -92,11 +92,11 @@ mod tests {
         let root = tempfile::tempdir().expect("a folder");
         let envelope = envelope(root.path());
         let readme = root.path().join("w/shared/README.md");
-        prepare(&envelope).expect("made");
-        assert_eq!(fs::read_to_string(&readme).expect("there"), README);
+        prepare(&envelope).expect("the folder can be prepared");
+        assert_eq!(fs::read_to_string(&readme).expect("the file is readable"), README);
         fs::write(&readme, "mine").expect("writable");
         prepare(&envelope).expect("left alone");
-        assert_eq!(fs::read_to_string(&readme).expect("there"), "mine");
+        assert_eq!(fs::read_to_string(&readme).expect("the file is readable"), "mine");
         fs::remove_file(&readme).expect("removed");
         prepare(&envelope).expect("left alone");
         assert!(!readme.exists());
@@ -113,7 +113,7 @@ mod tests {
         assert!(!root.path().join("w").exists());
         let elsewhere = portcullis_tools::policy::DEFAULT_POLICY.replace("\"shared\"", "\"data/in\"");
         fs::write(&policy, elsewhere).expect("writable");
-        prepare(&envelope).expect("made");
+        prepare(&envelope).expect("the folder can be prepared");
         assert!(root.path().join("w/data/in/README.md").exists());
         assert!(!root.path().join("w/shared").exists());
     }
@@ -122,7 +122,7 @@ mod tests {
     fn a_link_in_its_place_is_not_followed() {
         let root = tempfile::tempdir().expect("a folder");
         let envelope = envelope(root.path());
-        fs::create_dir(root.path().join("w")).expect("made");
+        fs::create_dir(root.path().join("w")).expect("the folder can be made");
         std::os::unix::fs::symlink(root.path().join("gone"), root.path().join("w/shared")).expect("links");
         prepare(&envelope).expect("left to the registry to refuse");
         assert!(!root.path().join("gone").exists());

@@ -371,17 +371,17 @@ mod tests {
         for mode in [0o604, 0o640, 0o622] {
             fs::set_permissions(&key, fs::Permissions::from_mode(mode)).expect("opened");
             assert!(loads(state.path(), &engine).is_none(), "{mode:o}");
-            assert_eq!(fs::metadata(&key).expect("there").mode() & 0o777, 0o600);
+            assert_eq!(fs::metadata(&key).expect("the path exists").mode() & 0o777, 0o600);
         }
         assert_ne!(fs::read(&key).expect("readable"), before);
         let folder = state.path().join("modules");
         fs::set_permissions(&folder, fs::Permissions::from_mode(0o777)).expect("opened");
         ModuleCache::open(state.path(), &engine).expect("closes it");
-        assert_eq!(fs::metadata(&folder).expect("there").mode() & 0o777, 0o700);
+        assert_eq!(fs::metadata(&folder).expect("the path exists").mode() & 0o777, 0o700);
         if rustix::process::geteuid().is_root() {
             std::os::unix::fs::chown(&key, Some(12345), None).expect("given away");
             ModuleCache::open(state.path(), &engine).expect("makes another key");
-            assert_eq!(fs::metadata(&key).expect("there").uid(), 0);
+            assert_eq!(fs::metadata(&key).expect("the path exists").uid(), 0);
             std::os::unix::fs::chown(&folder, Some(12345), None).expect("given away");
             ModuleCache::open(state.path(), &engine).expect_err("somebody else's folder");
         }

@@ -18,7 +18,7 @@ use std::{
 };
 
 use portcullis_types::{
-    GuestErrorKind, HTTP_IMPORT, HttpAnswer, HttpFault, HttpRequestHead, HttpResponseHead,
+    GuestErrorKind, HTTP_IMPORT, HttpAnswer, HttpFailure, HttpRequestHead, HttpResponseHead,
     MAX_HTTP_BODY_BYTES, MAX_HTTP_HEAD_BYTES, MAX_HTTP_READ_BYTES,
 };
 use tokio::sync::mpsc;
@@ -43,7 +43,7 @@ pub enum HttpOperation {
         /// The body. Empty means none.
         body: Vec<u8>,
         /// Receives the answer.
-        reply: HttpReply<Result<HttpResponseHead, HttpFault>>,
+        reply: HttpReply<Result<HttpResponseHead, HttpFailure>>,
     },
     /// Return the next bytes of a response, as soon as there are any.
     Read {
@@ -52,7 +52,7 @@ pub enum HttpOperation {
         /// The most bytes to return, at least 1.
         max: usize,
         /// Receives the bytes. No bytes mean the end.
-        reply: HttpReply<Result<Vec<u8>, HttpFault>>,
+        reply: HttpReply<Result<Vec<u8>, HttpFailure>>,
     },
     /// Drop a response.
     Close {
@@ -112,13 +112,13 @@ impl GuestHttp {
         &self,
         control: &CallControl,
         ask: impl FnOnce(HttpReply<T>) -> HttpOperation,
-    ) -> Result<Result<T, HttpFault>> {
-        let Some(HttpPort(port)) = &self.port else { return Ok(Err(no_network_fault())) };
+    ) -> Result<Result<T, HttpFailure>> {
+        let Some(HttpPort(port)) = &self.port else { return Ok(Err(no_network_failure())) };
         let (sender, receiver) = blocking::sync_channel(1);
         if port.try_send(ask(HttpReply(sender))).is_err() {
-            return Ok(Err(stopped_fault()));
+            return Ok(Err(stopped_failure()));
         }
-        Ok(await_answer(&receiver, control)?.ok_or_else(stopped_fault))
+        Ok(await_answer(&receiver, control)?.ok_or_else(stopped_failure))
     }
 
     fn send(&mut self, control: &CallControl, head: &[u8], body: &[u8]) -> Result<()> {
@@ -141,8 +141,8 @@ impl GuestHttp {
     }
 }
 
-fn checked_head(head: &[u8], body_bytes: usize) -> Result<HttpRequestHead, HttpFault> {
-    let too_large = |what: &str, limit: usize| HttpFault {
+fn checked_head(head: &[u8], body_bytes: usize) -> Result<HttpRequestHead, HttpFailure> {
+    let too_large = |what: &str, limit: usize| HttpFailure {
         kind: GuestErrorKind::Failed,
         code: "request_too_large".to_owned(),
         message: format!("{what} of the request has more than {limit} bytes"),
@@ -153,7 +153,7 @@ fn checked_head(head: &[u8], body_bytes: usize) -> Result<HttpRequestHead, HttpF
     if body_bytes > MAX_HTTP_BODY_BYTES {
         return Err(too_large("the body", MAX_HTTP_BODY_BYTES));
     }
-    serde_json::from_slice(head).map_err(|error| HttpFault {
+    serde_json::from_slice(head).map_err(|error| HttpFailure {
         kind: GuestErrorKind::InvalidArguments,
         code: "request_invalid".to_owned(),
         message: format!("the request cannot be read: {error}"),
@@ -161,8 +161,8 @@ fn checked_head(head: &[u8], body_bytes: usize) -> Result<HttpRequestHead, HttpF
 }
 
 /// The fault if the host's end has been dropped.
-fn stopped_fault() -> HttpFault {
-    HttpFault {
+fn stopped_failure() -> HttpFailure {
+    HttpFailure {
         kind: GuestErrorKind::Unavailable,
         code: "stopped".to_owned(),
         message: "the host serves no more requests of this call".to_owned(),
@@ -170,8 +170,8 @@ fn stopped_fault() -> HttpFault {
 }
 
 /// The fault if the tool may not make requests.
-fn no_network_fault() -> HttpFault {
-    HttpFault {
+fn no_network_failure() -> HttpFailure {
+    HttpFailure {
         kind: GuestErrorKind::Denied,
         code: "egress_not_granted".to_owned(),
         message: "this tool has no network".to_owned(),

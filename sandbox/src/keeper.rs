@@ -4,7 +4,7 @@ use std::{fmt, sync::Arc};
 
 /// The parts of a mount that a guest is about to change.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum ChangeScope<'c> {
+pub enum GuestChange<'c> {
     /// One path.
     Path,
     /// A path with everything below it.
@@ -30,12 +30,12 @@ pub struct KeepRefused;
 #[derive(Clone)]
 pub struct ChangeKeeper(Arc<KeepFunction>);
 
-type KeepFunction = dyn Fn(&str, &[&[u8]], ChangeScope<'_>) -> Result<(), KeepRefused> + Send + Sync;
+type KeepFunction = dyn Fn(&str, &[&[u8]], GuestChange<'_>) -> Result<(), KeepRefused> + Send + Sync;
 
 impl ChangeKeeper {
     /// A keeper that calls this function.
     pub fn new(
-        keep: impl Fn(&str, &[&[u8]], ChangeScope<'_>) -> Result<(), KeepRefused> + Send + Sync + 'static,
+        keep: impl Fn(&str, &[&[u8]], GuestChange<'_>) -> Result<(), KeepRefused> + Send + Sync + 'static,
     ) -> Self {
         Self(Arc::new(keep))
     }
@@ -44,7 +44,7 @@ impl ChangeKeeper {
         &self,
         mount: &str,
         path: &[&[u8]],
-        scope: ChangeScope<'_>,
+        scope: GuestChange<'_>,
     ) -> Result<(), KeepRefused> {
         (self.0)(mount, path, scope)
     }

@@ -56,7 +56,7 @@ pub use fs::TouchedMount;
 pub use fs_result::Violation;
 pub use guest::GuestReport;
 pub use http::{HttpOperation, HttpPort, HttpReply};
-pub use keeper::{ChangeKeeper, ChangeScope, KeepRefused};
+pub use keeper::{ChangeKeeper, GuestChange, KeepRefused};
 pub use listener::{Listener, StreamFrame};
 pub use module::{EmbeddedModule, GuestModule, MAX_MODULE_BYTES, ModuleDigest};
 pub use mount_use::{BeforeUse, MountRefusal, MountUse};

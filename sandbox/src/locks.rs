@@ -188,7 +188,7 @@ mod tests {
     }
 
     fn key(name: &str) -> LockKey {
-        LockKey::new(&rustix::fs::stat("/").expect("there"), name)
+        LockKey::new(&rustix::fs::stat("/").expect("the path exists"), name)
     }
 
     #[tokio::test]

@@ -142,7 +142,7 @@ mod tests {
         let specs = [spec("shared", "shared"), spec("tmp", "deep/er/tmp")];
         let table = MountTable::open(dir.path(), &specs, &PrivatePaths::default()).expect("opens");
         assert!(dir.path().join("deep/er/tmp").is_dir());
-        assert_eq!(table.get("tmp").expect("there").name().as_str(), "tmp");
+        assert_eq!(table.get("tmp").expect("the mount exists").name().as_str(), "tmp");
         assert!(table.get("vault").is_none());
     }
 
@@ -163,7 +163,7 @@ mod tests {
     fn a_mount_may_not_touch_a_private_path_even_through_links() {
         let dir = tempfile::tempdir().expect("a folder");
         let state = dir.path().join("shared/state");
-        fs::create_dir_all(&state).expect("made");
+        fs::create_dir_all(&state).expect("the folder can be made");
         let alias = dir.path().join("alias");
         std::os::unix::fs::symlink(&state, &alias).expect("links");
         for path in [state, alias.clone(), alias.join("not/yet/there"), dir.path().to_owned()] {

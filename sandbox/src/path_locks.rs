@@ -156,7 +156,7 @@ mod tests {
     use super::*;
 
     fn key(name: &str) -> LockKey {
-        let directory = rustix::fs::stat("/").expect("there");
+        let directory = rustix::fs::stat("/").expect("the path exists");
         LockKey::new(&directory, name)
     }
 
@@ -186,7 +186,7 @@ mod tests {
         assert!(poll!(&mut waiting).is_pending());
         drop(held);
         drop(waiting.await.expect("its turn"));
-        assert_eq!(std::fs::read_dir(state.path().join("locks")).expect("there").count(), 0);
+        assert_eq!(std::fs::read_dir(state.path().join("locks")).expect("the folder is readable").count(), 0);
     }
 
     #[tokio::test]

@@ -93,10 +93,12 @@ mod tests {
         let make = |name: &str, mode| {
             let path = folder.path().join(name);
             std::fs::write(&path, name).expect("writes");
-            std::fs::set_permissions(&path, Permissions::from_mode(mode)).expect("ours");
+            std::fs::set_permissions(&path, Permissions::from_mode(mode))
+                .expect("the permissions can be set");
         };
         let mode = |name: &str| {
-            std::fs::metadata(folder.path().join(name)).expect("there").permissions().mode() & 0o7777
+            std::fs::metadata(folder.path().join(name)).expect("the path exists").permissions().mode()
+                & 0o7777
         };
         let name = |path| HeldName { directory: handle.as_fd(), path };
         make("new", 0o600);

@@ -154,11 +154,11 @@ mod tests {
             std::fs::set_permissions(&file, PermissionsExt::from_mode(0o640)).expect("set");
             write_atomic(&path("new/a"), b"two").expect("written");
             assert_eq!(std::fs::read(&file).expect("readable"), b"two");
-            let mode = std::fs::metadata(&file).expect("there").permissions().mode();
+            let mode = std::fs::metadata(&file).expect("the path exists").permissions().mode();
             assert_eq!(mode & 0o777, 0o640);
 
             symlink("a", shared.join("new/link")).expect("linked");
-            std::fs::create_dir(shared.join("new/folder")).expect("made");
+            std::fs::create_dir(shared.join("new/folder")).expect("the folder can be made");
             for name in ["new/link", "new/folder"] {
                 let refused = write_atomic(&path(name), "three").expect_err(name);
                 assert_eq!(refused.kind(), ToolErrorKind::Failed, "{name}");

@@ -83,7 +83,7 @@ use stand_in as import;
 
 use std::{fmt, io};
 
-use portcullis_types::{HttpAnswer, HttpFault, HttpRequestHead, ToolError};
+use portcullis_types::{HttpAnswer, HttpFailure, HttpRequestHead, ToolError};
 
 pub use response::Response;
 
@@ -165,7 +165,7 @@ impl Request {
 
 /// The reason why there is no response, or why its body broke off.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct HttpError(HttpFault);
+pub struct HttpError(HttpFailure);
 
 impl HttpError {
     fn invalid(reason: &str) -> Self {
@@ -174,7 +174,7 @@ impl HttpError {
 
     fn new(code: &str, message: &str) -> Self {
         let kind = portcullis_types::GuestErrorKind::Failed;
-        Self(HttpFault { kind, code: code.to_owned(), message: message.to_owned() })
+        Self(HttpFailure { kind, code: code.to_owned(), message: message.to_owned() })
     }
 
     /// The stable code, such as `host_not_granted` or `name_unresolved`.

@@ -89,7 +89,10 @@ fn generator_mostly_yields_values_that_fit() {
 
 #[test]
 fn numbers_too_large_are_refused_by_the_decoder() {
-    let tool = types::tools().into_iter().find(|tool| tool.spec().name == "take_plain").expect("there");
+    let tool = types::tools()
+        .into_iter()
+        .find(|tool| tool.spec().name == "take_plain")
+        .expect("the crate has the tool");
     let schema = tool.spec().parameters().into_value();
     let arguments = json!({"value": {"text": "t", "count": 256}});
     assert!(oracle::fits(&schema, &arguments));
@@ -99,7 +102,10 @@ fn numbers_too_large_are_refused_by_the_decoder() {
 
 #[test]
 fn numbers_keep_every_digit_within_a_type() {
-    let tool = types::tools().into_iter().find(|tool| tool.spec().name == "take_wide").expect("there");
+    let tool = types::tools()
+        .into_iter()
+        .find(|tool| tool.spec().name == "take_wide")
+        .expect("the crate has the tool");
     assert!(decodes(tool, r#"{"value":{"number":340282366920938463463374607431768211455}}"#));
     assert!(decodes(tool, r#"{"value":{"number":340282366920938463463374607431768211455.0}}"#));
     assert!(!decodes(tool, r#"{"value":{"number":340282366920938463463374607431768211456}}"#));

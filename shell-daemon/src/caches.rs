@@ -282,7 +282,7 @@ mod tests {
     fn a_copy_gets_what_is_new_and_keeps_what_commands_made() {
         let folder = tempfile::tempdir().expect("a folder");
         let (cache, copies) = (folder.path().join("cache"), folder.path().join("copies"));
-        fs::create_dir_all(cache.join("a/b")).expect("made");
+        fs::create_dir_all(cache.join("a/b")).expect("the folder can be made");
         fs::write(cache.join("a/b/file"), "one").expect("written");
         fs::write(cache.join("run"), "#!").expect("written");
         fs::set_permissions(cache.join("run"), fs::Permissions::from_mode(0o755)).expect("set");
@@ -338,14 +338,14 @@ mod tests {
         let folder = tempfile::tempdir().expect("a folder");
         let (cache, copies) = (folder.path().join("cache"), folder.path().join("copies"));
         let outside = folder.path().join("outside");
-        fs::create_dir_all(cache.join("a")).expect("made");
-        fs::create_dir(&outside).expect("made");
+        fs::create_dir_all(cache.join("a")).expect("the folder can be made");
+        fs::create_dir(&outside).expect("the folder can be made");
         fs::write(outside.join("kept"), "kept").expect("written");
         let copy = refreshed(&cache, &copies).expect("a copy");
         fs::remove_dir(copy.join("a")).expect("removed");
         symlink(&outside, copy.join("a")).expect("linked");
         symlink(outside.join("kept"), copy.join("file")).expect("linked");
-        fs::create_dir(copy.join("folder")).expect("made");
+        fs::create_dir(copy.join("folder")).expect("the folder can be made");
         for (path, text) in [("a/file", "x"), ("file", "x"), ("folder", "x")] {
             fs::write(cache.join(path), text).expect("written");
         }

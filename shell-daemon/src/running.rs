@@ -105,7 +105,7 @@ impl Interruption {
     }
 }
 
-/// What became of a command that a prepared shell was given.
+/// Whether a command that a prepared shell was given has run.
 #[derive(Debug)]
 pub(crate) enum Execution {
     /// The command ran, to its end or until it was killed.

@@ -168,7 +168,7 @@ mod tests {
         let home = tempfile::tempdir().expect("a folder");
         let home = home.path().canonicalize().expect("a path");
         for folder in ["tools/bin", "project/bin", "state/log", "keys", "more/deep"] {
-            fs::create_dir_all(home.join(folder)).expect("made");
+            fs::create_dir_all(home.join(folder)).expect("the folder can be made");
         }
         fs::write(home.join("keys/credentials.toml"), "key").expect("written");
         std::os::unix::fs::symlink(home.join("keys"), home.join("link")).expect("linked");
@@ -203,7 +203,7 @@ mod tests {
         let home = tempfile::tempdir().expect("a folder");
         let home = home.path().canonicalize().expect("a path");
         for folder in ["cache", "project/cache", "state/log", "keys"] {
-            fs::create_dir_all(home.join(folder)).expect("made");
+            fs::create_dir_all(home.join(folder)).expect("the folder can be made");
         }
         for file in ["file", "keys/credentials.toml"] {
             fs::write(home.join(file), "text").expect("written");

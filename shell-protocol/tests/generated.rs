@@ -21,7 +21,7 @@ fn the_types_are_made_from_the_protocols_file() {
         .compile_fds(descriptors)
         .expect("types are made");
     let file = "portcullis.shell.v1.rs";
-    let made = fs::read_to_string(made.path().join(file)).expect("made");
+    let made = fs::read_to_string(made.path().join(file)).expect("the file is readable");
     let committed = root.join("src/generated").join(file);
     if env::var_os("PORTCULLIS_GENERATE").is_some() {
         fs::write(&committed, &made).expect("written");

@@ -7,11 +7,12 @@ use crate::{
     error::StoreError,
     json::Json,
     model::{
-        Applied, Approval, ApprovalFilter, CallFilter, Change, CommitStep, Decision, DuePlan, Effect,
-        EffectBegin, EffectEnd, Event, EventBounds, InboxEntry, LeaseGuard, Member, NewApproval, NewCall,
-        NewEffect, NewEvent, NewInboxEntry, NewNote, NewParticipant, NewRun, NewSpace, Note, NoteKind, Page,
-        PageRequest, Participant, ParticipantKind, ParticipantUpdate, PendingCall, Resolution, ResolvedWith,
-        Run, RunFilter, RunLease, RunSummary, Space, SpaceMessage, Step, StoredMessage, TimeOut, Token,
+        Applied, Approval, ApprovalFilter, CallFilter, Change, CommitStep, DuePlan, Effect, EffectBegin,
+        EffectEnd, Event, EventBounds, InboxEntry, LeaseGuard, Member, NewApproval, NewCall, NewEffect,
+        NewEvent, NewInboxEntry, NewNote, NewParticipant, NewRun, NewSpace, Note, NoteKind, Page,
+        PageRequest, Participant, ParticipantKind, ParticipantUpdate, Resolution, ResolvedWith, Run,
+        RunFilter, RunLease, RunSummary, Space, SpaceMessage, Step, StoredAnswer, StoredCall, StoredMessage,
+        TimeOut, Token,
     },
     operations,
     space_store::SpaceStore,
@@ -88,10 +89,10 @@ methods! {
     write resolve_call(id: &str => to_owned, result: Json, now: i64) -> Resolution, "resolve a call";
     write cancel_call(id: &str => to_owned, now: i64) -> bool, "cancel a call";
     write expire_calls(now: i64, at_most: u32) -> Vec<String>, "expire calls";
-    read call(id: &str => to_owned) -> PendingCall, "read a call";
-    read calls(filter: CallFilter, page: PageRequest<AgeCursor>) -> Page<PendingCall, AgeCursor>, "list calls";
+    read call(id: &str => to_owned) -> StoredCall, "read a call";
+    read calls(filter: CallFilter, page: PageRequest<AgeCursor>) -> Page<StoredCall, AgeCursor>, "list calls";
     write add_approval(guard: LeaseGuard, approval: NewApproval) -> (), "add an approval";
-    write decide_approval(id: &str => to_owned, hash: &str => to_owned, decision: Decision) -> Approval,
+    write decide_approval(id: &str => to_owned, hash: &str => to_owned, decision: StoredAnswer) -> Approval,
         "decide an approval";
     write expire_approvals(now: i64, at_most: u32) -> Vec<String>, "expire approvals";
     read approval(id: &str => to_owned) -> Approval, "read an approval";

@@ -1,4 +1,4 @@
-//! [`StoreError`]: why a store has not done what it was asked.
+//! [`StoreError`]: why an operation of a store failed.
 
 use std::{error::Error, fmt, io, path::PathBuf};
 
@@ -6,8 +6,8 @@ use thiserror::Error;
 
 use crate::model::{ApprovalStatus, CallStatus};
 
-/// A store has not done what it was asked. Nothing was written, except where [`Fault::Unavailable`] and
-/// [`Fault::TimedOut`] say otherwise.
+/// An operation of a store failed. Nothing was written, except where [`DatabaseFailure::Unavailable`] and
+/// [`DatabaseFailure::TimedOut`] say otherwise.
 #[derive(Debug, Error)]
 #[non_exhaustive]
 pub enum StoreError {
@@ -139,12 +139,12 @@ pub enum StoreError {
     #[error(transparent)]
     Open(#[from] OpenError),
     /// The database has failed.
-    #[error("the store cannot {doing}: {fault}")]
+    #[error("the store cannot {doing}: {failure}")]
     Database {
         /// The operation, as a verb with its object.
         doing: &'static str,
-        /// The kind of the fault.
-        fault: Fault,
+        /// The kind of the failure.
+        failure: DatabaseFailure,
         /// The database's error.
         #[source]
         source: Box<dyn Error + Send + Sync>,
@@ -155,21 +155,21 @@ pub enum StoreError {
 }
 
 impl StoreError {
-    /// The fault of the database, if it is the reason.
+    /// The failure of the database, if it is the reason.
     #[must_use]
-    pub fn fault(&self) -> Option<Fault> {
+    pub fn failure(&self) -> Option<DatabaseFailure> {
         match self {
-            Self::Database { fault, .. } => Some(*fault),
+            Self::Database { failure, .. } => Some(*failure),
             _ => None,
         }
     }
 
     pub(crate) fn database(
         doing: &'static str,
-        fault: Fault,
+        failure: DatabaseFailure,
         source: impl Into<Box<dyn Error + Send + Sync>>,
     ) -> Self {
-        Self::Database { doing, fault, source: source.into() }
+        Self::Database { doing, failure, source: source.into() }
     }
 
     pub(crate) fn not_found(what: Entity, id: &str) -> Self {
@@ -244,18 +244,18 @@ pub enum LimitError {
     },
 }
 
-/// The kind of a fault of the database. It decides what a caller can do.
+/// The kind of a database's failure. It decides what a caller can do.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
-pub enum Fault {
+pub enum DatabaseFailure {
     /// Another process holds a lock for too long, two transactions waited for each other, or all connections of this
     /// process are in use. A later try may succeed.
     Busy,
     /// The server cannot be reached, or the connection was lost. The next call connects again. If the connection was
     /// lost during a commit, the write may have been done: the version of the run tells.
     Unavailable,
-    /// The server has not answered within the time of a statement. As after [`Fault::Unavailable`], the write may have
-    /// been done if the server has not answered at all.
+    /// The server has not answered within the time of a statement. As after [`DatabaseFailure::Unavailable`], the write
+    /// may have been done if the server has not answered at all.
     TimedOut,
     /// The database takes no writes: a read-only file or folder, or a server that follows another.
     ReadOnly,
@@ -265,11 +265,11 @@ pub enum Fault {
     Corrupt,
     /// The server refuses the user, the password, the certificate, or the right to do this.
     Refused,
-    /// Another fault. The source has the database's words.
+    /// Any other failure. See the source error.
     Other,
 }
 
-impl fmt::Display for Fault {
+impl fmt::Display for DatabaseFailure {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             Self::Busy => "another process holds its lock",

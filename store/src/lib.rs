@@ -35,7 +35,7 @@
 //!             kind: "setup".to_owned(),
 //!             begun: 1_000,
 //!             finished: 2_000,
-//!             summary: "stored the question".to_owned(),
+//!             summary: "stored the prompt".to_owned(),
 //!         },
 //!         effects: Vec::new(),
 //!         consumed_inbox: None,
@@ -47,7 +47,7 @@
 //! # let private = std::os::unix::fs::PermissionsExt::from_mode(0o700);
 //! # let folder = tempfile::Builder::new().permissions(private).tempdir().expect("a folder");
 //! # let path = folder.path().join("runs.db");
-//! # tokio::runtime::Runtime::new().expect("starts").block_on(example(path.to_str().expect("text"))).expect("works");
+//! # tokio::runtime::Runtime::new().expect("starts").block_on(example(path.to_str().expect("the path is UTF-8"))).expect("works");
 //! ```
 #![forbid(unsafe_code)]
 
@@ -69,16 +69,16 @@ mod open;
 mod postgres;
 mod sqlite;
 
-pub use error::{Entity, Fault, LimitError, OpenError, StoreError};
+pub use error::{DatabaseFailure, Entity, LimitError, OpenError, StoreError};
 pub use json::Json;
 pub use model::{
     Applied, Approval, ApprovalFilter, ApprovalStatus, Author, CallFilter, CallStatus, Change, CommitStep,
-    Decision, DuePlan, Effect, EffectBegin, EffectEnd, Event, EventBounds, FinishedEffect, InboxEntry,
-    InboxSpan, LeaseGuard, Member, MessageKind, MessageStatus, MessageUpdate, NewApproval, NewCall,
-    NewEffect, NewEvent, NewInboxEntry, NewMessage, NewNote, NewParticipant, NewRun, NewSpace, Note,
-    NoteKind, PLAN_ENTRY, Page, PageRequest, Participant, ParticipantKind, ParticipantUpdate, PendingCall,
-    Resolution, ResolvedWith, Run, RunFilter, RunLease, RunStatus, RunSummary, Space, SpaceMessage, Step,
-    StepRecord, StoredMessage, TOOL_RESULT, Then, TimeOut, Token, Verdict,
+    DuePlan, Effect, EffectBegin, EffectEnd, Event, EventBounds, FinishedEffect, InboxEntry, InboxSpan,
+    LeaseGuard, Member, MessageKind, MessageStatus, MessageUpdate, NewApproval, NewCall, NewEffect, NewEvent,
+    NewInboxEntry, NewMessage, NewNote, NewParticipant, NewRun, NewSpace, Note, NoteKind, PLAN_ENTRY, Page,
+    PageRequest, Participant, ParticipantKind, ParticipantUpdate, Resolution, ResolvedWith, Run, RunFilter,
+    RunLease, RunStatus, RunSummary, Space, SpaceMessage, Step, StepRecord, StoredAnswer, StoredCall,
+    StoredMessage, TOOL_RESULT, Then, TimeOut, Token, Verdict,
 };
 pub use open::{open, open_gateway, open_gateway_postgres, open_gateway_sqlite, open_postgres, open_sqlite};
 pub use postgres::PostgresOptions;

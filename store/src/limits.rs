@@ -95,7 +95,7 @@ pub const MAX_TOKENS: i64 = 10_000;
 /// The most changes of one [`SpaceStore::apply`](crate::SpaceStore::apply), with those that changes make: 256.
 pub const MAX_CHANGES: usize = 256;
 
-/// The most rows of a page: 1,000. A larger wish is reduced to it.
+/// The most rows of a page: 1,000. Larger requests are reduced to this.
 pub const MAX_PAGE_ROWS: u32 = 1_000;
 
 /// The bytes of payload after which a page ends: 32 MiB. A page has at least one row, so it is at most one payload
@@ -107,8 +107,8 @@ pub const MAX_PAGE_BYTES: i64 = 32 << 20;
 /// [`RunStore::expire_approvals`](crate::RunStore::expire_approvals),
 /// [`SpaceStore::sweep_spaces`](crate::SpaceStore::sweep_spaces),
 /// [`SpaceStore::remove_events_before`](crate::SpaceStore::remove_events_before) or
-/// [`SpaceStore::take_due_plans`](crate::SpaceStore::take_due_plans) changes: 1,000. A larger wish is reduced to it, so
-/// that no transaction holds up others for long.
+/// [`SpaceStore::take_due_plans`](crate::SpaceStore::take_due_plans) changes: 1,000. Larger requests are reduced to
+/// this, so that no transaction holds up others for long.
 pub const MAX_SWEEP: u32 = 1_000;
 
 /// A name or id: not empty, bounded, without control characters.

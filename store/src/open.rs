@@ -7,7 +7,7 @@ use std::{
 
 use crate::{
     engine::Store,
-    error::{Fault, OpenError, StoreError},
+    error::{DatabaseFailure, OpenError, StoreError},
     postgres::{Postgres, PostgresOptions},
     space_store::GatewayStore,
     sqlite::{Sqlite, SqliteOptions},
@@ -73,7 +73,9 @@ pub async fn open_gateway_sqlite(
 ) -> Result<Arc<dyn GatewayStore>, StoreError> {
     let path = PathBuf::from(path);
     let opening = tokio::task::spawn_blocking(move || Sqlite::open(&path, options));
-    let opened = opening.await.map_err(|error| StoreError::database("open its file", Fault::Other, error))?;
+    let opened = opening
+        .await
+        .map_err(|error| StoreError::database("open its file", DatabaseFailure::Other, error))?;
     Ok(Arc::new(Store(opened?)))
 }
 

@@ -55,7 +55,7 @@ use crate::{
 /// # let private = std::os::unix::fs::PermissionsExt::from_mode(0o700);
 /// # let folder = tempfile::Builder::new().permissions(private).tempdir().expect("a folder");
 /// # let path = folder.path().join("runs.db");
-/// # tokio::runtime::Runtime::new().expect("starts").block_on(example(path.to_str().expect("text"))).expect("works");
+/// # tokio::runtime::Runtime::new().expect("starts").block_on(example(path.to_str().expect("the path is UTF-8"))).expect("works");
 /// ```
 ///
 /// # Errors
@@ -302,7 +302,7 @@ pub trait SpaceStore: Send + Sync + std::fmt::Debug {
         page: PageRequest<String>,
     ) -> Result<Page<String, String>, StoreError>;
 
-    /// Writes changes in their order, all or none. Returns what became of each, in the same order.
+    /// Writes changes in their order, all or none. Returns the result of each, in the same order.
     ///
     /// # Errors
     /// The error of the first change that fails. [`Change`] names them.

@@ -5,7 +5,7 @@ use async_trait::async_trait;
 use futures_util::future::BoxFuture;
 use thiserror::Error;
 
-use crate::error::{Fault, StoreError};
+use crate::error::{DatabaseFailure, StoreError};
 
 /// An open transaction, or a connection that reads.
 #[async_trait]
@@ -153,5 +153,5 @@ impl Row {
 }
 
 fn broken(source: impl std::error::Error + Send + Sync + 'static) -> StoreError {
-    StoreError::database("read a row", Fault::Corrupt, source)
+    StoreError::database("read a row", DatabaseFailure::Corrupt, source)
 }

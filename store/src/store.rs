@@ -1,4 +1,4 @@
-//! [`RunStore`]: what a driver of runs, a gateway and a command line ask of a store.
+//! [`RunStore`]: what a process that works on runs, a gateway and a command line ask of a store.
 
 use async_trait::async_trait;
 
@@ -6,9 +6,9 @@ use crate::{
     error::StoreError,
     json::Json,
     model::{
-        Approval, ApprovalFilter, CallFilter, CommitStep, Decision, Effect, EffectBegin, EffectEnd,
-        InboxEntry, LeaseGuard, NewApproval, NewCall, NewEffect, NewInboxEntry, NewRun, Page, PageRequest,
-        PendingCall, Resolution, Run, RunFilter, RunLease, RunSummary, Step, StoredMessage, TimeOut,
+        Approval, ApprovalFilter, CallFilter, CommitStep, Effect, EffectBegin, EffectEnd, InboxEntry,
+        LeaseGuard, NewApproval, NewCall, NewEffect, NewInboxEntry, NewRun, Page, PageRequest, Resolution,
+        Run, RunFilter, RunLease, RunSummary, Step, StoredAnswer, StoredCall, StoredMessage, TimeOut,
     },
 };
 
@@ -65,8 +65,8 @@ pub trait RunStore: Send + Sync + std::fmt::Debug {
     /// [`StoreError::NotFound`], [`StoreError::LeaseLost`].
     async fn renew_lease(&self, guard: LeaseGuard, until: i64) -> Result<RunLease, StoreError>;
 
-    /// Opens a run that has ended, for a further question, and takes its lease. `state` takes the place of the run's state,
-    /// and a request to cancel it is forgotten.
+    /// Opens a run that has ended, for a further prompt, and takes its lease. `state` takes the place of the run's
+    /// state, and a request to cancel it is forgotten.
     ///
     /// # Errors
     /// [`StoreError::NotFound`], [`StoreError::Conflict`]; [`StoreError::StillOpen`] for a run that has not ended.
@@ -113,7 +113,7 @@ pub trait RunStore: Send + Sync + std::fmt::Debug {
     /// [`StoreError::NotFound`].
     async fn steps(&self, run: &str, page: PageRequest<i64>) -> Result<Page<Step, i64>, StoreError>;
 
-    /// Writes that a call is about to begin, and says whether it may. The driver asks before each call that has
+    /// Writes that a call is about to begin, and says whether it may. The process asks before each call that has
     /// effects.
     ///
     /// # Errors
@@ -171,7 +171,7 @@ pub trait RunStore: Send + Sync + std::fmt::Debug {
     ///
     /// # Errors
     /// [`StoreError::NotFound`].
-    async fn call(&self, id: &str) -> Result<PendingCall, StoreError>;
+    async fn call(&self, id: &str) -> Result<StoredCall, StoreError>;
 
     /// Calls, the newest first.
     ///
@@ -181,7 +181,7 @@ pub trait RunStore: Send + Sync + std::fmt::Debug {
         &self,
         filter: CallFilter,
         page: PageRequest<AgeCursor>,
-    ) -> Result<Page<PendingCall, AgeCursor>, StoreError>;
+    ) -> Result<Page<StoredCall, AgeCursor>, StoreError>;
 
     /// Adds a question.
     ///
@@ -194,8 +194,12 @@ pub trait RunStore: Send + Sync + std::fmt::Debug {
     /// # Errors
     /// [`StoreError::NotFound`], [`StoreError::OtherHash`]; [`StoreError::ApprovalClosed`], also for a question whose
     /// time is over.
-    async fn decide_approval(&self, id: &str, hash: &str, decision: Decision)
-    -> Result<Approval, StoreError>;
+    async fn decide_approval(
+        &self,
+        id: &str,
+        hash: &str,
+        decision: StoredAnswer,
+    ) -> Result<Approval, StoreError>;
 
     /// Expires questions whose time is over, as [`Self::expire_calls`] does for calls.
     ///

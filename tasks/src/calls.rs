@@ -23,7 +23,7 @@ pub trait CallRunner: Send + Sync {
     fn task_paused(&self, _task: &str) {}
 }
 
-/// Is told of a call before its first effect.
+/// Called before a call's first effect; an error stops the call.
 #[async_trait]
 pub trait BeforeEffects: Send + Sync {
     /// Writes into the task file that the call begins.
@@ -33,10 +33,10 @@ pub trait BeforeEffects: Send + Sync {
     async fn begin(&self, call: BeginningEffects) -> Result<(), ToolError>;
 }
 
-/// What is known of a call that is about to run.
+/// The facts of a call that is about to run.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct BeginningEffects {
-    /// Whether a second run of the same call does no harm.
+    /// Whether the call can be repeated safely.
     pub may_repeat: bool,
     /// The flow labels that the call brings to its task at most.
     pub labels: BTreeSet<String>,

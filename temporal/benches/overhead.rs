@@ -31,7 +31,7 @@ use temporalio_sdk::{
 
 use crate::{scripts::IDLE, server::NAMESPACE, world::World};
 
-/// The activities of the measured run: its question, ten model calls, 90 tool calls, nine turns and its end.
+/// The activities of the measured run: its prompt, ten model calls, 90 tool calls, nine turns and its end.
 const ACTIVITIES: u32 = 1 + 10 + 90 + 9 + 1;
 
 /// How many rounds of each kind are measured.

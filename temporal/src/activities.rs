@@ -1,14 +1,14 @@
 //! The activities: each takes one step of a run, or runs one of its calls, with the run's lease.
 //!
 //! An activity that is delivered twice does no harm: each names the version of the run that it follows, and a run that
-//! has gone on stays as it is.
+//! has advanced stays as it is.
 
 use std::{collections::BTreeMap, sync::Arc};
 
 use portcullis_agent::AgentEnd;
 use portcullis_runs::{
     CallEnd, Position, QuestionFn, RunId, StepEnd, Stepper, now,
-    store::{Decision, Verdict},
+    store::{StoredAnswer, Verdict},
 };
 use portcullis_types::{CancellationToken, Message};
 use temporalio_client::WorkflowSignalOptions;
@@ -81,7 +81,7 @@ impl Steps {
 
 #[activities]
 impl Steps {
-    /// Adds a new run, and stores its question.
+    /// Adds a new run, and stores its prompt.
     #[activity(name = "setup")]
     pub(crate) async fn setup(
         self: Arc<Self>,
@@ -173,7 +173,7 @@ impl Steps {
     ) -> Result<(), ActivityError> {
         let id = run_id(&input.run)?;
         let Answer { question, approve, hash, reason, by } = input.answer;
-        let decision = Decision {
+        let decision = StoredAnswer {
             verdict: if approve { Verdict::Approve } else { Verdict::Deny },
             by: by.unwrap_or_else(|| VIA.to_owned()),
             via: VIA.to_owned(),
@@ -210,7 +210,7 @@ async fn tell(context: &ActivityContext, question: String) {
         tracing::warn!(
             error = &error as &dyn std::error::Error,
             question,
-            "the workflow is not told of a question"
+            "cannot tell the workflow of a question"
         );
     }
 }

@@ -94,7 +94,7 @@ pub(crate) fn run_error(error: &RunError) -> ActivityError {
         RunError::Store(StoreError::Leased { .. }) => {
             failure("leased".to_owned(), message, Retry::After(Some(LEASED)))
         }
-        RunError::NotKept { .. } => failure("not_kept".to_owned(), message, Retry::After(None)),
+        RunError::NotStored { .. } => failure("not_kept".to_owned(), message, Retry::After(None)),
         RunError::Store(StoreError::NotFound { .. }) => {
             failure("not_found".to_owned(), message, Retry::Never)
         }

@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
 pub(crate) struct SetupInput {
     /// The run.
     pub(crate) run: String,
-    /// The question of a new run.
+    /// The prompt of a new run.
     #[serde(default)]
     pub(crate) prompt: Option<String>,
 }
@@ -104,12 +104,12 @@ pub(crate) struct PlacedCall {
     pub(crate) offered: bool,
 }
 
-/// What became of a call.
+/// How a call of a step ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum CallOutcome {
     /// Its result is in the store.
     Stored,
-    /// The run has gone on without it.
+    /// The run has continued without it.
     Passed,
 }

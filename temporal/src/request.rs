@@ -23,7 +23,7 @@ pub(crate) struct RunRequest {
     /// A run that is in the store, and whose driver is gone or has never been.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) run: Option<String>,
-    /// The question of a new run.
+    /// The prompt of a new run.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) prompt: Option<String>,
     /// Messages of a person that the model has not read. Set when the workflow continues as a new one.

@@ -36,7 +36,7 @@ const CALL: Duration = Duration::from_secs(26 * 60 * 60);
 const FIRST_PAUSE: Duration = Duration::from_secs(1);
 const LONGEST_PAUSE: Duration = Duration::from_secs(30);
 
-/// The options of a step that asks a model or runs a call. It ends in order before the workflow goes on.
+/// The options of a step that asks a model or runs a call. It ends in order before the workflow continues.
 macro_rules! long_options {
     ($time:expr, $token:expr) => {
         ActivityOptions::with_start_to_close_timeout($time)
@@ -146,7 +146,7 @@ impl AgentRun {
         }
     }
 
-    /// How far the run is.
+    /// The status of the run.
     #[query]
     pub fn status(&self, _ctx: &WorkflowContextView) -> RunStatusReport {
         let waiting_messages = self.steering.len();

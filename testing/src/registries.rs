@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex};
 use async_trait::async_trait;
 use portcullis_tools::{
     Caller, RegistryBuilder, ToolRegistry,
-    approval::{ApprovalAnswer, ApprovalRequest, Approver, GivenAnswer},
+    approval::{ApprovalAnswer, ApprovalRequest, Approver, AttributedAnswer},
     new_call,
     policy::{DEFAULT_POLICY, LoadOptions, PolicySource, WorkspaceSecurityPolicy},
 };
@@ -60,7 +60,7 @@ struct RecordingApprover(Mutex<Option<ApprovalRequest>>);
 
 #[async_trait]
 impl Approver for RecordingApprover {
-    async fn decide(&self, request: &ApprovalRequest) -> GivenAnswer {
+    async fn decide(&self, request: &ApprovalRequest) -> AttributedAnswer {
         *self.0.lock().expect("not poisoned") = Some(request.clone());
         ApprovalAnswer::Deny { reason: None }.into()
     }

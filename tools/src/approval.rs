@@ -52,7 +52,7 @@ pub trait Approver: Send + Sync {
     ///
     /// # Cancellation
     /// The future is dropped when the call is cancelled.
-    async fn decide(&self, request: &ApprovalRequest) -> GivenAnswer;
+    async fn decide(&self, request: &ApprovalRequest) -> AttributedAnswer;
 
     /// How long an answer may take. Default: [`APPROVAL_TIMEOUT`].
     fn time_limit(&self) -> Duration {
@@ -62,7 +62,7 @@ pub trait Approver: Send + Sync {
 
 /// An answer, and who gave it. An answer that is converted into this comes from the embedding program.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct GivenAnswer {
+pub struct AttributedAnswer {
     /// The answer.
     pub answer: ApprovalAnswer,
     /// The kind of approver.
@@ -71,7 +71,7 @@ pub struct GivenAnswer {
     pub name: Option<String>,
 }
 
-impl GivenAnswer {
+impl AttributedAnswer {
     /// An answer without a name.
     #[must_use]
     pub fn by(by: ApproverKind, answer: ApprovalAnswer) -> Self {
@@ -79,7 +79,7 @@ impl GivenAnswer {
     }
 }
 
-impl From<ApprovalAnswer> for GivenAnswer {
+impl From<ApprovalAnswer> for AttributedAnswer {
     fn from(answer: ApprovalAnswer) -> Self {
         Self::by(ApproverKind::Program, answer)
     }
@@ -161,8 +161,8 @@ pub struct ApproveAll;
 
 #[async_trait]
 impl Approver for ApproveAll {
-    async fn decide(&self, _request: &ApprovalRequest) -> GivenAnswer {
-        GivenAnswer::by(ApproverKind::Flag, ApprovalAnswer::Approve)
+    async fn decide(&self, _request: &ApprovalRequest) -> AttributedAnswer {
+        AttributedAnswer::by(ApproverKind::Flag, ApprovalAnswer::Approve)
     }
 }
 
@@ -175,7 +175,7 @@ pub(crate) struct NotApproved {
 
 /// The outcome of a question.
 #[derive(Debug)]
-pub(crate) struct Asked {
+pub(crate) struct AskResult {
     /// The new arguments, if the approver changed them.
     pub(crate) outcome: Result<Option<String>, NotApproved>,
     /// The giver of the answer, if there was one.
@@ -187,10 +187,10 @@ pub(crate) async fn ask(
     approver: Option<&Arc<dyn Approver>>,
     mut request: ApprovalRequest,
     standing: Option<&Arc<StandingApprovals>>,
-) -> Asked {
-    let unanswered = |code| Asked { outcome: Err(NotApproved { code, reason: None }), giver: None };
+) -> AskResult {
+    let unanswered = |code| AskResult { outcome: Err(NotApproved { code, reason: None }), giver: None };
     if standing.is_some_and(|standing| standing.covers(&request)) {
-        return Asked { outcome: Ok(None), giver: Some((ApproverKind::Session, None)) };
+        return AskResult { outcome: Ok(None), giver: Some((ApproverKind::Session, None)) };
     }
     let Some(approver) = approver else { return unanswered(DenialCode::ApprovalUnavailable) };
     // Make the offer only for a request that reaches the approver: the offer reads the policy file.
@@ -199,7 +199,7 @@ pub(crate) async fn ask(
     // The approver is foreign code: a separate task catches its panic.
     let (approver, time_limit) = (Arc::clone(approver), approver.time_limit());
     let answering = spawn::spawn_task(async move { approver.decide(&request).await });
-    let GivenAnswer { answer, by, name } = match tokio::time::timeout(time_limit, answering).await {
+    let AttributedAnswer { answer, by, name } = match tokio::time::timeout(time_limit, answering).await {
         Err(_elapsed) => return unanswered(DenialCode::ApprovalTimedOut),
         // The approver panicked.
         Ok(None) => return unanswered(DenialCode::ApprovalUnavailable),
@@ -218,7 +218,7 @@ pub(crate) async fn ask(
         ApprovalAnswer::TimedOut => return unanswered(DenialCode::ApprovalTimedOut),
         ApprovalAnswer::Unavailable => return unanswered(DenialCode::ApprovalUnavailable),
     };
-    Asked { outcome, giver: Some((by, name)) }
+    AskResult { outcome, giver: Some((by, name)) }
 }
 
 /// Writes the rules of a standing approval. If the write fails, the call still runs, because the approver approved it.

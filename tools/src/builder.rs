@@ -26,7 +26,7 @@ use crate::{
     expectations::ExpectedPolicy,
     external::ExternalTool,
     hook::{CallHook, Hooks},
-    modules::{ForeignModule, Lock, ModuleError, ModuleOrigin, RefusedModule},
+    modules::{ForeignModule, ModuleError, ModuleOrigin, Pins, RefusedModule},
     native::{self, Capability, FollowOutput, NativeStates, StillGranted},
     output_store::OutputStore,
     pipeline::Host,
@@ -344,9 +344,9 @@ impl RegistryBuilder {
         };
         let state = self.state.or_else(state::default_folder).ok_or(BootstrapError::NoHome)?;
         state::prepare(&state)?;
-        let lock = Lock::read(&state)?;
+        let pins = Pins::read(&state)?;
 
-        let mut registration = Registration::new(&lock, policy.home());
+        let mut registration = Registration::new(&pins, policy.home());
         let mut hidden = self.hidden_examples;
         let is_given = |name: &str| self.capabilities.iter().any(|capability| capability.has_native(name));
         hidden.retain(|example| !policy.names_enabled(example) && !is_given(example));
@@ -377,19 +377,19 @@ impl RegistryBuilder {
         registration.foreign_modules(self.foreign, self.refused)?;
         let Registration { mut tools, steps, refused, digests, .. } = registration;
         // Check before anything is opened for calls: a misspelt entry would restrict no tool.
-        let mut names = known_tools(&tools, &steps, &lock, &refused);
+        let mut names = known_tools(&tools, &steps, &pins, &refused);
         self.awaited.iter().for_each(|name| names.add(name));
         let unused_entries = policy.check_tools(&names)?;
         if let Some(expected) = expected {
             expected.require(&policy, &names, &tools)?;
         }
-        tools.record_lost_tools(missing_tools(&tools, &lock, &refused));
+        tools.record_lost_tools(missing_tools(&tools, &pins, &refused));
 
         let policy = Arc::new(policy.with_modules(digests));
         let audit = sealing::open_log(&state, &policy, self.checkpoint_sink, connection.as_ref())?;
         log_refusals(&refused);
         let cache = self.cache.unwrap_or_else(|| state.clone());
-        process_facts::set_process_facts(&audit, &policy, cache, lock.sha256().map(str::to_owned));
+        process_facts::set_process_facts(&audit, &policy, cache, pins.sha256().map(str::to_owned));
         // Set after all tools are registered and before any tool is called. The cell is new, so the call cannot fail.
         let tools = Arc::new(ServedTools::new(tools));
         let _ = policy_and_tools
@@ -411,7 +411,7 @@ impl RegistryBuilder {
             operation_steps: None,
             policy,
         };
-        let setup = BuildFindings { refused, unused_entries, known: names, lock, state };
+        let setup = BuildFindings { refused, unused_entries, known: names, pins, state };
         Ok(ToolRegistry::new(host, has_steps.then_some(steps), setup))
     }
 }

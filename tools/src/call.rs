@@ -51,10 +51,10 @@ pub(crate) fn cancelled_error() -> ToolError {
 /// the result.
 pub type StderrFn = Arc<dyn Fn(&str) + Send + Sync>;
 
-/// Is told of a call before its first effect, and can stop it. A program that stores its runs writes here that the call
-/// has begun.
+/// Called before a call's first effect; an error stops the call. A program that stores its runs writes here that the
+/// call has begun.
 #[async_trait]
-pub trait BeginCall: Send + Sync {
+pub trait CallStartListener: Send + Sync {
     /// Called once for a call that may run, after all checks and approvals, and before its first effect. Not called for
     /// the steps of an operation, and not for calls that a tool makes: they belong to the call that makes them.
     ///
@@ -63,20 +63,20 @@ pub trait BeginCall: Send + Sync {
     ///
     /// # Cancellation
     /// The future is dropped when the call is cancelled.
-    async fn begin(&self, call: &BeginningCall) -> Result<(), ToolError>;
+    async fn on_start(&self, call: &StartingCall) -> Result<(), ToolError>;
 }
 
 /// A call that is about to run.
 #[derive(Debug, Clone)]
 #[non_exhaustive]
-pub struct BeginningCall {
+pub struct StartingCall {
     /// The call's id.
     pub call_id: String,
     /// The tool's canonical name, even if an alias was called.
     pub tool: String,
     /// The JSON text of the arguments that the call runs with.
     pub arguments: String,
-    /// Whether a second run of the same call does no harm: the tool only reads, or says that it is idempotent.
+    /// Whether the call can be repeated safely: the tool only reads, or is idempotent by a declaration that counts.
     pub may_repeat: bool,
     /// The labels that the call adds to its run at most: if it is interrupted, it may have read all of this.
     pub labels: BTreeSet<FlowLabel>,
@@ -109,8 +109,8 @@ pub struct Caller {
     pub approval_policy: Option<Arc<dyn ApprovalPolicy>>,
     /// The approver. Default: none, so calls that need an approval are denied.
     pub approver: Option<Arc<dyn Approver>>,
-    /// Is told of each call before its first effect. Default: none.
-    pub before_effects: Option<Arc<dyn BeginCall>>,
+    /// Called before each call's first effect; an error stops the call. Default: none.
+    pub start_listener: Option<Arc<dyn CallStartListener>>,
     /// Keeps the calls of external tools. Default: none, so such calls fail.
     pub external_calls: Option<Arc<dyn ExternalCalls>>,
     /// Receives partial results.
@@ -186,7 +186,7 @@ impl Caller {
             turn_deadline: None,
             approval_policy: None,
             approver: None,
-            before_effects: None,
+            start_listener: None,
             external_calls: None,
             on_update: None,
             on_progress: None,

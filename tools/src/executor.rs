@@ -41,7 +41,7 @@ pub struct RegistryExecutor {
     registry: Arc<ToolRegistry>,
     template: Caller,
     hint: Option<&'static str>,
-    /// Whether the run goes on when a loop's run ends.
+    /// Whether the run continues after a loop's run has ended.
     is_run_continued: bool,
 }
 
@@ -53,7 +53,7 @@ impl RegistryExecutor {
         Self { registry, template, hint: None, is_run_continued: false }
     }
 
-    /// Continues the run beyond a loop's run, as a conversation of several questions does: shell sessions stay, and so
+    /// Continues the run beyond a loop's run, as a conversation of several prompts does: shell sessions stay, and so
     /// do the labels of what the run has read. The program calls [`ToolRegistry::end_run`] when the conversation is
     /// over. Default: a loop's run is the whole run.
     #[must_use]

@@ -90,12 +90,12 @@ pub fn external_call_id(agent: &str, run: &str, call: &str) -> String {
     format!("call_{}", digest::hash_parts([agent, run, call]))
 }
 
-/// How far a call is.
+/// The progress of an external call.
 #[derive(Debug, Clone, PartialEq)]
 pub enum CallProgress {
     /// There is no result yet, and the run waits.
     Waiting,
-    /// There is no result yet, and the run has gone on. A result enters the run as a message.
+    /// There is no result yet, and the run has continued. A result enters the run as a message.
     Pending,
     /// The result is there.
     Resolved(Value),

@@ -68,7 +68,7 @@ pub use bootstrap::{
     runtime_builder_with,
 };
 pub use builder::RegistryBuilder;
-pub use call::{BeginCall, BeginningCall, Caller, StderrFn, new_call};
+pub use call::{CallStartListener, Caller, StartingCall, StderrFn, new_call};
 pub use configured_tool::ConfiguredTool;
 pub use error::BootstrapError;
 pub use executor::RegistryExecutor;

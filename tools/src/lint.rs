@@ -9,7 +9,7 @@ use portcullis_types::{RunnerBootstrapEnvelope, ToolName};
 use crate::{
     bootstrap::existing_mounts,
     error::BootstrapError,
-    modules::Lock,
+    modules::Pins,
     policy_files::PolicyFiles,
     sandbox::{links::examine_links, mounts::MountError},
 };
@@ -44,8 +44,8 @@ fn lint_policy(
     has_approver: bool,
 ) -> LintReport {
     let mut known = KnownTools::shipped();
-    let lock = if in_force { Lock::read(&envelope.state).ok() } else { None };
-    lock.iter().flat_map(Lock::tools).for_each(|tool| known.add(tool));
+    let pins = if in_force { Pins::read(&envelope.state).ok() } else { None };
+    pins.iter().flat_map(Pins::tools).for_each(|tool| known.add(tool));
     if policy.modules_dir().is_some() {
         // The modules are not asked for their tools, so a name that resembles no known one may be theirs.
         known.add_unreadable();
@@ -53,11 +53,11 @@ fn lint_policy(
     let options = files.options(envelope.sandbox_tier);
     let origins = PolicyOrigins::read(&options);
     let mut report = LintReport::of_policy(&options, policy, &origins, &known, has_approver);
-    if let Some(lock) = &lock {
+    if let Some(pins) = &pins {
         let is_unknown = |key: &str| {
             report.findings.iter().any(|finding| finding.code == LintCode::NoTool && finding.key == key)
         };
-        let unpinned = unpinned(policy, lock, &origins).into_iter();
+        let unpinned = unpinned(policy, pins, &origins).into_iter();
         report.add(unpinned.filter(|finding| !is_unknown(&finding.key)).collect::<Vec<_>>());
     }
     if in_force {
@@ -67,9 +67,9 @@ fn lint_policy(
 }
 
 /// Entries that give power to tools which are neither shipped nor approved.
-fn unpinned(policy: &WorkspaceSecurityPolicy, lock: &Lock, origins: &PolicyOrigins) -> Vec<LintFinding> {
+fn unpinned(policy: &WorkspaceSecurityPolicy, pins: &Pins, origins: &PolicyOrigins) -> Vec<LintFinding> {
     let is_shipped = |name: &str| portcullis_policy::shipped_names().any(|shipped| shipped == name);
-    let is_pinned = |name: &ToolName| lock.pin(name).is_some();
+    let is_pinned = |name: &ToolName| pins.pin(name).is_some();
     policy
         .entries()
         .filter(|name| !is_shipped(name.as_str()) && !is_pinned(name))

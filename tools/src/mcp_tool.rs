@@ -144,8 +144,7 @@ impl RemoteTool {
     /// Why the tool cannot be used. Its texts reach models, so a description with characters that people do not see is
     /// refused.
     pub(crate) fn read(tool: Tool) -> Result<Self, String> {
-        let name =
-            ToolName::parse(&*tool.name).map_err(|error| portcullis_types::chain(&error))?;
+        let name = ToolName::parse(&*tool.name).map_err(|error| portcullis_types::chain(&error))?;
         let description = tool.description.unwrap_or_default();
         if description.len() > MAX_DESCRIPTION_BYTES {
             return Err(format!("its description has more than {MAX_DESCRIPTION_BYTES} bytes"));

@@ -2,7 +2,7 @@
 //! do; its declarations do not.
 //!
 //! In reading order: `folder` reads files; `foreign` holds the loaded modules; `accept` decides which modules are used;
-//! `declared` holds a tool's declaration, for people; `lock` holds the approvals; `approve` compares the two, pins,
+//! `declared` holds a tool's declaration, for people; `pins` holds the approvals; `approve` compares the two, pins,
 //! withdraws and records; `shipped` has the reserved names.
 
 mod accept;
@@ -11,17 +11,17 @@ mod declared;
 mod error;
 mod folder;
 mod foreign;
-mod lock;
+mod pins;
 mod shipped;
 
 pub use approve::{Change, ModuleApproval};
 pub use declared::DeclarationFacts;
 pub use error::{ApproveError, FolderError, LockError, ModuleError, PinError};
 pub use foreign::RefusedModule;
-pub use lock::{LOCK_FILE, Pin};
+pub use pins::{LOCK_FILE, Pin};
 pub use shipped::shipped_name_like;
 
 pub(crate) use accept::accept;
 pub(crate) use folder::{ModulesFolder, modules_path, read_file};
 pub(crate) use foreign::{ForeignModule, ModuleOrigin};
-pub(crate) use lock::Lock;
+pub(crate) use pins::Pins;

@@ -447,7 +447,7 @@ mod tests {
             assert!(matches!(store.grant_of("c_1", &stranger), Err(ReadRefused::NotFound)));
         }
         let mode = |path: &str| {
-            std::fs::metadata(state.path().join(path)).expect("there").permissions().mode() & 0o777
+            std::fs::metadata(state.path().join(path)).expect("the path exists").permissions().mode() & 0o777
         };
         assert_eq!((mode("outputs"), mode("outputs/c_1.output")), (0o700, 0o600));
     }

@@ -14,7 +14,7 @@ use crate::{
     http_tool::{HttpTarget, HttpTool},
     internal_tool::InternalTool,
     mcp_tool::McpTool,
-    modules::{DeclarationFacts, Lock},
+    modules::{DeclarationFacts, Pins},
     pipeline::{Backend, ExternalBackend, GuestTool, HttpBackend, InternalBackend, McpBackend, NativeTool},
     registry::RegistryError,
     sandbox::GuestModule,
@@ -70,19 +70,19 @@ impl RegisteredTool {
         Self::new(decl, extras, facts, NativeTool(tool))
     }
 
-    /// A tool of a module, from its declaration. For a foreign module, `lock` holds the approval.
+    /// A tool of a module, from its declaration. For a foreign module, `pins` holds the approval.
     pub(crate) fn guest(
         declaration: ToolDeclaration,
         module_name: &str,
         module: &Arc<GuestModule>,
         origin: ToolOrigin,
-        lock: &Lock,
+        pins: &Pins,
     ) -> Result<Self, RegistryError> {
         let decl = declaration.function_decl();
         let name = parse_name(&decl.name)?;
         let declared_facts = DeclarationFacts::new(&declaration);
         let pin_status = match origin {
-            ToolOrigin::ForeignModule => lock.pin_status(&name, module.digest(), &declared_facts),
+            ToolOrigin::ForeignModule => pins.pin_status(&name, module.digest(), &declared_facts),
             ToolOrigin::ShippedModule
             | ToolOrigin::ShippedOperation
             | ToolOrigin::ShippedNative

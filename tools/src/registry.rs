@@ -19,7 +19,7 @@ use crate::{
     call::Caller,
     configured_tool::ConfiguredTool,
     external::ExternalTool,
-    modules::{Lock, RefusedModule},
+    modules::{Pins, RefusedModule},
     native::ensure_given,
     pipeline::{
         Host, LateResult, PendingRecord, admit, authorize, check, record, resolve, run, run_after_hooks,
@@ -49,7 +49,7 @@ pub(crate) struct BuildFindings {
     pub(crate) unused_entries: Vec<PolicyFault>,
     /// The names of tools that a policy and its expectations may use.
     pub(crate) known: KnownTools,
-    pub(crate) lock: Lock,
+    pub(crate) pins: Pins,
     pub(crate) state: PathBuf,
 }
 
@@ -175,9 +175,9 @@ impl ToolRegistry {
         self.host.labels.add_labels(&caller.owner(), labels);
     }
 
-    /// Continues the runs of a registry that this one replaces while its callers go on. From now on both registries
-    /// share the labels of runs, including those of calls that still run in the other one. Responses stay free of every
-    /// secret that either registry has read.
+    /// Takes over the runs of a registry that this one replaces. Calls may still run in the old one. From now on both
+    /// registries share the labels of runs, including those of calls that still run in the old one. Responses stay free
+    /// of every secret that either registry has read.
     pub fn continue_runs_of(&self, other: &Self) {
         self.host.labels.share_with(&other.host.labels);
         if let (Some(own_client), Some(other_client)) = (&self.host.http_client, &other.host.http_client) {

@@ -86,8 +86,8 @@ mod tests {
     fn the_folder_is_made_private_and_an_open_one_is_closed() {
         let dir = tempfile::tempdir().expect("a folder");
         let state = dir.path().join("a/b");
-        prepare(&state).expect("made");
-        let mode = |path: &Path| fs::metadata(path).expect("there").permissions().mode() & 0o777;
+        prepare(&state).expect("the folder can be prepared");
+        let mode = |path: &Path| fs::metadata(path).expect("the path exists").permissions().mode() & 0o777;
         assert_eq!(mode(&state), 0o700);
         fs::set_permissions(&state, fs::Permissions::from_mode(0o755)).expect("opened");
         prepare(&state).expect("closed");

@@ -45,7 +45,7 @@ pub struct HttpResponseHead {
 /// The failure of a request. A response with any status is not a failure.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct HttpFault {
+pub struct HttpFailure {
     /// The kind of failure, as a guest may claim it.
     pub kind: GuestErrorKind,
     /// The stable code, such as `host_not_granted` or `tls_failed`.
@@ -61,7 +61,7 @@ pub enum HttpAnswer {
     /// There is a response. Its body is read piece by piece.
     Ok(HttpResponseHead),
     /// There is no response.
-    Error(HttpFault),
+    Error(HttpFailure),
 }
 
 #[cfg(test)]

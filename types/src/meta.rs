@@ -11,7 +11,8 @@ pub struct ToolMeta {
     pub aliases: Vec<String>,
     /// Whether a repeated call with equal arguments has no further effect. Clients of the Model Context Protocol see
     /// this hint as `idempotentHint`. If a native tool fails because something was unavailable, the registry retries
-    /// the call, unless the tool had made calls itself. The registry ignores the hint of a module.
+    /// the call, unless the tool had made calls itself. A run that is resumed after its process died repeats an
+    /// interrupted call of a tool with this hint. Neither holds for a foreign module, whose hint proves nothing.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub idempotent: bool,
     /// Whether the tool is hidden from models. It can still be called by name.

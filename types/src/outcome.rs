@@ -16,7 +16,7 @@ pub enum ToolOutcome {
     /// The call was refused, or it failed.
     #[serde(rename = "Err")]
     Error(ToolError),
-    /// The result comes later, from outside. The run goes on without it and gets it as a message.
+    /// The result comes later, from outside. The run continues without it and gets it as a message.
     #[serde(rename = "pending")]
     Pending {
         /// The id under which the result is submitted, unique in the store of runs.

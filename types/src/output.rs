@@ -98,11 +98,11 @@ pub enum Content {
         /// The text.
         text: String,
     },
-    /// A picture.
+    /// An image.
     Image {
-        /// The picture's bytes as base64.
+        /// The image's bytes as base64.
         data: String,
-        /// The picture's media type, such as `image/png`.
+        /// The image's media type, such as `image/png`.
         #[serde(rename = "mimeType")]
         mime_type: String,
     },

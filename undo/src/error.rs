@@ -48,13 +48,13 @@ pub enum UndoError {
         mount: String,
     },
     /// Paths are no longer as the calls left them, or their earlier content was not kept. Nothing was changed.
-    #[error("nothing was taken back, because {} of the paths cannot be restored as they were", conflicts.len())]
+    #[error("nothing was undone, because {} of the paths cannot be restored as they were", conflicts.len())]
     Conflicts {
         /// The paths, with reasons.
         conflicts: Vec<Conflict>,
     },
     /// A step failed before anything was changed.
-    #[error("nothing was taken back, because `{path}` cannot be prepared")]
+    #[error("nothing was undone, because `{path}` cannot be prepared")]
     Stage {
         /// The path, with its mount.
         path: String,
@@ -63,7 +63,7 @@ pub enum UndoError {
         source: io::Error,
     },
     /// A step failed after others had been done. The record of the attempt can undo those.
-    #[error("`{path}` cannot be restored; `portcullis undo {record}` takes back what was done so far")]
+    #[error("`{path}` cannot be restored; `portcullis undo {record}` undoes what was done so far")]
     Restore {
         /// The path, with its mount.
         path: String,

@@ -331,7 +331,7 @@ mod tests {
     #[test]
     fn a_link_is_seen_and_never_followed() {
         let folder = tempfile::tempdir().expect("a folder");
-        fs::create_dir(folder.path().join("real")).expect("made");
+        fs::create_dir(folder.path().join("real")).expect("the folder can be made");
         fs::write(folder.path().join("real/file"), "text").expect("written");
         symlink("real", folder.path().join("alias")).expect("linked");
         let root = root(folder.path());

@@ -47,8 +47,9 @@ struct Restoration<'p> {
 }
 
 impl UndoPlan {
-    /// Undoes the changes. Returns the id of the record of this undo, which can be undone in the same way, or `None` if every path is already as it was. With `force`, paths that someone else has changed are restored too, and
-    /// those that cannot be restored are left as they are.
+    /// Undoes the changes. Returns the id of the record of this undo, which can be undone in the same way, or `None` if
+    /// every path is already as it was. With `force`, paths that someone else has changed are restored too, and those
+    /// that cannot be restored are left as they are.
     ///
     /// # Errors
     /// - [`UndoError::Restore`]: some paths were restored. The record of this undo lists them.

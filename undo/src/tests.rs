@@ -27,7 +27,7 @@ impl UndoFixture {
     fn new() -> Self {
         let folder = tempfile::tempdir().expect("a folder");
         let mount = folder.path().join("mount");
-        fs::create_dir(&mount).expect("made");
+        fs::create_dir(&mount).expect("the folder can be made");
         let store = UndoStore::new(folder.path());
         Self { _folder: folder, mount, store }
     }
@@ -45,7 +45,7 @@ impl UndoFixture {
     fn call(&self, name: &str, paths: &[&str], change: impl FnOnce(&Path)) {
         let recorder = self.recorder(name);
         for path in paths {
-            recorder.save_before("m", &path_of(path), ChangeScope::Tree).expect("kept");
+            recorder.save_before("m", &path_of(path), ChangeScope::Tree).expect("the state can be saved");
         }
         change(&self.mount);
     }
@@ -78,7 +78,7 @@ fn tree(folder: &Path) -> BTreeMap<PathBuf, (u32, String)> {
     let mut tree = BTreeMap::new();
     let mut pending = vec![folder.to_owned()];
     while let Some(path) = pending.pop() {
-        let metadata = path.symlink_metadata().expect("there");
+        let metadata = path.symlink_metadata().expect("the file has metadata");
         let content = if metadata.is_dir() {
             pending
                 .extend(fs::read_dir(&path).expect("readable").map(|entry| entry.expect("readable").path()));
@@ -102,11 +102,12 @@ fn every_kind_of_change_is_taken_back_and_made_again() {
     for (path, text) in
         [("edited", "old\n"), ("removed", "gone\n"), ("folder/a", "a\n"), ("folder/deep/b", "b\n")]
     {
-        fs::create_dir_all(mount.join(path).parent().expect("a parent")).expect("made");
+        fs::create_dir_all(mount.join(path).parent().expect("a parent")).expect("the folder can be made");
         fs::write(mount.join(path), text).expect("written");
     }
     fs::write(mount.join("script"), "#!/bin/sh\n").expect("written");
-    fs::set_permissions(mount.join("script"), fs::Permissions::from_mode(0o750)).expect("ours");
+    fs::set_permissions(mount.join("script"), fs::Permissions::from_mode(0o750))
+        .expect("the permissions can be set");
     symlink("edited", mount.join("link")).expect("linked");
     let before = tree(&mount);
     let paths = [
@@ -127,10 +128,11 @@ fn every_kind_of_change_is_taken_back_and_made_again() {
         fs::remove_file(mount.join("removed")).expect("removed");
         fs::rename(mount.join("folder"), mount.join("moved")).expect("moved");
         fs::write(mount.join("moved/a"), "other\n").expect("written");
-        fs::set_permissions(mount.join("script"), fs::Permissions::from_mode(0o600)).expect("ours");
+        fs::set_permissions(mount.join("script"), fs::Permissions::from_mode(0o600))
+            .expect("the permissions can be set");
         fs::remove_file(mount.join("link")).expect("removed");
-        fs::create_dir(mount.join("link")).expect("made");
-        fs::create_dir(mount.join("new")).expect("made");
+        fs::create_dir(mount.join("link")).expect("the folder can be made");
+        fs::create_dir(mount.join("new")).expect("the folder can be made");
         fs::write(mount.join("new/file"), "x").expect("written");
     });
     let after = tree(&mount);
@@ -139,7 +141,7 @@ fn every_kind_of_change_is_taken_back_and_made_again() {
     assert!(fixture.undo(&["change"]).expect("nothing to do").is_none());
     fixture.undo(&[undo.as_str()]).expect("made again");
     assert_eq!(tree(&mount), after);
-    let record = fixture.store.find_call("change").expect("kept");
+    let record = fixture.store.find_call("change").expect("the store has the record");
     assert!(record.undone_by.is_none(), "the change is in force again");
     fixture.undo(&["change"]).expect("undone");
     assert_eq!(tree(&mount), before);
@@ -171,12 +173,12 @@ fn changes_of_others_are_not_lost() {
     let fixture = UndoFixture::new();
     let at = |path: &str| fixture.mount.join(path);
     fs::write(at("file"), "1\n").expect("written");
-    fs::create_dir(at("folder")).expect("made");
+    fs::create_dir(at("folder")).expect("the folder can be made");
     fs::write(at("folder/x"), "1\n").expect("written");
     fixture.call("change", &["file", "folder/x", "made"], |_| {
         fs::write(at("file"), "2\n").expect("written");
         fs::write(at("folder/x"), "2\n").expect("written");
-        fs::create_dir(at("made")).expect("made");
+        fs::create_dir(at("made")).expect("the folder can be made");
     });
     fs::write(at("made/other"), "theirs\n").expect("written");
     fs::write(at("file"), "theirs\n").expect("written");
@@ -196,7 +198,7 @@ fn changes_of_others_are_not_lost() {
     // Even by force no link is followed and no file of others is removed.
     let error = fixture.plan(&["change"]).restore("person", true).expect_err("a link");
     assert!(matches!(error, UndoError::Restore { .. }), "{error:?}");
-    assert_eq!(fs::read_to_string(elsewhere.path().join("folder/x")).expect("there"), "2\n");
+    assert_eq!(fs::read_to_string(elsewhere.path().join("folder/x")).expect("the file is readable"), "2\n");
     assert!(at("made/other").exists());
 }
 
@@ -205,7 +207,7 @@ fn a_call_without_an_end_is_taken_back_by_force_only() {
     let fixture = UndoFixture::new();
     fs::write(fixture.mount.join("file"), "1\n").expect("written");
     let recorder = fixture.recorder("killed");
-    recorder.save_before("m", &path_of("file"), ChangeScope::Path).expect("kept");
+    recorder.save_before("m", &path_of("file"), ChangeScope::Path).expect("the state can be saved");
     // The record is copied before its end, as a killed process leaves it.
     let record = fixture
         .mount
@@ -218,7 +220,7 @@ fn a_call_without_an_end_is_taken_back_by_force_only() {
     fs::write(fixture.mount.join("file"), "2\n").expect("written");
     assert_eq!(fixture.conflicts(&["killed"]), [("/m/file".to_owned(), ConflictReason::Unfinished)]);
     fixture.plan(&["killed"]).restore("person", true).expect("undone");
-    assert_eq!(fs::read_to_string(fixture.mount.join("file")).expect("there"), "1\n");
+    assert_eq!(fs::read_to_string(fixture.mount.join("file")).expect("the file is readable"), "1\n");
 }
 
 #[test]
@@ -226,7 +228,7 @@ fn damaged_and_foreign_records_are_refused() {
     let fixture = UndoFixture::new();
     fs::write(fixture.mount.join("file"), "1\n").expect("written");
     fixture.call("change", &["file"], |mount| fs::write(mount.join("file"), "2\n").expect("written"));
-    let record = fixture.store.find_call("change").expect("kept");
+    let record = fixture.store.find_call("change").expect("the store has the record");
     let path = fixture.mount.with_file_name("undo").join(record.id.as_str()).join("record.jsonl");
     let text = fs::read_to_string(&path).expect("readable");
     for (bad, reason) in [
@@ -258,7 +260,7 @@ fn a_full_disk_changes_nothing() {
     });
     let current = tree(&fixture.mount);
     // The second content is gone, as if it could not be copied.
-    let record = fixture.store.find_call("change").expect("kept");
+    let record = fixture.store.find_call("change").expect("the store has the record");
     fs::remove_file(fixture.mount.with_file_name("undo").join(record.id.as_str()).join("1"))
         .expect("removed");
     let error = fixture.undo(&["change"]).expect_err("no content");
@@ -293,7 +295,7 @@ fn steps() -> impl Strategy<Value = Vec<Step>> {
 fn run(step: &Step, mount: &Path, recorder: Option<&ChangeRecorder>) {
     let keep = |name: &str, change| {
         if let Some(recorder) = recorder {
-            recorder.save_before("m", &path_of(name), change).expect("kept");
+            recorder.save_before("m", &path_of(name), change).expect("the state can be saved");
         }
     };
     match step {
@@ -360,12 +362,12 @@ proptest! {
 fn a_forced_undo_leaves_alone_what_was_not_kept() {
     let fixture = UndoFixture::new();
     let large = fixture.mount.join("large");
-    File::create(&large).expect("made").set_len(crate::MAX_FILE_BYTES + 1).expect("sparse");
+    File::create(&large).expect("the file can be made").set_len(crate::MAX_FILE_BYTES + 1).expect("sparse");
     fs::write(fixture.mount.join("small"), "1\n").expect("written");
     fixture.call("change", &["large", "small", "made"], |mount| {
         fs::write(&large, "now small\n").expect("written");
         fs::write(mount.join("small"), "2\n").expect("written");
-        fs::create_dir(mount.join("made")).expect("made");
+        fs::create_dir(mount.join("made")).expect("the folder can be made");
     });
     fs::write(fixture.mount.join("made/theirs"), "x").expect("written");
     let conflicts = fixture.conflicts(&["change"]);
@@ -373,7 +375,7 @@ fn a_forced_undo_leaves_alone_what_was_not_kept() {
     let expected = [("/m/large", not_kept), ("/m/made", ConflictReason::HasOtherFiles)];
     assert_eq!(conflicts, expected.map(|(path, reason)| (path.to_owned(), reason)));
     fixture.plan(&["change"]).restore("person", true).expect("the rest is restored");
-    assert_eq!(fs::read_to_string(fixture.mount.join("small")).expect("there"), "1\n");
-    assert_eq!(fs::read_to_string(&large).expect("there"), "now small\n");
+    assert_eq!(fs::read_to_string(fixture.mount.join("small")).expect("the file is readable"), "1\n");
+    assert_eq!(fs::read_to_string(&large).expect("the file is readable"), "now small\n");
     assert!(fixture.mount.join("made/theirs").exists());
 }

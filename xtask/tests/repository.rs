@@ -110,7 +110,7 @@ const MAY_CONNECT: &[&str] =
         "clients/rust/src/connection.rs",
         "egress/src/",
         "confine/src/",
-        "store/src/postgres/",
+        "store/src/postgres",
         "temporal/src/server.rs",
         "tools/src/web/notification/smtp.rs",
     ];
@@ -258,7 +258,7 @@ fn files_ending_with(ending: &str) -> BTreeMap<String, String> {
         for entry in fs::read_dir(&folder).expect("readable") {
             let path = entry.expect("readable").path();
             let name = path.file_name().and_then(|name| name.to_str()).unwrap_or_default();
-            let kind = fs::symlink_metadata(&path).expect("there").file_type();
+            let kind = fs::symlink_metadata(&path).expect("the path exists").file_type();
             if kind.is_dir() && !matches!(name, "target" | ".git" | "node_modules" | "generated") {
                 folders.push(path);
             } else if kind.is_file() && name.ends_with(ending)

@@ -58,19 +58,19 @@ fn request(messages: Vec<Message>) -> ModelRequest {
     }
 }
 
-/// A conversation with every kind of content: instructions, a person, two calls, a result, a failure, a
-/// picture.
+/// A conversation with every kind of content: instructions, a person, two calls, a result, a failure, an
+/// image.
 fn whole_conversation() -> ModelRequest {
-    let picture = portcullis_types::Content::Image { data: "AAAA".into(), mime_type: "image/png".into() };
-    let mut with_picture = Message::user("What is this?");
-    with_picture.content.push(picture.clone());
+    let image = portcullis_types::Content::Image { data: "AAAA".into(), mime_type: "image/png".into() };
+    let mut with_image = Message::user("What is this?");
+    with_image.content.push(image.clone());
     let calls = vec![
         call("id_1", "file_read", "{\"path\":\"a\",\"n\":340282366920938463463374607431768211455}"),
         call("id_2", "file_list", ""),
     ];
     let mut result = Message { tool_call_id: Some("id_1".into()), ..Message::user("content of a") };
     result.role = portcullis_types::MessageRole::Tool;
-    result.content.push(picture);
+    result.content.push(image);
     let failure = Message::tool_failure("id_2", &portcullis_types::ToolError::invalid_arguments("no path"));
     ModelRequest {
         tools: vec![tool()],
@@ -78,7 +78,7 @@ fn whole_conversation() -> ModelRequest {
         temperature: Some(0.5),
         ..request(vec![
             Message::system("Be brief."),
-            with_picture,
+            with_image,
             Message::assistant("I look.", calls),
             result,
             failure,

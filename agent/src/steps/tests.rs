@@ -16,8 +16,10 @@ async fn relayed(stage: &Stage) -> (RunState, Vec<String>) {
     loop {
         let mut state: RunState = serde_json::from_str(&text).expect("decodes");
         assert_eq!(serde_json::to_string(&state).expect("encodes"), text);
-        let name =
-            serde_json::to_value(&state.next).expect("encodes")["type"].as_str().expect("text").to_owned();
+        let name = serde_json::to_value(&state.next).expect("encodes")["type"]
+            .as_str()
+            .expect("the value is a JSON string")
+            .to_owned();
         step_names.push(name);
         if matches!(state.next, RunStep::Ended { .. }) {
             return (state, step_names);

@@ -63,7 +63,7 @@ impl TelemetryRecorder {
     }
 
     fn spans(&self) -> Vec<SpanData> {
-        self.spans.get_finished_spans().expect("kept")
+        self.spans.get_finished_spans().expect("the exporter keeps everything")
     }
 
     #[track_caller]
@@ -76,7 +76,12 @@ impl TelemetryRecorder {
 
     fn points(&self) -> Vec<RecordedPoint> {
         self.meters.force_flush().expect("exported");
-        let last = self.metrics.get_finished_metrics().expect("kept").pop().expect("something was measured");
+        let last = self
+            .metrics
+            .get_finished_metrics()
+            .expect("the exporter keeps everything")
+            .pop()
+            .expect("something was measured");
         let mut points = Vec::new();
         for metric in last.scope_metrics().flat_map(|scope| scope.metrics()) {
             let mut add = |attributes: Vec<&KeyValue>, count, sum| {

@@ -9,7 +9,7 @@ use jiff::Timestamp;
 use portcullis_types::SafetyTier;
 
 use super::{
-    CallEnding, CallRecord, Confinement, Decision, ModelEnding, Phase, RecordedMount, RowKind, Subject,
+    CallEnding, CallRecord, Confinement, Decision, ModelEnding, RecordKind, RecordedMount, RowKind, Subject,
 };
 use crate::{
     approver::push_approver,
@@ -62,14 +62,19 @@ pub(crate) struct RowHead<'a> {
 ///
 /// The line is written by hand for speed, because native calls wait for it. A derived [`super::Row`] of bounded
 /// strings, with a `serde_json` formatter for the escapes, writes the same bytes but takes 2.5 times as long.
-pub(crate) fn write_line(out: &mut Vec<u8>, head: &RowHead<'_>, call: &CallRecord, phase: &Phase) -> Hash {
-    let (event, ending) = match phase {
-        Phase::Begin => (RowKind::Begin, None),
-        Phase::End(ending) => (RowKind::End, Some(ending)),
-        Phase::Result(ending) => (RowKind::Result, Some(ending)),
-        Phase::Model(ending) => (RowKind::Model, Some(&model_call_ending(ending))),
-        Phase::Approve => (RowKind::Approve, None),
-        Phase::Revoke => (RowKind::Revoke, None),
+pub(crate) fn write_line(
+    out: &mut Vec<u8>,
+    head: &RowHead<'_>,
+    call: &CallRecord,
+    kind: &RecordKind,
+) -> Hash {
+    let (event, ending) = match kind {
+        RecordKind::Begin => (RowKind::Begin, None),
+        RecordKind::End(ending) => (RowKind::End, Some(ending)),
+        RecordKind::Result(ending) => (RowKind::Result, Some(ending)),
+        RecordKind::Model(ending) => (RowKind::Model, Some(&model_call_ending(ending))),
+        RecordKind::Approve => (RowKind::Approve, None),
+        RecordKind::Revoke => (RowKind::Revoke, None),
     };
     let code = ending.and_then(|ending| ending.code.as_ref()).or(call.code.as_ref());
     let mut omitted = head.omitted;
@@ -139,7 +144,7 @@ pub(crate) fn write_line(out: &mut Vec<u8>, head: &RowHead<'_>, call: &CallRecor
     let requests_limit = MAX_CONNECTIONS_BYTES.saturating_sub(out.len() - start);
     omitted += field_list(out, "requests", &call.requests, requests_limit, push_request);
     field_text(out, "posture", call.posture.as_deref());
-    if let Phase::Model(ending) = phase {
+    if let RecordKind::Model(ending) = kind {
         field_text(out, "model", Some(&ending.model));
         field_text(out, "address", ending.address.as_deref());
         field_number(out, "input_tokens", ending.input_tokens);

@@ -59,15 +59,15 @@ fn a_policy_is_kept_under_the_digest_that_rows_name() {
     let dir = tempfile::tempdir().expect("makes a folder");
     introduced(dir.path(), "one").append(&end("c")).expect("appends");
     let policies = dir.path().join(POLICIES_DIR);
-    let json = fs::read(policies.join(format!("{}.json", digest("one")))).expect("kept");
+    let json = fs::read(policies.join(format!("{}.json", digest("one")))).expect("the file is readable");
     assert_eq!(hex::encode(Sha256::digest(&json)), digest("one"));
     let toml = policies.join(format!("{}.toml", digest("one")));
-    assert_eq!(fs::read_to_string(&toml).expect("kept"), "# one\n");
+    assert_eq!(fs::read_to_string(&toml).expect("the file is readable"), "# one\n");
     assert_private(&toml);
     // A kept policy is not written again.
     fs::write(&toml, "kept").expect("written");
     introduced(dir.path(), "one").append(&end("d")).expect("appends");
-    assert_eq!(fs::read_to_string(&toml).expect("kept"), "kept");
+    assert_eq!(fs::read_to_string(&toml).expect("the file is readable"), "kept");
 }
 
 #[track_caller]
@@ -136,10 +136,10 @@ fn a_question_is_kept_once_for_its_owner_alone() {
     let log = open(dir.path());
     let sha256 = digest("question");
     for _ in 0..2 {
-        log.store_question(&sha256, "question").expect("kept");
+        log.store_question(&sha256, "question").expect("the question can be stored");
     }
     let path = dir.path().join(QUESTIONS_DIR).join(format!("{sha256}.txt"));
-    assert_eq!(fs::read_to_string(&path).expect("kept"), "question");
+    assert_eq!(fs::read_to_string(&path).expect("the file is readable"), "question");
     assert_private(&path);
     assert_eq!(fs::read_dir(dir.path().join(QUESTIONS_DIR)).expect("lists").count(), 1);
 }

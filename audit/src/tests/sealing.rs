@@ -261,7 +261,7 @@ fn a_killed_sealing_is_taken_back() {
     drop(open(dir.path()));
     filled_log(dir.path(), 4);
     // The first step gave the open segment a second name, and the new segment is half-written.
-    fs::create_dir(dir.path().join(SEGMENTS_DIR)).expect("made");
+    fs::create_dir(dir.path().join(SEGMENTS_DIR)).expect("the folder can be made");
     let sealed = dir.path().join(SEGMENTS_DIR).join("000001-1-4.jsonl");
     fs::hard_link(log_path(dir.path()), &sealed).expect("links");
     fs::write(dir.path().join(".audit.next"), "{\"v\":2").expect("writes");
@@ -496,7 +496,7 @@ fn following_goes_on_over_the_border_of_a_segment() {
 fn a_segment_that_cannot_be_sealed_stays_open() {
     // A file that has the name already stands for a file system without second names.
     let dir = tempfile::tempdir().expect("a folder");
-    fs::create_dir(dir.path().join(SEGMENTS_DIR)).expect("made");
+    fs::create_dir(dir.path().join(SEGMENTS_DIR)).expect("the folder can be made");
     fs::write(dir.path().join(SEGMENTS_DIR).join("000001-1-3.jsonl"), "").expect("writes");
     let log = open(dir.path());
     append(&log, 3);

@@ -200,7 +200,7 @@ fn answers_of_a_witness_that_lies_are_not_believed() {
     }
     assert!(!state.path().join(WITNESSES_DIR).exists());
     // A forged note in the folder counts for nothing.
-    fs::create_dir(state.path().join(WITNESSES_DIR)).expect("made");
+    fs::create_dir(state.path().join(WITNESSES_DIR)).expect("the folder can be made");
     let path = note_path(state.path(), &witness.key);
     fs::write(&path, newest.note()).expect("written");
     assert_eq!(WitnessClient::new(&log, witness.key.clone()).request(&newest).expect("reads"), Some(request));

@@ -119,7 +119,7 @@ pub enum ClientError {
 
 impl ClientError {
     /// Whether the same request may succeed later: after a lost connection, a wait that was too long, an answer that was
-    /// too large or unreadable, and the statuses 408, 429 and 5xx. [`Worker::run`](crate::Worker::run) goes on after such
+    /// too large or unreadable, and the statuses 408, 429 and 5xx. [`Worker::run`](crate::Worker::run) continues after such
     /// an error, and ends with every other one.
     #[must_use]
     pub fn is_transient(&self) -> bool {

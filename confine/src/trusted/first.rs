@@ -53,7 +53,7 @@ mod tests {
         let paths = ["first", "second"].map(|name| folder.path().join(name).join("p.toml"));
         for (path, name) in paths.iter().zip(["first", "second"]) {
             let own_folder = path.parent().expect("a folder");
-            fs::create_dir(own_folder).expect("made");
+            fs::create_dir(own_folder).expect("the folder can be made");
             fs::set_permissions(own_folder, Permissions::from_mode(0o755)).expect("closed");
             fs::write(path, name).expect("written");
             fs::set_permissions(path, Permissions::from_mode(0o644)).expect("closed");

@@ -43,7 +43,7 @@ async fn a_connection_to_a_named_origin_is_handed_out() {
     let dialler = dialler(&[&origin]);
     for _again in 0..2 {
         let mut stream = dialler.dial(origin.clone()).await.expect("a connection");
-        stream.set_nonblocking(false).expect("ours");
+        stream.set_nonblocking(false).expect("the stream can block");
         stream.write_all(b"GET / HTTP/1.1\r\n\r\n").expect("writes");
         let mut answer = String::new();
         stream.read_to_string(&mut answer).expect("reads");

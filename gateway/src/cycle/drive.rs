@@ -6,11 +6,11 @@ use portcullis_agent::{
     AgentConfig, AgentEnd, AgentLoop, DeltaStream, ModelRequest, Provider, ProviderError, ProviderErrorKind,
 };
 use portcullis_runs::{
-    DrivenRun, ModelIdentity, NextMove, RecordedModel, RunId, RunSubject, StoredApprover, StoredExecutor,
+    Continuation, DrivenRun, ModelIdentity, RecordedModel, RunId, RunSubject, StoredApprover, StoredExecutor,
     StoredExternalCalls, now,
 };
 use portcullis_store::{NewApproval, NoteKind, PageRequest, Participant};
-use portcullis_tools::{BeginCall, Caller, RegistryExecutor};
+use portcullis_tools::{CallStartListener, Caller, RegistryExecutor};
 use portcullis_types::{Message, async_trait};
 use serde_json::json;
 use tokio::sync::mpsc;
@@ -40,7 +40,7 @@ const MAX_NOTES: u32 = 50;
 /// [`ApiError`] if the run cannot be driven. It stays open then.
 ///
 /// # Cancellation
-/// The run stays open, and a later process goes on with it.
+/// The run stays open, and a later process resumes it.
 pub(crate) async fn drive(core: &Arc<Core>, agent: &Participant, id: &RunId) -> Result<(), ApiError> {
     let definition = from_store::definition(agent)?;
     let (registry, tools) = agent_tool::registry_of(core, &definition.tools)?;
@@ -51,7 +51,8 @@ pub(crate) async fn drive(core: &Arc<Core>, agent: &Participant, id: &RunId) -> 
     servers.add_tools(&registry, &caller).await;
     caller.tools = capabilities.tools(tools.values().map(|tool| &tool.name).chain(servers.names()));
     let subject = RunSubject { id: id.clone(), agent: agent.id.clone(), workspace: core.workspace.clone() };
-    let driven = core.runs.drive(&subject, NextMove::Resume, Arc::clone(&registry), caller.clone()).await?;
+    let driven =
+        core.runs.drive(&subject, Continuation::Resume, Arc::clone(&registry), caller.clone()).await?;
     let cycle_agent = CycleAgent { id: agent.id.clone(), name: agent.name.clone(), tools };
     let entered = entered_space(core, agent, id).await?;
     let space = Arc::new(CycleSpace::new(Arc::clone(core), cycle_agent, id.to_string(), entered));
@@ -88,7 +89,7 @@ pub(crate) async fn drive(core: &Arc<Core>, agent: &Participant, id: &RunId) -> 
         executor,
     );
     let handle = agent_loop.handle();
-    let start = driven.take_start(&handle).expect("a driven run is gone on with once");
+    let start = driven.take_resume_point(&handle).expect("the resume point of a driven run is taken once");
     let _lease = driven.keep_lease(handle);
     let ended = {
         let mut questions = questions;
@@ -103,7 +104,7 @@ pub(crate) async fn drive(core: &Arc<Core>, agent: &Participant, id: &RunId) -> 
     };
     registry.end_run(&caller);
     if let Err(error) = driven.release().await {
-        tracing::warn!(error = &error as &dyn std::error::Error, "the lease of a run is not given back");
+        tracing::warn!(error = &error as &dyn std::error::Error, "cannot release the lease of a run");
     }
     if let Some(end) = ended {
         show_end(&space, &end).await?;
@@ -119,15 +120,15 @@ fn terms(
     asked: mpsc::UnboundedSender<NewApproval>,
 ) -> Caller {
     let mut caller = caller.clone();
-    caller.before_effects = Some(Arc::clone(driven) as Arc<dyn BeginCall>);
+    caller.start_listener = Some(Arc::clone(driven) as Arc<dyn CallStartListener>);
     let inner = StoredExternalCalls::new(Arc::clone(driven)).with_inbox(space.agent.id.clone());
     caller.external_calls = Some(Arc::new(ShownCalls { inner, space: Arc::clone(space) }));
-    let approver = StoredApprover::elsewhere(Arc::clone(driven));
-    let telling = approver.telling(Arc::new(move |question: &NewApproval| {
+    let approver = StoredApprover::in_store(Arc::clone(driven));
+    let approver = approver.on_question(Arc::new(move |question: &NewApproval| {
         // Without the cycle there are no readers.
         let _ = asked.send(question.clone());
     }));
-    caller.approver = Some(Arc::new(telling));
+    caller.approver = Some(Arc::new(approver));
     caller
 }
 
@@ -143,7 +144,7 @@ async fn instructions(core: &Core, agent: &Participant, own: &str) -> Result<Str
 }
 
 /// The space that the agent is in, by the calls in the messages of its run. They begin with those of earlier cycles, so the
-/// agent is where its model remembers to be, and a process that goes on with a run finds the space again.
+/// agent is where its model remembers to be, and a process that resumes a run finds the space again.
 async fn entered_space(core: &Core, agent: &Participant, id: &RunId) -> Result<Option<String>, ApiError> {
     let mut entered = None;
     let mut asked: BTreeMap<String, Option<String>> = BTreeMap::new();
@@ -199,7 +200,7 @@ async fn show_question(space: &CycleSpace, question: &NewApproval) {
         space.core.write(vec![change]).await
     };
     if let Err(error) = shown.await {
-        tracing::warn!(error = &error as &dyn std::error::Error, "a question is not shown");
+        tracing::warn!(error = &error as &dyn std::error::Error, "cannot show a question");
     }
 }
 

@@ -120,7 +120,7 @@ impl EventEmitter for CycleEvents {
     async fn emit(&self, event: AgentEvent) {
         // The run goes on: events inform, and the store has the messages of the run.
         if let Err(error) = self.show(&event).await {
-            tracing::warn!(error = &error as &dyn std::error::Error, "an event is not stored");
+            tracing::warn!(error = &error as &dyn std::error::Error, "cannot store an event");
         }
     }
 

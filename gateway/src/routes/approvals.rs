@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use axum::{Json, extract::State};
 use portcullis_runs::now;
-use portcullis_store::{self as store, ApprovalFilter, ApprovalStatus, Decision, StoreError, Verdict};
+use portcullis_store::{self as store, ApprovalFilter, ApprovalStatus, StoreError, StoredAnswer, Verdict};
 use serde::Deserialize;
 use serde_json::{Value, json};
 use utoipa::{IntoParams, ToSchema};
@@ -113,7 +113,7 @@ pub(super) async fn decide(
     if answer.reason.as_ref().is_some_and(|reason| reason.chars().count() > MAX_REASON) {
         return Err(ApiError::invalid("reason", format!("a reason has at most {MAX_REASON} characters")));
     }
-    let decision = Decision {
+    let decision = StoredAnswer {
         verdict,
         by,
         via: VIA.to_owned(),

@@ -5,8 +5,8 @@ use std::sync::Arc;
 use axum::{Json, extract::State};
 use portcullis_runs::now;
 use portcullis_store::{
-    self as store, CallFilter, CallStatus, Change, MessageStatus, MessageUpdate, PendingCall, Resolution,
-    ResolvedWith,
+    self as store, CallFilter, CallStatus, Change, MessageStatus, MessageUpdate, Resolution, ResolvedWith,
+    StoredCall,
 };
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
@@ -188,7 +188,7 @@ pub(super) async fn submit(
 
 /// # Errors
 /// 410 for a call whose time is over or that was cancelled, and 409 for a call with another result.
-fn ensure_same(call: &PendingCall, result: &Value) -> Result<(), ApiError> {
+fn ensure_same(call: &StoredCall, result: &Value) -> Result<(), ApiError> {
     let status = call.status_at(now());
     if status != CallStatus::Resolved {
         let message = format!("the call is {}, and takes no result any more", status.as_str());

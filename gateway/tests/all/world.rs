@@ -14,7 +14,7 @@ use axum::{
 use futures_util::StreamExt as _;
 use portcullis_agent::{DeltaStream, ModelRequest, Provider, ProviderError, ScriptedProvider};
 use portcullis_gateway::{ChosenModel, Gateway, GatewayParts, Models};
-use portcullis_runs::{Driver, ModelIdentity, Runs};
+use portcullis_runs::{ModelIdentity, RunProcess, Runs};
 use portcullis_store::{
     Author, Change, GatewayStore, MessageKind, MessageStatus, NewMessage, ParticipantKind, SqliteOptions,
     open_gateway_sqlite,
@@ -30,7 +30,7 @@ use tokio::task::JoinSet;
 use tower::ServiceExt as _;
 
 /// How long a test waits for what must happen.
-pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
+pub(crate) const TEST_TIMEOUT: Duration = Duration::from_secs(60);
 
 /// The turns of a model, one script each, and the prompts that it has read.
 #[derive(Debug, Default)]
@@ -302,7 +302,7 @@ impl World {
                 tokio::time::sleep(Duration::from_millis(10)).await;
             }
         };
-        tokio::time::timeout(PATIENCE, waiting).await.unwrap_or_else(|_| panic!("{what} did not happen"))
+        tokio::time::timeout(TEST_TIMEOUT, waiting).await.unwrap_or_else(|_| panic!("{what} did not happen"))
     }
 
     /// Waits until this many runs of an agent have ended, and returns them, the oldest first.
@@ -358,7 +358,7 @@ async fn start(
         .build();
     let parts = GatewayParts {
         store: Arc::clone(store),
-        runs: Runs::new(Arc::clone(store) as Arc<_>, Driver::start(state.path()).expect("starts")),
+        runs: Runs::new(Arc::clone(store) as Arc<_>, RunProcess::start(state.path()).expect("starts")),
         registry: Arc::new(registry.expect("builds")),
         models: Arc::new(OneModel(Arc::clone(script))),
         workspace: "/work".to_owned(),
@@ -409,9 +409,9 @@ impl Events {
                     });
                 }
             }
-            let chunk = tokio::time::timeout(PATIENCE, self.body.next()).await.expect("an event in time");
+            let chunk = tokio::time::timeout(TEST_TIMEOUT, self.body.next()).await.expect("an event in time");
             let chunk = chunk?.expect("readable");
-            self.buffer.push_str(std::str::from_utf8(&chunk).expect("text"));
+            self.buffer.push_str(std::str::from_utf8(&chunk).expect("the output is UTF-8"));
         }
     }
 

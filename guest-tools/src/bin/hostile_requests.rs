@@ -4,7 +4,7 @@ use std::{io::Read as _, mem::ManuallyDrop};
 
 use portcullis_sdk::{ToolError, http, serde_json::json, tool};
 
-/// Sends a request, and tells what came of it. The declared host is replaced by a test server's, in the module's bytes.
+/// Sends a request, and returns the result. The declared host is replaced by a test server's, in the module's bytes.
 #[tool(timeout = "30s", hosts = ["https://api.weather.example"])]
 async fn requests(
     url: &str,

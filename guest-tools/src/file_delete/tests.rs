@@ -61,7 +61,7 @@ fn check(arguments: &str, expected_answer: &str, gone: &str) {
 }
 
 #[track_caller]
-fn refused(arguments: &str, kind: ToolErrorKind, message: &str) {
+fn check_refused(arguments: &str, kind: ToolErrorKind, message: &str) {
     let folder = folder();
     let before = names(folder.path());
     let error = delete(folder.path(), arguments).expect_err("refused");
@@ -93,32 +93,36 @@ fn a_tree_goes_whole_and_links_in_it_are_not_followed() {
 #[test]
 fn refused_delete_removes_no_file() {
     use ToolErrorKind as Kind;
-    refused(
+    check_refused(
         r#"{"path":"tree"}"#,
         Kind::Failed,
         "`/shared/tree` is not empty (4 entries): set 'recursive' to delete it with all of them",
     );
-    refused(
+    check_refused(
         r#"{"path":"kept"}"#,
         Kind::Failed,
         "`/shared/kept` is not empty (1 entry): set 'recursive' to delete it with all of them",
     );
-    refused(r#"{"path":"x"}"#, Kind::NotFound, "no such file `/shared/x`");
-    refused(r#"{"path":"file/x"}"#, Kind::Failed, "cannot delete `/shared/file/x`: a part of it is a file");
-    refused(
+    check_refused(r#"{"path":"x"}"#, Kind::NotFound, "no such file `/shared/x`");
+    check_refused(
+        r#"{"path":"file/x"}"#,
+        Kind::Failed,
+        "cannot delete `/shared/file/x`: a part of it is a file",
+    );
+    check_refused(
         r#"{"path":"../../x","recursive":true}"#,
         Kind::Denied,
         "`/shared/../../x` leads out of its mount",
     );
     for path in ["/shared", "/shared/.", ".", "/", "/shared//"] {
         let root = if path == "/" { "/" } else { "/shared" };
-        refused(
+        check_refused(
             &format!(r#"{{"path":"{path}","recursive":true}}"#),
             Kind::InvalidArguments,
             &format!("field 'path': `{root}` is the directory of a mount; name something in it"),
         );
     }
-    refused(
+    check_refused(
         r#"{"path":"tree/..","recursive":true}"#,
         Kind::InvalidArguments,
         "field 'path': `/shared/tree/..` names nothing to delete",

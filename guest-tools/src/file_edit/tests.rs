@@ -49,7 +49,7 @@ fn check_all(text: &str, (old, new): (&str, &str), all: bool, edited: &str, expe
 }
 
 #[track_caller]
-fn refused(text: &str, (old, new): (&str, &str), kind: ToolErrorKind, message: &str) {
+fn check_refused(text: &str, (old, new): (&str, &str), kind: ToolErrorKind, message: &str) {
     let folder = folder(text.as_bytes());
     let error = edit(folder.path(), old, new, false).expect_err("refused");
     assert_eq!((error.kind(), error.to_string().as_str()), (kind, message));
@@ -129,21 +129,21 @@ fn crlf_line_breaks_are_kept() {
         "a\r\nx\ny\nc",
         "1 replacement (line 2)\n@@ -1,3 +1,4 @@\n a\r\n-b\n+x\n+y\n c\n\\ No newline at end of file",
     );
-    refused(
+    check_refused(
         "a\r\nb\r\n",
         ("a\nb", "x"),
         ToolErrorKind::Failed,
         "'old_text' is not in `/shared/a`: it is there at line 1 with CRLF line breaks; write them as \\r\\n \
          in 'old_text'",
     );
-    refused(
+    check_refused(
         "0\na\nb\n",
         ("a\r\nb", "x"),
         ToolErrorKind::Failed,
         "'old_text' is not in `/shared/a`: it is there at line 2 with LF line breaks; write them as \\n in \
          'old_text'",
     );
-    refused(
+    check_refused(
         "a\r\nb\r\n",
         ("a\r\nb", "a\nb"),
         ToolErrorKind::Failed,
@@ -156,7 +156,7 @@ fn missing_text_is_searched_ignoring_white_space() {
     #[track_caller]
     fn check(text: &str, old: &str, message: &str) {
         let message = format!("'old_text' is not in `/shared/a`: {message}");
-        refused(text, (old, "x"), ToolErrorKind::Failed, &message);
+        check_refused(text, (old, "x"), ToolErrorKind::Failed, &message);
     }
     let alone = "would match but for spaces, tabs or blank ends of lines; the file has";
     check("fn a() {\n\tb( 1 );\n}\n", "    b(1);", &format!("line 2 {alone}\n\tb( 1 );"));
@@ -175,7 +175,7 @@ fn missing_text_is_searched_ignoring_white_space() {
 
 #[test]
 fn an_ambiguous_passage_is_refused_with_its_lines() {
-    refused(
+    check_refused(
         "x\ny\nx x\n",
         ("x", "z"),
         ToolErrorKind::Failed,
@@ -189,7 +189,7 @@ fn places_that_overlap_are_more_than_one() {
     let message = "'old_text' is in `/shared/a` more than once, at places that overlap: add lines around it until it \
                    is there once, or set 'replace_all'";
     for (text, old) in [("aaa", "aa"), ("äää\n", "ää"), ("x\nx\nx\n", "x\nx\n"), ("ababa", "aba")] {
-        refused(text, (old, "b"), ToolErrorKind::Failed, message);
+        check_refused(text, (old, "b"), ToolErrorKind::Failed, message);
     }
     check_all("aaa\n", ("aa", "b"), true, "ba\n", "1 replacement (line 1)\n@@ -1,1 +1,1 @@\n-aaa\n+ba");
 }
@@ -197,13 +197,13 @@ fn places_that_overlap_are_more_than_one() {
 #[test]
 fn empty_or_unchanged_text_is_refused() {
     let kind = ToolErrorKind::InvalidArguments;
-    refused(
+    check_refused(
         "x",
         ("", "y"),
         kind,
         "field 'old_text': it is empty; give the text to replace, or use file_write for a whole file",
     );
-    refused("x", ("x", "x"), kind, "field 'new_text': it equals 'old_text', so nothing would change");
+    check_refused("x", ("x", "x"), kind, "field 'new_text': it equals 'old_text', so nothing would change");
 }
 
 #[test]

@@ -48,22 +48,22 @@ fn deeper_levels_are_listed_and_links_are_not_followed() {
 }
 
 #[track_caller]
-fn refused(arguments: &str, kind: ToolErrorKind, message: &str) {
+fn check_refused(arguments: &str, kind: ToolErrorKind, message: &str) {
     let error = list(folder().path(), arguments).expect_err("refused");
     assert_eq!((error.kind(), error.to_string().as_str()), (kind, message));
 }
 
 #[test]
 fn list_error_names_the_guest_path() {
-    refused(r#"{"path":"x"}"#, ToolErrorKind::NotFound, "no such directory `/shared/x`");
-    refused(
+    check_refused(r#"{"path":"x"}"#, ToolErrorKind::NotFound, "no such directory `/shared/x`");
+    check_refused(
         r#"{"path":"a.txt"}"#,
         ToolErrorKind::Failed,
         "`/shared/a.txt` is not a directory: use file_read",
     );
     let kind = ToolErrorKind::InvalidArguments;
-    refused(r#"{"depth":0}"#, kind, "field 'depth': 0 is less than the minimum of 1");
-    refused(r#"{"depth":17}"#, kind, "field 'depth': 17 is greater than the maximum of 16");
+    check_refused(r#"{"depth":0}"#, kind, "field 'depth': 0 is less than the minimum of 1");
+    check_refused(r#"{"depth":17}"#, kind, "field 'depth': 17 is greater than the maximum of 16");
 }
 
 #[test]

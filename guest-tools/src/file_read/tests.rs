@@ -28,7 +28,7 @@ fn check(file: &str, arguments: &str, text: &str) {
 }
 
 #[track_caller]
-fn refused(arguments: &str, kind: ToolErrorKind, message: &str) {
+fn check_refused(arguments: &str, kind: ToolErrorKind, message: &str) {
     let folder = folder(&[("a", b"1\n2\n3"), ("bytes", b"ab\xff\xfe"), ("empty", b"")]);
     std::fs::create_dir(folder.path().join("shared/d")).expect("a directory");
     let error = read(folder.path(), arguments).expect_err("refused");
@@ -106,36 +106,40 @@ fn a_text_of_control_characters_fits_its_frame() {
 #[test]
 fn read_error_names_the_guest_path() {
     use ToolErrorKind as Kind;
-    refused(r#"{"path":"x"}"#, Kind::NotFound, "no such file `/shared/x`");
-    refused(r#"{"path":"d"}"#, Kind::Failed, "`/shared/d` is a directory: use file_list");
-    refused(r#"{"path":"a/b"}"#, Kind::Failed, "cannot read `/shared/a/b`: a part of it is a file");
-    refused(r#"{"path":"bytes"}"#, Kind::Failed, "`/shared/bytes` is not UTF-8 text (4 bytes)");
-    refused(r#"{"path":"../../x"}"#, Kind::Denied, "`/shared/../../x` leads out of its mount");
-    refused(r#"{"path":""}"#, Kind::InvalidArguments, "field 'path': the path is empty");
+    check_refused(r#"{"path":"x"}"#, Kind::NotFound, "no such file `/shared/x`");
+    check_refused(r#"{"path":"d"}"#, Kind::Failed, "`/shared/d` is a directory: use file_list");
+    check_refused(r#"{"path":"a/b"}"#, Kind::Failed, "cannot read `/shared/a/b`: a part of it is a file");
+    check_refused(r#"{"path":"bytes"}"#, Kind::Failed, "`/shared/bytes` is not UTF-8 text (4 bytes)");
+    check_refused(r#"{"path":"../../x"}"#, Kind::Denied, "`/shared/../../x` leads out of its mount");
+    check_refused(r#"{"path":""}"#, Kind::InvalidArguments, "field 'path': the path is empty");
 }
 
 #[test]
 fn impossible_parts_are_refused() {
     let kind = ToolErrorKind::InvalidArguments;
-    refused(r#"{"path":"a","offset":0}"#, kind, "field 'offset': 0 is less than the minimum of 1");
-    refused(r#"{"path":"a","limit":0}"#, kind, "field 'limit': 0 is less than the minimum of 1");
-    refused(r#"{"path":"a","offset":4}"#, kind, "field 'offset': 4 is past the end, `/shared/a` has 3 lines");
-    refused(
+    check_refused(r#"{"path":"a","offset":0}"#, kind, "field 'offset': 0 is less than the minimum of 1");
+    check_refused(r#"{"path":"a","limit":0}"#, kind, "field 'limit': 0 is less than the minimum of 1");
+    check_refused(
+        r#"{"path":"a","offset":4}"#,
+        kind,
+        "field 'offset': 4 is past the end, `/shared/a` has 3 lines",
+    );
+    check_refused(
         r#"{"path":"empty","offset":2}"#,
         kind,
         "field 'offset': 2 is past the end, `/shared/empty` has 0 lines",
     );
-    refused(
+    check_refused(
         r#"{"path":"a","byte_offset":9}"#,
         kind,
         "field 'byte_offset': 9 is past the end, `/shared/a` has 5 bytes",
     );
-    refused(
+    check_refused(
         r#"{"path":"a","byte_offset":1,"limit":1}"#,
         kind,
         "field 'byte_offset': give it alone, without 'offset' and 'limit'",
     );
-    refused(
+    check_refused(
         r#"{"path":"a","line":1}"#,
         kind,
         "unknown field 'line' in arguments (fields: 'path', 'offset', 'limit', 'byte_offset')",

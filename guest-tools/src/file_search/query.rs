@@ -77,26 +77,29 @@ mod tests {
     use super::*;
 
     #[track_caller]
-    fn refused(query: &str, message: &str) {
+    fn check_refused(query: &str, message: &str) {
         let error = matcher(query, true, true).expect_err("refused");
         assert_eq!(error.to_string(), format!("field 'query': {message}"));
     }
 
     #[test]
     fn expression_error_names_its_place() {
-        refused(
+        check_refused(
             "foo(",
             "not a regular expression: regex parse error:\n    foo(\n       ^\nerror: unclosed group",
         );
-        refused(
+        check_refused(
             "a)|(b",
             "not a regular expression: regex parse error:\n    a)|(b\n     ^\nerror: unopened group",
         );
-        refused("(?:\\pL{1000}){1000}", "not usable: compiled regex exceeds size limit of 4194304");
-        refused("a\\nb", "not usable: the literal \"\\n\" is not allowed in a regex");
-        refused("", "it is empty");
-        refused("a\nb", "it has a line break, but matches lie within one line: search for one of its lines");
-        refused(&"a".repeat(5000), "it has 5000 bytes; at most 4096 are allowed");
+        check_refused("(?:\\pL{1000}){1000}", "not usable: compiled regex exceeds size limit of 4194304");
+        check_refused("a\\nb", "not usable: the literal \"\\n\" is not allowed in a regex");
+        check_refused("", "it is empty");
+        check_refused(
+            "a\nb",
+            "it has a line break, but matches lie within one line: search for one of its lines",
+        );
+        check_refused(&"a".repeat(5000), "it has 5000 bytes; at most 4096 are allowed");
         let nested = format!("{}a{}", "(".repeat(200), ")".repeat(200));
         let error = matcher(&nested, true, true).expect_err("refused").to_string();
         assert!(error.contains("exceed the maximum number of nested parentheses/brackets (100)"), "{error}");

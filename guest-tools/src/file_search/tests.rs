@@ -58,7 +58,7 @@ fn check_files(files: &[&str], rules: &[(&str, &str)], arguments: &Value, found:
 }
 
 #[track_caller]
-fn refused(arguments: &Value, kind: ToolErrorKind, message: &str) {
+fn check_refused(arguments: &Value, kind: ToolErrorKind, message: &str) {
     let folder = folder(&[("a", b"x")]);
     let error = search(folder.path(), arguments).expect_err("refused");
     assert_eq!((error.kind(), error.to_string().as_str()), (kind, message));
@@ -385,24 +385,24 @@ fn a_search_without_time_says_so() {
 #[test]
 fn search_error_names_the_guest_path() {
     use ToolErrorKind as Kind;
-    refused(&json!({"query": "x", "path": "q"}), Kind::NotFound, "no such file `/shared/q`");
-    refused(
+    check_refused(&json!({"query": "x", "path": "q"}), Kind::NotFound, "no such file `/shared/q`");
+    check_refused(
         &json!({"query": "x", "path": "../../q"}),
         Kind::Denied,
         "`/shared/../../q` leads out of its mount",
     );
-    refused(
+    check_refused(
         &json!({"query": "x", "path": "/"}),
         Kind::InvalidArguments,
         "field 'path': `/` is not a mount; search `/shared` or another one",
     );
-    refused(&json!({"query": ""}), Kind::InvalidArguments, "field 'query': it is empty");
-    refused(
+    check_refused(&json!({"query": ""}), Kind::InvalidArguments, "field 'query': it is empty");
+    check_refused(
         &json!({"query": "x", "glob": "{a"}),
         Kind::InvalidArguments,
         "field 'glob': error parsing glob '{a': unclosed alternate group; missing '}' (maybe escape '{' with '[{]'?)",
     );
-    refused(
+    check_refused(
         &json!({"query": "x(", "regex": true}),
         Kind::InvalidArguments,
         "field 'query': not a regular expression: regex parse error:\n    x(\n     ^\nerror: unclosed group",

@@ -119,7 +119,10 @@ fn received_file_replaces_the_destination_whole() {
     let input = b"{\"chunk\":3}\na\n\0{\"chunk\":1}\nb{\"end\":4}\n";
     assert_eq!(write(folder.path(), "old", input), Ok("wrote 4 bytes to /shared/old".to_owned()));
     assert_eq!(fs::read(shared.join("old")).expect("reads"), b"a\n\0b");
-    assert_eq!(fs::metadata(shared.join("old")).expect("there").permissions().mode() & 0o777, 0o640);
+    assert_eq!(
+        fs::metadata(shared.join("old")).expect("the path exists").permissions().mode() & 0o777,
+        0o640
+    );
     let empty = write(folder.path(), "/shared/a/b", b"{\"end\":0}\n");
     assert_eq!(empty, Ok("wrote 0 bytes to /shared/a/b".to_owned()));
     assert_eq!(fs::read(shared.join("a/b")).expect("reads"), b"");

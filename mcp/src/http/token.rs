@@ -120,10 +120,10 @@ mod tests {
     #[test]
     fn a_state_folder_has_one_private_token() {
         let state = tempfile::tempdir().expect("a folder");
-        let (token, path) = BearerToken::from_state_folder(state.path()).expect("made");
-        assert_eq!(fs::metadata(&path).expect("there").permissions().mode() & 0o777, 0o600);
+        let (token, path) = BearerToken::from_state_folder(state.path()).expect("the token can be stored");
+        assert_eq!(fs::metadata(&path).expect("the path exists").permissions().mode() & 0o777, 0o600);
         assert_eq!(token.0.len(), 64);
-        let (reread, _) = BearerToken::from_state_folder(state.path()).expect("kept");
+        let (reread, _) = BearerToken::from_state_folder(state.path()).expect("the token can be stored");
         assert_eq!(reread.0, token.0);
         assert_eq!(fs::read_dir(state.path()).expect("readable").count(), 1);
         assert!(!format!("{token:?}").contains(&token.0));

@@ -94,7 +94,7 @@ pub(crate) enum SinkWord {
 pub(crate) struct MountEntry {
     pub(crate) name: MountName,
     pub(crate) folder: String,
-    /// Whether changes are kept so that they can be taken back.
+    /// Whether changes are kept so that they can be undone.
     pub(crate) has_undo: bool,
 }
 

@@ -211,10 +211,7 @@ fn mount(entry: &SectionEntry<'_>, faults: &mut Faults<'_>) -> Option<MountEntry
         let Some(undo) = table.entry("undo") else { return false };
         let has_undo = undo.boolean(faults) == Some(true);
         if has_undo && entry.name == MountName::VAULT {
-            undo.refuse(
-                faults,
-                "no tool writes the vault, so no change of it can be taken back; remove the key",
-            );
+            undo.refuse(faults, "no tool writes the vault, so no change of it can be undone; remove the key");
         }
         has_undo
     });

@@ -364,7 +364,7 @@ fn a_mount_is_a_folder_or_a_table_with_undo() {
             "portcullis.toml:4:26: mounts.b.undo: expected `true` or `false`, found string",
             "portcullis.toml:5:19: mounts.c.und: unknown key; did you mean `undo`?",
             "portcullis.toml:6:5: mounts.d: expected a string, found integer",
-            "portcullis.toml:7:30: mounts.vault.undo: no tool writes the vault, so no change of it can be taken back; remove the key",
+            "portcullis.toml:7:30: mounts.vault.undo: no tool writes the vault, so no change of it can be undone; remove the key",
         ],
     );
 }

@@ -1,4 +1,4 @@
-//! The calls of a driven run: which have begun, here or before, and what is written of them.
+//! The calls of a driven run: which have begun, in this process or before, and how their ends are written.
 
 use std::{
     collections::{HashMap, HashSet},
@@ -10,10 +10,10 @@ use portcullis_agent::{RunState, interrupted_error};
 use portcullis_store::{
     Effect, EffectBegin, EffectEnd, FinishedEffect, Json, NewEffect, RunStore, StoreError,
 };
-use portcullis_tools::{BeginCall, BeginningCall, policy::FlowLabel};
+use portcullis_tools::{CallStartListener, StartingCall, policy::FlowLabel};
 use portcullis_types::{ToolError, ToolResult};
 
-use super::{BegunCall, DrivenRun, label_texts};
+use super::{DrivenRun, InterruptedCall, label_texts};
 use crate::{RunError, RunId, clock::now, pages::all_rows, state::parse_label};
 
 impl DrivenRun {
@@ -36,7 +36,7 @@ impl DrivenRun {
         };
         match finished.await {
             Ok(()) => {
-                self.begun_here().insert(result.call_id.clone(), true);
+                self.started_calls().insert(result.call_id.clone(), true);
             }
             Err(error) => warn_of_unwritten_end(&result.call_id, &error),
         }
@@ -58,17 +58,17 @@ impl DrivenRun {
 
     /// Whether the end of a call is written. None for a call that has not begun in this process.
     pub(crate) fn is_written(&self, call: &str) -> Option<bool> {
-        self.begun_here().get(call).copied()
+        self.started_calls().get(call).copied()
     }
 
-    fn begun_here(&self) -> MutexGuard<'_, HashMap<String, bool>> {
-        self.begun_here.lock().unwrap_or_else(PoisonError::into_inner)
+    fn started_calls(&self) -> MutexGuard<'_, HashMap<String, bool>> {
+        self.started_calls.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
 #[async_trait]
-impl BeginCall for DrivenRun {
-    async fn begin(&self, call: &BeginningCall) -> Result<(), ToolError> {
+impl CallStartListener for DrivenRun {
+    async fn on_start(&self, call: &StartingCall) -> Result<(), ToolError> {
         let begun = async {
             let effect = NewEffect {
                 call: call.call_id.clone(),
@@ -86,7 +86,7 @@ impl BeginCall for DrivenRun {
         match begun.await {
             Ok(None) => Ok(()),
             Ok(Some(EffectBegin::Begun { .. })) => {
-                self.begun_here().insert(call.call_id.clone(), false);
+                self.started_calls().insert(call.call_id.clone(), false);
                 Ok(())
             }
             // The executor answers such a call itself, so two calls have the same id.
@@ -99,12 +99,12 @@ impl BeginCall for DrivenRun {
     }
 }
 
-/// What is known of the calls of an interrupted step, and the labels that they have brought.
-pub(super) async fn begun_before(
+/// Reads the interrupted calls of a step, as [`InterruptedCall`]s, and the labels that they have brought.
+pub(super) async fn read_interrupted_calls(
     store: &dyn RunStore,
     id: &RunId,
     state: &RunState,
-) -> Result<(HashMap<String, BegunCall>, Vec<(FlowLabel, String)>), RunError> {
+) -> Result<(HashMap<String, InterruptedCall>, Vec<(FlowLabel, String)>), RunError> {
     let calls: HashSet<&str> = state.next_calls().map(|call| &*call.id).collect();
     let (mut begun, mut labels) = (HashMap::new(), Vec::new());
     if calls.is_empty() {
@@ -115,28 +115,28 @@ pub(super) async fn begun_before(
         for label in &effect.labels {
             labels.push((parse_label(label, id)?, effect.call.clone()));
         }
-        if let Some(call) = begun_call(&effect, id)? {
+        if let Some(call) = interrupted_call(&effect, id)? {
             begun.insert(effect.call, call);
         }
     }
     Ok((begun, labels))
 }
 
-/// None for a call that runs again.
-fn begun_call(effect: &Effect, id: &RunId) -> Result<Option<BegunCall>, RunError> {
+/// Reads the state of an interrupted call. `None` if the call may run again.
+fn interrupted_call(effect: &Effect, id: &RunId) -> Result<Option<InterruptedCall>, RunError> {
     Ok(match &effect.result {
         Some(result) => {
             let parsed = serde_json::from_str(result.as_str());
             let result =
                 parsed.map_err(|source| RunError::Malformed { id: id.clone(), what: "result", source })?;
-            Some(BegunCall::Finished(Box::new(result)))
+            Some(InterruptedCall::Finished(Box::new(result)))
         }
         None if effect.may_repeat => None,
-        None => Some(BegunCall::Unknown),
+        None => Some(InterruptedCall::Unknown),
     })
 }
 
 /// The result is written once more with the step. Until then, it counts as a call whose effects are not known.
 fn warn_of_unwritten_end(call: &str, error: &StoreError) {
-    tracing::warn!(error = error as &dyn std::error::Error, call, "the end of a call is not stored");
+    tracing::warn!(error = error as &dyn std::error::Error, call, "cannot store the end of a call");
 }

@@ -4,14 +4,14 @@ use std::{collections::BTreeMap, sync::Arc};
 
 use portcullis_agent::AgentEnd;
 use portcullis_runs::{
-    NextMove, RunExport, all_rows,
+    Continuation, RunExport, all_rows,
     store::{RunStatus, RunStore, open},
 };
 use portcullis_types::{Message, MessageRole};
 use tokio::sync::Notify;
 
 use crate::{
-    crashing_store::{Crash, CrashingStore},
+    crashing_store::{Crash, CrashPoint, CrashingStore},
     model::Turn,
     postgres_server::Server,
     world::World,
@@ -63,13 +63,13 @@ pub(crate) async fn check(world: &World, place: &str) {
         }
     }
     assert!(!results["call-0-0"] && !results["call-0-1"], "{place}: a call that only reads runs again");
-    let run = world.store.run(world.subject.id.as_str()).await.expect("there");
+    let run = world.store.run(world.subject.id.as_str()).await.expect("the store has the run");
     assert_eq!((run.summary.status, run.summary.lease), (RunStatus::Completed, None), "{place}");
 }
 
 /// Goes on in a new process after the first has died.
 async fn resume(world: &World, place: &str) {
-    let driven = world.drive_after_death(NextMove::Resume, false).await;
+    let driven = world.drive_after_death(Continuation::Resume, false).await;
     let run = driven.unwrap_or_else(|error| panic!("{place}: {}", portcullis_types::chain(&error)));
     assert_eq!(run.end, AgentEnd::Answer { text: "Done.".to_owned() }, "{place}");
 }
@@ -88,12 +88,12 @@ async fn a_run_in_postgresql_goes_on_after_a_death_at_any_write() {
 
 async fn die_at_each_write(shared_store: Option<Arc<dyn RunStore>>) {
     let mut crashes = 0;
-    for crash in [Crash::Before, Crash::After] {
+    for when in [Crash::Before, Crash::After] {
         for write in 0.. {
-            let place = format!("{crash:?} write {write}");
+            let place = format!("{when:?} write {write}");
             let world = World::in_store(turns(), shared_store.clone()).await;
-            let (store, died) = CrashingStore::new(Arc::clone(&world.store), (write, crash));
-            let driving = world.drive(Some(store), NextMove::Resume, None, false);
+            let (store, died) = CrashingStore::new(Arc::clone(&world.store), CrashPoint { write, when });
+            let driving = world.drive(Some(store), Continuation::Resume, None, false);
             let has_died = tokio::select! {
                 driven = driving => { driven.expect("driven"); false }
                 () = died.notified() => true,
@@ -104,7 +104,7 @@ async fn die_at_each_write(shared_store: Option<Arc<dyn RunStore>>) {
             }
             crashes += 1;
             // Only the last write has ended the run.
-            let run = world.store.run(world.subject.id.as_str()).await.expect("there");
+            let run = world.store.run(world.subject.id.as_str()).await.expect("the store has the run");
             if !run.summary.status.has_ended() {
                 resume(&world, &place).await;
             }
@@ -123,7 +123,7 @@ async fn a_run_goes_on_after_a_death_within_any_effect() {
         let died = Arc::new(Notify::new());
         let dies_in = Some((effect, &died));
         tokio::select! {
-            driven = world.drive(None, NextMove::Resume, dies_in, false) => panic!("{driven:?}"),
+            driven = world.drive(None, Continuation::Resume, dies_in, false) => panic!("{driven:?}"),
             () = died.notified() => {}
         }
         resume(&world, &place).await;
@@ -136,7 +136,7 @@ async fn a_finished_answer_is_not_asked_for_twice() {
     let world = World::new(turns()).await;
     let died = Arc::new(Notify::new());
     tokio::select! {
-        driven = world.drive(None, NextMove::Resume, Some((4, &died)), false) => {
+        driven = world.drive(None, Continuation::Resume, Some((4, &died)), false) => {
             panic!("{driven:?}")
         }
         () = died.notified() => {}
@@ -163,14 +163,14 @@ async fn a_finished_answer_is_not_asked_for_twice() {
 async fn a_run_is_driven_by_one_process() {
     let world = World::new(turns()).await;
     let died = Arc::new(Notify::new());
-    let driving = world.drive(None, NextMove::Resume, Some((1, &died)), false);
+    let driving = world.drive(None, Continuation::Resume, Some((1, &died)), false);
     tokio::pin!(driving);
     tokio::select! {
         driven = &mut driving => panic!("{driven:?}"),
         () = died.notified() => {}
     }
     // The first process still lives.
-    let second = world.drive(None, NextMove::Resume, None, false).await;
+    let second = world.drive(None, Continuation::Resume, None, false).await;
     let error = second.expect_err("another process drives it").to_string();
     assert!(error.contains("is driven by"), "{error}");
 }
@@ -179,9 +179,9 @@ async fn a_run_is_driven_by_one_process() {
 #[tokio::test]
 async fn a_run_whose_answer_broke_off_goes_on_with_a_request() {
     let world = World::new(vec![Turn::Broken("I was"), Turn::Answer("Done.")]).await;
-    let run = world.drive(None, NextMove::Resume, None, false).await.expect("driven");
+    let run = world.drive(None, Continuation::Resume, None, false).await.expect("driven");
     assert!(matches!(run.end, AgentEnd::Provider { .. }), "{:?}", run.end);
-    let summary = world.store.run(world.subject.id.as_str()).await.expect("there").summary;
+    let summary = world.store.run(world.subject.id.as_str()).await.expect("the store has the run").summary;
     assert_eq!(summary.status, RunStatus::Failed);
     resume(&world, "").await;
     let texts: Vec<String> = world.messages().await.iter().map(Message::text).collect();

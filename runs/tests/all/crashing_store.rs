@@ -10,14 +10,14 @@ use std::{
 
 use async_trait::async_trait;
 use portcullis_runs::store::{
-    AgeCursor, Approval, ApprovalFilter, CallFilter, CommitStep, Decision, Effect, EffectBegin, EffectEnd,
-    InboxEntry, Json, LeaseGuard, NewApproval, NewCall, NewEffect, NewInboxEntry, NewRun, Page, PageRequest,
-    PendingCall, Resolution, Run, RunFilter, RunLease, RunStore, RunSummary, Step, StoreError, StoredMessage,
-    TimeOut,
+    AgeCursor, Approval, ApprovalFilter, CallFilter, CommitStep, Effect, EffectBegin, EffectEnd, InboxEntry,
+    Json, LeaseGuard, NewApproval, NewCall, NewEffect, NewInboxEntry, NewRun, Page, PageRequest, Resolution,
+    Run, RunFilter, RunLease, RunStore, RunSummary, Step, StoreError, StoredAnswer, StoredCall,
+    StoredMessage, TimeOut,
 };
 use tokio::sync::Notify;
 
-/// When a write counts in [`CrashingStore`].
+/// Whether the crash comes before or after the write.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Crash {
     /// The write is not done.
@@ -26,27 +26,35 @@ pub(crate) enum Crash {
     After,
 }
 
-/// A store that never answers the chosen write. The test drops all that waits for it, as a killed process would.
+/// The write at which the process dies.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct CrashPoint {
+    /// The number of the write, from 0.
+    pub(crate) write: usize,
+    pub(crate) when: Crash,
+}
+
+/// A store whose chosen write never returns. The test then drops the futures, as a killed process would.
 #[derive(Debug)]
 pub(crate) struct CrashingStore {
     inner: Arc<dyn RunStore>,
     writes: AtomicUsize,
-    at: (usize, Crash),
+    at: CrashPoint,
     died: Arc<Notify>,
 }
 
 impl CrashingStore {
-    /// The number of the write counts from 0.
-    pub(crate) fn new(inner: Arc<dyn RunStore>, at: (usize, Crash)) -> (Arc<Self>, Arc<Notify>) {
+    /// Also returns the signal that the process has died.
+    pub(crate) fn new(inner: Arc<dyn RunStore>, at: CrashPoint) -> (Arc<Self>, Arc<Notify>) {
         let died = Arc::new(Notify::new());
         (Arc::new(Self { inner, writes: AtomicUsize::new(0), at, died: Arc::clone(&died) }), died)
     }
 
     async fn write<T>(&self, write: impl Future<Output = Result<T, StoreError>>) -> Result<T, StoreError> {
-        if self.writes.fetch_add(1, Ordering::SeqCst) != self.at.0 {
+        if self.writes.fetch_add(1, Ordering::SeqCst) != self.at.write {
             return write.await;
         }
-        if self.at.1 == Crash::After {
+        if self.at.when == Crash::After {
             write.await?;
         }
         self.died.notify_one();
@@ -92,10 +100,10 @@ forward! {
     write resolve_call(id: &str, result: Json, now: i64) -> Resolution;
     write cancel_call(id: &str, now: i64) -> bool;
     write expire_calls(now: i64, at_most: u32) -> Vec<String>;
-    read call(id: &str) -> PendingCall;
-    read calls(filter: CallFilter, page: PageRequest<AgeCursor>) -> Page<PendingCall, AgeCursor>;
+    read call(id: &str) -> StoredCall;
+    read calls(filter: CallFilter, page: PageRequest<AgeCursor>) -> Page<StoredCall, AgeCursor>;
     write add_approval(guard: LeaseGuard, approval: NewApproval) -> ();
-    write decide_approval(id: &str, hash: &str, decision: Decision) -> Approval;
+    write decide_approval(id: &str, hash: &str, decision: StoredAnswer) -> Approval;
     write expire_approvals(now: i64, at_most: u32) -> Vec<String>;
     read approval(id: &str) -> Approval;
     read approvals(filter: ApprovalFilter, page: PageRequest<AgeCursor>) -> Page<Approval, AgeCursor>;

@@ -4,13 +4,13 @@ use std::time::Duration;
 
 use portcullis_agent::AgentEnd;
 use portcullis_runs::{
-    NextMove, RunError, now,
-    store::{CallFilter, CallStatus, Json, PageRequest, PendingCall, Resolution},
+    Continuation, RunError, now,
+    store::{CallFilter, CallStatus, Json, PageRequest, Resolution, StoredCall},
 };
 use portcullis_types::{Message, MessageRole};
 
 use crate::{
-    crashing_store::{Crash, CrashingStore},
+    crashing_store::{Crash, CrashPoint, CrashingStore},
     model::Turn,
     world::{MOMENT, World},
 };
@@ -19,14 +19,14 @@ const CONFIRM: (&str, &str) = ("confirm", "{\"text\":\"a\"}");
 const DEFER: (&str, &str) = ("defer", "{\"text\":\"b\"}");
 
 /// The run's calls, the newest first.
-async fn calls(world: &World) -> Vec<PendingCall> {
+async fn calls(world: &World) -> Vec<StoredCall> {
     let run = Some(world.subject.id.to_string());
     let filter = CallFilter { run, ..CallFilter::default() };
     world.store.calls(filter, PageRequest::default()).await.expect("listed").items
 }
 
 /// The one call of a run, when it is there.
-async fn call(world: &World) -> PendingCall {
+async fn call(world: &World) -> StoredCall {
     loop {
         if let [call] = &calls(world).await[..] {
             return call.clone();
@@ -49,7 +49,7 @@ async fn texts(world: &World, role: MessageRole) -> Vec<String> {
 #[tokio::test]
 async fn the_run_waits_for_a_result_that_comes_in_time() {
     let world = World::new(vec![Turn::Calls(vec![CONFIRM]), Turn::Answer("Done.")]).await;
-    let driving = world.drive(None, NextMove::Resume, None, false);
+    let driving = world.drive(None, Continuation::Resume, None, false);
     let submitting = async {
         let call = call(&world).await;
         assert_eq!(call.status, CallStatus::Waiting);
@@ -65,19 +65,19 @@ async fn the_run_waits_for_a_result_that_comes_in_time() {
 async fn a_late_result_enters_the_run_once() {
     let turns = vec![Turn::Calls(vec![DEFER]), Turn::Answer("Asked."), Turn::Answer("Done.")];
     let world = World::new(turns).await;
-    let run = world.drive(None, NextMove::Resume, None, false).await.expect("driven");
+    let run = world.drive(None, Continuation::Resume, None, false).await.expect("driven");
     assert_eq!(run.end, AgentEnd::Answer { text: "Asked.".to_owned() });
     let id = call(&world).await.id;
     let pending = format!("{{\"pendingToolCallId\":\"{id}\",\"status\":\"pending\"}}");
     assert_eq!(texts(&world, MessageRole::Tool).await, [pending]);
-    let early = world.drive(None, NextMove::Resume, None, false).await.expect_err("nothing has come");
+    let early = world.drive(None, Continuation::Resume, None, false).await.expect_err("nothing has come");
     assert!(matches!(early, RunError::Answered { .. }), "{early}");
     assert_eq!(submit(&world, &id, "\"yes\"").await, Resolution::Inbox { ordinal: 1 });
-    let run = world.drive(None, NextMove::Resume, None, false).await.expect("driven");
+    let run = world.drive(None, Continuation::Resume, None, false).await.expect("driven");
     assert_eq!(run.end, AgentEnd::Answer { text: "Done.".to_owned() });
     let expected = format!("[Tool Result: defer] (callId: {id}) yes");
     assert_eq!(texts(&world, MessageRole::User).await, ["Do it.".to_owned(), expected]);
-    let again = world.drive(None, NextMove::Resume, None, false).await.expect_err("it has entered");
+    let again = world.drive(None, Continuation::Resume, None, false).await.expect_err("it has entered");
     assert!(matches!(again, RunError::Answered { .. }), "{again}");
 }
 
@@ -86,7 +86,7 @@ async fn a_late_result_enters_the_run_once() {
 async fn a_result_enters_a_run_that_works() {
     let turns = vec![Turn::Calls(vec![DEFER]), Turn::Calls(vec![CONFIRM]), Turn::Answer("Done.")];
     let world = World::new(turns).await;
-    let driving = world.drive(None, NextMove::Resume, None, false);
+    let driving = world.drive(None, Continuation::Resume, None, false);
     let submitting = async {
         let waiting = loop {
             let calls = calls(&world).await;
@@ -115,8 +115,8 @@ async fn a_result_at_the_moment_of_the_time_out_is_told_once() {
     for round in 0..60_u64 {
         let turns = vec![Turn::Calls(vec![CONFIRM]), Turn::Answer("First."), Turn::Answer("Second.")];
         let mut world = World::new(turns).await;
-        world.patience = Duration::from_millis(250);
-        let driving = world.drive(None, NextMove::Resume, None, false);
+        world.result_timeout = Duration::from_millis(250);
+        let driving = world.drive(None, Continuation::Resume, None, false);
         let submitting = async {
             let call = call(&world).await;
             tokio::time::sleep(Duration::from_millis(200 + round)).await;
@@ -135,7 +135,7 @@ async fn a_result_at_the_moment_of_the_time_out_is_told_once() {
                 assert_eq!(results, ["Tool execution failed: Tool timed out after 250ms"], "round {round}");
                 let told = texts(&world, MessageRole::User).await.len() == 2;
                 if !told {
-                    world.drive(None, NextMove::Resume, None, false).await.expect("driven");
+                    world.drive(None, Continuation::Resume, None, false).await.expect("driven");
                 }
             }
         }
@@ -150,13 +150,14 @@ async fn a_result_at_the_moment_of_the_time_out_is_told_once() {
 #[tokio::test]
 async fn a_call_is_made_once_although_its_process_dies() {
     let mut crashes = 0;
-    for crash in [Crash::Before, Crash::After] {
+    for when in [Crash::Before, Crash::After] {
         for write in 0.. {
-            let place = format!("{crash:?} write {write}");
+            let place = format!("{when:?} write {write}");
             let world = World::new(vec![Turn::Calls(vec![CONFIRM, DEFER]), Turn::Answer("Done.")]).await;
-            let (store, died) = CrashingStore::new(std::sync::Arc::clone(&world.store), (write, crash));
+            let (store, died) =
+                CrashingStore::new(std::sync::Arc::clone(&world.store), CrashPoint { write, when });
             let has_died = {
-                let driving = world.drive(Some(store), NextMove::Resume, None, false);
+                let driving = world.drive(Some(store), Continuation::Resume, None, false);
                 tokio::select! {
                     (driven, ()) = async { tokio::join!(driving, answer_confirm(&world)) } => {
                         driven.expect("driven");
@@ -167,9 +168,9 @@ async fn a_call_is_made_once_although_its_process_dies() {
             };
             if has_died {
                 crashes += 1;
-                let run = world.store.run(world.subject.id.as_str()).await.expect("there");
+                let run = world.store.run(world.subject.id.as_str()).await.expect("the store has the run");
                 if !run.summary.status.has_ended() {
-                    let resuming = world.drive_after_death(NextMove::Resume, false);
+                    let resuming = world.drive_after_death(Continuation::Resume, false);
                     let (run, ()) = tokio::join!(resuming, answer_confirm(&world));
                     run.unwrap_or_else(|error| panic!("{place}: {error}"));
                 }

@@ -1,4 +1,4 @@
-//! A run that is killed at any place goes on in another process, with the same history and each effect at most once.
+//! A run that is killed at any place is resumed by another process, with the same history and each effect at most once.
 #![expect(clippy::print_stdout, reason = "tests say what they skipped")]
 
 mod crash;

@@ -2,8 +2,8 @@
 
 use portcullis_agent::AgentEnd;
 use portcullis_runs::{
-    NextMove, RunError, now,
-    store::{Approval, ApprovalFilter, ApprovalStatus, Decision, Json, PageRequest, RunStatus, Verdict},
+    Continuation, RunError, now,
+    store::{Approval, ApprovalFilter, ApprovalStatus, Json, PageRequest, RunStatus, StoredAnswer, Verdict},
 };
 use portcullis_types::Message;
 
@@ -30,7 +30,7 @@ async fn question(world: &World) -> Approval {
 
 async fn answer(world: &World, verdict: Verdict, edited: Option<&str>, reason: Option<&str>) {
     let question = question(world).await;
-    let decision = Decision {
+    let decision = StoredAnswer {
         verdict,
         by: "ada".to_owned(),
         via: "test".to_owned(),
@@ -45,7 +45,7 @@ async fn answer(world: &World, verdict: Verdict, edited: Option<&str>, reason: O
 #[tokio::test]
 async fn an_answer_lets_the_call_run_once() {
     let world = world().await;
-    let driving = world.drive(None, NextMove::Resume, None, true);
+    let driving = world.drive(None, Continuation::Resume, None, true);
     let (run, ()) = tokio::join!(driving, answer(&world, Verdict::Approve, None, None));
     assert_eq!(run.expect("driven").end, AgentEnd::Answer { text: "Done.".to_owned() });
     assert_eq!(world.notes(), ["ask {\"text\":\"a\"}"]);
@@ -54,7 +54,7 @@ async fn an_answer_lets_the_call_run_once() {
 #[tokio::test]
 async fn a_refusal_has_its_reason_for_the_model() {
     let world = world().await;
-    let driving = world.drive(None, NextMove::Resume, None, true);
+    let driving = world.drive(None, Continuation::Resume, None, true);
     let (run, ()) = tokio::join!(driving, answer(&world, Verdict::Deny, None, Some("not on a Friday")));
     run.expect("driven");
     assert_eq!(world.notes(), [""; 0]);
@@ -66,7 +66,7 @@ async fn a_refusal_has_its_reason_for_the_model() {
 #[tokio::test]
 async fn edited_arguments_take_the_place_of_the_models() {
     let world = world().await;
-    let driving = world.drive(None, NextMove::Resume, None, true);
+    let driving = world.drive(None, Continuation::Resume, None, true);
     let answering = async {
         answer(&world, Verdict::Approve, Some("{\"text\":\"b\"}"), None).await;
         answer(&world, Verdict::Approve, None, None).await;
@@ -80,14 +80,14 @@ async fn edited_arguments_take_the_place_of_the_models() {
 async fn an_answer_waits_for_the_run_whose_process_has_died() {
     let world = world().await;
     {
-        let driving = world.drive(None, NextMove::Resume, None, true);
+        let driving = world.drive(None, Continuation::Resume, None, true);
         tokio::select! {
             driven = driving => panic!("{driven:?}"),
             _ = question(&world) => {}
         }
     }
     answer(&world, Verdict::Approve, None, None).await;
-    let run = world.drive_after_death(NextMove::Resume, true).await.expect("driven");
+    let run = world.drive_after_death(Continuation::Resume, true).await.expect("driven");
     assert_eq!(run.end, AgentEnd::Answer { text: "Done.".to_owned() });
     assert_eq!(world.notes(), ["ask {\"text\":\"a\"}"], "the call had not begun when its process died");
     let page =
@@ -98,7 +98,7 @@ async fn an_answer_waits_for_the_run_whose_process_has_died() {
 #[tokio::test]
 async fn a_run_is_cancelled_from_another_process() {
     let world = world().await;
-    let driving = world.drive(None, NextMove::Resume, None, true);
+    let driving = world.drive(None, Continuation::Resume, None, true);
     let cancelling = async {
         question(&world).await;
         world.process(None).cancel(&world.subject.id).await.expect("asked")
@@ -107,7 +107,7 @@ async fn a_run_is_cancelled_from_another_process() {
     assert_eq!(status, RunStatus::Running, "its process ends it");
     assert_eq!(run.expect("driven").end, AgentEnd::Cancelled);
     assert_eq!(world.notes(), [""; 0]);
-    let summary = world.store.run(world.subject.id.as_str()).await.expect("there").summary;
+    let summary = world.store.run(world.subject.id.as_str()).await.expect("the store has the run").summary;
     assert_eq!(summary.status, RunStatus::Cancelled);
 }
 
@@ -115,7 +115,7 @@ async fn a_run_is_cancelled_from_another_process() {
 async fn a_run_without_a_process_is_cancelled_at_once() {
     let world = world().await;
     {
-        let driving = world.drive(None, NextMove::Resume, None, true);
+        let driving = world.drive(None, Continuation::Resume, None, true);
         tokio::select! {
             driven = driving => panic!("{driven:?}"),
             _ = question(&world) => {}
@@ -125,12 +125,12 @@ async fn a_run_without_a_process_is_cancelled_at_once() {
     while world.process(None).cancel(&world.subject.id).await.expect("cancelled") == RunStatus::Running {
         tokio::time::sleep(MOMENT).await;
     }
-    let summary = world.store.run(world.subject.id.as_str()).await.expect("there").summary;
+    let summary = world.store.run(world.subject.id.as_str()).await.expect("the store has the run").summary;
     assert_eq!(summary.status, RunStatus::Cancelled);
-    // The model's calls stay in the conversation, and a further question tells the model about them.
-    let next = NextMove::Ask(Message::user("And now?"));
+    // The model's calls stay in the conversation, and a further prompt tells the model about them.
+    let next = Continuation::Prompt(Message::user("And now?"));
     let run = world.drive(None, next, None, true).await.expect("driven");
     assert_eq!(run.end, AgentEnd::Answer { text: "Done.".to_owned() });
-    let error = world.drive(None, NextMove::Resume, None, true).await.expect_err("answered");
+    let error = world.drive(None, Continuation::Resume, None, true).await.expect_err("answered");
     assert!(matches!(error, RunError::Answered { .. }), "{error}");
 }

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use portcullis_agent::AgentEnd;
 use portcullis_runs::{
-    CallEnd, Interruption, NextMove, Position, RunError, RunExport, StepEnd, Stepper, all_rows,
+    CallEnd, Continuation, Interruption, Position, RunError, RunExport, StepEnd, Stepper, all_rows,
     store::{RunStatus, StoreError},
 };
 use portcullis_types::{CancellationToken, Message, MessageRole};
@@ -12,7 +12,7 @@ use serde_json::Value;
 
 use crate::{
     crash::{check, turns},
-    crashing_store::{Crash, CrashingStore},
+    crashing_store::{Crash, CrashPoint, CrashingStore},
     model::Turn,
     world::{MOMENT, World},
 };
@@ -80,9 +80,10 @@ async fn single_steps_leave_the_history_of_one_process() {
     ];
     for turns in [turns(), wrong] {
         let (one, many) = (World::new(turns.clone()).await, World::new(turns).await);
-        one.drive(None, NextMove::Resume, None, false).await.expect("driven");
+        one.drive(None, Continuation::Resume, None, false).await.expect("driven");
         // Each step in a process of its own.
-        let mut position = many.stepper(None).position(&many.subject.id).await.expect("there");
+        let mut position =
+            many.stepper(None).position(&many.subject.id).await.expect("the run has a position");
         while position.next != "ended" {
             for next in &position.calls {
                 let end = call(&many.stepper(None), &many, position.version, &next.id).await;
@@ -100,11 +101,11 @@ async fn single_steps_leave_the_history_of_one_process() {
 #[tokio::test]
 async fn single_steps_go_on_after_a_death_at_any_write() {
     let mut crashes = 0;
-    for crash in [Crash::Before, Crash::After] {
+    for when in [Crash::Before, Crash::After] {
         for write in 0.. {
-            let place = format!("{crash:?} write {write}");
+            let place = format!("{when:?} write {write}");
             let world = World::new(turns()).await;
-            let (store, died) = CrashingStore::new(Arc::clone(&world.store), (write, crash));
+            let (store, died) = CrashingStore::new(Arc::clone(&world.store), CrashPoint { write, when });
             let stepper = world.stepper(Some(store));
             let has_died = tokio::select! {
                 driven = drive(&stepper, &world) => { driven.expect("driven"); false }
@@ -178,7 +179,7 @@ async fn an_interrupted_turn_keeps_the_results_that_it_has() {
 async fn a_call_that_nothing_has_run_is_told_to_the_model() {
     let world = World::new(turns()).await;
     let stepper = world.stepper(None);
-    let mut position = stepper.position(&world.subject.id).await.expect("there");
+    let mut position = stepper.position(&world.subject.id).await.expect("the run has a position");
     while position.next != "ended" {
         position = step(&stepper, &world, position.version, (Vec::new(), None)).await.expect("taken");
     }
@@ -196,7 +197,7 @@ async fn an_end_that_the_driver_does_not_keep_can_be_tried_again() {
     let id = &world.subject.id;
     let undone = stepper.take_step(id, asked, (Vec::new(), None), |_| false, &cancel).await.expect("undone");
     assert!(matches!(undone, StepEnd::Undone(AgentEnd::Provider { .. })), "{undone:?}");
-    let run = world.store.run(id.as_str()).await.expect("there").summary;
+    let run = world.store.run(id.as_str()).await.expect("the store has the run").summary;
     assert_eq!((run.version, run.messages, run.lease), (asked, 1, None));
     let ended = step(&stepper, &world, asked, (Vec::new(), None)).await.expect("taken");
     assert_eq!(ended.status, RunStatus::Failed);

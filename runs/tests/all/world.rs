@@ -8,12 +8,12 @@ use std::{
 use async_trait::async_trait;
 use portcullis_agent::{AgentConfig, AgentLoop, AgentRun};
 use portcullis_runs::{
-    Driver, ModelIdentity, NextMove, RunError, RunId, RunSubject, Runs, StepParts, Stepper, StoredApprover,
-    StoredExecutor, StoredExternalCalls, all_rows,
+    Continuation, ModelIdentity, RunError, RunId, RunProcess, RunSubject, Runs, StepParts, Stepper,
+    StoredApprover, StoredExecutor, StoredExternalCalls, all_rows,
     store::{RunStore, SqliteOptions, StoreError, open_sqlite},
 };
 use portcullis_tools::{
-    BeginCall, Caller, ExternalTool, RegistryExecutor, ToolRegistry,
+    CallStartListener, Caller, ExternalTool, RegistryExecutor, ToolRegistry,
     approval::{ApproveAll, Approver},
     policy::{DEFAULT_POLICY, LoadOptions, PolicySource, WorkspaceSecurityPolicy},
 };
@@ -32,7 +32,7 @@ const POLICY: &str = "\n[tools.note]\nenabled = true\napproval = \"allow\"\n\
     [tools.ask]\nenabled = true\napproval = \"ask\"\n";
 
 /// How long a run waits for a result that a test submits.
-const PATIENCE: Duration = Duration::from_secs(60);
+const RESULT_TIMEOUT: Duration = Duration::from_secs(60);
 
 /// The pause before another try to take the place of a dead process.
 pub(crate) const MOMENT: Duration = Duration::from_millis(5);
@@ -93,11 +93,11 @@ pub(crate) struct World {
     notes: Arc<Mutex<Vec<String>>>,
     turns: Vec<Turn>,
     /// How long a run waits for the result of `confirm`.
-    pub(crate) patience: Duration,
+    pub(crate) result_timeout: Duration,
 }
 
 impl World {
-    /// A run with a question, which no process has begun, in SQLite.
+    /// A run with a prompt, which no process has begun, in SQLite.
     pub(crate) async fn new(turns: Vec<Turn>) -> Self {
         Self::in_store(turns, None).await
     }
@@ -113,7 +113,8 @@ impl World {
         };
         let id = RunId::random().expect("random bytes");
         let subject = RunSubject { id, agent: "agent".to_owned(), workspace: "/work".to_owned() };
-        let world = Self { state, store, subject, notes: Arc::default(), turns, patience: PATIENCE };
+        let world =
+            Self { state, store, subject, notes: Arc::default(), turns, result_timeout: RESULT_TIMEOUT };
         world.process(None).add(world.subject.clone(), Message::user("Do it.")).await.expect("added");
         world
     }
@@ -121,7 +122,7 @@ impl World {
     /// The runs as a new process sees them.
     pub(crate) fn process(&self, store: Option<Arc<dyn RunStore>>) -> Runs {
         let store = store.unwrap_or_else(|| Arc::clone(&self.store));
-        Runs::new(store, Driver::start(self.state.path()).expect("starts"))
+        Runs::new(store, RunProcess::start(self.state.path()).expect("starts"))
     }
 
     fn registry(&self, dies_in: Option<(usize, &Arc<Notify>)>) -> Arc<ToolRegistry> {
@@ -149,7 +150,7 @@ impl World {
             };
             builder = builder.external_tool(ExternalTool {
                 waits,
-                timeout: self.patience,
+                timeout: self.result_timeout,
                 ..ExternalTool::new(decl)
             });
         }
@@ -178,7 +179,7 @@ impl World {
     pub(crate) async fn drive(
         &self,
         store: Option<Arc<dyn RunStore>>,
-        next: NextMove,
+        next: Continuation,
         dies_in: Option<(usize, &Arc<Notify>)>,
         asks_elsewhere: bool,
     ) -> Result<AgentRun, RunError> {
@@ -186,10 +187,10 @@ impl World {
         let caller = Caller::new("agent", self.subject.id.as_str());
         let run = runs.drive(&self.subject, next, Arc::clone(&registry), caller.clone()).await?;
         let mut template = caller;
-        template.before_effects = Some(Arc::clone(&run) as Arc<dyn BeginCall>);
+        template.start_listener = Some(Arc::clone(&run) as Arc<dyn CallStartListener>);
         template.external_calls = Some(Arc::new(StoredExternalCalls::new(Arc::clone(&run))));
         template.approver = Some(if asks_elsewhere {
-            Arc::new(StoredApprover::elsewhere(Arc::clone(&run))) as Arc<dyn Approver>
+            Arc::new(StoredApprover::in_store(Arc::clone(&run))) as Arc<dyn Approver>
         } else {
             Arc::new(ApproveAll)
         });
@@ -200,7 +201,7 @@ impl World {
         let model = Model(self.turns.clone());
         let mut agent = AgentLoop::new(config, (), Arc::clone(&run), model, executor);
         let handle = agent.handle();
-        let state = run.take_start(&handle).expect("taken once");
+        let state = run.take_resume_point(&handle).expect("the resume point is taken once");
         let _lease = run.keep_lease(handle);
         Ok(agent.resume(state).await)
     }
@@ -209,7 +210,7 @@ impl World {
     /// later than those of a killed process.
     pub(crate) async fn drive_after_death(
         &self,
-        next: NextMove,
+        next: Continuation,
         asks_elsewhere: bool,
     ) -> Result<AgentRun, RunError> {
         loop {

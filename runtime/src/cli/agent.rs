@@ -16,11 +16,11 @@ use portcullis_tools::native::Capability;
 
 use super::Modules;
 
-/// Let a model work with the tools, for one question or in a conversation.
+/// Let a model work with the tools, for one prompt or in a conversation.
 ///
-/// With a prompt, the model works until it answers. Without one, at a terminal, you have a conversation: type a question,
-/// `/help` for the commands, or `@PATH` to add a picture. Ctrl-D ends it. Conversations are runs, which
-/// are kept in a store: `--continue` and `--resume` go on with one, and `portcullis runs` shows them.
+/// With a prompt, the model works until it answers. Without one, at a terminal, you have a conversation: type a prompt,
+/// `/help` for the commands, or `@PATH` to add an image. Ctrl-D ends it. Conversations are runs, which
+/// are kept in a store: `--continue` and `--resume` continue one, and `portcullis runs` shows them.
 ///
 /// Each call of the model is checked, decided, confined and recorded, and you are asked where the policy says so.
 /// Events are shown on standard error as they happen. The final answer goes to standard output, unless this terminal
@@ -35,7 +35,7 @@ use super::Modules;
 Examples:
   portcullis agent 'What is in /shared?' --provider anthropic --model claude-sonnet-4-5
   portcullis agent 'Tidy up notes.md' --model qwen3 --base-url http://127.0.0.1:8080/v1
-  portcullis agent - --provider ollama --model llama3.1 < question.txt
+  portcullis agent - --provider ollama --model llama3.1 < prompt.txt
   portcullis agent --continue
   portcullis agent --detach 'Update the dependencies'
 
@@ -43,7 +43,7 @@ Exit codes:
   0 the model answered    1 the run ended without an answer    2 wrong usage, or an unusable policy
   5 the provider gave no complete answer    130 cancelled by Ctrl-C")]
 pub(crate) struct AgentOptions {
-    /// The question for the model; `-` reads it from standard input. Without it, a conversation begins.
+    /// The prompt for the model; `-` reads it from standard input. Without it, a conversation begins.
     #[arg(value_name = "PROMPT")]
     pub(crate) prompt: Option<String>,
 
@@ -61,8 +61,8 @@ pub(crate) struct AgentOptions {
 
     /// Work in the background: print the id of the run, and end.
     ///
-    /// The run goes on in a process of its own. Where the policy asks, it waits for `portcullis approvals`. The process
-    /// writes to `detached/ID.log` of the state folder.
+    /// The run continues in a process of its own. Where the policy asks, it waits for `portcullis approvals`. The
+    /// process writes to `detached/ID.log` of the state folder.
     #[arg(long, requires = "prompt", conflicts_with_all = ["json", "newest", "resume"])]
     pub(crate) detach: bool,
 
@@ -116,7 +116,7 @@ pub(crate) struct ModelOptions {
     #[arg(long)]
     pub(crate) no_instructions: bool,
 
-    /// The largest number of times that the model is asked for one question.
+    /// The largest number of times that the model is asked for one prompt.
     #[arg(long, value_name = "N", default_value_t = DEFAULT_MAX_ITERATIONS)]
     pub(crate) max_turns: NonZeroU32,
 
@@ -148,17 +148,17 @@ pub(crate) struct StoreOptions {
     pub(crate) store: Option<String>,
 }
 
-/// Which conversation goes on.
+/// The conversation to continue.
 #[derive(Debug, Args)]
 #[group(multiple = false)]
 pub(crate) struct KeptOptions {
-    /// Go on with the newest conversation about this workspace or project.
+    /// Continue the newest conversation about this workspace or project.
     ///
     /// The model gets the messages so far. Flow rules hold for what the conversation has read before.
     #[arg(long = "continue")]
     pub(crate) newest: bool,
 
-    /// Go on with the conversation that has this id.
+    /// Continue the conversation that has this id.
     #[arg(long, value_name = "ID")]
     pub(crate) resume: Option<String>,
 }

@@ -122,7 +122,7 @@ pub(crate) struct LogOptions {
     #[arg(long)]
     pub(crate) json: bool,
 
-    /// Go on with the rows that are written from now on, until it is interrupted.
+    /// Continue with the rows that are written from now on, until it is interrupted.
     #[arg(long)]
     pub(crate) follow: bool,
 

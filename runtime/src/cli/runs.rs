@@ -9,10 +9,10 @@ use super::{ModelOptions, StoreOptions};
 /// How many runs a listing shows if the operator does not say.
 const DEFAULT_LISTED: NonZeroU32 = NonZeroU32::new(20).expect("20 is not 0");
 
-/// See runs of agents, go on with one, or end one.
+/// See runs of agents, resume one, or end one.
 ///
 /// A run is stored after each step, and each of its calls before it begins and after it ends. A run whose process has
-/// died goes on with `resume`: no answer of the model is asked for twice, and no call runs twice that may not be
+/// died is continued by `resume`: no answer of the model is asked for twice, and no call runs twice that may not be
 /// repeated. A call that had begun is told to the model as one whose effects are not known.
 #[derive(Debug, Subcommand)]
 #[command(after_long_help = "\
@@ -77,7 +77,7 @@ pub(crate) struct OneRunOptions {
     pub(crate) store: StoreOptions,
 }
 
-/// Go on with a run whose process has died, or that ended without an answer.
+/// Resume a run whose process has died, or that ended without an answer.
 ///
 /// The interrupted step is taken again. After an end without an answer, the model is asked once more. The policy, the
 /// model and the other options are those of this command, not those that the run began with.
@@ -86,7 +86,7 @@ pub(crate) struct ResumeOptions {
     #[command(flatten)]
     pub(crate) run: OneRunOptions,
 
-    /// Go on in the background, as `portcullis agent --detach` does.
+    /// Resume it in the background, as `portcullis agent --detach` does.
     #[arg(long)]
     pub(crate) detach: bool,
 

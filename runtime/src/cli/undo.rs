@@ -20,11 +20,11 @@ pub(crate) struct ChangesOptions {
     pub(crate) selection: Selection,
 }
 
-/// Take changes of calls back.
+/// Undo changes of calls.
 ///
-/// Without CALL and `--run`, the newest call is taken back whose changes are still in force. Files get their earlier
+/// Without CALL and `--run`, the newest call is undone whose changes are still in force. Files get their earlier
 /// content, permissions and times; new files and folders are removed. If something cannot be restored, or was changed by
-/// someone else since, nothing is changed at all. An undo is kept like a call, so it can be taken back in turn.
+/// someone else since, nothing is changed at all. An undo is kept like a call, so it can be undone in turn.
 #[derive(Debug, Args)]
 #[command(after_long_help = "\
 Examples:
@@ -32,7 +32,7 @@ Examples:
   portcullis undo --run cli
 
 Exit codes:
-  0 taken back, or nothing to do    1 not taken back    2 wrong usage, or an unusable policy")]
+  0 undone, or nothing to do    1 not undone    2 wrong usage, or an unusable policy")]
 pub(crate) struct UndoOptions {
     #[command(flatten)]
     pub(crate) selection: Selection,

@@ -1,12 +1,12 @@
-//! `portcullis agent`: a model works with the tools, for one question or in a conversation.
+//! `portcullis agent`: a model works with the tools, for one prompt or in a conversation.
 
 mod capabilities;
 mod conversation;
 mod detached;
+mod images;
 mod instructions;
 pub(super) mod model;
-mod pictures;
-pub(super) mod question;
+pub(super) mod prompt;
 mod session;
 mod slash;
 mod summary;
@@ -23,7 +23,7 @@ use std::{
 use portcullis_adapters::event_formats::EventFormatKind;
 use portcullis_agent::{AgentConfig, ProviderSettings, RemoteProvider};
 use portcullis_runs::{
-    ModelIdentity, NextMove, RecordedModel, RunId, RunSubject, RunTotals, Runs, StoredState,
+    Continuation, ModelIdentity, RecordedModel, RunId, RunSubject, RunTotals, Runs, StoredState,
     store::RunSummary,
 };
 use portcullis_tools::{
@@ -41,8 +41,8 @@ use tokio::runtime::Runtime;
 use self::{
     capabilities::Capabilities,
     instructions::{PROJECT_FILE, ProjectFile},
-    question::exit_code,
-    session::{Answers, Session, View},
+    prompt::exit_code,
+    session::{ApprovalSource, Session, View},
 };
 use super::{
     call,
@@ -67,30 +67,30 @@ pub(crate) use self::worker::run as work;
 
 /// What the process does with a run.
 enum Task {
-    /// Asks one question.
-    Ask { prompt: String, which: Which },
-    /// Asks one question in the background.
+    /// Works on one prompt.
+    Ask { prompt: String, run_choice: RunChoice },
+    /// Works on one prompt in the background.
     AskDetached { prompt: String },
-    /// Asks the questions that a person types.
-    Converse { which: Which },
-    /// Goes on where the run was interrupted.
+    /// Works on the prompts that a person types.
+    Converse { run_choice: RunChoice },
+    /// Resumes the run where it was interrupted.
     Resume { id: RunId },
-    /// Goes on in the background.
+    /// Resumes the run in the background.
     ResumeDetached { id: RunId },
-    /// Is the process in the background.
+    /// This process is the background worker.
     Background { id: RunId },
 }
 
-/// Which run goes on.
-enum Which {
+/// The run to work on.
+enum RunChoice {
     New,
     /// The newest about this workspace.
     Newest,
     This(RunId),
 }
 
-/// How the command line wants it.
-struct Request<'a> {
+/// The parsed options of `agent` and `runs resume`.
+struct AgentRequest<'a> {
     task: Task,
     model: &'a ModelOptions,
     store: &'a StoreOptions,
@@ -104,18 +104,18 @@ pub(crate) fn run(common: &CommonOptions, options: AgentOptions) -> Result<ExitC
     if prompt.is_none() && !io::stdin().is_terminal() {
         return Err(CliError::NoPrompt);
     }
-    let which = match (&kept.resume, kept.newest) {
-        (Some(id), _) => Which::This(id.parse()?),
-        (None, true) => Which::Newest,
-        (None, false) => Which::New,
+    let run_choice = match (&kept.resume, kept.newest) {
+        (Some(id), _) => RunChoice::This(id.parse()?),
+        (None, true) => RunChoice::Newest,
+        (None, false) => RunChoice::New,
     };
     let task = match (detached::background_run()?, prompt) {
         (Some(id), _) => Task::Background { id },
         (None, Some(prompt)) if detach => Task::AskDetached { prompt },
-        (None, Some(prompt)) => Task::Ask { prompt, which },
-        (None, None) => Task::Converse { which },
+        (None, Some(prompt)) => Task::Ask { prompt, run_choice },
+        (None, None) => Task::Converse { run_choice },
     };
-    begin(common, Request { task, model: &model, store: &store, json: json.then_some(form) })
+    begin(common, AgentRequest { task, model: &model, store: &store, json: json.then_some(form) })
 }
 
 /// Runs `portcullis runs resume`.
@@ -127,11 +127,11 @@ pub(crate) fn resume(common: &CommonOptions, options: ResumeOptions) -> Result<E
         None if detach => Task::ResumeDetached { id },
         None => Task::Resume { id },
     };
-    begin(common, Request { task, model: &model, store: &store, json: None })
+    begin(common, AgentRequest { task, model: &model, store: &store, json: None })
 }
 
-fn begin(common: &CommonOptions, request: Request<'_>) -> Result<ExitCode, CliError> {
-    let Request { mut task, model, store, json } = request;
+fn begin(common: &CommonOptions, request: AgentRequest<'_>) -> Result<ExitCode, CliError> {
+    let AgentRequest { mut task, model, store, json } = request;
     // The provider comes first, so that a mistake in its settings makes no workspace.
     let file = AgentFile::read()?;
     let provider = RemoteProvider::new(model::settings(&model.choice, &file)?)?;
@@ -160,10 +160,10 @@ fn begin(common: &CommonOptions, request: Request<'_>) -> Result<ExitCode, CliEr
         settings,
         caller: caller(model.approve, &view, &capabilities),
         capabilities,
-        answers: match (model.approve, is_background) {
-            (true, _) => Answers::InAdvance,
-            (false, true) => Answers::Elsewhere,
-            (false, false) => Answers::Here,
+        approval_source: match (model.approve, is_background) {
+            (true, _) => ApprovalSource::InAdvance,
+            (false, true) => ApprovalSource::Elsewhere,
+            (false, false) => ApprovalSource::Here,
         },
         notifier: Notifier::new(file.approvals.notify).map(Arc::new),
         view,
@@ -174,7 +174,7 @@ fn begin(common: &CommonOptions, request: Request<'_>) -> Result<ExitCode, CliEr
         store: store.clone(),
     };
     let progress = Progress::default();
-    // The first interrupt cancels a question, even if its run has not begun.
+    // The first interrupt cancels the work on a prompt, even if its run has not begun.
     let cancel = match task {
         Task::Converse { .. } => CancellationToken::new(),
         _ => progress.begin_work().unwrap_or_default(),
@@ -196,7 +196,7 @@ struct Setting {
     config: AgentConfig,
     settings: ProviderSettings,
     caller: Caller,
-    answers: Answers,
+    approval_source: ApprovalSource,
     notifier: Option<Arc<Notifier>>,
     view: View,
     price: Option<Price>,
@@ -209,7 +209,7 @@ struct Setting {
 }
 
 impl Setting {
-    /// Finds or begins the run, starts the registry, and works until the question is answered or the conversation is
+    /// Finds or begins the run, starts the registry, and works until the prompt is answered or the conversation is
     /// over.
     fn work(self, task: Task, progress: &Progress, cancel: &CancellationToken) -> Result<ExitCode, CliError> {
         let runtime = match task {
@@ -217,7 +217,7 @@ impl Setting {
             _ => setup::runtime()?,
         };
         let runs = runtime.block_on(run_store::open_to_drive(&self.store, &self.envelope.state))?;
-        let (next, which) = match task {
+        let (next, run_choice) = match task {
             Task::AskDetached { prompt } => {
                 let subject = self.subject(RunId::random()?);
                 runtime.block_on(runs.add(subject.clone(), Message::user(prompt)))?;
@@ -227,20 +227,24 @@ impl Setting {
                 runtime.block_on(runs.ensure_resumable(&id, &self.workspace))?;
                 return detached::start(&runtime, &runs, &id, &self.envelope.state);
             }
-            Task::Ask { prompt, which } => (Some(NextMove::Ask(Message::user(prompt))), which),
-            Task::Converse { which } => (None, which),
-            Task::Resume { id } | Task::Background { id } => (Some(NextMove::Resume), Which::This(id)),
+            Task::Ask { prompt, run_choice } => {
+                (Some(Continuation::Prompt(Message::user(prompt))), run_choice)
+            }
+            Task::Converse { run_choice } => (None, run_choice),
+            Task::Resume { id } | Task::Background { id } => {
+                (Some(Continuation::Resume), RunChoice::This(id))
+            }
         };
-        let id = match which {
-            Which::New => None,
-            Which::Newest => Some(runtime.block_on(runs.newest(&self.workspace))?),
-            Which::This(id) => Some(id),
+        let id = match run_choice {
+            RunChoice::New => None,
+            RunChoice::Newest => Some(runtime.block_on(runs.newest(&self.workspace))?),
+            RunChoice::This(id) => Some(id),
         };
         let stored = match &id {
             Some(id) => Some(runtime.block_on(runs.find(id, &self.workspace))?),
             None => None,
         };
-        if let (Some(id), Some(NextMove::Resume)) = (&id, &next) {
+        if let (Some(id), Some(Continuation::Resume)) = (&id, &next) {
             runtime.block_on(runs.ensure_resumable(id, &self.workspace))?;
         }
         let id = id.map_or_else(RunId::random, Ok)?;
@@ -249,7 +253,7 @@ impl Setting {
         let code = match next {
             Some(next) => {
                 let began = Instant::now();
-                let run = runtime.block_on(session.go_on(next, cancel))?;
+                let run = runtime.block_on(session.continue_run(next, cancel))?;
                 session.show_answer(&run)?;
                 session.show_costs(&run, began.elapsed());
                 exit_code(&run.end)
@@ -281,7 +285,7 @@ impl Setting {
             mut config,
             settings,
             caller,
-            answers,
+            approval_source,
             notifier,
             view,
             price,
@@ -313,7 +317,7 @@ impl Setting {
             config,
             provider: Arc::new(provider),
             caller,
-            answers,
+            approval_source,
             notifier,
             registry,
             run_caller,

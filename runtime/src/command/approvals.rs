@@ -5,7 +5,7 @@ use std::process::ExitCode;
 use portcullis_runs::{
     now,
     store::{
-        Approval, ApprovalFilter, ApprovalStatus, Decision, Entity, Json, RunStore, StoreError, Verdict,
+        Approval, ApprovalFilter, ApprovalStatus, Entity, Json, RunStore, StoreError, StoredAnswer, Verdict,
     },
 };
 use serde_json::{Map, Value, json as value};
@@ -64,7 +64,7 @@ pub(crate) fn show(common: &CommonOptions, options: &OneApprovalOptions) -> Resu
         if let Some(expires) = approval.asked.expires {
             out.push_str(&format!("expires: {}\n", super::runs::time(expires)));
         }
-        if let Some(Decision { by, via, reason, .. }) = &approval.decision {
+        if let Some(StoredAnswer { by, via, reason, .. }) = &approval.decision {
             let reason =
                 reason.as_ref().map(|reason| format!(": {}", text::inline(reason))).unwrap_or_default();
             out.push_str(&format!("answered by {} ({}){reason}\n", text::inline(by), text::inline(via)));
@@ -101,7 +101,7 @@ fn answer(
     with_question(common, options, async |store, approval| {
         let by = format!("user {}", rustix::process::getuid().as_raw());
         let decision =
-            Decision { verdict, by, via: VIA.to_owned(), edited_arguments, reason, decided: now() };
+            StoredAnswer { verdict, by, via: VIA.to_owned(), edited_arguments, reason, decided: now() };
         let answered = store.decide_approval(&options.id, &approval.asked.hash, decision).await?;
         let (tool, run) = (text::inline(&answered.asked.tool), text::inline(&answered.run));
         stream::write_answer(&format!("{}: the call of {tool} in {run}\n", answered.status))

@@ -4,7 +4,7 @@ use std::process::ExitCode;
 
 use portcullis_runs::{
     now,
-    store::{CallFilter, Entity, Json, PendingCall, Resolution, RunStore, StoreError},
+    store::{CallFilter, Entity, Json, Resolution, RunStore, StoreError, StoredCall},
 };
 use serde_json::{Value, json as value, value::RawValue};
 
@@ -72,7 +72,7 @@ pub(crate) fn resolve(common: &CommonOptions, options: ResolveOptions) -> Result
 fn with_call(
     common: &CommonOptions,
     options: &OneCallOptions,
-    work: impl AsyncFnOnce(&dyn RunStore, PendingCall) -> Result<(), CliError>,
+    work: impl AsyncFnOnce(&dyn RunStore, StoredCall) -> Result<(), CliError>,
 ) -> Result<ExitCode, CliError> {
     with_store(common, &options.store, async |store| {
         let missing = || StoreError::NotFound { what: Entity::Call, id: options.id.clone() };
@@ -82,7 +82,7 @@ fn with_call(
     })
 }
 
-fn as_json(call: &PendingCall) -> Result<Value, CliError> {
+fn as_json(call: &StoredCall) -> Result<Value, CliError> {
     let parse = |json: &Json| {
         serde_json::from_str::<Value>(json.as_str()).map_err(|source| StoreError::Json { source })
     };

@@ -56,7 +56,7 @@ mod tests {
         for shell in clap_complete::Shell::value_variants() {
             let mut script = Vec::new();
             clap_complete::generate(*shell, &mut Cli::command(), "portcullis", &mut script);
-            let script = String::from_utf8(script).expect("text");
+            let script = String::from_utf8(script).expect("the output is UTF-8");
             assert!(script.contains("portcullis") && script.contains("doctor"), "{shell}");
         }
     }

@@ -7,14 +7,14 @@ use std::{process::ExitCode, sync::Arc, time::Duration};
 use portcullis_agent::{AgentConfig, AgentRun, InMemoryMessageStore, ScriptedProvider};
 use portcullis_tools::{
     Caller,
-    approval::{self, ApprovalAnswer, ApprovalRequest, Approver, GivenAnswer},
+    approval::{self, ApprovalAnswer, ApprovalRequest, Approver, AttributedAnswer},
     audit,
     shell::ShellSource,
 };
 use portcullis_types::{CancellationToken, Message, RunnerBootstrapEnvelope, async_trait};
 
 use super::{
-    agent::question::{Answerer, executor, exit_code},
+    agent::prompt::{Answerer, executor, exit_code},
     audit as rows, doctor,
     interrupts::{INTERRUPTED, run_interruptibly},
 };
@@ -114,7 +114,7 @@ struct Person {
 
 #[async_trait]
 impl Approver for Person {
-    async fn decide(&self, request: &ApprovalRequest) -> GivenAnswer {
+    async fn decide(&self, request: &ApprovalRequest) -> AttributedAnswer {
         let question = approval::question(request, COLUMNS);
         self.live.show_notice(&format!("\n{question}Approve? y (the demonstration answers)"));
         ApprovalAnswer::Approve.into()

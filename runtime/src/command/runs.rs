@@ -6,7 +6,7 @@ use std::{process::ExitCode, sync::Arc, time::Duration};
 
 use jiff::Timestamp;
 use portcullis_runs::{
-    Driver, RunExport, RunId, Runs, now,
+    RunExport, RunId, RunProcess, Runs, now,
     store::{
         ApprovalFilter, ApprovalStatus, PageRequest, RunFilter, RunStatus, RunStore, RunSummary, StoreError,
         StoredMessage,
@@ -25,8 +25,8 @@ use crate::{
 /// How often the store is read for a person who follows a run.
 const POLL: Duration = Duration::from_millis(300);
 
-/// The longest part of a question that a listing shows, in characters.
-const MAX_QUESTION_CHARS: usize = 60;
+/// The longest part of a prompt that a listing shows, in characters.
+const MAX_PROMPT_CHARS: usize = 60;
 
 /// Lists runs.
 pub(crate) fn list(common: &CommonOptions, options: &ListRunsOptions) -> Result<ExitCode, CliError> {
@@ -46,15 +46,15 @@ pub(crate) fn list(common: &CommonOptions, options: &ListRunsOptions) -> Result<
         let mut rows = Vec::with_capacity(listed.len());
         for run in listed {
             let Some(store) = &store else { break };
-            let question = question(&**store, &run.id).await?;
-            rows.push((word(&**store, &run).await?, run, question));
+            let prompt = first_prompt(&**store, &run.id).await?;
+            rows.push((word(&**store, &run).await?, run, prompt));
         }
         if options.json {
-            let rows = rows.iter().map(|(word, run, question)| {
+            let rows = rows.iter().map(|(word, run, prompt)| {
                 value!({
                     "id": run.id, "status": run.status.as_str(), "shown_as": word, "agent": run.agent,
                     "workspace": run.workspace, "created": run.created, "updated": run.updated,
-                    "steps": run.steps, "labels": run.labels, "question": question,
+                    "steps": run.steps, "labels": run.labels, "question": prompt,
                 })
             });
             return json::write_answer(&rows.collect::<Vec<_>>());
@@ -64,9 +64,9 @@ pub(crate) fn list(common: &CommonOptions, options: &ListRunsOptions) -> Result<
         } else if rows.is_empty() {
             "no runs are stored\n".to_owned()
         } else {
-            let rows = rows.into_iter().map(|(word, run, question)| {
-                let question: String = question.chars().take(MAX_QUESTION_CHARS).collect();
-                [run.id, time(run.updated), word.to_owned(), run.steps.to_string(), question]
+            let rows = rows.into_iter().map(|(word, run, prompt)| {
+                let prompt: String = prompt.chars().take(MAX_PROMPT_CHARS).collect();
+                [run.id, time(run.updated), word.to_owned(), run.steps.to_string(), prompt]
             });
             table::render(["run", "last step", "status", "steps", "question"], rows)
         };
@@ -81,7 +81,7 @@ pub(crate) fn show(common: &CommonOptions, options: &OneRunOptions) -> Result<Ex
         let run = store.run(id.as_str()).await?;
         let word = word(&*store, &run.summary).await?;
         let driver = run.summary.lease.as_ref().map(|(owner, _)| &**owner);
-        let process = driver.and_then(|driver| Driver::process_id(&state, driver));
+        let process = driver.and_then(|driver| RunProcess::process_id(&state, driver));
         let text = shown::run(&*store, &id, &run, (word, process)).await?;
         stream::write_answer(&text)
     })
@@ -113,7 +113,7 @@ pub(crate) fn watch(common: &CommonOptions, options: &OneRunOptions) -> Result<E
 pub(crate) fn cancel(common: &CommonOptions, options: &OneRunOptions) -> Result<ExitCode, CliError> {
     let state = setup::envelope(common)?.state;
     with_run(common, options, async |store, id| {
-        let runs = Runs::new(Arc::clone(&store), Driver::start(&state)?);
+        let runs = Runs::new(Arc::clone(&store), RunProcess::start(&state)?);
         match runs.cancel(&id).await? {
             status if status.has_ended() => stream::write_answer(&format!("{status}\n")),
             _ => stream::write_answer("the process that drives the run was asked to end it\n"),
@@ -186,8 +186,8 @@ async fn word(store: &dyn RunStore, run: &RunSummary) -> Result<&'static str, Cl
     Ok(if is_driven { run.status.as_str() } else { INTERRUPTED })
 }
 
-/// The first question of a run. Empty if it is not stored yet.
-async fn question(store: &dyn RunStore, id: &str) -> Result<String, CliError> {
+/// The first prompt of a run. Empty if it is not stored yet.
+async fn first_prompt(store: &dyn RunStore, id: &str) -> Result<String, CliError> {
     let page = store.messages(id, PageRequest::first(1)).await?;
     let text = |message: &StoredMessage| {
         let message: Message = serde_json::from_str(message.body.as_str()).ok()?;

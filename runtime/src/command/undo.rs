@@ -1,4 +1,4 @@
-//! `portcullis changes` and `portcullis undo`: show what calls have changed, and take it back.
+//! `portcullis changes` and `portcullis undo`: show what calls have changed, and undo it.
 
 use std::{
     fmt::Write as _,
@@ -36,22 +36,22 @@ pub(super) fn changes_of_run(registry: &ToolRegistry, run: &str) -> Result<Strin
     Ok(if text.is_empty() { "no changes are kept\n".to_owned() } else { text })
 }
 
-/// Takes the newest change of a run back, and says what was restored or why nothing was.
+/// Undoes the newest change of a run, and says what was restored or why nothing was.
 pub(super) fn undo_newest_of_run(registry: &ToolRegistry, run: &str) -> Result<String, CliError> {
     let (store, roots) = registry.kept_changes();
     let newest = store.newest(|record| record.call.run == run && is_in_force(record))?;
     let newest = newest.into_iter().collect();
-    Ok(take_back(store, newest, roots, false)?.unwrap_or_else(|refusal| refusal))
+    Ok(restore(store, newest, roots, false)?.unwrap_or_else(|refusal| refusal))
 }
 
-/// Takes changes back.
+/// Runs `portcullis undo`.
 pub(crate) fn undo(common: &CommonOptions, options: &UndoOptions) -> Result<ExitCode, CliError> {
     let (store, roots) = open(common)?;
     let records = match selected(&store, &options.selection)? {
         Some(records) => records,
         None => store.newest(is_in_force)?.into_iter().collect(),
     };
-    match take_back(store, records, roots, options.force)? {
+    match restore(store, records, roots, options.force)? {
         Ok(report) => {
             stream::write_answer(&report)?;
             Ok(ExitCode::SUCCESS)
@@ -63,8 +63,8 @@ pub(crate) fn undo(common: &CommonOptions, options: &UndoOptions) -> Result<Exit
     }
 }
 
-/// Takes changes back. Returns the report, or the refusal if nothing was taken back.
-fn take_back(
+/// Undoes changes. Returns the report, or the refusal if nothing was undone.
+fn restore(
     store: UndoStore,
     records: Vec<ChangeRecord>,
     roots: Vec<MountRoot>,
@@ -81,7 +81,7 @@ fn take_back(
             }
             Ok(Ok(format!("{report}to make the changes again: portcullis undo {record}\n")))
         }
-        Ok(None) => Ok(Ok("nothing to take back\n".to_owned())),
+        Ok(None) => Ok(Ok("nothing to undo\n".to_owned())),
         Err(error) => {
             let mut reasons = String::new();
             if let UndoError::Conflicts { conflicts } = &error {
@@ -132,7 +132,7 @@ fn differences_text(
     Ok(UndoPlan::new(store, records, roots)?.differences()?.iter().map(difference_text).collect())
 }
 
-/// Whether the changes are neither taken back nor those of an undo.
+/// Whether the changes are neither undone nor those of an undo.
 fn is_in_force(record: &ChangeRecord) -> bool {
     record.undone_by.is_none() && record.undoes.is_empty()
 }
@@ -143,10 +143,10 @@ fn listing(records: &[ChangeRecord]) -> String {
     }
     let rows = records.iter().map(|record| {
         let state = match (&record.undone_by, record.undoes.as_slice()) {
-            (Some(by), _) => format!("taken back by {by}"),
+            (Some(by), _) => format!("undone by {by}"),
             (None, []) if !record.is_ended => "the call's end is missing".to_owned(),
             (None, []) => "in force".to_owned(),
-            (None, undone) => format!("takes back {}", undone.join(", ")),
+            (None, undone) => format!("undoes {}", undone.join(", ")),
         };
         let time = humantime::format_rfc3339_seconds(UNIX_EPOCH + Duration::from_secs(record.time));
         let cell = |text: &str| if text.is_empty() { "–".to_owned() } else { text.to_owned() };

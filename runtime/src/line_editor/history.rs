@@ -128,8 +128,8 @@ mod tests {
         }
         assert_eq!(lines(state.path()), ["one", "two\nlines \u{1b}[2J"]);
         let file = state.path().join("x.history");
-        assert_eq!(fs::metadata(&file).expect("there").permissions().mode() & 0o7777, 0o600);
-        assert!(!fs::read_to_string(&file).expect("text").contains('\u{1b}'));
+        assert_eq!(fs::metadata(&file).expect("the path exists").permissions().mode() & 0o7777, 0o600);
+        assert!(!fs::read_to_string(&file).expect("the file is readable").contains('\u{1b}'));
     }
 
     #[test]
@@ -140,7 +140,10 @@ mod tests {
         fs::write(&file, format!("no JSON\n{text}")).expect("written");
         let kept = lines(state.path());
         assert_eq!((kept.len(), kept[0].as_str()), (MAX_HISTORY_LINES, "1"));
-        assert_eq!(fs::read_to_string(&file).expect("text").lines().count(), MAX_HISTORY_LINES);
+        assert_eq!(
+            fs::read_to_string(&file).expect("the file is readable").lines().count(),
+            MAX_HISTORY_LINES
+        );
     }
 
     #[test]
@@ -150,7 +153,7 @@ mod tests {
         std::os::unix::fs::symlink("elsewhere", &file).expect("linked");
         assert!(matches!(HistoryFile::open(state.path(), "x"), Err(CliError::History { .. })));
         fs::remove_file(&file).expect("removed");
-        let large = File::create(&file).expect("made");
+        let large = File::create(&file).expect("the file can be made");
         large.set_len(MAX_HISTORY_BYTES + 1).expect("set");
         assert!(matches!(HistoryFile::open(state.path(), "x"), Err(CliError::History { .. })));
     }

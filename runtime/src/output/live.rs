@@ -12,7 +12,7 @@ use console::{Style, colors_enabled, colors_enabled_stderr};
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use parking_lot::{Mutex, MutexGuard};
 use portcullis_agent::{AgentEnd, AgentEvent};
-use portcullis_tools::approval::{ApprovalRequest, Approver, GivenAnswer};
+use portcullis_tools::approval::{ApprovalRequest, Approver, AttributedAnswer};
 use portcullis_types::{Message, ToolEvent, ToolOutcome, ToolResult, async_trait};
 
 use self::streamed::StreamedOutput;
@@ -410,7 +410,7 @@ impl PausingApprover {
 
 #[async_trait]
 impl Approver for PausingApprover {
-    async fn decide(&self, request: &ApprovalRequest) -> GivenAnswer {
+    async fn decide(&self, request: &ApprovalRequest) -> AttributedAnswer {
         let _quiet = self.live.pause();
         self.approver.decide(request).await
     }

@@ -108,7 +108,7 @@ mod tests {
         let name = MountName::parse("shared").expect("a name");
         let spec = MountSpec { name, folder: "shared".to_owned(), has_undo: false };
         let mounts = MountTable::open(workspace, &[spec], &PrivatePaths::default()).expect("opens");
-        let handle = mounts.get("shared").expect("there").clone();
+        let handle = mounts.get("shared").expect("the mount exists").clone();
         let protection = Protection {
             paths: Arc::new(ProtectedPaths::parse([]).expect("no patterns")),
             withheld: None,
@@ -139,14 +139,14 @@ mod tests {
     fn the_short_judgement_agrees_with_that_of_any_path() {
         let workspace = tempfile::tempdir().expect("a folder");
         let folder = workspace.path().join("shared/folder");
-        fs::create_dir_all(folder.join("below")).expect("made");
+        fs::create_dir_all(folder.join("below")).expect("the folder can be made");
         for name in ["file", "key.pem", "below/file", "twice"] {
             fs::write(folder.join(name), "").expect("written");
         }
         fs::hard_link(folder.join("twice"), folder.join("again")).expect("linked");
         symlink("file", folder.join("link")).expect("linked");
         let handle = fs::File::open(&folder).expect("opens");
-        mkfifoat(&handle, "pipe", Mode::RWXU).expect("made");
+        mkfifoat(&handle, "pipe", Mode::RWXU).expect("the FIFO can be made");
         let mut guest = guest(workspace.path());
         for (name, expected) in [
             ("file", Ok(true)),
@@ -170,7 +170,7 @@ mod tests {
     fn a_directory_that_gets_a_hidden_name_is_hidden_from_then_on() {
         let workspace = tempfile::tempdir().expect("a folder");
         let shared = workspace.path().join("shared");
-        fs::create_dir_all(shared.join("folder")).expect("made");
+        fs::create_dir_all(shared.join("folder")).expect("the folder can be made");
         fs::write(shared.join("folder/file"), "").expect("written");
         let mut guest = guest(workspace.path());
         for _ in 0..2 {
@@ -186,7 +186,7 @@ mod tests {
     #[test]
     fn an_open_that_changes_something_needs_the_judgement_of_any_path() {
         let workspace = tempfile::tempdir().expect("a folder");
-        fs::create_dir_all(workspace.path().join("shared/folder")).expect("made");
+        fs::create_dir_all(workspace.path().join("shared/folder")).expect("the folder can be made");
         fs::write(workspace.path().join("shared/folder/file"), "").expect("written");
         let mut guest = guest(workspace.path());
         let (preopen, directory) = guest.directory_of(FOLDER).expect("a directory");

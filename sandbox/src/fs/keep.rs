@@ -13,7 +13,7 @@ use rustix::fs::OFlags;
 use super::GuestFs;
 use crate::{
     fs_result::{Errno, FsResult, Violation, split},
-    keeper::ChangeScope,
+    keeper::GuestChange,
     mounts::{real_path, resolve_beneath},
 };
 
@@ -25,7 +25,7 @@ impl GuestFs {
         preopen: usize,
         handle: BorrowedFd<'_>,
         name: Option<&str>,
-        scope: ChangeScope<'_>,
+        scope: GuestChange<'_>,
     ) -> FsResult {
         let Some(keeper) = self.keeper.clone() else { return Ok(()) };
         let below = self.exact_path(preopen, handle, name)?;
@@ -49,7 +49,7 @@ impl GuestFs {
         let Some((to_preopen, to_parent, to_name)) = self.parent_of(to)? else { return Ok(()) };
         let below = self.exact_path(from_preopen, from_parent.as_fd(), Some(from_name))?;
         let mount = self.preopens[from_preopen].handle.name().clone();
-        let scope = ChangeScope::MovedHere { mount: mount.as_str(), from: &components(&below) };
+        let scope = GuestChange::MovedHere { mount: mount.as_str(), from: &components(&below) };
         self.keep(to_preopen, to_parent.as_fd(), Some(to_name), scope)
     }
 

@@ -186,13 +186,13 @@ mod tests {
     use crate::links::{LinkSuspicion, PrivatePaths};
 
     fn stat(path: &Path) -> Stat {
-        rustix::fs::stat(path).expect("there")
+        rustix::fs::stat(path).expect("the path exists")
     }
 
     fn fixture() -> (tempfile::TempDir, PrivatePaths) {
         let dir = tempfile::tempdir().expect("a folder");
         for folder in ["vault", "state", "modules", "shared"] {
-            fs::create_dir_all(dir.path().join(folder).join("deep")).expect("made");
+            fs::create_dir_all(dir.path().join(folder).join("deep")).expect("the folder can be made");
         }
         for file in ["policy.toml", "token"] {
             fs::write(dir.path().join(file), "p").expect("written");

@@ -1,7 +1,7 @@
 //! The functions that a module imports from its host. `sandbox/src/http.rs` defines them.
 #![expect(unsafe_code, reason = "functions of the host are declared in an `unsafe extern` block")]
 
-use portcullis_types::{GuestErrorKind, HttpAnswer, HttpFault};
+use portcullis_types::{GuestErrorKind, HttpAnswer, HttpFailure};
 
 #[link(wasm_import_module = "portcullis_http")]
 unsafe extern "C" {
@@ -39,7 +39,7 @@ fn last_answer(length: i32) -> HttpAnswer {
     let copied = usize::try_from(host_answer(text.as_mut_ptr(), text.len())).unwrap_or_default();
     text.truncate(copied);
     serde_json::from_slice(&text).unwrap_or_else(|error| {
-        HttpAnswer::Error(HttpFault {
+        HttpAnswer::Error(HttpFailure {
             kind: GuestErrorKind::Failed,
             code: "answer_invalid".to_owned(),
             message: format!("the host's answer cannot be read: {error}"),

@@ -7,7 +7,7 @@ use std::{
     rc::Rc,
 };
 
-use portcullis_types::{GuestErrorKind, HttpAnswer, HttpFault, HttpRequestHead, HttpResponseHead};
+use portcullis_types::{GuestErrorKind, HttpAnswer, HttpFailure, HttpRequestHead, HttpResponseHead};
 
 /// An answer that a test provides.
 #[derive(Debug, Clone)]
@@ -60,7 +60,7 @@ pub fn with_http<T>(
 pub(super) fn send(head: &[u8], body: &[u8]) -> HttpAnswer {
     let answers = ANSWERS.with_borrow(Clone::clone);
     let (Some(answers), Ok(request)) = (answers, serde_json::from_slice::<HttpRequestHead>(head)) else {
-        return HttpAnswer::Error(HttpFault {
+        return HttpAnswer::Error(HttpFailure {
             kind: GuestErrorKind::Unavailable,
             code: "unavailable".to_owned(),
             message: "there is no network outside of a sandbox; a test gives answers by `testing::with_http`"

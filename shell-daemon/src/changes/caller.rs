@@ -240,7 +240,7 @@ mod tests {
             let handle = File::open(folder.path()).expect("opens");
             fs::read_link(format!("/proc/self/fd/{}", handle.as_raw_fd())).expect("readable")
         };
-        fs::create_dir_all(path.join("real/deep")).expect("made");
+        fs::create_dir_all(path.join("real/deep")).expect("the folder can be made");
         fs::write(path.join("real/file"), "").expect("written");
         symlink("real", path.join("alias")).expect("linked");
         symlink("../real/file", path.join("real/link")).expect("linked");

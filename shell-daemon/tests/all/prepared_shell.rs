@@ -13,7 +13,7 @@ fn processes_at_home(fixture: &Fixture, name: &str) -> Vec<Pid> {
     let identity = |path: &Path| fs::metadata(path).map(|data| (data.dev(), data.ino())).ok();
     let home = identity(&fixture.path("shared"));
     let mut pids = Vec::new();
-    for folder in fs::read_dir("/proc").expect("there").flatten() {
+    for folder in fs::read_dir("/proc").expect("the folder is readable").flatten() {
         let is_named = fs::read_to_string(folder.path().join("comm")).is_ok_and(|comm| comm.trim() == name);
         if is_named && identity(&folder.path().join("cwd")) == home {
             let pid = folder.file_name().to_str().and_then(|pid| pid.parse().ok()).and_then(Pid::from_raw);
@@ -40,7 +40,7 @@ fn a_waiting_shell_that_was_killed_is_replaced() {
         for signal in [Signal::KILL, Signal::TERM, Signal::KILL] {
             let waiting = prepared_shell(fixture);
             // The session may or may not have noticed the kill when the command comes.
-            kill_process(waiting, signal).expect("there");
+            kill_process(waiting, signal).expect("the process lives");
             let result = session.run("echo x >> ran; echo $v");
             assert_eq!((result.stdout.as_str(), result.end.state), ("1\n", StateAfter::Saved), "{signal:?}");
         }
@@ -57,7 +57,7 @@ fn a_stopped_waiting_shell_ends_at_the_deadline_and_is_replaced() {
     Fixture::for_each_posture(|fixture| {
         let mut session = fixture.session();
         session.output("v=1");
-        kill_process(prepared_shell(fixture), Signal::STOP).expect("there");
+        kill_process(prepared_shell(fixture), Signal::STOP).expect("the process lives");
         let result = session
             .attempt(request_with_timeout("echo never", Duration::from_millis(200)))
             .expect("it lives");

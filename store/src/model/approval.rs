@@ -4,7 +4,7 @@ use super::status::statuses;
 use crate::json::Json;
 
 statuses! {
-    /// How far an approval is. It goes from waiting to one of the others, once.
+    /// The status of a question. It changes from waiting to one of the others, once.
     ApprovalStatus {
         /// It has no answer yet.
         Waiting = "waiting",
@@ -22,9 +22,9 @@ statuses! {
 pub struct NewApproval {
     /// Its id, unique in the store.
     pub id: String,
-    /// The id of the call.
+    /// The id of the call that waits for the answer.
     pub call: String,
-    /// The tool.
+    /// The tool that the call names.
     pub tool: String,
     /// The question as a person reads it.
     pub question: String,
@@ -43,13 +43,13 @@ pub struct Approval {
     pub run: String,
     /// When it was asked.
     pub created: i64,
-    /// How far it is.
+    /// The status.
     pub status: ApprovalStatus,
     /// The answer. None if it waits or has expired.
-    pub decision: Option<Decision>,
+    pub decision: Option<StoredAnswer>,
 }
 
-/// The answer's direction.
+/// What an answer decides.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Verdict {
     /// The call may run.
@@ -58,10 +58,10 @@ pub enum Verdict {
     Deny,
 }
 
-/// An answer.
+/// An answer as it is stored.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Decision {
-    /// The direction.
+pub struct StoredAnswer {
+    /// Whether the call may run.
     pub verdict: Verdict,
     /// The person who decided.
     pub by: String,
@@ -71,7 +71,7 @@ pub struct Decision {
     pub edited_arguments: Option<Json>,
     /// The reason, for the model.
     pub reason: Option<String>,
-    /// When.
+    /// When the person answered.
     pub decided: i64,
 }
 

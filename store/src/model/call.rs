@@ -1,14 +1,15 @@
-//! Calls whose result comes from outside, perhaps after the run has gone on.
+//! Calls whose result comes from outside, perhaps after the run has continued.
 
 use super::status::statuses;
 use crate::json::Json;
 
 statuses! {
-    /// How far a call is. It goes from waiting or pending to one of the other three, and from waiting to pending.
+    /// The status of an external call. It changes from waiting or pending to one of the other three, and from waiting
+    /// to pending.
     CallStatus {
         /// The run waits for the result and takes it itself.
         Waiting = "waiting",
-        /// The run has gone on. The result comes through the agent's inbox.
+        /// The run has continued. The result comes through the agent's inbox.
         Pending = "pending",
         /// The result is there.
         Resolved = "resolved",
@@ -32,37 +33,37 @@ impl CallStatus {
 pub struct NewCall {
     /// Its id, unique in the store.
     pub id: String,
-    /// The tool.
+    /// The tool that the call names.
     pub tool: String,
-    /// The arguments.
+    /// The arguments that the model gave.
     pub arguments: Json,
     /// The inbox that gets a late result: that of the run, or that of an agent which lives longer than its runs.
     pub inbox: String,
-    /// Whether the run waits for the result ([`CallStatus::Waiting`]), or goes on at once ([`CallStatus::Pending`]). A
-    /// call with another status is refused.
+    /// Whether the run waits for the result ([`CallStatus::Waiting`]), or continues at once ([`CallStatus::Pending`]).
+    /// A call with another status is refused.
     pub status: CallStatus,
     /// When the call expires. None for a call that never does.
     pub expires: Option<i64>,
 }
 
-/// A call as it is stored.
+/// A call as it is stored. Its result comes from outside the run.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct PendingCall {
+pub struct StoredCall {
     /// Its id.
     pub id: String,
-    /// The run.
+    /// The run that made the call.
     pub run: String,
     /// The agent of the run.
     pub agent: String,
-    /// The tool.
+    /// The tool that the call names.
     pub tool: String,
-    /// The arguments.
+    /// The arguments that the model gave.
     pub arguments: Json,
-    /// How far it is.
+    /// The status when it was read. See [`Self::status_at`].
     pub status: CallStatus,
     /// The result, if it is resolved.
     pub result: Option<Json>,
-    /// When it was made.
+    /// When the run made the call.
     pub created: i64,
     /// When its status last changed.
     pub updated: i64,
@@ -70,8 +71,8 @@ pub struct PendingCall {
     pub expires: Option<i64>,
 }
 
-impl PendingCall {
-    /// How far the call is at this time. A call whose time is over has expired, also before a sweep has seen it.
+impl StoredCall {
+    /// The status at this time. A call whose time is over has expired, also before a sweep has seen it.
     #[must_use]
     pub fn status_at(&self, now: i64) -> CallStatus {
         let is_over = self.expires.is_some_and(|expires| expires <= now);
@@ -79,16 +80,16 @@ impl PendingCall {
     }
 }
 
-/// What became of a call whose run stops waiting.
+/// The result of [`RunStore::time_out_call`](crate::RunStore::time_out_call).
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum TimeOut {
     /// It is pending now. A result will come through the inbox.
     Pending,
     /// Something else was faster: the call has this status and, if it is resolved, its result.
-    Earlier(PendingCall),
+    Earlier(StoredCall),
 }
 
-/// Where a result went.
+/// The recipient of a result.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Resolution {
     /// To the run, which waits for it.

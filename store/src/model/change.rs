@@ -1,10 +1,10 @@
-//! Changes that are written together, and what became of them.
+//! Changes that are written together, and their results.
 
 use std::fmt;
 
 use super::{
-    MessageUpdate, NewEvent, NewInboxEntry, NewMessage, NewNote, NoteKind, PendingCall, Resolution,
-    SpaceMessage,
+    MessageUpdate, NewEvent, NewInboxEntry, NewMessage, NewNote, NoteKind, Resolution, SpaceMessage,
+    StoredCall,
 };
 use crate::error::StoreError;
 
@@ -33,7 +33,7 @@ pub enum Change {
         space: String,
         /// The participant.
         participant: String,
-        /// Now.
+        /// The caller's current time.
         joined: i64,
     },
     /// Removes a member from a space. Gives [`Applied::Left`].
@@ -53,7 +53,7 @@ pub enum Change {
         kind: NoteKind,
         /// The notes.
         notes: Vec<NewNote>,
-        /// Now.
+        /// The caller's current time.
         now: i64,
     },
     /// Removes notes of an agent. Gives [`Applied::NotesRemoved`].
@@ -69,8 +69,8 @@ pub enum Change {
     Then(Then),
 }
 
-/// Makes changes from what the changes before became, for example the event of a message from its ordinal, or no event
-/// if the message was not changed. The changes take its place in the list; it has no [`Applied`] of its own.
+/// Makes changes from the results of the changes before, for example the event of a message from its ordinal, or no
+/// event if the message was not changed. The changes take its place in the list; it has no [`Applied`] of its own.
 pub struct Then(Box<MakeChanges>);
 
 /// A function of [`Then`].
@@ -89,15 +89,15 @@ impl fmt::Debug for Then {
 }
 
 impl Change {
-    /// A [`Change::Then`]. The function gets what all changes before it became, in order. It runs while the transaction
-    /// holds its locks, in SQLite on the thread that writes: it must be short, must not wait, and must not panic. Its
-    /// error takes all changes back.
+    /// A [`Change::Then`]. The function gets the results of all changes before it, in order. It runs while the
+    /// transaction holds its locks, in SQLite on the thread that writes: it must be short, must not wait, and must not
+    /// panic. Its error rolls all changes back.
     pub fn then(changes: impl FnOnce(&[Applied]) -> Result<Vec<Self>, StoreError> + Send + 'static) -> Self {
         Self::Then(Then(Box::new(changes)))
     }
 }
 
-/// What became of a [`Change`].
+/// The result of a [`Change`].
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Applied {
     /// A message is posted.
@@ -141,20 +141,20 @@ pub enum Applied {
     Resolved(Resolution),
 }
 
-/// What became of a result with its changes.
+/// The result of [`SpaceStore::resolve_call_with`](crate::SpaceStore::resolve_call_with).
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum ResolvedWith {
     /// The call has this result now, and the changes are written.
     Now {
-        /// Where the result went.
+        /// The recipient of the result.
         resolution: Resolution,
-        /// What became of the changes. The first is [`Applied::Resolved`].
+        /// The results of the changes. The first is [`Applied::Resolved`].
         applied: Vec<Applied>,
     },
     /// The call takes no result any more. Nothing was written.
     Earlier {
-        /// The call, with its result if it has one. See [`PendingCall::status_at`] for a call whose time is over.
-        call: Box<PendingCall>,
+        /// The call, with its result if it has one. See [`StoredCall::status_at`] for a call whose time is over.
+        call: Box<StoredCall>,
         /// Where its result went. None without a result, and for a result that an older version of this program wrote.
         resolution: Option<Resolution>,
     },

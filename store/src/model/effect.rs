@@ -1,4 +1,4 @@
-//! Begun effects: which tool calls of a run have begun, and which have finished.
+//! Effects: the tool calls of a run that have begun, because a begun call may have had its effects, and their ends.
 
 use crate::json::Json;
 
@@ -7,25 +7,25 @@ use crate::json::Json;
 pub struct NewEffect {
     /// The id of the call, unique in the run.
     pub call: String,
-    /// The tool.
+    /// The tool that the call names.
     pub tool: String,
-    /// The arguments.
+    /// The arguments that the call runs with.
     pub arguments: Json,
     /// Whether the call may run again if its process ends meanwhile: it only reads, or its tool knows the call by its
     /// id.
     pub may_repeat: bool,
-    /// The flow labels that the call adds at most. They stand for those of a call whose end is never known.
+    /// An upper bound on the flow labels that the call adds. Used if the call's end is never recorded.
     pub labels: Vec<String>,
 }
 
-/// A call as it is stored.
+/// A call of the run that has begun.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Effect {
     /// The id of the call.
     pub call: String,
-    /// The tool.
+    /// The tool that the call names.
     pub tool: String,
-    /// The arguments.
+    /// The arguments that the call runs with.
     pub arguments: Json,
     /// Whether the call may run again.
     pub may_repeat: bool,
@@ -50,7 +50,7 @@ pub struct FinishedEffect {
     pub begun: i64,
     /// When it finished.
     pub finished: i64,
-    /// The result.
+    /// The result that the model gets.
     pub result: Json,
 }
 
@@ -62,7 +62,7 @@ pub enum EffectBegin {
         /// 1 for a new call.
         attempt: i64,
     },
-    /// It has finished before. Its stored result stands for it.
+    /// It has finished before. Use its stored result.
     Finished(Effect),
     /// It has begun before and may not be repeated. Its effects are unknown, and the model is told so.
     Unknown(Effect),
@@ -73,7 +73,7 @@ pub enum EffectBegin {
 pub struct EffectEnd {
     /// The id of the call.
     pub call: String,
-    /// The result.
+    /// The result that the model gets.
     pub result: Json,
     /// The flow labels that the call has added. A resumed run that uses the stored result adds them again.
     pub labels: Vec<String>,

@@ -9,9 +9,9 @@ pub struct NewEvent {
     pub topics: Vec<String>,
     /// Its kind.
     pub kind: String,
-    /// What has happened.
+    /// The facts of the event, in the form of its kind.
     pub data: Json,
-    /// Now.
+    /// The caller's current time.
     pub created: i64,
 }
 
@@ -24,7 +24,7 @@ pub struct Event {
     pub topics: Vec<String>,
     /// Its kind.
     pub kind: String,
-    /// What has happened.
+    /// The facts of the event, in the form of its kind.
     pub data: Json,
     /// When it was appended.
     pub created: i64,
@@ -40,8 +40,9 @@ pub struct EventBounds {
 }
 
 impl EventBounds {
-    /// Whether events after this id were removed, so that a reader who has seen the log up to it cannot go on without a
-    /// gap. Read the events first and the bounds after them: events that were removed between are then noticed.
+    /// Whether events after this id were removed, so that a reader who has seen the log up to it cannot continue
+    /// without a gap. Read the events first and the bounds after them: events that were removed between are then
+    /// noticed.
     #[must_use]
     pub fn has_gap_after(self, id: i64) -> bool {
         id < self.removed

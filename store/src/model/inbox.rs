@@ -12,9 +12,9 @@ pub struct NewInboxEntry {
     pub agent: String,
     /// The kind of the entry.
     pub kind: String,
-    /// The entry.
+    /// The entry, in the form of its kind.
     pub body: Json,
-    /// Now.
+    /// The caller's current time.
     pub created: i64,
 }
 
@@ -25,7 +25,7 @@ pub struct InboxEntry {
     pub ordinal: i64,
     /// The kind of the entry.
     pub kind: String,
-    /// The entry.
+    /// The entry, in the form of its kind.
     pub body: Json,
     /// When it was sent.
     pub created: i64,

@@ -23,7 +23,7 @@ statuses! {
 pub struct NewNote {
     /// Its id, unique for the agent and the kind. A note with this id is replaced.
     pub id: String,
-    /// The note.
+    /// The note, in the caller's form.
     pub body: Json,
     /// When a plan is next due. None for a plan that never is, and for the other kinds.
     pub due: Option<i64>,
@@ -38,7 +38,7 @@ pub struct Note {
     pub id: String,
     /// Its kind.
     pub kind: NoteKind,
-    /// The note.
+    /// The note, in the caller's form.
     pub body: Json,
     /// When the plan is next due.
     pub due: Option<i64>,

@@ -22,9 +22,9 @@ pub struct NewParticipant {
     pub kind: ParticipantKind,
     /// Its name, as others see it.
     pub name: String,
-    /// What the caller wants to know of it.
+    /// The caller's description of it.
     pub definition: Json,
-    /// Now.
+    /// The caller's current time.
     pub created: i64,
 }
 
@@ -37,7 +37,7 @@ pub struct Participant {
     pub kind: ParticipantKind,
     /// Its name.
     pub name: String,
-    /// What the caller wants to know of it.
+    /// The caller's description of it.
     pub definition: Json,
     /// Its version: 1 at first, and one more after each change.
     pub version: i64,
@@ -58,6 +58,6 @@ pub struct ParticipantUpdate {
     pub name: String,
     /// Its definition from now on.
     pub definition: Json,
-    /// Now.
+    /// The caller's current time.
     pub updated: i64,
 }

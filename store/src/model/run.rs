@@ -4,7 +4,7 @@ use super::{InboxSpan, status::statuses};
 use crate::json::Json;
 
 statuses! {
-    /// How far a run is.
+    /// The status of a run.
     RunStatus {
         /// It has a next step that can be taken.
         Running = "running",
@@ -36,7 +36,7 @@ pub struct NewRun {
     pub agent: String,
     /// What it works on, for example the folder of a workspace. Any text, also an empty one.
     pub workspace: String,
-    /// Now.
+    /// The caller's current time.
     pub created: i64,
     /// Its state before the first step.
     pub state: Json,
@@ -65,7 +65,7 @@ pub struct RunSummary {
     pub created: i64,
     /// When a step was last committed.
     pub updated: i64,
-    /// How far it is.
+    /// The status.
     pub status: RunStatus,
     /// Its version: 1 at first, and one more after each committed step.
     pub version: i64,
@@ -108,20 +108,20 @@ pub struct RunFilter {
 /// Proves at each write that the caller drives the run.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct LeaseGuard {
-    /// The run.
+    /// The run that is driven.
     pub run: String,
     /// The owner of the lease, unique for each process.
     pub owner: String,
-    /// Now. A lease that has expired is lost, even if no other process has taken it: the owner must acquire it again.
+    /// The caller's current time. A lease that has expired is lost, even if no other process has taken it: the owner must acquire it again.
     pub now: i64,
 }
 
 /// A lease that was acquired or renewed.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct RunLease {
-    /// The run.
+    /// The run that the owner drives.
     pub run: String,
-    /// The owner.
+    /// The owner, unique for each process.
     pub owner: String,
     /// When it expires.
     pub until: i64,

@@ -11,7 +11,7 @@ pub struct NewSpace {
     pub id: String,
     /// Its name.
     pub name: String,
-    /// Now.
+    /// The caller's current time.
     pub created: i64,
 }
 

@@ -14,7 +14,7 @@ statuses! {
 }
 
 statuses! {
-    /// How far a message is.
+    /// The status of a message.
     MessageStatus {
         /// Its author still writes it.
         Streaming = "streaming",
@@ -53,13 +53,13 @@ pub struct NewMessage {
     pub text: String,
     /// The message of the same space that it replies to.
     pub reply_to: Option<String>,
-    /// How far it is.
+    /// The status.
     pub status: MessageStatus,
     /// The call that it shows, for [`SpaceStore::call_message`](crate::SpaceStore::call_message).
     pub call: Option<String>,
     /// What else the caller keeps with it, for example input and output of a tool.
     pub metadata: Option<Json>,
-    /// Now.
+    /// The caller's current time.
     pub created: i64,
 }
 
@@ -80,7 +80,7 @@ pub struct SpaceMessage {
     pub text: String,
     /// The message that it replies to.
     pub reply_to: Option<String>,
-    /// How far it is.
+    /// The status.
     pub status: MessageStatus,
     /// The call that it shows.
     pub call: Option<String>,
@@ -105,6 +105,6 @@ pub struct MessageUpdate {
     pub status: Option<MessageStatus>,
     /// Its metadata from now on.
     pub metadata: Option<Json>,
-    /// Now.
+    /// The caller's current time.
     pub updated: i64,
 }

@@ -43,7 +43,7 @@ pub struct CommitStep {
     pub version: i64,
     /// The state after the step.
     pub state: Json,
-    /// How far the run is after the step. The lease ends when the run ends.
+    /// The status of the run after the step. The lease ends when the run ends.
     pub status: RunStatus,
     /// The flow labels after the step, all of them.
     pub labels: Vec<String>,

@@ -12,7 +12,7 @@ use crate::{
         check_size, check_text, to_i64,
     },
     model::{
-        Approval, ApprovalFilter, ApprovalStatus, Decision, LeaseGuard, NewApproval, Page, PageRequest,
+        Approval, ApprovalFilter, ApprovalStatus, LeaseGuard, NewApproval, Page, PageRequest, StoredAnswer,
         Verdict,
     },
     sql::{Row, Sql, parameters},
@@ -62,7 +62,7 @@ pub(crate) async fn decide_approval(
     sql: &mut dyn Sql,
     id: String,
     hash: String,
-    decision: Decision,
+    decision: StoredAnswer,
 ) -> Result<Approval, StoreError> {
     check_name("the person who decides", &decision.by)?;
     check_name("the way of the decision", &decision.via)?;
@@ -176,7 +176,7 @@ fn read_approval(row: &mut Row) -> Result<(Approval, AgeCursor, i64), StoreError
         ApprovalStatus::Waiting | ApprovalStatus::Expired => None,
     };
     let decision = match verdict {
-        Some(verdict) => Some(Decision {
+        Some(verdict) => Some(StoredAnswer {
             verdict,
             by: row.text(9)?,
             via: row.text(10)?,

@@ -16,8 +16,8 @@ use crate::{
         check_name, check_size, to_i64,
     },
     model::{
-        CallFilter, CallStatus, LeaseGuard, NewCall, NewInboxEntry, Page, PageRequest, PendingCall,
-        Resolution, TOOL_RESULT, TimeOut,
+        CallFilter, CallStatus, LeaseGuard, NewCall, NewInboxEntry, Page, PageRequest, Resolution,
+        StoredCall, TOOL_RESULT, TimeOut,
     },
     sql::{Row, Sql, parameters},
     store::AgeCursor,
@@ -171,7 +171,7 @@ pub(crate) async fn expire_calls(
     rows.into_iter().map(|mut row| row.text(0)).collect()
 }
 
-pub(crate) async fn call(sql: &mut dyn Sql, id: String) -> Result<PendingCall, StoreError> {
+pub(crate) async fn call(sql: &mut dyn Sql, id: String) -> Result<StoredCall, StoreError> {
     let row = sql
         .row(
             "select id, run, agent, tool, arguments, status, result, created, updated, expires, bytes from calls \
@@ -187,7 +187,7 @@ pub(crate) async fn calls(
     sql: &mut dyn Sql,
     filter: CallFilter,
     request: PageRequest<AgeCursor>,
-) -> Result<Page<PendingCall, AgeCursor>, StoreError> {
+) -> Result<Page<StoredCall, AgeCursor>, StoreError> {
     let limit = request.rows();
     let (created, id) = request.after.unwrap_or(NEWEST);
     let CallFilter { run, agent, status } = filter;
@@ -208,8 +208,8 @@ pub(crate) async fn calls(
     page(rows, limit, read_call)
 }
 
-fn read_call(row: &mut Row) -> Result<(PendingCall, AgeCursor, i64), StoreError> {
-    let call = PendingCall {
+fn read_call(row: &mut Row) -> Result<(StoredCall, AgeCursor, i64), StoreError> {
+    let call = StoredCall {
         id: row.text(0)?,
         run: row.text(1)?,
         agent: row.text(2)?,

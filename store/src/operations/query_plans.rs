@@ -15,7 +15,7 @@ fn listings_search_each_table_through_an_index() {
         include_str!("../sqlite/schema_2.sql"),
         include_str!("../sqlite/schema_3.sql"),
     ] {
-        connection.execute_batch(script).expect("made");
+        connection.execute_batch(script).expect("the SQL runs");
     }
     for (statement, index) in [
         (space_messages::LIST, "space_messages"),

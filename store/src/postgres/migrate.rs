@@ -3,9 +3,9 @@
 
 use tokio_postgres::{Client, GenericClient};
 
-use super::fault::postgres_error;
+use super::failure::postgres_error;
 use crate::{
-    error::{Fault, OpenError, StoreError},
+    error::{DatabaseFailure, OpenError, StoreError},
     limits::to_i64,
 };
 
@@ -67,7 +67,7 @@ async fn check_version(client: &impl GenericClient, scripts: &[&str]) -> Result<
     let row = client.query_opt("select version from portcullis.store_version", &[]).await.map_err(failed)?;
     let Some(row) = row else {
         let source = "the table of its version is empty";
-        return Err(StoreError::database("read its version", Fault::Corrupt, source));
+        return Err(StoreError::database("read its version", DatabaseFailure::Corrupt, source));
     };
     let found: i64 = row.try_get(0).map_err(failed)?;
     match usize::try_from(found) {

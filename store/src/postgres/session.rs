@@ -7,7 +7,7 @@ use bytes::BytesMut;
 use deadpool_postgres::GenericClient;
 use tokio_postgres::types::{IsNull, ToSql, Type, to_sql_checked};
 
-use super::fault::postgres_error;
+use super::failure::postgres_error;
 use crate::{
     error::StoreError,
     sql::{Row, Sql, Value},
@@ -48,7 +48,7 @@ fn parameters(values: &[Value]) -> Vec<&(dyn ToSql + Sync)> {
     values.iter().map(|value| value as &(dyn ToSql + Sync)).collect()
 }
 
-/// Columns of other types than the tables have are an error of the driver.
+/// Columns of other types than the tables have are an error of `tokio_postgres`.
 fn read_row(row: &tokio_postgres::Row) -> Result<Row, tokio_postgres::Error> {
     let values = row.columns().iter().enumerate().map(|(place, column)| {
         Ok(match *column.type_() {

@@ -1,4 +1,5 @@
-//! The URL of a server. `sslmode` and `sslrootcert` are read here, because the driver knows less of them than libpq.
+//! The URL of a server. `sslmode` and `sslrootcert` are read here, because `tokio_postgres` supports fewer values than
+//! libpq.
 
 use std::path::PathBuf;
 
@@ -10,14 +11,14 @@ use url::form_urlencoded;
 
 use crate::error::OpenError;
 
-/// A server, as a URL says it.
+/// A server's configuration, parsed from a URL.
 #[derive(Debug)]
 pub(super) struct Server {
     pub(super) config: Config,
     pub(super) roots: Roots,
 }
 
-/// The authorities that vouch for the server's certificate.
+/// The root certificates to trust.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Roots {
     /// TLS is never used.
@@ -45,7 +46,7 @@ pub(super) fn parse(text: &str) -> Result<Server, OpenError> {
             }
         }
     }
-    // The driver decodes `%20`, but not `+`.
+    // `tokio_postgres` decodes `%20`, but not `+`.
     let rest = rest.finish().replace('+', "%20");
     let url = if rest.is_empty() { address.to_owned() } else { format!("{address}?{rest}") };
     let mut config: Config = url.parse().map_err(|source: tokio_postgres::Error| OpenError::Url {

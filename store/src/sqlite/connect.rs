@@ -8,7 +8,7 @@ use std::{
 use rusqlite::{Connection, OpenFlags, config::DbConfig};
 
 use super::{SqliteOptions, migrate, sqlite_error};
-use crate::error::{Fault, OpenError, StoreError};
+use crate::error::{DatabaseFailure, OpenError, StoreError};
 
 /// The size of a page. It is SQLite's default, and set for new files.
 const PAGE_BYTES: u64 = 4096;
@@ -35,7 +35,7 @@ impl Connect {
         let mut connection = self.open().map_err(|error| sqlite_error("open its file", error))?;
         if connection.is_readonly("main").map_err(|error| sqlite_error("open its file", error))? {
             let source = std::io::Error::from(std::io::ErrorKind::ReadOnlyFilesystem);
-            return Err(StoreError::database("open its file", Fault::ReadOnly, source));
+            return Err(StoreError::database("open its file", DatabaseFailure::ReadOnly, source));
         }
         // The version comes first, so that a store of a newer version is never written to.
         if migrate::is_foreign(&mut connection).map_err(|error| sqlite_error("read its version", error))? {
@@ -91,9 +91,9 @@ impl Connect {
                 Ok::<String, _>(mode) if mode.eq_ignore_ascii_case("wal") => return Ok(()),
                 Ok(mode) => {
                     let source = std::io::Error::other(format!("the log's mode is `{mode}`"));
-                    return Err(StoreError::database("turn its log on", Fault::Other, source));
+                    return Err(StoreError::database("turn its log on", DatabaseFailure::Other, source));
                 }
-                Err(error) if error.fault() == Some(Fault::Busy) && Instant::now() < deadline => {
+                Err(error) if error.failure() == Some(DatabaseFailure::Busy) && Instant::now() < deadline => {
                     std::thread::sleep(PAUSE);
                 }
                 Err(error) => return Err(error),

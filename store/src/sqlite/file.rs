@@ -13,14 +13,15 @@ use rustix::{
     process::{geteuid, getpid},
 };
 
-use crate::error::{Fault, OpenError, StoreError};
+use crate::error::{DatabaseFailure, OpenError, StoreError};
 
 /// The names that SQLite adds for its companions of a database.
 const COMPANIONS: [&str; 3] = ["-wal", "-shm", "-journal"];
 
 /// Checks the folder and the file of a database, and makes an empty file if there is none.
 ///
-/// SQLite opens the file by its path again. Only the user can change what a private folder has, so the check holds.
+/// SQLite opens the file by its path again. Only this user can change a private folder, so the file cannot be replaced
+/// between the check and SQLite's open.
 /// SQLite gives its companions the mode of the database.
 pub(super) fn prepare(path: &Path) -> Result<(), StoreError> {
     let name = path.file_name().ok_or_else(|| not_regular(path))?;
@@ -38,32 +39,32 @@ pub(super) fn prepare(path: &Path) -> Result<(), StoreError> {
         companion_name.push(companion);
         check_file(&folder, &companion_name, &path.with_file_name(&companion_name))?;
     }
-    while check_file(&folder, name, path)?.is_none() {
+    while !check_file(&folder, name, path)? {
         make_file(&folder, name, path)?;
     }
     Ok(())
 }
 
-/// Checks a file in the folder. None if there is none.
+/// Checks a file in the folder. Returns whether it exists.
 ///
 /// The file is not opened: when a process closes any descriptor of a file, it loses all its locks on that file, and
 /// another store of this process may have some.
-fn check_file(folder: impl AsFd, name: &std::ffi::OsStr, path: &Path) -> Result<Option<()>, StoreError> {
+fn check_file(folder: impl AsFd, name: &std::ffi::OsStr, path: &Path) -> Result<bool, StoreError> {
     let stat = match rustix::fs::statat(folder, name, AtFlags::SYMLINK_NOFOLLOW) {
         Ok(stat) => stat,
-        Err(Errno::NOENT) => return Ok(None),
+        Err(Errno::NOENT) => return Ok(false),
         Err(error) => return Err(failed(path, error)),
     };
     if FileType::from_raw_mode(stat.st_mode) != FileType::RegularFile || stat.st_nlink != 1 {
         return Err(not_regular(path));
     }
     check_private(path, &stat, Mode::RUSR | Mode::WUSR)?;
-    // Root can write the file all the same, but the mode says that it shall not be written.
+    // Root could write the file anyway. Respect the mode.
     if stat.st_mode & Mode::WUSR.as_raw_mode() == 0 {
         let source = io::Error::from(io::ErrorKind::PermissionDenied);
-        return Err(StoreError::database("open its file", Fault::ReadOnly, source));
+        return Err(StoreError::database("open its file", DatabaseFailure::ReadOnly, source));
     }
-    Ok(Some(()))
+    Ok(true)
 }
 
 fn check_private(path: &Path, stat: &Stat, wanted: Mode) -> Result<(), OpenError> {
@@ -79,7 +80,7 @@ fn check_private(path: &Path, stat: &Stat, wanted: Mode) -> Result<(), OpenError
     Ok(())
 }
 
-/// Makes an empty file. It gets its name when its descriptor is closed, for the reason above.
+/// Makes an empty file. It gets its name when its descriptor is closed, see [`check_file`].
 fn make_file(folder: &OwnedFd, name: &std::ffi::OsStr, path: &Path) -> Result<(), StoreError> {
     let mut temporary = OsString::from(name);
     temporary.push(format!(".new-{}-{:?}", getpid().as_raw_nonzero(), std::thread::current().id()));
@@ -89,10 +90,10 @@ fn make_file(folder: &OwnedFd, name: &std::ffi::OsStr, path: &Path) -> Result<()
     let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
     let mode = Mode::RUSR | Mode::WUSR;
     let new = rustix::fs::openat(folder, temporary, flags, mode).map_err(|error| failed(path, error))?;
-    // The umask of the process has no part in it.
+    // `fchmod`, because `openat` applies the umask.
     let made = rustix::fs::fchmod(&new, mode).and_then(|()| rustix::fs::fsync(&new));
     drop(new);
-    // Not a link: the file would have two names for a moment, and another process would refuse it.
+    // `rename`, not `link`: a link would give the file two names for a moment, and another process would refuse it.
     let named = made
         .and_then(|()| rustix::fs::renameat_with(folder, temporary, folder, name, RenameFlags::NOREPLACE));
     if named.is_err() {
@@ -112,9 +113,11 @@ fn not_regular(path: &Path) -> StoreError {
 
 fn failed(path: &Path, error: Errno) -> StoreError {
     match error {
-        Errno::ROFS => StoreError::database("open its file", Fault::ReadOnly, io::Error::from(error)),
+        Errno::ROFS => {
+            StoreError::database("open its file", DatabaseFailure::ReadOnly, io::Error::from(error))
+        }
         Errno::NOSPC | Errno::DQUOT => {
-            StoreError::database("make its file", Fault::Full, io::Error::from(error))
+            StoreError::database("make its file", DatabaseFailure::Full, io::Error::from(error))
         }
         _ => OpenError::Io { path: PathBuf::from(path), source: error.into() }.into(),
     }

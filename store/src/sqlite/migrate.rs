@@ -62,7 +62,7 @@ mod tests {
             migrate(&mut connection, &scripts).expect("migrates");
             connection
                 .execute_batch("insert into a (x, y) values (1, 2); insert into b values (3)")
-                .expect("there");
+                .expect("the SQL runs");
             assert!(!is_foreign(&mut connection).expect("readable"));
         }
     }

@@ -7,7 +7,7 @@ use tokio::sync::Semaphore;
 
 use super::{connect::Connect, session::Session, sqlite_error};
 use crate::{
-    error::{Fault, StoreError},
+    error::{DatabaseFailure, StoreError},
     sql::Operation,
 };
 
@@ -50,7 +50,7 @@ impl Readers {
             }
             read
         });
-        reading.await.map_err(|error| StoreError::database(doing, Fault::Other, error))?
+        reading.await.map_err(|error| StoreError::database(doing, DatabaseFailure::Other, error))?
     }
 
     /// Waits for the readers, and closes their connections.

@@ -8,7 +8,7 @@ use rusqlite::{
 
 use super::sqlite_error;
 use crate::{
-    error::{Fault, StoreError},
+    error::{DatabaseFailure, StoreError},
     sql::{Operation, Row, Sql, Value},
 };
 
@@ -75,6 +75,7 @@ impl Sql for Session<'_> {
             statement.execute(rusqlite::params_from_iter(&parameters))
         };
         let changed = run().map_err(|error| sqlite_error(self.doing, error))?;
-        u64::try_from(changed).map_err(|error| StoreError::database(self.doing, Fault::Other, error))
+        u64::try_from(changed)
+            .map_err(|error| StoreError::database(self.doing, DatabaseFailure::Other, error))
     }
 }

@@ -11,7 +11,7 @@ use tokio::sync::{mpsc, oneshot};
 
 use super::{session::Session, sqlite_error};
 use crate::{
-    error::{Fault, StoreError},
+    error::{DatabaseFailure, StoreError},
     sql::Operation,
 };
 
@@ -24,7 +24,7 @@ const MAX_GROUP: usize = 256;
 /// The name of the thread.
 const THREAD_NAME: &str = "store-writer";
 
-/// The way to the thread that writes.
+/// Sends writes to the writer thread.
 #[derive(Debug)]
 pub(super) struct Writer {
     jobs: Mutex<Option<mpsc::Sender<Box<dyn Job>>>>,
@@ -33,12 +33,12 @@ pub(super) struct Writer {
 
 /// A write, without the type of its result.
 trait Job: Send {
-    /// Makes the changes in an open transaction, and keeps the result. False if it failed: its changes are then taken
-    /// back.
+    /// Makes the changes in an open transaction, and keeps the result. Returns `false` if the write failed and must be
+    /// rolled back.
     fn run(&mut self, connection: &mut Connection) -> bool;
 
-    /// The fault of the database, if it is the reason of the failure.
-    fn fault(&self) -> Option<Fault>;
+    /// The failure of the database, if it is the reason.
+    fn failure(&self) -> Option<DatabaseFailure>;
 
     /// Answers with the result.
     fn answer(self: Box<Self>);
@@ -51,15 +51,15 @@ trait Job: Send {
 #[derive(Debug, Clone, thiserror::Error)]
 #[error("{text}")]
 struct Lost {
-    fault: Fault,
+    failure: DatabaseFailure,
     text: String,
 }
 
 impl From<rusqlite::Error> for Lost {
     fn from(error: rusqlite::Error) -> Self {
         let text = error.to_string();
-        let fault = sqlite_error("write", error).fault().unwrap_or(Fault::Other);
-        Self { fault, text }
+        let failure = sqlite_error("write", error).failure().unwrap_or(DatabaseFailure::Other);
+        Self { failure, text }
     }
 }
 
@@ -79,8 +79,8 @@ impl<T: Send> Job for Write<T> {
         is_done
     }
 
-    fn fault(&self) -> Option<Fault> {
-        self.result.as_ref()?.as_ref().err()?.fault()
+    fn failure(&self) -> Option<DatabaseFailure> {
+        self.result.as_ref()?.as_ref().err()?.failure()
     }
 
     fn answer(self: Box<Self>) {
@@ -93,7 +93,7 @@ impl<T: Send> Job for Write<T> {
         let Self { doing, result, reply, .. } = *self;
         let result = match result {
             Some(Err(error)) => Err(error),
-            _ => Err(StoreError::database(doing, lost.fault, lost.clone())),
+            _ => Err(StoreError::database(doing, lost.failure, lost.clone())),
         };
         let _ = reply.send(result);
     }
@@ -106,7 +106,7 @@ impl Writer {
         let thread = std::thread::Builder::new()
             .name(THREAD_NAME.to_owned())
             .spawn(move || write_groups(connection, waiting))
-            .map_err(|error| StoreError::database("start its thread", Fault::Other, error))?;
+            .map_err(|error| StoreError::database("start its thread", DatabaseFailure::Other, error))?;
         Ok(Self { jobs: Mutex::new(Some(jobs)), thread: Arc::new(Mutex::new(Some(thread))) })
     }
 
@@ -172,10 +172,10 @@ fn write_in_transaction(connection: &mut Connection, group: &mut [Box<dyn Job>])
     for job in group {
         connection.prepare_cached("savepoint job")?.execute([])?;
         if !job.run(connection) {
-            // A fault such as a full disk can end the whole transaction, with the changes of all jobs before.
+            // A failure such as a full disk can end the whole transaction, with the changes of all jobs before.
             if connection.is_autocommit() {
-                let fault = job.fault().unwrap_or(Fault::Other);
-                return Err(Lost { fault, text: "another write has ended the transaction".to_owned() });
+                let failure = job.failure().unwrap_or(DatabaseFailure::Other);
+                return Err(Lost { failure, text: "another write has ended the transaction".to_owned() });
             }
             connection.prepare_cached("rollback to job")?.execute([])?;
         }

@@ -83,7 +83,7 @@ fn every_acknowledged_step_survives_a_kill() {
 
         block_on(async {
             let store = open_default(&path).await;
-            let run = store.run("r").await.expect("there");
+            let run = store.run("r").await.expect("the store has the run");
             let version = run.summary.version;
             assert!(version == last || version == last + 1, "{version} after {last} was acknowledged");
             assert_eq!(run.state.as_str(), version.to_string());

@@ -45,7 +45,7 @@ async fn a_due_plan_is_taken_once(stores: &Stores) {
         let different: BTreeSet<&String> = taken.iter().collect();
         assert_eq!((taken.len(), different.len()), (3, 3), "round {round}: {taken:?}");
     }
-    let entries = store.inbox("plans", PageRequest::default()).await.expect("there").items;
+    let entries = store.inbox("plans", PageRequest::default()).await.expect("the store reads the page").items;
     assert_eq!(i64::try_from(entries.len()).expect("few"), 3 * ROUNDS);
 }
 
@@ -73,7 +73,7 @@ async fn a_form_is_answered_once(stores: &Stores) {
             .filter(|(_, applied)| matches!(&**applied, [Applied::Updated { is_changed: true, .. }]))
             .map(|(who, _)| who)
             .collect();
-        let message = store.space_message(&id).await.expect("there");
+        let message = store.space_message(&id).await.expect("the store has the message");
         assert_eq!(winners, [&*message.text], "one answer is accepted");
     }
 }
@@ -147,7 +147,7 @@ async fn opposite_orders_do_not_block(stores: &Stores) {
     });
     applied.await;
     for space in ["left", "right"] {
-        assert_eq!(stores[0].space(space).await.expect("there").messages, 2 * ROUNDS);
+        assert_eq!(stores[0].space(space).await.expect("the store has the space").messages, 2 * ROUNDS);
     }
 }
 

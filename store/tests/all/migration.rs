@@ -35,11 +35,11 @@ const ROWS: &str = "
 ";
 
 fn sqlite_of_version(path: &Path, version: usize) {
-    fs::write(path, "").expect("made");
+    fs::write(path, "").expect("the file can be written");
     fs::set_permissions(path, fs::Permissions::from_mode(0o600)).expect("set");
     let connection = Connection::open(path).expect("opens");
     for script in &SQLITE[..version] {
-        connection.execute_batch(script).expect("made");
+        connection.execute_batch(script).expect("the SQL runs");
     }
     connection.execute_batch(ROWS).expect("filled");
     connection.pragma_update(None, "application_id", 0x5043_7273).expect("set");
@@ -54,7 +54,8 @@ async fn check(store: &dyn GatewayStore) {
     let span = InboxSpan { agent: "ada".to_owned(), first: 1, last: 2 };
     store.create_run(NewRun { consumed_inbox: Some(span), ..new_run("s") }).await.expect("begins");
     // The result of an older version does not say where it went.
-    let earlier = store.resolve_call_with("old", json("8"), 2, Vec::new()).await.expect("there");
+    let earlier =
+        store.resolve_call_with("old", json("8"), 2, Vec::new()).await.expect("the store has the call");
     let ResolvedWith::Earlier { call, resolution } = earlier else { panic!("{earlier:?}") };
     assert_eq!((call.status, call.result, resolution), (CallStatus::Resolved, Some(json("7")), None));
     // A call without an inbox of its own gives its result to its agent's.

@@ -9,7 +9,7 @@ use std::{
 };
 
 use portcullis_store::{
-    Fault, OpenError, PostgresOptions, RunStore, StoreError, open, open_gateway, open_postgres,
+    DatabaseFailure, OpenError, PostgresOptions, RunStore, StoreError, open, open_gateway, open_postgres,
 };
 use rcgen::{BasicConstraints, CertificateParams, CertifiedIssuer, IsCa, KeyPair};
 
@@ -58,12 +58,12 @@ fn a_server_that_goes_away_is_reported_and_found_again() {
         server.stop();
         for _ in 0..3 {
             let error = store.run("r").await.expect_err("away");
-            assert_eq!(error.fault(), Some(Fault::Unavailable), "{error:?}");
+            assert_eq!(error.failure(), Some(DatabaseFailure::Unavailable), "{error:?}");
             let error = store.commit_step(commit("r", 1)).await.expect_err("away");
-            assert_eq!(error.fault(), Some(Fault::Unavailable), "{error:?}");
+            assert_eq!(error.failure(), Some(DatabaseFailure::Unavailable), "{error:?}");
         }
         let error = open(&url).await.expect_err("away");
-        assert_eq!(error.fault(), Some(Fault::Unavailable), "{error:?}");
+        assert_eq!(error.failure(), Some(DatabaseFailure::Unavailable), "{error:?}");
         server.launch();
         store.run("r").await.expect("there again");
         assert_eq!(store.commit_step(commit("r", 1)).await.expect("committed"), 2);
@@ -85,10 +85,10 @@ fn a_connection_that_the_server_ends_is_replaced() {
         while !client.query(&left, &[]).await.expect("listed").is_empty() {
             tokio::task::yield_now().await;
         }
-        // The driver may learn of the end of each connection only with a statement, which then fails.
+        // `tokio_postgres` may learn of the end of each connection only with a statement, which then fails.
         for _ in 0..ended {
             if let Err(error) = store.ping().await {
-                assert_eq!(error.fault(), Some(Fault::Unavailable), "{error:?}");
+                assert_eq!(error.failure(), Some(DatabaseFailure::Unavailable), "{error:?}");
             }
         }
         store.run("r").await.expect("a new connection");
@@ -106,9 +106,9 @@ fn a_slow_server_is_given_up() {
              create trigger slow before insert on portcullis.runs execute function slow()";
         server.execute("test0", slow).await;
         let error = store.create_run(new_run("s")).await.expect_err("slow");
-        assert_eq!(error.fault(), Some(Fault::TimedOut), "{error:?}");
+        assert_eq!(error.failure(), Some(DatabaseFailure::TimedOut), "{error:?}");
         store.run("r").await.expect("a statement that is not slow");
-        store.run("s").await.expect_err("taken back");
+        store.run("s").await.expect_err("rolled back");
 
         // A server that does not even say that it is slow.
         let client = server.client("postgres").await;
@@ -125,7 +125,7 @@ fn a_slow_server_is_given_up() {
         signal(rustix::process::Signal::STOP);
         let error = store.run("r").await.expect_err("no answer");
         signal(rustix::process::Signal::CONT);
-        assert_eq!(error.fault(), Some(Fault::TimedOut), "{error:?}");
+        assert_eq!(error.failure(), Some(DatabaseFailure::TimedOut), "{error:?}");
         store.run("r").await.expect("a new connection");
     });
 }
@@ -139,7 +139,7 @@ fn a_lock_that_is_held_too_long_is_reported() {
         let client = server.client("test0").await;
         client.batch_execute("begin; update portcullis.runs set agent = agent").await.expect("locked");
         let error = store.renew_lease(guard("r"), NOW + 9).await.expect_err("locked");
-        assert_eq!(error.fault(), Some(Fault::Busy), "{error:?}");
+        assert_eq!(error.failure(), Some(DatabaseFailure::Busy), "{error:?}");
         client.batch_execute("rollback").await.expect("unlocked");
         store.renew_lease(guard("r"), NOW + 9).await.expect("unlocked");
     });
@@ -151,7 +151,8 @@ fn a_server_that_refuses_is_reported() {
     block_on(async {
         let url = server.new_database().await;
         open_default(&url).await;
-        let refused = |error: StoreError| assert_eq!(error.fault(), Some(Fault::Refused), "{error:?}");
+        let refused =
+            |error: StoreError| assert_eq!(error.failure(), Some(DatabaseFailure::Refused), "{error:?}");
         refused(open(&server.url("none")).await.expect_err("no database"));
         refused(open(&url.replace(USER, "stranger")).await.expect_err("no user"));
         // A role that may only use the tables needs no right to make any.
@@ -172,7 +173,7 @@ fn a_server_that_refuses_is_reported() {
              create trigger read_only before insert on portcullis.runs execute function read_only()";
         server.execute("test0", writes).await;
         let error = store.create_run(new_run("s")).await.expect_err("read only");
-        assert_eq!(error.fault(), Some(Fault::ReadOnly), "{error:?}");
+        assert_eq!(error.failure(), Some(DatabaseFailure::ReadOnly), "{error:?}");
     });
 }
 
@@ -187,7 +188,7 @@ fn versions_and_encodings_that_do_not_fit_are_refused() {
         let expected = matches!(error, StoreError::Open(OpenError::NewerVersion { found: 7, supported: 3 }));
         assert!(expected, "{error:?}");
         server.execute("test0", "delete from portcullis.store_version").await;
-        assert_eq!(open(&url).await.expect_err("damaged").fault(), Some(Fault::Corrupt));
+        assert_eq!(open(&url).await.expect_err("damaged").failure(), Some(DatabaseFailure::Corrupt));
         server.execute("postgres", "create database ascii template template0 encoding 'SQL_ASCII'").await;
         let error = open(&server.url("ascii")).await.expect_err("encoding");
         assert!(matches!(error, StoreError::Open(OpenError::Encoding { .. })), "{error:?}");
@@ -221,7 +222,7 @@ fn a_server_without_tls_is_refused_where_tls_is_demanded() {
         (request, rest)
     });
     let error = block_on(open(&format!("postgres://u:hunter2@127.0.0.1:{port}/db"))).expect_err("no TLS");
-    assert_eq!(error.fault(), Some(Fault::Refused), "{error:?}");
+    assert_eq!(error.failure(), Some(DatabaseFailure::Refused), "{error:?}");
     assert!(!format!("{error:?}").contains("hunter2"));
     let (request, rest) = server.join().expect("ends");
     assert_eq!((request, rest), ([0, 0, 0, 8, 4, 210, 22, 47], Vec::new()));
@@ -279,7 +280,7 @@ fn tls_verifies_authority_and_name() {
         };
         let check_refused = async |url: String| {
             let error = open(&url).await.expect_err("refused");
-            assert_eq!(error.fault(), Some(Fault::Refused), "{url}: {error:?}");
+            assert_eq!(error.failure(), Some(DatabaseFailure::Refused), "{url}: {error:?}");
             assert!(!format!("{error:?}").contains("hunter2"), "{error:?}");
         };
         let store = open_default(&url("localhost", "hunter2", &format!("sslrootcert={ours}"))).await;

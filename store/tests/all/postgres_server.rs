@@ -83,7 +83,11 @@ impl Server {
             options.push_str(" -c listen_addresses=");
         }
         let log = self.path().join("log");
-        self.run("pg_ctl", &["start", "-w", "-s", "-l", log.to_str().expect("text"), "-o", &options], "-D");
+        self.run(
+            "pg_ctl",
+            &["start", "-w", "-s", "-l", log.to_str().expect("the path is UTF-8"), "-o", &options],
+            "-D",
+        );
     }
 
     /// Ends the server at once, as a crash would.
@@ -109,7 +113,7 @@ impl Server {
         command.args(arguments).arg(folder).arg(self.data()).current_dir(self.path());
         // The server inherits no pipe, so that reading the output ends with the program.
         let output = self.path().join("output");
-        let file = fs::File::create(&output).expect("made");
+        let file = fs::File::create(&output).expect("the file can be made");
         command.stdin(Stdio::null()).stdout(file.try_clone().expect("cloned")).stderr(file);
         let status = command.status().expect("runs");
         let log = || fs::read_to_string(self.path().join("log")).unwrap_or_default();

@@ -59,7 +59,7 @@ async fn time_outs_and_results_meet(stores: [Arc<dyn RunStore>; 3]) {
         }
     }
     println!("{inline} results were inline, {late} late");
-    let inbox = run.inbox("agent", PageRequest::default()).await.expect("there").items;
+    let inbox = run.inbox("agent", PageRequest::default()).await.expect("the store reads the page").items;
     assert_eq!(i64::try_from(inbox.len()).expect("few"), late);
 }
 
@@ -92,7 +92,7 @@ async fn drivers_meet(stores: [Arc<dyn RunStore>; 2]) {
                 Err(error) => panic!("{error:?}"),
             }
         }
-        let run = stores[0].run("r").await.expect("there").summary;
+        let run = stores[0].run("r").await.expect("the store has the run").summary;
         assert_eq!(
             (run.version, run.steps, run.messages),
             (version + 1, version, version),

@@ -9,8 +9,8 @@ use std::{
 };
 
 use portcullis_store::{
-    Change, Fault, GatewayStore, LimitError, NewSpace, OpenError, PageRequest, ParticipantKind, RunFilter,
-    RunStore, SqliteOptions, StoreError, Token,
+    Change, DatabaseFailure, GatewayStore, LimitError, NewSpace, OpenError, PageRequest, ParticipantKind,
+    RunFilter, RunStore, SqliteOptions, StoreError, Token,
     limits::{MAX_PARTICIPANTS, MAX_PAYLOAD_BYTES, MAX_SPACE_MESSAGES, MAX_SPACES, MAX_TOKENS},
     open, open_gateway_sqlite, open_sqlite,
 };
@@ -75,7 +75,7 @@ pub(crate) fn assert_intact(path: &Path) {
 }
 
 fn mode(path: &Path) -> u32 {
-    fs::symlink_metadata(path).expect("there").mode() & 0o7777
+    fs::symlink_metadata(path).expect("the path exists").mode() & 0o7777
 }
 
 fn companion(path: &Path, end: &str) -> PathBuf {
@@ -91,10 +91,10 @@ fn check_refused(path: &Path, expected: impl Fn(&StoreError) -> bool) {
 }
 
 #[test]
-fn what_is_written_is_there_after_reopening() {
+fn writes_survive_reopening() {
     let (_folder, path) = place();
     block_on(async {
-        let store = open(path.to_str().expect("text")).await.expect("opens");
+        let store = open(path.to_str().expect("the path is UTF-8")).await.expect("opens");
         add_run(&*store, "r").await;
         store.close().await;
         let error = store.run("r").await.expect_err("closed");
@@ -102,7 +102,7 @@ fn what_is_written_is_there_after_reopening() {
         let error = store.create_run(new_run("s")).await.expect_err("closed");
         assert!(matches!(error, StoreError::Closed), "{error}");
         let store = open_default(&path).await;
-        assert_eq!(store.run("r").await.expect("there").summary.id, "r");
+        assert_eq!(store.run("r").await.expect("the store has the run").summary.id, "r");
     });
 }
 
@@ -161,7 +161,7 @@ fn links_and_folders_are_refused() {
         fs::hard_link(&other, &file).expect("linked");
         check_refused(&path, not_regular);
         fs::remove_file(&file).expect("removed");
-        fs::create_dir(&file).expect("made");
+        fs::create_dir(&file).expect("the folder can be made");
         check_refused(&path, not_regular);
         fs::remove_dir(&file).expect("removed");
     }
@@ -187,7 +187,7 @@ fn a_file_of_a_newer_version_is_not_changed() {
 fn a_file_of_another_program_is_not_changed() {
     let (_folder, path) = place();
     let connection = Connection::open(&path).expect("opens");
-    connection.execute_batch("create table bookmarks (url text)").expect("made");
+    connection.execute_batch("create table bookmarks (url text)").expect("the SQL runs");
     drop(connection);
     fs::set_permissions(&path, fs::Permissions::from_mode(0o600)).expect("set");
     let before = fs::read(&path).expect("readable");
@@ -200,7 +200,7 @@ fn a_file_that_shall_not_be_written_is_refused() {
     let (_folder, path) = place();
     block_on(async { open_default(&path).await.close().await });
     fs::set_permissions(&path, fs::Permissions::from_mode(0o400)).expect("set");
-    check_refused(&path, |error| error.fault() == Some(Fault::ReadOnly));
+    check_refused(&path, |error| error.failure() == Some(DatabaseFailure::ReadOnly));
 }
 
 #[test]
@@ -208,7 +208,7 @@ fn a_damaged_file_is_reported() {
     let (_folder, path) = place();
     fs::write(&path, "this is no database. ".repeat(1000)).expect("written");
     fs::set_permissions(&path, fs::Permissions::from_mode(0o600)).expect("set");
-    check_refused(&path, |error| error.fault() == Some(Fault::Corrupt));
+    check_refused(&path, |error| error.failure() == Some(DatabaseFailure::Corrupt));
 
     fs::remove_file(&path).expect("removed");
     block_on(async {
@@ -225,17 +225,17 @@ fn a_damaged_file_is_reported() {
         let mut faults = Vec::new();
         for id in &ids {
             if let Err(error) = store.run(id).await {
-                faults.push(error.fault());
+                faults.push(error.failure());
             }
         }
         assert!(
-            !faults.is_empty() && faults.iter().all(|fault| *fault == Some(Fault::Corrupt)),
+            !faults.is_empty() && faults.iter().all(|fault| *fault == Some(DatabaseFailure::Corrupt)),
             "{faults:?}"
         );
         let error = store.runs(RunFilter::default(), PageRequest::default()).await.expect_err("damaged");
-        assert_eq!(error.fault(), Some(Fault::Corrupt), "{error:?}");
+        assert_eq!(error.failure(), Some(DatabaseFailure::Corrupt), "{error:?}");
         let error = store.create_run(new_run("r1999a")).await.expect_err("damaged");
-        assert_eq!(error.fault(), Some(Fault::Corrupt), "{error:?}");
+        assert_eq!(error.failure(), Some(DatabaseFailure::Corrupt), "{error:?}");
     });
 }
 
@@ -249,7 +249,7 @@ fn a_lock_of_another_process_is_waited_for_and_then_reported() {
         let other = Connection::open(&path).expect("opens");
         other.execute_batch("begin immediate").expect("locked");
         let error = store.create_run(new_run("s")).await.expect_err("locked");
-        assert_eq!(error.fault(), Some(Fault::Busy), "{error:?}");
+        assert_eq!(error.failure(), Some(DatabaseFailure::Busy), "{error:?}");
         // Readers do not wait, and neither does an open that has nothing to migrate.
         store.run("r").await.expect("readable");
         open_sqlite(&path, options).await.expect("opens");
@@ -268,19 +268,23 @@ fn a_full_database_refuses_and_goes_on_when_there_is_room() {
         let mut step = commit("r", 1);
         step.messages = vec![json(&format!("\"{}\"", "x".repeat(MAX_PAYLOAD_BYTES - 2)))];
         let error = store.commit_step(step.clone()).await.expect_err("full");
-        assert_eq!(error.fault(), Some(Fault::Full), "{error:?}");
-        assert_eq!(store.run("r").await.expect("there").summary.version, 1, "nothing of the step is there");
+        assert_eq!(error.failure(), Some(DatabaseFailure::Full), "{error:?}");
+        assert_eq!(
+            store.run("r").await.expect("the store has the run").summary.version,
+            1,
+            "nothing of the step is there"
+        );
         // Writes of one group: each is written or reported, and what is reported as written is there.
         let ids: Vec<String> = (0..50).map(|place| format!("s{place}")).collect();
         let large = async { store.commit_step(step).await.map(|_| ()) };
         let small = ids.iter().map(|id| store.create_run(new_run(id)));
         let (large, small) = futures_util::future::join(large, futures_util::future::join_all(small)).await;
-        assert_eq!(large.expect_err("full").fault(), Some(Fault::Full));
+        assert_eq!(large.expect_err("full").failure(), Some(DatabaseFailure::Full));
         for (id, written) in ids.iter().zip(small) {
             match written {
-                Ok(()) => assert_eq!(store.run(id).await.expect("there").summary.version, 1),
+                Ok(()) => assert_eq!(store.run(id).await.expect("the store has the run").summary.version, 1),
                 Err(error) => {
-                    assert_eq!(error.fault(), Some(Fault::Full), "{error:?}");
+                    assert_eq!(error.failure(), Some(DatabaseFailure::Full), "{error:?}");
                     store.run(id).await.expect_err("not there");
                 }
             }

@@ -91,7 +91,7 @@ fn a_replacement_keeps_the_mode_and_leaves_nothing_behind() {
     fs::set_permissions(&path, fs::Permissions::from_mode(0o640)).expect("sets");
     assert_eq!(folder.replace("01_Inbox", "a.md", "old", "new").expect("replaces"), Replaced::Done);
     assert_eq!(fs::read_to_string(&path).expect("reads"), "new");
-    assert_eq!(fs::metadata(&path).expect("there").permissions().mode() & 0o777, 0o640);
+    assert_eq!(fs::metadata(&path).expect("the path exists").permissions().mode() & 0o777, 0o640);
     assert_eq!(fs::read_dir(dir.path().join("01_Inbox")).expect("lists").count(), 1);
 }
 

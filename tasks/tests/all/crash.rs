@@ -1,4 +1,4 @@
-//! A process dies at any moment, and another one goes on: no call has a second effect.
+//! A process dies at any moment, and another one continues: no call has a second effect.
 
 use std::sync::Arc;
 

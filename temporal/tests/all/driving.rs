@@ -5,7 +5,7 @@ use portcullis_agent::AgentEnd;
 use crate::{
     scripts::{LONG, WORK, WRONG},
     server::Server,
-    world::{World, soon},
+    world::{World, wait_for_some},
 };
 
 #[tokio::test(flavor = "multi_thread")]
@@ -49,7 +49,7 @@ async fn each_model_call_and_each_tool_call_is_an_activity() {
     for query in [format!("PortcullisRun = '{}'", outcome.run), "PortcullisStatus = 'completed'".to_owned()] {
         // The index follows the history a moment later.
         let list = || world.server.command_line(&["workflow", "list", "--query", &query]);
-        soon(async || list().contains("work").then_some(())).await;
+        wait_for_some(async || list().contains("work").then_some(())).await;
     }
 }
 

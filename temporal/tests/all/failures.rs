@@ -26,7 +26,7 @@ async fn a_model_that_fails_is_asked_again_and_the_question_is_stored_once() {
     let (outcome, handle) = world.drive("fails", &format!("{FAILING}server 2")).await;
     assert_eq!((&*outcome.status, attempts(&world, &handle).await), ("completed", 3));
     assert_eq!(world.activities(&handle).await, ["setup", "call_model", "finalize"]);
-    let run = world.store.run(&outcome.run).await.expect("there").summary;
+    let run = world.store.run(&outcome.run).await.expect("the store has the run").summary;
     assert_eq!((run.messages, run.steps), (2, 3));
 }
 
@@ -69,7 +69,10 @@ async fn a_large_result_stays_in_the_store() {
     let events = world.history(&handle).await;
     let largest = events.iter().map(prost_size).max().expect("an event");
     assert!(largest < 4096, "{largest}");
-    assert_eq!(world.store.run(&outcome.run).await.expect("there").summary.status, RunStatus::Completed);
+    assert_eq!(
+        world.store.run(&outcome.run).await.expect("the store has the run").summary.status,
+        RunStatus::Completed
+    );
 }
 
 /// The size of an event as the server keeps it.

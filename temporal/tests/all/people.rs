@@ -1,18 +1,18 @@
 //! What people say to a run: answers, messages, and that it shall end.
 
-use portcullis_runs::store::{Decision, PageRequest, Verdict};
+use portcullis_runs::store::{PageRequest, StoredAnswer, Verdict};
 use serde_json::json;
 use temporalio_client::{WorkflowCancelOptions, WorkflowGetResultOptions};
 
 use crate::{
     scripts::{ASK, SLOW, THINK, WORK},
     tools::notes,
-    world::{World, approve, cancel, result, soon, status, steer, wait_for},
+    world::{World, approve, cancel, result, status, steer, wait_for, wait_for_some},
 };
 
 /// The run in the store.
 async fn status_in_store(world: &World, run: &str) -> String {
-    world.store.run(run).await.expect("there").summary.status.to_string()
+    world.store.run(run).await.expect("the store has the run").summary.status.to_string()
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -48,7 +48,7 @@ async fn an_answer_by_signal_lets_the_call_run() {
     let outcome = result(&handle).await;
     assert_eq!(outcome.status, "completed");
     assert_eq!(notes(world.folder()), [format!("{} ask call-0-0", outcome.run)]);
-    let asked = world.store.approval(&question).await.expect("there");
+    let asked = world.store.approval(&question).await.expect("the store has the question");
     let decision = asked.decision.expect("an answer");
     assert_eq!((&*decision.by, &*decision.via), ("Ada", "temporal"));
     // The history is that of a run whose question was answered in one process's store.
@@ -60,8 +60,8 @@ async fn an_answer_by_signal_lets_the_call_run() {
                     world.store.approvals(Default::default(), PageRequest::default()).await.expect("listed");
                 all.items.into_iter().find(|asked| asked.decision.is_none()).map(|waiting| waiting.asked)
             };
-            let asked = soon(waiting).await;
-            let decision = Decision {
+            let asked = wait_for_some(waiting).await;
+            let decision = StoredAnswer {
                 verdict: Verdict::Approve,
                 by: "Ada".to_owned(),
                 via: "temporal".to_owned(),
@@ -142,7 +142,7 @@ async fn the_servers_own_cancellation_ends_a_run_that_asks_the_model() {
     let Some(world) = World::new().await else { return };
     let _worker = world.worker();
     let handle = world.start("thinks", json!({"prompt": THINK})).await;
-    soon(async || world.folder().join("thinks").exists().then_some(())).await;
+    wait_for_some(async || world.folder().join("thinks").exists().then_some(())).await;
     let run = status(&handle).await.run.expect("a run");
     handle.cancel(WorkflowCancelOptions::default()).await.expect("cancelled");
     let ended = handle.get_result(WorkflowGetResultOptions::default()).await;

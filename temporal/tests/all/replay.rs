@@ -54,7 +54,8 @@ async fn recorded_histories_are_replayed_without_a_difference() {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_history_that_the_workflow_would_not_make_is_found() {
     let (name, bytes) = histories().remove(0);
-    let text = String::from_utf8(bytes).expect("text").replace("\"call_model\"", "\"ask_model\"");
+    let text =
+        String::from_utf8(bytes).expect("the output is UTF-8").replace("\"call_model\"", "\"ask_model\"");
     let history = WorkflowHistory::from_json(text.as_bytes()).expect("a history");
     let replayed = replayer().replay_workflow(history).await;
     let error = format!("{:?}", replayed.expect_err(&name));

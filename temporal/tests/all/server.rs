@@ -69,7 +69,7 @@ impl Server {
             chown(folder.path(), Some(uid), Some(gid)).expect("given");
         }
         let port = free_port();
-        let log = fs::File::create(folder.path().join("log")).expect("made");
+        let log = fs::File::create(folder.path().join("log")).expect("the file can be made");
         let program = programs.join(program);
         let mut command = as_user(user, &program);
         command.args(arguments(port));
@@ -108,7 +108,7 @@ impl Server {
     /// Runs the server's command line, and returns what it prints.
     pub(crate) fn command_line(&self, arguments: &[&str]) -> String {
         let Output { status, stdout, stderr } = self.try_command_line(arguments);
-        let stdout = String::from_utf8(stdout).expect("text");
+        let stdout = String::from_utf8(stdout).expect("the output is UTF-8");
         assert!(status.success(), "{arguments:?}: {stdout}{}", String::from_utf8_lossy(&stderr));
         stdout
     }

@@ -9,14 +9,14 @@ use std::{
 
 use portcullis_agent::{AgentConfig, AgentLoop, AgentRun as LoopEnd, ExecutionStrategy};
 use portcullis_runs::{
-    Driver, ModelIdentity, NextMove, RunExport, RunId, RunSubject, Runs, StepParts, Stepper, StoredApprover,
-    StoredExecutor,
+    Continuation, ModelIdentity, RunExport, RunId, RunProcess, RunSubject, Runs, StepParts, Stepper,
+    StoredApprover, StoredExecutor,
     store::{RunStore, SqliteOptions, open_sqlite},
 };
 use portcullis_temporal::{
     AgentRun, Placement, RunOutcome, RunStatusReport, RunWorker, WorkerSettings, connect,
 };
-use portcullis_tools::{BeginCall, Caller, RegistryExecutor, approval::Approver};
+use portcullis_tools::{CallStartListener, Caller, RegistryExecutor, approval::Approver};
 use portcullis_types::{CancellationToken, Message};
 use serde_json::{Value, json};
 use tempfile::TempDir;
@@ -40,7 +40,7 @@ use crate::{
 pub(crate) const QUEUE: &str = "agents";
 
 /// How long a test waits for the end of a run, on a machine under load.
-const PATIENCE: Duration = Duration::from_secs(900);
+const TEST_TIMEOUT: Duration = Duration::from_secs(900);
 
 /// The agent and the workspace of all runs.
 const AGENT: &str = "agent";
@@ -75,7 +75,7 @@ impl World {
         let store = open_store(folder.path()).await;
         // A server that listens may need a moment more until it answers.
         let address = server.address();
-        let connection = soon(async || connect(&address).await.ok()).await;
+        let connection = wait_for_some(async || connect(&address).await.ok()).await;
         let client = Client::new(connection, ClientOptions::new(NAMESPACE).build()).expect("a client");
         Some(Self { server, folder, store, client })
     }
@@ -137,17 +137,17 @@ impl World {
     ) -> (LoopEnd, RunId) {
         let id = RunId::random().expect("random bytes");
         let subject = RunSubject { id: id.clone(), agent: AGENT.to_owned(), workspace: WORKSPACE.to_owned() };
-        let runs = Runs::new(Arc::clone(&self.store), Driver::start(self.folder()).expect("starts"));
+        let runs = Runs::new(Arc::clone(&self.store), RunProcess::start(self.folder()).expect("starts"));
         runs.add(subject.clone(), Message::user(prompt)).await.expect("added");
         let registry = registry(self.folder(), &ALL);
         let caller = Caller::new(AGENT, id.as_str());
-        let run = runs.drive(&subject, NextMove::Resume, Arc::clone(&registry), caller.clone()).await;
+        let run = runs.drive(&subject, Continuation::Resume, Arc::clone(&registry), caller.clone()).await;
         let run = run.expect("driven");
         let mut template = caller;
-        template.before_effects = Some(Arc::clone(&run) as Arc<dyn BeginCall>);
+        template.start_listener = Some(Arc::clone(&run) as Arc<dyn CallStartListener>);
         template.approver =
             Some(approver.unwrap_or_else(|| {
-                Arc::new(StoredApprover::elsewhere(Arc::clone(&run))) as Arc<dyn Approver>
+                Arc::new(StoredApprover::in_store(Arc::clone(&run))) as Arc<dyn Approver>
             }));
         let executor = RegistryExecutor::new(registry, template).with_continued_run();
         let mut config = AgentConfig::new(AGENT);
@@ -157,7 +157,7 @@ impl World {
         let scripts = Scripts::new(self.folder().to_owned());
         let mut agent = AgentLoop::new(config, (), Arc::clone(&run), scripts, executor);
         let handle = agent.handle();
-        let state = run.take_start(&handle).expect("taken once");
+        let state = run.take_resume_point(&handle).expect("the resume point is taken once");
         let _lease = run.keep_lease(handle);
         (agent.resume(state).await, id)
     }
@@ -184,7 +184,7 @@ impl World {
 /// Waits for the result of a workflow.
 pub(crate) async fn result(handle: &Handle) -> RunOutcome {
     let waiting = handle.get_result(WorkflowGetResultOptions::default());
-    tokio::time::timeout(PATIENCE, waiting).await.expect("an end").expect("a result")
+    tokio::time::timeout(TEST_TIMEOUT, waiting).await.expect("an end").expect("a result")
 }
 
 /// Asks a workflow for its status.
@@ -194,11 +194,11 @@ pub(crate) async fn status(handle: &Handle) -> RunStatusReport {
 
 /// Waits until the status is as wanted.
 pub(crate) async fn wait_for(handle: &Handle, wanted: impl Fn(&RunStatusReport) -> bool) -> RunStatusReport {
-    soon(async || Some(status(handle).await).filter(|status| wanted(status))).await
+    wait_for_some(async || Some(status(handle).await).filter(|status| wanted(status))).await
 }
 
 /// Asks until there is an answer.
-pub(crate) async fn soon<T>(ask: impl AsyncFn() -> Option<T>) -> T {
+pub(crate) async fn wait_for_some<T>(ask: impl AsyncFn() -> Option<T>) -> T {
     let asking = async {
         loop {
             if let Some(answer) = ask().await {
@@ -207,7 +207,7 @@ pub(crate) async fn soon<T>(ask: impl AsyncFn() -> Option<T>) -> T {
             tokio::time::sleep(Duration::from_millis(50)).await;
         }
     };
-    tokio::time::timeout(PATIENCE, asking).await.expect("an answer")
+    tokio::time::timeout(TEST_TIMEOUT, asking).await.expect("an answer")
 }
 
 pub(crate) async fn steer(handle: &Handle, input: Value) {
@@ -238,7 +238,7 @@ pub(crate) async fn open_store(folder: &Path) -> Arc<dyn RunStore> {
 /// What a process takes steps with.
 pub(crate) async fn stepper(folder: &Path, tools: &[&'static str]) -> Arc<Stepper> {
     let store = open_store(folder).await;
-    let runs = Runs::new(store, Driver::start(folder).expect("starts"));
+    let runs = Runs::new(store, RunProcess::start(folder).expect("starts"));
     let parts = StepParts {
         registry: registry(folder, tools),
         provider: Arc::new(Scripts::new(folder.to_owned())),

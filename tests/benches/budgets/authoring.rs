@@ -16,7 +16,7 @@ const BUDGET_SECONDS: f64 = 60.0;
 
 pub(crate) fn first_answer(fixture: &Fixture, report: &mut Report) {
     let sdk = Path::new(env!("CARGO_MANIFEST_DIR")).join("../sdk");
-    let sdk = sdk.to_str().expect("text");
+    let sdk = sdk.to_str().expect("the path is UTF-8");
     let run = |words: &[&str]| {
         let output = command(fixture).args(words).output().expect("starts");
         assert!(output.status.success(), "{words:?}: {}", stderr_text(&output));

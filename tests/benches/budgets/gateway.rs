@@ -16,7 +16,7 @@ use portcullis_agent::{
 };
 use portcullis_gateway::{ChosenModel, Gateway, GatewayParts, Models};
 use portcullis_runs::{
-    Driver, ModelIdentity, Runs,
+    ModelIdentity, RunProcess, Runs,
     store::{
         CallStatus, GatewayStore, Json, LeaseGuard, NewCall, NewRun, SqliteOptions, open_gateway_sqlite,
     },
@@ -75,7 +75,10 @@ impl Served {
         let store = open_gateway_sqlite(&file, SqliteOptions::default()).await.expect("a store");
         let (asked, resumed) = mpsc::unbounded_channel();
         let parts = GatewayParts {
-            runs: Runs::new(Arc::clone(&store) as Arc<_>, Driver::start(&fixture.state()).expect("starts")),
+            runs: Runs::new(
+                Arc::clone(&store) as Arc<_>,
+                RunProcess::start(&fixture.state()).expect("starts"),
+            ),
             store: Arc::clone(&store),
             registry,
             models: Arc::new(OneModel(Arc::new(Waiting(asked)))),
@@ -272,6 +275,7 @@ async fn listings(served: &Served, report: &mut Report) {
 }
 
 /// The memory of the program with agents that have all had a cycle.
+#[expect(clippy::disallowed_methods, reason = "the measurement ends the program itself")]
 fn idle_agents(report: &mut Report) {
     let fixture = Fixture::new();
     let model = quiet_model();

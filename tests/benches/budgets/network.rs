@@ -254,7 +254,7 @@ fn curl_times(url: &str) -> Vec<Duration> {
     }
     let output = curl.output().expect("curl is installed");
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
-    let text = String::from_utf8(output.stdout).expect("text");
+    let text = String::from_utf8(output.stdout).expect("the output is UTF-8");
     let seconds = text.lines().skip(1).map(|line| line.parse().expect("seconds"));
     seconds.map(Duration::from_secs_f64).collect()
 }

@@ -1,4 +1,4 @@
-//! What it costs that a run is stored: for each step of a loop, for going on with a long run, and the memory of runs that
+//! What it costs that a run is stored: for each step of a loop, for resuming a long run, and the memory of runs that
 //! wait.
 //!
 //! The same loop is driven over a conversation in memory and over a store. Rounds of both alternate.
@@ -14,11 +14,11 @@ use portcullis_agent::{
     Provider, ProviderError, StopReason, ToolCallDelta,
 };
 use portcullis_runs::{
-    DrivenRun, Driver, NextMove, RunId, RunSubject, Runs, StoredExecutor,
+    Continuation, DrivenRun, RunId, RunProcess, RunSubject, Runs, StoredExecutor,
     store::{SqliteOptions, open_sqlite},
 };
 use portcullis_testing::Fixture;
-use portcullis_tools::{BeginCall, Caller, RegistryExecutor, ToolRegistry};
+use portcullis_tools::{CallStartListener, Caller, RegistryExecutor, ToolRegistry};
 use portcullis_types::{Message, MessageRole, async_trait};
 
 use crate::{
@@ -52,19 +52,14 @@ pub(crate) async fn storing(report: &mut Report) {
     let mut times = Vec::with_capacity(ROUNDS);
     for _ in 0..ROUNDS {
         let start = Instant::now();
-        let next = NextMove::Ask(Message::user("And now?"));
+        let next = Continuation::Prompt(Message::user("And now?"));
         let run = drive(&runs, &subject, next, &registry).await;
         let messages = run.load().await.expect("loaded");
         times.push(start.elapsed());
         assert!(messages.len() > 2 * LONG_TURNS, "{}", messages.len());
         runs.cancel(&subject.id).await.expect("cancelled");
     }
-    report.check_at_most(
-        "going on with a run of 1 000 steps, p50",
-        median_us(&mut times) / 1000.0,
-        100.0,
-        "ms",
-    );
+    report.check_at_most("resuming a run of 1 000 steps, p50", median_us(&mut times) / 1000.0, 100.0, "ms");
     waiting(&runs, &registry, report).await;
 }
 
@@ -73,7 +68,7 @@ async fn waiting(runs: &Runs, registry: &Arc<ToolRegistry>, report: &mut Report)
     let mut waiting = Vec::with_capacity(WAITING_RUNS);
     for _ in 0..WAITING_RUNS {
         let subject = add(runs).await;
-        waiting.push(drive(runs, &subject, NextMove::Resume, registry).await);
+        waiting.push(drive(runs, &subject, Continuation::Resume, registry).await);
     }
     let added = resident_bytes(std::process::id()).saturating_sub(before) as f64 / 1e6;
     assert_eq!(waiting.len(), WAITING_RUNS);
@@ -124,14 +119,14 @@ async fn time_in_memory(registry: &Arc<ToolRegistry>) -> Duration {
 async fn time_stored(runs: &Runs, registry: &Arc<ToolRegistry>, turns: usize) -> (Duration, RunSubject) {
     let start = Instant::now();
     let subject = add(runs).await;
-    let run = drive(runs, &subject, NextMove::Resume, registry).await;
+    let run = drive(runs, &subject, Continuation::Resume, registry).await;
     let mut template = Caller::new("agent", subject.id.as_str());
-    template.before_effects = Some(Arc::clone(&run) as Arc<dyn BeginCall>);
+    template.start_listener = Some(Arc::clone(&run) as Arc<dyn CallStartListener>);
     let executor = RegistryExecutor::new(Arc::clone(registry), template).with_continued_run();
     let executor = StoredExecutor::new(executor, Arc::clone(&run));
     let config = config(subject.id.as_str(), turns);
     let mut agent = AgentLoop::new(config, (), Arc::clone(&run), Repeating(turns), executor);
-    let state = run.take_start(&agent.handle()).expect("once");
+    let state = run.take_resume_point(&agent.handle()).expect("the resume point is taken once");
     let ended = agent.resume(state).await;
     assert_eq!(ended.answer(), Some("Done."), "{:?}", ended.end);
     (start.elapsed(), subject)
@@ -140,7 +135,7 @@ async fn time_stored(runs: &Runs, registry: &Arc<ToolRegistry>, turns: usize) ->
 async fn runs(fixture: &Fixture) -> Runs {
     let file = fixture.state().join("runs.db");
     let store = open_sqlite(&file, SqliteOptions::default()).await.expect("a store");
-    Runs::new(store, Driver::start(&fixture.state()).expect("starts"))
+    Runs::new(store, RunProcess::start(&fixture.state()).expect("starts"))
 }
 
 async fn add(runs: &Runs) -> RunSubject {
@@ -153,7 +148,7 @@ async fn add(runs: &Runs) -> RunSubject {
 async fn drive(
     runs: &Runs,
     subject: &RunSubject,
-    next: NextMove,
+    next: Continuation,
     registry: &Arc<ToolRegistry>,
 ) -> Arc<DrivenRun> {
     let caller = Caller::new("agent", subject.id.as_str());

@@ -95,7 +95,8 @@ impl Author {
 
     /// The rows of the default workspace's audit log.
     fn rows(&self) -> Vec<Row> {
-        let state = fs::read_dir(self.path("state/portcullis")).expect("there").next().expect("one");
+        let state =
+            fs::read_dir(self.path("state/portcullis")).expect("the folder is readable").next().expect("one");
         call_rows(&state.expect("readable").path())
     }
 }
@@ -103,7 +104,7 @@ impl Author {
 /// The path of this checkout's SDK.
 fn sdk() -> String {
     let sdk = Path::new(env!("CARGO_MANIFEST_DIR")).join("../sdk");
-    sdk.to_str().expect("text").to_owned()
+    sdk.to_str().expect("the path is UTF-8").to_owned()
 }
 
 /// The target folder of all crates of these tests.

@@ -314,7 +314,7 @@ async fn module_declarations_equal_the_functions() {
 async fn the_code_is_there_before_the_time_of_a_call_begins() {
     let fixture = Fixture::new();
     // A state folder that is there already gets no compiled modules from other fixtures.
-    fs::DirBuilder::new().mode(0o700).create(fixture.state()).expect("made");
+    fs::DirBuilder::new().mode(0o700).create(fixture.state()).expect("the folder can be made");
     fixture.put("a", "x");
     let registry = fixture.registry().await;
     let modules = fixture.state().join("modules");

@@ -12,7 +12,7 @@ use async_trait::async_trait;
 use portcullis_testing::{CallOutcome, Fixture, approving_caller};
 use portcullis_tools::{
     Caller, ToolRegistry,
-    approval::{ApprovalAnswer, ApprovalRequest, Approver, GivenAnswer, SessionApprovals, question},
+    approval::{ApprovalAnswer, ApprovalRequest, Approver, AttributedAnswer, SessionApprovals, question},
     new_call,
 };
 use portcullis_types::{ToolErrorKind, ToolEvent};
@@ -30,7 +30,7 @@ struct SessionApprover {
 
 #[async_trait]
 impl Approver for SessionApprover {
-    async fn decide(&self, request: &ApprovalRequest) -> GivenAnswer {
+    async fn decide(&self, request: &ApprovalRequest) -> AttributedAnswer {
         if self.approvals.covers(request) {
             return ApprovalAnswer::Approve.into();
         }

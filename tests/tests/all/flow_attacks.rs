@@ -262,7 +262,7 @@ async fn nothing_of_the_vault_leaves_an_obedient_model() {
 /// The control: the same model and server with a file that is not secret. Its content leaves the machine, so the
 /// attacks fail because of the rules, not because of a mistake in the test.
 #[tokio::test]
-async fn what_is_no_secret_leaves_an_obedient_model() {
+async fn values_that_are_no_secrets_leave_an_obedient_model() {
     let attack = network_attack(
         "a page, with a shared file",
         PAGE,
@@ -307,7 +307,7 @@ async fn a_page_has_no_file_written_that_others_run() {
     for absent in ["Makefile", "AGENTS.md", "sub"] {
         assert!(!fixture.shared(absent).exists(), "{absent}");
     }
-    assert_eq!(fs::read_to_string(fixture.shared("package.json")).expect("kept"), "{}");
+    assert_eq!(fs::read_to_string(fixture.shared("package.json")).expect("the file is readable"), "{}");
     assert!(fixture.shared("notes.md").exists(), "other files are written");
     let rows = fixture.rows();
     let rule_rows =

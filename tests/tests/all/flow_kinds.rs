@@ -13,7 +13,7 @@ use async_trait::async_trait;
 use portcullis_testing::{CallOutcome, Fixture};
 use portcullis_tools::{
     Caller, ToolRegistry,
-    approval::{ApprovalAnswer, ApprovalRequest, Approver, GivenAnswer},
+    approval::{ApprovalAnswer, ApprovalRequest, Approver, AttributedAnswer},
     new_call,
 };
 use portcullis_types::ToolErrorKind;
@@ -31,7 +31,7 @@ struct CountingApprover(AtomicUsize);
 
 #[async_trait]
 impl Approver for CountingApprover {
-    async fn decide(&self, _request: &ApprovalRequest) -> GivenAnswer {
+    async fn decide(&self, _request: &ApprovalRequest) -> AttributedAnswer {
         self.0.fetch_add(1, Ordering::Relaxed);
         ApprovalAnswer::Approve.into()
     }
@@ -151,7 +151,7 @@ async fn a_guest_writes_no_kind_that_its_call_does_not_name() {
         let message = refused.assert_refused(ToolErrorKind::Denied, "kind_withheld");
         assert!(message.contains("protected kind"), "{op} {path}: {message}");
     }
-    assert_eq!(fs::read_to_string(fixture.shared("kept/Makefile")).expect("kept"), "all:\n");
+    assert_eq!(fs::read_to_string(fixture.shared("kept/Makefile")).expect("the file is readable"), "all:\n");
     for absent in ["Makefile", "sub.sh", "AGENTS.md", ".github", ".cargo", "moved"] {
         assert!(!fixture.shared(absent).exists(), "{absent}");
     }

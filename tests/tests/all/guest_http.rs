@@ -108,7 +108,7 @@ fn an_mcp_client_gets_the_open_world_hint() {
     let fixture = Fixture::new();
     let file = fixture.root().join("weather.wasm");
     fs::write(&file, guest("weather")).expect("written");
-    let file = file.to_str().expect("text");
+    let file = file.to_str().expect("the path is UTF-8");
     let listed = stdout(&portcullis(&fixture, &["tools", "--mcp", "--module", file]));
     let listed: Value = serde_json::from_str(&listed).expect("JSON");
     let reaches_out = |name: &str| {
@@ -424,7 +424,7 @@ async fn a_module_that_declares_no_host_has_no_import() {
 }
 
 #[tokio::test]
-async fn what_a_guest_fetched_is_a_label_of_its_run() {
+async fn fetched_data_labels_the_run() {
     let server = serve(|_| server::answer("text/plain", b"here"));
     let (fixture, registry) = requests_fixture(&server).await;
     request_responses(&registry, json!({"url": format!("{}/", origin(&server))})).await;
@@ -446,7 +446,7 @@ async fn a_guest_never_gets_the_secret_that_its_requests_carry() {
     ));
     let file = fixture.root().join("key");
     fs::write(&file, VALUE).expect("writable");
-    fs::set_permissions(&file, fs::Permissions::from_mode(0o600)).expect("ours");
+    fs::set_permissions(&file, fs::Permissions::from_mode(0o600)).expect("the permissions can be set");
     let registry = registry(&fixture, "requests", &module("requests", &server)).await;
     let url = format!("{}/", origin(&server));
     let responses = request_responses(&registry, json!({ "url": url })).await;

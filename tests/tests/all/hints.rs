@@ -133,7 +133,7 @@ async fn an_output_is_cut_at_its_authors_cap_and_the_rest_is_kept() {
     let registry = native_registry(&fixture, [spy]);
     let answer = CallOutcome::run(&registry, "talk", json!({})).await;
     assert_eq!(answer.text(), "0123456789\n[output truncated — original size: 16 bytes]");
-    let id = answer.0.details["output_id"].as_str().expect("kept").to_owned();
+    let id = answer.0.details["output_id"].as_str().expect("the output is stored").to_owned();
     let rest = CallOutcome::run(&registry, "output_read", json!({"call_id": id, "offset": 10})).await;
     assert_eq!(rest.text(), "abcdef");
 }

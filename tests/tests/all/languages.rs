@@ -39,7 +39,8 @@ fn build(name: &str, compiler: &[&str], variables: &[(&str, PathBuf)], out: &Pat
         return None;
     }
     let module = out.join(format!("{name}.wasm"));
-    let output = run(&example(name).join("build"), &[module.to_str().expect("text")]).expect("starts");
+    let output =
+        run(&example(name).join("build"), &[module.to_str().expect("the path is UTF-8")]).expect("starts");
     assert!(output.status.success(), "{name}: {}", String::from_utf8_lossy(&output.stderr));
     Some(fs::read(module).expect("built"))
 }
@@ -60,7 +61,7 @@ async fn a_tool_in_c_answers_refuses_and_reads_what_json_says() {
     fixture.put("notes.md", "one two\tthree\n four\n");
     fixture.put("empty", "");
     fixture.put("\u{1f600} \"ä\" \\.txt", "smile\n");
-    fs::create_dir(fixture.shared("folder")).expect("made");
+    fs::create_dir(fixture.shared("folder")).expect("the folder can be made");
     let registry = load(&fixture, &module).await.expect("loads");
     let tool = registry.get("c_word_count").expect("declared");
     assert_eq!(tool.facts().declared_tier, Some(SafetyTier::ReadOnly));
@@ -148,7 +149,7 @@ fn the_json_reader_in_c_takes_json_and_nothing_else() {
         #[expect(clippy::disallowed_methods, reason = "the program under test")]
         let output = Command::new(&program)
             .arg("call")
-            .stdin(fs::File::open(&input).expect("there"))
+            .stdin(fs::File::open(&input).expect("the file can be opened"))
             .output()
             .expect("starts");
         let stdout_text = String::from_utf8_lossy(&output.stdout).into_owned();

@@ -55,7 +55,8 @@ impl Person {
     ) -> Self {
         let person_end: OwnedFd = openpt(OpenptFlags::RDWR | OpenptFlags::NOCTTY).expect("a terminal");
         grantpt(&person_end).and_then(|()| unlockpt(&person_end)).expect("set up");
-        let name = ptsname(&person_end, Vec::new()).expect("a name").into_string().expect("text");
+        let name =
+            ptsname(&person_end, Vec::new()).expect("a name").into_string().expect("the name is UTF-8");
         let size = Winsize { ws_row: 24, ws_col: columns, ws_xpixel: 0, ws_ypixel: 0 };
         tcsetwinsize(&person_end, size).expect("set");
         // Opened before the keys are typed: a terminal keeps no input while no process has it open.

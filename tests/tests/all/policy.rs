@@ -155,7 +155,7 @@ async fn a_tools_own_limits_hold_for_it_alone() {
 async fn listed_paths_are_written_unasked_and_links_are_asked_about() {
     let entry = "[tools.file_write]\napproval = \"ask\"\nunasked = { path = \"src/**\" }\n";
     let fixture = Fixture::new().with_policy(entry);
-    fs::create_dir_all(fixture.shared("src/folder")).expect("made");
+    fs::create_dir_all(fixture.shared("src/folder")).expect("the folder can be made");
     fixture.put("Makefile", "all:\n");
     std::os::unix::fs::symlink("../Makefile", fixture.shared("src/link")).expect("linked");
     std::os::unix::fs::symlink("..", fixture.shared("src/up")).expect("linked");
@@ -172,5 +172,5 @@ async fn listed_paths_are_written_unasked_and_links_are_asked_about() {
     for path in ["Makefile", "src/link", "src/up/Makefile", "src/../Makefile", "/tmp/src/a"] {
         write(path).await.assert_refused(Denied, "approval_unavailable");
     }
-    assert_eq!(fs::read_to_string(fixture.shared("Makefile")).expect("there"), "all:\n");
+    assert_eq!(fs::read_to_string(fixture.shared("Makefile")).expect("the file is readable"), "all:\n");
 }

@@ -54,7 +54,7 @@ impl Home {
     fn answer(&self, folder: &str, words: &[&str]) -> String {
         let output = self.run(folder, words);
         assert!(output.status.success(), "{words:?}: {output:?}");
-        String::from_utf8(output.stdout).expect("text")
+        String::from_utf8(output.stdout).expect("the output is UTF-8")
     }
 
     /// The standard error of a run that ends with a code.
@@ -62,7 +62,7 @@ impl Home {
     fn refusal(&self, folder: &str, words: &[&str], code: i32) -> String {
         let output = self.run(folder, words);
         assert_eq!(output.status.code(), Some(code), "{words:?}: {output:?}");
-        String::from_utf8(output.stderr).expect("text")
+        String::from_utf8(output.stderr).expect("the output is UTF-8")
     }
 
     fn call(&self, folder: &str, tool: &str, arguments: &Value) -> String {
@@ -81,8 +81,9 @@ impl Home {
 
 fn names(folder: &Path) -> Vec<String> {
     let entries = fs::read_dir(folder).expect("readable");
-    let mut names: Vec<_> =
-        entries.map(|entry| entry.expect("an entry").file_name().into_string().expect("text")).collect();
+    let mut names: Vec<_> = entries
+        .map(|entry| entry.expect("an entry").file_name().into_string().expect("the name is UTF-8"))
+        .collect();
     names.sort();
     names
 }
@@ -91,15 +92,18 @@ fn names(folder: &Path) -> Vec<String> {
 fn an_existing_folder_becomes_a_project_and_stops_being_one() {
     let home = Home::new();
     let shown = home.run("code", &["init", "--show"]);
-    let policy = String::from_utf8(shown.stdout).expect("text");
+    let policy = String::from_utf8(shown.stdout).expect("the output is UTF-8");
     assert!(policy.contains("[project]\npath = ") && policy.contains("home = \"project\""), "{policy}");
     assert!(names(&home.path("config")).is_empty());
 
     let said = home.answer("", &["init", "code"]);
     let file = home.path("config/portcullis/projects/code.toml");
-    assert!(said.contains("project code") && said.contains(file.to_str().expect("text")), "{said}");
+    assert!(
+        said.contains("project code") && said.contains(file.to_str().expect("the path is UTF-8")),
+        "{said}"
+    );
     assert_eq!(fs::read_to_string(&file).expect("written"), policy);
-    let mode = std::os::unix::fs::MetadataExt::mode(&file.metadata().expect("there"));
+    let mode = std::os::unix::fs::MetadataExt::mode(&file.metadata().expect("the file has metadata"));
     assert_eq!(mode & 0o777, 0o600);
     assert_eq!(
         (names(&home.path("code")), names(&home.path("states"))),
@@ -152,7 +156,7 @@ fn tools_work_on_the_project_from_every_folder_in_it() {
 }
 
 #[test]
-fn what_comes_with_a_repository_only_takes_away() {
+fn a_policy_in_a_repository_only_narrows() {
     let home = Home::with_project();
     let overlay = home.path("code/portcullis.toml");
     for (text, said) in [
@@ -174,7 +178,10 @@ fn what_comes_with_a_repository_only_takes_away() {
     assert!(refusal.contains("`portcullis.toml` is protected at any depth"), "{refusal}");
     let delete = json!({"path": "portcullis.toml"}).to_string();
     home.refusal("code", &["call", "file_delete", &delete], 3);
-    assert_eq!(fs::read_to_string(&overlay).expect("there"), "[tools.file_write]\nenabled = false\n");
+    assert_eq!(
+        fs::read_to_string(&overlay).expect("the file is readable"),
+        "[tools.file_write]\nenabled = false\n"
+    );
 }
 
 #[test]
@@ -201,13 +208,17 @@ fn a_folder_that_two_files_name_is_no_project() {
     // Outside the folder the fault has no effect, and a named policy takes precedence over it.
     home.answer("", &["policy", "default"]);
     let policy = projects.join("other.toml");
-    home.answer("code", &["--policy", policy.to_str().expect("text"), "policy", "check"]);
+    home.answer("code", &["--policy", policy.to_str().expect("the path is UTF-8"), "policy", "check"]);
 }
 
 #[test]
 fn a_folder_with_private_files_is_no_project() {
     let home = Home::new();
-    for folder in ["/", home.path("").to_str().expect("text"), home.path("config").to_str().expect("text")] {
+    for folder in [
+        "/",
+        home.path("").to_str().expect("the path is UTF-8"),
+        home.path("config").to_str().expect("the path is UTF-8"),
+    ] {
         fs::create_dir_all(home.path("config/portcullis/projects")).expect("a folder");
         let refusal = home.refusal("code", &["init", folder], 2);
         assert!(refusal.contains("cannot make a project of"), "{folder}: {refusal}");
@@ -277,19 +288,19 @@ fn init_proposes_the_toolchains_and_none_of_their_keys() {
     let tools = tempfile::tempdir_in("/var/tmp").expect("a folder");
     let tools = tools.path();
     fs::set_permissions(tools, fs::Permissions::from_mode(0o755)).expect("opened");
-    fs::create_dir_all(tools.join("bin")).expect("made");
+    fs::create_dir_all(tools.join("bin")).expect("the folder can be made");
     fs::write(tools.join("credentials.toml"), "token = \"secret\"\n").expect("written");
     let program = tools.join("bin/cargo-greet");
     fs::write(&program, "#!/bin/sh\necho hello; cat \"$CARGO_HOME/credentials.toml\"\n").expect("written");
     fs::set_permissions(&program, fs::Permissions::from_mode(0o755)).expect("made a program");
     let variables = [("CARGO_HOME", tools.as_os_str())];
     let made = home.run_with(&variables, "code", &["init"]);
-    let answer = String::from_utf8(made.stdout).expect("text");
+    let answer = String::from_utf8(made.stdout).expect("the output is UTF-8");
     assert!(answer.contains("commands may read and run the toolchains of cargo"), "{answer}");
 
     let call = json!({"command": "cargo-greet; echo x > $CARGO_HOME/bin/new; ls $CARGO_HOME"}).to_string();
     let output = home.run("code", &["call", "--approve", "shell_exec", &call]);
-    let text = String::from_utf8(output.stdout).expect("text");
+    let text = String::from_utf8(output.stdout).expect("the output is UTF-8");
     assert!(text.starts_with("hello\n") && !text.contains("secret"), "{text}");
     assert!(!tools.join("bin/new").exists());
 
@@ -444,7 +455,7 @@ fn an_agent_mends_a_failing_test_unasked_and_undo_gives_the_tree_back() {
 fn the_commands_of_the_document_work() {
     let home = Home::new();
     let bin = home.path("bin");
-    fs::create_dir(&bin).expect("made");
+    fs::create_dir(&bin).expect("the folder can be made");
     symlink(binary(), bin.join("portcullis")).expect("linked");
     let document = include_str!("../../../docs/projects.md");
     // This section needs a model: `well_known.rs` runs it.
@@ -479,7 +490,8 @@ fn hidden_names_are_seen_by_no_tool() {
         (".ssh/config", "secret\n"),
         ("environment", "no key\n"),
     ] {
-        fs::create_dir_all(home.path("code").join(path).parent().expect("a folder")).expect("made");
+        fs::create_dir_all(home.path("code").join(path).parent().expect("a folder"))
+            .expect("the folder can be made");
         fs::write(home.path("code").join(path), text).expect("written");
     }
     symlink(".env", home.path("code/alias")).expect("linked");
@@ -528,8 +540,8 @@ fn hidden_names_are_seen_by_no_tool() {
         assert!(!shown.contains("secret") && shown.contains("no key"), "{shown}");
         let changed = run("echo x > .env; rm -f .env src/server.pem; mv .ssh other; true");
         assert!(!changed.contains("secret"), "{changed}");
-        assert_eq!(fs::read_to_string(home.path("code/.env")).expect("there"), "KEY=secret\n");
+        assert_eq!(fs::read_to_string(home.path("code/.env")).expect("the file is readable"), "KEY=secret\n");
         assert!(home.path("code/.ssh/config").exists() && home.path("code/src/server.pem").exists());
     }
-    assert_eq!(fs::read_to_string(home.path("code/.env")).expect("there"), "KEY=secret\n");
+    assert_eq!(fs::read_to_string(home.path("code/.env")).expect("the file is readable"), "KEY=secret\n");
 }

@@ -42,7 +42,7 @@ async fn a_tool_is_called_from_when_it_is_added_until_it_is_removed() {
         assert!(!changes.has_changed());
         assert_eq!(error_kind(&registry, "late").await, None);
         assert!(registry.offered().iter().any(|tool| tool.decl().name == "late"));
-        assert_eq!(registry.remove_tool("late").expect("there").decl().name, "late");
+        assert_eq!(registry.remove_tool("late").expect("the tool is registered").decl().name, "late");
         changes.changed().await;
         assert_eq!(error_kind(&registry, "late").await, Some(ToolErrorKind::NotFound));
         assert!(registry.get("late").is_none() && registry.remove_tool("late").is_none());

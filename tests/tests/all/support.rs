@@ -18,7 +18,7 @@ use futures_util::future::BoxFuture;
 use portcullis_testing::Fixture;
 use portcullis_tools::{
     Caller, PolicyFiles, ToolCall, ToolRegistry,
-    approval::{ApprovalAnswer, ApprovalRequest, Approver, GivenAnswer},
+    approval::{ApprovalAnswer, ApprovalRequest, Approver, AttributedAnswer},
     new_call,
     policy::DEFAULT_MAX_OUTPUT_BYTES,
 };
@@ -198,7 +198,7 @@ impl ScriptedApprover {
 
 #[async_trait]
 impl Approver for ScriptedApprover {
-    async fn decide(&self, request: &ApprovalRequest) -> GivenAnswer {
+    async fn decide(&self, request: &ApprovalRequest) -> AttributedAnswer {
         let number = {
             let mut received = self.received.lock().expect("not poisoned");
             received.push(request.clone());
@@ -246,7 +246,7 @@ pub(crate) fn snapshot(folder: &Path) -> BTreeMap<String, String> {
 fn collect_entries(root: &Path, folder: &Path, entries: &mut BTreeMap<String, String>) {
     for entry in fs::read_dir(folder).expect("readable") {
         let path = entry.expect("readable").path();
-        let metadata = fs::symlink_metadata(&path).expect("there");
+        let metadata = fs::symlink_metadata(&path).expect("the path exists");
         let kind = metadata.file_type();
         let content = if kind.is_symlink() {
             format!("link to {}", fs::read_link(&path).expect("a link").display())
@@ -275,7 +275,7 @@ pub(crate) fn assert_nowhere_below(folder: &Path, text: &str) {
         for entry in fs::read_dir(&folder).expect("readable") {
             let path = entry.expect("readable").path();
             assert!(!path.to_string_lossy().contains(text), "`{text}` is in the name {}", path.display());
-            let kind = fs::symlink_metadata(&path).expect("there").file_type();
+            let kind = fs::symlink_metadata(&path).expect("the path exists").file_type();
             if kind.is_dir() {
                 folders.push(path);
             } else if kind.is_file() {

@@ -22,7 +22,7 @@ fn call(tool: &str, parameters: &str) -> String {
 /// The folder of tasks, outside of all mounts.
 fn tasks(fixture: &Fixture) -> PathBuf {
     let folder = fixture.root().join("tasks");
-    fs::create_dir_all(folder.join("01_Inbox")).expect("made");
+    fs::create_dir_all(folder.join("01_Inbox")).expect("the folder can be made");
     folder
 }
 
@@ -60,7 +60,7 @@ fn calls_run_once_and_leave_rows_of_the_agent_tasks() {
 fn a_task_in_a_folder_that_tools_can_write_approves_nothing() {
     let fixture = Fixture::new();
     let folder = fixture.shared("tasks");
-    fs::create_dir_all(folder.join("04_Approved")).expect("made");
+    fs::create_dir_all(folder.join("04_Approved")).expect("the folder can be made");
     fs::write(folder.join("04_Approved/a.md"), call("web_fetch", r#"{"url": "https://a.example/"}"#))
         .expect("written");
     let path = folder.display().to_string();
@@ -107,7 +107,7 @@ fn a_killed_process_leaves_no_call_that_runs_twice() {
         assert!(began.elapsed() < Duration::from_secs(120), "the command begins");
         std::thread::sleep(Duration::from_millis(20));
     }
-    let text = fs::read_to_string(folder.join("01_Inbox/a.md")).expect("there");
+    let text = fs::read_to_string(folder.join("01_Inbox/a.md")).expect("the file is readable");
     assert!(text.contains("\"status\":\"pending\""), "the row is written before the effect: {text}");
     kill_process(Pid::from_child(&child), Signal::KILL).expect("killed");
     child.wait().expect("ended");

@@ -68,7 +68,7 @@ fn fixture_with_loud_guest(text: &str, bytes: usize) -> (Fixture, String) {
     let fixture = Fixture::new().with_policy("[tools.loud]\napproval = \"allow\"\n");
     let module = fixture.root().join("loud.wasm");
     fs::write(&module, guest.bytes()).expect("written");
-    let module = module.to_str().expect("text").to_owned();
+    let module = module.to_str().expect("the path is UTF-8").to_owned();
     (fixture, module)
 }
 
@@ -178,14 +178,14 @@ fn its_memory_is_private_and_in_no_core_dump() {
     let core = limits.lines().find(|line| line.starts_with("Max core file size")).expect("a limit");
     assert_eq!(core.split_whitespace().collect::<Vec<_>>()[4..6], ["0", "0"], "{core}");
     // Root owns the `/proc` files of a process that is not dumpable.
-    let owner = fs::metadata(format!("/proc/{}/environ", server.id())).expect("there").uid();
+    let owner = fs::metadata(format!("/proc/{}/environ", server.id())).expect("the path exists").uid();
     assert_eq!(owner, 0);
     let answer = client.lines().last().expect("an answer");
     assert!(answer.contains("\"isError\":false") && answer.contains("0\\n"), "{answer}");
     drop(input);
     let status = server.wait().expect("ends");
     let mut stderr_text = String::new();
-    server.stderr.take().expect("piped").read_to_string(&mut stderr_text).expect("text");
+    server.stderr.take().expect("piped").read_to_string(&mut stderr_text).expect("the output is UTF-8");
     assert!(status.success(), "{stderr_text}");
 }
 

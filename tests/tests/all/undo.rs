@@ -1,4 +1,4 @@
-//! Changes of calls in mounts with `undo`, shown and taken back through the program.
+//! Changes of calls in mounts with `undo`, shown and undone through the program.
 
 use std::{
     collections::BTreeMap,
@@ -26,7 +26,7 @@ fn run(fixture: &Fixture, words: &[&str]) -> Output {
 fn answer(fixture: &Fixture, words: &[&str]) -> String {
     let output = run(fixture, words);
     assert!(output.status.success(), "{words:?}: {output:?}");
-    String::from_utf8(output.stdout).expect("text")
+    String::from_utf8(output.stdout).expect("the output is UTF-8")
 }
 
 fn call(fixture: &Fixture, run: &str, tool: &str, arguments: &Value) -> String {
@@ -38,7 +38,7 @@ fn tree(folder: &Path) -> BTreeMap<PathBuf, (u32, Vec<u8>)> {
     let mut tree = BTreeMap::new();
     let mut pending = vec![folder.to_owned()];
     while let Some(path) = pending.pop() {
-        let metadata = path.symlink_metadata().expect("there");
+        let metadata = path.symlink_metadata().expect("the file has metadata");
         let content = if metadata.is_dir() {
             pending
                 .extend(fs::read_dir(&path).expect("readable").map(|entry| entry.expect("readable").path()));
@@ -58,7 +58,8 @@ fn a_run_of_file_tools_is_shown_and_taken_back() {
     let fixture = fixture();
     fixture.put("src/main.rs", "fn main() {\n    one();\n}\n");
     fixture.put("old.txt", "old\n");
-    fs::set_permissions(fixture.shared("old.txt"), fs::Permissions::from_mode(0o640)).expect("ours");
+    fs::set_permissions(fixture.shared("old.txt"), fs::Permissions::from_mode(0o640))
+        .expect("the permissions can be set");
     let before = tree(&fixture.shared(""));
     call(&fixture, "r1", "file_edit", &json!({"path": "src/main.rs", "old_text": "one", "new_text": "two"}));
     call(&fixture, "r1", "file_write", &json!({"path": "new/deep/file.txt", "content": "new\n"}));
@@ -77,7 +78,7 @@ fn a_run_of_file_tools_is_shown_and_taken_back() {
 
     let undone = answer(&fixture, &["undo", "--run", "r1"]);
     assert!(undone.contains("restored: /shared/src/main.rs\n"), "{undone}");
-    fs::remove_file(fixture.shared("other.txt")).expect("there");
+    fs::remove_file(fixture.shared("other.txt")).expect("the file can be removed");
     assert_eq!(tree(&fixture.shared("")), before);
     // The answer has the command that makes the changes again.
     fs::write(fixture.shared("other.txt"), "of another run\n").expect("writable");
@@ -94,11 +95,11 @@ fn the_newest_change_is_taken_back_first() {
     }
     for content in ["2\n", "1\n"] {
         answer(&fixture, &["undo"]);
-        assert_eq!(fs::read_to_string(fixture.shared("a.txt")).expect("there"), content);
+        assert_eq!(fs::read_to_string(fixture.shared("a.txt")).expect("the file is readable"), content);
     }
     answer(&fixture, &["undo"]);
     assert!(!fixture.shared("a.txt").exists());
-    assert_eq!(answer(&fixture, &["undo"]), "nothing to take back\n");
+    assert_eq!(answer(&fixture, &["undo"]), "nothing to undo\n");
 }
 
 #[test]
@@ -116,7 +117,7 @@ fn a_file_changed_since_stops_the_whole_undo() {
     assert!(said.contains("/shared/b.txt: it was changed since") && said.contains("--force"), "{said}");
     assert_eq!(tree(&fixture.shared("")), before);
     answer(&fixture, &["undo", "--run", "r", "--force"]);
-    assert_eq!(fs::read_to_string(fixture.shared("b.txt")).expect("there"), "b\n");
+    assert_eq!(fs::read_to_string(fixture.shared("b.txt")).expect("the file is readable"), "b\n");
 }
 
 #[tokio::test]
@@ -133,7 +134,7 @@ async fn a_change_that_cannot_be_kept_is_not_made() {
         let outcome = CallOutcome::run(&registry, tool, arguments).await;
         outcome.assert_refused(ToolErrorKind::Unavailable, "undo_unavailable");
     }
-    assert_eq!(fs::read_to_string(fixture.shared("a.txt")).expect("there"), "a\n");
+    assert_eq!(fs::read_to_string(fixture.shared("a.txt")).expect("the file is readable"), "a\n");
     assert!(!fixture.shared("new.txt").exists());
     // A mount without undo needs no store.
     CallOutcome::run(&registry, "file_write", json!({"path": "/tmp/x", "content": "b\n"}))
@@ -191,7 +192,7 @@ fn changes_of_commands_are_shown_and_taken_back() {
     let before = tree(&fixture.shared(""));
     call(&fixture, "r", "shell_exec", &json!({"command": COMMANDS}));
     let after = tree(&fixture.shared(""));
-    assert_eq!(fs::read_to_string(fixture.shared("target")).expect("there"), "through\n");
+    assert_eq!(fs::read_to_string(fixture.shared("target")).expect("the file is readable"), "through\n");
     assert!(fixture.shared("made/deep/file").exists() && !fixture.shared("folder").exists());
 
     let difference = answer(&fixture, &["changes", "--run", "r"]);

@@ -127,7 +127,7 @@ async fn the_capability_to_fetch_is_the_tool() {
 async fn other_kinds_come_as_they_are_or_as_their_type() {
     let server = Server::start(|path| match path {
         "/data" => server::answer("application/json", b"{\"a\": [1, 2]}"),
-        "/picture" => server::answer("image/png", b"\x89PNG\r\n\x1a\n"),
+        "/image" => server::answer("image/png", b"\x89PNG\r\n\x1a\n"),
         "/latin" => server::answer("text/plain; charset=iso-8859-1", b"caf\xe9"),
         _ => server::answer("application/octet-stream", &[0, 159, 146, 150]),
     });
@@ -135,8 +135,8 @@ async fn other_kinds_come_as_they_are_or_as_their_type() {
     let registry = fixture.registry().await;
     assert_eq!(fetch(&registry, &server.url("/data")).await.text(), "{\"a\": [1, 2]}");
     assert_eq!(fetch(&registry, &server.url("/latin")).await.text(), "café");
-    let picture = fetch(&registry, &server.url("/picture")).await.0.into_result().expect("fetched");
-    assert!(matches!(&picture.content[..], [Content::Image { mime_type, .. }] if mime_type == "image/png"));
+    let image = fetch(&registry, &server.url("/image")).await.0.into_result().expect("fetched");
+    assert!(matches!(&image.content[..], [Content::Image { mime_type, .. }] if mime_type == "image/png"));
     let other = fetch(&registry, &server.url("/other")).await.text();
     assert_eq!(other, "application/octet-stream, 4 bytes; its content is not shown");
 }
@@ -281,7 +281,7 @@ async fn certificates_that_are_no_file_hold_up_no_call() {
     let refused = fetch(&registry, &server.url("/")).await;
     refused.assert_refused(ToolErrorKind::Unavailable, "unavailable");
     // Once the certificates are a regular file, the next call works.
-    fs::remove_file(&fifo).expect("ours");
+    fs::remove_file(&fifo).expect("the file can be removed");
     fs::write(&fifo, "").expect("writable");
     assert_eq!(fetch(&registry, &server.url("/")).await.text(), "here");
 }

@@ -105,7 +105,7 @@ impl Person {
         fs::set_permissions(root.path(), fs::Permissions::from_mode(0o755)).expect("opened");
         let mut person = Self { root, machine, variables: Vec::new() };
         for folder in ["config", "states", "bin"] {
-            fs::create_dir(person.path(folder)).expect("made");
+            fs::create_dir(person.path(folder)).expect("the folder can be made");
         }
         symlink(binary(), person.path("bin/portcullis")).expect("linked");
         copy(&projects.join(of.name), &person.path(of.name));
@@ -136,8 +136,9 @@ impl Person {
         let venv = self.path("venv");
         let program = fs::read_to_string(venv.join("bin/pytest")).expect("a program");
         let made_at = projects.with_extension("new").join("click-venv");
-        let program = program.replace(made_at.to_str().expect("text"), venv.to_str().expect("text"));
-        assert!(program.contains(venv.to_str().expect("text")), "{program}");
+        let program = program
+            .replace(made_at.to_str().expect("the path is UTF-8"), venv.to_str().expect("the path is UTF-8"));
+        assert!(program.contains(venv.to_str().expect("the path is UTF-8")), "{program}");
         fs::write(venv.join("bin/pytest"), program).expect("written");
         let versions = fs::read_dir(venv.join("lib")).expect("readable");
         let version = versions.map(|entry| entry.expect("readable").path()).next().expect("a version");
@@ -163,7 +164,10 @@ impl Person {
     fn run(&self, folder: &str, words: &[&str]) -> Output {
         let program = binary();
         self.machine.start(|| {
-            self.command(program.to_str().expect("text"), folder).args(words).output().expect("starts")
+            self.command(program.to_str().expect("the path is UTF-8"), folder)
+                .args(words)
+                .output()
+                .expect("starts")
         })
     }
 
@@ -206,7 +210,7 @@ impl Person {
     /// Breaks the line. Returns the tree as it is then.
     fn break_line(&self, of: &WellKnown) -> Tree {
         let file = self.path(of.name).join(of.file);
-        let source = fs::read_to_string(&file).expect("text");
+        let source = fs::read_to_string(&file).expect("the file is readable");
         assert!(source.contains(of.right), "{}", of.file);
         fs::write(&file, source.replacen(of.right, of.wrong, 1)).expect("written");
         tree(&self.path(of.name))
@@ -216,7 +220,7 @@ impl Person {
 #[track_caller]
 fn succeeded(output: &Output) -> String {
     assert!(output.status.success(), "{output:?}");
-    String::from_utf8(output.stdout.clone()).expect("text")
+    String::from_utf8(output.stdout.clone()).expect("the output is UTF-8")
 }
 
 #[expect(clippy::disallowed_methods, reason = "a copy with links and permissions")]
@@ -271,7 +275,10 @@ fn check_results(of: &WellKnown, model: &Model) {
     let requests = model.requests();
     let result = |request: &Value| {
         let messages = request["messages"].as_array().expect("messages");
-        messages.last().expect("a message")["content"].as_str().expect("text").to_owned()
+        messages.last().expect("a message")["content"]
+            .as_str()
+            .expect("the value is a JSON string")
+            .to_owned()
     };
     let [failed, passed] = of.marks;
     let (first, last) = (result(&requests[1]), result(&requests[4]));
@@ -305,7 +312,7 @@ fn an_agent_mends(of: &WellKnown, machine: KernelEnvironment) {
     // The programs have left nothing in the person's home either.
     let mut names: Vec<_> = fs::read_dir(person.path(""))
         .expect("readable")
-        .map(|entry| entry.expect("readable").file_name().into_string().expect("text"))
+        .map(|entry| entry.expect("readable").file_name().into_string().expect("the name is UTF-8"))
         .collect();
     names.sort();
     let mut expected = vec!["bin", "config", "states", of.name];

@@ -152,7 +152,7 @@ mod tests {
     use super::*;
     use crate::{
         Caller, ToolRegistry,
-        approval::{ApprovalAnswer, Approver, GivenAnswer},
+        approval::{ApprovalAnswer, Approver, AttributedAnswer},
         new_call,
     };
 
@@ -162,7 +162,7 @@ mod tests {
 
     #[async_trait]
     impl Approver for RecordingApprover {
-        async fn decide(&self, request: &ApprovalRequest) -> GivenAnswer {
+        async fn decide(&self, request: &ApprovalRequest) -> AttributedAnswer {
             *self.0.lock().expect("not poisoned") = question(request, 80);
             ApprovalAnswer::Deny { reason: None }.into()
         }

@@ -98,7 +98,7 @@ mod tests {
     use super::*;
     use crate::{
         Caller, ToolRegistry,
-        approval::{ApprovalAnswer, Approver, GivenAnswer},
+        approval::{ApprovalAnswer, Approver, AttributedAnswer},
         new_call,
     };
 
@@ -107,7 +107,7 @@ mod tests {
 
     #[async_trait]
     impl Approver for RecordingApprover {
-        async fn decide(&self, request: &ApprovalRequest) -> GivenAnswer {
+        async fn decide(&self, request: &ApprovalRequest) -> AttributedAnswer {
             *self.0.lock().expect("not poisoned") = Some(request.clone());
             ApprovalAnswer::Deny { reason: None }.into()
         }

@@ -35,7 +35,7 @@ fn schema() -> Value {
 }
 
 #[track_caller]
-fn refused(schema: Value, text: &str, repairs: Repairs, message: &str) {
+fn check_refused(schema: Value, text: &str, repairs: Repairs, message: &str) {
     let error = compile(schema).check(text, repairs).expect_err("must be refused");
     assert_eq!(error.kind(), ToolErrorKind::InvalidArguments);
     assert_eq!(error.to_string(), message);
@@ -77,14 +77,14 @@ fn an_empty_text_is_an_empty_object() {
         assert_eq!((checked.args.value(), checked.repaired), (&json!({}), vec!["arguments".to_owned()]));
         assert!(none.check(text, Repairs::Off).is_err());
     }
-    refused(schema(), "", Repairs::Off, "missing required field 'path' in arguments");
+    check_refused(schema(), "", Repairs::Off, "missing required field 'path' in arguments");
 }
 
 #[test]
 fn invalid_json_is_refused_with_its_location() {
     #[track_caller]
     fn check(text: &str, message: &str) {
-        refused(schema(), text, Repairs::Allowed, message);
+        check_refused(schema(), text, Repairs::Allowed, message);
     }
     check(
         "{\"path\": 1} x",
@@ -164,7 +164,7 @@ fn lossless_repairs_are_made_and_listed() {
 fn lossy_repair_is_refused() {
     #[track_caller]
     fn check(member: &str, message: &str) {
-        refused(schema(), &format!("{{\"path\":\"a\",{member}}}"), Repairs::Allowed, message);
+        check_refused(schema(), &format!("{{\"path\":\"a\",{member}}}"), Repairs::Allowed, message);
     }
     check(r#""limit":"05""#, r#"field 'limit': "05" is not an integer"#);
     check(r#""limit":"5.5""#, r#"field 'limit': "5.5" is not an integer"#);
@@ -180,13 +180,13 @@ fn lossy_repair_is_refused() {
         r#"field 'filters': "[1,{\"a\":1,\"a\":2}]" is not an array"#,
     );
     check(r#""mode":5"#, "field 'mode': 5 is not one of \"create\", \"overwrite\", \"append\"");
-    refused(
+    check_refused(
         schema(),
         r#"{"path":5}"#,
         Repairs::Allowed,
         "field 'path': 5 is not a string (example: {\"path\":\"x\"})",
     );
-    refused(
+    check_refused(
         schema(),
         r#"{"path":null}"#,
         Repairs::Allowed,
@@ -205,14 +205,14 @@ fn without_repairs_only_the_schema_decides() {
         compile(schema()).check(r#"{"path":"a","limit":5,"ratio":5.0}"#, Repairs::Off).expect("fits");
     assert_eq!(compile(schema()).ensure_whole_numbers(&checked.args), Ok(()));
     let message = "missing required field 'path' in arguments; field 'limit': \"5\" is not an integer";
-    refused(schema(), r#"{"limit":"5"}"#, Repairs::Off, message);
+    check_refused(schema(), r#"{"limit":"5"}"#, Repairs::Off, message);
 }
 
 #[test]
 fn formats_are_checked_unless_the_schema_names_its_dialect() {
     let mut schema = json!({"type": "object", "properties": {"day": {"format": "date"}}});
     let text = r#"{"day":"tomorrow"}"#;
-    refused(schema.clone(), text, Repairs::Off, "field 'day': \"tomorrow\" is not in the format date");
+    check_refused(schema.clone(), text, Repairs::Off, "field 'day': \"tomorrow\" is not in the format date");
     schema["$schema"] = json!("https://json-schema.org/draft/2020-12/schema");
     assert!(compile(schema.clone()).check(text, Repairs::Off).is_ok());
     schema["$schema"] = json!("http://json-schema.org/draft-07/schema#");
@@ -237,7 +237,7 @@ fn names_within_a_schema_can_be_referred_to() {
 
 #[test]
 fn all_mistakes_are_reported_at_once() {
-    refused(
+    check_refused(
         schema(),
         r#"{"pth":"a","limit":"x","mode":"x","filters":[{"sise":1}],"ratio":{}}"#,
         Repairs::Allowed,
@@ -248,13 +248,13 @@ fn all_mistakes_are_reported_at_once() {
          field 'mode': \"x\" is not one of \"create\", \"overwrite\", \"append\"; \
          field 'ratio': {} is not a number",
     );
-    refused(
+    check_refused(
         schema(),
         r#"{"path":"a","limit":500,"depth":-1}"#,
         Repairs::Allowed,
         "field 'depth': -1 is less than the minimum 0; field 'limit': 500 is greater than the maximum 100",
     );
-    refused(
+    check_refused(
         schema(),
         r#"{"path":"a","limit":"500","depth":"x"}"#,
         Repairs::Allowed,
@@ -272,7 +272,7 @@ fn every_keyword_has_its_error_text() {
     #[track_caller]
     fn check(property: &Value, value: &str, problem: &str) {
         let schema = json!({"type": "object", "properties": {"x": property}});
-        refused(schema, &format!("{{\"x\":{value}}}"), Repairs::Off, &format!("field 'x': {problem}"));
+        check_refused(schema, &format!("{{\"x\":{value}}}"), Repairs::Off, &format!("field 'x': {problem}"));
     }
     check(&json!({"minLength": 3}), r#""ab""#, r#""ab" is shorter than 3 characters"#);
     check(&json!({"maxLength": 1}), r#""ab""#, r#""ab" is longer than 1 character"#);
@@ -310,7 +310,7 @@ fn a_number_format_is_a_range() {
     fn check(format: &str, value: &str, problem: &str) {
         let x = json!({"type": "integer", "format": format});
         let schema = json!({"type": "object", "properties": {"x": x, "format": {"type": "integer"}}});
-        refused(schema, &format!("{{\"x\":{value}}}"), Repairs::Off, &format!("field 'x': {problem}"));
+        check_refused(schema, &format!("{{\"x\":{value}}}"), Repairs::Off, &format!("field 'x': {problem}"));
     }
     check("uint8", "256", "256 is greater than the maximum 255");
     check("uint32", "-1", "-1 is less than the minimum 0");
@@ -391,13 +391,13 @@ fn tagged_alternatives_are_repaired_and_explained() {
     let checked = checked.expect("repaired");
     assert_eq!(checked.args.text(), r#"{"step":{"kind":"wait","ms":5}}"#);
     assert_eq!(checked.repaired, ["step/ms"]);
-    refused(
+    check_refused(
         schema.clone(),
         r#"{"step":{"kind":"say"}}"#,
         Repairs::Allowed,
         "missing required field 'text' in 'step'",
     );
-    refused(
+    check_refused(
         schema,
         r#"{"step":{"kind":"run"}}"#,
         Repairs::Allowed,

@@ -4,7 +4,7 @@ use portcullis_policy::KnownTools;
 use portcullis_types::ToolName;
 
 use crate::{
-    modules::{Lock, RefusedModule},
+    modules::{Pins, RefusedModule},
     table::ToolTable,
 };
 
@@ -13,7 +13,7 @@ use crate::{
 pub(super) fn known_tools(
     tools: &ToolTable,
     steps: &ToolTable,
-    lock: &Lock,
+    pins: &Pins,
     refused: &[RefusedModule],
 ) -> KnownTools {
     let mut known_tools = KnownTools::shipped();
@@ -21,7 +21,7 @@ pub(super) fn known_tools(
         known_tools.add(&tool.facts().name);
         tool.aliases().iter().for_each(|alias| known_tools.add_alias(alias, &tool.facts().name));
     }
-    lock.tools()
+    pins.tools()
         .chain(refused.iter().flat_map(|module| &module.tools))
         .for_each(|name| known_tools.add(name));
     if refused.iter().any(|module| module.tools.is_empty()) {
@@ -31,8 +31,8 @@ pub(super) fn known_tools(
 }
 
 /// The expected tools that are not registered: approved tools, and tools of refused modules.
-pub(super) fn missing_tools(tools: &ToolTable, lock: &Lock, refused: &[RefusedModule]) -> Vec<ToolName> {
-    let names = lock.tools().chain(refused.iter().flat_map(|module| &module.tools));
+pub(super) fn missing_tools(tools: &ToolTable, pins: &Pins, refused: &[RefusedModule]) -> Vec<ToolName> {
+    let names = pins.tools().chain(refused.iter().flat_map(|module| &module.tools));
     names.filter(|name| tools.get(name.as_str()).is_none()).cloned().collect()
 }
 

@@ -10,7 +10,7 @@ use portcullis_types::{Declarations, Tool};
 use crate::{
     configured_tool::ConfiguredTool,
     error::BootstrapError,
-    modules::{self, ForeignModule, Lock, RefusedModule},
+    modules::{self, ForeignModule, Pins, RefusedModule},
     native::{Capability, CapabilityStatus, FollowOutput, OutputRead, StillGranted},
     output_store::OutputStore,
     registered::RegisteredTool,
@@ -27,7 +27,7 @@ pub(super) type ShippedModule = (String, Arc<GuestModule>, Declarations);
 
 /// The tools registered so far. The first tool that claims a name gets it.
 pub(super) struct Registration<'a> {
-    lock: &'a Lock,
+    pins: &'a Pins,
     pub(super) tools: ToolTable,
     /// The steps of operations, which a caller cannot name.
     pub(super) steps: ToolTable,
@@ -37,11 +37,11 @@ pub(super) struct Registration<'a> {
 }
 
 impl<'a> Registration<'a> {
-    /// Starts without tools. `lock` holds the approvals of foreign modules. Relative paths of all tools start in the
+    /// Starts without tools. `pins` holds the approvals of foreign modules. Relative paths of all tools start in the
     /// mount `home`.
-    pub(super) fn new(lock: &'a Lock, home: &MountName) -> Self {
+    pub(super) fn new(pins: &'a Pins, home: &MountName) -> Self {
         Self {
-            lock,
+            pins,
             tools: ToolTable::new(home),
             steps: ToolTable::new(home),
             refused: Vec::new(),
@@ -130,7 +130,7 @@ impl<'a> Registration<'a> {
         for (name, module, declarations) in shipped {
             for declaration in declarations.tools {
                 let origin = ToolOrigin::ShippedModule;
-                self.add(RegisteredTool::guest(declaration, &name, &module, origin, self.lock)?)?;
+                self.add(RegisteredTool::guest(declaration, &name, &module, origin, self.pins)?)?;
             }
             self.digests.push((name, module.digest().0));
         }
@@ -150,7 +150,7 @@ impl<'a> Registration<'a> {
         for (name, module, declarations) in steps {
             for declaration in declarations.tools {
                 let origin = ToolOrigin::ShippedOperation;
-                let step = RegisteredTool::guest(declaration, &name, &module, origin, self.lock)?;
+                let step = RegisteredTool::guest(declaration, &name, &module, origin, self.pins)?;
                 // The operation gets the step's whole result. The operation's own result is then cut to the limit and
                 // stored whole.
                 self.steps.insert(step.without_output_limit())?;
@@ -198,7 +198,7 @@ impl<'a> Registration<'a> {
         foreign: Vec<ForeignModule>,
         refused: Vec<RefusedModule>,
     ) -> Result<(), BootstrapError> {
-        let accepted = modules::accept(foreign, &self.tools, self.lock)?;
+        let accepted = modules::accept(foreign, &self.tools, self.pins)?;
         for tool in accepted.tools {
             self.add(tool)?;
         }

@@ -6,7 +6,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use portcullis_policy::{Operation, ToolOrigin};
 use portcullis_types::ToolName;
 
-use super::{ForeignModule, Lock, ModuleError, RefusedModule, foreign::ModuleOrigin};
+use super::{ForeignModule, ModuleError, Pins, RefusedModule, foreign::ModuleOrigin};
 use crate::{NameHolder, RegistryError, error::BootstrapError, registered::RegisteredTool, table::ToolTable};
 
 /// The foreign modules, sorted into accepted and refused.
@@ -29,10 +29,10 @@ struct ModuleCandidate {
 pub(crate) fn accept(
     modules: Vec<ForeignModule>,
     table: &ToolTable,
-    lock: &Lock,
+    pins: &Pins,
 ) -> Result<SortedModules, BootstrapError> {
     let mut candidates: Vec<ModuleCandidate> =
-        modules.into_iter().map(|module| candidate(module, lock)).collect();
+        modules.into_iter().map(|module| candidate(module, pins)).collect();
     let named_digests: BTreeSet<_> = candidates
         .iter()
         .filter(|candidate| candidate.module.origin == ModuleOrigin::Named)
@@ -68,12 +68,12 @@ pub(crate) fn accept(
     Ok(accepted)
 }
 
-fn candidate(module: ForeignModule, lock: &Lock) -> ModuleCandidate {
+fn candidate(module: ForeignModule, pins: &Pins) -> ModuleCandidate {
     let declarations = module.declarations.tools.clone();
     let names = declarations.iter().flat_map(|tool| std::iter::once(&tool.name).chain(&tool.meta.aliases));
     let names = names.filter_map(|name| ToolName::parse(name.as_str()).ok()).collect();
     let make = |declaration| {
-        RegisteredTool::guest(declaration, &module.name, &module.module, ToolOrigin::ForeignModule, lock)
+        RegisteredTool::guest(declaration, &module.name, &module.module, ToolOrigin::ForeignModule, pins)
     };
     let tools = declarations.into_iter().map(make).collect();
     ModuleCandidate { module, tools, names }

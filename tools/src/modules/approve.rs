@@ -9,7 +9,7 @@ use std::{path::Path, sync::Arc};
 use portcullis_policy::ToolOrigin;
 use portcullis_types::{ToolErrorKind, ToolName};
 
-use super::{ApproveError, DeclarationFacts, Lock, LockError, Pin, PinError};
+use super::{ApproveError, DeclarationFacts, LockError, Pin, PinError, Pins};
 use crate::{
     audit::{CallEnding, CallRecord, Outcome, Record},
     call::random_id,
@@ -49,7 +49,7 @@ impl ToolRegistry {
         let Some(declared) = declared else {
             return Err(ApproveError::NotForeign { name: facts.name.clone() });
         };
-        let before = self.findings().lock.pin(&facts.name);
+        let before = self.findings().pins.pin(&facts.name);
         Ok(ModuleApproval { tool, declared, before, registry: self })
     }
 
@@ -62,10 +62,10 @@ impl ToolRegistry {
     pub fn revoke(&self, name: &str, agent: &str) -> Result<Pin, PinError> {
         let pinned = ToolName::parse(name)
             .ok()
-            .and_then(|name| Some((self.findings().lock.pin(&name)?.clone(), name)));
+            .and_then(|name| Some((self.findings().pins.pin(&name)?.clone(), name)));
         let Some((pin, name)) = pinned else { return Err(PinError::NotPinned { name: name.to_owned() }) };
         let row = self.row("revoke", &name, &pin, agent);
-        self.recorded(&Record::revoke(&row), || Lock::unpin_now(&self.findings().state, &name))?;
+        self.recorded(&Record::revoke(&row), || Pins::unpin_now(&self.findings().state, &name))?;
         Ok(pin)
     }
 
@@ -123,7 +123,7 @@ impl ModuleApproval<'_> {
     /// The file that the pin is written to.
     #[must_use]
     pub fn lock(&self) -> &Path {
-        self.registry.findings().lock.path()
+        self.registry.findings().pins.path()
     }
 
     /// The differences from the approved state. Empty if nothing was approved.
@@ -155,7 +155,7 @@ impl ModuleApproval<'_> {
         let (name, pin) = (&self.tool.facts().name, self.as_pin());
         let row = self.registry.row("approve", name, &pin, agent);
         self.registry
-            .recorded(&Record::approve(&row), || Lock::pin_now(&self.registry.findings().state, name, pin))
+            .recorded(&Record::approve(&row), || Pins::pin_now(&self.registry.findings().state, name, pin))
     }
 
     fn as_pin(&self) -> Pin {

@@ -18,7 +18,7 @@ use super::{
     pending_record::ApprovalOutcome,
 };
 use crate::{
-    approval::{self, ApprovalRequest, Asked, NotApproved, StepGrant},
+    approval::{self, ApprovalRequest, AskResult, NotApproved, StepGrant},
     audit::{self, Subject, SubjectKind},
     call::Caller,
     registered::RegisteredTool,
@@ -257,7 +257,7 @@ async fn ask_approval(
     pending_record.begin_wait();
     let answer = within_deadline(caller, approval::ask(caller.approver.as_ref(), request, standing)).await;
     pending_record.end_wait();
-    let Asked { outcome, giver } = answer?;
+    let AskResult { outcome, giver } = answer?;
     caller.emit(&ToolEvent::ApprovalResolved { call_id: call_id(), approved: outcome.is_ok() });
     if let Some((by, name)) = giver {
         pending_record.record_approver(by, name, &rule, &shown_request)?;

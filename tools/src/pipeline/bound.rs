@@ -20,7 +20,7 @@ pub(super) fn is_over(content: &[Content], bytes: usize, limit: usize) -> bool {
 }
 
 /// Cuts content to `limit` bytes in total, and marks the cut. Text is cut in place. A block of another kind that is too
-/// long is omitted, because a part of a picture is useless. A note with its kind, type and size takes its place.
+/// long is omitted, because a part of an image is useless. A note with its kind, type and size takes its place.
 pub(super) fn cut(content: &mut Vec<Content>, limit: usize, original_bytes: usize) {
     let mut remaining = limit;
     let mut retained_blocks = Vec::new();

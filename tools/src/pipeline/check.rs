@@ -25,8 +25,9 @@ pub(crate) struct Checked {
 }
 
 impl Checked {
-    /// Whether a second run of the call does no harm. `tier` is the tool's tier under the policy. The word of a foreign
-    /// module that its tool is idempotent proves nothing.
+    /// Whether the call can be repeated safely: `tier`, the tool's tier under the policy, is `ReadOnly`, or the tool
+    /// declares itself idempotent and is not of a foreign module, whose declaration proves nothing, or a second call
+    /// continues the first.
     pub(super) fn may_repeat(&self, tier: Option<SafetyTier>) -> bool {
         let is_foreign = self.tool.facts().origin == ToolOrigin::ForeignModule;
         tier == Some(SafetyTier::ReadOnly)

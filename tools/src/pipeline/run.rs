@@ -19,7 +19,7 @@ use super::{
 use crate::{
     approval::StepGrant,
     audit::Confinement,
-    call::{BeginningCall, Caller, cancelled_error},
+    call::{Caller, StartingCall, cancelled_error},
     registered::RegisteredTool,
     slots::AbandonOnDrop,
 };
@@ -77,17 +77,17 @@ pub(crate) async fn run(
         pending_record.call.secrets =
             grant.initial_secrets().map(|secret| secret.name.as_str().into()).collect();
     }
-    if let Some(before_effects) = &caller.before_effects
+    if let Some(start_listener) = &caller.start_listener
         && caller.operation_step.is_none()
     {
-        let call = BeginningCall {
+        let call = StartingCall {
             call_id: checked.call.id.clone(),
             tool: checked.tool.facts().name.to_string(),
             arguments: checked.args.text().to_owned(),
             may_repeat: checked.may_repeat(pending_record.call.tier),
             labels: grants(&grant, &steps).flat_map(Grant::possible_labels).collect(),
         };
-        within_deadline(caller, before_effects.begin(&call)).await??;
+        within_deadline(caller, start_listener.on_start(&call)).await??;
     }
     if pending_record.call.tier != Some(SafetyTier::ReadOnly) {
         pending_record.begin().map_err(|error| unrecorded(&error))?;

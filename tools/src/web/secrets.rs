@@ -230,7 +230,7 @@ mod tests {
         check(&file_location, Some("cannot open"));
         let put = |text: &str, mode: u32| {
             fs::write(&file, text).expect("writable");
-            fs::set_permissions(&file, fs::Permissions::from_mode(mode)).expect("ours");
+            fs::set_permissions(&file, fs::Permissions::from_mode(mode)).expect("the permissions can be set");
         };
         put("hunter2-hunter2\n", 0o600);
         check(&file_location, None);

@@ -11,7 +11,7 @@ fn object(property: &Value) -> JsonSchema {
 
 #[track_caller]
 fn check(dialect: SchemaDialect, property: &Value, expected: &Value) {
-    let rendered = dialect.render(&object(property)).expect("has a place");
+    let rendered = dialect.render(&object(property)).expect("the dialect has a form for it");
     assert_eq!(&rendered.as_value()["properties"]["p"], expected);
 }
 
@@ -39,7 +39,7 @@ fn openai_requires_every_property_and_makes_optional_ones_null() {
         "type": "object",
     }));
     assert_eq!(
-        SchemaDialect::OpenAiStrict.render(&schema).expect("has a place").into_value(),
+        SchemaDialect::OpenAiStrict.render(&schema).expect("the dialect has a form for it").into_value(),
         json!({
             "additionalProperties": false,
             "properties": {
@@ -95,7 +95,8 @@ fn recursion_is_supported_where_references_are() {
         "required": ["p"],
         "type": "object",
     }));
-    let rendered = SchemaDialect::OpenAiStrict.render(&schema).expect("has a place").into_value();
+    let rendered =
+        SchemaDialect::OpenAiStrict.render(&schema).expect("the dialect has a form for it").into_value();
     assert_eq!(
         rendered["$defs"]["Node"]["properties"]["next"],
         json!({"anyOf": [{"$ref": "#/$defs/Node"}, {"type": "null"}]})

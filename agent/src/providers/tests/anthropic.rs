@@ -85,13 +85,13 @@ async fn content_that_the_protocol_lacks_is_left_out() {
     let server = Server::start([complete_reply(&[], "end_turn")]).await;
     let mut empty = Message::tool_failure("a", &portcullis_types::ToolError::invalid_arguments("x"));
     empty.content.clear();
-    let mut picture = Message::user("");
-    picture.content =
+    let mut image = Message::user("");
+    image.content =
         vec![portcullis_types::Content::Image { data: "AA==".into(), mime_type: "image/tiff".into() }];
     let model_request = ModelRequest {
         temperature: Some(1.7),
         ..request(vec![
-            picture,
+            image,
             Message::assistant("", vec![call("a", "t", "not json")]),
             empty,
             Message::assistant("", Vec::new()),
@@ -245,8 +245,8 @@ async fn text_of_white_space_alone_is_not_sent() {
     let server = Server::start([complete_reply(&[], "end_turn")]).await;
     let mut blank_result = Message { tool_call_id: Some("a".into()), ..Message::user("\t") };
     blank_result.role = portcullis_types::MessageRole::Tool;
-    let mut picture = Message::user(" ");
-    picture
+    let mut image = Message::user(" ");
+    image
         .content
         .push(portcullis_types::Content::Image { data: "AAAA".into(), mime_type: "image/png".into() });
     let model_request = request(vec![
@@ -255,7 +255,7 @@ async fn text_of_white_space_alone_is_not_sent() {
         Message::assistant(" \n", vec![call("a", "t", "")]),
         blank_result,
         Message::assistant("  ", Vec::new()),
-        picture,
+        image,
         Message::user(" x "),
     ]);
     answer(&provider(ProviderKind::Anthropic, &server), model_request).await;

@@ -106,20 +106,20 @@ fn is_of_old_generation(model: &str) -> bool {
     })
 }
 
-/// The result of a call, followed by its pictures as separate parts.
+/// The result of a call, followed by its images as separate parts.
 fn result_parts<'a>(
     message: &'a Message,
     calls: &mut CallHistory<'a>,
 ) -> Result<Vec<Part<'a>>, ProviderError> {
     let name = calls.answered_call(message)?.name;
-    let (pictures, texts): (Vec<Part<'_>>, Vec<Part<'_>>) =
+    let (images, texts): (Vec<Part<'_>>, Vec<Part<'_>>) =
         content_parts(message).into_iter().partition(|part| part.inline_data.is_some());
     let texts: Vec<&str> = texts.iter().filter_map(|part| part.text.as_deref()).collect();
     let word = if message.is_error { "error" } else { "output" };
     let response = json!({word: texts.join("\n")});
     let mut parts =
         vec![Part { function_response: Some(FunctionResponse { name, response }), ..Part::default() }];
-    parts.extend(pictures);
+    parts.extend(images);
     Ok(parts)
 }
 

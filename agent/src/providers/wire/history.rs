@@ -67,7 +67,7 @@ impl<'a> CallHistory<'a> {
 pub(super) enum HistoryBlock<'a> {
     /// Text, never empty.
     Text(Cow<'a, str>),
-    /// A picture.
+    /// An image.
     Image {
         /// Base64.
         data: &'a str,
@@ -232,8 +232,8 @@ mod tests {
 
     #[test]
     fn unsupported_content_becomes_a_note() {
-        let picture = Content::Image { data: "AAAA".into(), mime_type: "image/png".into() };
-        let content = [Content::text("a"), picture, Content::text("")];
+        let image = Content::Image { data: "AAAA".into(), mime_type: "image/png".into() };
+        let content = [Content::text("a"), image, Content::text("")];
         assert_eq!(text(&content), "a\n[image, image/png, about 3 bytes, not shown]");
         let wire_blocks = blocks(&content, |mime| mime == "image/png");
         assert_eq!(

@@ -1,13 +1,13 @@
-//! A conversation at a terminal: questions and answers until Ctrl-D.
+//! A conversation at a terminal: prompts and answers until Ctrl-D.
 
 use std::{path::Path, process::ExitCode, time::Instant};
 
-use portcullis_runs::NextMove;
+use portcullis_runs::Continuation;
 use portcullis_types::Content;
 use tokio::runtime::Runtime;
 
 use super::{
-    pictures,
+    images,
     session::Session,
     slash::{self, SlashCommand, Typed},
 };
@@ -18,13 +18,13 @@ use crate::{
     output::{stream, text},
 };
 
-/// The prompt for the next question.
-const PROMPT: &str = "you> ";
+/// The text before each line that a person types.
+const LINE_START: &str = "you> ";
 
-/// The name of the history of typed questions.
+/// The name of the history of typed prompts.
 const HISTORY: &str = "agent";
 
-/// Reads and answers questions. The terminal is read outside the runtime, whose worker thread serves the connections
+/// Reads and answers prompts. The terminal is read outside the runtime, whose worker thread serves the connections
 /// meanwhile.
 pub(super) fn run(
     runtime: &Runtime,
@@ -40,14 +40,14 @@ pub(super) fn run(
     ));
     if session.was_interrupted {
         stream::write_stderr(&format!(
-            "its last answer was interrupted, and goes on with the next question; without one: portcullis runs resume \
+            "its last answer was interrupted, and continues with the next prompt; without one: portcullis runs resume \
              {}\n",
             session.subject.id
         ));
     }
-    let mut pictures: Vec<Content> = Vec::new();
+    let mut images: Vec<Content> = Vec::new();
     while progress.begin_next(true) {
-        let line = match editor.read(PROMPT)? {
+        let line = match editor.read(LINE_START)? {
             Input::Line(line) => line,
             Input::Cleared => continue,
             Input::End => {
@@ -55,38 +55,38 @@ pub(super) fn run(
                 return Ok(ExitCode::SUCCESS);
             }
         };
-        let question = match slash::parse(&line) {
-            Typed::Question("") => continue,
-            Typed::Question(typed) => pictures::question(typed, pictures.clone()),
+        let prompt = match slash::parse(&line) {
+            Typed::Prompt("") => continue,
+            Typed::Prompt(typed) => images::prompt(typed, images.clone()),
             Typed::Unknown(word) => {
                 let word = text::inline(word);
                 stream::write_stderr(&format!("there is no command `{word}`; /help lists the commands\n"));
                 continue;
             }
             Typed::Command(command, argument) => {
-                if let Err(error) = obey(command, argument, session, &mut pictures) {
+                if let Err(error) = obey(command, argument, session, &mut images) {
                     stream::write_stderr(&error.report());
                 }
                 continue;
             }
         };
-        let question = match question {
-            Ok(question) => question,
+        let prompt = match prompt {
+            Ok(prompt) => prompt,
             // The line is in the history, so the person can mend it.
             Err(error) => {
                 stream::write_stderr(&error.report());
                 continue;
             }
         };
-        pictures.clear();
+        images.clear();
         let Some(cancel) = progress.begin_work() else { break };
         let began = Instant::now();
-        match runtime.block_on(session.go_on(NextMove::Ask(question), &cancel)) {
+        match runtime.block_on(session.continue_run(Continuation::Prompt(prompt), &cancel)) {
             Ok(run) => {
                 session.show_answer(&run)?;
                 session.show_costs(&run, began.elapsed());
             }
-            // The conversation goes on: its earlier part is stored, and the store may answer again.
+            // The conversation continues: its earlier part is stored, and the store may answer again.
             Err(error) => stream::write_stderr(&error.report()),
         }
     }
@@ -99,7 +99,7 @@ fn obey(
     command: SlashCommand,
     argument: &str,
     session: &Session,
-    pictures: &mut Vec<Content>,
+    images: &mut Vec<Content>,
 ) -> Result<(), CliError> {
     let registry = &session.registry;
     let answer = match command {
@@ -113,7 +113,7 @@ fn obey(
         SlashCommand::Changes => undo::changes_of_run(registry, session.subject.id.as_str())?,
         SlashCommand::Undo => undo::undo_newest_of_run(registry, session.subject.id.as_str())?,
         SlashCommand::Image => {
-            return pictures::add(pictures, Path::new(argument));
+            return images::add(images, Path::new(argument));
         }
     };
     stream::write_answer(&answer)

@@ -18,13 +18,13 @@ use crate::{error::CliError, output::stream};
 /// The variable by which the process in the background knows its run.
 const VARIABLE: &str = "PORTCULLIS_BACKGROUND_RUN";
 
-/// The option that the process in the background does not have.
+/// The option to remove from the child's arguments.
 const OPTION: &str = "--detach";
 
 /// The folder of the background processes' outputs, in the state folder.
 const FOLDER: &str = "detached";
 
-/// How often the start of the process is looked for.
+/// How often [`start`] checks whether the child has taken the lease.
 const POLL: Duration = Duration::from_millis(50);
 
 /// The run of this process, if it is the one in the background. Such a process leaves the session of its terminal, so that
@@ -86,7 +86,7 @@ fn open_log(log: &Path) -> io::Result<File> {
     OpenOptions::new().append(true).create(true).mode(0o600).open(log)
 }
 
-/// The arguments of this process without the option. A prompt that reads like it follows `--`.
+/// The arguments of this process without the option. After `--` everything is kept, so a prompt `--detach` survives.
 fn arguments() -> Vec<OsString> {
     let mut arguments: Vec<OsString> = std::env::args_os().skip(1).collect();
     let end = arguments.iter().position(|argument| argument == "--").unwrap_or(arguments.len());

@@ -144,7 +144,8 @@ mod tests {
         let link = |home: &Path| symlink("/etc/passwd", home.join(PROJECT_FILE)).expect("linked");
         assert_eq!(refused(&link), "it is a link");
         assert_eq!(refused(&|home| put(home, &"x".repeat((64 << 10) + 1))), "it is longer than 64 KiB");
-        let folder = refused(&|home| fs::create_dir(home.join(PROJECT_FILE)).expect("made"));
+        let folder =
+            refused(&|home| fs::create_dir(home.join(PROJECT_FILE)).expect("the folder can be made"));
         assert_eq!(folder, "it is not a regular file");
     }
 

@@ -1,4 +1,4 @@
-//! One process's part of a run: asks the questions, shows the answers, and stores both.
+//! One process's part of a run: works on the prompts, shows the answers, and stores both.
 
 use std::{
     path::PathBuf,
@@ -12,13 +12,13 @@ use std::{
 use portcullis_adapters::event_formats::EventFormatKind;
 use portcullis_agent::{AgentConfig, AgentRun, Provider};
 use portcullis_runs::{
-    DrivenRun, NextMove, RunSubject, RunTotals, Runs, StoredApprover, StoredExecutor, StoredExternalCalls,
+    Continuation, DrivenRun, RunSubject, RunTotals, Runs, StoredApprover, StoredExecutor, StoredExternalCalls,
 };
-use portcullis_tools::{BeginCall, Caller, PolicyFiles, ToolRegistry};
+use portcullis_tools::{CallStartListener, Caller, PolicyFiles, ToolRegistry};
 use portcullis_types::CancellationToken;
 
 use super::{
-    question::{Answerer, executor},
+    prompt::{Answerer, executor},
     summary,
 };
 use crate::{
@@ -39,7 +39,7 @@ pub(super) enum View {
 
 /// The person or option that answers the policy's questions about calls.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Answers {
+pub(super) enum ApprovalSource {
     /// The option `--approve` has answered them in advance.
     InAdvance,
     /// A person at this process, or at `portcullis approvals`. Without a person here, there is no answer.
@@ -52,7 +52,7 @@ pub(super) enum Answers {
 pub(super) struct Session {
     pub(super) subject: RunSubject,
     pub(super) runs: Runs,
-    /// Whether the run is in the store. A new run is stored with its first question.
+    /// Whether the run is in the store. A new run is stored with its first prompt.
     pub(super) is_stored: AtomicBool,
     /// Whether the last process ended before the run did.
     pub(super) was_interrupted: bool,
@@ -62,7 +62,7 @@ pub(super) struct Session {
     pub(super) provider: Arc<dyn Provider>,
     /// The caller of the model's calls.
     pub(super) caller: Caller,
-    pub(super) answers: Answers,
+    pub(super) approval_source: ApprovalSource,
     /// Tells the operator of questions.
     pub(super) notifier: Option<Arc<Notifier>>,
     pub(super) registry: Arc<ToolRegistry>,
@@ -76,24 +76,24 @@ pub(super) struct Session {
 }
 
 impl Session {
-    /// Goes on with the run, and shows what happens.
+    /// Continues the run, and shows what happens.
     ///
     /// # Errors
     /// [`CliError`] if the run cannot be driven, or the events cannot be shown.
     ///
     /// # Cancellation
-    /// As for [`Answerer::go_on`].
-    pub(super) async fn go_on(
+    /// As for [`Answerer::continue_run`].
+    pub(super) async fn continue_run(
         &self,
-        mut next: NextMove,
+        mut next: Continuation,
         cancel: &CancellationToken,
     ) -> Result<AgentRun, CliError> {
         if !self.is_stored.load(Ordering::Relaxed)
-            && let NextMove::Ask(question) = next
+            && let Continuation::Prompt(prompt) = next
         {
-            self.runs.add(self.subject.clone(), question).await?;
+            self.runs.add(self.subject.clone(), prompt).await?;
             self.is_stored.store(true, Ordering::Relaxed);
-            next = NextMove::Resume;
+            next = Continuation::Resume;
         }
         let (registry, caller) = (Arc::clone(&self.registry), self.run_caller.clone());
         let run = self.runs.drive(&self.subject, next, registry, caller).await?;
@@ -104,46 +104,45 @@ impl Session {
                     live.show(event);
                     Ok(())
                 };
-                answerer.go_on(&run, cancel, show).await
+                answerer.continue_run(&run, cancel, show).await
             }
             View::Json(form) => {
                 let mut format = form.begin();
                 let show = |event: &_| stream::write_answer(&format.lines(event));
-                answerer.go_on(&run, cancel, show).await
+                answerer.continue_run(&run, cancel, show).await
             }
         };
         *self.totals.lock().unwrap_or_else(PoisonError::into_inner) = run.totals().await;
         if let Err(error) = run.release().await {
-            tracing::warn!(
-                error = &error as &dyn std::error::Error,
-                "the lease of the run is not given back"
-            );
+            tracing::warn!(error = &error as &dyn std::error::Error, "cannot release the lease of the run");
         }
         ended
     }
 
     fn answerer(&self, run: &Arc<DrivenRun>) -> Answerer {
         let mut caller = self.caller.clone();
-        caller.before_effects = Some(Arc::clone(run) as Arc<dyn BeginCall>);
+        caller.start_listener = Some(Arc::clone(run) as Arc<dyn CallStartListener>);
         caller.external_calls = Some(Arc::new(StoredExternalCalls::new(Arc::clone(run))));
-        let stored = match (self.answers, caller.approver.take()) {
-            (Answers::InAdvance, approver) => {
+        let stored = match (self.approval_source, caller.approver.take()) {
+            (ApprovalSource::InAdvance, approver) => {
                 caller.approver = approver;
                 None
             }
-            (Answers::Elsewhere, _) => Some(StoredApprover::elsewhere(Arc::clone(run))),
-            (Answers::Here, Some(here)) => Some(StoredApprover::also_here(Arc::clone(run), here)),
-            (Answers::Here, None) => Some(StoredApprover::answered_before(Arc::clone(run))),
+            (ApprovalSource::Elsewhere, _) => Some(StoredApprover::in_store(Arc::clone(run))),
+            (ApprovalSource::Here, Some(here)) => {
+                Some(StoredApprover::in_store_and_locally(Arc::clone(run), here))
+            }
+            (ApprovalSource::Here, None) => Some(StoredApprover::past_answers_only(Arc::clone(run))),
         };
         if let Some(stored) = stored {
-            let telling = match self.notifier.clone() {
+            let approver = match self.notifier.clone() {
                 Some(notifier) => {
                     let id = self.subject.id.clone();
-                    stored.telling(Arc::new(move |asked| notifier.tell(&id, asked)))
+                    stored.on_question(Arc::new(move |asked| notifier.tell(&id, asked)))
                 }
                 None => stored,
             };
-            caller.approver = Some(Arc::new(telling));
+            caller.approver = Some(Arc::new(approver));
         }
         let executor = executor(Arc::clone(&self.registry), caller).with_continued_run();
         Answerer {
@@ -163,7 +162,7 @@ impl Session {
         stream::write_answer(&if stream::stdout_is_terminal() { text::for_terminal(&answer) } else { answer })
     }
 
-    /// Shows the tokens and the time of a question, and of the whole run.
+    /// Shows the tokens and the time of a prompt, and of the whole run.
     pub(super) fn show_costs(&self, run: &AgentRun, elapsed: Duration) {
         if matches!(self.view, View::Live(_)) {
             let totals = *self.totals.lock().unwrap_or_else(PoisonError::into_inner);
@@ -173,10 +172,10 @@ impl Session {
         }
     }
 
-    /// Shows how the conversation goes on later, if it has a question.
+    /// Shows how the conversation can be continued later, if it has a prompt.
     pub(super) fn show_how_to_continue(&self) {
         if self.is_stored.load(Ordering::Relaxed) {
-            stream::write_stderr(&format!("to go on: portcullis agent --resume {}\n", self.subject.id));
+            stream::write_stderr(&format!("to continue: portcullis agent --resume {}\n", self.subject.id));
         }
     }
 }

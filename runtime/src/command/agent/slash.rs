@@ -21,8 +21,8 @@ const COMMANDS: &[(SlashCommand, &str, &str, &str)] = &[
     (SlashCommand::Policy, "policy", "", "show the policy in force"),
     (SlashCommand::Log, "log", "", "show the audit rows of this conversation"),
     (SlashCommand::Changes, "changes", "", "show what this conversation has changed in mounts with undo"),
-    (SlashCommand::Undo, "undo", "", "take the newest of these changes back"),
-    (SlashCommand::Image, "image", "PATH", "add a picture to the next question, as `@PATH` does within one"),
+    (SlashCommand::Undo, "undo", "", "undo the newest of these changes"),
+    (SlashCommand::Image, "image", "PATH", "add an image to the next prompt, as `@PATH` does within one"),
 ];
 
 /// A typed line.
@@ -33,18 +33,18 @@ pub(super) enum Typed<'a> {
     /// A word that looks like a command and is none.
     Unknown(&'a str),
     /// A text for the model.
-    Question(&'a str),
+    Prompt(&'a str),
 }
 
 /// Reads a line. A command is `/` and letters at the beginning of the line, so a line that begins with a path or with a
-/// blank is a question.
+/// blank is a prompt.
 pub(super) fn parse(line: &str) -> Typed<'_> {
     let word = line.split_whitespace().next().unwrap_or_default();
     let name = line.strip_prefix('/').and_then(|_| word.strip_prefix('/'));
     let Some(name) =
         name.filter(|name| !name.is_empty() && name.bytes().all(|byte| byte.is_ascii_lowercase()))
     else {
-        return Typed::Question(line.trim());
+        return Typed::Prompt(line.trim());
     };
     let argument = line[word.len()..].trim();
     match COMMANDS.iter().find(|(_, known, ..)| *known == name) {
@@ -61,7 +61,7 @@ pub(super) fn help() -> String {
         let _ = writeln!(help, "  {:<13} {what}", format!("/{name} {argument}"));
     }
     help.push_str(
-        "A line that begins with a blank is a question, and is not kept in the history. Ctrl-D ends.\n",
+        "A line that begins with a blank is a prompt, and is not kept in the history. Ctrl-D ends.\n",
     );
     help
 }
@@ -76,10 +76,10 @@ mod tests {
             ("/help", Typed::Command(SlashCommand::Help, "")),
             ("/image  a b.png ", Typed::Command(SlashCommand::Image, "a b.png")),
             ("/helpme now", Typed::Unknown("/helpme")),
-            ("/shared/a.txt is wrong", Typed::Question("/shared/a.txt is wrong")),
-            (" /help", Typed::Question("/help")),
-            ("/", Typed::Question("/")),
-            ("what is /tools?", Typed::Question("what is /tools?")),
+            ("/shared/a.txt is wrong", Typed::Prompt("/shared/a.txt is wrong")),
+            (" /help", Typed::Prompt("/help")),
+            ("/", Typed::Prompt("/")),
+            ("what is /tools?", Typed::Prompt("what is /tools?")),
         ] {
             assert_eq!(parse(line), expected, "{line:?}");
         }

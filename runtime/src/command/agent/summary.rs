@@ -6,18 +6,18 @@ use portcullis_agent::Usage;
 
 use crate::agent_file::Price;
 
-/// The line about one question, and about the conversation so far if that is more. Tokens are those that the provider
+/// The line about one prompt, and about the conversation so far if that is more. Tokens are those that the provider
 /// reports. A cost is shown only if the operator has given a price.
 pub(super) fn line(
-    question: (Usage, Duration),
+    prompt: (Usage, Duration),
     conversation: (Usage, Duration),
     price: Option<&Price>,
 ) -> String {
-    let [question, conversation] = [question, conversation].map(|spent| amounts(spent, price));
-    if conversation == question {
-        return format!("[{question}]\n");
+    let [prompt, conversation] = [prompt, conversation].map(|spent| amounts(spent, price));
+    if conversation == prompt {
+        return format!("[{prompt}]\n");
     }
-    format!("[{question}; in all {conversation}]\n")
+    format!("[{prompt}; in all {conversation}]\n")
 }
 
 fn amounts((usage, elapsed): (Usage, Duration), price: Option<&Price>) -> String {

@@ -114,7 +114,7 @@ impl Models for DemoModels {
     }
 }
 
-/// A model that asks a person to confirm each request, and goes on with the answer.
+/// A model that asks a person to confirm each request, and continues with the answer.
 struct DemoModel;
 
 #[async_trait]

@@ -4,7 +4,7 @@ use std::sync::{Mutex, PoisonError};
 
 use async_trait::async_trait;
 use portcullis_tools::approval::{
-    ApprovalAnswer, ApprovalRequest, Approver, ApproverKind, GivenAnswer, question,
+    ApprovalAnswer, ApprovalRequest, Approver, ApproverKind, AttributedAnswer, question,
 };
 
 /// How calls of task files are approved.
@@ -41,17 +41,17 @@ impl TaskApprover {
 
 #[async_trait]
 impl Approver for TaskApprover {
-    async fn decide(&self, request: &ApprovalRequest) -> GivenAnswer {
+    async fn decide(&self, request: &ApprovalRequest) -> AttributedAnswer {
         match self.approvals {
-            TaskApprovals::All => return GivenAnswer::by(ApproverKind::Flag, ApprovalAnswer::Approve),
+            TaskApprovals::All => return AttributedAnswer::by(ApproverKind::Flag, ApprovalAnswer::Approve),
             TaskApprovals::Folder if self.approved.as_ref() == Some(&request.binding) => {
-                return GivenAnswer::by(ApproverKind::Program, ApprovalAnswer::Approve);
+                return AttributedAnswer::by(ApproverKind::Program, ApprovalAnswer::Approve);
             }
             TaskApprovals::Folder | TaskApprovals::Nothing => {}
         }
         let question = one_line(&question(request, COLUMNS));
         *self.open.lock().unwrap_or_else(PoisonError::into_inner) = Some((request.binding.clone(), question));
-        GivenAnswer::by(ApproverKind::Program, ApprovalAnswer::Unavailable)
+        AttributedAnswer::by(ApproverKind::Program, ApprovalAnswer::Unavailable)
     }
 }
 

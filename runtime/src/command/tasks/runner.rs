@@ -5,7 +5,7 @@ use std::sync::Arc;
 use async_trait::async_trait;
 use portcullis_tasks::{BeforeEffects, BeginningEffects, CallEnd, CallRunner, TaskCall};
 use portcullis_tools::{
-    BeginCall, BeginningCall, Caller, ToolRegistry,
+    CallStartListener, Caller, StartingCall, ToolRegistry,
     policy::{DenialCode, FlowLabel, Operation},
 };
 use portcullis_types::{CancellationToken, ToolError, ToolResult};
@@ -57,7 +57,7 @@ impl CallRunner for RegistryCalls {
         self.registry.add_run_labels(&caller, labels);
         let approver = Arc::new(TaskApprover::new(self.approvals, call.approved));
         caller.approver = Some(Arc::clone(&approver) as _);
-        caller.before_effects = Some(Arc::new(WriteAhead(before)));
+        caller.start_listener = Some(Arc::new(WriteAhead(before)));
         let result = self.registry.execute_with_policy(call.call, &caller).await;
         let is_unanswered = result
             .outcome
@@ -95,12 +95,12 @@ fn caller(task: &str) -> Caller {
     Caller::new(TASKS_ID, format!("task:{task}"))
 }
 
-/// Tells the task file that the call begins.
+/// Writes into the task file that a call starts.
 struct WriteAhead(Arc<dyn BeforeEffects>);
 
 #[async_trait]
-impl BeginCall for WriteAhead {
-    async fn begin(&self, call: &BeginningCall) -> Result<(), ToolError> {
+impl CallStartListener for WriteAhead {
+    async fn on_start(&self, call: &StartingCall) -> Result<(), ToolError> {
         let labels = call.labels.iter().map(ToString::to_string).collect();
         self.0.begin(BeginningEffects { may_repeat: call.may_repeat, labels }).await
     }

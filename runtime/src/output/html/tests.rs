@@ -62,7 +62,7 @@ fn a_page_is_a_new_file_of_its_owner() {
     let file = folder.path().join("page.html");
     check_new_file(&file).expect("new");
     write_new_file(&file, "one").expect("written");
-    assert_eq!(file.metadata().expect("there").permissions().mode() & 0o777, 0o600);
+    assert_eq!(file.metadata().expect("the file has metadata").permissions().mode() & 0o777, 0o600);
     let link = folder.path().join("link.html");
     symlink(folder.path().join("elsewhere"), &link).expect("linked");
     for taken in [file.as_path(), &link, folder.path()] {

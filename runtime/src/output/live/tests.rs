@@ -43,7 +43,7 @@ fn live_for(reader: Reader) -> (Live, Screen) {
 
 impl Screen {
     fn text(&self) -> String {
-        String::from_utf8(self.0.lock().clone()).expect("text")
+        String::from_utf8(self.0.lock().clone()).expect("the output is UTF-8")
     }
 }
 

@@ -1,7 +1,8 @@
 //! Approvals: one answer, bound to a hash, in time.
 
 use portcullis_store::{
-    ApprovalFilter, ApprovalStatus, Decision, Entity, NewApproval, PageRequest, RunStore, StoreError, Verdict,
+    ApprovalFilter, ApprovalStatus, Entity, NewApproval, PageRequest, RunStore, StoreError, StoredAnswer,
+    Verdict,
 };
 
 use super::{NOW, add_run, guard, json};
@@ -17,9 +18,9 @@ fn question(id: &str, expires: Option<i64>) -> NewApproval {
     }
 }
 
-fn decision(verdict: Verdict, decided: i64) -> Decision {
+fn decision(verdict: Verdict, decided: i64) -> StoredAnswer {
     let edited_arguments = (verdict == Verdict::Approve).then(|| json("{\"edited\":1}"));
-    Decision {
+    StoredAnswer {
         verdict,
         by: "ada".to_owned(),
         via: "terminal".to_owned(),
@@ -35,12 +36,12 @@ pub(crate) async fn a_question_is_answered_once(store: &dyn RunStore) {
         [("a", Verdict::Approve, ApprovalStatus::Approved), ("d", Verdict::Deny, ApprovalStatus::Denied)]
     {
         store.add_approval(guard("r"), question(id, None)).await.expect("asked");
-        let waiting = store.approval(id).await.expect("there");
+        let waiting = store.approval(id).await.expect("the store has the question");
         assert_eq!((waiting.status, waiting.decision, waiting.created), (ApprovalStatus::Waiting, None, NOW));
         let decided = store.decide_approval(id, "h1", decision(verdict, 7)).await.expect("decided");
         assert_eq!((decided.status, &decided.decision), (status, &Some(decision(verdict, 7))));
         assert_eq!((&decided.asked, &*decided.run), (&question(id, None), "r"));
-        assert_eq!(store.approval(id).await.expect("there"), decided);
+        assert_eq!(store.approval(id).await.expect("the store has the question"), decided);
         let error = store.decide_approval(id, "h1", decision(Verdict::Deny, 8)).await.expect_err("decided");
         assert!(
             matches!(error, StoreError::ApprovalClosed { status: found, .. } if found == status),
@@ -57,7 +58,10 @@ pub(crate) async fn an_answer_names_the_hash(store: &dyn RunStore) {
     let error =
         store.decide_approval("a", "h2", decision(Verdict::Approve, 7)).await.expect_err("other content");
     assert!(matches!(error, StoreError::OtherHash { .. }), "{error}");
-    assert_eq!(store.approval("a").await.expect("there").status, ApprovalStatus::Waiting);
+    assert_eq!(
+        store.approval("a").await.expect("the store has the question").status,
+        ApprovalStatus::Waiting
+    );
     let error = store.decide_approval("x", "h1", decision(Verdict::Deny, 7)).await.expect_err("no question");
     assert!(matches!(error, StoreError::NotFound { what: Entity::Approval, .. }), "{error}");
 }

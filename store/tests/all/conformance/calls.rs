@@ -1,7 +1,7 @@
 //! Calls: waiting, pending, and one end.
 
 use portcullis_store::{
-    CallFilter, CallStatus, Entity, PageRequest, PendingCall, Resolution, RunStore, StoreError, TOOL_RESULT,
+    CallFilter, CallStatus, Entity, PageRequest, Resolution, RunStore, StoreError, StoredCall, TOOL_RESULT,
     TimeOut,
 };
 
@@ -16,7 +16,7 @@ pub(crate) async fn a_waiting_call_is_resolved_inline(store: &dyn RunStore) {
     add(store, "c", CallStatus::Waiting).await;
     let resolved = store.resolve_call("c", json("{\"confirmed\":true}"), NOW + 5).await.expect("resolved");
     assert_eq!(resolved, Resolution::Inline);
-    let expected = PendingCall {
+    let expected = StoredCall {
         id: "c".to_owned(),
         run: "r".to_owned(),
         agent: "agent".to_owned(),
@@ -28,10 +28,13 @@ pub(crate) async fn a_waiting_call_is_resolved_inline(store: &dyn RunStore) {
         updated: NOW + 5,
         expires: None,
     };
-    assert_eq!(store.call("c").await.expect("there"), expected);
+    assert_eq!(store.call("c").await.expect("the store has the call"), expected);
     // The result was faster than the end of the wait, so the run takes it.
-    assert_eq!(store.time_out_call("c", NOW + 6).await.expect("there"), TimeOut::Earlier(expected));
-    let inbox = store.inbox("agent", PageRequest::default()).await.expect("there");
+    assert_eq!(
+        store.time_out_call("c", NOW + 6).await.expect("the store has the call"),
+        TimeOut::Earlier(expected)
+    );
+    let inbox = store.inbox("agent", PageRequest::default()).await.expect("the store reads the page");
     assert_eq!(inbox.items, []);
 }
 
@@ -39,12 +42,12 @@ pub(crate) async fn a_late_result_goes_to_the_inbox(store: &dyn RunStore) {
     add_run(store, "r").await;
     add(store, "late", CallStatus::Waiting).await;
     add(store, "asynchronous", CallStatus::Pending).await;
-    assert_eq!(store.time_out_call("late", NOW).await.expect("there"), TimeOut::Pending);
+    assert_eq!(store.time_out_call("late", NOW).await.expect("the store has the call"), TimeOut::Pending);
     for (id, ordinal) in [("late", 1), ("asynchronous", 2)] {
         let resolved = store.resolve_call(id, json("{ \"n\": 1e400 }"), NOW).await.expect("resolved");
         assert_eq!(resolved, Resolution::Inbox { ordinal });
     }
-    let inbox = store.inbox("agent", PageRequest::default()).await.expect("there").items;
+    let inbox = store.inbox("agent", PageRequest::default()).await.expect("the store reads the page").items;
     let entries: Vec<(&str, &str)> = inbox.iter().map(|entry| (&*entry.kind, entry.body.as_str())).collect();
     let body = |id: &str| {
         format!(r#"{{"callId":"{id}","runId":"r","toolName":"confirmAction","result":{{ "n": 1e400 }}}}"#)
@@ -57,11 +60,11 @@ pub(crate) async fn a_call_is_closed_once(store: &dyn RunStore) {
     for (id, status) in [("w", CallStatus::Waiting), ("p", CallStatus::Pending), ("c", CallStatus::Waiting)] {
         add(store, id, status).await;
     }
-    assert!(store.cancel_call("c", NOW).await.expect("there"));
-    assert!(!store.cancel_call("c", NOW).await.expect("there"));
+    assert!(store.cancel_call("c", NOW).await.expect("the store has the call"));
+    assert!(!store.cancel_call("c", NOW).await.expect("the store has the call"));
     for id in ["w", "p"] {
         store.resolve_call(id, json("1"), NOW).await.expect("resolved");
-        assert!(!store.cancel_call(id, NOW).await.expect("there"));
+        assert!(!store.cancel_call(id, NOW).await.expect("the store has the call"));
     }
     for (id, expected) in
         [("w", CallStatus::Resolved), ("p", CallStatus::Resolved), ("c", CallStatus::Cancelled)]
@@ -69,8 +72,8 @@ pub(crate) async fn a_call_is_closed_once(store: &dyn RunStore) {
         let error = store.resolve_call(id, json("2"), NOW).await.expect_err("closed");
         assert!(matches!(error, StoreError::CallClosed { status, .. } if status == expected), "{error}");
     }
-    assert_eq!(store.call("p").await.expect("there").result, Some(json("1")));
-    let inbox = store.inbox("agent", PageRequest::default()).await.expect("there");
+    assert_eq!(store.call("p").await.expect("the store has the call").result, Some(json("1")));
+    let inbox = store.inbox("agent", PageRequest::default()).await.expect("the store reads the page");
     assert_eq!(inbox.items.len(), 1, "one result, one entry");
     let error = store.add_call(guard("r"), new_call("w", CallStatus::Waiting)).await.expect_err("taken");
     assert!(matches!(error, StoreError::AlreadyExists { what: Entity::Call, .. }), "{error}");
@@ -104,7 +107,7 @@ pub(crate) async fn calls_expire(store: &dyn RunStore) {
     assert_eq!(store.expire_calls(NOW + 2, 1).await.expect("swept"), ["c1"]);
     assert_eq!(store.expire_calls(NOW + 2, 10).await.expect("swept"), ["c2"]);
     assert_eq!(store.expire_calls(NOW + 2, 10).await.expect("swept"), [""; 0]);
-    assert_eq!(store.call("c2").await.expect("there").status, CallStatus::Expired);
+    assert_eq!(store.call("c2").await.expect("the store has the call").status, CallStatus::Expired);
     let error = store.resolve_call("c2", json("1"), NOW).await.expect_err("expired");
     assert!(matches!(error, StoreError::CallClosed { status: CallStatus::Expired, .. }), "{error}");
     let early = store.resolve_call("c3", json("1"), NOW + 8).await.expect("in time");

@@ -13,9 +13,16 @@ use super::{
 };
 
 async fn counts(store: &dyn GatewayStore) -> (usize, usize, usize) {
-    let messages = store.space_messages("s", None, PageRequest::default()).await.expect("there").items.len();
-    let events = store.events(None, PageRequest::default()).await.expect("there").items.len();
-    let entries = store.inbox("a", PageRequest::default()).await.expect("there").items.len();
+    let messages = store
+        .space_messages("s", None, PageRequest::default())
+        .await
+        .expect("the store reads the page")
+        .items
+        .len();
+    let events =
+        store.events(None, PageRequest::default()).await.expect("the store reads the page").items.len();
+    let entries =
+        store.inbox("a", PageRequest::default()).await.expect("the store reads the page").items.len();
     (messages, events, entries)
 }
 
@@ -44,7 +51,10 @@ pub(crate) async fn changes_are_written_together_or_not_at_all(store: &dyn Gatew
     let error = store.apply(failing).await.expect_err("no JSON");
     assert!(matches!(error, StoreError::Json { .. }), "{error}");
     assert_eq!(counts(store).await, (1, 1, 1));
-    let found = store.space_messages("s", Some("hello"), PageRequest::default()).await.expect("there");
+    let found = store
+        .space_messages("s", Some("hello"), PageRequest::default())
+        .await
+        .expect("the store reads the page");
     assert_eq!(found.items.len(), 1);
     let applied = store.apply(changes("m2")).await.expect("applied");
     assert!(
@@ -150,7 +160,8 @@ pub(crate) async fn a_result_and_its_changes_are_one(store: &dyn GatewayStore) {
             "{applied:?}"
         );
         // A second submission learns of the first, with where its result went.
-        let again = store.resolve_call_with(id, json("2"), NOW, event()).await.expect("there");
+        let again =
+            store.resolve_call_with(id, json("2"), NOW, event()).await.expect("the store has the call");
         let ResolvedWith::Earlier { call, resolution } = again else { panic!("{again:?}") };
         assert_eq!(
             (call.status, call.result, resolution),
@@ -158,7 +169,8 @@ pub(crate) async fn a_result_and_its_changes_are_one(store: &dyn GatewayStore) {
         );
     }
     for (id, expected) in [("c", CallStatus::Cancelled), ("e", CallStatus::Expired)] {
-        let closed = store.resolve_call_with(id, json("1"), NOW, event()).await.expect("there");
+        let closed =
+            store.resolve_call_with(id, json("1"), NOW, event()).await.expect("the store has the call");
         let ResolvedWith::Earlier { call, resolution } = closed else { panic!("{closed:?}") };
         assert_eq!((call.status_at(NOW), call.result, resolution), (expected, None, None));
     }
@@ -185,7 +197,10 @@ pub(crate) async fn a_full_inbox_takes_back_result_and_changes(store: &dyn Gatew
     for id in ["p", "w"] {
         let error = store.resolve_call_with(id, json("1"), NOW, changes()).await.expect_err("full");
         assert!(matches!(error, StoreError::Limit(LimitError::TooMany { limit: MAX_INBOX, .. })), "{error}");
-        assert!(store.call(id).await.expect("there").status.is_open(), "{id} still takes a result");
+        assert!(
+            store.call(id).await.expect("the store has the call").status.is_open(),
+            "{id} still takes a result"
+        );
     }
     assert_eq!(store.events(None, PageRequest::default()).await.expect("read").items, []);
 }

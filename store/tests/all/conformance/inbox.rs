@@ -49,7 +49,7 @@ pub(crate) async fn a_full_inbox_refuses_and_loses_nothing(store: &dyn RunStore)
     let error = store.resolve_call("c", json("1"), NOW).await.expect_err("full");
     assert!(matches!(error, StoreError::Limit(LimitError::TooMany { .. })), "{error}");
     assert_eq!(
-        store.call("c").await.expect("there").status,
+        store.call("c").await.expect("the store has the call").status,
         CallStatus::Pending,
         "the call still takes a result"
     );
@@ -96,10 +96,10 @@ pub(crate) async fn a_run_begins_with_entries_that_no_other_has(store: &dyn Gate
         );
     }
     store.run("r2").await.expect_err("not created");
-    let left = store.inbox("a", PageRequest::default()).await.expect("there").items;
+    let left = store.inbox("a", PageRequest::default()).await.expect("the store reads the page").items;
     assert_eq!(left.iter().map(|entry| entry.ordinal).collect::<Vec<_>>(), [4, 5]);
     begin("r2", 4, 5).await.expect("begins");
     assert_eq!(store.inboxes_with_entries("", PageRequest::default()).await.expect("listed").items, [""; 0]);
-    let run = store.run("r2").await.expect("there").summary;
+    let run = store.run("r2").await.expect("the store has the run").summary;
     assert_eq!((run.messages, run.labels), (1, vec!["l".to_owned()]));
 }

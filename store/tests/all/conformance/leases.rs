@@ -51,7 +51,7 @@ pub(crate) async fn a_lease_is_renewed_but_not_moved_back(store: &dyn RunStore) 
     store.commit_step(commit("r", 1)).await.expect("committed");
     let renewed = store.renew_lease(guard("r"), UNTIL + 5).await.expect("renewed");
     assert_eq!((renewed.until, renewed.version), (UNTIL + 5, 2));
-    let renewed = store.renew_lease(guard("r"), UNTIL - 5).await.expect("kept");
+    let renewed = store.renew_lease(guard("r"), UNTIL - 5).await.expect("the lease is held");
     assert_eq!(renewed.until, UNTIL + 5);
     let error = store.renew_lease(of_other(NOW), UNTIL).await.expect_err("not its own");
     assert!(matches!(error, StoreError::LeaseLost { .. }), "{error}");
@@ -72,7 +72,7 @@ pub(crate) async fn a_run_that_has_ended_is_opened_again(store: &dyn RunStore) {
     assert!(matches!(error, StoreError::Conflict { expected: 1, found: 2, .. }), "{error}");
     let lease = reopen(2).await.expect("open again");
     assert_eq!((&*lease.owner, lease.version, lease.cancel_requested), ("process 2", 3, None));
-    let run = store.run("r").await.expect("there");
+    let run = store.run("r").await.expect("the store has the run");
     assert_eq!((run.summary.status, run.summary.cancel_requested), (RunStatus::Running, None));
     assert_eq!(run.state, json("[1]"));
     let error = reopen(3).await.expect_err("open");

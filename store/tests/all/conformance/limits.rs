@@ -16,7 +16,7 @@ pub(crate) fn sized(bytes: usize) -> Json {
 }
 
 #[track_caller]
-pub(crate) fn too_large<T: std::fmt::Debug>(result: Result<T, StoreError>, place: &str, limit: usize) {
+pub(crate) fn assert_too_large<T: std::fmt::Debug>(result: Result<T, StoreError>, place: &str, limit: usize) {
     let error = result.expect_err("over the limit");
     let expected = |found: &LimitError| matches!(found, LimitError::TooLarge { place: p, limit: l, .. } if *p == place && *l == limit);
     assert!(matches!(&error, StoreError::Limit(found) if expected(found)), "{error}");
@@ -30,39 +30,39 @@ pub(crate) async fn values_over_a_limit_are_refused(store: &dyn RunStore) {
     store.commit_step(step.clone()).await.expect("the largest message");
     step.version = 2;
     step.messages = vec![sized(MAX_PAYLOAD_BYTES + 1)];
-    too_large(store.commit_step(step.clone()).await, "a message", MAX_PAYLOAD_BYTES);
+    assert_too_large(store.commit_step(step.clone()).await, "a message", MAX_PAYLOAD_BYTES);
     step.messages = vec![sized(MAX_PAYLOAD_BYTES); 4];
-    too_large(store.commit_step(step.clone()).await, "a step with its messages", MAX_COMMIT_BYTES);
+    assert_too_large(store.commit_step(step.clone()).await, "a step with its messages", MAX_COMMIT_BYTES);
     step.messages = vec![json("1"); MAX_COMMIT_MESSAGES + 1];
     let error = store.commit_step(step.clone()).await.expect_err("too many");
     assert!(matches!(error, StoreError::Limit(LimitError::TooMany { .. })), "{error}");
     step.messages.clear();
     step.step.summary = "x".repeat(MAX_TEXT_BYTES + 1);
-    too_large(store.commit_step(step.clone()).await, "the summary of the step", MAX_TEXT_BYTES);
+    assert_too_large(store.commit_step(step.clone()).await, "the summary of the step", MAX_TEXT_BYTES);
     let mut step = commit("r", 2);
     step.state = sized(MAX_PAYLOAD_BYTES + 1);
-    too_large(store.commit_step(step).await, "the state of the run", MAX_PAYLOAD_BYTES);
+    assert_too_large(store.commit_step(step).await, "the state of the run", MAX_PAYLOAD_BYTES);
     let mut step = commit("r", 2);
     step.labels = (0..=MAX_LABELS).map(|label| label.to_string()).collect();
     let error = store.commit_step(step).await.expect_err("too many");
     assert!(matches!(error, StoreError::Limit(LimitError::TooMany { .. })), "{error}");
-    assert_eq!(store.run("r").await.expect("there").summary.version, 2);
+    assert_eq!(store.run("r").await.expect("the store has the run").summary.version, 2);
 
     let mut call = new_call("c", CallStatus::Waiting);
     call.arguments = sized(MAX_ARGUMENTS_BYTES + 1);
-    too_large(store.add_call(guard("r"), call.clone()).await, "the arguments", MAX_ARGUMENTS_BYTES);
+    assert_too_large(store.add_call(guard("r"), call.clone()).await, "the arguments", MAX_ARGUMENTS_BYTES);
     store.add_call(guard("r"), new_call("c", CallStatus::Pending)).await.expect("a new call");
     let result = sized(MAX_PAYLOAD_BYTES + 1);
-    too_large(store.resolve_call("c", result.clone(), NOW).await, "the result", MAX_PAYLOAD_BYTES);
+    assert_too_large(store.resolve_call("c", result.clone(), NOW).await, "the result", MAX_PAYLOAD_BYTES);
     store
         .resolve_call("c", sized(MAX_PAYLOAD_BYTES), NOW)
         .await
         .expect("the largest result fits into an inbox");
     let (tool, arguments) = ("t".to_owned(), call.arguments);
     let effect = NewEffect { call: "c".to_owned(), tool, arguments, may_repeat: true, labels: Vec::new() };
-    too_large(store.begin_effect(guard("r"), effect).await, "the arguments", MAX_ARGUMENTS_BYTES);
+    assert_too_large(store.begin_effect(guard("r"), effect).await, "the arguments", MAX_ARGUMENTS_BYTES);
     let end = EffectEnd { call: "c".to_owned(), result, labels: Vec::new() };
-    too_large(store.finish_effect(guard("r"), end).await, "the result", MAX_PAYLOAD_BYTES);
+    assert_too_large(store.finish_effect(guard("r"), end).await, "the result", MAX_PAYLOAD_BYTES);
 }
 
 pub(crate) async fn names_are_checked(store: &dyn RunStore) {
@@ -72,7 +72,11 @@ pub(crate) async fn names_are_checked(store: &dyn RunStore) {
     }
     let longest = "ü".repeat(MAX_NAME_BYTES / 2);
     add_run(store, &longest).await;
-    too_large(store.create_run(new_run(&format!("{longest}x"))).await, "the id of the run", MAX_NAME_BYTES);
+    assert_too_large(
+        store.create_run(new_run(&format!("{longest}x"))).await,
+        "the id of the run",
+        MAX_NAME_BYTES,
+    );
     // A text that goes into no row needs no check, but must be no error of the database.
     let error = store.run("a\0b").await.expect_err("no run");
     assert!(matches!(error, StoreError::NotFound { .. } | StoreError::Name { .. }), "{error}");

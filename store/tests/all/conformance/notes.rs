@@ -70,7 +70,7 @@ pub(crate) async fn due_plans_go_to_inboxes_once(store: &dyn GatewayStore) {
     let taken = store.take_due_plans(8_000, 2).await.expect("taken");
     assert_eq!(taken, [due("a", "often", 2_000, Some(12_000), 2)], "the time of 7,000 was missed");
     assert_eq!(store.take_due_plans(8_000, 2).await.expect("none"), []);
-    let entries = store.inbox("a", PageRequest::default()).await.expect("there").items;
+    let entries = store.inbox("a", PageRequest::default()).await.expect("the store reads the page").items;
     let entries: Vec<(&str, &str, i64)> =
         entries.iter().map(|entry| (&*entry.kind, entry.body.as_str(), entry.created)).collect();
     assert_eq!(
@@ -80,7 +80,11 @@ pub(crate) async fn due_plans_go_to_inboxes_once(store: &dyn GatewayStore) {
             (PLAN_ENTRY, r#"{"planId":"often","due":2000,"plan":{"do":1e400}}"#, 8_000)
         ]
     );
-    let plans = store.notes("a", NoteKind::Plan, PageRequest::default()).await.expect("there").items;
+    let plans = store
+        .notes("a", NoteKind::Plan, PageRequest::default())
+        .await
+        .expect("the store reads the page")
+        .items;
     let times: Vec<(&str, Option<i64>)> = plans.iter().map(|plan| (&*plan.id, plan.due)).collect();
     assert_eq!(times, [("later", Some(9_000)), ("often", Some(12_000)), ("once", None)]);
     assert_eq!(store.take_due_plans(12_000, 9).await.expect("taken").len(), 2);

@@ -43,7 +43,7 @@ pub(crate) async fn a_participant_is_kept_changed_and_listed(store: &dyn Gateway
         created: 5,
         updated: 9,
     };
-    assert_eq!(store.participant("a").await.expect("there"), expected);
+    assert_eq!(store.participant("a").await.expect("the store has the participant"), expected);
     let list = async |kind, request| {
         let page = store.participants(kind, request).await.expect("a page");
         (page.items.into_iter().map(|found| found.id).collect::<Vec<_>>(), page.next)
@@ -90,7 +90,7 @@ pub(crate) async fn a_removed_participant_leaves_its_messages_alone(store: &dyn 
     store.push_inbox(new_entry("a", "1")).await.expect("sent");
     store.remove_participant("u", NOW).await.expect("removed");
     store.remove_participant("a", NOW).await.expect("removed");
-    assert_eq!(store.members("s", PageRequest::default()).await.expect("there").items, []);
+    assert_eq!(store.members("s", PageRequest::default()).await.expect("the store reads the page").items, []);
     assert_eq!(store.tokens(PageRequest::default()).await.expect("listed").items, []);
     assert_eq!(store.take_due_plans(NOW, 9).await.expect("taken"), []);
     assert_eq!(
@@ -98,6 +98,6 @@ pub(crate) async fn a_removed_participant_leaves_its_messages_alone(store: &dyn 
         [""; 0],
         "nothing wakes the agent"
     );
-    let message = store.space_message("m").await.expect("there");
+    let message = store.space_message("m").await.expect("the store has the message");
     assert_eq!((&*message.author.id, &*message.author.name), ("u", "Ada"));
 }

@@ -60,9 +60,15 @@ pub(crate) async fn ended_runs_are_removed_with_all_they_have(store: &dyn RunSto
     }
     // The id is free again, with nothing left of the old run.
     add_run(store, "r1").await;
-    assert_eq!(store.messages("r1", PageRequest::default()).await.expect("there").items, []);
-    assert_eq!(store.effects("r1", PageRequest::default()).await.expect("there").items, []);
-    let inbox = store.inbox("agent", PageRequest::default()).await.expect("there").items;
+    assert_eq!(
+        store.messages("r1", PageRequest::default()).await.expect("the store reads the page").items,
+        []
+    );
+    assert_eq!(
+        store.effects("r1", PageRequest::default()).await.expect("the store reads the page").items,
+        []
+    );
+    let inbox = store.inbox("agent", PageRequest::default()).await.expect("the store reads the page").items;
     assert_eq!(inbox.iter().map(|entry| entry.ordinal).collect::<Vec<_>>(), [2]);
 }
 

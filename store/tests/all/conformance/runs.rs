@@ -1,7 +1,7 @@
 //! Runs: adding, reading and listing them.
 
 use portcullis_store::{
-    Entity, Fault, Page, PageRequest, RunFilter, RunStatus, RunStore, RunSummary, StoreError,
+    DatabaseFailure, Entity, Page, PageRequest, RunFilter, RunStatus, RunStore, RunSummary, StoreError,
 };
 
 use super::{OWNER, UNTIL, add_run, commit, guard, json, new_run};
@@ -12,7 +12,7 @@ pub(crate) async fn a_run_is_kept_and_read(store: &dyn RunStore) {
     new.labels = vec!["b".to_owned(), "a".to_owned(), "b".to_owned()];
     new.messages = vec![json("1"), json("2")];
     store.create_run(new.clone()).await.expect("a new run");
-    let run = store.run("r").await.expect("there");
+    let run = store.run("r").await.expect("the store has the run");
     assert_eq!(run.state, new.state);
     let expected = RunSummary {
         id: "r".to_owned(),
@@ -29,7 +29,7 @@ pub(crate) async fn a_run_is_kept_and_read(store: &dyn RunStore) {
         cancel_requested: None,
     };
     assert_eq!(run.summary, expected);
-    let messages = store.messages("r", PageRequest::default()).await.expect("there").items;
+    let messages = store.messages("r", PageRequest::default()).await.expect("the store reads the page").items;
     let bodies: Vec<(i64, &str)> =
         messages.iter().map(|message| (message.ordinal, message.body.as_str())).collect();
     assert_eq!(bodies, [(1, "1"), (2, "2")]);
@@ -48,7 +48,7 @@ pub(crate) async fn an_id_is_taken_once(store: &dyn RunStore) {
         store.request_cancel("x", 1).await.expect_err("no run"),
     ] {
         assert!(matches!(&error, StoreError::NotFound { what: Entity::Run, id } if id == "x"), "{error}");
-        assert_eq!(error.fault(), None::<Fault>);
+        assert_eq!(error.failure(), None::<DatabaseFailure>);
     }
 }
 
@@ -140,12 +140,12 @@ pub(crate) async fn a_person_asks_once_that_a_run_end(store: &dyn RunStore) {
     add_run(store, "r").await;
     store.request_cancel("r", 7).await.expect("asked");
     store.request_cancel("r", 9).await.expect("asked again");
-    let run = store.run("r").await.expect("there");
+    let run = store.run("r").await.expect("the store has the run");
     assert_eq!((run.summary.cancel_requested, run.summary.version), (Some(7), 1));
     let mut end = commit("r", 1);
     end.status = RunStatus::Cancelled;
     let lease = store.renew_lease(guard("r"), UNTIL + 1).await.expect("renewed");
-    assert_eq!(lease.cancel_requested, Some(7), "the driver learns of it");
+    assert_eq!(lease.cancel_requested, Some(7), "the process that drives the run learns of it");
     store.commit_step(end).await.expect("committed");
     let error = store.request_cancel("r", 11).await.expect_err("over");
     assert!(matches!(error, StoreError::Ended { .. }), "{error}");

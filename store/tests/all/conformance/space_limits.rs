@@ -12,7 +12,7 @@ use portcullis_store::{
 use super::{
     NOW,
     gateway::{add_participant, add_space, new_event, new_message, new_participant, post},
-    limits::{sized, too_large},
+    limits::{assert_too_large, sized},
 };
 
 #[track_caller]
@@ -29,7 +29,7 @@ pub(crate) async fn values_of_a_gateway_are_bounded(store: &dyn GatewayStore) {
     let participant =
         |bytes| NewParticipant { definition: sized(bytes), ..new_participant("u", ParticipantKind::User) };
     let added = store.create_participant(participant(MAX_DEFINITION_BYTES + 1)).await;
-    too_large(added, "the definition", MAX_DEFINITION_BYTES);
+    assert_too_large(added, "the definition", MAX_DEFINITION_BYTES);
     store.create_participant(participant(MAX_DEFINITION_BYTES)).await.expect("the largest");
 
     let message = |text: usize, metadata| NewMessage {
@@ -38,8 +38,8 @@ pub(crate) async fn values_of_a_gateway_are_bounded(store: &dyn GatewayStore) {
     };
     let apply = async |message| store.apply(vec![Change::PostMessage(message)]).await;
     let (text, metadata) = (MAX_MESSAGE_TEXT_BYTES, MAX_METADATA_BYTES);
-    too_large(apply(message(text + 1, 2)).await, "the text of the message", text);
-    too_large(apply(message(1, metadata + 1)).await, "the metadata of the message", metadata);
+    assert_too_large(apply(message(text + 1, 2)).await, "the text of the message", text);
+    assert_too_large(apply(message(1, metadata + 1)).await, "the metadata of the message", metadata);
     let largest = post(store, message(text, metadata)).await;
     let update = |text: Option<String>| MessageUpdate {
         id: "m".to_owned(),
@@ -50,22 +50,22 @@ pub(crate) async fn values_of_a_gateway_are_bounded(store: &dyn GatewayStore) {
         updated: NOW,
     };
     let long = update(Some("x".repeat(text + 1)));
-    too_large(store.apply(vec![Change::UpdateMessage(long)]).await, "the text of the message", text);
+    assert_too_large(store.apply(vec![Change::UpdateMessage(long)]).await, "the text of the message", text);
     for text in ["\0", "a\0b"] {
         let update = update(Some(text.to_owned()));
         let error = store.apply(vec![Change::UpdateMessage(update)]).await.expect_err("NUL");
         assert!(matches!(error, StoreError::Name { place: "the text of the message" }), "{error}");
     }
-    assert_eq!(store.space_message("m").await.expect("there"), largest);
+    assert_eq!(store.space_message("m").await.expect("the store has the message"), largest);
 
     let event = portcullis_store::NewEvent { data: sized(MAX_EVENT_BYTES + 1), ..new_event(&["t"], "1") };
-    too_large(store.append_event(event).await, "the data of the event", MAX_EVENT_BYTES);
+    assert_too_large(store.append_event(event).await, "the data of the event", MAX_EVENT_BYTES);
     let topics = vec!["t"; MAX_TOPICS + 1];
     too_many(store.append_event(new_event(&topics, "1")).await, "the topics of the event");
 
     let note = NewNote { id: "n".to_owned(), body: sized(MAX_NOTE_BYTES + 1), due: None, every: None };
     let set = store.set_notes("a", NoteKind::Memory, vec![note], NOW).await;
-    too_large(set, "the note", MAX_NOTE_BYTES);
+    assert_too_large(set, "the note", MAX_NOTE_BYTES);
 
     let search: String = (0..=MAX_SEARCH_WORDS).map(|word| format!("{word} ")).collect();
     let found = store.space_messages("s", Some(&search), PageRequest::default()).await;
@@ -109,7 +109,7 @@ pub(crate) async fn the_numbers_of_rows_are_bounded(store: &dyn GatewayStore) {
             }
         }
     }
-    assert_eq!(store.space("s").await.expect("there").members, MAX_MEMBERS);
+    assert_eq!(store.space("s").await.expect("the store has the space").members, MAX_MEMBERS);
     let events = (0..=MAX_CHANGES).map(|_| Change::AppendEvent(new_event(&["t"], "1"))).collect();
     too_many(store.apply(events).await, "the changes");
     assert_eq!(store.event_bounds().await.expect("read").newest, 0);

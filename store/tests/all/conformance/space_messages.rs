@@ -58,7 +58,7 @@ pub(crate) async fn a_message_is_posted_read_and_changed(store: &dyn GatewayStor
         updated: NOW,
     };
     assert_eq!(posted, expected);
-    assert_eq!(store.space_message("m2").await.expect("there"), expected);
+    assert_eq!(store.space_message("m2").await.expect("the store has the message"), expected);
     assert_eq!(store.call_message("c").await.expect("answered"), Some(expected.clone()));
     assert_eq!(store.call_message("x").await.expect("answered"), None);
     let ends = MessageUpdate {
@@ -73,7 +73,7 @@ pub(crate) async fn a_message_is_posted_read_and_changed(store: &dyn GatewayStor
         ..expected
     };
     assert_eq!(change(store, ends).await.expect("changed"), (true, changed.clone()));
-    assert_eq!(store.space_message("m2").await.expect("there"), changed);
+    assert_eq!(store.space_message("m2").await.expect("the store has the message"), changed);
     let error = store.apply(vec![Change::PostMessage(new_message("s", "m1", ""))]).await.expect_err("taken");
     assert!(matches!(error, StoreError::AlreadyExists { what: Entity::Message, .. }), "{error}");
     let elsewhere = NewMessage { reply_to: Some("m1".to_owned()), ..new_message("t", "m3", "") };
@@ -109,7 +109,7 @@ pub(crate) async fn of_two_updates_of_one_status_one_wins(store: &dyn GatewaySto
     let (is_changed, found) = change(store, answer("2")).await.expect("answered");
     assert!(!is_changed);
     assert_eq!(found, message);
-    assert_eq!(store.space_message("m").await.expect("there"), message);
+    assert_eq!(store.space_message("m").await.expect("the store has the message"), message);
 }
 
 pub(crate) async fn messages_are_listed_newest_first(store: &dyn GatewayStore) {

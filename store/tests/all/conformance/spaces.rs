@@ -24,7 +24,7 @@ pub(crate) async fn a_space_is_kept_and_listed(store: &dyn GatewayStore) {
     post(store, new_message("s1", "m", "hello")).await;
     let expected =
         Space { id: "s1".to_owned(), name: "Name".to_owned(), created: 5, members: 1, messages: 1 };
-    assert_eq!(store.space("s1").await.expect("there"), expected);
+    assert_eq!(store.space("s1").await.expect("the store has the space"), expected);
     let list = async |member, request| {
         let page = store.spaces(member, request).await.expect("a page");
         (page.items.into_iter().map(|space| space.id).collect::<Vec<_>>(), page.next)
@@ -136,9 +136,22 @@ pub(crate) async fn a_removed_space_is_not_found_and_is_swept(store: &dyn Gatewa
     assert!(!store.event_bounds().await.expect("read").has_gap_after(0), "other readers miss nothing");
     // The id is free again, with nothing left of the old space.
     add_space(store, "s").await;
-    assert_eq!(store.space_messages("s", None, PageRequest::default()).await.expect("there").items, []);
-    let found = store.space_messages("s", Some("hello"), PageRequest::default()).await.expect("there");
+    assert_eq!(
+        store
+            .space_messages("s", None, PageRequest::default())
+            .await
+            .expect("the store reads the page")
+            .items,
+        []
+    );
+    let found = store
+        .space_messages("s", Some("hello"), PageRequest::default())
+        .await
+        .expect("the store reads the page");
     assert_eq!(found.items, []);
-    let found = store.space_messages("t", Some("hello"), PageRequest::default()).await.expect("there");
+    let found = store
+        .space_messages("t", Some("hello"), PageRequest::default())
+        .await
+        .expect("the store reads the page");
     assert_eq!(found.items.len(), 5);
 }

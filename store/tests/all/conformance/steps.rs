@@ -22,17 +22,17 @@ pub(crate) async fn a_step_is_written_as_a_whole(store: &dyn RunStore) {
     step.consumed_inbox = Some(("agent".to_owned(), 2));
     step.guard.now = NOW + 1;
     assert_eq!(store.commit_step(step.clone()).await.expect("committed"), 2);
-    let run = store.run("r").await.expect("there");
+    let run = store.run("r").await.expect("the store has the run");
     assert_eq!(run.state, step.state);
     let summary = run.summary;
     assert_eq!((summary.version, summary.messages, summary.steps, summary.updated), (2, 3, 1, NOW + 1));
     assert_eq!((summary.status, summary.labels), (RunStatus::Waiting, step.labels));
-    let messages = store.messages("r", PageRequest::after(1, 10)).await.expect("there");
+    let messages = store.messages("r", PageRequest::after(1, 10)).await.expect("the store reads the page");
     let bodies: Vec<&str> = messages.items.iter().map(|message| message.body.as_str()).collect();
     assert_eq!((bodies, messages.next), (vec!["2", "3"], None));
-    let steps = store.steps("r", PageRequest::default()).await.expect("there").items;
+    let steps = store.steps("r", PageRequest::default()).await.expect("the store reads the page").items;
     assert_eq!((steps.len(), steps[0].ordinal, &steps[0].record), (1, 1, &step.step));
-    let inbox = store.inbox("agent", PageRequest::default()).await.expect("there").items;
+    let inbox = store.inbox("agent", PageRequest::default()).await.expect("the store reads the page").items;
     assert_eq!(inbox.iter().map(|entry| entry.ordinal).collect::<Vec<_>>(), [3]);
 }
 
@@ -49,9 +49,9 @@ pub(crate) async fn a_step_needs_version_and_lease(store: &dyn RunStore) {
     "process 2".clone_into(&mut other.guard.owner);
     let error = store.commit_step(other).await.expect_err("not the owner");
     assert!(matches!(error, StoreError::LeaseLost { .. }), "{error}");
-    let run = store.run("r").await.expect("there").summary;
+    let run = store.run("r").await.expect("the store has the run").summary;
     assert_eq!((run.version, run.messages, run.steps), (2, 0, 1));
-    let messages = store.messages("r", PageRequest::default()).await.expect("there");
+    let messages = store.messages("r", PageRequest::default()).await.expect("the store reads the page");
     assert_eq!(messages, Page { items: Vec::new(), next: None });
 }
 
@@ -60,7 +60,7 @@ pub(crate) async fn the_last_step_ends_the_run(store: &dyn RunStore) {
     let mut last = commit("r", 1);
     last.status = RunStatus::Failed;
     store.commit_step(last).await.expect("committed");
-    let run = store.run("r").await.expect("there").summary;
+    let run = store.run("r").await.expect("the store has the run").summary;
     assert_eq!((run.status, run.lease), (RunStatus::Failed, None));
     for error in [
         store.commit_step(commit("r", 2)).await.expect_err("over"),

@@ -67,7 +67,7 @@ fn an_agent_has_only_the_tools_of_its_capabilities() {
 fn the_operators_file_gives_capabilities_and_options_replace_them() {
     let fixture = Fixture::new();
     let config = fixture.root().join("config");
-    fs::create_dir_all(config.join("portcullis")).expect("made");
+    fs::create_dir_all(config.join("portcullis")).expect("the folder can be made");
     fs::write(config.join("portcullis/agent.toml"), "[agent]\ncapabilities = [\"FileSystem\"]\n")
         .expect("written");
     let ask = |model: &Model, words: &[&str]| {

@@ -61,7 +61,10 @@ fn an_unapproved_call_is_refused_and_the_model_informed() {
         "{}",
         stderr(&output)
     );
-    let tool_message = last_message(&model.requests()[1])["content"].as_str().expect("text").to_owned();
+    let tool_message = last_message(&model.requests()[1])["content"]
+        .as_str()
+        .expect("the value is a JSON string")
+        .to_owned();
     assert!(
         tool_message.starts_with("Tool execution failed: ") && tool_message.contains("--approve"),
         "{tool_message}"

@@ -1,4 +1,4 @@
-//! `portcullis agent` without a prompt: a conversation at a terminal, and how it goes on in another process.
+//! `portcullis agent` without a prompt: a conversation at a terminal, and how another process continues it.
 
 use std::{fs, process::Output};
 
@@ -17,8 +17,8 @@ use crate::{
 /// The prompt for a question.
 const PROMPT: &str = "you> ";
 
-/// The beginning of the line that says how the conversation goes on.
-const HOW_TO_GO_ON: &str = "to go on: portcullis agent --resume ";
+/// The beginning of the line that says how the conversation is continued.
+const HOW_TO_CONTINUE: &str = "to continue: portcullis agent --resume ";
 
 fn talk(fixture: &Fixture, model: &Model, options: &[&str]) -> Person {
     let agent = ["agent", "--model", "m", "--base-url", model.address()];
@@ -36,7 +36,7 @@ fn end(person: &mut Person) -> String {
     person.press_keys(CTRL_D);
     let (rest, code) = person.wait_for_end();
     assert_eq!(code, Some(0), "{rest}");
-    let (_, id) = rest.split_once(HOW_TO_GO_ON).expect("how to go on");
+    let (_, id) = rest.split_once(HOW_TO_CONTINUE).expect("the line says how to continue");
     id.lines().next().expect("an id").trim().to_owned()
 }
 
@@ -181,7 +181,7 @@ fn commands_show_tools_policy_and_log_and_ask_no_model() {
         ("/policy", "digest: "),
         ("/log", "echo"),
         ("/nothing", "there is no command `/nothing`"),
-        ("/image /nonexistent.png", "cannot send the picture `/nonexistent.png`"),
+        ("/image /nonexistent.png", "cannot send the image `/nonexistent.png`"),
     ] {
         person.type_line(command);
         let shown = person.wait_for_text(PROMPT);
@@ -214,7 +214,7 @@ fn typed_lines_are_found_again_unless_they_begin_with_a_blank() {
     end(&mut person);
     let last = messages(&model.requests()[2]).pop().expect("a message");
     assert_eq!(last, says("user", "remember me"));
-    let history = fs::read_to_string(fixture.state().join("agent.history")).expect("text");
+    let history = fs::read_to_string(fixture.state().join("agent.history")).expect("the file is readable");
     assert!(!history.contains("forget"), "{history}");
 }
 
@@ -223,7 +223,9 @@ fn the_projects_instructions_reach_the_model_marked_as_such() {
     let fixture = Fixture::new();
     fixture.put("AGENTS.md", "Use tabs.\n");
     let model = Model::answering(vec![text("a"), text("b"), text("c")]);
-    let system = |request: &Value| request["messages"][0]["content"].as_str().expect("text").to_owned();
+    let system = |request: &Value| {
+        request["messages"][0]["content"].as_str().expect("the value is a JSON string").to_owned()
+    };
     assert!(ask_once(&fixture, &model, &[]).status.success());
     let with_file = system(&model.requests()[0]);
     assert!(with_file.contains("Use tabs.") && with_file.contains("not from the operator"), "{with_file}");
@@ -238,17 +240,17 @@ fn the_projects_instructions_reach_the_model_marked_as_such() {
 }
 
 #[test]
-fn a_picture_goes_to_the_model_with_the_question() {
+fn an_image_goes_to_the_model_with_the_prompt() {
     let fixture = Fixture::new();
-    let picture = fixture.root().join("a.png");
-    fs::write(&picture, b"\x89PNG\r\n\x1a\n").expect("written");
-    let model = Model::answering(vec![text("A picture.")]);
+    let image = fixture.root().join("a.png");
+    fs::write(&image, b"\x89PNG\r\n\x1a\n").expect("written");
+    let model = Model::answering(vec![text("An image.")]);
     let mut person = talk(&fixture, &model, &[]);
     person.wait_for_text(PROMPT);
     person.type_line("see @/nonexistent.png");
-    assert!(person.wait_for_text(PROMPT).contains("cannot send the picture"), "{}", person.screen_text);
-    person.type_line(&format!("see @{}", picture.display()));
-    person.wait_for_text("A picture.");
+    assert!(person.wait_for_text(PROMPT).contains("cannot send the image"), "{}", person.screen_text);
+    person.type_line(&format!("see @{}", image.display()));
+    person.wait_for_text("An image.");
     person.wait_for_text(PROMPT);
     end(&mut person);
     let content = &model.requests()[0]["messages"][1]["content"];

@@ -79,8 +79,9 @@ fn the_demonstration_can_be_kept_and_its_log_read() {
     let output = portcullis(&fixture, &["demo", "--keep"]);
     let text = stdout(&output);
     let kept_folder = text.lines().find_map(|line| line.strip_prefix("kept: ")).expect("says where");
-    let notes = fs::read_to_string(format!("{kept_folder}/workspace/shared/notes/todo.md")).expect("kept");
-    let log = fs::read_to_string(format!("{kept_folder}/state/audit.jsonl")).expect("kept");
+    let notes = fs::read_to_string(format!("{kept_folder}/workspace/shared/notes/todo.md"))
+        .expect("the file is readable");
+    let log = fs::read_to_string(format!("{kept_folder}/state/audit.jsonl")).expect("the file is readable");
     fs::remove_dir_all(kept_folder).expect("removed");
     assert!(notes.ends_with("- [ ] pay the gas\n"), "{notes}");
     assert_eq!(log.lines().count(), 16);
@@ -110,7 +111,7 @@ fn the_demonstration_needs_no_network() {
     assert!(stderr(&refused).contains("Network is unreachable"), "{}", stderr(&refused));
 
     let program = binary();
-    let output = run_without_network(&[program.to_str().expect("text"), "demo"]);
+    let output = run_without_network(&[program.to_str().expect("the path is UTF-8"), "demo"]);
     let text = stdout(&output);
     assert_eq!(output.status.code(), Some(0), "{text}{}", stderr(&output));
     // Without a network the demonstration is complete, including the shell.
@@ -139,7 +140,7 @@ fn a_demonstration_that_cannot_show_all_fails() {
         return;
     }
     let program = binary();
-    let output = run_without_bash(&[program.to_str().expect("text"), "demo"]);
+    let output = run_without_bash(&[program.to_str().expect("the path is UTF-8"), "demo"]);
     let text = stdout(&output);
     assert_eq!(output.status.code(), Some(5), "{text}{}", stderr(&output));
     assert!(text.ends_with("Not all that the policy requires is enforced and proven.\n"), "{text}");

@@ -74,7 +74,9 @@ pub(super) fn kill(fixture: &Fixture) {
 pub(super) fn results(request: &Value) -> Vec<String> {
     let messages = request["messages"].as_array().expect("messages").iter();
     let results = messages.filter(|message| message["role"] == "tool");
-    results.map(|message| message["content"].as_str().expect("text").to_owned()).collect()
+    results
+        .map(|message| message["content"].as_str().expect("the value is a JSON string").to_owned())
+        .collect()
 }
 
 #[test]
@@ -210,10 +212,10 @@ fn the_store_is_private_and_one_of_another_program_is_refused() {
     let model = Model::answering(vec![text("Hi.")]);
     let ask = ["agent", "Hello", "--model", "m", "--base-url", model.address()];
     assert_eq!(answered(&portcullis(&fixture, &ask)), "Hi.\n");
-    let mode = fs::metadata(fixture.state().join("runs.db")).expect("made").permissions().mode();
+    let mode = fs::metadata(fixture.state().join("runs.db")).expect("the path exists").permissions().mode();
     assert_eq!(mode & 0o777, 0o600);
     let other = fixture.root().join("other");
-    fs::create_dir(&other).expect("made");
+    fs::create_dir(&other).expect("the folder can be made");
     fs::set_permissions(&other, fs::Permissions::from_mode(0o700)).expect("set");
     fs::write(other.join("x.db"), "no database").expect("written");
     fs::set_permissions(other.join("x.db"), fs::Permissions::from_mode(0o600)).expect("set");
@@ -234,7 +236,7 @@ fn the_commands_of_the_document_do_what_it_says() {
     let command = r#"{"command": "echo once >> /shared/log"}"#;
     let model = Model::answering(vec![calls(&[("shell_exec", command)]), text("Written.")]);
     let config = fixture.root().join("config");
-    fs::create_dir_all(config.join("portcullis")).expect("made");
+    fs::create_dir_all(config.join("portcullis")).expect("the folder can be made");
     let told = fixture.root().join("told");
     let settings = format!(
         "[agent]\nmodel = \"m\"\nbase_url = \"{}\"\n\n[approvals]\nnotify = [\"sh\", \"-c\", \"echo $PORTCULLIS_TOOL \

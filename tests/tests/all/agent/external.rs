@@ -36,7 +36,7 @@ pub(crate) fn tool_file(fixture: &Fixture, extra: &Value) -> PathBuf {
 }
 
 fn with_tools(fixture: &Fixture, model: &Model, file: &Path, words: &[&str]) -> Output {
-    let file = file.to_str().expect("text");
+    let file = file.to_str().expect("the path is UTF-8");
     let options = ["--tool-file", file, "--model", "m", "--base-url", model.address()];
     portcullis(fixture, &[words, &options].concat())
 }
@@ -171,7 +171,7 @@ fn a_request_to_a_model_leaves_a_row() {
 fn a_tool_file_with_mistakes_is_refused_with_all_of_them() {
     let fixture = Fixture::new();
     let file = tool_file(&fixture, &json!({"timeout": -1, "executionType": "cloud", "colour": "red"}));
-    let output = portcullis(&fixture, &["tools", "--tool-file", file.to_str().expect("text")]);
+    let output = portcullis(&fixture, &["tools", "--tool-file", file.to_str().expect("the path is UTF-8")]);
     assert_eq!(output.status.code(), Some(2));
     let told = stderr(&output);
     for place in ["timeout: ", "executionType: ", "colour: "] {
@@ -183,7 +183,7 @@ fn a_tool_file_with_mistakes_is_refused_with_all_of_them() {
 fn the_policy_judges_an_external_tool() {
     let fixture = Fixture::new().with_policy("[tools.confirm_action]\napproval = \"deny\"\n");
     let file = tool_file(&fixture, &json!({}));
-    let file = file.to_str().expect("text");
+    let file = file.to_str().expect("the path is UTF-8");
     let output = portcullis(&fixture, &["call", "confirm_action", MESSAGE, "--tool-file", file]);
     assert_eq!(output.status.code(), Some(3), "{}", stderr(&output));
 }
@@ -193,7 +193,7 @@ fn the_policy_judges_an_external_tool() {
 fn a_call_of_the_command_line_is_kept_too() {
     let fixture = Fixture::new();
     let file = tool_file(&fixture, &json!({"isAsync": true}));
-    let file = file.to_str().expect("text");
+    let file = file.to_str().expect("the path is UTF-8");
     let words = ["call", "confirm_action", MESSAGE, "--json", "--tool-file", file];
     let called: Value = serde_json::from_str(&answered(&portcullis(&fixture, &words))).expect("JSON");
     let call = open_call(&fixture);

@@ -37,7 +37,7 @@ fn program(fixture: &Fixture) -> PathBuf {
 /// The folder of `agent.toml`, which names this model.
 fn config(fixture: &Fixture, model: &Model) -> PathBuf {
     let config = fixture.root().join("config");
-    fs::create_dir_all(config.join("portcullis")).expect("made");
+    fs::create_dir_all(config.join("portcullis")).expect("the folder can be made");
     let settings = format!("[agent]\nmodel = \"m\"\nbase_url = \"{}\"\n", model.address());
     fs::write(config.join("portcullis/agent.toml"), settings).expect("written");
     config

@@ -32,7 +32,7 @@ fn result_text(request: &Value) -> &str {
     let messages = request["messages"].as_array().expect("messages");
     let last = messages.last().expect("a message");
     assert_eq!(last["role"], "tool");
-    last["content"].as_str().expect("text")
+    last["content"].as_str().expect("the value is a JSON string")
 }
 
 fn end_rows(fixture: &Fixture) -> Vec<Row> {
@@ -82,7 +82,7 @@ fn a_call_approved_at_the_terminal_runs_once() {
         "{}",
         person.screen_text
     );
-    assert_eq!(fs::read_to_string(fixture.shared("made")).expect("made"), "done\n", "once");
+    assert_eq!(fs::read_to_string(fixture.shared("made")).expect("the file is readable"), "done\n", "once");
     let requests = model.requests();
     assert_eq!((requests.len(), result_text(&requests[1])), (2, ""), "what the command wrote: nothing");
     let end_rows = end_rows(&fixture);
@@ -174,7 +174,7 @@ fn ctrl_c_at_the_terminal_ends_a_command_in_order_and_says_so() {
     let (rest, code) = person.wait_for_end();
     assert_eq!(code, Some(130), "{rest}");
     assert!(rest.contains("given up"), "{rest}");
-    assert_eq!(fs::read_to_string(&started).expect("made"), "started\n", "once");
+    assert_eq!(fs::read_to_string(&started).expect("the file is readable"), "started\n", "once");
     let end_rows = end_rows(&fixture);
     assert_eq!(end_rows.len(), 1, "{end_rows:?}");
     assert_eq!((&*end_rows[0].tool, end_rows[0].approval.as_deref()), ("shell_exec", Some("approved")));

@@ -10,7 +10,7 @@ use std::{
 use async_trait::async_trait;
 use portcullis_testing::Fixture;
 use portcullis_tools::{
-    approval::{ApprovalAnswer, ApprovalPolicy, ApprovalRequest, ApprovalRule, Approver, GivenAnswer},
+    approval::{ApprovalAnswer, ApprovalPolicy, ApprovalRequest, ApprovalRule, Approver, AttributedAnswer},
     audit::Outcome,
     policy::ToolFacts,
 };
@@ -35,7 +35,7 @@ struct NeverAnswering(Arc<Notify>);
 
 #[async_trait]
 impl Approver for NeverAnswering {
-    async fn decide(&self, _request: &ApprovalRequest) -> GivenAnswer {
+    async fn decide(&self, _request: &ApprovalRequest) -> AttributedAnswer {
         self.0.notify_one();
         std::future::pending().await
     }
@@ -177,8 +177,8 @@ struct LinkSwappingApprover {
 
 #[async_trait]
 impl Approver for LinkSwappingApprover {
-    async fn decide(&self, _request: &ApprovalRequest) -> GivenAnswer {
-        fs::remove_file(&self.file).expect("there");
+    async fn decide(&self, _request: &ApprovalRequest) -> AttributedAnswer {
+        fs::remove_file(&self.file).expect("the file can be removed");
         symlink(&self.outside, &self.file).expect("a link");
         ApprovalAnswer::Approve.into()
     }

@@ -82,7 +82,7 @@ fn files(bundle: &Path) -> Vec<(String, Vec<u8>)> {
 }
 
 fn write(files: &[(String, Vec<u8>)], out: &Path) {
-    let mut archive = tar::Builder::new(fs::File::create(out).expect("made"));
+    let mut archive = tar::Builder::new(fs::File::create(out).expect("the file can be made"));
     for (name, content) in files {
         let mut header = tar::Header::new_gnu();
         header.set_size(content.len() as u64);

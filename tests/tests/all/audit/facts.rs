@@ -47,7 +47,7 @@ async fn a_process_says_what_it_is_before_its_first_row_and_that_it_stops_after_
     assert!(start.host.is_some() && start.lock_sha256.is_none());
     // The kept policy proves itself, and the policy file has the same meaning.
     let policies = fixture.state().join(POLICIES_DIR);
-    let json = fs::read(policies.join(format!("{digest}.json"))).expect("kept");
+    let json = fs::read(policies.join(format!("{digest}.json"))).expect("the file is readable");
     assert_eq!(hex::encode(Sha256::digest(json)), digest);
     let file = policies.join(format!("{digest}.toml"));
     let checked = portcullis(&fixture, &["policy", "check", &file.to_string_lossy()]);

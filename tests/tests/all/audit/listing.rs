@@ -122,7 +122,7 @@ fn the_memory_of_a_reader_does_not_grow_with_the_log() {
         &["audit", "log", "--limit", "0"],
         &["audit", "log", "--agent", "nobody"],
         &["audit", "verify"],
-        &["audit", "report", "--html", page.to_str().expect("text")],
+        &["audit", "report", "--html", page.to_str().expect("the path is UTF-8")],
     ] {
         let mut reader = Command::new(binary())
             .args(words)

@@ -127,7 +127,7 @@ impl Child {
 
     /// Ends the child as `kill -9` does.
     fn kill(mut self) {
-        self.process.kill().expect("there");
+        self.process.kill().expect("the process lives");
         self.process.wait().expect("ends");
     }
 }

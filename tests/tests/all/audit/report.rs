@@ -30,7 +30,8 @@ fn with_calls() -> Fixture {
 fn page(fixture: &Fixture, words: &[&str], code: i32) -> (PathBuf, String) {
     let count = fs::read_dir(fixture.root()).expect("readable").count();
     let file = fixture.root().join(format!("page-{count}.html"));
-    let output = portcullis(fixture, &[words, &["--html", file.to_str().expect("text")]].concat());
+    let output =
+        portcullis(fixture, &[words, &["--html", file.to_str().expect("the path is UTF-8")]].concat());
     assert_eq!(output.status.code(), Some(code), "{words:?}: {}", stderr(&output));
     let text = fs::read_to_string(&file).expect("a page");
     (file, text)
@@ -40,7 +41,7 @@ fn page(fixture: &Fixture, words: &[&str], code: i32) -> (PathBuf, String) {
 fn the_report_shows_granted_used_and_tried() {
     let fixture = with_calls();
     let (file, page) = page(&fixture, &["audit", "report"], 0);
-    assert_eq!(file.metadata().expect("there").permissions().mode() & 0o777, 0o600);
+    assert_eq!(file.metadata().expect("the file has metadata").permissions().mode() & 0o777, 0o600);
     assert!(page.starts_with("<!DOCTYPE html>"), "{page}");
     assert!(page.contains("content=\"default-src 'none'; style-src 'sha256-"), "{page}");
     assert!(!page.contains("<script") && !page.contains(" style=") && !page.contains(" src="), "{page}");
@@ -85,7 +86,10 @@ fn a_page_replaces_no_file() {
     symlink(fixture.root().join("elsewhere.html"), &link).expect("linked");
     for file in [&taken, &link] {
         for words in [&["audit", "report"][..], &["mounts"]] {
-            let output = portcullis(&fixture, &[words, &["--html", file.to_str().expect("text")]].concat());
+            let output = portcullis(
+                &fixture,
+                &[words, &["--html", file.to_str().expect("the path is UTF-8")]].concat(),
+            );
             assert_eq!(output.status.code(), Some(1), "{words:?}");
             assert!(stderr(&output).contains("cannot write the page `"), "{}", stderr(&output));
         }
@@ -113,7 +117,8 @@ fn a_head_that_was_kept_elsewhere_shows_missing_rows() {
     assert!(page(&fixture, &["audit", "report"], 1).1.contains("Lines that are not rows: 1."));
     fs::remove_file(&log).expect("removed");
     let file = fixture.root().join("none.html");
-    let output = portcullis(&fixture, &["audit", "report", "--html", file.to_str().expect("text")]);
+    let output =
+        portcullis(&fixture, &["audit", "report", "--html", file.to_str().expect("the path is UTF-8")]);
     assert!(stderr(&output).contains("there is no audit log at "), "{}", stderr(&output));
     assert!(!file.exists() && output.status.code() == Some(1));
 }

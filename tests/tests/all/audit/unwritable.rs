@@ -197,7 +197,7 @@ async fn on_a_full_disk_no_call_runs_unrecorded() {
     // If there was no room for the last call's end row, the log has only the call's `begin`.
     assert_eq!(done, begun, "each effect has the row that came before it");
     let report = audit::verify(&audit::log_path(&fixture.state())).expect("readable");
-    assert!(report.is_intact(), "half a row was taken back: {report:#?}");
+    assert!(report.is_intact(), "half a row was removed: {report:#?}");
     // Once there is room, the next start adds an end row for the open call.
     drop(native_registry(&fixture, [Spy::repeating("spy")]));
     let report = audit::verify(&audit::log_path(&fixture.state())).expect("readable");

@@ -82,7 +82,7 @@ impl Witness {
         assert!(head.starts_with("POST /w/add-checkpoint HTTP/1.1"), "{head}");
         let mut body = vec![0; length];
         reader.read_exact(&mut body).expect("the body");
-        let body = String::from_utf8(body).expect("text");
+        let body = String::from_utf8(body).expect("the output is UTF-8");
         let answer = self.answer(&body);
         self.bodies.lock().expect("not poisoned").push(body);
         let Some((status, body)) = answer else {

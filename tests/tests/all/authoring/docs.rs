@@ -67,7 +67,7 @@ fn compare_streams(command: &str, documented: &[&str], answer: &str, stderr_text
 fn the_commands_of_the_document_answer_as_it_says() {
     let author = Author::new();
     std::os::unix::fs::symlink(sdk(), author.path("sdk")).expect("links");
-    fs::create_dir(author.path("bin")).expect("made");
+    fs::create_dir(author.path("bin")).expect("the folder can be made");
     std::os::unix::fs::symlink(portcullis_testing::binary(), author.path("bin/portcullis")).expect("links");
     let path = format!("{}:{}", author.path("bin").display(), std::env::var("PATH").expect("a path"));
     let mut folder = author.root.path().to_owned();

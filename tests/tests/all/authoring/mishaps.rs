@@ -146,7 +146,7 @@ fn an_author_sees_why_a_tool_broke_and_a_model_does_not() {
 
     // Other commands show the tool's standard error only on request.
     let module = super::target().join("wasm32-wasip1/release/tool-mishaps.wasm");
-    let module = module.to_str().expect("text");
+    let module = module.to_str().expect("the path is UTF-8");
     let call = ["call", "opens", "{}", "--approve", "--policy", "policy.toml", "--module", module];
     let (_, stderr_text) = author.run_expecting(1, &call);
     assert!(!stderr_text.contains("No such file"), "{stderr_text}");
@@ -177,8 +177,12 @@ fn described_data_has_its_schema_with_or_without_json() {
     let author = author();
     author.run_successfully(&["tool", "build", "--dir", "crate"]);
     let module = super::target().join("wasm32-wasip1/release/tool-mishaps.wasm");
-    let (listed, _) =
-        author.run_successfully(&["tools", "--json", "--module", module.to_str().expect("text")]);
+    let (listed, _) = author.run_successfully(&[
+        "tools",
+        "--json",
+        "--module",
+        module.to_str().expect("the path is UTF-8"),
+    ]);
     let listed: Value = serde_json::from_str(&listed).expect("JSON");
     let tools = listed["tools"].as_array().or_else(|| listed.as_array()).expect("tools");
     let schema = |name: &str| {

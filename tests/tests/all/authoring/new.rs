@@ -12,7 +12,7 @@ fn nothing_is_overwritten_and_nothing_is_left_behind() {
         let (_, stderr_text) = author.run_expecting(2, &["tool", "new", name, "--sdk", &sdk]);
         assert!(stderr_text.contains("not a tool name"), "{stderr_text}");
     }
-    fs::create_dir(author.path("taken")).expect("made");
+    fs::create_dir(author.path("taken")).expect("the folder can be made");
     fs::write(author.path("file"), "mine").expect("written");
     std::os::unix::fs::symlink("nowhere", author.path("link")).expect("links");
     for name in ["taken", "file", "link"] {
@@ -24,11 +24,11 @@ fn nothing_is_overwritten_and_nothing_is_left_behind() {
     author.run_expecting(1, &["tool", "new", "words", "--dir", "no/such/folder/words", "--sdk", &sdk]);
     let mut remaining_names: Vec<_> = fs::read_dir(author.root.path())
         .expect("readable")
-        .map(|entry| entry.expect("readable").file_name().into_string().expect("text"))
+        .map(|entry| entry.expect("readable").file_name().into_string().expect("the name is UTF-8"))
         .collect();
     remaining_names.sort();
     assert_eq!(remaining_names, ["file", "link", "taken"]);
-    assert_eq!(fs::read_to_string(author.path("file")).expect("there"), "mine");
+    assert_eq!(fs::read_to_string(author.path("file")).expect("the file is readable"), "mine");
 }
 
 #[test]
@@ -51,14 +51,17 @@ fn a_crate_in_a_checkout_stands_alone_with_a_relative_sdk_path() {
     fs::write(author.path("Cargo.toml"), "[workspace]\nmembers = []\nresolver = \"3\"\n").expect("written");
     std::os::unix::fs::symlink(sdk(), author.path("sdk")).expect("links");
     author.run_successfully(&["tool", "new", "within"]);
-    let manifest = fs::read_to_string(author.path("within/Cargo.toml")).expect("there");
+    let manifest = fs::read_to_string(author.path("within/Cargo.toml")).expect("the file is readable");
     assert!(manifest.contains("[workspace]") && manifest.contains("/sdk\""), "{manifest}");
-    let lock = fs::read_to_string(author.path("within/Cargo.lock")).expect("there");
+    let lock = fs::read_to_string(author.path("within/Cargo.lock")).expect("the file is readable");
     assert!(lock.contains("name = \"tool-within\"") && !lock.contains("name = \"wasmtime\""), "{lock}");
     for line in lock.lines().filter(|line| line.starts_with("version = ")) {
         let checkout = Path::new(&sdk()).join("../Cargo.lock");
         let is_own_version = line == "version = 4" || line == "version = \"0.1.0\"";
-        assert!(is_own_version || fs::read_to_string(checkout).expect("there").contains(line), "{line}");
+        assert!(
+            is_own_version || fs::read_to_string(checkout).expect("the file is readable").contains(line),
+            "{line}"
+        );
     }
 }
 
@@ -148,7 +151,7 @@ fn a_missing_target_is_reported_in_one_line() {
     let author = Author::with_crate("untargeted", None);
     let real_cargo = find_program("cargo");
     let tools = author.path("tools");
-    fs::create_dir(&tools).expect("made");
+    fs::create_dir(&tools).expect("the folder can be made");
     let script = |name: &str, text: &str| {
         let path = tools.join(name);
         fs::write(&path, format!("#!/bin/sh\n{text}\n")).expect("written");
@@ -199,7 +202,7 @@ fn a_module_that_is_too_large_or_wants_too_much_says_so() {
     let author = Author::with_crate("outsized", None);
     author.run_successfully(&["tool", "build", "--dir", "crate"]);
     let module = target().join("wasm32-wasip1/release/tool-outsized.wasm");
-    let _built = RestoreFile(module.clone(), fs::read(&module).expect("there"));
+    let _built = RestoreFile(module.clone(), fs::read(&module).expect("the file is readable"));
     // Cargo does nothing here, because the module that it should build already exists.
     let wat = "(module (import \"env\" \"clock\" (func)) (import \"wasi_snapshot_preview1\" \"sock_open\" (func (param i32))) (memory (export \"memory\") 1) (func (export \"_start\")))";
     fs::write(&module, wat::parse_str(wat).expect("a module")).expect("written");

@@ -63,7 +63,7 @@ fn allowed_by_its_lines(author: &Author, tool: &str, arguments: &str, code: &str
     let (_, stderr_text) = author.try_tool(3, tool, arguments, &[]);
     let (_, lines) = stderr_text.split_once(":\n\n").expect("lines");
     let file = author.path("policy.toml");
-    let policy = fs::read_to_string(&file).expect("there");
+    let policy = fs::read_to_string(&file).expect("the file is readable");
     let header = format!("[tools.{tool}]\n");
     let policy = if refusal["allow"]["section_exists"] == true {
         assert!(
@@ -90,7 +90,7 @@ fn the_lines_that_a_refusal_shows_allow_the_call() {
     let keep = r#"{"path": "/shared/a.txt", "text": "x"}"#;
     author.write_policy("");
     allowed_by_its_lines(&author, "keep", keep, "mount_not_granted", &["profile = \"FileReadWrite\""]);
-    assert_eq!(fs::read_to_string(author.path("workspace/shared/a.txt")).expect("kept"), "x");
+    assert_eq!(fs::read_to_string(author.path("workspace/shared/a.txt")).expect("the file is readable"), "x");
     author.write_policy("[tools.keep]\nprofile = \"WorkspaceRead\"\ntimeout = \"3s\"\n");
     allowed_by_its_lines(&author, "keep", keep, "mount_read_only", &["profile = \"FileReadWrite\""]);
     author.write_policy("[tools.keep]\nprofile = \"FileReadWrite\"\napproval = \"ask\"\n");

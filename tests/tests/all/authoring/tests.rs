@@ -8,7 +8,7 @@ use super::Author;
 fn author_with_test(name: &str, body: &str) -> Author {
     let author = Author::with_crate(name, None);
     let source = author.path("crate/src/main.rs");
-    let text = fs::read_to_string(&source).expect("there");
+    let text = fs::read_to_string(&source).expect("the file is readable");
     let (head, _) = text.split_once("#[cfg(test)]").expect("a test");
     let test = format!(
         "#[cfg(test)]\nmod tests {{\n    #[test]\n    fn it_is_tested() {{\n        {body}\n    }}\n}}\n"

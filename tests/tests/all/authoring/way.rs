@@ -74,7 +74,7 @@ fn from_nothing_to_a_tool_that_the_policy_allows() {
     assert_eq!(rows.len(), 3, "the test's own calls are on another record");
     // The next try builds the edited source.
     let source = author.path("crate/src/main.rs");
-    let edited = fs::read_to_string(&source).expect("there").replace("{} lines", "lines: {}");
+    let edited = fs::read_to_string(&source).expect("the file is readable").replace("{} lines", "lines: {}");
     fs::write(&source, edited).expect("written");
     assert_eq!(author.try_tool(0, "words", ARGUMENTS, &[]).0, "lines: 12");
 }

@@ -81,8 +81,8 @@ async fn replaced_file_keeps_its_mode() {
     let fixture = populated_fixture();
     let registry = fixture.registry().await;
     let script = fixture.shared("lines.txt");
-    fs::set_permissions(&script, fs::Permissions::from_mode(0o750)).expect("ours");
-    let mode = || fs::metadata(&script).expect("there").permissions().mode() & 0o7777;
+    fs::set_permissions(&script, fs::Permissions::from_mode(0o750)).expect("the permissions can be set");
+    let mode = || fs::metadata(&script).expect("the path exists").permissions().mode() & 0o7777;
     let edited = CallOutcome::run(&registry, "file_edit", edit("lines.txt", "two", "2")).await.text();
     assert!(edited.starts_with("edited "), "{edited}");
     assert_eq!(mode(), 0o750);
@@ -152,10 +152,16 @@ async fn a_link_is_deleted_itself_wherever_it_leads() {
     CallOutcome::run(&registry, "file_delete", json!({"path": ".envrc"}))
         .await
         .assert_refused(Denied, "protected_path");
-    assert_eq!(fs::read_to_string(outside.join("kept")).expect("there"), "kept");
-    assert_eq!(fs::read_to_string(fixture.workspace().join("vault/key")).expect("there"), "k");
-    assert_eq!(fs::read_to_string(fixture.shared("lines.txt")).expect("there"), "one\ntwo\nthree");
-    assert_eq!(fs::read_to_string(fixture.shared("sub/.git/config")).expect("there"), "[core]\n");
+    assert_eq!(fs::read_to_string(outside.join("kept")).expect("the file is readable"), "kept");
+    assert_eq!(fs::read_to_string(fixture.workspace().join("vault/key")).expect("the file is readable"), "k");
+    assert_eq!(
+        fs::read_to_string(fixture.shared("lines.txt")).expect("the file is readable"),
+        "one\ntwo\nthree"
+    );
+    assert_eq!(
+        fs::read_to_string(fixture.shared("sub/.git/config")).expect("the file is readable"),
+        "[core]\n"
+    );
 }
 
 #[tokio::test]
@@ -170,7 +176,10 @@ async fn a_deletion_stopped_at_a_protected_path_says_it_is_partial() {
         CallOutcome::run(&registry, "file_delete", all).await.assert_refused(Denied, "protected_path");
     assert!(message.contains("/shared/repository/sub/.git/config"), "{message}");
     assert!(message.contains("deleted only in part"), "{message}");
-    assert_eq!(fs::read_to_string(fixture.shared("repository/sub/.git/config")).expect("there"), "[core]\n");
+    assert_eq!(
+        fs::read_to_string(fixture.shared("repository/sub/.git/config")).expect("the file is readable"),
+        "[core]\n"
+    );
 }
 
 #[tokio::test]
@@ -185,5 +194,5 @@ async fn edit_or_delete_outside_a_writable_mount_is_refused() {
         let answer = CallOutcome::run(&registry, tool, arguments.clone()).await;
         assert_eq!(answer.0.into_result().expect_err("denied").kind(), Denied, "{tool} {arguments}");
     }
-    assert_eq!(fs::read_to_string(fixture.workspace().join("vault/key")).expect("there"), "k");
+    assert_eq!(fs::read_to_string(fixture.workspace().join("vault/key")).expect("the file is readable"), "k");
 }

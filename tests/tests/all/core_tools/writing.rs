@@ -59,7 +59,7 @@ async fn concurrent_creation_of_a_file_succeeds_once() {
     let winners: Vec<usize> =
         (0..answers.len()).filter(|number| answers[*number].0.outcome.is_output()).collect();
     assert_eq!(winners.len(), 1, "{answers:#?}");
-    let text = fs::read_to_string(fixture.shared("new/one.txt")).expect("there");
+    let text = fs::read_to_string(fixture.shared("new/one.txt")).expect("the file is readable");
     assert_eq!(text, winners[0].to_string());
 }
 
@@ -75,7 +75,7 @@ async fn lines_that_many_append_are_all_there_and_whole() {
     for answer in join_all(calls).await {
         assert!(answer.0.outcome.is_output(), "{:?}", answer.0.outcome);
     }
-    let text = fs::read_to_string(fixture.shared("log.txt")).expect("there");
+    let text = fs::read_to_string(fixture.shared("log.txt")).expect("the file is readable");
     let mut lines: Vec<String> = text.split_inclusive('\n').map(str::to_owned).collect();
     lines.sort();
     assert_eq!(lines, (0..24).map(line).collect::<Vec<_>>());

@@ -91,7 +91,7 @@ async fn the_absolute_host_path_of_a_file_in_a_mount_is_no_way_to_it() {
     for mode in ["create", "overwrite", "append"] {
         setup.call("file_write", writing(host, mode)).await;
     }
-    assert_eq!(fs::read_to_string(host).expect("there"), "inside\n");
+    assert_eq!(fs::read_to_string(host).expect("the file is readable"), "inside\n");
     let through_proc = format!("/proc/self/root{host}");
     setup.assert_refused("file_read", json!({"path": through_proc}), Denied, "unknown_mount").await;
     setup.assert_refused("file_write", writing(&through_proc, "overwrite"), Denied, "unknown_mount").await;

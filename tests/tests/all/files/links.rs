@@ -108,7 +108,7 @@ async fn a_search_passes_over_a_private_file_and_names_it() {
 /// A fixture with a file of two names in `shared`, and a folder `vault/deep`.
 fn fixture_with_double_name() -> Fixture {
     let fixture = Fixture::new();
-    fs::create_dir_all(fixture.workspace().join("vault/deep")).expect("made");
+    fs::create_dir_all(fixture.workspace().join("vault/deep")).expect("the folder can be made");
     fixture.put("a", "a");
     hard_link(fixture.shared("a"), fixture.shared("b")).expect("linked");
     fixture
@@ -185,7 +185,7 @@ fn an_unreadable_vault_counts_as_unsafe() {
 async fn target_of_a_linked_overlay_is_not_private() {
     let fixture = Fixture::new();
     fixture.put("a", "inside");
-    fs::create_dir_all(fixture.root().join("elsewhere")).expect("made");
+    fs::create_dir_all(fixture.root().join("elsewhere")).expect("the folder can be made");
     hard_link(fixture.shared("a"), fixture.root().join("elsewhere/a")).expect("linked");
     let overlay = fixture.workspace().join("portcullis.toml");
     fs::write(&overlay, "").expect("written");

@@ -74,7 +74,7 @@ async fn race(setup: &FileSetup, path: &str) {
             assert!(!answer_text.contains(secret), "{answer_text}");
         }
     }
-    let read = |path: PathBuf| fs::read_to_string(path).expect("there");
+    let read = |path: PathBuf| fs::read_to_string(path).expect("the file is readable");
     assert_eq!(read(setup.fixture.root().join("outside.txt")), OUTSIDE);
     assert_eq!(read(setup.fixture.workspace().join("vault/secret.txt")), IN_VAULT);
     assert_eq!(read(setup.fixture.workspace().join("sharedx/x.txt")), OUTSIDE);

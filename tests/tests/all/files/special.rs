@@ -73,7 +73,7 @@ async fn a_sparse_file_of_ten_gigabytes_is_read_in_bounded_memory() {
     // The output that is stored for paging is also bounded.
     let stored: u64 = fs::read_dir(setup.fixture.state().join("outputs"))
         .expect("a store")
-        .map(|entry| entry.expect("readable").metadata().expect("there").len())
+        .map(|entry| entry.expect("readable").metadata().expect("the file has metadata").len())
         .sum();
     assert!(stored <= 17 << 20, "{stored} bytes are stored");
     let end = setup.call("file_read", json!({"path": "sparse", "byte_offset": (10_u64 << 30) - 3})).await;

@@ -23,7 +23,7 @@ impl Scene {
             .with_policy(&entry(guest, profile, "15s"));
         let outside = tempfile::tempdir().expect("a folder");
         fs::write(outside.path().join("secret"), "OUTSIDE").expect("written");
-        fs::create_dir(outside.path().join("empty")).expect("made");
+        fs::create_dir(outside.path().join("empty")).expect("the folder can be made");
         fs::write(fixture.workspace().join("vault/secret"), "OUTSIDE").expect("written");
         fs::write(fixture.workspace().join("tmp/other"), "inside").expect("written");
         fixture.put("file", "inside");

@@ -248,9 +248,10 @@ async fn probe_environment() {
 #[tokio::test]
 async fn huge_directory() {
     let trial = Trial::with_profile("huge_directory", "WorkspaceRead", "15s").await;
-    fs::create_dir(trial.fixture.shared("many")).expect("made");
+    fs::create_dir(trial.fixture.shared("many")).expect("the folder can be made");
     for number in 0..50_000 {
-        fs::File::create(trial.fixture.shared(&format!("many/{number:06}.txt"))).expect("made");
+        fs::File::create(trial.fixture.shared(&format!("many/{number:06}.txt")))
+            .expect("the file can be made");
     }
     assert_eq!(trial.call(json!({"path": "/shared/many"})).await.text(), "50000");
     assert!(trial.row().peak_memory.is_some_and(|peak| peak < 8 << 20));
@@ -284,8 +285,9 @@ async fn reads_fifo() {
     let trial = Trial::with_profile("reads_fifo", "WorkspaceRead", "15s").await;
     let mode = rustix::fs::Mode::RUSR | rustix::fs::Mode::WUSR;
     let fifo = trial.fixture.shared("fifo");
-    rustix::fs::mknodat(rustix::fs::CWD, &fifo, rustix::fs::FileType::Fifo, mode, 0).expect("made");
-    std::os::unix::fs::symlink("fifo", trial.fixture.shared("link")).expect("made");
+    rustix::fs::mknodat(rustix::fs::CWD, &fifo, rustix::fs::FileType::Fifo, mode, 0)
+        .expect("the FIFO can be made");
+    std::os::unix::fs::symlink("fifo", trial.fixture.shared("link")).expect("the link can be made");
     let _socket = std::os::unix::net::UnixListener::bind(trial.fixture.shared("socket")).expect("bound");
     for name in ["fifo", "link", "socket"] {
         let answer = trial.call(json!({"path": format!("/shared/{name}")})).await.text();

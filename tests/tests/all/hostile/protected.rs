@@ -28,8 +28,8 @@ async fn protected_trial() -> Trial {
     ] {
         fixture.put(path, content);
     }
-    fs::create_dir(fixture.shared("fresh/.GIT")).expect("made");
-    fs::create_dir(fixture.shared("repo/.vscode")).expect("made");
+    fs::create_dir(fixture.shared("fresh/.GIT")).expect("the folder can be made");
+    fs::create_dir(fixture.shared("repo/.vscode")).expect("the folder can be made");
     symlink("repo/.git/hooks", fixture.shared("hooks")).expect("linked");
     symlink("repo/.git", fixture.shared("git")).expect("linked");
     symlink("repo/.git/config", fixture.shared("config")).expect("linked");
@@ -174,7 +174,7 @@ async fn repository_is_not_replaced_by_a_prepared_folder() {
 async fn a_git_file_or_link_is_neither_removed_linked_nor_renamed() {
     let trial = protected_trial().await;
     trial.fixture.put("tree/.git", "gitdir: ../repo/.git");
-    fs::create_dir(trial.fixture.shared("other")).expect("made");
+    fs::create_dir(trial.fixture.shared("other")).expect("the folder can be made");
     symlink("../repo/.git", trial.fixture.shared("other/.git")).expect("linked");
     for path in ["tree/.git", "other/.git"] {
         check(&trial, json!({"op": "remove", "path": path})).await;
@@ -193,7 +193,8 @@ async fn a_rename_that_fails_changes_no_permissions() {
         let fixture = Fixture::new().with_policy(&entry("raw_path", profile, "15s"));
         for (name, mode) in [("key", 0o600), ("public", 0o644), ("sub/inner", 0o640)] {
             fixture.put(name, name);
-            fs::set_permissions(fixture.shared(name), fs::Permissions::from_mode(mode)).expect("ours");
+            fs::set_permissions(fixture.shared(name), fs::Permissions::from_mode(mode))
+                .expect("the permissions can be set");
         }
         let trial = Trial::in_fixture(fixture, "raw_path").await;
         let before = Snapshot::take(&trial.fixture.workspace());
@@ -217,7 +218,7 @@ async fn times_of_a_pipe_are_not_waited_for() {
     let trial = protected_trial().await;
     let mode = rustix::fs::Mode::RUSR | rustix::fs::Mode::WUSR;
     rustix::fs::mknodat(rustix::fs::CWD, trial.fixture.shared("pipe"), rustix::fs::FileType::Fifo, mode, 0)
-        .expect("made");
+        .expect("the FIFO can be made");
     let answer = trial.call(json!({"op": "touch", "path": "pipe"})).await.text();
     assert!(answer.starts_with("errno "), "{answer}");
 }
@@ -241,7 +242,7 @@ async fn unprotected_path_is_written() {
         (json!({"op": "mkdir", "path": "new/.git"}), "new/.git"),
         (json!({"op": "rename", "path": "repo", "to": "other"}), "other/.git/config"),
     ] {
-        fs::create_dir_all(trial.fixture.shared("new")).expect("made");
+        fs::create_dir_all(trial.fixture.shared("new")).expect("the folder can be made");
         assert_eq!(trial.call(arguments.clone()).await.text(), "ok ", "{arguments}");
         assert!(trial.fixture.shared(path).exists(), "{path}");
     }

@@ -76,7 +76,7 @@ fn the_client_sees_caller_tool_and_escaped_arguments() {
     assert_eq!((approver.by, approver.name.as_deref()), (ApproverKind::Elicitation, Some("tester")));
     let sha256 = approver.question_sha256.expect("a question was shown");
     let kept_file = fixture.state().join(QUESTIONS_DIR).join(format!("{sha256}.txt"));
-    let kept = std::fs::read_to_string(kept_file).expect("kept");
+    let kept = std::fs::read_to_string(kept_file).expect("the file is readable");
     assert_eq!(hex::encode(Sha256::digest(&kept)), *sha256);
     assert!(kept.contains("side_effecting") && kept.contains(r"\u{202e}gpj"), "{kept}");
 }

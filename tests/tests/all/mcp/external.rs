@@ -18,7 +18,7 @@ fn a_client_waits_for_a_result_and_is_told_of_a_later_one() {
     for is_async in [false, true] {
         let fixture = Fixture::new();
         let file = tool_file(&fixture, &json!({"isAsync": is_async, "timeout": 600_000}));
-        let server = Server::start(&fixture, &["--tool-file", file.to_str().expect("text")]);
+        let server = Server::start(&fixture, &["--tool-file", file.to_str().expect("the path is UTF-8")]);
         let session = server.begin();
         let called = std::thread::scope(|scope| {
             let calling = scope.spawn(|| server.call(&session, "confirm_action", &arguments()));

@@ -149,7 +149,7 @@ pub(super) async fn results(registry: Arc<ToolRegistry>, requested_calls: &[(&st
     let mut agent = AgentLoop::new(AgentConfig::new("agent"), (), store.clone(), script, executor);
     let run = agent.run("go").await;
     assert_eq!(run.answer(), Some("done"), "{:?}", run.end);
-    let messages = store.load().await.expect("there");
+    let messages = store.load().await.expect("the store has the messages");
     messages.into_iter().filter(|message| message.role == MessageRole::Tool).collect()
 }
 
@@ -236,7 +236,7 @@ fn without_a_log_neither_client_nor_model_gets_a_result() {
     // A folder in place of the log, so no row can be written.
     let log = portcullis_tools::audit::log_path(&fixture.state());
     std::fs::remove_file(&log).expect("was there");
-    std::fs::create_dir(&log).expect("made");
+    std::fs::create_dir(&log).expect("the folder can be made");
     let registry = Arc::new(registry);
     let runtime = runtime();
     let texts = runtime.block_on(result_texts(Arc::clone(&registry), &[("spy", "{}")]));

@@ -257,19 +257,21 @@ fn the_token_is_private_and_persistent_or_the_operators() {
     let fixture = Fixture::new();
     let first = Server::start(&fixture, &[]).token.clone();
     let file = fixture.state().join("mcp-token");
-    assert_eq!(fs::metadata(&file).expect("there").permissions().mode() & 0o777, 0o600);
+    assert_eq!(fs::metadata(&file).expect("the path exists").permissions().mode() & 0o777, 0o600);
     assert_eq!(Server::start(&fixture, &[]).token, first);
     let own_token = fixture.root().join("own");
     fs::write(&own_token, "o".repeat(40)).expect("written");
     fs::set_permissions(&own_token, fs::Permissions::from_mode(0o600)).expect("set");
-    let with_own_token = Server::start(&fixture, &["--token-file", own_token.to_str().expect("text")]);
+    let with_own_token =
+        Server::start(&fixture, &["--token-file", own_token.to_str().expect("the path is UTF-8")]);
     assert_eq!(with_own_token.post(&[], &initialize()).status, 200);
     assert_eq!(
         with_own_token.post(&[("authorization", &format!("Bearer {first}"))], &initialize()).status,
         401
     );
     fs::set_permissions(&own_token, fs::Permissions::from_mode(0o644)).expect("set");
-    let options = ["serve", "--http", "127.0.0.1:0", "--token-file", own_token.to_str().expect("text")];
+    let options =
+        ["serve", "--http", "127.0.0.1:0", "--token-file", own_token.to_str().expect("the path is UTF-8")];
     let refused = portcullis(&fixture, &options);
     assert_eq!(refused.status.code(), Some(2), "{refused:?}");
 }

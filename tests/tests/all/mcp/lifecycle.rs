@@ -344,7 +344,7 @@ fn clients_are_notified_of_added_and_removed_tools() {
     client.wait_for_message(|message| message["method"] == "notifications/tools/list_changed");
     assert!(has_late_tool(&mut client));
     assert_eq!(client.call("late", json!({}))["isError"], false);
-    registry.remove_tool("late").expect("there");
+    registry.remove_tool("late").expect("the tool is registered");
     client.wait_for_message(|message| message["method"] == "notifications/tools/list_changed");
     assert!(!has_late_tool(&mut client));
     client.leave();
@@ -443,11 +443,11 @@ fn a_client_is_configured_by_paths_that_hold_anywhere() {
     let printed = portcullis(&fixture, &["serve", "--print-config", "claude-code"]);
     let config: Value = serde_json::from_str(&stdout(&printed)).expect("JSON");
     let server = &config["mcpServers"]["portcullis"];
-    assert_eq!(server["command"], portcullis_testing::binary().to_str().expect("text"));
+    assert_eq!(server["command"], portcullis_testing::binary().to_str().expect("the path is UTF-8"));
     let arguments: Vec<_> =
         server["args"].as_array().expect("a list").iter().filter_map(Value::as_str).collect();
     assert_eq!(arguments[..2], ["serve", "--workspace"]);
-    assert_eq!(arguments[2], fixture.workspace().to_str().expect("text"));
+    assert_eq!(arguments[2], fixture.workspace().to_str().expect("the path is UTF-8"));
     assert!(!fixture.state().join("audit.jsonl").exists(), "no registry is made");
     let unknown = portcullis(&fixture, &["serve", "--print-config", "emacs"]);
     assert_eq!(unknown.status.code(), Some(2));

@@ -170,7 +170,9 @@ fn a_flood_of_progress_is_cut_at_the_limit_and_holds_up_nothing() {
         let mut client = Client::start(registry, setup).begin(json!({}));
         client.stop_reading();
         let id = client.ask("tools/call", json!({"name": "flooding", "_meta": {"progressToken": 7}}));
-        is_done.recv_timeout(Duration::from_secs(120)).expect("nobody reads, and it goes on");
+        is_done
+            .recv_timeout(Duration::from_secs(120))
+            .expect("the call ends although the client reads nothing");
         client.resume_reading();
         // All queued reports come before the result, which `may_end` holds back here.
         let is_report = |message: &Value| message["method"] == "notifications/progress";
@@ -201,7 +203,7 @@ fn a_call_ends_even_if_its_reports_are_not_read() {
     let mut client = Client::start(registry, setup).begin(json!({}));
     client.stop_reading();
     let id = client.ask("tools/call", json!({"name": "flooding", "_meta": {"progressToken": 7}}));
-    is_done.recv_timeout(Duration::from_secs(120)).expect("nobody reads, and it goes on");
+    is_done.recv_timeout(Duration::from_secs(120)).expect("the call ends although the client reads nothing");
     // The call ends when its client can no longer be reached.
     let deadline = Instant::now() + Duration::from_secs(120);
     while !format!("{clients:?}").contains("(0)") {

@@ -45,7 +45,7 @@ fn a_client_that_leaves_leaves_no_shell_behind() {
         assert_eq!(server.call(session, "shell_exec", &hold_lock(name))["isError"], false);
     }
     let is_free = |name: &str| {
-        let lock = std::fs::File::open(fixture.shared(name)).expect("made");
+        let lock = std::fs::File::open(fixture.shared(name)).expect("the file can be opened");
         rustix::fs::flock(&lock, rustix::fs::FlockOperation::NonBlockingLockExclusive).is_ok()
     };
     assert!(!is_free("leaves") && !is_free("stays"), "the control");

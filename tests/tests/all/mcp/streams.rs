@@ -55,7 +55,7 @@ fn sockets_withhold_no_answer() {
 fn a_terminal_withholds_no_answer() {
     let person: OwnedFd = openpt(OpenptFlags::RDWR | OpenptFlags::NOCTTY).expect("a terminal");
     grantpt(&person).and_then(|()| unlockpt(&person)).expect("set up");
-    let name = ptsname(&person, Vec::new()).expect("a name").into_string().expect("text");
+    let name = ptsname(&person, Vec::new()).expect("a name").into_string().expect("the name is UTF-8");
     let server_end: OwnedFd = OpenOptions::new().read(true).write(true).open(name).expect("opens").into();
     let mut modes = tcgetattr(&server_end).expect("has modes");
     modes.make_raw();
@@ -89,11 +89,14 @@ fn files_are_answered_to_their_end() {
     fs::write(&input, format!("{initialize}\n{call}\n")).expect("written");
     let status = serve(&fixture, &[])
         .stdin(File::open(&input).expect("opens"))
-        .stdout(File::create(&output).expect("made"))
+        .stdout(File::create(&output).expect("the file can be made"))
         .status();
     assert!(status.expect("starts").success());
     let mut written = String::new();
-    File::open(&output).expect("there").read_to_string(&mut written).expect("text");
+    File::open(&output)
+        .expect("the file can be opened")
+        .read_to_string(&mut written)
+        .expect("the file is readable");
     let answers: Vec<Value> = written.lines().map(|line| serde_json::from_str(line).expect("JSON")).collect();
     assert_eq!(answers.iter().map(|answer| &answer["id"]).collect::<Vec<_>>(), [1, 2], "{written:.300}");
 }

@@ -159,7 +159,7 @@ async fn a_changed_lock_quarantines_and_a_damaged_one_stops_the_start() {
     approve(&fixture);
     let path = fixture.state().join(LOCK_FILE);
     let good = lock(&fixture);
-    assert_eq!(fs::metadata(&path).expect("there").permissions().mode() & 0o777, 0o600);
+    assert_eq!(fs::metadata(&path).expect("the path exists").permissions().mode() & 0o777, 0o600);
     for key in ["module_sha256 = \"", "declarations_sha256 = \""] {
         let position = good.find(key).expect("the key") + key.len();
         let mut changed = good.clone();
@@ -278,7 +278,7 @@ async fn an_approval_without_a_row_or_a_lock_fails() {
     let approval = registry.approval_of("mine").expect("of a module");
     // The lock cannot overwrite a folder.
     let path = fixture.state().join(LOCK_FILE);
-    fs::create_dir(&path).expect("made");
+    fs::create_dir(&path).expect("the folder can be made");
     approval.pin("tester").expect_err("no lock can be written");
     let events: Vec<_> = fixture.rows().iter().map(|row| (row.event, row.outcome)).collect();
     let failed = Outcome::Error(ToolErrorKind::Failed);

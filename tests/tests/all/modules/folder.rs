@@ -77,7 +77,7 @@ async fn a_file_that_is_no_plain_module_is_refused_and_hides_no_other() {
     fs::write(fixture.root().join("elsewhere.wasm"), module("linked")).expect("written");
     symlink(fixture.root().join("elsewhere.wasm"), module_path("link.wasm")).expect("links");
     symlink(module_path("gone"), module_path("dangling.wasm")).expect("links");
-    fs::create_dir(module_path("folder.wasm")).expect("made");
+    fs::create_dir(module_path("folder.wasm")).expect("the folder can be made");
     rustix::fs::mknodat(
         rustix::fs::CWD,
         module_path("fifo.wasm"),
@@ -152,7 +152,7 @@ async fn a_folder_that_cannot_be_used_stops_the_start() {
 async fn a_folder_that_touches_a_mount_is_refused_also_behind_a_link() {
     for dir in ["workspace/shared", "workspace/shared/modules", "workspace", "link", "link/modules"] {
         let fixture = Fixture::new().with_policy(&format!("[modules]\ndir = \"{dir}\""));
-        fs::create_dir(fixture.shared("modules")).expect("made");
+        fs::create_dir(fixture.shared("modules")).expect("the folder can be made");
         symlink(fixture.workspace().join("shared"), fixture.root().join("link")).expect("links");
         let error = fixture.builder().await.expect_err("a tool could write modules");
         assert!(matches!(error, BootstrapError::Mount(MountError::Overlap { .. })), "{dir}: {error:?}");
@@ -167,7 +167,7 @@ async fn a_folder_that_touches_a_mount_is_refused_also_behind_a_link() {
 #[tokio::test]
 async fn no_overlay_names_a_folder_of_modules() {
     let fixture = fixture(&[]);
-    fs::create_dir(fixture.workspace().join("evil")).expect("made");
+    fs::create_dir(fixture.workspace().join("evil")).expect("the folder can be made");
     fs::write(fixture.workspace().join("evil/m.wasm"), module("evil")).expect("written");
     fs::write(fixture.workspace().join(OVERLAY_FILE), "[modules]\ndir = \"evil\"\n").expect("written");
     let error = fixture.builder().await.expect_err("an overlay takes away");
@@ -193,7 +193,7 @@ fn a_module_is_named_on_the_command_line() {
     let fixture = Fixture::new();
     let file = fixture.root().join("m.wasm");
     fs::write(&file, module("mine")).expect("written");
-    let file = file.to_str().expect("text");
+    let file = file.to_str().expect("the path is UTF-8");
     let refused_call = portcullis(&fixture, &["call", "mine", "--module", file]);
     assert_eq!(refused_call.status.code(), Some(3), "{}", stderr(&refused_call));
     let called = portcullis(&fixture, &["call", "mine", "{}", "--approve", "--module", file]);
@@ -201,7 +201,9 @@ fn a_module_is_named_on_the_command_line() {
     assert!(stdout(&portcullis(&fixture, &["tools", "--module", file])).contains("mine"));
     assert!(!stdout(&portcullis(&fixture, &["tools"])).contains("mine"));
     assert_eq!(portcullis(&fixture, &["call", "mine", "--approve"]).status.code(), Some(1), "not found");
-    for wrong in ["/dev/null", "/nowhere.wasm", "/tmp", fixture.policy_file().to_str().expect("text")] {
+    for wrong in
+        ["/dev/null", "/nowhere.wasm", "/tmp", fixture.policy_file().to_str().expect("the path is UTF-8")]
+    {
         let output = portcullis(&fixture, &["call", "add", "{\"a\":1,\"b\":2}", "--module", wrong]);
         assert_eq!(output.status.code(), Some(1), "{wrong}");
         assert!(stderr(&output).contains(wrong), "{}", stderr(&output));

@@ -9,7 +9,7 @@ use async_trait::async_trait;
 use portcullis_testing::{CallOutcome, Fixture, approving_caller};
 use portcullis_tools::{
     Caller, ToolResult,
-    approval::{ApprovalAnswer, ApprovalRequest, Approver, GivenAnswer},
+    approval::{ApprovalAnswer, ApprovalRequest, Approver, AttributedAnswer},
     hook::{CallHook, HookedCall},
     new_call,
 };
@@ -343,7 +343,7 @@ const APPROVAL_DELAY: Duration = Duration::from_millis(300);
 
 #[async_trait]
 impl Approver for SlowApprover {
-    async fn decide(&self, _request: &ApprovalRequest) -> GivenAnswer {
+    async fn decide(&self, _request: &ApprovalRequest) -> AttributedAnswer {
         // The future never completes, so this waits for the whole time.
         let _nothing = tokio::time::timeout(APPROVAL_DELAY, std::future::pending::<()>()).await;
         ApprovalAnswer::Approve.into()

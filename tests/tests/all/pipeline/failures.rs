@@ -77,7 +77,8 @@ async fn an_internal_error_keeps_its_text_for_the_operator() {
     let mut call = raw_call("spy", "{}");
     call.id = "call_of_the_log".to_owned();
     registry.execute_with_policy(call, &caller()).await.into_result().expect_err("fails");
-    let log_text = String::from_utf8(log.0.lock().expect("not poisoned").clone()).expect("text");
+    let log_text =
+        String::from_utf8(log.0.lock().expect("not poisoned").clone()).expect("the output is UTF-8");
     let line = log_text.lines().find(|line| line.contains(SECRET)).unwrap_or_else(|| panic!("{log_text}"));
     assert!(line.contains("tool=spy") && line.contains("call_id=call_of_the_log"), "{line}");
 }

@@ -124,7 +124,7 @@ async fn a_question_does_not_wait_beyond_the_turn() {
         async fn decide(
             &self,
             _request: &portcullis_tools::approval::ApprovalRequest,
-        ) -> portcullis_tools::approval::GivenAnswer {
+        ) -> portcullis_tools::approval::AttributedAnswer {
             std::future::pending().await
         }
     }

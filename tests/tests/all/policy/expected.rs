@@ -79,7 +79,7 @@ fn expectations_hold_or_have_a_counterexample() {
 
     let other = fixture.root().join("other.toml");
     fs::write(&other, HOLDS).expect("written");
-    let words = ["policy", "test", "--coverage", "--expect", other.to_str().expect("text")];
+    let words = ["policy", "test", "--coverage", "--expect", other.to_str().expect("the path is UTF-8")];
     let output = portcullis(&fixture, &words);
     assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
     let text = stdout(&output);
@@ -236,8 +236,8 @@ fn a_digest_is_signed_off_until_its_day() {
 fn a_project_has_expectations_of_its_own() {
     let root = tempfile::tempdir().expect("a folder");
     let (home, folder) = (root.path().join("home"), root.path().join("code"));
-    fs::create_dir_all(&home).expect("made");
-    fs::create_dir_all(&folder).expect("made");
+    fs::create_dir_all(&home).expect("the folder can be made");
+    fs::create_dir_all(&folder).expect("the folder can be made");
     let run = |words: &[&str]| {
         std::process::Command::new(portcullis_testing::binary())
             .args(words)

@@ -28,7 +28,9 @@ fn an_explanation_has_the_answer_the_chain_and_its_places() {
     assert_eq!((&denied["verdict"], &denied["code"]), (&json!("deny"), &json!("mount_not_granted")));
     assert_eq!(denied["rule"], "profiles.FileReadWrite.mounts.vault");
     let policy = fs::read_to_string(fixture.policy_file()).expect("readable");
-    let line = policy.lines().position(|line| line == "[profiles.FileReadWrite]").expect("there") + 2;
+    let line =
+        policy.lines().position(|line| line == "[profiles.FileReadWrite]").expect("the policy has the line")
+            + 2;
     assert_eq!(denied["place"]["line"], line);
     let allowed = explain(&fixture, &["file_read", "/vault/key"], 0);
     assert_eq!(allowed["verdict"], "allow");
@@ -82,7 +84,7 @@ fn each_value_is_shown_with_its_text_and_line() {
 fn findings_have_codes_for_people_and_for_pipelines() {
     let fixture = Fixture::new().with_policy("[tools.file_raed]\nenabled = false\n");
     let policy = fixture.policy_file();
-    let file = policy.to_str().expect("text");
+    let file = policy.to_str().expect("the path is UTF-8");
     let output = portcullis(&fixture, &["policy", "lint", file]);
     assert_eq!(output.status.code(), Some(2), "{}", stderr(&output));
     let text = stdout(&output);
@@ -130,7 +132,7 @@ fn findings_come_from_the_file_system_too() {
     assert!(linked.contains("warning P10 mounts: "), "{linked}");
     let policy = fixture.policy_file();
     fs::set_permissions(&policy, fs::Permissions::from_mode(0o666)).expect("set");
-    let file = policy.to_str().expect("text");
+    let file = policy.to_str().expect("the path is UTF-8");
     let output = portcullis(&fixture, &["policy", "lint", file]);
     assert!(stdout(&output).contains("error P08 a start would not obey it: "), "{}", stdout(&output));
     assert_eq!(output.status.code(), Some(2));

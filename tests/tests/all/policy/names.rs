@@ -50,7 +50,7 @@ async fn an_entry_for_no_tool_is_refused_with_the_nearest_name() {
 fn every_front_end_refuses_a_mistyped_entry() {
     let fixture = Fixture::new().with_policy("[tools.fil_delete]\nenabled = false");
     let policy = fixture.policy_file();
-    let file = policy.to_str().expect("text");
+    let file = policy.to_str().expect("the path is UTF-8");
     for words in [
         &["policy", "check"][..],
         &["policy", "check", file],
@@ -72,7 +72,8 @@ async fn an_entry_may_say_that_its_tool_is_not_always_here() {
     let registry = fixture.registry().await;
     assert_eq!(registry.unused_entries().len(), 1);
     let policy = fixture.policy_file();
-    for words in [&["policy", "check"][..], &["policy", "check", policy.to_str().expect("text")]] {
+    for words in [&["policy", "check"][..], &["policy", "check", policy.to_str().expect("the path is UTF-8")]]
+    {
         let output = portcullis(&fixture, words);
         assert!(output.status.success(), "{}", stderr(&output));
         assert!(
@@ -99,7 +100,7 @@ async fn an_entry_for_a_module_stands_while_the_module_is_there() {
     fixture.registry().await;
     // `policy check` shows the rule in force, not the written one.
     let policy = fixture.policy_file();
-    let output = portcullis(&fixture, &["policy", "check", policy.to_str().expect("text")]);
+    let output = portcullis(&fixture, &["policy", "check", policy.to_str().expect("the path is UTF-8")]);
     let row = stdout(&output).lines().rfind(|line| line.starts_with("words ")).map(str::to_owned);
     let row = row.unwrap_or_else(|| panic!("{}{}", stdout(&output), stderr(&output)));
     assert!(row.contains(" ask "), "{row}");

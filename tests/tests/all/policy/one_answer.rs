@@ -464,7 +464,7 @@ impl World {
                 assert_eq!(written, drawn.token, "{}", context());
             }
             "shell_exec" if !is_denied && drawn.subject.contains("made.txt") => {
-                let made = fs::read_to_string(self.fixture.shared("made.txt")).expect("made");
+                let made = fs::read_to_string(self.fixture.shared("made.txt")).expect("the file is readable");
                 assert!(made.contains(&drawn.token), "{}", context());
             }
             "shell_exec" if drawn.subject.contains("cat a.txt") => {
@@ -561,7 +561,7 @@ fn drawn_workspace(
     files.load(tier).ok()?;
     for file in FILES {
         let path = workspace.join(file);
-        fs::create_dir_all(path.parent().expect("a folder")).expect("made");
+        fs::create_dir_all(path.parent().expect("a folder")).expect("the folder can be made");
         fs::write(path, format!("content of {file}")).expect("written");
     }
     for (link, target) in LINKS {

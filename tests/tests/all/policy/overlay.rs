@@ -78,7 +78,7 @@ async fn no_tool_reaches_the_overlay_itself() {
         let arguments = json!({"path": path, "content": "version = 1"});
         CallOutcome::run(&registry, "file_write", arguments).await;
     }
-    let text = std::fs::read_to_string(fixture.workspace().join(OVERLAY_FILE)).expect("there");
+    let text = std::fs::read_to_string(fixture.workspace().join(OVERLAY_FILE)).expect("the file is readable");
     assert!(text.contains("enabled = false"));
     let later_call = CallOutcome::run(&fixture.registry().await, "file_list", json!({})).await;
     later_call.assert_refused(Denied, "tool_disabled");

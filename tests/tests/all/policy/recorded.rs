@@ -139,7 +139,7 @@ fn tools_of_modules_are_among_all_tools() {
     let fixture = Fixture::new().with_policy(
         "[modules]\ndir = \"modules\"\n[tools.mine]\nprofile = \"WorkspaceRead\"\napproval = \"allow\"\n",
     );
-    fs::create_dir(fixture.root().join("modules")).expect("made");
+    fs::create_dir(fixture.root().join("modules")).expect("the folder can be made");
     fs::write(fixture.root().join("modules/m.wasm"), module).expect("written");
     let all = |path: &str, code: i32| -> Vec<Value> {
         let output = portcullis(&fixture, &["explain", "--json", "--all-tools", path]);

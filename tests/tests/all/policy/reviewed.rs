@@ -21,7 +21,7 @@ struct Repository(tempfile::TempDir);
 impl Repository {
     fn new() -> Self {
         let repository = Self(tempfile::tempdir().expect("a folder"));
-        fs::create_dir(repository.path("bin")).expect("made");
+        fs::create_dir(repository.path("bin")).expect("the folder can be made");
         symlink(binary(), repository.path("bin/portcullis")).expect("linked");
         repository.write("repo/policy.toml", DEFAULT_POLICY);
         repository.git(&["init", "--quiet"]);
@@ -42,7 +42,7 @@ impl Repository {
 
     fn write(&self, below: &str, text: &str) {
         let path = self.path(below);
-        fs::create_dir_all(path.parent().expect("a parent")).expect("made");
+        fs::create_dir_all(path.parent().expect("a parent")).expect("the folder can be made");
         fs::write(path, text).expect("writes");
     }
 

@@ -9,11 +9,13 @@ use crate::modules::{portcullis, stderr, stdout};
 /// The output and the warnings about a fixture's policy: the policy in force, and the file alone.
 fn policy_check_outputs(fixture: &Fixture) -> [(String, String); 2] {
     let policy = fixture.policy_file();
-    [&["policy", "check"][..], &["policy", "check", policy.to_str().expect("text")]].map(|words| {
-        let output = portcullis(fixture, words);
-        assert!(output.status.success(), "{}", stderr(&output));
-        (stdout(&output), stderr(&output))
-    })
+    [&["policy", "check"][..], &["policy", "check", policy.to_str().expect("the path is UTF-8")]].map(
+        |words| {
+            let output = portcullis(fixture, words);
+            assert!(output.status.success(), "{}", stderr(&output));
+            (stdout(&output), stderr(&output))
+        },
+    )
 }
 
 #[test]
@@ -89,7 +91,7 @@ fn one_mistake_is_reported_once_with_its_location() {
     let check = |text: &[u8]| {
         let file = fixture.root().join("p.toml");
         std::fs::write(&file, text).expect("written");
-        let output = portcullis(&fixture, &["policy", "check", file.to_str().expect("text")]);
+        let output = portcullis(&fixture, &["policy", "check", file.to_str().expect("the path is UTF-8")]);
         assert_eq!(output.status.code(), Some(2));
         let root = format!("{}/", fixture.root().display());
         stderr(&output)
@@ -104,13 +106,16 @@ fn one_mistake_is_reported_once_with_its_location() {
         "mounts = { shared = \"read\", tmp = \"read\" }",
         "mounts = { shared = \"read\", tmp = \"read\"",
     );
-    let line = unclosed.lines().position(|line| line.ends_with("tmp = \"read\"")).expect("there") + 1;
+    let line =
+        unclosed.lines().position(|line| line.ends_with("tmp = \"read\"")).expect("the policy has the line")
+            + 1;
     assert_eq!(
         check(unclosed.as_bytes()),
         format!("p.toml:{line}:10: `{{` is not closed; a `}}` is missing")
     );
     let mount = policy.replace("tmp    = \"tmp\"", "tmp    = \"../tmp\"");
-    let line = mount.lines().position(|line| line.contains("\"../tmp\"")).expect("there") + 1;
+    let line =
+        mount.lines().position(|line| line.contains("\"../tmp\"")).expect("the policy has the line") + 1;
     assert_eq!(
         check(mount.as_bytes()),
         format!(
@@ -126,6 +131,6 @@ fn one_mistake_is_reported_once_with_its_location() {
     let wide: Vec<u8> = "version = 1\n".encode_utf16().flat_map(u16::to_le_bytes).collect();
     let file = fixture.root().join("p.toml");
     std::fs::write(&file, [&[0xff, 0xfe], wide.as_slice()].concat()).expect("written");
-    let output = portcullis(&fixture, &["policy", "check", file.to_str().expect("text")]);
+    let output = portcullis(&fixture, &["policy", "check", file.to_str().expect("the path is UTF-8")]);
     assert!(stderr(&output).contains("it is UTF-16; save it as UTF-8"), "{}", stderr(&output));
 }

@@ -28,7 +28,7 @@ fn use_overlay(fixture: &Fixture, overlay: &str) {
 }
 
 #[test]
-fn what_no_call_used_is_taken_away_and_calls_go_on() {
+fn unused_grants_are_removed_and_used_ones_stay() {
     let fixture = Fixture::new();
     fixture.put("a.txt", "a");
     for _ in 0..2 {
@@ -111,13 +111,13 @@ fn an_overlay_is_extended_and_a_file_is_never_overwritten() {
     fixture.put("a.txt", "a");
     call(&fixture, "file_read", r#"{"path":"a.txt"}"#, 0);
     let out = fixture.root().join("tighter.toml");
-    let words = ["--min-calls", "1", "--out", out.to_str().expect("text")];
+    let words = ["--min-calls", "1", "--out", out.to_str().expect("the path is UTF-8")];
     assert_eq!(tighten(&fixture, &words), "");
     let overlay = fs::read_to_string(&out).expect("written");
     assert!(overlay.contains("concurrency = 3 # few") && overlay.contains("# ours"), "{overlay}");
     assert!(overlay.contains("tmp = \"none\"") && overlay.contains("vault = \"none\""), "{overlay}");
     use_overlay(&fixture, &overlay);
-    let words = ["policy", "tighten", "--out", out.to_str().expect("text")];
+    let words = ["policy", "tighten", "--out", out.to_str().expect("the path is UTF-8")];
     let output = portcullis(&fixture, &words);
     assert_eq!(output.status.code(), Some(1), "{}", stdout(&output));
     assert!(stderr(&output).contains("cannot write `"), "{}", stderr(&output));

@@ -24,7 +24,7 @@ fn a_policy_that_others_can_write_is_refused_with_the_remedy() {
     );
     assert!(stderr_text.contains(&format!("chmod o-w {}", file.display())), "{stderr_text}");
     // Checking an untrusted file is harmless, and allowed.
-    let output = portcullis(&fixture, &["policy", "check", file.to_str().expect("text")]);
+    let output = portcullis(&fixture, &["policy", "check", file.to_str().expect("the path is UTF-8")]);
     assert!(
         output.status.success() && stderr(&output).contains("a start would not obey it"),
         "{}",
@@ -46,7 +46,7 @@ fn a_policy_that_others_can_write_is_refused_with_the_remedy() {
 fn a_home_that_others_can_write_stops_no_start_without_a_policy() {
     let fixture = Fixture::new();
     let home = fixture.root().join("home");
-    fs::create_dir(&home).expect("made");
+    fs::create_dir(&home).expect("the folder can be made");
     fs::set_permissions(&home, Permissions::from_mode(0o777)).expect("opened");
     let call = || {
         std::process::Command::new(portcullis_testing::binary())
@@ -70,7 +70,7 @@ fn a_home_that_others_can_write_stops_no_start_without_a_policy() {
         "{stderr_text}"
     );
     // An untrusted policy there is refused, and no other policy replaces it.
-    fs::create_dir_all(home.join(".config/portcullis")).expect("made");
+    fs::create_dir_all(home.join(".config/portcullis")).expect("the folder can be made");
     fs::copy(fixture.policy_file(), home.join(".config/portcullis/portcullis.toml")).expect("copied");
     let output = call();
     assert!(output.status.code() == Some(2) && stderr(&output).contains("is refused"), "{}", stderr(&output));
@@ -95,7 +95,7 @@ async fn a_policy_of_another_user_is_refused() {
 async fn a_folder_of_modules_that_others_can_write_is_refused() {
     let fixture = Fixture::new().with_policy("[modules]\ndir = \"modules\"");
     let folder = fixture.root().join("modules");
-    fs::create_dir(&folder).expect("made");
+    fs::create_dir(&folder).expect("the folder can be made");
     fs::set_permissions(&folder, Permissions::from_mode(0o777)).expect("opened");
     let error = portcullis_tools::runtime_builder(&fixture.envelope()).await.expect_err("is refused");
     assert!(portcullis_types::chain(&error).contains("can be written by everybody"), "{error:?}");

@@ -19,7 +19,7 @@ fn a_hard_link_of_a_repository_is_not_written() {
     assert!(String::from_utf8_lossy(&doctor.stdout).contains("/project/src/linked"), "{doctor:?}");
     // A whole new content makes a file of its own: the file outside stays.
     home.call("code", "file_write", &json!({"path": "src/linked", "content": "mine\n"}));
-    assert_eq!(fs::metadata(home.path("settings")).expect("there").nlink(), 1);
+    assert_eq!(fs::metadata(home.path("settings")).expect("the path exists").nlink(), 1);
     assert_eq!(fs::read_to_string(home.path("settings")).expect("read"), "theirs\n");
 }
 
@@ -27,7 +27,7 @@ fn a_hard_link_of_a_repository_is_not_written() {
 fn a_fifo_of_a_repository_holds_nothing_up() {
     let home = Home::with_project();
     rustix::fs::mknodat(CWD, home.path("code/src/pipe"), FileType::Fifo, Mode::from_raw_mode(0o666), 0)
-        .expect("made");
+        .expect("the FIFO can be made");
     for (tool, arguments) in [
         ("file_read", json!({"path": "src/pipe"})),
         ("file_write", json!({"path": "src/pipe", "content": "x"})),
@@ -45,7 +45,7 @@ fn git_folders_of_any_form_are_protected() {
     let home = Home::with_project();
     // A submodule: its `.git` is a file, and its repository lies in that of the project. A worktree has such a file too.
     for folder in ["code/.git/modules/sub/objects", "code/.git/modules/sub/refs", "code/sub"] {
-        fs::create_dir_all(home.path(folder)).expect("made");
+        fs::create_dir_all(home.path(folder)).expect("the folder can be made");
     }
     for (path, text) in [
         ("code/.git/HEAD", "ref: refs/heads/main\n"),
@@ -70,7 +70,7 @@ fn git_folders_of_any_form_are_protected() {
         assert_eq!(output.status.code(), Some(3), "{path}: {output:?}");
     }
     assert!(!home.path("code/.git/hooks").exists() && !home.path("code/.git/modules/sub/config").exists());
-    let sub = fs::read_to_string(home.path("code/sub/.git")).expect("there");
+    let sub = fs::read_to_string(home.path("code/sub/.git")).expect("the file is readable");
     assert_eq!(sub, "gitdir: ../.git/modules/sub\n");
     // Everything else of a submodule is like the rest of the project.
     home.call("code", "file_write", &json!({"path": "sub/file", "content": "new\n"}));
@@ -93,6 +93,10 @@ fn names_with_line_ends_and_escapes_are_shown_harmlessly_and_undone() {
     assert_eq!(changes.matches("\n+after").count(), names.len(), "{changes}");
     home.answer("code", &["undo", "--run", "cli"]);
     for name in names {
-        assert_eq!(fs::read_to_string(home.path("code").join(name)).expect("there"), "before\n", "{name:?}");
+        assert_eq!(
+            fs::read_to_string(home.path("code").join(name)).expect("the file is readable"),
+            "before\n",
+            "{name:?}"
+        );
     }
 }

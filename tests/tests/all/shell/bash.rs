@@ -37,7 +37,7 @@ fn run_with_bash(fixture: &Fixture, bash: &Path, arguments: &[&str]) -> Option<O
 
 /// The path of a program, with links resolved.
 fn resolve_links(path: &str) -> PathBuf {
-    let file = fs::File::open(path).expect("there");
+    let file = fs::File::open(path).expect("the file can be opened");
     fs::read_link(format!("/proc/self/fd/{}", file.as_raw_fd())).expect("a place")
 }
 
@@ -69,7 +69,7 @@ fn an_invalid_bash_is_reported_before_anything_runs() {
     let Some(control) = run_with_bash(&fixture, &resolve_links("/bin/bash"), &call) else { return };
     assert_eq!(control.status.code(), Some(0), "{control:?}");
     assert!(fixture.shared("made").exists());
-    fs::remove_file(fixture.shared("made")).expect("there");
+    fs::remove_file(fixture.shared("made")).expect("the file can be removed");
     for bash in invalid_bashes(&fixture) {
         let output = run_with_bash(&fixture, &bash, &call).expect("as before");
         let answer: Value = serde_json::from_str(&stdout(&output)).expect("JSON");

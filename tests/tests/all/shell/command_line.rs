@@ -72,7 +72,7 @@ fn a_person_sees_what_jobs_write_after_their_command() {
     let output = Command::new(portcullis_testing::binary())
         .args(fixture.options())
         .arg("shell")
-        .stdin(fs::File::open(list).expect("there"))
+        .stdin(fs::File::open(list).expect("the file can be opened"))
         .output()
         .expect("starts");
     let text = stdout(&output);

@@ -62,7 +62,7 @@ async fn long_output_is_cut_and_keeps_the_exit_code() {
         "{}",
         &text[text.len() - 100..]
     );
-    let id = answer.0.details["output_id"].as_str().expect("kept").to_owned();
+    let id = answer.0.details["output_id"].as_str().expect("the output is stored").to_owned();
     let rest = json!({"call_id": id, "offset": 99_990});
     let rest = CallOutcome::run(&shell.registry, "output_read", rest).await.text();
     assert!(rest.contains("xxxxxxxxxx\n[exit code: 4]"), "{rest}");

@@ -29,7 +29,7 @@ const HOLD_LOCK_COMMAND: &str = "exec 9> held; flock 9; sleep 1000 >&- 2>&- &";
 
 /// Whether no process of a session holds the lock any more.
 fn is_free(fixture: &Fixture) -> bool {
-    let lock = std::fs::File::open(fixture.shared("held")).expect("made");
+    let lock = std::fs::File::open(fixture.shared("held")).expect("the file can be opened");
     rustix::fs::flock(&lock, rustix::fs::FlockOperation::NonBlockingLockExclusive).is_ok()
 }
 

@@ -81,7 +81,7 @@ fn a_typed_command_is_edited_and_found_again() {
     person.wait_for_text(PROMPT);
     person.press_keys(CTRL_D);
     assert_eq!(person.wait_for_end().1, Some(0), "{}", person.screen_text);
-    let history = fs::read_to_string(fixture.state().join("shell.history")).expect("text");
+    let history = fs::read_to_string(fixture.state().join("shell.history")).expect("the file is readable");
     assert_eq!(history, "\"echo one\"\n", "the same line again is not kept");
 }
 

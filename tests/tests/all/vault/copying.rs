@@ -77,7 +77,7 @@ async fn a_copy_makes_parents_and_keeps_a_replaced_files_permissions() {
     fs::set_permissions(vault.shared("run.sh"), fs::Permissions::from_mode(0o750)).expect("a mode");
     vault.assert_copied("/vault/key", "run.sh").await;
     assert_content(&vault.shared("run.sh"), b"secret");
-    let mode = fs::metadata(vault.shared("run.sh")).expect("there").permissions().mode();
+    let mode = fs::metadata(vault.shared("run.sh")).expect("the path exists").permissions().mode();
     assert_eq!(mode & 0o777, 0o750);
     // A link within the vault is followed.
     symlink("key", vault_path(&vault.fixture, "link")).expect("a link");

@@ -129,9 +129,9 @@ async fn a_read_only_folder_is_an_error_of_the_write_step() {
     let vault = Vault::new().await;
     let folder = vault.shared("closed");
     fs::create_dir(&folder).expect("a folder");
-    let mut rights = fs::metadata(&folder).expect("there").permissions();
+    let mut rights = fs::metadata(&folder).expect("the path exists").permissions();
     rights.set_readonly(true);
-    fs::set_permissions(&folder, rights).expect("ours");
+    fs::set_permissions(&folder, rights).expect("the permissions can be set");
     vault.copy("/vault/key", "closed/x").await.assert_refused(Denied, "denied");
     vault.assert_no_temporary_file();
 }

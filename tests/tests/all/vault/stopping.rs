@@ -86,7 +86,7 @@ impl Vault {
 
     #[track_caller]
     fn assert_unchanged(&self) {
-        assert_eq!(fs::read(self.shared("old")).expect("there"), b"old");
+        assert_eq!(fs::read(self.shared("old")).expect("the file is readable"), b"old");
         self.assert_no_temporary_file();
         let open: Vec<_> = self.fixture.rows().into_iter().filter(|row| row.outcome.is_none()).collect();
         let ended = self.end_rows();
@@ -250,6 +250,6 @@ async fn a_copy_whose_reading_cannot_be_recorded_is_not_made() {
     let result = vault.registry.execute_with_policy(call("/vault/file", "/shared/old"), &caller).await;
     CallOutcome(result).assert_refused(Unavailable, "audit_unwritable");
     moved.get().expect("told of progress").as_ref().expect("moved");
-    assert_eq!(fs::read(vault.shared("old")).expect("there"), b"old");
+    assert_eq!(fs::read(vault.shared("old")).expect("the file is readable"), b"old");
     vault.assert_no_temporary_file();
 }

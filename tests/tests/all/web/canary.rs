@@ -107,7 +107,7 @@ fn files_with_the_secret(folder: &Path) -> Vec<PathBuf> {
     let mut paths = Vec::new();
     for entry in fs::read_dir(folder).expect("a folder") {
         let path = entry.expect("an entry").path();
-        let kind = fs::symlink_metadata(&path).expect("there").file_type();
+        let kind = fs::symlink_metadata(&path).expect("the path exists").file_type();
         if kind.is_dir() {
             paths.extend(files_with_the_secret(&path));
         } else if kind.is_file() && !secret_forms_in(&fs::read(&path).expect("readable")).is_empty() {
@@ -206,7 +206,7 @@ fn a_secret_comes_out_nowhere() {
     let fixture = fixture(&authority, &[&own_server], &format!("env:{VARIABLE}"))
         .with_policy("[tools.shell_exec]\napproval = \"allow\"\n");
     let folder = fixture.root().join("folder");
-    fs::create_dir(&folder).expect("made");
+    fs::create_dir(&folder).expect("the folder can be made");
     let mut served = McpProgram::start(&fixture, &folder);
 
     let fetched = served.call(1, "web_fetch", &json!({ "url": own_server.url("/"), "format": "text" }));
@@ -254,13 +254,13 @@ fn a_secret_comes_out_nowhere() {
     assert_eq!(status.signal(), Some(libc::SIGABRT));
     assert!(!status.core_dumped(), "{status:?}");
     drop(served.input.take());
-    served.output.read_to_string(&mut served.printed).expect("text");
+    served.output.read_to_string(&mut served.printed).expect("the output is UTF-8");
 
     assert_eq!(secret_forms_in(served.printed.as_bytes()), [""; 0], "{}", served.printed);
     // Search all files: the log of standard error, the audit log, stored outputs, and a core dump if there is one.
     assert_eq!(files_with_the_secret(fixture.root()), Vec::<PathBuf>::new());
     assert!(fixture.rows().iter().any(|row| row.secrets == ["api".into()]));
-    let log = fs::metadata(folder.join("stderr")).expect("there").len();
+    let log = fs::metadata(folder.join("stderr")).expect("the path exists").len();
     assert!(log > 0, "the log was written");
 
     let unprotected_status = dumped_for_comparison(&folder);

@@ -51,7 +51,7 @@ fn tool_file(fixture: &Fixture, tools: &Value) -> PathBuf {
 
 fn call(fixture: &Fixture, tools: &Value, name: &str, arguments: &Value) -> Output {
     let file = tool_file(fixture, tools);
-    let file = file.to_str().expect("text");
+    let file = file.to_str().expect("the path is UTF-8");
     portcullis(fixture, &["call", name, &arguments.to_string(), "--json", "--tool-file", file])
 }
 
@@ -89,7 +89,7 @@ fn a_call_of_the_command_line_is_a_request_with_a_row() {
 
     assert!(!fixture.state().join("runs.db").exists(), "no call waits for a result, so nothing is kept");
     let file = tool_file(&fixture, &tool);
-    let words = ["explain", "fetchWeather", "--tool-file", file.to_str().expect("text")];
+    let words = ["explain", "fetchWeather", "--tool-file", file.to_str().expect("the path is UTF-8")];
     let explained = portcullis(&fixture, &words);
     assert!(
         stdout(&explained).contains(&server.url("/current")),
@@ -163,7 +163,7 @@ fn all_four_types_of_a_file_are_tools() {
         of_type("displayChart", "internal"),
     ]);
     let file = tool_file(&fixture, &tools);
-    let file = file.to_str().expect("text");
+    let file = file.to_str().expect("the path is UTF-8");
     let listed = as_json(&portcullis(&fixture, &["tools", "--json", "--tool-file", file]));
     let fact = |name: &str, key: &str| {
         let tools = listed.as_array().expect("a list");

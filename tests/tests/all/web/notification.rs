@@ -210,7 +210,7 @@ async fn a_refused_recipient_and_a_certificate_of_another_are_errors() {
 }
 
 #[tokio::test]
-async fn what_the_policy_does_not_grant_is_not_sent() {
+async fn ungranted_notifications_are_not_sent() {
     let server = MailServer::start(None, "250 known");
     let notify = format!("email = \"smtp://127.0.0.1:{}\"\nfrom = \"agent@mail.example\"", server.port);
     // No approver: the call asks.

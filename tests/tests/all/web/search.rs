@@ -149,7 +149,7 @@ async fn a_key_of_the_policy_goes_to_the_provider_and_nowhere_else() {
         ));
         let key = fixture.root().join("key");
         fs::write(&key, VALUE).expect("writable");
-        fs::set_permissions(&key, fs::Permissions::from_mode(0o600)).expect("ours");
+        fs::set_permissions(&key, fs::Permissions::from_mode(0o600)).expect("the permissions can be set");
         let registry = fixture.registry().await;
         let answer = search(&registry, json!({"query": "q"})).await;
         let request = server.requests_seen().remove(0);
@@ -435,7 +435,8 @@ async fn question_shows_the_address_with_the_query() {
 fn check_of_a_policy_lists_searches_only_with_a_provider() {
     let listed = |fixture: &Fixture| {
         let policy = fixture.policy_file();
-        let stdout_text = stdout(&portcullis(fixture, &["policy", "check", policy.to_str().expect("text")]));
+        let stdout_text =
+            stdout(&portcullis(fixture, &["policy", "check", policy.to_str().expect("the path is UTF-8")]));
         let tools: Vec<String> =
             stdout_text.lines().filter_map(|line| line.split(' ').next()).map(str::to_owned).collect();
         ["web_fetch_read", "web_search", "search_web", "web_search_request", "web_search_read"]

@@ -48,7 +48,7 @@ fn fixture_with_token_file(authority: &Authority, servers: &[&TlsServer]) -> Fix
 pub(super) fn put_token(fixture: &Fixture, mode: u32) -> PathBuf {
     let path = fixture.root().join("token");
     fs::write(&path, format!("{VALUE}\n")).expect("writable");
-    fs::set_permissions(&path, fs::Permissions::from_mode(mode)).expect("ours");
+    fs::set_permissions(&path, fs::Permissions::from_mode(mode)).expect("the permissions can be set");
     path
 }
 

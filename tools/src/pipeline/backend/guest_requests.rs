@@ -20,7 +20,7 @@ use portcullis_egress::{
     ContentCoding, HeaderMap, HeaderName, HeaderValue, Method, Request, StreamedResponse,
 };
 use portcullis_policy::{Grant, JudgedRequest};
-use portcullis_types::{HttpFault, HttpRequestHead, HttpResponseHead, ToolError};
+use portcullis_types::{HttpFailure, HttpRequestHead, HttpResponseHead, ToolError};
 use tokio::sync::mpsc;
 
 use super::CallAttempt;
@@ -371,6 +371,6 @@ fn request(judged: &JudgedRequest, head: &HttpRequestHead, body: Vec<u8>) -> Res
 }
 
 /// The error in the form for the guest, without the operator's detail.
-fn fault(error: &ToolError) -> HttpFault {
-    HttpFault { kind: error.kind().into(), code: error.code().to_owned(), message: error.to_string() }
+fn fault(error: &ToolError) -> HttpFailure {
+    HttpFailure { kind: error.kind().into(), code: error.code().to_owned(), message: error.to_string() }
 }

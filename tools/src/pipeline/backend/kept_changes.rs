@@ -6,13 +6,13 @@ use std::{convert::Infallible, sync::Arc, sync::mpsc as blocking};
 
 use portcullis_policy::{Grant, GrantedMount, MountName};
 use portcullis_types::Access;
-use portcullis_undo::{CallFacts, ChangeRecorder, ChangeScope as UndoScope, MountRoot, NodePath};
+use portcullis_undo::{CallFacts, ChangeRecorder, ChangeScope, MountRoot, NodePath};
 use tokio::sync::mpsc;
 
 use super::CallAttempt;
 use crate::{
     pipeline::Host,
-    sandbox::{ChangeKeeper, ChangeScope, KeepRefused},
+    sandbox::{ChangeKeeper, GuestChange, KeepRefused},
     spawn::spawn_blocking,
 };
 
@@ -28,36 +28,36 @@ pub(super) struct KeptChanges {
 struct KeepQuestion {
     mount: String,
     path: NodePath,
-    change: KeptScope,
+    change: OwnedScope,
     answer: blocking::SyncSender<Result<(), KeepRefused>>,
 }
 
-/// An [`UndoScope`] that owns its paths.
+/// An [`ChangeScope`] that owns its paths.
 #[derive(Debug)]
-enum KeptScope {
+enum OwnedScope {
     Path,
     Tree,
-    Arrival { mount: String, from: NodePath },
+    MovedHere { mount: String, from: NodePath },
 }
 
-impl KeptScope {
+impl OwnedScope {
     /// `None` for a path that no file has.
-    fn new(scope: ChangeScope<'_>) -> Option<Self> {
+    fn new(scope: GuestChange<'_>) -> Option<Self> {
         Some(match scope {
-            ChangeScope::Path => Self::Path,
-            ChangeScope::Tree => Self::Tree,
-            ChangeScope::MovedHere { mount, from } => Self::Arrival {
+            GuestChange::Path => Self::Path,
+            GuestChange::Tree => Self::Tree,
+            GuestChange::MovedHere { mount, from } => Self::MovedHere {
                 mount: mount.to_owned(),
                 from: NodePath::from_components(from.iter().copied())?,
             },
         })
     }
 
-    fn as_scope(&self) -> UndoScope<'_> {
+    fn as_scope(&self) -> ChangeScope<'_> {
         match self {
-            Self::Path => UndoScope::Path,
-            Self::Tree => UndoScope::Tree,
-            Self::Arrival { mount, from } => UndoScope::MovedHere { mount, from },
+            Self::Path => ChangeScope::Path,
+            Self::Tree => ChangeScope::Tree,
+            Self::MovedHere { mount, from } => ChangeScope::MovedHere { mount, from },
         }
     }
 }
@@ -98,7 +98,7 @@ impl KeptChanges {
                 return Ok(());
             }
             let path = NodePath::from_components(path.iter().copied()).ok_or(KeepRefused)?;
-            let change = KeptScope::new(scope).ok_or(KeepRefused)?;
+            let change = OwnedScope::new(scope).ok_or(KeepRefused)?;
             let (answer, answered) = blocking::sync_channel(1);
             sender
                 .send(KeepQuestion { mount: mount.to_owned(), path, change, answer })
@@ -159,7 +159,7 @@ mod tests {
             for number in 0..200 {
                 let (answer, answered) = blocking::sync_channel(1);
                 let path = NodePath::from_components([format!("{number}").as_bytes()]).expect("a path");
-                let question = KeepQuestion { mount: "m".to_owned(), path, change: KeptScope::Path, answer };
+                let question = KeepQuestion { mount: "m".to_owned(), path, change: OwnedScope::Path, answer };
                 sender.send(question).expect("asked");
                 answered.recv().expect("answered").expect("kept");
                 assert_eq!(owners.strong_count(), 1, "question {number}");

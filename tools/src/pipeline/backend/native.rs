@@ -81,7 +81,7 @@ fn context(attempt: CallAttempt<'_>, has_called: Arc<AtomicBool>) -> ToolContext
     ctx.on_update = update_forwarder(&call.id, caller, Some(grant.limits.max_output));
     ctx.on_progress = progress_forwarder(&call.id, caller);
     // The calls that the tool makes belong to its own call, which has begun.
-    let caller = Caller { slot: Some(slot.clone()), before_effects: None, ..caller.clone() };
+    let caller = Caller { slot: Some(slot.clone()), start_listener: None, ..caller.clone() };
     ctx.extensions = host.states.clone();
     ctx.extensions.insert(NestingContext { caller, has_called });
     ctx

@@ -1,5 +1,6 @@
-//! Decides whether a policy is as its operator expects. The functions that decide about calls give every answer. This
-//! module only chooses the calls. It chooses all of them, so a claim about all paths or all chains rests on no sample.
+//! Decides whether a policy is as its operator expects. Enumerates all calls that an expectation covers, and asks the
+//! functions that decide about calls. Nothing is sampled, so a claim about all paths or all chains holds for all of
+//! them.
 
 mod answers;
 mod coverage;
@@ -31,7 +32,7 @@ impl Explainer {
         }
     }
 
-    /// Decides expectations about these tools, which are all tools. `today` is the day by which `until` is judged.
+    /// Decides expectations. `tools` must be the complete list. `today` is the day by which `until` is judged.
     #[must_use]
     pub fn decide_expectations(
         &self,

@@ -183,7 +183,8 @@ mod tests {
             panic!("a request")
         };
         assert_eq!(arguments[URL], "https://slack.example/post");
-        let body: Value = serde_json::from_str(arguments[BODY].as_str().expect("text")).expect("JSON");
+        let body: Value = serde_json::from_str(arguments[BODY].as_str().expect("the value is a JSON string"))
+            .expect("JSON");
         assert_eq!(body, json!({ "channel": "123", "text": "&lt;!channel&gt; @everyone\na &amp; b" }));
         let arguments =
             json!({ "recipient": "123", "subject": "s", "body": "@everyone", "method": "discord" });

@@ -54,7 +54,7 @@ mod tests {
 
     fn sdk_in(checkout: &Path) -> PathBuf {
         let sdk = checkout.join(FOLDER);
-        fs::create_dir_all(&sdk).expect("made");
+        fs::create_dir_all(&sdk).expect("the folder can be made");
         fs::write(sdk.join("Cargo.toml"), format!("[package]\n{NAME}\n")).expect("written");
         sdk
     }
@@ -62,10 +62,10 @@ mod tests {
     #[test]
     fn the_nearest_sdk_above_the_crate_is_found_and_no_other_crate() {
         let root = tempfile::tempdir().expect("a folder");
-        let root = setup::real_path(root.path()).expect("there");
+        let root = setup::real_path(root.path()).expect("the path exists");
         let sdk = sdk_in(&root);
         let wrong_crate = root.join("a/sdk");
-        fs::create_dir_all(&wrong_crate).expect("made");
+        fs::create_dir_all(&wrong_crate).expect("the folder can be made");
         fs::write(wrong_crate.join("Cargo.toml"), "[package]\nname = \"sdk\"\n").expect("written");
         assert_eq!(find(None, &root.join("a/b/c")).expect("found"), sdk);
         assert!(matches!(find(Some(&wrong_crate), &root.join("a/b")), Err(AuthorError::NotTheSdk { .. })));

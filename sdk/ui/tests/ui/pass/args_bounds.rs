@@ -27,7 +27,7 @@ async fn show(pages: Vec<Page>) -> String {
 }
 
 #[track_caller]
-fn refused(page: &str, message: &str) {
+fn check_refused(page: &str, message: &str) {
     let error = testing::call(&show_tool(), &format!(r#"{{"pages":[{page}]}}"#)).unwrap_err();
     assert_eq!(error.message(), format!("field 'pages/0/{message}"));
 }
@@ -46,9 +46,9 @@ fn main() {
         let output = testing::call(&show_tool(), &format!(r#"{{"pages":[{page}]}}"#)).unwrap();
         assert_eq!(output.joined_text(), expected);
     }
-    refused(r#"{"number":0}"#, "number': 0 is less than the minimum of 1");
-    refused(r#"{"number":1,"size":101}"#, "size': 101 is greater than the maximum of 100");
-    refused(r#"{"number":1,"ratio":0.2}"#, "ratio': 0.2 is greater than the maximum of 0.1");
+    check_refused(r#"{"number":0}"#, "number': 0 is less than the minimum of 1");
+    check_refused(r#"{"number":1,"size":101}"#, "size': 101 is greater than the maximum of 100");
+    check_refused(r#"{"number":1,"ratio":0.2}"#, "ratio': 0.2 is greater than the maximum of 0.1");
 }
 
 fn properties() -> String {

@@ -93,7 +93,7 @@ async fn git_clones_over_https() {
 }
 
 fn copy(from: &Path, to: &Path) {
-    fs::create_dir_all(to).expect("made");
+    fs::create_dir_all(to).expect("the folder can be made");
     for entry in fs::read_dir(from).expect("a folder").flatten() {
         let target = to.join(entry.file_name());
         match entry.path().is_dir() {

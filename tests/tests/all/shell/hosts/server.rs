@@ -75,7 +75,7 @@ impl Server {
 
     pub(super) fn put(&self, path: &str, content: &[u8]) {
         let path = self.folder.path().join(path);
-        fs::create_dir_all(path.parent().expect("a folder")).expect("made");
+        fs::create_dir_all(path.parent().expect("a folder")).expect("the folder can be made");
         fs::write(path, content).expect("written");
     }
 }

@@ -122,13 +122,14 @@ fn a_file_with_an_address_or_header_that_is_never_sent_is_refused_at_the_start()
     ] {
         let fixture = Fixture::new();
         let file = tool_file(&fixture, &configuration("ask", &execution));
-        let output = portcullis(&fixture, &["tools", "--tool-file", file.to_str().expect("text")]);
+        let output =
+            portcullis(&fixture, &["tools", "--tool-file", file.to_str().expect("the path is UTF-8")]);
         assert_eq!(output.status.code(), Some(2), "{execution}: {}", stderr(&output));
         assert!(stderr(&output).contains(words), "{execution}: {}", stderr(&output));
     }
     // The same address, where the operator allows it.
     let fixture = granted(fixture(&server), "ask");
     let file = tool_file(&fixture, &configuration("ask", &json!({"url": server.url("/")})));
-    let output = portcullis(&fixture, &["tools", "--tool-file", file.to_str().expect("text")]);
+    let output = portcullis(&fixture, &["tools", "--tool-file", file.to_str().expect("the path is UTF-8")]);
     assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
 }

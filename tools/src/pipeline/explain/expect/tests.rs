@@ -49,7 +49,7 @@ fn check_fails(addition: &str, expectation: &str, expected: &[&str]) {
 }
 
 #[test]
-fn what_is_said_of_all_paths_is_decided_for_all() {
+fn expectations_about_a_pattern_cover_every_path() {
     let expect = |tools: &str, rest: &str| format!("[[expect]]\n{tools}\n{rest}\n");
     let all = "tools = \"*\"";
     check_holds("", &expect(all, "paths = \"/vault/**\"\naccess = \"write\"\nverdict = \"deny\""));

@@ -1,4 +1,4 @@
-//! What each method of the store does, in statements that both databases understand.
+//! The methods of the store, in statements that both databases understand.
 
 mod apply;
 mod approvals;

@@ -1,5 +1,5 @@
-//! [`Driver`]: a process that drives runs. It holds a lock as long as it lives, so that a process with the same state
-//! folder need not wait until the leases of a dead process expire.
+//! [`RunProcess`]: a process that works on runs. It holds a lock as long as it lives, so that a process with the same
+//! state folder need not wait until the leases of a dead process expire.
 
 use std::{
     fs::{self, DirBuilder, File, OpenOptions, TryLockError},
@@ -15,39 +15,39 @@ use crate::RunError;
 /// The folder of the locks, in the state folder.
 const FOLDER: &str = "drivers";
 
-/// The beginning of every driver's name.
+/// The beginning of every name.
 const PREFIX: &str = "driver_";
 
 /// The random part of a name, in bytes. A name owns leases, so it must be unique among all processes of a store.
 const RANDOM_BYTES: usize = 16;
 
-/// How many bytes of a hash tell one folder of one start of the system from any other.
+/// The length of the hash over boot id and folder, in bytes.
 const PLACE_BYTES: usize = 8;
 
 /// The kernel's id of the present start of the system (random(4)).
 const BOOT_ID: &str = "/proc/sys/kernel/random/boot_id";
 
-/// A process that drives runs.
+/// A process that works on runs.
 #[derive(Debug)]
-pub struct Driver {
+pub struct RunProcess {
     folder: PathBuf,
-    /// The part of the name that all drivers of this folder have.
+    /// The part of the name that all processes of this folder have.
     place: String,
     name: String,
     /// The system gives the lock up when the process ends, in whatever way.
     _lock: File,
 }
 
-impl Driver {
+impl RunProcess {
     /// Makes this process known in the state folder, and removes the files of processes that have died.
     ///
     /// # Errors
-    /// [`RunError::Driver`], [`RunError::Random`].
+    /// [`RunError::Process`], [`RunError::Random`].
     pub fn start(state: &Path) -> Result<Self, RunError> {
         let mut random = [0; RANDOM_BYTES];
         getrandom::fill(&mut random).map_err(|source| RunError::Random { source })?;
         let folder = state.join(FOLDER);
-        let failed = |source| RunError::Driver { folder: folder.clone(), source };
+        let failed = |source| RunError::Process { folder: folder.clone(), source };
         let place = prepare(&folder).map_err(failed)?;
         let name = format!("{place}_{}", hex::encode(random));
         let lock = lock_new_file(&folder, &name).map_err(failed)?;
@@ -72,8 +72,8 @@ impl Driver {
         fs::read_to_string(path).ok()?.parse().ok()
     }
 
-    /// Whether the process with this name is known to have died. That of another machine or another state folder never
-    /// is.
+    /// Whether the process with this name is known to have died. Always `false` for a process of another machine or
+    /// state folder.
     pub(crate) fn has_died(&self, name: &str) -> bool {
         let is_of_this_folder = name
             .strip_prefix(&self.place)
@@ -84,14 +84,14 @@ impl Driver {
     }
 }
 
-impl Drop for Driver {
+impl Drop for RunProcess {
     fn drop(&mut self) {
         // Ignore the error: the next process removes the file.
         let _ = fs::remove_file(self.folder.join(&self.name));
     }
 }
 
-/// Makes the folder, and removes the files of processes that have died. Returns the beginning of its drivers' names.
+/// Makes the folder, and removes the files of processes that have died. Returns the beginning of its processes' names.
 fn prepare(folder: &Path) -> io::Result<String> {
     match DirBuilder::new().mode(0o700).create(folder) {
         Err(error) if error.kind() != io::ErrorKind::AlreadyExists => return Err(error),
@@ -99,8 +99,8 @@ fn prepare(folder: &Path) -> io::Result<String> {
     }
     for entry in fs::read_dir(folder)? {
         let path = entry?.path();
-        let is_driver = path.file_name().is_some_and(|name| name.to_string_lossy().starts_with(PREFIX));
-        if is_driver && !is_locked(&path)? {
+        let is_process = path.file_name().is_some_and(|name| name.to_string_lossy().starts_with(PREFIX));
+        if is_process && !is_locked(&path)? {
             match fs::remove_file(&path) {
                 // Another process was faster.
                 Err(error) if error.kind() == io::ErrorKind::NotFound => {}
@@ -149,16 +149,16 @@ mod tests {
     #[test]
     fn a_process_is_known_to_have_died_by_its_lock() {
         let state = tempfile::tempdir().expect("a folder");
-        let own = Driver::start(state.path()).expect("starts");
-        let other = Driver::start(state.path()).expect("starts");
+        let own = RunProcess::start(state.path()).expect("starts");
+        let other = RunProcess::start(state.path()).expect("starts");
         assert!(!own.has_died(other.name()) && !own.has_died(own.name()));
         let dead = format!("{}_00ff", own.place);
         let file = state.path().join(FOLDER).join(&dead);
-        File::create(&file).expect("made");
+        File::create(&file).expect("the file can be made");
         assert!(own.has_died(&dead));
-        assert_eq!(Driver::process_id(state.path(), own.name()), Some(std::process::id()));
-        assert_eq!(Driver::process_id(state.path(), &dead), None);
-        let third = Driver::start(state.path()).expect("starts");
+        assert_eq!(RunProcess::process_id(state.path(), own.name()), Some(std::process::id()));
+        assert_eq!(RunProcess::process_id(state.path(), &dead), None);
+        let third = RunProcess::start(state.path()).expect("starts");
         assert!(!file.exists(), "the file of a dead process is removed");
         assert!(own.has_died(&dead) && third.has_died(&dead));
         let name = other.name().to_owned();
@@ -170,8 +170,8 @@ mod tests {
     #[test]
     fn a_process_elsewhere_is_never_known_to_have_died() {
         let (here, there) = (tempfile::tempdir().expect("a folder"), tempfile::tempdir().expect("a folder"));
-        let here = Driver::start(here.path()).expect("starts");
-        let name = Driver::start(there.path()).expect("starts").name().to_owned();
+        let here = RunProcess::start(here.path()).expect("starts");
+        let name = RunProcess::start(there.path()).expect("starts").name().to_owned();
         assert!(!here.has_died(&name));
         for other in ["", "x", "driver_", &here.place, &format!("{}_../x", here.place)] {
             assert!(!here.has_died(other), "{other}");

@@ -16,8 +16,8 @@ mod status;
 mod step;
 mod token;
 
-pub use approval::{Approval, ApprovalFilter, ApprovalStatus, Decision, NewApproval, Verdict};
-pub use call::{CallFilter, CallStatus, NewCall, PendingCall, Resolution, TimeOut};
+pub use approval::{Approval, ApprovalFilter, ApprovalStatus, NewApproval, StoredAnswer, Verdict};
+pub use call::{CallFilter, CallStatus, NewCall, Resolution, StoredCall, TimeOut};
 pub use change::{Applied, Change, ResolvedWith, Then};
 pub use effect::{Effect, EffectBegin, EffectEnd, FinishedEffect, NewEffect};
 pub use event::{Event, EventBounds, NewEvent};

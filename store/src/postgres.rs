@@ -1,7 +1,7 @@
 //! The store in PostgreSQL, in the schema `portcullis` of a database: a pool of connections, and a time for each
 //! operation.
 
-mod fault;
+mod failure;
 mod migrate;
 mod session;
 mod tls;
@@ -12,11 +12,11 @@ use std::{fmt, time::Duration};
 use deadpool_postgres::{Manager, ManagerConfig, Object, Pool, RecyclingMethod, Runtime, Timeouts};
 
 use self::{
-    fault::{pool_error, postgres_error},
+    failure::{pool_error, postgres_error},
     session::Session,
 };
 use crate::{
-    error::{Fault, StoreError},
+    error::{DatabaseFailure, StoreError},
     sql::{Backend, Operation},
 };
 
@@ -81,7 +81,7 @@ impl Postgres {
             .runtime(Runtime::Tokio1)
             .timeouts(Timeouts { wait, create: wait, recycle: wait })
             .build()
-            .map_err(|error| StoreError::database("make its pool", Fault::Other, error))?;
+            .map_err(|error| StoreError::database("make its pool", DatabaseFailure::Other, error))?;
         let postgres = Self { pool, operation_timeout: options.statement_timeout.saturating_mul(2) };
         let mut client = postgres.client("connect").await?;
         let migrating = migrate::migrate(&mut client, migrate::MIGRATIONS);
@@ -105,7 +105,7 @@ impl Postgres {
             Ok(result) => result,
             Err(elapsed) => {
                 drop(Object::take(client));
-                Err(StoreError::database(doing, Fault::TimedOut, elapsed))
+                Err(StoreError::database(doing, DatabaseFailure::TimedOut, elapsed))
             }
         }
     }

@@ -1,10 +1,10 @@
-//! The lock: the pins of the tools whose module and declarations the operator approved. The file lies in the state folder, which no tool
-//! can reach.
+//! The lock file: the pins of the tools whose module and declarations the operator approved. It lies in the state
+//! folder, which no tool can reach.
 //!
-//! The lock has no MAC. People read it too: it says in words what was approved, and a person can review and compare
-//! it. The key of a MAC would lie in the same folder with the same permissions, so an attacker
-//! who can write the lock could also forge the MAC. The permissions of the folder protect the lock. A file that does
-//! not have exactly this module's format is refused as a whole.
+//! The file has no MAC. People read it too: it says in words what was approved, and a person can review and compare it.
+//! The key of a MAC would lie in the same folder with the same permissions, so an attacker who can write the file could
+//! also forge the MAC. The permissions of the folder protect the file. A file that does not have exactly this module's
+//! format is refused as a whole.
 
 use std::{
     collections::BTreeMap,
@@ -25,10 +25,10 @@ use sha2::{Digest as _, Sha256};
 use super::{DeclarationFacts, LockError};
 use crate::sandbox::ModuleDigest;
 
-/// The lock's file in the state folder.
+/// The name of the lock file in the state folder.
 pub const LOCK_FILE: &str = "portcullis.lock";
 
-/// The largest lock: 4 MiB, enough for thousands of tools.
+/// The largest lock file: 4 MiB, enough for thousands of tools.
 const MAX_LOCK_BYTES: u64 = 4 << 20;
 
 /// The version of the file format.
@@ -49,9 +49,9 @@ pub struct Pin {
     pub declares: BTreeMap<String, String>,
 }
 
-/// All pins.
+/// All pins of a state folder.
 #[derive(Debug, Clone, Default)]
-pub(crate) struct Lock {
+pub(crate) struct Pins {
     path: PathBuf,
     pins: BTreeMap<ToolName, Pin>,
     sha256: Option<String>,
@@ -59,14 +59,14 @@ pub(crate) struct Lock {
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-struct LockText {
+struct PinsText {
     version: u32,
     #[serde(default)]
     tools: BTreeMap<ToolName, Pin>,
 }
 
-impl Lock {
-    /// Reads the lock of a state folder. A missing file means no approvals.
+impl Pins {
+    /// Reads the pins of a state folder. A missing file means no approvals.
     pub(crate) fn read(state: &Path) -> Result<Self, LockError> {
         let path = state.join(LOCK_FILE);
         let (pins, sha256) = match bounded::open_regular(&path, LastLink::Refuse)
@@ -150,15 +150,15 @@ impl Lock {
         let folder = File::open(state).map_err(write_error)?;
         // The lock is released when `folder` is closed.
         flock(&folder, FlockOperation::LockExclusive).map_err(|errno| write_error(errno.into()))?;
-        let mut lock = Self::read(state)?;
-        change(&mut lock.pins);
+        let mut all = Self::read(state)?;
+        change(&mut all.pins);
         // Without the sync of the folder, a crash could undo the rename.
-        write(&lock.path, &render(&lock.pins)).and_then(|()| folder.sync_all()).map_err(write_error)
+        write(&all.path, &render(&all.pins)).and_then(|()| folder.sync_all()).map_err(write_error)
     }
 }
 
 fn parse(text: &str) -> Result<BTreeMap<ToolName, Pin>, String> {
-    let text: LockText = toml::from_str(text).map_err(|error| {
+    let text: PinsText = toml::from_str(text).map_err(|error| {
         // Use the bare message, and escape it. The error's own rendering quotes the line, and a forged lock can hold
         // any text.
         portcullis_types::escape_for_display(error.message()).to_string()
@@ -260,18 +260,18 @@ mod tests {
     #[test]
     fn pin_is_read_back_and_other_pins_stay() {
         let state = tempfile::tempdir().expect("a folder");
-        assert_eq!(Lock::read(state.path()).expect("none yet").tools().count(), 0);
-        Lock::pin_now(state.path(), &name("one"), pin("0a")).expect("written");
-        Lock::pin_now(state.path(), &name("two"), pin("0b")).expect("written");
-        Lock::pin_now(state.path(), &name("one"), pin("0c")).expect("written");
-        let lock = Lock::read(state.path()).expect("reads");
-        assert_eq!(lock.pin(&name("one")), Some(&pin("0c")));
-        assert_eq!(lock.pin(&name("two")), Some(&pin("0b")));
-        Lock::unpin_now(state.path(), &name("two")).expect("written");
-        Lock::unpin_now(state.path(), &name("three")).expect("there is none, and none is left");
-        let remaining: Vec<_> = Lock::read(state.path()).expect("reads").tools().cloned().collect();
+        assert_eq!(Pins::read(state.path()).expect("none yet").tools().count(), 0);
+        Pins::pin_now(state.path(), &name("one"), pin("0a")).expect("written");
+        Pins::pin_now(state.path(), &name("two"), pin("0b")).expect("written");
+        Pins::pin_now(state.path(), &name("one"), pin("0c")).expect("written");
+        let pins = Pins::read(state.path()).expect("reads");
+        assert_eq!(pins.pin(&name("one")), Some(&pin("0c")));
+        assert_eq!(pins.pin(&name("two")), Some(&pin("0b")));
+        Pins::unpin_now(state.path(), &name("two")).expect("written");
+        Pins::unpin_now(state.path(), &name("three")).expect("there is none, and none is left");
+        let remaining: Vec<_> = Pins::read(state.path()).expect("reads").tools().cloned().collect();
         assert_eq!(remaining, [name("one")]);
-        let mode = fs::metadata(lock.path()).expect("there").permissions().mode();
+        let mode = fs::metadata(pins.path()).expect("the path exists").permissions().mode();
         assert_eq!(mode & 0o777, 0o600);
         assert_eq!(fs::read_dir(state.path()).expect("readable").count(), 1, "nothing is left over");
     }
@@ -279,7 +279,7 @@ mod tests {
     #[test]
     fn malformed_lock_is_refused() {
         let state = tempfile::tempdir().expect("a folder");
-        Lock::pin_now(state.path(), &name("one"), pin("0a")).expect("written");
+        Pins::pin_now(state.path(), &name("one"), pin("0a")).expect("written");
         let path = state.path().join(LOCK_FILE);
         let valid_lock = fs::read_to_string(&path).expect("readable");
         for (from, to) in [
@@ -298,22 +298,22 @@ mod tests {
         ] {
             assert!(valid_lock.contains(from), "{from}");
             fs::write(&path, valid_lock.replacen(from, to, 1)).expect("written");
-            let error = Lock::read(state.path()).expect_err(to);
+            let error = Pins::read(state.path()).expect_err(to);
             assert!(matches!(error, LockError::Malformed { .. }), "{error:?}");
             let lock_before = fs::read(&path).expect("readable");
-            Lock::pin_now(state.path(), &name("two"), pin("0b")).expect_err("nothing is written over it");
+            Pins::pin_now(state.path(), &name("two"), pin("0b")).expect_err("nothing is written over it");
             assert_eq!(fs::read(&path).expect("readable"), lock_before);
         }
         fs::write(&path, vec![b'#'; (4 << 20) + 1]).expect("written");
-        assert!(matches!(Lock::read(state.path()), Err(LockError::Malformed { .. })));
+        assert!(matches!(Pins::read(state.path()), Err(LockError::Malformed { .. })));
         fs::write(&path, [0xff, 0xfe]).expect("written");
-        assert!(matches!(Lock::read(state.path()), Err(LockError::Malformed { .. })));
+        assert!(matches!(Pins::read(state.path()), Err(LockError::Malformed { .. })));
         fs::write(state.path().join("elsewhere"), &valid_lock).expect("written");
         fs::remove_file(&path).expect("removed");
         symlink(state.path().join("elsewhere"), &path).expect("links");
-        assert!(Lock::read(state.path()).is_err(), "a link");
+        assert!(Pins::read(state.path()).is_err(), "a link");
         fs::remove_file(&path).expect("removed");
-        fs::create_dir(&path).expect("made");
-        assert!(Lock::read(state.path()).is_err(), "a folder");
+        fs::create_dir(&path).expect("the folder can be made");
+        assert!(Pins::read(state.path()).is_err(), "a folder");
     }
 }

@@ -11,7 +11,7 @@ use std::{path::Path, time::Duration};
 
 use self::{connect::Connect, readers::Readers, writer::Writer};
 use crate::{
-    error::{Fault, OpenError, StoreError},
+    error::{DatabaseFailure, OpenError, StoreError},
     sql::{Backend, Operation},
 };
 
@@ -77,14 +77,16 @@ impl Backend for Sqlite {
 /// An error of SQLite, sorted by its code.
 fn sqlite_error(doing: &'static str, error: rusqlite::Error) -> StoreError {
     use rusqlite::ErrorCode;
-    let fault = match error.sqlite_error_code() {
-        Some(ErrorCode::DatabaseBusy | ErrorCode::DatabaseLocked) => Fault::Busy,
-        Some(ErrorCode::ReadOnly) => Fault::ReadOnly,
-        Some(ErrorCode::DiskFull) => Fault::Full,
-        Some(ErrorCode::DatabaseCorrupt | ErrorCode::NotADatabase) => Fault::Corrupt,
-        Some(ErrorCode::CannotOpen | ErrorCode::SystemIoFailure) => Fault::Unavailable,
-        Some(ErrorCode::PermissionDenied | ErrorCode::AuthorizationForStatementDenied) => Fault::Refused,
-        _ => Fault::Other,
+    let failure = match error.sqlite_error_code() {
+        Some(ErrorCode::DatabaseBusy | ErrorCode::DatabaseLocked) => DatabaseFailure::Busy,
+        Some(ErrorCode::ReadOnly) => DatabaseFailure::ReadOnly,
+        Some(ErrorCode::DiskFull) => DatabaseFailure::Full,
+        Some(ErrorCode::DatabaseCorrupt | ErrorCode::NotADatabase) => DatabaseFailure::Corrupt,
+        Some(ErrorCode::CannotOpen | ErrorCode::SystemIoFailure) => DatabaseFailure::Unavailable,
+        Some(ErrorCode::PermissionDenied | ErrorCode::AuthorizationForStatementDenied) => {
+            DatabaseFailure::Refused
+        }
+        _ => DatabaseFailure::Other,
     };
-    StoreError::database(doing, fault, error)
+    StoreError::database(doing, failure, error)
 }

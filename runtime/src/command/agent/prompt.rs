@@ -1,4 +1,4 @@
-//! One question to a model: the loop runs, and its events are shown.
+//! One prompt to a model: the loop runs, and its events are shown.
 
 use std::{process::ExitCode, sync::Arc};
 
@@ -16,7 +16,7 @@ use crate::{command::interrupts::INTERRUPTED, error::CliError};
 const HOW_TO_APPROVE: &str =
     "nobody can be asked here: the operator can start the agent with --approve, or on a terminal";
 
-/// The parts that answer questions: a model, tools, and a conversation.
+/// The parts that answer prompts: a model, tools, and a conversation.
 #[derive(Clone)]
 pub(in crate::command) struct Answerer {
     pub(in crate::command) config: AgentConfig,
@@ -26,7 +26,7 @@ pub(in crate::command) struct Answerer {
 }
 
 impl Answerer {
-    /// Asks a question, and shows the events in order, up to the first that cannot be shown.
+    /// Works on a prompt, and shows the events in order, up to the first that cannot be shown.
     ///
     /// # Errors
     /// The error of `show`. The run has ended nevertheless.
@@ -35,21 +35,21 @@ impl Answerer {
     /// `cancel_requested` cancels the run, which ends in order.
     pub(in crate::command) async fn answer(
         self,
-        question: Message,
+        prompt: Message,
         cancel_requested: &CancellationToken,
         show: impl FnMut(&AgentEvent) -> Result<(), CliError>,
     ) -> Result<AgentRun, CliError> {
-        self.work(async move |agent| agent.ask(question).await, cancel_requested, show).await
+        self.work(async move |agent| agent.ask(prompt).await, cancel_requested, show).await
     }
 
-    /// Goes on with a run, as [`Answerer::answer`] answers a question. The lease of the run is kept meanwhile.
+    /// Continues a run, as [`Answerer::answer`] answers a prompt. The lease of the run is kept meanwhile.
     ///
     /// # Errors
     /// As for [`Answerer::answer`].
     ///
     /// # Cancellation
     /// As for [`Answerer::answer`], and a person can cancel the run from another process.
-    pub(in crate::command) async fn go_on(
+    pub(in crate::command) async fn continue_run(
         self,
         run: &Arc<DrivenRun>,
         cancel_requested: &CancellationToken,
@@ -57,7 +57,8 @@ impl Answerer {
     ) -> Result<AgentRun, CliError> {
         let work = async |agent: &mut AgentLoop| {
             let handle = agent.handle();
-            let state = run.take_start(&handle).expect("a driven run is gone on with once");
+            let state =
+                run.take_resume_point(&handle).expect("the resume point of a driven run is taken once");
             let _lease = run.keep_lease(handle);
             agent.resume(state).await
         };

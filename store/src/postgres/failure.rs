@@ -3,39 +3,41 @@
 use deadpool_postgres::{PoolError, TimeoutType};
 use tokio_postgres::{Error, error::SqlState};
 
-use crate::error::{Fault, StoreError};
+use crate::error::{DatabaseFailure, StoreError};
 
 pub(super) fn postgres_error(doing: &'static str, error: Error) -> StoreError {
-    StoreError::database(doing, fault_of(&error), error)
+    StoreError::database(doing, failure_of(&error), error)
 }
 
 /// An error of the pool: of a new connection, or of waiting for one.
 pub(super) fn pool_error(doing: &'static str, error: PoolError) -> StoreError {
     match error {
         PoolError::Backend(error) => {
-            let fault = match fault_of(&error) {
+            let failure = match failure_of(&error) {
                 // The server was reached, and no connection came of it: TLS or a password is missing.
-                Fault::Other if error.code().is_none() => Fault::Refused,
-                fault => fault,
+                DatabaseFailure::Other if error.code().is_none() => DatabaseFailure::Refused,
+                failure => failure,
             };
-            StoreError::database(doing, fault, error)
+            StoreError::database(doing, failure, error)
         }
         PoolError::Closed => StoreError::Closed,
         // All connections of this process are in use.
-        error @ PoolError::Timeout(TimeoutType::Wait) => StoreError::database(doing, Fault::Busy, error),
-        error => StoreError::database(doing, Fault::Unavailable, error),
+        error @ PoolError::Timeout(TimeoutType::Wait) => {
+            StoreError::database(doing, DatabaseFailure::Busy, error)
+        }
+        error => StoreError::database(doing, DatabaseFailure::Unavailable, error),
     }
 }
 
-fn fault_of(error: &Error) -> Fault {
+fn failure_of(error: &Error) -> DatabaseFailure {
     let Some(state) = error.code() else {
-        // Without a code the error is not the server's answer: the connection failed, or the driver.
-        return if is_of_connection(error) { Fault::Unavailable } else { Fault::Other };
+        // Without a code the error is not the server's answer: the connection failed, or `tokio_postgres`.
+        return if is_of_connection(error) { DatabaseFailure::Unavailable } else { DatabaseFailure::Other };
     };
     if *state == SqlState::QUERY_CANCELED {
-        Fault::TimedOut
+        DatabaseFailure::TimedOut
     } else if [SqlState::DISK_FULL, SqlState::OUT_OF_MEMORY].contains(state) {
-        Fault::Full
+        DatabaseFailure::Full
     } else if [
         SqlState::T_R_SERIALIZATION_FAILURE,
         SqlState::T_R_DEADLOCK_DETECTED,
@@ -43,18 +45,18 @@ fn fault_of(error: &Error) -> Fault {
     ]
     .contains(state)
     {
-        Fault::Busy
+        DatabaseFailure::Busy
     } else if *state == SqlState::READ_ONLY_SQL_TRANSACTION {
-        Fault::ReadOnly
+        DatabaseFailure::ReadOnly
     } else if [SqlState::INSUFFICIENT_PRIVILEGE, SqlState::UNDEFINED_DATABASE].contains(state) {
-        Fault::Refused
+        DatabaseFailure::Refused
     } else {
         match state.code().get(..2) {
-            Some("XX") if *state != SqlState::INTERNAL_ERROR => Fault::Corrupt,
-            Some("28") => Fault::Refused,
+            Some("XX") if *state != SqlState::INTERNAL_ERROR => DatabaseFailure::Corrupt,
+            Some("28") => DatabaseFailure::Refused,
             // Broken connections, too many of them, and a server that starts or ends.
-            Some("08" | "53" | "57" | "25") => Fault::Unavailable,
-            _ => Fault::Other,
+            Some("08" | "53" | "57" | "25") => DatabaseFailure::Unavailable,
+            _ => DatabaseFailure::Other,
         }
     }
 }

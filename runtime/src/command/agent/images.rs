@@ -1,4 +1,4 @@
-//! Pictures of a question: `@PATH` names a file, which goes to the model with the question.
+//! Images of a prompt: `@PATH` names a file, which goes to the model with the prompt.
 
 use std::{
     fs::OpenOptions,
@@ -12,45 +12,45 @@ use portcullis_types::{Content, Message};
 
 use crate::{error::CliError, output::text};
 
-/// The largest picture: 5 MiB. Providers refuse larger ones.
-pub(crate) const MAX_PICTURE_BYTES: u64 = 5 << 20;
+/// The largest image: 5 MiB. Providers refuse larger ones.
+pub(crate) const MAX_IMAGE_BYTES: u64 = 5 << 20;
 
-/// The most pictures of one question.
-pub(crate) const MAX_PICTURES: usize = 8;
+/// The most images of one prompt.
+pub(crate) const MAX_IMAGES: usize = 8;
 
-/// The endings of a path that name a picture.
+/// The endings of a path that name an image.
 const ENDINGS: [&str; 5] = [".png", ".jpg", ".jpeg", ".gif", ".webp"];
 
-/// The question of a typed text. Each word `@PATH` whose path ends as that of a picture adds the picture; the word stays
+/// The prompt of a typed text. Each word `@PATH` whose path ends as that of an image adds the image; the word stays
 /// in the text, so that the model knows the name. Paths are those of the person's machine, relative to the current
 /// folder.
 ///
 /// # Errors
-/// [`CliError::Picture`] if a file is no picture, too large or unreadable, or if there are too many.
-pub(super) fn question(typed: &str, mut pictures: Vec<Content>) -> Result<Message, CliError> {
+/// [`CliError::Image`] if a file is no image, too large or unreadable, or if there are too many.
+pub(super) fn prompt(typed: &str, mut images: Vec<Content>) -> Result<Message, CliError> {
     for path in paths(typed) {
-        add(&mut pictures, path)?;
+        add(&mut images, path)?;
     }
     let mut message = Message::user(typed);
-    message.content.append(&mut pictures);
+    message.content.append(&mut images);
     Ok(message)
 }
 
-/// Adds a picture to those of a question.
+/// Adds an image to those of a prompt.
 ///
 /// # Errors
-/// As for [`question`].
-pub(super) fn add(pictures: &mut Vec<Content>, path: &Path) -> Result<(), CliError> {
-    if pictures.len() == MAX_PICTURES {
-        let problem = format!("one question has at most {MAX_PICTURES} pictures");
-        return Err(CliError::Picture { path: path.to_owned(), problem });
+/// As for [`prompt`].
+pub(super) fn add(images: &mut Vec<Content>, path: &Path) -> Result<(), CliError> {
+    if images.len() == MAX_IMAGES {
+        let problem = format!("one prompt has at most {MAX_IMAGES} images");
+        return Err(CliError::Image { path: path.to_owned(), problem });
     }
-    pictures.push(read(path)?);
+    images.push(read(path)?);
     Ok(())
 }
 
 fn read(path: &Path) -> Result<Content, CliError> {
-    let failed = |problem: String| CliError::Picture { path: PathBuf::from(path), problem };
+    let failed = |problem: String| CliError::Image { path: PathBuf::from(path), problem };
     let non_blocking = i32::try_from(rustix::fs::OFlags::NONBLOCK.bits()).unwrap_or_default();
     let file = OpenOptions::new().read(true).custom_flags(non_blocking).open(path);
     let file = file.map_err(|error| failed(error.to_string()))?;
@@ -58,9 +58,9 @@ fn read(path: &Path) -> Result<Content, CliError> {
         return Err(failed("it is not a regular file".to_owned()));
     }
     let mut bytes = Vec::new();
-    file.take(MAX_PICTURE_BYTES + 1).read_to_end(&mut bytes).map_err(|error| failed(error.to_string()))?;
-    if bytes.len() as u64 > MAX_PICTURE_BYTES {
-        return Err(failed(format!("it is larger than {}", text::bytes(MAX_PICTURE_BYTES))));
+    file.take(MAX_IMAGE_BYTES + 1).read_to_end(&mut bytes).map_err(|error| failed(error.to_string()))?;
+    if bytes.len() as u64 > MAX_IMAGE_BYTES {
+        return Err(failed(format!("it is larger than {}", text::bytes(MAX_IMAGE_BYTES))));
     }
     let Some(mime_type) = mime_type(&bytes) else {
         return Err(failed("its first bytes are not those of a PNG, JPEG, GIF or WebP file".to_owned()));
@@ -68,18 +68,18 @@ fn read(path: &Path) -> Result<Content, CliError> {
     Ok(Content::Image { data: STANDARD.encode(&bytes), mime_type: mime_type.to_owned() })
 }
 
-/// The paths of pictures that a text names.
+/// The paths of images that a text names.
 fn paths(typed: &str) -> impl Iterator<Item = &Path> {
-    let path = |word| str::strip_prefix(word, '@').filter(|path| is_picture(path)).map(Path::new);
+    let path = |word| str::strip_prefix(word, '@').filter(|path| is_image(path)).map(Path::new);
     typed.split_whitespace().filter_map(path)
 }
 
-fn is_picture(path: &str) -> bool {
+fn is_image(path: &str) -> bool {
     let path = path.to_ascii_lowercase();
     ENDINGS.iter().any(|ending| path.len() > ending.len() && path.ends_with(ending))
 }
 
-/// The type of a picture, by its first bytes.
+/// The type of an image, by its first bytes.
 fn mime_type(bytes: &[u8]) -> Option<&'static str> {
     let is_webp = bytes.starts_with(b"RIFF") && bytes.get(8..12) == Some(b"WEBP");
     [
@@ -99,38 +99,38 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_word_that_names_a_picture_adds_it() {
+    fn a_word_that_names_an_image_adds_it() {
         let folder = tempfile::tempdir().expect("a folder");
         let path = folder.path().join("a.PNG");
         fs::write(&path, b"\x89PNG\r\n\x1a\n...").expect("written");
         let typed = format!("what is @{} ?", path.display());
-        let message = question(&typed, Vec::new()).expect("a question");
+        let message = prompt(&typed, Vec::new()).expect("the images are readable");
         assert_eq!(message.text(), typed);
         let data = STANDARD.encode(b"\x89PNG\r\n\x1a\n...");
         assert_eq!(message.content[1], Content::Image { data, mime_type: "image/png".to_owned() });
-        let many = format!("@{} ", path.display()).repeat(MAX_PICTURES + 1);
-        let error = question(&many, Vec::new()).expect_err("too many");
-        assert!(error.to_string().contains("at most 8 pictures"), "{error}");
+        let many = format!("@{} ", path.display()).repeat(MAX_IMAGES + 1);
+        let error = prompt(&many, Vec::new()).expect_err("too many");
+        assert!(error.to_string().contains("at most 8 images"), "{error}");
         for typed in ["mail bob@x.png", "@someone", "@.png", "see @notes.md"] {
-            assert_eq!(question(typed, Vec::new()).expect(typed).content.len(), 1, "{typed}");
+            assert_eq!(prompt(typed, Vec::new()).expect(typed).content.len(), 1, "{typed}");
         }
     }
 
     #[test]
-    fn a_file_that_is_no_picture_is_refused() {
+    fn a_file_that_is_no_image_is_refused() {
         let folder = tempfile::tempdir().expect("a folder");
         let path = folder.path().join("a.png");
         let problem = || match read(&path) {
-            Err(CliError::Picture { problem, .. }) => problem,
+            Err(CliError::Image { problem, .. }) => problem,
             other => panic!("{other:?}"),
         };
         assert!(problem().contains("No such file"));
         fs::write(&path, "text").expect("written");
         assert!(problem().contains("PNG, JPEG, GIF or WebP"));
-        fs::File::create(&path).expect("made").set_len(MAX_PICTURE_BYTES + 1).expect("set");
+        fs::File::create(&path).expect("the file can be made").set_len(MAX_IMAGE_BYTES + 1).expect("set");
         assert_eq!(problem(), "it is larger than 5 MiB");
         fs::remove_file(&path).expect("removed");
-        fs::create_dir(&path).expect("made");
+        fs::create_dir(&path).expect("the folder can be made");
         assert_eq!(problem(), "it is not a regular file");
     }
 
