@@ -65,6 +65,8 @@ impl fmt::Debug for GatewayParts {
 /// A gateway. It serves until its token fires.
 pub struct Gateway {
     core: Arc<Core>,
+    /// Made once, because it takes long to derive the description of the interface.
+    router: axum::Router,
 }
 
 impl fmt::Debug for Gateway {
@@ -95,7 +97,9 @@ impl Gateway {
             extensions,
             stop,
         };
-        Ok(Self { core: Arc::new(core) })
+        let core = Arc::new(core);
+        let router = routes::router(Arc::clone(&core));
+        Ok(Self { core, router })
     }
 
     /// Makes a token of the operator. Its text is nowhere else.
@@ -125,7 +129,7 @@ impl Gateway {
 
     /// The routes, for a server of the embedding program.
     pub fn router(&self) -> axum::Router {
-        routes::router(Arc::clone(&self.core))
+        self.router.clone()
     }
 
     /// Makes a request to the interface without a connection, with this token. Returns the body of the answer.

@@ -163,3 +163,6 @@ fn prepare(stream: &TcpStream) -> io::Result<()> {
     set_tcp_user_timeout(stream.as_fd(), unacknowledged)?;
     Ok(())
 }
+
+#[cfg(test)]
+mod tests;

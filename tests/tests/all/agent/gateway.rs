@@ -8,11 +8,10 @@ use std::{
     path::PathBuf,
     process::{Child, Command, Stdio},
     sync::Arc,
-    time::Duration,
 };
 
 use portcullis_client::Worker;
-use portcullis_testing::Fixture;
+use portcullis_testing::{Fixture, wait_until};
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::{Value, json};
 
@@ -174,12 +173,9 @@ async fn the_client_in_rust_submits_results() {
     let (of_script, of_model) = (Arc::clone(&fixture), Arc::clone(&model));
     let mut script = tokio::task::spawn_blocking(move || run_script(&of_script, &of_model, &script));
     let client = async {
-        let line = loop {
-            match fs::read_to_string(fixture.root().join("client-of")) {
-                Ok(line) => break line,
-                Err(_) => tokio::time::sleep(Duration::from_millis(50)).await,
-            }
-        };
+        let file = fixture.root().join("client-of");
+        tokio::task::block_in_place(|| wait_until("the script has made the agent", || file.exists()));
+        let line = fs::read_to_string(file).expect("complete");
         let (agent, token) = line.trim().split_once(' ').expect("an agent and a token");
         let gateway =
             portcullis_client::Gateway::new(&format!("http://{address}"), token).expect("an address");
