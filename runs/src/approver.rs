@@ -13,6 +13,7 @@ use sha2::{Digest as _, Sha256};
 
 use crate::{
     DrivenRun,
+    answers::Answers,
     clock::{milliseconds, now},
 };
 
@@ -22,9 +23,6 @@ pub const APPROVAL_EXPIRES: Duration = Duration::from_secs(24 * 60 * 60);
 /// How much longer the call waits than its question is valid, so that the store reports the expiry before the call's
 /// own timeout.
 const MARGIN: Duration = Duration::from_secs(60);
-
-/// How often the store is asked for an answer.
-pub(crate) const POLL: Duration = Duration::from_millis(250);
 
 /// The width of a stored question. Terminals wrap at another width themselves.
 const COLUMNS: usize = 100;
@@ -132,8 +130,9 @@ impl StoredApprover {
         None
     }
 
-    /// Waits until another process has answered.
+    /// Waits until the store has an answer.
     async fn wait(&self, id: &str) -> AttributedAnswer {
+        let mut answers = Answers::new(self.store(), id);
         loop {
             match self.store().approval(id).await {
                 Ok(approval) => {
@@ -146,7 +145,7 @@ impl StoredApprover {
                     tracing::warn!(error = &error as &dyn std::error::Error, id, "cannot read an approval");
                 }
             }
-            tokio::time::sleep(POLL).await;
+            answers.may_have_come().await;
         }
     }
 

@@ -13,7 +13,7 @@ use portcullis_types::{ToolError, ToolResult};
 use serde::Deserialize;
 use serde_json::Value;
 
-use crate::{DrivenRun, approver::POLL, clock::now};
+use crate::{DrivenRun, answers::Answers, clock::now};
 
 /// The most late results that enter a run with one step.
 const MAX_ARRIVALS: u32 = 16;
@@ -93,6 +93,7 @@ pub(crate) async fn add(
 
 /// Waits until the call does not wait any more.
 pub(crate) async fn wait(store: &dyn RunStore, id: &str) -> Result<CallProgress, ToolError> {
+    let mut answers = Answers::new(store, id);
     loop {
         match store.call(id).await {
             Ok(call) => match progress(&call)? {
@@ -105,7 +106,7 @@ pub(crate) async fn wait(store: &dyn RunStore, id: &str) -> Result<CallProgress,
             }
             Err(error) => return Err(unavailable(&error)),
         }
-        tokio::time::sleep(POLL).await;
+        answers.may_have_come().await;
     }
 }
 

@@ -13,6 +13,7 @@
 //! | `executor.rs` | runs the calls of a driven run, each at most once |
 //! | `external.rs` | keeps the calls of external tools in the store, and takes their late results |
 //! | `client_calls.rs` | the same for clients that have no loop here |
+//! | `answers.rs` | waits for answers that are written to the store |
 //! | `approver.rs` | asks through the store, so that another process can answer |
 //! | `stepwise.rs` | takes single steps, for a caller that decides elsewhere which comes next |
 //! | `turn.rs`, `carried.rs` | a turn's calls, each run on its own: their results until the turn's step |
@@ -24,6 +25,7 @@
 //! | `error.rs` | why a run cannot be driven |
 #![forbid(unsafe_code)]
 
+mod answers;
 mod approver;
 mod carried;
 mod client_calls;

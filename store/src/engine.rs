@@ -1,7 +1,10 @@
 //! [`Store`]: a store over a database. It brings each method of [`RunStore`] and [`SpaceStore`] into one transaction.
 
+use std::sync::Arc;
+
 use async_trait::async_trait;
 use futures_util::{FutureExt as _, future::BoxFuture};
+use tokio::sync::broadcast;
 
 use crate::{
     error::StoreError,
@@ -20,9 +23,22 @@ use crate::{
     store::{AgeCursor, RunStore},
 };
 
+/// How many answers a slow waiter may be behind. It then reads the store.
+const UNREAD_ANSWERS: usize = 1024;
+
 /// A store over a database.
 #[derive(Debug)]
-pub(crate) struct Store<B>(pub(crate) B);
+pub(crate) struct Store<B> {
+    database: B,
+    /// The ids of calls and approvals that this process has answered.
+    answers: broadcast::Sender<Arc<str>>,
+}
+
+impl<B> Store<B> {
+    pub(crate) fn new(database: B) -> Self {
+        Self { database, answers: broadcast::Sender::new(UNREAD_ANSWERS) }
+    }
+}
 
 /// A text that may be missing, as the operations take it.
 trait MaybeText {
@@ -44,7 +60,8 @@ where
 }
 
 /// Implements methods of a trait by the operations of the same name, and others as they are given. A text is passed as a
-/// `String`, because the operation may outlive the caller's future.
+/// `String`, because the operation may outlive the caller's future. An `answer` is a write after which those who wait for
+/// its first argument, an id, are told.
 macro_rules! methods {
     ($interface:ident { $($other:tt)* } $(
         $kind:ident $name:ident($($argument:ident: $type:ty $(=> $owned:ident)?),*) -> $output:ty, $doing:literal;
@@ -54,20 +71,37 @@ macro_rules! methods {
             $(
                 async fn $name(&self, $($argument: $type),*) -> Result<$output, StoreError> {
                     $($(let $argument = $argument.$owned();)?)*
-                    let operation = operation(move |sql| operations::$name(sql, $($argument),*).boxed());
-                    self.0.$kind($doing, operation).await
+                    methods!(@run $kind self, $doing, $name, ($($argument),*))
                 }
             )+
 
             $($other)*
         }
     };
+    (@run answer $store:ident, $doing:literal, $name:ident, ($id:ident, $($argument:ident),*)) => {{
+        let answered: Arc<str> = $id.as_str().into();
+        let operation = operation(move |sql| operations::$name(sql, $id, $($argument),*).boxed());
+        let written = $store.database.write($doing, operation).await;
+        if written.is_ok() {
+            // Without waiters the id is dropped.
+            let _ = $store.answers.send(answered);
+        }
+        written
+    }};
+    (@run $kind:ident $store:ident, $doing:literal, $name:ident, ($($argument:ident),*)) => {{
+        let operation = operation(move |sql| operations::$name(sql, $($argument),*).boxed());
+        $store.database.$kind($doing, operation).await
+    }};
 }
 
 methods! {
     RunStore {
         async fn close(&self) {
-            self.0.close().await;
+            self.database.close().await;
+        }
+
+        fn answers(&self) -> broadcast::Receiver<Arc<str>> {
+            self.answers.subscribe()
         }
     }
     write create_run(run: NewRun) -> (), "add a run";
@@ -85,14 +119,14 @@ methods! {
     write finish_effect(guard: LeaseGuard, end: EffectEnd) -> (), "finish an effect";
     read effects(run: &str => to_owned, page: PageRequest<i64>) -> Page<Effect, i64>, "list effects";
     write add_call(guard: LeaseGuard, call: NewCall) -> (), "add a call";
-    write time_out_call(id: &str => to_owned, now: i64) -> TimeOut, "stop waiting for a call";
-    write resolve_call(id: &str => to_owned, result: Json, now: i64) -> Resolution, "resolve a call";
-    write cancel_call(id: &str => to_owned, now: i64) -> bool, "cancel a call";
+    answer time_out_call(id: &str => to_owned, now: i64) -> TimeOut, "stop waiting for a call";
+    answer resolve_call(id: &str => to_owned, result: Json, now: i64) -> Resolution, "resolve a call";
+    answer cancel_call(id: &str => to_owned, now: i64) -> bool, "cancel a call";
     write expire_calls(now: i64, at_most: u32) -> Vec<String>, "expire calls";
     read call(id: &str => to_owned) -> StoredCall, "read a call";
     read calls(filter: CallFilter, page: PageRequest<AgeCursor>) -> Page<StoredCall, AgeCursor>, "list calls";
     write add_approval(guard: LeaseGuard, approval: NewApproval) -> (), "add an approval";
-    write decide_approval(id: &str => to_owned, hash: &str => to_owned, decision: StoredAnswer) -> Approval,
+    answer decide_approval(id: &str => to_owned, hash: &str => to_owned, decision: StoredAnswer) -> Approval,
         "decide an approval";
     write expire_approvals(now: i64, at_most: u32) -> Vec<String>, "expire approvals";
     read approval(id: &str => to_owned) -> Approval, "read an approval";
@@ -145,6 +179,6 @@ methods! {
     read inboxes_with_entries(prefix: &str => to_owned, page: PageRequest<String>) -> Page<String, String>,
         "list inboxes";
     write apply(changes: Vec<Change>) -> Vec<Applied>, "write changes";
-    write resolve_call_with(id: &str => to_owned, result: Json, now: i64, changes: Vec<Change>) -> ResolvedWith,
+    answer resolve_call_with(id: &str => to_owned, result: Json, now: i64, changes: Vec<Change>) -> ResolvedWith,
         "resolve a call";
 }

@@ -76,7 +76,7 @@ pub async fn open_gateway_sqlite(
     let opened = opening
         .await
         .map_err(|error| StoreError::database("open its file", DatabaseFailure::Other, error))?;
-    Ok(Arc::new(Store(opened?)))
+    Ok(Arc::new(Store::new(opened?)))
 }
 
 /// Opens a store of runs and spaces, as [`open_postgres`] does.
@@ -87,5 +87,5 @@ pub async fn open_gateway_postgres(
     url: &str,
     options: PostgresOptions,
 ) -> Result<Arc<dyn GatewayStore>, StoreError> {
-    Ok(Arc::new(Store(Postgres::open(url, options).await?)))
+    Ok(Arc::new(Store::new(Postgres::open(url, options).await?)))
 }

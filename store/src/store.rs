@@ -1,6 +1,9 @@
 //! [`RunStore`]: what a process that works on runs, a gateway and a command line ask of a store.
 
+use std::sync::Arc;
+
 use async_trait::async_trait;
+use tokio::sync::broadcast;
 
 use crate::{
     error::StoreError,
@@ -255,6 +258,10 @@ pub trait RunStore: Send + Sync + std::fmt::Debug {
     /// # Errors
     /// As the trait says.
     async fn ping(&self) -> Result<(), StoreError>;
+
+    /// The ids of calls and approvals, each when this process has answered it: resolved, timed out, cancelled or decided.
+    /// Answers of other processes, and calls that expire, are not among them.
+    fn answers(&self) -> broadcast::Receiver<Arc<str>>;
 
     /// Ends the writes that were accepted, and closes all connections. Every later call fails with
     /// [`StoreError::Closed`].

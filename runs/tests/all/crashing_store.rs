@@ -74,6 +74,10 @@ macro_rules! forward {
             async fn close(&self) {
                 self.inner.close().await;
             }
+
+            fn answers(&self) -> tokio::sync::broadcast::Receiver<Arc<str>> {
+                self.inner.answers()
+            }
         }
     };
     (@ read $self:ident, $call:expr) => { $call.await };

@@ -11,6 +11,9 @@ const USUAL_NATIVE_READ_US: f64 = 2.2;
 /// milliseconds.
 const USUAL_PARSE_MS: f64 = 0.47;
 
+/// The time of one `fdatasync` of 4 KiB on the reference machine, in microseconds. Each write to a store waits for one.
+const USUAL_SYNC_US: f64 = 126.0;
+
 /// How many times slower than the reference machine this one is during the measurement; at least 1.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Slowness(f64);
@@ -19,6 +22,11 @@ impl Slowness {
     /// Slowness of kernel transitions, from native reads between the measured calls.
     pub(crate) fn from_native_read(native_read_us: f64) -> Self {
         Self((native_read_us / USUAL_NATIVE_READ_US).max(1.0))
+    }
+
+    /// Slowness of the disk, from syncs between the measured writes.
+    pub(crate) fn from_sync_time(sync_us: f64) -> Self {
+        Self((sync_us / USUAL_SYNC_US).max(1.0))
     }
 
     /// Slowness of parsing JSON, from the measured text.

@@ -4,6 +4,9 @@
 //! The same loop is driven over a conversation in memory and over a store. Rounds of both alternate.
 
 use std::{
+    fs::{self, File},
+    io::Write as _,
+    path::Path,
     sync::Arc,
     time::{Duration, Instant},
 };
@@ -22,7 +25,7 @@ use portcullis_tools::{CallStartListener, Caller, RegistryExecutor, ToolRegistry
 use portcullis_types::{Message, MessageRole, async_trait};
 
 use crate::{
-    report::Report,
+    report::{Report, Slowness},
     sample::{median_us, resident_bytes},
 };
 
@@ -32,13 +35,16 @@ const ROUNDS: usize = 9;
 /// Each turn is two steps.
 const LONG_TURNS: usize = 500;
 const WAITING_RUNS: usize = 1_000;
+/// Syncs in each round.
+const SYNCS: usize = 20;
 
 pub(crate) async fn storing(report: &mut Report) {
     let fixture = Fixture::new();
     let registry = Arc::new(fixture.registry().await);
     let runs = runs(&fixture).await;
-    let (mut in_memory, mut stored) = (Vec::new(), Vec::new());
+    let (mut in_memory, mut stored, mut syncs) = (Vec::new(), Vec::new(), Vec::new());
     for _ in 0..ROUNDS {
+        syncs.extend(sync_times(&fixture.state()));
         in_memory.push(time_in_memory(&registry).await);
         stored.push(time_stored(&runs, &registry, TURNS).await.0);
     }
@@ -46,7 +52,10 @@ pub(crate) async fn storing(report: &mut Report) {
     let (in_memory, stored) = (median_us(&mut in_memory) / steps, median_us(&mut stored) / steps);
     report.add_reference("a step of a loop in memory, p50", in_memory, "µs");
     report.add_reference("… stored in SQLite, p50", stored, "µs");
-    report.check_at_most("… what storing adds", stored - in_memory, 300.0, "µs");
+    let sync = median_us(&mut syncs);
+    report.add_reference("a sync of 4 KiB on the same disk, p50", sync, "µs");
+    let slowness = Slowness::from_sync_time(sync);
+    report.check_at_most_scaled("… what storing adds", stored - in_memory, 300.0, "µs", slowness);
 
     let (_, subject) = time_stored(&runs, &registry, LONG_TURNS).await;
     let mut times = Vec::with_capacity(ROUNDS);
@@ -61,6 +70,21 @@ pub(crate) async fn storing(report: &mut Report) {
     }
     report.check_at_most("resuming a run of 1 000 steps, p50", median_us(&mut times) / 1000.0, 100.0, "ms");
     waiting(&runs, &registry, report).await;
+}
+
+/// The times of syncs of 4 KiB each, in a file of this folder.
+fn sync_times(folder: &Path) -> Vec<Duration> {
+    let file = folder.join("synced");
+    let mut synced = File::create(&file).expect("a file");
+    let times = (0..SYNCS).map(|_| {
+        synced.write_all(&[1; 4096]).expect("written");
+        let start = Instant::now();
+        synced.sync_data().expect("synced");
+        start.elapsed()
+    });
+    let times = times.collect();
+    fs::remove_file(file).expect("removed");
+    times
 }
 
 async fn waiting(runs: &Runs, registry: &Arc<ToolRegistry>, report: &mut Report) {

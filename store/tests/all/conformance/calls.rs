@@ -14,8 +14,10 @@ async fn add(store: &dyn RunStore, id: &str, status: CallStatus) {
 pub(crate) async fn a_waiting_call_is_resolved_inline(store: &dyn RunStore) {
     add_run(store, "r").await;
     add(store, "c", CallStatus::Waiting).await;
+    let mut answers = store.answers();
     let resolved = store.resolve_call("c", json("{\"confirmed\":true}"), NOW + 5).await.expect("resolved");
     assert_eq!(resolved, Resolution::Inline);
+    assert_eq!(&*answers.recv().await.expect("an answer"), "c");
     let expected = StoredCall {
         id: "c".to_owned(),
         run: "r".to_owned(),

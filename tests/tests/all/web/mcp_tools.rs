@@ -111,8 +111,11 @@ async fn a_tool_of_a_server_is_called_through_the_gate() {
 /// The answer to a message of JSON-RPC.
 type Answers = Box<dyn Fn(&str, &Value) -> Value + Send + Sync>;
 
+/// Writes an answer as the server sends it.
+type Form = fn(&Value) -> server::Reply;
+
 /// A server that answers requests of these methods with these results. `form` writes the message.
-fn fake(answers: Answers, form: fn(&Value) -> server::Reply) -> Server {
+fn fake(answers: Answers, form: Form) -> Server {
     Server::start_with_bodies(move |_path, body| {
         let message: Value = serde_json::from_str(body).expect("JSON");
         let method = message["method"].as_str().expect("a method").to_owned();
@@ -140,6 +143,7 @@ fn as_stream(answer: &Value) -> server::Reply {
     server::answer("text/event-stream", events.as_bytes())
 }
 
+#[expect(clippy::needless_pass_by_value, reason = "a literal at each call")]
 fn result(value: Value) -> Value {
     json!({ "result": value })
 }
@@ -247,7 +251,7 @@ async fn a_tool_asks_unless_its_entry_says_otherwise_and_nothing_is_requested_wi
 
 #[tokio::test(flavor = "multi_thread")]
 async fn odd_answers_are_errors_with_a_code() {
-    let cases: [(&str, Answers, fn(&Value) -> server::Reply, &str); 6] = [
+    let cases: [(&str, Answers, Form, &str); 6] = [
         (
             "another version",
             Box::new(|_, _| {

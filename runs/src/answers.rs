@@ -1,0 +1,37 @@
+//! Waits for answers that are written to the store: results of external calls, and decisions of approvals.
+
+use std::{sync::Arc, time::Duration};
+
+use portcullis_store::RunStore;
+use tokio::sync::broadcast::{self, error::RecvError};
+
+/// How often the store is read for an answer of another process: every 250 ms.
+const POLL: Duration = Duration::from_millis(250);
+
+/// The answers to one call or approval.
+pub(crate) struct Answers<'a> {
+    id: &'a str,
+    of_this_process: broadcast::Receiver<Arc<str>>,
+}
+
+impl<'a> Answers<'a> {
+    /// Begins to listen. Read the store after this, so that no answer falls between.
+    pub(crate) fn new(store: &dyn RunStore, id: &'a str) -> Self {
+        Self { id, of_this_process: store.answers() }
+    }
+
+    /// Waits until the store should be read again.
+    pub(crate) async fn may_have_come(&mut self) {
+        let answered = async {
+            loop {
+                match self.of_this_process.recv().await {
+                    Ok(id) if *id != *self.id => {}
+                    Ok(_) | Err(RecvError::Lagged(_)) => return,
+                    // The store is closed, which the next read tells.
+                    Err(RecvError::Closed) => std::future::pending().await,
+                }
+            }
+        };
+        let _ = tokio::time::timeout(POLL, answered).await;
+    }
+}
