@@ -425,7 +425,8 @@ impl Provider for Waiting {
                 index: 0,
                 id: Some(format!("call-{results}")),
                 name: Some("fetch".to_owned()),
-                arguments: Some("{}".to_owned()),
+                // The loop tells a model that repeats a call.
+                arguments: Some(format!("{{\"number\":{results}}}")),
             };
             vec![Delta::ToolCall(call), Delta::End(StopReason::ToolCalls)]
         } else {
