@@ -92,8 +92,9 @@ pub const MIN_PLAN_INTERVAL_MS: i64 = 1_000;
 /// The most tokens of a store: 10,000.
 pub const MAX_TOKENS: i64 = 10_000;
 
-/// The most changes of one [`SpaceStore::apply`](crate::SpaceStore::apply), with those that changes make: 256.
-pub const MAX_CHANGES: usize = 256;
+/// The most changes of one [`SpaceStore::apply`](crate::SpaceStore::apply), with those that changes make: 2,048. A message
+/// reaches the inboxes of all members of a space with one transaction.
+pub const MAX_CHANGES: usize = 2048;
 
 /// The most rows of a page: 1,000. Larger requests are reduced to this.
 pub const MAX_PAGE_ROWS: u32 = 1_000;

@@ -248,3 +248,27 @@ async fn an_agent_with_capabilities_has_their_tools_and_its_own_alone() {
         assert!(!names.contains(&lacks), "{lacks}: {names:?}");
     }
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_space_that_the_agent_is_removed_from_during_a_call_gets_nothing_more() {
+    let world = World::new().await;
+    let confirm = tool("confirmAction", "space", json!({"timeout": 600_000}));
+    let agent = world.agent("Assistant", json!([confirm])).await;
+    let (token, space) = world.meet(&agent).await;
+    world.plays([
+        calls(&[("enter_space", json!({"spaceId": space}))]),
+        calls(&[("confirmAction", json!({}))]),
+        calls(&[("send_message", json!({"text": "afterwards"}))]),
+        says("Done."),
+    ]);
+    world.say(&token, &space, "Go").await;
+    let call = world.a_call("waiting").await;
+    world.ok(&world.admin, "DELETE", &format!("/api/spaces/{space}/members/{agent}"), None).await;
+    assert_eq!(world.submit(&world.admin, &call, json!({"confirmed": true})).await.0.as_u16(), 200);
+    world.ended_runs(&agent, 1).await;
+    let results = world.tool_results();
+    assert!(results[1].contains("confirmed"), "the run has its result: {results:?}");
+    assert!(results[2].contains("error"), "{results:?}");
+    let messages = world.messages(&space).await;
+    assert!(messages.iter().all(|message| message["text"] != "afterwards"), "{messages:?}");
+}

@@ -169,3 +169,20 @@ async fn a_space_with_many_messages_is_read_and_searched_by_pages() {
     world.say(&token, &space, "on").await;
     assert_eq!(reader.next().await.data["message"]["text"], "on");
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_message_reaches_as_many_agents_as_a_space_can_have() {
+    let world = World::new().await;
+    let (ada, token) = world.user("Ada").await;
+    let space = world.space("Crowd", &[&ada]).await;
+    let mut agents = Vec::new();
+    for number in 1..1_000 {
+        let agent = world.agent(&format!("Agent {number}"), json!([])).await;
+        world.ok(&world.admin, "PUT", &format!("/api/spaces/{space}/members/{agent}"), None).await;
+        agents.push(agent);
+    }
+    world.say(&token, &space, "Good morning").await;
+    for agent in [&agents[0], &agents[998]] {
+        world.ended_runs(agent, 1).await;
+    }
+}

@@ -222,7 +222,7 @@ impl World {
     /// Writes messages of this user into the store, as many users would in the course of time.
     pub(crate) async fn fill(&self, space: &str, user: &str, count: usize) {
         let author = Author { id: user.to_owned(), kind: ParticipantKind::User, name: "Ada".to_owned() };
-        for start in (0..count).step_by(256) {
+        for start in (0..count).step_by(1_000) {
             let message = |number| {
                 Change::PostMessage(NewMessage {
                     id: format!("msg_{number}"),
@@ -237,7 +237,7 @@ impl World {
                     created: 1,
                 })
             };
-            let changes = (start..count.min(start + 256)).map(message).collect();
+            let changes = (start..count.min(start + 1_000)).map(message).collect();
             self.store.apply(changes).await.expect("written");
         }
     }

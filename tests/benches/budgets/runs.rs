@@ -73,7 +73,7 @@ pub(crate) async fn storing(report: &mut Report) {
 }
 
 /// The times of syncs of 4 KiB each, in a file of this folder.
-fn sync_times(folder: &Path) -> Vec<Duration> {
+pub(crate) fn sync_times(folder: &Path) -> Vec<Duration> {
     let file = folder.join("synced");
     let mut synced = File::create(&file).expect("a file");
     let times = (0..SYNCS).map(|_| {
