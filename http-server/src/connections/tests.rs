@@ -36,7 +36,7 @@ impl Served {
                 }
                 Response::new(Full::new(Bytes::from(path)))
             };
-            Connections::accept(listener, &limits, move |request| answer(request), stopped.cancelled()).await
+            Connections::accept(listener, &limits, answer, stopped.cancelled()).await
         });
         Self { address, stop, serving }
     }
