@@ -1,7 +1,7 @@
 //! The rows of the store as resources.
 
 use portcullis_store::{self as store, Page, StoreError};
-use serde::de::DeserializeOwned;
+use serde::{Deserialize, de::DeserializeOwned};
 use serde_json::Value;
 
 use crate::{
@@ -130,16 +130,18 @@ pub(crate) fn run_step(step: store::Step) -> RunStep {
     }
 }
 
-/// A call as it is at this time, with the message that shows it: a call whose time is over has expired, also before the
-/// store has swept it.
-pub(crate) fn call(
-    call: store::StoredCall,
-    shown: Option<store::SpaceMessage>,
-    now: i64,
-) -> Result<Call, ApiError> {
+/// The execution type of the tool in the metadata of a message, which are those of [`crate::resource::ShownCall`].
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct ShownExecutionType {
+    execution_type: String,
+}
+
+/// A call as it is at this time: a call whose time is over has expired, also before the store has swept it.
+pub(crate) fn call(shown: store::ShownCall, now: i64) -> Result<Call, ApiError> {
+    let store::ShownCall { call, space, metadata } = shown;
     let status = call.status_at(now);
-    let space_id = shown.as_ref().map(|message| message.space.clone());
-    let tool = shown.map(message).transpose()?.and_then(|message| message.tool);
+    let tool: Option<ShownExecutionType> = metadata.as_ref().map(parse).transpose()?;
     Ok(Call {
         args: value(&call.arguments)?,
         result: call.result.as_ref().map(value).transpose()?,
@@ -152,21 +154,17 @@ pub(crate) fn call(
         expires_at: call.expires.map(time),
         // A call that no space shows is for a program.
         execution_type: tool.map_or_else(|| EXTERNAL.to_owned(), |tool| tool.execution_type),
-        space_id,
+        space_id: space,
     })
 }
 
-/// A question of this agent, as it is at this time.
-pub(crate) fn approval(approval: store::Approval, agent: String, now: i64) -> Approval {
-    let is_over = approval.asked.expires.is_some_and(|expires| expires <= now);
-    let status = match approval.status {
-        store::ApprovalStatus::Waiting if is_over => store::ApprovalStatus::Expired,
-        status => status,
-    };
+/// A question as it is at this time.
+pub(crate) fn approval(approval: store::Approval, now: i64) -> Approval {
+    let status = approval.status_at(now);
     Approval {
         id: approval.asked.id,
         run_id: approval.run,
-        agent_id: agent,
+        agent_id: approval.agent,
         tool_name: approval.asked.tool,
         question: approval.asked.question,
         hash: approval.asked.hash,

@@ -122,7 +122,7 @@ impl RunExport {
             })
         };
         let approval = |approval: Approval| {
-            let Approval { asked, created, status, decision, run: _ } = approval;
+            let Approval { asked, created, status, decision, run: _, agent: _ } = approval;
             let decision = decision.map(|decision| {
                 let StoredAnswer { verdict, by, via, edited_arguments, reason, decided } = decision;
                 let verdict = match verdict {

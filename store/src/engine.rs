@@ -14,8 +14,8 @@ use crate::{
         EffectEnd, Event, EventBounds, InboxEntry, LeaseGuard, Member, NewApproval, NewCall, NewEffect,
         NewEvent, NewInboxEntry, NewNote, NewParticipant, NewRun, NewSpace, Note, NoteKind, Page,
         PageRequest, Participant, ParticipantKind, ParticipantUpdate, Resolution, ResolvedWith, Run,
-        RunFilter, RunLease, RunSummary, Space, SpaceMessage, Step, StoredAnswer, StoredCall, StoredMessage,
-        TimeOut, Token,
+        RunFilter, RunLease, RunSummary, ShownCall, Space, SpaceMessage, Step, StoredAnswer, StoredCall,
+        StoredMessage, TimeOut, Token,
     },
     operations,
     space_store::SpaceStore,
@@ -160,6 +160,7 @@ methods! {
     read share_space(participant: &str => to_owned, other: &str => to_owned) -> bool, "look up members";
     read space_message(id: &str => to_owned) -> SpaceMessage, "read a message";
     read call_message(call: &str => to_owned) -> Option<SpaceMessage>, "find the message of a call";
+    read shown_calls(filter: CallFilter, page: PageRequest<AgeCursor>) -> Page<ShownCall, AgeCursor>, "list calls";
     read space_messages(space: &str => to_owned, search: Option<&str> => owned, page: PageRequest<i64>)
         -> Page<SpaceMessage, i64>, "list messages";
     write append_event(event: NewEvent) -> i64, "append an event";

@@ -77,8 +77,8 @@ pub use model::{
     LeaseGuard, Member, MessageKind, MessageStatus, MessageUpdate, NewApproval, NewCall, NewEffect, NewEvent,
     NewInboxEntry, NewMessage, NewNote, NewParticipant, NewRun, NewSpace, Note, NoteKind, PLAN_ENTRY, Page,
     PageRequest, Participant, ParticipantKind, ParticipantUpdate, Resolution, ResolvedWith, Run, RunFilter,
-    RunLease, RunStatus, RunSummary, Space, SpaceMessage, Step, StepRecord, StoredAnswer, StoredCall,
-    StoredMessage, TOOL_RESULT, Then, TimeOut, Token, Verdict,
+    RunLease, RunStatus, RunSummary, ShownCall, Space, SpaceMessage, Step, StepRecord, StoredAnswer,
+    StoredCall, StoredMessage, TOOL_RESULT, Then, TimeOut, Token, Verdict,
 };
 pub use open::{open, open_gateway, open_gateway_postgres, open_gateway_sqlite, open_postgres, open_sqlite};
 pub use postgres::PostgresOptions;

@@ -17,7 +17,7 @@ mod step;
 mod token;
 
 pub use approval::{Approval, ApprovalFilter, ApprovalStatus, NewApproval, StoredAnswer, Verdict};
-pub use call::{CallFilter, CallStatus, NewCall, Resolution, StoredCall, TimeOut};
+pub use call::{CallFilter, CallStatus, NewCall, Resolution, ShownCall, StoredCall, TimeOut};
 pub use change::{Applied, Change, ResolvedWith, Then};
 pub use effect::{Effect, EffectBegin, EffectEnd, FinishedEffect, NewEffect};
 pub use event::{Event, EventBounds, NewEvent};

@@ -23,7 +23,9 @@ mod words;
 
 pub(crate) use apply::{apply, resolve_call_with};
 pub(crate) use approvals::{add_approval, approval, approvals, decide_approval, expire_approvals};
-pub(crate) use calls::{add_call, call, calls, cancel_call, expire_calls, resolve_call, time_out_call};
+pub(crate) use calls::{
+    add_call, call, calls, cancel_call, expire_calls, resolve_call, shown_calls, time_out_call,
+};
 pub(crate) use effects::{begin_effect, effects, finish_effect};
 pub(crate) use events::{append_event, event_bounds, events, remove_events_before};
 pub(crate) use inbox::{consume_inbox, inbox, inboxes_with_entries, push_inbox};

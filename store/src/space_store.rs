@@ -6,9 +6,9 @@ use crate::{
     error::StoreError,
     json::Json,
     model::{
-        Applied, Change, DuePlan, Event, EventBounds, Member, NewEvent, NewNote, NewParticipant, NewSpace,
-        Note, NoteKind, Page, PageRequest, Participant, ParticipantKind, ParticipantUpdate, ResolvedWith,
-        Space, SpaceMessage, Token,
+        Applied, CallFilter, Change, DuePlan, Event, EventBounds, Member, NewEvent, NewNote, NewParticipant,
+        NewSpace, Note, NoteKind, Page, PageRequest, Participant, ParticipantKind, ParticipantUpdate,
+        ResolvedWith, ShownCall, Space, SpaceMessage, Token,
     },
     store::{AgeCursor, RunStore},
 };
@@ -179,6 +179,16 @@ pub trait SpaceStore: Send + Sync + std::fmt::Debug {
     /// # Errors
     /// As the trait says.
     async fn call_message(&self, call: &str) -> Result<Option<SpaceMessage>, StoreError>;
+
+    /// Calls, the newest first, each with what its newest message holds.
+    ///
+    /// # Errors
+    /// As the trait says.
+    async fn shown_calls(
+        &self,
+        filter: CallFilter,
+        page: PageRequest<AgeCursor>,
+    ) -> Result<Page<ShownCall, AgeCursor>, StoreError>;
 
     /// Messages of a space, the newest first. The cursor is an ordinal.
     ///

@@ -45,5 +45,5 @@ pub(crate) use robots::{RobotsFiles, RobotsRefusal};
 pub(crate) use search_tool::{WebSearch, search_form, search_web, web_search};
 pub(crate) use secrets::SecretLocation;
 pub use secrets::{SecretError, TakenVariables};
-pub(crate) use steps::{FetchedHop, Hop, HopTerms, RedirectRefused, refused_by_status};
+pub(crate) use steps::{FetchedHop, Hop, HopTerms, RedirectRefused, refused_by_status, refused_with_body};
 pub(crate) use tool::{PAGE, WebFetch, tool};

@@ -10,7 +10,7 @@ use portcullis_runs::{
     StoredExternalCalls, now,
 };
 use portcullis_store::{NewApproval, NoteKind, PageRequest, Participant};
-use portcullis_tools::{CallStartListener, Caller, RegistryExecutor};
+use portcullis_tools::{CallStartListener, Caller, RegistryExecutor, ToolRegistry};
 use portcullis_types::{Message, async_trait};
 use serde_json::json;
 use tokio::sync::mpsc;
@@ -23,12 +23,13 @@ use super::{
 };
 use crate::{
     agent_servers::AgentServers,
-    agent_tool, builtins,
+    agent_tool::{self, AgentTools},
+    builtins,
     capabilities::AgentCapabilities,
     core::{ChosenModel, Core, event},
     error::ApiError,
     from_store, prompt,
-    resource::time,
+    resource::{AgentDefinition, time},
 };
 
 /// How many goals, memories and plans the model reads, of each kind.
@@ -48,68 +49,100 @@ pub(crate) async fn drive(core: &Arc<Core>, agent: &Participant, id: &RunId) -> 
     let capabilities = AgentCapabilities::read(definition.capabilities.as_deref())?;
     let mut caller = Caller::new(agent.id.clone(), id.to_string());
     let servers = AgentServers::read(definition.mcp.as_ref())?;
-    servers.add_tools(&registry, &caller).await;
     caller.tools = capabilities.tools(tools.values().map(|tool| &tool.name).chain(servers.names()));
     let subject = RunSubject { id: id.clone(), agent: agent.id.clone(), workspace: core.workspace.clone() };
     let driven =
         core.runs.drive(&subject, Continuation::Resume, Arc::clone(&registry), caller.clone()).await?;
-    let cycle_agent = CycleAgent { id: agent.id.clone(), name: agent.name.clone(), tools };
-    let entered = entered_space(core, agent, id).await?;
-    let space = Arc::new(CycleSpace::new(Arc::clone(core), cycle_agent, id.to_string(), entered));
-    builtins::add(&space, &registry)?;
-
-    let model = match core.models.choose(&agent.id, definition.model.as_deref()).await {
-        Ok(model) => model,
-        // The run fails with this message, so that a person sees it.
-        Err(message) => ChosenModel {
-            provider: Arc::new(NoModel(message)),
-            identity: ModelIdentity { name: definition.model.clone().unwrap_or_default(), address: None },
-        },
-    };
-    let (asked, questions) = mpsc::unbounded_channel();
-    let config = AgentConfig {
-        run_id: Some(id.to_string()),
-        system: Some(instructions(core, agent, &capabilities.with_prompts(&definition.instructions)).await?),
-        model: model.identity.name.clone(),
-        ..AgentConfig::new(agent.id.clone())
-    };
-    let executor = RegistryExecutor::new(Arc::clone(&registry), terms(&caller, &driven, &space, asked));
-    let executor = SpaceExecutor {
-        inner: StoredExecutor::new(executor.with_continued_run(), Arc::clone(&driven)),
-        registry: Arc::clone(&registry),
-        space: Arc::clone(&space),
-    };
-    let provider =
-        RecordedModel::new(model.provider, (Arc::clone(&registry), caller.clone()), model.identity);
-    let mut agent_loop = AgentLoop::new(
-        config,
-        CycleEvents::new(Arc::clone(&space)),
-        Arc::<DrivenRun>::clone(&driven),
-        provider,
-        executor,
-    );
-    let handle = agent_loop.handle();
-    let start = driven.take_resume_point(&handle).expect("the resume point of a driven run is taken once");
-    let _lease = driven.keep_lease(handle);
-    let ended = {
-        let mut questions = questions;
-        let mut work = std::pin::pin!(agent_loop.resume(start));
-        loop {
-            tokio::select! {
-                ended = &mut work => break Some(ended.end),
-                Some(question) = questions.recv() => show_question(&space, &question).await,
-                () = core.stop.cancelled() => break None,
-            }
-        }
-    };
-    registry.end_run(&caller);
-    if let Err(error) = driven.release().await {
+    let cycle = Cycle { core, agent, id, definition, capabilities, servers, registry, caller, driven };
+    let ended = cycle.run(tools).await;
+    cycle.registry.end_run(&cycle.caller);
+    if let Err(error) = cycle.driven.release().await {
         tracing::warn!(error = &error as &dyn std::error::Error, "cannot release the lease of a run");
     }
-    if let Some(end) = ended {
+    if let Some((space, end)) = ended? {
         show_end(&space, &end).await?;
     }
     Ok(())
+}
+
+/// A cycle whose lease this process has.
+struct Cycle<'a> {
+    core: &'a Arc<Core>,
+    agent: &'a Participant,
+    id: &'a RunId,
+    definition: AgentDefinition,
+    capabilities: AgentCapabilities,
+    servers: AgentServers,
+    registry: Arc<ToolRegistry>,
+    caller: Caller,
+    driven: Arc<DrivenRun>,
+}
+
+impl Cycle<'_> {
+    /// Runs the loop. None if the gateway stops before it ends.
+    async fn run(&self, tools: AgentTools) -> Result<Option<(Arc<CycleSpace>, AgentEnd)>, ApiError> {
+        let Self { core, agent, id, registry, caller, driven, .. } = self;
+        let cycle_agent = CycleAgent { id: agent.id.clone(), name: agent.name.clone(), tools };
+        let entered = entered_space(core, agent, id).await?;
+        let space = Arc::new(CycleSpace::new(Arc::clone(core), cycle_agent, id.to_string(), entered));
+        builtins::add(&space, registry)?;
+
+        let model = self.model().await;
+        let own = self.capabilities.with_prompts(&self.definition.instructions);
+        let config = AgentConfig {
+            run_id: Some(id.to_string()),
+            system: Some(instructions(core, agent, &own).await?),
+            model: model.identity.name.clone(),
+            ..AgentConfig::new(agent.id.clone())
+        };
+        let (asked, mut questions) = mpsc::unbounded_channel();
+        let executor = RegistryExecutor::new(Arc::clone(registry), terms(caller, driven, &space, asked));
+        let executor = SpaceExecutor {
+            inner: StoredExecutor::new(executor.with_continued_run(), Arc::clone(driven)),
+            registry: Arc::clone(registry),
+            space: Arc::clone(&space),
+        };
+        let provider =
+            RecordedModel::new(model.provider, (Arc::clone(registry), caller.clone()), model.identity);
+        let mut agent_loop = AgentLoop::new(
+            config,
+            CycleEvents::new(Arc::clone(&space)),
+            Arc::clone(driven),
+            provider,
+            executor,
+        );
+        let handle = agent_loop.handle();
+        let start =
+            driven.take_resume_point(&handle).expect("the resume point of a driven run is taken once");
+        let _lease = driven.keep_lease(handle);
+        let ended = {
+            let mut work = std::pin::pin!(async {
+                // A server can take long, so the lease is kept while it is asked.
+                self.servers.add_tools(registry, caller).await;
+                agent_loop.resume(start).await
+            });
+            loop {
+                tokio::select! {
+                    ended = &mut work => break Some(ended.end),
+                    Some(question) = questions.recv() => show_question(&space, &question).await,
+                    () = core.stop.cancelled() => break None,
+                }
+            }
+        };
+        Ok(ended.map(|end| (space, end)))
+    }
+
+    async fn model(&self) -> ChosenModel {
+        let asked = self.definition.model.as_deref();
+        match self.core.models.choose(&self.agent.id, asked).await {
+            Ok(model) => model,
+            // The run fails with this message, so that a person sees it.
+            Err(message) => ChosenModel {
+                provider: Arc::new(NoModel(message)),
+                identity: ModelIdentity { name: asked.unwrap_or_default().to_owned(), address: None },
+            },
+        }
+    }
 }
 
 /// The terms of the cycle's calls.

@@ -72,9 +72,8 @@ pub(super) async fn list(
     let mut sight = Sight::new(&core, &caller);
     let mut items = Vec::new();
     for approval in page.items {
-        let agent = core.store.run(&approval.run).await?.summary.agent;
-        if sight.sees(&approval.run, &agent).await? {
-            items.push(from_store::approval(approval, agent, now()));
+        if sight.sees(&approval.run, &approval.agent).await? {
+            items.push(from_store::approval(approval, now()));
         }
     }
     Ok(Json(Listing { items, next: page.next.map(age_cursor) }))
@@ -98,8 +97,7 @@ pub(super) async fn decide(
         }
     };
     let asked = core.store.approval(&id).await?;
-    let agent = core.store.run(&asked.run).await?.summary.agent;
-    if !caller.sees_run(&core, (&asked.run, &agent)).await? {
+    if !caller.sees_run(&core, (&asked.run, &asked.agent)).await? {
         return Err(ApiError::not_found("approval", &id));
     }
     let verdict =
@@ -131,9 +129,8 @@ pub(super) async fn decide(
         }
         Err(error) => return Err(error.into()),
     };
-    let run = decided.run.clone();
-    let shown = from_store::approval(decided, agent.clone(), now());
-    let topics = run_topics(&agent, &run, None);
+    let topics = run_topics(&decided.agent, &decided.run, None);
+    let shown = from_store::approval(decided, now());
     core.write(vec![event("approval.decided", topics, &json!({ "approval": shown }))?]).await?;
     Ok(Json(shown))
 }

@@ -80,14 +80,13 @@ pub(super) async fn list(
     };
     let agent = caller.listed_agent(&core, query.agent_id).await?;
     let filter = CallFilter { run, agent, status };
-    let page = core.store.calls(filter, by_age(query.limit, query.after.as_deref())?).await?;
+    let page = core.store.shown_calls(filter, by_age(query.limit, query.after.as_deref())?).await?;
     let now = now();
     let mut sight = Sight::new(&core, &caller);
     let mut items = Vec::new();
-    for call in page.items {
-        if sight.sees(&call.run, &call.agent).await? {
-            let shown = core.store.call_message(&call.id).await?;
-            items.push(from_store::call(call, shown, now)?);
+    for shown in page.items {
+        if sight.sees(&shown.call.run, &shown.call.agent).await? {
+            items.push(from_store::call(shown, now)?);
         }
     }
     Ok(Json(Listing { items, next: page.next.map(age_cursor) }))
@@ -103,8 +102,11 @@ pub(super) async fn get(
 ) -> Result<Json<Call>, ApiError> {
     let call = core.store.call(&id).await?;
     caller.ensure_sees_run(&core, (&call.run, &call.agent)).await?;
-    let shown = core.store.call_message(&id).await?;
-    from_store::call(call, shown, now()).map(Json)
+    let (space, metadata) = match core.store.call_message(&id).await? {
+        Some(message) => (Some(message.space), message.metadata),
+        None => (None, None),
+    };
+    from_store::call(store::ShownCall { call, space, metadata }, now()).map(Json)
 }
 
 /// Submits the result of a call (specification 003). The same result again is taken again; another one is refused.

@@ -8,6 +8,7 @@ use portcullis_store::{
     self as store, NewParticipant, Participant, ParticipantKind, ParticipantUpdate, RunFilter, StoreError,
 };
 use portcullis_tools::policy::gateway_names;
+use portcullis_types::ToolName;
 use serde::Deserialize;
 use utoipa::ToSchema;
 
@@ -209,14 +210,17 @@ fn check(core: &Core, definition: &AgentDefinition) -> Result<(), ApiError> {
     }
     AgentCapabilities::read(definition.capabilities.as_deref())?;
     let tools = agent_tool::read(&definition.tools)?;
-    if let Some(taken) = gateway_names().find(|name| tools.contains_key(*name)) {
-        return Err(ApiError::invalid("tools", format!("`{taken}` is a built-in tool")));
-    }
+    refuse_built_ins("tools", tools.keys().map(String::as_str))?;
     let registry = core.registry.fork();
     agent_tool::add(&tools, &registry)?;
     let servers = AgentServers::read(definition.mcp.as_ref())?;
-    if let Some(taken) = servers.names().find(|name| gateway_names().any(|known| known == name.as_str())) {
-        return Err(ApiError::invalid("mcp", format!("`{taken}` is a built-in tool")));
-    }
+    refuse_built_ins("mcp", servers.names().map(ToolName::as_str))?;
     servers.ensure_can_be_added(&registry)
+}
+
+fn refuse_built_ins<'n>(key: &str, mut names: impl Iterator<Item = &'n str>) -> Result<(), ApiError> {
+    match names.find(|name| gateway_names().any(|known| known == *name)) {
+        Some(taken) => Err(ApiError::invalid(key, format!("`{taken}` is a built-in tool"))),
+        None => Ok(()),
+    }
 }

@@ -32,7 +32,7 @@ pub(crate) fn list(common: &CommonOptions, options: &ListApprovalsOptions) -> Re
             None => Vec::new(),
         };
         if !options.all {
-            approvals.retain(|approval| status_word(approval) == ApprovalStatus::Waiting.as_str());
+            approvals.retain(|approval| approval.status_at(now()) == ApprovalStatus::Waiting);
         }
         if options.json {
             return json::write_answer(&approvals.iter().map(as_json).collect::<Vec<_>>());
@@ -121,13 +121,8 @@ fn with_question(
     })
 }
 
-/// A question whose time is over counts as expired, also before a process has swept the store.
 fn status_word(approval: &Approval) -> &'static str {
-    let is_over = approval.asked.expires.is_some_and(|expires| expires <= now());
-    match approval.status {
-        ApprovalStatus::Waiting if is_over => ApprovalStatus::Expired.as_str(),
-        status => status.as_str(),
-    }
+    approval.status_at(now()).as_str()
 }
 
 fn as_json(approval: &Approval) -> Value {

@@ -41,12 +41,23 @@ pub struct Approval {
     pub asked: NewApproval,
     /// The run that asks.
     pub run: String,
+    /// The agent of the run.
+    pub agent: String,
     /// When it was asked.
     pub created: i64,
-    /// The status.
+    /// The status when it was read. See [`Self::status_at`].
     pub status: ApprovalStatus,
     /// The answer. None if it waits or has expired.
     pub decision: Option<StoredAnswer>,
+}
+
+impl Approval {
+    /// The status at this time. A question whose time is over has expired, also before a sweep has seen it.
+    #[must_use]
+    pub fn status_at(&self, now: i64) -> ApprovalStatus {
+        let is_over = self.asked.expires.is_some_and(|expires| expires <= now);
+        if self.status == ApprovalStatus::Waiting && is_over { ApprovalStatus::Expired } else { self.status }
+    }
 }
 
 /// What an answer decides.

@@ -80,6 +80,17 @@ impl StoredCall {
     }
 }
 
+/// A call with what its message holds.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ShownCall {
+    /// The call.
+    pub call: StoredCall,
+    /// The space of the newest message that shows it. None if no space shows it.
+    pub space: Option<String>,
+    /// What the message keeps beside its text, if it keeps something.
+    pub metadata: Option<Json>,
+}
+
 /// The result of [`RunStore::time_out_call`](crate::RunStore::time_out_call).
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum TimeOut {

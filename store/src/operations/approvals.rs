@@ -19,6 +19,14 @@ use crate::{
     store::AgeCursor,
 };
 
+/// The columns of a question `a` of a run `r`, in the order that [`read_approval`] takes them.
+macro_rules! columns {
+    () => {
+        "a.id, a.run, a.call, a.tool, a.question, a.hash, a.status, a.created, a.expires, a.decided_by, \
+         a.decided_via, a.decided, a.edited_arguments, a.bytes, a.reason, r.agent"
+    };
+}
+
 pub(crate) async fn add_approval(
     sql: &mut dyn Sql,
     guard: LeaseGuard,
@@ -125,8 +133,7 @@ pub(crate) async fn expire_approvals(
 pub(crate) async fn approval(sql: &mut dyn Sql, id: String) -> Result<Approval, StoreError> {
     let row = sql
         .row(
-            "select id, run, call, tool, question, hash, status, created, expires, decided_by, decided_via, decided, \
-             edited_arguments, bytes, reason from approvals where id = $1",
+            concat!("select ", columns!(), " from approvals a join runs r on r.id = a.run where a.id = $1"),
             parameters![&id],
         )
         .await?;
@@ -144,15 +151,18 @@ pub(crate) async fn approvals(
     let ApprovalFilter { run, status } = filter;
     let rows = sql
         .rows(
-            "select a.id, run, call, tool, question, hash, status, a.created, expires, decided_by, decided_via, \
-             decided, edited_arguments, bytes, reason from approvals a join ( \
-                 select id, cast(sum(bytes) over (order by created desc, id desc) as bigint) - bytes as before from ( \
-                     select id, created, bytes from approvals \
-                     where (created, id) < ($1, $2) \
-                     and (cast($3 as text) is null or run = $3) and (cast($4 as text) is null or status = $4) \
-                     order by created desc, id desc limit $5 \
-                 ) as candidates \
-             ) as sized on sized.id = a.id where sized.before < $6 order by a.created desc, a.id desc",
+            concat!(
+                "select ",
+                columns!(),
+                " from approvals a join runs r on r.id = a.run join ( \
+                     select id, cast(sum(bytes) over (order by created desc, id desc) as bigint) - bytes as before from ( \
+                         select id, created, bytes from approvals \
+                         where (created, id) < ($1, $2) \
+                         and (cast($3 as text) is null or run = $3) and (cast($4 as text) is null or status = $4) \
+                         order by created desc, id desc limit $5 \
+                     ) as candidates \
+                 ) as sized on sized.id = a.id where sized.before < $6 order by a.created desc, a.id desc"
+            ),
             parameters![created, id, run, status.map(ApprovalStatus::as_str), limit, MAX_PAGE_BYTES],
         )
         .await?;
@@ -186,7 +196,7 @@ fn read_approval(row: &mut Row) -> Result<(Approval, AgeCursor, i64), StoreError
         }),
         None => None,
     };
-    let approval = Approval { asked, run, created: row.int(7)?, status, decision };
+    let approval = Approval { asked, run, agent: row.text(15)?, created: row.int(7)?, status, decision };
     let cursor = (approval.created, approval.asked.id.clone());
     Ok((approval, cursor, row.int(13)?))
 }

@@ -16,12 +16,22 @@ use crate::{
         check_name, check_size, to_i64,
     },
     model::{
-        CallFilter, CallStatus, LeaseGuard, NewCall, NewInboxEntry, Page, PageRequest, Resolution,
+        CallFilter, CallStatus, LeaseGuard, NewCall, NewInboxEntry, Page, PageRequest, Resolution, ShownCall,
         StoredCall, TOOL_RESULT, TimeOut,
     },
-    sql::{Row, Sql, parameters},
+    sql::{Row, Sql, Value, parameters},
     store::AgeCursor,
 };
+
+/// The columns of a call `c`, in the order that [`read_call`] takes them.
+macro_rules! columns {
+    () => {
+        "c.id, c.run, c.agent, c.tool, c.arguments, c.status, c.result, c.created, c.updated, c.expires"
+    };
+}
+
+/// The place of the column that follows [`columns`].
+const NEXT_COLUMN: usize = 10;
 
 pub(crate) async fn add_call(sql: &mut dyn Sql, guard: LeaseGuard, call: NewCall) -> Result<(), StoreError> {
     check_name("the id of the call", &call.id)?;
@@ -172,16 +182,51 @@ pub(crate) async fn expire_calls(
 }
 
 pub(crate) async fn call(sql: &mut dyn Sql, id: String) -> Result<StoredCall, StoreError> {
-    let row = sql
-        .row(
-            "select id, run, agent, tool, arguments, status, result, created, updated, expires, bytes from calls \
-             where id = $1",
-            parameters![&id],
-        )
-        .await?;
+    let row =
+        sql.row(concat!("select ", columns!(), " from calls c where c.id = $1"), parameters![&id]).await?;
     let mut row = row.ok_or_else(|| StoreError::not_found(Entity::Call, &id))?;
-    read_call(&mut row).map(|(call, ..)| call)
+    read_call(&mut row)
 }
+
+/// The newest calls after a cursor that a filter lets through, without their payloads.
+macro_rules! listed {
+    () => {
+        "select id, created, bytes from calls \
+         where (created, id) < ($1, $2) \
+         and (cast($3 as text) is null or run = $3) and (cast($4 as text) is null or agent = $4) \
+         and (cast($5 as text) is null or status = $5) order by created desc, id desc limit $6"
+    };
+}
+
+/// The statement that lists calls, the newest first.
+pub(super) const LIST: &str = concat!(
+    "select ",
+    columns!(),
+    ", c.bytes from calls c join ( \
+         select id, cast(sum(bytes) over (order by created desc, id desc) as bigint) - bytes as before from (",
+    listed!(),
+    ") as candidates \
+     ) as sized on sized.id = c.id where sized.before < $7 order by c.created desc, c.id desc"
+);
+
+/// The statement that lists calls with their newest messages. A row has the bytes of both.
+pub(super) const LIST_SHOWN: &str = concat!(
+    "select ",
+    columns!(),
+    ", sized.bytes, m.space, m.metadata from calls c join ( \
+         select id, message, bytes, \
+         cast(sum(bytes) over (order by created desc, id desc) as bigint) - bytes as before from ( \
+             select listed.id, listed.created, listed.bytes + coalesce(m.bytes, 0) as bytes, m.id as message from (",
+    listed!(),
+    ") as listed left join space_messages m on m.id = ( \
+                 select shown.id from space_messages shown join spaces s on s.id = shown.space \
+                 where shown.call = listed.id and s.removed = 0 \
+                 order by shown.created desc, shown.id desc limit 1 \
+             ) \
+         ) as candidates \
+     ) as sized on sized.id = c.id left join space_messages m on m.id = sized.message \
+     where sized.before < $7 order by c.created desc, c.id desc"
+);
 
 pub(crate) async fn calls(
     sql: &mut dyn Sql,
@@ -189,27 +234,39 @@ pub(crate) async fn calls(
     request: PageRequest<AgeCursor>,
 ) -> Result<Page<StoredCall, AgeCursor>, StoreError> {
     let limit = request.rows();
-    let (created, id) = request.after.unwrap_or(NEWEST);
-    let CallFilter { run, agent, status } = filter;
-    let rows = sql
-        .rows(
-            "select c.id, run, agent, tool, arguments, status, result, c.created, updated, expires, bytes \
-             from calls c join ( \
-                 select id, cast(sum(bytes) over (order by created desc, id desc) as bigint) - bytes as before from ( \
-                     select id, created, bytes from calls \
-                     where (created, id) < ($1, $2) \
-                     and (cast($3 as text) is null or run = $3) and (cast($4 as text) is null or agent = $4) \
-                     and (cast($5 as text) is null or status = $5) order by created desc, id desc limit $6 \
-                 ) as candidates \
-             ) as sized on sized.id = c.id where sized.before < $7 order by c.created desc, c.id desc",
-            parameters![created, id, run, agent, status.map(CallStatus::as_str), limit, MAX_PAGE_BYTES],
-        )
-        .await?;
-    page(rows, limit, read_call)
+    let rows = sql.rows(LIST, listing(filter, request)).await?;
+    page(rows, limit, |row| {
+        let call = read_call(row)?;
+        let cursor = (call.created, call.id.clone());
+        Ok((call, cursor, row.int(NEXT_COLUMN)?))
+    })
 }
 
-fn read_call(row: &mut Row) -> Result<(StoredCall, AgeCursor, i64), StoreError> {
-    let call = StoredCall {
+pub(crate) async fn shown_calls(
+    sql: &mut dyn Sql,
+    filter: CallFilter,
+    request: PageRequest<AgeCursor>,
+) -> Result<Page<ShownCall, AgeCursor>, StoreError> {
+    let limit = request.rows();
+    let rows = sql.rows(LIST_SHOWN, listing(filter, request)).await?;
+    page(rows, limit, |row| {
+        let call = read_call(row)?;
+        let cursor = (call.created, call.id.clone());
+        let (space, metadata) = (row.optional_text(NEXT_COLUMN + 1)?, row.optional_text(NEXT_COLUMN + 2)?);
+        Ok((ShownCall { call, space, metadata: metadata.map(Json::stored) }, cursor, row.int(NEXT_COLUMN)?))
+    })
+}
+
+/// The parameters of a listing.
+fn listing(filter: CallFilter, request: PageRequest<AgeCursor>) -> Vec<Value> {
+    let limit = request.rows();
+    let (created, id) = request.after.unwrap_or(NEWEST);
+    let CallFilter { run, agent, status } = filter;
+    parameters![created, id, run, agent, status.map(CallStatus::as_str), limit, MAX_PAGE_BYTES]
+}
+
+fn read_call(row: &mut Row) -> Result<StoredCall, StoreError> {
+    Ok(StoredCall {
         id: row.text(0)?,
         run: row.text(1)?,
         agent: row.text(2)?,
@@ -220,7 +277,5 @@ fn read_call(row: &mut Row) -> Result<(StoredCall, AgeCursor, i64), StoreError> 
         created: row.int(7)?,
         updated: row.int(8)?,
         expires: row.optional_int(9)?,
-    };
-    let cursor = (call.created, call.id.clone());
-    Ok((call, cursor, row.int(10)?))
+    })
 }

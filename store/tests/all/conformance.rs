@@ -66,6 +66,8 @@ macro_rules! foreach_case {
             spaces::a_removed_space_is_not_found_and_is_swept,
             space_messages::a_message_is_posted_read_and_changed,
             space_messages::of_two_updates_of_one_status_one_wins,
+            space_messages::calls_are_listed_with_their_messages,
+            space_messages::a_page_of_calls_ends_after_the_bytes_of_their_messages,
             space_messages::messages_are_listed_newest_first,
             space_messages::a_search_finds_words_in_any_case,
             space_messages::a_changed_text_is_found_by_its_new_words,

@@ -4,15 +4,12 @@ use portcullis_egress::Response;
 use portcullis_types::{ToolError, ToolOutput};
 use serde_json::{Value, json};
 
-use super::steps::{add_source, refused_by_status};
+use super::steps::{add_source, refused_with_body};
 use crate::http_tool::is_json;
 
 /// The longest JSON text that becomes structured data: 1 MiB. A longer one stays a text, because a parsed value can take
 /// many times the memory of its text.
 const MAX_PARSED_BYTES: usize = 1 << 20;
-
-/// The most bytes of a body that the error for a status repeats.
-const MAX_QUOTED_BYTES: usize = 2048;
 
 /// The result of a call: JSON as structured data, text as it is, and of anything else the type and size.
 ///
@@ -23,8 +20,7 @@ pub(crate) fn output_of_response(response: &Response) -> Result<ToolOutput, Tool
     let content_type = response.headers.get("content-type").and_then(|value| value.to_str().ok());
     let content_type = content_type.unwrap_or_default();
     let text = std::str::from_utf8(&response.body).ok().filter(|_| is_text(content_type));
-    let quoted = text.map_or("", |text| &text[..text.floor_char_boundary(MAX_QUOTED_BYTES)]);
-    if let Some(error) = refused_by_status("the server", response, quoted.trim()) {
+    if let Some(error) = refused_with_body(response, text) {
         return Err(error);
     }
     let output = match text {
@@ -84,7 +80,7 @@ mod tests {
     use portcullis_egress::{ContentCoding, HeaderMap, HeaderValue, StatusCode};
     use portcullis_types::ToolErrorKind;
 
-    use super::*;
+    use super::{super::steps::MAX_QUOTED_BYTES, *};
 
     fn response(status: u16, content_type: &str, body: &[u8]) -> Response {
         let mut headers = HeaderMap::new();

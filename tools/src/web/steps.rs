@@ -18,6 +18,9 @@ use crate::{
     sandbox::{Transfer, TransferEnd},
 };
 
+/// The most bytes of a body that the error for a status repeats.
+pub(super) const MAX_QUOTED_BYTES: usize = 2048;
+
 /// The cell in which the request step leaves its outcome for the operation, because a result for a model contains no
 /// body.
 pub(crate) type FetchedHop = Arc<OnceLock<Result<Hop, RedirectRefused>>>;
@@ -193,6 +196,12 @@ pub(crate) fn refused_by_status(server: &str, response: &Response, message: &str
         _ => ToolError::failed(message),
     };
     Some(error.with_code("http_status"))
+}
+
+/// As [`refused_by_status`], with the start of the body as the server's message.
+pub(crate) fn refused_with_body(response: &Response, body: Option<&str>) -> Option<ToolError> {
+    let quoted = body.map_or("", |text| &text[..text.floor_char_boundary(MAX_QUOTED_BYTES)]);
+    refused_by_status("the server", response, quoted.trim())
 }
 
 /// Whether the guest itself reported the error. A trap has a code that differs from its kind.

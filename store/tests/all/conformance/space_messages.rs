@@ -1,14 +1,15 @@
 //! Messages of spaces: posting, changing, listing and searching them.
 
 use portcullis_store::{
-    Applied, Change, Entity, GatewayStore, MessageKind, MessageStatus, MessageUpdate, NewMessage, Page,
-    PageRequest, SpaceMessage, StoreError,
+    Applied, CallFilter, CallStatus, Change, Entity, GatewayStore, MessageKind, MessageStatus, MessageUpdate,
+    NewMessage, Page, PageRequest, SpaceMessage, StoreError,
+    limits::{MAX_METADATA_BYTES, MAX_PAGE_BYTES},
 };
 
 use super::{
-    NOW,
+    NOW, add_run,
     gateway::{add_space, new_message, post},
-    json,
+    guard, json, new_call,
 };
 
 fn update(id: &str) -> MessageUpdate {
@@ -91,6 +92,67 @@ pub(crate) async fn a_message_is_posted_read_and_changed(store: &dyn GatewayStor
     let newest = NewMessage { call: Some("c".to_owned()), created: NOW + 1, ..new_message("s", "m4", "") };
     post(store, newest).await;
     assert_eq!(store.call_message("c").await.expect("answered").expect("there").id, "m4");
+}
+
+pub(crate) async fn calls_are_listed_with_their_messages(store: &dyn GatewayStore) {
+    add_run(store, "r").await;
+    for id in ["hidden", "shown", "twice", "gone"] {
+        store.add_call(guard("r"), new_call(id, CallStatus::Pending)).await.expect("a new call");
+    }
+    for (space, call, metadata) in [
+        ("s", "shown", "1"),
+        ("s", "twice", "2"),
+        ("t", "twice", "3"),
+        // The newest message of this call goes with its space, and the call then has none.
+        ("u", "gone", "4"),
+    ] {
+        add_space(store, space).await;
+        let message = new_message(space, &format!("m{metadata}"), "");
+        let newer = message.created + metadata.parse::<i64>().expect("a number");
+        let (call, metadata) = (Some(call.to_owned()), Some(json(metadata)));
+        post(store, NewMessage { call, metadata, created: newer, ..message }).await;
+    }
+    store.remove_space("u", "space:u").await.expect("removed");
+    let page = store.shown_calls(CallFilter::default(), PageRequest::first(3)).await.expect("a page");
+    let next = page.next.expect("more");
+    let rest = store.shown_calls(CallFilter::default(), PageRequest::after(next, 3)).await.expect("a page");
+    assert_eq!(rest.next, None);
+    let mut found = Vec::new();
+    for shown in page.items.into_iter().chain(rest.items) {
+        assert_eq!(store.call(&shown.call.id).await.expect("the store has the call"), shown.call);
+        found.push((shown.call.id, shown.space, shown.metadata));
+    }
+    let expected = |call: &str, shown: Option<(&str, &str)>| {
+        (call.to_owned(), shown.map(|(space, _)| space.to_owned()), shown.map(|(_, metadata)| json(metadata)))
+    };
+    assert_eq!(
+        found,
+        [
+            expected("twice", Some(("t", "3"))),
+            expected("shown", Some(("s", "1"))),
+            expected("hidden", None),
+            expected("gone", None),
+        ]
+    );
+    let other = CallFilter { agent: Some("x".to_owned()), ..CallFilter::default() };
+    assert_eq!(store.shown_calls(other, PageRequest::default()).await.expect("a page").items, []);
+}
+
+pub(crate) async fn a_page_of_calls_ends_after_the_bytes_of_their_messages(store: &dyn GatewayStore) {
+    add_run(store, "r").await;
+    add_space(store, "s").await;
+    let metadata = json(&format!("\"{}\"", "x".repeat(MAX_METADATA_BYTES - 2)));
+    let fitting = usize::try_from(MAX_PAGE_BYTES).expect("small") / MAX_METADATA_BYTES;
+    for number in 0..=fitting + 1 {
+        let id = format!("c{number:03}");
+        store.add_call(guard("r"), new_call(&id, CallStatus::Pending)).await.expect("a new call");
+        let message = new_message("s", &id, "");
+        post(store, NewMessage { call: Some(id), metadata: Some(metadata.clone()), ..message }).await;
+    }
+    let page = store.shown_calls(CallFilter::default(), PageRequest::default()).await.expect("a page");
+    assert_eq!(page.items.len(), fitting);
+    let rest = PageRequest::after(page.next.expect("more"), 1_000);
+    assert_eq!(store.shown_calls(CallFilter::default(), rest).await.expect("a page").items.len(), 2);
 }
 
 pub(crate) async fn of_two_updates_of_one_status_one_wins(store: &dyn GatewayStore) {

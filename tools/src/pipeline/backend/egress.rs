@@ -1,7 +1,7 @@
 //! Backend of request steps, and the sending of a call's only request. The host's HTTP client makes the requests, on its
 //! confined threads.
 
-use std::sync::Arc;
+use std::{sync::Arc, time::Instant};
 
 use portcullis_egress::{HeaderMap, HeaderValue, Method, Request, Response};
 use portcullis_types::{ToolError, ToolOutput, async_trait};
@@ -52,7 +52,7 @@ impl Backend for RequestStep {
         // The judged form of the URL, because the argument's text may be another spelling.
         let request = Request {
             method,
-            headers: headers(self.form.accept, text(BODY)),
+            headers: headers(HeaderValue::from_static(self.form.accept), text(BODY).is_some()),
             body: text(BODY).unwrap_or_default().to_owned().into(),
             ..Request::get(judged.url().clone())
         };
@@ -80,10 +80,7 @@ impl Backend for RequestStep {
                 if refused.is_some() {
                     leave_hop(Err(RedirectRefused));
                 }
-                Err(match failure {
-                    RequestFailure::Denied(denial) => refuse(denial, pending_record),
-                    RequestFailure::Failed(error) => error,
-                })
+                Err(error_of(failure, pending_record))
             }
         };
         Ok(AttemptOutcome::without_retry(result))
@@ -113,11 +110,31 @@ pub(super) async fn send(
     Ok(response)
 }
 
-fn headers(accept: &'static str, body: Option<&str>) -> HeaderMap {
+/// The judge of a call whose address is configured. Its time is what is left of the call's.
+pub(super) fn judge_of_configured(attempt: &CallAttempt<'_>) -> Arc<GrantJudge> {
+    let CallAttempt { checked, grant, deadline, caller, host, .. } = attempt;
+    let time_left = deadline.saturating_duration_since(Instant::now());
+    let tool = checked.tool.facts().name.as_str();
+    let judge = GrantJudge::new((*grant).clone(), None, time_left)
+        .with_slow_answers()
+        .with_pooled_connections(host.policy.digest().as_str(), tool, caller);
+    Arc::new(judge)
+}
+
+/// The error of a request that has no response. A denial is put into the row.
+pub(super) fn error_of(failure: RequestFailure, pending_record: &mut PendingRecord) -> ToolError {
+    match failure {
+        RequestFailure::Denied(denial) => refuse(denial, pending_record),
+        RequestFailure::Failed(error) => error,
+    }
+}
+
+/// The headers of a request. A body is JSON.
+pub(super) fn headers(accept: HeaderValue, has_body: bool) -> HeaderMap {
     let mut headers = HeaderMap::new();
     headers.insert("user-agent", web::USER_AGENT);
-    headers.insert("accept", HeaderValue::from_static(accept));
-    if body.is_some() {
+    headers.insert("accept", accept);
+    if has_body {
         headers.insert("content-type", HeaderValue::from_static("application/json"));
     }
     headers

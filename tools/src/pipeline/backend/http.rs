@@ -1,17 +1,18 @@
 //! Backend of HTTP tools. A call is one request, which the host's HTTP client makes on its confined threads.
 
-use std::{sync::Arc, time::Instant};
-
 use portcullis_egress::{HeaderMap, HeaderValue, Method, Request};
 use portcullis_policy::RequestedSubject;
 use portcullis_types::{ToolArgs, ToolError, async_trait};
 
-use super::{AttemptOutcome, Backend, CallAttempt, egress::send};
+use super::{
+    AttemptOutcome, Backend, CallAttempt,
+    egress::{error_of, headers, judge_of_configured, send},
+};
 use crate::{
     audit::Confinement,
     http_tool::HttpTarget,
     pipeline::{Host, PendingRecord, admit::refuse},
-    web::{self, GrantJudge, RequestFailure},
+    web,
 };
 
 /// The place of the address in questions and rows: the key of the configuration. No argument has this name, because a
@@ -53,44 +54,33 @@ impl Backend for HttpBackend {
         attempt: CallAttempt<'_>,
         pending_record: &mut PendingRecord,
     ) -> Result<AttemptOutcome, ToolError> {
-        let CallAttempt { checked, grant, deadline, caller, host, .. } = attempt;
+        let CallAttempt { checked, host, .. } = attempt;
         let Self(target) = self;
         let Some(http_client) = &host.http_client else {
             return Err(ToolError::unavailable(NO_CLIENT).with_code("no_http_client"));
         };
-        let time_left = deadline.saturating_duration_since(Instant::now());
-        let tool = checked.tool.facts().name.as_str();
-        let judge = GrantJudge::new(grant.clone(), None, time_left)
-            .with_slow_answers()
-            .with_pooled_connections(host.policy.digest().as_str(), tool, caller);
-        let judge = Arc::new(judge);
+        let judge = judge_of_configured(&attempt);
         let (url, method) = (target.url_with(&checked.args)?, target.method().as_str());
         let judged = judge.judge(method, url.as_str()).map_err(|denial| refuse(denial, pending_record))?;
         let body = target.body_with(&checked.args);
         let request = Request {
             method: Method::from_bytes(method.as_bytes())
                 .map_err(|error| ToolError::internal(error.to_string()))?,
-            headers: headers(target, body.is_some()),
+            headers: configured_headers(target, body.is_some()),
             body: body.unwrap_or_default(),
             ..Request::get(judged.url().clone())
         };
         let result = match send(&attempt, http_client, &judge, request, pending_record).await? {
             Ok(response) => web::output_of_response(&response),
-            Err(RequestFailure::Denied(denial)) => Err(refuse(denial, pending_record)),
-            Err(RequestFailure::Failed(error)) => Err(error),
+            Err(failure) => Err(error_of(failure, pending_record)),
         };
         Ok(AttemptOutcome::without_retry(result))
     }
 }
 
 /// The configured headers over the default ones.
-fn headers(target: &HttpTarget, has_body: bool) -> HeaderMap {
-    let mut headers = HeaderMap::new();
-    headers.insert("user-agent", web::USER_AGENT);
-    headers.insert("accept", ACCEPT);
-    if has_body {
-        headers.insert("content-type", HeaderValue::from_static("application/json"));
-    }
+fn configured_headers(target: &HttpTarget, has_body: bool) -> HeaderMap {
+    let mut headers = headers(ACCEPT, has_body);
     for (name, value) in target.headers() {
         headers.insert(name, value.clone());
     }

@@ -3,7 +3,7 @@
 
 use std::{sync::Arc, time::Instant};
 
-use portcullis_egress::{HeaderMap, HeaderValue, Method, Request, Response, StatusCode, Url};
+use portcullis_egress::{HeaderValue, Method, Request, Response, StatusCode, Url};
 use portcullis_policy::RequestedSubject;
 use portcullis_types::{ToolArgs, ToolError, ToolOutput, async_trait};
 use rmcp::model::{CallToolResult, InitializeResult, ListToolsResult};
@@ -12,7 +12,7 @@ use serde_json::{Value, json};
 
 use super::{
     AttemptOutcome, Backend, CallAttempt,
-    egress::send,
+    egress::{error_of, headers, judge_of_configured, send},
     http::NO_CLIENT,
     mcp_answer::{output_of_call, read_result},
     time_limit_error,
@@ -22,7 +22,7 @@ use crate::{
     http_tool::HttpTarget,
     mcp_tool::{MAX_REMOTE_TOOLS, McpRequest, McpServer, McpSession, RemoteTool},
     pipeline::{Host, PendingRecord, admit::refuse},
-    web::{self, GrantJudge, HttpClientHandle, RequestFailure},
+    web::{self, GrantJudge, HttpClientHandle},
 };
 
 /// The place of the address in questions and rows: the key of the configuration.
@@ -75,16 +75,11 @@ impl Backend for McpBackend {
         attempt: CallAttempt<'_>,
         pending_record: &mut PendingRecord,
     ) -> Result<AttemptOutcome, ToolError> {
-        let CallAttempt { checked, grant, deadline, time_limit, caller, host, .. } = attempt;
+        let CallAttempt { checked, deadline, time_limit, host, .. } = attempt;
         let Some(http_client) = &host.http_client else {
             return Err(ToolError::unavailable(NO_CLIENT).with_code("no_http_client"));
         };
-        let time_left = deadline.saturating_duration_since(Instant::now());
-        let tool = checked.tool.facts().name.as_str();
-        let judge = GrantJudge::new(grant.clone(), None, time_left)
-            .with_slow_answers()
-            .with_pooled_connections(host.policy.digest().as_str(), tool, caller);
-        let judge = Arc::new(judge);
+        let judge = judge_of_configured(&attempt);
         let target = self.server.target();
         let judged = judge
             .judge(target.method().as_str(), target.url())
@@ -105,6 +100,7 @@ impl Backend for McpBackend {
             }
         };
         // The limit of a request is that of the whole call, and there are several requests.
+        let time_left = deadline.saturating_duration_since(Instant::now());
         let result = tokio::time::timeout(time_left, asked).await;
         let result = result.unwrap_or_else(|_elapsed| Err(time_limit_error(time_limit)));
         Ok(AttemptOutcome::without_retry(result))
@@ -216,10 +212,7 @@ impl Exchange<'_, '_> {
 
     /// Sends one message.
     async fn post(&mut self, message: &Value, session: Option<&McpSession>) -> Result<Response, ToolError> {
-        let mut headers = HeaderMap::new();
-        headers.insert("user-agent", web::USER_AGENT);
-        headers.insert("accept", ACCEPT);
-        headers.insert("content-type", HeaderValue::from_static("application/json"));
+        let mut headers = headers(ACCEPT, true);
         if let Some(session) = session {
             headers.insert(PROTOCOL_VERSION, session.version.clone());
             if let Some(id) = &session.id {
@@ -233,9 +226,6 @@ impl Exchange<'_, '_> {
             ..Request::get(self.url.clone())
         };
         let sent = send(self.attempt, self.http_client, self.judge, request, self.pending_record).await?;
-        sent.map_err(|failure| match failure {
-            RequestFailure::Denied(denial) => refuse(denial, self.pending_record),
-            RequestFailure::Failed(error) => error,
-        })
+        sent.map_err(|failure| error_of(failure, self.pending_record))
     }
 }

@@ -13,13 +13,10 @@ use serde::{
 use serde_json::value::RawValue;
 use sse_stream::SseStream;
 
-use crate::web::refused_by_status;
+use crate::web::refused_with_body;
 
 /// The longest message of a server, in bytes: 4 MiB, as for messages of clients.
 const MAX_MESSAGE_BYTES: usize = 4 << 20;
-
-/// The most bytes of a body that the error for a status repeats.
-const MAX_QUOTED_BYTES: usize = 2048;
 
 /// In place of content of a later revision.
 const UNKNOWN: &str = "[content of a kind that is not known here]";
@@ -54,8 +51,7 @@ struct RpcError {
 /// without an answer.
 pub(super) async fn read_result<T: DeserializeOwned>(response: &Response, id: u64) -> Result<T, ToolError> {
     let text = std::str::from_utf8(&response.body).ok();
-    let quoted = text.map_or("", |text| &text[..text.floor_char_boundary(MAX_QUOTED_BYTES)]);
-    if let Some(error) = refused_by_status("the server", response, quoted.trim()) {
+    if let Some(error) = refused_with_body(response, text) {
         return Err(error);
     }
     let content_type = response.headers.get("content-type").and_then(|value| value.to_str().ok());
