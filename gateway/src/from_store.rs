@@ -143,8 +143,8 @@ pub(crate) fn call(shown: store::ShownCall, now: i64) -> Result<Call, ApiError> 
     let status = call.status_at(now);
     let tool: Option<ShownExecutionType> = metadata.as_ref().map(parse).transpose()?;
     Ok(Call {
-        args: value(&call.arguments)?,
-        result: call.result.as_ref().map(value).transpose()?,
+        args: parse(&call.arguments)?,
+        result: call.result.as_ref().map(parse).transpose()?,
         call_id: call.id,
         agent_id: call.agent,
         run_id: call.run,

@@ -2,7 +2,7 @@
 
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
-use serde_json::Value;
+use serde_json::{Value, value::RawValue};
 use utoipa::ToSchema;
 
 use crate::store_words::{MessageKindWord, MessageStatusWord, ParticipantWord};
@@ -207,7 +207,7 @@ pub(crate) struct RunStep {
 }
 
 /// A call whose result comes from outside.
-#[derive(Debug, Clone, PartialEq, Serialize, ToSchema)]
+#[derive(Debug, Clone, Serialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct Call {
     pub(crate) call_id: String,
@@ -215,11 +215,11 @@ pub(crate) struct Call {
     pub(crate) run_id: String,
     pub(crate) tool_name: String,
     #[schema(value_type = Object)]
-    pub(crate) args: Value,
+    pub(crate) args: Box<RawValue>,
     /// `waiting`, `pending`, `resolved`, `expired` or `cancelled`.
     pub(crate) status: String,
     #[schema(value_type = Option<Object>)]
-    pub(crate) result: Option<Value>,
+    pub(crate) result: Option<Box<RawValue>>,
     pub(crate) created_at: String,
     pub(crate) expires_at: Option<String>,
     /// `external`, whose result a program submits, or `space`, whose result a person gives.

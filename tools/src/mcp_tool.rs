@@ -26,6 +26,10 @@ use crate::{
 /// How many tools of one server are read. Further ones are left out.
 pub const MAX_REMOTE_TOOLS: usize = 1024;
 
+/// How many pages of a listing are read. Further ones are left out, because a server can give empty pages without end, and
+/// the row of the listing has each request.
+pub(crate) const MAX_LISTED_PAGES: usize = 128;
+
 /// How long a listing may take: 10 s. An agent waits for it before its cycle.
 const LISTING_TIMEOUT: Duration = Duration::from_secs(10);
 

@@ -160,3 +160,29 @@ pub(super) fn word<T>(
 
 /// The body of a refusal, for the description.
 pub(super) type Refusal = crate::error::ErrorBody;
+
+#[cfg(test)]
+mod tests {
+    use axum::{
+        body::{Body as StreamedBody, Bytes},
+        http::{StatusCode, header::CONTENT_TYPE},
+        response::IntoResponse as _,
+    };
+    use futures_util::{StreamExt as _, stream};
+    use serde_json::Value;
+
+    use super::*;
+
+    #[tokio::test(start_paused = true)]
+    async fn a_body_that_does_not_end_in_time_is_refused() {
+        let begun = stream::iter([Ok::<_, std::io::Error>(Bytes::from_static(b"{\"text\": "))]);
+        let request = Request::builder()
+            .header(CONTENT_TYPE, "application/json")
+            .body(StreamedBody::from_stream(begun.chain(stream::pending())))
+            .expect("a request");
+        let begin = tokio::time::Instant::now();
+        let refused = Body::<Value>::from_request(request, &()).await.err().expect("refused");
+        assert_eq!(refused.into_response().status(), StatusCode::REQUEST_TIMEOUT);
+        assert_eq!(begin.elapsed(), BODY_DEADLINE);
+    }
+}

@@ -120,6 +120,23 @@ async fn a_stream_ends_with_the_right_to_it() {
     reader.rest().await;
 }
 
+/// Another process removes the token in the store, of which this gateway hears nothing.
+#[tokio::test(start_paused = true)]
+async fn a_stream_ends_soon_after_another_process_has_taken_its_right() {
+    let world = World::new().await;
+    let (ada, token) = world.user("Ada").await;
+    let space = world.space("Home", &[&ada]).await;
+    let (id, own) = world.token_with_id("user", &ada).await;
+    let path = format!("/api/spaces/{space}/events");
+    let (mut reader, mut other) =
+        (world.events(&own, &path, None).await, world.events(&token, &path, None).await);
+    assert!(world.store.remove_token(&id).await.expect("removed"));
+    // The clock is paused, so the minute passes at once.
+    assert_eq!(reader.rest().await.len(), 0);
+    world.say(&token, &space, "on").await;
+    other.until("message.created").await;
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn a_token_has_a_limited_number_of_streams() {
     let world = World::new().await;

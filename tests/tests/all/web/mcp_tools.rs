@@ -49,6 +49,11 @@ impl OwnServer {
 
 /// A fixture in which these tools may make requests to a server on this port.
 fn granting(port: u16, tools: &[&str]) -> Fixture {
+    granting_with(port, tools, "")
+}
+
+/// The same, with these lines in the entry of the last tool.
+fn granting_with(port: u16, tools: &[&str], lines: &str) -> Fixture {
     let mut policy = format!(
         "[profiles.Remote]\nhosts = [\"http://127.0.0.1:{port}\"]\nmethods = [\"POST\"]\n\
          [secrets.remote]\nfrom = \"file:token\"\nhosts = [\"http://127.0.0.1:{port}\"]\n\
@@ -57,6 +62,7 @@ fn granting(port: u16, tools: &[&str]) -> Fixture {
     for tool in tools {
         policy += &format!("[tools.{tool}]\nprofile = \"Remote\"\n");
     }
+    policy += lines;
     let fixture = fixture(&Server::for_port(port)).with_policy(&policy);
     let token = fixture.root().join("token");
     fs::write(&token, TOKEN).expect("writable");
@@ -308,6 +314,34 @@ async fn a_listing_without_end_is_read_to_its_limit() {
     let registry = registry(&fixture, &server).await;
     let _ = CallOutcome::run(&registry, "remote", json!({})).await.text();
     assert_eq!(server.listed().len(), portcullis_tools::MAX_REMOTE_TOOLS);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn empty_pages_without_end_are_not_all_read() {
+    let empty: Answers = Box::new(|method, _| match method {
+        "initialize" => begun(),
+        _ => result(json!({"tools": [], "nextCursor": "again"})),
+    });
+    let fake = fake(empty, as_one_message);
+    let fixture = granting(fake.port(), &["remote"]);
+    let server = remote(fake.port());
+    let registry = registry(&fixture, &server).await;
+    let listed = CallOutcome::run(&registry, "remote", json!({})).await;
+    let ToolOutcome::Output(output) = &listed.0.outcome else { panic!("{listed:?}") };
+    assert_eq!(output.structured, Some(json!({"tools": [], "refused": []})));
+    // The session begins with two requests.
+    assert_eq!(fake.requests(), 2 + 128);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_server_that_does_not_answer_is_waited_for_within_the_time_limit() {
+    let silent = Server::start_with_bodies(|_, _| server::no_reply());
+    let fixture = granting_with(silent.port(), &["remote"], "timeout = \"300ms\"\n");
+    let server = remote(silent.port());
+    let registry = registry(&fixture, &server).await;
+    let listed = CallOutcome::run(&registry, "remote", json!({})).await;
+    listed.assert_refused(ToolErrorKind::Timeout, "timeout");
+    assert_eq!(fixture.rows().last().expect("a row").requests.len(), 1);
 }
 
 #[tokio::test(flavor = "multi_thread")]

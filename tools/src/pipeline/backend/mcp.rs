@@ -20,7 +20,7 @@ use super::{
 use crate::{
     audit::Confinement,
     http_tool::HttpTarget,
-    mcp_tool::{MAX_REMOTE_TOOLS, McpRequest, McpServer, McpSession, RemoteTool},
+    mcp_tool::{MAX_LISTED_PAGES, MAX_REMOTE_TOOLS, McpRequest, McpServer, McpSession, RemoteTool},
     pipeline::{Host, PendingRecord, admit::refuse},
     web::{self, GrantJudge, HttpClientHandle},
 };
@@ -121,7 +121,7 @@ impl Exchange<'_, '_> {
     /// Reads all tools of the server, and keeps those that can be used.
     async fn list(&mut self) -> Result<ToolOutput, ToolError> {
         let (mut tools, mut refused, mut cursor) = (Vec::new(), Vec::new(), None);
-        loop {
+        for _ in 0..MAX_LISTED_PAGES {
             let params = cursor.map_or_else(|| json!({}), |cursor: String| json!({ "cursor": cursor }));
             let page: ListToolsResult = self.ask("tools/list", params).await?;
             for tool in page.tools {
@@ -132,7 +132,6 @@ impl Exchange<'_, '_> {
                 }
             }
             cursor = page.next_cursor;
-            // A server that always has a further page is read no further.
             if cursor.is_none() || tools.len() + refused.len() >= MAX_REMOTE_TOOLS {
                 break;
             }
