@@ -6,20 +6,20 @@ use serde_json::value::RawValue;
 use super::{
     inbox::push_inbox,
     leases::lock_run,
-    pages::{NEWEST, page},
+    pages::{NEWEST, fitting_rows, page},
 };
 use crate::{
     error::{Entity, StoreError},
     json::Json,
     limits::{
-        MAX_ARGUMENTS_BYTES, MAX_OPEN_CALLS, MAX_PAGE_BYTES, MAX_PAYLOAD_BYTES, MAX_SWEEP, check_count,
-        check_name, check_size, to_i64,
+        MAX_ARGUMENTS_BYTES, MAX_OPEN_CALLS, MAX_PAYLOAD_BYTES, MAX_SWEEP, check_count, check_name,
+        check_size, to_i64,
     },
     model::{
         CallFilter, CallStatus, LeaseGuard, NewCall, NewInboxEntry, Page, PageRequest, Resolution, ShownCall,
         StoredCall, TOOL_RESULT, TimeOut,
     },
-    sql::{Row, Sql, Value, parameters},
+    sql::{Row, Sql, parameters},
     store::AgeCursor,
 };
 
@@ -188,58 +188,52 @@ pub(crate) async fn call(sql: &mut dyn Sql, id: String) -> Result<StoredCall, St
     read_call(&mut row)
 }
 
-/// The newest calls after a cursor that a filter lets through, without their payloads.
+/// The newest calls `c` after a cursor that a filter lets through, with the number of rows as the last parameter.
 macro_rules! listed {
     () => {
-        "select id, created, bytes from calls \
-         where (created, id) < ($1, $2) \
-         and (cast($3 as text) is null or run = $3) and (cast($4 as text) is null or agent = $4) \
-         and (cast($5 as text) is null or status = $5) order by created desc, id desc limit $6"
+        " where (c.created, c.id) < ($1, $2) \
+         and (cast($3 as text) is null or c.run = $3) and (cast($4 as text) is null or c.agent = $4) \
+         and (cast($5 as text) is null or c.status = $5) order by c.created desc, c.id desc limit $6"
+    };
+}
+
+/// A column of the newest message that shows a call `c`.
+macro_rules! of_message {
+    ($column:literal) => {
+        concat!(
+            "(select shown.",
+            $column,
+            " from space_messages shown join spaces s on s.id = shown.space \
+             where shown.call = c.id and s.removed = 0 order by shown.created desc, shown.id desc limit 1)"
+        )
     };
 }
 
 /// The statement that lists calls, the newest first.
-pub(super) const LIST: &str = concat!(
-    "select ",
-    columns!(),
-    ", c.bytes from calls c join ( \
-         select id, cast(sum(bytes) over (order by created desc, id desc) as bigint) - bytes as before from (",
-    listed!(),
-    ") as candidates \
-     ) as sized on sized.id = c.id where sized.before < $7 order by c.created desc, c.id desc"
-);
+pub(super) const LIST: &str = concat!("select ", columns!(), ", c.bytes from calls c", listed!());
+
+/// The bytes of the rows of [`LIST`].
+pub(super) const SIZES: &str = concat!("select c.bytes from calls c", listed!());
 
 /// The statement that lists calls with their newest messages. A row has the bytes of both.
 pub(super) const LIST_SHOWN: &str = concat!(
     "select ",
     columns!(),
-    ", sized.bytes, m.space, m.metadata from calls c join ( \
-         select id, message, bytes, \
-         cast(sum(bytes) over (order by created desc, id desc) as bigint) - bytes as before from ( \
-             select listed.id, listed.created, listed.bytes + coalesce(m.bytes, 0) as bytes, m.id as message from (",
-    listed!(),
-    ") as listed left join space_messages m on m.id = ( \
-                 select shown.id from space_messages shown join spaces s on s.id = shown.space \
-                 where shown.call = listed.id and s.removed = 0 \
-                 order by shown.created desc, shown.id desc limit 1 \
-             ) \
-         ) as candidates \
-     ) as sized on sized.id = c.id left join space_messages m on m.id = sized.message \
-     where sized.before < $7 order by c.created desc, c.id desc"
+    ", c.bytes + coalesce(m.bytes, 0), m.space, m.metadata from calls c left join space_messages m on m.id = ",
+    of_message!("id"),
+    listed!()
 );
+
+/// The bytes of the rows of [`LIST_SHOWN`].
+pub(super) const SHOWN_SIZES: &str =
+    concat!("select c.bytes + coalesce(", of_message!("bytes"), ", 0) from calls c", listed!());
 
 pub(crate) async fn calls(
     sql: &mut dyn Sql,
     filter: CallFilter,
     request: PageRequest<AgeCursor>,
 ) -> Result<Page<StoredCall, AgeCursor>, StoreError> {
-    let limit = request.rows();
-    let rows = sql.rows(LIST, listing(filter, request)).await?;
-    page(rows, limit, |row| {
-        let call = read_call(row)?;
-        let cursor = (call.created, call.id.clone());
-        Ok((call, cursor, row.int(NEXT_COLUMN)?))
-    })
+    list(sql, [SIZES, LIST], filter, request, |_, call| Ok(call)).await
 }
 
 pub(crate) async fn shown_calls(
@@ -247,22 +241,36 @@ pub(crate) async fn shown_calls(
     filter: CallFilter,
     request: PageRequest<AgeCursor>,
 ) -> Result<Page<ShownCall, AgeCursor>, StoreError> {
-    let limit = request.rows();
-    let rows = sql.rows(LIST_SHOWN, listing(filter, request)).await?;
-    page(rows, limit, |row| {
-        let call = read_call(row)?;
-        let cursor = (call.created, call.id.clone());
+    list(sql, [SHOWN_SIZES, LIST_SHOWN], filter, request, |row, call| {
         let (space, metadata) = (row.optional_text(NEXT_COLUMN + 1)?, row.optional_text(NEXT_COLUMN + 2)?);
-        Ok((ShownCall { call, space, metadata: metadata.map(Json::stored) }, cursor, row.int(NEXT_COLUMN)?))
+        Ok(ShownCall { call, space, metadata: metadata.map(Json::stored) })
     })
+    .await
 }
 
-/// The parameters of a listing.
-fn listing(filter: CallFilter, request: PageRequest<AgeCursor>) -> Vec<Value> {
+/// A page of calls. The sizes are read first, so that no payload is read that the page has no room for.
+async fn list<T>(
+    sql: &mut dyn Sql,
+    [sizes, statement]: [&'static str; 2],
+    filter: CallFilter,
+    request: PageRequest<AgeCursor>,
+    complete: impl Fn(&mut Row, StoredCall) -> Result<T, StoreError>,
+) -> Result<Page<T, AgeCursor>, StoreError> {
     let limit = request.rows();
     let (created, id) = request.after.unwrap_or(NEWEST);
     let CallFilter { run, agent, status } = filter;
-    parameters![created, id, run, agent, status.map(CallStatus::as_str), limit, MAX_PAGE_BYTES]
+    let parameters = |limit: i64| {
+        let status = status.map(CallStatus::as_str);
+        parameters![created, &id, run.clone(), agent.clone(), status, limit]
+    };
+    let fitting = fitting_rows(sql, sizes, parameters(limit)).await?;
+    let rows = sql.rows(statement, parameters(fitting)).await?;
+    page(rows, limit, |row| {
+        let call = read_call(row)?;
+        let cursor = (call.created, call.id.clone());
+        let bytes = row.int(NEXT_COLUMN)?;
+        complete(row, call).map(|item| (item, cursor, bytes))
+    })
 }
 
 fn read_call(row: &mut Row) -> Result<StoredCall, StoreError> {

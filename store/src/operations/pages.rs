@@ -31,6 +31,24 @@ pub(super) fn page<T, C>(
     Ok(Page { items, next })
 }
 
+/// How many rows a page has room for. The statement lists their bytes, and the page ends after the row that reaches
+/// [`MAX_PAGE_BYTES`].
+pub(super) async fn fitting_rows(
+    sql: &mut dyn Sql,
+    sizes: &'static str,
+    parameters: Vec<Value>,
+) -> Result<i64, StoreError> {
+    let (mut count, mut bytes) = (0, 0_i64);
+    for mut row in sql.rows(sizes, parameters).await? {
+        if bytes >= MAX_PAGE_BYTES {
+            break;
+        }
+        bytes = bytes.saturating_add(row.int(0)?);
+        count += 1;
+    }
+    Ok(count)
+}
+
 /// The labels of a run or an effect, as they are stored.
 pub(super) fn labels_text(labels: &[String]) -> Result<String, StoreError> {
     let sorted: std::collections::BTreeSet<&String> = labels.iter().collect();

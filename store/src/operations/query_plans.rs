@@ -5,7 +5,7 @@ use rusqlite::Connection;
 use super::{calls, events, inbox, notes, space_messages};
 
 /// The names by which the statements call rows that a page has already bounded.
-const BOUNDED: [&str; 5] = ["candidates", "listed", "sized", "found", "(subquery"];
+const BOUNDED: [&str; 4] = ["candidates", "sized", "found", "(subquery"];
 
 #[test]
 fn listings_search_each_table_through_an_index() {
@@ -21,7 +21,9 @@ fn listings_search_each_table_through_an_index() {
         (space_messages::LIST, "space_messages"),
         (space_messages::SEARCH, "space_message_words"),
         (calls::LIST, "calls_by_age"),
+        (calls::SIZES, "calls_by_age"),
         (calls::LIST_SHOWN, "space_messages_by_call"),
+        (calls::SHOWN_SIZES, "space_messages_by_call"),
         (events::OF_TOPIC, "event_topics"),
         (events::OF_ALL, "events"),
         (notes::DUE, "notes_by_due"),
