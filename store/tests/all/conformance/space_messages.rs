@@ -99,6 +99,9 @@ pub(crate) async fn calls_are_listed_with_their_messages(store: &dyn GatewayStor
     for id in ["hidden", "shown", "twice", "gone"] {
         store.add_call(guard("r"), new_call(id, CallStatus::Pending)).await.expect("a new call");
     }
+    for space in ["s", "t", "u"] {
+        add_space(store, space).await;
+    }
     for (space, call, metadata) in [
         ("s", "shown", "1"),
         ("s", "twice", "2"),
@@ -106,7 +109,6 @@ pub(crate) async fn calls_are_listed_with_their_messages(store: &dyn GatewayStor
         // The newest message of this call goes with its space, and the call then has none.
         ("u", "gone", "4"),
     ] {
-        add_space(store, space).await;
         let message = new_message(space, &format!("m{metadata}"), "");
         let newer = message.created + metadata.parse::<i64>().expect("a number");
         let (call, metadata) = (Some(call.to_owned()), Some(json(metadata)));
