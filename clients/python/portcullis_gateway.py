@@ -81,7 +81,7 @@ class Gateway:
         for status in ("waiting", "pending"):
             after = None
             while True:
-                query = {"agentId": agent, "status": status, "limit": 200, **({"after": after} if after else {})}
+                query = {"agentId": agent, "status": status, "limit": 1000, **({"after": after} if after else {})}
                 with self.request("GET", "/api/calls?" + urllib.parse.urlencode(query)) as response:
                     page = json.load(response)
                 yield from page["items"]

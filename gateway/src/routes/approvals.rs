@@ -29,8 +29,8 @@ const VIA: &str = "gateway";
 #[into_params(parameter_in = Query)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub(super) struct ApprovalQuery {
-    /// How many items: 1 to 200. Default: 50.
-    #[param(minimum = 1, maximum = 200)]
+    /// How many items: 1 to 1,000. Default: 50.
+    #[param(minimum = 1, maximum = 1000)]
     limit: Option<u32>,
     /// The cursor of the page before.
     after: Option<String>,

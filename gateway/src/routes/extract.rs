@@ -15,8 +15,8 @@ use crate::error::{ApiError, ErrorCode};
 /// How many items a page has without `limit`.
 const DEFAULT_LIMIT: u32 = 50;
 
-/// The most items of a page.
-const MAX_LIMIT: u32 = 200;
+/// The most items of a page: as many as a page of the store has.
+const MAX_LIMIT: u32 = portcullis_store::limits::MAX_PAGE_ROWS;
 
 /// How long the body of a request may take: 10 s.
 const BODY_DEADLINE: Duration = Duration::from_secs(10);
@@ -67,8 +67,8 @@ impl<T: DeserializeOwned + Send, S: Send + Sync> FromRequestParts<S> for Path<T>
 #[into_params(parameter_in = Query)]
 #[serde(deny_unknown_fields)]
 pub(super) struct Paging {
-    /// How many items: 1 to 200. Default: 50.
-    #[param(minimum = 1, maximum = 200)]
+    /// How many items: 1 to 1,000. Default: 50.
+    #[param(minimum = 1, maximum = 1000)]
     pub(super) limit: Option<u32>,
     /// The cursor of the page before.
     pub(super) after: Option<String>,

@@ -178,7 +178,7 @@ async fn agents_wake_each_other_but_not_without_end() {
     };
     world.plays((0..200).flat_map(|_| turn()));
     world.say(&token, &space, "Talk to each other").await;
-    let path = format!("/api/spaces/{space}/messages?limit=200");
+    let path = format!("/api/spaces/{space}/messages?limit=1000");
     let mut last = 0;
     let count = world
         .until("an end of the talk", async || {

@@ -100,6 +100,7 @@ async fn requests_out_of_form_are_refused_in_the_form_of_the_interface() {
         ("GET", "/api/nothing".to_owned(), None, 404),
         ("PATCH", "/api/me".to_owned(), None, 405),
         ("GET", format!("{messages}?limit=0"), None, 422),
+        ("GET", format!("{messages}?limit=1001"), None, 422),
         ("GET", format!("{messages}?limit=x"), None, 400),
         ("GET", format!("{messages}?before=x"), None, 422),
         ("GET", format!("{messages}?after=1"), None, 400),
@@ -152,7 +153,7 @@ async fn a_space_with_many_messages_is_read_and_searched_by_pages() {
     let (ada, token) = world.user("Ada").await;
     let space = world.space("Work", &[&ada]).await;
     world.fill(&space, &ada, MESSAGES).await;
-    let path = format!("/api/spaces/{space}/messages?limit=200");
+    let path = format!("/api/spaces/{space}/messages?limit=1000");
     let (mut count, mut before) = (0, String::new());
     loop {
         let page = world.ok(&token, "GET", &format!("{path}{before}"), None).await;

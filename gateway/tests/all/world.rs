@@ -273,7 +273,7 @@ impl World {
 
     /// The messages of a space, the oldest first.
     pub(crate) async fn messages(&self, space: &str) -> Vec<Value> {
-        let path = format!("/api/spaces/{space}/messages?limit=200");
+        let path = format!("/api/spaces/{space}/messages?limit=1000");
         let mut items = items(&self.ok(&self.admin, "GET", &path, None).await);
         items.reverse();
         items
@@ -307,7 +307,7 @@ impl World {
 
     /// Waits until this many runs of an agent have ended, and returns them, the oldest first.
     pub(crate) async fn ended_runs(&self, agent: &str, count: usize) -> Vec<Value> {
-        let path = format!("/api/runs?agentId={agent}&limit=200");
+        let path = format!("/api/runs?agentId={agent}&limit=1000");
         self.until("the end of runs", async || {
             let mut runs = items(&self.ok(&self.admin, "GET", &path, None).await);
             runs.reverse();

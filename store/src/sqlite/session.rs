@@ -34,8 +34,11 @@ impl<'a> Session<'a> {
         let mut rows = statement.query(rusqlite::params_from_iter(parameters))?;
         let mut found = Vec::new();
         while let Some(row) = rows.next()? {
-            let values = (0..columns).map(|column| row.get_ref(column).map(read_value));
-            found.push(Row(values.collect::<rusqlite::Result<_>>()?));
+            let mut values = Vec::with_capacity(columns);
+            for column in 0..columns {
+                values.push(read_value(row.get_ref(column)?));
+            }
+            found.push(Row(values));
         }
         Ok(found)
     }

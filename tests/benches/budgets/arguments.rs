@@ -38,11 +38,9 @@ async fn take_list(list: Vec<Entry>) {
 }
 
 pub(crate) fn decoding(report: &mut Report) {
+    let list = long_list();
     let line = "a line of \"text\" with\ttabs and ünïcode\n";
     let text = line.repeat(ARGUMENT_BYTES / line.len());
-    let entry = json!({"name": "some name", "numbers": [1, 22, 333, 4444], "note": "a note on it"});
-    let list = vec![entry.clone(); ARGUMENT_BYTES / entry.to_string().len()];
-    let list = json!({ "list": list });
     let mut parsing = Vec::with_capacity(ROUNDS);
     let text_time = decode(&TakeText, &json!({ "text": text }), &mut Vec::new());
     let list_time = decode(&TakeList, &list, &mut parsing);
@@ -59,6 +57,28 @@ pub(crate) fn decoding(report: &mut Report) {
     );
 }
 
+/// The arguments whose parsing [`Slowness::from_parse_time`] compares.
+fn long_list() -> Value {
+    let entry = json!({"name": "some name", "numbers": [1, 22, 333, 4444], "note": "a note on it"});
+    let list = vec![entry.clone(); ARGUMENT_BYTES / entry.to_string().len()];
+    json!({ "list": list })
+}
+
+fn parse_time(text: &str) -> Duration {
+    let start = Instant::now();
+    let value: Value = serde_json::from_str(text).expect("JSON");
+    let time = start.elapsed();
+    assert_eq!(value.as_object().map(serde_json::Map::len), Some(1));
+    time
+}
+
+/// How slow this machine parses now, for a measurement that its processor bounds.
+pub(crate) fn parsing_slowness() -> Slowness {
+    let text = long_list().to_string();
+    let mut times: Vec<Duration> = (0..ROUNDS).map(|_| parse_time(&text)).collect();
+    Slowness::from_parse_time(median_us(&mut times) / 1000.0)
+}
+
 /// The time in which the pipeline and the tool process the text of arguments, in milliseconds. Before each
 /// measurement, measures the time of parsing the text alone, and appends it to `parsing`.
 fn decode(tool: &dyn DeclaredTool, arguments: &Value, parsing: &mut Vec<Duration>) -> f64 {
@@ -66,11 +86,7 @@ fn decode(tool: &dyn DeclaredTool, arguments: &Value, parsing: &mut Vec<Duration
     let text = arguments.to_string();
     let mut samples: Vec<Duration> = (0..ROUNDS)
         .map(|_| {
-            let start = Instant::now();
-            let value: Value = serde_json::from_str(&text).expect("JSON");
-            parsing.push(start.elapsed());
-            assert_eq!(value.as_object().map(serde_json::Map::len), Some(1));
-            drop(value);
+            parsing.push(parse_time(&text));
             let start = Instant::now();
             let checked = schema.check(&text, Repairs::Allowed).expect("fits");
             testing::call(tool, checked.args.text()).expect("decodes");
