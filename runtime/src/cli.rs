@@ -15,6 +15,7 @@ mod audit_report;
 mod calls;
 mod explain;
 mod gateway;
+mod list_output;
 mod mount_option;
 mod mounts;
 mod policy_test;
@@ -35,9 +36,10 @@ pub(crate) use audit::{
     AuditCommand, BundleOptions, FilterOptions, LogOptions, ReplayOptions, VerifyOptions,
 };
 pub(crate) use audit_report::ReportOptions;
-pub(crate) use calls::{CallsCommand, ListCallsOptions, ListForm, OneCallOptions, ResolveOptions};
+pub(crate) use calls::{CallsCommand, ListCallsOptions, OneCallOptions, ResolveOptions};
 pub(crate) use explain::{DiffOptions, ExplainOptions, LintOptions};
 pub(crate) use gateway::GatewayOptions;
+pub(crate) use list_output::ListOutput;
 pub(crate) use mount_option::MountOption;
 pub(crate) use mounts::{MountsOptions, MountsView};
 pub(crate) use policy_test::{PolicyTestOptions, TightenOptions};

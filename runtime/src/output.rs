@@ -3,6 +3,7 @@
 pub(crate) mod diagnostics;
 pub(crate) mod html;
 pub(crate) mod json;
+pub(crate) mod list;
 pub(crate) mod live;
 pub(crate) mod stream;
 pub(crate) mod table;

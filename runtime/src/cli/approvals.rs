@@ -2,7 +2,7 @@
 
 use clap::{Args, Subcommand};
 
-use super::StoreOptions;
+use super::{ListOutput, StoreOptions};
 
 /// Answer questions of runs in other processes.
 ///
@@ -35,13 +35,8 @@ pub(crate) struct ListApprovalsOptions {
     #[arg(long)]
     pub(crate) all: bool,
 
-    /// Print the list as JSON.
-    #[arg(long)]
-    pub(crate) json: bool,
-
-    /// Print only the ids, one a line.
-    #[arg(long, conflicts_with = "json")]
-    pub(crate) ids: bool,
+    #[command(flatten)]
+    pub(crate) output: ListOutput,
 
     #[command(flatten)]
     pub(crate) store: StoreOptions,

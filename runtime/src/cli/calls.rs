@@ -1,8 +1,8 @@
 //! The options of `portcullis calls`.
 
-use clap::{Args, Subcommand, ValueEnum};
+use clap::{Args, Subcommand};
 
-use super::StoreOptions;
+use super::{ListOutput, StoreOptions};
 
 /// See calls whose results are submitted from outside, and submit a result.
 ///
@@ -37,23 +37,11 @@ pub(crate) struct ListCallsOptions {
     #[arg(long, value_name = "ID")]
     pub(crate) run: Option<String>,
 
-    /// How the list is printed.
-    #[arg(long, value_name = "FORM", value_enum, default_value_t = ListForm::Table)]
-    pub(crate) form: ListForm,
+    #[command(flatten)]
+    pub(crate) output: ListOutput,
 
     #[command(flatten)]
     pub(crate) store: StoreOptions,
-}
-
-/// How a list is printed.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-pub(crate) enum ListForm {
-    /// A table for people.
-    Table,
-    /// JSON.
-    Json,
-    /// Only the ids, one a line.
-    Ids,
 }
 
 /// The call that a command is about.

@@ -4,7 +4,7 @@ use std::num::NonZeroU32;
 
 use clap::{Args, Subcommand};
 
-use super::{ModelOptions, StoreOptions};
+use super::{ListOutput, ModelOptions, StoreOptions};
 
 /// How many runs a listing shows if the operator does not say.
 const DEFAULT_LISTED: NonZeroU32 = NonZeroU32::new(20).expect("20 is not 0");
@@ -54,13 +54,8 @@ pub(crate) struct ListRunsOptions {
     #[arg(long, value_name = "N", default_value_t = DEFAULT_LISTED)]
     pub(crate) last: NonZeroU32,
 
-    /// Print the list as JSON.
-    #[arg(long)]
-    pub(crate) json: bool,
-
-    /// Print only the ids, one a line.
-    #[arg(long, conflicts_with = "json")]
-    pub(crate) ids: bool,
+    #[command(flatten)]
+    pub(crate) output: ListOutput,
 
     #[command(flatten)]
     pub(crate) store: StoreOptions,

@@ -14,7 +14,7 @@ use super::runs::with_store;
 use crate::{
     cli::{ApproveCallOptions, CommonOptions, DenyCallOptions, ListApprovalsOptions, OneApprovalOptions},
     error::CliError,
-    output::{json, stream, table, text},
+    output::{list::List, stream, text},
 };
 
 /// The way of an answer, as the store keeps it.
@@ -34,22 +34,19 @@ pub(crate) fn list(common: &CommonOptions, options: &ListApprovalsOptions) -> Re
         if !options.all {
             approvals.retain(|approval| approval.status_at(now()) == ApprovalStatus::Waiting);
         }
-        if options.json {
-            return json::write_answer(&approvals.iter().map(as_json).collect::<Vec<_>>());
-        }
-        let text = if options.ids {
-            approvals.iter().map(|approval| format!("{}\n", approval.asked.id)).collect()
-        } else if approvals.is_empty() {
-            "no call waits for an approval\n".to_owned()
-        } else {
-            let rows = approvals.iter().map(|approval| {
+        let list = List {
+            items: approvals,
+            empty: "no call waits for an approval\n",
+            head: ["question", "run", "at", "tool", "status"],
+            row: |approval| {
                 let Approval { asked, run, created, .. } = approval;
                 let at = super::runs::time(*created);
                 [asked.id.clone(), run.clone(), at, asked.tool.clone(), status_word(approval).to_owned()]
-            });
-            table::render(["question", "run", "at", "tool", "status"], rows)
+            },
+            id: |approval| &approval.asked.id,
+            as_json: |approval| Ok(as_json(approval)),
         };
-        stream::write_answer(&text)
+        list.write(&options.output)
     })
 }
 

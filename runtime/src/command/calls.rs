@@ -10,9 +10,9 @@ use serde_json::{Value, json as value, value::RawValue};
 
 use super::{call, runs::with_store};
 use crate::{
-    cli::{CommonOptions, ListCallsOptions, ListForm, OneCallOptions, ResolveOptions},
+    cli::{CommonOptions, ListCallsOptions, OneCallOptions, ResolveOptions},
     error::CliError,
-    output::{json, stream, table, text},
+    output::{json, list::List, stream, text},
 };
 
 /// Lists calls.
@@ -26,22 +26,18 @@ pub(crate) fn list(common: &CommonOptions, options: &ListCallsOptions) -> Result
         if !options.all {
             calls.retain(|call| call.status_at(now()).is_open());
         }
-        let text = match options.form {
-            ListForm::Json => {
-                let calls = calls.iter().map(as_json).collect::<Result<Vec<_>, _>>()?;
-                return json::write_answer(&calls);
-            }
-            ListForm::Ids => calls.iter().map(|call| format!("{}\n", call.id)).collect(),
-            ListForm::Table if calls.is_empty() => "no call takes a result\n".to_owned(),
-            ListForm::Table => {
-                let rows = calls.into_iter().map(|call| {
-                    let (at, status) = (super::runs::time(call.created), call.status_at(now()).to_string());
-                    [call.id, call.run, at, call.tool, status]
-                });
-                table::render(["call", "run", "at", "tool", "status"], rows)
-            }
+        let list = List {
+            items: calls,
+            empty: "no call takes a result\n",
+            head: ["call", "run", "at", "tool", "status"],
+            row: |call| {
+                let (at, status) = (super::runs::time(call.created), call.status_at(now()).to_string());
+                [call.id.clone(), call.run.clone(), at, call.tool.clone(), status]
+            },
+            id: |call| &call.id,
+            as_json,
         };
-        stream::write_answer(&text)
+        list.write(&options.output)
     })
 }
 

@@ -18,7 +18,7 @@ use serde_json::json as value;
 use crate::{
     cli::{CommonOptions, ListRunsOptions, OneRunOptions, StoreOptions},
     error::CliError,
-    output::{json, stream, table},
+    output::{json, list::List, stream},
     run_store, setup,
 };
 
@@ -49,28 +49,24 @@ pub(crate) fn list(common: &CommonOptions, options: &ListRunsOptions) -> Result<
             let prompt = first_prompt(&**store, &run.id).await?;
             rows.push((word(&**store, &run).await?, run, prompt));
         }
-        if options.json {
-            let rows = rows.iter().map(|(word, run, prompt)| {
-                value!({
+        let list = List {
+            items: rows,
+            empty: "no runs are stored\n",
+            head: ["run", "last step", "status", "steps", "question"],
+            row: |(word, run, prompt)| {
+                let prompt: String = prompt.chars().take(MAX_PROMPT_CHARS).collect();
+                [run.id.clone(), time(run.updated), (*word).to_owned(), run.steps.to_string(), prompt]
+            },
+            id: |(_, run, _)| &run.id,
+            as_json: |(word, run, prompt)| {
+                Ok(value!({
                     "id": run.id, "status": run.status.as_str(), "shown_as": word, "agent": run.agent,
                     "workspace": run.workspace, "created": run.created, "updated": run.updated,
                     "steps": run.steps, "labels": run.labels, "question": prompt,
-                })
-            });
-            return json::write_answer(&rows.collect::<Vec<_>>());
-        }
-        let text = if options.ids {
-            rows.iter().map(|(_, run, _)| format!("{}\n", run.id)).collect()
-        } else if rows.is_empty() {
-            "no runs are stored\n".to_owned()
-        } else {
-            let rows = rows.into_iter().map(|(word, run, prompt)| {
-                let prompt: String = prompt.chars().take(MAX_PROMPT_CHARS).collect();
-                [run.id, time(run.updated), word.to_owned(), run.steps.to_string(), prompt]
-            });
-            table::render(["run", "last step", "status", "steps", "question"], rows)
+                }))
+            },
         };
-        stream::write_answer(&text)
+        list.write(&options.output)
     })
 }
 

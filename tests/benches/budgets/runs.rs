@@ -3,6 +3,10 @@
 //!
 //! The same loop is driven over a conversation in memory and over a store. Rounds of both alternate.
 
+#[expect(dead_code, reason = "the tests of the store use more of the server")]
+#[path = "../../../store/tests/all/postgres_server.rs"]
+mod postgres_server;
+
 use std::{
     fs::{self, File},
     io::Write as _,
@@ -18,7 +22,7 @@ use portcullis_agent::{
 };
 use portcullis_runs::{
     Continuation, DrivenRun, RunId, RunProcess, RunSubject, Runs, StoredExecutor,
-    store::{SqliteOptions, open_sqlite},
+    store::{SqliteOptions, open, open_sqlite},
 };
 use portcullis_testing::Fixture;
 use portcullis_tools::{CallStartListener, Caller, RegistryExecutor, ToolRegistry};
@@ -56,6 +60,7 @@ pub(crate) async fn storing(report: &mut Report) {
     report.add_reference("a sync of 4 KiB on the same disk, p50", sync, "µs");
     let slowness = Slowness::from_sync_time(sync);
     report.check_at_most_scaled("… what storing adds", stored - in_memory, 300.0, "µs", slowness);
+    storing_in_postgresql(&fixture, &registry, in_memory, report).await;
 
     let (_, subject) = time_stored(&runs, &registry, LONG_TURNS).await;
     let mut times = Vec::with_capacity(ROUNDS);
@@ -70,6 +75,28 @@ pub(crate) async fn storing(report: &mut Report) {
     }
     report.check_at_most("resuming a run of 1 000 steps, p50", median_us(&mut times) / 1000.0, 100.0, "ms");
     waiting(&runs, &registry, report).await;
+}
+
+/// A step that is stored in PostgreSQL, over a socket and with syncs, beside one in memory. Without PostgreSQL there is no
+/// row.
+async fn storing_in_postgresql(
+    fixture: &Fixture,
+    registry: &Arc<ToolRegistry>,
+    in_memory: f64,
+    report: &mut Report,
+) {
+    let Some(server) = postgres_server::Server::start_with(|_| "-c fsync=on".to_owned()) else { return };
+    let store = open(&server.new_database().await).await.expect("a store");
+    let process = RunProcess::start(&fixture.state()).expect("starts");
+    let runs = Runs::new(store, process);
+    let (mut stored, mut syncs) = (Vec::new(), Vec::new());
+    for _ in 0..ROUNDS {
+        syncs.extend(sync_times(&fixture.state()));
+        stored.push(time_stored(&runs, registry, TURNS).await.0);
+    }
+    let added = (median_us(&mut stored) / (2 * TURNS + 3) as f64 - in_memory) / 1000.0;
+    let slowness = Slowness::from_sync_time(median_us(&mut syncs));
+    report.check_at_most_scaled("… in PostgreSQL over a socket", added, 2.0, "ms", slowness);
 }
 
 /// The times of syncs of 4 KiB each, in a file of this folder.

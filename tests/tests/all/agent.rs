@@ -8,6 +8,7 @@ mod durable;
 pub(crate) mod external;
 mod gateway;
 pub(crate) mod model;
+mod postgres;
 mod programs;
 mod refused;
 mod terminal;

@@ -25,9 +25,14 @@ pub(super) fn answered(output: &Output) -> String {
 /// Starts a run in the background, and returns its id.
 #[track_caller]
 fn detach(fixture: &Fixture, model: &Model) -> String {
-    let output =
-        portcullis(fixture, &["agent", "--detach", "Do it.", "--model", "m", "--base-url", model.address()]);
-    answered(&output).trim().to_owned()
+    detach_with(fixture, model, &[])
+}
+
+/// The same, with further options.
+#[track_caller]
+pub(super) fn detach_with(fixture: &Fixture, model: &Model, options: &[&str]) -> String {
+    let words = ["agent", "--detach", "Do it.", "--model", "m", "--base-url", model.address()];
+    answered(&portcullis(fixture, &[&words[..], options].concat())).trim().to_owned()
 }
 
 fn resume(fixture: &Fixture, model: &Model, id: &str) -> Output {
@@ -225,29 +230,23 @@ fn the_store_is_private_and_one_of_another_program_is_refused() {
     assert_eq!(model.requests().len(), 1, "the model is not asked");
 }
 
-/// The commands of docs/durable.md, as they stand there.
-#[test]
-#[expect(clippy::disallowed_methods, reason = "the shell of the document's commands")]
-fn the_commands_of_the_document_do_what_it_says() {
+/// A block of docs/durable.md after this heading or text.
+fn block(after: &str, language: &str) -> &'static str {
     let document = include_str!("../../../../docs/durable.md");
-    let (_, rest) = document.split_once("```sh\n").expect("a block");
-    let (commands, _) = rest.split_once("```\n").expect("an end");
-    let fixture = Fixture::new();
-    let command = r#"{"command": "echo once >> /shared/log"}"#;
-    let model = Model::answering(vec![calls(&[("shell_exec", command)]), text("Written.")]);
+    let (_, rest) = document.split_once(after).expect("the text");
+    let (_, rest) = rest.split_once(&format!("```{language}\n")).expect("a block");
+    rest.split_once("```\n").expect("an end").0
+}
+
+/// Runs commands of the document in a shell, in the folder of the fixture, and returns their output. `settings` are lines
+/// of the agent's settings file.
+#[expect(clippy::disallowed_methods, reason = "the shell of the document's commands")]
+fn run_commands(fixture: &Fixture, model: &Model, settings: &str, commands: &str) -> String {
     let config = fixture.root().join("config");
     fs::create_dir_all(config.join("portcullis")).expect("the folder can be made");
-    let told = fixture.root().join("told");
-    let settings = format!(
-        "[agent]\nmodel = \"m\"\nbase_url = \"{}\"\n\n[approvals]\nnotify = [\"sh\", \"-c\", \"echo $PORTCULLIS_TOOL \
-         $PORTCULLIS_QUESTION >> '{}'\"]\n",
-        model.address(),
-        told.display()
-    );
+    let settings = format!("[agent]\nmodel = \"m\"\nbase_url = \"{}\"\n{settings}", model.address());
     fs::write(config.join("portcullis/agent.toml"), settings).expect("written");
     let script = format!("set -eu -o pipefail\nportcullis() {{ \"$program\" \"$@\"; }}\n{commands}");
-    let mut shell = Command::new("bash");
-    shell.arg("-c").arg(script).env("XDG_CONFIG_HOME", &config).stdin(Stdio::null());
     // The options of the fixture stand in a script in the place of the program.
     let program = fixture.root().join("portcullis");
     let options: Vec<String> =
@@ -259,11 +258,46 @@ fn the_commands_of_the_document_do_what_it_says() {
     );
     fs::write(&program, wrapper).expect("written");
     fs::set_permissions(&program, fs::Permissions::from_mode(0o755)).expect("set");
-    let output = shell.env("program", &program).output().expect("starts");
-    let shown = answered(&output);
-    assert!(shown.contains("Written.") && shown.contains("completed"), "{shown}{}", stderr(&output));
+    let output = Command::new("bash")
+        .arg("-c")
+        .arg(script)
+        .current_dir(fixture.root())
+        .env("XDG_CONFIG_HOME", &config)
+        .env("program", &program)
+        .stdin(Stdio::null())
+        .output()
+        .expect("starts");
+    answered(&output)
+}
+
+#[test]
+fn the_commands_of_the_document_do_what_it_says() {
+    let fixture = Fixture::new();
+    let command = r#"{"command": "echo once >> /shared/log"}"#;
+    let model = Model::answering(vec![calls(&[("shell_exec", command)]), text("Written.")]);
+    let told = fixture.root().join("told");
+    let settings = format!(
+        "\n[approvals]\nnotify = [\"sh\", \"-c\", \"echo $PORTCULLIS_TOOL $PORTCULLIS_QUESTION >> '{}'\"]\n",
+        told.display()
+    );
+    let shown = run_commands(&fixture, &model, &settings, block("## In the background", "sh"));
+    assert!(shown.contains("Written.") && shown.contains("completed"), "{shown}");
     let told = fs::read_to_string(told).expect("the program was started");
     assert_eq!(told.lines().count(), 1, "{told}");
     assert!(told.starts_with("shell_exec approval_"), "{told}");
     assert_eq!(fs::read_to_string(fixture.shared("log")).expect("written"), "once\n");
+}
+
+#[test]
+fn the_commands_of_the_document_submit_a_result() {
+    let fixture = Fixture::new();
+    let section = "## Results from outside";
+    fs::write(fixture.root().join("tools.json"), block(section, "json")).expect("written");
+    let model = Model::answering(vec![
+        calls(&[("confirm_action", r#"{"message": "Book it?"}"#)]),
+        text("It is booked."),
+    ]);
+    let shown = run_commands(&fixture, &model, "", block(section, "sh"));
+    assert!(shown.contains("It is booked.") && shown.ends_with("completed\n"), "{shown}");
+    assert_eq!(results(&model.requests()[1]), [r#"{"confirmed":true}"#]);
 }

@@ -43,7 +43,7 @@ fn with_tools(fixture: &Fixture, model: &Model, file: &Path, words: &[&str]) -> 
 
 /// The call that takes a result.
 pub(crate) fn open_call(fixture: &Fixture) -> Value {
-    let listed = || json_of(fixture, &["calls", "list", "--form", "json"])[0].clone();
+    let listed = || json_of(fixture, &["calls", "list", "--json"])[0].clone();
     wait_until("a call takes a result", || !listed().is_null());
     listed()
 }
@@ -147,7 +147,7 @@ fn a_waiting_call_survives_its_process() {
     let resumed = with_tools(&fixture, &model, &file, &["runs", "resume", id.trim()]);
     assert_eq!(answered(&resumed), "Booked.\n", "{}", stderr(&resumed));
     assert_eq!(results(&model.requests()[1]), ["true"]);
-    let calls = json_of(&fixture, &["calls", "list", "--all", "--form", "json"]);
+    let calls = json_of(&fixture, &["calls", "list", "--all", "--json"]);
     assert_eq!(calls.as_array().map(Vec::len), Some(1), "the call was made once: {calls}");
 }
 

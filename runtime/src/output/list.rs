@@ -1,0 +1,35 @@
+//! Lists of rows that have an id: as a table, as JSON, or as ids alone.
+
+use serde_json::Value;
+
+use super::{json, stream, table};
+use crate::{cli::ListOutput, error::CliError};
+
+/// A list, and the forms in which it is printed.
+pub(crate) struct List<T, const N: usize> {
+    pub(crate) items: Vec<T>,
+    /// Printed in the place of a table without rows, with its newline.
+    pub(crate) empty: &'static str,
+    pub(crate) head: [&'static str; N],
+    pub(crate) row: fn(&T) -> [String; N],
+    pub(crate) id: fn(&T) -> &str,
+    pub(crate) as_json: fn(&T) -> Result<Value, CliError>,
+}
+
+impl<T, const N: usize> List<T, N> {
+    /// Writes the list to standard output.
+    pub(crate) fn write(&self, options: &ListOutput) -> Result<(), CliError> {
+        let Self { items, empty, head, row, id, as_json } = self;
+        if options.json {
+            return json::write_answer(&items.iter().map(as_json).collect::<Result<Vec<_>, _>>()?);
+        }
+        let text = if options.ids {
+            items.iter().map(|item| format!("{}\n", id(item))).collect()
+        } else if items.is_empty() {
+            (*empty).to_owned()
+        } else {
+            table::render(*head, items.iter().map(row))
+        };
+        stream::write_answer(&text)
+    }
+}
