@@ -76,7 +76,7 @@ pub struct CallRecord {
 pub struct Record {
     /// The call, the request to a model or the pin that the row is about.
     pub call: Arc<CallRecord>,
-    /// What the row says about it.
+    /// The event that the row records about it.
     pub kind: RecordKind,
 }
 
@@ -118,7 +118,7 @@ impl Record {
     }
 }
 
-/// What a record says: the phase of a call, the end of a request to a model, or the change of a pin.
+/// The event that a record states: the phase of a call, the end of a request to a model, or the change of a pin.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum RecordKind {
     /// The call is about to run.

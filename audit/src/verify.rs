@@ -48,7 +48,7 @@ pub struct VerifyReport {
     pub broken: Option<ChainBreak>,
     /// The results for the checkpoints of the state folder and of the request, sorted by their number of rows.
     pub anchors: Vec<CheckpointReport>,
-    /// What each witness of the request has signed, in the order of the request.
+    /// The report on each witness of the request, in the order of the request.
     pub witnesses: Vec<WitnessReport>,
     /// Whether the request had a hash that a row must have.
     pub has_head: bool,
@@ -78,7 +78,7 @@ impl VerifyReport {
     }
 }
 
-/// What a witness has signed of a log.
+/// The part of a log that a witness has signed.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct WitnessReport {
     /// The name of the witness.

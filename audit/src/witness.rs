@@ -84,7 +84,7 @@ pub enum WitnessError {
     Refused {
         /// The status of HTTP.
         status: u16,
-        /// What the protocol says about it.
+        /// The meaning of the status in the protocol.
         meaning: &'static str,
     },
     /// The answer has no valid cosignature of the key.
@@ -204,7 +204,7 @@ impl WitnessClient {
     }
 }
 
-/// What the protocol says about a status.
+/// The meaning of a status in the protocol.
 fn meaning(status: u16) -> &'static str {
     match status {
         400 => "it cannot read the request",

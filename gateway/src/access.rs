@@ -113,7 +113,8 @@ impl Identity {
         }
     }
 
-    /// Whether the caller is a member of the space. The operator sees all spaces.
+    /// Whether the caller is a member of the space. The operator sees all spaces, and the token of a run sees none: its
+    /// program needs the run's calls alone.
     ///
     /// # Errors
     /// [`StoreError`].
@@ -121,7 +122,7 @@ impl Identity {
         match self {
             Self::Admin => Ok(true),
             Self::User(id) | Self::Agent(id) => core.store.is_member(space, id).await,
-            Self::Run { agent, .. } => core.store.is_member(space, agent).await,
+            Self::Run { .. } => Ok(false),
         }
     }
 
@@ -216,7 +217,7 @@ impl Identity {
     }
 }
 
-/// What a caller sees of a listing over all agents. Each agent is looked up once.
+/// The part of a listing over all agents that a caller sees. Each agent is looked up once.
 pub(crate) struct Sight<'a> {
     core: &'a Core,
     caller: &'a Identity,
@@ -233,7 +234,7 @@ impl<'a> Sight<'a> {
     /// # Errors
     /// [`StoreError`].
     pub(crate) async fn sees(&mut self, run: &str, agent: &str) -> Result<bool, StoreError> {
-        // Of a user's sight, the agent alone decides.
+        // For a user, visibility depends on the agent alone, so it is cached by agent.
         let known = self.caller.user().and_then(|_| self.known.get(agent));
         if let Some(known) = known {
             return Ok(*known);

@@ -33,7 +33,7 @@ pub(crate) const SEND_MESSAGE: &str = "send_message";
 /// The time limit of a built-in tool, which only reads or writes the store.
 const TIMEOUT: Duration = Duration::from_secs(10);
 
-/// What a built-in tool does.
+/// The action of a built-in tool.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Action {
     EnterSpace,

@@ -1,5 +1,5 @@
-//! [`EventHub`]: brings events to readers. Stored events come from the store, whoever wrote them; events of a stream
-//! under way are not stored.
+//! [`EventHub`]: brings events to readers. Stored events of every process come from the store; events of a stream under
+//! way are not stored.
 
 use std::{
     collections::{HashMap, VecDeque},

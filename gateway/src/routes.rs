@@ -107,8 +107,8 @@ pub(crate) fn description() -> utoipa::openapi::OpenApi {
     with_refusals(described().into_openapi())
 }
 
-/// Adds to every operation that each other status has a refusal. Operations list the refusals that are their own; a body
-/// out of form or a parameter without a meaning can be refused everywhere.
+/// Adds the common refusals to every operation. An operation lists only its own; a malformed body or parameter can be
+/// refused anywhere.
 fn with_refusals(mut description: utoipa::openapi::OpenApi) -> utoipa::openapi::OpenApi {
     let refusal = ResponseBuilder::new()
         .description("a refusal")
@@ -148,7 +148,8 @@ async fn health(axum::extract::State(core): axum::extract::State<Arc<Core>>) -> 
     }
 }
 
-/// Headers of every response: nothing is guessed, framed or cached, and nothing says where a reader came from.
+/// Headers of every response: no content sniffing, no framing, no `Referer`, no use by other origins, and no caching
+/// unless the response allows it.
 async fn common_headers(request: axum::extract::Request, next: Next) -> Response {
     let mut response = next.run(request).await;
     let headers = response.headers_mut();

@@ -18,6 +18,7 @@
 //! | `unanswered_ids.rs` | unanswered requests |
 //! | `http/` | streamable HTTP |
 //! | `limits.rs` | all limits |
+//! | `error.rs` | why a server cannot serve |
 //! | `task.rs` | spawns tasks, other than those of HTTP connections |
 #![forbid(unsafe_code)]
 

@@ -82,7 +82,7 @@ impl WorkspaceSecurityPolicy {
     }
 }
 
-/// What a shipped tool says about approvals. A notification leaves the machine with a text of the model's.
+/// The declaration of a shipped tool about approvals. A notification leaves the machine with a text of the model's.
 fn declared_policy(name: &str) -> ToolPolicy {
     if name == Operation::SEND_NOTIFICATION.name { ToolPolicy::RequiresApproval } else { ToolPolicy::Auto }
 }

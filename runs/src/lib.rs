@@ -20,6 +20,7 @@
 //! | `recorded_model.rs` | a row of the audit log for each request to a model |
 //! | `state.rs` | the state of a run as it is stored |
 //! | `id.rs` | the id of a run |
+//! | `clock.rs` | the time of the store's rows |
 //! | `pages.rs` | reads all pages of a listing |
 //! | `export.rs` | all that the store has about a run, as one document |
 //! | `error.rs` | why a run cannot be driven |

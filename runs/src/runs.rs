@@ -40,7 +40,7 @@ pub struct RunSubject {
     pub workspace: String,
 }
 
-/// What a new run takes over from earlier ones.
+/// The data that a new run takes over from earlier ones.
 #[derive(Debug, Clone, Default)]
 pub struct Before {
     /// The messages that the model reads before the first prompt.

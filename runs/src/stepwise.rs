@@ -27,7 +27,7 @@ use crate::{
     turn::{Interruption, TurnExecutor, interrupt},
 };
 
-/// What the steps of a process work with.
+/// The parts that the steps of a process work with.
 pub struct StepParts {
     /// The tools.
     pub registry: Arc<ToolRegistry>,
@@ -57,8 +57,8 @@ pub type RunQuestionFn = Arc<dyn Fn(&RunId, &NewApproval) + Send + Sync>;
 pub struct Stepper {
     runs: Runs,
     parts: StepParts,
-    /// The runs that a step is taken of. All steps of a process have one owner of leases, so the lease does not keep
-    /// them apart.
+    /// One lock for each run with a step in progress. All steps of a process share one lease owner, so the lease alone
+    /// does not keep them apart.
     gates: Mutex<HashMap<RunId, Weak<AsyncMutex<()>>>>,
 }
 
@@ -255,7 +255,7 @@ impl Stepper {
         }
         let taken = self.taken(run, version, &state).await?;
         if let Err(error) = carried.forget(store, id).await {
-            // They are forgotten with the next turn's, and each is bound to its call's id.
+            // Stale results do no harm: they are keyed by call id, and are removed after the next turn.
             tracing::warn!(error = &error as &dyn std::error::Error, "cannot forget the results of a turn");
         }
         Ok(taken)

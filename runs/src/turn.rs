@@ -25,7 +25,8 @@ pub(crate) struct TurnExecutor {
     inner: Arc<dyn ToolExecutor>,
     run: Arc<DrivenRun>,
     carried: HashMap<String, ToolResult>,
-    /// What happens after the call with this id. Only then: the loop would replace results that it has not read yet.
+    /// The interruption that follows the call with this id. An earlier one would make the loop replace results that it
+    /// has not read.
     interruption: OnceLock<(String, Interruption, AgentHandle)>,
 }
 

@@ -13,6 +13,7 @@
 //! | `setup.rs` | assembles a registry from the options |
 //! | `sidecar.rs` | the shell sidecar: which one the options name, and how it is started |
 //! | `agent_file.rs` | the operator's default model, and prices |
+//! | `tool_file.rs` | reads the files of configured tools |
 //! | `notify.rs` | tells the operator's program that a call waits for an approval |
 //! | `run_store.rs` | opens the store of runs |
 //! | `policy_edit.rs` | edits of a policy that keep its comments; `rule_writer.rs` writes standing approvals so |

@@ -56,7 +56,7 @@ pub struct GuestReport {
     pub violation: Option<Violation>,
     /// The mounts that the guest has used.
     pub mounts_used: Vec<String>,
-    /// What the guest did in each mount, as far as it succeeded.
+    /// The operations of the guest in each mount, as far as they succeeded.
     pub touched: Vec<TouchedMount>,
     /// The first guest paths that it opened or changed, with links resolved.
     pub touched_paths: Vec<String>,

@@ -12,7 +12,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::setup::is_of_the_system;
 
-/// What sessions see of the host besides the mounts and the system. Default: nothing.
+/// The part of the host that sessions see besides the mounts and the system. Default: nothing.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct SessionToolchain {

@@ -1,4 +1,4 @@
-//! What a store keeps, as values: one file for each kind of row. Times are milliseconds since the Unix epoch.
+//! The data that a store keeps, as values: one file for each kind of row. Times are milliseconds since the Unix epoch.
 
 mod approval;
 mod call;

@@ -1,4 +1,4 @@
-//! What both databases have in common: statements with numbered parameters, and rows of integers and texts. A
+//! The common parts of both databases: statements with numbered parameters, and rows of integers and texts. A
 //! statement names its parameters `$1`, `$2`, …, and both databases understand it.
 
 use async_trait::async_trait;
@@ -22,7 +22,7 @@ pub(crate) trait Sql: Send {
     }
 }
 
-/// What a store does in one transaction.
+/// The work of a store in one transaction.
 pub(crate) type Operation<T> =
     Box<dyn for<'a> FnOnce(&'a mut (dyn Sql + 'a)) -> BoxFuture<'a, Result<T, StoreError>> + Send>;
 

@@ -49,7 +49,7 @@ pub struct TaskCall {
     pub task: String,
     /// The call.
     pub call: ToolCall,
-    /// What a person has approved, by moving the task: the binding of the question that the ledger has. The call runs
+    /// The binding that a person has approved, by moving the task: that of the question in the ledger. The call runs
     /// without a further question only if its question has the same binding.
     pub approved: Option<String>,
     /// The flow labels that earlier calls brought to the task.
@@ -63,9 +63,9 @@ pub enum CallEnd {
     Ended(ToolResult),
     /// The call needs a person's approval, and nothing has happened.
     NeedsApproval {
-        /// What an approval is bound to: tool, arguments, grants and policy.
+        /// The binding of an approval, over tool, arguments, grants and policy.
         binding: String,
-        /// What is asked, in one line.
+        /// The question, in one line.
         question: String,
     },
 }

@@ -11,7 +11,7 @@ pub(crate) struct Fence {
     pub(crate) span: Range<usize>,
     /// The first line of the span: the fence and its info string, as written.
     pub(crate) opening: String,
-    /// What stands before the opening fence in its line: indentation, and the marks of quotes and lists.
+    /// The text before the opening fence in its line: indentation, and the marks of quotes and lists.
     pub(crate) prefix: String,
     /// The content, without the prefixes of containers, with `\n` as the only line break.
     pub(crate) code: String,

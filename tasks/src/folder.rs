@@ -33,8 +33,8 @@ pub(crate) struct TaskFolder {
     path: PathBuf,
 }
 
-/// What tells one version of a file from another without reading it. The numbers have different widths on different
-/// architectures.
+/// The metadata that distinguishes two versions of a file without reading it. The numbers have different widths on
+/// different architectures.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct FileVersion {
     device: i128,
@@ -138,7 +138,8 @@ impl TaskFolder {
         let exchange = || renameat_with(&handle, &*temporary.name, &handle, name, RenameFlags::EXCHANGE);
         let is = |name: &str, text: &str| read_file(&handle, name).is_ok_and(|(found, _)| found == text);
         let replaced = match exchange() {
-            // The temporary name now has what the file was at that moment: it may have changed since it was read.
+            // After the exchange the temporary name holds the previous content, which may be newer than the version
+            // that was read.
             Ok(()) if is(&temporary.name, before) => Replaced::Done,
             Ok(()) => {
                 exchange().map_err(failed)?;

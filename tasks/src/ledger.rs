@@ -10,7 +10,7 @@ use crate::{error::FileError, limits::MAX_LEDGER_ROWS};
 /// The key of the ledger in the front matter.
 pub(crate) const LEDGER_KEY: &str = "tool_calls";
 
-/// What identifies a call in its file: its content, not its place, so that text can be added and moved around it.
+/// The identity of a call in its file: its content, not its place, so that text can be added and moved around it.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct CallKey {
     /// The SHA-256 of the block's content, in hexadecimal digits. Line breaks count as `\n`.
@@ -56,10 +56,10 @@ pub struct LedgerRow {
     /// The stable code of the error.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub code: Option<String>,
-    /// What a person's approval is bound to, while the call waits for it.
+    /// The binding of a person's approval, while the call waits for it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub approval: Option<String>,
-    /// What the person is asked, while the call waits.
+    /// The question to the person, while the call waits.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub question: Option<String>,
     /// Whether an interrupted call may run again.

@@ -21,7 +21,7 @@ use crate::{
     task_file::TaskFile,
 };
 
-/// What happened with one task file.
+/// The report on one task file.
 #[derive(Debug)]
 #[non_exhaustive]
 pub struct TaskReport {
@@ -85,7 +85,8 @@ impl TaskProcessor {
     /// A dropped future leaves the calls that have begun as interrupted.
     pub async fn run_once(&self, cancel: &CancellationToken) -> Result<Vec<TaskReport>, FolderError> {
         let mut reports = Vec::new();
-        // A task can move from one scanned state to another, which the states' check keeps from going round.
+        // A task can move from one scanned state to another. `TaskStates` refuses only cycles of tasks that succeed, so
+        // the passes have a limit.
         for _pass in 0..=self.states.scanned().len() {
             let (passed, _unsettled) = self.pass(None, cancel).await?;
             let has_moved = passed.iter().any(|report| report.moved_to.is_some());

@@ -7,7 +7,7 @@ use crate::{
     request::CallRequest,
 };
 
-/// What is left to do in a file.
+/// The work that is left to do in a file.
 pub(crate) enum Step {
     /// Run a call.
     Run { key: CallKey, line: usize, request: CallRequest, row: Option<LedgerRow>, approved: Option<String> },

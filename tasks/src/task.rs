@@ -24,7 +24,7 @@ use crate::{
     task_file::{TaskFile, WriteAhead, blocking, edit_in},
 };
 
-/// What happened with one call.
+/// The report on one call.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct CallReport {
     /// The line of the block in its file, from 1.

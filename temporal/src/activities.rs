@@ -196,7 +196,7 @@ const MAX_QUESTIONS: usize = 16;
 /// Passes on the ids of the questions of a call.
 fn questions() -> (QuestionFn, mpsc::Receiver<String>) {
     let (sender, receiver) = mpsc::channel(MAX_QUESTIONS);
-    // Ignore the error: the question is in the store, whoever is told.
+    // Ignore the error: the question is stored even if the workflow is not notified.
     (Arc::new(move |asked| drop(sender.try_send(asked.id.clone()))), receiver)
 }
 

@@ -1,4 +1,4 @@
-//! What the workflow and its activities tell each other: ids, names and small texts.
+//! The messages between the workflow and its activities: ids, names and small texts.
 //!
 //! Recorded histories hold these values, so a field is added with a default, and none is renamed or removed.
 

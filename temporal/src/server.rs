@@ -17,7 +17,7 @@ const PORT: u16 = 7233;
 /// The place of a Temporal server: `HOST:PORT`, `https://HOST:PORT` or `http://HOST:PORT`.
 ///
 /// Without a scheme, this machine is reached in clear text and any other with TLS. `http://` reaches another machine in
-/// clear text: whoever is on the way could then read and change what the workers are told to do.
+/// clear text: a host between worker and server could then read and change what the workers are told to do.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Address(Url);
 

@@ -29,7 +29,7 @@ const STICKY: Duration = Duration::from_secs(2);
 /// How long activities may go on after the worker was told to stop.
 const GRACE: Duration = Duration::from_secs(5);
 
-/// What a worker is told.
+/// The settings of a worker.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct WorkerSettings {
     /// The namespace.

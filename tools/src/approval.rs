@@ -114,7 +114,7 @@ pub struct ApprovalRequest {
     /// The digest of the policy in force, module hashes included. An approval kept for later calls holds only while
     /// this digest stays the same.
     pub policy_digest: String,
-    /// What [`ApprovalAnswer::ApproveAlways`] would write. `None` if the answer is not offered.
+    /// The rules that [`ApprovalAnswer::ApproveAlways`] would write. `None` if the answer is not offered.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub standing: Option<StandingOffer>,
     /// The hash that an approval is bound to: SHA-256 over tool, arguments, grants and policy digest.

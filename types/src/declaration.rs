@@ -23,7 +23,7 @@ pub struct ToolDeclaration {
     /// A name for people.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub label: Option<String>,
-    /// What the tool does, for the model.
+    /// A text for the model that says what the tool does.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub description: Option<String>,
     /// The schema of the tool's arguments.

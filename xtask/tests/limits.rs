@@ -1,6 +1,11 @@
 //! Checks `docs/limits.md` against the constants that it names: each number must be the constant's.
 
-use std::{collections::BTreeMap, fs, path::Path, time::Duration};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    fs,
+    path::Path,
+    time::Duration,
+};
 
 /// Constants whose value the document gives in other words, each with the reason.
 const IN_OTHER_WORDS: [(&str, &str); 5] = [
@@ -369,6 +374,67 @@ fn every_place_defines_its_constants() {
     assert!(faults.is_empty(), "{}", faults.join("\n"));
 }
 
+/// Constants whose documentation has another number after a colon.
+const DOCUMENTED_IN_OTHER_WORDS: [(&str, &str); 3] = [
+    ("MAX_PROVEN_ROWS", "a power of two"),
+    ("MIN_BYTES", "the bits that the bytes encode"),
+    ("INTERRUPTED", "a sum"),
+];
+
+/// The least number of constants whose documentation gives their value.
+const MIN_DOCUMENTED: usize = 150;
+
+/// A constant whose documentation gives a value after a colon must have this value.
+#[test]
+fn the_documentation_of_a_constant_has_its_value() {
+    let (root, constants) = workspace();
+    let files: BTreeSet<&str> = constants.values().flatten().map(|(path, _)| path.as_str()).collect();
+    let (mut checked, mut faults) = (0, Vec::new());
+    for path in files {
+        let text = fs::read_to_string(root.join(path)).expect("readable");
+        let mut documented = String::new();
+        let mut rest = text.as_str();
+        while let Some((line, later)) = rest.split_once('\n') {
+            if let Some(line) = line.trim().strip_prefix("///") {
+                documented.push_str(line);
+            } else if let Some((name, expression)) = declared_constant(rest) {
+                let stated = documented.match_indices(": ").map(|(index, _)| &documented[index + 2..]);
+                let stated =
+                    stated.filter(|text| text.starts_with(|first: char| first.is_ascii_digit())).last();
+                let value = evaluate(&expression, &constants);
+                if let (Some(stated), Some([value])) = (stated, value.as_deref()) {
+                    checked += 1;
+                    let is_other = DOCUMENTED_IN_OTHER_WORDS.iter().any(|(other, _)| *other == name);
+                    if !is_other && !cell_states(stated, *value) {
+                        faults.push(format!(
+                            "{path}: {name} is {expression}; its documentation says {stated:?}"
+                        ));
+                    }
+                }
+                documented.clear();
+            } else if !line.trim().starts_with("#[") {
+                documented.clear();
+            }
+            rest = later;
+        }
+    }
+    assert!(checked > MIN_DOCUMENTED, "only {checked} constants have a value in their documentation");
+    assert!(faults.is_empty(), "{}", faults.join("\n"));
+}
+
+/// The name and expression of the constant that a text begins with.
+fn declared_constant(text: &str) -> Option<(String, String)> {
+    let (line, _) = text.split_once('\n')?;
+    let line = line.trim_start();
+    let visible = line.strip_prefix("pub").map_or(line, |rest| {
+        rest.strip_prefix('(')
+            .and_then(|rest| rest.split_once(") "))
+            .map_or(rest, |(_, rest)| rest)
+            .trim_start()
+    });
+    (visible.starts_with("const ") && !visible.starts_with("const fn ")).then(|| definitions(text).next())?
+}
+
 fn is_constant(name: &str) -> bool {
     let is_part = |byte: u8| byte.is_ascii_uppercase() || byte.is_ascii_digit() || byte == b'_';
     name.len() > 2 && name.starts_with(|first: char| first.is_ascii_uppercase()) && name.bytes().all(is_part)
@@ -458,9 +524,12 @@ fn cell_states(cell: &str, value: Value) -> bool {
                 (" µs", 1),
                 (" ms", 1000),
                 (" s", 1_000_000),
+                (" seconds", 1_000_000),
                 (" min", 60_000_000),
                 (" minutes", 60_000_000),
                 (" h", 3_600_000_000),
+                (" hours", 3_600_000_000),
+                (" days", 86_400_000_000),
             ],
         ),
     };

@@ -435,6 +435,54 @@ fn the_map_lists_each_environment_variable_that_is_read() {
 }
 
 #[test]
+fn the_map_lists_each_file_that_starts_programs() {
+    let rule = rule_of_the_map("- Programs are started only by");
+    // A type whose name ends with `Command` starts nothing.
+    let starts_a_program = |code: &str| {
+        code.match_indices("Command::new(")
+            .any(|(index, _)| !code[..index].ends_with(|before: char| before.is_alphanumeric()))
+    };
+    let is_listed = |path: &str| {
+        let folder = path.split('/').next().unwrap_or_default();
+        rule.contains(&format!("`{path}`")) || rule.contains(&format!("`{folder}/`"))
+    };
+    let unlisted: Vec<String> = shipped_code()
+        .into_iter()
+        .filter(|(_, lines)| lines.iter().any(|(_, code)| starts_a_program(code)))
+        .map(|(path, _)| path)
+        .filter(|path| !is_listed(path))
+        .collect();
+    assert_no_offenders("files that start programs, which the map does not list", &unlisted);
+}
+
+/// A file that lists the files of its folder must list all that are shipped.
+#[test]
+fn tables_of_files_are_complete() {
+    let mut missing = Vec::new();
+    for (path, text) in files_ending_with(".rs") {
+        let Some((head, _)) = text.split_once("\n\n") else { continue };
+        let table: Vec<&str> = head.lines().filter(|line| line.starts_with("//! | ")).collect();
+        if !table.first().is_some_and(|line| line.starts_with("//! | file |")) {
+            continue;
+        }
+        let lines: Vec<&str> = text.lines().collect();
+        for pair in lines.windows(2) {
+            let module = pair[1].strip_prefix("pub ").unwrap_or(pair[1]);
+            let module = module.strip_prefix("pub(crate) ").unwrap_or(module);
+            let Some(module) = module.strip_prefix("mod ").and_then(|rest| rest.strip_suffix(';')) else {
+                continue;
+            };
+            let is_test = pair[0].starts_with("#[cfg(") && pair[0].contains("test");
+            let names = [format!("`{module}.rs`"), format!("`{module}/`")];
+            if !is_test && !table.iter().any(|row| names.iter().any(|name| row.contains(name))) {
+                missing.push(format!("{path}: {module}.rs"));
+            }
+        }
+    }
+    assert_no_offenders("files that the table at the head of their module lacks", &missing);
+}
+
+#[test]
 fn crates_depend_on_exactly_the_listed_layers() {
     let mut wrong = Vec::new();
     for (folder, expected) in LAYERS {

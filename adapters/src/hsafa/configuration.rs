@@ -34,7 +34,7 @@ pub struct ToolConfiguration {
     pub input_schema: JsonSchema,
     /// The type, as the configuration states it.
     pub execution_type: ExecutionType,
-    /// What a call does.
+    /// The action of a call.
     pub execution: Execution,
     /// Whether calls and results are shown in the active space. Default: true, for an internal tool false. Without a
     /// space it changes nothing.

@@ -28,7 +28,7 @@ portcullis_types::words! {
     }
 }
 
-/// What a call of a configured tool does.
+/// The action of a call of a configured tool.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Execution {
     /// It makes this request, and returns the response.

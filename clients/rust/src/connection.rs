@@ -33,7 +33,7 @@ const IDLE_TIMEOUT: Duration = Duration::from_secs(60);
 /// An answer whose head has arrived.
 pub(crate) type Response = http::Response<Incoming>;
 
-/// What sends requests: a client over TCP, or in tests over memory.
+/// A sender of requests: a client over TCP, or in tests over memory.
 pub(crate) trait Transport: Send + Sync {
     /// Sends a request, and waits for the head of its answer.
     fn send(&self, request: Request<Full<Bytes>>) -> BoxFuture<'static, Result<Response, legacy::Error>>;

@@ -43,7 +43,7 @@ pub struct Event {
     pub id: Option<String>,
     /// The kind, such as `call.pending`. `reset` says that events are missing, and that what they told must be read anew.
     pub kind: String,
-    /// What happened, as JSON.
+    /// The content of the event, as JSON.
     pub data: Value,
 }
 

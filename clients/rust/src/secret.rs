@@ -9,7 +9,7 @@ use crate::ClientError;
 /// The most characters of a text of the gateway that an error keeps.
 const MAX_FOREIGN_CHARS: usize = 300;
 
-/// What an error has in place of the token.
+/// The text that an error has in place of the token.
 const REDACTED: &str = "[token]";
 
 /// A token. Its `Debug` shows nothing of it.

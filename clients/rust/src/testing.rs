@@ -65,7 +65,7 @@ struct FakeState {
     changed: watch::Sender<()>,
 }
 
-/// What the gateway got, and what it will answer.
+/// The requests that the gateway got, and the answers that it will give.
 #[derive(Default)]
 pub(crate) struct Noted {
     /// The connections for events: when, and with which `Last-Event-ID`.

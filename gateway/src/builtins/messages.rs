@@ -92,7 +92,7 @@ pub(crate) async fn post(core: &Core, message: NewMessage) -> Result<SpaceMessag
         Err(error) => return Err(error),
     };
     let entries = Change::then(move |applied| {
-        // Of two who finish one message, one sends it.
+        // If two callers complete one message concurrently, only one of them puts it into the inboxes.
         let is_sent = !matches!(applied.first(), Some(Applied::Updated { is_changed: false, .. }));
         Ok(if is_sent { entries.into_iter().map(Change::PushInbox).collect() } else { Vec::new() })
     });

@@ -31,7 +31,8 @@ pub(super) async fn enter(cycle: &CycleSpace, args: &Value) -> Result<Value, Too
 }
 
 /// # Errors
-/// The same for a space that does not exist and for one that the agent is no member of, so that ids say nothing.
+/// A missing space and one that the agent is no member of give the same error, so that the error does not reveal
+/// whether an id exists.
 pub(super) async fn ensure_member(cycle: &CycleSpace, space: &str) -> Result<(), ToolError> {
     let is_member =
         !space.is_empty() && cycle.core.store.is_member(space, &cycle.agent.id).await.map_err(store_error)?;

@@ -176,8 +176,8 @@ async fn instructions(core: &Core, agent: &Participant, own: &str) -> Result<Str
     Ok(prompt::instructions(&agent.name, own, &kept))
 }
 
-/// The space that the agent is in, by the calls in the messages of its run. They begin with those of earlier cycles, so the
-/// agent is where its model remembers to be, and a process that resumes a run finds the space again.
+/// The space that the agent is in, derived from the calls in the messages of its run, which begin with those of earlier
+/// cycles. The model reads the same messages, so both agree, also after a restart.
 async fn entered_space(core: &Core, agent: &Participant, id: &RunId) -> Result<Option<String>, ApiError> {
     let mut entered = None;
     let mut asked: BTreeMap<String, Option<String>> = BTreeMap::new();

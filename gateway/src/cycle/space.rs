@@ -50,7 +50,7 @@ struct OpenCall {
     shown: ShownCall,
     /// Whether its result comes from outside.
     waits: bool,
-    /// Whether its message is the text that it sends, and not a picture of the call.
+    /// Whether the message is the text that the call sends, rather than a rendering of the call.
     is_text: bool,
 }
 

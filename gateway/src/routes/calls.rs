@@ -126,7 +126,8 @@ pub(super) async fn submit(
         Ok(_) | Err(store::StoreError::NotFound { .. }) => return Err(unknown()),
         Err(error) => return Err(error.into()),
     };
-    // The same answer for a call that the caller does not see, so that ids say nothing.
+    // A missing call and one that the caller may not see give the same error, so that the error does not reveal
+    // whether an id exists.
     if !caller.sees_run(&core, (&call.run, &call.agent)).await? {
         return Err(unknown());
     }

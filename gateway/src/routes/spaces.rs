@@ -28,7 +28,8 @@ pub(super) struct AddedSpace {
     name: String,
 }
 
-/// The spaces that the caller sees, the newest first: the operator all, a user and an agent those that they are members of.
+/// The spaces that the caller sees, the newest first: the operator all, a user and an agent those that they are members of,
+/// the program of a run none.
 #[utoipa::path(get, path = "/api/spaces", params(Paging), responses(
     (status = 200, body = Listing<Space>), (status = 401, body = Refusal), (status = 422, body = Refusal)))]
 pub(super) async fn list(
@@ -38,7 +39,8 @@ pub(super) async fn list(
 ) -> Result<Json<Listing<Space>>, ApiError> {
     let member = match &caller {
         Identity::Admin => None,
-        Identity::User(id) | Identity::Agent(id) | Identity::Run { agent: id, .. } => Some(id.as_str()),
+        Identity::User(id) | Identity::Agent(id) => Some(id.as_str()),
+        Identity::Run { .. } => return Ok(Json(Listing { items: Vec::new(), next: None })),
     };
     let page = core.store.spaces(member, by_age(paging.limit, paging.after.as_deref())?).await?;
     from_store::listing(page, |space| Ok(from_store::space(space)), age_cursor).map(Json)
@@ -124,7 +126,8 @@ pub(super) async fn add_member(
             added?;
         }
         Identity::User(_) => {
-            // The same answer for an id that does not exist, so that ids say nothing.
+            // A missing agent and one that the caller may not see give the same error, so that the error does not
+            // reveal whether an id exists.
             caller.ensure_sees_agent(&core, &participant).await?;
         }
         _ => return Err(ApiError::forbidden("an agent adds no members")),

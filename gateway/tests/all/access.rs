@@ -103,6 +103,19 @@ async fn a_token_of_a_run_is_for_this_run() {
     assert_eq!(world.call(&own, "GET", &format!("/api/runs/{second}"), None).await.0.as_u16(), 404);
     let calls = items(&world.ok(&own, "GET", "/api/calls", None).await);
     assert_eq!(calls.len(), 1);
+    // The spaces, the inbox, the notes and the events of its agent are not the run's.
+    assert_eq!(items(&world.ok(&own, "GET", "/api/spaces", None).await), [json!(null); 0]);
+    for path in [
+        format!("/api/spaces/{space}"),
+        format!("/api/spaces/{space}/members"),
+        format!("/api/spaces/{space}/messages"),
+        format!("/api/spaces/{space}/events"),
+        format!("/api/agents/{agent}/inbox"),
+        format!("/api/agents/{agent}/memories"),
+        format!("/api/agents/{agent}/events"),
+    ] {
+        assert_eq!(world.call(&own, "GET", &path, None).await.0.as_u16(), 404, "{path}");
+    }
     assert!(world.submit(&own, &calls[0], json!({"done": true})).await.0.is_success());
 }
 

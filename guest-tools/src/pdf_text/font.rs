@@ -46,7 +46,7 @@ enum ToUnicode {
     Identity,
 }
 
-/// What one code of a string shows.
+/// The decoded form of one code of a string.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct DecodedCode<'f> {
     /// The characters. `None` if the file does not give them.
@@ -86,7 +86,7 @@ impl Font {
         }
     }
 
-    /// What the first code of a string shows. The string must not be empty.
+    /// The decoded form of the first code of a string. The string must not be empty.
     pub(super) fn decode_first_code(&self, bytes: &[u8]) -> DecodedCode<'_> {
         match &self.kind {
             Kind::Simple(font) => {

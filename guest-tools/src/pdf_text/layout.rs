@@ -67,7 +67,7 @@ struct Line {
     end: Point,
 }
 
-/// What separates two characters.
+/// The separator between two characters.
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Gap {
     None,
@@ -168,7 +168,7 @@ impl Layout {
     }
 }
 
-/// What separates the end of a line and a character.
+/// The separator between the end of a line and a character.
 fn gap(line: &Line, glyphs: &PositionedGlyphs<'_>, step: Option<f64>) -> Gap {
     let size = line.size.max(glyphs.size);
     if line.direction.dot(glyphs.direction) < 0.9 {

@@ -2,7 +2,7 @@
 
 use super::tree::NodeId;
 
-/// What a frame turns its content into.
+/// The form that a frame gives its content.
 #[derive(Debug)]
 pub(super) enum FrameKind {
     Page,

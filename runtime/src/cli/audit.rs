@@ -2,7 +2,10 @@
 
 use std::path::PathBuf;
 
-use clap::{Args, Subcommand};
+use clap::{
+    Args, Subcommand,
+    builder::{PossibleValuesParser, TypedValueParser},
+};
 use portcullis_tools::audit::{Decision, RowKind};
 
 use super::ReportOptions;
@@ -214,8 +217,13 @@ pub(crate) struct FilterOptions {
     #[arg(long = "policy-digest", value_name = "DIGEST")]
     pub(crate) policy_digest: Vec<String>,
 
-    /// Rows of this kind: `begin`, `end`, `approve`, `revoke`, `start`, `policy`, `checkpoint`,
-    /// `stop`.
-    #[arg(long, value_name = "EVENT")]
+    /// Rows of this kind.
+    #[arg(long, value_name = "EVENT", value_parser = row_kind())]
     pub(crate) event: Vec<RowKind>,
+}
+
+/// The kinds that this version writes.
+fn row_kind() -> impl TypedValueParser<Value = RowKind> {
+    let written = RowKind::ALL.into_iter().filter(|kind| *kind != RowKind::Other);
+    PossibleValuesParser::new(written.map(RowKind::as_str)).try_map(|text| text.parse::<RowKind>())
 }

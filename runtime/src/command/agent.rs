@@ -65,7 +65,7 @@ use crate::{
 #[cfg(feature = "temporal")]
 pub(crate) use self::worker::run as work;
 
-/// What the process does with a run.
+/// The work of the process on a run.
 enum Task {
     /// Works on one prompt.
     Ask { prompt: String, run_choice: RunChoice },

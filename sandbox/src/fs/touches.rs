@@ -10,7 +10,7 @@ use crate::fs_result::split;
 /// The most paths that are noted of one call: 40. The row has fewer, because it leaves out the subjects of the arguments.
 const MAX_NOTED_PATHS: usize = 40;
 
-/// What a guest did in one mount. Only operations that succeeded count.
+/// The operations of a guest in one mount. Only those that succeeded count.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct TouchedMount {
     /// The mount's name.
@@ -34,7 +34,7 @@ pub(crate) enum Touch {
     Removed,
 }
 
-/// What a guest has touched so far.
+/// The mounts and paths that a guest has touched so far.
 #[derive(Debug, Default)]
 pub(super) struct Touches {
     /// One entry for each preopen that was touched, with its index.
@@ -73,7 +73,7 @@ impl Touches {
 }
 
 impl GuestFs {
-    /// What the guest has touched, in the order of the first touches, and the first paths.
+    /// The mounts that the guest has touched, in the order of the first touches, and the first paths.
     pub(crate) fn touched(&self) -> (Vec<TouchedMount>, Vec<String>) {
         (self.touches.mounts.iter().map(|(_, counts)| counts.clone()).collect(), self.touches.paths.clone())
     }

@@ -14,7 +14,7 @@ use std::{
 
 use portcullis_types::{GuestPath, ToolError};
 
-/// What a tool does with the file that it replaces.
+/// The operation of a tool on the file that it replaces.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Replacement {
     /// It writes new content.

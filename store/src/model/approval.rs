@@ -60,7 +60,7 @@ impl Approval {
     }
 }
 
-/// What an answer decides.
+/// The decision of an answer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Verdict {
     /// The call may run.

@@ -87,7 +87,7 @@ pub struct ShownCall {
     pub call: StoredCall,
     /// The space of the newest message that shows it. None if no space shows it.
     pub space: Option<String>,
-    /// What the message keeps beside its text, if it keeps something.
+    /// The data that the message keeps beside its text, if there is any.
     pub metadata: Option<Json>,
 }
 

@@ -34,7 +34,7 @@ pub struct NewRun {
     pub id: String,
     /// The agent that it belongs to.
     pub agent: String,
-    /// What it works on, for example the folder of a workspace. Any text, also an empty one.
+    /// The subject that it works on, for example the folder of a workspace. Any text, also an empty one.
     pub workspace: String,
     /// The caller's current time.
     pub created: i64,
@@ -59,7 +59,7 @@ pub struct RunSummary {
     pub id: String,
     /// The agent that it belongs to.
     pub agent: String,
-    /// What it works on.
+    /// The subject that it works on.
     pub workspace: String,
     /// When it was created.
     pub created: i64,

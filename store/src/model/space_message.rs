@@ -57,7 +57,7 @@ pub struct NewMessage {
     pub status: MessageStatus,
     /// The call that it shows, for [`SpaceStore::call_message`](crate::SpaceStore::call_message).
     pub call: Option<String>,
-    /// What else the caller keeps with it, for example input and output of a tool.
+    /// Further data that the caller keeps with it, for example input and output of a tool.
     pub metadata: Option<Json>,
     /// The caller's current time.
     pub created: i64,
@@ -84,7 +84,7 @@ pub struct SpaceMessage {
     pub status: MessageStatus,
     /// The call that it shows.
     pub call: Option<String>,
-    /// What else the caller keeps with it.
+    /// Further data that the caller keeps with it.
     pub metadata: Option<Json>,
     /// When it was posted.
     pub created: i64,

@@ -83,7 +83,7 @@ impl Capability {
         }
     }
 
-    /// What an agent can do with it, for people.
+    /// The ability that it gives an agent, in words for people.
     #[must_use]
     pub const fn description(self) -> &'static str {
         match self {

@@ -12,7 +12,9 @@
 //! | `mcp.rs`, `mcp_answer.rs` | a tool of an MCP server |
 //! | `egress.rs` | a request, on a thread of the host's HTTP client |
 //! | `shell.rs` | a command, in the sidecar |
+//! | `notification.rs` | a notification, and its step that speaks to a mail server |
 //! | `operation.rs` | the steps of an operation |
+//! | `kept_changes.rs` | saves what a guest changes in mounts with `undo` |
 //! | `reports.rs` | progress and partial results, on their way to the caller |
 
 mod egress;
@@ -137,7 +139,7 @@ pub(crate) trait Backend: fmt::Debug + Send + Sync {
         None
     }
 
-    /// What a call touches although no argument names it, because the tool's configuration does.
+    /// The subject that a call touches although no argument names it, because the tool's configuration does.
     ///
     /// # Errors
     /// Arguments that do not fit the configuration.
@@ -220,7 +222,7 @@ pub(crate) struct ResourceUsage {
     pub(super) cpu: Duration,
     pub(super) peak_memory_bytes: u64,
     pub(super) mounts_used: Vec<SharedText>,
-    /// What the call did in each mount. `None` if nothing observed it.
+    /// The operations of the call in each mount. `None` if nothing observed them.
     pub(super) touched: Option<Vec<TouchedMount>>,
     /// The first guest paths that the call touched.
     pub(super) touched_paths: Vec<SharedText>,

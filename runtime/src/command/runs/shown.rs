@@ -75,7 +75,7 @@ fn outcome(call: &Effect) -> &'static str {
     }
 }
 
-/// What a person who follows a run has seen of it.
+/// The part of a run that a person who follows it has seen.
 #[derive(Debug, Default)]
 pub(super) struct Follower {
     last_step: i64,

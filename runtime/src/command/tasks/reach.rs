@@ -40,7 +40,7 @@ pub(super) fn writable(
                         folder.ancestors.contains(&mount)
                             || folder.own.is_some_and(|folder| above_mount.contains(&folder))
                     }
-                    // What cannot be looked at may be reached.
+                    // A mount or a folder that cannot be examined counts as reachable.
                     _ => true,
                 };
             if is_reached {
@@ -54,7 +54,7 @@ pub(super) fn writable(
     None
 }
 
-/// What identifies a folder: device and inode.
+/// The identity of a folder: device and inode.
 type Identity = (u64, u64);
 
 fn identity(folder: impl AsFd) -> Option<Identity> {

@@ -88,7 +88,7 @@ fn hinted(mut result: ToolResult) -> ToolResult {
     result
 }
 
-/// What brought the labels that a task had before this process read it.
+/// The origin of the labels that a task had before this process read it.
 const EARLIER_CALL: &str = "an earlier call of the task";
 
 fn caller(task: &str) -> Caller {

@@ -1,4 +1,4 @@
-//! What happened with a task file, for a person or a program.
+//! The report on a task file, for a person or a program.
 
 use std::fmt::Write as _;
 

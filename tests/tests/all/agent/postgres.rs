@@ -1,6 +1,5 @@
 //! Runs in a database of PostgreSQL, which programs of two machines share.
 #![expect(clippy::print_stdout, reason = "a test that is skipped says so")]
-#![expect(dead_code, reason = "the tests of the store use more of the server")]
 
 #[path = "../../../../store/tests/all/postgres_server.rs"]
 mod server;

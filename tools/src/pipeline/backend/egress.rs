@@ -90,7 +90,7 @@ impl Backend for RequestStep {
 /// Sends the judged request of a call, and marks what the run has read and sent by it.
 ///
 /// # Errors
-/// A flow rule's denial. What became of the request is in the inner result.
+/// A flow rule's denial. The inner result says what became of the request.
 pub(super) async fn send(
     attempt: &CallAttempt<'_>,
     http_client: &HttpClientHandle,
