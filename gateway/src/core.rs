@@ -77,7 +77,7 @@ impl Core {
             _ => None,
         });
         let Some(last) = written.max() else { return };
-        self.hub.has_written();
+        self.hub.notify_written();
         let mut newest = self.hub.newest();
         // The events are stored in any case: a gateway that stops, or whose store does not answer, shows them later.
         tokio::select! {

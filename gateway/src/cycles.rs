@@ -20,16 +20,16 @@ use crate::{AGENT_PREFIX, core::Core, cycle, error::ApiError};
 const MAX_CYCLES: usize = 256;
 
 /// How often the store is read for entries that another process has written, and for plans that are due.
-const POLL: Duration = Duration::from_millis(500);
+const POLL_INTERVAL: Duration = Duration::from_millis(500);
 
 /// How often interrupted runs are looked for, such as those of another process that has died.
-const RESUME: Duration = Duration::from_secs(30);
+const RESUME_INTERVAL: Duration = Duration::from_secs(30);
 
 /// The pause of an agent whose cycle could not begin or continue, so that a fault does not repeat without end.
-const PAUSE: Duration = Duration::from_secs(5);
+const RETRY_PAUSE: Duration = Duration::from_secs(5);
 
 /// How many rows are read at once.
-const PAGE: u32 = 100;
+const PAGE_ROWS: u32 = 100;
 
 /// The agents with a cycle under way.
 #[derive(Debug)]
@@ -76,7 +76,7 @@ pub(crate) async fn run(core: &Arc<Core>) {
     let mut cycles = JoinSet::new();
     let mut resumed: Option<Instant> = None;
     while !core.stop.is_cancelled() {
-        if resumed.is_none_or(|at| at.elapsed() >= RESUME) {
+        if resumed.is_none_or(|at| at.elapsed() >= RESUME_INTERVAL) {
             report(resume_interrupted(core, &mut cycles).await);
             resumed = Some(Instant::now());
         }
@@ -84,7 +84,7 @@ pub(crate) async fn run(core: &Arc<Core>) {
         while cycles.try_join_next().is_some() {}
         tokio::select! {
             () = core.cycles.wake.notified() => {}
-            () = tokio::time::sleep(POLL) => {}
+            () = tokio::time::sleep(POLL_INTERVAL) => {}
             () = core.stop.cancelled() => {}
         }
     }
@@ -100,12 +100,12 @@ fn report(result: Result<(), StoreError>) {
 
 /// Begins a cycle of each agent whose inbox has entries.
 async fn wake_agents(core: &Arc<Core>, cycles: &mut JoinSet<()>) -> Result<(), StoreError> {
-    core.store.take_due_plans(now(), PAGE).await?;
+    core.store.take_due_plans(now(), PAGE_ROWS).await?;
     let mut after = None;
     loop {
         let request = match after.take() {
-            Some(after) => PageRequest::after(after, PAGE),
-            None => PageRequest::first(PAGE),
+            Some(after) => PageRequest::after(after, PAGE_ROWS),
+            None => PageRequest::first(PAGE_ROWS),
         };
         let page = core.store.inboxes_with_entries(AGENT_PREFIX, request).await?;
         for agent in page.items {
@@ -124,8 +124,8 @@ async fn resume_interrupted(core: &Arc<Core>, cycles: &mut JoinSet<()>) -> Resul
     let mut after = None;
     loop {
         let request = match after.take() {
-            Some(after) => PageRequest::after(after, PAGE),
-            None => PageRequest::first(PAGE),
+            Some(after) => PageRequest::after(after, PAGE_ROWS),
+            None => PageRequest::first(PAGE_ROWS),
         };
         let page = core.store.runs(filter.clone(), request).await?;
         for run in page.items.into_iter().filter(|run| run.agent.starts_with(AGENT_PREFIX)) {
@@ -158,7 +158,7 @@ fn start(core: &Arc<Core>, cycles: &mut JoinSet<()>, agent: String, run: Option<
         if let Err(error) = worked {
             tracing::warn!(agent = active.id, error = error.message(), "a cycle has stopped");
             tokio::select! {
-                () = tokio::time::sleep(PAUSE) => {}
+                () = tokio::time::sleep(RETRY_PAUSE) => {}
                 () = core.stop.cancelled() => {}
             }
         }

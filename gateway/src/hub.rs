@@ -13,23 +13,23 @@ use serde_json::{Value, json};
 use tokio::sync::{Notify, broadcast, watch};
 
 /// How many stored events are kept in memory: 4,096. A reader that is further behind reads from the store.
-const KEPT: usize = 4096;
+const MAX_KEPT_EVENTS: usize = 4096;
 
 /// How many events of streams under way a slow reader may be behind: 1,024. It then misses some, and the whole text
 /// follows.
-const LIVE: usize = 1024;
+const LIVE_CHANNEL_CAPACITY: usize = 1024;
 
 /// How often the store is read for events that another process has written.
-const POLL: Duration = Duration::from_millis(500);
+const POLL_INTERVAL: Duration = Duration::from_millis(500);
 
 /// The pause after a read that has failed.
-const PAUSE: Duration = Duration::from_secs(1);
+const RETRY_PAUSE: Duration = Duration::from_secs(1);
 
 /// How many events are read from the store at once.
-const PAGE: u32 = 256;
+const PAGE_ROWS: u32 = 256;
 
 /// How many streams can be under way at once. A further one is shown when it is whole.
-const MAX_STREAMS: usize = 4096;
+const MAX_ARRIVING_TEXTS: usize = 4096;
 
 /// An event that is not stored.
 #[derive(Debug, Clone)]
@@ -77,13 +77,13 @@ impl EventHub {
             recent: Mutex::new(recent),
             newest: watch::Sender::new(newest),
             written: Notify::new(),
-            live: broadcast::Sender::new(LIVE),
+            live: broadcast::Sender::new(LIVE_CHANNEL_CAPACITY),
             streams: Mutex::default(),
         })
     }
 
     /// Tells the hub that this process has written events.
-    pub(crate) fn has_written(&self) {
+    pub(crate) fn notify_written(&self) {
         self.written.notify_one();
     }
 
@@ -105,25 +105,25 @@ impl EventHub {
                 Ok(false) => {}
                 Err(error) => {
                     tracing::warn!(error = &error as &dyn std::error::Error, "cannot read new events");
-                    tokio::time::sleep(PAUSE).await;
+                    tokio::time::sleep(RETRY_PAUSE).await;
                     continue;
                 }
             }
             // A write of another process is seen by the next poll.
-            let _ = tokio::time::timeout(POLL, self.written.notified()).await;
+            let _ = tokio::time::timeout(POLL_INTERVAL, self.written.notified()).await;
         }
     }
 
     /// Returns whether there may be more.
     async fn read_new(&self) -> Result<bool, StoreError> {
         let newest = *self.newest.borrow();
-        let page = self.store.events(None, PageRequest::after(newest, PAGE)).await?;
+        let page = self.store.events(None, PageRequest::after(newest, PAGE_ROWS)).await?;
         let Some(last) = page.items.last().map(|event| event.id) else { return Ok(false) };
         let has_more = page.next.is_some();
         {
             let mut recent = self.recent.lock();
             for event in page.items {
-                if recent.events.len() == KEPT
+                if recent.events.len() == MAX_KEPT_EVENTS
                     && let Some(oldest) = recent.events.pop_front()
                 {
                     recent.complete_after = oldest.id;
@@ -152,7 +152,7 @@ impl EventHub {
                 return Ok((events.cloned().collect(), newest.max(after)));
             }
         }
-        let page = self.store.events(Some(topic), PageRequest::after(after, PAGE)).await?;
+        let page = self.store.events(Some(topic), PageRequest::after(after, PAGE_ROWS)).await?;
         // After the last page, the reader has read up to the newest event that was there before the page was read.
         let read = match (page.next, page.items.last()) {
             (Some(next), _) => next,
@@ -181,7 +181,7 @@ impl EventHub {
     pub(crate) fn stream_text(&self, message: &str, topics: &Arc<[String]>, text: &str) {
         let offset = {
             let mut streams = self.streams.lock();
-            if !streams.contains_key(message) && streams.len() >= MAX_STREAMS {
+            if !streams.contains_key(message) && streams.len() >= MAX_ARRIVING_TEXTS {
                 return;
             }
             let stream = streams

@@ -19,7 +19,7 @@ use crate::{
 const RECHECK: Duration = Duration::from_secs(60);
 
 /// How many streams the holders of one token may have open: 256. The operator may have as many as there are connections.
-const MAX_STREAMS: usize = 256;
+const MAX_STREAMS_PER_TOKEN: usize = 256;
 
 /// The thing that a stream is about.
 #[derive(Debug, Clone)]
@@ -88,8 +88,9 @@ impl Readership {
         if is_counted {
             let mut open = core.readerships.open.lock();
             let count = open.entry(token.clone()).or_default();
-            if *count >= MAX_STREAMS {
-                let message = format!("{MAX_STREAMS} streams of this token are open, which is the limit");
+            if *count >= MAX_STREAMS_PER_TOKEN {
+                let message =
+                    format!("{MAX_STREAMS_PER_TOKEN} streams of this token are open, which is the limit");
                 return Err(ApiError::new(ErrorCode::TooMany, message));
             }
             *count += 1;

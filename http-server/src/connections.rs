@@ -22,13 +22,14 @@ use tokio_util::sync::CancellationToken;
 const MAX_HEADERS: usize = 64;
 
 /// How long sent data may stay unacknowledged (`TCP_USER_TIMEOUT`) before the connection ends.
-const UNACKNOWLEDGED: Duration = Duration::from_secs(60);
+const MAX_UNACKNOWLEDGED_TIME: Duration = Duration::from_secs(60);
 
 /// Pause after a failed `accept`. Such a failure usually means that file descriptors ran out.
 const PAUSE: Duration = Duration::from_millis(50);
 
 /// The answer to a connection beyond the limit.
-const FULL: &[u8] = b"HTTP/1.1 503 Service Unavailable\r\nconnection: close\r\nretry-after: 1\r\n\
+const TOO_MANY_CONNECTIONS: &[u8] =
+    b"HTTP/1.1 503 Service Unavailable\r\nconnection: close\r\nretry-after: 1\r\n\
       content-type: text/plain\r\ncontent-length: 44\r\n\r\nthere are as many connections as may be now\n";
 
 /// The limits of a server's connections.
@@ -88,7 +89,7 @@ impl Connections {
             };
             let Ok(slot) = Arc::clone(&free_slots).try_acquire_owned() else {
                 // Write only as much as fits without waiting, so that a slow client cannot block the loop.
-                let _ = stream.try_write(FULL);
+                let _ = stream.try_write(TOO_MANY_CONNECTIONS);
                 continue;
             };
             let connection = serve(stream, answer.clone(), limits, closing.clone());
@@ -159,7 +160,7 @@ where
 fn prepare(stream: &TcpStream) -> io::Result<()> {
     stream.set_nodelay(true)?;
     // The conversion cannot fail: 60,000 ms.
-    let unacknowledged = u32::try_from(UNACKNOWLEDGED.as_millis()).unwrap_or(u32::MAX);
+    let unacknowledged = u32::try_from(MAX_UNACKNOWLEDGED_TIME.as_millis()).unwrap_or(u32::MAX);
     set_tcp_user_timeout(stream.as_fd(), unacknowledged)?;
     Ok(())
 }

@@ -52,7 +52,7 @@ portcullis_types::words! {
         ModuleChanged = "module_changed",
         /// The tool is a native tool of an embedder and is not enabled by name.
         NativeNotEnabled = "native_not_enabled",
-        /// The policy has `approval = "deny"` for the tool.
+        /// The policy, or the calling program, denies the tool's calls.
         ApprovalDenied = "approval_denied",
         /// A person was asked and said no. Raised where people are asked.
         ApprovalRefused = "approval_refused",

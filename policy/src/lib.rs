@@ -108,7 +108,7 @@ pub use notify::{
 pub use operation::Operation;
 pub use origins::{Origin, PolicyOrigins, PolicyValue, SourceLocation};
 pub use path_rules::PathPattern;
-pub use places::{MAX_POLICY_BYTES, OVERLAY_FILE, SHIPPED_POLICY_NAME, default_policy_paths};
+pub use places::{MAX_POLICY_FILE_BYTES, OVERLAY_FILE, SHIPPED_POLICY_NAME, default_policy_paths};
 pub use policy::WorkspaceSecurityPolicy;
 pub use protect::{InvalidPattern, ProtectedPaths};
 pub use repository::RepositoryMarks;

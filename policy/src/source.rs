@@ -6,7 +6,7 @@ use portcullis_types::SandboxTier;
 pub const DEFAULT_POLICY: &str = include_str!("../default.toml");
 
 /// The longest policy text in bytes: 256 KiB.
-pub(crate) const MAX_POLICY_BYTES: usize = 256 * 1024;
+pub(crate) const MAX_POLICY_TEXT_BYTES: usize = 256 * 1024;
 
 /// The longest overlay in bytes: 64 KiB. An overlay comes from the workspace, where an agent may have written it to
 /// slow every start.

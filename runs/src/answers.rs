@@ -6,7 +6,7 @@ use portcullis_store::RunStore;
 use tokio::sync::broadcast::{self, error::RecvError};
 
 /// How often the store is read for an answer of another process: every 250 ms.
-const POLL: Duration = Duration::from_millis(250);
+const POLL_INTERVAL: Duration = Duration::from_millis(250);
 
 /// The answers to one call or approval.
 pub(crate) struct Answers<'a> {
@@ -32,6 +32,6 @@ impl<'a> Answers<'a> {
                 }
             }
         };
-        let _ = tokio::time::timeout(POLL, answered).await;
+        let _ = tokio::time::timeout(POLL_INTERVAL, answered).await;
     }
 }

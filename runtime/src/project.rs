@@ -11,7 +11,7 @@ use std::{
 
 use portcullis_tools::{
     confine::bounded::{self, LastLink},
-    policy::{DEFAULT_POLICY, MAX_POLICY_BYTES, MountName, project_of},
+    policy::{DEFAULT_POLICY, MAX_POLICY_FILE_BYTES, MountName, project_of},
 };
 use toml_edit::{DocumentMut, InlineTable, Item, value};
 
@@ -272,7 +272,7 @@ fn rename_mount(mounts: &mut InlineTable, old: &str) {
 }
 
 fn read(file: &Path) -> io::Result<String> {
-    bounded::read_text(bounded::open_regular(file, LastLink::Follow)?, MAX_POLICY_BYTES)
+    bounded::read_text(bounded::open_regular(file, LastLink::Follow)?, MAX_POLICY_FILE_BYTES)
 }
 
 #[cfg(test)]

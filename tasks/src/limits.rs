@@ -23,7 +23,7 @@ pub const MAX_RESULT_BYTES: usize = 64 << 10;
 /// The most calls that run at the same time, over all files of a folder. Further calls wait.
 pub const MAX_CONCURRENT_CALLS: usize = 10;
 
-/// How often a call that only reads is begun, counted over all processes that were interrupted in it.
+/// The most times that a call which may be repeated is begun, counted over all processes that were interrupted in it.
 pub const MAX_ATTEMPTS: u32 = 3;
 
 /// How often a change of a file is tried while others change the same file.

@@ -24,13 +24,13 @@ use crate::{
 };
 
 /// How long a step may take that asks no model and runs no call.
-const SHORT: Duration = Duration::from_secs(120);
+const STEP_TIME_LIMIT: Duration = Duration::from_secs(120);
 
 /// How long the model may take for an answer. The loop's own limits end it earlier.
-const MODEL: Duration = Duration::from_secs(2 * 60 * 60);
+const MODEL_TIME_LIMIT: Duration = Duration::from_secs(2 * 60 * 60);
 
 /// How long a call may take: its question may wait a day for an answer.
-const CALL: Duration = Duration::from_secs(26 * 60 * 60);
+const CALL_TIME_LIMIT: Duration = Duration::from_secs(26 * 60 * 60);
 
 /// The pauses between attempts.
 const FIRST_PAUSE: Duration = Duration::from_secs(1);
@@ -165,7 +165,7 @@ async fn ask(ctx: &WorkflowContext<AgentRun>, run: &str, version: i64) -> Workfl
     let input = StepInput { run: run.to_owned(), version, steering, interruption };
     let again = StepInput { interruption: Some(Interrupted::Cancelled), ..input.clone() };
     let token = WorkflowCancellationToken::new();
-    let options = long_options!(MODEL, token).build();
+    let options = long_options!(MODEL_TIME_LIMIT, token).build();
     let asked = ctx.execute_activity(Steps::call_model, input, options);
     match attended(ctx, run, asked, &token).await {
         Ok(place) => Ok(place),
@@ -212,8 +212,10 @@ async fn run_tool(ctx: &WorkflowContext<AgentRun>, run: &str, version: i64, call
         offered: call.offered,
     };
     let token = WorkflowCancellationToken::new();
-    let options =
-        long_options!(CALL, token).summary(call.tool.clone()).maybe_task_queue(call.queue.clone()).build();
+    let options = long_options!(CALL_TIME_LIMIT, token)
+        .summary(call.tool.clone())
+        .maybe_task_queue(call.queue.clone())
+        .build();
     let running = ctx.execute_activity(Steps::run_tool, input, options);
     // A failure is in the history, and the turn's step finds no result.
     let _ = attended(ctx, run, running, &token).await;
@@ -293,7 +295,7 @@ fn step_begins(ctx: &WorkflowContext<AgentRun>, step: &str) {
 
 /// The options of a short step. A cancellation does not stop it: the run must be stored.
 fn short() -> ActivityOptions {
-    ActivityOptions::with_start_to_close_timeout(SHORT)
+    ActivityOptions::with_start_to_close_timeout(STEP_TIME_LIMIT)
         .heartbeat_timeout(HEARTBEAT_TIMEOUT)
         .retry_policy(retries())
         .cancellation_token(WorkflowCancellationToken::new())

@@ -12,7 +12,7 @@ use portcullis_confine::{
     user_folders,
 };
 use portcullis_policy::{
-    DEFAULT_POLICY, LoadOptions, MAX_POLICY_BYTES, OVERLAY_FILE, PolicySource, SHIPPED_POLICY_NAME,
+    DEFAULT_POLICY, LoadOptions, MAX_POLICY_FILE_BYTES, OVERLAY_FILE, PolicySource, SHIPPED_POLICY_NAME,
     SecretName, WorkspaceSecurityPolicy, default_policy_paths, project_of,
 };
 use portcullis_types::{RunnerBootstrapEnvelope, SandboxTier};
@@ -246,7 +246,8 @@ impl PolicyText {
     }
 
     fn read_opened(path: &Path, file: File) -> Result<Self, BootstrapError> {
-        let text = bounded::read_text(file, MAX_POLICY_BYTES).map_err(|source| unreadable(path, source))?;
+        let text =
+            bounded::read_text(file, MAX_POLICY_FILE_BYTES).map_err(|source| unreadable(path, source))?;
         Ok(Self { name: path.display().to_string(), path: Some(path.to_owned()), text })
     }
 }

@@ -161,7 +161,7 @@ const SENTENCES: [(&str, &str, &str, &str); 25] = [
     (
         "docs/mcp.md",
         "| data that a client leaves unread | {},",
-        "UNACKNOWLEDGED",
+        "MAX_UNACKNOWLEDGED_TIME",
         "http-server/src/connections.rs",
     ),
     ("docs/limits.md", "names none (`command_timeout`) | {} |", "TIMEOUT", "tools/src/shell/tool.rs"),

@@ -24,6 +24,13 @@ use crate::{
 /// agent, so that two agents cannot answer each other without end.
 const MAX_AGENT_MESSAGES: u32 = 20;
 
+/// The most bytes of text that one message puts into the inboxes of its space: 8 MiB. In a space of many agents, each inbox
+/// has the beginning of a longer text, because all entries are written together.
+const MAX_DELIVERED_BYTES: usize = 8 << 20;
+
+/// Follows the beginning of a text that an inbox has in part.
+const CUT: &str = "\n[the message is longer; read_messages has all of it]";
+
 pub(super) async fn send(cycle: &CycleSpace, call: &str, args: &Value) -> Result<Value, ToolError> {
     let Some(space) = cycle.entered() else {
         let message = "you are not in a space; call enter_space first";
@@ -60,22 +67,18 @@ pub(super) async fn send(cycle: &CycleSpace, call: &str, args: &Value) -> Result
 /// # Errors
 /// [`StoreError`]; [`StoreError::AlreadyExists`] for a message that is whole. Nothing is changed then.
 pub(crate) async fn post(core: &Core, message: NewMessage) -> Result<SpaceMessage, StoreError> {
-    let entry = MessageEntry {
-        space_id: message.space.clone(),
-        message_id: message.id.clone(),
-        author_id: message.author.id.clone(),
-        author_name: message.author.name.clone(),
-        text: message.text.clone(),
-    };
     let (space, author, created) = (message.space.clone(), message.author.clone(), message.created);
-    let wakes = author.kind == ParticipantKind::User || !is_agents_talk(core, &space).await?;
-    let mut entries = Vec::new();
-    if wakes {
-        for agent in other_agents(core, &space, &author.id).await? {
-            let body = Json::of(&entry)?;
-            entries.push(NewInboxEntry { agent, kind: MESSAGE.to_owned(), body, created });
-        }
-    }
+    let wakes = author.kind == ParticipantKind::User || !are_last_messages_of_agents(core, &space).await?;
+    let agents = if wakes { other_agents(core, &space, &author.id).await? } else { Vec::new() };
+    let body = Json::of(&MessageEntry {
+        space_id: space.clone(),
+        message_id: message.id.clone(),
+        author_id: author.id,
+        author_name: author.name,
+        text: delivered_text(&message.text, agents.len()),
+    })?;
+    let entry = |agent| NewInboxEntry { agent, kind: MESSAGE.to_owned(), body: body.clone(), created };
+    let entries: Vec<NewInboxEntry> = agents.into_iter().map(entry).collect();
     let (change, kind) = match core.store.space_message(&message.id).await {
         Ok(begun) if begun.status == MessageStatus::Streaming => {
             let update = MessageUpdate {
@@ -105,8 +108,17 @@ pub(crate) async fn post(core: &Core, message: NewMessage) -> Result<SpaceMessag
     posted.ok_or(StoreError::Closed)
 }
 
+/// The text as it enters the inboxes of this many agents.
+fn delivered_text(text: &str, agents: usize) -> String {
+    let limit = MAX_DELIVERED_BYTES / agents.max(1);
+    if text.len() <= limit {
+        return text.to_owned();
+    }
+    format!("{}{CUT}", &text[..text.floor_char_boundary(limit)])
+}
+
 /// Whether the last messages are all of agents.
-async fn is_agents_talk(core: &Core, space: &str) -> Result<bool, StoreError> {
+async fn are_last_messages_of_agents(core: &Core, space: &str) -> Result<bool, StoreError> {
     let page = core.store.space_messages(space, None, PageRequest::first(MAX_AGENT_MESSAGES)).await?;
     let texts = page.items.iter().filter(|message| message.kind == MessageKind::Text);
     let of_agents = texts.filter(|message| message.author.kind == ParticipantKind::Agent).count();

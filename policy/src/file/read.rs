@@ -11,7 +11,7 @@ use crate::{
     mount::{parse_folder, parse_host_folder, parse_project},
     path_rules::{FILE_TOOLS, PathPattern, PathRules},
     protect::Pattern,
-    source::MAX_POLICY_BYTES,
+    source::MAX_POLICY_TEXT_BYTES,
 };
 
 use super::{
@@ -39,7 +39,7 @@ pub(super) const VERSION: i128 = 1;
 /// Reads the whole text. The result is valid only if there are no faults.
 pub(crate) fn read_policy(faults: &mut Faults<'_>) -> PolicyFile {
     let mut file = PolicyFile::default();
-    read_document_root(faults, MAX_POLICY_BYTES, |root, faults| {
+    read_document_root(faults, MAX_POLICY_TEXT_BYTES, |root, faults| {
         root.refuse_unknown(keys::POLICY, faults);
         match root.entry("version") {
             Some(entry) => check_version(&entry, faults),

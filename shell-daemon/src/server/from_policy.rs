@@ -12,7 +12,7 @@ use portcullis_confine::{
     user_folders,
 };
 use portcullis_policy::{
-    DEFAULT_POLICY, HostPath, LoadOptions, MAX_POLICY_BYTES, MountName, OVERLAY_FILE, PolicySource,
+    DEFAULT_POLICY, HostPath, LoadOptions, MAX_POLICY_FILE_BYTES, MountName, OVERLAY_FILE, PolicySource,
     RequiredLayer, SHIPPED_POLICY_NAME, ShellAbsence, Toolchain, WorkspaceSecurityPolicy,
     default_policy_paths, project_of,
 };
@@ -217,7 +217,7 @@ fn read(path: &Path) -> Result<String, DaemonError> {
 }
 
 fn read_text(path: &Path, file: File) -> Result<String, DaemonError> {
-    bounded::read_text(file, MAX_POLICY_BYTES)
+    bounded::read_text(file, MAX_POLICY_FILE_BYTES)
         .map_err(|source| DaemonError::PolicyFile { path: path.to_owned(), source })
 }
 

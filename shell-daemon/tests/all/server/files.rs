@@ -2,11 +2,15 @@
 
 use std::{
     fs::Permissions,
-    os::unix::{fs::PermissionsExt as _, fs::symlink, net::UnixListener},
+    os::unix::{
+        fs::{PermissionsExt as _, symlink},
+        net::{UnixListener, UnixStream},
+    },
     path::Path,
 };
 
 use portcullis_shell_protocol::HealthRequest;
+use portcullis_testing::wait_until;
 
 use super::sidecar::{code, exec, run, session, shelld, shelld_with, standalone};
 use crate::fixture::Fixture;
@@ -94,6 +98,8 @@ async fn foreign_file_at_the_socket_path_is_kept() {
     let live = UnixListener::bind(&socket).unwrap();
     assert!(refusal(&fixture).contains("listening there already"));
     drop(live);
+    // A process that another test starts has a copy of the listener until it becomes its program.
+    wait_until("the listener is closed", || UnixStream::connect(&socket).is_err());
     // The control: no process listens any more.
     let daemon = standalone(&fixture, &[]).await;
     session(&mut daemon.client().await).await;
