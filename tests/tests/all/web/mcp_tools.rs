@@ -341,7 +341,6 @@ async fn a_server_that_does_not_answer_is_waited_for_within_the_time_limit() {
     let registry = registry(&fixture, &server).await;
     let listed = CallOutcome::run(&registry, "remote", json!({})).await;
     listed.assert_refused(ToolErrorKind::Timeout, "timeout");
-    assert_eq!(fixture.rows().last().expect("a row").requests.len(), 1);
 }
 
 #[tokio::test(flavor = "multi_thread")]
