@@ -3,6 +3,7 @@
 //!
 //! The same loop is driven over a conversation in memory and over a store. Rounds of both alternate.
 
+#[expect(clippy::print_stdout, reason = "a server that is skipped says so")]
 #[expect(dead_code, reason = "the tests of the store use more of the server")]
 #[path = "../../../store/tests/all/postgres_server.rs"]
 mod postgres_server;
