@@ -134,7 +134,7 @@ impl ToolCallAccumulator {
     /// Calls run only if the answer was neither cut off nor withheld ([`StopReason::Length`],
     /// [`StopReason::ContentFilter`]), because such an answer may lack calls or parts of them. Missing arguments mean
     /// `{}` if the provider says that the model was done. If one call's arguments have several objects, each becomes
-    /// a call of its own, but only for a tool in `offers` that declares to be read-only.
+    /// a separate call, but only for a tool in `offers` that declares to be read-only.
     #[must_use]
     pub fn finish(self, stop: &StopReason, offers: &[OfferedTool]) -> Vec<AssembledCall> {
         self.finish_with_ids(stop, offers).0

@@ -14,7 +14,7 @@ pub const REPEATS_UNTIL_END: u32 = 5;
 /// The loop's reaction to a call.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) enum Repeat {
-    /// None: the call is no repetition.
+    /// None: the call is not a repetition.
     No,
     /// The model reads this after the results of its turn.
     Hint(Message),

@@ -113,7 +113,7 @@ pub(super) fn find_fault(messages: &[Message]) -> Option<String> {
                 return Some(format!("message {index} has the id `{}` again", call.id));
             }
             if serde_json::from_str::<Map<String, Value>>(&call.arguments).is_err() {
-                return Some(format!("message {index} has arguments that are no object"));
+                return Some(format!("message {index} has arguments that are not an object"));
             }
             let is_name_char = |c: char| c.is_ascii_alphanumeric() || c == '_' || c == '-';
             if call.tool.is_empty()

@@ -10,7 +10,7 @@ use super::{
     text::push_string,
 };
 
-portcullis_types::words! {
+portcullis_types::word_enum! {
     /// The kind of an approver.
     #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
     pub enum ApproverKind {

@@ -26,7 +26,7 @@ pub const KEY_CREDENTIAL: &str = "portcullis-audit-key";
 /// The longest key file: 4 KiB. A key has about 100 bytes.
 const MAX_KEY_BYTES: u64 = 4096;
 
-/// The length up to which an error shows a text that is no key.
+/// The length up to which an error shows a text that is not a key.
 pub(super) const MAX_SHOWN_CHARACTERS: usize = 200;
 
 /// The random bytes in the name of a key.

@@ -32,7 +32,7 @@ pub struct ProcessStart {
     pub lock_sha256: Option<SharedText>,
 }
 
-portcullis_types::words! {
+portcullis_types::word_enum! {
     /// The reason why a process read its policy.
     #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
     pub enum PolicyChangeCause {

@@ -255,7 +255,7 @@ impl<'de> Deserialize<'de> for Outcome {
     }
 }
 
-portcullis_types::words! {
+portcullis_types::word_enum! {
     /// The kind of a row.
     #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
     pub enum RowKind as "event" {
@@ -292,7 +292,7 @@ impl RowKind {
     }
 }
 
-portcullis_types::words! {
+portcullis_types::word_enum! {
     /// The confinement of a tool.
     #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
     pub enum Confinement {
@@ -311,7 +311,7 @@ portcullis_types::words! {
     }
 }
 
-portcullis_types::words! {
+portcullis_types::word_enum! {
     /// The policy's decision.
     #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
     pub enum Decision as "decision" {
@@ -356,7 +356,7 @@ impl Subject {
     }
 }
 
-portcullis_types::words! {
+portcullis_types::word_enum! {
     /// The kind of a subject.
     #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
     pub enum SubjectKind {

@@ -98,7 +98,7 @@ pub(super) struct SegmentStart {
     pub(super) first_seq: u64,
     /// When the first row was written. `None` for an empty segment.
     pub(super) begun: Option<Timestamp>,
-    /// The first row as a link of the chain. `None` if the segment is empty, or its first line is no row.
+    /// The first row as a link of the chain. `None` if the segment is empty, or its first line is not a row.
     pub(super) link: Option<ChainLink>,
     /// The tree of all rows before the segment, from its first row. `None` for a first segment.
     pub(super) tree: Option<Frontier>,

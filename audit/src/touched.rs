@@ -10,7 +10,7 @@ use super::{
     text::push_string,
 };
 
-/// How often a call touched a mount, by kind of access. Every attempt counts that the policy allowed, even if the
+/// How many times a call touched a mount, by kind of access. Every attempt counts that the policy allowed, even if the
 /// kernel refused it afterwards.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct TouchedMount {

@@ -137,7 +137,7 @@ impl<'de> Deserialize<'de> for SyscallOutcome {
         known_errno
             .or_else(numbered)
             .map(Self::Failed)
-            .ok_or_else(|| D::Error::custom(format!("`{text}` is no outcome")))
+            .ok_or_else(|| D::Error::custom(format!("`{text}` is not an outcome")))
     }
 }
 

@@ -82,12 +82,12 @@ pub enum TrustError {
     },
     /// Another user owns the object and could change it.
     #[error(
-        "the {thing} `{}` belongs to user {owner}, who could change it; it must belong to root or to this program's user; fix it with `chown {own_uid} {}`",
+        "the {object} `{}` belongs to user {owner}, who could change it; it must belong to root or to this program's user; fix it with `chown {own_uid} {}`",
         path.display(), path.display()
     )]
     Foreign {
         /// The kind of the object.
-        thing: PathObject,
+        object: PathObject,
         /// The path of the refused object.
         path: PathBuf,
         /// The owner's user number.
@@ -97,12 +97,12 @@ pub enum TrustError {
     },
     /// Other users may write to the object.
     #[error(
-        "the {thing} `{}` can be written by {by} (mode {mode:04o}), so others could change it; fix it with `chmod {remedy} {}`",
+        "the {object} `{}` can be written by {by} (mode {mode:04o}), so others could change it; fix it with `chmod {remedy} {}`",
         path.display(), path.display()
     )]
     Writable {
         /// The kind of the object.
-        thing: PathObject,
+        object: PathObject,
         /// The path of the refused object.
         path: PathBuf,
         /// The permission bits of the object's mode.
@@ -274,11 +274,11 @@ fn open_regular(folder: BorrowedFd<'_>, name: &OsStr) -> Result<Option<OwnedFd>,
 /// Judges an object on the path, and records the first doubt. Only errors of the system end the walk.
 fn judge_component(
     handle: BorrowedFd<'_>,
-    thing: PathObject,
+    object: PathObject,
     path: &Path,
     doubt: &mut Option<TrustError>,
 ) -> Result<(), TrustError> {
-    match judge(handle, thing, path) {
+    match judge(handle, object, path) {
         Err(error @ (TrustError::Foreign { .. } | TrustError::Writable { .. })) => {
             doubt.get_or_insert(error);
             Ok(())
@@ -302,11 +302,12 @@ fn open_folder(base: Option<BorrowedFd<'_>>, name: &OsStr) -> Result<OwnedFd, Er
     rustix::fs::openat(base.unwrap_or(rustix::fs::CWD), name, flags, Mode::empty())
 }
 
-fn judge(handle: BorrowedFd<'_>, thing: PathObject, path: &Path) -> Result<(), TrustError> {
+fn judge(handle: BorrowedFd<'_>, object: PathObject, path: &Path) -> Result<(), TrustError> {
     let failed = |errno: Errno| TrustError::Unusable { path: path.to_owned(), source: errno.into() };
     let stat = rustix::fs::fstat(handle).map_err(failed)?;
     let own_uid = rustix::process::geteuid().as_raw();
-    let (is_trusted_owner, writers) = (is_trusted(stat.st_uid, own_uid), other_writers(&stat, thing, handle));
+    let (is_trusted_owner, writers) =
+        (is_trusted(stat.st_uid, own_uid), other_writers(&stat, object, handle));
     if is_trusted_owner && writers.is_none() {
         return Ok(());
     }
@@ -318,10 +319,10 @@ fn judge(handle: BorrowedFd<'_>, thing: PathObject, path: &Path) -> Result<(), T
     }
     match writers {
         _ if !is_trusted_owner => {
-            Err(TrustError::Foreign { thing, path: path.to_owned(), owner: stat.st_uid, own_uid })
+            Err(TrustError::Foreign { object, path: path.to_owned(), owner: stat.st_uid, own_uid })
         }
         Some((writers, remedy)) => Err(TrustError::Writable {
-            thing,
+            object,
             path: path.to_owned(),
             mode: stat.st_mode & 0o7777,
             by: writers,
@@ -338,13 +339,13 @@ fn is_trusted(owner: u32, own_uid: u32) -> bool {
 /// The other users who may write to an object, and the `chmod` mode that forbids that.
 fn other_writers(
     stat: &Stat,
-    thing: PathObject,
+    object: PathObject,
     handle: BorrowedFd<'_>,
 ) -> Option<(&'static str, &'static str)> {
     // A link's permissions do not count. In a folder with the sticky bit, only the owner of a name can change the
     // name's target, and the walk judges the owner of each name on the path.
-    let is_sticky = thing == PathObject::Folder && stat.st_mode & 0o1000 != 0;
-    if thing == PathObject::Link || is_sticky {
+    let is_sticky = object == PathObject::Folder && stat.st_mode & 0o1000 != 0;
+    if object == PathObject::Link || is_sticky {
         return None;
     }
     if stat.st_mode & 0o002 != 0 {
@@ -461,13 +462,13 @@ mod tests {
     }
 
     #[track_caller]
-    fn check_refused(path: &Path, thing: PathObject, expected_path: &Path) {
+    fn check_refused(path: &Path, object: PathObject, expected_path: &Path) {
         match open_file(path) {
             Err(
-                TrustError::Writable { thing: actual_thing, path, .. }
-                | TrustError::Foreign { thing: actual_thing, path, .. },
+                TrustError::Writable { object: actual_object, path, .. }
+                | TrustError::Foreign { object: actual_object, path, .. },
             ) => {
-                assert_eq!((actual_thing, path.as_path()), (thing, expected_path));
+                assert_eq!((actual_object, path.as_path()), (object, expected_path));
             }
             other => panic!("{other:?}"),
         }

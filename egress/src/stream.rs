@@ -44,7 +44,7 @@ pub struct StreamedResponse {
     _cancel_on_drop: DropGuard,
 }
 
-/// The end of a body. It has a channel of its own, so that a thread that stops is not taken for the end.
+/// The end of a body. It has a separate channel, so that a thread that stops is not taken for the end.
 enum BodyEnd {
     Awaited(oneshot::Receiver<Result<(), FetchError>>),
     Complete,

@@ -1,6 +1,6 @@
 //! The threads that make requests: their start, confinement and jobs.
 //!
-//! Each thread builds a runtime of its own before it is confined, and proves its confinement before each job. Its jobs
+//! Each thread builds a separate runtime before it is confined, and proves its confinement before each job. Its jobs
 //! run concurrently on that runtime; none of them starts a task or a thread.
 
 use std::{

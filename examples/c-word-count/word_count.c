@@ -92,7 +92,7 @@ static void put_code_point(struct sink *sink, uint32_t c) {
     }
 }
 
-/* A text. Fails for what is no JSON text, for half a surrogate pair and for NUL, which ends texts in C. */
+/* A text. Fails for what is not JSON text, for half a surrogate pair and for NUL, which ends texts in C. */
 static bool read_text(struct sink *sink) {
     if (!take('"')) return false;
     while (at < end) {
@@ -295,7 +295,7 @@ static int call(void) {
     skip_space();
     if (at != end) return misuse("something follows the call frame");
     at = frame;
-    if (!take('{') || take('}')) return misuse("the call frame is no object with fields");
+    if (!take('{') || take('}')) return misuse("the call frame is not an object with fields");
 
     static char path[MAX_PATH];
     const char *wrong = NULL;
@@ -303,14 +303,14 @@ static int call(void) {
     do {
         char key[MAX_KEY], tool[MAX_KEY];
         struct sink name = {key, sizeof key, 0, false}, text = {tool, sizeof tool, 0, false};
-        if (!read_text(&name) || !take(':')) return misuse("the call frame is no object");
+        if (!read_text(&name) || !take(':')) return misuse("the call frame is not an object");
         skip_space();
         if (!name.overflow && strcmp(key, "v") == 0) {
             const char *first = at;
-            if (!skip_number()) return misuse("the call frame's version is no number");
+            if (!skip_number()) return misuse("the call frame's version is not a number");
             is_version_1 = at - first == 1 && *first == '1';
         } else if (!name.overflow && strcmp(key, "tool") == 0) {
-            if (!read_text(&text)) return misuse("the call frame's tool is no text");
+            if (!read_text(&text)) return misuse("the call frame's tool is not text");
             is_ours = !text.overflow && strcmp(tool, "c_word_count") == 0;
         } else if (!name.overflow && strcmp(key, "arguments") == 0) {
             const char *arguments = at;

@@ -90,7 +90,7 @@ fn call(memory: std.mem.Allocator, given: std.json.Value) !Answer {
     return sum(memory, text, arguments.column);
 }
 
-/// Adds up the cells of a column. A cell that is no number is an error, not a zero.
+/// Adds up the cells of a column. A cell that is not a number is an error, not a zero.
 fn sum(memory: std.mem.Allocator, text: []const u8, column: []const u8) !Answer {
     var reader = Reader{ .text = text };
     const wanted = while (try reader.next(memory)) |cell| {
@@ -114,7 +114,7 @@ fn sum(memory: std.mem.Allocator, text: []const u8, column: []const u8) !Answer 
         if (!found) return say(memory, "failed", "line {d} has no column `{s}`", .{ line, column });
         rows += 1;
     }
-    if (!std.math.isFinite(total)) return fail("failed", "the sum is no finite number");
+    if (!std.math.isFinite(total)) return fail("failed", "the sum is not a finite number");
     return .{ .sum = .{ .value = total, .rows = rows } };
 }
 

@@ -206,8 +206,8 @@ impl Identity {
         }
     }
 
-    /// The caller in words: the kind of its token, and its id.
-    pub(crate) fn words(&self) -> (&'static str, Option<&str>) {
+    /// The kind of the caller's token, and its id.
+    pub(crate) fn kind_and_id(&self) -> (&'static str, Option<&str>) {
         match self {
             Self::Admin => (ADMIN, None),
             Self::User(id) => (USER, Some(id)),
@@ -218,13 +218,13 @@ impl Identity {
 }
 
 /// The part of a listing over all agents that a caller sees. Each agent is looked up once.
-pub(crate) struct Sight<'a> {
+pub(crate) struct VisibleRuns<'a> {
     core: &'a Core,
     caller: &'a Identity,
     known: HashMap<String, bool>,
 }
 
-impl<'a> Sight<'a> {
+impl<'a> VisibleRuns<'a> {
     pub(crate) fn new(core: &'a Core, caller: &'a Identity) -> Self {
         Self { core, caller, known: HashMap::new() }
     }

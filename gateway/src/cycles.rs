@@ -19,10 +19,10 @@ use crate::{AGENT_PREFIX, core::Core, cycle, error::ApiError};
 /// How many cycles run at once: 256. Further agents wait for their turn.
 const MAX_CYCLES: usize = 256;
 
-/// How often the store is read for entries that another process has written, and for plans that are due.
+/// The interval at which the store is read for entries that another process has written, and for plans that are due.
 const POLL_INTERVAL: Duration = Duration::from_millis(500);
 
-/// How often interrupted runs are looked for, such as those of another process that has died.
+/// The interval of the search for interrupted runs, such as those of another process that has died.
 const RESUME_INTERVAL: Duration = Duration::from_secs(30);
 
 /// The pause of an agent whose cycle could not begin or continue, so that a fault does not repeat without end.

@@ -53,15 +53,15 @@ pub(crate) enum ErrorCode {
     Unauthorized,
     /// 403: the token does not allow this.
     Forbidden,
-    /// 404: there is no such thing, or the caller may not see it.
+    /// 404: there is no such resource, or the caller may not see it.
     NotFound,
     /// 405: the path has no such method.
     MethodNotAllowed,
     /// 408: the body of the request did not arrive in time.
     RequestTimeout,
-    /// 409: the state of the thing does not allow this.
+    /// 409: the state of the resource does not allow this.
     Conflict,
-    /// 410: the time of the thing is over.
+    /// 410: the time of the resource is over.
     Gone,
     /// 413: the request is too large.
     TooLarge,
@@ -119,8 +119,8 @@ impl ApiError {
         Self { code, message: message.into(), field: None }
     }
 
-    pub(crate) fn not_found(thing: &str, id: &str) -> Self {
-        Self::new(ErrorCode::NotFound, format!("there is no {thing} `{}`", id.escape_default()))
+    pub(crate) fn not_found(resource: &str, id: &str) -> Self {
+        Self::new(ErrorCode::NotFound, format!("there is no {resource} `{}`", id.escape_default()))
     }
 
     pub(crate) fn invalid(field: impl Into<String>, message: impl Into<String>) -> Self {

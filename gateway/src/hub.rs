@@ -19,7 +19,7 @@ const MAX_KEPT_EVENTS: usize = 4096;
 /// follows.
 const LIVE_CHANNEL_CAPACITY: usize = 1024;
 
-/// How often the store is read for events that another process has written.
+/// The interval at which the store is read for events that another process has written.
 const POLL_INTERVAL: Duration = Duration::from_millis(500);
 
 /// The pause after a read that has failed.

@@ -8,10 +8,10 @@
 //! |---|---|
 //! | `serve.rs`, `connections.rs` | starts a gateway, and serves its connections |
 //! | `core.rs` | the parts that requests and cycles share |
-//! | `routes/` | the interface: one file for each kind of thing, and its description in OpenAPI |
+//! | `routes/` | the interface: one file for each kind of resource, and its description in OpenAPI |
 //! | `allowance.rs` | how many messages a user may send |
 //! | `access.rs` | who a request is from, and what it may see |
-//! | `resource.rs`, `store_words.rs`, `from_store.rs` | the things of the interface as JSON, made from rows of the store |
+//! | `resource.rs`, `store_enums.rs`, `from_store.rs` | the things of the interface as JSON, made from rows of the store |
 //! | `error.rs` | refusals |
 //! | `topic.rs`, `hub.rs`, `sse.rs`, `readership.rs` | events: whom they are for, how they reach readers, the stream of one reader, and its right to it |
 //! | `cycles.rs`, `cycle/` | which agents have a cycle, and a cycle |
@@ -43,7 +43,7 @@ mod routes;
 mod rows;
 mod serve;
 mod sse;
-mod store_words;
+mod store_enums;
 mod topic;
 
 pub use crate::{

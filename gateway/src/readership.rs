@@ -15,13 +15,13 @@ use crate::{
     topic,
 };
 
-/// How often the right is checked without a change in this process, because another process may have changed it.
+/// The interval of checks of the right without a change in this process, because another process may have changed it.
 const RECHECK: Duration = Duration::from_secs(60);
 
 /// How many streams the holders of one token may have open: 256. The operator may have as many as there are connections.
 const MAX_STREAMS_PER_TOKEN: usize = 256;
 
-/// The thing that a stream is about.
+/// The resource that a stream is about.
 #[derive(Debug, Clone)]
 pub(crate) enum Subject {
     /// A space.

@@ -5,7 +5,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Value, value::RawValue};
 use utoipa::ToSchema;
 
-use crate::store_words::{MessageKindWord, MessageStatusWord, ParticipantWord};
+use crate::store_enums::{MessageKindJson, MessageStatusJson, ParticipantKindJson};
 
 /// A page of a listing.
 #[derive(Debug, Clone, PartialEq, Serialize, ToSchema)]
@@ -21,7 +21,7 @@ pub(crate) struct Listing<T> {
 #[serde(rename_all = "camelCase")]
 pub(crate) struct User {
     pub(crate) id: String,
-    pub(crate) kind: ParticipantWord,
+    pub(crate) kind: ParticipantKindJson,
     pub(crate) name: String,
     pub(crate) created_at: String,
 }
@@ -31,7 +31,7 @@ pub(crate) struct User {
 #[serde(rename_all = "camelCase")]
 pub(crate) struct Agent {
     pub(crate) id: String,
-    pub(crate) kind: ParticipantWord,
+    pub(crate) kind: ParticipantKindJson,
     pub(crate) name: String,
     pub(crate) instructions: String,
     /// Null for the model of the gateway.
@@ -101,7 +101,7 @@ pub(crate) struct Space {
 #[serde(rename_all = "camelCase")]
 pub(crate) struct Member {
     pub(crate) id: String,
-    pub(crate) kind: ParticipantWord,
+    pub(crate) kind: ParticipantKindJson,
     pub(crate) name: String,
     pub(crate) joined_at: String,
 }
@@ -110,7 +110,7 @@ pub(crate) struct Member {
 #[derive(Debug, Clone, PartialEq, Serialize, ToSchema)]
 pub(crate) struct Author {
     pub(crate) id: String,
-    pub(crate) kind: ParticipantWord,
+    pub(crate) kind: ParticipantKindJson,
     pub(crate) name: String,
 }
 
@@ -123,10 +123,10 @@ pub(crate) struct Message {
     pub(crate) ordinal: i64,
     pub(crate) space_id: String,
     pub(crate) author: Author,
-    pub(crate) kind: MessageKindWord,
+    pub(crate) kind: MessageKindJson,
     pub(crate) text: String,
     pub(crate) reply_to: Option<String>,
-    pub(crate) status: MessageStatusWord,
+    pub(crate) status: MessageStatusJson,
     /// The call of a message of the kind `tool`.
     pub(crate) tool: Option<ShownCall>,
     pub(crate) created_at: String,

@@ -160,3 +160,6 @@ async fn common_headers(request: axum::extract::Request, next: Next) -> Response
     headers.entry(header::CACHE_CONTROL).or_insert(HeaderValue::from_static("no-store"));
     response
 }
+
+#[cfg(test)]
+mod tests;

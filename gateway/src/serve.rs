@@ -32,7 +32,7 @@ const MAX_ANSWER_BYTES: usize = 16 << 20;
 /// How long events can be replayed: 7 days.
 const EVENTS_KEPT: Duration = Duration::from_secs(7 * 24 * 60 * 60);
 
-/// How often old events, and what is left of removed spaces, are removed.
+/// The interval at which old events, and what is left of removed spaces, are removed.
 const SWEEP: Duration = Duration::from_secs(60);
 
 /// How many rows one sweep removes.

@@ -26,7 +26,7 @@ use crate::{
 /// How long a reader waits before it connects again.
 const RETRY: Duration = Duration::from_secs(1);
 
-/// How often a comment keeps a silent connection open.
+/// The interval at which a comment keeps a silent connection open.
 const KEEP_ALIVE: Duration = Duration::from_secs(15);
 
 /// The header with the id of the last event that a reader has.
@@ -49,7 +49,7 @@ struct Reader {
 /// Answers a request for the events of a topic.
 ///
 /// # Errors
-/// [`ApiError`] for an id that is no number, and if the store cannot be read.
+/// [`ApiError`] for an id that is not a number, and if the store cannot be read.
 pub(crate) async fn respond(
     core: Arc<Core>,
     readership: Readership,

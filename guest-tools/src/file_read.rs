@@ -97,7 +97,7 @@ impl FileSource {
     }
 
     /// Returns `limit` lines from line `first_line` on, each with its line break. Returns all further lines if there
-    /// is no limit.
+    /// is not a limit.
     fn lines(&mut self, first_line: u64, limit: Option<u64>, path: &GuestPath) -> Result<FilePart, ReadStop> {
         let mut bytes = Vec::new();
         if first_line == 1 && limit.is_none() {

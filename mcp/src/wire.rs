@@ -83,7 +83,7 @@ pub(super) fn decode(text: &[u8]) -> Result<DecodedMessage, Unreadable> {
 fn without_arguments(text: &[u8]) -> Option<Vec<u8>> {
     let outline: Outline<'_> = serde_json::from_slice(text).ok()?;
     let arguments = outline.params.filter(|_| outline.method.as_deref() == Some(CALL))?.arguments?.get();
-    // Arguments that are no object are a fault of the message, which `{}` would hide.
+    // Arguments that are not an object are a fault of the message, which `{}` would hide.
     if !arguments.starts_with('{') {
         return None;
     }
@@ -115,7 +115,7 @@ fn arguments(text: &[u8]) -> Result<RawArguments, serde_json::Error> {
 fn refusal(text: &[u8], error: &serde_json::Error) -> Unreadable {
     match error.classify() {
         Category::Syntax | Category::Eof => {
-            let message = format!("this is no JSON: {error}");
+            let message = format!("this is not JSON: {error}");
             // If only a part of the message is invalid, the id can still be read. The client then learns which
             // request was refused.
             let id = parse_id(text);

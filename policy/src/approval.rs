@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-portcullis_types::words! {
+portcullis_types::word_enum! {
     /// The approval that a tool's calls need, ordered by strictness: the maximum of two values is the stricter one.
     #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
     pub enum Approval as "approval" {

@@ -14,7 +14,7 @@ use crate::{
 /// The settings of the audit log, with every default filled in.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct AuditSettings {
-    /// When rows are synced to the disk. In the canonical form it is a key of its own, from before the others existed.
+    /// When rows are synced to the disk. In the canonical form it is a separate key, from before the others existed.
     #[serde(skip)]
     pub sync: AuditSync,
     /// The size at which a segment is sealed. Default: 64 MiB.

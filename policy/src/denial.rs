@@ -19,7 +19,7 @@ pub struct Denial {
     pub hint: String,
 }
 
-portcullis_types::words! {
+portcullis_types::word_enum! {
     /// The stable codes of all denials. Other crates raise some of them: for links, special files, approvals, hooks and
     /// requests.
     #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]

@@ -14,7 +14,7 @@ use crate::{Approval, CallRequest, RunFacts, ToolFacts, ToolOrigin, WorkspaceSec
 
 mod values;
 
-portcullis_types::words! {
+portcullis_types::word_enum! {
     /// Whether a change gives more or less.
     #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize)]
     pub enum Direction {

@@ -1,4 +1,4 @@
-//! [`Expectations`]: an operator's expectations about a policy, read from a file of its own.
+//! [`Expectations`]: an operator's expectations about a policy, read from a separate file.
 //!
 //! This module has the values of the file. Another crate decides whether they hold, with the evaluator's answers: it
 //! knows the tools, and the chains of calls.
@@ -189,7 +189,7 @@ impl Day {
     /// # Errors
     /// A text that says which form is meant.
     pub fn parse(text: &str) -> Result<Self, String> {
-        let wrong = || "it is no day; write such as \"2026-12-31\"".to_owned();
+        let wrong = || "it is not a day; write such as \"2026-12-31\"".to_owned();
         let has_form = text.len() == 10
             && text.bytes().enumerate().all(|(index, byte)| match index {
                 4 | 7 => byte == b'-',

@@ -46,7 +46,7 @@ impl FlowLabel {
 
 /// A text that is not a label.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
-#[error("`{}` is no label of a run", .0.escape_default())]
+#[error("`{}` is not a label of a run", .0.escape_default())]
 pub struct InvalidFlowLabel(pub String);
 
 impl FromStr for FlowLabel {

@@ -37,7 +37,7 @@ pub enum InvalidHiddenName {
     #[error("a hidden name is one name and holds at any depth: write it without `/`")]
     Slash,
     /// The pattern is `.` or `..`.
-    #[error("`.` and `..` are no names")]
+    #[error("`.` and `..` are not names")]
     Dots,
     /// The pattern has a NUL or another control character.
     #[error("a hidden name cannot have control characters")]

@@ -3,7 +3,7 @@
 
 use serde::{Deserialize, Serialize};
 
-portcullis_types::words! {
+portcullis_types::word_enum! {
     /// A kernel layer. `require` can make it a condition of every WASM call.
     #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
     pub enum RequiredLayer as "layer" {
@@ -14,7 +14,7 @@ portcullis_types::words! {
     }
 }
 
-portcullis_types::words! {
+portcullis_types::word_enum! {
     /// When an audit row is synced to disk. In both cases the row is written before the call's result is released.
     #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default, Serialize, Deserialize)]
     pub enum AuditSync as "sync" {

@@ -11,7 +11,7 @@ use crate::{
     KnownTools, LoadOptions, PolicyError, PolicyFault, PolicyOrigins, SourceLocation, WorkspaceSecurityPolicy,
 };
 
-portcullis_types::words! {
+portcullis_types::word_enum! {
     /// The code of a finding. Codes are stable; a new check gets a new code.
     #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
     pub enum LintCode {
@@ -64,7 +64,7 @@ portcullis_types::words! {
     }
 }
 
-portcullis_types::words! {
+portcullis_types::word_enum! {
     /// The weight of a finding.
     #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
     pub enum LintLevel as "level" {
@@ -255,7 +255,7 @@ impl LintReport {
         known: &KnownTools,
         has_approver: bool,
     ) -> Self {
-        // The tools of optional entries may be missing, which is no finding.
+        // The tools of optional entries may be missing, which is not a finding.
         let mut report = policy.check_tools(known).err().map(Self::of_faults).unwrap_or_default();
         report.add(policy.warnings().iter().cloned().map(LintFinding::from));
         report.add(checks::run(options, policy, origins, has_approver));

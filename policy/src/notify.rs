@@ -82,7 +82,7 @@ impl Serialize for NotifyUrl {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct MailServer(Url);
 
-/// A text that is no mail server.
+/// A text that is not a mail server.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
 pub enum InvalidMailServer {
     /// The scheme is another one.
@@ -150,12 +150,12 @@ pub struct MailUser(String);
 /// A text that is no address, or no user.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
 pub enum InvalidMailName {
-    /// The text is no address.
+    /// The text is not an address.
     #[error(
         "an address is written NAME@HOST, in letters, digits and `.!#$%&'*+-/=?^_{{|}}~`, with at most {MAX_MAIL_BYTES} bytes"
     )]
     Address,
-    /// The text is no user.
+    /// The text is not a user.
     #[error("a user has 1 to {MAX_MAIL_BYTES} visible ASCII characters")]
     User,
 }

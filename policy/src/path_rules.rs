@@ -85,7 +85,7 @@ impl PathPattern {
     /// Reads a pattern of at most 4,096 bytes.
     ///
     /// # Errors
-    /// Why the text is no pattern.
+    /// Why the text is not a pattern.
     pub fn parse(text: &str) -> Result<Self, String> {
         if text.len() > MAX_PATTERN_BYTES {
             return Err(format!("a pattern has at most {MAX_PATTERN_BYTES} bytes"));

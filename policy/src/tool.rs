@@ -99,7 +99,7 @@ pub enum ToolOrigin {
     ForeignModule,
 }
 
-portcullis_types::words! {
+portcullis_types::word_enum! {
     /// Whether a tool's module and declarations equal those that `portcullis tool approve` pinned.
     #[derive(serde::Serialize, Debug, Clone, Copy, PartialEq, Eq, Hash)]
     pub enum PinStatus {

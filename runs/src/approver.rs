@@ -123,7 +123,7 @@ impl StoredApprover {
     async fn earlier_answer(&self, request: &ApprovalRequest) -> Option<AttributedAnswer> {
         for number in 1..=MAX_ASKED {
             let earlier = self.store().approval(&question_id(request, number)).await.ok()?;
-            if earlier.decision.is_some() {
+            if earlier.answer.is_some() {
                 return attributed_answer(&earlier);
             }
         }
@@ -154,13 +154,13 @@ impl StoredApprover {
         let (verdict, edited_arguments, reason) = match &given.answer {
             ApprovalAnswer::Deny { reason } => (Verdict::Deny, None, reason.clone()),
             ApprovalAnswer::Approve | ApprovalAnswer::ApproveAlways => (Verdict::Approve, None, None),
-            // A text that is no JSON is refused by the check, which comes next.
+            // A text that is not JSON is refused by the check, which comes next.
             ApprovalAnswer::ApproveWith { arguments } => {
                 (Verdict::Approve, Json::from_text(arguments.as_str()).ok(), None)
             }
             ApprovalAnswer::TimedOut | ApprovalAnswer::Unavailable => return given,
         };
-        let decision = StoredAnswer {
+        let answer = StoredAnswer {
             verdict,
             by: given.name.clone().unwrap_or_else(|| given.by.to_string()),
             via: given.by.to_string(),
@@ -168,7 +168,7 @@ impl StoredApprover {
             reason,
             decided: now(),
         };
-        match self.store().decide_approval(id, &request.binding, decision).await {
+        match self.store().answer_approval(id, &request.binding, answer).await {
             Err(StoreError::ApprovalClosed { .. }) => match self.store().approval(id).await {
                 Ok(approval) => attributed_answer(&approval).unwrap_or(given),
                 Err(_) => given,
@@ -238,16 +238,16 @@ fn has_expired(approval: &Approval) -> bool {
 
 /// The answer to a question, if it has one or its time is over.
 fn attributed_answer(approval: &Approval) -> Option<AttributedAnswer> {
-    let Some(decision) = &approval.decision else {
+    let Some(stored) = &approval.answer else {
         return has_expired(approval)
             .then(|| AttributedAnswer::by(ApproverKind::Store, ApprovalAnswer::TimedOut));
     };
-    let answer = match (decision.verdict, &decision.edited_arguments) {
+    let answer = match (stored.verdict, &stored.edited_arguments) {
         (Verdict::Approve, None) => ApprovalAnswer::Approve,
         (Verdict::Approve, Some(arguments)) => {
             ApprovalAnswer::ApproveWith { arguments: arguments.as_str().to_owned() }
         }
-        (Verdict::Deny, _) => ApprovalAnswer::Deny { reason: decision.reason.clone() },
+        (Verdict::Deny, _) => ApprovalAnswer::Deny { reason: stored.reason.clone() },
     };
-    Some(AttributedAnswer { answer, by: ApproverKind::Store, name: Some(decision.by.clone()) })
+    Some(AttributedAnswer { answer, by: ApproverKind::Store, name: Some(stored.by.clone()) })
 }

@@ -14,7 +14,7 @@ use crate::{
 /// The first message of such a run, for people who list runs.
 const PROMPT: &str = "(a call of a client)";
 
-/// The external calls of clients. Each call is a run of its own in the store, which has ended as soon as the call is
+/// The external calls of clients. Each call is a separate run in the store, which has ended as soon as the call is
 /// kept: no loop resumes it. A late result stays with the call.
 #[derive(Debug)]
 pub struct ClientCalls {

@@ -31,7 +31,7 @@ use crate::{
 /// process has died.
 pub const LEASE: Duration = Duration::from_secs(30);
 
-/// How often a lease is renewed, and a request to cancel is seen: every 2 s.
+/// The interval at which a lease is renewed, and a request to cancel is seen: every 2 s.
 pub const RENEWAL: Duration = Duration::from_secs(2);
 
 /// The pauses after which a write is tried again, if the database could not be reached or was busy.

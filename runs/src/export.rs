@@ -122,9 +122,9 @@ impl RunExport {
             })
         };
         let approval = |approval: Approval| {
-            let Approval { asked, created, status, decision, run: _, agent: _ } = approval;
-            let decision = decision.map(|decision| {
-                let StoredAnswer { verdict, by, via, edited_arguments, reason, decided } = decision;
+            let Approval { asked, created, status, answer, run: _, agent: _ } = approval;
+            let decision = answer.map(|answer| {
+                let StoredAnswer { verdict, by, via, edited_arguments, reason, decided } = answer;
                 let verdict = match verdict {
                     Verdict::Approve => "approve",
                     Verdict::Deny => "deny",

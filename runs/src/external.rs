@@ -160,7 +160,7 @@ impl DrivenRun {
     }
 }
 
-/// Lets the late result of an inbox's entry into the run of this caller. None for an entry that is no late result of a
+/// Lets the late result of an inbox's entry into the run of this caller. None for an entry that is not a late result of a
 /// call.
 ///
 /// # Errors
@@ -173,7 +173,11 @@ pub async fn take_late_result(
     let is_result = entry.kind == TOOL_RESULT;
     let body = is_result.then(|| serde_json::from_str::<ResultEntry>(entry.body.as_str()).ok()).flatten();
     let Some(ResultEntry { call_id, result }) = body else {
-        tracing::warn!(ordinal = entry.ordinal, kind = entry.kind, "an entry of the inbox is no late result");
+        tracing::warn!(
+            ordinal = entry.ordinal,
+            kind = entry.kind,
+            "an entry of the inbox is not a late result"
+        );
         return Ok(None);
     };
     let call = store.call(&call_id).await?;

@@ -16,7 +16,7 @@
 //! | `answers.rs` | waits for answers that are written to the store |
 //! | `approver.rs` | asks through the store, so that another process can answer |
 //! | `stepwise.rs` | takes single steps, for a caller that decides elsewhere which comes next |
-//! | `turn.rs`, `carried.rs` | a turn's calls, each run on its own: their results until the turn's step |
+//! | `turn.rs`, `turn_results.rs` | a turn's calls, each run on its own: their results until the turn's step |
 //! | `recorded_model.rs` | a row of the audit log for each request to a model |
 //! | `state.rs` | the state of a run as it is stored |
 //! | `id.rs` | the id of a run |
@@ -28,7 +28,6 @@
 
 mod answers;
 mod approver;
-mod carried;
 mod client_calls;
 mod clock;
 mod driven;
@@ -44,6 +43,7 @@ mod runs;
 mod state;
 mod stepwise;
 mod turn;
+mod turn_results;
 
 pub use approver::{APPROVAL_EXPIRES, QuestionFn, StoredApprover, question_id};
 pub use client_calls::ClientCalls;
@@ -59,7 +59,7 @@ pub use recorded_model::{ModelIdentity, RecordedModel};
 pub use run_process::RunProcess;
 pub use runs::{Before, Continuation, RunSubject, Runs};
 pub use state::{RunTotals, StoredState};
-pub use stepwise::{CallEnd, NextCall, Position, RunQuestionFn, StepEnd, StepParts, Stepper};
+pub use stepwise::{NextCall, Position, RunQuestionFn, StepCallEnd, StepEnd, StepParts, Stepper};
 pub use turn::Interruption;
 
 /// Re-exported: the store of the runs.

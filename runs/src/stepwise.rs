@@ -22,9 +22,9 @@ use tokio::sync::Mutex as AsyncMutex;
 use crate::{
     DrivenRun, ModelIdentity, QuestionFn, RecordedModel, RunError, RunId, RunSubject, Runs, StoredApprover,
     StoredExecutor, StoredExternalCalls,
-    carried::Carried,
     driven::{InterruptedCall, status},
     turn::{Interruption, TurnExecutor, interrupt},
+    turn_results::TurnResults,
 };
 
 /// The parts that the steps of a process work with.
@@ -59,7 +59,7 @@ pub struct Stepper {
     parts: StepParts,
     /// One lock for each run with a step in progress. All steps of a process share one lease owner, so the lease alone
     /// does not keep them apart.
-    gates: Mutex<HashMap<RunId, Weak<AsyncMutex<()>>>>,
+    step_locks: Mutex<HashMap<RunId, Weak<AsyncMutex<()>>>>,
 }
 
 /// Where a run stands.
@@ -97,7 +97,7 @@ pub enum StepEnd {
 
 /// How a call of a step ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum CallEnd {
+pub enum StepCallEnd {
     /// Its result is stored, now or before. A refusal is a result too.
     Stored,
     /// It was cancelled before it had any effect, and has no result.
@@ -110,7 +110,7 @@ impl Stepper {
     /// Steps of these runs.
     #[must_use]
     pub fn new(runs: Runs, parts: StepParts) -> Self {
-        Self { runs, parts, gates: Mutex::default() }
+        Self { runs, parts, step_locks: Mutex::default() }
     }
 
     /// The runs.
@@ -165,8 +165,8 @@ impl Stepper {
         keeps: impl Fn(&AgentEnd) -> bool + Send + Sync,
         cancel: &CancellationToken,
     ) -> Result<StepEnd, RunError> {
-        let gate = self.gate(id);
-        let _turn = gate.lock().await;
+        let lock = self.lock(id);
+        let _turn = lock.lock().await;
         let Some(run) = self.drive(id, version).await? else {
             return Ok(StepEnd::Taken(self.position(id).await?));
         };
@@ -230,8 +230,8 @@ impl Stepper {
         keeps: impl Fn(&AgentEnd) -> bool + Send + Sync,
     ) -> Result<StepEnd, RunError> {
         let (store, id) = (&**run.store(), run.id());
-        let mut carried = Carried::read(store, id).await?;
-        let results = std::mem::take(&mut carried.results);
+        let mut turn_results = TurnResults::read(store, id).await?;
+        let results = std::mem::take(&mut turn_results.results);
         let executor = Arc::new(TurnExecutor::new(self.executor(run), Arc::clone(run), results));
         let mut agent = self.agent(run, Arc::clone(&executor) as Arc<dyn ToolExecutor>);
         let has_result = |id: &&str| executor.has_result(id);
@@ -254,7 +254,7 @@ impl Stepper {
             return Ok(StepEnd::Undone(end));
         }
         let taken = self.taken(run, version, &state).await?;
-        if let Err(error) = carried.forget(store, id).await {
+        if let Err(error) = turn_results.forget(store, id).await {
             // Stale results do no harm: they are keyed by call id, and are removed after the next turn.
             tracing::warn!(error = &error as &dyn std::error::Error, "cannot forget the results of a turn");
         }
@@ -286,10 +286,10 @@ impl Stepper {
         call: &str,
         on_question: QuestionFn,
         cancel: &CancellationToken,
-    ) -> Result<CallEnd, RunError> {
-        let gate = self.gate(id);
-        let _turn = gate.lock().await;
-        let Some(run) = self.drive(id, version).await? else { return Ok(CallEnd::Passed) };
+    ) -> Result<StepCallEnd, RunError> {
+        let lock = self.lock(id);
+        let _turn = lock.lock().await;
+        let Some(run) = self.drive(id, version).await? else { return Ok(StepCallEnd::Passed) };
         let ended = self.call(&run, call, on_question, cancel).await;
         self.release(&run, false).await;
         ended
@@ -301,11 +301,11 @@ impl Stepper {
         call: &str,
         on_question: QuestionFn,
         cancel: &CancellationToken,
-    ) -> Result<CallEnd, RunError> {
+    ) -> Result<StepCallEnd, RunError> {
         let store = &**run.store();
         let is_finished = matches!(run.interrupted_call(call), Some(InterruptedCall::Finished(_)));
-        if is_finished || Carried::read(store, run.id()).await?.results.contains_key(call) {
-            return Ok(CallEnd::Stored);
+        if is_finished || TurnResults::read(store, run.id()).await?.results.contains_key(call) {
+            return Ok(StepCallEnd::Stored);
         }
         let mut agent = self.agent(run, self.asking_executor(run, Some(on_question)));
         let handle = agent.handle();
@@ -313,14 +313,14 @@ impl Stepper {
         let _lease = run.keep_lease(handle.clone());
         let result: Option<Arc<ToolResult>> =
             cancelled_by(agent.run_call(&state, call), cancel, &handle).await;
-        let Some(result) = result else { return Ok(CallEnd::Passed) };
+        let Some(result) = result else { return Ok(StepCallEnd::Passed) };
         match run.is_written(call) {
             Some(true) => {}
-            None if cancel.is_cancelled() => return Ok(CallEnd::NotBegun),
+            None if cancel.is_cancelled() => return Ok(StepCallEnd::NotBegun),
             // A refusal, or a result that was not written in its place.
-            None | Some(false) => Carried::save(store, run.id(), &result).await?,
+            None | Some(false) => TurnResults::save(store, run.id(), &result).await?,
         }
-        Ok(CallEnd::Stored)
+        Ok(StepCallEnd::Stored)
     }
 
     /// Answers a question of a run.
@@ -332,14 +332,14 @@ impl Stepper {
         id: &RunId,
         question: &str,
         hash: Option<&str>,
-        decision: StoredAnswer,
+        answer: StoredAnswer,
     ) -> Result<(), RunError> {
         let store = self.runs.store();
         let asked = store.approval(question).await?;
         if asked.run != id.as_str() {
             return Err(StoreError::NotFound { what: Entity::Approval, id: question.to_owned() }.into());
         }
-        store.decide_approval(question, hash.unwrap_or(&asked.asked.hash), decision).await?;
+        store.answer_approval(question, hash.unwrap_or(&asked.asked.hash), answer).await?;
         Ok(())
     }
 
@@ -443,15 +443,15 @@ impl Stepper {
         Caller::new(self.parts.config.agent_id.clone(), id.as_str())
     }
 
-    fn gate(&self, id: &RunId) -> Arc<AsyncMutex<()>> {
-        let mut gates = self.gates.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(gate) = gates.get(id).and_then(Weak::upgrade) {
-            return gate;
+    fn lock(&self, id: &RunId) -> Arc<AsyncMutex<()>> {
+        let mut step_locks = self.step_locks.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(lock) = step_locks.get(id).and_then(Weak::upgrade) {
+            return lock;
         }
-        gates.retain(|_, gate| gate.strong_count() > 0);
-        let gate = Arc::default();
-        gates.insert(id.clone(), Arc::downgrade(&gate));
-        gate
+        step_locks.retain(|_, lock| lock.strong_count() > 0);
+        let lock = Arc::default();
+        step_locks.insert(id.clone(), Arc::downgrade(&lock));
+        lock
     }
 }
 

@@ -1,4 +1,4 @@
-//! [`TurnExecutor`]: gives a turn's step the results of calls that have run before, each in a step of its own.
+//! [`TurnExecutor`]: gives a turn's step the results of calls that have run before, each in a separate step.
 
 use std::{
     collections::HashMap,
@@ -24,7 +24,7 @@ pub enum Interruption {
 pub(crate) struct TurnExecutor {
     inner: Arc<dyn ToolExecutor>,
     run: Arc<DrivenRun>,
-    carried: HashMap<String, ToolResult>,
+    turn_results: HashMap<String, ToolResult>,
     /// The interruption that follows the call with this id. An earlier one would make the loop replace results that it
     /// has not read.
     interruption: OnceLock<(String, Interruption, AgentHandle)>,
@@ -34,14 +34,14 @@ impl TurnExecutor {
     pub(crate) fn new(
         inner: Arc<dyn ToolExecutor>,
         run: Arc<DrivenRun>,
-        carried: HashMap<String, ToolResult>,
+        turn_results: HashMap<String, ToolResult>,
     ) -> Self {
-        Self { inner, run, carried, interruption: OnceLock::new() }
+        Self { inner, run, turn_results, interruption: OnceLock::new() }
     }
 
     /// Whether a call has a result, or is known to have none.
     pub(crate) fn has_result(&self, call: &str) -> bool {
-        self.carried.contains_key(call) || self.run.interrupted_call(call).is_some()
+        self.turn_results.contains_key(call) || self.run.interrupted_call(call).is_some()
     }
 
     /// Interrupts the loop of this handle after the call.
@@ -59,7 +59,7 @@ impl ToolExecutor for TurnExecutor {
 
     async fn execute(&self, call: ToolCall, terms: &CallTerms) -> ToolResult {
         let id = call.id.clone();
-        let result = match (self.carried.get(&id), self.run.interrupted_call(&id)) {
+        let result = match (self.turn_results.get(&id), self.run.interrupted_call(&id)) {
             (Some(result), _) => result.clone(),
             (None, Some(InterruptedCall::Finished(result))) => ToolResult::clone(result),
             (None, Some(InterruptedCall::Unknown)) => self.inner.refuse(call, interrupted_error(), terms),

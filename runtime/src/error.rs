@@ -46,7 +46,7 @@ pub(crate) enum CliError {
     /// A file of tools cannot be used.
     #[error(transparent)]
     ToolFile(#[from] ToolFileError),
-    /// A submitted result is no JSON.
+    /// A submitted result is not JSON.
     #[error("the result of a call is a JSON value, such as `{{\"confirmed\": true}}` or `\"text\"`")]
     SubmittedResult { source: serde_json::Error },
     /// The workspace cannot be made or found.
@@ -186,8 +186,8 @@ pub(crate) enum CliError {
     /// The process of a run in the background cannot be started.
     #[error("cannot start the process of the run `{id}`")]
     Detach { id: RunId, source: io::Error },
-    /// Arguments that take the place of a call's are no JSON object.
-    #[error("the arguments are no JSON object")]
+    /// Arguments that take the place of a call's are not a JSON object.
+    #[error("the arguments are not a JSON object")]
     EditedArguments,
     /// A file that states the default model cannot be used.
     #[error(transparent)]

@@ -177,7 +177,7 @@ impl FrameReader {
     }
 }
 
-/// Explains an invalid line and its likely cause: text from `println!`, which is a line of its own, or text from
+/// Explains an invalid line and its likely cause: text from `println!`, which is a separate line, or text from
 /// `print!`, which precedes the next frame.
 fn explain_malformed(line: &[u8], error: &serde_json::Error) -> String {
     let Ok(text) = str::from_utf8(line) else {

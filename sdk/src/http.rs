@@ -150,7 +150,7 @@ impl Request {
     }
 
     /// Sends the request, and waits for the head of the response. The body is then read from the [`Response`]. A status
-    /// of 400 or above is no error here.
+    /// of 400 or above is not an error here.
     ///
     /// # Errors
     /// [`HttpError`] with the host's reason: the request is not granted or not declared, or it failed.

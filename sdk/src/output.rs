@@ -117,7 +117,7 @@ mod tests {
     #[test]
     fn unserializable_output_is_an_internal_error() {
         let map = std::collections::BTreeMap::from([((1, 2), 3)]);
-        let error = Json(map).into_tool_output().expect_err("tuples are no keys");
+        let error = Json(map).into_tool_output().expect_err("tuples are not keys");
         assert_eq!(error.message(), ToolError::INTERNAL_MESSAGE);
     }
 }

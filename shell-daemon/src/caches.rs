@@ -75,7 +75,7 @@ fn refresh_one(
         Ok((original, copy))
     };
     let (original, copy) = open().map_err(unusable)?;
-    // Sessions that start at the same time take turns. The lock needs a descriptor of its own, because it ends with the
+    // Sessions that start at the same time take turns. The lock needs a separate descriptor, because it ends with the
     // last copy of the descriptor, and the session gets one of `copy`.
     let turn = open_below(&copy, Path::new("."), OFlags::DIRECTORY)
         .and_then(|turn| rustix::fs::flock(&turn, FlockOperation::LockExclusive).map(|()| turn))
@@ -148,7 +148,7 @@ impl CacheRefresh<'_> {
                         self.copy_link(&from, &to, name)?;
                     }
                     FileType::RegularFile => self.copy_file(&from, &to, name, &stat)?,
-                    // A socket, FIFO or device is no content of a cache.
+                    // A socket, FIFO or device is not content of a cache.
                     _ => {}
                 }
             }

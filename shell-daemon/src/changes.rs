@@ -1,7 +1,7 @@
 //! Keeps the states of files before the commands of a session change them.
 //!
 //! Each change waits for this process (seccomp_unotify(2)). One thread resolves the call's path as the calling process
-//! sees it, keeps the state of that path, and lets the call go on. If the session has a user of its own, a second thread
+//! sees it, keeps the state of that path, and lets the call go on. If the session has a separate user, a second thread
 //! keeps the state: the first thread has only the rights of that user.
 //!
 //! The path is read from the caller's memory, so a program that changes it at the right moment is not seen. Undo is a
@@ -30,7 +30,7 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use self::caller::Caller;
 use crate::{SessionSpec, ShellError, wire::SessionReady};
 
-/// How often the thread looks whether its session has ended.
+/// The interval at which the thread checks whether its session has ended.
 const LOOK_INTERVAL: Duration = Duration::from_secs(1);
 
 /// A folder of a session, under the path by which its processes reach it.

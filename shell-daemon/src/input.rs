@@ -140,7 +140,7 @@ impl Feed {
             match rustix::io::write(pipe, unwritten) {
                 Ok(written) => self.written += written,
                 Err(Errno::AGAIN | Errno::INTR) => return,
-                // The command has closed its input, which is no error.
+                // The command has closed its input, which is not an error.
                 Err(_) => return self.close(),
             }
             if self.written < initial.len() {

@@ -64,7 +64,7 @@ mod tests {
         for survivor_count in (1..1000).rev() {
             assert!(!detector.record_sample(survivor_count, Survivors::Blocked), "{survivor_count}");
         }
-        // A number above the fewest is no progress, but not yet a failure.
+        // A number above the fewest is not progress, but not yet a failure.
         for _ in 1..KILL_SAMPLES {
             assert!(!detector.record_sample(2, Survivors::Blocked));
         }

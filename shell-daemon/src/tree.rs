@@ -138,7 +138,7 @@ fn kill_all<P: Copy + Eq + Hash>(
     let stopping = StallDetector::new(time);
     // Half of the total time is reserved for the kill.
     let last_stop = Instant::now() + LONGEST_KILL / 2;
-    // Only survivors of a kill count. Before the first kill, a growing fork bomb is no reason to give up.
+    // Only survivors of a kill count. Before the first kill, a growing fork bomb is not a reason to give up.
     let mut killing: Option<StallDetector> = None;
     let mut empty_samples = 0;
     loop {

@@ -126,7 +126,7 @@ methods! {
     read call(id: &str => to_owned) -> StoredCall, "read a call";
     read calls(filter: CallFilter, page: PageRequest<AgeCursor>) -> Page<StoredCall, AgeCursor>, "list calls";
     write add_approval(guard: LeaseGuard, approval: NewApproval) -> (), "add an approval";
-    answer decide_approval(id: &str => to_owned, hash: &str => to_owned, decision: StoredAnswer) -> Approval,
+    answer answer_approval(id: &str => to_owned, hash: &str => to_owned, answer: StoredAnswer) -> Approval,
         "decide an approval";
     write expire_approvals(now: i64, at_most: u32) -> Vec<String>, "expire approvals";
     read approval(id: &str => to_owned) -> Approval, "read an approval";

@@ -97,7 +97,7 @@ pub enum StoreError {
         /// Its status.
         status: CallStatus,
     },
-    /// The approval takes no decision any more.
+    /// The approval takes no answer any more.
     #[error("the approval `{id}` is {status}")]
     ApprovalClosed {
         /// The approval.
@@ -105,7 +105,7 @@ pub enum StoreError {
         /// Its status.
         status: ApprovalStatus,
     },
-    /// The decision is about other content than the approval asks about.
+    /// The answer is about other content than the approval asks about.
     #[error("the approval `{id}` is bound to another hash")]
     OtherHash {
         /// The approval.

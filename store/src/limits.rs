@@ -125,7 +125,7 @@ pub(crate) fn check_text(place: &'static str, text: &str) -> Result<(), StoreErr
     check_text_within(place, text, MAX_TEXT_BYTES)
 }
 
-/// A free text with a bound of its own.
+/// A free text with a separate bound.
 pub(crate) fn check_text_within(place: &'static str, text: &str, limit: usize) -> Result<(), StoreError> {
     if text.contains('\0') {
         return Err(StoreError::Name { place });

@@ -22,7 +22,7 @@ mod tokens;
 mod words;
 
 pub(crate) use apply::{apply, resolve_call_with};
-pub(crate) use approvals::{add_approval, approval, approvals, decide_approval, expire_approvals};
+pub(crate) use approvals::{add_approval, answer_approval, approval, approvals, expire_approvals};
 pub(crate) use calls::{
     add_call, call, calls, cancel_call, expire_calls, resolve_call, shown_calls, time_out_call,
 };

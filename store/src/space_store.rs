@@ -78,7 +78,7 @@ pub trait SpaceStore: Send + Sync + std::fmt::Debug {
     /// Participants of a kind, or all, the newest first.
     ///
     /// # Errors
-    /// As the trait says.
+    /// Only those of each method of the trait.
     async fn participants(
         &self,
         kind: Option<ParticipantKind>,
@@ -113,7 +113,7 @@ pub trait SpaceStore: Send + Sync + std::fmt::Debug {
     /// The spaces of a member, or all, the newest first.
     ///
     /// # Errors
-    /// As the trait says.
+    /// Only those of each method of the trait.
     async fn spaces(
         &self,
         member: Option<&str>,
@@ -131,7 +131,7 @@ pub trait SpaceStore: Send + Sync + std::fmt::Debug {
     /// number. 0 means that none are left.
     ///
     /// # Errors
-    /// As the trait says.
+    /// Only those of each method of the trait.
     async fn sweep_spaces(&self, at_most: u32) -> Result<u64, StoreError>;
 
     /// Adds a member to a space. Returns whether it was not one before.
@@ -159,13 +159,13 @@ pub trait SpaceStore: Send + Sync + std::fmt::Debug {
     /// Whether a participant is a member of a space. False without such a space or participant.
     ///
     /// # Errors
-    /// As the trait says.
+    /// Only those of each method of the trait.
     async fn is_member(&self, space: &str, participant: &str) -> Result<bool, StoreError>;
 
     /// Whether two participants are members of one space.
     ///
     /// # Errors
-    /// As the trait says.
+    /// Only those of each method of the trait.
     async fn share_space(&self, participant: &str, other: &str) -> Result<bool, StoreError>;
 
     /// A message.
@@ -177,13 +177,13 @@ pub trait SpaceStore: Send + Sync + std::fmt::Debug {
     /// The newest message that shows a call. None if there is none.
     ///
     /// # Errors
-    /// As the trait says.
+    /// Only those of each method of the trait.
     async fn call_message(&self, call: &str) -> Result<Option<SpaceMessage>, StoreError>;
 
     /// Calls, the newest first, each with what its newest message holds.
     ///
     /// # Errors
-    /// As the trait says.
+    /// Only those of each method of the trait.
     async fn shown_calls(
         &self,
         filter: CallFilter,
@@ -207,14 +207,14 @@ pub trait SpaceStore: Send + Sync + std::fmt::Debug {
     /// Appends an event, and returns its id.
     ///
     /// # Errors
-    /// As the trait says.
+    /// Only those of each method of the trait.
     async fn append_event(&self, event: NewEvent) -> Result<i64, StoreError>;
 
     /// The events of a topic, or all, in the order of their ids. The cursor is an id: the first page without one begins
     /// with the oldest event.
     ///
     /// # Errors
-    /// As the trait says.
+    /// Only those of each method of the trait.
     async fn events(
         &self,
         topic: Option<&str>,
@@ -224,20 +224,20 @@ pub trait SpaceStore: Send + Sync + std::fmt::Debug {
     /// The newest id of the log, and the ids that it has lost.
     ///
     /// # Errors
-    /// As the trait says.
+    /// Only those of each method of the trait.
     async fn event_bounds(&self) -> Result<EventBounds, StoreError>;
 
     /// Removes the oldest events, up to the first that was appended at this time or later, at most this many, and returns
     /// their number. Fewer than asked for means that none are left.
     ///
     /// # Errors
-    /// As the trait says.
+    /// Only those of each method of the trait.
     async fn remove_events_before(&self, time: i64, at_most: u32) -> Result<u64, StoreError>;
 
     /// Adds notes of an agent, or replaces those with the same ids: all, or none.
     ///
     /// # Errors
-    /// As the trait says.
+    /// Only those of each method of the trait.
     async fn set_notes(
         &self,
         agent: &str,
@@ -249,13 +249,13 @@ pub trait SpaceStore: Send + Sync + std::fmt::Debug {
     /// Removes notes of an agent, and returns how many there were.
     ///
     /// # Errors
-    /// As the trait says.
+    /// Only those of each method of the trait.
     async fn remove_notes(&self, agent: &str, kind: NoteKind, ids: Vec<String>) -> Result<u64, StoreError>;
 
     /// The notes of an agent of one kind, in the order in which they were first set.
     ///
     /// # Errors
-    /// As the trait says.
+    /// Only those of each method of the trait.
     async fn notes(
         &self,
         agent: &str,
@@ -268,7 +268,7 @@ pub trait SpaceStore: Send + Sync + std::fmt::Debug {
     /// processes, one takes each plan. Fewer than asked for means that none are left.
     ///
     /// # Errors
-    /// As the trait says. A full inbox is no error: see [`DuePlan::ordinal`].
+    /// Only those of each method of the trait. A full inbox is not an error: see [`DuePlan::ordinal`].
     async fn take_due_plans(&self, now: i64, at_most: u32) -> Result<Vec<DuePlan>, StoreError>;
 
     /// Adds a token.
@@ -280,32 +280,32 @@ pub trait SpaceStore: Send + Sync + std::fmt::Debug {
     /// The token with this hash. None if there is none.
     ///
     /// # Errors
-    /// As the trait says.
+    /// Only those of each method of the trait.
     async fn find_token(&self, hash: &str) -> Result<Option<Token>, StoreError>;
 
     /// All tokens, the newest first.
     ///
     /// # Errors
-    /// As the trait says.
+    /// Only those of each method of the trait.
     async fn tokens(&self, page: PageRequest<AgeCursor>) -> Result<Page<Token, AgeCursor>, StoreError>;
 
     /// Removes a token. Returns whether there was one.
     ///
     /// # Errors
-    /// As the trait says.
+    /// Only those of each method of the trait.
     async fn remove_token(&self, id: &str) -> Result<bool, StoreError>;
 
     /// Removes all tokens of a subject, and returns their number.
     ///
     /// # Errors
-    /// As the trait says.
+    /// Only those of each method of the trait.
     async fn remove_tokens_of(&self, subject_kind: &str, subject: &str) -> Result<u64, StoreError>;
 
     /// The names of inboxes that have entries which nothing has consumed, and that begin with a prefix, in order. The
     /// cursor is a name.
     ///
     /// # Errors
-    /// As the trait says.
+    /// Only those of each method of the trait.
     async fn inboxes_with_entries(
         &self,
         prefix: &str,

@@ -46,7 +46,7 @@ pub trait RunStore: Send + Sync + std::fmt::Debug {
     /// Runs, the newest first.
     ///
     /// # Errors
-    /// As the trait says.
+    /// Only those of each method of the trait.
     async fn runs(
         &self,
         filter: RunFilter,
@@ -84,7 +84,7 @@ pub trait RunStore: Send + Sync + std::fmt::Debug {
     /// Gives the lease back. Without effect if the lease is not the owner's any more.
     ///
     /// # Errors
-    /// As the trait says.
+    /// Only those of each method of the trait.
     async fn release_lease(&self, run: &str, owner: &str) -> Result<(), StoreError>;
 
     /// Asks that a run end. The process that drives it reads this in [`RunSummary::cancel_requested`]. The first time
@@ -167,7 +167,7 @@ pub trait RunStore: Send + Sync + std::fmt::Debug {
     /// none are left.
     ///
     /// # Errors
-    /// As the trait says.
+    /// Only those of each method of the trait.
     async fn expire_calls(&self, now: i64, at_most: u32) -> Result<Vec<String>, StoreError>;
 
     /// A call.
@@ -179,7 +179,7 @@ pub trait RunStore: Send + Sync + std::fmt::Debug {
     /// Calls, the newest first.
     ///
     /// # Errors
-    /// As the trait says.
+    /// Only those of each method of the trait.
     async fn calls(
         &self,
         filter: CallFilter,
@@ -197,17 +197,17 @@ pub trait RunStore: Send + Sync + std::fmt::Debug {
     /// # Errors
     /// [`StoreError::NotFound`], [`StoreError::OtherHash`]; [`StoreError::ApprovalClosed`], also for a question whose
     /// time is over.
-    async fn decide_approval(
+    async fn answer_approval(
         &self,
         id: &str,
         hash: &str,
-        decision: StoredAnswer,
+        answer: StoredAnswer,
     ) -> Result<Approval, StoreError>;
 
     /// Expires questions whose time is over, as [`Self::expire_calls`] does for calls.
     ///
     /// # Errors
-    /// As the trait says.
+    /// Only those of each method of the trait.
     async fn expire_approvals(&self, now: i64, at_most: u32) -> Result<Vec<String>, StoreError>;
 
     /// A question.
@@ -219,7 +219,7 @@ pub trait RunStore: Send + Sync + std::fmt::Debug {
     /// Questions, the newest first.
     ///
     /// # Errors
-    /// As the trait says.
+    /// Only those of each method of the trait.
     async fn approvals(
         &self,
         filter: ApprovalFilter,
@@ -229,20 +229,20 @@ pub trait RunStore: Send + Sync + std::fmt::Debug {
     /// Sends an entry to an agent's inbox, and returns its ordinal.
     ///
     /// # Errors
-    /// As the trait says.
+    /// Only those of each method of the trait.
     async fn push_inbox(&self, entry: NewInboxEntry) -> Result<i64, StoreError>;
 
     /// The entries of an agent's inbox that no step has consumed, in order. The cursor is an ordinal.
     ///
     /// # Errors
-    /// As the trait says.
+    /// Only those of each method of the trait.
     async fn inbox(&self, agent: &str, page: PageRequest<i64>) -> Result<Page<InboxEntry, i64>, StoreError>;
 
     /// Consumes the entries up to this ordinal, and returns their number. A step does the same in its own transaction,
     /// with [`CommitStep::consumed_inbox`].
     ///
     /// # Errors
-    /// As the trait says.
+    /// Only those of each method of the trait.
     async fn consume_inbox(&self, agent: &str, up_to: i64, now: i64) -> Result<u64, StoreError>;
 
     /// Removes runs that have ended and were last changed before this time, with all that belongs to them, at most this
@@ -250,13 +250,13 @@ pub trait RunStore: Send + Sync + std::fmt::Debug {
     /// time are removed too, at most as many. Fewer runs than asked for means that none are left.
     ///
     /// # Errors
-    /// As the trait says.
+    /// Only those of each method of the trait.
     async fn remove_ended_before(&self, time: i64, at_most: u32) -> Result<u64, StoreError>;
 
     /// Reads something, so that a probe of readiness knows whether the database answers.
     ///
     /// # Errors
-    /// As the trait says.
+    /// Only those of each method of the trait.
     async fn ping(&self) -> Result<(), StoreError>;
 
     /// The ids of calls and approvals, each when this process has answered it: resolved, timed out, cancelled or decided.

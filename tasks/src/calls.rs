@@ -17,7 +17,7 @@ pub trait CallRunner: Send + Sync {
     ///
     /// # Cancellation
     /// If the future is dropped after `before`, the effects of the call are unknown.
-    async fn run(&self, call: TaskCall, before: Arc<dyn BeforeEffects>) -> CallEnd;
+    async fn run(&self, call: TaskCall, before: Arc<dyn BeforeEffects>) -> TaskCallEnd;
 
     /// Called when no call of a task is left for now. Shell sessions and labels of the task's run can be dropped.
     fn task_paused(&self, _task: &str) {}
@@ -58,7 +58,7 @@ pub struct TaskCall {
 
 /// How a call ended.
 #[derive(Debug, Clone, PartialEq)]
-pub enum CallEnd {
+pub enum TaskCallEnd {
     /// The call has a result.
     Ended(ToolResult),
     /// The call needs a person's approval, and nothing has happened.

@@ -62,7 +62,7 @@ impl TaskDocument {
         self.blocks.iter().filter(|block| !block.is_other_data())
     }
 
-    /// The blocks that are skipped: data that is no call, and blocks without a closing fence.
+    /// The blocks that are skipped: data that is not a call, and blocks without a closing fence.
     pub(crate) fn skipped(&self) -> impl Iterator<Item = &CallBlock> {
         self.blocks.iter().filter(|block| block.request.is_none() || block.is_other_data())
     }

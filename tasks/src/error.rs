@@ -15,7 +15,7 @@ pub enum FileError {
     #[error("the file is a symbolic link, which is not followed; put the file itself into the folder")]
     Link,
     /// The name belongs to something else than a file.
-    #[error("this is no regular file")]
+    #[error("this is not a regular file")]
     NotAFile,
     /// The file is too large.
     #[error("the file has more than {MAX_FILE_BYTES} bytes; split the task, or remove old results")]
@@ -29,15 +29,15 @@ pub enum FileError {
     /// The front matter is too large.
     #[error("the front matter has more than {MAX_FRONT_MATTER_BYTES} bytes; move text into the body")]
     FrontMatterTooLarge,
-    /// The front matter is no YAML.
+    /// The front matter is not YAML.
     #[error("the front matter cannot be read as YAML")]
     FrontMatterSyntax(#[source] Box<serde_saphyr::Error>),
-    /// The front matter is no mapping.
-    #[error("the front matter is no mapping; write `key: value` lines between the two `---`")]
+    /// The front matter is not a mapping.
+    #[error("the front matter is not a mapping; write `key: value` lines between the two `---`")]
     FrontMatterShape,
     /// A row of the ledger cannot be read.
     #[error(
-        "`tool_calls` in the front matter is no ledger of calls; restore it, or remove the key to run the calls again"
+        "`tool_calls` in the front matter is not a ledger of calls; restore it, or remove the key to run the calls again"
     )]
     Ledger(#[source] serde_json::Error),
     /// The ledger has two rows for one call.

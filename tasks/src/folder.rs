@@ -279,7 +279,7 @@ impl Drop for Temporary<'_> {
     }
 }
 
-/// The beginning of the names of temporary files. A name that begins with a dot is no task.
+/// The beginning of the names of temporary files. A name that begins with a dot is not a task.
 const TEMPORARY: &str = ".portcullis-tmp-";
 
 /// The most files of one name in one state.

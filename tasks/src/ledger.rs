@@ -22,12 +22,12 @@ pub struct CallKey {
 /// The status of a call, in the words of the specification.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
-pub enum CallStatus {
+pub enum LedgerStatus {
     /// The call was begun, or waits for an approval.
     Pending,
     /// The call has succeeded.
     Success,
-    /// The call has failed, was refused, or is no valid call.
+    /// The call has failed, was refused, or is not a valid call.
     Failed,
 }
 
@@ -39,12 +39,12 @@ pub struct LedgerRow {
     pub block: String,
     /// The ordinal, as in [`CallKey`].
     pub ordinal: u32,
-    /// The tool that was called. Empty if the block is no valid call.
+    /// The tool that was called. Empty if the block is not a valid call.
     pub tool: String,
     /// The id of the call in the audit log. Empty if there is none.
     pub call_id: String,
     /// The status.
-    pub status: CallStatus,
+    pub status: LedgerStatus,
     /// When the row was written first.
     pub started: String,
     /// When the call ended.
@@ -65,7 +65,7 @@ pub struct LedgerRow {
     /// Whether an interrupted call may run again.
     #[serde(default, skip_serializing_if = "is_false")]
     pub may_repeat: bool,
-    /// How often the call was begun.
+    /// How many times the call was begun.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub attempts: u32,
     /// The parameters from which control characters were removed.
@@ -84,7 +84,7 @@ impl LedgerRow {
             ordinal: key.ordinal,
             tool: tool.to_owned(),
             call_id: String::new(),
-            status: CallStatus::Pending,
+            status: LedgerStatus::Pending,
             started,
             ended: None,
             duration_ms: None,

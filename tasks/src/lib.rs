@@ -45,9 +45,9 @@ mod task;
 mod task_file;
 mod watch;
 
-pub use calls::{BeforeEffects, BeginningEffects, CallEnd, CallRunner, TaskCall};
+pub use calls::{BeforeEffects, BeginningEffects, CallRunner, TaskCall, TaskCallEnd};
 pub use error::{FileError, FolderError};
-pub use ledger::{CallKey, CallStatus, LedgerRow};
+pub use ledger::{CallKey, LedgerRow, LedgerStatus};
 pub use processor::{TaskProcessor, TaskReport};
 pub use states::{ScannedState, StatesError, TaskStates};
 pub use task::{CallReport, CallReportStatus};

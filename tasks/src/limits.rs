@@ -26,11 +26,11 @@ pub const MAX_CONCURRENT_CALLS: usize = 10;
 /// The most times that a call which may be repeated is begun, counted over all processes that were interrupted in it.
 pub const MAX_ATTEMPTS: u32 = 3;
 
-/// How often a change of a file is tried while others change the same file.
+/// How many times a change of a file is tried while others change the same file.
 pub(crate) const MAX_EDIT_TRIES: usize = 8;
 
 /// How long a file must be unchanged before `watch` reads it, so that a program can finish writing.
 pub const SETTLE: Duration = Duration::from_millis(250);
 
-/// How often `watch` reads the folders without a report of a change, in case a report was lost.
+/// The interval at which `watch` reads the folders without a report of a change, in case a report was lost.
 pub const RESCAN: Duration = Duration::from_secs(60);

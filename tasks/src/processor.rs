@@ -17,7 +17,7 @@ use crate::{
     folder::{FileVersion, TaskFolder},
     limits::MAX_CONCURRENT_CALLS,
     states::{ScannedState, TaskStates},
-    task::{CallReport, Place, Task},
+    task::{CallReport, FileOutcome, Task},
     task_file::TaskFile,
 };
 
@@ -168,10 +168,10 @@ impl TaskProcessor {
         }
         let TaskFile { state, name, .. } = task.file;
         let (moved_to, error, version) = match processed {
-            Ok(Place::Moved(to)) => (Some(to), None, None),
-            Ok(Place::Stays(version)) => (None, None, Some(version)),
-            Ok(Place::Unfinished) => (None, None, None),
-            // A file with a fault of its own is tried again when it has changed.
+            Ok(FileOutcome::Moved(to)) => (Some(to), None, None),
+            Ok(FileOutcome::Stays(version)) => (None, None, Some(version)),
+            Ok(FileOutcome::Unfinished) => (None, None, None),
+            // A file with a fault is tried again when it has changed.
             Err(error) => {
                 let file = EscapedText(&name);
                 tracing::warn!(%file, state = state.folder, error = chain(&error), "a task file is not processed");

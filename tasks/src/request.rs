@@ -17,7 +17,7 @@ pub(crate) struct CallRequest {
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum NoCall {
     /// The block is JSON without the key `tool_call`: an example, or data.
-    #[error("the block has no `tool_call`, so it is no call")]
+    #[error("the block has no `tool_call`, so it is not a call")]
     OtherData,
     /// The block is not well-formed JSON, and does not look like a call.
     #[error("the block is not well-formed JSON, and has no `tool_call`: {0}")]
@@ -28,7 +28,7 @@ pub(crate) enum NoCall {
     /// The block has a `tool_call` of another shape.
     #[error("the block must be {{\"tool_call\": {{\"name\": \"…\", \"parameters\": {{…}}}}}}: {0}")]
     Shape(serde_json::Error),
-    /// The parameters are no object.
+    /// The parameters are not an object.
     #[error("`parameters` must be an object")]
     Parameters,
     /// A text has the character U+0000.

@@ -11,7 +11,7 @@ use crate::{
     fences::{Fence, fences},
     front_matter::newline_of,
     json_text,
-    ledger::CallStatus,
+    ledger::LedgerStatus,
     limits::MAX_RESULT_BYTES,
 };
 
@@ -38,7 +38,7 @@ pub(crate) fn content(result: &ToolResult, sanitized: &[String]) -> Result<Strin
 
 /// The content of the block for a call that was not made.
 pub(crate) fn refusal(code: &str, message: &str) -> Result<String, serde_json::Error> {
-    json_text::line(&json!({ "status": CallStatus::Failed, "error": { "code": code, "message": message } }))
+    json_text::line(&json!({ "status": LedgerStatus::Failed, "error": { "code": code, "message": message } }))
 }
 
 fn object(result: &ToolResult, sanitized: &[String], value: Option<Value>) -> Value {

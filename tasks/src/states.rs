@@ -42,7 +42,7 @@ pub enum StatesError {
     #[error("`{0}` is the folder of two states")]
     Twice(String),
     /// A task would move to a state that the text does not name.
-    #[error("tasks move to `{0}`, which is no state; add it to `folders`, or correct it")]
+    #[error("tasks move to `{0}`, which is not a state; add it to `folders`, or correct it")]
     Unknown(String),
     /// Tasks would go round without end.
     #[error(

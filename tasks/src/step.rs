@@ -2,7 +2,7 @@
 
 use crate::{
     document::{CallBlock, TaskDocument},
-    ledger::{CallKey, CallStatus, LedgerRow},
+    ledger::{CallKey, LedgerRow, LedgerStatus},
     limits::MAX_ATTEMPTS,
     request::CallRequest,
 };
@@ -11,7 +11,7 @@ use crate::{
 pub(crate) enum Step {
     /// Run a call.
     Run { key: CallKey, line: usize, request: CallRequest, row: Option<LedgerRow>, approved: Option<String> },
-    /// Record that a block is no call, or that a call was interrupted.
+    /// Record that a block is not a call, or that a call was interrupted.
     Refuse {
         key: CallKey,
         line: usize,
@@ -23,7 +23,7 @@ pub(crate) enum Step {
     /// A call waits for an approval that the file's state does not give.
     AwaitApproval,
     /// All calls have succeeded, or one has failed.
-    Move(CallStatus),
+    Move(LedgerStatus),
     /// There is no call, or the file is being written.
     Rest,
 }
@@ -44,9 +44,9 @@ pub(crate) fn next_step(document: &TaskDocument, is_approved: bool) -> Step {
         };
         let row = document.ledger().row(&block.key);
         match row.map(|row| row.status) {
-            Some(CallStatus::Success) => {}
-            Some(CallStatus::Failed) => has_failed = true,
-            Some(CallStatus::Pending) | None => match request {
+            Some(LedgerStatus::Success) => {}
+            Some(LedgerStatus::Failed) => has_failed = true,
+            Some(LedgerStatus::Pending) | None => match request {
                 Ok(request) => return open_call(block, request, row, is_approved),
                 Err(no_call) => {
                     return Step::Refuse {
@@ -63,8 +63,8 @@ pub(crate) fn next_step(document: &TaskDocument, is_approved: bool) -> Step {
     }
     match () {
         () if is_unfinished || !has_calls => Step::Rest,
-        () if has_failed => Step::Move(CallStatus::Failed),
-        () => Step::Move(CallStatus::Success),
+        () if has_failed => Step::Move(LedgerStatus::Failed),
+        () => Step::Move(LedgerStatus::Success),
     }
 }
 

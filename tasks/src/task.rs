@@ -11,11 +11,11 @@ use portcullis_types::{CancellationToken, EscapedText, ToolCall, ToolResult};
 use tokio::sync::Semaphore;
 
 use crate::{
-    calls::{CallEnd, CallRunner, TaskCall},
+    calls::{CallRunner, TaskCall, TaskCallEnd},
     document::TaskDocument,
     error::FileError,
     folder::FileVersion,
-    ledger::{CallKey, CallStatus, LedgerRow},
+    ledger::{CallKey, LedgerRow, LedgerStatus},
     limits::MAX_CALLS_PER_FILE,
     request::CallRequest,
     result_fence,
@@ -29,7 +29,7 @@ use crate::{
 pub struct CallReport {
     /// The line of the block in its file, from 1.
     pub line: usize,
-    /// The tool. Empty if the block is no valid call.
+    /// The tool. Empty if the block is not a valid call.
     pub tool: String,
     /// How the call ended.
     pub status: CallReportStatus,
@@ -41,7 +41,7 @@ pub struct CallReport {
 pub enum CallReportStatus {
     /// The call has succeeded.
     Succeeded,
-    /// The call has failed, was refused, or is no valid call.
+    /// The call has failed, was refused, or is not a valid call.
     Failed {
         /// The stable code.
         code: String,
@@ -85,7 +85,7 @@ enum Ran {
 }
 
 /// Where a processed file is.
-pub(crate) enum Place {
+pub(crate) enum FileOutcome {
     /// It stays, as this version.
     Stays(FileVersion),
     /// It moved to another state.
@@ -99,7 +99,7 @@ impl Task {
     ///
     /// # Cancellation
     /// A dropped future leaves a call that has begun as interrupted.
-    pub(crate) async fn process(&self, reports: &mut Vec<CallReport>) -> Result<Place, FileError> {
+    pub(crate) async fn process(&self, reports: &mut Vec<CallReport>) -> Result<FileOutcome, FileError> {
         // Each turn finishes a call or moves the file, so the bound is never reached unless others keep adding calls.
         for _turn in 0..=2 * MAX_CALLS_PER_FILE {
             let file = self.file.clone();
@@ -118,7 +118,7 @@ impl Task {
                 Step::Run { key, line, request, row, approved } => {
                     let call = RunningCall { key, line, request, row };
                     match self.run(call, approved, labels).await? {
-                        Ran::NotBegun => return Ok(Place::Unfinished),
+                        Ran::NotBegun => return Ok(FileOutcome::Unfinished),
                         Ran::Changed => {}
                         Ran::Ended(report) => reports.push(report),
                         Ran::Asked { report, row } => {
@@ -134,13 +134,13 @@ impl Task {
                     reports.push(self.refuse(key, line, tool, row, (code, message)).await?);
                     continue;
                 }
-                Step::Rest => return Ok(Place::Stays(version)),
+                Step::Rest => return Ok(FileOutcome::Stays(version)),
                 Step::AwaitApproval => self.states.pending_approval(),
-                Step::Move(CallStatus::Failed) => &self.file.state.on_failure,
+                Step::Move(LedgerStatus::Failed) => &self.file.state.on_failure,
                 Step::Move(_) => &self.file.state.on_success,
             };
             if *target == self.file.state.folder {
-                return Ok(Place::Stays(version));
+                return Ok(FileOutcome::Stays(version));
             }
             let (file, to) = (self.file.clone(), target.to_owned());
             let moved = blocking(move || {
@@ -149,7 +149,7 @@ impl Task {
             });
             // Otherwise the file has changed since it was read.
             if let Some(to) = moved.await? {
-                return Ok(Place::Moved(to));
+                return Ok(FileOutcome::Moved(to));
             }
         }
         Err(FileError::Contended)
@@ -203,8 +203,8 @@ impl Task {
         }
         let row = before.row.lock().unwrap_or_else(PoisonError::into_inner).clone();
         match end {
-            CallEnd::Ended(result) => self.finish(call, row, result).await.map(Ran::Ended),
-            CallEnd::NeedsApproval { binding, question } => {
+            TaskCallEnd::Ended(result) => self.finish(call, row, result).await.map(Ran::Ended),
+            TaskCallEnd::NeedsApproval { binding, question } => {
                 let row = LedgerRow { approval: Some(binding), question: Some(question), ..row };
                 let status = CallReportStatus::NeedsApproval;
                 Ok(Ran::Asked {
@@ -222,13 +222,13 @@ impl Task {
         &self,
         version: FileVersion,
         row: Box<LedgerRow>,
-    ) -> Result<Option<Place>, FileError> {
+    ) -> Result<Option<FileOutcome>, FileError> {
         let (file, to) = (self.file.clone(), self.states.pending_approval().to_owned());
         blocking(move || {
             let from = (&*file.state.folder, version);
             let Some(name) = file.folder.move_file(&file.name, from, &to)? else { return Ok(None) };
             edit_in(&file.folder, &to, &name, &|document: &TaskDocument| document.with_row((*row).clone()))?;
-            Ok(Some(Place::Moved(to)))
+            Ok(Some(FileOutcome::Moved(to)))
         })
         .await
     }
@@ -241,7 +241,7 @@ impl Task {
     ) -> Result<CallReport, FileError> {
         let code = result.outcome.error().map(|error| error.code().to_owned());
         let row = LedgerRow {
-            status: if code.is_none() { CallStatus::Success } else { CallStatus::Failed },
+            status: if code.is_none() { LedgerStatus::Success } else { LedgerStatus::Failed },
             ended: Some(now()),
             duration_ms: u64::try_from(result.duration.as_millis()).ok(),
             code,
@@ -281,7 +281,7 @@ impl Task {
         let now = now();
         let row = row.unwrap_or_else(|| LedgerRow::pending(&key, &tool, now.clone()));
         let row =
-            LedgerRow { status: CallStatus::Failed, ended: Some(now), code: Some(code.to_owned()), ..row };
+            LedgerRow { status: LedgerStatus::Failed, ended: Some(now), code: Some(code.to_owned()), ..row };
         let content = result_fence::refusal(code, &message).map_err(FileError::Ledger)?;
         let status = CallReportStatus::Failed { code: code.to_owned(), message };
         self.log(line, &tool, &status);

@@ -32,7 +32,7 @@ impl TaskFile {
         edit_in(&self.folder, &self.state.folder, &self.name, change)
     }
 
-    /// Logs the blocks that are skipped: data that is no call, and blocks that may be half written.
+    /// Logs the blocks that are skipped: data that is not a call, and blocks that may be half written.
     pub(crate) fn log_skipped(&self, document: &TaskDocument) {
         let file = EscapedText(&self.name);
         for block in document.skipped() {

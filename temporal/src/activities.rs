@@ -7,7 +7,7 @@ use std::{collections::BTreeMap, sync::Arc};
 
 use portcullis_agent::AgentEnd;
 use portcullis_runs::{
-    CallEnd, Position, QuestionFn, RunId, StepEnd, Stepper, now,
+    Position, QuestionFn, RunId, StepCallEnd, StepEnd, Stepper, now,
     store::{StoredAnswer, Verdict},
 };
 use portcullis_types::{CancellationToken, Message};
@@ -22,10 +22,12 @@ use tokio::sync::mpsc;
 
 use crate::{
     AgentRun,
+    activity_payloads::{
+        AnswerInput, CallInput, CallOutcome, NextCallPlacement, RunPosition, SetupInput, StepInput,
+    },
     failures::{self, MODEL_ATTEMPTS},
     heartbeat::with_heartbeats,
-    messages::{AnswerInput, CallInput, CallOutcome, Place, PlacedCall, SetupInput, StepInput},
-    request::Answer,
+    workflow_payloads::ApprovalSignal,
 };
 
 /// The way of an answer that came by a signal, in the store.
@@ -46,7 +48,7 @@ impl Steps {
     }
 
     /// Takes the step that follows a version.
-    async fn step(&self, context: &ActivityContext, input: StepInput) -> Result<Place, ActivityError> {
+    async fn step(&self, context: &ActivityContext, input: StepInput) -> Result<RunPosition, ActivityError> {
         let id = run_id(&input.run)?;
         let attempt = context.info().attempt;
         let keeps = |end: &AgentEnd| attempt >= MODEL_ATTEMPTS || !failures::may_ask_again(end);
@@ -61,15 +63,15 @@ impl Steps {
         }
     }
 
-    fn place(&self, position: Position) -> Place {
+    fn place(&self, position: Position) -> RunPosition {
         let Position { version, next, calls, status } = position;
-        let calls = calls.into_iter().map(|call| PlacedCall {
+        let calls = calls.into_iter().map(|call| NextCallPlacement {
             queue: self.places.get(&call.tool).cloned(),
             id: call.id,
             tool: call.tool,
             offered: call.is_offered,
         });
-        Place {
+        RunPosition {
             version,
             next: next.to_owned(),
             calls: calls.collect(),
@@ -87,7 +89,7 @@ impl Steps {
         self: Arc<Self>,
         context: ActivityContext,
         input: SetupInput,
-    ) -> Result<Place, ActivityError> {
+    ) -> Result<RunPosition, ActivityError> {
         let id = run_id(&input.run)?;
         if let Some(prompt) = input.prompt {
             let begun = self.stepper.begin(&id, Message::user(prompt)).await;
@@ -107,7 +109,7 @@ impl Steps {
         self: Arc<Self>,
         context: ActivityContext,
         input: StepInput,
-    ) -> Result<Place, ActivityError> {
+    ) -> Result<RunPosition, ActivityError> {
         self.step(&context, input).await
     }
 
@@ -137,9 +139,9 @@ impl Steps {
             }
         };
         match with_heartbeats(&context, &cancel, work).await {
-            Ok(CallEnd::Stored) => Ok(CallOutcome::Stored),
-            Ok(CallEnd::Passed) => Ok(CallOutcome::Passed),
-            Ok(CallEnd::NotBegun) => Err(failures::interrupted()),
+            Ok(StepCallEnd::Stored) => Ok(CallOutcome::Stored),
+            Ok(StepCallEnd::Passed) => Ok(CallOutcome::Passed),
+            Ok(StepCallEnd::NotBegun) => Err(failures::interrupted()),
             Err(error) => Err(failures::run_error(&error)),
         }
     }
@@ -150,7 +152,7 @@ impl Steps {
         self: Arc<Self>,
         context: ActivityContext,
         input: StepInput,
-    ) -> Result<Place, ActivityError> {
+    ) -> Result<RunPosition, ActivityError> {
         self.step(&context, input).await
     }
 
@@ -160,7 +162,7 @@ impl Steps {
         self: Arc<Self>,
         context: ActivityContext,
         input: StepInput,
-    ) -> Result<Place, ActivityError> {
+    ) -> Result<RunPosition, ActivityError> {
         self.step(&context, input).await
     }
 
@@ -172,8 +174,8 @@ impl Steps {
         input: AnswerInput,
     ) -> Result<(), ActivityError> {
         let id = run_id(&input.run)?;
-        let Answer { question, approve, hash, reason, by } = input.answer;
-        let decision = StoredAnswer {
+        let ApprovalSignal { question, approve, hash, reason, by } = input.answer;
+        let answer = StoredAnswer {
             verdict: if approve { Verdict::Approve } else { Verdict::Deny },
             by: by.unwrap_or_else(|| VIA.to_owned()),
             via: VIA.to_owned(),
@@ -181,7 +183,7 @@ impl Steps {
             reason,
             decided: now(),
         };
-        let answered = self.stepper.answer(&id, &question, hash.as_deref(), decision).await;
+        let answered = self.stepper.answer(&id, &question, hash.as_deref(), answer).await;
         answered.map_err(|error| failures::run_error(&error))
     }
 }

@@ -1,6 +1,6 @@
 //! Which failures are tried again, and when. A failure's type is what Temporal shows, and what the retries go by.
 //!
-//! A call that fails is no failure of an activity: its error is the result that the model reads. An activity fails if
+//! A call that fails is not a failure of an activity: its error is the result that the model reads. An activity fails if
 //! its step was not taken, so that another attempt, perhaps by another worker, takes it.
 
 use std::time::Duration;
@@ -11,10 +11,10 @@ use portcullis_types::chain;
 use temporalio_common::error::ApplicationFailure;
 use temporalio_sdk::activities::ActivityError;
 
-/// How often a step is attempted before the run ends as it would in one process.
+/// How many times a step is attempted before the run ends as it would in one process.
 pub(crate) const MODEL_ATTEMPTS: u32 = 5;
 
-/// How often a call is offered to workers that do not have its tool.
+/// How many times a call is offered to workers that do not have its tool.
 pub(crate) const PLACE_ATTEMPTS: u32 = 5;
 
 /// How long the next attempt waits after a provider's refusal of too many requests.

@@ -8,7 +8,7 @@ use temporalio_sdk::activities::ActivityContext;
 /// How long the server waits for a heartbeat before it takes the worker for dead.
 pub(crate) const HEARTBEAT_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// How often a heartbeat is recorded. The SDK sends fewer: one in 0.8 of the time-out.
+/// The interval at which a heartbeat is recorded. The SDK sends fewer: one in 0.8 of the time-out.
 const INTERVAL: Duration = Duration::from_secs(1);
 
 /// Does the work of an activity with heartbeats. `cancel` is cancelled with the activity, and the work then ends in

@@ -8,21 +8,23 @@
 //!
 //! | file | what it is |
 //! |---|---|
-//! | `request.rs` | the workflow's input, its signals, its query and its outcome |
+//! | `workflow_payloads.rs` | the workflow's input, its signals, its query and its outcome |
 //! | `workflow.rs` | the workflow: which step comes next |
-//! | `messages.rs` | what the workflow and its activities tell each other |
+//! | `activity_payloads.rs` | what the workflow and its activities tell each other |
 //! | `activities.rs` | the activities: each takes one step |
 //! | `failures.rs` | which failures are tried again, and when |
 //! | `heartbeat.rs` | heartbeats of an activity, and its cancellation |
 //! | `placement.rs` | which task queue runs a tool |
 //! | `server.rs` | the connection to the server |
 //! | `worker.rs` | a process that takes steps |
-//! | `search.rs` | the search attributes of a run |
+//! | `search_attributes.rs` | the search attributes of a run |
 //! | `error.rs` | why a worker cannot work |
 #![forbid(unsafe_code)]
 
 #[cfg(feature = "sdk")]
 mod activities;
+#[cfg(feature = "sdk")]
+mod activity_payloads;
 #[cfg(feature = "sdk")]
 mod error;
 #[cfg(feature = "sdk")]
@@ -30,13 +32,9 @@ mod failures;
 #[cfg(feature = "sdk")]
 mod heartbeat;
 #[cfg(feature = "sdk")]
-mod messages;
-#[cfg(feature = "sdk")]
 mod placement;
 #[cfg(feature = "sdk")]
-mod request;
-#[cfg(feature = "sdk")]
-mod search;
+mod search_attributes;
 #[cfg(feature = "sdk")]
 mod server;
 #[cfg(feature = "sdk")]
@@ -49,13 +47,17 @@ mod worker;
     reason = "the SDK's macros generate such items for the workflow, its signals and its query"
 )]
 mod workflow;
+#[cfg(feature = "sdk")]
+mod workflow_payloads;
+#[cfg(feature = "sdk")]
+mod workflow_payloads;
 
 #[cfg(feature = "sdk")]
 pub use self::{
     error::WorkerError,
     placement::{InvalidPlacement, Placement},
-    request::{MAX_TEXT_BYTES, RunOutcome, RunStatusReport},
     server::{Address, InvalidAddress, connect},
     worker::{RunWorker, WorkerSettings},
     workflow::AgentRun,
+    workflow_payloads::{MAX_TEXT_BYTES, RunOutcome, RunStatusReport},
 };

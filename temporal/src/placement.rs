@@ -18,7 +18,7 @@ pub struct Placement {
 
 /// The text is not a placement.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
-#[error("`{}` is no placement: TOOL=QUEUE, each a name of at most {MAX_NAME_BYTES} bytes", .text.escape_debug())]
+#[error("`{}` is not a placement: TOOL=QUEUE, each a name of at most {MAX_NAME_BYTES} bytes", .text.escape_debug())]
 pub struct InvalidPlacement {
     /// The text.
     pub text: String,

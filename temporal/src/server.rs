@@ -23,7 +23,7 @@ pub struct Address(Url);
 
 /// The text is not an address.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
-#[error("`{}` is no address of a Temporal server: HOST:PORT, https://HOST:PORT or http://HOST:PORT", .text.escape_debug())]
+#[error("`{}` is not an address of a Temporal server: HOST:PORT, https://HOST:PORT or http://HOST:PORT", .text.escape_debug())]
 pub struct InvalidAddress {
     /// The text.
     pub text: String,

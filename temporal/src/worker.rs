@@ -62,7 +62,7 @@ impl RunWorker {
         if let Some(unknown) = placements.iter().find(|placement| !stepper.offers(&placement.tool)) {
             return Err(WorkerError::PlacedTool { tool: unknown.tool.clone() });
         }
-        let searchable = search::prepare(&connection, &namespace).await;
+        let searchable = search_attributes::prepare(&connection, &namespace).await;
         let runtime = Runtime::from_current_tokio(Default::default());
         let runtime = runtime.map_err(|error| WorkerError::sdk("start the SDK", error))?;
         let client = Client::new(connection, ClientOptions::new(namespace).build());

@@ -17,10 +17,12 @@ use temporalio_sdk::{
 
 use crate::{
     activities::Steps,
+    activity_payloads::{
+        AnswerInput, CallInput, Interrupted, NextCallPlacement, RunPosition, SetupInput, StepInput,
+    },
     heartbeat::HEARTBEAT_TIMEOUT,
-    messages::{AnswerInput, CallInput, Interrupted, Place, PlacedCall, SetupInput, StepInput},
-    request::{Answer, MAX_WAITING, RunOutcome, RunRequest, RunStatusReport, read_message},
     search,
+    workflow_payloads::{ApprovalSignal, MAX_WAITING, RunOutcome, RunRequest, RunStatusReport, read_message},
 };
 
 /// How long a step may take that asks no model and runs no call.
@@ -52,7 +54,7 @@ macro_rules! long_options {
 #[derive(Debug, Default)]
 pub struct AgentRun {
     steering: Vec<String>,
-    answers: Vec<Answer>,
+    answers: Vec<ApprovalSignal>,
     cancelled: bool,
     report: RunStatusReport,
 }
@@ -76,7 +78,7 @@ impl AgentRun {
         let mut place = ctx.execute_activity(Steps::setup, setup, short()).await?;
         let searchable = place.searchable;
         if searchable {
-            ctx.upsert_search_attributes(search::begun(&run));
+            ctx.upsert_search_attributes(search_attributes::begun(&run));
         }
         while place.next != "ended" {
             step_begins(ctx, &place.next.clone());
@@ -101,7 +103,7 @@ impl AgentRun {
         let status = place.status;
         ctx.state_mut(|state| state.report.status = Some(status.clone()));
         if searchable {
-            ctx.upsert_search_attributes(search::ended(&status));
+            ctx.upsert_search_attributes(search_attributes::ended(&status));
         }
         if ctx.cancellation_token().is_cancelled() && status == "cancelled" {
             return Err(WorkflowTermination::cancelled());
@@ -113,7 +115,7 @@ impl AgentRun {
     /// Answers a question of the run.
     #[signal]
     pub fn approve(&mut self, _ctx: &mut SyncWorkflowContext<Self>, input: RawValue) {
-        match Answer::read(&input) {
+        match ApprovalSignal::read(&input) {
             Ok(_) if self.answers.len() >= MAX_WAITING => self.refuse("too many answers wait"),
             Ok(answer) => self.answers.push(answer),
             Err(error) => self.refuse(&error),
@@ -159,7 +161,7 @@ impl AgentRun {
 }
 
 /// Asks the model, with the messages that a person has written meanwhile.
-async fn ask(ctx: &WorkflowContext<AgentRun>, run: &str, version: i64) -> WorkflowResult<Place> {
+async fn ask(ctx: &WorkflowContext<AgentRun>, run: &str, version: i64) -> WorkflowResult<RunPosition> {
     let steering = ctx.state_mut(|state| std::mem::take(&mut state.steering));
     let interruption = is_cancelled(ctx).then_some(Interrupted::Cancelled);
     let input = StepInput { run: run.to_owned(), version, steering, interruption };
@@ -176,7 +178,11 @@ async fn ask(ctx: &WorkflowContext<AgentRun>, run: &str, version: i64) -> Workfl
 }
 
 /// Runs the calls of a turn one after the other, and then stores their results.
-async fn turn(ctx: &WorkflowContext<AgentRun>, run: &str, place: &Place) -> WorkflowResult<Place> {
+async fn turn(
+    ctx: &WorkflowContext<AgentRun>,
+    run: &str,
+    place: &RunPosition,
+) -> WorkflowResult<RunPosition> {
     for (number, call) in place.calls.iter().enumerate() {
         // The first call of a turn is never skipped for a message.
         let is_steered = number > 0 && ctx.state(|state| !state.steering.is_empty());
@@ -199,7 +205,7 @@ async fn turn(ctx: &WorkflowContext<AgentRun>, run: &str, place: &Place) -> Work
 }
 
 /// Runs a call. Without a result, the turn's step tells the model so.
-async fn run_tool(ctx: &WorkflowContext<AgentRun>, run: &str, version: i64, call: &PlacedCall) {
+async fn run_tool(ctx: &WorkflowContext<AgentRun>, run: &str, version: i64, call: &NextCallPlacement) {
     ctx.state_mut(|state| {
         (state.report.call, state.report.tool) = (Some(call.id.clone()), Some(call.tool.clone()));
         state.report.questions.clear();
@@ -222,7 +228,7 @@ async fn run_tool(ctx: &WorkflowContext<AgentRun>, run: &str, version: i64, call
 }
 
 /// Stores the model's answer. A message that a person has written meanwhile goes to the model next.
-async fn finalize(ctx: &WorkflowContext<AgentRun>, run: &str, version: i64) -> WorkflowResult<Place> {
+async fn finalize(ctx: &WorkflowContext<AgentRun>, run: &str, version: i64) -> WorkflowResult<RunPosition> {
     let interruption = interruption(ctx);
     let input = StepInput { run: run.to_owned(), version, steering: Vec::new(), interruption };
     Ok(ctx.execute_activity(Steps::finalize, input, short()).await?)

@@ -70,7 +70,7 @@ fn defaults(facade: &TokenStream, names: &CompanionNames, attrs: &[Attribute], m
 }
 
 /// Whether the documentation lacks the section `# Errors`, which rustdoc readers and clippy expect. A model does not
-/// need the section, so it is no part of the description.
+/// need the section, so it is not part of the description.
 fn needs_errors_section(output: &ReturnType, model: &Model) -> bool {
     let fails = match output {
         ReturnType::Type(_, ty) => match &**ty {

@@ -127,13 +127,13 @@ fn param(param: &ParsedParam, errors: &mut Errors) -> Option<Param> {
     let shape = match kind {
         ParameterKind::Context => {
             if let Some(arg) = &param.arg {
-                errors.add_at(arg, "the context is no argument of the call: remove `#[arg]`");
+                errors.add_at(arg, "the context is not an argument of the call: remove `#[arg]`");
             }
             return Some(Param::Context);
         }
         ParameterKind::State(ty) => {
             if let Some(arg) = &param.arg {
-                errors.add_at(arg, "a state is no argument of the call: remove `#[arg]`");
+                errors.add_at(arg, "a state is not an argument of the call: remove `#[arg]`");
             }
             return Some(Param::State(ty));
         }
@@ -269,7 +269,9 @@ fn role(keys: &ArgKeys, shape: &Shape, errors: &mut Errors) -> Option<RoleAttrib
             let suggestion = did_you_mean(other, &["read", "write"]);
             errors.add_at(
                 access,
-                format!("`{other}` is no access{suggestion}; write `path = \"read\"` or `path = \"write\"`"),
+                format!(
+                    "`{other}` is not an access{suggestion}; write `path = \"read\"` or `path = \"write\"`"
+                ),
             );
             None
         }
@@ -351,7 +353,7 @@ fn bytes(size: &LitStr, errors: &mut Errors) -> Option<u64> {
         _ => {
             errors.add_at(
                 size,
-                format!("`{text}` is no size above zero: write `\"512B\"`, `\"16KiB\"` or `\"1MiB\"`"),
+                format!("`{text}` is not a size above zero: write `\"512B\"`, `\"16KiB\"` or `\"1MiB\"`"),
             );
             None
         }
@@ -416,7 +418,7 @@ fn timeout(timeout: &LitStr, errors: &mut Errors) -> Option<u64> {
         _ => {
             errors.add_at(
                 timeout,
-                format!("`{text}` is no duration above zero: write `\"500ms\"`, `\"20s\"` or `\"2m\"`"),
+                format!("`{text}` is not a duration above zero: write `\"500ms\"`, `\"20s\"` or `\"2m\"`"),
             );
             None
         }

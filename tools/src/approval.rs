@@ -248,7 +248,7 @@ pub(crate) fn binding(
 }
 
 /// The origin of a URL: one form for all its spellings, with international names as Punycode. `None` for a subject that
-/// is no URL.
+/// is not a URL.
 fn origin(subject: &RequestedSubject) -> Option<String> {
     let RequestedSubject::Url { url: text, .. } = subject else { return None };
     let parse = || {

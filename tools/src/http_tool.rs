@@ -20,7 +20,7 @@ use crate::registry::RegistryError;
 pub const HTTP_TOOL_METHODS: [HttpMethod; 5] =
     [HttpMethod::Get, HttpMethod::Post, HttpMethod::Put, HttpMethod::Patch, HttpMethod::Delete];
 
-/// The headers that carry credentials. A configuration is no place for these: the policy attaches them.
+/// The headers that carry credentials. A configuration is not a place for these: the policy attaches them.
 const CREDENTIAL_HEADERS: [&str; 2] = ["authorization", "cookie"];
 
 const CONTENT_TYPE: &str = "content-type";
@@ -107,7 +107,7 @@ pub enum InvalidHttpTarget {
     #[error("the method is one of GET, POST, PUT, PATCH and DELETE")]
     Method,
     /// The text cannot name a header.
-    #[error("`{}` is no name of a header", escape_for_display(name))]
+    #[error("`{}` is not a name of a header", escape_for_display(name))]
     HeaderName {
         /// The text.
         name: String,
@@ -126,7 +126,7 @@ pub enum InvalidHttpTarget {
     },
     /// The header carries a credential.
     #[error(
-        "a credential is no part of a configuration; write it as a secret of the policy, with this header and the tool's name: `[secrets.NAME]`"
+        "a credential is not part of a configuration; write it as a secret of the policy, with this header and the tool's name: `[secrets.NAME]`"
     )]
     CredentialHeader {
         /// The header.

@@ -253,7 +253,7 @@ impl ToolRegistry {
 
     /// Removes a tool of the embedding program, by its name. Calls of it that run end normally, and later calls do not
     /// find it. `None` if the program has no tool with this name.
-    #[must_use = "a name that is no tool of the program removes nothing"]
+    #[must_use = "a name that is not a tool of the program removes nothing"]
     pub fn remove_tool(&self, name: &str) -> Option<Arc<RegisteredTool>> {
         let remove = |tools: &mut ToolTable| {
             let is_ours = tools.get(name).is_some_and(|tool| {

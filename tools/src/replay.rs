@@ -171,7 +171,7 @@ fn facts(row: &Row, shipped: impl Fn(&ToolName) -> Option<ToolFacts>) -> Option<
         Confinement::Native => ToolOrigin::Native,
         Confinement::External => ToolOrigin::External,
         Confinement::Internal => ToolOrigin::Internal,
-        // A request of a module's tool is a row of its own, with another subject.
+        // A request of a module's tool is a separate row, with another subject.
         Confinement::Egress if has_subject(row, CONFIGURED_URL) => ToolOrigin::Http,
         Confinement::Egress if has_subject(row, SERVER_URL) => ToolOrigin::Mcp,
         Confinement::Egress | Confinement::Shell => return None,

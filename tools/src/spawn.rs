@@ -7,10 +7,10 @@ use futures_util::future::BoxFuture;
 use portcullis_types::ToolError;
 use tokio::task::JoinSet;
 
-/// Drives a future on a thread of its own, which the future may block, and returns its output.
+/// Drives a future on a separate thread, which the future may block, and returns its output.
 ///
 /// # Cancellation
-/// If the returned future is dropped, the thread goes on. The inner future must end by a deadline of its own.
+/// If the returned future is dropped, the thread goes on. The inner future must end by a separate deadline.
 pub(crate) async fn spawn_blocking<T: Send + 'static>(
     future: impl Future<Output = T> + Send + 'static,
 ) -> Result<T, ToolError> {
@@ -24,7 +24,7 @@ pub(crate) async fn spawn_blocking<T: Send + 'static>(
 /// is boxed, because it can make calls like the call that contains it.
 ///
 /// # Cancellation
-/// If the returned future is dropped, the task goes on. The inner future must end by a deadline of its own.
+/// If the returned future is dropped, the task goes on. The inner future must end by a separate deadline.
 pub(crate) async fn run_to_completion<T: Send + 'static>(
     future: BoxFuture<'static, T>,
 ) -> Result<T, ToolError> {
@@ -33,7 +33,7 @@ pub(crate) async fn run_to_completion<T: Send + 'static>(
     task.await.map_err(|error| ToolError::internal(error.to_string()))
 }
 
-/// Drives a future in a task of its own, and returns its output. `None` if it panics. Even if the future blocks its
+/// Drives a future in a separate task, and returns its output. `None` if it panics. Even if the future blocks its
 /// thread, the caller can give up, as long as the runtime has other threads.
 ///
 /// # Cancellation

@@ -1,4 +1,4 @@
-//! Takes checkpoints of the audit log to witnesses, on a thread of its own, so that neither a call nor the log waits for
+//! Takes checkpoints of the audit log to witnesses, on a separate thread, so that neither a call nor the log waits for
 //! the network.
 
 use std::{

@@ -17,7 +17,7 @@ use thiserror::Error;
 
 use crate::JsonSchema;
 
-crate::words! {
+crate::word_enum! {
     /// The JSON Schema dialect of a provider.
     #[derive(serde::Serialize, Debug, Clone, Copy, PartialEq, Eq, Hash)]
     pub enum SchemaDialect {

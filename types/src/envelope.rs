@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
 
-crate::words! {
+crate::word_enum! {
     /// The isolation of the runner itself. Each tier may have a section in the policy, which can only reduce access.
     #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default, PartialOrd, Ord, Serialize, Deserialize)]
     pub enum SandboxTier as "sandbox tier" {

@@ -4,7 +4,7 @@ use std::{borrow::Cow, fmt};
 
 use serde::{Deserialize, Serialize};
 
-crate::words! {
+crate::word_enum! {
     /// The kinds of [`ToolError`]. Callers match on these, never on text.
     #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
     #[non_exhaustive]

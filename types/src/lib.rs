@@ -44,7 +44,7 @@ mod role;
 mod schema;
 mod state;
 mod tool;
-mod words;
+mod word_enum;
 
 pub use args::ToolArgs;
 pub use call::{ToolCall, ToolResult};
@@ -86,4 +86,4 @@ pub use async_trait::async_trait;
 pub use tokio_util::sync::CancellationToken;
 
 #[doc(hidden)]
-pub use words::unknown_word;
+pub use word_enum::unknown_word;

@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-crate::words! {
+crate::word_enum! {
     /// The confinement of a shell's session, ordered by strength.
     #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
     pub enum ShellPosture as "posture" {

@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-crate::words! {
+crate::word_enum! {
     /// The use of a mount or a path. `Write` includes reading.
     #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
     pub enum Access {

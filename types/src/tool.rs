@@ -91,7 +91,7 @@ pub trait Tool: Send + Sync {
     }
 }
 
-crate::words! {
+crate::word_enum! {
     /// The danger of a tool. The tier decides the tool's default profile and approval.
     ///
     /// Ordered from harmless to dangerous: the maximum of two tiers is the stricter one.

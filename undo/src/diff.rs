@@ -9,8 +9,8 @@ use std::{
 use similar::TextDiff;
 
 use crate::{
+    content_copy::open_file,
     error::UndoError,
-    kept::open_file,
     node::{NodePath, PathState, shown},
     plan::{KeptContent, PlannedPath, UndoPlan},
 };

@@ -9,9 +9,9 @@
 
 #![forbid(unsafe_code)]
 
+mod content_copy;
 mod diff;
 mod error;
-mod kept;
 mod node;
 mod plan;
 mod record;
@@ -22,9 +22,9 @@ mod store;
 #[cfg(test)]
 mod tests;
 
+pub use content_copy::copy_content;
 pub use diff::{Difference, DifferenceKind};
 pub use error::UndoError;
-pub use kept::copy_content;
 pub use node::{FileFacts, MountRoot, NodePath, PathState};
 pub use plan::{Conflict, ConflictReason, UndoPlan};
 pub use record::{CallFacts, NotKept};

@@ -185,7 +185,7 @@ pub struct MountRoot {
 /// The user and the group that a file belongs to. They are restored where this process may do so, and a difference
 /// does not count as a change.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-pub(crate) struct Owner {
+pub(crate) struct FileOwner {
     pub(crate) user: u32,
     pub(crate) group: u32,
 }
@@ -221,7 +221,7 @@ impl MountRoot {
     }
 
     /// The state of a path, with its owner. As in [`Self::look`].
-    pub(crate) fn look_with_owner(&self, path: &NodePath) -> io::Result<(PathState, Option<Owner>)> {
+    pub(crate) fn look_with_owner(&self, path: &NodePath) -> io::Result<(PathState, Option<FileOwner>)> {
         let handle = match self.open(path, OFlags::PATH | OFlags::NOFOLLOW, Mode::empty()) {
             Ok(handle) => handle,
             // `LOOP`: a link stands in the place of a folder on the way. A link at the end is opened itself.
@@ -230,7 +230,7 @@ impl MountRoot {
         };
         let stat = rustix::fs::fstat(&handle)?;
         let node = node_of(&stat, || Ok(rustix::fs::readlinkat(&handle, "", Vec::new())?))?;
-        Ok((node, Some(Owner { user: stat.st_uid, group: stat.st_gid })))
+        Ok((node, Some(FileOwner { user: stat.st_uid, group: stat.st_gid })))
     }
 
     /// The state of a path. A path below something that is not a directory is absent.

@@ -3,10 +3,10 @@
 use std::{collections::BTreeMap, fmt, io};
 
 use crate::{
+    content_copy::{have_same_content, open_file},
     error::UndoError,
-    kept::{have_same_content, open_file},
-    node::{MountRoot, NodePath, Owner, PathState, shown},
-    record::{Content, NotKept},
+    node::{FileOwner, MountRoot, NodePath, PathState, shown},
+    record::{NotKept, RecordedContent},
     store::{ChangeRecord, RecordId, UndoStore},
 };
 
@@ -24,7 +24,7 @@ pub struct UndoPlan {
 #[derive(Debug)]
 pub(crate) struct PlannedPath {
     pub(crate) before: PathState,
-    pub(crate) owner: Option<Owner>,
+    pub(crate) owner: Option<FileOwner>,
     pub(crate) content: Option<KeptContent>,
     /// The state after the last call. `None` if that call's end was not recorded.
     pub(crate) after: Option<PathState>,
@@ -86,7 +86,7 @@ impl fmt::Display for ConflictReason {
             Self::Unfinished => f.write_str("the end of the call was not recorded"),
             Self::HasOtherFiles => f.write_str("it has files that the calls did not make"),
             Self::NotKept(reason) => write!(f, "its content was not kept: {}", reason.as_str()),
-            Self::UnsupportedKind => f.write_str("it was no regular file, directory or link"),
+            Self::UnsupportedKind => f.write_str("it was not a regular file, directory or link"),
             Self::Incomplete => f.write_str("the call changed more paths than are recorded"),
         }
     }
@@ -120,8 +120,8 @@ impl UndoPlan {
             for before in &record.before {
                 let own_after = after.remove(&(before.mount.as_str(), &before.path)).cloned();
                 let content = before.content.map(|content| match content {
-                    Content::Kept(number) => KeptContent::InRecord(record.id.clone(), number),
-                    Content::NotKept(reason) => KeptContent::NotKept(reason),
+                    RecordedContent::Kept(number) => KeptContent::InRecord(record.id.clone(), number),
+                    RecordedContent::NotKept(reason) => KeptContent::NotKept(reason),
                 });
                 let planned = paths.entry((before.mount.clone(), before.path.clone()));
                 planned

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
-use crate::node::{NodePath, Owner, PathState, RootIdentity};
+use crate::node::{FileOwner, NodePath, PathState, RootIdentity};
 
 /// The version of the lines. A reader refuses records of a newer version.
 pub(crate) const VERSION: u32 = 1;
@@ -49,7 +49,7 @@ impl NotKept {
 /// Where the content of a file is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub(crate) enum Content {
+pub(crate) enum RecordedContent {
     /// In the record's file with this number.
     Kept(u32),
     /// Nowhere.
@@ -64,10 +64,10 @@ pub(crate) struct Before {
     pub(crate) node: PathState,
     /// The owner, if the path was a regular file or a directory.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub(crate) owner: Option<Owner>,
+    pub(crate) owner: Option<FileOwner>,
     /// The content, if the path was a regular file.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub(crate) content: Option<Content>,
+    pub(crate) content: Option<RecordedContent>,
 }
 
 /// The state of a path after the call.

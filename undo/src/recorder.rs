@@ -11,10 +11,10 @@ use parking_lot::{Mutex, MutexGuard};
 use rustix::io::Errno;
 
 use crate::{
+    content_copy::{copy_content, open_file},
     error::UndoError,
-    kept::{copy_content, open_file},
-    node::{MountRoot, NodePath, Owner, PathState},
-    record::{After, Before, CallFacts, Content, Line, NotKept, VERSION},
+    node::{FileOwner, MountRoot, NodePath, PathState},
+    record::{After, Before, CallFacts, Line, NotKept, RecordedContent, VERSION},
     store::{MAX_CALL_BYTES, MAX_CALL_PATHS, MAX_FILE_BYTES, RecordId, UndoStore},
 };
 
@@ -79,7 +79,7 @@ impl ChangeRecorder {
     ///
     /// # Errors
     /// [`UndoError::Keep`] or [`UndoError::Store`]. The caller must then not make the change. A mount that is not
-    /// recorded is no error.
+    /// recorded is not an error.
     pub fn save_before(
         &self,
         mount: &str,
@@ -152,7 +152,7 @@ impl ChangeRecorder {
         state: &mut State,
         root: &MountRoot,
         path: NodePath,
-        seen: (PathState, Option<Owner>),
+        seen: (PathState, Option<FileOwner>),
     ) -> Result<(), UndoError> {
         let (id, mut file) = match state.record.take() {
             Some(record) => record,
@@ -172,7 +172,7 @@ impl ChangeRecorder {
         file: &mut File,
         root: &MountRoot,
         path: &NodePath,
-        (node, owner): (PathState, Option<Owner>),
+        (node, owner): (PathState, Option<FileOwner>),
     ) -> Result<(), UndoError> {
         let content = match &node {
             PathState::File(facts) => Some(self.keep_content(state, id, root, path, facts.size)?),
@@ -189,18 +189,18 @@ impl ChangeRecorder {
         root: &MountRoot,
         path: &NodePath,
         size: u64,
-    ) -> Result<Content, UndoError> {
+    ) -> Result<RecordedContent, UndoError> {
         if size > MAX_FILE_BYTES {
-            return Ok(Content::NotKept(NotKept::LargeFile));
+            return Ok(RecordedContent::NotKept(NotKept::LargeFile));
         }
         if state.bytes.saturating_add(size) > MAX_CALL_BYTES {
-            return Ok(Content::NotKept(NotKept::LargeCall));
+            return Ok(RecordedContent::NotKept(NotKept::LargeCall));
         }
         let file = match open_file(root, path) {
             Ok(file) => file,
             // Another process has removed or replaced the file since it was seen, or it cannot be read.
             Err(Errno::NOENT | Errno::LOOP | Errno::ACCESS | Errno::PERM) => {
-                return Ok(Content::NotKept(NotKept::Unreadable));
+                return Ok(RecordedContent::NotKept(NotKept::Unreadable));
             }
             Err(errno) => return Err(UndoError::Keep { path: root.shown(path), source: errno.into() }),
         };
@@ -214,7 +214,7 @@ impl ChangeRecorder {
             return Err(UndoError::Keep { path: root.shown(path), source });
         }
         state.bytes += size;
-        Ok(Content::Kept(number))
+        Ok(RecordedContent::Kept(number))
     }
 
     fn begin(&self) -> Result<(RecordId, File), UndoError> {

@@ -12,9 +12,9 @@ use std::{
 use rustix::fs::{AtFlags, Gid, Mode, OFlags, Timespec, Timestamps, Uid};
 
 use crate::{
+    content_copy::copy_content,
     error::UndoError,
-    kept::copy_content,
-    node::{FileFacts, MountRoot, NodePath, Owner, PathState},
+    node::{FileFacts, FileOwner, MountRoot, NodePath, PathState},
     plan::{KeptContent, PlannedPath, UndoPlan},
     record::CallFacts,
     recorder::{ChangeRecorder, ChangeScope},
@@ -200,9 +200,9 @@ impl Restoration<'_> {
     }
 }
 
-/// Gives a file or directory its earlier owner. Only root may give files away, so a refusal is no error.
-fn restore_owner(file: BorrowedFd<'_>, owner: Option<Owner>) {
-    let Some(Owner { user, group }) = owner else { return };
+/// Gives a file or directory its earlier owner. Only root may give files away, so a refusal is not an error.
+fn restore_owner(file: BorrowedFd<'_>, owner: Option<FileOwner>) {
+    let Some(FileOwner { user, group }) = owner else { return };
     let is_owned = rustix::fs::fstat(file).is_ok_and(|stat| (stat.st_uid, stat.st_gid) == (user, group));
     if !is_owned {
         let _ = rustix::fs::fchown(file, Some(Uid::from_raw(user)), Some(Gid::from_raw(group)));

@@ -19,7 +19,7 @@ pub trait EventFormat: Send {
     }
 }
 
-portcullis_types::words! {
+portcullis_types::word_enum! {
     /// The available event formats.
     #[derive(serde::Serialize, Debug, Clone, Copy, PartialEq, Eq, Hash)]
     pub enum EventFormatKind {

@@ -8,7 +8,7 @@ use std::{sync::Arc, time::Duration};
 use portcullis_tools::native::{EchoTool, FailingTool, GetCurrentTime};
 use portcullis_types::{
     FunctionDecl, JsonSchema, SafetyTier, Tool, ToolArgs, ToolContext, ToolError, ToolOutput, ToolPolicy,
-    async_trait, words,
+    async_trait, word_enum,
 };
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -39,7 +39,7 @@ pub struct BuiltinTool {
     pub policy: ToolPolicy,
 }
 
-words! {
+word_enum! {
     /// The code of a built-in tool.
     #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
     #[non_exhaustive]

@@ -92,7 +92,7 @@ pub fn read_configurations(text: &str) -> Result<Vec<ToolConfiguration>, Invalid
     }
     let tools: Vec<_> = match serde_json::from_str(text) {
         Err(error) => {
-            faults.add("", format!("it is no JSON: {error}"));
+            faults.add("", format!("it is not JSON: {error}"));
             Vec::new()
         }
         Ok(Value::Array(items)) => items
@@ -150,7 +150,7 @@ fn read(item: &Value, place: &str, faults: &mut Faults) -> Option<ToolConfigurat
             let most = MAX_TIMEOUT.as_millis();
             faults.add(
                 &format!("{place}.timeout"),
-                format!("it is no whole number of milliseconds from 1 to {most}"),
+                format!("it is not a whole number of milliseconds from 1 to {most}"),
             );
             DEFAULT_TIMEOUT
         }

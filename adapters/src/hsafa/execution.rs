@@ -13,7 +13,7 @@ use super::faults::Faults;
 /// The keys of `execution`.
 const KEYS: [&str; 3] = ["url", "method", "headers"];
 
-portcullis_types::words! {
+portcullis_types::word_enum! {
     /// The type of a configured tool, as its configuration states it.
     #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
     pub enum ExecutionType {

@@ -39,12 +39,12 @@ impl McpServerConfiguration {
 
 fn read(value: &Value, faults: &mut Faults) -> Vec<McpServerConfiguration> {
     let Some(object) = value.as_object() else {
-        faults.add("", "it is no object with `servers`");
+        faults.add("", "it is not an object with `servers`");
         return Vec::new();
     };
     faults.check_keys(object, &["servers"], "");
     let Some(servers) = object.get("servers").and_then(Value::as_array) else {
-        faults.add("servers", "it is no list of servers");
+        faults.add("servers", "it is not a list of servers");
         return Vec::new();
     };
     if servers.len() > MAX_MCP_SERVERS {
@@ -97,7 +97,7 @@ fn allowed_tools(
 ) -> Vec<ToolName> {
     let place = format!("{place}.allowedTools");
     let Some(tools) = server.get("allowedTools").and_then(Value::as_array) else {
-        faults.add(&place, "it is no list of names of tools");
+        faults.add(&place, "it is not a list of names of tools");
         return Vec::new();
     };
     if !(1..=MAX_ALLOWED_TOOLS).contains(&tools.len()) {

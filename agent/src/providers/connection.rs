@@ -71,7 +71,7 @@ fn client_through(
     // If there is a proxy, connections go only to the proxy.
     let origin = match &proxy {
         Some(proxy) => Url::parse(&proxy.uri().to_string()).map_err(|error| {
-            configuration_error("the proxy of the environment is no URL").with_source(error)
+            configuration_error("the proxy of the environment is not a URL").with_source(error)
         })?,
         None => address.clone(),
     };

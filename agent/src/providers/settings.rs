@@ -8,7 +8,7 @@ use url::{Host, Url};
 use super::ApiKey;
 use crate::{ProviderError, ProviderErrorKind};
 
-portcullis_types::words! {
+portcullis_types::word_enum! {
     /// A provider's protocol.
     #[derive(serde::Serialize, Debug, Clone, Copy, PartialEq, Eq, Hash)]
     pub enum ProviderKind {
@@ -186,7 +186,7 @@ impl ProviderSettings {
         self
     }
 
-    /// The scheme, host and port of the provider's address. `None` if the address is no usable URL.
+    /// The scheme, host and port of the provider's address. `None` if the address is not a usable URL.
     #[must_use]
     pub fn origin(&self) -> Option<String> {
         self.address().ok().map(|url| url.origin().ascii_serialization())

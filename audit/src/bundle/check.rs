@@ -48,7 +48,7 @@ struct NamedCheckpoint {
 /// other places.
 ///
 /// # Errors
-/// [`BundleError::File`], and [`BundleError::Form`] for a file that is no bundle. A bundle that proves nothing is not an
+/// [`BundleError::File`], and [`BundleError::Form`] for a file that is not a bundle. A bundle that proves nothing is not an
 /// error: the report says why.
 pub fn check_bundle(
     bundle: impl Read,

@@ -77,11 +77,11 @@ impl Address {
 ///
 /// # Errors
 /// [`ClientError::Id`].
-pub(crate) fn check_id(thing: &'static str, id: &str) -> Result<(), ClientError> {
+pub(crate) fn check_id(subject: &'static str, id: &str) -> Result<(), ClientError> {
     let is_id = (1..=MAX_ID_BYTES).contains(&id.len())
         && !matches!(id, "." | "..")
         && id.bytes().all(|byte| byte.is_ascii_graphic());
-    if is_id { Ok(()) } else { Err(ClientError::Id { thing }) }
+    if is_id { Ok(()) } else { Err(ClientError::Id { subject }) }
 }
 
 fn is_this_machine(url: &Url) -> bool {

@@ -35,9 +35,9 @@ impl Call {
     ///
     /// # Errors
     /// [`ClientError::Unreadable`].
-    pub(crate) fn checked(self, thing: &'static str) -> Result<Self, ClientError> {
+    pub(crate) fn checked(self, subject: &'static str) -> Result<Self, ClientError> {
         for (id_of, id) in [("call", &self.call_id), ("run", &self.run_id)] {
-            check_id(id_of, id).map_err(|source| ClientError::unreadable(thing, source))?;
+            check_id(id_of, id).map_err(|source| ClientError::unreadable(subject, source))?;
         }
         Ok(self)
     }

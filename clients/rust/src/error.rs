@@ -8,9 +8,9 @@ use thiserror::Error;
 #[derive(Debug, Error)]
 #[non_exhaustive]
 pub enum ClientError {
-    /// The address of the gateway is no URL.
+    /// The address of the gateway is not a URL.
     #[error(
-        "the address of the gateway is no URL; write `https://HOST`, with a port and a path if it has them"
+        "the address of the gateway is not a URL; write `https://HOST`, with a port and a path if it has them"
     )]
     NoUrl {
         /// The fault.
@@ -36,10 +36,10 @@ pub enum ClientError {
     #[error("the token is empty, or has a character that no HTTP header carries, such as the end of a line")]
     Token,
     /// An id cannot be one of the gateway.
-    #[error("the id of the {thing} is empty, too long, or has characters that no id has")]
+    #[error("the id of the {subject} is empty, too long, or has characters that no id has")]
     Id {
-        /// The thing: `agent`, `run`, `call` or `event`.
-        thing: &'static str,
+        /// What it is about: `agent`, `run`, `call` or `event`.
+        subject: &'static str,
     },
     /// TLS cannot be set up.
     #[error("TLS cannot be set up")]
@@ -86,18 +86,18 @@ pub enum ClientError {
         status: u16,
     },
     /// The gateway sent more than the client takes.
-    #[error("the {thing} has more than {limit_bytes} bytes")]
+    #[error("the {subject} has more than {limit_bytes} bytes")]
     TooLarge {
-        /// The thing: `event` or `response`.
-        thing: &'static str,
+        /// What it is about: `event` or `response`.
+        subject: &'static str,
         /// The limit.
         limit_bytes: usize,
     },
     /// The gateway sent something that is not in its form.
-    #[error("the {thing} cannot be read: it has not the form of a gateway's")]
+    #[error("the {subject} cannot be read: its form is not a gateway's")]
     Unreadable {
-        /// The thing: `event` or `response`.
-        thing: &'static str,
+        /// What it is about: `event` or `response`.
+        subject: &'static str,
         /// The fault.
         #[source]
         source: Box<dyn Error + Send + Sync>,
@@ -146,7 +146,7 @@ impl ClientError {
         Self::Connection { source: source.into() }
     }
 
-    pub(crate) fn unreadable(thing: &'static str, source: impl Into<Box<dyn Error + Send + Sync>>) -> Self {
-        Self::Unreadable { thing, source: source.into() }
+    pub(crate) fn unreadable(subject: &'static str, source: impl Into<Box<dyn Error + Send + Sync>>) -> Self {
+        Self::Unreadable { subject, source: source.into() }
     }
 }

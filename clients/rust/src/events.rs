@@ -61,7 +61,7 @@ impl Event {
         call.checked("event").map(Some)
     }
 
-    /// None for fields that are no event, such as the time after which a reader connects again.
+    /// None for fields that are not an event, such as the time after which a reader connects again.
     fn read(fields: Sse) -> Result<Option<Self>, ClientError> {
         let Some(data) = fields.data else { return Ok(None) };
         let data = serde_json::from_str(&data).map_err(|source| ClientError::unreadable("event", source))?;
@@ -172,7 +172,7 @@ impl EventSize {
                     self.is_line_empty = false;
                     self.bytes += 1;
                     if self.bytes > MAX_EVENT_BYTES {
-                        return Err(ClientError::TooLarge { thing: "event", limit_bytes: MAX_EVENT_BYTES });
+                        return Err(ClientError::TooLarge { subject: "event", limit_bytes: MAX_EVENT_BYTES });
                     }
                 }
             }

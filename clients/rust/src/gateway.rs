@@ -195,7 +195,7 @@ impl Gateway {
     /// ready when the gateway has answered, so no event after that moment is missed.
     ///
     /// # Errors
-    /// [`ClientError::Id`], [`ClientError::Unreadable`] if the answer is no stream of events, and the errors of a request.
+    /// [`ClientError::Id`], [`ClientError::Unreadable`] if the answer is not a stream of events, and the errors of a request.
     ///
     /// # Cancellation
     /// Dropping the future, or the stream, closes the connection.
@@ -211,7 +211,7 @@ impl Gateway {
         if let Some(id) = last_event_id {
             check_id("event", id)?;
             // The source is dropped: it says no more than that a character is wrong.
-            let id = HeaderValue::from_str(id).map_err(|_invalid| ClientError::Id { thing: "event" })?;
+            let id = HeaderValue::from_str(id).map_err(|_invalid| ClientError::Id { subject: "event" })?;
             request.headers_mut().insert(LAST_EVENT_ID, id);
         }
         let response = within_time(self.send(request)).await?;
@@ -301,7 +301,7 @@ async fn read(body: Incoming, limit_bytes: usize) -> Result<Bytes, ClientError> 
     match Limited::new(body, limit_bytes).collect().await {
         Ok(collected) => Ok(collected.to_bytes()),
         Err(error) if error.is::<LengthLimitError>() => {
-            Err(ClientError::TooLarge { thing: "response", limit_bytes })
+            Err(ClientError::TooLarge { subject: "response", limit_bytes })
         }
         Err(error) => Err(ClientError::connection(error)),
     }

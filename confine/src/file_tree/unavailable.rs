@@ -27,10 +27,10 @@ impl fmt::Display for TreeStep {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             Self::PartMounts => "part the mounts from those outside",
-            Self::MountProc => "mount a /proc of its own",
+            Self::MountProc => "mount a separate /proc",
             Self::MountRoot => "mount a root folder of its own",
-            Self::MountSharedMemory => "mount a /dev/shm of its own",
-            Self::MountTmp => "mount a /tmp of its own",
+            Self::MountSharedMemory => "mount a separate /dev/shm",
+            Self::MountTmp => "mount a separate /tmp",
             Self::CopyMount => "copy a mount",
             Self::NameSystemFolder => "name a system folder",
             Self::CopySystemFolder => "copy a system folder",

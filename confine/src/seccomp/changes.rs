@@ -2,7 +2,7 @@
 //!
 //! It refuses nothing: each call waits until the holder of the listener lets it go on or fails it. The later filters
 //! judge the call too, and their refusal wins. The arguments behind pointers can change after the holder has read them
-//! (TOCTOU race), so the filter is no protection from a program that evades it.
+//! (TOCTOU race), so the filter is not a protection from a program that evades it.
 
 use std::{collections::BTreeMap, os::fd::OwnedFd};
 

@@ -73,7 +73,7 @@ fn parse(bytes: &[u8]) -> Result<Option<ConnectHead>, TunnelError> {
         }
     }
     let url = Url::parse(&format!("https://{host}:{port}/"))
-        .map_err(|_invalid| invalid("its target is no host"))?;
+        .map_err(|_invalid| invalid("its target is not a host"))?;
     Ok(Some(ConnectHead { host, port, url, early: bytes[length..].to_vec() }))
 }
 
@@ -83,18 +83,18 @@ fn target(authority: &str) -> Result<(String, u16), TunnelError> {
     let (host, port) =
         authority.rsplit_once(':').ok_or_else(|| invalid("its target has no port: write `host:port`"))?;
     let number = port.parse::<u16>().ok().filter(|number| *number != 0 && number.to_string() == port);
-    let number = number.ok_or_else(|| invalid("its port is no number from 1 to 65535"))?;
+    let number = number.ok_or_else(|| invalid("its port is not a number from 1 to 65535"))?;
     let written = host.to_ascii_lowercase();
     let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_' | b'.');
     if !written.bytes().all(is_plain) && !written.starts_with('[') {
-        return Err(invalid("its target is no plain name of a host"));
+        return Err(invalid("its target is not a plain name of a host"));
     }
     match Host::parse(&written) {
         Ok(Host::Domain(name)) if name == written && !name.ends_with('.') && name.len() <= NAME_BYTES => {
             Ok((name, number))
         }
         Ok(Host::Ipv4(_) | Host::Ipv6(_)) => Err(TunnelError::Address),
-        Ok(Host::Domain(_)) | Err(_) => Err(invalid("its target is no plain name of a host")),
+        Ok(Host::Domain(_)) | Err(_) => Err(invalid("its target is not a plain name of a host")),
     }
 }
 

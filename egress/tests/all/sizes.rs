@@ -56,7 +56,7 @@ async fn a_brotli_window_beyond_the_standard_is_refused() {
     // "hello" with a window of 1 GiB.
     let large = [0x11, 0x1e, 0x08, 0x00, 0x02, 0x68, 0x65, 0x6c, 0x6c, 0x6f, 0x03];
     assert_code(ask(brotli(&large), RequestLimits::default()).await, "coding_invalid");
-    // The first byte comes in a chunk of its own.
+    // The first byte comes in a separate chunk.
     let chunks = [b"1\r\n\x11\r\na\r\n", &large[1..], b"\r\n0\r\n\r\n"].concat();
     let head = b"HTTP/1.1 200 OK\r\ncontent-encoding: br\r\ntransfer-encoding: chunked\r\n\r\n";
     assert_code(ask([&head[..], &chunks].concat(), RequestLimits::default()).await, "coding_invalid");

@@ -60,7 +60,7 @@ impl Fixture {
         format!("CONNECT {host}:{} HTTP/1.1\r\nHost: {host}\r\n\r\n", self.server.port)
     }
 
-    /// Serves one client, which runs on a thread of its own. Returns the client's result and the facts of the tunnel.
+    /// Serves one client, which runs on a separate thread. Returns the client's result and the facts of the tunnel.
     async fn tunnel<T: Send + 'static>(
         &self,
         limits: TunnelLimits,

@@ -38,7 +38,7 @@ export function displayChart({ call }) {
  * Reads the input of a chart.
  * @param {any} input
  * @returns {Chart}
- * @throws {TypeError} if it is no chart, with the reason
+ * @throws {TypeError} if it is not a chart, with the reason
  */
 export function readChart(input) {
   const { type = "line", title = "", unit = "", data } = input ?? {};
@@ -58,7 +58,7 @@ function readSeries(one, index, length) {
   const values = list(one?.values, `values of ${name}`);
   if (values.length !== length) throw new TypeError(`${name} has ${values.length} values for ${length} labels`);
   for (const value of values) {
-    if (value !== null && !(typeof value === "number" && Number.isFinite(value) && Math.abs(value) < 1e300)) throw new TypeError(`${name} has a value that is no number`);
+    if (value !== null && !(typeof value === "number" && Number.isFinite(value) && Math.abs(value) < 1e300)) throw new TypeError(`${name} has a value that is not a number`);
   }
   return { name, values };
 }

@@ -5,7 +5,7 @@ import { freshId, h, replace } from "../lib/dom.js";
 import { longText } from "../lib/long_text.js";
 import { fieldOf, readField } from "./form_field.js";
 
-/** More fields than this are no form for a person. */
+/** More fields than this are not a form for a person. */
 const MOST_FIELDS = 50;
 /** The keywords of an object that a form keeps: it sends no other properties than those named. */
 const KEYWORDS = ["$schema", "type", "title", "description", "properties", "required", "additionalProperties"];

@@ -17,7 +17,7 @@
  * @property {(result: unknown) => Promise<void>} submit sends the call's result; rejects if the gateway refuses it, and the
  *   card has then already shown why
  * @property {(value: unknown) => Node} text a node with a text of an agent, with deceptive characters escaped; a value that
- *   is no string is written as JSON
+ *   is not a string is written as JSON
  *
  * @callback ToolComponent
  * @param {ToolContext} context
@@ -32,7 +32,7 @@ const components = new Map();
  * @param {string} name the tool's name, as the agent calls it
  * @param {ToolComponent} component is called again when the call changes; if it throws, or returns no element, the call is
  *   shown as JSON
- * @throws {TypeError} if the name is empty or the component is no function
+ * @throws {TypeError} if the name is empty or the component is not a function
  */
 export function register(name, component) {
   if (typeof name !== "string" || name === "") throw new TypeError("register: the name of a tool must be a text that is not empty");

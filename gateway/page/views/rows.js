@@ -16,7 +16,7 @@ const COLUMNS = ["Time", "Event", "Tool", "Decision", "Outcome", "Took", "Row"];
 export function auditRows(runId) {
   const body = h("tbody", { role: "rowgroup" });
   const status = h("div", { role: "status" });
-  // A phone shows each row as a block, and tables that are no tables in CSS keep their meaning only by roles.
+  // A phone shows each row as a block, and tables that are not tables in CSS keep their meaning only by roles.
   const table = h("table", { class: "rows", role: "table" }, h("caption", { class: "unseen" }, "Audit rows of the run"),
     h("thead", { role: "rowgroup" }, h("tr", { role: "row" }, COLUMNS.map((name) => h("th", { scope: "col", role: "columnheader" }, name)))), body);
   const element = h("section", { "aria-labelledby": "audit-rows", "data-testid": "rows" }, h("h2", { id: "audit-rows" }, "Audit rows"), status, h("div", { class: "scroll-x", tabindex: "0", role: "group", "aria-label": "Table of the audit rows" }, table));

@@ -70,15 +70,7 @@ pub(crate) async fn post(core: &Core, message: NewMessage) -> Result<SpaceMessag
     let (space, author, created) = (message.space.clone(), message.author.clone(), message.created);
     let wakes = author.kind == ParticipantKind::User || !are_last_messages_of_agents(core, &space).await?;
     let agents = if wakes { other_agents(core, &space, &author.id).await? } else { Vec::new() };
-    let body = Json::of(&MessageEntry {
-        space_id: space.clone(),
-        message_id: message.id.clone(),
-        author_id: author.id,
-        author_name: author.name,
-        text: delivered_text(&message.text, agents.len()),
-    })?;
-    let entry = |agent| NewInboxEntry { agent, kind: MESSAGE.to_owned(), body: body.clone(), created };
-    let entries: Vec<NewInboxEntry> = agents.into_iter().map(entry).collect();
+    let entries = inbox_entries(agents, &message)?;
     let (change, kind) = match core.store.space_message(&message.id).await {
         Ok(begun) if begun.status == MessageStatus::Streaming => {
             let update = MessageUpdate {
@@ -106,6 +98,23 @@ pub(crate) async fn post(core: &Core, message: NewMessage) -> Result<SpaceMessag
         _ => None,
     });
     posted.ok_or(StoreError::Closed)
+}
+
+/// The entries that bring a message to the inboxes of these agents.
+fn inbox_entries(agents: Vec<String>, message: &NewMessage) -> Result<Vec<NewInboxEntry>, StoreError> {
+    if agents.is_empty() {
+        return Ok(Vec::new());
+    }
+    let body = Json::of(&MessageEntry {
+        space_id: message.space.clone(),
+        message_id: message.id.clone(),
+        author_id: message.author.id.clone(),
+        author_name: message.author.name.clone(),
+        text: delivered_text(&message.text, agents.len()),
+    })?;
+    let created = message.created;
+    let entry = |agent| NewInboxEntry { agent, kind: MESSAGE.to_owned(), body: body.clone(), created };
+    Ok(agents.into_iter().map(entry).collect())
 }
 
 /// The text as it enters the inboxes of this many agents.

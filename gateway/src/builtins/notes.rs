@@ -67,7 +67,7 @@ fn instant(text: &str, place: &str) -> Result<i64, ToolError> {
     let parsed: Result<Timestamp, _> = text.parse();
     parsed.map(Timestamp::as_millisecond).map_err(|error| {
         ToolError::invalid_arguments(format!(
-            "{place}.at is no time in RFC 3339 with an offset, such as 2026-05-01T09:00:00+02:00: {error}"
+            "{place}.at is not a time in RFC 3339 with an offset, such as 2026-05-01T09:00:00+02:00: {error}"
         ))
     })
 }

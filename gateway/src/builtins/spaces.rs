@@ -31,7 +31,7 @@ pub(super) async fn enter(cycle: &CycleSpace, args: &Value) -> Result<Value, Too
 }
 
 /// # Errors
-/// A missing space and one that the agent is no member of give the same error, so that the error does not reveal
+/// A missing space and one that the agent is not a member of give the same error, so that the error does not reveal
 /// whether an id exists.
 pub(super) async fn ensure_member(cycle: &CycleSpace, space: &str) -> Result<(), ToolError> {
     let is_member =

@@ -9,7 +9,7 @@ use portcullis_store::StoreError;
 use portcullis_types::{ToolEvent, ToolOutcome, ToolResult, async_trait};
 use serde_json::{Value, json};
 
-use super::space::{CallEnd, CycleSpace};
+use super::space::{CycleSpace, ShownEnd};
 use crate::{builtins::SEND_MESSAGE, hub::LiveEvent};
 
 /// The most bytes of arguments that are shown while they arrive: 64 KiB. All of them follow when they are whole.
@@ -42,7 +42,7 @@ impl CycleEvents {
             }
             AgentEvent::Tool(ToolEvent::Requested { call_id, tool, arguments }) => {
                 self.arriving.lock().remove(call_id);
-                // Arguments that are no JSON are shown as the text that they are; the call is refused.
+                // Arguments that are not JSON are shown as the text that they are; the call is refused.
                 let input =
                     serde_json::from_str(arguments).unwrap_or_else(|_| Value::from(arguments.as_str()));
                 self.space.show_begin(call_id, tool, Some(&input)).await
@@ -53,7 +53,7 @@ impl CycleEvents {
                 let cut_off: Vec<_> = self.arriving.lock().drain().map(|(call, _)| call).collect();
                 for call in cut_off {
                     let message = "the model's answer was cut off".to_owned();
-                    self.space.show_end(&call, CallEnd::Error { message, takes_result: false }).await?;
+                    self.space.show_end(&call, ShownEnd::Error { message, takes_result: false }).await?;
                 }
                 Ok(())
             }
@@ -102,16 +102,16 @@ impl CycleEvents {
 }
 
 /// How a call has ended, for readers.
-fn call_end(result: &ToolResult) -> CallEnd {
+fn call_end(result: &ToolResult) -> ShownEnd {
     match &result.outcome {
         ToolOutcome::Output(output) => match super::executor::shaped_error(output) {
-            Some((message, takes_result)) => CallEnd::Error { message, takes_result },
-            None => CallEnd::Output(
+            Some((message, takes_result)) => ShownEnd::Error { message, takes_result },
+            None => ShownEnd::Output(
                 output.structured.clone().unwrap_or_else(|| Value::from(output.joined_text())),
             ),
         },
-        ToolOutcome::Error(error) => CallEnd::Error { message: error.to_string(), takes_result: false },
-        ToolOutcome::Pending { .. } => CallEnd::Pending,
+        ToolOutcome::Error(error) => ShownEnd::Error { message: error.to_string(), takes_result: false },
+        ToolOutcome::Pending { .. } => ShownEnd::Pending,
     }
 }
 

@@ -38,12 +38,12 @@ pub(crate) struct CycleSpace {
     pub(crate) agent: CycleAgent,
     pub(crate) run: String,
     entered: Mutex<Option<String>>,
-    calls: Mutex<HashMap<String, OpenCall>>,
+    calls: Mutex<HashMap<String, CycleCall>>,
 }
 
 /// A call that has begun, as readers know it.
 #[derive(Debug, Clone)]
-struct OpenCall {
+struct CycleCall {
     tool: String,
     /// The message that shows it, and the message's space.
     message: Option<(String, String)>,
@@ -145,7 +145,7 @@ impl CycleSpace {
         self.write(changes).await
     }
 
-    fn open_call(&self, call: &str, tool: &str) -> OpenCall {
+    fn open_call(&self, call: &str, tool: &str) -> CycleCall {
         let configuration = self.tool(tool);
         let shown = ShownCall {
             call_id: external_call_id(&self.agent.id, &self.run, call),
@@ -157,7 +157,7 @@ impl CycleSpace {
             output: None,
             error: None,
         };
-        OpenCall { tool: tool.to_owned(), message: None, shown, waits: false, is_text: false }
+        CycleCall { tool: tool.to_owned(), message: None, shown, waits: false, is_text: false }
     }
 
     /// Shows that a call waits for a result from outside.
@@ -195,7 +195,7 @@ impl CycleSpace {
     }
 
     /// Shows how a call has ended.
-    pub(crate) async fn show_end(&self, call: &str, end: CallEnd) -> Result<(), StoreError> {
+    pub(crate) async fn show_end(&self, call: &str, end: ShownEnd) -> Result<(), StoreError> {
         let Some(mut open) = self.calls.lock().remove(call) else { return Ok(()) };
         let space = open.message.as_ref().map(|(_, space)| space.clone());
         let mut data = json!({
@@ -208,13 +208,13 @@ impl CycleSpace {
         let mut changes = Vec::new();
         let (kind, status) = match end {
             // The message waits for the result, and so do readers.
-            CallEnd::Pending => return Ok(()),
-            CallEnd::Output(output) => {
+            ShownEnd::Pending => return Ok(()),
+            ShownEnd::Output(output) => {
                 data["output"] = output.clone();
                 open.shown.output = Some(output);
                 ("tool.done", Some(MessageStatus::Complete))
             }
-            CallEnd::Error { message, takes_result } => {
+            ShownEnd::Error { message, takes_result } => {
                 data["error"] = message.clone().into();
                 open.shown.error = Some(message);
                 ("tool.error", (!(takes_result && open.waits)).then_some(MessageStatus::Error))
@@ -329,7 +329,7 @@ fn fail_text(id: &str, space: &str) -> [Change; 2] {
 
 /// How a call has ended for readers.
 #[derive(Debug, Clone, PartialEq)]
-pub(crate) enum CallEnd {
+pub(crate) enum ShownEnd {
     /// With this result.
     Output(Value),
     /// Without a result.

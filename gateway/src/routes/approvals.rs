@@ -11,7 +11,7 @@ use utoipa::{IntoParams, ToSchema};
 
 use super::extract::{Body, Path, Query, Refusal, age_cursor, by_age, word};
 use crate::{
-    access::{Identity, Sight},
+    access::{Identity, VisibleRuns},
     core::{Core, event, run_topics},
     error::{ApiError, ErrorCode},
     from_store,
@@ -19,7 +19,7 @@ use crate::{
 };
 
 /// The longest reason, in characters.
-const MAX_REASON: usize = 1000;
+pub(super) const MAX_REASON: usize = 1000;
 
 /// The word for this interface in the rows of answers.
 const VIA: &str = "gateway";
@@ -69,10 +69,10 @@ pub(super) async fn list(
     let status = query.status.map(|text| word("status", &text, statuses())).transpose()?;
     let filter = ApprovalFilter { run: query.run_id, status };
     let page = core.store.approvals(filter, by_age(query.limit, query.after.as_deref())?).await?;
-    let mut sight = Sight::new(&core, &caller);
+    let mut visible = VisibleRuns::new(&core, &caller);
     let mut items = Vec::new();
     for approval in page.items {
-        if sight.sees(&approval.run, &approval.agent).await? {
+        if visible.sees(&approval.run, &approval.agent).await? {
             items.push(from_store::approval(approval, now()));
         }
     }
@@ -111,7 +111,7 @@ pub(super) async fn decide(
     if answer.reason.as_ref().is_some_and(|reason| reason.chars().count() > MAX_REASON) {
         return Err(ApiError::invalid("reason", format!("a reason has at most {MAX_REASON} characters")));
     }
-    let decision = StoredAnswer {
+    let stored = StoredAnswer {
         verdict,
         by,
         via: VIA.to_owned(),
@@ -119,7 +119,7 @@ pub(super) async fn decide(
         reason: answer.reason,
         decided: now(),
     };
-    let decided = match core.store.decide_approval(&id, &answer.hash, decision).await {
+    let decided = match core.store.answer_approval(&id, &answer.hash, stored).await {
         Ok(decided) => decided,
         Err(StoreError::ApprovalClosed { status: ApprovalStatus::Expired, .. }) => {
             return Err(ApiError::new(ErrorCode::Gone, "the time of the question is over"));

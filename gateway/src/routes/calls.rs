@@ -14,7 +14,7 @@ use utoipa::{IntoParams, ToSchema};
 
 use super::extract::{Body, Path, Query, Refusal, age_cursor, by_age, word};
 use crate::{
-    access::{Identity, Sight},
+    access::{Identity, VisibleRuns},
     core::{Core, event, run_topics},
     cycle::message_event,
     error::{ApiError, ErrorCode},
@@ -82,10 +82,10 @@ pub(super) async fn list(
     let filter = CallFilter { run, agent, status };
     let page = core.store.shown_calls(filter, by_age(query.limit, query.after.as_deref())?).await?;
     let now = now();
-    let mut sight = Sight::new(&core, &caller);
+    let mut visible = VisibleRuns::new(&core, &caller);
     let mut items = Vec::new();
     for shown in page.items {
-        if sight.sees(&shown.call.run, &shown.call.agent).await? {
+        if visible.sees(&shown.call.run, &shown.call.agent).await? {
             items.push(from_store::call(shown, now)?);
         }
     }
@@ -162,7 +162,7 @@ pub(super) async fn submit(
         }));
         changes.push(message_event("message.updated", &message.space));
     }
-    let (by, by_id) = caller.words();
+    let (by, by_id) = caller.kind_and_id();
     let data = json!({
         "callId": call_id,
         "runId": run,

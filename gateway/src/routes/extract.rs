@@ -13,16 +13,16 @@ use utoipa::IntoParams;
 use crate::error::{ApiError, ErrorCode};
 
 /// How many items a page has without `limit`.
-const DEFAULT_LIMIT: u32 = 50;
+pub(super) const DEFAULT_LIMIT: u32 = 50;
 
 /// The most items of a page: as many as a page of the store has.
-const MAX_LIMIT: u32 = portcullis_store::limits::MAX_PAGE_ROWS;
+pub(super) const MAX_LIMIT: u32 = portcullis_store::limits::MAX_PAGE_ROWS;
 
 /// How long the body of a request may take: 10 s.
 const BODY_DEADLINE: Duration = Duration::from_secs(10);
 
 /// The most characters of a name.
-const MAX_NAME: usize = 80;
+pub(super) const MAX_NAME: usize = 80;
 
 /// The body of a request, as JSON.
 pub(super) struct Body<T>(pub(super) T);
@@ -119,7 +119,7 @@ pub(super) fn age_cursor((time, id): AgeCursor) -> String {
 }
 
 fn bad_cursor(field: &str) -> ApiError {
-    ApiError::invalid(field, "this is no cursor; take `next` of the page before")
+    ApiError::invalid(field, "this is not a cursor; take `next` of the page before")
 }
 
 /// A name that people read.

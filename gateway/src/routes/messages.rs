@@ -19,10 +19,10 @@ use crate::{
 };
 
 /// The most characters of a message.
-const MAX_TEXT: usize = builtins::MAX_TEXT;
+pub(super) const MAX_TEXT: usize = builtins::MAX_TEXT;
 
 /// The longest text that is searched for, in characters.
-const MAX_SEARCH: usize = 200;
+pub(super) const MAX_SEARCH: usize = 200;
 
 /// Which messages.
 #[derive(Debug, Deserialize, IntoParams)]

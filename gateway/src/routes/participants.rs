@@ -15,7 +15,7 @@ use utoipa::ToSchema;
 use super::extract::{Body, Paging, Path, Query, Refusal, age_cursor, by_age, name};
 use crate::{
     AGENT_PREFIX, USER_PREFIX,
-    access::{AGENT, Identity, Sight},
+    access::{AGENT, Identity, VisibleRuns},
     agent_servers::AgentServers,
     agent_tool,
     capabilities::AgentCapabilities,
@@ -26,7 +26,7 @@ use crate::{
 };
 
 /// The longest instructions, in bytes: 64 KiB.
-const MAX_INSTRUCTIONS: usize = 64 * 1024;
+pub(super) const MAX_INSTRUCTIONS: usize = 64 * 1024;
 
 /// The longest name of a model, in bytes.
 const MAX_MODEL: usize = 256;
@@ -86,10 +86,10 @@ pub(super) async fn list_agents(
 ) -> Result<Json<Listing<Agent>>, ApiError> {
     let page = by_age(paging.limit, paging.after.as_deref())?;
     let page = core.store.participants(Some(ParticipantKind::Agent), page).await?;
-    let mut sight = Sight::new(&core, &caller);
+    let mut visible = VisibleRuns::new(&core, &caller);
     let mut items = Vec::new();
     for agent in page.items {
-        if sight.sees("", &agent.id).await? {
+        if visible.sees("", &agent.id).await? {
             items.push(shown(&core, agent)?);
         }
     }

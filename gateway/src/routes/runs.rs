@@ -11,7 +11,7 @@ use utoipa::IntoParams;
 
 use super::extract::{Path, Query, Refusal, age_cursor, by_age, word};
 use crate::{
-    access::{Identity, Sight},
+    access::{Identity, VisibleRuns},
     core::Core,
     error::ApiError,
     from_store,
@@ -52,10 +52,10 @@ pub(super) async fn list(
     let status = query.status.map(|text| word("status", &text, statuses())).transpose()?;
     let filter = RunFilter { agent, status, ..RunFilter::default() };
     let page = core.store.runs(filter, by_age(query.limit, query.after.as_deref())?).await?;
-    let mut sight = Sight::new(&core, &caller);
+    let mut visible = VisibleRuns::new(&core, &caller);
     let mut items = Vec::new();
     for run in page.items {
-        if sight.sees(&run.id, &run.agent).await? {
+        if visible.sees(&run.id, &run.agent).await? {
             items.push(from_store::run(&run));
         }
     }

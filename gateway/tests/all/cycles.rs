@@ -119,7 +119,7 @@ async fn goals_memories_and_plans_are_kept_for_later_cycles() {
         )
         .await;
     assert_eq!(results[0]["goals"][1], json!({"id": "g"}));
-    assert!(text(&results[3], "error").contains("plans[0].at is no time in RFC 3339"), "{}", results[3]);
+    assert!(text(&results[3], "error").contains("plans[0].at is not a time in RFC 3339"), "{}", results[3]);
     assert_eq!(results[4], json!({"deleted": 1}));
     assert_eq!(
         results[5],

@@ -4,7 +4,7 @@ use std::io::Write;
 
 use portcullis_sdk::{ToolError, tool};
 
-/// Answers with bytes that are no text.
+/// Answers with bytes that are not text.
 #[tool]
 #[expect(clippy::exit, reason = "the behaviour under test")]
 async fn invalid_utf8() -> Result<String, ToolError> {

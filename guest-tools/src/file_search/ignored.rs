@@ -122,7 +122,7 @@ impl IgnoreRules {
             notes.push(format!("ignore files not heeded for their size: {}", self.too_large));
         }
         if self.bad_lines > 0 {
-            notes.push(format!("lines of ignore files that are no patterns: {}", self.bad_lines));
+            notes.push(format!("lines of ignore files that are not patterns: {}", self.bad_lines));
         }
         notes
     }

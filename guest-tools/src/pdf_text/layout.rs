@@ -137,7 +137,7 @@ impl Layout {
             return self.repeats;
         }
         let is_near = |point: Point| point.minus(glyphs.start).length() < MAX_REPEAT_OFFSET * glyphs.size;
-        // Text that continues where the last text ended is no repetition. This spares most characters the search.
+        // Text that continues where the last text ended is not a repetition. This spares most characters the search.
         let continues = self.pen.is_some_and(is_near) && !self.repeats;
         !continues
             && self

@@ -442,7 +442,7 @@ impl Writer<'_> {
         let parent_frame = self.top();
         parent_frame.space = parent_frame.space || leading;
         parent_frame.blocks |= blocks;
-        // A block starts on a line of its own, even if it comes first.
+        // A block starts on a separate line, even if it comes first.
         if blocks {
             self.paragraph();
         } else {

@@ -85,7 +85,7 @@ impl SearchProvider {
                 [b'<', ..] => unexpected_answer("it is a page, not JSON"),
                 [] => unexpected_answer("it is empty"),
                 _ if error.is_eof() => unexpected_answer("it is JSON that ends too early"),
-                _ => unexpected_answer("it is no JSON"),
+                _ => unexpected_answer("it is not JSON"),
             })?;
         let results = match self.results(&answer) {
             Some(Value::Array(results)) => results.as_slice(),

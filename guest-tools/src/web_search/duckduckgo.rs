@@ -43,7 +43,7 @@ pub(super) fn read(html: &str) -> Result<ProviderAnswer, String> {
     }
     if results.is_empty() && !says_none {
         return Err(
-            "the provider's answer is not what was asked for: it is no page of results; it may refuse \
+            "the provider's answer is not what was asked for: it is not a page of results; it may refuse \
                     requests of programs"
                 .to_owned(),
         );

@@ -109,7 +109,7 @@ fn other_answers_are_errors_that_say_what_came() {
         ("searxng", "\n <html>", "it is a page"),
         ("brave", "{\"web\": {\"results\": [{\"title\": \"a", "ends too early"),
         ("tavily", "", "it is empty"),
-        ("tavily", "Too busy", "it is no JSON; it says: Too busy"),
+        ("tavily", "Too busy", "it is not JSON; it says: Too busy"),
         ("google", "{\"error\": {\"message\": \"quota\"}}", "no list of results; it says: quota"),
         ("brave", "{}", "no list of results"),
         ("searxng", "{\"results\": {\"title\": 1}}", "no list of results"),

@@ -78,7 +78,7 @@ fn many_hidden_names_are_few_classes_and_too_many_states_are_told() {
     let policy = policy_hiding(&words);
     let rules = PathRulesOfMount::new(&policy, "shared");
     assert!(NameGlobs::new(&policy, &rules, &[]).classes(3000).is_some());
-    // Each set of the middle parts is a state of its own.
+    // Each set of the middle parts is a separate state.
     let ends: Vec<String> = ('a'..='z').map(|letter| format!("\"*{letter}{letter}*end\"")).collect();
     let policy = policy_hiding(&ends);
     let rules = PathRulesOfMount::new(&policy, "shared");

@@ -283,7 +283,7 @@ impl Names<'_> {
                 }
             }
             Some(_) => {
-                Err("it is no source: write a mount's name, `web`, `secret:NAME` or `env:NAME`".to_owned())
+                Err("it is not a source: write a mount's name, `web`, `secret:NAME` or `env:NAME`".to_owned())
             }
         }
     }
@@ -308,7 +308,7 @@ fn pinned_digest(section: &Section<'_>, faults: &mut Faults<'_>) -> Option<Pinne
             match is_digest {
                 true => Ok(text.to_ascii_lowercase()),
                 false => Err(format!(
-                    "it is no digest; write the digest that `portcullis policy show` prints, or at least its first \
+                    "it is not a digest; write the digest that `portcullis policy show` prints, or at least its first \
                      {MIN_DIGEST_CHARS} characters"
                 )),
             }

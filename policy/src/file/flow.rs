@@ -26,7 +26,7 @@ pub(super) fn flow(root: &Section<'_>, faults: &mut Faults<'_>) -> Vec<FlowEntry
 fn flow_entry(entry: &SectionEntry<'_>, faults: &mut Faults<'_>) -> Option<FlowEntry> {
     let section = entry.section(faults)?;
     section.refuse_unknown(keys::FLOW, faults);
-    // Read all keys before the first `?`, because each missing key is a fault of its own.
+    // Read all keys before the first `?`, because each missing key is a separate fault.
     let after = words(&section, "after", label, faults);
     let then = words(&section, "then", sink, faults);
     let approval = match section.entry("approval") {

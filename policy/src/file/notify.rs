@@ -7,7 +7,7 @@ use super::{Faults, keys, section::Section, value::parse_text};
 /// Reads the section.
 pub(super) fn notify(section: &Section<'_>, faults: &mut Faults<'_>) -> Option<NotifySettings> {
     section.refuse_unknown(keys::NOTIFY, faults);
-    // Read all keys before the first `?`, because each mistake is a fault of its own.
+    // Read all keys before the first `?`, because each mistake is a separate fault.
     let slack = section.entry("slack").map(|entry| entry.parsed(faults, parse_text::<NotifyUrl>));
     let discord = section.entry("discord").map(|entry| entry.parsed(faults, parse_text::<NotifyUrl>));
     let server = section.entry("email").map(|entry| entry.parsed(faults, parse_text::<MailServer>));

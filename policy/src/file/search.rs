@@ -13,7 +13,7 @@ use super::{
 /// Reads an operator's `[search]`.
 pub(super) fn search(section: &Section<'_>, faults: &mut Faults<'_>) -> Option<Located<SearchSettings>> {
     section.refuse_unknown(keys::SEARCH, faults);
-    // Read all keys before the first `?`, because each mistake is a fault of its own.
+    // Read all keys before the first `?`, because each mistake is a separate fault.
     let located = section.entry("provider");
     let url = section.entry("url").map(|entry| entry.parsed(faults, parse_text::<SearchUrl>));
     let engine = section.entry("engine").map(|entry| (entry.key_at, entry.parsed(faults, parse_engine)));

@@ -34,7 +34,7 @@ fn read_secret(entry: &SectionEntry<'_>, faults: &mut Faults<'_>) -> Option<Secr
     let name = entry.parsed_name(faults, |name| SecretName::parse(name).map_err(|error| error.to_string()));
     let section = entry.section(faults)?;
     section.refuse_unknown(keys::SECRET, faults);
-    // Read all keys before the first `?`, because each missing key is a fault of its own.
+    // Read all keys before the first `?`, because each missing key is a separate fault.
     let source = required(&section, "from", faults).and_then(|entry| entry.parsed(faults, parse_text));
     let hosts = required(&section, "hosts", faults).and_then(|entry| hosts(&entry, faults));
     let header = required(&section, "header", faults)

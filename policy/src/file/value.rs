@@ -128,7 +128,7 @@ fn check_bounds(
 fn parse_size(text: &str) -> Result<i128, String> {
     let wrong = || {
         let text = EscapedText(text);
-        format!("\"{text}\" is no size: write a whole number and B, KiB, MiB or GiB, such as \"16KiB\"")
+        format!("\"{text}\" is not a size: write a whole number and B, KiB, MiB or GiB, such as \"16KiB\"")
     };
     let digits = text.len() - text.trim_start_matches(|character: char| character.is_ascii_digit()).len();
     let (number, unit) = text.split_at(digits);
@@ -152,7 +152,7 @@ fn parse_size(text: &str) -> Result<i128, String> {
 fn parse_duration(text: &str) -> Result<Duration, String> {
     let duration = humantime::parse_duration(text).map_err(|error| {
         format!(
-            "\"{}\" is no duration ({error}): write such as \"20s\", \"500ms\" or \"10m\"",
+            "\"{}\" is not a duration ({error}): write such as \"20s\", \"500ms\" or \"10m\"",
             EscapedText(text)
         )
     })?;

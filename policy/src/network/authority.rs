@@ -10,7 +10,7 @@ use std::{
 use serde::Serialize;
 use thiserror::Error;
 
-portcullis_types::words! {
+portcullis_types::word_enum! {
     /// The schemes that a request may have.
     #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
     pub enum Scheme as "scheme" {
@@ -50,7 +50,7 @@ pub struct HostName(Arc<str>);
 /// A text that is not a host.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 #[error(
-    "`{}` is no host: write a name such as `api.example.com`, or an address such as `192.0.2.1` or `[2001:db8::1]`",
+    "`{}` is not a host: write a name such as `api.example.com`, or an address such as `192.0.2.1` or `[2001:db8::1]`",
     .0.escape_default()
 )]
 pub struct InvalidHost(pub String);

@@ -2,7 +2,7 @@
 
 use serde::Serialize;
 
-portcullis_types::words! {
+portcullis_types::word_enum! {
     /// A method of HTTP (RFC 9110, section 9; `PATCH`: RFC 5789). `CONNECT` is missing because no rule could judge the
     /// traffic in its tunnel, and `TRACE` because it returns the request's headers.
     #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]

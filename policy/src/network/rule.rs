@@ -45,7 +45,7 @@ pub enum InvalidHostRule {
     #[error("a rule has no path, query or fragment: it grants a whole host; write `{0}`")]
     Path(String),
     /// The rule's port is not valid.
-    #[error("`{0}` is no port; write a number from 1 to 65535 without leading zeros, or leave it out")]
+    #[error("`{0}` is not a port; write a number from 1 to 65535 without leading zeros, or leave it out")]
     Port(String),
     /// `*` stands for a part of a label, or within the name.
     #[error(
@@ -340,11 +340,11 @@ mod tests {
             ("https://user@a", "no user"),
             ("https://a/", "write `https://a`"),
             ("https://a?x", "write `https://a`"),
-            ("https://a:0", "`0` is no port"),
-            ("https://a:080", "`080` is no port"),
-            ("https://a:", "`` is no port"),
-            ("https://a:*", "`*` is no port"),
-            ("https://a:65536", "`65536` is no port"),
+            ("https://a:0", "`0` is not a port"),
+            ("https://a:080", "`080` is not a port"),
+            ("https://a:", "`` is not a port"),
+            ("https://a:*", "`*` is not a port"),
+            ("https://a:65536", "`65536` is not a port"),
             ("https://a*", "stands alone"),
             ("https://a.*.b", "stands alone"),
             ("https://*.*.b", "stands alone"),

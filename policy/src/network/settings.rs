@@ -42,7 +42,7 @@ pub struct EgressSettings {
     pub robots: Robots,
 }
 
-portcullis_types::words! {
+portcullis_types::word_enum! {
     /// Whether `web_fetch` obeys a host's `robots.txt` (RFC 9309).
     #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
     pub enum Robots {
@@ -86,7 +86,7 @@ pub enum PrivateEndpoint {
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 pub enum InvalidPrivateEndpoint {
     /// The text is not an address with a port.
-    #[error("`{}` is no address with a port; write such as `127.0.0.1:8080` or `[::1]:8080`", .0.escape_default())]
+    #[error("`{}` is not an address with a port; write such as `127.0.0.1:8080` or `[::1]:8080`", .0.escape_default())]
     Form(String),
     /// The text's address has another canonical form.
     #[error("the address has another form; write `{0}`")]

@@ -4,7 +4,7 @@ use serde::Serialize;
 
 use crate::HttpMethod;
 
-portcullis_types::words! {
+portcullis_types::word_enum! {
     /// A provider of searches, identified by its interface.
     #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
     pub enum SearchProvider as "provider" {

@@ -23,7 +23,7 @@ pub enum InvalidSecretHeader {
     )]
     TooLong,
     /// The text has no valid name of a header.
-    #[error("`{}` is no name of a header; write such as `Authorization: Bearer {{secret}}`, or `X-Api-Key` alone", .0.escape_default())]
+    #[error("`{}` is not a name of a header; write such as `Authorization: Bearer {{secret}}`, or `X-Api-Key` alone", .0.escape_default())]
     Name(String),
     /// The connection, the framing or the client itself sets the header.
     #[error("the header `{0}` cannot carry a secret: {1}")]

@@ -223,7 +223,7 @@ fn each_label_and_each_sink_of_a_rule_counts() {
         let denial = write_after(&policy, &[label]).expect_err("denied");
         assert!(denial.rule.ends_with(" -> write:shared]"), "{label}: {}", denial.rule);
     }
-    // The tool may read `tmp`, which is no sink.
+    // The tool may read `tmp`, which is not a sink.
     let policy = load(&rule("'network', 'shell', 'write:tmp'"));
     write_after(&policy, &["vault"]).expect("granted");
 }

@@ -167,7 +167,7 @@ fn values_have_units_types_and_bounds() {
     check_tool("timeout = '0s'", "11: tools.x.timeout: 0s is out of bounds: 1ms to 1day are allowed");
     check_tool(
         "memory = '16'",
-        "10: tools.x.memory: \"16\" is no size: write a whole number and B, KiB, MiB or GiB, such as \"16KiB\"",
+        "10: tools.x.memory: \"16\" is not a size: write a whole number and B, KiB, MiB or GiB, such as \"16KiB\"",
     );
     check_tool("memory = '1TiB'", "10: tools.x.memory: 1024GiB is out of bounds: 64KiB to 4GiB are allowed");
     check_tool("enabled = 'yes'", "11: tools.x.enabled: expected `true` or `false`, found string");

@@ -107,7 +107,7 @@ forward! {
     read call(id: &str) -> StoredCall;
     read calls(filter: CallFilter, page: PageRequest<AgeCursor>) -> Page<StoredCall, AgeCursor>;
     write add_approval(guard: LeaseGuard, approval: NewApproval) -> ();
-    write decide_approval(id: &str, hash: &str, decision: StoredAnswer) -> Approval;
+    write answer_approval(id: &str, hash: &str, answer: StoredAnswer) -> Approval;
     write expire_approvals(now: i64, at_most: u32) -> Vec<String>;
     read approval(id: &str) -> Approval;
     read approvals(filter: ApprovalFilter, page: PageRequest<AgeCursor>) -> Page<Approval, AgeCursor>;

@@ -30,7 +30,7 @@ async fn question(world: &World) -> Approval {
 
 async fn answer(world: &World, verdict: Verdict, edited: Option<&str>, reason: Option<&str>) {
     let question = question(world).await;
-    let decision = StoredAnswer {
+    let answer = StoredAnswer {
         verdict,
         by: "ada".to_owned(),
         via: "test".to_owned(),
@@ -39,7 +39,7 @@ async fn answer(world: &World, verdict: Verdict, edited: Option<&str>, reason: O
         decided: now(),
     };
     let (id, hash) = (&question.asked.id, &question.asked.hash);
-    world.store.decide_approval(id, hash, decision).await.expect("waits");
+    world.store.answer_approval(id, hash, answer).await.expect("waits");
 }
 
 #[tokio::test]

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use portcullis_agent::AgentEnd;
 use portcullis_runs::{
-    CallEnd, Continuation, Interruption, Position, RunError, RunExport, StepEnd, Stepper, all_rows,
+    Continuation, Interruption, Position, RunError, RunExport, StepCallEnd, StepEnd, Stepper, all_rows,
     store::{RunStatus, StoreError},
 };
 use portcullis_types::{CancellationToken, Message, MessageRole};
@@ -32,7 +32,7 @@ async fn step(
     }
 }
 
-async fn call(stepper: &Stepper, world: &World, version: i64, call: &str) -> Result<CallEnd, RunError> {
+async fn call(stepper: &Stepper, world: &World, version: i64, call: &str) -> Result<StepCallEnd, RunError> {
     stepper.run_call(&world.subject.id, version, call, Arc::new(|_| {}), &CancellationToken::new()).await
 }
 
@@ -81,13 +81,13 @@ async fn single_steps_leave_the_history_of_one_process() {
     for turns in [turns(), wrong] {
         let (one, many) = (World::new(turns.clone()).await, World::new(turns).await);
         one.drive(None, Continuation::Resume, None, false).await.expect("driven");
-        // Each step in a process of its own.
+        // Each step in a separate process.
         let mut position =
             many.stepper(None).position(&many.subject.id).await.expect("the run has a position");
         while position.next != "ended" {
             for next in &position.calls {
                 let end = call(&many.stepper(None), &many, position.version, &next.id).await;
-                assert_eq!(end.expect("ran"), CallEnd::Stored);
+                assert_eq!(end.expect("ran"), StepCallEnd::Stored);
             }
             position =
                 step(&many.stepper(None), &many, position.version, (Vec::new(), None)).await.expect("taken");
@@ -139,11 +139,11 @@ async fn a_step_that_was_taken_is_not_taken_again() {
     let turn = step(&stepper, &world, first.version, (Vec::new(), None)).await.expect("taken");
     assert_eq!(turn.calls.len(), 3);
     for _ in 0..2 {
-        assert_eq!(call(&stepper, &world, turn.version, "call-0-2").await.expect("ran"), CallEnd::Stored);
+        assert_eq!(call(&stepper, &world, turn.version, "call-0-2").await.expect("ran"), StepCallEnd::Stored);
     }
     assert_eq!(world.notes().len(), 1);
-    assert_eq!(call(&stepper, &world, turn.version, "call-9-9").await.expect("none"), CallEnd::Passed);
-    assert_eq!(call(&stepper, &world, first.version, "call-0-2").await.expect("late"), CallEnd::Passed);
+    assert_eq!(call(&stepper, &world, turn.version, "call-9-9").await.expect("none"), StepCallEnd::Passed);
+    assert_eq!(call(&stepper, &world, first.version, "call-0-2").await.expect("late"), StepCallEnd::Passed);
 }
 
 /// The texts of the results, in order.

@@ -61,7 +61,7 @@ pub(crate) struct AgentOptions {
 
     /// Work in the background: print the id of the run, and end.
     ///
-    /// The run continues in a process of its own. Where the policy asks, it waits for `portcullis approvals`. The
+    /// The run continues in a separate process. Where the policy asks, it waits for `portcullis approvals`. The
     /// process writes to `detached/ID.log` of the state folder.
     #[arg(long, requires = "prompt", conflicts_with_all = ["json", "newest", "resume"])]
     pub(crate) detach: bool,

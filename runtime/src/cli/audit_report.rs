@@ -46,5 +46,5 @@ pub(crate) struct ReportOptions {
 fn row_hash(text: &str) -> Result<String, String> {
     is_sha256(text)
         .then(|| text.to_ascii_lowercase())
-        .ok_or_else(|| "it is no hash of 64 hexadecimal digits".to_owned())
+        .ok_or_else(|| "it is not a hash of 64 hexadecimal digits".to_owned())
 }

@@ -67,7 +67,7 @@ fn reach_source(text: &str) -> Result<ReachSource, String> {
         }
         Some(("env", name)) if !name.is_empty() => Ok(ReachSource::Variable(name.to_owned())),
         Some(_) => {
-            Err("it is no source: write a mount's name, `web`, `secret:NAME` or `env:NAME`".to_owned())
+            Err("it is not a source: write a mount's name, `web`, `secret:NAME` or `env:NAME`".to_owned())
         }
     }
 }

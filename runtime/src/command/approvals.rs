@@ -61,7 +61,7 @@ pub(crate) fn show(common: &CommonOptions, options: &OneApprovalOptions) -> Resu
         if let Some(expires) = approval.asked.expires {
             out.push_str(&format!("expires: {}\n", super::runs::time(expires)));
         }
-        if let Some(StoredAnswer { by, via, reason, .. }) = &approval.decision {
+        if let Some(StoredAnswer { by, via, reason, .. }) = &approval.answer {
             let reason =
                 reason.as_ref().map(|reason| format!(": {}", text::inline(reason))).unwrap_or_default();
             out.push_str(&format!("answered by {} ({}){reason}\n", text::inline(by), text::inline(via)));
@@ -97,9 +97,9 @@ fn answer(
 ) -> Result<ExitCode, CliError> {
     with_question(common, options, async |store, approval| {
         let by = format!("user {}", rustix::process::getuid().as_raw());
-        let decision =
+        let answer =
             StoredAnswer { verdict, by, via: VIA.to_owned(), edited_arguments, reason, decided: now() };
-        let answered = store.decide_approval(&options.id, &approval.asked.hash, decision).await?;
+        let answered = store.answer_approval(&options.id, &approval.asked.hash, answer).await?;
         let (tool, run) = (text::inline(&answered.asked.tool), text::inline(&answered.run));
         stream::write_answer(&format!("{}: the call of {tool} in {run}\n", answered.status))
     })
@@ -123,10 +123,10 @@ fn status_word(approval: &Approval) -> &'static str {
 }
 
 fn as_json(approval: &Approval) -> Value {
-    let Approval { asked, run, created, decision, .. } = approval;
+    let Approval { asked, run, created, answer, .. } = approval;
     value!({
         "id": asked.id, "run": run, "call": asked.call, "tool": asked.tool, "question": asked.question,
         "hash": asked.hash, "created": created, "expires": asked.expires, "status": status_word(approval),
-        "by": decision.as_ref().map(|decision| &decision.by),
+        "by": answer.as_ref().map(|answer| &answer.by),
     })
 }

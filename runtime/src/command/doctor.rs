@@ -3,7 +3,7 @@
 //! The findings are a value that is shown as text or as JSON. A failed start is a finding too.
 
 mod findings;
-mod shown;
+mod text;
 
 use std::{process::ExitCode, sync::Arc};
 
@@ -38,7 +38,7 @@ pub(crate) fn run(common: &CommonOptions, options: &cli::DoctorOptions) -> Resul
     if options.json {
         json::write_answer(&findings)?;
     } else {
-        stream::write_answer(&shown::render(&findings))?;
+        stream::write_answer(&text::render(&findings))?;
     }
     Ok(exit_code(&findings))
 }
@@ -47,7 +47,7 @@ pub(crate) fn run(common: &CommonOptions, options: &cli::DoctorOptions) -> Resul
 /// is enforced.
 pub(super) fn summary(common: &CommonOptions) -> Result<(String, ExitCode), CliError> {
     let findings = examine(common)?;
-    Ok((shown::summary(&findings), exit_code(&findings)))
+    Ok((text::summary(&findings), exit_code(&findings)))
 }
 
 fn exit_code(findings: &Findings) -> ExitCode {

@@ -153,7 +153,7 @@ fn name_cell(grants: &ToolGrants) -> String {
     }
 }
 
-/// The access to a mount, and how often it was used and tried: `write, 12 used`, `–, 3 tried`.
+/// The access to a mount, and how many times it was used and tried: `write, 12 used`, `–, 3 tried`.
 fn access_cell(access: Option<Access>, UseCount { used, tried, .. }: UseCount) -> String {
     let mut cell = access.map_or("–", Access::as_str).to_owned();
     // Writing to a string cannot fail.

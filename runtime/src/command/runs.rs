@@ -1,6 +1,6 @@
 //! `portcullis runs`: lists runs, shows one, follows it, ends it, and prints all that the store has about it.
 
-mod shown;
+mod text;
 
 use std::{process::ExitCode, sync::Arc, time::Duration};
 
@@ -22,7 +22,7 @@ use crate::{
     run_store, setup,
 };
 
-/// How often the store is read for a person who follows a run.
+/// The interval at which the store is read for a person who follows a run.
 const POLL: Duration = Duration::from_millis(300);
 
 /// The longest part of a prompt that a listing shows, in characters.
@@ -78,7 +78,7 @@ pub(crate) fn show(common: &CommonOptions, options: &OneRunOptions) -> Result<Ex
         let word = word(&*store, &run.summary).await?;
         let driver = run.summary.lease.as_ref().map(|(owner, _)| &**owner);
         let process = driver.and_then(|driver| RunProcess::process_id(&state, driver));
-        let text = shown::run(&*store, &id, &run, (word, process)).await?;
+        let text = text::run(&*store, &id, &run, (word, process)).await?;
         stream::write_answer(&text)
     })
 }
@@ -87,7 +87,7 @@ pub(crate) fn show(common: &CommonOptions, options: &OneRunOptions) -> Result<Ex
 pub(crate) fn watch(common: &CommonOptions, options: &OneRunOptions) -> Result<ExitCode, CliError> {
     let mut code = ExitCode::SUCCESS;
     with_run(common, options, async |store, id| {
-        let mut follower = shown::Follower::default();
+        let mut follower = text::Follower::default();
         loop {
             let run = store.run(id.as_str()).await?;
             let lines = follower.news(&*store, &id).await?;

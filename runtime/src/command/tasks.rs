@@ -2,8 +2,8 @@
 
 mod approver;
 mod reach;
+mod report;
 mod runner;
-mod shown;
 
 use std::{path::Path, process::ExitCode, sync::Arc};
 
@@ -53,7 +53,7 @@ async fn process(
     let mut show = |report: &TaskReport| {
         has_failed |= report.error.is_some()
             || report.calls.iter().any(|call| matches!(call.status, CallReportStatus::Failed { .. }));
-        if let Err(error) = shown::write(report, options.json) {
+        if let Err(error) = report::write(report, options.json) {
             unwritten.get_or_insert(error);
         }
     };

@@ -34,7 +34,7 @@ impl HistoryFile {
     /// out.
     ///
     /// # Errors
-    /// [`CliError::History`] if the file cannot be used, is too large, is no regular file, or belongs to another user.
+    /// [`CliError::History`] if the file cannot be used, is too large, is not a regular file, or belongs to another user.
     pub(super) fn open(state: &Path, name: &str) -> Result<(Self, Vec<String>), CliError> {
         let path = state.join(format!("{name}.history"));
         let failed = |source: io::Error| CliError::History { path: path.clone(), source };
@@ -42,7 +42,10 @@ impl HistoryFile {
         let mut text = String::new();
         (&mut file).take(MAX_HISTORY_BYTES + 1).read_to_string(&mut text).map_err(failed)?;
         if text.len() as u64 > MAX_HISTORY_BYTES {
-            return Err(failed(io::Error::new(io::ErrorKind::FileTooLarge, "it is no history; remove it")));
+            return Err(failed(io::Error::new(
+                io::ErrorKind::FileTooLarge,
+                "it is not a history; remove it",
+            )));
         }
         let mut lines: Vec<String> =
             text.lines().filter_map(|line| serde_json::from_str(line).ok()).collect();

@@ -22,9 +22,9 @@ const STYLE: &str = include_str!("html/style.css");
 /// An untrusted text within a page: at most 256 characters, with control characters and deceptive characters made
 /// visible. It is isolated, so that letters written from right to left do not move the text around it.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Shown<'a>(pub(crate) &'a str);
+pub(crate) struct Untrusted<'a>(pub(crate) &'a str);
 
-impl Render for Shown<'_> {
+impl Render for Untrusted<'_> {
     fn render_to(&self, buffer: &mut String) {
         buffer.push_str("<bdi>");
         // Writing to a string cannot fail.
@@ -99,7 +99,7 @@ pub(crate) fn page(title: &str, body: &Markup) -> String {
     page.into_string() + "\n"
 }
 
-/// A table within a box of its own, which scrolls if the table is wider than the page. The keyboard reaches the box.
+/// A table within a box, which scrolls if the table is wider than the page. The keyboard reaches the box.
 pub(crate) fn table_box(label: &str, table: &Markup) -> Markup {
     html! { div.scroll role="region" aria-label=(label) tabindex="0" { (table) } }
 }

@@ -34,7 +34,7 @@ fn columns(terminal: &console::Term) -> usize {
     reported_columns.filter(|columns| *columns > 0).unwrap_or(USUAL_COLUMNS)
 }
 
-/// Writes the answer. A reader that stops early (`| head`) is no error.
+/// Writes the answer. A reader that stops early (`| head`) is not an error.
 pub(crate) fn write_answer(text: &str) -> Result<(), CliError> {
     let mut stdout = io::stdout().lock();
     match stdout.write_all(text.as_bytes()).and_then(|()| stdout.flush()) {

@@ -17,7 +17,7 @@ use crate::{
 
 impl GuestFs {
     /// The lock of a path in any mount of the call. The directory of the path must exist, and its last name may be
-    /// free. A link is refused, because what it leads to has a lock of its own. A hidden name gives the error of a
+    /// free. A link is refused, because what it leads to has a separate lock. A hidden name gives the error of a
     /// missing name. A protected name has a lock like any other: a lock changes nothing.
     pub(crate) fn judge_lock(&mut self, path: &str) -> FsResult<LockKey> {
         let path = GuestPath::parse(path).map_err(|_invalid| Errno::INVAL)?;

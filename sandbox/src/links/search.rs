@@ -1,6 +1,6 @@
 //! Schedules the search for exposed private files, and selects the result that a call uses.
 //!
-//! The folders can lie on a file system that does not respond. The search therefore runs on a thread of its own, one
+//! The folders can lie on a file system that does not respond. The search therefore runs on a separate thread, one
 //! search at a time, and a call awaits it for a bounded time without blocking its own thread.
 
 use std::{
@@ -84,7 +84,7 @@ impl PrivateLinks {
             return exposed;
         }
         let time_limit = searcher.state().time_limit();
-        // A timeout is no error: the fallback below then counts.
+        // A timeout is not an error: the fallback below then counts.
         let _in_time = tokio::time::timeout(time_limit, searcher.wait_until_idle()).await;
         let state = searcher.state();
         state.fresh_result().unwrap_or_else(|| state.fallback_result())

@@ -39,7 +39,7 @@ fn generator(contract: fn(SchemaSettings) -> SchemaSettings) -> SchemaGenerator 
         .into_generator()
 }
 
-/// The part that does not depend on the type. It is a function of its own, so that it is compiled once.
+/// The part that does not depend on the type. It is a separate function, so that it is compiled once.
 fn normalise_with_definitions(
     generator: &mut SchemaGenerator,
     mut schema: Value,

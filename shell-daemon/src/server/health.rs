@@ -30,7 +30,7 @@ pub enum ProofError {
     /// The start of a session could not be attempted.
     #[error("{problem}")]
     Unusable {
-        /// The obstacle, as a sentence of its own.
+        /// The obstacle, as a separate sentence.
         problem: String,
     },
 }

@@ -146,7 +146,7 @@ impl Judge for SessionJudge {
 
     fn address(&self, host: &str, port: u16, address: IpAddr) -> Result<(), Refusal> {
         let Ok(host) = UrlHost::parse(host) else {
-            return Err(Refusal { code: "url_refused", reason: "this is no host".to_owned() });
+            return Err(Refusal { code: "url_refused", reason: "this is not a host".to_owned() });
         };
         self.require_all(|network| network.judge_address(&host, port, address).map(|_judged| ()))
     }

@@ -159,7 +159,7 @@ impl Drop for SocketFile {
     }
 }
 
-/// Reads the token from a file. A final line end is no part of the token.
+/// Reads the token from a file. A final line end is not part of the token.
 ///
 /// # Errors
 /// [`DaemonError::TokenFile`] if the file cannot be read, is a link, or could be read or written by another user.

@@ -1,4 +1,4 @@
-//! The sidecar as a program of its own: command line, logs, listener and signals.
+//! The sidecar as a separate program: command line, logs, listener and signals.
 
 use std::{io::Write as _, os::unix::net::UnixListener as StdUnixListener, path::PathBuf, process::ExitCode};
 

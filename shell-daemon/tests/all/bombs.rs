@@ -343,7 +343,7 @@ fn processes_that_ended_and_are_not_buried_count() {
         let bomb = "perl -e 'for (1..400) { $p = fork; last if !defined $p; exit if !$p } sleep 20'";
         let result = attempt(&mut bounded(fixture), bomb);
         assert_eq!(result.end.completion, Completion::Interrupted(Interruption::Processes), "{result:?}");
-        // Processes that run one after the other are no bomb: the shell reaps each.
+        // Processes that run one after the other are not a bomb: the shell reaps each.
         let many = "for i in {1..200}; do (true); done";
         assert_eq!(attempt(&mut bounded(fixture), many).end.completion, Completion::Finished);
     });
@@ -378,7 +378,7 @@ fn a_bomb_of_threads_is_killed_beside_a_bystander() {
         let bomb = "perl -Mthreads=stack_size,65536 -e 'for (1..400) { threads->create(sub { sleep 20 }) || last } sleep 20'";
         let result = with_bystander("threads", || attempt(&mut session, bomb));
         assert_eq!(result.end.completion, Completion::Interrupted(Interruption::Processes), "{result:?}");
-        // As many threads as the limit allows are no bomb.
+        // As many threads as the limit allows are not a bomb.
         let few = "perl -Mthreads=stack_size,65536 -e 'threads->create(sub { sleep 1 }) for 1..60; $_->join for threads->list'";
         assert_eq!(attempt(&mut session, few).end.completion, Completion::Finished);
     });

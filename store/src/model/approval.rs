@@ -28,7 +28,7 @@ pub struct NewApproval {
     pub tool: String,
     /// The question as a person reads it.
     pub question: String,
-    /// The hash of what is asked about. A decision must name the same hash.
+    /// The hash of what is asked about. An answer must name the same hash.
     pub hash: String,
     /// When the question expires. None for one that never does.
     pub expires: Option<i64>,
@@ -48,7 +48,7 @@ pub struct Approval {
     /// The status when it was read. See [`Self::status_at`].
     pub status: ApprovalStatus,
     /// The answer. None if it waits or has expired.
-    pub decision: Option<StoredAnswer>,
+    pub answer: Option<StoredAnswer>,
 }
 
 impl Approval {
@@ -60,7 +60,7 @@ impl Approval {
     }
 }
 
-/// The decision of an answer.
+/// What an answer says about the call.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Verdict {
     /// The call may run.

@@ -124,7 +124,7 @@ pub enum Applied {
         /// Whether it was not one before.
         is_new: bool,
     },
-    /// A participant is no member.
+    /// A participant is not a member.
     Left {
         /// Whether it was one before.
         was_member: bool,

@@ -7,7 +7,7 @@ use thiserror::Error;
 #[error("the status `{0}` is not known")]
 pub(crate) struct UnknownStatus(pub(crate) String);
 
-/// Declares an enum whose variants have a text: for the database, for `Display`, and for serde. As `words!` of the
+/// Declares an enum whose variants have a text: for the database, for `Display`, and for serde. As `word_enum!` of the
 /// crate `portcullis-types`, on which the store does not depend.
 macro_rules! statuses {
     ($(#[$meta:meta])* $name:ident { $($(#[$variant_meta:meta])* $variant:ident = $text:literal,)+ }) => {

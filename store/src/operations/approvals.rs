@@ -66,20 +66,20 @@ pub(crate) async fn add_approval(
     check_count("the open approvals of the run", open, MAX_OPEN_APPROVALS)
 }
 
-pub(crate) async fn decide_approval(
+pub(crate) async fn answer_approval(
     sql: &mut dyn Sql,
     id: String,
     hash: String,
-    decision: StoredAnswer,
+    answer: StoredAnswer,
 ) -> Result<Approval, StoreError> {
-    check_name("the person who decides", &decision.by)?;
-    check_name("the way of the decision", &decision.via)?;
-    if let Some(reason) = &decision.reason {
+    check_name("the person who answers", &answer.by)?;
+    check_name("the way of the answer", &answer.via)?;
+    if let Some(reason) = &answer.reason {
         check_text("the reason", reason)?;
     }
-    let edited_bytes = decision.edited_arguments.as_ref().map_or(0, Json::len);
+    let edited_bytes = answer.edited_arguments.as_ref().map_or(0, Json::len);
     check_size("the edited arguments", edited_bytes, MAX_ARGUMENTS_BYTES)?;
-    let status = match decision.verdict {
+    let status = match answer.verdict {
         Verdict::Approve => ApprovalStatus::Approved,
         Verdict::Deny => ApprovalStatus::Denied,
     };
@@ -92,12 +92,12 @@ pub(crate) async fn decide_approval(
                 &id,
                 &hash,
                 status.as_str(),
-                decision.by,
-                decision.via,
-                decision.decided,
-                decision.edited_arguments.map(Json::into_text),
-                to_i64(edited_bytes + decision.reason.as_ref().map_or(0, String::len)),
-                decision.reason
+                answer.by,
+                answer.via,
+                answer.decided,
+                answer.edited_arguments.map(Json::into_text),
+                to_i64(edited_bytes + answer.reason.as_ref().map_or(0, String::len)),
+                answer.reason
             ],
         )
         .await?;
@@ -185,7 +185,7 @@ fn read_approval(row: &mut Row) -> Result<(Approval, AgeCursor, i64), StoreError
         ApprovalStatus::Denied => Some(Verdict::Deny),
         ApprovalStatus::Waiting | ApprovalStatus::Expired => None,
     };
-    let decision = match verdict {
+    let answer = match verdict {
         Some(verdict) => Some(StoredAnswer {
             verdict,
             by: row.text(9)?,
@@ -196,7 +196,7 @@ fn read_approval(row: &mut Row) -> Result<(Approval, AgeCursor, i64), StoreError
         }),
         None => None,
     };
-    let approval = Approval { asked, run, agent: row.text(15)?, created: row.int(7)?, status, decision };
+    let approval = Approval { asked, run, agent: row.text(15)?, created: row.int(7)?, status, answer };
     let cursor = (approval.created, approval.asked.id.clone());
     Ok((approval, cursor, row.int(13)?))
 }

@@ -69,7 +69,7 @@ impl Connect {
     }
 
     fn open(&self) -> rusqlite::Result<Connection> {
-        // Without `CREATE`: the file was made with its mode. The path is absolute, so it is no name of a database in
+        // Without `CREATE`: the file was made with its mode. The path is absolute, so it is not a name of a database in
         // memory, and no URI.
         let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX;
         let connection = Connection::open_with_flags(&self.path, flags)?;

@@ -58,7 +58,7 @@ async fn check(store: &dyn GatewayStore) {
         store.resolve_call_with("old", json("8"), 2, Vec::new()).await.expect("the store has the call");
     let ResolvedWith::Earlier { call, resolution } = earlier else { panic!("{earlier:?}") };
     assert_eq!((call.status, call.result, resolution), (CallStatus::Resolved, Some(json("7")), None));
-    // A call without an inbox of its own gives its result to its agent's.
+    // A call without a separate inbox gives its result to its agent's.
     let event = vec![Change::AppendEvent(new_event(&["run:r"], "1"))];
     let resolved = store.resolve_call_with("c", json("1"), 2, event).await.expect("resolved");
     assert!(

@@ -1,4 +1,4 @@
-//! A server of PostgreSQL for one test: in a folder of its own, as an ordinary user, reached through a socket.
+//! A server of PostgreSQL for one test: in a separate folder, as an ordinary user, reached through a socket.
 
 use std::{
     env, fs,

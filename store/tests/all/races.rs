@@ -15,7 +15,7 @@ use crate::{
 /// The pairs that race.
 const PAIRS: usize = 300;
 
-/// One future on a thread of its own.
+/// One future on a separate thread.
 pub(crate) async fn spawn<T: Send + 'static>(future: impl Future<Output = T> + Send + 'static) -> T {
     #[expect(clippy::disallowed_methods, reason = "a race needs threads; the task ends with its future")]
     tokio::spawn(future).await.expect("ends")

@@ -206,7 +206,7 @@ fn a_file_that_shall_not_be_written_is_refused() {
 #[test]
 fn a_damaged_file_is_reported() {
     let (_folder, path) = place();
-    fs::write(&path, "this is no database. ".repeat(1000)).expect("written");
+    fs::write(&path, "this is not a database. ".repeat(1000)).expect("written");
     fs::set_permissions(&path, fs::Permissions::from_mode(0o600)).expect("set");
     check_refused(&path, |error| error.failure() == Some(DatabaseFailure::Corrupt));
 

@@ -12,7 +12,7 @@ use std::{
 
 use async_trait::async_trait;
 use portcullis_tasks::{
-    BeforeEffects, BeginningEffects, CallEnd, CallRunner, TaskCall, TaskProcessor, TaskReport, TaskStates,
+    BeforeEffects, BeginningEffects, CallRunner, TaskCall, TaskCallEnd, TaskProcessor, TaskReport, TaskStates,
 };
 use portcullis_types::{CancellationToken, ToolError, ToolOutput, ToolResult};
 use tempfile::TempDir;
@@ -84,19 +84,22 @@ pub(crate) fn text_of(call: &TaskCall) -> String {
 
 #[async_trait]
 impl CallRunner for Runner {
-    async fn run(&self, call: TaskCall, before: Arc<dyn BeforeEffects>) -> CallEnd {
+    async fn run(&self, call: TaskCall, before: Arc<dyn BeforeEffects>) -> TaskCallEnd {
         self.seen.lock().unwrap_or_else(PoisonError::into_inner).push(call.clone());
         let result = |outcome: Result<ToolOutput, ToolError>| {
             let mut result = ToolResult::without_run(call.call.clone(), ToolError::failed("not run"));
             result.outcome = outcome.into();
-            CallEnd::Ended(result)
+            TaskCallEnd::Ended(result)
         };
         if call.call.tool == "unknown" {
             return result(Err(ToolError::not_found("there is no tool `unknown`")));
         }
         let binding = format!("{} {}", call.call.tool, call.call.arguments);
         if self.asks.contains(&*call.call.tool) && call.approved.as_ref() != Some(&binding) {
-            return CallEnd::NeedsApproval { binding, question: format!("may `{}` run?", call.call.tool) };
+            return TaskCallEnd::NeedsApproval {
+                binding,
+                question: format!("may `{}` run?", call.call.tool),
+            };
         }
         if self.death == Some(Death::BeforeBegin) {
             std::future::pending::<()>().await;

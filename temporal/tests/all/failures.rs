@@ -9,7 +9,7 @@ use crate::{
     world::World,
 };
 
-/// How often the last activity of this type was attempted.
+/// How many times the last activity of this type was attempted.
 async fn attempts(world: &World, handle: &crate::world::Handle) -> i32 {
     let started = |attributes| match attributes {
         Attributes::ActivityTaskStartedEventAttributes(started) => Some(started.attempt),

@@ -46,7 +46,7 @@ fn worker_process() {
     runtime.block_on(work(target, PathBuf::from(folder), QUEUE.to_owned(), &ALL, Vec::new(), &stop));
 }
 
-/// A worker in a process of its own, which is killed with this value.
+/// A worker in a separate process, which is killed with this value.
 struct WorkerProcess(Child);
 
 impl WorkerProcess {
@@ -129,7 +129,7 @@ async fn runs_end_once_while_workers_are_killed() {
     assert_eq!(kills, KILLS);
 }
 
-/// How often each call has had its effect.
+/// How many times each call has had its effect.
 fn count_effects(folder: &Path) -> BTreeMap<(String, String, String), usize> {
     let mut effects = BTreeMap::new();
     for note in notes(folder) {

@@ -49,8 +49,8 @@ async fn an_answer_by_signal_lets_the_call_run() {
     assert_eq!(outcome.status, "completed");
     assert_eq!(notes(world.folder()), [format!("{} ask call-0-0", outcome.run)]);
     let asked = world.store.approval(&question).await.expect("the store has the question");
-    let decision = asked.decision.expect("an answer");
-    assert_eq!((&*decision.by, &*decision.via), ("Ada", "temporal"));
+    let answer = asked.answer.expect("an answer");
+    assert_eq!((&*answer.by, &*answer.via), ("Ada", "temporal"));
     // The history is that of a run whose question was answered in one process's store.
     let here = async {
         let driven = world.drive_here(ASK, None);
@@ -58,10 +58,10 @@ async fn an_answer_by_signal_lets_the_call_run() {
             let waiting = async || {
                 let all =
                     world.store.approvals(Default::default(), PageRequest::default()).await.expect("listed");
-                all.items.into_iter().find(|asked| asked.decision.is_none()).map(|waiting| waiting.asked)
+                all.items.into_iter().find(|asked| asked.answer.is_none()).map(|waiting| waiting.asked)
             };
             let asked = wait_for_some(waiting).await;
-            let decision = StoredAnswer {
+            let answer = StoredAnswer {
                 verdict: Verdict::Approve,
                 by: "Ada".to_owned(),
                 via: "temporal".to_owned(),
@@ -69,7 +69,7 @@ async fn an_answer_by_signal_lets_the_call_run() {
                 reason: None,
                 decided: portcullis_runs::now(),
             };
-            world.store.decide_approval(&asked.id, &asked.hash, decision).await.expect("decided")
+            world.store.answer_approval(&asked.id, &asked.hash, answer).await.expect("decided")
         };
         tokio::join!(driven, answering).0
     };

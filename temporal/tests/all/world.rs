@@ -57,7 +57,7 @@ pub(crate) struct World {
     pub(crate) client: Client,
 }
 
-/// A worker in a thread of its own. It stops with this value.
+/// A worker in a separate thread. It stops with this value.
 pub(crate) struct WorkerThread {
     stop: CancellationToken,
     thread: Option<JoinHandle<()>>,

@@ -61,7 +61,7 @@ pub(crate) async fn serving(report: &mut Report) {
     tokio::task::block_in_place(|| idle_agents(report));
 }
 
-/// A gateway of this process, at an address of its own.
+/// A gateway of this process, at a separate address.
 struct Served {
     gateway: Arc<Gateway>,
     store: Arc<dyn GatewayStore>,

@@ -44,7 +44,7 @@ pub(crate) fn run_in_separate_process(
     fs::create_dir_all(&config).expect("a folder");
     fs::copy(fixture.policy_file(), config.join("portcullis.toml")).expect("copied");
 
-    #[expect(clippy::disallowed_methods, reason = "the test binary itself, for an environment of its own")]
+    #[expect(clippy::disallowed_methods, reason = "the test binary itself, for a separate environment")]
     let mut command = Command::new(std::env::current_exe().expect("a path"));
     command.args(["--exact", &name, "--nocapture"]).env(MARK, "1").envs(environment.iter().copied());
     command.env("XDG_CONFIG_HOME", fixture.root().join("config")).env("XDG_STATE_HOME", fixture.state());

@@ -186,7 +186,7 @@ mod tests {
         assert_eq!(decode_mojibake("72Â°F â€” ðŸš€ â\u{9d}Œ").as_deref(), Ok("72°F — 🚀 ❌"));
         assert!(decode_mojibake("漢").is_err(), "no byte at all");
         let lost = decode_mojibake("âŒ").expect("bytes");
-        assert_eq!(lost, "\u{fffd}", "0x9d is no character of Windows-1252");
+        assert_eq!(lost, "\u{fffd}", "0x9d is not a character of Windows-1252");
         assert!(require_undamaged(lost).is_err() && require_undamaged("72°F".to_owned()).is_ok());
     }
 

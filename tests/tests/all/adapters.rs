@@ -137,7 +137,7 @@ enum Reason {
     GivenUp,
 }
 
-/// How often native tools ran.
+/// How many times native tools ran.
 static NATIVE_RUNS: AtomicUsize = AtomicUsize::new(0);
 
 fn count_native_run() -> ToolOutput {

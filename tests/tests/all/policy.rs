@@ -1,5 +1,6 @@
 //! The policy from file to call: refusals at the start, and enforcement afterwards.
 
+mod check_output;
 mod compared;
 mod expected;
 mod explained;
@@ -11,7 +12,6 @@ mod overlay;
 mod recorded;
 mod refusals;
 mod reviewed;
-mod shown;
 mod tightened;
 mod trust;
 

@@ -30,7 +30,7 @@ use serde_json::{Value, json};
 
 type Body = dyn Fn(ToolContext, ToolArgs) -> BoxFuture<'static, Result<ToolOutput, ToolError>> + Send + Sync;
 
-/// A native tool that counts how often it was polled. It accepts any arguments and declares no role.
+/// A native tool that counts how many times it was polled. It accepts any arguments and declares no role.
 #[derive(Clone)]
 pub(crate) struct Spy {
     name: String,

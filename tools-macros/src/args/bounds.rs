@@ -37,10 +37,7 @@ impl FieldBounds {
         bounds().next()?;
         if has_own_schema(&field.attrs) {
             bounds().for_each(|bound| {
-                errors.add_at(
-                    bound,
-                    "this field has a schema of its own, which would not show this: remove one",
-                );
+                errors.add_at(bound, "this field brings its schema, which would not show this: remove one");
             });
             return None;
         }

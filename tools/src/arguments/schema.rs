@@ -334,7 +334,7 @@ impl KnownKeys {
         }
         let properties = schema.get("properties").and_then(Value::as_object);
         let required = schema.get("required").and_then(Value::as_array);
-        // A required key counts as known even without a property of its own.
+        // A required key counts as known even without a separate property.
         let property_names = properties.into_iter().flat_map(Map::keys).cloned();
         let required = required.into_iter().flatten().filter_map(Value::as_str).map(str::to_owned);
         Self::Listed(property_names.chain(required).collect())

@@ -3,12 +3,12 @@
 use std::{fmt, sync::Arc};
 
 use portcullis_policy::Operation;
-use portcullis_types::{Tool, display::near::nearest_name, words};
+use portcullis_types::{Tool, display::near::nearest_name, word_enum};
 use serde::Serialize;
 
 use super::GetCurrentTime;
 
-words! {
+word_enum! {
     /// A capability that an agent can be given.
     #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
     #[non_exhaustive]
@@ -26,7 +26,7 @@ words! {
     }
 }
 
-words! {
+word_enum! {
     /// Whether a capability can be given.
     #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
     pub enum CapabilityStatus {

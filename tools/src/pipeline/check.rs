@@ -69,7 +69,7 @@ pub(super) async fn check_again(
     let hooks = &host.hooks;
     let mut checked = match check_against_schema(&call.arguments, &tool, pending_record) {
         Ok((args, notes)) => Checked { call, tool, args, notes },
-        // Hooks do not repair the arguments of a privileged tool: a guess is no basis for a dangerous call.
+        // Hooks do not repair the arguments of a privileged tool: a guess is not a basis for a dangerous call.
         Err(error) if hooks.is_empty() || is_privileged(&tool) => return Err(error),
         Err(error) => repaired_by_hooks(call, tool, error, hooks, caller, pending_record).await?,
     };

@@ -1,5 +1,5 @@
 //! The late result of a pending call, when it enters its run. It passes the hooks and the shape of every result, and
-//! leaves a row of its own.
+//! leaves a separate row.
 
 use portcullis_policy::{CallRequest, FlowLabel, Grant, RunFacts};
 use portcullis_types::{ToolArgs, ToolCall, ToolError, ToolResult};

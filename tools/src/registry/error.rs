@@ -85,7 +85,7 @@ pub enum RegistryError {
         holder: NameHolder,
     },
     /// A tool that the policy does not know as a built-in tool of the gateway.
-    #[error("`{}` is no built-in tool of the gateway", escape_for_display(name))]
+    #[error("`{}` is not a built-in tool of the gateway", escape_for_display(name))]
     NotShipped {
         /// The refused name.
         name: String,
@@ -102,7 +102,7 @@ pub enum RegistryError {
         other: ToolName,
     },
     /// A declared host that is not a valid rule.
-    #[error("tool `{tool}` declares the host `{}`, which is no rule: {source}", escape_for_display(text))]
+    #[error("tool `{tool}` declares the host `{}`, which is not a rule: {source}", escape_for_display(text))]
     Hosts {
         /// The tool's name.
         tool: String,
@@ -154,7 +154,7 @@ pub enum RegistryError {
         ty: &'static str,
     },
     /// Two states of one type, between which a tool could not choose.
-    #[error("the registry was given two states of the type `{ty}`; wrap one of them in a type of its own")]
+    #[error("the registry was given two states of the type `{ty}`; wrap one of them in a new type")]
     StateGivenTwice {
         /// The type of the states, with its path.
         ty: &'static str,

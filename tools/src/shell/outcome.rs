@@ -316,7 +316,7 @@ fn signal_name(signal: i32) -> &'static str {
     }
 }
 
-/// How many bytes of a killed command's output its error repeats. The error's text has a limit of its own.
+/// How many bytes of a killed command's output its error repeats. The error's text has a separate limit.
 const LAST_OUTPUT_BYTES: usize = 3000;
 
 #[cfg(test)]

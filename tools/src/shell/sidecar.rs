@@ -51,7 +51,7 @@ enum SidecarState {
 #[derive(Debug)]
 pub(super) struct SidecarSessions {
     connection: SidecarConnection,
-    /// Each slot has a lock of its own, so that two first commands share one session. A session ends when its slot is
+    /// Each slot has a separate lock, so that two first commands share one session. A session ends when its slot is
     /// removed and its last command has ended.
     sessions: Mutex<HashMap<SessionKey, SessionSlot>>,
 }
@@ -234,7 +234,7 @@ impl fmt::Display for Sidecar {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match &self.source {
             SidecarSource::Socket { path, .. } => write!(f, "the sidecar at {}", path.display()),
-            SidecarSource::Own { .. } => f.write_str("a sidecar of its own"),
+            SidecarSource::Own { .. } => f.write_str("a separate sidecar"),
         }
     }
 }

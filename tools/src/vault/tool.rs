@@ -95,7 +95,7 @@ impl VaultCopy {
         let steps = steps.ok_or_else(|| ToolError::internal("no registry of steps"))?;
         let argument = |name: &str| match arguments.get(name) {
             Some(Value::String(text)) => Ok(text.clone()),
-            _ => Err(ToolError::internal(format!("`{name}` passed the check and is no text"))),
+            _ => Err(ToolError::internal(format!("`{name}` passed the check and is not text"))),
         };
         let copy = CopyRun {
             steps: Arc::clone(steps),

@@ -96,7 +96,7 @@ impl Since {
             let short_text: String = text.chars().take(MAX_SHOWN_CHARS).collect();
             invalid(
                 "since",
-                &format!("`{}` is no date; write one such as `{today}`", short_text.escape_default()),
+                &format!("`{}` is not a date; write one such as `{today}`", short_text.escape_default()),
             )
         })?;
         // East of UTC the next day may have started already.

@@ -193,7 +193,7 @@ fn rules(response: &Response) -> Result<Option<Bytes>, RobotsRefusal> {
 }
 
 /// Whether the page's request would fail as well: the policy refuses the host, the client accepts no request, or there
-/// is no connection.
+/// is not a connection.
 fn fails_for_the_page_too(error: &ToolError) -> bool {
     const NO_CONNECTION: [&str; 10] = [
         "name_unresolved",

@@ -41,7 +41,7 @@ fn schema(value: &Value, pointer: &str) -> Result<Map<String, Value>, DialectFau
     if let Some(Value::Array(values)) = map.get("enum")
         && !values.iter().all(Value::is_string)
     {
-        return Err(DialectFault::new(pointer, "constants that are no texts; texts have a place"));
+        return Err(DialectFault::new(pointer, "constants that are not texts; texts have a place"));
     }
     notes::move_to_description(&mut map, &["default"]);
     if map.get("format").is_some_and(|format| format != "date-time") {

@@ -50,7 +50,7 @@ async fn a_call_is_read_from_its_event() {
     for (key, value) in [("callId", json!(1)), ("callId", json!("..")), ("runId", json!("x".repeat(1000)))] {
         let mut faulty = event.clone();
         faulty.data[key] = value;
-        assert!(matches!(faulty.call(), Err(ClientError::Unreadable { thing: "event", .. })), "{key}");
+        assert!(matches!(faulty.call(), Err(ClientError::Unreadable { subject: "event", .. })), "{key}");
     }
 }
 
@@ -67,7 +67,7 @@ async fn a_stream_ends_with_its_first_fault() {
             Bytes::copy_from_slice(&text.as_bytes()[cut..]),
         ];
         let events = read(chunks).await;
-        let [Ok(first), Err(ClientError::Unreadable { thing: "event", .. })] = &*events else {
+        let [Ok(first), Err(ClientError::Unreadable { subject: "event", .. })] = &*events else {
             panic!("{fault:?}: {events:?}");
         };
         assert_eq!(first.data, json!(1));
@@ -85,7 +85,7 @@ async fn an_event_of_10_megabytes_is_refused() {
     let events: Vec<_> = fake.client().events("agt_1", None).await.expect("connects").collect().await;
     let [Ok(_), Err(error)] = &*events else { panic!("{} events", events.len()) };
     assert!(
-        matches!(error, ClientError::TooLarge { thing: "event", limit_bytes } if *limit_bytes == 8 << 20)
+        matches!(error, ClientError::TooLarge { subject: "event", limit_bytes } if *limit_bytes == 8 << 20)
     );
 }
 

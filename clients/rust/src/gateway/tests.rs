@@ -109,7 +109,7 @@ async fn a_server_that_repeats_the_token_does_not_bring_it_into_errors() {
 async fn an_answer_that_is_no_json_is_unreadable() {
     for answer in ["", "{", r#"{"delivery":"pigeon"}"#] {
         let error = submitted(answer.into_response()).await.expect_err("unreadable");
-        assert!(matches!(error, ClientError::Unreadable { thing: "response", .. }), "{error:?}");
+        assert!(matches!(error, ClientError::Unreadable { subject: "response", .. }), "{error:?}");
     }
 }
 
@@ -128,14 +128,14 @@ async fn ids_that_would_name_another_path_are_not_sent() {
     let gateway = FakeGateway::start().client();
     for id in ["", "..", "a b"] {
         let error = gateway.submit(id, "cal_1", &()).await.expect_err(id);
-        assert!(matches!(error, ClientError::Id { thing: "run" }), "{error:?}");
+        assert!(matches!(error, ClientError::Id { subject: "run" }), "{error:?}");
         let error = gateway.events(id, None).await.expect_err(id);
-        assert!(matches!(error, ClientError::Id { thing: "agent" }), "{error:?}");
+        assert!(matches!(error, ClientError::Id { subject: "agent" }), "{error:?}");
         let error = gateway.open_calls(id).next().await.expect("an error").expect_err(id);
-        assert!(matches!(error, ClientError::Id { thing: "agent" }), "{error:?}");
+        assert!(matches!(error, ClientError::Id { subject: "agent" }), "{error:?}");
     }
     let error = gateway.events("agt_1", Some("1\r\nx: y")).await.expect_err("no id");
-    assert!(matches!(error, ClientError::Id { thing: "event" }), "{error:?}");
+    assert!(matches!(error, ClientError::Id { subject: "event" }), "{error:?}");
 }
 
 #[tokio::test]
@@ -180,7 +180,7 @@ async fn an_answer_that_is_no_stream_of_events_is_refused() {
     let fake = FakeGateway::start();
     fake.noted().streams.push_back("<h1>Sign in</h1>".into_response());
     let error = fake.client().events("agt_1", None).await.expect_err("a page");
-    assert!(matches!(error, ClientError::Unreadable { thing: "response", .. }), "{error:?}");
+    assert!(matches!(error, ClientError::Unreadable { subject: "response", .. }), "{error:?}");
 }
 
 #[tokio::test(start_paused = true)]
@@ -203,7 +203,7 @@ async fn an_endless_answer_is_cut_off() {
     fake.noted().list_answers.push_back(body.into_response());
     let gateway = fake.client();
     let error = gateway.open_calls("agt_1").next().await.expect("an error").expect_err("too large");
-    assert!(matches!(error, ClientError::TooLarge { thing: "response", .. }), "{error:?}");
+    assert!(matches!(error, ClientError::TooLarge { subject: "response", .. }), "{error:?}");
 }
 
 /// A server behind a socket of this machine, and its address.

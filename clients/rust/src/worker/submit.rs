@@ -10,7 +10,7 @@ use crate::{
     tool::{ResultText, failure},
 };
 
-/// How often one result is submitted. With the pauses between, the attempts take at least a minute and a half.
+/// How many times one result is submitted. With the pauses between, the attempts take at least a minute and a half.
 pub(super) const MAX_ATTEMPTS: usize = 8;
 
 /// Submits a result. The same result can be taken twice, so a result whose answer was lost is sent again. A result that

@@ -1,4 +1,4 @@
-//! A run in the background: this program once more, in a session of its own.
+//! A run in the background: this program once more, in a separate session.
 
 use std::{
     ffi::OsString,
@@ -24,7 +24,7 @@ const OPTION: &str = "--detach";
 /// The folder of the background processes' outputs, in the state folder.
 const FOLDER: &str = "detached";
 
-/// How often [`start`] checks whether the child has taken the lease.
+/// The interval at which [`start`] checks whether the child has taken the lease.
 const POLL: Duration = Duration::from_millis(50);
 
 /// The run of this process, if it is the one in the background. Such a process leaves the session of its terminal, so that

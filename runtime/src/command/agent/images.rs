@@ -26,7 +26,7 @@ const ENDINGS: [&str; 5] = [".png", ".jpg", ".jpeg", ".gif", ".webp"];
 /// folder.
 ///
 /// # Errors
-/// [`CliError::Image`] if a file is no image, too large or unreadable, or if there are too many.
+/// [`CliError::Image`] if a file is not an image, too large or unreadable, or if there are too many.
 pub(super) fn prompt(typed: &str, mut images: Vec<Content>) -> Result<Message, CliError> {
     for path in paths(typed) {
         add(&mut images, path)?;

@@ -126,7 +126,7 @@ fn has_rule(row: &Row, rule: &str) -> bool {
 /// The patterns of a path: the path or pattern itself, and everything below it.
 fn path_patterns(path: &str) -> Result<[PathPattern; 2], String> {
     if !path.starts_with('/') {
-        return Err("it is no guest path; one starts with `/`, such as `/shared/src`".to_owned());
+        return Err("it is not a guest path; one starts with `/`, such as `/shared/src`".to_owned());
     }
     let path = path.trim_end_matches('/');
     Ok([PathPattern::parse(path)?, PathPattern::parse(&format!("{path}/**"))?])
@@ -152,7 +152,7 @@ fn parse_time(text: &str, now: &Zoned) -> Result<Timestamp, String> {
         return zone.to_timestamp(time).map_err(|error| error.to_string());
     }
     let back: Duration = humantime::parse_duration(text).map_err(|_cause| {
-        "it is no time; write `2026-11-26`, `2026-11-26T14:00`, `yesterday`, or a time back from now, such as \
+        "it is not a time; write `2026-11-26`, `2026-11-26T14:00`, `yesterday`, or a time back from now, such as \
          `2h` or `30d`"
             .to_owned()
     })?;

@@ -9,7 +9,7 @@ use portcullis_tools::{
 use portcullis_types::Access;
 
 use super::{UseCount, UseCounts};
-use crate::output::html::{Count, Shown, table_box};
+use crate::output::html::{Count, Untrusted, table_box};
 
 /// The most rows, columns and hosts that the table shows.
 const MAX_TOOLS: usize = 2_000;
@@ -63,7 +63,7 @@ pub(crate) fn matrix(policy: &WorkspaceSecurityPolicy, grants: &[ToolGrants], co
                     th scope="col" { "Tool" }
                     th scope="col" { "A call" }
                     th.number scope="col" { "Calls" }
-                    @for mount in mounts { th scope="col" { code { (Shown(&format!("/{mount}"))) } } }
+                    @for mount in mounts { th scope="col" { code { (Untrusted(&format!("/{mount}"))) } } }
                     th scope="col" { "Hosts" }
                 }
             }
@@ -80,7 +80,7 @@ pub(crate) fn matrix(policy: &WorkspaceSecurityPolicy, grants: &[ToolGrants], co
                 (Count(without_grants.len() as u64)) " tools have no mount and no host: "
                 @for (index, grants) in without_grants.iter().take(MAX_TOOLS).enumerate() {
                     @if index > 0 { ", " }
-                    code { (Shown(grants.step.as_ref().unwrap_or(&grants.tool))) }
+                    code { (Untrusted(grants.step.as_ref().unwrap_or(&grants.tool))) }
                     @if counts.of_tool(grants).calls > 0 { " (" (calls(counts.of_tool(grants).calls)) ")" }
                 }
                 "."
@@ -96,12 +96,12 @@ fn row(grants: &ToolGrants, mounts: &[&str], counts: &UseCounts) -> Markup {
             th scope="row" {
                 @match &grants.step {
                     Some(step) => {
-                        code { (Shown(step)) }
-                        small { "step of " (Shown(&grants.tool)) }
+                        code { (Untrusted(step)) }
+                        small { "step of " (Untrusted(&grants.tool)) }
                     }
-                    None => { code { (Shown(&grants.tool)) } },
+                    None => { code { (Untrusted(&grants.tool)) } },
                 }
-                small { (Shown(&grants.profile)) }
+                small { (Untrusted(&grants.profile)) }
             }
             td { (verdict(grants.verdict)) }
             td.number { @if tool_use.calls > 0 { (Count(tool_use.calls)) } @else { span.none { "0" } } }
@@ -167,7 +167,7 @@ fn hosts(hosts: &[String], requests: u64) -> Markup {
     };
     html! {
         div class=(class) {
-            @for host in hosts.iter().take(MAX_HOSTS) { strong { code { (Shown(host)) } } }
+            @for host in hosts.iter().take(MAX_HOSTS) { strong { code { (Untrusted(host)) } } }
             @if hosts.len() > MAX_HOSTS { span { "and " (Count((hosts.len() - MAX_HOSTS) as u64)) " more" } }
             span { (words) }
         }

@@ -14,7 +14,7 @@ use super::{
     matrix::{GrantUse, matrix, use_words, verdict},
     sorted_by_mount,
 };
-use crate::output::html::{Column, Listing, Shown, Time, page};
+use crate::output::html::{Column, Listing, Time, Untrusted, page};
 
 /// The most grants that the list shows.
 const MAX_GRANTS: usize = 5_000;
@@ -39,12 +39,12 @@ pub(super) fn render(facts: &MapInput<'_>) -> String {
     let rows = by_mount.iter().take(MAX_GRANTS).map(|(grant, grants)| {
         let count = use_counts.of(grants, &grant.mount);
         vec![
-            html! { code { (Shown(&format!("/{}", grant.mount))) } },
-            html! { code { (Shown(grants.step.as_ref().unwrap_or(&grants.tool))) } },
+            html! { code { (Untrusted(&format!("/{}", grant.mount))) } },
+            html! { code { (Untrusted(grants.step.as_ref().unwrap_or(&grants.tool))) } },
             html! { (grant.access.as_str()) },
             html! { span.whole { (use_words(grant.access, GrantUse::of(count), count)) } },
             verdict(grants.verdict),
-            html! { code { (Shown(&grant.rule)) } },
+            html! { code { (Untrusted(&grant.rule)) } },
             place(grant.place.as_ref()),
         ]
     });
@@ -59,7 +59,7 @@ pub(super) fn render(facts: &MapInput<'_>) -> String {
             p.kind { "Portcullis" }
             h1 { "Map of mounts" }
             dl.facts {
-                div { dt { "Workspace" } dd { code { (Shown(&workspace.display().to_string())) } } }
+                div { dt { "Workspace" } dd { code { (Untrusted(&workspace.display().to_string())) } } }
                 div { dt { "Policy in force" } dd { code { (policy.digest().as_str()) } } }
                 div { dt { "Made" } dd { (Time(*made)) " UTC" } }
             }
@@ -91,14 +91,14 @@ pub(super) fn render(facts: &MapInput<'_>) -> String {
 fn flow_listing(source: &ReachSource, steps: &[FlowStep]) -> maud::Markup {
     let source = source.to_string();
     if steps.is_empty() {
-        return html! { p { "From " code { (Shown(&source)) } ": no tool reads it." } };
+        return html! { p { "From " code { (Untrusted(&source)) } ": no tool reads it." } };
     }
     let rows = steps.iter().take(MAX_FLOW_STEPS).map(|step| {
         vec![
-            html! { code { (Shown(&step.from)) } },
-            html! { code { (Shown(&step.tool)) } },
-            html! { (Shown(&gate_text(step))) },
-            html! { (Shown(&destination_text(step))) },
+            html! { code { (Untrusted(&step.from)) } },
+            html! { code { (Untrusted(&step.tool)) } },
+            html! { (Untrusted(&gate_text(step))) },
+            html! { (Untrusted(&destination_text(step))) },
         ]
     });
     let caption = format!("From {source}");
@@ -113,7 +113,7 @@ fn flow_listing(source: &ReachSource, steps: &[FlowStep]) -> maud::Markup {
 
 fn place(place: Option<&SourceLocation>) -> maud::Markup {
     match place {
-        Some(place) => html! { code { (Shown(&place.to_string())) } },
+        Some(place) => html! { code { (Untrusted(&place.to_string())) } },
         None => html! { span.none { "default" } },
     }
 }

@@ -1,4 +1,4 @@
-//! How often the calls of an audit log used and tried the mounts.
+//! How many times the calls of an audit log used and tried the mounts.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -107,7 +107,7 @@ impl UseCounts {
         }
     }
 
-    /// The count of a row's tool in a mount. `None` for one of too many names that are no mount.
+    /// The count of a row's tool in a mount. `None` for one of too many names that are not a mount.
     fn count(&mut self, row: &Row, mount: &str) -> Option<&mut UseCount> {
         let pair = (row.tool.to_string(), mount.to_owned());
         if !self.mounts.contains(mount) && !self.pairs.contains_key(&pair) {

@@ -24,7 +24,7 @@ pub(crate) fn show(common: &CommonOptions, as_json: bool) -> Result<ExitCode, Cl
     let values = origins.values();
     if as_json {
         let tools = shipped_tools().map(|facts| ToolGrant::new(&policy, &facts)).collect();
-        json::write_answer(&Shown {
+        json::write_answer(&PolicyListing {
             policy: files.operator_name(),
             overlay: files.overlay_name(),
             digest: policy.digest().as_str(),
@@ -44,7 +44,7 @@ pub(crate) fn show(common: &CommonOptions, as_json: bool) -> Result<ExitCode, Cl
 }
 
 #[derive(Serialize)]
-struct Shown<'a> {
+struct PolicyListing<'a> {
     policy: &'a str,
     overlay: Option<&'a str>,
     digest: &'a str,

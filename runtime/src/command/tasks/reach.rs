@@ -34,7 +34,7 @@ pub(super) fn writable(
     for mount in registry.mounts().iter().filter(|mount| written.contains(mount.name().as_str())) {
         for folder in folders {
             let is_reached =
-                match (identity(mount.directory()), place(folder), ancestors_of(mount.directory())) {
+                match (identity(mount.directory()), ancestry(folder), ancestors_of(mount.directory())) {
                     // The folder lies in the mount, or the mount in the folder.
                     (Some(mount), Some(folder), Some(above_mount)) => {
                         folder.ancestors.contains(&mount)
@@ -62,22 +62,22 @@ fn identity(folder: impl AsFd) -> Option<Identity> {
     Some((stat.st_dev, stat.st_ino))
 }
 
-/// Where a folder is.
-struct Place {
+/// A folder and the folders above it.
+struct Ancestry {
     /// The folder itself. `None` if it does not exist yet: then no mount lies in it.
     own: Option<Identity>,
     /// The folders above it that exist, and the folder itself.
     ancestors: Vec<Identity>,
 }
 
-fn place(folder: &Path) -> Option<Place> {
+fn ancestry(folder: &Path) -> Option<Ancestry> {
     let absolute = std::path::absolute(folder).ok()?;
     let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
     let open = |path: &Path| rustix::fs::open(path, flags, Mode::empty()).ok();
     let own = open(&absolute).and_then(identity);
     // A folder that does not exist yet will be made in the first one above it that does.
     let ancestors = ancestors_of(absolute.ancestors().find_map(open)?)?;
-    Some(Place { own, ancestors })
+    Some(Ancestry { own, ancestors })
 }
 
 /// The identities of a folder and of all folders above it.

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use async_trait::async_trait;
-use portcullis_tasks::{BeforeEffects, BeginningEffects, CallEnd, CallRunner, TaskCall};
+use portcullis_tasks::{BeforeEffects, BeginningEffects, CallRunner, TaskCall, TaskCallEnd};
 use portcullis_tools::{
     CallStartListener, Caller, StartingCall, ToolRegistry,
     policy::{DenialCode, FlowLabel, Operation},
@@ -15,7 +15,7 @@ use super::approver::{TaskApprovals, TaskApprover};
 /// The agent of the calls of task files.
 const TASKS_ID: &str = "tasks";
 
-/// The registry as the runner of calls. Each task is a run of its own.
+/// The registry as the runner of calls. Each task is a separate run.
 pub(super) struct RegistryCalls {
     registry: Arc<ToolRegistry>,
     approvals: TaskApprovals,
@@ -34,7 +34,7 @@ impl RegistryCalls {
 
 #[async_trait]
 impl CallRunner for RegistryCalls {
-    async fn run(&self, call: TaskCall, before: Arc<dyn BeforeEffects>) -> CallEnd {
+    async fn run(&self, call: TaskCall, before: Arc<dyn BeforeEffects>) -> TaskCallEnd {
         let mut caller = caller(&call.task);
         caller.cancel = self.cancel.child_token();
         let mut labels = Vec::with_capacity(call.labels.len());
@@ -46,7 +46,7 @@ impl CallRunner for RegistryCalls {
                     let error = ToolError::denied(format!(
                         "the task's ledger has the unknown label `{label}`: {error}"
                     ));
-                    return CallEnd::Ended(self.registry.refuse(
+                    return TaskCallEnd::Ended(self.registry.refuse(
                         call.call,
                         &caller,
                         error.with_code("task_label"),
@@ -64,8 +64,8 @@ impl CallRunner for RegistryCalls {
             .error()
             .is_some_and(|error| error.code() == DenialCode::ApprovalUnavailable.as_str());
         match approver.take_open().filter(|_| is_unanswered) {
-            Some((binding, question)) => CallEnd::NeedsApproval { binding, question },
-            None => CallEnd::Ended(hinted(result)),
+            Some((binding, question)) => TaskCallEnd::NeedsApproval { binding, question },
+            None => TaskCallEnd::Ended(hinted(result)),
         }
     }
 

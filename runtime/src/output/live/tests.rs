@@ -325,7 +325,7 @@ fn events_during_a_question_are_shown_after_it_in_order() {
     let (live, screen) = live_for(Reader::Program);
     live.show(&words("I write"));
     let (first, second) = (live.pause(), live.pause());
-    assert_eq!(screen.text(), "I write\n", "the question has a line of its own");
+    assert_eq!(screen.text(), "I write\n", "the question has a separate line");
     for event in [piece("a", "on"), piece("b", "other"), piece("b", " one"), piece("a", "e\n")] {
         live.show(&event);
     }

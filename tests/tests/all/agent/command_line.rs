@@ -138,7 +138,7 @@ fn a_key_is_read_from_a_file_sent_nowhere_else_and_never_shown() {
     let key = fixture.root().join("key");
     fs::write(&key, "sk-hunter2\n").expect("writable");
     let file = key.display().to_string();
-    let refusal = (401, r#"{"error": {"message": "sk-hunter2 is no key"}}"#.to_owned());
+    let refusal = (401, r#"{"error": {"message": "sk-hunter2 is not a key"}}"#.to_owned());
     let output = agent(&fixture, &Model::answering(vec![refusal]), &["--key-file", &file]);
     assert_eq!(output.status.code(), Some(5));
     assert!(!stderr(&output).contains("hunter2"), "{}", stderr(&output));

@@ -60,7 +60,7 @@ fn filters_leave_the_rows_that_meet_all_of_them() {
     }
     let wrong = portcullis(&fixture, &["audit", "log", "--since", "soon"]);
     assert_eq!(wrong.status.code(), Some(2));
-    assert!(String::from_utf8_lossy(&wrong.stderr).contains("`--since soon`: it is no time"), "{wrong:?}");
+    assert!(String::from_utf8_lossy(&wrong.stderr).contains("`--since soon`: it is not a time"), "{wrong:?}");
     let wrong = portcullis(&fixture, &["audit", "log", "--event", "ends"]);
     assert!(
         String::from_utf8_lossy(&wrong.stderr).contains("possible values: begin, end, result, model,"),

@@ -75,7 +75,7 @@ fn the_commands_of_the_document_answer_as_it_says() {
     for block in blocks(&document(), "console") {
         let mut lines = block.lines().peekable();
         while let Some(line) = lines.next() {
-            let command = line.strip_prefix("$ ").unwrap_or_else(|| panic!("`{line}` is no command"));
+            let command = line.strip_prefix("$ ").unwrap_or_else(|| panic!("`{line}` is not a command"));
             let mut documented = Vec::new();
             while let Some(line) = lines.next_if(|line| !line.starts_with("$ ")) {
                 documented.push(line);

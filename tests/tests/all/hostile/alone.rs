@@ -21,7 +21,7 @@ pub(super) fn run_in_separate_process(name: &str, test: impl Future<Output = ()>
     let output = command.output().expect("starts");
     let text =
         format!("{}{}", String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
-    assert!(output.status.success(), "{name} fails in a process of its own:\n{text}");
+    assert!(output.status.success(), "{name} fails in a separate process:\n{text}");
     assert!(text.contains("1 passed"), "there is no test `{name}`:\n{text}");
     Some(output)
 }

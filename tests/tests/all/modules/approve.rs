@@ -74,7 +74,7 @@ async fn a_changed_module_is_quarantined_until_approved_again() {
     assert_eq!(
         (called.status.code(), stdout(&called).as_str()),
         (Some(3), ""),
-        "an approval is no way around"
+        "an approval is not a way around"
     );
 
     let output = portcullis(&fixture, &["tool", "approve", "mine", "--dry-run"]);

@@ -121,7 +121,7 @@ fn registry(fixture: &Fixture, spy: Spy, hooks: &[Hook]) -> ToolRegistry {
     hooks.iter().cloned().fold(builder, portcullis_tools::RegistryBuilder::hook).build().expect("builds")
 }
 
-/// Makes one call of the spy, and returns its result, how often the spy ran, and the fixture.
+/// Makes one call of the spy, and returns its result, how many times the spy ran, and the fixture.
 async fn call(spy: Spy, hooks: &[Hook], arguments: &str, caller: &Caller) -> (ToolResult, usize, Fixture) {
     let fixture = fixture_enabling(&["spy"]);
     let calls = spy.calls();

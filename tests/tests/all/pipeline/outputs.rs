@@ -150,7 +150,7 @@ async fn the_output_limit_holds_for_every_tool_and_splits_no_char() {
     let spy = spy.parameters(json!({"type": "object", "properties": {"count": {"type": "integer"}}}));
     let registry = native_registry(&fixture, [spy]);
     let run = async |count: usize| CallOutcome::run(&registry, "spy", json!({"count": count})).await;
-    // `€` has three bytes, and the limit is no multiple of three.
+    // `€` has three bytes, and the limit is not a multiple of three.
     let fitting = output_limit() / 3;
     assert_ne!(fitting * 3, output_limit());
     let fits = run(fitting).await;

@@ -175,7 +175,7 @@ fn a_file_that_cannot_be_used_is_refused() {
     refused("can be written by everybody (mode 0666)");
     fs::remove_file(&file).expect("removed");
     symlink("nowhere.toml", &file).expect("linked");
-    assert!(portcullis(&fixture, &["call", "file_list"]).status.success(), "a link to nothing is no file");
+    assert!(portcullis(&fixture, &["call", "file_list"]).status.success(), "a link to nothing is not a file");
 }
 
 #[test]
@@ -230,7 +230,7 @@ fn a_digest_is_signed_off_until_its_day() {
     );
 }
 
-/// The expectations about a project's policy lie beside it, under its name, and are no project.
+/// The expectations about a project's policy lie beside it, under its name, and are not a project.
 #[test]
 #[expect(clippy::disallowed_methods, reason = "the program under test, in a project")]
 fn a_project_has_expectations_of_its_own() {

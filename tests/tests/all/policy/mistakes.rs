@@ -95,7 +95,7 @@ const CASES: &[Case] = &[
         "`64M` as size",
         Add("[limits]\nwasm_memory = \"64M\""),
         &[
-            "20:15: error P00 limits.wasm_memory: \"64M\" is no size: write a whole number and B, KiB, MiB or GiB, such as \"16KiB\"",
+            "20:15: error P00 limits.wasm_memory: \"64M\" is not a size: write a whole number and B, KiB, MiB or GiB, such as \"16KiB\"",
         ],
     ),
     (
@@ -352,7 +352,7 @@ fn lint(folder: &Path, made: &Made) -> Output {
         .expect("starts")
 }
 
-/// The findings as the table has them, after a look at their hints. A text that is no finding is the program's error.
+/// The findings as the table has them, after a look at their hints. A text that is not a finding is the program's error.
 fn findings(folder: &Path, output: &Output) -> Vec<String> {
     let Ok(found) = serde_json::from_slice::<Vec<Value>>(&output.stdout) else {
         let error = String::from_utf8_lossy(&output.stderr);

@@ -122,7 +122,7 @@ fn reach_knows_secrets_and_variables() {
         ("secret:none", "the policy has no secret `none`"),
         ("env:HOME", "the policy has no variable `HOME`"),
         ("nowhere", "the policy has no mount `nowhere`"),
-        ("file:x", "it is no source"),
+        ("file:x", "it is not a source"),
     ] {
         let output = portcullis(&fixture, &["mounts", "--reach", source]);
         assert_eq!(output.status.code(), Some(2), "{source}");

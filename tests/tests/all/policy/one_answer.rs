@@ -41,7 +41,7 @@ const CALLS: usize = 16;
 const MOUNTS: [(&str, &str); 4] =
     [("shared", "shared"), ("tmp", "tmp"), ("tmp2", "outer/tmp2"), ("vault", "vault")];
 
-/// Files, each with a content of its own.
+/// Files with different contents.
 const FILES: [&str; 12] = [
     "shared/a.txt",
     "shared/dir/b.txt",

@@ -17,7 +17,7 @@ fn a_hard_link_of_a_repository_is_not_written() {
     assert!(refusal.contains("linked"), "{refusal}");
     let doctor = home.run("code", &["doctor"]);
     assert!(String::from_utf8_lossy(&doctor.stdout).contains("/project/src/linked"), "{doctor:?}");
-    // A whole new content makes a file of its own: the file outside stays.
+    // A whole new content makes a new file: the file outside stays.
     home.call("code", "file_write", &json!({"path": "src/linked", "content": "mine\n"}));
     assert_eq!(fs::metadata(home.path("settings")).expect("the path exists").nlink(), 1);
     assert_eq!(fs::read_to_string(home.path("settings")).expect("read"), "theirs\n");

@@ -38,7 +38,7 @@ async fn one_operation_leaves_a_separate_row_for_each_grant() {
     assert_eq!(operations.len(), 1, "{operations:?}");
     assert!(operations.first().expect("one").is_some_and(|id| id.starts_with("op_")));
     let calls: BTreeSet<_> = rows.iter().map(|row| &*row.call_id).collect();
-    assert_eq!(calls.len(), 3, "each step is a call of its own");
+    assert_eq!(calls.len(), 3, "each step is a separate call");
 
     let operation_row = vault.end_row_of("vault_copyto");
     assert_eq!(operation_row.tier, Some(SafetyTier::SideEffecting));

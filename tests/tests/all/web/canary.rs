@@ -218,7 +218,7 @@ fn a_secret_comes_out_nowhere() {
 
     let process = served.program.id();
     let process_tree = process_tree(process);
-    assert!(process_tree.len() > 1, "the shell runs in a process of its own: {process_tree:?}");
+    assert!(process_tree.len() > 1, "the shell runs in a separate process: {process_tree:?}");
     for process in &process_tree {
         // An ordinary user may be unable to read the environment, because the program is not dumpable.
         if let Ok(environment) = fs::read(format!("/proc/{process}/environ")) {

@@ -317,7 +317,7 @@ impl<'a> GuestRequests<'a> {
 /// The end of a request.
 #[derive(Clone, Copy)]
 enum RequestEnd<'e> {
-    /// The guest has read the response to its end (`true`), or has given up the rest (`false`), which is no error.
+    /// The guest has read the response to its end (`true`), or has given up the rest (`false`), which is not an error.
     Closed(bool),
     /// There is no response, or its body broke off.
     Failed(&'e ToolError),
@@ -352,7 +352,7 @@ fn rule_of(grant: &Grant) -> String {
 fn request(judged: &JudgedRequest, head: &HttpRequestHead, body: Vec<u8>) -> Result<Request, ToolError> {
     let invalid = |problem: String| ToolError::invalid_arguments(problem).with_code("request_invalid");
     let method = Method::from_bytes(head.method.as_bytes())
-        .map_err(|_invalid| invalid(format!("`{}` is no method", head.method.escape_debug())))?;
+        .map_err(|_invalid| invalid(format!("`{}` is not a method", head.method.escape_debug())))?;
     let mut headers = HeaderMap::new();
     headers.insert("user-agent", web::USER_AGENT);
     // The first value of a name replaces the default, and further values are added.
@@ -360,7 +360,7 @@ fn request(judged: &JudgedRequest, head: &HttpRequestHead, body: Vec<u8>) -> Res
     for (name, value) in &head.headers {
         let escaped_name = name.escape_debug();
         let name = HeaderName::from_bytes(name.as_bytes())
-            .map_err(|_invalid| invalid(format!("`{escaped_name}` is no name of a header")))?;
+            .map_err(|_invalid| invalid(format!("`{escaped_name}` is not a name of a header")))?;
         let value = HeaderValue::from_str(value).map_err(|_invalid| {
             invalid(format!("the value of the header `{name}` has control characters"))
         })?;

@@ -195,7 +195,7 @@ pub fn explain_row(envelope: &RunnerBootstrapEnvelope, seq: u64) -> Result<Recor
     })
 }
 
-/// Finds a row. A line that is no row counts only if the row is not found.
+/// Finds a row. A line that is not a row counts only if the row is not found.
 fn find_row(log: &Path, seq: u64) -> Result<Row, RowError> {
     let mut last = 0;
     let mut fault = None;
@@ -244,7 +244,7 @@ fn policy_of_row(
 fn differing_sections(hashed: &[u8], policy: &WorkspaceSecurityPolicy) -> Vec<String> {
     let read = |json: &[u8]| serde_json::from_slice::<serde_json::Map<String, Value>>(json);
     let (Ok(hashed), Ok(kept)) = (read(hashed), read(&policy.canonical_json())) else {
-        return vec!["everything: it is no JSON".to_owned()];
+        return vec!["everything: it is not JSON".to_owned()];
     };
     let keys: std::collections::BTreeSet<&String> = hashed.keys().chain(kept.keys()).collect();
     let differs = |key: &&String| key.as_str() != "modules" && hashed.get(*key) != kept.get(*key);

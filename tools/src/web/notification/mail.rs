@@ -63,12 +63,12 @@ impl PreparedMail {
     /// Writes the message. Header fields are encoded, so that no text becomes a further field.
     ///
     /// # Errors
-    /// `invalid_arguments` for a recipient that is no address.
+    /// `invalid_arguments` for a recipient that is not an address.
     pub(crate) fn new(arguments: &Value) -> Result<Self, ToolError> {
         let text = |key: &str| arguments[key].as_str().unwrap_or_default();
         let address = |key: &str| {
             let address = text(key).parse::<Address>().map_err(|error| {
-                ToolError::invalid_arguments(format!("field '{key}': it is no e-mail address: {error}"))
+                ToolError::invalid_arguments(format!("field '{key}': it is not an e-mail address: {error}"))
             })?;
             Ok::<_, ToolError>(Mailbox::new(None, address))
         };

@@ -14,7 +14,7 @@ use portcullis_tools::{ToolGrants, audit::VerifyReport, policy::WorkspaceSecurit
 use super::{AnchorState, figures::Figures, tally::Tally};
 use crate::{
     command::mounts::{UseCounts, matrix::matrix},
-    output::html::{Count, Shown, Time, page, short_digest},
+    output::html::{Count, Time, Untrusted, page, short_digest},
 };
 
 /// The most rows of a listing.
@@ -92,15 +92,15 @@ fn headline(facts: &ReportInput<'_>) -> Markup {
                 }
             }
             dl.facts {
-                div { dt { "Workspace" } dd { code { (Shown(&facts.workspace.display().to_string())) } } }
-                div { dt { "Log" } dd { code { (Shown(&facts.log.display().to_string())) } } }
+                div { dt { "Workspace" } dd { code { (Untrusted(&facts.workspace.display().to_string())) } } }
+                div { dt { "Log" } dd { code { (Untrusted(&facts.log.display().to_string())) } } }
                 div { dt { "Policy in force" } dd { code { (facts.policy.digest().as_str()) } } }
                 div {
                     dt { "Rows" }
                     dd {
                         (Count(facts.figures.rows)) " of " (Count(facts.verification.rows))
                         @if facts.filters.is_empty() { ", without a filter" }
-                        @for filter in facts.filters.iter().take(MAX_ROWS) { ", " code { (Shown(filter)) } }
+                        @for filter in facts.filters.iter().take(MAX_ROWS) { ", " code { (Untrusted(filter)) } }
                     }
                 }
                 div { dt { "Made" } dd { (Time(facts.made)) " UTC" } }
@@ -118,7 +118,7 @@ fn state_of_the_log(facts: &ReportInput<'_>) -> Markup {
                 None => div.state.ok {
                     h2 { "✓ The chain is intact" }
                     p { (Count(*rows)) " rows, of which none was changed, moved, inserted, or removed between two others." }
-                    p { "Head " code.hash { (Shown(head)) } }
+                    p { "Head " code.hash { (Untrusted(head)) } }
                 },
                 Some(broken) => div.state.bad {
                     h2 { "✗ The chain is broken" }
@@ -127,7 +127,7 @@ fn state_of_the_log(facts: &ReportInput<'_>) -> Markup {
                         @if *last_seq == 0 { "No row holds" } @else { "The rows up to row " (Count(*last_seq)) " hold" }
                         "; this report also counts the rows after it, which prove nothing." }
                     @if facts.unreadable > 0 { p { "Lines that are not rows: " (Count(facts.unreadable)) "." } }
-                    p { "Head of the rows that hold " code.hash { (Shown(head)) } }
+                    p { "Head of the rows that hold " code.hash { (Untrusted(head)) } }
                 },
             }
             @match facts.anchor {
@@ -201,7 +201,7 @@ fn left_out<K: Ord, V: Default>(tally: &Tally<K, V>, names: usize) -> u64 {
 
 /// A digest in short, with the whole one for a pointer.
 fn digest(text: &str) -> Markup {
-    html! { code title=(portcullis_types::display::EscapedText(text)) { (Shown(short_digest(text))) } }
+    html! { code title=(portcullis_types::display::EscapedText(text)) { (Untrusted(short_digest(text))) } }
 }
 
 /// A time that may be missing.

@@ -79,7 +79,7 @@ async fn both_described() -> Both {
 
 type Both = Result<Hits, String>;
 
-/// Described data that is no object.
+/// Described data that is not an object.
 #[tool]
 async fn list() -> Result<Vec<Hits>, Secret> {
     Ok(Vec::new())

@@ -1,4 +1,4 @@
-//! States, under any path and beside other parameters. They are no arguments.
+//! States, under any path and beside other parameters. They are not arguments.
 
 use std::sync::{
     Arc,

@@ -27,7 +27,7 @@ impl ExpectationReport {
     }
 }
 
-portcullis_types::words! {
+portcullis_types::word_enum! {
     /// The kind of an expectation, by its key in the file.
     #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
     pub enum ExpectationKind {

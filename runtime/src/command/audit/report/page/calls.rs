@@ -10,7 +10,7 @@ use crate::{
     },
     output::html::{
         Column::{self, Number, Text},
-        Count, Listing, Shown,
+        Count, Listing, Untrusted,
     },
 };
 
@@ -42,7 +42,7 @@ fn by_name(caption: &str, tally: &Tally<String, Calls>) -> Markup {
     let mut rows: Vec<_> = entries
         .iter()
         .take(MAX_ROWS)
-        .map(|(name, calls)| row(html! { code { (Shown(name)) } }, calls))
+        .map(|(name, calls)| row(html! { code { (Untrusted(name)) } }, calls))
         .collect();
     if let Some(others) = tally.others() {
         rows.push(row(html! { "names that did not fit" }, others));
@@ -69,7 +69,7 @@ fn models(figures: &Figures) -> Markup {
     let mut rows: Vec<_> = entries
         .iter()
         .take(MAX_ROWS)
-        .map(|(name, requests)| row(html! { code { (Shown(name)) } }, requests))
+        .map(|(name, requests)| row(html! { code { (Untrusted(name)) } }, requests))
         .collect();
     if let Some(others) = figures.models.others() {
         rows.push(row(html! { "names that did not fit" }, others));
@@ -112,12 +112,12 @@ pub(super) fn denials(figures: &Figures) -> Markup {
     let entries = figures.denials.heaviest(|denials| denials.calls);
     let rows = entries.iter().take(MAX_ROWS).map(|(kind, denials)| {
         vec![
-            html! { code { (Shown(&kind.code)) } },
-            html! { code { (Shown(&kind.rule)) } },
-            html! { code { (Shown(&kind.tool)) } },
+            html! { code { (Untrusted(&kind.code)) } },
+            html! { code { (Untrusted(&kind.rule)) } },
+            html! { code { (Untrusted(&kind.tool)) } },
             number(denials.calls),
             html! { @match &denials.subject {
-                Some(subject) => code { (Shown(subject)) },
+                Some(subject) => code { (Untrusted(subject)) },
                 None => span.none { "–" },
             } },
             html! { (Count(denials.seq)) },
@@ -153,12 +153,12 @@ pub(super) fn approvals(figures: &Figures) -> Markup {
     let entries = figures.approvals.heaviest(|answers| answers.count);
     let rows = entries.iter().take(MAX_ROWS).map(|(kind, answers)| {
         vec![
-            html! { code { (Shown(&kind.tool)) } },
+            html! { code { (Untrusted(&kind.tool)) } },
             answer(&kind.answer),
             html! { (kind.by) },
-            html! { (Shown(&kind.approver)) },
+            html! { (Untrusted(&kind.approver)) },
             html! { @match kind.uid { Some(uid) => (uid), None => span.none { "–" } } },
-            html! { code { (Shown(&kind.rule)) } },
+            html! { code { (Untrusted(&kind.rule)) } },
             number(answers.count),
             time(answers.last),
         ]
@@ -191,7 +191,7 @@ pub(super) fn approvals(figures: &Figures) -> Markup {
 
 fn answer(answer: &str) -> Markup {
     match answer.starts_with("approved") {
-        true => html! { span.tag.ok { "✓ " (Shown(answer)) } },
-        false => html! { span.tag.bad { "✗ " (Shown(answer)) } },
+        true => html! { span.tag.ok { "✓ " (Untrusted(answer)) } },
+        false => html! { span.tag.bad { "✗ " (Untrusted(answer)) } },
     }
 }

@@ -7,7 +7,7 @@ use crate::{
     command::audit::report::figures::{Figures, Newest},
     output::html::{
         Column::{Number, Text},
-        Count, Listing, Shown, Time,
+        Count, Listing, Time, Untrusted,
     },
 };
 
@@ -53,11 +53,11 @@ fn changes(changes: &Newest) -> Markup {
     let rows = changes.shown.iter().rev().map(|change| {
         vec![
             html! { (Time(change.time)) },
-            html! { code { (Shown(&change.subject)) } },
-            html! { (Shown(&change.cause)) },
-            html! { (Shown(&change.by)) },
+            html! { code { (Untrusted(&change.subject)) } },
+            html! { (Untrusted(&change.cause)) },
+            html! { (Untrusted(&change.by)) },
             html! { @match &change.refused {
-                Some(reason) => { span.tag.bad { "✗ refused" } " " (Shown(reason)) },
+                Some(reason) => { span.tag.bad { "✗ refused" } " " (Untrusted(reason)) },
                 None => span.tag.ok { "✓ in force" },
             } },
             html! { (Count(change.seq)) },
@@ -88,10 +88,10 @@ fn programs(figures: &Figures) -> Markup {
         + figures.programs.others().map_or(0, |others| others.count);
     let rows = entries.iter().take(MAX_ROWS).map(|(program, answers)| {
         vec![
-            html! { (Shown(&program.version)) },
+            html! { (Untrusted(&program.version)) },
             digest(&program.binary),
-            html! { (Shown(&program.host)) },
-            html! { @match &program.instance { Some(instance) => (Shown(instance)), None => span.none { "–" } } },
+            html! { (Untrusted(&program.host)) },
+            html! { @match &program.instance { Some(instance) => (Untrusted(instance)), None => span.none { "–" } } },
             html! { @match program.uid { Some(uid) => (uid), None => span.none { "–" } } },
             number(answers.count),
             time(answers.first),
@@ -128,9 +128,9 @@ fn pins(pins: &Newest) -> Markup {
     }
     let rows = pins.shown.iter().rev().map(|change| {
         vec![
-            html! { code { (Shown(&change.subject)) } },
-            html! { (Shown(&change.cause)) },
-            html! { (Shown(&change.by)) },
+            html! { code { (Untrusted(&change.subject)) } },
+            html! { (Untrusted(&change.cause)) },
+            html! { (Untrusted(&change.by)) },
             html! { (Count(change.seq)) },
             html! { (Time(change.time)) },
         ]
@@ -152,9 +152,9 @@ fn open_calls(facts: &ReportInput<'_>) -> Markup {
     }
     let rows = open.iter().take(MAX_ROWS).map(|begin| {
         vec![
-            html! { code { (Shown(&begin.tool)) } },
-            html! { code { (Shown(&begin.call_id)) } },
-            html! { code { (Shown(&begin.process)) } },
+            html! { code { (Untrusted(&begin.tool)) } },
+            html! { code { (Untrusted(&begin.call_id)) } },
+            html! { code { (Untrusted(&begin.process)) } },
             html! { (Count(begin.seq)) },
         ]
     });

@@ -8,7 +8,7 @@ use crate::{
     command::audit::report::figures::{Figures, Traffic},
     output::html::{
         Column::{Number, Text},
-        Count, Listing, Shown,
+        Count, Listing, Untrusted,
     },
 };
 
@@ -24,7 +24,7 @@ fn hosts(figures: &Figures) -> Markup {
     let size = |count: u64| html! { @if count == 0 { span.none { "–" } } @else { (bytes(count)) } };
     let rows = entries.iter().take(MAX_ROWS).map(|(host, traffic)| {
         vec![
-            html! { code { (Shown(host)) } },
+            html! { code { (Untrusted(host)) } },
             number(traffic.requests),
             number(traffic.connections),
             number(traffic.refused),
@@ -63,8 +63,8 @@ fn secrets(figures: &Figures) -> Markup {
     let entries = figures.secrets.heaviest(|answers| answers.count);
     let rows = entries.iter().take(MAX_ROWS).map(|((secret, tool), answers)| {
         vec![
-            html! { code { (Shown(secret)) } },
-            html! { code { (Shown(tool)) } },
+            html! { code { (Untrusted(secret)) } },
+            html! { code { (Untrusted(tool)) } },
             number(answers.count),
             time(answers.first),
             time(answers.last),

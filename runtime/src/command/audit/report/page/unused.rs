@@ -11,7 +11,7 @@ use crate::{
     command::mounts::matrix::GrantUse,
     output::html::{
         Column::{Number, Text},
-        Count, Listing, Shown,
+        Count, Listing, Untrusted,
     },
 };
 
@@ -60,8 +60,8 @@ pub(super) fn unused(facts: &ReportInput<'_>) -> Markup {
     findings.sort_by_key(|(finding, rule, _)| (*finding, *rule));
     let rows = findings.iter().take(MAX_ROWS).map(|(finding, rule, rule_use)| {
         vec![
-            html! { code { (Shown(rule)) } },
-            html! { (rule_use.access.map_or("–", Access::as_str)) " " code { (Shown(&format!("/{}", rule_use.mount))) } },
+            html! { code { (Untrusted(rule)) } },
+            html! { (rule_use.access.map_or("–", Access::as_str)) " " code { (Untrusted(&format!("/{}", rule_use.mount))) } },
             html! { @match finding {
                 Finding::NeverUsed => span.tag.warn { "never used" },
                 Finding::OnlyRead => span.tag.warn { "only read" },
@@ -142,7 +142,7 @@ fn tools(names: &[&str]) -> Markup {
         @if names.is_empty() { span.none { "–" } }
         @for (index, name) in names.iter().take(MAX_TOOLS).enumerate() {
             @if index > 0 { ", " }
-            code { (Shown(name)) }
+            code { (Untrusted(name)) }
         }
         @if names.len() > MAX_TOOLS { " and " (Count((names.len() - MAX_TOOLS) as u64)) " more" }
     }

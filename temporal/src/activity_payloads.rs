@@ -70,19 +70,19 @@ pub(crate) struct AnswerInput {
     /// The run.
     pub(crate) run: String,
     /// The answer.
-    pub(crate) answer: crate::request::Answer,
+    pub(crate) answer: crate::workflow_payloads::ApprovalSignal,
 }
 
 /// Where the run stands after an activity.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub(crate) struct Place {
+pub(crate) struct RunPosition {
     /// The version of the run.
     pub(crate) version: i64,
     /// The next step.
     pub(crate) next: String,
     /// The calls of the next step.
     #[serde(default)]
-    pub(crate) calls: Vec<PlacedCall>,
+    pub(crate) calls: Vec<NextCallPlacement>,
     /// The status of the run.
     pub(crate) status: String,
     /// Whether the namespace has the search attributes. Only `setup` says so.
@@ -92,7 +92,7 @@ pub(crate) struct Place {
 
 /// A call, and the task queue that runs it.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub(crate) struct PlacedCall {
+pub(crate) struct NextCallPlacement {
     /// Its id.
     pub(crate) id: String,
     /// Its tool.

@@ -1,4 +1,4 @@
-//! [`words!`](crate::words!): enums whose variants are words in files, in audit rows and on the command line.
+//! [`word_enum!`](crate::word_enum!): enums whose variants are words in files, in audit rows and on the command line.
 
 /// Declares an enum with one word for each variant. The enum gets `ALL`, `as_str` and
 /// [`Display`](std::fmt::Display). The enum must be `Copy` and derive `Serialize` or `Deserialize` of serde, which use the
@@ -8,7 +8,7 @@
 /// all words.
 ///
 /// ```
-/// portcullis_types::words! {
+/// portcullis_types::word_enum! {
 ///     /// Answers.
 ///     #[derive(Debug, Clone, Copy, PartialEq, serde::Serialize)]
 ///     pub enum Answer as "answer" {
@@ -23,7 +23,7 @@
 /// assert_eq!("maybe".parse::<Answer>().unwrap_err(), "unknown answer `maybe`: expected `yes` or `no`");
 /// ```
 #[macro_export]
-macro_rules! words {
+macro_rules! word_enum {
     (
         $(#[$meta:meta])*
         $vis:vis enum $name:ident $(as $noun:literal)? {
@@ -67,7 +67,7 @@ macro_rules! words {
     };
 }
 
-/// The message about an unknown word, for the code that [`words!`](crate::words!) generates.
+/// The message about an unknown word, for the code that [`word_enum!`](crate::word_enum!) generates.
 #[doc(hidden)]
 #[must_use]
 pub fn unknown_word(noun: &str, text: &str, words: &[&str]) -> String {

@@ -20,26 +20,26 @@ fn inbox(id: &RunId) -> String {
 
 /// The results of a turn's calls, and the last entry.
 #[derive(Debug, Default)]
-pub(crate) struct Carried {
+pub(crate) struct TurnResults {
     pub(crate) results: HashMap<String, ToolResult>,
     last: Option<i64>,
 }
 
-impl Carried {
+impl TurnResults {
     /// Reads what is kept. If a call has two results, the first counts.
     pub(crate) async fn read(store: &dyn RunStore, id: &RunId) -> Result<Self, RunError> {
-        let mut carried = Self::default();
+        let mut turn_results = Self::default();
         let inbox = inbox(id);
         for entry in all_rows(|request| store.inbox(&inbox, request)).await? {
-            carried.last = Some(entry.ordinal);
+            turn_results.last = Some(entry.ordinal);
             if entry.kind != KIND {
                 continue;
             }
             let result: ToolResult = serde_json::from_str(entry.body.as_str())
                 .map_err(|source| RunError::Malformed { id: id.clone(), what: "result", source })?;
-            carried.results.entry(result.call_id.clone()).or_insert(result);
+            turn_results.results.entry(result.call_id.clone()).or_insert(result);
         }
-        Ok(carried)
+        Ok(turn_results)
     }
 
     /// Stores a result.

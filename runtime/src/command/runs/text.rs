@@ -51,7 +51,7 @@ pub(super) async fn run(
     let approvals = all_rows(|request| store.approvals(filter.clone(), request)).await?;
     if !approvals.is_empty() {
         let rows = approvals.into_iter().map(|approval| {
-            let by = approval.decision.map(|decision| decision.by).unwrap_or_default();
+            let by = approval.answer.map(|answer| answer.by).unwrap_or_default();
             [approval.asked.id, time(approval.created), approval.asked.tool, approval.status.to_string(), by]
         });
         let _ = write!(out, "\n{}", table::render(["question", "at", "tool", "status", "by"], rows));

@@ -37,7 +37,7 @@ pub(crate) struct RunRequest {
 /// The signal `approve`.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub(crate) struct Answer {
+pub(crate) struct ApprovalSignal {
     /// The id of the question.
     pub(crate) question: String,
     /// Whether the call may run. Default: it may.
@@ -108,7 +108,7 @@ impl RunRequest {
     }
 }
 
-impl Answer {
+impl ApprovalSignal {
     /// Reads the signal's input.
     pub(crate) fn read(input: &RawValue) -> Result<Self, String> {
         let answer: Self = read(input).map_err(|error| {
@@ -187,8 +187,8 @@ mod tests {
         assert!(read_message(&RawValue::new(Vec::new())).expect_err("none").contains("0 arguments"));
         let binary = RawValue::new(vec![Payload { data: b"\"x\"".to_vec(), ..Payload::default() }]);
         assert!(read_message(&binary).expect_err("not JSON").contains("not JSON"));
-        let answer = Answer::read(&raw(r#"{"question":"approval_1"}"#)).expect("an answer");
+        let answer = ApprovalSignal::read(&raw(r#"{"question":"approval_1"}"#)).expect("an answer");
         assert!(answer.approve && answer.hash.is_none());
-        assert!(Answer::read(&raw(r#"{"question":"approval_1","approve":"no"}"#)).is_err());
+        assert!(ApprovalSignal::read(&raw(r#"{"question":"approval_1","approve":"no"}"#)).is_err());
     }
 }

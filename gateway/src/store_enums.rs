@@ -1,4 +1,4 @@
-//! The words of the store that the interface has too.
+//! Enums of the store as the interface has them in JSON.
 
 use portcullis_store::{MessageKind, MessageStatus, ParticipantKind};
 use serde::{Deserialize, Serialize};
@@ -7,7 +7,8 @@ use utoipa::ToSchema;
 /// The kind of a participant.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "snake_case")]
-pub(crate) enum ParticipantWord {
+#[schema(as = ParticipantKind)]
+pub(crate) enum ParticipantKindJson {
     /// A person.
     User,
     /// An agent.
@@ -17,7 +18,8 @@ pub(crate) enum ParticipantWord {
 /// The kind of a message.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "snake_case")]
-pub(crate) enum MessageKindWord {
+#[schema(as = MessageKind)]
+pub(crate) enum MessageKindJson {
     /// A text that a member has written.
     Text,
     /// A call of a visible tool.
@@ -27,7 +29,8 @@ pub(crate) enum MessageKindWord {
 /// The status of a message.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "snake_case")]
-pub(crate) enum MessageStatusWord {
+#[schema(as = MessageStatus)]
+pub(crate) enum MessageStatusJson {
     /// Its arguments arrive, or its call runs.
     Streaming,
     /// Its call waits for a result from outside.
@@ -38,7 +41,7 @@ pub(crate) enum MessageStatusWord {
     Error,
 }
 
-impl From<ParticipantKind> for ParticipantWord {
+impl From<ParticipantKind> for ParticipantKindJson {
     fn from(kind: ParticipantKind) -> Self {
         match kind {
             ParticipantKind::User => Self::User,
@@ -47,7 +50,7 @@ impl From<ParticipantKind> for ParticipantWord {
     }
 }
 
-impl From<MessageKind> for MessageKindWord {
+impl From<MessageKind> for MessageKindJson {
     fn from(kind: MessageKind) -> Self {
         match kind {
             MessageKind::Text => Self::Text,
@@ -56,7 +59,7 @@ impl From<MessageKind> for MessageKindWord {
     }
 }
 
-impl From<MessageStatus> for MessageStatusWord {
+impl From<MessageStatus> for MessageStatusJson {
     fn from(status: MessageStatus) -> Self {
         match status {
             MessageStatus::Streaming => Self::Streaming,
