@@ -49,8 +49,6 @@ mod worker;
 mod workflow;
 #[cfg(feature = "sdk")]
 mod workflow_payloads;
-#[cfg(feature = "sdk")]
-mod workflow_payloads;
 
 #[cfg(feature = "sdk")]
 pub use self::{
