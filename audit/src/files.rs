@@ -4,7 +4,7 @@
 use std::{
     fs::File,
     io,
-    os::fd::OwnedFd,
+    os::fd::{AsFd as _, OwnedFd},
     path::{Path, PathBuf},
     sync::{
         Arc,
@@ -140,7 +140,7 @@ impl LogFiles {
         // A new log would be lost without its directory entry. The flag stays clear even if this `fsync` fails, because
         // a sync failure is permanent.
         if segment.is_new.swap(false, Ordering::Relaxed) {
-            rustix::fs::fsync(&self.dir)?;
+            self.device.sync_folder(self.dir.as_fd())?;
         }
         Ok(())
     }
@@ -166,11 +166,16 @@ impl Segment {
             Err(Errno::LOOP | Errno::ISDIR) => return Err(AuditError::NotAFile { path: path.to_owned() }),
             Err(errno) => return Err(failed(errno)),
         };
-        let stat = fstat(&log).map_err(failed)?;
+        Self::of(File::from(log), path)
+    }
+
+    /// The segment in an open file.
+    pub(super) fn of(log: File, path: &Path) -> Result<Self, AuditError> {
+        let stat =
+            fstat(&log).map_err(|errno| AuditError::Open { path: path.to_owned(), source: errno.into() })?;
         if FileType::from_raw_mode(stat.st_mode) != FileType::RegularFile {
             return Err(AuditError::NotAFile { path: path.to_owned() });
         }
-        let log = File::from(log);
         let start =
             SegmentStart::read(&log).map_err(|source| AuditError::Read { path: path.to_owned(), source })?;
         Ok(Self {

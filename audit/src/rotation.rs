@@ -3,14 +3,13 @@
 
 use std::{
     fs::File,
-    os::unix::fs::FileExt as _,
+    io::Write as _,
+    os::fd::AsFd as _,
     time::{Duration, SystemTime},
 };
 
 use rustix::{
-    fs::{
-        AtFlags, CWD, Mode, OFlags, chmodat, fdatasync, fsync, linkat, mkdirat, openat, renameat, unlinkat,
-    },
+    fs::{AtFlags, CWD, Mode, OFlags, chmodat, fdatasync, linkat, mkdirat, openat, renameat, unlinkat},
     io::Errno,
 };
 
@@ -111,11 +110,16 @@ pub(super) fn undo_unfinished(files: &LogFiles, segment: &Segment) -> Result<(),
     unlinkat(CWD, &path, AtFlags::empty()).map_err(|errno| files.write_error(errno.into()))
 }
 
-/// Renames the open segment to its sealed name, and gives the log's name to a new segment with this first row.
+/// Renames the open segment to its sealed name, and gives the log's name to a new segment with this first row. Returns
+/// the new segment.
 ///
 /// The old file gets its second name first, and the new file then replaces the first one. So the log's name always
 /// exists, and a reader sees all rows at any moment.
-pub(super) fn rotate_files(files: &LogFiles, name: &SegmentName, first_row: &[u8]) -> Result<(), AuditError> {
+pub(super) fn rotate_files(
+    files: &LogFiles,
+    name: &SegmentName,
+    first_row: &[u8],
+) -> Result<Segment, AuditError> {
     let failed = |errno: Errno| files.write_error(errno.into());
     match mkdirat(&files.dir, SEGMENTS_DIR, Mode::RWXU) {
         Ok(()) | Err(Errno::EXIST) => {}
@@ -127,11 +131,15 @@ pub(super) fn rotate_files(files: &LogFiles, name: &SegmentName, first_row: &[u8
         Ok(()) | Err(Errno::NOENT) => {}
         Err(errno) => return Err(failed(errno)),
     }
-    let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+    let flags =
+        OFlags::RDWR | OFlags::APPEND | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
     let next = openat(&files.dir, NEXT_SEGMENT, flags, Mode::RUSR | Mode::WUSR).map_err(failed)?;
-    let next = File::from(next);
-    next.write_all_at(first_row, 0).map_err(|source| files.write_error(source))?;
+    let mut next = File::from(next);
+    next.write_all(first_row).map_err(|source| files.write_error(source))?;
     fdatasync(&next).map_err(failed)?;
+    // Not by the log's name, after the change: a process that opens the log then may already have sealed this segment,
+    // and the name would be the next one's.
+    let segment = Segment::of(next, &files.path)?;
 
     let sealed = name.file_name(SEGMENT_EXTENSION);
     linkat(&files.dir, LOG_NAME, &folder, sealed.as_str(), AtFlags::empty()).map_err(failed)?;
@@ -141,7 +149,7 @@ pub(super) fn rotate_files(files: &LogFiles, name: &SegmentName, first_row: &[u8
     }
     // From here on the segment is sealed. The steps below are best effort.
     let _ = chmodat(&folder, sealed.as_str(), Mode::RUSR, AtFlags::empty());
-    let _ = fsync(&folder);
-    let _ = fsync(&files.dir);
-    Ok(())
+    let _ = files.device.sync_folder(folder.as_fd());
+    let _ = files.device.sync_folder(files.dir.as_fd());
+    Ok(segment)
 }

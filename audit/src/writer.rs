@@ -1,10 +1,16 @@
 //! Writes whole lines at the current end of the log. The caller of every method holds the log's lock.
 
-use std::{fmt, fs::File, io, os::unix::fs::FileExt as _, sync::Arc};
+use std::{
+    fmt,
+    fs::File,
+    io,
+    os::{fd::BorrowedFd, unix::fs::FileExt as _},
+    sync::Arc,
+};
 
 use jiff::Timestamp;
 use rustix::{
-    fs::{Mode, OFlags, fdatasync, ftruncate, openat},
+    fs::{Mode, OFlags, fdatasync, fsync, ftruncate, openat},
     io::Errno,
 };
 
@@ -32,6 +38,8 @@ pub(super) trait LogDevice: fmt::Debug + Send + Sync {
     fn truncate(&self, file: &File, size: u64) -> Result<(), Errno>;
     /// `fdatasync(2)`.
     fn sync(&self, file: &File) -> Result<(), Errno>;
+    /// `fsync(2)` of a folder, whose entries are then on the disk.
+    fn sync_folder(&self, folder: BorrowedFd<'_>) -> Result<(), Errno>;
 }
 
 /// The real system calls.
@@ -47,6 +55,9 @@ impl LogDevice for KernelDevice {
     }
     fn sync(&self, file: &File) -> Result<(), Errno> {
         fdatasync(file)
+    }
+    fn sync_folder(&self, folder: BorrowedFd<'_>) -> Result<(), Errno> {
+        fsync(folder)
     }
 }
 
@@ -237,10 +248,9 @@ impl LogWriter {
             RowHead { seq: self.seq + 1, time: Timestamp::now(), process, omitted: 0, prev: &self.hash };
         let hash = write_process_line(&mut self.line, &head, ProcessRow::Checkpoint(row));
         let name = SegmentName { number: self.segment.number, first: self.segment.first_seq, last: self.seq };
-        rotation::rotate_files(&files, &name, &self.line)?;
-        let segment = files.open_segment()?;
+        let segment = rotation::rotate_files(&files, &name, &self.line)?;
         (self.seq, self.hash, self.end) = (self.seq + 1, hash, self.line.len() as u64);
-        self.enter(segment);
+        self.enter(Arc::new(segment));
         Ok(name)
     }
 

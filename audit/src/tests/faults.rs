@@ -3,7 +3,7 @@
 use std::{
     collections::VecDeque,
     fs::{self, File, Permissions},
-    os::unix::fs::PermissionsExt as _,
+    os::{fd::BorrowedFd, unix::fs::PermissionsExt as _},
     sync::{
         Mutex,
         atomic::{AtomicBool, Ordering},
@@ -47,6 +47,9 @@ impl LogDevice for &'static Faulty {
     fn sync(&self, file: &File) -> Result<(), Errno> {
         let _ = self.synced.send(());
         if self.syncs.load(Ordering::Relaxed) { KernelDevice.sync(file) } else { Err(Errno::IO) }
+    }
+    fn sync_folder(&self, folder: BorrowedFd<'_>) -> Result<(), Errno> {
+        KernelDevice.sync_folder(folder)
     }
 }
 

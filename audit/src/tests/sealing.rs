@@ -1,8 +1,9 @@
 //! Tests of checkpoints and segments: how they are made, and which tampering they show.
 
 use std::{
-    fs::{self, Permissions},
-    os::unix::fs::PermissionsExt as _,
+    fmt,
+    fs::{self, File, Permissions},
+    os::{fd::BorrowedFd, unix::fs::PermissionsExt as _},
     path::PathBuf,
     process::Command,
     sync::Mutex,
@@ -11,12 +12,14 @@ use std::{
 };
 
 use proptest::prelude::*;
+use rustix::io::Errno;
 
 use super::*;
 use crate::{
     AuditError, BreakReason, CheckpointFinding, CheckpointKey, CheckpointPlace, LogFollower,
     NEWEST_CHECKPOINT, SEGMENTS_DIR, SealingOptions, SignatureFault, SignedCheckpoint, VerifyRequest,
     newest_row_lines, verify_against,
+    writer::{KernelDevice, LogDevice},
 };
 
 /// The checkpoints that a log has given away.
@@ -235,6 +238,56 @@ fn many_processes_seal_and_append_at_once() {
     assert_eq!(report.segments, 17);
     assert!(report.open_begins.is_empty());
     assert!(outside(&report).iter().all(|finding| *finding == CheckpointFinding::Holds));
+}
+
+/// Runs a function once, when the folders of a sealing are synced: the new segment has the log's name then.
+struct DuringSealing(Mutex<Option<Box<dyn FnOnce() + Send>>>);
+
+impl fmt::Debug for DuringSealing {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("DuringSealing")
+    }
+}
+
+impl LogDevice for &'static DuringSealing {
+    fn write(&self, file: &File, bytes: &[u8]) -> Result<usize, Errno> {
+        KernelDevice.write(file, bytes)
+    }
+    fn truncate(&self, file: &File, size: u64) -> Result<(), Errno> {
+        KernelDevice.truncate(file, size)
+    }
+    fn sync(&self, file: &File) -> Result<(), Errno> {
+        KernelDevice.sync(file)
+    }
+    fn sync_folder(&self, folder: BorrowedFd<'_>) -> Result<(), Errno> {
+        let meanwhile = self.0.lock().expect("not poisoned").take();
+        if let Some(meanwhile) = meanwhile {
+            meanwhile();
+        }
+        KernelDevice.sync_folder(folder)
+    }
+}
+
+/// A process that opens the log waits for no lock of the segment that is being sealed.
+#[test]
+fn a_process_that_opens_during_a_sealing_may_seal_at_once() {
+    let dir = tempfile::tempdir().expect("a folder");
+    let device: &'static DuringSealing = Box::leak(Box::new(DuringSealing(Mutex::default())));
+    let (log, _) = AuditLog::open_on(dir.path(), SyncMode::Interval, Box::new(device)).expect("opens");
+    log.append(&end("a")).expect("appends");
+    log.flush().expect("syncs");
+    let path = dir.path().to_owned();
+    *device.0.lock().expect("not poisoned") = Some(Box::new(move || {
+        let other = open(&path);
+        other.append(&end("b")).expect("appends");
+        other.seal().expect("seals");
+    }));
+    log.seal().expect("seals");
+    assert!(device.0.lock().expect("not poisoned").is_none(), "the other process has sealed");
+    log.append(&end("c")).expect("appends");
+    log.seal().expect("seals");
+    drop(log);
+    assert_eq!(verify_intact(dir.path()).segments, 4);
 }
 
 #[test]
