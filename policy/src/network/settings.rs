@@ -180,13 +180,13 @@ mod tests {
             assert_eq!(text.parse::<PrivateEndpoint>().expect(text).to_string(), text);
         }
         for (text, part) in [
-            ("127.0.0.1", "is no address with a port"),
-            ("127.0.0.1:0", "is no address with a port"),
-            ("::1:80", "is no address with a port"),
-            ("http://127.0.0.1:80", "is no address with a port"),
-            ("127.0.0.0/8:80", "is no address with a port"),
-            ("[fe80::1%1]:80", "is no address with a port"),
-            ("*:80", "is no address with a port"),
+            ("127.0.0.1", "is not an address with a port"),
+            ("127.0.0.1:0", "is not an address with a port"),
+            ("::1:80", "is not an address with a port"),
+            ("http://127.0.0.1:80", "is not an address with a port"),
+            ("127.0.0.0/8:80", "is not an address with a port"),
+            ("[fe80::1%1]:80", "is not an address with a port"),
+            ("*:80", "is not an address with a port"),
             ("127.1:80", "write `127.0.0.1:80`"),
             ("[::ffff:127.0.0.1]:80", "write `127.0.0.1:80`"),
             ("localhost:80", "`localhost` is a name"),

@@ -172,7 +172,7 @@ pub(super) fn read_token(path: &Path) -> Result<super::Token, DaemonError> {
     let stat = rustix::fs::fstat(&file)
         .map_err(|errno| refuse(format!("cannot be looked at: {}", io::Error::from(errno))))?;
     if FileType::from_raw_mode(stat.st_mode) != FileType::RegularFile {
-        return Err(refuse("is no file".to_owned()));
+        return Err(refuse("is not a file".to_owned()));
     }
     if stat.st_uid != rustix::process::geteuid().as_raw() || stat.st_mode & 0o077 != 0 {
         return Err(refuse("must be of the daemon's own user and of mode 0600".to_owned()));

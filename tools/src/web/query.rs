@@ -209,7 +209,7 @@ mod tests {
             "24.11.2026",
             "2026-11-2\u{661}",
         ] {
-            check_refused(&json!({"query": "q", "since": text}), "is no date");
+            check_refused(&json!({"query": "q", "since": text}), "is not a date");
         }
     }
 }

@@ -58,7 +58,7 @@ fn a_token_that_others_could_have_read_is_refused() {
     std::fs::remove_file(&token).unwrap();
     assert!(refusal_of(&mut command).contains("cannot be opened"));
     std::fs::create_dir(&token).unwrap();
-    assert!(refusal_of(&mut command).contains("is no file"));
+    assert!(refusal_of(&mut command).contains("is not a file"));
 }
 
 #[test]

@@ -225,7 +225,7 @@ async fn bad_arguments_are_refused_before_anyone_is_asked() {
         (json!({"query": "q", "site": "https://a.example/"}), "the name of a host"),
         (json!({"query": "q", "site": "a.example OR site:b.example"}), "the name of a host"),
         (json!({"query": "q", "since": "2999-01-01"}), "in the future"),
-        (json!({"query": "q", "since": "last week"}), "is no date"),
+        (json!({"query": "q", "since": "last week"}), "is not a date"),
     ] {
         let answer = call_without_approver(&registry, &arguments).await;
         let message = answer.assert_refused(ToolErrorKind::InvalidArguments, "invalid_arguments");
