@@ -77,7 +77,7 @@ fn page_of_duckduckgo_is_read_without_advertisements() {
     assert_eq!(text_and_data("duckduckgo", none.as_bytes(), ALL).expect("an answer").0, "No results.");
     for page in ["", "{}", "<div class=anomaly-modal__title>Unfortunately, bots use DuckDuckGo too.</div>"] {
         let error = text_and_data("duckduckgo", page.as_bytes(), ALL).expect_err(page);
-        assert!(error.contains("no page of results"), "{error}");
+        assert!(error.contains("not a page of results"), "{error}");
     }
 }
 

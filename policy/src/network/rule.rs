@@ -352,7 +352,7 @@ mod tests {
             ("https://", "is not a host"),
             ("https://a b", "is not a host"),
             ("https://*.", "is not a host"),
-            ("https://::1", "no port"),
+            ("https://::1", "not a port"),
             ("https://0x7f.1", "write `127.0.0.1`"),
             ("https://[::0001]", "write `[::1]`"),
         ] {
