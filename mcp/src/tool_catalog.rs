@@ -190,6 +190,24 @@ mod tests {
     }
 
     #[test]
+    fn the_manual_names_the_annotations_and_all_other_fields() {
+        let manual = include_str!("../../docs/mcp.md");
+        let (_state, registry) = registry_with(ToolMeta::default());
+        let tools = ToolListFormat::Mcp.tools(&registry).tools;
+        let odd = tools.iter().find(|tool| tool["name"] == "odd").expect("the tool");
+        let (_, table) = manual.split_once("| annotation | true for |").expect("the table");
+        let rows: Vec<&str> = table.lines().skip(2).take_while(|line| line.starts_with('|')).collect();
+        let annotations = odd["annotations"].as_object().expect("annotations");
+        assert_eq!(rows.len(), annotations.len(), "{rows:?}");
+        for name in annotations.keys() {
+            assert!(rows.iter().any(|row| row.starts_with(&format!("| `{name}` |"))), "no row of {name}");
+        }
+        for name in odd.as_object().expect("fields").keys() {
+            assert!(manual.contains(&format!("`{name}`")), "docs/mcp.md does not name {name}");
+        }
+    }
+
+    #[test]
     fn disabled_or_hidden_tool_is_offered_to_no_model() {
         let policy = "[tools.add]\nenabled = false\n[tools.echo]\napproval = \"deny\"\n";
         let (_state, disabled) = registry(policy);

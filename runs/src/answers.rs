@@ -5,7 +5,7 @@ use std::{sync::Arc, time::Duration};
 use portcullis_store::RunStore;
 use tokio::sync::broadcast::{self, error::RecvError};
 
-/// The interval at which the store is read for an answer of another process: every 250 ms.
+/// The interval at which the store is read for an answer of another process: 250 ms.
 const POLL_INTERVAL: Duration = Duration::from_millis(250);
 
 /// The answers to one call or approval.

@@ -31,8 +31,11 @@ use crate::{
 /// process has died.
 pub const LEASE: Duration = Duration::from_secs(30);
 
-/// The interval at which a lease is renewed, and a request to cancel is seen: every 2 s.
+/// The interval at which a lease is renewed, and a request to cancel is seen: 2 s.
 pub const RENEWAL: Duration = Duration::from_secs(2);
+
+// A renewal that is late, or fails once, must not cost the lease.
+const _: () = assert!(RENEWAL.as_millis() * 4 <= LEASE.as_millis());
 
 /// The pauses after which a write is tried again, if the database could not be reached or was busy.
 const PAUSES: [Duration; 5] = [

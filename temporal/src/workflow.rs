@@ -31,8 +31,10 @@ const STEP_TIME_LIMIT: Duration = Duration::from_secs(120);
 /// How long the model may take for an answer. The loop's own limits end it earlier.
 const MODEL_TIME_LIMIT: Duration = Duration::from_secs(2 * 60 * 60);
 
-/// How long a call may take: its question may wait a day for an answer.
+/// How long a call may take: its question may wait for an answer before it runs.
 const CALL_TIME_LIMIT: Duration = Duration::from_secs(26 * 60 * 60);
+
+const _: () = assert!(CALL_TIME_LIMIT.as_secs() > portcullis_runs::APPROVAL_EXPIRES.as_secs());
 
 /// The pauses between attempts.
 const FIRST_PAUSE: Duration = Duration::from_secs(1);

@@ -132,7 +132,7 @@ fn the_defaults_of_structs_are_those_of_the_documents() {
 }
 
 /// Sentences of the documents. `{}` stands for a constant's value and its unit.
-const SENTENCES: [(&str, &str, &str, &str); 25] = [
+const SENTENCES: [(&str, &str, &str, &str); 41] = [
     ("docs/limits.md", "(`max_output_bytes`) | {} |", "DEFAULT_MAX_OUTPUT_BYTES", "policy/src/limits.rs"),
     (
         "docs/operating.md",
@@ -188,6 +188,22 @@ const SENTENCES: [(&str, &str, &str, &str); 25] = [
         "tools/src/pipeline/backend/guest_requests.rs",
     ),
     ("docs/audit.md", "the result has more than {} |", "MAX_FINAL_FRAME_BYTES", "types/src/frame.rs"),
+    ("docs/durable.md", "on the same machine, otherwise after {}", "LEASE", "runs/src/driven.rs"),
+    ("docs/durable.md", "in the background expires after {}, one at", "APPROVAL_EXPIRES", "runs/src/approver.rs"),
+    ("docs/durable.md", "one at a terminal after {}. A run", "APPROVAL_TIMEOUT", "tools/src/approval.rs"),
+    ("runtime/src/cli/approvals.rs", "a question expires after {}, or after", "APPROVAL_EXPIRES", "runs/src/approver.rs"),
+    ("runtime/src/cli/approvals.rs", "or after {} if a person", "APPROVAL_TIMEOUT", "tools/src/approval.rs"),
+    ("docs/durable.md", "takes one result, within {} of its beginning", "PENDING_EXPIRES", "tools/src/external.rs"),
+    ("runtime/src/cli/calls.rs", "takes one result, within {}", "PENDING_EXPIRES", "tools/src/external.rs"),
+    ("docs/durable.md", "A run is removed {} after its end", "RETENTION", "runtime/src/run_store.rs"),
+    ("docs/durable.md", "| `steer` | a text of at most {}, which", "MAX_TEXT_BYTES", "temporal/src/workflow_payloads.rs"),
+    ("docs/durable.md", "the server notices after {} without", "HEARTBEAT_TIMEOUT", "temporal/src/heartbeat.rs"),
+    ("docs/durable.md", "it is asked up to {} times, after", "MODEL_ATTEMPTS", "temporal/src/failures.rs"),
+    ("docs/durable.md", "requests with pauses of {} |", "RATE_LIMITED", "temporal/src/failures.rs"),
+    ("docs/gateway.md", "once and in order, for {}. After", "EVENTS_KEPT", "gateway/src/serve.rs"),
+    ("docs/gateway.md", "After {} messages of agents alone", "MAX_AGENT_MESSAGES", "gateway/src/builtins/messages.rs"),
+    ("docs/gateway.md", "The model reads the last {} messages", "MAX_HISTORY", "gateway/src/cycle/begin.rs"),
+    ("docs/gateway.md", "earlier cycles, at most {}.", "MAX_HISTORY_BYTES", "gateway/src/cycle/begin.rs"),
 ];
 
 #[test]

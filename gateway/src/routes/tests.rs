@@ -1,6 +1,7 @@
-//! The numbers in the description of the interface, which macros take as literals, are those of the checks.
+//! Facts of the description of the interface that stand elsewhere, too: the numbers, which macros take as literals, and the
+//! fields of a message, which the page reads.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use serde_json::Value;
 
@@ -82,4 +83,28 @@ fn texts_about_pages_have_the_numbers_of_the_checks() {
     for text in texts {
         assert_eq!(text, expected);
     }
+}
+
+#[test]
+fn the_page_knows_the_fields_of_a_message() {
+    let script = include_str!("../../page/lib/space_state.js");
+    let (before, _) = script.split_once("}} Message").expect("the type of a message");
+    let (_, fields) = before.rsplit_once("@typedef {{").expect("the type of a message");
+    let (mut names, mut depth, mut name) = (BTreeSet::new(), 0_i32, String::new());
+    for character in fields.chars() {
+        match character {
+            '{' => depth += 1,
+            '}' => depth -= 1,
+            ':' if depth == 0 => {
+                names.insert(name.trim_matches([' ', '*', '\n']).to_owned());
+            }
+            ',' if depth == 0 => name.clear(),
+            _ if depth == 0 => name.push(character),
+            _ => {}
+        }
+    }
+    let description = serde_json::to_value(description()).expect("JSON");
+    let properties = &description["components"]["schemas"]["Message"]["properties"];
+    let described: BTreeSet<String> = properties.as_object().expect("properties").keys().cloned().collect();
+    assert_eq!(names, described);
 }

@@ -7,7 +7,7 @@ use super::{ListOutput, StoreOptions};
 /// Answer questions of runs in other processes.
 ///
 /// A run asks through its store where the policy says so. Each question is bound to one call with its arguments and
-/// access. An answer counts once; a question expires after a day, or after five minutes if a person was asked at the
+/// access. An answer counts once; a question expires after 24 hours, or after 5 minutes if a person was asked at the
 /// terminal of the run.
 #[derive(Debug, Subcommand)]
 #[command(after_long_help = "\

@@ -8,7 +8,7 @@ use super::{ListOutput, StoreOptions};
 ///
 /// A call of an external tool (`--tool-file`) is kept in the store of runs until someone submits its result. If the run
 /// still waits for the call, the result is the call's. Otherwise it enters the run as a message, before the model is
-/// asked the next time. A call takes one result, and none after a day.
+/// asked the next time. A call takes one result, within 24 hours.
 #[derive(Debug, Subcommand)]
 #[command(after_long_help = "\
 Examples:
