@@ -51,7 +51,7 @@ const VERIFY_PROGRAM: &str = include_str!("bundle/verify.py");
 /// The most bytes of hashes that the proofs for kept checkpoints take: 256 MiB, of 8 million rows with one checkpoint.
 const MAX_PROOF_BYTES: usize = 256 << 20;
 
-/// The most texts that a bundle has: policies and questions.
+/// The maximum number of texts in a bundle: policies and questions.
 const MAX_TEXTS: usize = 100_000;
 
 /// The most checkpoints in a bundle.

@@ -8,8 +8,8 @@ use sha2::{Digest as _, Sha256};
 
 use super::text::push_number;
 
-/// The longest row, with its newline: 64 KiB. The limits of all fields together stay below it. The bound keeps a model
-/// from making readers of the log load a line of any size into memory.
+/// The maximum length of a row, with its newline: 64 KiB. The limits of all fields together stay below it. The bound
+/// keeps a model from making readers of the log load a line of any size into memory.
 pub const MAX_ROW_BYTES: usize = 64 * 1024;
 
 /// A hash as the log writes it: 64 lower-case hexadecimal digits.

@@ -17,8 +17,9 @@ use rustix::{
 
 use super::error::AuditError;
 
-/// The longest wait for the lock: 5 s. A holder normally needs microseconds, or after a crash the time to scan the last
-/// calls. Without this limit, a process that is stopped while it holds the lock would block all others for ever.
+/// The time limit of the wait for the lock: 5 s. A holder normally needs microseconds, or after a crash the time to
+/// scan the last calls. Without this limit, a process that is stopped while it holds the lock would block all others
+/// for ever.
 pub(super) const LOCK_WAIT: Duration = Duration::from_secs(5);
 
 /// A file whose lock can be held: by reference, or shared.

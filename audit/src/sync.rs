@@ -11,7 +11,7 @@ use std::{
 use parking_lot::{Condvar, Mutex, MutexGuard};
 use rustix::io::Errno;
 
-/// The longest delay of a row's sync with [`SyncMode::Interval`]: 100 ms.
+/// The maximum delay of a row's sync with [`SyncMode::Interval`]: 100 ms.
 pub const SYNC_INTERVAL: Duration = Duration::from_millis(100);
 
 /// When a row is synced. The modes differ only after a power loss: in both, a row survives the death of its process as

@@ -27,7 +27,14 @@ impl ThreadConfinement {
         match layer {
             Layer::Landlock => self.landlock,
             Layer::Seccomp => self.seccomp,
-            _ => Requirement::Waived,
+            Layer::Privileges
+            | Layer::Limits
+            | Layer::MountNamespace
+            | Layer::PidNamespace
+            | Layer::IpcNamespace
+            | Layer::UtsNamespace
+            | Layer::NetNamespace
+            | Layer::Cgroup => Requirement::Waived,
         }
     }
 }
@@ -102,7 +109,12 @@ impl ProcessConfinement {
             Layer::Landlock => self.landlock,
             Layer::Seccomp => self.seccomp,
             Layer::Privileges | Layer::Limits => Requirement::Required,
-            _ => Requirement::Waived,
+            Layer::MountNamespace
+            | Layer::PidNamespace
+            | Layer::IpcNamespace
+            | Layer::UtsNamespace
+            | Layer::NetNamespace
+            | Layer::Cgroup => Requirement::Waived,
         }
     }
 }

@@ -320,7 +320,7 @@ fn hexadecimal(digits: &[u8]) -> Option<u32> {
 /// "application/x-www-form-urlencoded parsing").
 const ESCAPES: &[u8] = b"%\\&+";
 
-/// The longest entity that is read, without `&`: 12 bytes, such as `#x000000041;`.
+/// The maximum length of an entity that is read, without `&`: 12 bytes, such as `#x000000041;`.
 const MAX_ENTITY_BYTES: usize = 12;
 
 mod pieces;

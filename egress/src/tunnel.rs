@@ -38,7 +38,7 @@ pub struct TunnelLimits {
     /// The time limit from the connection to the end of the request, and again from the answer to the end of the
     /// `ClientHello`. Default: 10 s each.
     pub greeting: Duration,
-    /// The longest time without a byte in either direction. Default: 5 minutes.
+    /// The time after which a tunnel without a byte in either direction ends. Default: 5 minutes.
     pub idle: Duration,
 }
 

@@ -10,11 +10,12 @@ use portcullis_types::{CancellationToken, async_trait, random_hex};
 use serde::Serialize;
 
 use crate::{
-    allowance::MessageAllowance, cycles::Cycles, hub::EventHub, readership::Readerships, rows::RunRows, topic,
+    allowance::MessageAllowance, audit_rows::RunAuditRows, cycles::Cycles, hub::EventHub,
+    readership::Readerships, topic,
 };
 
 /// How long a change waits until readers can have its events.
-const SHOWN_WITHIN: Duration = Duration::from_secs(1);
+const EVENT_DELIVERY_TIMEOUT: Duration = Duration::from_secs(1);
 
 /// Chooses the model of an agent.
 #[async_trait]
@@ -53,7 +54,7 @@ pub(crate) struct Core {
     pub(crate) allowance: MessageAllowance,
     /// The folder that the runs are about, as the operator names it.
     pub(crate) workspace: String,
-    pub(crate) rows: Arc<RunRows>,
+    pub(crate) rows: Arc<RunAuditRows>,
     /// A script with components for the page.
     pub(crate) extensions: Option<String>,
     pub(crate) stop: CancellationToken,
@@ -83,7 +84,7 @@ impl Core {
         tokio::select! {
             _ = newest.wait_for(|newest| *newest >= last) => {}
             () = self.stop.cancelled() => {}
-            () = tokio::time::sleep(SHOWN_WITHIN) => {}
+            () = tokio::time::sleep(EVENT_DELIVERY_TIMEOUT) => {}
         }
     }
 }
@@ -104,8 +105,8 @@ pub(crate) fn event(
 
 /// The topics of an event of a run, which the agent's active space sees too.
 pub(crate) fn run_topics(agent: &str, run: &str, space: Option<&str>) -> Vec<String> {
-    let mut topics = vec![topic::of_agent(agent), topic::of_run(run)];
-    topics.extend(space.map(topic::of_space));
+    let mut topics = vec![topic::for_agent(agent), topic::for_run(run)];
+    topics.extend(space.map(topic::for_space));
     topics
 }
 

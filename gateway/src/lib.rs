@@ -18,7 +18,7 @@
 //! | `prompt.rs` | the text that an agent's model reads |
 //! | `builtins/` | the built-in tools of every agent |
 //! | `agent_tool.rs`, `agent_servers.rs`, `capabilities.rs` | the tools of an agent's definition |
-//! | `rows.rs` | the rows of the audit log about a run |
+//! | `audit_rows.rs` | the rows of the audit log about a run |
 //! | `page.rs` | the page |
 #![forbid(unsafe_code)]
 
@@ -26,6 +26,7 @@ mod access;
 mod agent_servers;
 mod agent_tool;
 mod allowance;
+mod audit_rows;
 mod builtins;
 mod capabilities;
 mod connections;
@@ -40,7 +41,6 @@ mod prompt;
 mod readership;
 mod resource;
 mod routes;
-mod rows;
 mod serve;
 mod sse;
 mod store_enums;

@@ -16,7 +16,7 @@ use crate::{
 };
 
 /// The interval of checks of the right without a change in this process, because another process may have changed it.
-const RECHECK: Duration = Duration::from_secs(60);
+const RECHECK_INTERVAL: Duration = Duration::from_secs(60);
 
 /// How many streams the holders of one token may have open: 256. The operator may have as many as there are connections.
 const MAX_STREAMS_PER_TOKEN: usize = 256;
@@ -36,9 +36,9 @@ impl Subject {
     /// The topic of its events.
     pub(crate) fn topic(&self) -> String {
         match self {
-            Self::Space(id) => topic::of_space(id),
-            Self::Agent(id) => topic::of_agent(id),
-            Self::Run(id) => topic::of_run(id),
+            Self::Space(id) => topic::for_space(id),
+            Self::Agent(id) => topic::for_agent(id),
+            Self::Run(id) => topic::for_run(id),
         }
     }
 }
@@ -108,7 +108,7 @@ impl Readership {
         tokio::select! {
             // The sender is in the core, which lives as long.
             _ = self.changes.changed() => self.changes.mark_changed(),
-            () = sleep_until(self.checked + RECHECK) => {}
+            () = sleep_until(self.checked + RECHECK_INTERVAL) => {}
         }
     }
 
@@ -118,7 +118,7 @@ impl Readership {
     /// [`ApiError`], if the right is lost, or the store cannot be read.
     pub(crate) async fn ensure_holds(&mut self) -> Result<(), ApiError> {
         let has_changed = self.changes.has_changed().unwrap_or(true);
-        if has_changed || self.checked.elapsed() >= RECHECK {
+        if has_changed || self.checked.elapsed() >= RECHECK_INTERVAL {
             self.changes.mark_unchanged();
             check(&self.core, &self.token, &self.subject).await?;
             self.checked = Instant::now();

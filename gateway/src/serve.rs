@@ -16,6 +16,7 @@ use tower::ServiceExt as _;
 use crate::{
     access::{ADMIN, token_hash},
     allowance::MessageAllowance,
+    audit_rows::RunAuditRows,
     connections,
     core::{Core, Models, new_id},
     cycles::{self, Cycles},
@@ -23,17 +24,16 @@ use crate::{
     hub::EventHub,
     readership::Readerships,
     routes,
-    rows::RunRows,
 };
 
 /// The largest answer that [`Gateway::request`] returns.
 const MAX_ANSWER_BYTES: usize = 16 << 20;
 
 /// How long events can be replayed: 7 days.
-const EVENTS_KEPT: Duration = Duration::from_secs(7 * 24 * 60 * 60);
+const EVENT_RETENTION: Duration = Duration::from_secs(7 * 24 * 60 * 60);
 
 /// The interval at which old events, and what is left of removed spaces, are removed.
-const SWEEP: Duration = Duration::from_secs(60);
+const SWEEP_INTERVAL: Duration = Duration::from_secs(60);
 
 /// How many rows one sweep removes.
 const SWEPT: u32 = 1000;
@@ -93,7 +93,7 @@ impl Gateway {
             readerships: Readerships::default(),
             allowance: MessageAllowance::default(),
             workspace,
-            rows: Arc::new(RunRows::new(audit_log)),
+            rows: Arc::new(RunAuditRows::new(audit_log)),
             extensions,
             stop,
         };
@@ -188,13 +188,13 @@ async fn sweep(core: &Core) {
         if let Err(error) = sweep_once(core).await {
             tracing::warn!(error = &error as &dyn std::error::Error, "cannot remove old rows");
         }
-        tokio::time::sleep(SWEEP).await;
+        tokio::time::sleep(SWEEP_INTERVAL).await;
     }
 }
 
 async fn sweep_once(core: &Core) -> Result<(), StoreError> {
     let now = now();
-    let kept = i64::try_from(EVENTS_KEPT.as_millis()).unwrap_or(i64::MAX);
+    let kept = i64::try_from(EVENT_RETENTION.as_millis()).unwrap_or(i64::MAX);
     core.store.remove_events_before(now - kept, SWEPT).await?;
     core.store.sweep_spaces(SWEPT).await?;
     core.store.expire_calls(now, SWEPT).await?;

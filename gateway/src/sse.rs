@@ -24,10 +24,10 @@ use crate::{
 };
 
 /// How long a reader waits before it connects again.
-const RETRY: Duration = Duration::from_secs(1);
+const RETRY_PAUSE: Duration = Duration::from_secs(1);
 
 /// The interval at which a comment keeps a silent connection open.
-const KEEP_ALIVE: Duration = Duration::from_secs(15);
+const KEEP_ALIVE_INTERVAL: Duration = Duration::from_secs(15);
 
 /// The header with the id of the last event that a reader has.
 const LAST_EVENT_ID: &str = "last-event-id";
@@ -62,7 +62,7 @@ pub(crate) async fn respond(
         Some(value) => Some(value.to_str().unwrap_or_default()),
         None => parameter,
     };
-    let mut ready = VecDeque::from([SseEvent::default().retry(RETRY)]);
+    let mut ready = VecDeque::from([SseEvent::default().retry(RETRY_PAUSE)]);
     let position = match asked {
         None => *newest.borrow(),
         Some(text) => {
@@ -86,7 +86,8 @@ pub(crate) async fn respond(
         let event = reader.next().await?;
         Some((Ok::<_, Infallible>(event), reader))
     });
-    let mut response = Sse::new(events).keep_alive(KeepAlive::new().interval(KEEP_ALIVE)).into_response();
+    let mut response =
+        Sse::new(events).keep_alive(KeepAlive::new().interval(KEEP_ALIVE_INTERVAL)).into_response();
     // A proxy that collects the response would hold the events back.
     let no = axum::http::HeaderValue::from_static("no");
     response.headers_mut().insert("x-accel-buffering", no);

@@ -74,7 +74,7 @@ enum ReadStop {
 /// How many bytes are read at once while lines are counted.
 const CHUNK_BYTES: usize = 64 << 10;
 
-/// The longest UTF-8 character, in bytes.
+/// The maximum length of a UTF-8 character, in bytes.
 const CHAR_BYTES: usize = 4;
 
 impl FileSource {

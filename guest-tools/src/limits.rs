@@ -1,7 +1,7 @@
 //! Limits on the result of one call of a core tool.
 
-/// The most text of one result: 4 MiB. Without this limit a model could fill the guest's memory with one call. The host
-/// shows far less, and pages the rest.
+/// The maximum size of the text of one result: 4 MiB. Without this limit a model could fill the guest's memory with one
+/// call. The host shows far less, and pages the rest.
 pub(crate) const MAX_TEXT_BYTES: usize = 4 << 20;
 
 /// The longest text as a JSON string: 6 MiB. A final frame can have 8 MiB, and a control character takes six bytes.

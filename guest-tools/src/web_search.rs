@@ -2,9 +2,9 @@
 //!
 //! The step has neither a mount nor a network, so an answer that takes over the guest reaches nothing.
 
-mod answer;
 mod duckduckgo;
 mod refusal;
+mod response;
 mod results;
 #[cfg(test)]
 mod tests;
@@ -12,7 +12,7 @@ mod tests;
 use portcullis_sdk::{ToolContext, ToolError, ToolOutput, tool, transfer};
 
 use self::{
-    answer::SearchProvider,
+    response::SearchProvider,
     results::{ResultFilter, choose_results, list},
 };
 

@@ -25,7 +25,7 @@ const MAX_HEADERS: usize = 64;
 const MAX_UNACKNOWLEDGED_TIME: Duration = Duration::from_secs(60);
 
 /// Pause after a failed `accept`. Such a failure usually means that file descriptors ran out.
-const PAUSE: Duration = Duration::from_millis(50);
+const ACCEPT_RETRY_PAUSE: Duration = Duration::from_millis(50);
 
 /// The answer to a connection beyond the limit.
 const TOO_MANY_CONNECTIONS: &[u8] =
@@ -83,7 +83,7 @@ impl Connections {
                 Ok((stream, _)) => stream,
                 Err(error) => {
                     tracing::warn!("no connection: {error}");
-                    tokio::time::sleep(PAUSE).await;
+                    tokio::time::sleep(ACCEPT_RETRY_PAUSE).await;
                     continue;
                 }
             };

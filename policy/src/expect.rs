@@ -12,7 +12,7 @@ use crate::{
     file::{Faults, read_expectations},
 };
 
-/// The longest file of expectations: 1 MiB.
+/// The maximum size of a file of expectations: 1 MiB.
 pub const MAX_EXPECTATIONS_BYTES: usize = 1024 * 1024;
 
 /// The most expectations of one file.

@@ -134,5 +134,5 @@ impl WorkspaceSecurityPolicy {
     }
 }
 
-/// The most faults, and the most warnings, that are listed. Further ones are only counted.
+/// The maximum number of faults that are listed, and of warnings. Further ones are only counted.
 const MAX_FAULTS: usize = 50;

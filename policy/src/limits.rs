@@ -45,17 +45,17 @@ pub struct Limits {
     pub concurrency: usize,
     /// The most calls of one tool that an agent may make in a minute.
     pub calls_per_minute: u32,
-    /// The most text that one call returns to the model, for tools whose entry sets no other limit.
+    /// The maximum size of the text that one call returns to the model, for tools whose entry sets no other limit.
     pub max_output_bytes: OutputBytes,
     /// The limit on all memories of one call together, for tools whose entry sets no other limit. A policy may set it
     /// from 64 KiB, one page, to 4 GiB, all that a 32-bit guest can address.
     pub wasm_memory: MemoryBytes,
-    /// The longest time of any call, whatever its tool declares or its entry says.
+    /// The time limit of any call, whatever its tool declares or its entry says.
     #[serde(rename = "max_timeout_ms", serialize_with = "as_millis")]
     pub max_timeout: Duration,
 }
 
-/// The most text that one call returns to the model, where the policy does not say: 16 KiB.
+/// The maximum size of the text that one call returns to the model, where the policy does not say: 16 KiB.
 pub const DEFAULT_MAX_OUTPUT_BYTES: u64 = 16 << 10;
 
 impl Default for Limits {

@@ -160,7 +160,7 @@ pub enum InvalidMailName {
     User,
 }
 
-/// The longest address and the longest user, in bytes (RFC 5321, section 4.5.3.1.3, without the brackets).
+/// The maximum length of an address and of a user, in bytes (RFC 5321, section 4.5.3.1.3, without the brackets).
 const MAX_MAIL_BYTES: usize = 254;
 
 impl MailAddress {

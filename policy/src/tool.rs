@@ -99,6 +99,29 @@ pub enum ToolOrigin {
     ForeignModule,
 }
 
+impl ToolOrigin {
+    /// Whether the tool is shipped with Portcullis.
+    #[must_use]
+    pub fn is_shipped(self) -> bool {
+        match self {
+            Self::ShippedNative
+            | Self::ShippedShell
+            | Self::ShippedModule
+            | Self::ShippedSpace
+            | Self::ShippedOperation => true,
+            Self::Native | Self::External | Self::Http | Self::Mcp | Self::Internal | Self::ForeignModule => {
+                false
+            }
+        }
+    }
+
+    /// Whether the embedding program has added the tool: it is neither shipped nor of a foreign module.
+    #[must_use]
+    pub fn is_added_by_program(self) -> bool {
+        !self.is_shipped() && self != Self::ForeignModule
+    }
+}
+
 portcullis_types::word_enum! {
     /// Whether a tool's module and declarations equal those that `portcullis tool approve` pinned.
     #[derive(serde::Serialize, Debug, Clone, Copy, PartialEq, Eq, Hash)]

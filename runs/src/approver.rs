@@ -18,7 +18,7 @@ use crate::{
 };
 
 /// How long a question waits in the store for an answer, if no person is at the process that asks: 24 hours.
-pub const APPROVAL_EXPIRES: Duration = Duration::from_secs(24 * 60 * 60);
+pub const APPROVAL_TTL: Duration = Duration::from_secs(24 * 60 * 60);
 
 /// How much longer the call waits than its question is valid, so that the store reports the expiry before the call's
 /// own timeout.
@@ -56,10 +56,10 @@ enum LocalApprover {
 }
 
 impl StoredApprover {
-    /// Asks in the store alone. A question expires after [`APPROVAL_EXPIRES`].
+    /// Asks in the store alone. A question expires after [`APPROVAL_TTL`].
     #[must_use]
     pub fn in_store(run: Arc<DrivenRun>) -> Self {
-        Self { run, local: LocalApprover::Absent, expires: APPROVAL_EXPIRES, on_question: None }
+        Self { run, local: LocalApprover::Absent, expires: APPROVAL_TTL, on_question: None }
     }
 
     /// Asks this process's approver too. The question expires when that approver's does.

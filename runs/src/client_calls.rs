@@ -3,7 +3,7 @@
 
 use async_trait::async_trait;
 use portcullis_store::RunStatus;
-use portcullis_tools::{CallProgress, ExternalCall, ExternalCalls};
+use portcullis_tools::{ExternalCall, ExternalCallState, ExternalCalls};
 use portcullis_types::{Message, ToolError};
 
 use crate::{
@@ -30,7 +30,10 @@ impl ClientCalls {
     }
 
     /// Makes a run with one call, which has ended.
-    async fn add_run(&self, call: &ExternalCall) -> Result<Result<(CallProgress, i64), ToolError>, RunError> {
+    async fn add_run(
+        &self,
+        call: &ExternalCall,
+    ) -> Result<Result<(ExternalCallState, i64), ToolError>, RunError> {
         let id = RunId::random()?;
         let subject =
             RunSubject { id: id.clone(), agent: call.agent.clone(), workspace: self.workspace.clone() };
@@ -46,7 +49,7 @@ impl ClientCalls {
 
 #[async_trait]
 impl ExternalCalls for ClientCalls {
-    async fn add(&self, call: &ExternalCall) -> Result<(CallProgress, i64), ToolError> {
+    async fn add(&self, call: &ExternalCall) -> Result<(ExternalCallState, i64), ToolError> {
         self.add_run(call).await.unwrap_or_else(|error| {
             Err(match error {
                 RunError::Store(error) => unavailable(&error),
@@ -55,11 +58,11 @@ impl ExternalCalls for ClientCalls {
         })
     }
 
-    async fn wait(&self, id: &str) -> Result<CallProgress, ToolError> {
+    async fn wait(&self, id: &str) -> Result<ExternalCallState, ToolError> {
         external::wait(&**self.runs.store(), id).await
     }
 
-    async fn stop_waiting(&self, id: &str) -> Result<CallProgress, ToolError> {
+    async fn stop_waiting(&self, id: &str) -> Result<ExternalCallState, ToolError> {
         external::stop_waiting(&**self.runs.store(), id).await
     }
 

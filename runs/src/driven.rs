@@ -14,7 +14,7 @@ use portcullis_agent::{
     AgentEnd, AgentHandle, MessageStore, RunState, StoreError as MessageStoreError, Usage,
 };
 use portcullis_store::{
-    CommitStep, DatabaseFailure, FinishedEffect, Json, LeaseGuard, NewEffect, RunLease, RunStatus, RunStore,
+    CommitStep, DatabaseFailure, FinishedCall, Json, LeaseGuard, RunLease, RunStatus, RunStore, StartingCall,
     StepRecord, StoreError, StoredMessage,
 };
 use portcullis_tools::{Caller, ToolRegistry, policy::FlowLabel};
@@ -29,13 +29,13 @@ use crate::{
 
 /// How long a lease holds without being renewed: 30 s. A run whose process cannot be examined waits so long after the
 /// process has died.
-pub const LEASE: Duration = Duration::from_secs(30);
+pub const LEASE_TTL: Duration = Duration::from_secs(30);
 
 /// The interval at which a lease is renewed, and a request to cancel is seen: 2 s.
-pub const RENEWAL: Duration = Duration::from_secs(2);
+pub const LEASE_RENEWAL_INTERVAL: Duration = Duration::from_secs(2);
 
 // A renewal that is late, or fails once, must not cost the lease.
-const _: () = assert!(RENEWAL.as_millis() * 4 <= LEASE.as_millis());
+const _: () = assert!(LEASE_RENEWAL_INTERVAL.as_millis() * 4 <= LEASE_TTL.as_millis());
 
 /// The pauses after which a write is tried again, if the database could not be reached or was busy.
 const PAUSES: [Duration; 5] = [
@@ -60,11 +60,11 @@ pub struct DrivenRun {
     began: Instant,
     totals_before: RunTotals,
     /// The calls of the interrupted step that had begun, by id.
-    interrupted_calls: HashMap<String, InterruptedCall>,
+    interrupted_calls: HashMap<String, OrphanedCall>,
     /// The calls that have begun in this process, and whether their ends are written.
     started_calls: Mutex<HashMap<String, bool>>,
     /// The calls that have begun in this process and may be repeated, if they are written with their step.
-    repeatable: Option<Mutex<HashMap<String, (NewEffect, i64)>>>,
+    repeatable: Option<Mutex<HashMap<String, (StartingCall, i64)>>>,
     /// Where the loop resumes, until [`Self::take_resume_point`] takes it.
     resume_point: Mutex<Option<ResumePoint>>,
     is_cancel_requested: bool,
@@ -82,7 +82,7 @@ struct ResumePoint {
 
 /// An interrupted call: its stored result, or unknown.
 #[derive(Debug, Clone)]
-pub(crate) enum InterruptedCall {
+pub(crate) enum OrphanedCall {
     /// It has this result.
     Finished(Box<ToolResult>),
     /// Its effects are not known, and it may not be repeated.
@@ -97,7 +97,7 @@ struct Progress {
     /// The ordinal of the last entry of the inbox that the step has taken.
     consumed_inbox: Option<i64>,
     /// The calls of the step that are written with it.
-    effects: Vec<FinishedEffect>,
+    finished_calls: Vec<FinishedCall>,
     next_step: &'static str,
     next_calls: usize,
     step_began: i64,
@@ -116,7 +116,7 @@ impl DrivenRun {
         let progress = Progress {
             version: lease.version,
             messages: Vec::new(),
-            effects: Vec::new(),
+            finished_calls: Vec::new(),
             consumed_inbox: None,
             next_step: state.run.next_step(),
             next_calls: state.run.next_calls().count(),
@@ -180,7 +180,7 @@ impl DrivenRun {
                 handle.cancel();
             }
             loop {
-                tokio::time::sleep(RENEWAL).await;
+                tokio::time::sleep(LEASE_RENEWAL_INTERVAL).await;
                 match run.renew().await {
                     Ok(lease) if lease.cancel_requested.is_none() => {}
                     Ok(_) => handle.cancel(),
@@ -196,7 +196,7 @@ impl DrivenRun {
     }
 
     async fn renew(&self) -> Result<RunLease, StoreError> {
-        let until = now() + milliseconds(LEASE);
+        let until = now() + milliseconds(LEASE_TTL);
         match self.store.renew_lease(self.guard(), until).await {
             // The lease expired: this process was suspended, or the clock was changed. Take it again if no other
             // process has.
@@ -231,7 +231,7 @@ impl DrivenRun {
     }
 
     /// The state of an interrupted call. `None` for a call that was not interrupted, or may run again.
-    pub(crate) fn interrupted_call(&self, call: &str) -> Option<&InterruptedCall> {
+    pub(crate) fn interrupted_call(&self, call: &str) -> Option<&OrphanedCall> {
         self.interrupted_calls.get(call)
     }
 
@@ -302,7 +302,7 @@ impl DrivenRun {
             status,
             labels: run.summary.labels,
             messages,
-            effects: Vec::new(),
+            finished_calls: Vec::new(),
             step,
             consumed_inbox: None,
         };
@@ -358,7 +358,7 @@ impl MessageStore for DrivenRun {
                 status: status(state),
                 labels: label_texts(labels.keys()),
                 messages: progress.messages.clone(),
-                effects: progress.effects.clone(),
+                finished_calls: progress.finished_calls.clone(),
                 step: StepRecord {
                     kind: progress.next_step.to_owned(),
                     begun: progress.step_began,
@@ -375,7 +375,7 @@ impl MessageStore for DrivenRun {
         *progress = Progress {
             version,
             messages: Vec::new(),
-            effects: Vec::new(),
+            finished_calls: Vec::new(),
             consumed_inbox: None,
             next_step: state.next_step(),
             next_calls: state.next_calls().count(),

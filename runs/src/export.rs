@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 
 use portcullis_store::{
-    Approval, ApprovalFilter, Effect, Json, RunStore, RunSummary, StoredAnswer, StoredMessage, Verdict,
+    Approval, ApprovalFilter, Json, RunStore, RunSummary, StartedCall, StoredAnswer, StoredMessage, Verdict,
 };
 use portcullis_types::Message;
 use serde::Serialize;
@@ -100,25 +100,25 @@ impl RunExport {
         let run = store.run(id.as_str()).await?;
         let messages = all_rows(|request| store.messages(id.as_str(), request)).await?;
         let steps = all_rows(|request| store.steps(id.as_str(), request)).await?;
-        let mut effects = all_rows(|request| store.effects(id.as_str(), request)).await?;
+        let mut started_calls = all_rows(|request| store.started_calls(id.as_str(), request)).await?;
         // In the order in which the model asked for them, whatever order they ended in.
         let asked = call_order(&messages, id)?;
-        effects.sort_by_key(|effect| asked.get(&effect.call).copied().unwrap_or(usize::MAX));
+        started_calls.sort_by_key(|started| asked.get(&started.call).copied().unwrap_or(usize::MAX));
         let filter = ApprovalFilter { run: Some(id.to_string()), ..ApprovalFilter::default() };
         let mut approvals = all_rows(|request| store.approvals(filter.clone(), request)).await?;
         // The store lists the newest first.
         approvals.reverse();
-        let effect = |effect: Effect| {
+        let started = |started: StartedCall| {
             Ok(ExportedCall {
-                id: effect.call,
-                tool: effect.tool,
-                arguments: raw("call", effect.arguments)?,
-                may_repeat: effect.may_repeat,
-                attempts: effect.attempts,
-                begun: effect.begun,
-                finished: effect.finished,
-                result: effect.result.map(|result| raw("result", result)).transpose()?,
-                labels: effect.labels,
+                id: started.call,
+                tool: started.tool,
+                arguments: raw("call", started.arguments)?,
+                may_repeat: started.may_repeat,
+                attempts: started.attempts,
+                begun: started.begun,
+                finished: started.finished,
+                result: started.result.map(|result| raw("result", result)).transpose()?,
+                labels: started.labels,
             })
         };
         let approval = |approval: Approval| {
@@ -183,7 +183,7 @@ impl RunExport {
                     summary: step.record.summary,
                 })
                 .collect(),
-            calls: effects.into_iter().map(effect).collect::<Result<_, RunError>>()?,
+            calls: started_calls.into_iter().map(started).collect::<Result<_, RunError>>()?,
             approvals: approvals.into_iter().map(approval).collect::<Result<_, RunError>>()?,
         })
     }

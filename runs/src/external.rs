@@ -5,10 +5,10 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 use portcullis_store::{
-    CallStatus, InboxEntry, Json, LeaseGuard, NewCall, PageRequest, RunStore, StoreError, StoredCall,
-    TOOL_RESULT, TimeOut,
+    ExternalCallStatus, InboxEntry, Json, LeaseGuard, NewExternalCall, PageRequest, RunStore, StoreError,
+    StoredExternalCall, TOOL_RESULT, TimeOut,
 };
-use portcullis_tools::{CallProgress, Caller, ExternalCall, ExternalCalls, LateResult, ToolRegistry};
+use portcullis_tools::{Caller, ExternalCall, ExternalCallState, ExternalCalls, LateResult, ToolRegistry};
 use portcullis_types::{ToolError, ToolResult};
 use serde::Deserialize;
 use serde_json::Value;
@@ -43,15 +43,15 @@ impl StoredExternalCalls {
 
 #[async_trait]
 impl ExternalCalls for StoredExternalCalls {
-    async fn add(&self, call: &ExternalCall) -> Result<(CallProgress, i64), ToolError> {
+    async fn add(&self, call: &ExternalCall) -> Result<(ExternalCallState, i64), ToolError> {
         add(&**self.run.store(), self.run.guard(), &self.inbox, call).await
     }
 
-    async fn wait(&self, id: &str) -> Result<CallProgress, ToolError> {
+    async fn wait(&self, id: &str) -> Result<ExternalCallState, ToolError> {
         wait(&**self.run.store(), id).await
     }
 
-    async fn stop_waiting(&self, id: &str) -> Result<CallProgress, ToolError> {
+    async fn stop_waiting(&self, id: &str) -> Result<ExternalCallState, ToolError> {
         stop_waiting(&**self.run.store(), id).await
     }
 
@@ -66,19 +66,19 @@ pub(crate) async fn add(
     guard: LeaseGuard,
     inbox: &str,
     call: &ExternalCall,
-) -> Result<(CallProgress, i64), ToolError> {
+) -> Result<(ExternalCallState, i64), ToolError> {
     let run = guard.run.clone();
-    let new = NewCall {
+    let new = NewExternalCall {
         id: call.id.clone(),
         tool: call.tool.clone(),
         arguments: Json::from_text(call.arguments.as_str()).map_err(|error| unavailable(&error))?,
         inbox: inbox.to_owned(),
-        status: if call.waits { CallStatus::Waiting } else { CallStatus::Pending },
+        status: if call.waits { ExternalCallStatus::Waiting } else { ExternalCallStatus::Pending },
         expires: Some(call.expires),
     };
     match store.add_call(guard, new).await {
-        Ok(()) if call.waits => Ok((CallProgress::Waiting, call.expires)),
-        Ok(()) => Ok((CallProgress::Pending, call.expires)),
+        Ok(()) if call.waits => Ok((ExternalCallState::Waiting, call.expires)),
+        Ok(()) => Ok((ExternalCallState::Pending, call.expires)),
         // The process that made the call has died, and the call is still open.
         Err(StoreError::AlreadyExists { .. }) => {
             let earlier = store.call(&call.id).await.map_err(|error| unavailable(&error))?;
@@ -92,12 +92,12 @@ pub(crate) async fn add(
 }
 
 /// Waits until the call does not wait any more.
-pub(crate) async fn wait(store: &dyn RunStore, id: &str) -> Result<CallProgress, ToolError> {
+pub(crate) async fn wait(store: &dyn RunStore, id: &str) -> Result<ExternalCallState, ToolError> {
     let mut answers = Answers::new(store, id);
     loop {
         match store.call(id).await {
             Ok(call) => match progress(&call)? {
-                CallProgress::Waiting => {}
+                ExternalCallState::Waiting => {}
                 ended => return Ok(ended),
             },
             // The call stays in the store, so a later read may succeed.
@@ -110,9 +110,9 @@ pub(crate) async fn wait(store: &dyn RunStore, id: &str) -> Result<CallProgress,
     }
 }
 
-pub(crate) async fn stop_waiting(store: &dyn RunStore, id: &str) -> Result<CallProgress, ToolError> {
+pub(crate) async fn stop_waiting(store: &dyn RunStore, id: &str) -> Result<ExternalCallState, ToolError> {
     match store.time_out_call(id, now()).await.map_err(|error| unavailable(&error))? {
-        TimeOut::Pending => Ok(CallProgress::Pending),
+        TimeOut::Pending => Ok(ExternalCallState::Pending),
         TimeOut::Earlier(call) => progress(&call),
     }
 }
@@ -121,15 +121,15 @@ pub(crate) async fn cancel(store: &dyn RunStore, id: &str) -> Result<(), ToolErr
     store.cancel_call(id, now()).await.map(drop).map_err(|error| unavailable(&error))
 }
 
-fn progress(call: &StoredCall) -> Result<CallProgress, ToolError> {
+fn progress(call: &StoredExternalCall) -> Result<ExternalCallState, ToolError> {
     Ok(match (call.status_at(now()), &call.result) {
-        (CallStatus::Resolved, Some(result)) => {
+        (ExternalCallStatus::Resolved, Some(result)) => {
             let value = serde_json::from_str(result.as_str());
-            CallProgress::Resolved(value.map_err(|error| ToolError::internal(error.to_string()))?)
+            ExternalCallState::Resolved(value.map_err(|error| ToolError::internal(error.to_string()))?)
         }
-        (CallStatus::Waiting, _) => CallProgress::Waiting,
-        (CallStatus::Pending, _) => CallProgress::Pending,
-        _ => CallProgress::Closed,
+        (ExternalCallStatus::Waiting, _) => ExternalCallState::Waiting,
+        (ExternalCallStatus::Pending, _) => ExternalCallState::Pending,
+        _ => ExternalCallState::Closed,
     })
 }
 

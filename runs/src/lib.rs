@@ -45,10 +45,10 @@ mod stepwise;
 mod turn;
 mod turn_results;
 
-pub use approver::{APPROVAL_EXPIRES, QuestionFn, StoredApprover, question_id};
+pub use approver::{APPROVAL_TTL, QuestionFn, StoredApprover, question_id};
 pub use client_calls::ClientCalls;
 pub use clock::now;
-pub use driven::{DrivenRun, LEASE, LeaseWatch, RENEWAL};
+pub use driven::{DrivenRun, LEASE_RENEWAL_INTERVAL, LEASE_TTL, LeaseWatch};
 pub use error::RunError;
 pub use executor::StoredExecutor;
 pub use export::RunExport;
@@ -57,10 +57,10 @@ pub use id::RunId;
 pub use pages::all_rows;
 pub use recorded_model::{ModelIdentity, RecordedModel};
 pub use run_process::RunProcess;
-pub use runs::{Before, Continuation, RunSubject, Runs};
+pub use runs::{CarriedOver, Continuation, RunSubject, Runs};
 pub use state::{RunTotals, StoredState};
 pub use stepwise::{NextCall, Position, RunQuestionFn, StepCallEnd, StepEnd, StepParts, Stepper};
-pub use turn::Interruption;
+pub use turn::SkipReason;
 
 /// Re-exported: the store of the runs.
 pub use portcullis_store as store;

@@ -11,7 +11,7 @@ use portcullis_tools::{Caller, ToolRegistry, policy::FlowLabel};
 use portcullis_types::{Message, MessageRole};
 
 use crate::{
-    DrivenRun, LEASE, RunError, RunId, RunProcess, RunTotals, StoredState,
+    DrivenRun, LEASE_TTL, RunError, RunId, RunProcess, RunTotals, StoredState,
     clock::{milliseconds, now},
 };
 
@@ -42,7 +42,7 @@ pub struct RunSubject {
 
 /// The data that a new run takes over from earlier ones.
 #[derive(Debug, Clone, Default)]
-pub struct Before {
+pub struct CarriedOver {
     /// The messages that the model reads before the first prompt.
     pub messages: Vec<Message>,
     /// The labels of what these messages have read, each with the id of the call that brought it.
@@ -84,21 +84,21 @@ impl Runs {
     /// # Errors
     /// [`RunError::Store`].
     pub async fn add(&self, subject: RunSubject, prompt: Message) -> Result<(), RunError> {
-        self.add_after(subject, prompt, Before::default()).await
+        self.add_continuing(subject, prompt, CarriedOver::default()).await
     }
 
     /// Adds a run that continues earlier ones. No process drives it yet.
     ///
     /// # Errors
     /// [`RunError::Store`].
-    pub async fn add_after(
+    pub async fn add_continuing(
         &self,
         subject: RunSubject,
         prompt: Message,
-        before: Before,
+        before: CarriedOver,
     ) -> Result<(), RunError> {
         let RunSubject { id, agent, workspace } = subject;
-        let Before { messages, labels, consumed_inbox } = before;
+        let CarriedOver { messages, labels, consumed_inbox } = before;
         let state = StoredState::new(RunState::new(prompt), &labels, RunTotals::default());
         let run = NewRun {
             id: id.to_string(),
@@ -202,7 +202,7 @@ impl Runs {
                     RunState::asking_again()
                 }
             };
-            let until = now() + milliseconds(LEASE);
+            let until = now() + milliseconds(LEASE_TTL);
             self.store.reopen_run(self.guard(id), until, summary.version, state.to_json()?).await?
         } else {
             if let Continuation::Prompt(prompt) = next {
@@ -248,7 +248,7 @@ impl Runs {
 
     /// Takes the lease, also that of a process that has died.
     pub(crate) async fn acquire(&self, id: &RunId) -> Result<RunLease, StoreError> {
-        let acquire = || self.store.acquire_lease(self.guard(id), now() + milliseconds(LEASE));
+        let acquire = || self.store.acquire_lease(self.guard(id), now() + milliseconds(LEASE_TTL));
         match acquire().await {
             Err(StoreError::Leased { owner, .. }) if self.process.has_died(&owner) => {
                 self.store.release_lease(id.as_str(), &owner).await?;

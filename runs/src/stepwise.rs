@@ -22,8 +22,8 @@ use tokio::sync::Mutex as AsyncMutex;
 use crate::{
     DrivenRun, ModelIdentity, QuestionFn, RecordedModel, RunError, RunId, RunSubject, Runs, StoredApprover,
     StoredExecutor, StoredExternalCalls,
-    driven::{InterruptedCall, status},
-    turn::{Interruption, TurnExecutor, interrupt},
+    driven::{OrphanedCall, status},
+    turn::{SkipReason, TurnExecutor, interrupt},
     turn_results::TurnResults,
 };
 
@@ -161,7 +161,7 @@ impl Stepper {
         &self,
         id: &RunId,
         version: i64,
-        (steering, interruption): (Vec<Message>, Option<Interruption>),
+        (steering, interruption): (Vec<Message>, Option<SkipReason>),
         keeps: impl Fn(&AgentEnd) -> bool + Send + Sync,
         cancel: &CancellationToken,
     ) -> Result<StepEnd, RunError> {
@@ -171,8 +171,7 @@ impl Stepper {
             return Ok(StepEnd::Taken(self.position(id).await?));
         };
         let state = start(&run);
-        let interruption =
-            if run.is_cancel_requested() { Some(Interruption::Cancelled) } else { interruption };
+        let interruption = if run.is_cancel_requested() { Some(SkipReason::Cancelled) } else { interruption };
         let taken = if state.next_step() == "run_tools" {
             self.collect(&run, version, state, interruption, keeps).await
         } else {
@@ -189,7 +188,7 @@ impl Stepper {
         run: &Arc<DrivenRun>,
         version: i64,
         state: RunState,
-        (steering, interruption): (Vec<Message>, Option<Interruption>),
+        (steering, interruption): (Vec<Message>, Option<SkipReason>),
         keeps: impl Fn(&AgentEnd) -> bool + Send + Sync,
         cancel: &CancellationToken,
     ) -> Result<StepEnd, RunError> {
@@ -197,7 +196,7 @@ impl Stepper {
         let handle = agent.handle();
         match interruption {
             // The message goes along with `steering`, unless the step does not ask the model.
-            Some(Interruption::Steered) if state.next_step() != "finalize" => {}
+            Some(SkipReason::Steered) if state.next_step() != "finalize" => {}
             Some(interruption) => interrupt(&handle, interruption),
             None => {}
         }
@@ -226,7 +225,7 @@ impl Stepper {
         run: &Arc<DrivenRun>,
         version: i64,
         state: RunState,
-        interruption: Option<Interruption>,
+        interruption: Option<SkipReason>,
         keeps: impl Fn(&AgentEnd) -> bool + Send + Sync,
     ) -> Result<StepEnd, RunError> {
         let (store, id) = (&**run.store(), run.id());
@@ -240,9 +239,9 @@ impl Stepper {
             (Some(interruption), Some(last)) => {
                 executor.interrupt_after(last.to_owned(), interruption, agent.handle());
             }
-            (Some(Interruption::Cancelled), None) => agent.handle().cancel(),
+            (Some(SkipReason::Cancelled), None) => agent.handle().cancel(),
             // The first call of a turn is never skipped for a message.
-            (Some(Interruption::Steered), None) | (None, _) => {}
+            (Some(SkipReason::Steered), None) | (None, _) => {}
         }
         let mut undone = None;
         let may_save = |state: &RunState| {
@@ -303,7 +302,7 @@ impl Stepper {
         cancel: &CancellationToken,
     ) -> Result<StepCallEnd, RunError> {
         let store = &**run.store();
-        let is_finished = matches!(run.interrupted_call(call), Some(InterruptedCall::Finished(_)));
+        let is_finished = matches!(run.interrupted_call(call), Some(OrphanedCall::Finished(_)));
         if is_finished || TurnResults::read(store, run.id()).await?.results.contains_key(call) {
             return Ok(StepCallEnd::Stored);
         }

@@ -9,11 +9,11 @@ use async_trait::async_trait;
 use portcullis_agent::{AgentHandle, CallTerms, OfferedTool, ToolExecutor, interrupted_error};
 use portcullis_types::{Message, ToolCall, ToolError, ToolResult};
 
-use crate::{DrivenRun, driven::InterruptedCall};
+use crate::{DrivenRun, driven::OrphanedCall};
 
 /// Why the calls of a turn that have not run are not run any more.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Interruption {
+pub enum SkipReason {
     /// A person has written: the calls are skipped, and the model reads the message next.
     Steered,
     /// The run is cancelled.
@@ -27,7 +27,7 @@ pub(crate) struct TurnExecutor {
     turn_results: HashMap<String, ToolResult>,
     /// The interruption that follows the call with this id. An earlier one would make the loop replace results that it
     /// has not read.
-    interruption: OnceLock<(String, Interruption, AgentHandle)>,
+    interruption: OnceLock<(String, SkipReason, AgentHandle)>,
 }
 
 impl TurnExecutor {
@@ -45,7 +45,7 @@ impl TurnExecutor {
     }
 
     /// Interrupts the loop of this handle after the call.
-    pub(crate) fn interrupt_after(&self, call: String, interruption: Interruption, handle: AgentHandle) {
+    pub(crate) fn interrupt_after(&self, call: String, interruption: SkipReason, handle: AgentHandle) {
         // Ignore the error: it is set once.
         let _ = self.interruption.set((call, interruption, handle));
     }
@@ -61,8 +61,8 @@ impl ToolExecutor for TurnExecutor {
         let id = call.id.clone();
         let result = match (self.turn_results.get(&id), self.run.interrupted_call(&id)) {
             (Some(result), _) => result.clone(),
-            (None, Some(InterruptedCall::Finished(result))) => ToolResult::clone(result),
-            (None, Some(InterruptedCall::Unknown)) => self.inner.refuse(call, interrupted_error(), terms),
+            (None, Some(OrphanedCall::Finished(result))) => ToolResult::clone(result),
+            (None, Some(OrphanedCall::Unknown)) => self.inner.refuse(call, interrupted_error(), terms),
             (None, None) => self.inner.refuse(call, not_run(), terms),
         };
         if let Some((last, interruption, handle)) = self.interruption.get()
@@ -85,11 +85,11 @@ impl ToolExecutor for TurnExecutor {
 
 /// Makes the loop skip the calls that follow. The message itself reaches the model with its next request, in another
 /// loop.
-pub(crate) fn interrupt(handle: &AgentHandle, interruption: Interruption) {
+pub(crate) fn interrupt(handle: &AgentHandle, interruption: SkipReason) {
     match interruption {
-        Interruption::Cancelled => handle.cancel(),
+        SkipReason::Cancelled => handle.cancel(),
         // Ignore the error: a queue that is full holds a message.
-        Interruption::Steered => drop(handle.steer_with(Message::user(""))),
+        SkipReason::Steered => drop(handle.steer_with(Message::user(""))),
     }
 }
 

@@ -38,7 +38,7 @@ pub(crate) const INPUT_BYTES: usize = 64 << 10;
 /// take longer than the whole [`KILL_TIME`].
 pub(crate) const KILL_SAMPLES: u32 = 50;
 
-/// The longest time from a kill until it is given up, even while processes still end. A command that ends its
+/// The time after which a kill is given up, even while processes still end. A command that ends its
 /// processes one by one must not delay its caller.
 pub(crate) const LONGEST_KILL: Duration = Duration::from_secs(10);
 
@@ -50,7 +50,7 @@ pub(crate) const KILL_TIME: Duration = Duration::from_secs(1);
 /// The time in which a session must confine itself. A session that takes longer never succeeds.
 pub(crate) const START_TIME: Duration = Duration::from_secs(10);
 
-/// The fewest descriptors that a session can work with.
+/// The minimum number of descriptors that a session can work with.
 pub(crate) const LEAST_DESCRIPTORS: u64 = 256;
 
 /// Names that one scan for protected paths reads. Without this limit a command could delay its own answer by
@@ -61,7 +61,7 @@ pub(crate) const PROTECTED_ENTRIES: usize = 100_000;
 /// keeps very many other files from hiding protected paths.
 pub(crate) const PROTECTED_SHARE: usize = 20_000;
 
-/// The longest time of one scan for protected paths, unless the file system itself hangs. The command's answer waits
+/// The time limit of one scan for protected paths, unless the file system itself hangs. The command's answer waits
 /// for the scan.
 pub(crate) const PROTECTED_TIME: Duration = Duration::from_secs(2);
 
@@ -86,7 +86,7 @@ pub(crate) const PROTECTED_BYTES: usize = 32 << 10;
 /// Names that the search for hidden ones reads when a session starts, about a second's work.
 pub(crate) const HIDDEN_ENTRIES: usize = 1_000_000;
 
-/// The longest time of the search for hidden names.
+/// The time limit of the search for hidden names.
 pub(crate) const HIDDEN_TIME: Duration = Duration::from_secs(5);
 
 /// Bytes of the hidden paths that are covered when a session starts, about 250 paths. They are sent in the message of
@@ -99,7 +99,7 @@ pub(crate) const CACHE_ENTRIES: usize = 500_000;
 /// Bytes of new files that are copied from the caches when a session starts: 8 GiB.
 pub(crate) const CACHE_BYTES: u64 = 8 << 30;
 
-/// The longest time of bringing the copies of caches up to date.
+/// The time limit for bringing the copies of caches up to date.
 pub(crate) const CACHE_TIME: Duration = Duration::from_secs(60);
 
 /// Protected paths that are reported per command.
@@ -155,7 +155,7 @@ pub(crate) const HIDDEN_GROWTH: u64 = 16 << 20;
 /// memory.
 pub(crate) const MEMORY_GROWTH: u64 = 8 << 30;
 
-/// The longest time for which everything below a command is stopped to be counted. After that, the part that was
+/// The maximum time for which everything below a command is stopped to be counted. After that, the part that was
 /// counted decides.
 pub(crate) const FREEZE_TIME: Duration = Duration::from_secs(1);
 

@@ -379,7 +379,7 @@ struct ReadyStreams {
     cancelled: bool,
 }
 
-/// The longest wait between two kills of a command that is being killed.
+/// The maximum pause between two kills of a command that is being killed.
 const PAUSE: Duration = Duration::from_millis(5);
 
 /// Stands in for a deadline that the clock cannot express.

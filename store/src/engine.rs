@@ -10,12 +10,12 @@ use crate::{
     error::StoreError,
     json::Json,
     model::{
-        Applied, Approval, ApprovalFilter, CallFilter, Change, CommitStep, DuePlan, Effect, EffectBegin,
-        EffectEnd, Event, EventBounds, InboxEntry, LeaseGuard, Member, NewApproval, NewCall, NewEffect,
-        NewEvent, NewInboxEntry, NewNote, NewParticipant, NewRun, NewSpace, Note, NoteKind, Page,
+        Applied, Approval, ApprovalFilter, CallFinish, CallStart, Change, CommitStep, DuePlan, Event,
+        EventBounds, ExternalCallFilter, InboxEntry, LeaseGuard, Member, NewApproval, NewEvent,
+        NewExternalCall, NewInboxEntry, NewNote, NewParticipant, NewRun, NewSpace, Note, NoteKind, Page,
         PageRequest, Participant, ParticipantKind, ParticipantUpdate, Resolution, ResolvedWith, Run,
-        RunFilter, RunLease, RunSummary, ShownCall, Space, SpaceMessage, Step, StoredAnswer, StoredCall,
-        StoredMessage, TimeOut, Token,
+        RunFilter, RunLease, RunSummary, ShownCall, Space, SpaceMessage, StartedCall, StartingCall, Step,
+        StoredAnswer, StoredExternalCall, StoredMessage, TimeOut, Token,
     },
     operations,
     space_store::SpaceStore,
@@ -115,16 +115,16 @@ methods! {
     write commit_step(commit: CommitStep) -> i64, "commit a step";
     read messages(run: &str => to_owned, page: PageRequest<i64>) -> Page<StoredMessage, i64>, "read messages";
     read steps(run: &str => to_owned, page: PageRequest<i64>) -> Page<Step, i64>, "list steps";
-    write begin_effect(guard: LeaseGuard, effect: NewEffect) -> EffectBegin, "begin an effect";
-    write finish_effect(guard: LeaseGuard, end: EffectEnd) -> (), "finish an effect";
-    read effects(run: &str => to_owned, page: PageRequest<i64>) -> Page<Effect, i64>, "list effects";
-    write add_call(guard: LeaseGuard, call: NewCall) -> (), "add a call";
+    write start_call(guard: LeaseGuard, started: StartingCall) -> CallStart, "start a call";
+    write finish_call(guard: LeaseGuard, end: CallFinish) -> (), "finish a call";
+    read started_calls(run: &str => to_owned, page: PageRequest<i64>) -> Page<StartedCall, i64>, "list started calls";
+    write add_call(guard: LeaseGuard, call: NewExternalCall) -> (), "add a call";
     answer time_out_call(id: &str => to_owned, now: i64) -> TimeOut, "stop waiting for a call";
     answer resolve_call(id: &str => to_owned, result: Json, now: i64) -> Resolution, "resolve a call";
     answer cancel_call(id: &str => to_owned, now: i64) -> bool, "cancel a call";
     write expire_calls(now: i64, at_most: u32) -> Vec<String>, "expire calls";
-    read call(id: &str => to_owned) -> StoredCall, "read a call";
-    read calls(filter: CallFilter, page: PageRequest<AgeCursor>) -> Page<StoredCall, AgeCursor>, "list calls";
+    read call(id: &str => to_owned) -> StoredExternalCall, "read a call";
+    read calls(filter: ExternalCallFilter, page: PageRequest<AgeCursor>) -> Page<StoredExternalCall, AgeCursor>, "list calls";
     write add_approval(guard: LeaseGuard, approval: NewApproval) -> (), "add an approval";
     answer answer_approval(id: &str => to_owned, hash: &str => to_owned, answer: StoredAnswer) -> Approval,
         "decide an approval";
@@ -160,7 +160,7 @@ methods! {
     read share_space(participant: &str => to_owned, other: &str => to_owned) -> bool, "look up members";
     read space_message(id: &str => to_owned) -> SpaceMessage, "read a message";
     read call_message(call: &str => to_owned) -> Option<SpaceMessage>, "find the message of a call";
-    read shown_calls(filter: CallFilter, page: PageRequest<AgeCursor>) -> Page<ShownCall, AgeCursor>, "list calls";
+    read shown_calls(filter: ExternalCallFilter, page: PageRequest<AgeCursor>) -> Page<ShownCall, AgeCursor>, "list calls";
     read space_messages(space: &str => to_owned, search: Option<&str> => owned, page: PageRequest<i64>)
         -> Page<SpaceMessage, i64>, "list messages";
     write append_event(event: NewEvent) -> i64, "append an event";

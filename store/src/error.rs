@@ -4,7 +4,7 @@ use std::{error::Error, fmt, io, path::PathBuf};
 
 use thiserror::Error;
 
-use crate::model::{ApprovalStatus, CallStatus};
+use crate::model::{ApprovalStatus, ExternalCallStatus};
 
 /// An operation of a store failed. Nothing was written, except where [`DatabaseFailure::Unavailable`] and
 /// [`DatabaseFailure::TimedOut`] say otherwise.
@@ -95,7 +95,7 @@ pub enum StoreError {
         /// The call.
         id: String,
         /// Its status.
-        status: CallStatus,
+        status: ExternalCallStatus,
     },
     /// The approval takes no answer any more.
     #[error("the approval `{id}` is {status}")]
@@ -189,8 +189,8 @@ pub enum Entity {
     Run,
     /// A call whose result comes later.
     Call,
-    /// The effect of a call.
-    Effect,
+    /// A started call.
+    StartedCall,
     /// An approval.
     Approval,
     /// A user or an agent.
@@ -208,7 +208,7 @@ impl fmt::Display for Entity {
         f.write_str(match self {
             Self::Run => "run",
             Self::Call => "call",
-            Self::Effect => "effect",
+            Self::StartedCall => "started call",
             Self::Approval => "approval",
             Self::Participant => "participant",
             Self::Space => "space",
@@ -229,7 +229,7 @@ pub enum LimitError {
         place: &'static str,
         /// Its size.
         bytes: usize,
-        /// The largest size.
+        /// The maximum size.
         limit: usize,
     },
     /// There are too many rows.
@@ -239,7 +239,7 @@ pub enum LimitError {
         place: &'static str,
         /// Their number after the write.
         count: i64,
-        /// The largest number.
+        /// The maximum number.
         limit: i64,
     },
 }

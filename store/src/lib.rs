@@ -1,4 +1,4 @@
-//! Runs that outlive their process: a store of their state, messages, steps, effects, calls, approvals and inboxes, in
+//! Runs that outlive their process: a store of their state, messages, steps, started calls, external calls, approvals and inboxes, in
 //! a file of SQLite or in PostgreSQL. A gateway keeps its participants, spaces, events and notes there too.
 //!
 //! A store knows no agent, tool or policy: payloads are JSON, and ids and times come from the caller. It starts no run
@@ -37,7 +37,7 @@
 //!             finished: 2_000,
 //!             summary: "stored the prompt".to_owned(),
 //!         },
-//!         effects: Vec::new(),
+//!         finished_calls: Vec::new(),
 //!         consumed_inbox: None,
 //!     })
 //!     .await?;
@@ -72,13 +72,13 @@ mod sqlite;
 pub use error::{DatabaseFailure, Entity, LimitError, OpenError, StoreError};
 pub use json::Json;
 pub use model::{
-    Applied, Approval, ApprovalFilter, ApprovalStatus, Author, CallFilter, CallStatus, Change, CommitStep,
-    DuePlan, Effect, EffectBegin, EffectEnd, Event, EventBounds, FinishedEffect, InboxEntry, InboxSpan,
-    LeaseGuard, Member, MessageKind, MessageStatus, MessageUpdate, NewApproval, NewCall, NewEffect, NewEvent,
+    Applied, Approval, ApprovalFilter, ApprovalStatus, Author, CallFinish, CallStart, Change, CommitStep,
+    DuePlan, Event, EventBounds, ExternalCallFilter, ExternalCallStatus, FinishedCall, InboxEntry, InboxSpan,
+    LeaseGuard, Member, MessageKind, MessageStatus, MessageUpdate, NewApproval, NewEvent, NewExternalCall,
     NewInboxEntry, NewMessage, NewNote, NewParticipant, NewRun, NewSpace, Note, NoteKind, PLAN_ENTRY, Page,
     PageRequest, Participant, ParticipantKind, ParticipantUpdate, Resolution, ResolvedWith, Run, RunFilter,
-    RunLease, RunStatus, RunSummary, ShownCall, Space, SpaceMessage, Step, StepRecord, StoredAnswer,
-    StoredCall, StoredMessage, TOOL_RESULT, Then, TimeOut, Token, Verdict,
+    RunLease, RunStatus, RunSummary, ShownCall, Space, SpaceMessage, StartedCall, StartingCall, Step,
+    StepRecord, StoredAnswer, StoredExternalCall, StoredMessage, TOOL_RESULT, Then, TimeOut, Token, Verdict,
 };
 pub use open::{open, open_gateway, open_gateway_postgres, open_gateway_sqlite, open_postgres, open_sqlite};
 pub use postgres::PostgresOptions;

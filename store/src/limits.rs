@@ -2,17 +2,17 @@
 
 use crate::error::{LimitError, StoreError};
 
-/// The longest id, name of an agent, of a tool or of a kind: 256 bytes.
+/// The maximum length of an id and of the name of an agent, a tool or a kind: 256 bytes.
 pub const MAX_NAME_BYTES: usize = 256;
 
-/// The longest free text: a summary, a question, a label. 64 KiB.
+/// The maximum length of a free text, such as a summary, a question or a label: 64 KiB.
 pub const MAX_TEXT_BYTES: usize = 64 << 10;
 
-/// The largest message, result, entry of an inbox or state of a run: 16 MiB. A store reads such a value as a whole, so
-/// a model or a tool could otherwise exhaust the memory of the process that resumes the run.
+/// The maximum size of a message, a result, an entry of an inbox or the state of a run: 16 MiB. A store reads such a
+/// value as a whole, so a model or a tool could otherwise exhaust the memory of the process that resumes the run.
 pub const MAX_PAYLOAD_BYTES: usize = 16 << 20;
 
-/// The largest arguments of a call: 1 MiB.
+/// The maximum size of a call's arguments: 1 MiB.
 pub const MAX_ARGUMENTS_BYTES: usize = 1 << 20;
 
 /// The most messages of one [`CommitStep`](crate::CommitStep) or [`NewRun`](crate::NewRun): 1,024. Their bytes together
@@ -28,20 +28,20 @@ pub const MAX_STEPS: i64 = 100_000;
 /// The most messages of one run: 1,000,000.
 pub const MAX_MESSAGES: i64 = 1_000_000;
 
-/// The most effects of one run: 100,000.
-pub const MAX_EFFECTS: i64 = 100_000;
+/// The most started calls of one run: 100,000.
+pub const MAX_STARTED_CALLS: i64 = 100_000;
 
-/// The most calls of one run that nothing has ended: 1,000.
+/// The maximum number of open calls of one run: 1,000.
 pub const MAX_OPEN_CALLS: i64 = 1_000;
 
-/// The most approvals of one run that wait: 1,000.
+/// The maximum number of waiting approvals of one run: 1,000.
 pub const MAX_OPEN_APPROVALS: i64 = 1_000;
 
-/// The most entries of an agent's inbox that nothing has consumed: 10,000. A sender cannot fill the disk with entries
+/// The maximum number of unread entries in an agent's inbox: 10,000. A sender cannot fill the disk with entries
 /// for an agent that never runs.
 pub const MAX_INBOX: i64 = 10_000;
 
-/// The most labels of a run or an effect: 256.
+/// The most labels of a run or a started call: 256.
 pub const MAX_LABELS: usize = 256;
 
 /// The largest definition of a participant: 256 KiB.
@@ -59,7 +59,7 @@ pub const MAX_MEMBERS: i64 = 1_000;
 /// The longest text of a message of a space: 256 KiB.
 pub const MAX_MESSAGE_TEXT_BYTES: usize = 256 << 10;
 
-/// The largest metadata of a message of a space: 1 MiB.
+/// The maximum size of the metadata of a message of a space: 1 MiB.
 pub const MAX_METADATA_BYTES: usize = 1 << 20;
 
 /// The most messages of a space: 1,000,000.
@@ -77,7 +77,7 @@ pub const MAX_SEARCH_WORDS: usize = 8;
 /// The most topics of an event: 16.
 pub const MAX_TOPICS: usize = 16;
 
-/// The largest data of an event: 2 MiB, so that a message with its metadata has room.
+/// The maximum size of the data of an event: 2 MiB, so that a message with its metadata has room.
 pub const MAX_EVENT_BYTES: usize = 2 << 20;
 
 /// The most notes of one kind that an agent has: 1,000.
@@ -86,7 +86,7 @@ pub const MAX_NOTES: i64 = 1_000;
 /// The largest note: 64 KiB.
 pub const MAX_NOTE_BYTES: usize = 64 << 10;
 
-/// The shortest time after which a plan is due again, in milliseconds: 1,000.
+/// The minimum interval of a plan that repeats, in milliseconds: 1,000.
 pub const MIN_PLAN_INTERVAL_MS: i64 = 1_000;
 
 /// The most tokens of a store: 10,000.

@@ -3,7 +3,6 @@
 mod approval;
 mod call;
 mod change;
-mod effect;
 mod event;
 mod inbox;
 mod note;
@@ -12,14 +11,17 @@ mod participant;
 mod run;
 mod space;
 mod space_message;
+mod started_call;
 mod status;
 mod step;
 mod token;
 
 pub use approval::{Approval, ApprovalFilter, ApprovalStatus, NewApproval, StoredAnswer, Verdict};
-pub use call::{CallFilter, CallStatus, NewCall, Resolution, ShownCall, StoredCall, TimeOut};
+pub use call::{
+    ExternalCallFilter, ExternalCallStatus, NewExternalCall, Resolution, ShownCall, StoredExternalCall,
+    TimeOut,
+};
 pub use change::{Applied, Change, ResolvedWith, Then};
-pub use effect::{Effect, EffectBegin, EffectEnd, FinishedEffect, NewEffect};
 pub use event::{Event, EventBounds, NewEvent};
 pub use inbox::{InboxEntry, InboxSpan, NewInboxEntry, TOOL_RESULT};
 pub use note::{DuePlan, NewNote, Note, NoteKind, PLAN_ENTRY};
@@ -28,6 +30,7 @@ pub use participant::{NewParticipant, Participant, ParticipantKind, ParticipantU
 pub use run::{LeaseGuard, NewRun, Run, RunFilter, RunLease, RunStatus, RunSummary};
 pub use space::{Member, NewSpace, Space};
 pub use space_message::{Author, MessageKind, MessageStatus, MessageUpdate, NewMessage, SpaceMessage};
+pub use started_call::{CallFinish, CallStart, FinishedCall, StartedCall, StartingCall};
 pub(crate) use status::UnknownStatus;
 pub use step::{CommitStep, Step, StepRecord, StoredMessage};
 pub use token::Token;

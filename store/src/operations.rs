@@ -3,7 +3,6 @@
 mod apply;
 mod approvals;
 mod calls;
-mod effects;
 mod events;
 mod inbox;
 mod leases;
@@ -16,6 +15,7 @@ mod query_plans;
 mod runs;
 mod space_messages;
 mod spaces;
+mod started_calls;
 mod steps;
 mod sweep;
 mod tokens;
@@ -26,7 +26,6 @@ pub(crate) use approvals::{add_approval, answer_approval, approval, approvals, e
 pub(crate) use calls::{
     add_call, call, calls, cancel_call, expire_calls, resolve_call, shown_calls, time_out_call,
 };
-pub(crate) use effects::{begin_effect, effects, finish_effect};
 pub(crate) use events::{append_event, event_bounds, events, remove_events_before};
 pub(crate) use inbox::{consume_inbox, inbox, inboxes_with_entries, push_inbox};
 pub(crate) use leases::{acquire_lease, release_lease, renew_lease, reopen_run};
@@ -38,6 +37,7 @@ pub(crate) use participants::{
 pub(crate) use runs::{create_run, request_cancel, run, runs};
 pub(crate) use space_messages::{call_message, space_message, space_messages};
 pub(crate) use spaces::{create_space, remove_space, space, spaces, sweep_spaces};
+pub(crate) use started_calls::{finish_call, start_call, started_calls};
 pub(crate) use steps::{commit_step, messages, steps};
 pub(crate) use sweep::{ping, remove_ended_before};
 pub(crate) use tokens::{add_token, find_token, remove_token, remove_tokens_of, tokens};

@@ -6,9 +6,9 @@ use crate::{
     error::StoreError,
     json::Json,
     model::{
-        Applied, CallFilter, Change, DuePlan, Event, EventBounds, Member, NewEvent, NewNote, NewParticipant,
-        NewSpace, Note, NoteKind, Page, PageRequest, Participant, ParticipantKind, ParticipantUpdate,
-        ResolvedWith, ShownCall, Space, SpaceMessage, Token,
+        Applied, Change, DuePlan, Event, EventBounds, ExternalCallFilter, Member, NewEvent, NewNote,
+        NewParticipant, NewSpace, Note, NoteKind, Page, PageRequest, Participant, ParticipantKind,
+        ParticipantUpdate, ResolvedWith, ShownCall, Space, SpaceMessage, Token,
     },
     store::{AgeCursor, RunStore},
 };
@@ -186,7 +186,7 @@ pub trait SpaceStore: Send + Sync + std::fmt::Debug {
     /// Only those of each method of the trait.
     async fn shown_calls(
         &self,
-        filter: CallFilter,
+        filter: ExternalCallFilter,
         page: PageRequest<AgeCursor>,
     ) -> Result<Page<ShownCall, AgeCursor>, StoreError>;
 

@@ -20,7 +20,7 @@ use crate::{
 pub struct SqliteOptions {
     /// How long a write waits for another process. Default: 5 seconds.
     pub busy_timeout: Duration,
-    /// The largest size of the database, without its log of at most a few MiB. It is rounded down to pages of 4 KiB.
+    /// The maximum size of the database, without its log of at most a few MiB. It is rounded down to pages of 4 KiB.
     /// Default: none, so that the disk is the limit.
     pub max_bytes: Option<u64>,
 }

@@ -9,9 +9,10 @@ use crate::{
     error::StoreError,
     json::Json,
     model::{
-        Approval, ApprovalFilter, CallFilter, CommitStep, Effect, EffectBegin, EffectEnd, InboxEntry,
-        LeaseGuard, NewApproval, NewCall, NewEffect, NewInboxEntry, NewRun, Page, PageRequest, Resolution,
-        Run, RunFilter, RunLease, RunSummary, Step, StoredAnswer, StoredCall, StoredMessage, TimeOut,
+        Approval, ApprovalFilter, CallFinish, CallStart, CommitStep, ExternalCallFilter, InboxEntry,
+        LeaseGuard, NewApproval, NewExternalCall, NewInboxEntry, NewRun, Page, PageRequest, Resolution, Run,
+        RunFilter, RunLease, RunSummary, StartedCall, StartingCall, Step, StoredAnswer, StoredExternalCall,
+        StoredMessage, TimeOut,
     },
 };
 
@@ -121,27 +122,31 @@ pub trait RunStore: Send + Sync + std::fmt::Debug {
     ///
     /// # Errors
     /// [`StoreError::NotFound`], [`StoreError::LeaseLost`].
-    async fn begin_effect(&self, guard: LeaseGuard, effect: NewEffect) -> Result<EffectBegin, StoreError>;
+    async fn start_call(&self, guard: LeaseGuard, call: StartingCall) -> Result<CallStart, StoreError>;
 
     /// Writes the result of a call that has begun.
     ///
     /// # Errors
     /// [`StoreError::NotFound`], also if the call has not begun; [`StoreError::LeaseLost`];
     /// [`StoreError::AlreadyExists`] if it has finished before.
-    async fn finish_effect(&self, guard: LeaseGuard, end: EffectEnd) -> Result<(), StoreError>;
+    async fn finish_call(&self, guard: LeaseGuard, end: CallFinish) -> Result<(), StoreError>;
 
-    /// The effects of a run, in the order in which they began. The cursor is a number of this order.
+    /// The started calls of a run, in the order in which they began. The cursor is a number of this order.
     ///
     /// # Errors
     /// [`StoreError::NotFound`].
-    async fn effects(&self, run: &str, page: PageRequest<i64>) -> Result<Page<Effect, i64>, StoreError>;
+    async fn started_calls(
+        &self,
+        run: &str,
+        page: PageRequest<i64>,
+    ) -> Result<Page<StartedCall, i64>, StoreError>;
 
     /// Adds a call whose result comes from outside.
     ///
     /// # Errors
     /// [`StoreError::NotFound`], [`StoreError::LeaseLost`], [`StoreError::AlreadyExists`]; [`StoreError::CallClosed`]
     /// for a status that takes no result.
-    async fn add_call(&self, guard: LeaseGuard, call: NewCall) -> Result<(), StoreError>;
+    async fn add_call(&self, guard: LeaseGuard, call: NewExternalCall) -> Result<(), StoreError>;
 
     /// Stops waiting for a call: its result will come through the inbox. If a result was faster, it is returned.
     ///
@@ -174,7 +179,7 @@ pub trait RunStore: Send + Sync + std::fmt::Debug {
     ///
     /// # Errors
     /// [`StoreError::NotFound`].
-    async fn call(&self, id: &str) -> Result<StoredCall, StoreError>;
+    async fn call(&self, id: &str) -> Result<StoredExternalCall, StoreError>;
 
     /// Calls, the newest first.
     ///
@@ -182,9 +187,9 @@ pub trait RunStore: Send + Sync + std::fmt::Debug {
     /// Only those of each method of the trait.
     async fn calls(
         &self,
-        filter: CallFilter,
+        filter: ExternalCallFilter,
         page: PageRequest<AgeCursor>,
-    ) -> Result<Page<StoredCall, AgeCursor>, StoreError>;
+    ) -> Result<Page<StoredExternalCall, AgeCursor>, StoreError>;
 
     /// Adds a question.
     ///

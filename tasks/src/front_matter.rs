@@ -139,7 +139,7 @@ fn parse(yaml: &str) -> Result<Map<String, Value>, FileError> {
 /// has.
 const MAX_EVENTS: usize = 70_000;
 
-/// The most aliases, and the most anchors.
+/// The maximum number of aliases, and of anchors.
 const MAX_ALIASES: usize = 64;
 
 /// The ledger as YAML. A row is one line of JSON, which is YAML as well.

@@ -163,3 +163,45 @@ fn is_false(value: &bool) -> bool {
 fn is_zero(value: &u32) -> bool {
     *value == 0
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_manual_has_the_keys_of_a_row() {
+        let row = LedgerRow {
+            block: "b".to_owned(),
+            ordinal: 1,
+            tool: "echo".to_owned(),
+            call_id: "c".to_owned(),
+            status: LedgerStatus::Success,
+            started: "s".to_owned(),
+            ended: Some("e".to_owned()),
+            duration_ms: Some(1),
+            code: Some("failed".to_owned()),
+            approval: Some("a".to_owned()),
+            question: Some("q".to_owned()),
+            may_repeat: true,
+            attempts: 1,
+            sanitized: vec!["p".to_owned()],
+            labels: BTreeSet::from(["web".to_owned()]),
+        };
+        let written = serde_json::to_value(&row).expect("JSON");
+        let keys: BTreeSet<&str> = written.as_object().expect("keys").keys().map(String::as_str).collect();
+        let manual = include_str!("../../docs/tasks.md");
+        let (_, table) = manual.split_once("| key | meaning |\n|---|---|\n| `block`").expect("the table");
+        let rows = table.lines().take_while(|line| !line.is_empty());
+        let first_cells =
+            rows.map(|row| row.trim_start_matches("| ").split(" | ").next().unwrap_or_default());
+        // The text between two backticks is a key; the first key was cut off by the split.
+        let documented: BTreeSet<&str> = first_cells
+            .flat_map(|cell| {
+                cell.split('`').filter(|part| part.chars().all(|c| c.is_ascii_lowercase() || c == '_'))
+            })
+            .filter(|part| !part.is_empty())
+            .chain(["block"])
+            .collect();
+        assert_eq!(documented, keys);
+    }
+}

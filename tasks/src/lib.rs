@@ -50,4 +50,4 @@ pub use error::{FileError, FolderError};
 pub use ledger::{CallKey, LedgerRow, LedgerStatus};
 pub use processor::{TaskProcessor, TaskReport};
 pub use states::{ScannedState, StatesError, TaskStates};
-pub use task::{CallReport, CallReportStatus};
+pub use task::{TaskCallReport, TaskCallReportStatus};

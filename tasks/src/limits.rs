@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-/// The largest task file that is read, and the largest that is written: 4 MiB.
+/// The maximum size of a task file, as it is read and as it is written: 4 MiB.
 pub const MAX_FILE_BYTES: usize = 4 << 20;
 
 /// The largest front matter, ledger included: 64 KiB.
@@ -23,14 +23,15 @@ pub const MAX_RESULT_BYTES: usize = 64 << 10;
 /// The most calls that run at the same time, over all files of a folder. Further calls wait.
 pub const MAX_CONCURRENT_CALLS: usize = 10;
 
-/// The most times that a call which may be repeated is begun, counted over all processes that were interrupted in it.
+/// The maximum number of times that a call which may be repeated is begun, counted over all processes that were
+/// interrupted in it.
 pub const MAX_ATTEMPTS: u32 = 3;
 
 /// How many times a change of a file is tried while others change the same file.
 pub(crate) const MAX_EDIT_TRIES: usize = 8;
 
 /// How long a file must be unchanged before `watch` reads it, so that a program can finish writing.
-pub const SETTLE: Duration = Duration::from_millis(250);
+pub const SETTLE_PAUSE: Duration = Duration::from_millis(250);
 
 /// The interval at which `watch` reads the folders without a report of a change, in case a report was lost.
-pub const RESCAN: Duration = Duration::from_secs(60);
+pub const RESCAN_INTERVAL: Duration = Duration::from_secs(60);

@@ -17,7 +17,7 @@ use crate::{
     folder::{FileVersion, TaskFolder},
     limits::MAX_CONCURRENT_CALLS,
     states::{ScannedState, TaskStates},
-    task::{CallReport, FileOutcome, Task},
+    task::{FileOutcome, Task, TaskCallReport},
     task_file::TaskFile,
 };
 
@@ -32,7 +32,7 @@ pub struct TaskReport {
     /// The state to which it was moved, if it was.
     pub moved_to: Option<String>,
     /// The calls that ended, in order.
-    pub calls: Vec<CallReport>,
+    pub calls: Vec<TaskCallReport>,
     /// Why the file was not processed further.
     pub error: Option<FileError>,
 }

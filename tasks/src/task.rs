@@ -26,19 +26,19 @@ use crate::{
 
 /// The report on one call.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct CallReport {
+pub struct TaskCallReport {
     /// The line of the block in its file, from 1.
     pub line: usize,
     /// The tool. Empty if the block is not a valid call.
     pub tool: String,
     /// How the call ended.
-    pub status: CallReportStatus,
+    pub status: TaskCallReportStatus,
 }
 
 /// How a call ended.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
-pub enum CallReportStatus {
+pub enum TaskCallReportStatus {
     /// The call has succeeded.
     Succeeded,
     /// The call has failed, was refused, or is not a valid call.
@@ -71,15 +71,15 @@ impl std::fmt::Debug for dyn CallRunner {
 }
 
 /// How a call ended.
-enum Ran {
-    Ended(CallReport),
+enum CallAttempt {
+    Ended(TaskCallReport),
     /// The processor is to end, so the call was not begun.
     NotBegun,
     /// The block was changed or removed before the call began, so the call was not made.
     Changed,
     /// Nothing has happened, and the row says what is asked.
     Asked {
-        report: CallReport,
+        report: TaskCallReport,
         row: Box<LedgerRow>,
     },
 }
@@ -99,7 +99,7 @@ impl Task {
     ///
     /// # Cancellation
     /// A dropped future leaves a call that has begun as interrupted.
-    pub(crate) async fn process(&self, reports: &mut Vec<CallReport>) -> Result<FileOutcome, FileError> {
+    pub(crate) async fn process(&self, reports: &mut Vec<TaskCallReport>) -> Result<FileOutcome, FileError> {
         // Each turn finishes a call or moves the file, so the bound is never reached unless others keep adding calls.
         for _turn in 0..=2 * MAX_CALLS_PER_FILE {
             let file = self.file.clone();
@@ -118,10 +118,10 @@ impl Task {
                 Step::Run { key, line, request, row, approved } => {
                     let call = RunningCall { key, line, request, row };
                     match self.run(call, approved, labels).await? {
-                        Ran::NotBegun => return Ok(FileOutcome::Unfinished),
-                        Ran::Changed => {}
-                        Ran::Ended(report) => reports.push(report),
-                        Ran::Asked { report, row } => {
+                        CallAttempt::NotBegun => return Ok(FileOutcome::Unfinished),
+                        CallAttempt::Changed => {}
+                        CallAttempt::Ended(report) => reports.push(report),
+                        CallAttempt::Asked { report, row } => {
                             if let Some(place) = self.wait_for_approval(version, row).await? {
                                 reports.push(report);
                                 return Ok(place);
@@ -160,7 +160,7 @@ impl Task {
         call: RunningCall,
         approved: Option<String>,
         labels: BTreeSet<String>,
-    ) -> Result<Ran, FileError> {
+    ) -> Result<CallAttempt, FileError> {
         let mut random = [0; 16];
         getrandom::fill(&mut random).map_err(|error| FileError::Io {
             operation: "get random bytes",
@@ -191,24 +191,24 @@ impl Task {
             // The semaphore is never closed, so an error cannot occur.
             let _permit = self.permits.acquire().await;
             if self.cancel.is_cancelled() {
-                return Ok(Ran::NotBegun);
+                return Ok(CallAttempt::NotBegun);
             }
             self.runner.run(task_call, Arc::clone(&before) as _).await
         };
         // A row that could not be written has stopped the call.
         match before.failure.lock().unwrap_or_else(PoisonError::into_inner).take() {
-            Some(FileError::Gone) => return Ok(Ran::Changed),
+            Some(FileError::Gone) => return Ok(CallAttempt::Changed),
             Some(error) => return Err(error),
             None => {}
         }
         let row = before.row.lock().unwrap_or_else(PoisonError::into_inner).clone();
         match end {
-            TaskCallEnd::Ended(result) => self.finish(call, row, result).await.map(Ran::Ended),
+            TaskCallEnd::Ended(result) => self.finish(call, row, result).await.map(CallAttempt::Ended),
             TaskCallEnd::NeedsApproval { binding, question } => {
                 let row = LedgerRow { approval: Some(binding), question: Some(question), ..row };
-                let status = CallReportStatus::NeedsApproval;
-                Ok(Ran::Asked {
-                    report: CallReport { line: call.line, tool: call.request.tool, status },
+                let status = TaskCallReportStatus::NeedsApproval;
+                Ok(CallAttempt::Asked {
+                    report: TaskCallReport { line: call.line, tool: call.request.tool, status },
                     row: Box::new(row),
                 })
             }
@@ -238,7 +238,7 @@ impl Task {
         call: RunningCall,
         row: LedgerRow,
         result: ToolResult,
-    ) -> Result<CallReport, FileError> {
+    ) -> Result<TaskCallReport, FileError> {
         let code = result.outcome.error().map(|error| error.code().to_owned());
         let row = LedgerRow {
             status: if code.is_none() { LedgerStatus::Success } else { LedgerStatus::Failed },
@@ -249,8 +249,8 @@ impl Task {
         };
         let content = result_fence::content(&result, &row.sanitized).map_err(FileError::Ledger)?;
         let status = match result.outcome.error() {
-            None => CallReportStatus::Succeeded,
-            Some(error) => CallReportStatus::Failed {
+            None => TaskCallReportStatus::Succeeded,
+            Some(error) => TaskCallReportStatus::Failed {
                 code: error.code().to_owned(),
                 message: error.message().to_owned(),
             },
@@ -267,7 +267,7 @@ impl Task {
             document.with_result(row.clone(), &content)
         };
         self.edit(key, change).await?;
-        Ok(CallReport { line, tool: request.tool, status })
+        Ok(TaskCallReport { line, tool: request.tool, status })
     }
 
     async fn refuse(
@@ -277,16 +277,16 @@ impl Task {
         tool: String,
         row: Option<LedgerRow>,
         (code, message): (&'static str, String),
-    ) -> Result<CallReport, FileError> {
+    ) -> Result<TaskCallReport, FileError> {
         let now = now();
         let row = row.unwrap_or_else(|| LedgerRow::pending(&key, &tool, now.clone()));
         let row =
             LedgerRow { status: LedgerStatus::Failed, ended: Some(now), code: Some(code.to_owned()), ..row };
         let content = result_fence::refusal(code, &message).map_err(FileError::Ledger)?;
-        let status = CallReportStatus::Failed { code: code.to_owned(), message };
+        let status = TaskCallReportStatus::Failed { code: code.to_owned(), message };
         self.log(line, &tool, &status);
         self.edit(key, move |document| document.with_result(row.clone(), &content)).await?;
-        Ok(CallReport { line, tool, status })
+        Ok(TaskCallReport { line, tool, status })
     }
 
     /// Changes the file. If a person has moved it meanwhile, it is changed where it is now.
@@ -303,10 +303,10 @@ impl Task {
         .await
     }
 
-    fn log(&self, line: usize, tool: &str, status: &CallReportStatus) {
+    fn log(&self, line: usize, tool: &str, status: &TaskCallReportStatus) {
         let (file, tool) = (EscapedText(&self.file.name), EscapedText(tool));
         match status {
-            CallReportStatus::Failed { code, message } => {
+            TaskCallReportStatus::Failed { code, message } => {
                 let message = EscapedText(message);
                 tracing::warn!(%file, line, %tool, %code, %message, "a call of a task file has failed");
             }

@@ -9,13 +9,13 @@ use tokio::{sync::mpsc, time::timeout};
 
 use crate::{
     error::FolderError,
-    limits::{RESCAN, SETTLE},
+    limits::{RESCAN_INTERVAL, SETTLE_PAUSE},
     processor::{TaskProcessor, TaskReport},
 };
 
 impl TaskProcessor {
     /// Processes the files that are there, and then each file that changes, until `cancel` is cancelled. A file that was
-    /// changed within [`SETTLE`] is left until its writer has finished. `on_report` gets each report.
+    /// changed within [`SETTLE_PAUSE`] is left until its writer has finished. `on_report` gets each report.
     ///
     /// # Errors
     /// [`FolderError`] if changes cannot be watched, or a state's folder cannot be listed.
@@ -43,13 +43,13 @@ impl TaskProcessor {
             watcher.watch(&path, RecursiveMode::NonRecursive).map_err(failed)?;
         }
         while !cancel.is_cancelled() {
-            let (reports, has_unsettled) = self.pass(Some(SETTLE), cancel).await?;
+            let (reports, has_unsettled) = self.pass(Some(SETTLE_PAUSE), cancel).await?;
             let has_moved = reports.iter().any(|report| report.moved_to.is_some());
             reports.into_iter().for_each(&mut on_report);
             if has_moved {
                 continue;
             }
-            let pause = if has_unsettled { SETTLE } else { RESCAN };
+            let pause = if has_unsettled { SETTLE_PAUSE } else { RESCAN_INTERVAL };
             tokio::select! {
                 biased;
                 () = cancel.cancelled() => {}

@@ -37,7 +37,7 @@ const ACTIVITIES: u32 = 1 + 10 + 90 + 9 + 1;
 /// How many rounds of each kind are measured.
 const ROUNDS: usize = 7;
 
-/// The most time that an activity may take beyond an empty one.
+/// The maximum time that an activity may take beyond an empty one.
 const BUDGET: Duration = Duration::from_millis(1);
 
 /// The task queue of the empty activities.

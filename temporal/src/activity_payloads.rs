@@ -2,7 +2,7 @@
 //!
 //! Recorded histories hold these values, so a field is added with a default, and none is renamed or removed.
 
-use portcullis_runs::Interruption;
+use portcullis_runs::SkipReason;
 use serde::{Deserialize, Serialize};
 
 /// The input of `setup`.
@@ -40,7 +40,7 @@ pub(crate) enum Interrupted {
     Cancelled,
 }
 
-impl From<Interrupted> for Interruption {
+impl From<Interrupted> for SkipReason {
     fn from(interrupted: Interrupted) -> Self {
         match interrupted {
             Interrupted::Steered => Self::Steered,

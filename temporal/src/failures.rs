@@ -18,10 +18,10 @@ pub(crate) const MODEL_ATTEMPTS: u32 = 5;
 pub(crate) const PLACE_ATTEMPTS: u32 = 5;
 
 /// How long the next attempt waits after a provider's refusal of too many requests.
-const RATE_LIMITED: Duration = Duration::from_secs(15);
+const RATE_LIMITED_PAUSE: Duration = Duration::from_secs(15);
 
 /// How long the next attempt waits while another process drives the run.
-const LEASED: Duration = Duration::from_secs(2);
+const LEASED_PAUSE: Duration = Duration::from_secs(2);
 
 /// Whether another attempt at the step may end otherwise.
 pub(crate) fn may_ask_again(end: &AgentEnd) -> bool {
@@ -52,7 +52,7 @@ pub(crate) fn undone(end: &AgentEnd) -> ActivityError {
         AgentEnd::Provider { kind, message } => {
             // The message may repeat what the provider was sent, so it stays in the worker's log.
             tracing::warn!(%kind, message, "the model has not answered");
-            let delay = (*kind == ProviderErrorKind::RateLimited).then_some(RATE_LIMITED);
+            let delay = (*kind == ProviderErrorKind::RateLimited).then_some(RATE_LIMITED_PAUSE);
             failure(format!("model_{kind}"), "the model has not answered".to_owned(), Retry::After(delay))
         }
         AgentEnd::Internal { message } => {
@@ -92,7 +92,7 @@ pub(crate) fn run_error(error: &RunError) -> ActivityError {
     let message = chain(error);
     match error {
         RunError::Store(StoreError::Leased { .. }) => {
-            failure("leased".to_owned(), message, Retry::After(Some(LEASED)))
+            failure("leased".to_owned(), message, Retry::After(Some(LEASED_PAUSE)))
         }
         RunError::NotStored { .. } => failure("not_kept".to_owned(), message, Retry::After(None)),
         RunError::Store(StoreError::NotFound { .. }) => {
@@ -139,7 +139,7 @@ mod tests {
     #[test]
     fn failures_are_tried_again_by_their_kind() {
         let leased = StoreError::Leased { run: "r".to_owned(), owner: "o".to_owned(), until: 0 };
-        assert_eq!(parts(run_error(&leased.into())), ("leased".to_owned(), false, Some(LEASED)));
+        assert_eq!(parts(run_error(&leased.into())), ("leased".to_owned(), false, Some(LEASED_PAUSE)));
         let other = StoreError::OtherHash { id: "a".to_owned() };
         assert_eq!(parts(run_error(&other.into())), ("refused".to_owned(), true, None));
         assert_eq!(parts(run_error(&StoreError::Closed.into())), ("store".to_owned(), false, None));
@@ -161,6 +161,6 @@ mod tests {
         }
         assert!(!may_ask_again(&AgentEnd::Cancelled));
         let (kind, never, delay) = parts(undone(&end(ProviderErrorKind::RateLimited)));
-        assert_eq!((&*kind, never, delay), ("model_rate_limited", false, Some(RATE_LIMITED)));
+        assert_eq!((&*kind, never, delay), ("model_rate_limited", false, Some(RATE_LIMITED_PAUSE)));
     }
 }

@@ -34,7 +34,7 @@ const MODEL_TIME_LIMIT: Duration = Duration::from_secs(2 * 60 * 60);
 /// How long a call may take: its question may wait for an answer before it runs.
 const CALL_TIME_LIMIT: Duration = Duration::from_secs(26 * 60 * 60);
 
-const _: () = assert!(CALL_TIME_LIMIT.as_secs() > portcullis_runs::APPROVAL_EXPIRES.as_secs());
+const _: () = assert!(CALL_TIME_LIMIT.as_secs() > portcullis_runs::APPROVAL_TTL.as_secs());
 
 /// The pauses between attempts.
 const FIRST_PAUSE: Duration = Duration::from_secs(1);

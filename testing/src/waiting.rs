@@ -5,7 +5,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-/// The longest time that a test waits for something that must happen. It is far more than any test needs on a busy
+/// The maximum time that a test waits for something that must happen. It is far more than any test needs on a busy
 /// machine, so a missed deadline means a fault, and far less than the time of a guest without bounds.
 pub const TEST_TIMEOUT: Duration = Duration::from_mins(2);
 

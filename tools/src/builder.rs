@@ -351,30 +351,30 @@ impl RegistryBuilder {
         let is_given = |name: &str| self.capabilities.iter().any(|capability| capability.has_native(name));
         hidden.retain(|example| !policy.names_enabled(example) && !is_given(example));
         let states = self.states.complete(self.natives.iter().map(|(tool, _)| &**tool))?;
-        registration.natives(self.natives, &hidden)?;
-        registration.configured(self.configured, &policy)?;
-        registration.capabilities(&self.capabilities)?;
+        registration.add_natives(self.natives, &hidden)?;
+        registration.add_configured(self.configured, &policy)?;
+        registration.add_capabilities(&self.capabilities)?;
         if let Some((workspace, private)) = self.workspace {
             let ca = self.http_client.as_ref().and_then(|http_client| http_client.ca.clone());
             let config = sidecar_config(&policy, &state, workspace, private, ca);
-            registration.shell(ShellBackend::new(&self.shell, config), policy.shell())?;
+            registration.add_shell(ShellBackend::new(&self.shell, config), policy.shell())?;
         }
-        registration.shipped_modules(self.modules)?;
+        registration.add_shipped_modules(self.modules)?;
         let has_steps = !self.steps.is_empty();
         let connection = self.http_client.clone();
         let http_client = self.http_client.map(|config| Arc::new(HttpClientHandle::new(config)));
-        registration.operations(self.steps, http_client.as_ref(), (policy.search(), policy.notify()))?;
+        registration.add_operations(self.steps, http_client.as_ref(), (policy.search(), policy.notify()))?;
         let outputs = Arc::new(OutputStore::open(&state)?);
         let policy_and_tools = Arc::new(OnceLock::new());
         let labels = Arc::new(RunLabels::default());
-        registration.output_read(
+        registration.add_output_read(
             &outputs,
             still_granted(Arc::clone(&policy_and_tools)),
             output_follower(Arc::clone(&labels), Arc::clone(&policy_and_tools)),
         )?;
         registration.ensure_capabilities(&self.capabilities)?;
         // Foreign modules come last, so that all shipped names are taken before a module claims one.
-        registration.foreign_modules(self.foreign, self.refused)?;
+        registration.add_foreign_modules(self.foreign, self.refused)?;
         let Registration { mut tools, steps, refused, digests, .. } = registration;
         // Check before anything is opened for calls: a misspelt entry would restrict no tool.
         let mut names = known_tools(&tools, &steps, &pins, &refused);
@@ -411,8 +411,8 @@ impl RegistryBuilder {
             operation_steps: None,
             policy,
         };
-        let setup = BuildFindings { refused, unused_entries, known: names, pins, state };
-        Ok(ToolRegistry::new(host, has_steps.then_some(steps), setup))
+        let findings = BuildFindings { refused, unused_entries, known: names, pins, state };
+        Ok(ToolRegistry::new(host, has_steps.then_some(steps), findings))
     }
 }
 

@@ -9,7 +9,7 @@ use serde_json::Value;
 use crate::{digest, registry::RegistryError};
 
 /// How long a pending call takes a result, unless the tool says otherwise: 24 hours.
-pub const PENDING_EXPIRES: Duration = Duration::from_secs(24 * 60 * 60);
+pub const EXTERNAL_CALL_TTL: Duration = Duration::from_secs(24 * 60 * 60);
 
 /// A tool whose results are submitted from outside.
 #[derive(Debug, Clone)]
@@ -34,7 +34,7 @@ pub struct ExternalTool {
 
 impl ExternalTool {
     /// A tool with this declaration: no tier, no approval of its own, waits for 30 s, and expires after
-    /// [`PENDING_EXPIRES`].
+    /// [`EXTERNAL_CALL_TTL`].
     #[must_use]
     pub fn new(decl: FunctionDecl) -> Self {
         Self {
@@ -44,7 +44,7 @@ impl ExternalTool {
             policy: ToolPolicy::Auto,
             waits: true,
             timeout: portcullis_types::DEFAULT_TIMEOUT,
-            expires: PENDING_EXPIRES,
+            expires: EXTERNAL_CALL_TTL,
             meta: ToolMeta::default(),
         }
     }
@@ -92,7 +92,7 @@ pub fn external_call_id(agent: &str, run: &str, call: &str) -> String {
 
 /// The progress of an external call.
 #[derive(Debug, Clone, PartialEq)]
-pub enum CallProgress {
+pub enum ExternalCallState {
     /// There is no result yet, and the run waits.
     Waiting,
     /// There is no result yet, and the run has continued. A result enters the run as a message.
@@ -112,23 +112,23 @@ pub trait ExternalCalls: Send + Sync {
     ///
     /// # Errors
     /// The call's error, if the call cannot be kept.
-    async fn add(&self, call: &ExternalCall) -> Result<(CallProgress, i64), ToolError>;
+    async fn add(&self, call: &ExternalCall) -> Result<(ExternalCallState, i64), ToolError>;
 
-    /// Waits until a call is resolved or closed. Never returns [`CallProgress::Waiting`].
+    /// Waits until a call is resolved or closed. Never returns [`ExternalCallState::Waiting`].
     ///
     /// # Errors
     /// The call's error, if its state cannot be read.
     ///
     /// # Cancellation
     /// Safe: the call stays as it is.
-    async fn wait(&self, id: &str) -> Result<CallProgress, ToolError>;
+    async fn wait(&self, id: &str) -> Result<ExternalCallState, ToolError>;
 
-    /// Ends the wait of the run: the call becomes [`CallProgress::Pending`], unless something else was faster. Returns
+    /// Ends the wait of the run: the call becomes [`ExternalCallState::Pending`], unless something else was faster. Returns
     /// how far it is.
     ///
     /// # Errors
     /// The call's error, if its state cannot be changed.
-    async fn stop_waiting(&self, id: &str) -> Result<CallProgress, ToolError>;
+    async fn stop_waiting(&self, id: &str) -> Result<ExternalCallState, ToolError>;
 
     /// Cancels a call, unless it is resolved or closed.
     ///

@@ -74,7 +74,7 @@ pub use error::BootstrapError;
 pub use executor::RegistryExecutor;
 pub use expectations::{EXPECTATIONS_FILE, ExpectationTexts};
 pub use external::{
-    CallProgress, ExternalCall, ExternalCalls, ExternalTool, PENDING_EXPIRES, external_call_id,
+    EXTERNAL_CALL_TTL, ExternalCall, ExternalCallState, ExternalCalls, ExternalTool, external_call_id,
 };
 pub use hint::hinted;
 pub use http_tool::{HTTP_TOOL_METHODS, HttpTarget, HttpTool, InvalidHttpTarget};

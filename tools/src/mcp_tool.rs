@@ -38,9 +38,9 @@ const MAX_DESCRIPTION_BYTES: usize = 16 << 10;
 
 /// A server, as a configuration names it, with the session that is open there. Clones share the session.
 #[derive(Clone)]
-pub struct McpServer(Arc<State>);
+pub struct McpServer(Arc<McpServerInner>);
 
-struct State {
+struct McpServerInner {
     name: ToolName,
     target: HttpTarget,
     /// Held while a session begins, so that calls at once do not begin one each.
@@ -73,7 +73,7 @@ impl McpServer {
     /// # Errors
     /// All mistakes of the address at once.
     pub fn new(name: ToolName, url: &str) -> Result<Self, Vec<InvalidHttpTarget>> {
-        Ok(Self(Arc::new(State {
+        Ok(Self(Arc::new(McpServerInner {
             name,
             target: HttpTarget::new(url, HttpMethod::Post, [])?,
             session: AsyncMutex::default(),

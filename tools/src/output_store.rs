@@ -21,11 +21,11 @@ use serde_json::Value;
 use thiserror::Error;
 use tracing::warn;
 
-/// The largest total size of the outputs: 256 MiB. Every truncated result adds an output, so without the limit a chatty
+/// The maximum total size of the outputs: 256 MiB. Every truncated result adds an output, so without the limit a chatty
 /// agent would fill the disk. The oldest outputs are evicted first.
 pub const MAX_STORE_BYTES: u64 = 256 << 20;
 
-/// The most outputs: 1,024. Every new output lists the folder, so listing must stay cheap.
+/// The maximum number of outputs: 1,024. Every new output lists the folder, so listing must stay cheap.
 pub const MAX_STORED_OUTPUTS: usize = 1_024;
 
 /// The longest output: 16 MiB, twice the limit of a guest's result.

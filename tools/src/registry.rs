@@ -85,7 +85,7 @@ impl ToolRegistry {
     /// Dropping the future or cancelling `caller.cancel` stops the tool, and the row says `cancelled`.
     pub async fn execute_with_policy(&self, call: ToolCall, caller: &Caller) -> ToolResult {
         let host = &self.host;
-        let mut pending_record = self.pending(&call, caller);
+        let mut pending_record = self.new_record(&call, caller);
         // The first error ends the steps in this block. It is still shaped and recorded below.
         let outcome = async {
             let resolved = resolve(call, host, caller, &mut pending_record)?;
@@ -107,7 +107,7 @@ impl ToolRegistry {
     pub async fn take_late_result(&self, late: LateResult, caller: &Caller) -> ToolResult {
         let call =
             ToolCall { id: late.id.clone(), tool: late.tool.clone(), arguments: late.arguments.clone() };
-        let pending_record = self.pending(&call, caller);
+        let pending_record = self.new_record(&call, caller);
         take_late_result(late, &self.host, caller, pending_record).await
     }
 
@@ -130,7 +130,7 @@ impl ToolRegistry {
     /// call was cancelled before its start. The call leaves a row like every call, and does not run.
     #[must_use = "the model must get the result"]
     pub fn refuse(&self, call: ToolCall, caller: &Caller, error: ToolError) -> ToolResult {
-        let mut pending_record = self.pending(&call, caller);
+        let mut pending_record = self.new_record(&call, caller);
         // This only adds the tool's facts to the row. The refusal is already decided, so an error is ignored.
         let _ = resolve(call, &self.host, caller, &mut pending_record);
         record(shape(Err(error), &self.host, caller, &pending_record), caller, pending_record)
@@ -256,17 +256,8 @@ impl ToolRegistry {
     #[must_use = "a name that is not a tool of the program removes nothing"]
     pub fn remove_tool(&self, name: &str) -> Option<Arc<RegisteredTool>> {
         let remove = |tools: &mut ToolTable| {
-            let is_ours = tools.get(name).is_some_and(|tool| {
-                matches!(
-                    tool.facts().origin,
-                    ToolOrigin::Native
-                        | ToolOrigin::External
-                        | ToolOrigin::Http
-                        | ToolOrigin::Mcp
-                        | ToolOrigin::Internal
-                )
-            });
-            if is_ours { tools.remove(name).ok_or(()) } else { Err(()) }
+            let is_added = tools.get(name).is_some_and(|tool| tool.facts().origin.is_added_by_program());
+            if is_added { tools.remove(name).ok_or(()) } else { Err(()) }
         };
         self.host.tools.change(remove).ok()
     }
@@ -394,7 +385,7 @@ impl ToolRegistry {
         &self.findings
     }
 
-    fn pending(&self, call: &ToolCall, caller: &Caller) -> PendingRecord {
+    fn new_record(&self, call: &ToolCall, caller: &Caller) -> PendingRecord {
         let row = CallRecord {
             call_id: call.id.as_str().into(),
             run_id: Some(caller.run_id.as_str().into()),

@@ -14,7 +14,6 @@
 //! - `notification` sends messages, through the request step or to a mail server.
 //! - `declared_hosts` holds the hosts of a module's tool, whose requests use the same path.
 
-mod answer;
 mod declared_hosts;
 mod fetch;
 mod http_client;
@@ -31,6 +30,7 @@ mod search_tool;
 mod secrets;
 mod steps;
 mod tool;
+mod tool_response;
 
 pub(crate) use answer::output_of_response;
 pub(crate) use declared_hosts::DeclaredHosts;

@@ -58,7 +58,7 @@ pub(crate) enum RecordedContent {
 
 /// The state of a path before a call changed it.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub(crate) struct Before {
+pub(crate) struct PathBefore {
     pub(crate) mount: String,
     pub(crate) path: NodePath,
     pub(crate) node: PathState,
@@ -72,7 +72,7 @@ pub(crate) struct Before {
 
 /// The state of a path after the call.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub(crate) struct After {
+pub(crate) struct PathAfter {
     pub(crate) mount: String,
     pub(crate) path: NodePath,
     pub(crate) node: PathState,
@@ -95,10 +95,10 @@ pub(crate) enum Line {
         /// The mounts that the call could change, by name.
         mounts: BTreeMap<String, RootIdentity>,
     },
-    Before(Before),
+    PathBefore(PathBefore),
     /// The call ended. If this line is missing, the process died during the call.
     End {
-        after: Vec<After>,
+        after: Vec<PathAfter>,
         /// Whether paths are missing, because the call changed more than [`MAX_CALL_PATHS`](crate::MAX_CALL_PATHS).
         incomplete: bool,
     },

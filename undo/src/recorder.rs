@@ -14,7 +14,7 @@ use crate::{
     content_copy::{copy_content, open_file},
     error::UndoError,
     node::{FileOwner, MountRoot, NodePath, PathState},
-    record::{After, Before, CallFacts, Line, NotKept, RecordedContent, VERSION},
+    record::{CallFacts, Line, NotKept, PathAfter, PathBefore, RecordedContent, VERSION},
     store::{MAX_CALL_BYTES, MAX_CALL_PATHS, MAX_FILE_BYTES, RecordId, UndoStore},
 };
 
@@ -42,11 +42,11 @@ pub struct ChangeRecorder {
     facts: CallFacts,
     undone_records: Vec<String>,
     roots: BTreeMap<String, MountRoot>,
-    state: Mutex<State>,
+    state: Mutex<RecorderState>,
 }
 
 #[derive(Debug, Default)]
-struct State {
+struct RecorderState {
     /// The record, from the first change on.
     record: Option<(RecordId, File)>,
     saved_paths: BTreeSet<(String, NodePath)>,
@@ -149,7 +149,7 @@ impl ChangeRecorder {
 
     fn add(
         &self,
-        state: &mut State,
+        state: &mut RecorderState,
         root: &MountRoot,
         path: NodePath,
         seen: (PathState, Option<FileOwner>),
@@ -167,7 +167,7 @@ impl ChangeRecorder {
 
     fn add_to(
         &self,
-        state: &mut State,
+        state: &mut RecorderState,
         id: &RecordId,
         file: &mut File,
         root: &MountRoot,
@@ -178,13 +178,13 @@ impl ChangeRecorder {
             PathState::File(facts) => Some(self.keep_content(state, id, root, path, facts.size)?),
             _ => None,
         };
-        let before = Before { mount: root.name().to_owned(), path: path.clone(), node, owner, content };
-        self.write(id, file, &Line::Before(before))
+        let before = PathBefore { mount: root.name().to_owned(), path: path.clone(), node, owner, content };
+        self.write(id, file, &Line::PathBefore(before))
     }
 
     fn keep_content(
         &self,
-        state: &mut State,
+        state: &mut RecorderState,
         id: &RecordId,
         root: &MountRoot,
         path: &NodePath,
@@ -251,14 +251,14 @@ impl ChangeRecorder {
             let Some(root) = self.roots.get(mount) else { continue };
             let node =
                 root.look(path).map_err(|source| UndoError::Keep { path: root.shown(path), source })?;
-            after.push(After { mount: mount.clone(), path: path.clone(), node });
+            after.push(PathAfter { mount: mount.clone(), path: path.clone(), node });
         }
         self.write(&id, &mut file, &Line::End { after, incomplete: state.is_incomplete })?;
         self.store.write_size(&id);
         Ok(())
     }
 
-    fn lock(&self) -> MutexGuard<'_, State> {
+    fn lock(&self) -> MutexGuard<'_, RecorderState> {
         self.state.lock()
     }
 }

@@ -42,12 +42,12 @@ pub const MAX_PARTIAL_ARGUMENT_BYTES: usize = 64 * 1024;
 pub struct HsafaEvents {
     run_id: String,
     agent_id: String,
-    calls: OpenCalls<CallProgress>,
+    calls: OpenCalls<StreamedCall>,
 }
 
 /// The state of a call in progress.
 #[derive(Debug, Default)]
-struct CallProgress {
+struct StreamedCall {
     tool: String,
     /// The text of the arguments so far; empty when the arguments are complete or too long.
     arguments: String,
@@ -105,7 +105,7 @@ impl HsafaEvents {
     fn arguments_delta(&mut self, call_id: &str, tool: &str, delta: &str) -> Vec<Value> {
         let is_new = !self.calls.is_tracked(call_id);
         let new_call =
-            || CallProgress { tool: tool.to_owned(), is_complete: true, ..CallProgress::default() };
+            || StreamedCall { tool: tool.to_owned(), is_complete: true, ..StreamedCall::default() };
         let Some(call) = self.calls.open(call_id, new_call) else {
             // If too many calls are tracked, the call is reported only with `Requested`.
             return Vec::new();
@@ -128,9 +128,9 @@ impl HsafaEvents {
 
     fn call_requested(&mut self, call_id: &str, tool: &str, arguments: &str) -> Vec<Value> {
         let is_new = !self.calls.is_tracked(call_id);
-        if let Some(call) = self.calls.open(call_id, CallProgress::default) {
+        if let Some(call) = self.calls.open(call_id, StreamedCall::default) {
             // The arguments are complete, so drop the buffered text.
-            *call = CallProgress { tool: tool.to_owned(), is_requested: true, ..CallProgress::default() };
+            *call = StreamedCall { tool: tool.to_owned(), is_requested: true, ..StreamedCall::default() };
         }
         let mut values = Vec::new();
         if is_new {
@@ -213,7 +213,7 @@ impl HsafaEvents {
     }
 }
 
-impl CallProgress {
+impl StreamedCall {
     /// Adds a piece to the arguments, and returns `partialArgs` if it is due.
     fn append_delta(&mut self, delta: &str) -> Option<Value> {
         self.is_complete &= self.arguments.len() + delta.len() <= MAX_PARTIAL_ARGUMENT_BYTES;

@@ -173,7 +173,7 @@ impl PartialReader<'_> {
     }
 }
 
-/// The longest truncated escape in characters: `\uXXXX` twice without the last digit.
+/// The maximum length of a truncated escape, in characters: `\uXXXX` twice without the last digit.
 const MAX_ESCAPE_CHARS: usize = 12;
 
 #[cfg(test)]

@@ -15,7 +15,7 @@ use super::{
 /// The longest text of tool configurations, in bytes: 1 MiB.
 pub const MAX_CONFIGURATION_BYTES: usize = 1 << 20;
 
-/// The longest time that a call may state: 24 hours. The policy may shorten it.
+/// The maximum timeout that a call may state: 24 hours. The policy may shorten it.
 pub const MAX_TIMEOUT: Duration = Duration::from_secs(24 * 60 * 60);
 
 /// The keys of a configuration, required ones first.

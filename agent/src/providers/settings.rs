@@ -102,8 +102,8 @@ pub struct ProviderLimits {
     /// The wait before the first retry. It doubles with each further retry, and is shortened at random by up to
     /// a half. Default: 500 ms.
     pub retry_wait: Duration,
-    /// The longest wait, whether computed or asked for by the provider (`Retry-After`). If a provider asks for a
-    /// longer wait, the request is not retried. Default: 30 s.
+    /// The maximum pause before a retry, whether computed or asked for by the provider (`Retry-After`). If a provider
+    /// asks for a longer wait, the request is not retried. Default: 30 s.
     pub retry_wait_max: Duration,
 }
 

@@ -5,7 +5,7 @@ use std::time::Duration;
 /// The first pause.
 const FIRST: Duration = Duration::from_secs(1);
 
-/// The longest pause.
+/// The maximum pause.
 pub(crate) const LONGEST: Duration = Duration::from_secs(30);
 
 /// The pauses between attempts: 1 s, then twice as long each time, and never longer than 30 s.

@@ -20,10 +20,10 @@ const MAX_NOTES: usize = 50;
 /// The longest text of a goal, a memory or a plan, in characters.
 const MAX_NOTE_TEXT: usize = 4096;
 
-/// The shortest interval of a plan that repeats, in minutes.
+/// The minimum interval of a plan that repeats, in minutes.
 const MIN_EVERY: u32 = 1;
 
-/// The longest interval of a plan that repeats, in minutes: a year.
+/// The maximum interval of a plan that repeats, in minutes: a year.
 const MAX_EVERY: u32 = 366 * 24 * 60;
 
 /// The description of a tool, and the schema of its arguments.

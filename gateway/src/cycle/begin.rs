@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use portcullis_runs::{Before, RunId, RunSubject, late_result_text, take_late_result};
+use portcullis_runs::{CarriedOver, RunId, RunSubject, late_result_text, take_late_result};
 use portcullis_store::{InboxSpan, PageRequest, Participant, RunFilter, TOOL_RESULT};
 use portcullis_tools::{Caller, policy::FlowLabel};
 use portcullis_types::{Message, MessageRole};
@@ -56,8 +56,8 @@ pub(crate) async fn begin(core: &Core, agent: &Participant) -> Result<Option<Run
     labels.extend(registry.run_labels(&caller));
     registry.end_run(&caller);
     let subject = RunSubject { id: id.clone(), agent: agent.id.clone(), workspace: core.workspace.clone() };
-    let before = Before { messages, labels, consumed_inbox: Some(consumed) };
-    core.runs.add_after(subject, Message::user(lines.join("\n")), before).await?;
+    let before = CarriedOver { messages, labels, consumed_inbox: Some(consumed) };
+    core.runs.add_continuing(subject, Message::user(lines.join("\n")), before).await?;
     let data = serde_json::json!({ "runId": id.as_str(), "agentId": agent.id });
     core.write(vec![event("run.started", run_topics(&agent.id, id.as_str(), None), &data)?]).await?;
     Ok(Some(id))

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use portcullis_runs::StoredExternalCalls;
-use portcullis_tools::{CallProgress, ExternalCall, ExternalCalls};
+use portcullis_tools::{ExternalCall, ExternalCallState, ExternalCalls};
 use portcullis_types::{ToolError, async_trait};
 
 use super::space::CycleSpace;
@@ -16,12 +16,12 @@ pub(super) struct ShownCalls {
 
 #[async_trait]
 impl ExternalCalls for ShownCalls {
-    async fn add(&self, call: &ExternalCall) -> Result<(CallProgress, i64), ToolError> {
+    async fn add(&self, call: &ExternalCall) -> Result<(ExternalCallState, i64), ToolError> {
         let (progress, expires) = self.inner.add(call).await?;
         let status = match progress {
-            CallProgress::Waiting => "waiting",
-            CallProgress::Pending => "pending",
-            CallProgress::Resolved(_) | CallProgress::Closed => return Ok((progress, expires)),
+            ExternalCallState::Waiting => "waiting",
+            ExternalCallState::Pending => "pending",
+            ExternalCallState::Resolved(_) | ExternalCallState::Closed => return Ok((progress, expires)),
         };
         if let Err(error) = self.space.show_waiting(&call.id, (status, expires)).await {
             tracing::warn!(error = &error as &dyn std::error::Error, "a waiting call is not shown");
@@ -29,11 +29,11 @@ impl ExternalCalls for ShownCalls {
         Ok((progress, expires))
     }
 
-    async fn wait(&self, id: &str) -> Result<CallProgress, ToolError> {
+    async fn wait(&self, id: &str) -> Result<ExternalCallState, ToolError> {
         self.inner.wait(id).await
     }
 
-    async fn stop_waiting(&self, id: &str) -> Result<CallProgress, ToolError> {
+    async fn stop_waiting(&self, id: &str) -> Result<ExternalCallState, ToolError> {
         self.inner.stop_waiting(id).await
     }
 

@@ -263,7 +263,7 @@ impl CycleSpace {
         let message =
             self.calls.lock().get(call).filter(|open| open.is_text).and_then(|open| open.message.clone());
         if let Some((id, space)) = message {
-            self.core.hub.stream_text(&id, &[topic::of_space(&space)].into(), text);
+            self.core.hub.stream_text(&id, &[topic::for_space(&space)].into(), text);
         }
     }
 
@@ -345,7 +345,7 @@ pub(crate) enum ShownEnd {
 
 /// The event of the message that the change before has posted or changed. No event if nothing was changed.
 pub(crate) fn message_event(kind: &'static str, space: &str) -> Change {
-    let topics = vec![topic::of_space(space)];
+    let topics = vec![topic::for_space(space)];
     Change::then(move |applied| {
         let Some(Applied::Posted(message) | Applied::Updated { is_changed: true, message }) = applied.last()
         else {

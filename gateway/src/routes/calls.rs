@@ -5,8 +5,8 @@ use std::sync::Arc;
 use axum::{Json, extract::State};
 use portcullis_runs::now;
 use portcullis_store::{
-    self as store, CallFilter, CallStatus, Change, MessageStatus, MessageUpdate, Resolution, ResolvedWith,
-    StoredCall,
+    self as store, Change, ExternalCallFilter, ExternalCallStatus, MessageStatus, MessageUpdate, Resolution,
+    ResolvedWith, StoredExternalCall,
 };
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
@@ -72,14 +72,14 @@ pub(super) async fn list(
     caller: Identity,
     Query(query): Query<CallQuery>,
 ) -> Result<Json<Listing<Call>>, ApiError> {
-    let statuses = || CallStatus::ALL.iter().map(|status| (status.as_str(), *status));
+    let statuses = || ExternalCallStatus::ALL.iter().map(|status| (status.as_str(), *status));
     let status = query.status.map(|text| word("status", &text, statuses())).transpose()?;
     let run = match (caller.listed_run(), query.run_id) {
         (Some(own), Some(asked)) if own != asked => return Err(ApiError::not_found("run", &asked)),
         (own, asked) => own.map(str::to_owned).or(asked),
     };
     let agent = caller.listed_agent(&core, query.agent_id).await?;
-    let filter = CallFilter { run, agent, status };
+    let filter = ExternalCallFilter { run, agent, status };
     let page = core.store.shown_calls(filter, by_age(query.limit, query.after.as_deref())?).await?;
     let now = now();
     let mut visible = VisibleRuns::new(&core, &caller);
@@ -191,9 +191,9 @@ pub(super) async fn submit(
 
 /// # Errors
 /// 410 for a call whose time is over or that was cancelled, and 409 for a call with another result.
-fn ensure_same(call: &StoredCall, result: &Value) -> Result<(), ApiError> {
+fn ensure_same(call: &StoredExternalCall, result: &Value) -> Result<(), ApiError> {
     let status = call.status_at(now());
-    if status != CallStatus::Resolved {
+    if status != ExternalCallStatus::Resolved {
         let message = format!("the call is {}, and takes no result any more", status.as_str());
         return Err(ApiError::new(ErrorCode::Gone, message));
     }

@@ -28,7 +28,7 @@ pub(super) struct Begin {
 #[utoipa::path(get, path = "/api/spaces/{spaceId}/events", params(("spaceId" = String, Path), Begin), responses(
     (status = 200, content_type = "text/event-stream", body = String), (status = 400, body = Refusal), (status = 401, body = Refusal),
     (status = 404, body = Refusal), (status = 429, body = Refusal)))]
-pub(super) async fn of_space(
+pub(super) async fn space_events(
     State(core): State<Arc<Core>>,
     token: TokenHash,
     Path(space): Path<String>,
@@ -42,7 +42,7 @@ pub(super) async fn of_space(
 #[utoipa::path(get, path = "/api/agents/{agentId}/events", params(("agentId" = String, Path), Begin), responses(
     (status = 200, content_type = "text/event-stream", body = String), (status = 400, body = Refusal), (status = 401, body = Refusal),
     (status = 404, body = Refusal), (status = 429, body = Refusal)))]
-pub(super) async fn of_agent(
+pub(super) async fn agent_events(
     State(core): State<Arc<Core>>,
     token: TokenHash,
     Path(agent): Path<String>,
@@ -56,7 +56,7 @@ pub(super) async fn of_agent(
 #[utoipa::path(get, path = "/api/runs/{runId}/events", params(("runId" = String, Path), Begin), responses(
     (status = 200, content_type = "text/event-stream", body = String), (status = 400, body = Refusal), (status = 401, body = Refusal),
     (status = 404, body = Refusal), (status = 429, body = Refusal)))]
-pub(super) async fn of_run(
+pub(super) async fn run_events(
     State(core): State<Arc<Core>>,
     token: TokenHash,
     Path(run): Path<String>,

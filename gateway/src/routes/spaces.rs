@@ -90,7 +90,7 @@ pub(super) async fn remove(
     Path(id): Path<String>,
 ) -> Result<StatusCode, ApiError> {
     caller.ensure_admin()?;
-    core.store.remove_space(&id, &topic::of_space(&id)).await?;
+    core.store.remove_space(&id, &topic::for_space(&id)).await?;
     core.readerships.recheck();
     Ok(StatusCode::NO_CONTENT)
 }
@@ -150,16 +150,16 @@ pub(super) async fn remove_member(
         return Err(ApiError::not_found("member", &participant));
     }
     let kind = core.store.participant(&participant).await?.kind;
-    let may = match &caller {
+    let is_allowed = match &caller {
         Identity::Admin => true,
         Identity::User(id) => *id == participant || kind == ParticipantKind::Agent,
         Identity::Agent(id) => *id == participant,
         Identity::Run { .. } => false,
     };
-    if !may {
+    if !is_allowed {
         return Err(ApiError::forbidden("a user removes themself and agents"));
     }
-    let topics = vec![topic::of_space(&space)];
+    let topics = vec![topic::for_space(&space)];
     let left = event("member.left", topics, &json!({ "id": participant }))?;
     let changes = vec![
         Change::RemoveMember { space, participant },
@@ -182,7 +182,7 @@ async fn join(core: &Core, space: &str, participant: &str) -> Result<(), ApiErro
         name: member.name,
         joined,
     }) });
-    let event = event("member.joined", [topic::of_space(space)], &data)?;
+    let event = event("member.joined", [topic::for_space(space)], &data)?;
     let changes = vec![
         Change::AddMember { space: space.to_owned(), participant: participant.to_owned(), joined },
         Change::then(move |applied| {

@@ -5,9 +5,9 @@
 mod access;
 mod cycles;
 mod events;
-mod golden;
 mod hostile;
 #[path = "../../../store/tests/all/postgres_server.rs"]
 mod postgres_server;
 mod restart;
+mod traces;
 mod world;

@@ -10,7 +10,7 @@ const SHOWN_PLACES: usize = 3;
 /// How many unchanged lines are shown before and after a change.
 const CONTEXT_LINES: usize = 2;
 
-/// The most removed lines that are shown for one place, and the most added lines.
+/// The maximum number of removed lines that are shown for one place. The same limit applies to added lines.
 const SHOWN_LINES: usize = 20;
 
 /// The most bytes of a line that are shown.

@@ -10,7 +10,7 @@ use crate::{
 /// The most bytes of a line that are shown. Without this limit, a line of a minified file could fill the whole result.
 const SHOWN_LINE_BYTES: usize = 500;
 
-/// The most of these bytes that are shown before the match.
+/// The maximum number of these bytes that are shown before the match.
 const SHOWN_BEFORE_BYTES: usize = 100;
 
 /// The most unreadable files that are named.

@@ -50,7 +50,8 @@ pub(super) fn read_page(
             content.push(b' ');
         }
     }
-    let mut reader = Reader { fonts, budget, layout, state: State::new(), saved: Vec::new(), unsaved: 0 };
+    let mut reader =
+        Reader { fonts, budget, layout, state: GraphicsState::new(), saved: Vec::new(), unsaved: 0 };
     reader.run(&content, page.resources(), 0)
 }
 
@@ -59,15 +60,15 @@ struct Reader<'r> {
     fonts: &'r mut Fonts,
     budget: &'r mut PdfBudget,
     layout: &'r mut Layout,
-    state: State,
-    saved: Vec<State>,
+    state: GraphicsState,
+    saved: Vec<GraphicsState>,
     /// How many states were too deep to be saved.
     unsaved: usize,
 }
 
 /// The part of the graphics state that text depends on.
 #[derive(Clone, Debug)]
-struct State {
+struct GraphicsState {
     /// Maps the form's or page's space to the page's space.
     page: Matrix,
     /// Maps text space to the form's or page's space.
@@ -84,7 +85,7 @@ struct State {
     rise: f64,
 }
 
-impl State {
+impl GraphicsState {
     fn new() -> Self {
         Self {
             page: Matrix::IDENTITY,

@@ -157,11 +157,11 @@ fn language_at(tree: &HtmlTree, id: NodeId) -> Option<String> {
     None
 }
 
-/// The longest name of an author, and the longest line around a name, both in bytes.
+/// The maximum length of an author's name, and of a line around a name, in bytes.
 const MAX_AUTHOR_BYTES: usize = 60;
 const MAX_LINE_BYTES: usize = 160;
 
-/// The most authors of a page, and the most elements around a name that can form one line with it.
+/// The maximum number of authors of a page, and of elements around a name that can form one line with it.
 const MAX_AUTHORS: usize = 2000;
 const MAX_AROUND: usize = 6;
 

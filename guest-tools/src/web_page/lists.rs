@@ -2,7 +2,7 @@
 
 use super::tree::NodeId;
 
-/// The largest number of an item. A number with more digits is not a marker (CommonMark, section 5.2).
+/// The maximum number that an item can have. A number with more digits is not a marker (CommonMark, section 5.2).
 const MAX_NUMBER: u64 = 999_999_999;
 
 /// An open list.

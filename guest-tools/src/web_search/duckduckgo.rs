@@ -3,7 +3,7 @@
 
 use url::Url;
 
-use super::answer::{MAX_CONSIDERED, ProviderAnswer, ProviderResult};
+use super::response::{MAX_CONSIDERED, ProviderAnswer, ProviderResult};
 use crate::web_page::tree::{HtmlTree, NodeId};
 
 /// The base of the page's relative links.

@@ -7,7 +7,7 @@ use portcullis_sdk::ToolOutput;
 use serde_json::{Value, json};
 use url::Url;
 
-use super::{answer::ProviderResult, duckduckgo::begins_with_date};
+use super::{duckduckgo::begins_with_date, response::ProviderResult};
 use crate::web_page::{
     characters::one_line,
     escape::{escape_line, escape_target},

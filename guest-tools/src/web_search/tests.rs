@@ -4,8 +4,8 @@ use proptest::prelude::*;
 use serde_json::{Value, json};
 
 use super::{
-    answer::{MAX_CONSIDERED, ProviderAnswer, SearchProvider},
     refusal,
+    response::{MAX_CONSIDERED, ProviderAnswer, SearchProvider},
     results::{ResultFilter, choose_results, list},
 };
 

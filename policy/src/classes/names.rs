@@ -59,7 +59,7 @@ pub(super) struct NameGlobs {
 }
 
 /// The positions in globs that a name has reached, sorted. A glob that cannot match any more has none.
-type State = Vec<(usize, usize)>;
+type GlobPositions = Vec<(usize, usize)>;
 
 impl NameGlobs {
     pub(super) fn new(
@@ -152,7 +152,7 @@ impl NameGlobs {
     }
 
     /// The globs that match a name in this state. For a hidden name, one hiding glob and the globs of patterns.
-    fn matched(&self, state: &State) -> Vec<usize> {
+    fn matched(&self, state: &GlobPositions) -> Vec<usize> {
         let is_end = |(glob, position): &&(usize, usize)| self.globs[*glob].characters.len() == *position;
         let matched: Vec<usize> = state.iter().filter(is_end).map(|(glob, _)| *glob).collect();
         let is_hiding = |glob: &usize| self.globs[*glob].meaning == Meaning::Hidden;
@@ -180,7 +180,7 @@ impl NameGlobs {
     /// One character for each different step from this state: the next characters of each glob in each form that a
     /// comparison distinguishes, an ignored character, and one that stands for all others. A character whose folded form
     /// has several characters steps like these characters in turn.
-    fn relevant_characters(&self, state: &State) -> Vec<char> {
+    fn relevant_characters(&self, state: &GlobPositions) -> Vec<char> {
         let (mut as_written, mut variants) = (Vec::new(), Vec::new());
         for (glob, position) in state {
             let glob = &self.globs[*glob];
@@ -208,9 +208,9 @@ impl NameGlobs {
         characters
     }
 
-    fn step(&self, state: &State, character: char) -> State {
+    fn step(&self, state: &GlobPositions, character: char) -> GlobPositions {
         let folded: Vec<char> = fold_of(character).collect();
-        let mut next = State::new();
+        let mut next = GlobPositions::new();
         for at in state {
             match (self.globs[at.0].is_folded, folded.as_slice()) {
                 (false, _) => self.advance(*at, character, &mut next),
@@ -219,7 +219,7 @@ impl NameGlobs {
                 (true, characters) => {
                     let mut positions = vec![*at];
                     for character in characters {
-                        let mut advanced = State::new();
+                        let mut advanced = GlobPositions::new();
                         positions.iter().for_each(|at| self.advance(*at, *character, &mut advanced));
                         positions = self.epsilon_closure(advanced);
                     }
@@ -231,7 +231,7 @@ impl NameGlobs {
     }
 
     /// Adds the positions after one more character.
-    fn advance(&self, (glob, position): (usize, usize), character: char, next: &mut State) {
+    fn advance(&self, (glob, position): (usize, usize), character: char, next: &mut GlobPositions) {
         match self.globs[glob].characters.get(position) {
             // A wildcard matches the character and may go on, or end with it.
             Some('*') => next.extend([(glob, position), (glob, position + 1)]),
@@ -241,7 +241,7 @@ impl NameGlobs {
     }
 
     /// Adds the positions behind wildcards, which may stand for nothing.
-    fn epsilon_closure(&self, mut state: State) -> State {
+    fn epsilon_closure(&self, mut state: GlobPositions) -> GlobPositions {
         let mut index = 0;
         while let Some((glob, position)) = state.get(index).copied() {
             if self.globs[glob].characters.get(position) == Some(&'*') {

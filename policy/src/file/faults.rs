@@ -8,7 +8,8 @@ use crate::{LintCode, PolicyFault, PolicySource};
 
 use super::Located;
 
-/// The most faults that are kept; further faults are only counted. An overlay written by an agent could have thousands.
+/// The maximum number of faults that are kept; further faults are only counted. An overlay written by an agent could
+/// have thousands.
 const MAX_FAULTS: usize = 50;
 
 /// The faults found in one text so far.

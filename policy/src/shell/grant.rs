@@ -23,10 +23,10 @@ pub struct ShellGrant {
     /// The memory of the command and its jobs together, in bytes; equal to the memory in the grant's limits.
     #[serde(rename = "memory_bytes")]
     pub memory: MemoryBytes,
-    /// The largest size of each file that the command or its jobs write, in bytes.
+    /// The maximum size of each file that the command or its jobs write, in bytes.
     #[serde(rename = "file_size_bytes")]
     pub file_size: FileBytes,
-    /// The most output of the command that is kept, in bytes.
+    /// The maximum size of the command's output that is kept, in bytes.
     #[serde(rename = "output_bytes")]
     pub output: OutputBytes,
     /// The hosts that the command's tunnels may reach, in a session of the posture `strong`; `None` for a shell without

@@ -33,11 +33,11 @@ pub struct ShellPolicy {
     pub memory: MemoryBytes,
     /// The most concurrent processes of a command, including its background jobs; 8 to 32,768. Default: 256.
     pub processes: u32,
-    /// The largest size of each file that a command writes, in bytes; 1 MiB to 1 TiB. Default: 1 GiB.
+    /// The maximum size of each file that a command writes, in bytes; 1 MiB to 1 TiB. Default: 1 GiB.
     #[serde(rename = "file_size_bytes")]
     pub file_size: FileBytes,
-    /// The most output of one command that is kept, in bytes; 1 KiB to 1 GiB. `max_output_bytes` limits how much of it
-    /// a model gets. Default: 16 MiB.
+    /// The maximum size of one command's output that is kept, in bytes; 1 KiB to 1 GiB. `max_output_bytes` limits how
+    /// much of it a model gets. Default: 16 MiB.
     #[serde(rename = "output_bytes")]
     pub output: OutputBytes,
     /// The names of variables that the shell may take from the operator's environment. Default: none.

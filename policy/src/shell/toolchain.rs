@@ -157,7 +157,7 @@ pub(crate) fn parse_value(text: &str) -> Result<String, String> {
     Ok(text.to_owned())
 }
 
-/// The longest path and the longest value of a variable, in bytes: Linux's `PATH_MAX`.
+/// The maximum length of a path, and of a variable's value, in bytes: Linux's `PATH_MAX`.
 const MAX_PATH_BYTES: usize = 4096;
 
 #[cfg(test)]

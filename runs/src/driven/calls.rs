@@ -8,20 +8,20 @@ use std::{
 use async_trait::async_trait;
 use portcullis_agent::{RunState, interrupted_error};
 use portcullis_store::{
-    Effect, EffectBegin, EffectEnd, FinishedEffect, Json, NewEffect, RunStore, StoreError,
+    CallFinish, CallStart, FinishedCall, Json, RunStore, StartedCall, StartingCall, StoreError,
 };
 use portcullis_tools::{CallStartListener, StartingCall, policy::FlowLabel};
 use portcullis_types::{ToolError, ToolResult};
 
-use super::{DrivenRun, InterruptedCall, label_texts};
+use super::{DrivenRun, OrphanedCall, label_texts};
 use crate::{RunError, RunId, clock::now, pages::all_rows, state::parse_label};
 
 impl DrivenRun {
     /// Writes the result of a call that has begun in this process.
     pub(crate) async fn finish(&self, result: &ToolResult) {
         if let Some(begun) = self.repeatable().and_then(|mut calls| calls.remove(&result.call_id)) {
-            match self.finished_effect(begun, result) {
-                Ok(effect) => self.progress.lock().await.effects.push(effect),
+            match self.finished_call(begun, result) {
+                Ok(started) => self.progress.lock().await.started_calls.push(started),
                 Err(error) => warn_of_unwritten_end(&result.call_id, &error),
             }
             return;
@@ -32,7 +32,7 @@ impl DrivenRun {
         let finished = async {
             let (call, result) = (result.call_id.clone(), Json::of(result)?);
             let labels = label_texts(self.registry.run_labels(&self.caller).keys());
-            self.store.finish_effect(self.guard(), EffectEnd { call, result, labels }).await
+            self.store.finish_call(self.guard(), CallFinish { call, result, labels }).await
         };
         match finished.await {
             Ok(()) => {
@@ -42,17 +42,17 @@ impl DrivenRun {
         }
     }
 
-    fn finished_effect(
+    fn finished_call(
         &self,
-        (effect, begun): (NewEffect, i64),
+        (started, begun): (StartingCall, i64),
         result: &ToolResult,
-    ) -> Result<FinishedEffect, StoreError> {
+    ) -> Result<FinishedCall, StoreError> {
         let labels = label_texts(self.registry.run_labels(&self.caller).keys());
-        let effect = NewEffect { labels, ..effect };
-        Ok(FinishedEffect { effect, begun, finished: now(), result: Json::of(result)? })
+        let started = StartingCall { labels, ..started };
+        Ok(FinishedCall { started, begun, finished: now(), result: Json::of(result)? })
     }
 
-    fn repeatable(&self) -> Option<MutexGuard<'_, HashMap<String, (NewEffect, i64)>>> {
+    fn repeatable(&self) -> Option<MutexGuard<'_, HashMap<String, (StartingCall, i64)>>> {
         Some(self.repeatable.as_ref()?.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
@@ -70,7 +70,7 @@ impl DrivenRun {
 impl CallStartListener for DrivenRun {
     async fn on_start(&self, call: &StartingCall) -> Result<(), ToolError> {
         let begun = async {
-            let effect = NewEffect {
+            let started = StartingCall {
                 call: call.call_id.clone(),
                 tool: call.tool.clone(),
                 arguments: Json::from_text(call.arguments.as_str())?,
@@ -78,19 +78,19 @@ impl CallStartListener for DrivenRun {
                 labels: label_texts(call.labels.iter()),
             };
             if let Some(mut calls) = self.repeatable().filter(|_| call.may_repeat) {
-                calls.insert(effect.call.clone(), (effect, now()));
+                calls.insert(started.call.clone(), (started, now()));
                 return Ok(None);
             }
-            self.store.begin_effect(self.guard(), effect).await.map(Some)
+            self.store.start_call(self.guard(), started).await.map(Some)
         };
         match begun.await {
             Ok(None) => Ok(()),
-            Ok(Some(EffectBegin::Begun { .. })) => {
+            Ok(Some(CallStart::Begun { .. })) => {
                 self.started_calls().insert(call.call_id.clone(), false);
                 Ok(())
             }
             // The executor answers such a call itself, so two calls have the same id.
-            Ok(Some(EffectBegin::Finished(_) | EffectBegin::Unknown(_))) => Err(interrupted_error()),
+            Ok(Some(CallStart::Finished(_) | CallStart::Unknown(_))) => Err(interrupted_error()),
             Err(error) => {
                 let reason = "the store of the run has not taken the call, so it has not run";
                 Err(ToolError::unavailable(reason).with_operator_detail(portcullis_types::chain(&error)))
@@ -99,40 +99,40 @@ impl CallStartListener for DrivenRun {
     }
 }
 
-/// Reads the interrupted calls of a step, as [`InterruptedCall`]s, and the labels that they have brought.
+/// Reads the interrupted calls of a step, as [`OrphanedCall`]s, and the labels that they have brought.
 pub(super) async fn read_interrupted_calls(
     store: &dyn RunStore,
     id: &RunId,
     state: &RunState,
-) -> Result<(HashMap<String, InterruptedCall>, Vec<(FlowLabel, String)>), RunError> {
+) -> Result<(HashMap<String, OrphanedCall>, Vec<(FlowLabel, String)>), RunError> {
     let calls: HashSet<&str> = state.next_calls().map(|call| &*call.id).collect();
     let (mut begun, mut labels) = (HashMap::new(), Vec::new());
     if calls.is_empty() {
         return Ok((begun, labels));
     }
-    let effects = all_rows(|request| store.effects(id.as_str(), request)).await?;
-    for effect in effects.into_iter().filter(|effect| calls.contains(&*effect.call)) {
-        for label in &effect.labels {
-            labels.push((parse_label(label, id)?, effect.call.clone()));
+    let started_calls = all_rows(|request| store.started_calls(id.as_str(), request)).await?;
+    for started in started_calls.into_iter().filter(|started| calls.contains(&*started.call)) {
+        for label in &started.labels {
+            labels.push((parse_label(label, id)?, started.call.clone()));
         }
-        if let Some(call) = interrupted_call(&effect, id)? {
-            begun.insert(effect.call, call);
+        if let Some(call) = interrupted_call(&started, id)? {
+            begun.insert(started.call, call);
         }
     }
     Ok((begun, labels))
 }
 
 /// Reads the state of an interrupted call. `None` if the call may run again.
-fn interrupted_call(effect: &Effect, id: &RunId) -> Result<Option<InterruptedCall>, RunError> {
-    Ok(match &effect.result {
+fn interrupted_call(started: &StartedCall, id: &RunId) -> Result<Option<OrphanedCall>, RunError> {
+    Ok(match &started.result {
         Some(result) => {
             let parsed = serde_json::from_str(result.as_str());
             let result =
                 parsed.map_err(|source| RunError::Malformed { id: id.clone(), what: "result", source })?;
-            Some(InterruptedCall::Finished(Box::new(result)))
+            Some(OrphanedCall::Finished(Box::new(result)))
         }
-        None if effect.may_repeat => None,
-        None => Some(InterruptedCall::Unknown),
+        None if started.may_repeat => None,
+        None => Some(OrphanedCall::Unknown),
     })
 }
 

@@ -10,10 +10,10 @@ use std::{
 
 use async_trait::async_trait;
 use portcullis_runs::store::{
-    AgeCursor, Approval, ApprovalFilter, CallFilter, CommitStep, Effect, EffectBegin, EffectEnd, InboxEntry,
-    Json, LeaseGuard, NewApproval, NewCall, NewEffect, NewInboxEntry, NewRun, Page, PageRequest, Resolution,
-    Run, RunFilter, RunLease, RunStore, RunSummary, Step, StoreError, StoredAnswer, StoredCall,
-    StoredMessage, TimeOut,
+    AgeCursor, Approval, ApprovalFilter, CallFinish, CallStart, CommitStep, ExternalCallFilter, InboxEntry,
+    Json, LeaseGuard, NewApproval, NewExternalCall, NewInboxEntry, NewRun, Page, PageRequest, Resolution,
+    Run, RunFilter, RunLease, RunStore, RunSummary, StartedCall, StartingCall, Step, StoreError,
+    StoredAnswer, StoredExternalCall, StoredMessage, TimeOut,
 };
 use tokio::sync::Notify;
 
@@ -96,16 +96,16 @@ forward! {
     write commit_step(commit: CommitStep) -> i64;
     read messages(run: &str, page: PageRequest<i64>) -> Page<StoredMessage, i64>;
     read steps(run: &str, page: PageRequest<i64>) -> Page<Step, i64>;
-    write begin_effect(guard: LeaseGuard, effect: NewEffect) -> EffectBegin;
-    write finish_effect(guard: LeaseGuard, end: EffectEnd) -> ();
-    read effects(run: &str, page: PageRequest<i64>) -> Page<Effect, i64>;
-    write add_call(guard: LeaseGuard, call: NewCall) -> ();
+    write start_call(guard: LeaseGuard, started: StartingCall) -> CallStart;
+    write finish_call(guard: LeaseGuard, end: CallFinish) -> ();
+    read started_calls(run: &str, page: PageRequest<i64>) -> Page<StartedCall, i64>;
+    write add_call(guard: LeaseGuard, call: NewExternalCall) -> ();
     write time_out_call(id: &str, now: i64) -> TimeOut;
     write resolve_call(id: &str, result: Json, now: i64) -> Resolution;
     write cancel_call(id: &str, now: i64) -> bool;
     write expire_calls(now: i64, at_most: u32) -> Vec<String>;
-    read call(id: &str) -> StoredCall;
-    read calls(filter: CallFilter, page: PageRequest<AgeCursor>) -> Page<StoredCall, AgeCursor>;
+    read call(id: &str) -> StoredExternalCall;
+    read calls(filter: ExternalCallFilter, page: PageRequest<AgeCursor>) -> Page<StoredExternalCall, AgeCursor>;
     write add_approval(guard: LeaseGuard, approval: NewApproval) -> ();
     write answer_approval(id: &str, hash: &str, answer: StoredAnswer) -> Approval;
     write expire_approvals(now: i64, at_most: u32) -> Vec<String>;

@@ -5,7 +5,7 @@ use std::time::Duration;
 use portcullis_agent::AgentEnd;
 use portcullis_runs::{
     Continuation, RunError, now,
-    store::{CallFilter, CallStatus, Json, PageRequest, Resolution, StoredCall},
+    store::{ExternalCallFilter, ExternalCallStatus, Json, PageRequest, Resolution, StoredExternalCall},
 };
 use portcullis_types::{Message, MessageRole};
 
@@ -19,14 +19,14 @@ const CONFIRM: (&str, &str) = ("confirm", "{\"text\":\"a\"}");
 const DEFER: (&str, &str) = ("defer", "{\"text\":\"b\"}");
 
 /// The run's calls, the newest first.
-async fn calls(world: &World) -> Vec<StoredCall> {
+async fn calls(world: &World) -> Vec<StoredExternalCall> {
     let run = Some(world.subject.id.to_string());
-    let filter = CallFilter { run, ..CallFilter::default() };
+    let filter = ExternalCallFilter { run, ..ExternalCallFilter::default() };
     world.store.calls(filter, PageRequest::default()).await.expect("listed").items
 }
 
 /// The one call of a run, when it is there.
-async fn call(world: &World) -> StoredCall {
+async fn call(world: &World) -> StoredExternalCall {
     loop {
         if let [call] = &calls(world).await[..] {
             return call.clone();
@@ -52,7 +52,7 @@ async fn the_run_waits_for_a_result_that_comes_in_time() {
     let driving = world.drive(None, Continuation::Resume, None, false);
     let submitting = async {
         let call = call(&world).await;
-        assert_eq!(call.status, CallStatus::Waiting);
+        assert_eq!(call.status, ExternalCallStatus::Waiting);
         submit(&world, &call.id, "{\"ok\":true}").await
     };
     let (run, resolution) = tokio::join!(driving, submitting);
@@ -194,7 +194,7 @@ async fn answer_confirm(world: &World) {
     loop {
         let calls = calls(world).await;
         if let Some(call) = calls.iter().find(|call| call.tool == "confirm") {
-            if call.status == CallStatus::Waiting {
+            if call.status == ExternalCallStatus::Waiting {
                 submit(world, &call.id, "\"yes\"").await;
             }
             return;

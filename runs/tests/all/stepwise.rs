@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use portcullis_agent::AgentEnd;
 use portcullis_runs::{
-    Continuation, Interruption, Position, RunError, RunExport, StepCallEnd, StepEnd, Stepper, all_rows,
+    Continuation, Position, RunError, RunExport, SkipReason, StepCallEnd, StepEnd, Stepper, all_rows,
     store::{RunStatus, StoreError},
 };
 use portcullis_types::{CancellationToken, Message, MessageRole};
@@ -22,7 +22,7 @@ async fn step(
     stepper: &Stepper,
     world: &World,
     version: i64,
-    terms: (Vec<Message>, Option<Interruption>),
+    terms: (Vec<Message>, Option<SkipReason>),
 ) -> Result<Position, RunError> {
     let keeps = |_: &AgentEnd| true;
     let cancel = CancellationToken::new();
@@ -155,8 +155,8 @@ async fn results(world: &World) -> Vec<String> {
 #[tokio::test]
 async fn an_interrupted_turn_keeps_the_results_that_it_has() {
     for (interruption, reason, next) in [
-        (Interruption::Steered, "Skipped due to queued user message.", "call_model"),
-        (Interruption::Cancelled, "the run was cancelled before the call began", "ended"),
+        (SkipReason::Steered, "Skipped due to queued user message.", "call_model"),
+        (SkipReason::Cancelled, "the run was cancelled before the call began", "ended"),
     ] {
         let world = World::new(turns()).await;
         let stepper = world.stepper(None);
@@ -170,8 +170,9 @@ async fn an_interrupted_turn_keeps_the_results_that_it_has() {
         assert_eq!(results.len(), 3);
         assert!(results[0].contains("noted"), "{results:?}");
         assert!(results[1].contains(reason) && results[2].contains(reason), "{results:?}");
-        let effects = all_rows(|request| world.store.effects(world.subject.id.as_str(), request)).await;
-        assert_eq!((effects.expect("listed").len(), world.notes().len()), (1, 1));
+        let started_calls =
+            all_rows(|request| world.store.started_calls(world.subject.id.as_str(), request)).await;
+        assert_eq!((started_calls.expect("listed").len(), world.notes().len()), (1, 1));
     }
 }
 

@@ -4,7 +4,7 @@ use std::process::ExitCode;
 
 use portcullis_runs::{
     now,
-    store::{CallFilter, Entity, Json, Resolution, RunStore, StoreError, StoredCall},
+    store::{Entity, ExternalCallFilter, Json, Resolution, RunStore, StoreError, StoredExternalCall},
 };
 use serde_json::{Value, json as value, value::RawValue};
 
@@ -18,7 +18,7 @@ use crate::{
 /// Lists calls.
 pub(crate) fn list(common: &CommonOptions, options: &ListCallsOptions) -> Result<ExitCode, CliError> {
     with_store(common, &options.store, async |store| {
-        let filter = CallFilter { run: options.run.clone(), ..CallFilter::default() };
+        let filter = ExternalCallFilter { run: options.run.clone(), ..ExternalCallFilter::default() };
         let mut calls = match &store {
             Some(store) => portcullis_runs::all_rows(|request| store.calls(filter.clone(), request)).await?,
             None => Vec::new(),
@@ -68,7 +68,7 @@ pub(crate) fn resolve(common: &CommonOptions, options: ResolveOptions) -> Result
 fn with_call(
     common: &CommonOptions,
     options: &OneCallOptions,
-    work: impl AsyncFnOnce(&dyn RunStore, StoredCall) -> Result<(), CliError>,
+    work: impl AsyncFnOnce(&dyn RunStore, StoredExternalCall) -> Result<(), CliError>,
 ) -> Result<ExitCode, CliError> {
     with_store(common, &options.store, async |store| {
         let missing = || StoreError::NotFound { what: Entity::Call, id: options.id.clone() };
@@ -78,7 +78,7 @@ fn with_call(
     })
 }
 
-fn as_json(call: &StoredCall) -> Result<Value, CliError> {
+fn as_json(call: &StoredExternalCall) -> Result<Value, CliError> {
     let parse = |json: &Json| {
         serde_json::from_str::<Value>(json.as_str()).map_err(|source| StoreError::Json { source })
     };

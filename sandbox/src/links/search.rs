@@ -15,14 +15,14 @@ use tokio::sync::Notify;
 
 use super::{ExposedFiles, FIRST_SEARCH_WAIT, PrivatePaths, SEARCH_WAIT, UnknownReason, walk};
 
-/// The least time for which a result counts as fresh.
+/// The minimum time for which a result counts as fresh.
 const MIN_FRESHNESS: Duration = Duration::from_secs(1);
 
 /// The freshness of a result is its search's duration times 50, within the limits above and below. Searches that take
 /// at most 0.6 s therefore use at most about 1/50 of the time.
 const MIN_IDLE_RATIO: u32 = 50;
 
-/// The longest time for which a result counts as fresh, even after a long search.
+/// The maximum time for which a result counts as fresh, even after a long search.
 const MAX_FRESHNESS: Duration = Duration::from_secs(30);
 
 /// The time for which the last result is used while a search is overdue. After that, any file with several names counts

@@ -353,7 +353,7 @@ fn micros(duration: Duration) -> u64 {
     u64::try_from(duration.as_micros()).unwrap_or(u64::MAX)
 }
 
-/// The most events that wait for a client, including the first and the last, and the output bytes of one event.
-/// Their product bounds the daemon's memory for a client that does not read.
+/// The maximum number of events that wait for a client, including the first and the last, and of output bytes in one
+/// event. Their product bounds the daemon's memory for a client that does not read.
 const EVENTS: usize = 8;
 const EVENT_BYTES: usize = 128 << 10;

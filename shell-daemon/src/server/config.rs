@@ -97,7 +97,7 @@ pub struct SessionLimits {
     pub group_memory_bytes: u64,
     /// Processes and threads of a session together. Default: 1,024.
     pub group_processes: u64,
-    /// The largest size of a file that a process writes. Default: 1 GiB.
+    /// The maximum size of a file that a process writes. Default: 1 GiB.
     pub file_bytes: u64,
     /// Open descriptors of each process. Default: 1,024.
     pub descriptors: u64,
@@ -105,7 +105,7 @@ pub struct SessionLimits {
     pub output_bytes: u64,
     /// Timeout of a command if the client names none. Default: 60 s.
     pub command_timeout: Duration,
-    /// The longest timeout that a client may ask for. Default: 10 min.
+    /// The maximum timeout that a client may ask for. Default: 10 min.
     pub max_command_timeout: Duration,
     /// How long a session may be idle before it is ended together with its background jobs. Default: 30 min.
     pub idle_timeout: Duration,
@@ -160,7 +160,7 @@ pub struct ServiceLimits {
     pub message_bytes: usize,
     /// Calls of one connection at a time. Default: 64.
     pub calls_per_connection: u32,
-    /// The longest time from the start of a connection to its first call with the right token. A client that sends
+    /// The time limit from the start of a connection to its first call with the right token. A client that sends
     /// nothing, or a byte a second, then loses its connection. Default: 10 s.
     pub token_timeout: Duration,
     /// How long a client may be silent before it is pinged. Default: 30 s.

@@ -119,5 +119,5 @@ fn message(key: ConnectionKey, totals: ConnectionTotals) -> Connection {
 /// The end of a connection that is still open.
 const OPEN: &str = "open";
 
-/// The most kinds of opened connections in one report, and the most kinds of refused connections.
+/// The maximum number of kinds of opened connections in one report, and of refused ones.
 const MAX_REPORTED_KINDS: usize = 32;

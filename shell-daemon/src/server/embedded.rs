@@ -149,7 +149,7 @@ fn system<E: Into<io::Error>>(operation: &'static str) -> impl FnOnce(E) -> Daem
 /// The most bytes of the setup's line.
 const SETUP_BYTES: usize = 256 << 10;
 
-/// The longest wait for the parent's setup. After that, the parent is treated as dead.
+/// The time after which a parent that has not sent the setup is treated as dead.
 const SETUP_TIME: Duration = Duration::from_secs(10);
 
 /// The runtime's threads. Two are enough to move the bytes of one client: blocking work has its own threads.

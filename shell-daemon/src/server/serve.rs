@@ -178,7 +178,7 @@ const HEADER_BYTES: u32 = 16 << 10;
 /// The pause after a failed accept.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 
-/// The longest wait for a permit after hanging up on a client.
+/// The time limit of the wait for a permit after hanging up on a client.
 const HANG_UP_TIME: Duration = Duration::from_secs(1);
 
 /// The time from the end of the grace period to hanging up on the remaining clients.

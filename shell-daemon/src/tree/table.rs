@@ -275,7 +275,7 @@ fn stat(folder: &Path, pid: Pid) -> Option<ProcessEntry> {
 /// The kernel's flag for a process that has not called `exec` since its fork (`include/linux/sched.h`).
 const PF_FORKNOEXEC: u64 = 0x40;
 
-/// The most processor time that a shell uses before its `exec`. A process that fills much memory needs more.
+/// The maximum processor time that a shell uses before its `exec`. A process that fills much memory needs more.
 const BEFORE_EXEC_TICKS: u64 = 1;
 
 /// The most reads of the lists of children.

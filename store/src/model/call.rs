@@ -6,7 +6,7 @@ use crate::json::Json;
 statuses! {
     /// The status of an external call. It changes from waiting or pending to one of the other three, and from waiting
     /// to pending.
-    CallStatus {
+    ExternalCallStatus {
         /// The run waits for the result and takes it itself.
         Waiting = "waiting",
         /// The run has continued. The result comes through the agent's inbox.
@@ -20,7 +20,7 @@ statuses! {
     }
 }
 
-impl CallStatus {
+impl ExternalCallStatus {
     /// Whether the call takes a result.
     #[must_use]
     pub fn is_open(self) -> bool {
@@ -30,7 +30,7 @@ impl CallStatus {
 
 /// A call that begins.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct NewCall {
+pub struct NewExternalCall {
     /// Its id, unique in the store.
     pub id: String,
     /// The tool that the call names.
@@ -39,16 +39,16 @@ pub struct NewCall {
     pub arguments: Json,
     /// The inbox that gets a late result: that of the run, or that of an agent which lives longer than its runs.
     pub inbox: String,
-    /// Whether the run waits for the result ([`CallStatus::Waiting`]), or continues at once ([`CallStatus::Pending`]).
+    /// Whether the run waits for the result ([`ExternalCallStatus::Waiting`]), or continues at once ([`ExternalCallStatus::Pending`]).
     /// A call with another status is refused.
-    pub status: CallStatus,
+    pub status: ExternalCallStatus,
     /// When the call expires. None for a call that never does.
     pub expires: Option<i64>,
 }
 
 /// A call as it is stored. Its result comes from outside the run.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct StoredCall {
+pub struct StoredExternalCall {
     /// Its id.
     pub id: String,
     /// The run that made the call.
@@ -60,7 +60,7 @@ pub struct StoredCall {
     /// The arguments that the model gave.
     pub arguments: Json,
     /// The status when it was read. See [`Self::status_at`].
-    pub status: CallStatus,
+    pub status: ExternalCallStatus,
     /// The result, if it is resolved.
     pub result: Option<Json>,
     /// When the run made the call.
@@ -71,12 +71,12 @@ pub struct StoredCall {
     pub expires: Option<i64>,
 }
 
-impl StoredCall {
+impl StoredExternalCall {
     /// The status at this time. A call whose time is over has expired, also before a sweep has seen it.
     #[must_use]
-    pub fn status_at(&self, now: i64) -> CallStatus {
+    pub fn status_at(&self, now: i64) -> ExternalCallStatus {
         let is_over = self.expires.is_some_and(|expires| expires <= now);
-        if self.status.is_open() && is_over { CallStatus::Expired } else { self.status }
+        if self.status.is_open() && is_over { ExternalCallStatus::Expired } else { self.status }
     }
 }
 
@@ -84,7 +84,7 @@ impl StoredCall {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ShownCall {
     /// The call.
-    pub call: StoredCall,
+    pub call: StoredExternalCall,
     /// The space of the newest message that shows it. None if no space shows it.
     pub space: Option<String>,
     /// The data that the message keeps beside its text, if there is any.
@@ -97,7 +97,7 @@ pub enum TimeOut {
     /// It is pending now. A result will come through the inbox.
     Pending,
     /// Something else was faster: the call has this status and, if it is resolved, its result.
-    Earlier(StoredCall),
+    Earlier(StoredExternalCall),
 }
 
 /// The recipient of a result.
@@ -114,11 +114,11 @@ pub enum Resolution {
 
 /// Which calls a listing shows. The default shows all.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct CallFilter {
+pub struct ExternalCallFilter {
     /// Only calls of this run.
     pub run: Option<String>,
     /// Only calls of this agent.
     pub agent: Option<String>,
     /// Only calls with this status.
-    pub status: Option<CallStatus>,
+    pub status: Option<ExternalCallStatus>,
 }

@@ -4,7 +4,7 @@ use std::fmt;
 
 use super::{
     MessageUpdate, NewEvent, NewInboxEntry, NewMessage, NewNote, NoteKind, Resolution, SpaceMessage,
-    StoredCall,
+    StoredExternalCall,
 };
 use crate::error::StoreError;
 
@@ -153,8 +153,8 @@ pub enum ResolvedWith {
     },
     /// The call takes no result any more. Nothing was written.
     Earlier {
-        /// The call, with its result if it has one. See [`StoredCall::status_at`] for a call whose time is over.
-        call: Box<StoredCall>,
+        /// The call, with its result if it has one. See [`StoredExternalCall::status_at`] for a call whose time is over.
+        call: Box<StoredExternalCall>,
         /// Where its result went. None without a result, and for a result that an older version of this program wrote.
         resolution: Option<Resolution>,
     },

@@ -1,6 +1,6 @@
 //! Steps and messages of a run, and the transaction that writes both.
 
-use super::{FinishedEffect, LeaseGuard, RunStatus};
+use super::{FinishedCall, LeaseGuard, RunStatus};
 use crate::json::Json;
 
 /// A step that has ended.
@@ -50,7 +50,7 @@ pub struct CommitStep {
     /// The messages that the step adds.
     pub messages: Vec<Json>,
     /// Calls of the step that were not written before. One that is stored as begun counts as one more attempt.
-    pub effects: Vec<FinishedEffect>,
+    pub finished_calls: Vec<FinishedCall>,
     /// The step.
     pub step: StepRecord,
     /// The inbox that the step has read, and the ordinal of the last entry that it has consumed, with all before it.

@@ -16,8 +16,8 @@ use crate::{
         check_size, to_i64,
     },
     model::{
-        CallFilter, CallStatus, LeaseGuard, NewCall, NewInboxEntry, Page, PageRequest, Resolution, ShownCall,
-        StoredCall, TOOL_RESULT, TimeOut,
+        ExternalCallFilter, ExternalCallStatus, LeaseGuard, NewExternalCall, NewInboxEntry, Page,
+        PageRequest, Resolution, ShownCall, StoredExternalCall, TOOL_RESULT, TimeOut,
     },
     sql::{Row, Sql, parameters},
     store::AgeCursor,
@@ -33,7 +33,11 @@ macro_rules! columns {
 /// The place of the column that follows [`columns`].
 const NEXT_COLUMN: usize = 10;
 
-pub(crate) async fn add_call(sql: &mut dyn Sql, guard: LeaseGuard, call: NewCall) -> Result<(), StoreError> {
+pub(crate) async fn add_call(
+    sql: &mut dyn Sql,
+    guard: LeaseGuard,
+    call: NewExternalCall,
+) -> Result<(), StoreError> {
     check_name("the id of the call", &call.id)?;
     check_name("the tool", &call.tool)?;
     check_name("the inbox", &call.inbox)?;
@@ -97,7 +101,7 @@ pub(crate) async fn resolve_call(
         return Ok(resolution);
     }
     let found = call(sql, id).await?;
-    let status = if found.status.is_open() { CallStatus::Expired } else { found.status };
+    let status = if found.status.is_open() { ExternalCallStatus::Expired } else { found.status };
     Err(StoreError::CallClosed { id: found.id, status })
 }
 
@@ -181,7 +185,7 @@ pub(crate) async fn expire_calls(
     rows.into_iter().map(|mut row| row.text(0)).collect()
 }
 
-pub(crate) async fn call(sql: &mut dyn Sql, id: String) -> Result<StoredCall, StoreError> {
+pub(crate) async fn call(sql: &mut dyn Sql, id: String) -> Result<StoredExternalCall, StoreError> {
     let row =
         sql.row(concat!("select ", columns!(), " from calls c where c.id = $1"), parameters![&id]).await?;
     let mut row = row.ok_or_else(|| StoreError::not_found(Entity::Call, &id))?;
@@ -230,15 +234,15 @@ pub(super) const SHOWN_SIZES: &str =
 
 pub(crate) async fn calls(
     sql: &mut dyn Sql,
-    filter: CallFilter,
+    filter: ExternalCallFilter,
     request: PageRequest<AgeCursor>,
-) -> Result<Page<StoredCall, AgeCursor>, StoreError> {
+) -> Result<Page<StoredExternalCall, AgeCursor>, StoreError> {
     list(sql, [SIZES, LIST], filter, request, |_, call| Ok(call)).await
 }
 
 pub(crate) async fn shown_calls(
     sql: &mut dyn Sql,
-    filter: CallFilter,
+    filter: ExternalCallFilter,
     request: PageRequest<AgeCursor>,
 ) -> Result<Page<ShownCall, AgeCursor>, StoreError> {
     list(sql, [SHOWN_SIZES, LIST_SHOWN], filter, request, |row, call| {
@@ -252,15 +256,15 @@ pub(crate) async fn shown_calls(
 async fn list<T>(
     sql: &mut dyn Sql,
     [sizes, statement]: [&'static str; 2],
-    filter: CallFilter,
+    filter: ExternalCallFilter,
     request: PageRequest<AgeCursor>,
-    complete: impl Fn(&mut Row, StoredCall) -> Result<T, StoreError>,
+    complete: impl Fn(&mut Row, StoredExternalCall) -> Result<T, StoreError>,
 ) -> Result<Page<T, AgeCursor>, StoreError> {
     let limit = request.rows();
     let (created, id) = request.after.unwrap_or(NEWEST);
-    let CallFilter { run, agent, status } = filter;
+    let ExternalCallFilter { run, agent, status } = filter;
     let parameters = |limit: i64| {
-        let status = status.map(CallStatus::as_str);
+        let status = status.map(ExternalCallStatus::as_str);
         parameters![created, &id, run.clone(), agent.clone(), status, limit]
     };
     let fitting = fitting_rows(sql, sizes, parameters(limit)).await?;
@@ -273,14 +277,14 @@ async fn list<T>(
     })
 }
 
-fn read_call(row: &mut Row) -> Result<StoredCall, StoreError> {
-    Ok(StoredCall {
+fn read_call(row: &mut Row) -> Result<StoredExternalCall, StoreError> {
+    Ok(StoredExternalCall {
         id: row.text(0)?,
         run: row.text(1)?,
         agent: row.text(2)?,
         tool: row.text(3)?,
         arguments: Json::stored(row.text(4)?),
-        status: row.parsed(5, CallStatus::parse)?,
+        status: row.parsed(5, ExternalCallStatus::parse)?,
         result: row.optional_text(6)?.map(Json::stored),
         created: row.int(7)?,
         updated: row.int(8)?,

@@ -49,7 +49,7 @@ pub(super) async fn fitting_rows(
     Ok(count)
 }
 
-/// The labels of a run or an effect, as they are stored.
+/// The labels of a run or a started call, as they are stored.
 pub(super) fn labels_text(labels: &[String]) -> Result<String, StoreError> {
     let sorted: std::collections::BTreeSet<&String> = labels.iter().collect();
     crate::Json::of(&sorted).map(crate::Json::into_text)

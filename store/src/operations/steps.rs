@@ -1,11 +1,11 @@
 //! Steps: the transaction that commits one, and the listings of steps and messages.
 
 use super::{
-    effects::add_finished,
     inbox::consume_up_to,
     leases::why_refused,
     pages::{labels_text, page},
     runs::{check_payloads, ensure_run, insert_messages},
+    started_calls::add_finished,
 };
 use crate::{
     error::StoreError,
@@ -18,13 +18,13 @@ use crate::{
 };
 
 pub(crate) async fn commit_step(sql: &mut dyn Sql, commit: CommitStep) -> Result<i64, StoreError> {
-    let CommitStep { guard, version, state, status, labels, messages, effects, step, consumed_inbox } =
+    let CommitStep { guard, version, state, status, labels, messages, finished_calls, step, consumed_inbox } =
         commit;
     check_name("the kind of the step", &step.kind)?;
     check_text("the summary of the step", &step.summary)?;
     check_labels(&labels)?;
     check_payloads(&state, &messages)?;
-    let (added, added_effects) = (to_i64(messages.len()), to_i64(effects.len()));
+    let (added, added_calls) = (to_i64(messages.len()), to_i64(finished_calls.len()));
     let row = sql
         .row(
             "update runs set version = version + 1, updated = $4, status = $5, ended = $6, labels = $7, \
@@ -42,12 +42,12 @@ pub(crate) async fn commit_step(sql: &mut dyn Sql, commit: CommitStep) -> Result
                 status.has_ended(),
                 labels_text(&labels)?,
                 added,
-                added_effects
+                added_calls
             ],
         )
         .await?;
     let Some(mut row) = row else { return Err(why_refused(sql, guard, Some(version)).await?) };
-    let (message_count, step_count, effect_count) = (row.int(0)?, row.int(1)?, row.int(2)?);
+    let (message_count, step_count, call_count) = (row.int(0)?, row.int(1)?, row.int(2)?);
     check_count("the messages of the run", message_count, MAX_MESSAGES)?;
     check_count("the steps of the run", step_count, MAX_STEPS)?;
     sql.execute(
@@ -61,8 +61,8 @@ pub(crate) async fn commit_step(sql: &mut dyn Sql, commit: CommitStep) -> Result
         parameters![&guard.run, step_count, step.kind, step.begun, step.finished, step.summary],
     )
     .await?;
-    if !effects.is_empty() {
-        add_finished(sql, &guard.run, effect_count, effects).await?;
+    if !finished_calls.is_empty() {
+        add_finished(sql, &guard.run, call_count, finished_calls).await?;
     }
     if let Some((inbox, up_to)) = consumed_inbox {
         consume_up_to(sql, &inbox, up_to, guard.now).await?;

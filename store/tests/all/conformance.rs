@@ -1,11 +1,10 @@
 //! What every store does, as functions over [`RunStore`] or [`GatewayStore`](portcullis_store::GatewayStore). Each database runs all of them, each in an empty store.
 
 pub(crate) mod approvals;
+pub(crate) mod builders;
 pub(crate) mod calls;
 pub(crate) mod changes;
-pub(crate) mod effects;
 pub(crate) mod events;
-pub(crate) mod gateway;
 pub(crate) mod inbox;
 pub(crate) mod leases;
 pub(crate) mod limits;
@@ -16,11 +15,14 @@ pub(crate) mod runs;
 pub(crate) mod space_limits;
 pub(crate) mod space_messages;
 pub(crate) mod spaces;
+pub(crate) mod started_calls;
 pub(crate) mod steps;
 pub(crate) mod tokens;
 
-use portcullis_store::CallStatus;
-use portcullis_store::{CommitStep, Json, LeaseGuard, NewCall, NewRun, RunStatus, RunStore, StepRecord};
+use portcullis_store::ExternalCallStatus;
+use portcullis_store::{
+    CommitStep, Json, LeaseGuard, NewExternalCall, NewRun, RunStatus, RunStore, StepRecord,
+};
 
 /// Calls a macro with every case.
 macro_rules! foreach_case {
@@ -39,8 +41,8 @@ macro_rules! foreach_case {
             steps::a_step_needs_version_and_lease,
             steps::the_last_step_ends_the_run,
             steps::pages_of_messages_end_at_their_bytes,
-            effects::a_resumed_run_knows_what_has_finished,
-            effects::effects_need_the_lease,
+            started_calls::a_resumed_run_knows_what_has_finished,
+            started_calls::started_calls_need_the_lease,
             calls::a_waiting_call_is_resolved_inline,
             calls::a_late_result_goes_to_the_inbox,
             calls::a_call_is_closed_once,
@@ -136,13 +138,13 @@ pub(crate) fn commit(run: &str, version: i64) -> CommitStep {
         labels: Vec::new(),
         messages: Vec::new(),
         step: StepRecord { kind: "step".to_owned(), begun: 1, finished: 2, summary: "done".to_owned() },
-        effects: Vec::new(),
+        finished_calls: Vec::new(),
         consumed_inbox: None,
     }
 }
 
-pub(crate) fn new_call(id: &str, status: CallStatus) -> NewCall {
-    NewCall {
+pub(crate) fn new_call(id: &str, status: ExternalCallStatus) -> NewExternalCall {
+    NewExternalCall {
         id: id.to_owned(),
         tool: "confirmAction".to_owned(),
         arguments: json("{\"title\":\"t\"}"),

@@ -10,7 +10,7 @@ use portcullis_store::{
 use crate::{
     conformance::{
         NOW,
-        gateway::{add_space, new_entry, new_event, new_message, post},
+        builders::{add_space, new_entry, new_event, new_message, post},
         json, new_run,
     },
     postgres_server::Server,

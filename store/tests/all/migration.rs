@@ -3,13 +3,14 @@
 use std::{fs, os::unix::fs::PermissionsExt as _, path::Path};
 
 use portcullis_store::{
-    CallStatus, Change, GatewayStore, InboxSpan, NewRun, PageRequest, Resolution, ResolvedWith, RunFilter,
+    Change, ExternalCallStatus, GatewayStore, InboxSpan, NewRun, PageRequest, Resolution, ResolvedWith,
+    RunFilter,
 };
 use rusqlite::Connection;
 
 use crate::{
     conformance::{
-        gateway::{add_space, new_event, new_message, post},
+        builders::{add_space, new_event, new_message, post},
         json, new_run,
     },
     postgres_server::Server,
@@ -57,7 +58,7 @@ async fn check(store: &dyn GatewayStore) {
     let earlier =
         store.resolve_call_with("old", json("8"), 2, Vec::new()).await.expect("the store has the call");
     let ResolvedWith::Earlier { call, resolution } = earlier else { panic!("{earlier:?}") };
-    assert_eq!((call.status, call.result, resolution), (CallStatus::Resolved, Some(json("7")), None));
+    assert_eq!((call.status, call.result, resolution), (ExternalCallStatus::Resolved, Some(json("7")), None));
     // A call without a separate inbox gives its result to its agent's.
     let event = vec![Change::AppendEvent(new_event(&["run:r"], "1"))];
     let resolved = store.resolve_call_with("c", json("1"), 2, event).await.expect("resolved");

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use portcullis_store::{
-    CallStatus, LeaseGuard, NewInboxEntry, PageRequest, Resolution, RunStore, StoreError, TimeOut,
+    ExternalCallStatus, LeaseGuard, NewInboxEntry, PageRequest, Resolution, RunStore, StoreError, TimeOut,
 };
 
 use crate::{
@@ -28,7 +28,7 @@ async fn time_outs_and_results_meet(stores: [Arc<dyn RunStore>; 3]) {
     let (mut inline, mut late) = (0, 0);
     for pair in 0..PAIRS {
         let id = format!("c{pair}");
-        run.add_call(guard("r"), new_call(&id, CallStatus::Waiting)).await.expect("a new call");
+        run.add_call(guard("r"), new_call(&id, ExternalCallStatus::Waiting)).await.expect("a new call");
         let [waiting, first, second] = stores.clone().map(|store| (store, id.clone()));
         let resolve = |(store, id): (Arc<dyn RunStore>, String), result: &'static str| {
             spawn(async move { store.resolve_call(&id, json(result), NOW).await })
@@ -40,7 +40,7 @@ async fn time_outs_and_results_meet(stores: [Arc<dyn RunStore>; 3]) {
         for (result, resolved) in [("1", first), ("2", second)] {
             match resolved {
                 Ok(resolution) => accepted.push((json(result), resolution)),
-                Err(StoreError::CallClosed { status: CallStatus::Resolved, .. }) => {}
+                Err(StoreError::CallClosed { status: ExternalCallStatus::Resolved, .. }) => {}
                 Err(error) => panic!("{error:?}"),
             }
         }
@@ -48,7 +48,7 @@ async fn time_outs_and_results_meet(stores: [Arc<dyn RunStore>; 3]) {
         let (result, resolution) = accepted.remove(0);
         match (time_out.expect("timed out"), resolution) {
             (TimeOut::Earlier(call), Resolution::Inline) => {
-                assert_eq!((call.status, call.result), (CallStatus::Resolved, Some(result)));
+                assert_eq!((call.status, call.result), (ExternalCallStatus::Resolved, Some(result)));
                 inline += 1;
             }
             (TimeOut::Pending, Resolution::Inbox { ordinal }) => {

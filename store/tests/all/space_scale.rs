@@ -9,7 +9,7 @@ use portcullis_store::{Change, GatewayStore, PageRequest};
 use rusqlite::Connection;
 
 use crate::{
-    conformance::gateway::{add_space, new_message},
+    conformance::builders::{add_space, new_message},
     postgres_server::Server,
     sqlite::{block_on, open_gateway, place},
 };

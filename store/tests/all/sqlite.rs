@@ -301,7 +301,7 @@ fn full_tables_of_a_gateway_take_no_more() {
     let (_folder, path) = place();
     block_on(async {
         let store = open_gateway(&path).await;
-        gateway::add_space(&*store, "s").await;
+        builders::add_space(&*store, "s").await;
         let other = Connection::open(&path).expect("opens");
         let numbers = format!(
             "with recursive numbers (n) as (select 1 union all select n + 1 from numbers where n < {MAX_TOKENS})"
@@ -324,12 +324,12 @@ fn full_tables_of_a_gateway_take_no_more() {
             created: 1,
         };
         let space = NewSpace { id: "new".to_owned(), name: "n".to_owned(), created: 1 };
-        let message = Change::PostMessage(gateway::new_message("s", "m", ""));
+        let message = Change::PostMessage(builders::new_message("s", "m", ""));
         for (error, full) in [
             (store.add_token(token).await.expect_err("full"), "the tokens"),
             (
                 store
-                    .create_participant(gateway::new_participant("p", ParticipantKind::User))
+                    .create_participant(builders::new_participant("p", ParticipantKind::User))
                     .await
                     .expect_err("full"),
                 "the participants",

@@ -19,7 +19,8 @@ use portcullis_gateway::{ChosenModel, Gateway, GatewayParts, Models};
 use portcullis_runs::{
     ModelIdentity, RunProcess, Runs,
     store::{
-        CallStatus, GatewayStore, Json, LeaseGuard, NewCall, NewRun, SqliteOptions, open_gateway_sqlite,
+        ExternalCallStatus, GatewayStore, Json, LeaseGuard, NewExternalCall, NewRun, SqliteOptions,
+        open_gateway_sqlite,
     },
 };
 use portcullis_testing::Fixture;
@@ -286,12 +287,12 @@ async fn add_calls(served: &Served, agent: &str, run: &str) {
     let guard = LeaseGuard { run: run.to_owned(), owner: "bench".to_owned(), now: 1 };
     served.store.create_run(new).await.expect("made");
     let adding = (0..CALLS_OF_A_RUN).map(|number| {
-        let call = NewCall {
+        let call = NewExternalCall {
             id: format!("{run}_{number}"),
             tool: "fetch".to_owned(),
             arguments: Json::of(&json!({ "query": number })).expect("JSON"),
             inbox: agent.to_owned(),
-            status: CallStatus::Pending,
+            status: ExternalCallStatus::Pending,
             expires: None,
         };
         served.store.add_call(guard.clone(), call)

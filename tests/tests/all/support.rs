@@ -296,7 +296,7 @@ pub(crate) fn is_process_argument(argument: &str) -> bool {
     command_lines.any(|line| line.split(|byte| *byte == 0).any(|part| part == argument.as_bytes()))
 }
 
-/// The most text of one result under the shipped policy, in bytes.
+/// The maximum length of the text of one result under the shipped policy, in bytes.
 pub(crate) fn output_limit() -> usize {
     usize::try_from(DEFAULT_MAX_OUTPUT_BYTES).expect("fits into the memory")
 }

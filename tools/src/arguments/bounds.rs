@@ -114,7 +114,8 @@ fn deeper_than(value: &Value, levels: usize) -> bool {
     }
 }
 
-/// The longest schema, as JSON: 256 KiB. The compiled schema stays in memory as long as its tool is registered.
+/// The maximum length of a schema, as JSON: 256 KiB. The compiled schema stays in memory as long as its tool is
+/// registered.
 pub const MAX_SCHEMA_BYTES: usize = 256 << 10;
 
 /// The most patterns in a schema: 128. A pattern of a few letters can take a megabyte when compiled.

@@ -12,8 +12,8 @@ use serde_json::{Map, Value, map::Entry};
 
 use super::explain::{show_name, show_text};
 
-/// The longest arguments text of a call: 1 MiB. The limit bounds how much text from a model or a client the host
-/// parses, validates and keeps.
+/// The maximum length of the text of a call's arguments: 1 MiB. The limit bounds how much text from a model or a client
+/// the host parses, validates and keeps.
 pub const MAX_ARGUMENT_BYTES: usize = 1 << 20;
 
 /// The deepest nesting of objects and arrays, the outermost included: 64. Thanks to the limit, later code can recurse

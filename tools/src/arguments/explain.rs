@@ -402,7 +402,7 @@ const MAX_SHOWN_CHARS: usize = 80;
 /// The most allowed values that are listed.
 const MAX_LISTED: usize = 20;
 
-/// The most faults that a message has.
+/// The maximum number of faults that a message has.
 const MAX_SHOWN: usize = 10;
 
 /// The most errors that are collected. A list of 10^5 wrong items would give 10^5 errors.

@@ -39,7 +39,7 @@ pub(super) fn spell_out_references(schema: &Value) -> Result<Value, SchemaError>
     Ok(spelled_out(schema, &targets))
 }
 
-/// The largest total length of a schema's pointers: 1 MiB. A name can be as long as the schema, and each pointer below
+/// The maximum total length of a schema's pointers: 1 MiB. A name can be as long as the schema, and each pointer below
 /// it repeats the name.
 const MAX_POINTER_BYTES: usize = 1 << 20;
 

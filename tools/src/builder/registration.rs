@@ -50,7 +50,7 @@ impl<'a> Registration<'a> {
     }
 
     /// Adds native tools. The shipped ones among `hidden` are not offered to models.
-    pub(super) fn natives(
+    pub(super) fn add_natives(
         &mut self,
         natives: Vec<(Arc<dyn Tool>, ToolOrigin)>,
         hidden: &[&str],
@@ -65,7 +65,7 @@ impl<'a> Registration<'a> {
     }
 
     /// Adds the tools that configurations describe.
-    pub(super) fn configured(
+    pub(super) fn add_configured(
         &mut self,
         tools: Vec<ConfiguredTool>,
         policy: &WorkspaceSecurityPolicy,
@@ -74,7 +74,7 @@ impl<'a> Registration<'a> {
     }
 
     /// Adds the tools of capabilities, unless they are already registered.
-    pub(super) fn capabilities(&mut self, capabilities: &[Capability]) -> Result<(), RegistryError> {
+    pub(super) fn add_capabilities(&mut self, capabilities: &[Capability]) -> Result<(), RegistryError> {
         for tool in capabilities.iter().flat_map(|capability| capability.natives()) {
             let shipped = RegisteredTool::native(tool, ToolOrigin::ShippedNative)?;
             let registered = self.tools.get(&shipped.decl().name);
@@ -87,21 +87,9 @@ impl<'a> Registration<'a> {
 
     /// Refuses capabilities whose tools are not registered: no agent may be given a capability without its tools.
     pub(super) fn ensure_capabilities(&self, capabilities: &[Capability]) -> Result<(), RegistryError> {
-        let is_ours = |tool: &RegisteredTool| match tool.facts().origin {
-            ToolOrigin::ShippedNative
-            | ToolOrigin::ShippedShell
-            | ToolOrigin::ShippedModule
-            | ToolOrigin::ShippedSpace
-            | ToolOrigin::ShippedOperation => true,
-            ToolOrigin::Native
-            | ToolOrigin::External
-            | ToolOrigin::Http
-            | ToolOrigin::Mcp
-            | ToolOrigin::Internal
-            | ToolOrigin::ForeignModule => false,
-        };
         for capability in capabilities {
-            let has_tool = |name: &&str| self.tools.get(name).is_some_and(|tool| is_ours(tool));
+            let has_tool =
+                |name: &&str| self.tools.get(name).is_some_and(|tool| tool.facts().origin.is_shipped());
             let reason = match capability.status() {
                 CapabilityStatus::ComingSoon => "it has no tools yet",
                 CapabilityStatus::Available if capability.tools().iter().all(has_tool) => {
@@ -117,7 +105,7 @@ impl<'a> Registration<'a> {
     }
 
     /// Adds `shell_exec`.
-    pub(super) fn shell(
+    pub(super) fn add_shell(
         &mut self,
         backend: ShellBackend,
         policy: Option<&ShellPolicy>,
@@ -126,7 +114,7 @@ impl<'a> Registration<'a> {
     }
 
     /// Adds the tools of the embedded modules.
-    pub(super) fn shipped_modules(&mut self, shipped: Vec<ShippedModule>) -> Result<(), RegistryError> {
+    pub(super) fn add_shipped_modules(&mut self, shipped: Vec<ShippedModule>) -> Result<(), RegistryError> {
         for (name, module, declarations) in shipped {
             for declaration in declarations.tools {
                 let origin = ToolOrigin::ShippedModule;
@@ -138,7 +126,7 @@ impl<'a> Registration<'a> {
     }
 
     /// Adds the steps of the embedded modules, the request steps, and the operations made of them.
-    pub(super) fn operations(
+    pub(super) fn add_operations(
         &mut self,
         steps: Vec<ShippedModule>,
         http_client: Option<&Arc<HttpClientHandle>>,
@@ -179,7 +167,7 @@ impl<'a> Registration<'a> {
     }
 
     /// Adds `output_read` over this store.
-    pub(super) fn output_read(
+    pub(super) fn add_output_read(
         &mut self,
         outputs: &Arc<OutputStore>,
         still_granted: StillGranted,
@@ -193,7 +181,7 @@ impl<'a> Registration<'a> {
     ///
     /// # Errors
     /// [`BootstrapError`] for a module that was named but cannot be used.
-    pub(super) fn foreign_modules(
+    pub(super) fn add_foreign_modules(
         &mut self,
         foreign: Vec<ForeignModule>,
         refused: Vec<RefusedModule>,

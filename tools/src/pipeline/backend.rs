@@ -9,7 +9,7 @@
 //! | `external.rs` | a tool whose result is submitted from outside |
 //! | `internal.rs` | a tool that returns its arguments |
 //! | `http.rs` | a tool whose calls are requests to one address |
-//! | `mcp.rs`, `mcp_answer.rs` | a tool of an MCP server |
+//! | `mcp.rs`, `mcp_response.rs` | a tool of an MCP server |
 //! | `egress.rs` | a request, on a thread of the host's HTTP client |
 //! | `shell.rs` | a command, in the sidecar |
 //! | `notification.rs` | a notification, and its step that speaks to a mail server |
@@ -25,7 +25,7 @@ mod http;
 mod internal;
 mod kept_changes;
 mod mcp;
-mod mcp_answer;
+mod mcp_response;
 mod native;
 mod notification;
 mod operation;

@@ -20,19 +20,19 @@ use crate::{
     registered::RegisteredTool,
 };
 
-/// The longest error message that a model gets, and the longest hint: 4 KiB each, without the note on a cut. Results
-/// have a limit of their own.
+/// The maximum length of an error message that a model gets, and of a hint: 4 KiB each, without the note on a cut.
+/// Results have a limit of their own.
 const MAX_ERROR_BYTES: usize = 4096;
 
 /// The longest code of an error.
 const MAX_CODE_BYTES: usize = 64;
 
-/// The longest details of a tool, as JSON: 64 KiB. Details are for people and logs. Longer details are withheld as a
-/// whole.
+/// The maximum length of a tool's details, as JSON: 64 KiB. Details are for people and logs. Longer details are
+/// withheld as a whole.
 pub(super) const MAX_DETAILS_BYTES: usize = 64 << 10;
 
-/// The most notes on arguments, without the one that counts the rest, and the longest note in bytes. A model can invent
-/// thousands of fields.
+/// The maximum number of notes on arguments, without the one that counts the rest, and the maximum length of a note in
+/// bytes. A model can invent thousands of fields.
 const MAX_NOTES: usize = 64;
 const MAX_NOTE_BYTES: usize = 256;
 

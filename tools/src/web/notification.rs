@@ -26,9 +26,9 @@ use crate::{
     table::ToolTable,
 };
 
-mod answer;
 mod mail;
 mod message;
+mod response;
 mod smtp;
 
 use mail::MAIL_STEP;
@@ -87,7 +87,7 @@ impl SendNotification {
                     if let Some(error) = refused_by_status(service.as_str(), &response, "") {
                         return Err(error);
                     }
-                    answer::message_id(*service, &response.body)?
+                    response::message_id(*service, &response.body)?
                 }
                 Delivery::Mail { arguments } => {
                     let output = steps.run(MAIL_STEP, arguments).await?;

@@ -264,3 +264,8 @@ impl Wire {
         data.iter().map(one).collect()
     }
 }
+
+#[test]
+fn every_protocol_is_tested() {
+    assert_eq!(WIRES.map(|wire| wire.kind), ProviderKind::ALL);
+}

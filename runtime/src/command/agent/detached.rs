@@ -25,7 +25,7 @@ const OPTION: &str = "--detach";
 const FOLDER: &str = "detached";
 
 /// The interval at which [`start`] checks whether the child has taken the lease.
-const POLL: Duration = Duration::from_millis(50);
+const LEASE_POLL_INTERVAL: Duration = Duration::from_millis(50);
 
 /// The run of this process, if it is the one in the background. Such a process leaves the session of its terminal, so that
 /// neither Ctrl-C there nor the terminal's end reaches it.
@@ -54,7 +54,7 @@ pub(super) fn start(runtime: &Runtime, runs: &Runs, id: &RunId, state: &Path) ->
         if child.try_wait().map_err(failed)?.is_some() {
             return Err(CliError::Detached { id: id.clone(), log });
         }
-        std::thread::sleep(POLL);
+        std::thread::sleep(LEASE_POLL_INTERVAL);
     }
     runtime.block_on(runs.store().close());
     stream::write_answer(&format!("{id}\n"))?;

@@ -59,7 +59,7 @@ pub(crate) fn report(common: &CommonOptions, options: ReportOptions) -> Result<E
     let log = audit::log_path(&envelope.state);
     let verification = verified(&log, &request)?;
     let counts = UseCounts::new(&grants, explainer.policy());
-    let counted = Counted::read(&log, &verification, &filter, counts)?;
+    let counted = LogCounts::read(&log, &verification, &filter, counts)?;
     let anchor = anchor_state(&verification, counted.last_anchored);
     let page = page::render(&page::ReportInput {
         workspace: &envelope.workspace,
@@ -98,7 +98,7 @@ fn verified(log: &Path, request: &VerifyRequest) -> Result<VerifyReport, CliErro
 }
 
 /// The rows of a log, counted.
-struct Counted {
+struct LogCounts {
     figures: Figures,
     counts: UseCounts,
     /// The lines that are not rows.
@@ -107,7 +107,7 @@ struct Counted {
     last_anchored: Option<(u64, Timestamp)>,
 }
 
-impl Counted {
+impl LogCounts {
     /// Counts the rows that were verified, and not those that were written since.
     fn read(
         log: &Path,

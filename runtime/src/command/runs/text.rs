@@ -4,7 +4,7 @@ use std::fmt::Write as _;
 
 use portcullis_runs::{
     RunId, StoredState, all_rows,
-    store::{ApprovalFilter, Effect, PageRequest, Run, RunStore, Step},
+    store::{ApprovalFilter, PageRequest, Run, RunStore, StartedCall, Step},
 };
 
 use super::time;
@@ -40,7 +40,7 @@ pub(super) async fn run(
     let steps = all_rows(|request| store.steps(id.as_str(), request)).await?;
     let rows = steps.into_iter().map(step_row);
     let _ = write!(out, "\n{}", table::render(["step", "at", "kind", "took", "outcome"], rows));
-    let calls = all_rows(|request| store.effects(id.as_str(), request)).await?;
+    let calls = all_rows(|request| store.started_calls(id.as_str(), request)).await?;
     if !calls.is_empty() {
         let rows = calls
             .iter()
@@ -66,7 +66,7 @@ fn step_row(step: Step) -> [String; 5] {
 }
 
 /// How a call ended, as far as the store knows.
-fn outcome(call: &Effect) -> &'static str {
+fn outcome(call: &StartedCall) -> &'static str {
     match &call.result {
         None => "begun",
         // The result is that of the call as a model has read it; its kind of error is in the audit log.
@@ -87,7 +87,7 @@ impl Follower {
     /// The lines about what happened since the last call.
     pub(super) async fn news(&mut self, store: &dyn RunStore, id: &RunId) -> Result<String, CliError> {
         let mut out = String::new();
-        let calls = all_rows(|request| store.effects(id.as_str(), request)).await?;
+        let calls = all_rows(|request| store.started_calls(id.as_str(), request)).await?;
         for call in calls {
             let has_ended = call.finished.is_some();
             if self.calls.get(&call.call) != Some(&has_ended) {

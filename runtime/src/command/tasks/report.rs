@@ -2,7 +2,7 @@
 
 use std::fmt::Write as _;
 
-use portcullis_tasks::{CallReport, CallReportStatus, TaskReport};
+use portcullis_tasks::{TaskCallReport, TaskCallReportStatus, TaskReport};
 use portcullis_types::{EscapedText, chain};
 use serde_json::{Value, json};
 
@@ -26,12 +26,12 @@ fn text(report: &TaskReport) -> String {
         let _ = write!(text, " -> {to}");
     }
     text.push('\n');
-    for CallReport { line, tool, status } in &report.calls {
+    for TaskCallReport { line, tool, status } in &report.calls {
         let tool = if tool.is_empty() { "no call" } else { tool };
         let _ = write!(text, "  line {line}: {}: ", EscapedText(tool));
         let _ = match status {
-            CallReportStatus::Succeeded => writeln!(text, "success"),
-            CallReportStatus::Failed { code, message } => {
+            TaskCallReportStatus::Succeeded => writeln!(text, "success"),
+            TaskCallReportStatus::Failed { code, message } => {
                 writeln!(text, "failed ({}): {}", EscapedText(code), EscapedText(message))
             }
             _ => writeln!(text, "needs approval"),
@@ -47,9 +47,9 @@ fn object(report: &TaskReport) -> Value {
     let calls: Vec<Value> = report
         .calls
         .iter()
-        .map(|CallReport { line, tool, status }| match status {
-            CallReportStatus::Succeeded => json!({ "line": line, "tool": tool, "status": "success" }),
-            CallReportStatus::Failed { code, message } => {
+        .map(|TaskCallReport { line, tool, status }| match status {
+            TaskCallReportStatus::Succeeded => json!({ "line": line, "tool": tool, "status": "success" }),
+            TaskCallReportStatus::Failed { code, message } => {
                 json!({ "line": line, "tool": tool, "status": "failed", "code": code, "message": message })
             }
             _ => json!({ "line": line, "tool": tool, "status": "pending" }),

@@ -13,7 +13,7 @@ use portcullis_types::{GuestPath, MAX_HELD_LOCKS};
 
 use super::LockFault;
 
-/// The longest wait for a lock: 30 s, the time of a call by default.
+/// The time limit of the wait for a lock: 30 s, the time of a call by default.
 const MAX_WAIT: Duration = Duration::from_secs(30);
 
 /// The locks that are held, by number.

@@ -1,30 +1,30 @@
 //! Calls: waiting, pending, and one end.
 
 use portcullis_store::{
-    CallFilter, CallStatus, Entity, PageRequest, Resolution, RunStore, StoreError, StoredCall, TOOL_RESULT,
-    TimeOut,
+    Entity, ExternalCallFilter, ExternalCallStatus, PageRequest, Resolution, RunStore, StoreError,
+    StoredExternalCall, TOOL_RESULT, TimeOut,
 };
 
 use super::{NOW, add_run, guard, json, new_call};
 
-async fn add(store: &dyn RunStore, id: &str, status: CallStatus) {
+async fn add(store: &dyn RunStore, id: &str, status: ExternalCallStatus) {
     store.add_call(guard("r"), new_call(id, status)).await.expect("a new call");
 }
 
 pub(crate) async fn a_waiting_call_is_resolved_inline(store: &dyn RunStore) {
     add_run(store, "r").await;
-    add(store, "c", CallStatus::Waiting).await;
+    add(store, "c", ExternalCallStatus::Waiting).await;
     let mut answers = store.answers();
     let resolved = store.resolve_call("c", json("{\"confirmed\":true}"), NOW + 5).await.expect("resolved");
     assert_eq!(resolved, Resolution::Inline);
     assert_eq!(&*answers.recv().await.expect("an answer"), "c");
-    let expected = StoredCall {
+    let expected = StoredExternalCall {
         id: "c".to_owned(),
         run: "r".to_owned(),
         agent: "agent".to_owned(),
         tool: "confirmAction".to_owned(),
         arguments: json("{\"title\":\"t\"}"),
-        status: CallStatus::Resolved,
+        status: ExternalCallStatus::Resolved,
         result: Some(json("{\"confirmed\":true}")),
         created: NOW,
         updated: NOW + 5,
@@ -42,8 +42,8 @@ pub(crate) async fn a_waiting_call_is_resolved_inline(store: &dyn RunStore) {
 
 pub(crate) async fn a_late_result_goes_to_the_inbox(store: &dyn RunStore) {
     add_run(store, "r").await;
-    add(store, "late", CallStatus::Waiting).await;
-    add(store, "asynchronous", CallStatus::Pending).await;
+    add(store, "late", ExternalCallStatus::Waiting).await;
+    add(store, "asynchronous", ExternalCallStatus::Pending).await;
     assert_eq!(store.time_out_call("late", NOW).await.expect("the store has the call"), TimeOut::Pending);
     for (id, ordinal) in [("late", 1), ("asynchronous", 2)] {
         let resolved = store.resolve_call(id, json("{ \"n\": 1e400 }"), NOW).await.expect("resolved");
@@ -59,7 +59,11 @@ pub(crate) async fn a_late_result_goes_to_the_inbox(store: &dyn RunStore) {
 
 pub(crate) async fn a_call_is_closed_once(store: &dyn RunStore) {
     add_run(store, "r").await;
-    for (id, status) in [("w", CallStatus::Waiting), ("p", CallStatus::Pending), ("c", CallStatus::Waiting)] {
+    for (id, status) in [
+        ("w", ExternalCallStatus::Waiting),
+        ("p", ExternalCallStatus::Pending),
+        ("c", ExternalCallStatus::Waiting),
+    ] {
         add(store, id, status).await;
     }
     assert!(store.cancel_call("c", NOW).await.expect("the store has the call"));
@@ -68,19 +72,23 @@ pub(crate) async fn a_call_is_closed_once(store: &dyn RunStore) {
         store.resolve_call(id, json("1"), NOW).await.expect("resolved");
         assert!(!store.cancel_call(id, NOW).await.expect("the store has the call"));
     }
-    for (id, expected) in
-        [("w", CallStatus::Resolved), ("p", CallStatus::Resolved), ("c", CallStatus::Cancelled)]
-    {
+    for (id, expected) in [
+        ("w", ExternalCallStatus::Resolved),
+        ("p", ExternalCallStatus::Resolved),
+        ("c", ExternalCallStatus::Cancelled),
+    ] {
         let error = store.resolve_call(id, json("2"), NOW).await.expect_err("closed");
         assert!(matches!(error, StoreError::CallClosed { status, .. } if status == expected), "{error}");
     }
     assert_eq!(store.call("p").await.expect("the store has the call").result, Some(json("1")));
     let inbox = store.inbox("agent", PageRequest::default()).await.expect("the store reads the page");
     assert_eq!(inbox.items.len(), 1, "one result, one entry");
-    let error = store.add_call(guard("r"), new_call("w", CallStatus::Waiting)).await.expect_err("taken");
+    let error =
+        store.add_call(guard("r"), new_call("w", ExternalCallStatus::Waiting)).await.expect_err("taken");
     assert!(matches!(error, StoreError::AlreadyExists { what: Entity::Call, .. }), "{error}");
-    let error = store.add_call(guard("r"), new_call("x", CallStatus::Expired)).await.expect_err("closed");
-    assert!(matches!(error, StoreError::CallClosed { status: CallStatus::Expired, .. }), "{error}");
+    let error =
+        store.add_call(guard("r"), new_call("x", ExternalCallStatus::Expired)).await.expect_err("closed");
+    assert!(matches!(error, StoreError::CallClosed { status: ExternalCallStatus::Expired, .. }), "{error}");
     for error in [
         store.call("x").await.expect_err("no call"),
         store.resolve_call("x", json("1"), NOW).await.map(|_| ()).expect_err("no call"),
@@ -94,24 +102,24 @@ pub(crate) async fn a_call_is_closed_once(store: &dyn RunStore) {
 pub(crate) async fn calls_expire(store: &dyn RunStore) {
     add_run(store, "r").await;
     for (id, status, expires) in [
-        ("c1", CallStatus::Waiting, Some(NOW + 1)),
-        ("c2", CallStatus::Pending, Some(NOW + 2)),
-        ("c3", CallStatus::Pending, Some(NOW + 9)),
-        ("c4", CallStatus::Pending, None),
+        ("c1", ExternalCallStatus::Waiting, Some(NOW + 1)),
+        ("c2", ExternalCallStatus::Pending, Some(NOW + 2)),
+        ("c3", ExternalCallStatus::Pending, Some(NOW + 9)),
+        ("c4", ExternalCallStatus::Pending, None),
     ] {
-        let call = portcullis_store::NewCall { expires, ..new_call(id, status) };
+        let call = portcullis_store::NewExternalCall { expires, ..new_call(id, status) };
         store.add_call(guard("r"), call).await.expect("a new call");
     }
     // A result that comes too late is refused, also before the sweep.
     let error = store.resolve_call("c1", json("1"), NOW + 1).await.expect_err("too late");
-    assert!(matches!(error, StoreError::CallClosed { status: CallStatus::Expired, .. }), "{error}");
+    assert!(matches!(error, StoreError::CallClosed { status: ExternalCallStatus::Expired, .. }), "{error}");
     assert_eq!(store.expire_calls(NOW, 10).await.expect("swept"), [""; 0]);
     assert_eq!(store.expire_calls(NOW + 2, 1).await.expect("swept"), ["c1"]);
     assert_eq!(store.expire_calls(NOW + 2, 10).await.expect("swept"), ["c2"]);
     assert_eq!(store.expire_calls(NOW + 2, 10).await.expect("swept"), [""; 0]);
-    assert_eq!(store.call("c2").await.expect("the store has the call").status, CallStatus::Expired);
+    assert_eq!(store.call("c2").await.expect("the store has the call").status, ExternalCallStatus::Expired);
     let error = store.resolve_call("c2", json("1"), NOW).await.expect_err("expired");
-    assert!(matches!(error, StoreError::CallClosed { status: CallStatus::Expired, .. }), "{error}");
+    assert!(matches!(error, StoreError::CallClosed { status: ExternalCallStatus::Expired, .. }), "{error}");
     let early = store.resolve_call("c3", json("1"), NOW + 8).await.expect("in time");
     assert_eq!(early, Resolution::Inbox { ordinal: 1 });
 }
@@ -119,21 +127,25 @@ pub(crate) async fn calls_expire(store: &dyn RunStore) {
 pub(crate) async fn calls_are_listed(store: &dyn RunStore) {
     for run in ["r", "s"] {
         add_run(store, run).await;
-        for (id, status) in [("1", CallStatus::Waiting), ("2", CallStatus::Pending)] {
+        for (id, status) in [("1", ExternalCallStatus::Waiting), ("2", ExternalCallStatus::Pending)] {
             store.add_call(guard(run), new_call(&format!("{run}{id}"), status)).await.expect("a new call");
         }
     }
-    let list = async |filter: CallFilter, request| {
+    let list = async |filter: ExternalCallFilter, request| {
         let page = store.calls(filter, request).await.expect("a page");
         (page.items.into_iter().map(|call| call.id).collect::<Vec<_>>(), page.next)
     };
-    let (ids, next) = list(CallFilter::default(), PageRequest::first(3)).await;
+    let (ids, next) = list(ExternalCallFilter::default(), PageRequest::first(3)).await;
     assert_eq!(ids, ["s2", "s1", "r2"]);
-    let (ids, next) = list(CallFilter::default(), PageRequest::after(next.expect("more"), 3)).await;
+    let (ids, next) = list(ExternalCallFilter::default(), PageRequest::after(next.expect("more"), 3)).await;
     assert_eq!((ids, next), (vec!["r1".to_owned()], None));
     let run = Some("r".to_owned());
-    let filter = CallFilter { run, agent: Some("agent".to_owned()), status: Some(CallStatus::Waiting) };
+    let filter = ExternalCallFilter {
+        run,
+        agent: Some("agent".to_owned()),
+        status: Some(ExternalCallStatus::Waiting),
+    };
     assert_eq!(list(filter.clone(), PageRequest::default()).await.0, ["r1"]);
-    let other = CallFilter { agent: Some("x".to_owned()), ..filter };
+    let other = ExternalCallFilter { agent: Some("x".to_owned()), ..filter };
     assert_eq!(list(other, PageRequest::default()).await.0, [""; 0]);
 }

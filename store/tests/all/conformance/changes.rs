@@ -1,14 +1,14 @@
 //! Lists of changes: all or none, in order, and with the result of a call.
 
 use portcullis_store::{
-    Applied, CallStatus, Change, Entity, GatewayStore, Json, LimitError, MessageStatus, MessageUpdate,
-    NewCall, NewNote, NoteKind, PageRequest, ParticipantKind, Resolution, ResolvedWith, StoreError,
-    limits::MAX_INBOX,
+    Applied, Change, Entity, ExternalCallStatus, GatewayStore, Json, LimitError, MessageStatus,
+    MessageUpdate, NewExternalCall, NewNote, NoteKind, PageRequest, ParticipantKind, Resolution,
+    ResolvedWith, StoreError, limits::MAX_INBOX,
 };
 
 use super::{
     NOW, add_run,
-    gateway::{add_participant, add_space, new_entry, new_event, new_message, post},
+    builders::{add_participant, add_space, new_entry, new_event, new_message, post},
     guard, json, new_call,
 };
 
@@ -138,10 +138,14 @@ pub(crate) async fn every_change_says_what_it_became(store: &dyn GatewayStore) {
 pub(crate) async fn a_result_and_its_changes_are_one(store: &dyn GatewayStore) {
     add_space(store, "s").await;
     add_run(store, "r").await;
-    for (id, status) in [("w", CallStatus::Waiting), ("p", CallStatus::Pending), ("c", CallStatus::Pending)] {
+    for (id, status) in [
+        ("w", ExternalCallStatus::Waiting),
+        ("p", ExternalCallStatus::Pending),
+        ("c", ExternalCallStatus::Pending),
+    ] {
         store.add_call(guard("r"), new_call(id, status)).await.expect("a new call");
     }
-    let late = NewCall { expires: Some(NOW), ..new_call("e", CallStatus::Waiting) };
+    let late = NewExternalCall { expires: Some(NOW), ..new_call("e", ExternalCallStatus::Waiting) };
     store.add_call(guard("r"), late).await.expect("a new call");
     store.cancel_call("c", NOW).await.expect("cancelled");
     let event = || {
@@ -165,10 +169,10 @@ pub(crate) async fn a_result_and_its_changes_are_one(store: &dyn GatewayStore) {
         let ResolvedWith::Earlier { call, resolution } = again else { panic!("{again:?}") };
         assert_eq!(
             (call.status, call.result, resolution),
-            (CallStatus::Resolved, Some(json("1")), Some(expected))
+            (ExternalCallStatus::Resolved, Some(json("1")), Some(expected))
         );
     }
-    for (id, expected) in [("c", CallStatus::Cancelled), ("e", CallStatus::Expired)] {
+    for (id, expected) in [("c", ExternalCallStatus::Cancelled), ("e", ExternalCallStatus::Expired)] {
         let closed =
             store.resolve_call_with(id, json("1"), NOW, event()).await.expect("the store has the call");
         let ResolvedWith::Earlier { call, resolution } = closed else { panic!("{closed:?}") };
@@ -184,8 +188,8 @@ pub(crate) async fn a_result_and_its_changes_are_one(store: &dyn GatewayStore) {
 pub(crate) async fn a_full_inbox_takes_back_result_and_changes(store: &dyn GatewayStore) {
     add_space(store, "s").await;
     add_run(store, "r").await;
-    store.add_call(guard("r"), new_call("p", CallStatus::Pending)).await.expect("a new call");
-    store.add_call(guard("r"), new_call("w", CallStatus::Waiting)).await.expect("a new call");
+    store.add_call(guard("r"), new_call("p", ExternalCallStatus::Pending)).await.expect("a new call");
+    store.add_call(guard("r"), new_call("w", ExternalCallStatus::Waiting)).await.expect("a new call");
     post(store, new_message("s", "m", "")).await;
     let places: Vec<i64> = (0..MAX_INBOX).collect();
     for group in places.chunks(250) {

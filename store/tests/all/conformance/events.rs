@@ -2,7 +2,7 @@
 
 use portcullis_store::{Event, EventBounds, GatewayStore, NewEvent, PageRequest, StoreError};
 
-use super::{NOW, gateway::new_event, json};
+use super::{NOW, builders::new_event, json};
 
 async fn ids(
     store: &dyn GatewayStore,

@@ -1,8 +1,8 @@
 //! Inboxes: order, consumption, and their bound.
 
 use portcullis_store::{
-    CallStatus, GatewayStore, InboxSpan, Json, LimitError, NewInboxEntry, NewRun, PageRequest, RunStore,
-    StoreError, limits::MAX_INBOX,
+    ExternalCallStatus, GatewayStore, InboxSpan, Json, LimitError, NewInboxEntry, NewRun, PageRequest,
+    RunStore, StoreError, limits::MAX_INBOX,
 };
 
 use super::{NOW, add_run, guard, json, new_call, new_run};
@@ -35,7 +35,7 @@ pub(crate) async fn entries_are_read_in_order_until_consumed(store: &dyn RunStor
 
 pub(crate) async fn a_full_inbox_refuses_and_loses_nothing(store: &dyn RunStore) {
     add_run(store, "r").await;
-    store.add_call(guard("r"), new_call("c", CallStatus::Pending)).await.expect("a new call");
+    store.add_call(guard("r"), new_call("c", ExternalCallStatus::Pending)).await.expect("a new call");
     // Many at once, so that a group of writes shares its transaction.
     let places: Vec<i64> = (1..=MAX_INBOX).collect();
     for group in places.chunks(250) {
@@ -50,7 +50,7 @@ pub(crate) async fn a_full_inbox_refuses_and_loses_nothing(store: &dyn RunStore)
     assert!(matches!(error, StoreError::Limit(LimitError::TooMany { .. })), "{error}");
     assert_eq!(
         store.call("c").await.expect("the store has the call").status,
-        CallStatus::Pending,
+        ExternalCallStatus::Pending,
         "the call still takes a result"
     );
     store.consume_inbox("agent", 1, NOW).await.expect("consumed");

@@ -1,7 +1,8 @@
 //! Bounds: an excess is an error that says what, where and the limit, and nothing is written.
 
 use portcullis_store::{
-    CallStatus, EffectEnd, Json, LimitError, NewEffect, PageRequest, RunFilter, RunStore, StoreError,
+    CallFinish, ExternalCallStatus, Json, LimitError, PageRequest, RunFilter, RunStore, StartingCall,
+    StoreError,
     limits::{
         MAX_ARGUMENTS_BYTES, MAX_COMMIT_BYTES, MAX_COMMIT_MESSAGES, MAX_LABELS, MAX_NAME_BYTES,
         MAX_OPEN_CALLS, MAX_PAYLOAD_BYTES, MAX_TEXT_BYTES,
@@ -48,10 +49,10 @@ pub(crate) async fn values_over_a_limit_are_refused(store: &dyn RunStore) {
     assert!(matches!(error, StoreError::Limit(LimitError::TooMany { .. })), "{error}");
     assert_eq!(store.run("r").await.expect("the store has the run").summary.version, 2);
 
-    let mut call = new_call("c", CallStatus::Waiting);
+    let mut call = new_call("c", ExternalCallStatus::Waiting);
     call.arguments = sized(MAX_ARGUMENTS_BYTES + 1);
     assert_too_large(store.add_call(guard("r"), call.clone()).await, "the arguments", MAX_ARGUMENTS_BYTES);
-    store.add_call(guard("r"), new_call("c", CallStatus::Pending)).await.expect("a new call");
+    store.add_call(guard("r"), new_call("c", ExternalCallStatus::Pending)).await.expect("a new call");
     let result = sized(MAX_PAYLOAD_BYTES + 1);
     assert_too_large(store.resolve_call("c", result.clone(), NOW).await, "the result", MAX_PAYLOAD_BYTES);
     store
@@ -59,10 +60,11 @@ pub(crate) async fn values_over_a_limit_are_refused(store: &dyn RunStore) {
         .await
         .expect("the largest result fits into an inbox");
     let (tool, arguments) = ("t".to_owned(), call.arguments);
-    let effect = NewEffect { call: "c".to_owned(), tool, arguments, may_repeat: true, labels: Vec::new() };
-    assert_too_large(store.begin_effect(guard("r"), effect).await, "the arguments", MAX_ARGUMENTS_BYTES);
-    let end = EffectEnd { call: "c".to_owned(), result, labels: Vec::new() };
-    assert_too_large(store.finish_effect(guard("r"), end).await, "the result", MAX_PAYLOAD_BYTES);
+    let started =
+        StartingCall { call: "c".to_owned(), tool, arguments, may_repeat: true, labels: Vec::new() };
+    assert_too_large(store.start_call(guard("r"), started).await, "the arguments", MAX_ARGUMENTS_BYTES);
+    let end = CallFinish { call: "c".to_owned(), result, labels: Vec::new() };
+    assert_too_large(store.finish_call(guard("r"), end).await, "the result", MAX_PAYLOAD_BYTES);
 }
 
 pub(crate) async fn names_are_checked(store: &dyn RunStore) {
@@ -90,7 +92,7 @@ pub(crate) async fn names_are_checked(store: &dyn RunStore) {
 pub(crate) async fn the_number_of_open_calls_is_bounded(store: &dyn RunStore) {
     add_run(store, "r").await;
     let add = async |place: i64| {
-        store.add_call(guard("r"), new_call(&place.to_string(), CallStatus::Pending)).await
+        store.add_call(guard("r"), new_call(&place.to_string(), ExternalCallStatus::Pending)).await
     };
     let added = futures_util::future::join_all((0..MAX_OPEN_CALLS).map(&add)).await;
     added.into_iter().for_each(|added| added.expect("a new call"));

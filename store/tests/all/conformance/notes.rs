@@ -4,7 +4,7 @@ use portcullis_store::{
     DuePlan, GatewayStore, NewNote, Note, NoteKind, PLAN_ENTRY, PageRequest, StoreError, limits::MAX_INBOX,
 };
 
-use super::{NOW, gateway::new_entry, json};
+use super::{NOW, builders::new_entry, json};
 
 fn note(id: &str, body: &str) -> NewNote {
     NewNote { id: id.to_owned(), body: json(body), due: None, every: None }

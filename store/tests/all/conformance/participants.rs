@@ -7,7 +7,7 @@ use portcullis_store::{
 
 use super::{
     NOW,
-    gateway::{add_participant, add_space, new_entry, new_message, new_participant, post},
+    builders::{add_participant, add_space, new_entry, new_message, new_participant, post},
     json,
 };
 

@@ -1,8 +1,8 @@
 //! Retention: what is over is removed, and nothing else.
 
 use portcullis_store::{
-    CallStatus, NewApproval, NewEffect, NewInboxEntry, PageRequest, RunFilter, RunStatus, RunStore,
-    StoreError,
+    ExternalCallStatus, NewApproval, NewInboxEntry, PageRequest, RunFilter, RunStatus, RunStore,
+    StartingCall, StoreError,
 };
 
 use super::{NOW, add_run, commit, guard, json, new_call};
@@ -24,15 +24,15 @@ pub(crate) async fn ended_runs_are_removed_with_all_they_have(store: &dyn RunSto
     for run in ["r1", "r2", "r3", "r4"] {
         add_run(store, run).await;
     }
-    let effect = NewEffect {
+    let started = StartingCall {
         call: "c".to_owned(),
         tool: "t".to_owned(),
         arguments: json("1"),
         may_repeat: false,
         labels: Vec::new(),
     };
-    store.begin_effect(guard("r1"), effect).await.expect("begun");
-    store.add_call(guard("r1"), new_call("c", CallStatus::Waiting)).await.expect("a new call");
+    store.start_call(guard("r1"), started).await.expect("begun");
+    store.add_call(guard("r1"), new_call("c", ExternalCallStatus::Waiting)).await.expect("a new call");
     store.cancel_call("c", NOW).await.expect("cancelled");
     let question = ["a", "c", "t", "question", "hash"].map(str::to_owned);
     let [id, call, tool, question, hash] = question;
@@ -65,7 +65,7 @@ pub(crate) async fn ended_runs_are_removed_with_all_they_have(store: &dyn RunSto
         []
     );
     assert_eq!(
-        store.effects("r1", PageRequest::default()).await.expect("the store reads the page").items,
+        store.started_calls("r1", PageRequest::default()).await.expect("the store reads the page").items,
         []
     );
     let inbox = store.inbox("agent", PageRequest::default()).await.expect("the store reads the page").items;
@@ -74,7 +74,7 @@ pub(crate) async fn ended_runs_are_removed_with_all_they_have(store: &dyn RunSto
 
 pub(crate) async fn a_run_with_an_open_call_stays(store: &dyn RunStore) {
     add_run(store, "r").await;
-    store.add_call(guard("r"), new_call("c", CallStatus::Pending)).await.expect("a new call");
+    store.add_call(guard("r"), new_call("c", ExternalCallStatus::Pending)).await.expect("a new call");
     end(store, "r", NOW + 1).await;
     assert_eq!(store.remove_ended_before(NOW + 9, 9).await.expect("none"), 0);
     store.resolve_call("c", json("1"), NOW + 2).await.expect("a result after the run's end");

@@ -44,7 +44,7 @@ pub(crate) async fn an_id_is_taken_once(store: &dyn RunStore) {
         store.run("x").await.expect_err("no run"),
         store.messages("x", PageRequest::default()).await.expect_err("no run"),
         store.steps("x", PageRequest::default()).await.expect_err("no run"),
-        store.effects("x", PageRequest::default()).await.expect_err("no run"),
+        store.started_calls("x", PageRequest::default()).await.expect_err("no run"),
         store.request_cancel("x", 1).await.expect_err("no run"),
     ] {
         assert!(matches!(&error, StoreError::NotFound { what: Entity::Run, id } if id == "x"), "{error}");

@@ -11,7 +11,7 @@ use portcullis_store::{
 
 use super::{
     NOW,
-    gateway::{add_participant, add_space, new_event, new_message, new_participant, post},
+    builders::{add_participant, add_space, new_event, new_message, new_participant, post},
     limits::{assert_too_large, sized},
 };
 

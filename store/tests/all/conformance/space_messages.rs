@@ -1,14 +1,14 @@
 //! Messages of spaces: posting, changing, listing and searching them.
 
 use portcullis_store::{
-    Applied, CallFilter, CallStatus, Change, Entity, GatewayStore, MessageKind, MessageStatus, MessageUpdate,
-    NewMessage, Page, PageRequest, SpaceMessage, StoreError,
+    Applied, Change, Entity, ExternalCallFilter, ExternalCallStatus, GatewayStore, MessageKind,
+    MessageStatus, MessageUpdate, NewMessage, Page, PageRequest, SpaceMessage, StoreError,
     limits::{MAX_METADATA_BYTES, MAX_PAGE_BYTES},
 };
 
 use super::{
     NOW, add_run,
-    gateway::{add_space, new_message, post},
+    builders::{add_space, new_message, post},
     guard, json, new_call,
 };
 
@@ -97,7 +97,7 @@ pub(crate) async fn a_message_is_posted_read_and_changed(store: &dyn GatewayStor
 pub(crate) async fn calls_are_listed_with_their_messages(store: &dyn GatewayStore) {
     add_run(store, "r").await;
     for id in ["hidden", "shown", "twice", "gone"] {
-        store.add_call(guard("r"), new_call(id, CallStatus::Pending)).await.expect("a new call");
+        store.add_call(guard("r"), new_call(id, ExternalCallStatus::Pending)).await.expect("a new call");
     }
     for space in ["s", "t", "u"] {
         add_space(store, space).await;
@@ -115,9 +115,10 @@ pub(crate) async fn calls_are_listed_with_their_messages(store: &dyn GatewayStor
         post(store, NewMessage { call, metadata, created: newer, ..message }).await;
     }
     store.remove_space("u", "space:u").await.expect("removed");
-    let page = store.shown_calls(CallFilter::default(), PageRequest::first(3)).await.expect("a page");
+    let page = store.shown_calls(ExternalCallFilter::default(), PageRequest::first(3)).await.expect("a page");
     let next = page.next.expect("more");
-    let rest = store.shown_calls(CallFilter::default(), PageRequest::after(next, 3)).await.expect("a page");
+    let rest =
+        store.shown_calls(ExternalCallFilter::default(), PageRequest::after(next, 3)).await.expect("a page");
     assert_eq!(rest.next, None);
     let mut found = Vec::new();
     for shown in page.items.into_iter().chain(rest.items) {
@@ -136,7 +137,7 @@ pub(crate) async fn calls_are_listed_with_their_messages(store: &dyn GatewayStor
             expected("gone", None),
         ]
     );
-    let other = CallFilter { agent: Some("x".to_owned()), ..CallFilter::default() };
+    let other = ExternalCallFilter { agent: Some("x".to_owned()), ..ExternalCallFilter::default() };
     assert_eq!(store.shown_calls(other, PageRequest::default()).await.expect("a page").items, []);
 }
 
@@ -147,14 +148,15 @@ pub(crate) async fn a_page_of_calls_ends_after_the_bytes_of_their_messages(store
     let fitting = usize::try_from(MAX_PAGE_BYTES).expect("small") / MAX_METADATA_BYTES;
     for number in 0..=fitting + 1 {
         let id = format!("c{number:03}");
-        store.add_call(guard("r"), new_call(&id, CallStatus::Pending)).await.expect("a new call");
+        store.add_call(guard("r"), new_call(&id, ExternalCallStatus::Pending)).await.expect("a new call");
         let message = new_message("s", &id, "");
         post(store, NewMessage { call: Some(id), metadata: Some(metadata.clone()), ..message }).await;
     }
-    let page = store.shown_calls(CallFilter::default(), PageRequest::default()).await.expect("a page");
+    let page =
+        store.shown_calls(ExternalCallFilter::default(), PageRequest::default()).await.expect("a page");
     assert_eq!(page.items.len(), fitting);
     let rest = PageRequest::after(page.next.expect("more"), 1_000);
-    assert_eq!(store.shown_calls(CallFilter::default(), rest).await.expect("a page").items.len(), 2);
+    assert_eq!(store.shown_calls(ExternalCallFilter::default(), rest).await.expect("a page").items.len(), 2);
 }
 
 pub(crate) async fn of_two_updates_of_one_status_one_wins(store: &dyn GatewayStore) {

@@ -6,7 +6,7 @@ use portcullis_store::{
 
 use super::{
     NOW,
-    gateway::{add_participant, add_space, new_event, new_message, post},
+    builders::{add_participant, add_space, new_event, new_message, post},
 };
 
 pub(crate) async fn a_space_is_kept_and_listed(store: &dyn GatewayStore) {

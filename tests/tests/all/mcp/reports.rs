@@ -154,7 +154,7 @@ fn numbers(notifications: &[Value]) -> Vec<usize> {
     messages.iter().map(|text| number(text).expect("a number")).collect()
 }
 
-/// The largest number of reports that the server can have sent unread: the report that is being written, the reports in
+/// The maximum number of reports that the server can have sent unread: the report that is being written, the reports in
 /// a narrow socket, and the reports in the client's own buffer.
 const MAX_UNREAD_REPORTS: usize = 8;
 

@@ -8,7 +8,8 @@ use std::{
 
 use portcullis_testing::Fixture;
 use portcullis_tools::{
-    CallProgress, Caller, ExternalCall, ExternalCalls, ExternalTool, LateResult, PolicyFiles, ToolRegistry,
+    Caller, ExternalCall, ExternalCallState, ExternalCalls, ExternalTool, LateResult, PolicyFiles,
+    ToolRegistry,
     audit::{Outcome, RowKind},
     hook::{CallHook, HookedCall},
     policy::{FlowLabel, WorkspaceSecurityPolicy},
@@ -34,24 +35,24 @@ struct Kept {
 
 #[async_trait]
 impl ExternalCalls for Kept {
-    async fn add(&self, call: &ExternalCall) -> Result<(CallProgress, i64), ToolError> {
+    async fn add(&self, call: &ExternalCall) -> Result<(ExternalCallState, i64), ToolError> {
         self.calls.lock().expect("not poisoned").insert(call.id.clone(), call.clone());
         if let Some(added) = &self.added {
             added.add_permits(1);
         }
-        let progress = if call.waits { CallProgress::Waiting } else { CallProgress::Pending };
+        let progress = if call.waits { ExternalCallState::Waiting } else { ExternalCallState::Pending };
         Ok((progress, call.expires))
     }
 
-    async fn wait(&self, _id: &str) -> Result<CallProgress, ToolError> {
+    async fn wait(&self, _id: &str) -> Result<ExternalCallState, ToolError> {
         match &self.resolved {
-            Some(value) => Ok(CallProgress::Resolved(value.clone())),
+            Some(value) => Ok(ExternalCallState::Resolved(value.clone())),
             None => std::future::pending().await,
         }
     }
 
-    async fn stop_waiting(&self, _id: &str) -> Result<CallProgress, ToolError> {
-        Ok(CallProgress::Pending)
+    async fn stop_waiting(&self, _id: &str) -> Result<ExternalCallState, ToolError> {
+        Ok(ExternalCallState::Pending)
     }
 
     async fn cancel(&self, id: &str) -> Result<(), ToolError> {

@@ -10,7 +10,7 @@ use super::{AttemptOutcome, Backend, CallAttempt, PendingResult};
 use crate::{
     audit::Confinement,
     call::cancelled_error,
-    external::{CallProgress, ExternalCall, ExternalCalls, external_call_id},
+    external::{ExternalCall, ExternalCallState, ExternalCalls, external_call_id},
     pipeline::PendingRecord,
 };
 
@@ -60,7 +60,7 @@ impl Backend for ExternalBackend {
         let pending = PendingResult { id: call.id.clone(), expires };
         caller.emit(&ToolEvent::Pending { call_id: checked.call.id.clone(), id: call.id, expires });
         let waited = match progress {
-            CallProgress::Waiting => {
+            ExternalCallState::Waiting => {
                 // A nested call has the slot of its parent, whose tool waits within its own slot.
                 if caller.slot.is_none() {
                     slot.give_back();
@@ -70,18 +70,20 @@ impl Backend for ExternalBackend {
             progress => Ok(progress),
         };
         Ok(match waited {
-            Ok(CallProgress::Resolved(value)) => AttemptOutcome::without_retry(Ok(submitted_output(value))),
+            Ok(ExternalCallState::Resolved(value)) => {
+                AttemptOutcome::without_retry(Ok(submitted_output(value)))
+            }
             // The run has stopped waiting for the call, now or in a process that has died since.
-            Ok(CallProgress::Waiting | CallProgress::Pending) if self.waits => {
+            Ok(ExternalCallState::Waiting | ExternalCallState::Pending) if self.waits => {
                 let milliseconds = time_limit.as_millis();
                 let error = ToolError::timeout(format!("Tool timed out after {milliseconds}ms"));
                 AttemptOutcome::without_retry(Err(error))
             }
-            Ok(CallProgress::Waiting | CallProgress::Pending) => AttemptOutcome {
+            Ok(ExternalCallState::Waiting | ExternalCallState::Pending) => AttemptOutcome {
                 pending: Some(pending),
                 ..AttemptOutcome::without_retry(Ok(ToolOutput::default()))
             },
-            Ok(CallProgress::Closed) => {
+            Ok(ExternalCallState::Closed) => {
                 let error = ToolError::timeout("the call was closed before a result was submitted");
                 AttemptOutcome::without_retry(Err(error.with_code("call_closed")))
             }
@@ -95,7 +97,7 @@ async fn wait(
     calls: &dyn ExternalCalls,
     id: &str,
     attempt: &CallAttempt<'_>,
-) -> Result<CallProgress, ToolError> {
+) -> Result<ExternalCallState, ToolError> {
     // `biased`: a cancelled call takes no result.
     tokio::select! {
         biased;

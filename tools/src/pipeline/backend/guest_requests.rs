@@ -64,7 +64,7 @@ struct OpenResponse {
     rest: bytes::Bytes,
     judge: Arc<GrantJudge>,
     /// The request's row. If the response is dropped with the call, the row's end is still written.
-    pending: PendingRecord,
+    record: PendingRecord,
 }
 
 impl<'a> GuestRequests<'a> {
@@ -116,7 +116,7 @@ impl<'a> GuestRequests<'a> {
                         // The reply to a close cannot carry an error. `record` keeps the error, which fails the call
                         // at its end.
                         let _kept =
-                            self.record(response.pending, RequestEnd::Closed(response.response.has_ended()));
+                            self.record(response.record, RequestEnd::Closed(response.response.has_ended()));
                     }
                     reply.send(());
                 }
@@ -146,7 +146,7 @@ impl<'a> GuestRequests<'a> {
         }
         // Count refused requests too, because each of them leaves a row.
         self.requests_made += 1;
-        let mut pending_record = self.pending(&head);
+        let mut pending_record = self.new_record(&head);
         let result = self.perform(&head, body, &mut pending_record).await;
         self.secrets.extend(pending_record.call.secrets.iter().cloned());
         match result {
@@ -209,7 +209,7 @@ impl<'a> GuestRequests<'a> {
 
     /// The pending record of a request. Its operation id is the id of the call, or of the call's operation, and joins
     /// the rows.
-    fn pending(&self, head: &HttpRequestHead) -> PendingRecord {
+    fn new_record(&self, head: &HttpRequestHead) -> PendingRecord {
         let CallAttempt { checked, grant, caller, host, .. } = self.attempt;
         let operation = caller.operation_id.as_deref().unwrap_or(&checked.call.id);
         let row = CallRecord {
@@ -338,8 +338,8 @@ impl OpenResponse {
 
     /// Counts bytes that the guest gets, for the `end` row.
     fn count(&mut self, bytes: usize) {
-        let passed = self.pending.passed_bytes.unwrap_or_default();
-        self.pending.passed_bytes = Some(passed.saturating_add(bytes as u64));
+        let passed = self.record.passed_bytes.unwrap_or_default();
+        self.record.passed_bytes = Some(passed.saturating_add(bytes as u64));
     }
 }
 

@@ -14,7 +14,7 @@ use super::{
     AttemptOutcome, Backend, CallAttempt,
     egress::{error_of, headers, judge_of_configured, send},
     http::NO_CLIENT,
-    mcp_answer::{output_of_call, read_result},
+    mcp_response::{output_of_call, read_result},
     time_limit_error,
 };
 use crate::{

@@ -2,10 +2,10 @@
 //! functions that decide about calls. Nothing is sampled, so a claim about all paths or all chains holds for all of
 //! them.
 
-mod answers;
 mod coverage;
 mod flows;
 mod report;
+mod verdicts;
 
 use portcullis_policy::{Day, Expectations, PinnedDigest, PolicyOrigins, WorkspaceSecurityPolicy};
 
@@ -16,8 +16,8 @@ pub use report::{
 
 use super::{ExplainedTool, Explainer};
 
-use answers::AnswerChecker;
 use coverage::Mentions;
+use verdicts::AnswerChecker;
 
 impl Explainer {
     /// An explainer that judges names: it opens no mount and follows no link.

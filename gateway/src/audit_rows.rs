@@ -10,11 +10,11 @@ const MAX_READ: usize = 200_000;
 
 /// Reads the rows of runs.
 #[derive(Debug)]
-pub(crate) struct RunRows {
+pub(crate) struct RunAuditRows {
     log: PathBuf,
 }
 
-impl RunRows {
+impl RunAuditRows {
     pub(crate) fn new(log: PathBuf) -> Self {
         Self { log }
     }

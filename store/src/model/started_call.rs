@@ -1,10 +1,11 @@
-//! Effects: the tool calls of a run that have begun, because a begun call may have had its effects, and their ends.
+//! Started calls: the tool calls of a run that have begun, because such a call may have had effects, and their ends.
+//! The tables of the databases call them effects.
 
 use crate::json::Json;
 
 /// A tool call that is about to begin.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct NewEffect {
+pub struct StartingCall {
     /// The id of the call, unique in the run.
     pub call: String,
     /// The tool that the call names.
@@ -20,7 +21,7 @@ pub struct NewEffect {
 
 /// A call of the run that has begun.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Effect {
+pub struct StartedCall {
     /// The id of the call.
     pub call: String,
     /// The tool that the call names.
@@ -43,9 +44,9 @@ pub struct Effect {
 
 /// A call that is written with the step that has its result, because it may run again if its process ends before.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct FinishedEffect {
+pub struct FinishedCall {
     /// The call. Its labels are those that it has added.
-    pub effect: NewEffect,
+    pub started: StartingCall,
     /// When it began.
     pub begun: i64,
     /// When it finished.
@@ -56,21 +57,21 @@ pub struct FinishedEffect {
 
 /// Whether a call may run.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum EffectBegin {
+pub enum CallStart {
     /// It may run now: it is new, or it may be repeated.
     Begun {
         /// 1 for a new call.
         attempt: i64,
     },
     /// It has finished before. Use its stored result.
-    Finished(Effect),
+    Finished(StartedCall),
     /// It has begun before and may not be repeated. Its effects are unknown, and the model is told so.
-    Unknown(Effect),
+    Unknown(StartedCall),
 }
 
 /// The end of a call.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct EffectEnd {
+pub struct CallFinish {
     /// The id of the call.
     pub call: String,
     /// The result that the model gets.

@@ -9,85 +9,85 @@ use crate::{
     error::{Entity, StoreError},
     json::Json,
     limits::{
-        MAX_ARGUMENTS_BYTES, MAX_EFFECTS, MAX_PAGE_BYTES, MAX_PAYLOAD_BYTES, check_count, check_labels,
+        MAX_ARGUMENTS_BYTES, MAX_PAGE_BYTES, MAX_PAYLOAD_BYTES, MAX_STARTED_CALLS, check_count, check_labels,
         check_name, check_size, to_i64,
     },
-    model::{Effect, EffectBegin, EffectEnd, FinishedEffect, LeaseGuard, NewEffect, Page, PageRequest},
+    model::{CallFinish, CallStart, FinishedCall, LeaseGuard, Page, PageRequest, StartedCall, StartingCall},
     sql::{Row, Sql, parameters},
 };
 
-pub(crate) async fn begin_effect(
+pub(crate) async fn start_call(
     sql: &mut dyn Sql,
     guard: LeaseGuard,
-    effect: NewEffect,
-) -> Result<EffectBegin, StoreError> {
-    check_name("the id of the call", &effect.call)?;
-    check_name("the tool", &effect.tool)?;
-    check_size("the arguments", effect.arguments.len(), MAX_ARGUMENTS_BYTES)?;
-    check_labels(&effect.labels)?;
+    started: StartingCall,
+) -> Result<CallStart, StoreError> {
+    check_name("the id of the call", &started.call)?;
+    check_name("the tool", &started.tool)?;
+    check_size("the arguments", started.arguments.len(), MAX_ARGUMENTS_BYTES)?;
+    check_labels(&started.labels)?;
     lock_run(sql, &guard).await?;
     let stored = sql
         .row(
             "select call, tool, arguments, may_repeat, attempts, begun, finished, result, labels, ordinal, bytes \
              from effects where run = $1 and call = $2",
-            parameters![&guard.run, &effect.call],
+            parameters![&guard.run, &started.call],
         )
         .await?;
     match stored {
-        None => add_effect(sql, &guard, effect).await,
+        None => add_started(sql, &guard, started).await,
         Some(mut row) => {
-            let (stored, ..) = read_effect(&mut row)?;
+            let (stored, ..) = read_started(&mut row)?;
             if stored.finished.is_some() {
-                return Ok(EffectBegin::Finished(stored));
+                return Ok(CallStart::Finished(stored));
             }
             if !stored.may_repeat {
-                return Ok(EffectBegin::Unknown(stored));
+                return Ok(CallStart::Unknown(stored));
             }
             let attempt = stored.attempts + 1;
             sql.execute(
                 "update effects set attempts = $3, begun = $4 where run = $1 and call = $2",
-                parameters![&guard.run, &effect.call, attempt, guard.now],
+                parameters![&guard.run, &started.call, attempt, guard.now],
             )
             .await?;
-            Ok(EffectBegin::Begun { attempt })
+            Ok(CallStart::Begun { attempt })
         }
     }
 }
 
-async fn add_effect(
+async fn add_started(
     sql: &mut dyn Sql,
     guard: &LeaseGuard,
-    effect: NewEffect,
-) -> Result<EffectBegin, StoreError> {
+    started: StartingCall,
+) -> Result<CallStart, StoreError> {
     let row = sql
         .row("update runs set effects = effects + 1 where id = $1 returning effects", parameters![&guard.run])
         .await?;
     let Some(mut row) = row else { return Err(why_refused(sql, guard.clone(), None).await?) };
     let ordinal = row.int(0)?;
-    check_count("the effects of the run", ordinal, MAX_EFFECTS)?;
+    check_count("the effects of the run", ordinal, MAX_STARTED_CALLS)?;
     sql.execute(
         "insert into effects (run, call, ordinal, tool, bytes, arguments, may_repeat, attempts, begun, labels) \
          values ($1, $2, $3, $4, $5, $6, $7, 1, $8, $9)",
         parameters![
             &guard.run,
-            effect.call,
+            started.call,
             ordinal,
-            effect.tool,
-            to_i64(effect.arguments.len()),
-            effect.arguments.into_text(),
-            effect.may_repeat,
+            started.tool,
+            to_i64(started.arguments.len()),
+            started.arguments.into_text(),
+            started.may_repeat,
             guard.now,
-            labels_text(&effect.labels)?
+            labels_text(&started.labels)?
         ],
     )
     .await?;
-    Ok(EffectBegin::Begun { attempt: 1 })
+    Ok(CallStart::Begun { attempt: 1 })
 }
 
-pub(crate) async fn finish_effect(
+pub(crate) async fn finish_call(
     sql: &mut dyn Sql,
     guard: LeaseGuard,
-    end: EffectEnd,
+    end: CallFinish,
 ) -> Result<(), StoreError> {
     check_size("the result", end.result.len(), MAX_PAYLOAD_BYTES)?;
     check_labels(&end.labels)?;
@@ -113,8 +113,8 @@ pub(crate) async fn finish_effect(
         .row("select 1 from effects where run = $1 and call = $2", parameters![&guard.run, &end.call])
         .await?;
     Err(match found {
-        Some(_) => StoreError::exists(Entity::Effect, &end.call),
-        None => StoreError::not_found(Entity::Effect, &end.call),
+        Some(_) => StoreError::exists(Entity::StartedCall, &end.call),
+        None => StoreError::not_found(Entity::StartedCall, &end.call),
     })
 }
 
@@ -123,18 +123,18 @@ pub(crate) async fn add_finished(
     sql: &mut dyn Sql,
     run: &str,
     last: i64,
-    effects: Vec<FinishedEffect>,
+    started_calls: Vec<FinishedCall>,
 ) -> Result<(), StoreError> {
-    check_count("the effects of the run", last, MAX_EFFECTS)?;
-    let first = last - to_i64(effects.len());
-    for (ordinal, finished) in (first + 1..).zip(effects) {
-        let FinishedEffect { effect, begun, finished, result } = finished;
-        check_name("the id of the call", &effect.call)?;
-        check_name("the tool", &effect.tool)?;
-        check_size("the arguments", effect.arguments.len(), MAX_ARGUMENTS_BYTES)?;
+    check_count("the effects of the run", last, MAX_STARTED_CALLS)?;
+    let first = last - to_i64(started_calls.len());
+    for (ordinal, finished) in (first + 1..).zip(started_calls) {
+        let FinishedCall { started, begun, finished, result } = finished;
+        check_name("the id of the call", &started.call)?;
+        check_name("the tool", &started.tool)?;
+        check_size("the arguments", started.arguments.len(), MAX_ARGUMENTS_BYTES)?;
         check_size("the result", result.len(), MAX_PAYLOAD_BYTES)?;
-        check_labels(&effect.labels)?;
-        let bytes = to_i64(effect.arguments.len() + result.len());
+        check_labels(&started.labels)?;
+        let bytes = to_i64(started.arguments.len() + result.len());
         sql.execute(
             "insert into effects (run, call, ordinal, tool, bytes, arguments, may_repeat, attempts, begun, finished, \
              result, labels) values ($1, $2, $3, $4, $5, $6, $7, 1, $8, $9, $10, $11) \
@@ -143,16 +143,16 @@ pub(crate) async fn add_finished(
              where effects.finished is null",
             parameters![
                 run,
-                effect.call,
+                started.call,
                 ordinal,
-                effect.tool,
+                started.tool,
                 bytes,
-                effect.arguments.into_text(),
-                effect.may_repeat,
+                started.arguments.into_text(),
+                started.may_repeat,
                 begun,
                 finished,
                 result.into_text(),
-                labels_text(&effect.labels)?
+                labels_text(&started.labels)?
             ],
         )
         .await?;
@@ -160,11 +160,11 @@ pub(crate) async fn add_finished(
     Ok(())
 }
 
-pub(crate) async fn effects(
+pub(crate) async fn started_calls(
     sql: &mut dyn Sql,
     run: String,
     request: PageRequest<i64>,
-) -> Result<Page<Effect, i64>, StoreError> {
+) -> Result<Page<StartedCall, i64>, StoreError> {
     ensure_run(sql, &run).await?;
     let limit = request.rows();
     let rows = sql
@@ -178,11 +178,11 @@ pub(crate) async fn effects(
             parameters![run, request.after.unwrap_or(0), limit, MAX_PAGE_BYTES],
         )
         .await?;
-    page(rows, limit, read_effect)
+    page(rows, limit, read_started)
 }
 
-fn read_effect(row: &mut Row) -> Result<(Effect, i64, i64), StoreError> {
-    let effect = Effect {
+fn read_started(row: &mut Row) -> Result<(StartedCall, i64, i64), StoreError> {
+    let started = StartedCall {
         call: row.text(0)?,
         tool: row.text(1)?,
         arguments: Json::stored(row.text(2)?),
@@ -193,5 +193,5 @@ fn read_effect(row: &mut Row) -> Result<(Effect, i64, i64), StoreError> {
         result: row.optional_text(7)?.map(Json::stored),
         labels: row.parsed(8, parse_labels)?,
     };
-    Ok((effect, row.int(9)?, row.int(10)?))
+    Ok((started, row.int(9)?, row.int(10)?))
 }
