@@ -48,13 +48,14 @@ const NOTES_DIR: &str = "notes";
 /// The program in a bundle that checks it.
 const VERIFY_PROGRAM: &str = include_str!("bundle/verify.py");
 
-/// The most bytes of hashes that the proofs for kept checkpoints take: 256 MiB, of 8 million rows with one checkpoint.
+/// The maximum number of bytes of hashes that the proofs for kept checkpoints take: 256 MiB, of 8 million rows with one
+/// checkpoint.
 const MAX_PROOF_BYTES: usize = 256 << 20;
 
 /// The maximum number of texts in a bundle: policies and questions.
 const MAX_TEXTS: usize = 100_000;
 
-/// The most checkpoints in a bundle.
+/// The maximum number of checkpoints in a bundle.
 const MAX_CHECKPOINTS: usize = 10_000;
 
 /// A bundle cannot be made or read.

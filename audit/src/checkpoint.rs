@@ -17,7 +17,7 @@ use super::{
 /// The word before a checkpoint in one line.
 const LINE_MARK: &str = "portcullis-checkpoint";
 
-/// The longest note or line that is read: 64 KiB.
+/// The maximum length of a note or line that is read: 64 KiB.
 const MAX_NOTE_BYTES: usize = 64 * 1024;
 
 /// The statement of a checkpoint.

@@ -10,7 +10,7 @@ use super::{
     text::push_string,
 };
 
-/// The most bytes of all connections and requests of a row together: 8 KiB.
+/// The maximum size of all connections and requests of a row together: 8 KiB.
 pub(super) const MAX_CONNECTIONS_BYTES: usize = 8 * 1024;
 
 /// Connections of a command that have the same host, port, address and end.

@@ -23,7 +23,7 @@ pub const VERIFIER_KEY_NAME: &str = "audit.key.pub";
 /// The name of the key among a service's credentials in systemd (`LoadCredential=portcullis-audit-key:PATH`).
 pub const KEY_CREDENTIAL: &str = "portcullis-audit-key";
 
-/// The longest key file: 4 KiB. A key has about 100 bytes.
+/// The maximum size of a key file: 4 KiB. A key has about 100 bytes.
 const MAX_KEY_BYTES: u64 = 4096;
 
 /// The length up to which an error shows a text that is not a key.

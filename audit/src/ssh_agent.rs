@@ -15,7 +15,7 @@ use sha2::{Digest as _, Sha256};
 /// The variable that names the agent's socket.
 const SOCKET_VARIABLE: &str = "SSH_AUTH_SOCK";
 
-/// The longest answer of an agent: 256 KiB, as OpenSSH's.
+/// The maximum length of the answer of an agent: 256 KiB, as OpenSSH's.
 const MAX_ANSWER_BYTES: usize = 256 * 1024;
 
 /// The time for an answer: 5 s.

@@ -58,7 +58,7 @@ pub(super) fn write_state_file(files: &LogFiles, name: &str, content: &[u8]) -> 
     replace(files, ".", name, content)
 }
 
-/// The longest file that is read as a whole: 1 MiB.
+/// The maximum size of a file that is read as a whole: 1 MiB.
 const MAX_READ_BYTES: u64 = 1 << 20;
 
 /// Reads a file beside the log. A longer one is refused.

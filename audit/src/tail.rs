@@ -9,8 +9,8 @@ use super::{
     error::AuditError,
 };
 
-/// The longest torn tail that a crash can leave: 4 MiB, the writes between two syncs of a busy log. A longer tail has
-/// another cause, and only the operator may cut it off.
+/// The maximum length of a torn tail that a crash can leave: 4 MiB, the writes between two syncs of a busy log. A
+/// longer tail has another cause, and only the operator may cut it off.
 const MAX_TORN_BYTES: usize = 4 * 1024 * 1024;
 
 /// The end of a log.

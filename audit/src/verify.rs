@@ -23,7 +23,7 @@ use super::{
     tree::Frontier,
 };
 
-/// The most bytes of open calls that a verification keeps: 16 MiB.
+/// The maximum number of bytes of open calls that a verification keeps: 16 MiB.
 const MAX_OPEN_BYTES: usize = 16 << 20;
 
 /// The result of a verification. `Default` is the report on an empty log.

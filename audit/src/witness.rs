@@ -30,11 +30,11 @@ use super::{
 /// The folder of the cosigned checkpoints in the state folder: `<id of the key>.note`, the newest of each witness.
 pub const WITNESSES_DIR: &str = "audit.witnesses";
 
-/// The most rows that one request proves: 2^20, whose hashes take 32 MiB. A witness that is further behind gets the
-/// checkpoints of sealed segments first.
+/// The maximum number of rows that one request proves: 2^20, whose hashes take 32 MiB. A witness that is further behind
+/// gets the checkpoints of sealed segments first.
 const MAX_PROVEN_ROWS: u64 = 1 << 20;
 
-/// The longest size that a witness answers, in bytes: the digits of 2^64.
+/// The maximum length of a size that a witness answers, in bytes: the digits of 2^64.
 const MAX_SIZE_DIGITS: usize = 20;
 
 /// A request to a witness.

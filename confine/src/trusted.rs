@@ -434,10 +434,10 @@ const FOLDER: &str = "folder";
 /// The kernel's stand-in for owners that a user namespace does not map (`/proc/sys/kernel/overflowuid`).
 const UNMAPPED: u32 = 65534;
 
-/// The most links on one path: as many as the kernel follows.
+/// The maximum number of links on one path: as many as the kernel follows.
 const MAX_LINKS: usize = 40;
 
-/// The longest table of users or groups that is read, in bytes: 4 MiB.
+/// The maximum length of a table of users or groups that is read, in bytes: 4 MiB.
 const MAX_TABLE_BYTES: u64 = 4 << 20;
 
 #[cfg(test)]

@@ -245,5 +245,5 @@ impl AsyncWrite for Watched {
     }
 }
 
-/// The smallest buffer that the HTTP library takes: 8 KiB.
+/// The minimum size of a buffer that the HTTP library takes: 8 KiB.
 const MIN_HEADER_BYTES: usize = 8 << 10;

@@ -199,14 +199,14 @@ impl Brotli {
     }
 }
 
-/// The longest piece of a decoded body: 64 KiB.
+/// The maximum length of a piece of a decoded body: 64 KiB.
 pub(crate) const MAX_PIECE_BYTES: usize = 64 << 10;
 
 /// The window of a gzip decoder: 32 KiB (RFC 1951, section 2).
 const GZIP_WINDOW_BYTES: usize = 32 << 10;
 
-/// The largest window of a brotli decoder, 16 MiB; a stream states its own (RFC 7932, section 9.1). The decoder
-/// allocates it at the beginning. With its tables it holds up to 20 MiB.
+/// The maximum size of a window of a brotli decoder, 16 MiB; a stream states its own (RFC 7932, section 9.1). The
+/// decoder allocates it at the beginning. With its tables it holds up to 20 MiB.
 const BROTLI_WINDOW_BYTES: usize = 16 << 20;
 
 #[cfg(test)]

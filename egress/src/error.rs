@@ -143,7 +143,7 @@ pub enum FetchError {
     TooManyAddresses {
         /// The URL's host, or the proxy's.
         host: String,
-        /// The most addresses of one name.
+        /// The maximum number of addresses of one name.
         limit: usize,
     },
     /// No address of the host accepted a connection.
@@ -298,7 +298,7 @@ pub enum FetchError {
     /// There were more redirects than the limit.
     #[error("more than {limit} redirects")]
     TooManyRedirects {
-        /// The most redirects.
+        /// The maximum number of redirects.
         limit: u32,
     },
     /// The caller cancelled the request. Its connection is closed.

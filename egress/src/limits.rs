@@ -5,14 +5,14 @@ use std::time::Duration;
 /// The limits of one request with all its redirects. The sizes apply to each response alone.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RequestLimits {
-    /// The most redirects that are followed. With 0, the first redirect is an error. Default: 5.
+    /// The maximum number of redirects that are followed. With 0, the first redirect is an error. Default: 5.
     pub max_redirects: u32,
     /// A request's method, URL, headers and body together, in bytes. Default: 1 MiB.
     pub request_bytes: usize,
     /// A response's status line and headers together, in bytes, and again its trailers. Without the limit, a server
     /// could fill the memory before a body begins. Less than 8 KiB counts as 8 KiB. Default: 64 KiB.
     pub header_bytes: usize,
-    /// The most headers of a response. Default: 100.
+    /// The maximum number of headers of a response. Default: 100.
     pub header_count: usize,
     /// A response's body before decompression, in bytes. Default: 10 MiB.
     pub wire_bytes: usize,
@@ -21,7 +21,8 @@ pub struct RequestLimits {
     /// The window of earlier output that a decoder may keep, in bytes. Brotli needs 16 MiB and is not offered below
     /// that; gzip needs 32 KiB. Default: 16 MiB.
     pub window_bytes: usize,
-    /// The most addresses of one name. A name with more is refused, since each address is judged. Default: 64.
+    /// The maximum number of addresses of one name. A name with more is refused, since each address is judged. Default:
+    /// 64.
     pub addresses: usize,
     /// The time limit for connecting to one address, for opening a proxy's tunnel, and for the TLS handshake. Default:
     /// 10 s each.

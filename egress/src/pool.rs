@@ -107,11 +107,11 @@ impl ConnectionPool {
     }
 }
 
-/// The most idle connections of a thread, however many servers tools ask. Each holds a descriptor and a buffer of at
-/// most the header limit.
+/// The maximum number of idle connections of a thread, however many servers tools ask. Each holds a descriptor and a
+/// buffer of at most the header limit.
 pub(crate) const MAX_IDLE_CONNECTIONS: usize = 32;
 
-/// The most idle connections of one grant to one origin: as many as browsers keep to a host.
+/// The maximum number of idle connections of one grant to one origin: as many as browsers keep to a host.
 pub(crate) const MAX_IDLE_OF_A_GRANT: usize = 6;
 
 /// The idle time after which a connection is closed. Common servers close theirs after 5 to 75 seconds.

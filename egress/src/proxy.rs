@@ -120,10 +120,10 @@ fn status_of(answer: &[u8]) -> Result<Option<u16>, &'static str> {
 /// The initial buffer for an answer. Most answers are shorter.
 const READ_BYTES: usize = 512;
 
-/// The longest head of a proxy's answer: 8 KiB. The bound keeps a proxy from filling the memory.
+/// The maximum length of the head of a proxy's answer: 8 KiB. The bound keeps a proxy from filling the memory.
 pub(crate) const MAX_PROXY_HEAD_BYTES: usize = 8 << 10;
 
-/// The most headers of a proxy's answer. Usual answers have fewer than ten.
+/// The maximum number of headers of a proxy's answer. Usual answers have fewer than ten.
 pub(crate) const MAX_PROXY_HEADERS: usize = 64;
 
 #[cfg(test)]

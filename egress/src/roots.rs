@@ -12,7 +12,7 @@ use rustls::{
 
 use crate::EgressError;
 
-/// The most bytes of a file with further certificates: 1 MiB.
+/// The maximum size of a file with further certificates: 1 MiB.
 pub const MAX_CA_BYTES: u64 = 1 << 20;
 
 /// Reads a file with further certificates, for [`TrustedRoots::read`]. The file is opened without blocking, since a

@@ -170,5 +170,5 @@ async fn send(pieces: &mpsc::Sender<Bytes>, text: Vec<u8>) {
     }
 }
 
-/// The most pieces that wait for the caller.
+/// The maximum number of pieces that wait for the caller.
 const QUEUED_PIECES: usize = 2;

@@ -480,22 +480,23 @@ async fn stream(client: &FetchClient, job: RequestJob<StreamedResponse>) {
     run_until_cancelled(&cancel, serving, (), ()).await;
 }
 
-/// The most jobs that wait for a thread. Further ones are refused: callers have limits of their own, and an unbounded
-/// queue would hold unbounded bodies.
+/// The maximum number of jobs that wait for a thread. Further ones are refused: callers have limits of their own, and
+/// an unbounded queue would hold unbounded bodies.
 const MAX_QUEUED_REQUESTS: usize = 128;
 
-/// The most requests with collected bodies and dials, together, that a thread works on at a time. Each request may hold
-/// a body of the limit's size.
+/// The maximum number of requests with collected bodies and of dials, together, that a thread works on at a time. Each
+/// request may hold a body of the limit's size.
 const MAX_RUNNING_REQUESTS: usize = 64;
 
-/// The most responses that a thread streams at a time. Each has a connection and a few pieces of 64 KiB, however long
-/// its body is.
+/// The maximum number of responses that a thread streams at a time. Each has a connection and a few pieces of 64 KiB,
+/// however long its body is.
 const MAX_STREAMS: usize = 128;
 
-/// The most tunnels that a thread carries at a time. Each has two descriptors and 32 KiB of buffers.
+/// The maximum number of tunnels that a thread carries at a time. Each has two descriptors and 32 KiB of buffers.
 const MAX_TUNNELS: usize = 1024;
 
-/// The most clients that a thread answers with `busy` at a time. Further clients are disconnected without an answer.
+/// The maximum number of clients that a thread answers with `busy` at a time. Further clients are disconnected without
+/// an answer.
 const MAX_REFUSALS: usize = 64;
 
 #[cfg(test)]

@@ -31,9 +31,9 @@ use head::ConnectHead;
 /// The limits of one tunnel.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TunnelLimits {
-    /// The longest request of the client, in bytes. Default: 8 KiB.
+    /// The maximum length of the request of the client, in bytes. Default: 8 KiB.
     pub head_bytes: usize,
-    /// The most bytes that the client sends until its `ClientHello` is complete. Default: 32 KiB.
+    /// The maximum number of bytes that the client sends until its `ClientHello` is complete. Default: 32 KiB.
     pub hello_bytes: usize,
     /// The time limit from the connection to the end of the request, and again from the answer to the end of the
     /// `ClientHello`. Default: 10 s each.

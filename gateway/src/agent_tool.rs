@@ -18,7 +18,7 @@ use crate::{
     from_store,
 };
 
-/// The most tools of one agent's definition: 64.
+/// The maximum number of tools of one agent's definition: 64.
 pub(crate) const MAX_TOOLS: usize = 64;
 
 /// The tools of an agent's definition, by name.

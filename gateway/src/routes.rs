@@ -48,7 +48,7 @@ use crate::{
     page,
 };
 
-/// The largest body of a request: 1 MiB.
+/// The maximum size of the body of a request: 1 MiB.
 pub(crate) const MAX_BODY_BYTES: usize = 1 << 20;
 
 #[derive(OpenApi)]

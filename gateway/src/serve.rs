@@ -26,7 +26,7 @@ use crate::{
     routes,
 };
 
-/// The largest answer that [`Gateway::request`] returns.
+/// The maximum size of an answer that [`Gateway::request`] returns.
 const MAX_ANSWER_BYTES: usize = 16 << 20;
 
 /// How long events can be replayed: 7 days.

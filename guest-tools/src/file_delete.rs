@@ -51,18 +51,18 @@ pub async fn file_delete(
     }
 }
 
-/// The most files and directories that one call deletes: 100,000. Larger trees take several calls. The limit keeps a
-/// call well within its time.
+/// The maximum number of files and directories that one call deletes: 100,000. Larger trees take several calls. The
+/// limit keeps a call well within its time.
 const MAX_DELETED: u64 = 100_000;
 
-/// The most bytes of names that wait to be deleted: 4 MiB. Without this limit, nested directories could fill the
-/// guest's memory. A directory that was read only in part is read again.
+/// The maximum number of bytes of names that wait to be deleted: 4 MiB. Without this limit, nested directories could
+/// fill the guest's memory. A directory that was read only in part is read again.
 const MAX_PENDING_BYTES: usize = 4 << 20;
 
 /// The memory that a name takes in addition to its bytes, as an estimate.
 const NAME_BYTES: usize = 32;
 
-/// The most entries of a directory that are counted for an error.
+/// The maximum number of entries of a directory that are counted for an error.
 const MAX_COUNTED: usize = 10_000;
 
 /// A deletion of a whole tree.

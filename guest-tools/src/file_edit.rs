@@ -60,10 +60,10 @@ pub async fn file_edit(
     Ok(edit.report(&text, &path))
 }
 
-/// The largest file that is edited, before and after the edit: 8 MiB. The guest holds both texts in memory.
+/// The maximum size of a file that is edited, before and after the edit: 8 MiB. The guest holds both texts in memory.
 const MAX_FILE_BYTES: usize = 8 << 20;
 
-/// The most replaced places that a message lists.
+/// The maximum number of replaced places that a message lists.
 const REPORTED_PLACES: usize = 20;
 
 /// The result of an edit.

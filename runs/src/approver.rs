@@ -30,7 +30,7 @@ const COLUMNS: usize = 100;
 /// How many bytes of a hash name a question.
 const ID_BYTES: usize = 8;
 
-/// The most questions of one call. A resumed run asks again after an expired question.
+/// The maximum number of questions of one call. A resumed run asks again after an expired question.
 const MAX_ASKED: u32 = 100;
 
 /// An approver whose questions are rows of the store. The first answer counts: from another process through the store,

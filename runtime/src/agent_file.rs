@@ -23,7 +23,7 @@ use thiserror::Error;
 
 use crate::{output::text, setup};
 
-/// The largest file that is read.
+/// The maximum size of the file that is read.
 pub(crate) const MAX_AGENT_FILE_BYTES: u64 = 64 << 10;
 
 /// The file's name in the folder of the operator's files.

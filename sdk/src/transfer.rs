@@ -93,7 +93,7 @@ struct ChunkReader {
     has_ended: bool,
 }
 
-/// The longest line of an input in bytes, far above any valid line.
+/// The maximum length of a line of an input, in bytes, far above any valid line.
 const MAX_LINE_BYTES: u64 = 64;
 
 impl ChunkReader {

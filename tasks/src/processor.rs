@@ -191,8 +191,8 @@ impl TaskProcessor {
     }
 }
 
-/// The most files that are processed at the same time. More than the calls that run at the same time, so that a file
-/// whose call waits for a person does not hold up the others.
+/// The maximum number of files that are processed at the same time. It exceeds the number of calls that run at the same
+/// time, so that a file whose call waits for a person does not hold up the others.
 const MAX_OPEN_FILES: usize = 4 * MAX_CONCURRENT_CALLS;
 
 /// Whether a file has changed within this time. A time in the future counts as long ago.

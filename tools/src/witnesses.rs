@@ -25,7 +25,7 @@ use crate::{
     web::{HttpClientConfig, HttpClientHandle},
 };
 
-/// The longest that the end of the process waits for the last checkpoint: 5 s.
+/// The time limit of the wait for the last checkpoint at the end of the process: 5 s.
 const EXIT_WAIT: Duration = Duration::from_secs(5);
 
 /// The most requests for one checkpoint. A witness that always answers anew where it is gets no more.

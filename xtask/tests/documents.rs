@@ -18,7 +18,7 @@ const IN_NO_ROW: [(&str, &str); 8] = [
     ("nul_character", "in the ledger of a task file"),
 ];
 
-/// The least number of codes that the sources must have.
+/// The minimum number of codes that the sources must have.
 const MIN_CODES: usize = 70;
 
 fn root() -> PathBuf {

@@ -16,7 +16,7 @@ const IN_OTHER_WORDS: [(&str, &str); 5] = [
     ("MAX_HTTP_BODY_BYTES", "a difference of two constants"),
 ];
 
-/// The least number of constants that the document must name.
+/// The minimum number of constants that the document must name.
 const MIN_CONSTANTS: usize = 150;
 
 /// The constants of the workspace: for each name, the files that define it and the expressions.
@@ -422,7 +422,7 @@ const DOCUMENTED_IN_OTHER_WORDS: [(&str, &str); 3] = [
     ("INTERRUPTED", "a sum"),
 ];
 
-/// The least number of constants whose documentation gives their value.
+/// The minimum number of constants whose documentation gives their value.
 const MIN_DOCUMENTED: usize = 150;
 
 /// A constant whose documentation gives a value after a colon must have this value.

@@ -2,8 +2,8 @@
 
 use std::collections::HashMap;
 
-/// The most calls of a run that an event format tracks at once, so that a model's calls cannot fill the memory.
-/// Events of further calls lack the tool's name, unless the event itself has it.
+/// The maximum number of calls of a run that an event format tracks at once, so that a model's calls cannot fill the
+/// memory. Events of further calls lack the tool's name, unless the event itself has it.
 pub const MAX_OPEN_CALLS: usize = 1024;
 
 /// The states of tracked calls, by call id.

@@ -7,8 +7,8 @@ use serde_json::{Value, json};
 use super::{EventFormat, calls::OpenCalls, ending, partial::parse_partial};
 use crate::everruns::ToolExecutionResult;
 
-/// The most bytes of a call's arguments that are buffered. Beyond it, pieces are passed on without `partialArgs`,
-/// and all arguments follow at the end.
+/// The maximum number of bytes of a call's arguments that are buffered. Beyond it, pieces are passed on without
+/// `partialArgs`, and all arguments follow at the end.
 pub const MAX_PARTIAL_ARGUMENT_BYTES: usize = 64 * 1024;
 
 /// The event format of Hsafa: flat objects in camel case, each with `type`, `runId` and `agentEntityId`. Events of a call

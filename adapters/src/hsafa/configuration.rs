@@ -12,7 +12,7 @@ use super::{
     faults::{Faults, InvalidConfigurations},
 };
 
-/// The longest text of tool configurations, in bytes: 1 MiB.
+/// The maximum length of the text of tool configurations, in bytes: 1 MiB.
 pub const MAX_CONFIGURATION_BYTES: usize = 1 << 20;
 
 /// The maximum timeout that a call may state: 24 hours. The policy may shorten it.

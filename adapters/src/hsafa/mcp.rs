@@ -6,10 +6,10 @@ use serde_json::{Map, Value};
 
 use super::faults::{Faults, InvalidConfigurations};
 
-/// The most servers of one agent: 16.
+/// The maximum number of servers of one agent: 16.
 pub const MAX_MCP_SERVERS: usize = 16;
 
-/// The most tools of one server: 64.
+/// The maximum number of tools of one server: 64.
 pub const MAX_ALLOWED_TOOLS: usize = 64;
 
 /// The keys of a server.

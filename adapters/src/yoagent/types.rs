@@ -22,7 +22,7 @@ pub enum ToolExecutionStrategy {
     Parallel,
     /// The calls run in batches.
     Batched {
-        /// The most calls of a batch; 0 counts as 1.
+        /// The maximum number of calls of a batch; 0 counts as 1.
         size: usize,
     },
 }

@@ -18,7 +18,7 @@ use crate::{
     tree::{Frontier, TreeHash, is_consistent},
 };
 
-/// The longest text in a bundle besides the rows: 16 MiB.
+/// The maximum length of a text in a bundle besides the rows: 16 MiB.
 pub(super) const MAX_TEXT_BYTES: u64 = 16 << 20;
 
 /// The result of a check.

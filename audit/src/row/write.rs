@@ -20,27 +20,28 @@ use crate::{
     touched::push_touched,
 };
 
-/// The longest id, name, code or digest in a row, in escaped bytes: 512. Even a call id needs the limit, because a
-/// provider, and therefore a model, can choose it.
+/// The maximum length of an id, name, code or digest in a row, in escaped bytes: 512. Even a call id needs the limit,
+/// because a provider, and therefore a model, can choose it.
 pub(crate) const MAX_NAME_BYTES: usize = 512;
 
-/// The longest subject (path, URL, command) in a row, in escaped bytes: 4 KiB, the length of the longest guest path.
+/// The maximum length of a subject (path, URL, command) in a row, in escaped bytes: 4 KiB, the length of the longest
+/// guest path.
 pub(crate) const MAX_VALUE_BYTES: usize = 4096;
 
-/// The most bytes of all subjects of a row: 20 KiB. Further subjects are only counted, in `omitted`; the digest of the
-/// arguments still covers them.
+/// The maximum size of all subjects of a row: 20 KiB. Further subjects are only counted, in `omitted`; the digest of
+/// the arguments still covers them.
 const MAX_SUBJECTS_BYTES: usize = 20 * 1024;
 
-/// The most bytes of each of a row's lists of mounts, used mounts and labels: 4 KiB.
+/// The maximum size of each of a row's lists of mounts, used mounts and labels: 4 KiB.
 const MAX_NAME_LIST_BYTES: usize = 4 * 1024;
 
-/// The most bytes of a row's secrets: 1 KiB.
+/// The maximum size of a row's secrets: 1 KiB.
 const MAX_SECRETS_BYTES: usize = 1024;
 
-/// The most bytes of a row's touched mounts: 2 KiB.
+/// The maximum size of a row's touched mounts: 2 KiB.
 const MAX_TOUCHED_BYTES: usize = 2 * 1024;
 
-/// The most bytes of a row's touched paths: 6 KiB.
+/// The maximum size of a row's touched paths: 6 KiB.
 const MAX_TOUCHED_PATHS_BYTES: usize = 6 * 1024;
 
 /// The fields that the log adds to a record.

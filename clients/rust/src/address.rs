@@ -5,7 +5,7 @@ use url::{Host, Url};
 
 use crate::ClientError;
 
-/// The most bytes of an id.
+/// The maximum number of bytes of an id.
 const MAX_ID_BYTES: usize = 200;
 
 /// Whether addresses without TLS are allowed.

@@ -22,7 +22,8 @@ use crate::{Call, ClientError, address::check_id};
 #[cfg(test)]
 mod tests;
 
-/// The most bytes of an event. The largest ones have a call's arguments and its result, of 1 MiB each, with escapes.
+/// The maximum number of bytes of an event. The largest ones have a call's arguments and its result, of 1 MiB each,
+/// with escapes.
 pub(crate) const MAX_EVENT_BYTES: usize = 8 << 20;
 
 /// How long a stream may be silent. The gateway sends a comment every 15 s.

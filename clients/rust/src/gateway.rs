@@ -31,17 +31,17 @@ mod tests;
 /// How long a request takes, with its answer. For a stream of events: until its head.
 const REQUEST_TIMEOUT: Duration = Duration::from_secs(30);
 
-/// The most bytes of a submission, which is the gateway's limit. A larger one would be refused while it is sent, and the
-/// refusal would look like a lost connection.
+/// The maximum number of bytes of a submission, which is the gateway's limit. A larger one would be refused while it is
+/// sent, and the refusal would look like a lost connection.
 const MAX_SUBMISSION_BYTES: usize = 1 << 20;
 
 /// How many calls a page has. The arguments of a call can have 1 MiB.
 const PAGE_CALLS: &str = "20";
 
-/// The most bytes of an answer, so that a server in the gateway's place cannot fill the memory.
+/// The maximum number of bytes of an answer, so that a server in the gateway's place cannot fill the memory.
 const MAX_RESPONSE_BYTES: usize = 64 << 20;
 
-/// The most bytes of a refusal that are read.
+/// The maximum number of bytes of a refusal that are read.
 const MAX_REFUSAL_BYTES: usize = 64 << 10;
 
 /// The statuses of calls that take a result. A call can go from the first to the second, and never back.

@@ -6,7 +6,7 @@ use http::HeaderValue;
 
 use crate::ClientError;
 
-/// The most characters of a text of the gateway that an error keeps.
+/// The maximum number of characters of a text of the gateway that an error keeps.
 const MAX_FOREIGN_CHARS: usize = 300;
 
 /// The text that an error has in place of the token.

@@ -62,5 +62,5 @@ const ANSWER_BYTES: usize = 64;
 /// The loopback device is the first device of each network namespace.
 const LOOPBACK_INDEX: i32 = 1;
 
-/// The most connections that wait to be accepted.
+/// The maximum number of connections that wait to be accepted.
 const BACKLOG: i32 = 64;

@@ -101,10 +101,10 @@ fn target(authority: &str) -> Result<(String, u16), TunnelError> {
 /// The initial buffer for a request. Most requests are shorter.
 const READ_BYTES: usize = 512;
 
-/// The longest name in characters (RFC 1035, section 2.3.4).
+/// The maximum length of a name in characters (RFC 1035, section 2.3.4).
 const NAME_BYTES: usize = 253;
 
-/// The most headers of a request. Usual requests have three.
+/// The maximum number of headers of a request. Usual requests have three.
 const HEADERS: usize = 32;
 
 #[cfg(test)]

@@ -34,5 +34,5 @@ impl TunnelShare {
     }
 }
 
-/// The most tunnels of one owner at a time: as many as the connections of two shell sessions.
+/// The maximum number of tunnels of one owner at a time: as many as the connections of two shell sessions.
 const MAX_TUNNELS_OF_AN_OWNER: usize = 128;

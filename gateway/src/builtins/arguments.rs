@@ -5,19 +5,19 @@ use serde_json::{Value, json};
 
 use super::Action;
 
-/// The longest text of a message, in characters: 32,768.
+/// The maximum length of the text of a message, in characters: 32,768.
 pub(crate) const MAX_TEXT: usize = 32_768;
 
-/// The most messages that one call reads.
+/// The maximum number of messages that one call reads.
 pub(super) const MAX_MESSAGES: u32 = 100;
 
 /// How many messages a call reads without `limit`.
 pub(super) const DEFAULT_MESSAGES: u32 = 20;
 
-/// The most goals, memories or plans of one call.
+/// The maximum number of goals, memories or plans of one call.
 const MAX_NOTES: usize = 50;
 
-/// The longest text of a goal, a memory or a plan, in characters.
+/// The maximum length of the text of a goal, a memory or a plan, in characters.
 const MAX_NOTE_TEXT: usize = 4096;
 
 /// The minimum interval of a plan that repeats, in minutes.

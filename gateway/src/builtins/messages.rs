@@ -24,8 +24,8 @@ use crate::{
 /// agent, so that two agents cannot answer each other without end.
 const MAX_AGENT_MESSAGES: u32 = 20;
 
-/// The most bytes of text that one message puts into the inboxes of its space: 8 MiB. In a space of many agents, each inbox
-/// has the beginning of a longer text, because all entries are written together.
+/// The maximum number of bytes of text that one message puts into the inboxes of its space: 8 MiB. In a space of many
+/// agents, each inbox has the beginning of a longer text, because all entries are written together.
 const MAX_DELIVERED_BYTES: usize = 8 << 20;
 
 /// Follows the beginning of a text that an inbox has in part.

@@ -14,7 +14,7 @@ use crate::{
     from_store, prompt,
 };
 
-/// The most entries of an inbox that one prompt has.
+/// The maximum number of entries of an inbox that one prompt has.
 const MAX_ENTRIES: u32 = 32;
 
 /// How many messages of earlier cycles the model reads: the last 200.

@@ -12,7 +12,8 @@ use serde_json::{Value, json};
 use super::space::{CycleSpace, ShownEnd};
 use crate::{builtins::SEND_MESSAGE, hub::LiveEvent};
 
-/// The most bytes of arguments that are shown while they arrive: 64 KiB. All of them follow when they are whole.
+/// The maximum number of bytes of arguments that are shown while they arrive: 64 KiB. All of them follow when they are
+/// whole.
 const MAX_PARTIAL: usize = 64 * 1024;
 
 /// The smallest growth, in bytes, after which arguments that arrive are shown again.

@@ -18,7 +18,7 @@ use crate::{
     resource::{Approval, Listing},
 };
 
-/// The longest reason, in characters.
+/// The maximum length of a reason, in characters.
 pub(super) const MAX_REASON: usize = 1000;
 
 /// The word for this interface in the rows of answers.

@@ -15,13 +15,13 @@ use crate::error::{ApiError, ErrorCode};
 /// How many items a page has without `limit`.
 pub(super) const DEFAULT_LIMIT: u32 = 50;
 
-/// The most items of a page: as many as a page of the store has.
+/// The maximum number of items of a page: as many as a page of the store has.
 pub(super) const MAX_LIMIT: u32 = portcullis_store::limits::MAX_PAGE_ROWS;
 
 /// How long the body of a request may take: 10 s.
 const BODY_DEADLINE: Duration = Duration::from_secs(10);
 
-/// The most characters of a name.
+/// The maximum number of characters of a name.
 pub(super) const MAX_NAME: usize = 80;
 
 /// The body of a request, as JSON.

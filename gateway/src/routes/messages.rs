@@ -18,10 +18,10 @@ use crate::{
     resource::{Listing, Message},
 };
 
-/// The most characters of a message.
+/// The maximum number of characters of a message.
 pub(super) const MAX_TEXT: usize = builtins::MAX_TEXT;
 
-/// The longest text that is searched for, in characters.
+/// The maximum length of a text that is searched for, in characters.
 pub(super) const MAX_SEARCH: usize = 200;
 
 /// Which messages.

@@ -25,10 +25,10 @@ use crate::{
     resource::{Agent, AgentDefinition, AgentStatus, Listing, User},
 };
 
-/// The longest instructions, in bytes: 64 KiB.
+/// The maximum length of instructions, in bytes: 64 KiB.
 pub(super) const MAX_INSTRUCTIONS: usize = 64 * 1024;
 
-/// The longest name of a model, in bytes.
+/// The maximum length of the name of a model, in bytes.
 const MAX_MODEL: usize = 256;
 
 /// A user that is added.

@@ -18,7 +18,7 @@ use crate::{
     resource::{Listing, Run, RunDetails},
 };
 
-/// The most rows of the audit log that are returned.
+/// The maximum number of rows of the audit log that are returned.
 const MAX_ROWS: usize = 1000;
 
 /// Which runs.

@@ -4,7 +4,7 @@
 
 use super::line_breaks;
 
-/// The most changed places that are shown.
+/// The maximum number of changed places that are shown.
 const SHOWN_PLACES: usize = 3;
 
 /// How many unchanged lines are shown before and after a change.
@@ -13,7 +13,7 @@ const CONTEXT_LINES: usize = 2;
 /// The maximum number of removed lines that are shown for one place. The same limit applies to added lines.
 const SHOWN_LINES: usize = 20;
 
-/// The most bytes of a line that are shown.
+/// The maximum number of bytes of a line that are shown.
 const SHOWN_LINE_BYTES: usize = 200;
 
 /// Shows the first changed places. `places` holds the offsets of the replaced passages in the old text, in order. Each

@@ -205,7 +205,8 @@ pub(super) fn elements<T>(
     elements.iter().filter_map(|element| Some(element.located(element.parsed(faults, &parse)?))).collect()
 }
 
-/// The most elements of one list. Every program of every command, and every request, is compared with every rule.
+/// The maximum number of elements of one list. Every program of every command, and every request, is compared with
+/// every rule.
 const MAX_ELEMENTS: usize = 256;
 
 #[cfg(test)]

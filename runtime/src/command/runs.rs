@@ -25,7 +25,7 @@ use crate::{
 /// The interval at which the store is read for a person who follows a run.
 const POLL: Duration = Duration::from_millis(300);
 
-/// The longest part of a prompt that a listing shows, in characters.
+/// The maximum length of the part of a prompt that a listing shows, in characters.
 const MAX_PROMPT_CHARS: usize = 60;
 
 /// Lists runs.

@@ -396,7 +396,7 @@ impl io::Write for HeadWriter {
     }
 }
 
-/// The longest part of a value or name that is shown.
+/// The maximum length of the shown part of a value or name.
 const MAX_SHOWN_CHARS: usize = 80;
 
 /// The most allowed values that are listed.

@@ -39,7 +39,7 @@ pub fn nearest_name<'k>(name: &str, known: impl IntoIterator<Item = &'k str>) ->
 /// A name that differs in half of its letters is another word, not a typing mistake.
 const LEAST_SIMILARITY: f64 = 0.5;
 
-/// The longest name in bytes that is compared. Names of tools and keys of policies are shorter.
+/// The maximum length of a name that is compared, in bytes. Names of tools and keys of policies are shorter.
 const MAX_COMPARED_BYTES: usize = 64;
 
 #[cfg(test)]

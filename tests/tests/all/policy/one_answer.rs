@@ -33,7 +33,7 @@ use serde_json::json;
 
 use crate::support::snapshot;
 
-/// The least drawn policies of a run, and the calls under each.
+/// The minimum number of drawn policies of a run, and of calls under each.
 const POLICIES: usize = 16;
 const CALLS: usize = 16;
 

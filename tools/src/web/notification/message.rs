@@ -15,7 +15,7 @@ pub(super) const MAX_SUBJECT_CHARS: usize = 200;
 /// The longest message, in characters: what Slack keeps of one.
 pub(super) const MAX_BODY_CHARS: usize = 40_000;
 
-/// The longest message of Discord, in characters (<https://docs.discord.com/developers/resources/message>).
+/// The maximum length of a message to Discord, in characters (<https://docs.discord.com/developers/resources/message>).
 const MAX_DISCORD_CHARS: usize = 2_000;
 
 /// A message and its recipient.
