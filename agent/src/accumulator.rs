@@ -15,23 +15,23 @@ use super::{
     concatenated::{is_whole_object, split_objects},
 };
 
-/// Limit of calls that run in one turn. Each further call gets the error `resource_limit` as its result. Without the
-/// limit one answer could occupy the machine indefinitely.
+/// The maximum number of calls that run in one turn. Each further call gets the error `resource_limit` as its result.
+/// Without the limit one answer could occupy the machine indefinitely.
 pub const MAX_CALLS_PER_TURN: usize = 128;
 
-/// Limit of calls that are kept in one turn. An answer with more calls is refused as a whole. Without the limit
-/// one answer could fill the memory with calls that never run.
+/// The maximum number of calls that are kept in one turn. An answer with more calls is refused as a whole. Without the
+/// limit one answer could fill the memory with calls that never run.
 pub const MAX_LISTED_CALLS: usize = 16_384;
 
-/// Limit of one call's arguments, in bytes of their text: 1 MiB, the registry's limit too. Longer arguments are
-/// dropped entirely.
+/// The maximum length of one call's arguments, in bytes of their text: 1 MiB, the registry's limit too. Longer
+/// arguments are dropped entirely.
 pub const MAX_CALL_ARGUMENT_BYTES: usize = 1 << 20;
 
-/// Limit of the arguments of all calls of a turn together, in bytes: 16 MiB. Calls past the limit do not run,
-/// and their arguments are dropped.
+/// The maximum length of the arguments of all calls of a turn together, in bytes: 16 MiB. Calls past the limit do not
+/// run, and their arguments are dropped.
 pub const MAX_TURN_ARGUMENT_BYTES: usize = 16 << 20;
 
-/// Limit of the tool name in a call, in bytes. No tool has a longer name.
+/// The maximum length of the tool name in a call, in bytes. No tool has a longer name.
 pub const MAX_CALLED_NAME_BYTES: usize = 256;
 
 /// Rebuilds the calls of one turn from their pieces.
@@ -196,7 +196,7 @@ struct PartialCall {
     id: Option<(String, String)>,
     name: NamePieces,
     arguments: ArgumentsText,
-    /// How many bytes of the arguments were reported to observers.
+    /// The number of bytes of the arguments that were reported to observers.
     reported_bytes: usize,
 }
 

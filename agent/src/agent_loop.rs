@@ -31,7 +31,7 @@ pub struct AgentRun {
     pub run_id: String,
     /// How the run ended.
     pub end: AgentEnd,
-    /// How many times the model was asked.
+    /// The number of times that the model was asked.
     pub iterations: u32,
     /// Tokens of all answers together, as far as the provider reports them.
     pub usage: Usage,

@@ -19,13 +19,13 @@ use super::{
 /// The result that a model reads for a call skipped by steering.
 pub const SKIPPED: &str = "Skipped due to queued user message.";
 
-/// How long the loop waits for dropped calls to stop. A call that still blocks its thread is left behind.
+/// The time that the loop waits for dropped calls to stop. A call that still blocks its thread is left behind.
 const DROP_TIME: Duration = Duration::from_millis(100);
 
 /// The error of a call whose task ended without a result.
 const LOST_TASK: &str = "the call's task ended without a result";
 
-/// How long an executor may take to refuse a call. After a slower refusal the loop itself makes the turn's other
+/// The time limit of an executor's refusal of a call. After a slower refusal the loop itself makes the turn's other
 /// refusals. Otherwise a log that hangs would delay the run once for each call.
 const REFUSAL_TIME: Duration = Duration::from_secs(1);
 

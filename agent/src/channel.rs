@@ -36,7 +36,7 @@ pub const MAX_EVENTS_BEYOND_CAPACITY: usize = 1024;
 /// is for events that a turn and a run have once: starts and ends, the answer, steering.
 pub const MAX_ENDS_BEYOND_CAPACITY: usize = 2 * 2 * MAX_LISTED_CALLS + 16;
 
-/// Limit of the text that pieces are joined into while the reader lags, in bytes.
+/// The maximum length of the text that pieces are joined into while the reader lags, in bytes.
 pub const MAX_JOINED_BYTES: usize = 64 * 1024;
 
 /// Creates a stream of events, and returns its sending and its receiving end.
@@ -103,14 +103,14 @@ impl EventReceiver {
         event
     }
 
-    /// How many events were dropped: updates, progress texts and heartbeats that a later event of the same call
+    /// The number of dropped events: updates, progress texts and heartbeats that a later event of the same call
     /// replaced, and events past [`MAX_EVENTS_BEYOND_CAPACITY`] and [`MAX_ENDS_BEYOND_CAPACITY`].
     #[must_use]
     pub fn coalesced(&self) -> u64 {
         self.shared.lock().coalesced
     }
 
-    /// How many events wait to be read.
+    /// The number of events that wait to be read.
     #[must_use]
     pub fn waiting(&self) -> usize {
         self.shared.lock().queue.len()

@@ -30,15 +30,16 @@ pub struct AgentConfig {
     pub system: Option<String>,
     /// The model's name, as the provider knows it; empty means the provider's own default.
     pub model: String,
-    /// Limit of one answer, in tokens. `None` means the provider's default.
+    /// The maximum length of one answer, in tokens. `None` means the provider's default.
     pub max_tokens: Option<u32>,
     /// Sampling temperature, 0 to 2. `None` means the provider's default.
     pub temperature: Option<f64>,
-    /// How many turns a model gets for one prompt. A message that a person adds after an answer is a new prompt.
+    /// The maximum number of a model's turns for one prompt. A message that a person adds after an answer is a new
+    /// prompt.
     pub max_iterations: NonZeroU32,
     /// Which calls of a turn run concurrently.
     pub strategy: ExecutionStrategy,
-    /// How many calls run at once at most.
+    /// The maximum number of calls that run at once.
     pub concurrency: NonZeroUsize,
     /// Grace period: how long calls, the store and the emitter may take to end by themselves when the run is
     /// cancelled.
@@ -47,7 +48,7 @@ pub struct AgentConfig {
     /// gets the deadline; calls that outlast it by [`AgentConfig::grace`] are dropped. `None` means that only
     /// each call's own deadline applies.
     pub turn_timeout: Option<Duration>,
-    /// How long the model may be silent before its answer counts as broken off.
+    /// The time of silence after which the model's answer counts as broken off.
     pub model_silence: Duration,
 }
 
@@ -86,7 +87,7 @@ pub enum ExecutionStrategy {
     Parallel,
     /// Batches of limited size.
     Batched {
-        /// How many calls a batch has at most.
+        /// The maximum number of calls of a batch.
         size: NonZeroUsize,
     },
 }

@@ -100,7 +100,7 @@ pub enum AgentEnd {
     },
     /// The model still asked for calls in its last turn.
     MaxIterations {
-        /// How many turns the model had.
+        /// The number of turns that the model had.
         limit: u32,
     },
     /// The token limit cut the final answer off.

@@ -47,11 +47,11 @@ pub struct ModelRequest {
     pub messages: Vec<Message>,
     /// The tools that the model may call, by name.
     pub tools: Vec<FunctionDecl>,
-    /// Limit of the answer, in tokens. Default: the provider's.
+    /// The maximum length of the answer, in tokens. Default: the provider's.
     pub max_tokens: Option<u32>,
     /// Sampling temperature, 0 to 2. Default: the provider's.
     pub temperature: Option<f64>,
-    /// Fires when the answer is not wanted any more.
+    /// Fires when the answer is no longer wanted.
     pub cancel: CancellationToken,
 }
 

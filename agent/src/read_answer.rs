@@ -13,7 +13,7 @@ use super::{
     embedder::{GuardedEmitter, panicked},
 };
 
-/// Limit of an answer's text: 8 MiB. Without the limit a model that never ends could fill the memory.
+/// The maximum length of an answer's text: 8 MiB. Without the limit a model that never ends could fill the memory.
 pub const MAX_ANSWER_BYTES: usize = 8 << 20;
 
 /// A whole answer.

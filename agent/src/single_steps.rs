@@ -43,7 +43,8 @@ impl AgentLoop {
     }
 
     /// Runs one of the calls of a state's next step, and returns its result. Nothing is stored: the step itself finds
-    /// the result through its executor. None if the next step has no such call, or has it as one that the loop refuses.
+    /// the result through its executor. `None` if the next step has no such call, or has it as one that the loop
+    /// refuses.
     ///
     /// # Cancellation
     /// [`AgentHandle::cancel`](super::AgentHandle::cancel) ends the call in order. Dropping the future drops the call.

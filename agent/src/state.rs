@@ -10,9 +10,9 @@ use super::{AgentEnd, Usage, read_answer::CompleteAnswer, repeat_guard::RepeatGu
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct RunState {
     pub(super) next: RunStep,
-    /// How many times the model was asked.
+    /// The number of times that the model was asked.
     pub(super) turns_total: u32,
-    /// How many of these turns were for the current prompt.
+    /// The number of these turns that were for the current prompt.
     #[serde(rename = "turns_for_question")]
     pub(super) turns_for_prompt: u32,
     /// Tokens of all answers together.

@@ -6,7 +6,7 @@ use parking_lot::{Mutex, MutexGuard};
 use portcullis_types::{CancellationToken, Message};
 use thiserror::Error;
 
-/// Limit of the messages that may wait for a run, for each kind: steering and follow-ups. Without the limit a
+/// The maximum number of messages of each kind that may wait for a run: steering and follow-ups. Without the limit a
 /// front end could fill the memory while no run reads its messages.
 pub const MAX_QUEUED_MESSAGES: usize = 64;
 

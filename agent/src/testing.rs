@@ -122,7 +122,7 @@ impl Tools {
         self.log.lock().expect("not poisoned").clone()
     }
 
-    /// How many calls began.
+    /// The number of calls that began.
     pub(super) fn begun_count(&self) -> usize {
         self.log().iter().filter(|line| line.starts_with("begin")).count()
     }

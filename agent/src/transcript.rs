@@ -6,10 +6,10 @@ use std::collections::HashSet;
 use portcullis_types::{Message, MessageRole, ToolCall, ToolError};
 use serde_json::{Map, Value, json};
 
-/// Limit of a tool's name in a conversation, in characters: the strictest provider's limit.
+/// The maximum length of a tool's name in a conversation, in characters: the strictest provider's limit.
 pub(super) const MAX_NAME_CHARS: usize = 64;
 
-/// Limit of unreadable arguments that are sent back to the model, in bytes.
+/// The maximum length of unreadable arguments that are sent back to the model, in bytes.
 pub const MAX_UNREADABLE_BYTES: usize = 4096;
 
 /// The key of unreadable arguments in a conversation.

@@ -31,7 +31,7 @@ pub enum AuditError {
     Busy {
         /// The log's path.
         path: PathBuf,
-        /// How long this process has waited for the lock.
+        /// The time that this process has waited for the lock.
         waited: Duration,
     },
     /// The log cannot be read.

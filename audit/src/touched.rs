@@ -10,8 +10,8 @@ use super::{
     text::push_string,
 };
 
-/// How many times a call touched a mount, by kind of access. Every attempt counts that the policy allowed, even if the
-/// kernel refused it afterwards.
+/// The number of times that a call touched a mount, by kind of access. Every attempt counts that the policy allowed,
+/// even if the kernel refused it afterwards.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct TouchedMount {
     /// The mount's name.

@@ -69,7 +69,7 @@ pub enum ConfineError {
         source: Option<io::Error>,
     },
     /// The rules give a thread both mounts and a network. Such a thread could send files away.
-    #[error("a thread with a network has no mounts, and this one is to have {mounts}")]
+    #[error("a thread with network access cannot have mounts, and {mounts} were requested")]
     MountsWithNetwork {
         /// The number of mounts.
         mounts: usize,

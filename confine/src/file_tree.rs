@@ -84,9 +84,9 @@ pub struct Bind {
 pub struct BuiltTree {
     /// The paths that the tree has besides the binds, for the rules of Landlock.
     pub paths: Vec<PathRule>,
-    /// How many of [`FileTree::read_only`] existed and became read-only.
+    /// The number of paths of [`FileTree::read_only`] that existed and became read-only.
     pub read_only: usize,
-    /// How many of [`FileTree::hidden`] existed and were covered.
+    /// The number of paths of [`FileTree::hidden`] that existed and were covered.
     pub hidden: usize,
     /// The user to whom the files below the mounts appear to belong, if it is not their real owner.
     pub user: Option<ProcessUser>,

@@ -139,7 +139,7 @@ impl Identity {
         let sees = match self {
             Self::Admin => true,
             Self::Agent(id) => id == agent,
-            // A token of a run is for this run, and says nothing about the others of its agent.
+            // A run's token gives no access to other runs of the agent.
             Self::Run { .. } => false,
             Self::User(id) => core.store.share_space(id, agent).await?,
         };
@@ -175,7 +175,7 @@ impl Identity {
         if sees { Ok(()) } else { Err(ApiError::not_found("run", run)) }
     }
 
-    /// The agent whose runs and calls a listing has. None for those of all agents, of which a user sees a part.
+    /// The agent to which a listing is restricted. `None` lists all agents; a user sees only some of them.
     ///
     /// # Errors
     /// [`ErrorCode::NotFound`] for an agent that the caller does not see.

@@ -6,10 +6,10 @@ use governor::{DefaultKeyedRateLimiter, Quota, RateLimiter};
 
 use crate::error::{ApiError, ErrorCode};
 
-/// How many messages a user may send in a minute: 240.
+/// The maximum number of messages that a user may send in a minute: 240.
 const MESSAGES_PER_MINUTE: NonZeroU32 = NonZeroU32::new(240).expect("it is not zero");
 
-/// How many users are remembered before idle ones are dropped.
+/// The maximum number of users that are remembered before idle ones are dropped.
 const MAX_REMEMBERED: usize = 16_384;
 
 /// Counts the messages of users.

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use portcullis_tools::audit::{AuditError, newest_row_lines};
 use serde_json::Value;
 
-/// How many rows are read at most, from the newest back, to find those of a run.
+/// The maximum number of rows that are read, from the newest back, to find those of a run.
 const MAX_READ: usize = 200_000;
 
 /// Reads the rows of runs.

@@ -7,7 +7,7 @@ use portcullis_types::ToolName;
 
 use crate::error::ApiError;
 
-/// The capabilities of an agent. None for all tools that the policy offers.
+/// The capabilities of an agent. `None` if the agent has every tool that the policy offers.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct AgentCapabilities(Option<BTreeSet<Capability>>);
 

@@ -9,17 +9,17 @@ use rustix::process::{Resource, getrlimit};
 use tokio::net::TcpListener;
 use tower::ServiceExt as _;
 
-/// The maximum number of connections, streams among them: 16,384. There are fewer if the process has fewer than twice
+/// The maximum number of connections, including streams: 16,384. There are fewer if the process has fewer than twice
 /// as many file descriptors: the store and the tools need some.
 const MAX_CONNECTIONS: usize = 16_384;
 
-/// How long the head of a request may take: 10 s. A connection without a request ends after this time.
+/// The time limit of the head of a request: 10 s. A connection without a request ends after this time.
 const HEAD_DEADLINE: Duration = Duration::from_secs(10);
 
 /// The maximum size of the head of a request: 16 KiB.
 const MAX_HEAD_BYTES: usize = 16 << 10;
 
-/// How long answers under way may take after the gateway was told to stop: 10 s.
+/// The time limit of responses under way after the gateway was told to stop: 10 s.
 const GRACE: Duration = Duration::from_secs(10);
 
 /// Serves clients of this listener until `stop` ends.

@@ -14,7 +14,7 @@ use crate::{
     readership::Readerships, topic,
 };
 
-/// How long a change waits until readers can have its events.
+/// The time limit of a change's wait until readers can have its events.
 const EVENT_DELIVERY_TIMEOUT: Duration = Duration::from_secs(1);
 
 /// Chooses the model of an agent.

@@ -16,7 +16,7 @@ use tokio::{
 
 use crate::{AGENT_PREFIX, core::Core, cycle, error::ApiError};
 
-/// How many cycles run at once: 256. Further agents wait for their turn.
+/// The maximum number of cycles that run at once: 256. Further agents wait for their turn.
 const MAX_CYCLES: usize = 256;
 
 /// The interval at which the store is read for entries that another process has written, and for plans that are due.
@@ -28,7 +28,7 @@ const RESUME_INTERVAL: Duration = Duration::from_secs(30);
 /// The pause of an agent whose cycle could not begin or continue, so that a fault does not repeat without end.
 const RETRY_PAUSE: Duration = Duration::from_secs(5);
 
-/// How many rows are read at once.
+/// The number of rows that are read at once.
 const PAGE_ROWS: u32 = 100;
 
 /// The agents with a cycle under way.
@@ -177,7 +177,7 @@ async fn work(core: &Arc<Core>, agent: &str, run: Option<RunId>) -> Result<(), A
     }
 }
 
-/// The agent with this id. None for an agent that was removed: its inbox is emptied, so that it does not wake again.
+/// The agent with this id. `None` if the agent was removed: its inbox is emptied, so that it does not wake again.
 async fn agent_of(core: &Core, id: &str) -> Result<Option<Participant>, ApiError> {
     match core.store.participant(id).await {
         Ok(agent) if agent.kind == ParticipantKind::Agent => Ok(Some(agent)),

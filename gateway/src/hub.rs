@@ -12,11 +12,12 @@ use portcullis_store::{Event, PageRequest, SpaceStore, StoreError};
 use serde_json::{Value, json};
 use tokio::sync::{Notify, broadcast, watch};
 
-/// How many stored events are kept in memory: 4,096. A reader that is further behind reads from the store.
+/// The maximum number of stored events that are kept in memory: 4,096. A reader that is further behind reads from the
+/// store.
 const MAX_KEPT_EVENTS: usize = 4096;
 
-/// How many events of streams under way a slow reader may be behind: 1,024. It then misses some, and the whole text
-/// follows.
+/// The maximum number of events of streams under way that a slow reader may be behind: 1,024. It then misses some, and
+/// the whole text follows.
 const LIVE_CHANNEL_CAPACITY: usize = 1024;
 
 /// The interval at which the store is read for events that another process has written.
@@ -25,10 +26,10 @@ const POLL_INTERVAL: Duration = Duration::from_millis(500);
 /// The pause after a read that has failed.
 const RETRY_PAUSE: Duration = Duration::from_secs(1);
 
-/// How many events are read from the store at once.
+/// The number of events that are read from the store at once.
 const PAGE_ROWS: u32 = 256;
 
-/// How many streams can be under way at once. A further one is shown when it is whole.
+/// The maximum number of streams that can be under way at once. A further one is shown when it is whole.
 const MAX_ARRIVING_TEXTS: usize = 4096;
 
 /// An event that is not stored.

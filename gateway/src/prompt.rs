@@ -46,7 +46,7 @@ pub(crate) fn message_line(entry: &MessageEntry) -> String {
     format!("[{name}: {}] (spaceId: {space_id}, messageId: {message_id})", Value::from(text.as_str()))
 }
 
-/// The line of an entry that is not a late result. None for an entry of an unknown kind.
+/// The line of an entry that is not a late result. `None` if the entry's kind is unknown.
 pub(crate) fn line(entry: &InboxEntry) -> Option<String> {
     match entry.kind.as_str() {
         MESSAGE => serde_json::from_str(entry.body.as_str()).ok().map(|entry| message_line(&entry)),

@@ -18,7 +18,8 @@ use crate::{
 /// The interval of checks of the right without a change in this process, because another process may have changed it.
 const RECHECK_INTERVAL: Duration = Duration::from_secs(60);
 
-/// How many streams the holders of one token may have open: 256. The operator may have as many as there are connections.
+/// The maximum number of open streams of the holders of one token: 256. The operator may have as many as there are
+/// connections.
 const MAX_STREAMS_PER_TOKEN: usize = 256;
 
 /// The resource that a stream is about.

@@ -12,7 +12,7 @@ use crate::store_enums::{MessageKindJson, MessageStatusJson, ParticipantKindJson
 pub(crate) struct Listing<T> {
     /// The items of this page.
     pub(crate) items: Vec<T>,
-    /// The cursor of the next page, for the parameter `after`. Null on the last page.
+    /// The cursor of the next page, for the parameter `after`; null on the last page.
     pub(crate) next: Option<String>,
 }
 
@@ -34,13 +34,13 @@ pub(crate) struct Agent {
     pub(crate) kind: ParticipantKindJson,
     pub(crate) name: String,
     pub(crate) instructions: String,
-    /// Null for the model of the gateway.
+    /// The model; null means the gateway's model.
     pub(crate) model: Option<String>,
-    /// Null for all tools that the policy offers.
+    /// The capabilities; null if the agent has every tool that the policy offers.
     pub(crate) capabilities: Option<Vec<String>>,
     #[schema(value_type = Vec<Object>)]
     pub(crate) tools: Vec<Value>,
-    /// Null for none.
+    /// The MCP servers; null if there are none.
     #[schema(value_type = Option<Object>)]
     pub(crate) mcp: Option<Value>,
     pub(crate) status: AgentStatus,
@@ -224,7 +224,7 @@ pub(crate) struct Call {
     pub(crate) expires_at: Option<String>,
     /// `external`, whose result a program submits, or `space`, whose result a person gives.
     pub(crate) execution_type: String,
-    /// The space that shows the call. Null for a call that no space shows.
+    /// The space that shows the call; null if no space shows it.
     pub(crate) space_id: Option<String>,
 }
 

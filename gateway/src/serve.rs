@@ -29,13 +29,13 @@ use crate::{
 /// The maximum size of an answer that [`Gateway::request`] returns.
 const MAX_ANSWER_BYTES: usize = 16 << 20;
 
-/// How long events can be replayed: 7 days.
+/// The time for which events can be replayed: 7 days.
 const EVENT_RETENTION: Duration = Duration::from_secs(7 * 24 * 60 * 60);
 
 /// The interval at which old events, and what is left of removed spaces, are removed.
 const SWEEP_INTERVAL: Duration = Duration::from_secs(60);
 
-/// How many rows one sweep removes.
+/// The maximum number of rows that one sweep removes.
 const SWEPT: u32 = 1000;
 
 /// The parts of a gateway.
@@ -52,7 +52,7 @@ pub struct GatewayParts {
     pub workspace: String,
     /// The audit log, whose rows a run's page shows.
     pub audit_log: PathBuf,
-    /// A script with components for the page. None for no further components.
+    /// A script with components for the page. `None` if there are no further components.
     pub extensions: Option<String>,
 }
 

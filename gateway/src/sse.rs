@@ -23,7 +23,7 @@ use crate::{
     readership::Readership,
 };
 
-/// How long a reader waits before it connects again.
+/// The time that a reader waits before it connects again.
 const RETRY_PAUSE: Duration = Duration::from_secs(1);
 
 /// The interval at which a comment keeps a silent connection open.
@@ -95,7 +95,7 @@ pub(crate) async fn respond(
 }
 
 impl Reader {
-    /// The next event. None when the gateway stops, or the reader may not read any more.
+    /// The next event. `None` when the gateway stops, or when the reader has lost its right to read.
     async fn next(&mut self) -> Option<SseEvent> {
         let stop = self.core.stop.clone();
         loop {

@@ -89,7 +89,7 @@ enum SearchReason {
     ByWalk,
 }
 
-/// How long before the deadline a search stops, so that its results are not lost.
+/// The time before the deadline at which a search stops, so that its results are not lost.
 const MARGIN: std::time::Duration = std::time::Duration::from_secs(1);
 
 /// The found lines, followed by notes about what they leave out.

@@ -4,7 +4,8 @@
 /// call. The host shows far less, and pages the rest.
 pub(crate) const MAX_TEXT_BYTES: usize = 4 << 20;
 
-/// The longest text as a JSON string: 6 MiB. A final frame can have 8 MiB, and a control character takes six bytes.
+/// The maximum length of a text as a JSON string: 6 MiB. A final frame can have 8 MiB, and a control character takes
+/// six bytes.
 const MAX_ESCAPED_BYTES: usize = 6 << 20;
 
 /// The length in bytes of the longest start of a text that fits into one result. It is always a character boundary.

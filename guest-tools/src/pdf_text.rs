@@ -39,9 +39,9 @@ pub struct PdfText {
     pub text: String,
     /// The title, if the file has one.
     pub title: Option<String>,
-    /// How many pages the file has.
+    /// The number of pages of the file.
     pub pages: usize,
-    /// How many of the pages were read, counted from the first.
+    /// The number of pages that were read, counted from the first.
     pub pages_read: usize,
 }
 
@@ -56,7 +56,7 @@ pub enum PdfError {
     Damaged,
 }
 
-/// The longest title, in bytes.
+/// The maximum length of a title, in bytes.
 const MAX_TITLE_BYTES: usize = 300;
 
 /// Reads the text of a file. With [`PageEffort::Plain`], reads only its first pages.

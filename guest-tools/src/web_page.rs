@@ -54,7 +54,7 @@ pub enum PageFormat {
     Html,
 }
 
-/// How much effort is spent on a page.
+/// The effort that is spent on a page.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum PageEffort {
     /// The extractor runs. If its article keeps too little text, the body is used.
@@ -206,7 +206,7 @@ fn with_title_and_author(
     head
 }
 
-/// The longest title, in bytes.
+/// The maximum length of a title, in bytes.
 const MAX_TITLE_BYTES: usize = 300;
 
 fn one_line(text: &str) -> String {

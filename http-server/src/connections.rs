@@ -18,10 +18,10 @@ use tokio::{
 };
 use tokio_util::sync::CancellationToken;
 
-/// Limit of a request's headers.
+/// The maximum number of a request's headers.
 const MAX_HEADERS: usize = 64;
 
-/// How long sent data may stay unacknowledged (`TCP_USER_TIMEOUT`) before the connection ends.
+/// The time after which a connection with unacknowledged data ends (`TCP_USER_TIMEOUT`).
 const MAX_UNACKNOWLEDGED_TIME: Duration = Duration::from_secs(60);
 
 /// Pause after a failed `accept`. Such a failure usually means that file descriptors ran out.
@@ -30,16 +30,16 @@ const ACCEPT_RETRY_PAUSE: Duration = Duration::from_millis(50);
 /// The answer to a connection beyond the limit.
 const TOO_MANY_CONNECTIONS: &[u8] =
     b"HTTP/1.1 503 Service Unavailable\r\nconnection: close\r\nretry-after: 1\r\n\
-      content-type: text/plain\r\ncontent-length: 44\r\n\r\nthere are as many connections as may be now\n";
+      content-type: text/plain\r\ncontent-length: 38\r\n\r\ntoo many connections; try again later\n";
 
 /// The limits of a server's connections.
 #[derive(Debug, Clone)]
 pub struct HttpLimits {
-    /// Limit of open connections. Further connections get status 503.
+    /// The maximum number of open connections. Further connections get status 503.
     pub connections: usize,
     /// Deadline for the head of a request, beginning with the connection or the answer before.
     pub head: Duration,
-    /// Limit of a request's head, in bytes. At least 8 KiB.
+    /// The maximum length of a request's head, in bytes. At least 8 KiB.
     pub head_bytes: usize,
 }
 

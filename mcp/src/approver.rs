@@ -35,7 +35,7 @@ const DENY: &str = "deny";
 /// Width of the question in columns. A client wraps longer lines at arbitrary places.
 const COLUMNS: usize = 72;
 
-/// How long before the registry's own timeout the question ends. The question can then still be withdrawn.
+/// The time before the registry's own timeout at which the question ends. The question can then still be withdrawn.
 const WITHDRAWAL_MARGIN: Duration = Duration::from_secs(5);
 
 /// An approver that asks the person behind a client.

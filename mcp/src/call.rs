@@ -20,7 +20,7 @@ use super::{
 /// Error for too many concurrent calls. The number is from the range that JSON-RPC reserves for servers.
 const BUSY: ErrorCode = ErrorCode(-32000);
 
-/// Limit of a client's name in an agent's id, in bytes.
+/// The maximum length of a client's name in an agent's id, in bytes.
 const MAX_CLIENT_NAME_BYTES: usize = 64;
 
 /// Runs one call.

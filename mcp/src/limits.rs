@@ -6,36 +6,37 @@ use std::time::Duration;
 #[derive(Debug, Clone)]
 #[non_exhaustive]
 pub struct McpLimits {
-    /// Limit of one message, in bytes. Default: 4 MiB. Without the limit, a line without an end could fill the
-    /// memory.
+    /// The maximum length of one message, in bytes. Default: 4 MiB. Without the limit, a line without an end could fill
+    /// the memory.
     pub message_bytes: usize,
-    /// How many calls of one session may run at once. Default: 1,024. Further calls are refused immediately.
+    /// The maximum number of calls of one session that run at once. Default: 1,024. Further calls are refused
+    /// immediately.
     pub calls: usize,
-    /// How many messages may wait for a client to read them. Default: 64. Beyond this limit the server stops
-    /// reading from that client.
+    /// The maximum number of messages that wait for a client to read them. Default: 64. Beyond this limit the server
+    /// stops reading from that client.
     pub unsent: usize,
-    /// How many unreadable messages in a row end a session. Default: 100.
+    /// The number of unreadable messages in a row after which a session ends. Default: 100.
     pub unreadable: u32,
-    /// How many reports of one call may wait to be sent. Default: 256. Further reports are dropped.
+    /// The maximum number of reports of one call that wait to be sent. Default: 256. Further reports are dropped.
     pub reports: usize,
     /// Grace period for calls after their client has left. Default: 2 s.
     pub leave: Duration,
-    /// How long a stopping server waits until its cancelled calls are answered. Default: 10 s. It waits as long
-    /// again for audit rows that are not written by then.
+    /// The time limit of a stopping server's wait until its cancelled calls are answered. Default: 10 s. It waits as
+    /// long again for audit rows that are not written by then.
     pub stop: Duration,
     /// Deadline for a client to begin its session. Default: 60 s.
     pub initialize: Duration,
-    /// Limit of open HTTP connections. Default: 256. Further connections get status 503.
+    /// The maximum number of open HTTP connections. Default: 256. Further connections get status 503.
     pub connections: usize,
-    /// Limit of HTTP sessions. Default: 64. Further sessions get status 503.
+    /// The maximum number of HTTP sessions. Default: 64. Further sessions get status 503.
     pub sessions: usize,
-    /// How long an HTTP session may be without a message of either side. Default: 15 min. A running call is not a
-    /// message, but its heartbeats are; the server sends them if the client gave a progress token. A call that is
+    /// The time without a message of either side after which an HTTP session ends. Default: 15 min. A running call is
+    /// not a message, but its heartbeats are; the server sends them if the client gave a progress token. A call that is
     /// silent for longer, which a policy can allow, is cancelled after its session has ended.
     pub idle: Duration,
     /// Deadline for a request's head, and again for its body. Default: 10 s each.
     pub request: Duration,
-    /// Limit of a request's head, in bytes. Default: 16 KiB.
+    /// The maximum length of a request's head, in bytes. Default: 16 KiB.
     pub head_bytes: usize,
 }
 

@@ -254,7 +254,7 @@ impl<R: AsyncRead + Send + Unpin + 'static, W: AsyncWrite + Send + Unpin + 'stat
             };
             let written = written.await;
             if written.is_err() {
-                // Answers cannot be delivered any more, so the calls are cancelled.
+                // Answers can no longer be delivered, so the calls are cancelled.
                 client_gone.cancel();
             }
             written

@@ -8,7 +8,7 @@ use rmcp::{
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-/// Limit of the text of one message or report, in bytes. Longer text is cut.
+/// The maximum length of the text of one message or report, in bytes. Longer text is cut.
 const MAX_TEXT_BYTES: usize = 4096;
 
 /// Level of a message, in the protocol's terms.

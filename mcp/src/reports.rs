@@ -22,17 +22,17 @@ use super::{
     log::{self, LogLevel, Threshold},
 };
 
-/// How long a person may take to answer a tool's question. The call's own deadline is usually shorter.
+/// The time limit of a person's answer to a tool's question. The call's own deadline is usually shorter.
 const ANSWER_TIME: Duration = Duration::from_secs(10 * 60);
 
-/// How long a call must be without progress before its client gets a heartbeat. The registry's own interval is
+/// The time without progress after which a call's client gets a heartbeat. The registry's own interval is
 /// longer, but the registry does not know of the reports that a tool sends to the client itself.
 const HEARTBEAT_MIN_GAP: Duration = Duration::from_secs(4);
 
 /// Relative step of the progress number in a heartbeat. The number must grow, but a heartbeat means no progress.
 const HEARTBEAT_STEP: f64 = 1e-9;
 
-/// How long reports may still be sent after the call has ended.
+/// The time limit of sending reports after the call has ended.
 const FINAL_REPORT_TIME: Duration = Duration::from_secs(1);
 
 /// The sender of one call's reports.

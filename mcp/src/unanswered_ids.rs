@@ -9,7 +9,7 @@ use std::{
 use rmcp::model::RequestId;
 use tokio::sync::watch;
 
-/// How many cancelled requests are remembered.
+/// The maximum number of cancelled requests that are remembered.
 const MAX_CANCELLED: usize = 1024;
 
 /// The ids of requests that were accepted and not yet answered.

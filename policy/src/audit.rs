@@ -108,7 +108,7 @@ impl WitnessDestination {
 /// The length of the identifier in a witness's key.
 const WITNESS_KEY_ID_DIGITS: usize = 8;
 
-/// The longest key of a witness in bytes.
+/// The maximum length of the key of a witness in bytes.
 const MAX_WITNESS_KEY_BYTES: usize = 512;
 
 impl CheckpointDestination {
@@ -198,7 +198,7 @@ fn parse_absolute(text: &str, otherwise: &str) -> Result<String, String> {
     Ok(text.to_owned())
 }
 
-/// The longest path in bytes: Linux's `PATH_MAX`.
+/// The maximum length of a path in bytes: Linux's `PATH_MAX`.
 const MAX_PATH_BYTES: usize = 4096;
 
 fn seconds<S: Serializer>(duration: &Duration, serializer: S) -> Result<S::Ok, S::Error> {

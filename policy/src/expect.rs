@@ -15,7 +15,7 @@ use crate::{
 /// The maximum size of a file of expectations: 1 MiB.
 pub const MAX_EXPECTATIONS_BYTES: usize = 1024 * 1024;
 
-/// The most expectations of one file.
+/// The maximum number of expectations of one file.
 pub const MAX_EXPECTATIONS: usize = 10_000;
 
 /// The expectations of one file, in the order of the text within each kind.
@@ -189,7 +189,7 @@ impl Day {
     /// # Errors
     /// A text that says which form is meant.
     pub fn parse(text: &str) -> Result<Self, String> {
-        let wrong = || "it is not a day; write such as \"2026-12-31\"".to_owned();
+        let wrong = || "it is not a day; write for example \"2026-12-31\"".to_owned();
         let has_form = text.len() == 10
             && text.bytes().enumerate().all(|(index, byte)| match index {
                 4 | 7 => byte == b'-',

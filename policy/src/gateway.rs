@@ -30,7 +30,7 @@ pub fn gateway_names() -> impl Iterator<Item = &'static str> {
     ALL.iter().map(|(name, ..)| *name)
 }
 
-/// The origin of a built-in tool of the gateway. None for any other name.
+/// The origin of a built-in tool of the gateway; `None` for any other name.
 #[must_use]
 pub fn gateway_tool_origin(name: &str) -> Option<ToolOrigin> {
     ALL.iter().find(|(known, ..)| *known == name).map(|(_, origin, _)| *origin)

@@ -193,7 +193,7 @@ pub(crate) fn matches_wildcards(pattern: &str, name: &str) -> bool {
     true
 }
 
-/// The longest name in bytes: Linux's `NAME_MAX`.
+/// The maximum length of a name in bytes: Linux's `NAME_MAX`.
 const MAX_NAME_BYTES: usize = 255;
 
 #[cfg(test)]

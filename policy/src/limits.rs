@@ -41,9 +41,9 @@ impl fmt::Display for FileBytes {
 /// documents repeat them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 pub struct Limits {
-    /// The most calls that run concurrently.
+    /// The maximum number of calls that run concurrently.
     pub concurrency: usize,
-    /// The most calls of one tool that an agent may make in a minute.
+    /// The maximum number of calls of one tool that an agent may make in a minute.
     pub calls_per_minute: u32,
     /// The maximum size of the text that one call returns to the model, for tools whose entry sets no other limit.
     pub max_output_bytes: OutputBytes,

@@ -100,7 +100,7 @@ pub(crate) fn folders_overlap(one: &str, other: &str) -> bool {
     one.split('/').zip(other.split('/')).all(|(one, other)| one == other)
 }
 
-/// The longest folder in bytes: Linux's `PATH_MAX`.
+/// The maximum length of a folder in bytes: Linux's `PATH_MAX`.
 const MAX_FOLDER_BYTES: usize = 4096;
 
 #[cfg(test)]

@@ -5,7 +5,7 @@ use std::{borrow::Borrow, fmt, str::FromStr, sync::Arc};
 use serde::{Deserialize, Deserializer, Serialize, Serializer, de::Error as _};
 use thiserror::Error;
 
-/// The longest name of a mount, a profile or a secret, in bytes.
+/// The maximum length of the name of a mount, a profile or a secret, in bytes.
 const MAX_NAME_BYTES: usize = 64;
 
 /// The name of a mount: 1 to 64 characters of `a`–`z`, `0`–`9`, `_` and `-`. It is the first component of the
@@ -23,7 +23,7 @@ pub struct SecretName(Arc<str>);
 
 /// A text that cannot name a mount, a profile or a secret.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
-#[error("`{}` is not a name of a {what}: 1 to 64 characters of {allowed} are allowed", name.escape_default())]
+#[error("`{}` is not a valid {what} name: 1 to 64 characters of {allowed} are allowed", name.escape_default())]
 pub struct InvalidName {
     /// The refused text.
     pub name: String,

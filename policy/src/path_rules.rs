@@ -15,7 +15,7 @@ use crate::{MountName, RequestedSubject, hidden::matches_wildcards};
 pub(crate) const FILE_TOOLS: [&str; 6] =
     ["file_delete", "file_edit", "file_list", "file_read", "file_search", "file_write"];
 
-/// The longest pattern, in bytes.
+/// The maximum length of a pattern, in bytes.
 const MAX_PATTERN_BYTES: usize = 4096;
 
 /// `[tools.NAME] unasked`: for each argument, the patterns of the paths that need no approval.

@@ -8,7 +8,7 @@ pub const OVERLAY_FILE: &str = "portcullis.toml";
 /// The name of [`DEFAULT_POLICY`](crate::DEFAULT_POLICY) in messages.
 pub const SHIPPED_POLICY_NAME: &str = "shipped default";
 
-/// The largest policy file, in bytes: 1 MiB.
+/// The maximum size of a policy file, in bytes: 1 MiB.
 pub const MAX_POLICY_FILE_BYTES: u64 = 1 << 20;
 
 /// The default places of the operator's policy: `/etc/portcullis/portcullis.toml`, then the same file below the user's

@@ -206,13 +206,13 @@ impl WorkspaceSecurityPolicy {
         &self.effective.limits
     }
 
-    /// The most calls that run concurrently.
+    /// The maximum number of calls that run concurrently.
     #[must_use]
     pub fn concurrency(&self) -> usize {
         self.effective.limits.concurrency
     }
 
-    /// The most calls of one tool that an agent may make in a minute.
+    /// The maximum number of calls of one tool that an agent may make in a minute.
     #[must_use]
     pub fn calls_per_minute(&self) -> u32 {
         self.effective.limits.calls_per_minute

@@ -269,7 +269,7 @@ pub(crate) fn fold(name: &str) -> impl Iterator<Item = char> {
         .flat_map(char::to_lowercase)
 }
 
-/// The longest pattern in bytes: Linux's `PATH_MAX`.
+/// The maximum length of a pattern in bytes: Linux's `PATH_MAX`.
 const MAX_PATTERN_BYTES: usize = 4096;
 
 #[cfg(test)]

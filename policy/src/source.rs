@@ -5,11 +5,11 @@ use portcullis_types::SandboxTier;
 /// The policy that applies if no other is given. `portcullis policy default` prints it.
 pub const DEFAULT_POLICY: &str = include_str!("../default.toml");
 
-/// The longest policy text in bytes: 256 KiB.
+/// The maximum length of a policy text in bytes: 256 KiB.
 pub(crate) const MAX_POLICY_TEXT_BYTES: usize = 256 * 1024;
 
-/// The longest overlay in bytes: 64 KiB. An overlay comes from the workspace, where an agent may have written it to
-/// slow every start.
+/// The maximum length of an overlay in bytes: 64 KiB. An overlay comes from the workspace, where an agent may have
+/// written it to slow every start.
 pub(crate) const MAX_OVERLAY_BYTES: usize = 64 * 1024;
 
 /// One policy text and its name in errors.

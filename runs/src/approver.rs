@@ -17,17 +17,17 @@ use crate::{
     clock::{milliseconds, now},
 };
 
-/// How long a question waits in the store for an answer, if no person is at the process that asks: 24 hours.
+/// The time after which a question in the store expires, if no person is at the process that asks: 24 hours.
 pub const APPROVAL_TTL: Duration = Duration::from_secs(24 * 60 * 60);
 
-/// How much longer the call waits than its question is valid, so that the store reports the expiry before the call's
-/// own timeout.
+/// The time that the call waits beyond the validity of its question, so that the store reports the expiry before the
+/// call's own timeout.
 const MARGIN: Duration = Duration::from_secs(60);
 
 /// The width of a stored question. Terminals wrap at another width themselves.
 const COLUMNS: usize = 100;
 
-/// How many bytes of a hash name a question.
+/// The number of bytes of a hash that name a question.
 const ID_BYTES: usize = 8;
 
 /// The maximum number of questions of one call. A resumed run asks again after an expired question.

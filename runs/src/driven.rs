@@ -27,8 +27,8 @@ use crate::{
     pages::all_rows,
 };
 
-/// How long a lease holds without being renewed: 30 s. A run whose process cannot be examined waits so long after the
-/// process has died.
+/// The time after which a lease that is not renewed ends: 30 s. A run whose process cannot be examined waits so long
+/// after the process has died.
 pub const LEASE_TTL: Duration = Duration::from_secs(30);
 
 /// The interval at which a lease is renewed, and a request to cancel is seen: 2 s.
@@ -46,7 +46,7 @@ const PAUSES: [Duration; 5] = [
     Duration::from_secs(6),
 ];
 
-/// The longest summary of a step, in characters. A listing shows it in one line.
+/// The maximum length of the summary of a step, in characters. A listing shows it in one line.
 const MAX_SUMMARY_CHARS: usize = 200;
 
 /// A run that this process drives.

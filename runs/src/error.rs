@@ -13,7 +13,7 @@ use crate::RunId;
 #[non_exhaustive]
 pub enum RunError {
     /// The text is not the id of a run.
-    #[error("`{}` is not an id of a run: `run_` and 16 hexadecimal digits", .text.escape_debug())]
+    #[error("`{}` is not a run id: `run_` and 16 hexadecimal digits", .text.escape_debug())]
     InvalidId {
         /// The text.
         text: String,

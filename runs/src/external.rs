@@ -15,7 +15,7 @@ use serde_json::Value;
 
 use crate::{DrivenRun, answers::Answers, clock::now};
 
-/// The most late results that enter a run with one step.
+/// The maximum number of late results that enter a run with one step.
 const MAX_ARRIVALS: u32 = 16;
 
 /// The external calls of a driven run.
@@ -91,7 +91,7 @@ pub(crate) async fn add(
     }
 }
 
-/// Waits until the call does not wait any more.
+/// Waits until the call is pending, resolved or closed.
 pub(crate) async fn wait(store: &dyn RunStore, id: &str) -> Result<ExternalCallState, ToolError> {
     let mut answers = Answers::new(store, id);
     loop {
@@ -160,7 +160,7 @@ impl DrivenRun {
     }
 }
 
-/// Lets the late result of an inbox's entry into the run of this caller. None for an entry that is not a late result of a
+/// Lets the late result of an inbox's entry into the run of this caller. `None` if the entry is not a late result of a
 /// call.
 ///
 /// # Errors

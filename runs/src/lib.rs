@@ -1,9 +1,8 @@
 //! Runs that another process can resume: drives agent loops over a store.
 //!
 //! The state of a run is in the store after each step, and each call is written there before its first effect and after
-//! its end. After a process has died, another one takes the step that was interrupted once more: a call that has
-//! finished keeps its result, a call that may be repeated runs again, and any other call is told to the model as one
-//! whose effects are not known.
+//! its end. If a process dies, another one takes the interrupted step again. A call that has finished keeps its result.
+//! A call that may be repeated runs again. For any other call, the model is told that its effects are unknown.
 //!
 //! | file | what it is |
 //! |---|---|

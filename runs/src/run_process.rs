@@ -121,13 +121,13 @@ fn lock_new_file(folder: &Path, name: &str) -> io::Result<File> {
     let unnamed = folder.join(format!(".{name}"));
     let mut file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(&unnamed)?;
     file.lock()?;
-    // For people: the lock alone says whether the process lives.
+    // The id is for people. The lock alone says whether the process lives.
     write!(file, "{}", std::process::id())?;
     fs::rename(&unnamed, folder.join(name))?;
     Ok(file)
 }
 
-/// Whether a process holds the lock of this file. Without a file, none does.
+/// Whether a process holds the lock of this file; `false` if the file is missing.
 fn is_locked(path: &Path) -> io::Result<bool> {
     let flags = rustix::fs::OFlags::NOFOLLOW | rustix::fs::OFlags::NONBLOCK;
     let flags = i32::try_from(flags.bits()).unwrap_or_default();

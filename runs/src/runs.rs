@@ -15,7 +15,8 @@ use crate::{
     clock::{milliseconds, now},
 };
 
-/// How many times [`Runs::drive`] tries to take a lease, because another process may change the run after it was read.
+/// The maximum number of times that [`Runs::drive`] tries to take a lease, because another process may change the run
+/// after it was read.
 const DRIVE_ATTEMPTS: usize = 3;
 
 /// The prompt that follows a message of the model when a run resumes: providers refuse a request that ends with the

@@ -11,7 +11,7 @@ use portcullis_types::{Message, ToolCall, ToolError, ToolResult};
 
 use crate::{DrivenRun, driven::OrphanedCall};
 
-/// Why the calls of a turn that have not run are not run any more.
+/// Why the remaining calls of a turn are skipped.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum SkipReason {
     /// A person has written: the calls are skipped, and the model reads the message next.

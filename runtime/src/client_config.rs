@@ -35,7 +35,7 @@ pub(crate) struct Launch {
     pub(crate) arguments: Vec<OsString>,
 }
 
-/// The text for the client's configuration file, with a final newline. None if a path is not UTF-8, because the
+/// The text for the client's configuration file, with a final newline. `None` if a path is not UTF-8, because the
 /// file can hold only text.
 pub(crate) fn snippet(client: ConfigClient, launch: &Launch) -> Option<String> {
     let command = launch.program.to_str()?;

@@ -181,7 +181,7 @@ pub(crate) enum CliError {
     #[error(transparent)]
     State(#[from] StateError),
     /// The process of a run in the background has ended at once.
-    #[error("the process of the run `{id}` has ended; its last words stand in `{}`", log.display())]
+    #[error("the process of the run `{id}` has ended; its log is `{}`", log.display())]
     Detached { id: RunId, log: PathBuf },
     /// The process of a run in the background cannot be started.
     #[error("cannot start the process of the run `{id}`")]

@@ -21,10 +21,10 @@ const STORE_VARIABLE: &str = "PORTCULLIS_STORE";
 /// The file of the store in the state folder.
 const FILE: &str = "runs.db";
 
-/// How long a run is kept after its end: 90 days.
+/// The time for which a run is kept after its end: 90 days.
 pub(crate) const RETENTION: Duration = Duration::from_secs(90 * 24 * 60 * 60);
 
-/// The most rows that one start cleans up.
+/// The maximum number of rows that one start cleans up.
 const SWEEP: u32 = 100;
 
 /// Where a store is.
@@ -87,7 +87,7 @@ pub(crate) async fn client_calls(
     Ok(Some(Arc::new(ClientCalls::new(runs, workspace))))
 }
 
-/// Opens a store to read it, or to answer its questions. None if there is no file: no run was ever stored.
+/// Opens a store to read it, or to answer its questions. `None` if there is no file, because no run was ever stored.
 pub(crate) async fn open_existing(
     options: &StoreOptions,
     state: &Path,

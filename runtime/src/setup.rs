@@ -29,7 +29,7 @@ use crate::{
     tool_file, workspace,
 };
 
-/// How long a start may take before the terminal shows why it is slow.
+/// The time after which the terminal shows why a start is slow.
 const SLOW_START: Duration = Duration::from_millis(400);
 
 /// The values of secrets that were removed from the environment. They are process-wide, like the environment.

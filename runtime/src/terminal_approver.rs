@@ -19,7 +19,7 @@ use tokio::sync::Mutex;
 
 use crate::output::text;
 
-/// Limit of an answer that is read, in bytes.
+/// The maximum length of an answer that is read, in bytes.
 const MAX_ANSWER_BYTES: u64 = 4096;
 
 /// The width of a terminal that does not report one, narrow enough for any terminal.

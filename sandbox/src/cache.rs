@@ -23,7 +23,7 @@ use super::{
     module::{check_size, compile},
 };
 
-/// Limit of a compiled module that is read back: 256 MiB. Code is a few times the size of its module.
+/// The maximum size of a compiled module that is read back: 256 MiB. Code is a few times the size of its module.
 const MAX_ENTRY_BYTES: u64 = 256 << 20;
 
 const KEY_BYTES: usize = 32;

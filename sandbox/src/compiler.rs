@@ -47,10 +47,10 @@ impl Default for CompileLimits {
     }
 }
 
-/// Limit of the compiled code that the child returns: 192 MiB. Code is a few times the size of its module.
+/// The maximum size of the compiled code that the child returns: 192 MiB. Code is a few times the size of its module.
 const MAX_CODE_BYTES: u64 = 192 << 20;
 
-/// Limit of the reason that the child returns, in bytes.
+/// The maximum length of the reason that the child returns, in bytes.
 const MAX_REASON_BYTES: usize = 4096;
 
 /// The interval at which the waiting thread checks whether the module is still wanted.

@@ -7,26 +7,26 @@ use portcullis_types::{
 
 use super::{WasmError, module::escape_short};
 
-/// Limit of a module's tools: 256. Each tool costs a schema, and a line in every listing.
+/// The maximum number of a module's tools: 256. Each tool costs a schema, and a line in every listing.
 const MAX_TOOLS_PER_MODULE: usize = 256;
 
-/// Limit of a module's whole answer: 1 MiB. A folder can hold 256 modules.
+/// The maximum size of a module's whole answer: 1 MiB. A folder can hold 256 modules.
 const MAX_DECLARATIONS_BYTES: usize = 1 << 20;
 
-/// Limit of a tool's description: 4 KiB. A model reads it with each question.
+/// The maximum length of a tool's description: 4 KiB. A model reads it with each question.
 const MAX_DESCRIPTION_BYTES: usize = 4 << 10;
 
-/// Limit of each schema of a tool, for arguments and for results, including all text in the schema: 64 KiB. A model
-/// reads the schema of the arguments with each question.
+/// The maximum size of each schema of a tool, for arguments and for results, including all text in the schema: 64 KiB.
+/// A model reads the schema of the arguments with each question.
 const MAX_TOOL_SCHEMA_BYTES: usize = 64 << 10;
 
-/// Limit of each tool name, label, profile, alias, host and argument name: 256 bytes.
+/// The maximum length of each tool name, label, profile, alias, host and argument name: 256 bytes.
 const MAX_WORD_BYTES: usize = 256;
 
-/// Limit of the reason for the refusal of an answer, in characters.
+/// The maximum length of the reason for the refusal of an answer, in characters.
 const MAX_REASON_CHARS: usize = 1024;
 
-/// Limit of a tool's roles, hosts and aliases: 64 of each.
+/// The maximum number of a tool's roles, of its hosts and of its aliases: 64.
 const MAX_LISTED: usize = 64;
 
 /// Checks a module's answer to `describe`: its version, names and limits, and that each role belongs to an

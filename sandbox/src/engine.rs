@@ -4,25 +4,25 @@ use wasmtime::{Config, Enabled, Engine, InstanceAllocationStrategy, OptLevel, Po
 
 use super::WasmError;
 
-/// Limit of a module's linear memories. Their sizes together count against the call's memory limit.
+/// The maximum number of a module's linear memories. Their sizes together count against the call's memory limit.
 const MAX_MEMORIES_PER_MODULE: u32 = 4;
 
-/// Limit of a module's tables.
+/// The maximum number of a module's tables.
 const MAX_TABLES_PER_MODULE: u32 = 4;
 
-/// Limit of the elements in all tables of a call together. A table that grows takes host memory.
+/// The maximum number of elements in all tables of a call together. A table that grows takes host memory.
 pub(super) const MAX_TABLE_ELEMENTS: usize = 100_000;
 
-/// Limit of the stack for guest code: 1 MiB. This is enough for a recursive JSON parser, and far from the end of the
-/// host's stack.
+/// The maximum size of the stack for guest code: 1 MiB. This is enough for a recursive JSON parser, and far from the
+/// end of the host's stack.
 const MAX_WASM_STACK_BYTES: usize = 1 << 20;
 
 /// The number of bytes of a slot's memory that are zeroed in place and kept after a call, instead of returned to the
 /// system. If the kernel can report which pages were touched, only those pages are zeroed.
 const KEEP_RESIDENT_BYTES: usize = 2 << 20;
 
-/// Limit of one memory in the engine: all that 32-bit WebAssembly can address. The engine reserves this much address
-/// space in any case. The limiter enforces the smaller limit of a call.
+/// The maximum size of one memory in the engine: all that 32-bit WebAssembly can address. The engine reserves this much
+/// address space in any case. The limiter enforces the smaller limit of a call.
 const MAX_MEMORY_BYTES: usize = 4 << 30;
 
 /// Builds the engine for `slots` calls at once.

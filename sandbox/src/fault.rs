@@ -25,7 +25,7 @@ pub enum GuestFault {
     /// The guest needed more memory than its limit, and stopped.
     #[error("the tool needs more than its {limit_bytes} bytes of memory")]
     MemoryLimit {
-        /// Limit of all memories of the guest together.
+        /// The maximum size of all memories of the guest together.
         limit_bytes: usize,
     },
     /// The guest needed larger tables than the limit, and stopped.
@@ -37,7 +37,7 @@ pub enum GuestFault {
     /// A frame on the guest's standard output was too long.
     #[error("the tool wrote a frame of more than {limit_bytes} bytes")]
     FrameTooLarge {
-        /// Limit of the frame.
+        /// The maximum size of the frame.
         limit_bytes: usize,
     },
     /// A line of the guest's standard output was not a frame.
@@ -55,7 +55,7 @@ pub enum GuestFault {
     /// The guest wrote too many frames.
     #[error("the tool wrote more than {limit} progress and update frames")]
     TooManyFrames {
-        /// The most progress, update and chunk frames of a call.
+        /// The maximum number of progress, update and chunk frames of a call.
         limit: usize,
     },
     /// The guest sent bytes, but its call is not the sending end of a transfer.
@@ -64,7 +64,7 @@ pub enum GuestFault {
     /// The guest sent more bytes than a transfer may carry.
     #[error("the tool sent more than {limit_bytes} bytes")]
     TransferTooLarge {
-        /// Limit of the transfer.
+        /// The maximum size of the transfer.
         limit_bytes: u64,
     },
     /// The guest ended with an exit code other than 0.

@@ -45,8 +45,8 @@ use crate::{
 /// The first descriptor of a preopen. Descriptors 0 to 2 are the standard streams.
 const FIRST_PREOPEN: u32 = 3;
 
-/// Limit of a guest's open descriptors, including its streams and preopens: 128. A directory takes up to three
-/// descriptors of this process, which needs others for its own work.
+/// The maximum number of a guest's open descriptors, including its streams and preopens: 128. A directory takes up to
+/// three descriptors of this process, which needs others for its own work.
 const MAX_OPEN_DESCRIPTORS: usize = 128;
 
 /// A mount, with the access that one pool of workers grants.

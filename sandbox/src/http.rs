@@ -49,7 +49,7 @@ pub enum HttpOperation {
     Read {
         /// The response's number, as the guest gives it.
         body: u32,
-        /// The most bytes to return, at least 1.
+        /// The maximum number of bytes to return, at least 1.
         max: usize,
         /// Receives the bytes. No bytes mean the end.
         reply: HttpReply<Result<Vec<u8>, HttpFailure>>,

@@ -23,11 +23,11 @@ pub use examine::{LinkReport, examine_links};
 pub use private::PrivatePaths;
 pub use search::PrivateLinks;
 
-/// Limit of the private entries that are searched: 200,000. In a larger vault the search is incomplete, so any file
-/// with several names counts as possibly private.
+/// The maximum number of private entries that are searched: 200,000. In a larger vault the search is incomplete, so any
+/// file with several names counts as possibly private.
 const MAX_PRIVATE_ENTRIES: usize = 200_000;
 
-/// Limit of the files that are named to a model and by `doctor`.
+/// The maximum number of files that are named to a model and by `doctor`.
 const MAX_NAMED: usize = 20;
 
 /// Advice for a file that is not changed in place.

@@ -8,13 +8,13 @@ use wasmtime::{Engine, ExternType, InstancePre, Linker, Module, UnknownImportErr
 
 use super::{WasmError, guest::GuestState};
 
-/// Limit of a module: 16 MiB.
+/// The maximum size of a module: 16 MiB.
 pub const MAX_MODULE_BYTES: usize = 16 << 20;
 
-/// Limit of the unknown imports that a refusal names.
+/// The maximum number of unknown imports that a refusal names.
 const MAX_NAMED_IMPORTS: usize = 32;
 
-/// Limit of an import's name in a refusal, in characters.
+/// The maximum length of an import's name in a refusal, in characters.
 const MAX_SHOWN_CHARS: usize = 100;
 
 /// The SHA-256 of a module's bytes.
@@ -166,7 +166,7 @@ fn list_unknown_imports(
     wasmtime::Error::msg(format!("it imports what no guest gets: {}", unknown.join(", ")))
 }
 
-/// Limit of the quoted standard error when a module does not describe itself, in characters.
+/// The maximum length of the quoted standard error when a module does not describe itself, in characters.
 const MAX_LAST_CHARS: usize = 512;
 
 /// The end of a guest's standard error, which contains a panic's message, as a part of one line.

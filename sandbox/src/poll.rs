@@ -7,7 +7,7 @@ use std::time::{Duration, Instant, SystemTime};
 
 use super::{control::CallControl, control::CallStop, fs_result::Errno};
 
-/// Limit of the subscriptions in one call. Each subscription costs the host a few bytes.
+/// The maximum number of subscriptions in one call. Each subscription costs the host a few bytes.
 const MAX_SUBSCRIPTIONS: usize = 1024;
 
 /// The length of one sleep, which bounds how late a cancellation is noticed.

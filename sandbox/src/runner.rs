@@ -68,7 +68,7 @@ pub struct RunnerConfig {
     pub landlock: Requirement,
     /// Whether seccomp must confine each worker.
     pub seccomp: Requirement,
-    /// The most calls that run at once.
+    /// The maximum number of calls that run at once.
     pub concurrency: usize,
     /// The `portcullis` program that compiles foreign modules. Without it, only foreign modules that were compiled
     /// before can be loaded.
@@ -119,7 +119,7 @@ pub struct GuestJob {
     pub keeper: Option<ChangeKeeper>,
     /// The protected kinds, if the guest must not write them.
     pub withheld: Option<Arc<ProtectedKinds>>,
-    /// Limit of all memories of the guest together, in bytes.
+    /// The maximum size of all memories of the guest together, in bytes.
     pub memory_bytes: usize,
     /// The time limit, for messages.
     pub time_limit: Duration,

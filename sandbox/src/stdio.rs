@@ -6,15 +6,15 @@ use portcullis_types::{
 
 use super::{ChunkSink, GuestFault, Listener, StreamFrame, fault::STDOUT_ADVICE};
 
-/// Limit of the stored standard error of a guest: 64 KiB, for the operator's log and for authors. One half is from the
-/// start, and one half from the end, where a panic's message is.
+/// The maximum size of the stored standard error of a guest: 64 KiB, for the operator's log and for authors. One half
+/// is from the start, and one half from the end, where a panic's message is.
 const MAX_STDERR_BYTES: usize = 64 << 10;
 
-/// Limit of an invalid line that a fault quotes, in characters.
+/// The maximum length of an invalid line that a fault quotes, in characters.
 const MAX_QUOTED_CHARS: usize = 64;
 
-/// Limit of the progress, update and chunk frames of one call, far beyond any use. A tool with more frames is in a loop
-/// that would otherwise run until the deadline.
+/// The maximum number of progress, update and chunk frames of one call, far beyond any use. A tool with more frames is
+/// in a loop that would otherwise run until the deadline.
 const MAX_STREAM_FRAMES: usize = 100_000;
 
 /// A guest's standard output, read according to its verb.

@@ -10,11 +10,11 @@ use super::{
     memory::{as_unsigned, io_vector, slice, slice_mut, write_bytes},
 };
 
-/// Limit of the buffers in one `fd_write` or `fd_read`.
+/// The maximum number of buffers in one `fd_write` or `fd_read`.
 const MAX_IO_VECTORS: u32 = 1024;
 
-/// Limit of the bytes in one `fd_write` to a standard stream: 128 KiB. The guest calls again for the rest. Many vectors
-/// can name the same memory, and a guest can be stopped only between two calls.
+/// The maximum number of bytes in one `fd_write` to a standard stream: 128 KiB. The guest calls again for the rest.
+/// Many vectors can name the same memory, and a guest can be stopped only between two calls.
 const MAX_WRITE_BYTES: u32 = 128 << 10;
 
 /// Passes a guest's output to its reader. A fault ends the call.

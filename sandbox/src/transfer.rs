@@ -13,8 +13,8 @@ use super::{
     control::{CallControl, CallStop},
 };
 
-/// Limit of the chunks that wait for the receiver, of at most 512 KiB each. Together with one chunk at each end, this
-/// is all the memory of a transfer between two guests. [`Transfer::from_bytes`] queues all its bytes at once.
+/// The maximum number of chunks that wait for the receiver, of at most 512 KiB each. Together with one chunk at each
+/// end, this is all the memory of a transfer between two guests. [`Transfer::from_bytes`] queues all its bytes at once.
 const CAPACITY: usize = 4;
 
 /// The length of one wait, which bounds how late a deadline or a cancellation is noticed.

@@ -48,7 +48,7 @@ pub struct Hints {
     pub idempotent: bool,
     /// Whether the tool is hidden from models.
     pub hidden: bool,
-    /// The most bytes of an output for a model.
+    /// The maximum number of bytes of an output for a model.
     pub output_cap_bytes: Option<u64>,
 }
 

@@ -47,7 +47,7 @@ struct OutputBuffer {
 pub struct BackgroundOutput {
     /// The last part of the output, at most 64 KiB.
     pub bytes: Vec<u8>,
-    /// How many bytes before `bytes` were lost.
+    /// The number of bytes before `bytes` that were lost.
     pub dropped: u64,
     /// Position of the output's end, in bytes since the session's start. The next request continues from here.
     pub end: u64,

@@ -69,7 +69,7 @@ pub enum ShellError {
     LimitTooLow {
         /// The limit's name.
         limit: &'static str,
-        /// The least allowed value.
+        /// The minimum allowed value.
         least: u64,
     },
     /// The watch could not inspect a command while it ran. The command was killed and the session has ended.
@@ -133,7 +133,7 @@ pub enum ShellError {
     /// Processes survived a kill.
     #[error("{left} processes could not be killed in time")]
     NotKilled {
-        /// How many survived.
+        /// The number of processes that survived.
         left: usize,
     },
     /// Communication with the session failed.

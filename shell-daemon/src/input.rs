@@ -107,7 +107,7 @@ impl From<InputWriter> for OwnedFd {
 pub(crate) struct Feed {
     /// `None` once the input has ended, or the command has closed its standard input.
     pipe: Option<OwnedFd>,
-    /// How many of the request's bytes are written.
+    /// The number of the request's bytes that are written.
     written: usize,
     streamed: Option<OwnedFd>,
     /// Whether `pipe` is polled for room. If not, `streamed` is polled for data. Only one of the two is polled at a

@@ -140,7 +140,7 @@ pub(crate) const DOUBT_TIME: Duration = Duration::from_millis(500);
 /// that is passed from process to process can be hidden from a sample.
 pub(crate) const SHARED_MEMORY_KEPT: Duration = Duration::from_secs(10);
 
-/// Limit of the remembered pieces that the last sample did not find. Each takes about 50 bytes.
+/// The maximum number of remembered pieces that the last sample did not find. Each takes about 50 bytes.
 pub(crate) const SHARED_MEMORY_PIECES: usize = 10_000;
 
 /// Consecutive samples that may find a process whose memory is unreadable. A process that has just been started can be
@@ -159,6 +159,6 @@ pub(crate) const MEMORY_GROWTH: u64 = 8 << 30;
 /// counted decides.
 pub(crate) const FREEZE_TIME: Duration = Duration::from_secs(1);
 
-/// How many processes and threads together a command may have for each of its allowed processes. A control group uses
-/// the same factor for a whole session.
+/// The number of processes and threads together that a command may have for each of its allowed processes. A control
+/// group uses the same factor for a whole session.
 pub(crate) const THREADS_PER_PROCESS: usize = 4;

@@ -109,10 +109,11 @@ pub struct CommandRequest {
     pub input: Option<CommandInput>,
     /// The time from the command's start to its deadline.
     pub timeout: Duration,
-    /// The most processes of the command at a time, including background jobs. The command may have four times as many
-    /// threads. An excess is noticed after some milliseconds, and then all of the command's processes are killed.
+    /// The maximum number of processes of the command at a time, including background jobs. The command may have four
+    /// times as many threads. An excess is noticed after some milliseconds, and then all of the command's processes are
+    /// killed.
     pub max_processes: usize,
-    /// The most bytes of output that the caller gets, both streams together. The rest is read and dropped.
+    /// The maximum number of bytes of output that the caller gets, both streams together. The rest is read and dropped.
     pub max_output_bytes: u64,
     /// The cancellation that ends the command early.
     pub cancellation: Cancellation,

@@ -35,7 +35,7 @@ pub struct SessionToolchain {
     pub home: Option<PathBuf>,
 }
 
-/// The most paths of a toolchain: 64. Each takes a descriptor of the message that starts a session.
+/// The maximum number of paths of a toolchain: 64. Each takes a descriptor of the message that starts a session.
 pub(crate) const MAX_READ: usize = 64;
 
 /// Names of files with keys that toolchains keep in their folders.

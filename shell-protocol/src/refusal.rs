@@ -118,7 +118,7 @@ impl RefusalCode {
     }
 }
 
-/// The most bytes of a status's text.
+/// The maximum number of bytes of a status's text.
 const TEXT_BYTES: usize = 2048;
 
 #[cfg(test)]

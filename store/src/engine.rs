@@ -23,7 +23,7 @@ use crate::{
     store::{AgeCursor, RunStore},
 };
 
-/// How many answers a slow waiter may be behind. It then reads the store.
+/// The maximum number of answers that a waiter may be behind. A slower one reads the store.
 const UNREAD_ANSWERS: usize = 1024;
 
 /// A store over a database.

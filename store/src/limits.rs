@@ -15,20 +15,20 @@ pub const MAX_PAYLOAD_BYTES: usize = 16 << 20;
 /// The maximum size of a call's arguments: 1 MiB.
 pub const MAX_ARGUMENTS_BYTES: usize = 1 << 20;
 
-/// The most messages of one [`CommitStep`](crate::CommitStep) or [`NewRun`](crate::NewRun): 1,024. Their bytes together
-/// are at most [`MAX_COMMIT_BYTES`].
+/// The maximum number of messages of one [`CommitStep`](crate::CommitStep) or [`NewRun`](crate::NewRun): 1,024. Their
+/// bytes together are at most [`MAX_COMMIT_BYTES`].
 pub const MAX_COMMIT_MESSAGES: usize = 1024;
 
-/// The most bytes of state and messages in one transaction: 64 MiB.
+/// The maximum size of the state and the messages in one transaction: 64 MiB.
 pub const MAX_COMMIT_BYTES: usize = 64 << 20;
 
-/// The most steps of one run: 100,000. A run that repeats itself cannot fill the disk with steps.
+/// The maximum number of steps of one run: 100,000. A run that repeats itself cannot fill the disk with steps.
 pub const MAX_STEPS: i64 = 100_000;
 
-/// The most messages of one run: 1,000,000.
+/// The maximum number of messages of one run: 1,000,000.
 pub const MAX_MESSAGES: i64 = 1_000_000;
 
-/// The most started calls of one run: 100,000.
+/// The maximum number of started calls of one run: 100,000.
 pub const MAX_STARTED_CALLS: i64 = 100_000;
 
 /// The maximum number of open calls of one run: 1,000.
@@ -41,69 +41,69 @@ pub const MAX_OPEN_APPROVALS: i64 = 1_000;
 /// for an agent that never runs.
 pub const MAX_INBOX: i64 = 10_000;
 
-/// The most labels of a run or a started call: 256.
+/// The maximum number of labels of a run or a started call: 256.
 pub const MAX_LABELS: usize = 256;
 
-/// The largest definition of a participant: 256 KiB.
+/// The maximum size of the definition of a participant: 256 KiB.
 pub const MAX_DEFINITION_BYTES: usize = 256 << 10;
 
-/// The most participants of a store: 10,000.
+/// The maximum number of participants of a store: 10,000.
 pub const MAX_PARTICIPANTS: i64 = 10_000;
 
-/// The most spaces of a store: 10,000. A removed one counts until it is swept.
+/// The maximum number of spaces of a store: 10,000. A removed one counts until it is swept.
 pub const MAX_SPACES: i64 = 10_000;
 
-/// The most members of a space: 1,000.
+/// The maximum number of members of a space: 1,000.
 pub const MAX_MEMBERS: i64 = 1_000;
 
-/// The longest text of a message of a space: 256 KiB.
+/// The maximum length of the text of a message of a space: 256 KiB.
 pub const MAX_MESSAGE_TEXT_BYTES: usize = 256 << 10;
 
 /// The maximum size of the metadata of a message of a space: 1 MiB.
 pub const MAX_METADATA_BYTES: usize = 1 << 20;
 
-/// The most messages of a space: 1,000,000.
+/// The maximum number of messages of a space: 1,000,000.
 pub const MAX_SPACE_MESSAGES: i64 = 1_000_000;
 
-/// The most different words of a message that a search finds: its first 1,000.
+/// The maximum number of different words of a message that a search finds: its first 1,000.
 pub const MAX_INDEXED_WORDS: usize = 1_000;
 
-/// The longest word that a search tells from others, in characters: 64. Longer words are cut.
+/// The maximum length of a word that a search tells from others, in characters: 64. Longer words are cut.
 pub const MAX_WORD_CHARS: usize = 64;
 
-/// The most different words of a search: 8.
+/// The maximum number of different words of a search: 8.
 pub const MAX_SEARCH_WORDS: usize = 8;
 
-/// The most topics of an event: 16.
+/// The maximum number of topics of an event: 16.
 pub const MAX_TOPICS: usize = 16;
 
 /// The maximum size of the data of an event: 2 MiB, so that a message with its metadata has room.
 pub const MAX_EVENT_BYTES: usize = 2 << 20;
 
-/// The most notes of one kind that an agent has: 1,000.
+/// The maximum number of notes of one kind that an agent has: 1,000.
 pub const MAX_NOTES: i64 = 1_000;
 
-/// The largest note: 64 KiB.
+/// The maximum size of a note: 64 KiB.
 pub const MAX_NOTE_BYTES: usize = 64 << 10;
 
 /// The minimum interval of a plan that repeats, in milliseconds: 1,000.
 pub const MIN_PLAN_INTERVAL_MS: i64 = 1_000;
 
-/// The most tokens of a store: 10,000.
+/// The maximum number of tokens of a store: 10,000.
 pub const MAX_TOKENS: i64 = 10_000;
 
-/// The most changes of one [`SpaceStore::apply`](crate::SpaceStore::apply), with those that changes make: 2,048. A message
-/// reaches the inboxes of all members of a space with one transaction.
+/// The maximum number of changes of one [`SpaceStore::apply`](crate::SpaceStore::apply), with those that changes make:
+/// 2,048. A message reaches the inboxes of all members of a space with one transaction.
 pub const MAX_CHANGES: usize = 2048;
 
-/// The most rows of a page: 1,000. Larger requests are reduced to this.
+/// The maximum number of rows of a page: 1,000. Larger requests are reduced to this.
 pub const MAX_PAGE_ROWS: u32 = 1_000;
 
 /// The bytes of payload after which a page ends: 32 MiB. A page has at least one row, so it is at most one payload
 /// larger.
 pub const MAX_PAGE_BYTES: i64 = 32 << 20;
 
-/// The most rows that one call of [`RunStore::remove_ended_before`](crate::RunStore::remove_ended_before),
+/// The maximum number of rows that one call of [`RunStore::remove_ended_before`](crate::RunStore::remove_ended_before),
 /// [`RunStore::expire_calls`](crate::RunStore::expire_calls),
 /// [`RunStore::expire_approvals`](crate::RunStore::expire_approvals),
 /// [`SpaceStore::sweep_spaces`](crate::SpaceStore::sweep_spaces),

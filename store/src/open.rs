@@ -14,11 +14,11 @@ use crate::{
     store::RunStore,
 };
 
-/// The schemes of URLs of PostgreSQL.
+/// The schemes of PostgreSQL URLs.
 const POSTGRES_SCHEMES: [&str; 2] = ["postgres://", "postgresql://"];
 
-/// Opens a store of runs with the default options: a server of PostgreSQL if the place begins with `postgres://` or
-/// `postgresql://`, otherwise a file of SQLite. A place with another scheme is refused.
+/// Opens a store of runs with the default options: a PostgreSQL server if the place begins with `postgres://` or
+/// `postgresql://`, otherwise an SQLite file. A place with another scheme is refused.
 ///
 /// # Errors
 /// As for [`open_postgres`] and [`open_sqlite`].
@@ -26,7 +26,7 @@ pub async fn open(place: &str) -> Result<Arc<dyn RunStore>, StoreError> {
     Ok(open_gateway(place).await?)
 }
 
-/// Opens a store of runs in a file of SQLite. The file is made if there is none, with mode 0600. Its folder must be
+/// Opens a store of runs in an SQLite file. The file is made if there is none, with mode 0600. Its folder must be
 /// there, and must belong to the user alone.
 ///
 /// # Errors
@@ -35,7 +35,7 @@ pub async fn open_sqlite(path: &Path, options: SqliteOptions) -> Result<Arc<dyn 
     Ok(open_gateway_sqlite(path, options).await?)
 }
 
-/// Opens a store of runs on a server of PostgreSQL. The tables are made in its schema `portcullis` if there are none.
+/// Opens a store of runs on a PostgreSQL server. The tables are made in its schema `portcullis` if there are none.
 ///
 /// `sslmode` of the URL is `disable`, `prefer`, or `require`, which verifies the server's certificate and name. The
 /// default is `require`, and `disable` for a Unix socket. `sslrootcert` names a file of authorities in PEM; the default

@@ -20,15 +20,15 @@ use crate::{
     sql::{Backend, Operation},
 };
 
-/// How a server of PostgreSQL is used.
+/// The options of a PostgreSQL store.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct PostgresOptions {
-    /// The most connections. Further operations wait for one. Default: 8.
+    /// The maximum number of connections. Further operations wait for one. Default: 8.
     pub connections: usize,
-    /// How long to wait for a connection: for a free one of the pool, and for a new one to the server. Default: 10
-    /// seconds.
+    /// The time limit of the wait for a connection: for a free one of the pool, and for a new one to the server.
+    /// Default: 10 seconds.
     pub connect_timeout: Duration,
-    /// How long the server may take for one statement. Default: 30 seconds. A lock is waited for half as long. An
+    /// The time limit of one statement. Default: 30 seconds. A lock is waited for half as long. An
     /// operation as a whole may take twice as long; then its connection is given up, for a server that does not answer.
     pub statement_timeout: Duration,
 }
@@ -43,7 +43,7 @@ impl Default for PostgresOptions {
     }
 }
 
-/// A server of PostgreSQL.
+/// A PostgreSQL server.
 pub(crate) struct Postgres {
     pool: Pool,
     operation_timeout: Duration,

@@ -174,7 +174,7 @@ pub trait SpaceStore: Send + Sync + std::fmt::Debug {
     /// [`StoreError::NotFound`].
     async fn space_message(&self, id: &str) -> Result<SpaceMessage, StoreError>;
 
-    /// The newest message that shows a call. None if there is none.
+    /// The newest message that shows a call; `None` if there is none.
     ///
     /// # Errors
     /// Only those of each method of the trait.
@@ -277,7 +277,7 @@ pub trait SpaceStore: Send + Sync + std::fmt::Debug {
     /// [`StoreError::AlreadyExists`] for its id or its hash.
     async fn add_token(&self, token: Token) -> Result<(), StoreError>;
 
-    /// The token with this hash. None if there is none.
+    /// The token with this hash; `None` if there is none.
     ///
     /// # Errors
     /// Only those of each method of the trait.

@@ -1,4 +1,4 @@
-//! The store in a file of SQLite: one thread writes, and other connections read.
+//! The store in an SQLite file: one thread writes, and other connections read.
 
 mod connect;
 mod file;
@@ -15,10 +15,10 @@ use crate::{
     sql::{Backend, Operation},
 };
 
-/// How a file of SQLite is used.
+/// The options of an SQLite store.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SqliteOptions {
-    /// How long a write waits for another process. Default: 5 seconds.
+    /// The time limit of a write's wait for another process. Default: 5 seconds.
     pub busy_timeout: Duration,
     /// The maximum size of the database, without its log of at most a few MiB. It is rounded down to pages of 4 KiB.
     /// Default: none, so that the disk is the limit.
@@ -31,7 +31,7 @@ impl Default for SqliteOptions {
     }
 }
 
-/// A file of SQLite, open.
+/// An open SQLite file.
 #[derive(Debug)]
 pub(crate) struct Sqlite {
     writer: Writer,
@@ -74,7 +74,7 @@ impl Backend for Sqlite {
     }
 }
 
-/// An error of SQLite, sorted by its code.
+/// An SQLite error, sorted by its code.
 fn sqlite_error(doing: &'static str, error: rusqlite::Error) -> StoreError {
     use rusqlite::ErrorCode;
     let failure = match error.sqlite_error_code() {

@@ -82,7 +82,7 @@ pub trait RunStore: Send + Sync + std::fmt::Debug {
         state: Json,
     ) -> Result<RunLease, StoreError>;
 
-    /// Gives the lease back. Without effect if the lease is not the owner's any more.
+    /// Gives the lease back. It has no effect if the lease is no longer the owner's.
     ///
     /// # Errors
     /// Only those of each method of the trait.

@@ -282,7 +282,7 @@ impl Drop for Temporary<'_> {
 /// The beginning of the names of temporary files. A name that begins with a dot is not a task.
 const TEMPORARY: &str = ".portcullis-tmp-";
 
-/// The most files of one name in one state.
+/// The maximum number of files of one name in one state.
 const MAX_SAME_NAMES: u32 = 1_000;
 
 /// `name.md`, `name-2.md`, `name-3.md`, …

@@ -135,8 +135,8 @@ fn parse(yaml: &str) -> Result<Map<String, Value>, FileError> {
     }
 }
 
-/// The most events of a front matter's parser, after its aliases are followed: more than 64 KiB of YAML without aliases
-/// has.
+/// The maximum number of events of a front matter's parser, after its aliases are followed: more than 64 KiB of YAML
+/// without aliases has.
 const MAX_EVENTS: usize = 70_000;
 
 /// The maximum number of aliases, and of anchors.

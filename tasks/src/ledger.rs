@@ -15,7 +15,7 @@ pub(crate) const LEDGER_KEY: &str = "tool_calls";
 pub struct CallKey {
     /// The SHA-256 of the block's content, in hexadecimal digits. Line breaks count as `\n`.
     pub block: String,
-    /// How many blocks with the same content stand before it.
+    /// The number of blocks with the same content before it.
     pub ordinal: u32,
 }
 
@@ -65,7 +65,7 @@ pub struct LedgerRow {
     /// Whether an interrupted call may run again.
     #[serde(default, skip_serializing_if = "is_false")]
     pub may_repeat: bool,
-    /// How many times the call was begun.
+    /// The number of times that the call was begun.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub attempts: u32,
     /// The parameters from which control characters were removed.

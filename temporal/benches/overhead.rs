@@ -34,7 +34,7 @@ use crate::{scripts::IDLE, server::NAMESPACE, world::World};
 /// The activities of the measured run: its prompt, ten model calls, 90 tool calls, nine turns and its end.
 const ACTIVITIES: u32 = 1 + 10 + 90 + 9 + 1;
 
-/// How many rounds of each kind are measured.
+/// The number of rounds of each kind that are measured.
 const ROUNDS: usize = 7;
 
 /// The maximum time that an activity may take beyond an empty one.

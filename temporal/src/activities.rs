@@ -192,7 +192,7 @@ fn run_id(text: &str) -> Result<RunId, ActivityError> {
     text.parse().map_err(|error: portcullis_runs::RunError| failures::bad_input(error.to_string()))
 }
 
-/// How many questions of one call may wait to be told.
+/// The maximum number of questions of one call that wait to be reported.
 const MAX_QUESTIONS: usize = 16;
 
 /// Passes on the ids of the questions of a call.

@@ -97,7 +97,7 @@ pub(crate) struct NextCallPlacement {
     pub(crate) id: String,
     /// Its tool.
     pub(crate) tool: String,
-    /// The task queue. None for that of the workflow.
+    /// The task queue. `None` means the queue of the workflow.
     #[serde(default)]
     pub(crate) queue: Option<String>,
     /// Whether the worker that asked the model offers the tool.

@@ -11,16 +11,16 @@ use portcullis_types::chain;
 use temporalio_common::error::ApplicationFailure;
 use temporalio_sdk::activities::ActivityError;
 
-/// How many times a step is attempted before the run ends as it would in one process.
+/// The maximum number of attempts at a step before the run ends as it would in one process.
 pub(crate) const MODEL_ATTEMPTS: u32 = 5;
 
-/// How many times a call is offered to workers that do not have its tool.
+/// The maximum number of times that a call is offered to workers that do not have its tool.
 pub(crate) const PLACE_ATTEMPTS: u32 = 5;
 
-/// How long the next attempt waits after a provider's refusal of too many requests.
+/// The pause before the next attempt after a provider's refusal of too many requests.
 const RATE_LIMITED_PAUSE: Duration = Duration::from_secs(15);
 
-/// How long the next attempt waits while another process drives the run.
+/// The pause before the next attempt while another process drives the run.
 const LEASED_PAUSE: Duration = Duration::from_secs(2);
 
 /// Whether another attempt at the step may end otherwise.

@@ -5,10 +5,10 @@ use std::{pin::pin, time::Duration};
 use portcullis_types::CancellationToken;
 use temporalio_sdk::activities::ActivityContext;
 
-/// How long the server waits for a heartbeat before it takes the worker for dead.
+/// The time without a heartbeat after which the server takes the worker for dead.
 pub(crate) const HEARTBEAT_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// The interval at which a heartbeat is recorded. The SDK sends fewer: one in 0.8 of the time-out.
+/// The interval at which a heartbeat is recorded. The SDK sends at most one in each 80 % of the timeout.
 const INTERVAL: Duration = Duration::from_secs(1);
 
 /// Does the work of an activity with heartbeats. `cancel` is cancelled with the activity, and the work then ends in

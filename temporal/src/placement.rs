@@ -4,7 +4,7 @@ use std::{collections::BTreeMap, str::FromStr};
 
 use thiserror::Error;
 
-/// The longest name of a tool or a task queue, in bytes. Temporal takes names of up to 1,000 bytes.
+/// The maximum length of the name of a tool or a task queue, in bytes. Temporal takes names of up to 1,000 bytes.
 const MAX_NAME_BYTES: usize = 256;
 
 /// A tool, and the task queue of the workers that run it.

@@ -8,7 +8,7 @@ use url::{Host, Url};
 
 use crate::WorkerError;
 
-/// How long a connection may take.
+/// The time limit of a connect.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// The port of a Temporal server.

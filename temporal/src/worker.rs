@@ -16,17 +16,17 @@ use temporalio_sdk::{
 
 use crate::{AgentRun, Placement, WorkerError, activities::Steps, placement, search};
 
-/// How many activities a worker has at once. A call that waits for an answer needs one, and little else: how many calls
-/// run at once is bounded by the registry.
+/// The maximum number of activities that a worker has at once. A call that waits for an answer needs one, and little
+/// else. The registry limits the number of calls that run at once.
 const ACTIVITIES: usize = 200;
 
-/// How many workflow tasks a worker has at once.
+/// The maximum number of workflow tasks that a worker has at once.
 const WORKFLOW_TASKS: usize = 50;
 
-/// How long a workflow waits for the worker that knows it before another one reads its history.
+/// The time that a workflow waits for the worker that knows it before another one reads its history.
 const STICKY: Duration = Duration::from_secs(2);
 
-/// How long activities may go on after the worker was told to stop.
+/// The time limit of activities after the worker was told to stop.
 const GRACE: Duration = Duration::from_secs(5);
 
 /// The settings of a worker.

@@ -25,13 +25,13 @@ use crate::{
     workflow_payloads::{ApprovalSignal, MAX_WAITING, RunOutcome, RunRequest, RunStatusReport, read_message},
 };
 
-/// How long a step may take that asks no model and runs no call.
+/// The time limit of a step that asks no model and runs no call.
 const STEP_TIME_LIMIT: Duration = Duration::from_secs(120);
 
-/// How long the model may take for an answer. The loop's own limits end it earlier.
+/// The time limit of the model's answer. The loop's own limits end it earlier.
 const MODEL_TIME_LIMIT: Duration = Duration::from_secs(2 * 60 * 60);
 
-/// How long a call may take: its question may wait for an answer before it runs.
+/// The time limit of a call, including the wait for an answer to its question.
 const CALL_TIME_LIMIT: Duration = Duration::from_secs(26 * 60 * 60);
 
 const _: () = assert!(CALL_TIME_LIMIT.as_secs() > portcullis_runs::APPROVAL_TTL.as_secs());

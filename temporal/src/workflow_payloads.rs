@@ -7,10 +7,11 @@ use portcullis_runs::RunId;
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
 use temporalio_common::data_converters::RawValue;
 
-/// The longest prompt or message of a person: 64 KiB. Temporal keeps these texts; a longer one belongs into the store.
+/// The maximum length of a prompt or message of a person: 64 KiB. Temporal keeps these texts, so put a longer text into
+/// the store.
 pub const MAX_TEXT_BYTES: usize = 64 << 10;
 
-/// How many messages of a person may wait for the model.
+/// The maximum number of messages of a person that wait for the model.
 pub(crate) const MAX_WAITING: usize = 64;
 
 /// The encoding of a payload that holds JSON.
@@ -61,7 +62,7 @@ fn yes() -> bool {
 /// The answer to the query `status`.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct RunStatusReport {
-    /// The run in the store. None before the first step.
+    /// The run in the store; `None` before the first step.
     pub run: Option<String>,
     /// The step that is taken: `setup`, `call_model`, `run_tools`, `finalize` or `ended`.
     pub step: String,
@@ -71,13 +72,13 @@ pub struct RunStatusReport {
     pub tool: Option<String>,
     /// The questions that wait for an answer.
     pub questions: Vec<String>,
-    /// How many messages of a person the model has not read.
+    /// The number of messages of a person that the model has not read.
     pub waiting_messages: usize,
     /// Whether a person has cancelled the run.
     pub cancelled: bool,
     /// The status of the run in the store, after its last step.
     pub status: Option<String>,
-    /// Why the last signal that was refused was refused.
+    /// The reason for the last refusal of a signal.
     pub refused_signal: Option<String>,
 }
 

@@ -21,7 +21,7 @@ pub use session::SessionApprovals;
 pub(crate) use standing::StandingApprovals;
 pub use standing::{RuleWriter, StandingOffer};
 
-/// How long an approver may take to answer: 5 minutes. After that the call is refused.
+/// The time after which a call without an approver's answer is refused: 5 minutes.
 pub const APPROVAL_TIMEOUT: Duration = Duration::from_secs(5 * 60);
 
 /// A caller's approval policy for a call, in addition to the policy file. The stricter of the two holds.
@@ -54,7 +54,7 @@ pub trait Approver: Send + Sync {
     /// The future is dropped when the call is cancelled.
     async fn decide(&self, request: &ApprovalRequest) -> AttributedAnswer;
 
-    /// How long an answer may take. Default: [`APPROVAL_TIMEOUT`].
+    /// The time limit of an answer. Default: [`APPROVAL_TIMEOUT`].
     fn time_limit(&self) -> Duration {
         APPROVAL_TIMEOUT
     }

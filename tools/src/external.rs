@@ -8,7 +8,7 @@ use serde_json::Value;
 
 use crate::{digest, registry::RegistryError};
 
-/// How long a pending call takes a result, unless the tool says otherwise: 24 hours.
+/// The time for which a pending call takes a result, unless the tool says otherwise: 24 hours.
 pub const EXTERNAL_CALL_TTL: Duration = Duration::from_secs(24 * 60 * 60);
 
 /// A tool whose results are submitted from outside.
@@ -24,9 +24,10 @@ pub struct ExternalTool {
     pub policy: ToolPolicy,
     /// Whether the run waits for the result, up to [`ExternalTool::timeout`]. Otherwise each call is pending at once.
     pub waits: bool,
-    /// How long the run waits for the result. The policy may shorten it.
+    /// The time limit of the run's wait for the result. The policy may shorten it.
     pub timeout: Duration,
-    /// How long a call takes a result, from its beginning. Never less than the time for which the run waits.
+    /// The time for which a call takes a result, from its beginning. It is never less than the time for which the run
+    /// waits.
     pub expires: Duration,
     /// Hints for the registry.
     pub meta: ToolMeta,
@@ -99,12 +100,12 @@ pub enum ExternalCallState {
     Pending,
     /// The result is there.
     Resolved(Value),
-    /// The call takes no result any more: it has expired, or was cancelled.
+    /// The call takes no further result, because it has expired or was cancelled.
     Closed,
 }
 
-/// Keeps the calls of external tools until their results are submitted. Of a submission and a time-out that meet, one
-/// wins.
+/// Keeps the calls of external tools until their results are submitted. If a submission and a timeout coincide, exactly
+/// one of them takes effect.
 #[async_trait]
 pub trait ExternalCalls: Send + Sync {
     /// Adds a call. A call that is there already stays as it is. Returns how far it is, and when it expires, in

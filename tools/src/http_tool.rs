@@ -38,7 +38,7 @@ pub struct HttpTool {
     pub policy: ToolPolicy,
     /// The request that each call makes.
     pub target: HttpTarget,
-    /// The limit on a whole call: names, connections, redirects, the response. The policy may shorten it.
+    /// The time limit of a whole call: names, connections, redirects, the response. The policy may shorten it.
     pub timeout: Duration,
     /// Hints for the registry.
     pub meta: ToolMeta,
@@ -107,7 +107,7 @@ pub enum InvalidHttpTarget {
     #[error("the method is one of GET, POST, PUT, PATCH and DELETE")]
     Method,
     /// The text cannot name a header.
-    #[error("`{}` is not a name of a header", escape_for_display(name))]
+    #[error("`{}` is not a valid header name", escape_for_display(name))]
     HeaderName {
         /// The text.
         name: String,

@@ -23,17 +23,17 @@ use crate::{
     registry::RegistryError,
 };
 
-/// How many tools of one server are read. Further ones are left out.
+/// The maximum number of tools of one server that are read. Further ones are left out.
 pub const MAX_REMOTE_TOOLS: usize = 1024;
 
-/// How many pages of a listing are read. Further ones are left out, because a server can give empty pages without end, and
-/// the row of the listing has each request.
+/// The maximum number of pages of a listing that are read. Further ones are left out, because a server can give empty
+/// pages without end, and the row of the listing has each request.
 pub(crate) const MAX_LISTED_PAGES: usize = 128;
 
-/// How long a listing may take: 10 s. An agent waits for it before its cycle.
+/// The time limit of a listing: 10 s. An agent waits for it before its cycle.
 const LISTING_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// The longest description of a remote tool, in bytes.
+/// The maximum length of the description of a remote tool, in bytes.
 const MAX_DESCRIPTION_BYTES: usize = 16 << 10;
 
 /// A server, as a configuration names it, with the session that is open there. Clones share the session.
@@ -191,7 +191,7 @@ pub struct McpTool {
     pub decl: FunctionDecl,
     /// The tier that the policy judges it by.
     pub tier: SafetyTier,
-    /// The limit on a whole call, with the beginning of a session. Default: 30 s. The policy may shorten it.
+    /// The time limit of a whole call, including the start of a session. Default: 30 s. The policy may shorten it.
     pub timeout: Duration,
     /// Hints for the registry.
     pub meta: ToolMeta,

@@ -28,13 +28,13 @@ pub const MAX_STORE_BYTES: u64 = 256 << 20;
 /// The maximum number of outputs: 1,024. Every new output lists the folder, so listing must stay cheap.
 pub const MAX_STORED_OUTPUTS: usize = 1_024;
 
-/// The longest output: 16 MiB, twice the limit of a guest's result.
+/// The maximum length of an output: 16 MiB, twice the limit of a guest's result.
 pub const MAX_OUTPUT_BYTES: u64 = 16 << 20;
 
 /// The default length of a page: as much as a result may show where the policy does not say.
 pub const DEFAULT_PAGE_BYTES: u64 = crate::policy::DEFAULT_MAX_OUTPUT_BYTES;
 
-/// The longest page: 1 MiB.
+/// The maximum length of a page: 1 MiB.
 pub const MAX_PAGE_BYTES: u64 = 1 << 20;
 
 /// A folder of outputs. Several processes can share one folder: an output appears as a whole or not at all, and each
@@ -396,10 +396,10 @@ const OWNER_FOLDER: Mode = Mode::RWXU;
 const OWNER_FILE: Mode = Mode::RUSR.union(Mode::WUSR);
 const MAX_CALL_ID_BYTES: usize = 128;
 
-/// The longest header: 256 KiB. A grant names mounts, hosts and limits, which need far less.
+/// The maximum length of a header: 256 KiB. A grant names mounts, hosts and limits, which need far less.
 const MAX_HEADER_BYTES: u32 = 256 << 10;
 
-/// The most bytes of a UTF-8 character after its first byte.
+/// The maximum number of bytes of a UTF-8 character after its first byte.
 const MAX_CHAR_TAIL: u64 = 3;
 
 /// A temporary file of this age belongs to a process that died while writing it.

@@ -7,8 +7,8 @@ use portcullis_types::{ToolError, ToolErrorKind};
 
 use crate::call::Owner;
 
-/// The most pairs of owner and tool that are remembered before idle pairs are dropped. A caller can invent an agent for
-/// every call, and each pair costs a few dozen bytes.
+/// The maximum number of pairs of owner and tool that are remembered before idle pairs are dropped. A caller can invent
+/// an agent for every call, and each pair costs a few dozen bytes.
 const MAX_REMEMBERED: usize = 16_384;
 
 /// Counts calls per agent and tool. If the client chose the agent's name itself, counts calls per run and tool.

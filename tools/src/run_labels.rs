@@ -23,8 +23,8 @@ use crate::{
     shell::{NetworkedSession, NetworkedSessions, SidecarError, end_all, end_all_blocking},
 };
 
-/// The most runs that are remembered individually. A caller can invent a run for every call, and each run takes some
-/// hundred bytes.
+/// The maximum number of runs that are remembered individually. A caller can invent a run for every call, and each run
+/// takes some hundred bytes.
 const MAX_REMEMBERED_RUNS: usize = 16_384;
 
 /// Collects labels per run.

@@ -21,12 +21,13 @@ use tokio::sync::oneshot;
 
 use crate::{call::cancelled_before_run_error, sandbox::ModuleDigest};
 
-/// The most calls that may wait for a slot: 1,024. A further call is refused, so that a flood of calls costs little
-/// memory.
+/// The maximum number of calls that may wait for a slot: 1,024. A further call is refused, so that a flood of calls
+/// costs little memory.
 pub(crate) const MAX_QUEUED: usize = 1024;
 
-/// The most abandoned calls: 64. An abandoned call has ended for its caller, but its work goes on, for example because
-/// a native tool blocks its thread. At this number, new calls are refused until one of the abandoned calls returns.
+/// The maximum number of abandoned calls: 64. An abandoned call has ended for its caller, but its work goes on, for
+/// example because a native tool blocks its thread. At this number, new calls are refused until one of the abandoned
+/// calls returns.
 pub(crate) const MAX_ABANDONED: usize = 64;
 
 /// Hands out the slots.

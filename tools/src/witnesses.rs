@@ -28,10 +28,10 @@ use crate::{
 /// The time limit of the wait for the last checkpoint at the end of the process: 5 s.
 const EXIT_WAIT: Duration = Duration::from_secs(5);
 
-/// The most requests for one checkpoint. A witness that always answers anew where it is gets no more.
+/// The maximum number of requests for one checkpoint. A witness that always answers anew where it is gets no more.
 const MAX_ROUNDS: usize = 8;
 
-/// The largest answer of a witness, in bytes: 64 KiB, the size of hundreds of signatures.
+/// The maximum size of the answer of a witness, in bytes: 64 KiB, the size of hundreds of signatures.
 const MAX_ANSWER_BYTES: usize = 64 << 10;
 
 /// A witness of the policy.

@@ -33,7 +33,7 @@ crate::word_enum! {
 }
 
 impl ToolErrorKind {
-    /// The exit code of the command line: 3 for a denial, 4 for a time-out, 5 for unavailable, else 1.
+    /// The exit code of the command line: 3 for a denial, 4 for a timeout, 5 for unavailable, else 1.
     #[must_use]
     pub const fn exit_code(self) -> u8 {
         match self {

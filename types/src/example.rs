@@ -7,7 +7,7 @@ use crate::{JsonSchema, RoleKind};
 /// The deepest nesting of an example. It ends the example of a recursive type.
 const MAX_DEPTH: usize = 8;
 
-/// The most values of an example. A schema may require any number of values.
+/// The maximum number of values of an example. A schema may require any number of values.
 const MAX_VALUES: usize = 64;
 
 impl JsonSchema {

@@ -14,16 +14,16 @@ use crate::{ToolError, ToolErrorKind, ToolOutput};
 /// The version of the frames: 1.
 pub const FRAME_VERSION: u32 = 1;
 
-/// The longest progress or update frame in bytes: 1 MiB. A longer frame is a fault of the guest.
+/// The maximum length of a progress or update frame in bytes: 1 MiB. A longer frame is a fault of the guest.
 pub const MAX_STREAM_FRAME_BYTES: usize = 1 << 20;
 
-/// The longest final frame in bytes: 8 MiB. A longer frame is a fault of the guest.
+/// The maximum length of a final frame in bytes: 8 MiB. A longer frame is a fault of the guest.
 pub const MAX_FINAL_FRAME_BYTES: usize = 8 << 20;
 
-/// The longest chunk in bytes: 512 KiB. A longer chunk is a fault of the guest.
+/// The maximum length of a chunk in bytes: 512 KiB. A longer chunk is a fault of the guest.
 pub const MAX_CHUNK_BYTES: usize = 512 << 10;
 
-/// The most bytes of one transfer: 256 MiB. Both guests and the host enforce this limit.
+/// The maximum size of one transfer: 256 MiB. Both guests and the host enforce this limit.
 pub const MAX_TRANSFER_BYTES: u64 = 256 << 20;
 
 /// The first frame on a guest's standard input. Only the receiving end of a transfer gets more frames after it.

@@ -7,13 +7,13 @@ use crate::GuestErrorKind;
 /// The name of the module from which guests import the functions for requests.
 pub const HTTP_IMPORT: &str = "portcullis_http";
 
-/// The most bytes of a request's head as JSON: 64 KiB.
+/// The maximum size of a request's head as JSON: 64 KiB.
 pub const MAX_HTTP_HEAD_BYTES: usize = 64 << 10;
 
-/// The most bytes of a request's body: 1 MiB minus the head's limit, so that both fit the HTTP client's own limit.
+/// The maximum size of a request's body: 1 MiB minus the head's limit, so that both fit the HTTP client's own limit.
 pub const MAX_HTTP_BODY_BYTES: usize = (1 << 20) - MAX_HTTP_HEAD_BYTES;
 
-/// The most bytes of a response's body that one read returns: 64 KiB.
+/// The maximum number of bytes of a response's body that one read returns: 64 KiB.
 pub const MAX_HTTP_READ_BYTES: usize = 64 << 10;
 
 /// A request without its body.

@@ -18,7 +18,7 @@ pub struct ToolMeta {
     /// Whether the tool is hidden from models. It can still be called by name.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub hidden: bool,
-    /// The most bytes of an output for a model, if the author wants less than the registry's limit.
+    /// The maximum number of bytes of an output for a model, if the author wants less than the registry's limit.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub output_cap_bytes: Option<u64>,
 }

@@ -5,7 +5,7 @@ use std::{fmt, str::FromStr};
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
 
-/// The longest guest path in bytes: 4,096, Linux's `PATH_MAX`.
+/// The maximum length of a guest path in bytes: 4,096, Linux's `PATH_MAX`.
 pub const MAX_GUEST_PATH_BYTES: usize = 4096;
 
 /// The mount that relative paths start in.

@@ -15,10 +15,10 @@ use crate::{
     plan::{KeptContent, PlannedPath, UndoPlan},
 };
 
-/// Limit of a file that is compared line by line: 1 MiB. Larger files are only named.
+/// The maximum size of a file that is compared line by line: 1 MiB. Larger files are only named.
 const MAX_COMPARED_BYTES: u64 = 1 << 20;
 
-/// Limit of the time that is spent on the shortest difference of one file. After it a longer difference is shown.
+/// The time limit of the search for the shortest difference of one file. After it a longer difference is shown.
 const DIFF_TIME: Duration = Duration::from_secs(1);
 
 /// The change of one path, from before the calls to the present.

@@ -95,7 +95,7 @@ pub(crate) enum Line {
         /// The mounts that the call could change, by name.
         mounts: BTreeMap<String, RootIdentity>,
     },
-    PathBefore(PathBefore),
+    Before(PathBefore),
     /// The call ended. If this line is missing, the process died during the call.
     End {
         after: Vec<PathAfter>,

@@ -179,7 +179,7 @@ impl ChangeRecorder {
             _ => None,
         };
         let before = PathBefore { mount: root.name().to_owned(), path: path.clone(), node, owner, content };
-        self.write(id, file, &Line::PathBefore(before))
+        self.write(id, file, &Line::Before(before))
     }
 
     fn keep_content(

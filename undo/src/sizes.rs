@@ -9,7 +9,7 @@ use std::{
     path::Path,
 };
 
-/// The longest part of the file that is read: 1 MiB. An entry has about 30 bytes.
+/// The maximum length of the part of the file that is read: 1 MiB. An entry has about 30 bytes.
 const MAX_BYTES: u64 = 1 << 20;
 
 const SIZES: &str = "sizes";

@@ -15,27 +15,27 @@ use rustix::fs::FlockOperation;
 use crate::{
     error::UndoError,
     node::RootIdentity,
-    record::{After, Before, CallFacts, Line, VERSION},
+    record::{CallFacts, Line, PathAfter, PathBefore, VERSION},
     sizes,
 };
 
-/// Limit of one kept file: 256 MiB. The content of a larger file is not kept.
+/// The maximum size of one kept file: 256 MiB. The content of a larger file is not kept.
 pub const MAX_FILE_BYTES: u64 = 256 << 20;
 
-/// Limit of the content that is kept for one call: 1 GiB.
+/// The maximum size of the content that is kept for one call: 1 GiB.
 pub const MAX_CALL_BYTES: u64 = 1 << 30;
 
-/// Limit of the paths that are recorded for one call: 100,000. Further paths are not recorded, and such a call can only
-/// be undone in part.
+/// The maximum number of paths that are recorded for one call: 100,000. Further paths are not recorded, and such a call
+/// can only be undone in part.
 pub const MAX_CALL_PATHS: usize = 100_000;
 
-/// Limit of the whole store: 4 GiB. The oldest records are removed first.
+/// The maximum size of the whole store: 4 GiB. The oldest records are removed first.
 pub const MAX_STORE_BYTES: u64 = 4 << 30;
 
-/// Limit of the number of records: 1,000. The oldest are removed first.
+/// The maximum number of records: 1,000. The oldest are removed first.
 pub const MAX_RECORDS: usize = 1_000;
 
-/// Limit of a record's file, which has two states for each path: 256 MiB.
+/// The maximum size of a record's file, which has two states for each path: 256 MiB.
 const MAX_RECORD_BYTES: u64 = 256 << 20;
 
 const FOLDER: &str = "undo";
@@ -92,8 +92,8 @@ pub struct ChangeRecord {
     /// Whether paths are missing, because there were more than [`MAX_CALL_PATHS`].
     pub is_incomplete: bool,
     pub(crate) mounts: BTreeMap<String, RootIdentity>,
-    pub(crate) before: Vec<Before>,
-    pub(crate) after: Vec<After>,
+    pub(crate) before: Vec<PathBefore>,
+    pub(crate) after: Vec<PathAfter>,
 }
 
 impl ChangeRecord {

@@ -235,13 +235,12 @@ const MAY_SLEEP: &[&str] = &[
     "temporal/tests/all/server.rs",
     "temporal/tests/all/tools.rs",
     "temporal/tests/all/world.rs",
-    "tests/tests/all/tasks.rs",
     // The helpers `wait_until_async` and `wait_until`.
     "shell-daemon/tests/all/server/sidecar.rs",
     "tests/tests/all/shell/backends.rs",
 ];
 
-/// The most lines of a file, without its tests.
+/// The maximum number of lines of a file, without its tests.
 const MAX_LINES: usize = 500;
 
 fn root() -> PathBuf {

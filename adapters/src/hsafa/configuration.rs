@@ -42,7 +42,7 @@ pub struct ToolConfiguration {
     /// Whether a run goes on before the result of a call is submitted. Default: false. A request and an internal tool
     /// return their results at once nevertheless.
     pub is_async: bool,
-    /// How long a run waits for a submitted result, or how long a request may take. Default: 30 s.
+    /// The time limit of a run's wait for a submitted result, or of a request. Default: 30 s.
     pub timeout: Duration,
 }
 
@@ -122,7 +122,7 @@ pub fn read_configurations(text: &str) -> Result<Vec<ToolConfiguration>, Invalid
     }
 }
 
-/// None if a required part is missing or has a mistake. All mistakes are in `faults`.
+/// `None` if a required part is missing or has a mistake. All mistakes are in `faults`.
 fn read(item: &Value, place: &str, faults: &mut Faults) -> Option<ToolConfiguration> {
     let Some(item) = item.as_object() else {
         faults.add(place, "a tool configuration is a JSON object");

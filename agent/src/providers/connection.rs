@@ -29,10 +29,10 @@ use super::{
 };
 use crate::{ProviderError, ProviderErrorKind};
 
-/// How long an idle connection is kept for the next request.
+/// The time for which an idle connection is kept for the next request.
 const IDLE_TIMEOUT: Duration = Duration::from_secs(90);
 
-/// An answer whose head has arrived. [`next_chunk`] reads its body.
+/// A response whose head has arrived. [`next_chunk`] reads its body.
 pub(super) type Response = http::Response<Incoming>;
 
 /// A client for one address.

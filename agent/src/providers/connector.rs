@@ -27,17 +27,17 @@ use url::Url;
 /// Interval of TCP keepalive probes, which detect a dead peer.
 const KEEPALIVE: Duration = Duration::from_secs(15);
 
-/// How many unanswered probes end the connection.
+/// The number of unanswered probes after which the connection ends.
 const KEEPALIVE_TRIES: u32 = 3;
 
-/// How long sent data may stay unacknowledged (`TCP_USER_TIMEOUT`, tcp(7)).
+/// The maximum time for which sent data may stay unacknowledged (`TCP_USER_TIMEOUT`, tcp(7)).
 const UNACKNOWLEDGED: Duration = Duration::from_secs(30);
 
 /// Opens connections, each within a time limit.
 #[derive(Debug, Clone)]
 pub(super) struct Connector {
     route: Route,
-    /// Limit of the whole connect: name lookup, connection, tunnel, TLS.
+    /// The time limit of the whole connect: name lookup, connection, tunnel, TLS.
     timeout: Duration,
 }
 

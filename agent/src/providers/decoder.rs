@@ -10,11 +10,12 @@ use super::{
 };
 use crate::{Delta, StopReason};
 
-/// How much larger than its content an event may be, in bytes: names, ids, counts, escape sequences.
+/// The maximum number of bytes that an event may have beyond its content: names, ids, counts, escape sequences.
 const EVENT_OVERHEAD_BYTES: usize = 64 * 1024;
 
-/// How many times larger than its content an answer may be on the wire. Providers wrap each word into some 200
-/// bytes, and send comments to keep the connection open. Without a limit the comments could go on forever.
+/// The maximum ratio between the size of an answer on the wire and the size of its content. Providers wrap each word
+/// into some 200 bytes, and send comments to keep the connection open. Without a limit the comments could go on
+/// forever.
 const WIRE_FACTOR: u64 = 64;
 
 /// Fixed cost of a call's piece, in bytes. Even an empty piece costs its holder memory.

@@ -6,7 +6,7 @@ use http::HeaderValue;
 
 use crate::{ProviderError, ProviderErrorKind};
 
-/// Limit of a key, in bytes. It bounds the cost of a wrong path such as `/dev/zero`.
+/// The maximum length of a key, in bytes. It bounds the cost of a wrong path such as `/dev/zero`.
 const MAX_KEY_BYTES: usize = 8 * 1024;
 
 /// Replaces a key in shown text.

@@ -16,14 +16,14 @@ use super::{
 };
 use crate::{ProviderError, ProviderErrorKind, StopReason};
 
-/// Limit of a refusal's body that is read, in bytes.
+/// The maximum length of a refusal's body that is read, in bytes.
 const MAX_BODY_BYTES: usize = 64 * 1024;
 
-/// How long to wait for a refusal's body. The status alone is enough for an error.
+/// The time limit of the wait for a refusal's body. The status alone is enough for an error.
 const BODY_WAIT: Duration = Duration::from_secs(10);
 
-/// Limit of an unknown stop reason, in bytes. A stop reason is usually one word. Without a limit a server could
-/// put a whole event into the message that a run ends with.
+/// The maximum length of an unknown stop reason, in bytes. A stop reason is usually one word. Without a limit a server
+/// could put a whole event into the message that a run ends with.
 const MAX_REASON_BYTES: usize = 200;
 
 /// The provider and the key of a request. Errors name the provider and hide the key.

@@ -37,7 +37,7 @@ impl FailedRequest {
         Self { error, retry: RetryAdvice::Later }
     }
 
-    /// How long to wait before the retry, or `None` if there is no retry. `attempts` counts the requests so far.
+    /// The pause before the retry, or `None` if there is no retry. `attempts` counts the requests so far.
     pub(super) fn wait(&self, attempts: u32, limits: &ProviderLimits, random: u32) -> Option<Duration> {
         if attempts > limits.retries {
             return None;

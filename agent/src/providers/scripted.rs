@@ -65,7 +65,7 @@ pub enum ScriptError {
     /// More turns were asked for than the script has.
     #[error("the script has {turns} turns, and one more was asked for")]
     Over {
-        /// How many turns the script has.
+        /// The number of turns in the script.
         turns: usize,
     },
     /// A request differs from what the script expects.
@@ -200,7 +200,7 @@ impl ScriptedProvider {
         self.state().requests.clone()
     }
 
-    /// How many turns remain.
+    /// The number of turns that remain.
     #[must_use]
     pub fn turns_left(&self) -> usize {
         self.state().turns.len()

@@ -88,16 +88,16 @@ pub enum StrictTools {
 /// Limits of one answer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ProviderLimits {
-    /// Limit of connecting. Default: 10 s.
+    /// The time limit of a connect. Default: 10 s.
     pub connect: Duration,
-    /// Limit of silence, before the answer begins and between its pieces. Default: 300 s, because a local model may
-    /// take minutes to read a long conversation.
+    /// The maximum time of silence, before the answer begins and between its pieces. Default: 300 s, because a local
+    /// model may take minutes to read a long conversation.
     pub idle: Duration,
-    /// Limit of an answer's text, thinking, names and arguments together, in bytes; each piece of a call
+    /// The maximum length of an answer's text, thinking, names and arguments together, in bytes; each piece of a call
     /// counts 32 more. It bounds the memory that a model, or a server that poses as one, can make the caller
     /// use. Default: 8 MiB.
     pub answer_bytes: usize,
-    /// How many times a request is retried. Default: 3.
+    /// The maximum number of retries of a request. Default: 3.
     pub retries: u32,
     /// The wait before the first retry. It doubles with each further retry, and is shortened at random by up to
     /// a half. Default: 500 ms.

@@ -21,8 +21,8 @@ use super::{
     measured::MeasuredSpan,
 };
 
-/// Limit of calls with an open span. Without the limit, calls that are requested and never end could fill the
-/// memory. Calls beyond the limit are counted in the run's span as `portcullis.untraced_calls`.
+/// The maximum number of calls with an open span. Without the limit, calls that are requested and never end could fill
+/// the memory. Calls beyond the limit are counted in the run's span as `portcullis.untraced_calls`.
 pub const MAX_TRACED_CALLS: usize = 1024;
 
 /// A run's open spans.

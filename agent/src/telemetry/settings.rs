@@ -1,7 +1,7 @@
 //! [`TelemetrySettings`]: the content of spans and metrics.
 
-/// Limit of each content in a span: 64 KiB, cut at a character boundary. Without the limit one result could fill
-/// an exporter's queue.
+/// The maximum length of each content in a span: 64 KiB, cut at a character boundary. Without the limit one result
+/// could fill an exporter's queue.
 pub const MAX_CONTENT_BYTES: usize = 64 << 10;
 
 /// Settings of telemetry. The embedder names model and provider, because events do not.

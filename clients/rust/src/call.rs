@@ -25,7 +25,7 @@ pub struct Call {
     pub status: CallStatus,
     /// `external`, whose result a program submits, or `space`, whose result a person gives.
     pub execution_type: String,
-    /// When the call expires, as RFC 3339 in UTC. None for a call that does not.
+    /// When the call expires, as RFC 3339 in UTC; `None` if it never does.
     #[serde(default)]
     pub expires_at: Option<String>,
 }

@@ -24,13 +24,13 @@ use rustls_platform_verifier::BuilderVerifierExt as _;
 
 use crate::{ClientError, address::Address};
 
-/// How long one attempt to connect to an address of the host takes.
+/// The time limit of one attempt to connect to an address of the host.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// How long an idle connection is kept for the next request.
+/// The time for which an idle connection is kept for the next request.
 const IDLE_TIMEOUT: Duration = Duration::from_secs(60);
 
-/// An answer whose head has arrived.
+/// A response whose head has arrived.
 pub(crate) type Response = http::Response<Incoming>;
 
 /// A sender of requests: a client over TCP, or in tests over memory.

@@ -72,7 +72,7 @@ pub enum ClientError {
     Refused {
         /// The HTTP status.
         status: u16,
-        /// The gateway's code, such as `unauthorized`. `unknown` if the answer is none of a gateway.
+        /// The gateway's code, such as `unauthorized`. `unknown` if the response did not come from a gateway.
         code: String,
         /// The gateway's reason: one line, cut after 300 characters.
         message: String,

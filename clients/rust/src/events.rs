@@ -26,7 +26,7 @@ mod tests;
 /// with escapes.
 pub(crate) const MAX_EVENT_BYTES: usize = 8 << 20;
 
-/// How long a stream may be silent. The gateway sends a comment every 15 s.
+/// The time of silence after which a stream counts as lost. The gateway sends a comment every 15 s.
 pub(crate) const MAX_SILENCE: Duration = Duration::from_secs(60);
 
 /// The kind of an event without one.
@@ -39,7 +39,7 @@ const CALL_PENDING: &str = "call.pending";
 #[derive(Debug, Clone, PartialEq)]
 #[non_exhaustive]
 pub struct Event {
-    /// The id, for [`Gateway::events`](crate::Gateway::events) after a lost connection. None for an event that is not
+    /// The id, for [`Gateway::events`](crate::Gateway::events) after a lost connection. `None` if the event is not
     /// stored.
     pub id: Option<String>,
     /// The kind, such as `call.pending`. `reset` says that events are missing, and that what they told must be read anew.
@@ -49,7 +49,7 @@ pub struct Event {
 }
 
 impl Event {
-    /// The call of an event `call.pending`. None for another event.
+    /// The call of an event `call.pending`; `None` for another event.
     ///
     /// # Errors
     /// [`ClientError::Unreadable`].
@@ -62,7 +62,7 @@ impl Event {
         call.checked("event").map(Some)
     }
 
-    /// None for fields that are not an event, such as the time after which a reader connects again.
+    /// `None` if the fields are not an event, such as the time after which a reader connects again.
     fn read(fields: Sse) -> Result<Option<Self>, ClientError> {
         let Some(data) = fields.data else { return Ok(None) };
         let data = serde_json::from_str(&data).map_err(|source| ClientError::unreadable("event", source))?;

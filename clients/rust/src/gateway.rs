@@ -28,14 +28,14 @@ use crate::{
 #[cfg(test)]
 mod tests;
 
-/// How long a request takes, with its answer. For a stream of events: until its head.
+/// The time limit of a request and its response; for a stream of events, until its head.
 const REQUEST_TIMEOUT: Duration = Duration::from_secs(30);
 
 /// The maximum number of bytes of a submission, which is the gateway's limit. A larger one would be refused while it is
 /// sent, and the refusal would look like a lost connection.
 const MAX_SUBMISSION_BYTES: usize = 1 << 20;
 
-/// How many calls a page has. The arguments of a call can have 1 MiB.
+/// The number of calls in a page. The arguments of a call can have 1 MiB.
 const PAGE_CALLS: &str = "20";
 
 /// The maximum number of bytes of an answer, so that a server in the gateway's place cannot fill the memory.

@@ -24,8 +24,8 @@ impl Submission {
         matches!(self, Self::Delivered(_))
     }
 
-    /// The end that a refusal stands for. None for another refusal, and for one that no gateway wrote: a proxy's 404 says
-    /// nothing about the call.
+    /// The end that a refusal stands for. `None` for another refusal, and for one that no gateway wrote: a proxy's 404
+    /// says nothing about the call.
     pub(crate) fn of_refusal(status: u16, code: &str) -> Option<Self> {
         match (status, code) {
             (404, "not_found") => Some(Self::Unknown),

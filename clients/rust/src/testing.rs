@@ -80,7 +80,7 @@ pub(crate) struct Noted {
     pub(crate) streams: VecDeque<Response>,
     /// The answers to the next lists. Afterwards lists have `calls`.
     pub(crate) list_answers: VecDeque<Response>,
-    /// The answers to the next submissions. None loses the connection. Afterwards each result is taken.
+    /// The responses to the next submissions. `None` loses the connection. Afterwards each result is taken.
     pub(crate) submission_answers: VecDeque<Option<Response>>,
 }
 

@@ -12,10 +12,10 @@ mod submit;
 #[cfg(test)]
 mod tests;
 
-/// How many calls a worker answers at the same time, unless [`Worker::concurrency`] says otherwise.
+/// The number of calls that a worker answers at the same time, unless [`Worker::concurrency`] says otherwise.
 pub const DEFAULT_CONCURRENCY: NonZeroUsize = NonZeroUsize::new(8).expect("not zero");
 
-/// How long a worker that ends waits for the calls under way.
+/// The time limit of a stopping worker's wait for the calls under way.
 pub const SHUTDOWN_GRACE: Duration = Duration::from_secs(30);
 
 /// Answers the calls of an agent: it listens, has a function called for each call, and submits what the function returns.
@@ -69,7 +69,8 @@ impl Worker {
         self
     }
 
-    /// How many calls are answered at the same time. Default: [`DEFAULT_CONCURRENCY`]. Further calls wait at the gateway.
+    /// The number of calls that are answered at the same time. Default: [`DEFAULT_CONCURRENCY`]. Further calls wait at
+    /// the gateway.
     #[must_use]
     pub fn concurrency(mut self, calls: NonZeroUsize) -> Self {
         self.concurrency = calls;

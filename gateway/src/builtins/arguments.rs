@@ -11,7 +11,7 @@ pub(crate) const MAX_TEXT: usize = 32_768;
 /// The maximum number of messages that one call reads.
 pub(super) const MAX_MESSAGES: u32 = 100;
 
-/// How many messages a call reads without `limit`.
+/// The number of messages that a call reads without `limit`.
 pub(super) const DEFAULT_MESSAGES: u32 = 20;
 
 /// The maximum number of goals, memories or plans of one call.

@@ -20,8 +20,8 @@ use crate::{
     resource::time,
 };
 
-/// How many messages agents can send to each other before a person has to write: 20. Further ones are posted and wake no
-/// agent, so that two agents cannot answer each other without end.
+/// The maximum number of messages that agents can send to each other before a person has to write: 20. Further messages
+/// are posted but wake no agent, so that two agents cannot answer each other without end.
 const MAX_AGENT_MESSAGES: u32 = 20;
 
 /// The maximum number of bytes of text that one message puts into the inboxes of its space: 8 MiB. In a space of many
@@ -126,7 +126,7 @@ fn delivered_text(text: &str, agents: usize) -> String {
     format!("{}{CUT}", &text[..text.floor_char_boundary(limit)])
 }
 
-/// Whether the last messages are all of agents.
+/// Whether agents wrote all of the last messages.
 async fn are_last_messages_of_agents(core: &Core, space: &str) -> Result<bool, StoreError> {
     let page = core.store.space_messages(space, None, PageRequest::first(MAX_AGENT_MESSAGES)).await?;
     let texts = page.items.iter().filter(|message| message.kind == MessageKind::Text);
@@ -134,7 +134,7 @@ async fn are_last_messages_of_agents(core: &Core, space: &str) -> Result<bool, S
     Ok(of_agents >= MAX_AGENT_MESSAGES as usize)
 }
 
-/// The agents of a space but this one.
+/// The other agents of a space.
 async fn other_agents(core: &Core, space: &str, author: &str) -> Result<Vec<String>, StoreError> {
     let members = portcullis_runs::all_rows(|page| core.store.members(space, page)).await?;
     let agents = members.into_iter().filter(|member| member.kind == ParticipantKind::Agent);
@@ -153,7 +153,7 @@ pub(super) async fn read(cycle: &CycleSpace, args: &Value) -> Result<Value, Tool
     Ok(json!({ "messages": page_of(cycle, &space, args, offset).await? }))
 }
 
-/// The newest messages of a space but `offset`, the newest first.
+/// A page of a space's messages, newest first, without the newest `offset`.
 pub(super) async fn page_of(
     cycle: &CycleSpace,
     space: &str,

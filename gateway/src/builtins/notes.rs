@@ -9,10 +9,10 @@ use serde_json::{Value, json};
 use super::store_error;
 use crate::{cycle::CycleSpace, resource::time};
 
-/// How many plans are read.
+/// The maximum number of plans that are read.
 const MAX_PLANS: u32 = 200;
 
-/// How many characters of a call's key are in the id of a note.
+/// The number of characters of a call's key in the id of a note.
 const KEY_CHARS: usize = 16;
 
 /// A minute, in milliseconds.

@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 use super::{messages::page_of, store_error};
 use crate::cycle::CycleSpace;
 
-/// How many members are shown.
+/// The maximum number of members that are shown.
 const MAX_MEMBERS: u32 = 100;
 
 pub(super) async fn enter(cycle: &CycleSpace, args: &Value) -> Result<Value, ToolError> {

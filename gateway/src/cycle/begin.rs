@@ -17,13 +17,13 @@ use crate::{
 /// The maximum number of entries of an inbox that one prompt has.
 const MAX_ENTRIES: u32 = 32;
 
-/// How many messages of earlier cycles the model reads: the last 200.
+/// The maximum number of messages of earlier cycles that the model reads: the last 200.
 const MAX_HISTORY: i64 = 200;
 
-/// How many bytes of earlier messages the model reads: 256 KiB.
+/// The maximum size of earlier messages that the model reads: 256 KiB.
 const MAX_HISTORY_BYTES: usize = 256 * 1024;
 
-/// Makes a run from the entries that wait for this agent. None if there are none.
+/// Makes a run from the entries that wait for this agent. `None` if there are none.
 ///
 /// The entries are consumed with the run's first write. If the process dies before it, they wait for the next cycle.
 ///

@@ -32,7 +32,7 @@ use crate::{
     resource::{AgentDefinition, time},
 };
 
-/// How many goals, memories and plans the model reads, of each kind.
+/// The maximum number of goals, of memories and of plans that the model reads.
 const MAX_NOTES: u32 = 50;
 
 /// Drives a run of this agent to its end, or until the gateway stops.
@@ -79,7 +79,7 @@ struct Cycle<'a> {
 }
 
 impl Cycle<'_> {
-    /// Runs the loop. None if the gateway stops before it ends.
+    /// Runs the loop. `None` if the gateway stops before it ends.
     async fn run(&self, tools: AgentTools) -> Result<Option<(Arc<CycleSpace>, AgentEnd)>, ApiError> {
         let Self { core, agent, id, registry, caller, driven, .. } = self;
         let cycle_agent = CycleAgent { id: agent.id.clone(), name: agent.name.clone(), tools };

@@ -16,7 +16,7 @@ use crate::{builtins::SEND_MESSAGE, hub::LiveEvent};
 /// whole.
 const MAX_PARTIAL: usize = 64 * 1024;
 
-/// The smallest growth, in bytes, after which arguments that arrive are shown again.
+/// The minimum growth, in bytes, after which arguments that arrive are shown again.
 const MIN_GROWTH: usize = 16;
 
 /// Passes the events of a loop on to the readers of the gateway. The loop waits until an event is stored.

@@ -64,7 +64,7 @@ impl<E: ToolExecutor> ToolExecutor for SpaceExecutor<E> {
 /// The result with the error as the model reads it.
 fn shape(mut result: ToolResult) -> ToolResult {
     if let ToolOutcome::Error(error) = &result.outcome {
-        // A call that was closed has the kind of a time-out too, and takes no result.
+        // A closed call also has the kind of a timeout, but takes no result.
         let takes_result = error.kind() == ToolErrorKind::Timeout && error.code() != "call_closed";
         let output = ToolOutput::structured(json!({ "error": error.to_string() }));
         result.outcome = ToolOutcome::Output(output.with_details(json!({ TAKES_RESULT: takes_result })));
@@ -72,7 +72,8 @@ fn shape(mut result: ToolResult) -> ToolResult {
     result
 }
 
-/// The message of a shaped error, and whether a result can still be submitted. None for an output that is none.
+/// The message of a shaped error, and whether a result can still be submitted. `None` if the output is not a shaped
+/// error.
 pub(super) fn shaped_error(output: &ToolOutput) -> Option<(String, bool)> {
     let takes_result = output.details.get(TAKES_RESULT)?.as_bool()?;
     let message = output.structured.as_ref()?.get("error")?.as_str()?;

@@ -75,7 +75,7 @@ impl CycleSpace {
         std::mem::replace(&mut *self.entered.lock(), space)
     }
 
-    /// The configuration of a tool of this agent. None for every other tool, which is not visible.
+    /// The configuration of a tool of this agent. `None` if it has no such tool, so that the tool is not visible.
     pub(crate) fn tool(&self, name: &str) -> Option<&ToolConfiguration> {
         self.agent.tools.get(name)
     }
@@ -90,7 +90,7 @@ impl CycleSpace {
         run_topics(&self.agent.id, &self.run, space)
     }
 
-    /// Shows that a call begins: in its space if its tool is visible, and to readers of the agent. `input` is none
+    /// Shows that a call begins: in its space if its tool is visible, and to readers of the agent. `input` is `None`
     /// while the arguments arrive. A call that has been shown gets its input.
     pub(crate) async fn show_begin(
         &self,

@@ -29,7 +29,7 @@ const VIA: &str = "gateway";
 #[into_params(parameter_in = Query)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub(super) struct ApprovalQuery {
-    /// How many items: 1 to 1,000. Default: 50.
+    /// The number of items: 1 to 1,000. Default: 50.
     #[param(minimum = 1, maximum = 1000)]
     limit: Option<u32>,
     /// The cursor of the page before.
@@ -79,7 +79,7 @@ pub(super) async fn list(
     Ok(Json(Listing { items, next: page.next.map(age_cursor) }))
 }
 
-/// Answers a question. An agent's token answers none: an agent does not approve its own calls.
+/// Answers a question. An agent's token cannot answer any, because agents cannot approve their own calls.
 #[utoipa::path(post, path = "/api/approvals/{approvalId}", params(("approvalId" = String, Path)), request_body = Answer, responses(
     (status = 200, body = Approval), (status = 400, body = Refusal), (status = 401, body = Refusal), (status = 403, body = Refusal),
     (status = 404, body = Refusal), (status = 409, body = Refusal), (status = 410, body = Refusal), (status = 422, body = Refusal)))]
@@ -93,7 +93,7 @@ pub(super) async fn decide(
         Identity::Admin => "operator".to_owned(),
         Identity::User(id) => id.clone(),
         Identity::Agent(_) | Identity::Run { .. } => {
-            return Err(ApiError::forbidden("an agent does not approve its own calls"));
+            return Err(ApiError::forbidden("agents cannot approve their own calls"));
         }
     };
     let asked = core.store.approval(&id).await?;

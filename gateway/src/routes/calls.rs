@@ -27,7 +27,7 @@ use crate::{
 #[into_params(parameter_in = Query)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub(super) struct CallQuery {
-    /// How many items: 1 to 1,000. Default: 50.
+    /// The number of items: 1 to 1,000. Default: 50.
     #[param(minimum = 1, maximum = 1000)]
     limit: Option<u32>,
     /// The cursor of the page before.

@@ -12,13 +12,13 @@ use utoipa::IntoParams;
 
 use crate::error::{ApiError, ErrorCode};
 
-/// How many items a page has without `limit`.
+/// The number of items of a page without `limit`.
 pub(super) const DEFAULT_LIMIT: u32 = 50;
 
 /// The maximum number of items of a page: as many as a page of the store has.
 pub(super) const MAX_LIMIT: u32 = portcullis_store::limits::MAX_PAGE_ROWS;
 
-/// How long the body of a request may take: 10 s.
+/// The time limit of the body of a request: 10 s.
 const BODY_DEADLINE: Duration = Duration::from_secs(10);
 
 /// The maximum number of characters of a name.
@@ -67,7 +67,7 @@ impl<T: DeserializeOwned + Send, S: Send + Sync> FromRequestParts<S> for Path<T>
 #[into_params(parameter_in = Query)]
 #[serde(deny_unknown_fields)]
 pub(super) struct Paging {
-    /// How many items: 1 to 1,000. Default: 50.
+    /// The number of items: 1 to 1,000. Default: 50.
     #[param(minimum = 1, maximum = 1000)]
     pub(super) limit: Option<u32>,
     /// The cursor of the page before.

@@ -29,7 +29,7 @@ pub(super) const MAX_SEARCH: usize = 200;
 #[into_params(parameter_in = Query)]
 #[serde(deny_unknown_fields)]
 pub(super) struct MessageQuery {
-    /// How many items: 1 to 1,000. Default: 50.
+    /// The number of items: 1 to 1,000. Default: 50.
     #[param(minimum = 1, maximum = 1000)]
     limit: Option<u32>,
     /// The cursor of the page before: older messages follow.

@@ -26,7 +26,7 @@ const MAX_ROWS: usize = 1000;
 #[into_params(parameter_in = Query)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub(super) struct RunQuery {
-    /// How many items: 1 to 1,000. Default: 50.
+    /// The number of items: 1 to 1,000. Default: 50.
     #[param(minimum = 1, maximum = 1000)]
     limit: Option<u32>,
     /// The cursor of the page before.

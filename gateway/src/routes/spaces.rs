@@ -58,7 +58,7 @@ pub(super) async fn create(
     let member = match &caller {
         Identity::Admin => None,
         Identity::User(id) => Some(id.as_str()),
-        _ => return Err(ApiError::forbidden("an agent adds no spaces")),
+        _ => return Err(ApiError::forbidden("agents cannot add spaces")),
     };
     let space = NewSpace { id: new_id("spc")?, name: name(&new.name)?, created: now() };
     let id = space.id.clone();
@@ -130,13 +130,13 @@ pub(super) async fn add_member(
             // reveal whether an id exists.
             caller.ensure_sees_agent(&core, &participant).await?;
         }
-        _ => return Err(ApiError::forbidden("an agent adds no members")),
+        _ => return Err(ApiError::forbidden("agents cannot add members")),
     }
     join(&core, &space, &participant).await?;
     Ok(StatusCode::NO_CONTENT)
 }
 
-/// Removes a member. The operator removes anyone; a user removes themself, and agents of their space.
+/// Removes a member. The operator can remove any member. A user can remove only themselves and agents of their space.
 #[utoipa::path(delete, path = "/api/spaces/{spaceId}/members/{participantId}",
     params(("spaceId" = String, Path), ("participantId" = String, Path)), responses(
     (status = 204), (status = 401, body = Refusal), (status = 403, body = Refusal), (status = 404, body = Refusal)))]
@@ -157,7 +157,7 @@ pub(super) async fn remove_member(
         Identity::Run { .. } => false,
     };
     if !is_allowed {
-        return Err(ApiError::forbidden("a user removes themself and agents"));
+        return Err(ApiError::forbidden("a user can remove only themselves and agents"));
     }
     let topics = vec![topic::for_space(&space)];
     let left = event("member.left", topics, &json!({ "id": participant }))?;

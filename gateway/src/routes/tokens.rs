@@ -33,7 +33,7 @@ pub(super) struct Me {
 pub(super) struct NewToken {
     /// `admin`, `user`, `agent` or `run`.
     subject: String,
-    /// The id of the user, the agent or the run. None for `admin`.
+    /// The id of the user, the agent or the run; `None` for `admin`.
     id: Option<String>,
 }
 

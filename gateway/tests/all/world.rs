@@ -29,7 +29,7 @@ use tempfile::TempDir;
 use tokio::task::JoinSet;
 use tower::ServiceExt as _;
 
-/// How long a test waits for what must happen.
+/// The time limit of a test's wait for something that must happen.
 pub(crate) const TEST_TIMEOUT: Duration = Duration::from_secs(60);
 
 /// The turns of a model, one script each, and the prompts that it has read.
@@ -388,7 +388,7 @@ impl Events {
         self.next_or_end().await.expect("the stream goes on")
     }
 
-    /// The next event. None if the stream ends.
+    /// The next event; `None` if the stream ends.
     async fn next_or_end(&mut self) -> Option<ReadEvent> {
         loop {
             while let Some((block, rest)) = self.buffer.split_once("\n\n") {

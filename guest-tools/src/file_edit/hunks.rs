@@ -7,7 +7,7 @@ use super::line_breaks;
 /// The maximum number of changed places that are shown.
 const SHOWN_PLACES: usize = 3;
 
-/// How many unchanged lines are shown before and after a change.
+/// The number of unchanged lines that are shown before and after a change.
 const CONTEXT_LINES: usize = 2;
 
 /// The maximum number of removed lines that are shown for one place. The same limit applies to added lines.

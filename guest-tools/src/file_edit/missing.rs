@@ -2,14 +2,14 @@
 
 use super::{has_bare_line_feed, line_breaks};
 
-/// The most lines that are compared in the search for a similar passage. Without this limit, a long passage could be
-/// compared in full at every line of a repetitive text.
+/// The maximum number of lines that are compared in the search for a similar passage. Without this limit, a long
+/// passage could be compared in full at every line of a repetitive text.
 const COMPARED_LINES: usize = 1 << 20;
 
-/// The most lines of the text that are quoted.
+/// The maximum number of lines of the text that are quoted.
 const QUOTED_LINES: usize = 10;
 
-/// The most bytes of a line that are quoted.
+/// The maximum number of bytes of a line that are quoted.
 const QUOTED_LINE_BYTES: usize = 200;
 
 /// Returns the end of the sentence "it is not in the text: …".

@@ -16,12 +16,12 @@ use super::{
     report::{Group, SearchReport, SearchedLine},
 };
 
-/// How many bytes of a file are searched at once: 256 KiB. Most files fit, and take one read into a reused buffer
-/// without a copy. Longer files are streamed.
+/// The number of bytes of a file that are searched at once: 256 KiB. Most files fit, and take one read into a reused
+/// buffer without a copy. Longer files are streamed.
 const WHOLE_BYTES: usize = 256 << 10;
 
-/// The longest line that can be searched: 8 MiB. A line must be in memory as a whole, so the search of a file stops at
-/// a longer line.
+/// The maximum length of a line that can be searched: 8 MiB. A line must be in memory as a whole, so the search of a
+/// file stops at a longer line.
 const MAX_LINE_BYTES: usize = 8 << 20;
 
 pub(super) struct FileSearcher {

@@ -9,8 +9,8 @@ use std::{fs::File, io::Read, path::Path};
 
 use ignore::gitignore::{Gitignore, GitignoreBuilder};
 
-/// The most bytes of ignore files that apply at a time: 128 KiB. Without this limit, the author of the files could fill
-/// the guest's memory with patterns. A file beyond the limit does not apply, and a note says so.
+/// The maximum number of bytes of ignore files that apply at a time: 128 KiB. Without this limit, the author of the
+/// files could fill the guest's memory with patterns. A file beyond the limit does not apply, and a note says so.
 const MAX_RULES_BYTES: usize = 128 << 10;
 
 /// The ignore files that apply to the current directory of a walk.
@@ -18,7 +18,7 @@ const MAX_RULES_BYTES: usize = 128 << 10;
 pub(super) struct IgnoreRules {
     /// The directories with ignore files, from the mount down to the current one.
     scopes: Vec<IgnoreScope>,
-    /// How many directories the walk has entered and not left.
+    /// The number of directories that the walk has entered and not left.
     depth: usize,
     bytes: usize,
     too_large: usize,

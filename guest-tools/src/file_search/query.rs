@@ -6,12 +6,12 @@ use regex_syntax::ParserBuilder;
 
 use super::{any_case::LineMatcher, required};
 
-/// The longest query: 4 KiB. The compilation of a longer query could fill the guest's memory before the limits below
-/// apply.
+/// The maximum length of a query: 4 KiB. The compilation of a longer query could fill the guest's memory before the
+/// limits below apply.
 const MAX_QUERY_BYTES: usize = 4096;
 
-/// The largest compiled expression: 4 MiB. A query has up to four of them: a forward and a backward one, and both
-/// again for a part that is searched first.
+/// The maximum size of a compiled expression: 4 MiB. A query has up to four of them: a forward and a backward one, and
+/// both again for a part that is searched first.
 const MAX_COMPILED_BYTES: usize = 4 << 20;
 
 /// The memory of a search by automaton: 4 MiB. When it is full, the automaton starts again.

@@ -7,13 +7,14 @@ use crate::{
     shown_name::shown_name,
 };
 
-/// The most bytes of a line that are shown. Without this limit, a line of a minified file could fill the whole result.
+/// The maximum number of bytes of a line that are shown. Without this limit, a line of a minified file could fill the
+/// whole result.
 const SHOWN_LINE_BYTES: usize = 500;
 
 /// The maximum number of these bytes that are shown before the match.
 const SHOWN_BEFORE_BYTES: usize = 100;
 
-/// The most unreadable files that are named.
+/// The maximum number of unreadable files that are named.
 const NAMED_FILES: usize = 5;
 
 /// The results of a search so far, with counts of what could not be searched.

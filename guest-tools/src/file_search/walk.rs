@@ -18,17 +18,18 @@ use super::{
     report::count_with_noun,
 };
 
-/// The longest `glob`: 1 KiB.
+/// The maximum length of a `glob`: 1 KiB.
 const MAX_GLOB_BYTES: usize = 1024;
 
-/// The most bytes of names that wait to be visited: 16 MiB. Further names of a huge directory are counted and left out.
+/// The maximum number of bytes of names that wait to be visited: 16 MiB. Further names of a huge directory are counted
+/// and left out.
 const MAX_PENDING_BYTES: usize = 16 << 20;
 
 /// The memory that a name takes in addition to its bytes, as an estimate.
 const NAME_BYTES: usize = 32;
 
-/// The most directories that are open at the same time: 32. A guest has 128 descriptors. Files of deeper directories are
-/// opened by their paths.
+/// The maximum number of directories that are open at the same time: 32. A guest has 128 descriptors. Files of deeper
+/// directories are opened by their paths.
 const MAX_OPEN_DIRECTORIES: usize = 32;
 
 /// A walk over a tree. The walk does not follow links, so it cannot loop, and it does not recurse.
@@ -148,7 +149,7 @@ impl FileWalk {
         }
     }
 
-    /// How many entries were skipped, by reason.
+    /// The number of entries that were skipped, by reason.
     pub(super) fn skipped(&self) -> Vec<String> {
         let counts =
             [(self.hidden, "hidden"), (self.ignored, "ignored"), (self.outside_glob, "not in 'glob'")];

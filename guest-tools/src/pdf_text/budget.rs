@@ -1,22 +1,23 @@
 //! The work that one document may cost. A file of a few bytes can require any amount of work: with streams that inflate
 //! a thousandfold, forms that show each other, or pages that share one content.
 
-/// The most pages that are read.
+/// The maximum number of pages that are read.
 pub(super) const MAX_PAGES: usize = 500;
 
-/// The most pages that a second pass reads, after the first pass used up its time or memory.
+/// The maximum number of pages that a second pass reads, after the first pass used up its time or memory.
 pub(super) const PLAIN_PAGES: usize = 20;
 
-/// The longest decoded stream: 16 MiB. Only the start of a longer stream is read.
+/// The maximum length of a decoded stream: 16 MiB. Only the start of a longer stream is read.
 pub(super) const MAX_STREAM_BYTES: usize = 16 << 20;
 
-/// The longest table of a font's characters or codes: 1 MiB. In memory the table is several times as large.
+/// The maximum length of a table of a font's characters or codes: 1 MiB. In memory the table is several times as
+/// large.
 pub(super) const MAX_TABLE_BYTES: usize = 1 << 20;
 
-/// The most bytes in all decoded streams of one document: 128 MiB.
+/// The maximum size of all decoded streams of one document: 128 MiB.
 pub(super) const MAX_DECODED_BYTES: usize = 128 << 20;
 
-/// The most operators and characters in one document: 4,000,000.
+/// The maximum number of operators and characters in one document: 4,000,000.
 pub(super) const MAX_OPERATIONS: usize = 4_000_000;
 
 /// The cost of running a form and of loading a font, in operations, and how many bytes of a font's tables cost one
@@ -58,7 +59,7 @@ impl PdfBudget {
         take(&mut self.decoded_bytes, bytes)
     }
 
-    /// The most bytes that the next stream may decode to.
+    /// The maximum number of bytes that the next stream may decode to.
     pub(super) fn stream_bytes(&self) -> usize {
         MAX_STREAM_BYTES.min(self.decoded_bytes)
     }

@@ -22,11 +22,11 @@ use super::{
 /// The deepest nesting of forms.
 const MAX_FORM_DEPTH: usize = 12;
 
-/// The most states that are kept at a time. Deeper states are only counted, so that each restore still matches its
-/// save.
+/// The maximum number of states that are kept at a time. Deeper states are only counted, so that each restore still
+/// matches its save.
 const MAX_STATES: usize = 128;
 
-/// The most parts of a page's content.
+/// The maximum number of parts of a page's content.
 const MAX_CONTENTS: usize = 10_000;
 
 /// The smallest size of letters that count as text. With smaller letters no distance can be measured.
@@ -62,7 +62,7 @@ struct Reader<'r> {
     layout: &'r mut Layout,
     state: GraphicsState,
     saved: Vec<GraphicsState>,
-    /// How many states were too deep to be saved.
+    /// The number of states that were too deep to be saved.
     unsaved: usize,
 }
 

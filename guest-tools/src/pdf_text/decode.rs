@@ -14,7 +14,7 @@ use miniz_oxide::inflate::{
 
 use super::budget::{Exhausted, MAX_STREAM_BYTES, PdfBudget};
 
-/// The most filters of one stream.
+/// The maximum number of filters of one stream.
 const MAX_FILTERS: usize = 4;
 
 /// The decoded bytes of a stream, at most `max_bytes`. Empty if it has an unknown filter or a filter for images.

@@ -11,11 +11,11 @@ use super::{
     tree::{HtmlTree, NodeData, NodeId, ROOT, WalkEvent},
 };
 
-/// The longest page that the extractor reads, in bytes of cleaned markup: 1 MiB. The extractor's tree takes about
-/// twenty times as much memory.
+/// The maximum length of a page that the extractor reads, in bytes of cleaned markup: 1 MiB. The extractor's tree takes
+/// about twenty times as much memory.
 const MAX_EXTRACTED_BYTES: usize = 1 << 20;
 
-/// The most nodes of a tree that the extractor reads.
+/// The maximum number of nodes of a tree that the extractor reads.
 const MAX_EXTRACTED_NODES: usize = 40_000;
 
 /// The smallest part of the words outside navigation that an article must keep, in per cent.

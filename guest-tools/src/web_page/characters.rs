@@ -37,7 +37,7 @@ pub(crate) fn one_line(text: &str, max_bytes: usize) -> String {
     line
 }
 
-/// The longest escape sequence that is skipped as a whole, in characters.
+/// The maximum length of an escape sequence that is skipped as a whole, in characters.
 const MAX_SEQUENCE: usize = 256;
 
 /// Skips the rest of an escape sequence: `[…m`, `]…BEL`, or one character.

@@ -8,11 +8,12 @@ use std::borrow::Cow;
 use chardetng::{EncodingDetector, Iso2022JpDetection, Utf8Detection};
 use encoding_rs::{Encoding, UTF_8, UTF_16BE, UTF_16LE, WINDOWS_1252};
 
-/// How many bytes at the start of a text are searched for a declaration. The HTML standard prescribes this number.
+/// The number of bytes at the start of a text that are searched for a declaration. The HTML standard prescribes this
+/// number.
 const DECLARATION_BYTES: usize = 1024;
 
-/// How many bytes at the start of a text a guess reads: 64 KiB. More bytes rarely change the guess, and the cost is
-/// linear.
+/// The number of bytes at the start of a text that a guess reads: 64 KiB. More bytes rarely change the guess, and the
+/// cost is linear.
 const GUESS_BYTES: usize = 64 << 10;
 
 /// The kind of declaration that a text can contain.

@@ -4,7 +4,7 @@ use web_atoms::NAMED_ENTITIES;
 
 use super::tokens::InAttribute;
 
-/// The longest name of a reference, in bytes.
+/// The maximum length of the name of a reference, in bytes.
 const MAX_NAME_BYTES: usize = 32;
 
 /// Replaces the references in a text.

@@ -27,7 +27,7 @@ pub(super) struct MediaType {
     pub(super) charset: Option<String>,
 }
 
-/// The longest media type that is read from a header, in bytes.
+/// The maximum length of a media type that is read from a header, in bytes.
 const ESSENCE_BYTES: usize = 127;
 
 impl MediaType {
@@ -171,8 +171,8 @@ fn begins_html(start: &[u8]) -> bool {
     })
 }
 
-/// How many control characters per thousand bytes a body may have that is declared as text. A few are errors of the
-/// page.
+/// The maximum number of control characters per thousand bytes in a body that is declared as text. A few are errors of
+/// the page.
 const MAX_CONTROLS_PER_MILLE: usize = 50;
 const NO_CONTROLS: usize = 0;
 

@@ -2,7 +2,7 @@
 
 use url::Url;
 
-/// The longest target that is kept, in bytes.
+/// The maximum length of a target that is kept, in bytes.
 const MAX_TARGET_BYTES: usize = 2048;
 
 /// Makes targets absolute.

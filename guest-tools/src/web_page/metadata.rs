@@ -7,7 +7,7 @@ use super::{
     tree::{HtmlTree, NodeData, NodeId, ROOT},
 };
 
-/// The most `<meta>` elements that the extractor gets.
+/// The maximum number of `<meta>` elements that the extractor gets.
 const MAX_METAS: usize = 200;
 
 #[derive(Debug)]

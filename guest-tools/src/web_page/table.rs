@@ -5,13 +5,13 @@ use super::{
     tree::{HtmlTree, NodeId, WalkEvent},
 };
 
-/// The most columns that a `colspan` fills.
+/// The maximum number of columns that a `colspan` fills.
 const MAX_SPAN: usize = 20;
 
-/// The most cells of a row that get a column.
+/// The maximum number of cells of a row that get a column.
 const MAX_COLUMNS: usize = 64;
 
-/// The longest text of a data cell, in bytes. A longer cell is a part of the page's layout.
+/// The maximum length of the text of a data cell, in bytes. A longer cell is a part of the page's layout.
 const MAX_CELL_BYTES: usize = 2000;
 
 #[derive(Debug, Default)]

@@ -5,14 +5,15 @@
 
 use super::{entities::decode, hidden};
 
-/// The most attributes of a tag. Further ones are skipped, because each attribute is compared with all earlier ones, in
-/// other parsers as well.
+/// The maximum number of attributes of a tag. Further ones are skipped, because each attribute is compared with all
+/// earlier ones, in other parsers as well.
 const MAX_ATTRIBUTES: usize = 64;
 
-/// The longest attribute value that is kept: 8 KiB. Longer values are embedded images and the state of scripts.
+/// The maximum length of an attribute value that is kept: 8 KiB. Longer values are embedded images and the state of
+/// scripts.
 const MAX_VALUE_BYTES: usize = 8 << 10;
 
-/// The longest name of a tag or an attribute, in bytes. Longer names are cut.
+/// The maximum length of the name of a tag or an attribute, in bytes. Longer names are cut.
 const MAX_NAME_BYTES: usize = 64;
 
 /// A name in lower case, with a decoded value.

@@ -8,7 +8,8 @@ use super::tokens::{Attribute, HtmlToken, HtmlTokens};
 /// The deepest nesting of elements. Deeper tags are skipped, and their text is added to the deepest element.
 pub(super) const MAX_DEPTH: usize = 200;
 
-/// The most nodes of a tree. A node takes up to 300 bytes. Beyond the limit, tags are skipped and texts stay.
+/// The maximum number of nodes of a tree. A node takes up to 300 bytes. Beyond the limit, tags are skipped and texts
+/// stay.
 pub(super) const MAX_NODES: usize = 100_000;
 
 /// A node's index in the arena.

@@ -9,7 +9,7 @@ use crate::web_page::tree::{HtmlTree, NodeId};
 /// The base of the page's relative links.
 const BASE: &str = "https://duckduckgo.com/";
 
-/// The longest text of a result, in bytes.
+/// The maximum length of the text of a result, in bytes.
 const MAX_TEXT_BYTES: usize = 16 << 10;
 
 /// Reads a page.

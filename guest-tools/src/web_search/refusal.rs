@@ -7,10 +7,10 @@ use crate::web_page::{
     tree::{HtmlTree, ROOT},
 };
 
-/// The longest message, in bytes.
+/// The maximum length of a message, in bytes.
 const MAX_MESSAGE_BYTES: usize = 300;
 
-/// How many bytes of a page are searched for its title.
+/// The maximum number of bytes of a page that are searched for its title.
 const MAX_HTML_BYTES: usize = 64 << 10;
 
 /// Where the providers' answers can have a message, as JSON pointers (RFC 6901).

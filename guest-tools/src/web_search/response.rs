@@ -5,7 +5,7 @@ use serde_json::Value;
 use super::{duckduckgo, refusal};
 use crate::web_page::tree::{HtmlTree, ROOT};
 
-/// The most results of an answer that are read. Providers send up to about 50.
+/// The maximum number of results of an answer that are read. Providers send up to about 50.
 pub(super) const MAX_CONSIDERED: usize = 1_000;
 
 /// The search provider whose format is read.
@@ -169,5 +169,5 @@ impl TextFormat {
     }
 }
 
-/// How many bytes of a text with markup are read.
+/// The maximum number of bytes of a text with markup that are read.
 const MAX_HTML_BYTES: usize = 16 << 10;

@@ -13,22 +13,22 @@ use crate::web_page::{
     escape::{escape_line, escape_target},
 };
 
-/// The longest title, in bytes.
+/// The maximum length of a title, in bytes.
 const MAX_TITLE_BYTES: usize = 200;
 
-/// The longest snippet, in bytes.
+/// The maximum length of a snippet, in bytes.
 const MAX_SNIPPET_BYTES: usize = 600;
 
-/// The longest URL, in bytes. A longer one is left out, because a cut URL would lead elsewhere.
+/// The maximum length of a URL, in bytes. A longer one is left out, because a cut URL would lead elsewhere.
 const MAX_URL_BYTES: usize = 2_048;
 
-/// The longest date, in bytes.
+/// The maximum length of a date, in bytes.
 const MAX_DATE_BYTES: usize = 40;
 
-/// The longest list of engines that did not answer, in bytes.
+/// The maximum length of the list of engines that did not answer, in bytes.
 const MAX_UNRESPONSIVE_BYTES: usize = 300;
 
-/// How many bytes of a text are cleaned.
+/// The maximum number of bytes of a text that are cleaned.
 const MAX_CLEANED_BYTES: usize = 16 << 10;
 
 /// The conditions that a result must meet.

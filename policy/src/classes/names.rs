@@ -9,7 +9,7 @@ use crate::{HiddenNames, WorkspaceSecurityPolicy, protect::fold};
 
 use super::states::PathRulesOfMount;
 
-/// The most states of the automaton. The shipped policy has some hundred.
+/// The maximum number of states of the automaton. The shipped policy has some hundred.
 pub(super) const MAX_NAME_STATES: usize = 20_000;
 
 /// A character that comparisons ignore.
@@ -58,7 +58,7 @@ pub(super) struct NameGlobs {
     other: char,
 }
 
-/// The positions in globs that a name has reached, sorted. A glob that cannot match any more has none.
+/// The positions in globs that a name has reached, sorted. A glob that can no longer match has none.
 type GlobPositions = Vec<(usize, usize)>;
 
 impl NameGlobs {

@@ -6,7 +6,7 @@ use crate::{PathPattern, WorkspaceSecurityPolicy};
 
 use super::names::NameClass;
 
-/// The most states of one pattern.
+/// The maximum number of states of one pattern.
 const MAX_PATH_STATES: usize = 50_000;
 
 /// The policy's patterns of paths, as they concern one mount.

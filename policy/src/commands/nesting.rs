@@ -3,13 +3,13 @@
 
 use brush_parser::Token;
 
-/// The most brackets and `case` clauses within one another.
+/// The maximum number of brackets and `case` clauses within one another.
 const MAX_DEPTH: usize = 6;
 
-/// The most substitutions of a text. The tokenizer recurses once for each `$(`, closed or not.
+/// The maximum number of substitutions of a text. The tokenizer recurses once for each `$(`, closed or not.
 const MAX_SUBSTITUTIONS: usize = 256;
 
-/// The most `[` in a word. The parser searches for the end of each.
+/// The maximum number of `[` in a word. The parser searches for the end of each.
 const MAX_INDEXES: usize = 512;
 
 /// An open construct.

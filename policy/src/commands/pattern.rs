@@ -138,5 +138,5 @@ fn glob(pattern: &str, word: &str) -> bool {
     remaining.ends_with(suffix)
 }
 
-/// The longest rule, in bytes. Every program of every command is compared with every rule.
+/// The maximum length of a rule, in bytes. Every program of every command is compared with every rule.
 const MAX_PATTERN_BYTES: usize = 1024;

@@ -6,7 +6,7 @@ use brush_parser::{ParserOptions, parse_tokens, uncached_tokenize_str};
 
 use super::{Operator, nesting, walk::Walker, words::CommandWord};
 
-/// The longest command that is judged, in bytes. Longer commands belong in a file.
+/// The maximum length of a command that is judged, in bytes. Longer commands belong in a file.
 const MAX_BYTES: usize = 16 << 10;
 
 /// The size of the parser's stack. The parser recurses as deeply as the command is nested; a command of `MAX_BYTES`

@@ -18,8 +18,8 @@ use super::{
 /// The deepest nesting of commands within commands, as in `sh -c "sh -c …"`.
 const MAX_DEPTH: usize = 16;
 
-/// The most words and bytes collected from one command. If options may or may not have a value, a call is read in
-/// several ways, and these readings multiply.
+/// The maximum number of words and bytes collected from one command. If options may or may not have a value, a call is
+/// read in several ways, and these readings multiply.
 const MAX_COST: usize = 256 << 10;
 
 /// A redirection to or from this device reads and writes nothing.

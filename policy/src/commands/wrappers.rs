@@ -139,7 +139,8 @@ pub(super) const WRAPPERS: &[Wrapper] = &[
 /// Programs that start a shell if the call names no program. That shell runs its input.
 const SHELL_BY_DEFAULT: &[&str] = &["unshare", "nsenter", "chroot", "fakeroot", "sudo", "doas", "setarch"];
 
-/// The most readings of one call that are followed. Each reading of its options may find a program or a text.
+/// The maximum number of readings of one call that are followed. Each reading of its options may find a program or a
+/// text.
 const MAX_READINGS: usize = 16;
 
 /// The programs and texts behind a wrapper's options. An unknown option may or may not have a value, so both readings

@@ -16,10 +16,10 @@ use super::{
     value::choice_parser,
 };
 
-/// The most tools, paths or labels of one expectation.
+/// The maximum number of tools, paths or labels of one expectation.
 const MAX_ELEMENTS: usize = 256;
 
-/// The shortest beginning of a digest: 12 characters.
+/// The minimum length of the beginning of a digest: 12 characters.
 const MIN_DIGEST_CHARS: usize = 12;
 
 /// The length of a whole digest.

@@ -9,7 +9,7 @@ use super::{
     value::approval_of,
 };
 
-/// The most flow rules of one text. Every call is compared with all of them.
+/// The maximum number of flow rules of one text. Every call is compared with all of them.
 const MAX_RULES: usize = 64;
 
 /// Reads all rules; empty if there are none.

@@ -107,5 +107,5 @@ fn ca(text: &str) -> Result<String, String> {
     Ok(text.to_owned())
 }
 
-/// The longest path in bytes: Linux's `PATH_MAX`.
+/// The maximum length of a path in bytes: Linux's `PATH_MAX`.
 const MAX_PATH_BYTES: usize = 4096;

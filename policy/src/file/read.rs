@@ -372,5 +372,5 @@ fn modules(section: &Section<'_>, faults: &mut Faults<'_>) -> Option<String> {
     required(section, "dir", faults)?.parsed(faults, parse)
 }
 
-/// The most patterns of one list. Every opening of a file is matched against every pattern.
+/// The maximum number of patterns of one list. Every opening of a file is matched against every pattern.
 const MAX_PATTERNS: usize = 256;

@@ -98,15 +98,15 @@ fn required<'t>(section: &Section<'t>, name: &str, faults: &mut Faults<'_>) -> O
     let entry = section.entry(name);
     if entry.is_none() {
         let suggestion = match name {
-            "from" => "write such as `from = \"file:/run/secrets/token\"`",
-            "hosts" => "write such as `hosts = [\"https://api.example.com\"]`",
-            "header" => "write such as `header = \"Authorization: Bearer {secret}\"`",
-            _ => "write such as `tools = [\"web_fetch\"]`",
+            "from" => "write for example `from = \"file:/run/secrets/token\"`",
+            "hosts" => "write for example `hosts = [\"https://api.example.com\"]`",
+            "header" => "write for example `header = \"Authorization: Bearer {secret}\"`",
+            _ => "write for example `tools = [\"web_fetch\"]`",
         };
         faults.add(section.at, &section.path_of(name), format!("missing key; {suggestion}"));
     }
     entry
 }
 
-/// The most secrets of a policy. Every response is searched for all of them.
+/// The maximum number of secrets of a policy. Every response is searched for all of them.
 const MAX_SECRETS: usize = 64;

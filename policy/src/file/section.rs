@@ -230,6 +230,6 @@ pub(crate) fn did_you_mean<'k>(name: &str, known: impl Iterator<Item = &'k str> 
     }
 }
 
-/// The most entries of a table. Each mount, profile, tier or tool costs time at every start, and an agent may have
-/// written the overlay of a workspace.
+/// The maximum number of entries of a table. Each mount, profile, tier or tool costs time at every start, and an agent
+/// may have written the overlay of a workspace.
 pub(super) const MAX_ENTRIES: usize = 1024;

@@ -152,7 +152,7 @@ fn parse_size(text: &str) -> Result<i128, String> {
 fn parse_duration(text: &str) -> Result<Duration, String> {
     let duration = humantime::parse_duration(text).map_err(|error| {
         format!(
-            "\"{}\" is not a duration ({error}): write such as \"20s\", \"500ms\" or \"10m\"",
+            "\"{}\" is not a duration ({error}): write for example \"20s\", \"500ms\" or \"10m\"",
             EscapedText(text)
         )
     })?;

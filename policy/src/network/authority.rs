@@ -178,13 +178,13 @@ fn bracketed(address: Ipv6Addr) -> url::Host<&'static str> {
     url::Host::Ipv6(address)
 }
 
-/// The longest label in bytes (RFC 1035, section 2.3.4).
+/// The maximum length of a label in bytes (RFC 1035, section 2.3.4).
 const MAX_LABEL_BYTES: usize = 63;
 
-/// The longest name in bytes, without its trailing dot (RFC 1035, section 2.3.4).
+/// The maximum length of a name in bytes, without its trailing dot (RFC 1035, section 2.3.4).
 const MAX_NAME_BYTES: usize = 253;
 
-/// The most characters of a refused host that a fault repeats.
+/// The maximum number of characters of a refused host that a fault repeats.
 const MAX_SHOWN_CHARS: usize = 64;
 
 #[cfg(test)]

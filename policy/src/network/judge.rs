@@ -430,8 +430,8 @@ fn quoted_list(values: impl ExactSizeIterator<Item: Display>) -> String {
     format!("{}{ellipsis}", quoted_values.join(", "))
 }
 
-/// The most rules that a hint repeats.
+/// The maximum number of rules that a hint repeats.
 const MAX_LISTED: usize = 20;
 
-/// The most characters of an unknown method that a denial repeats.
+/// The maximum number of characters of an unknown method that a denial repeats.
 const MAX_METHOD_CHARS: usize = 32;

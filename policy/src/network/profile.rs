@@ -25,10 +25,10 @@ pub struct NetworkGrant {
     pub methods: BTreeSet<HttpMethod>,
     /// The endpoints that may be reached although their addresses are not public.
     pub allow_private: BTreeSet<PrivateEndpoint>,
-    /// The most bytes of a response's body. The limit applies before decompression and again after it.
+    /// The maximum number of bytes of a response's body. The limit applies before decompression and again after it.
     #[serde(rename = "max_response_bytes")]
     pub max_response: ResponseBytes,
-    /// The most redirects that one request follows; [`crate::Grant::judge_redirect`] counts them.
+    /// The maximum number of redirects that one request follows; [`crate::Grant::judge_redirect`] counts them.
     pub max_redirects: u32,
 }
 

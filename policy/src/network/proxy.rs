@@ -28,7 +28,7 @@ impl ProxyAddress {
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 pub enum InvalidProxy {
     /// The text is not a URL that a request may have.
-    #[error("{0}; write such as `http://proxy.example:3128`")]
+    #[error("{0}; write for example `http://proxy.example:3128`")]
     Url(InvalidUrl),
     /// The URL has a user or a password, which every reader of the policy would see.
     #[error("a proxy that wants credentials cannot be used: leave user and password out")]
@@ -101,9 +101,9 @@ mod tests {
             ("http://proxy.example:3128/?query", "write `http://proxy.example:3128`"),
             ("http://proxy.example:3128/#", "write `http://proxy.example:3128`"),
             ("http://proxy.example:0", "a number from 1 to 65535"),
-            ("socks5://proxy.example:1080", "write such as"),
-            ("proxy.example:3128", "write such as"),
-            ("", "write such as"),
+            ("socks5://proxy.example:1080", "write for example"),
+            ("proxy.example:3128", "write for example"),
+            ("", "write for example"),
         ] {
             let error = text.parse::<ProxyAddress>().expect_err(text).to_string();
             assert!(error.contains(part), "{text}: {error}");

@@ -36,7 +36,7 @@ pub enum InvalidHostRule {
     #[error("a rule of more than {MAX_RULE_BYTES} bytes; write `https://` and a host")]
     TooLong,
     /// The rule does not start with `http://` or `https://`.
-    #[error("a rule begins with `https://` or `http://`; write such as `https://api.example.com`")]
+    #[error("a rule begins with `https://` or `http://`; write for example `https://api.example.com`")]
     Scheme,
     /// The rule has a user or a password.
     #[error("a rule has no user and no password; write `https://` and a host")]
@@ -49,7 +49,7 @@ pub enum InvalidHostRule {
     Port(String),
     /// `*` stands for a part of a label, or within the name.
     #[error(
-        "`*` stands alone or before the first dot; write `https://*`, or such as `https://*.example.com`"
+        "`*` stands alone or before the first dot; write `https://*`, or for example `https://*.example.com`"
     )]
     Wildcard,
     /// The rule's host is not valid.
@@ -228,7 +228,7 @@ impl Serialize for HostRule {
     }
 }
 
-/// The longest rule in bytes: a name of 253 bytes with scheme and port, and room for some percent-encoding.
+/// The maximum length of a rule in bytes: a name of 253 bytes with scheme and port, and room for some percent-encoding.
 const MAX_RULE_BYTES: usize = 512;
 
 #[cfg(test)]

@@ -33,10 +33,11 @@ pub struct EgressSettings {
     /// The proxy that all connections go through. Default: none.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub proxy: Option<ProxyAddress>,
-    /// The most bytes of a response's body, before decompression and again after it; 1 KiB to 1 GiB. Default: 10 MiB.
+    /// The maximum number of bytes of a response's body, before decompression and again after it; 1 KiB to 1 GiB.
+    /// Default: 10 MiB.
     #[serde(rename = "max_response_bytes")]
     pub max_response: ResponseBytes,
-    /// The most redirects that one request follows; 0 to 20. Default: 5.
+    /// The maximum number of redirects that one request follows; 0 to 20. Default: 5.
     pub max_redirects: u32,
     /// Whether `web_fetch` obeys a host's `robots.txt`. Default: it obeys.
     pub robots: Robots,
@@ -86,7 +87,7 @@ pub enum PrivateEndpoint {
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 pub enum InvalidPrivateEndpoint {
     /// The text is not an address with a port.
-    #[error("`{}` is not an address with a port; write such as `127.0.0.1:8080` or `[::1]:8080`", .0.escape_default())]
+    #[error("`{}` is not an address with a port; write for example `127.0.0.1:8080` or `[::1]:8080`", .0.escape_default())]
     Form(String),
     /// The text's address has another canonical form.
     #[error("the address has another form; write `{0}`")]
@@ -166,7 +167,7 @@ pub(crate) const RESPONSE_BOUNDS: LimitBounds<u64> = LimitBounds { least: KIB, m
 /// section 4.4).
 pub(crate) const REDIRECT_BOUNDS: LimitBounds<u64> = LimitBounds { least: 0, most: 20 };
 
-/// The most characters of a refused text that a fault repeats.
+/// The maximum number of characters of a refused text that a fault repeats.
 const MAX_SHOWN_CHARS: usize = 64;
 
 #[cfg(test)]

@@ -6,7 +6,8 @@ use url::Url;
 
 use super::{Authority, Scheme, UrlHost};
 
-/// The longest URL in bytes: 8 KiB, above the 8,000 bytes that RFC 9110, section 4.1, recommends to support at least.
+/// The maximum length of a URL in bytes: 8 KiB, above the 8,000 bytes that RFC 9110, section 4.1, recommends to support
+/// at least.
 pub const MAX_URL_BYTES: usize = 8 * 1024;
 
 /// A text that is not the URL of a request.

@@ -159,7 +159,7 @@ pub(crate) fn idle_search(file: &PolicyFile, faults: &mut Faults<'_>) {
     }
 }
 
-/// The longest ID of an engine, in bytes. Google's IDs have up to 39 characters.
+/// The maximum length of the ID of an engine, in bytes. Google's IDs have up to 39 characters.
 const MAX_ENGINE_BYTES: usize = 64;
 
 #[cfg(test)]

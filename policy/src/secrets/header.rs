@@ -19,18 +19,18 @@ pub struct SecretHeader {
 pub enum InvalidSecretHeader {
     /// The text is too long.
     #[error(
-        "a header has at most {MAX_HEADER_BYTES} bytes; write such as `Authorization: Bearer {{secret}}`"
+        "a header has at most {MAX_HEADER_BYTES} bytes; write for example `Authorization: Bearer {{secret}}`"
     )]
     TooLong,
-    /// The text has no valid name of a header.
-    #[error("`{}` is not a name of a header; write such as `Authorization: Bearer {{secret}}`, or `X-Api-Key` alone", .0.escape_default())]
+    /// The text has no valid header name.
+    #[error("`{}` is not a valid header name; write for example `Authorization: Bearer {{secret}}`, or `X-Api-Key` alone", .0.escape_default())]
     Name(String),
     /// The connection, the framing or the client itself sets the header.
     #[error("the header `{0}` cannot carry a secret: {1}")]
     Forbidden(String, &'static str),
     /// The text has no place for the value, or several.
     #[error(
-        "after the name and its colon, `{{secret}}` stands once; write such as `Authorization: Bearer {{secret}}`"
+        "after the name and its colon, `{{secret}}` stands once; write for example `Authorization: Bearer {{secret}}`"
     )]
     Place,
     /// The text around the value has other characters than printable ASCII.
@@ -109,7 +109,7 @@ impl Serialize for SecretHeader {
 /// The place of the value.
 const PLACE: &str = "{secret}";
 
-/// The longest text of a header, in bytes.
+/// The maximum length of the text of a header, in bytes.
 const MAX_HEADER_BYTES: usize = 512;
 
 /// Headers that cannot carry a secret, each group with the reason.
@@ -183,11 +183,11 @@ mod tests {
         check("Authorization:", Err("`{secret}` stands once"));
         check("Authorization: {secret} {secret}", Err("`{secret}` stands once"));
         check("Authorization: {Secret}", Err("`{secret}` stands once"));
-        check("", Err("is not a name of a header"));
-        check(": {secret}", Err("is not a name of a header"));
-        check("X Api", Err("is not a name of a header"));
-        check("Authorization : {secret}", Err("is not a name of a header"));
-        check("X-\u{fc}: {secret}", Err("is not a name of a header"));
+        check("", Err("is not a valid header name"));
+        check(": {secret}", Err("is not a valid header name"));
+        check("X Api", Err("is not a valid header name"));
+        check("Authorization : {secret}", Err("is not a valid header name"));
+        check("X-\u{fc}: {secret}", Err("is not a valid header name"));
         check("X-A: {secret}\r\nHost: evil.test", Err("printable ASCII"));
         check("X-A: \u{fc}{secret}", Err("printable ASCII"));
         check(&format!("X-A: {}{{secret}}", "a".repeat(512)), Err("at most 512 bytes"));

@@ -101,10 +101,10 @@ impl Serialize for SecretSource {
     }
 }
 
-/// The longest path in bytes: Linux's `PATH_MAX`.
+/// The maximum length of a path in bytes: Linux's `PATH_MAX`.
 const MAX_PATH_BYTES: usize = 4096;
 
-/// The longest name in bytes: Linux's `NAME_MAX` for a file. Names of variables in use are shorter.
+/// The maximum length of a name in bytes: Linux's `NAME_MAX` for a file. Names of variables in use are shorter.
 const MAX_NAME_BYTES: usize = 255;
 
 #[cfg(test)]

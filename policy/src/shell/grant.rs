@@ -18,7 +18,7 @@ use crate::{
 pub struct ShellGrant {
     /// The least confinement that the command's session must have.
     pub posture: ShellPosture,
-    /// The most concurrent processes of the command.
+    /// The maximum number of concurrent processes of the command.
     pub processes: u32,
     /// The memory of the command and its jobs together, in bytes; equal to the memory in the grant's limits.
     #[serde(rename = "memory_bytes")]
@@ -144,5 +144,5 @@ fn quoted_list(names: &[String]) -> String {
     format!("{}{ellipsis}", quoted_names.join(", "))
 }
 
-/// The most rules that a hint repeats.
+/// The maximum number of rules that a hint repeats.
 const MAX_LISTED: usize = 20;

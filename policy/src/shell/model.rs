@@ -31,7 +31,8 @@ pub struct ShellPolicy {
     /// The memory of a command and its jobs together, in bytes; 16 MiB to 1 TiB. Default: 1 GiB.
     #[serde(rename = "memory_bytes")]
     pub memory: MemoryBytes,
-    /// The most concurrent processes of a command, including its background jobs; 8 to 32,768. Default: 256.
+    /// The maximum number of concurrent processes of a command, including its background jobs; 8 to 32,768. Default:
+    /// 256.
     pub processes: u32,
     /// The maximum size of each file that a command writes, in bytes; 1 MiB to 1 TiB. Default: 1 GiB.
     #[serde(rename = "file_size_bytes")]

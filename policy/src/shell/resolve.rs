@@ -114,7 +114,7 @@ fn resolve_toolchain(entries: &ShellEntries<Access>, faults: &mut Faults<'_>) ->
     toolchain
 }
 
-/// The most paths of `caches`. Each is searched for newer files when a session starts.
+/// The maximum number of paths of `caches`. Each is searched for newer files when a session starts.
 const MAX_CACHES: usize = 16;
 
 const DEFAULT_TIMEOUT: Duration = Duration::from_secs(60);

@@ -36,11 +36,11 @@ pub struct Toolchain {
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct HostPath(String);
 
-/// A text that is not a path of the host.
+/// A text that is not a host path.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 pub enum InvalidHostPath {
     /// The text is neither absolute nor begins with `~/`.
-    #[error("`{}` is not a path of the host: write an absolute one, or one below the home such as `~/.cargo/bin`", .0.escape_default())]
+    #[error("`{}` is not a host path: write an absolute one, or one below the home such as `~/.cargo/bin`", .0.escape_default())]
     Relative(String),
     /// The text names a folder that contains too much.
     #[error("`{0}` holds everything; name the folders that programs need")]

@@ -15,7 +15,7 @@ pub struct VariableName(Arc<str>);
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 pub enum InvalidVariable {
     /// The text is not a valid name.
-    #[error("`{}` is not a name of a variable: letters, digits and `_` are allowed, no digit first", .0.escape_default())]
+    #[error("`{}` is not a variable name: letters, digits and `_` are allowed, no digit first", .0.escape_default())]
     Name(String),
     /// A session sets the variable itself.
     #[error("`{0}` is set by the session itself; leave it out")]
@@ -87,7 +87,7 @@ impl<'de> Deserialize<'de> for VariableName {
     }
 }
 
-/// The longest name, in bytes. Names in use are shorter.
+/// The maximum length of a name, in bytes. Names in use are shorter.
 const MAX_NAME_BYTES: usize = 256;
 
 /// Variables that a session, or bash in a session, sets.

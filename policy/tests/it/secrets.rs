@@ -45,7 +45,7 @@ fn check_fault(key: &str, line: &str, fault: &str) {
 
 #[test]
 fn a_secret_without_a_good_source_is_refused() {
-    let missing = "secrets.api.from: missing key; write such as `from = \"file:/run/secrets/token\"`";
+    let missing = "secrets.api.from: missing key; write for example `from = \"file:/run/secrets/token\"`";
     check_fault("from", "", missing);
     check_fault("from", "from = 'hunter2hunter2'", "a source begins with `file:`, `env:` or `credential:`");
     check_fault("from", "from = 'file:'", "`file:` is followed by a path");
@@ -108,7 +108,7 @@ fn an_unusable_header_or_tool_is_refused() {
     }
     let error =
         try_load(&format!("{BASE}[secrets.API]\nfrom = 'env:A'"), None).expect_err("faulty").to_string();
-    assert!(error.contains("is not a name of a secret") && error.lines().count() == 4, "{error}");
+    assert!(error.contains("is not a valid secret name") && error.lines().count() == 4, "{error}");
 }
 
 #[test]

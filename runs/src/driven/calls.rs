@@ -56,7 +56,7 @@ impl DrivenRun {
         Some(self.repeatable.as_ref()?.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
-    /// Whether the end of a call is written. None for a call that has not begun in this process.
+    /// Whether the end of a call is written. `None` if the call has not begun in this process.
     pub(crate) fn is_written(&self, call: &str) -> Option<bool> {
         self.started_calls().get(call).copied()
     }

@@ -1,4 +1,4 @@
-//! Results that are submitted from outside: in time, late, at the moment of the time-out, and to another process.
+//! Results that are submitted from outside: in time, late, at the moment of the timeout, and to another process.
 
 use std::time::Duration;
 
@@ -108,7 +108,7 @@ async fn a_result_enters_a_run_that_works() {
     assert_eq!(answer.text(), "Done.");
 }
 
-/// Of the result and the time-out, one wins: the model gets the result once, as the call's or as a message.
+/// Of the result and the timeout, one wins: the model gets the result once, as the call's or as a message.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_result_at_the_moment_of_the_time_out_is_told_once() {
     let (mut inline, mut late) = (0, 0);

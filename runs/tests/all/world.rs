@@ -31,7 +31,7 @@ const POLICY: &str = "\n[tools.note]\nenabled = true\napproval = \"allow\"\n\
     [tools.look]\nenabled = true\napproval = \"allow\"\n\
     [tools.ask]\nenabled = true\napproval = \"ask\"\n";
 
-/// How long a run waits for a result that a test submits.
+/// The time limit of a run's wait for a result that a test submits.
 const RESULT_TIMEOUT: Duration = Duration::from_secs(60);
 
 /// The pause before another try to take the place of a dead process.
@@ -92,7 +92,7 @@ pub(crate) struct World {
     pub(crate) subject: RunSubject,
     notes: Arc<Mutex<Vec<String>>>,
     turns: Vec<Turn>,
-    /// How long a run waits for the result of `confirm`.
+    /// The time limit of a run's wait for the result of `confirm`.
     pub(crate) result_timeout: Duration,
 }
 

@@ -139,7 +139,7 @@ pub(crate) struct ModelOptions {
 /// Where runs are kept.
 #[derive(Debug, Clone, Args)]
 pub(crate) struct StoreOptions {
-    /// Where runs are kept: a file of SQLite, or `postgres://…` for several machines.
+    /// Where runs are kept: an SQLite file, or `postgres://…` for several machines.
     ///
     /// Default: the variable `PORTCULLIS_STORE`, else `runs.db` in the state folder. Give a URL with a password in the
     /// variable, because other users can read the command line. PostgreSQL is reached with TLS; `sslmode=disable` and

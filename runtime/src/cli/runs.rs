@@ -6,7 +6,7 @@ use clap::{Args, Subcommand};
 
 use super::{ListOutput, ModelOptions, StoreOptions};
 
-/// How many runs a listing shows if the operator does not say.
+/// The number of runs that a listing shows if the operator does not say.
 const DEFAULT_LISTED: NonZeroU32 = NonZeroU32::new(20).expect("20 is not 0");
 
 /// See runs of agents, resume one, or end one.

@@ -22,7 +22,7 @@ use crate::{
     run_store, setup, sidecar,
 };
 
-/// The largest script with components: 1 MiB.
+/// The maximum size of a script with components: 1 MiB.
 const MAX_COMPONENTS_BYTES: u64 = 1 << 20;
 
 /// The file of the operator's token in the state folder.

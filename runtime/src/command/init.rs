@@ -46,10 +46,7 @@ pub(crate) fn run(common: &CommonOptions, options: &InitOptions) -> Result<ExitC
     }
     let name = options.name.clone().unwrap_or_else(|| project::name_for(&folder));
     if name != project::name_for(Path::new(&name)) {
-        return Err(refuse(&format!(
-            "`{}` is not a name of a file in plain characters",
-            text::inline(&name)
-        )));
+        return Err(refuse(&format!("`{}` is not a file name in plain characters", text::inline(&name))));
     }
     let file = project::file_of(&projects, &name);
     let home = absolute_variable("HOME");

@@ -35,7 +35,7 @@ impl Progress {
         self.begin_activity(if is_interactive { Activity::Asking } else { Activity::Nothing })
     }
 
-    /// Starts work, and returns the token that cancels it. None if the work must not begin.
+    /// Starts work, and returns the token that cancels it. `None` if the work must not begin.
     pub(super) fn begin_work(&self) -> Option<CancellationToken> {
         let cancel = CancellationToken::new();
         self.begin_activity(Activity::Work(cancel.clone())).then_some(cancel)

@@ -17,7 +17,7 @@ use crate::{
     run_store, setup, sidecar,
 };
 
-/// How long calls that did not end in time may take to write their audit rows.
+/// The time limit for calls that did not end in time to write their audit rows.
 const UNFINISHED_CALL_TIME: Duration = Duration::from_secs(1);
 
 pub(crate) fn run(common: &CommonOptions, options: ServeOptions) -> Result<ExitCode, CliError> {

@@ -11,14 +11,15 @@ use rustix::fs::{CWD, FileType, Mode, OFlags};
 
 use crate::error::CliError;
 
-/// The most lines that a history keeps. The oldest are dropped first.
+/// The maximum number of lines that a history keeps. The oldest are dropped first.
 pub(crate) const MAX_HISTORY_LINES: usize = 1_000;
 
-/// The longest line that a history file keeps: 4 KiB, encoded. A longer line is kept until the program ends.
+/// The maximum length of a line that a history file keeps: 4 KiB, encoded. A longer line is kept until the program
+/// ends.
 pub(crate) const MAX_HISTORY_LINE_BYTES: usize = 4 << 10;
 
-/// The largest history file that is read: 8 MiB. A file is shortened at each start, so it is much smaller, unless
-/// another program has written it.
+/// The maximum size of a history file that is read: 8 MiB. A file is shortened at each start, so it is much smaller,
+/// unless another program has written it.
 pub(crate) const MAX_HISTORY_BYTES: u64 = 8 << 20;
 
 /// A file with one line of JSON for each typed line, which may itself have several lines. The file is private to its

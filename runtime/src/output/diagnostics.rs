@@ -7,8 +7,8 @@ use portcullis_tools::Caller;
 
 use super::{stream, text};
 
-/// Limit of the text that is shown, in bytes. Of a longer text the end is shown, which has the message of a panic.
-/// JSON output has all text that was kept.
+/// The maximum length of the text that is shown, in bytes. Of a longer text the end is shown, which has the message of
+/// a panic. JSON output has all text that was kept.
 const MAX_SHOWN_BYTES: usize = 16 << 10;
 
 /// The margin before each line, so that no line can pass for a line of this program.

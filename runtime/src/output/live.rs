@@ -18,14 +18,14 @@ use portcullis_types::{Message, ToolEvent, ToolOutcome, ToolResult, async_trait}
 use self::streamed::StreamedOutput;
 use super::text;
 
-/// Limit of the lines of a result that are shown.
+/// The maximum number of lines of a result that are shown.
 const SHOWN_LINES: usize = 8;
 
-/// Limit of the characters that are shown of a line, or of a call's arguments.
+/// The maximum number of characters that are shown of a line, or of a call's arguments.
 const SHOWN_CHARS: usize = 160;
 
-/// Limit of the events that are held while an approver is asked. Later events are dropped unless they must arrive.
-/// Without the limit, a call that keeps reporting while the question is open could fill the memory.
+/// The maximum number of events that are held while an approver is asked. Later events are dropped unless they must
+/// arrive. Without the limit, a call that keeps reporting while the question is open could fill the memory.
 const HELD_EVENTS: usize = 1024;
 
 /// The interval at which the progress line is drawn.

@@ -19,8 +19,8 @@ use crate::{
     mounts::real_path,
 };
 
-/// How long a directory counts as visible without a look at its path: 10 ms. It can be renamed between any judgement and
-/// the open that follows, so a judgement for each file would make the time shorter, and not zero.
+/// The time for which a directory counts as visible without a look at its path: 10 ms. It can be renamed between any
+/// judgement and the open that follows, so a judgement for each file would make the time shorter, and not zero.
 const SIGHT_TIME: Duration = Duration::from_millis(10);
 
 /// A place at which a directory was not hidden.

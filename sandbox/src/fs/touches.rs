@@ -7,7 +7,8 @@ use rustix::fs::OFlags;
 use super::{GuestFs, Preopen, resolve};
 use crate::fs_result::split;
 
-/// The most paths that are noted of one call: 40. The row has fewer, because it leaves out the subjects of the arguments.
+/// The maximum number of paths that are noted of one call: 40. The row has fewer, because it leaves out the subjects of
+/// the arguments.
 const MAX_NOTED_PATHS: usize = 40;
 
 /// The operations of a guest in one mount. Only those that succeeded count.

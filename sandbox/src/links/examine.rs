@@ -14,7 +14,7 @@ use super::{
 };
 use crate::mounts::MountTable;
 
-/// Limit of the entries that are examined in all mounts together: 200,000.
+/// The maximum number of entries that are examined in all mounts together: 200,000.
 const MAX_EXAMINED_ENTRIES: usize = 200_000;
 
 /// Time limit of the whole examination: 30 s. A file system may not respond at all.

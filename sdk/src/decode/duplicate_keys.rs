@@ -98,7 +98,7 @@ impl<'t> OpenObjects<'t> {
     }
 }
 
-/// The most keys of an object that are searched one by one. Further keys go into a set.
+/// The maximum number of keys of an object that are searched one by one. Further keys go into a set.
 const MAX_UNHASHED_KEYS: usize = 8;
 
 #[cfg(test)]

@@ -24,7 +24,7 @@ pub(super) fn explain(raw: &RawValue, spec: &ParamSpec) -> Vec<String> {
 /// The deepest nesting that is searched, including references to references.
 const MAX_DEPTH: usize = 64;
 
-/// The most mistakes of one argument that are reported.
+/// The maximum number of mistakes of one argument that are reported.
 const MAX_FOUND: usize = 5;
 
 struct Search {

@@ -104,7 +104,7 @@ fn integer_digits(number: &str) -> Option<String> {
     Some(format!("{sign}{digits}{}", "0".repeat(exponent)))
 }
 
-/// The most digits of any integer type: 39. A longer number stays unchanged and is then refused.
+/// The maximum number of digits of any integer type: 39. A longer number stays unchanged and is then refused.
 const MAX_DIGITS: usize = 39;
 
 #[cfg(test)]

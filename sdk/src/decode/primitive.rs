@@ -104,7 +104,7 @@ fn describe_non_integer(raw: &RawValue, min: impl std::fmt::Display, max: impl s
     }
 }
 
-/// The most characters of a wrong argument that a message repeats.
+/// The maximum number of characters of a wrong argument that a message repeats.
 const SHOWN_CHARS: usize = 60;
 
 fn display_raw(raw: &RawValue) -> String {

@@ -129,7 +129,7 @@ pub fn discard(path: &Path) {
     let _ = std::fs::remove_file(path);
 }
 
-/// The most attempts to find a free name for the temporary file. Names have 64 random bits.
+/// The maximum number of attempts to find a free name for the temporary file. Names have 64 random bits.
 const ATTEMPTS: u32 = 4;
 
 /// Creates a temporary file beside the target.

@@ -21,13 +21,13 @@ use rustix::{
 
 use portcullis_confine::PathArgument;
 
-/// The longest path that the kernel takes, with its NUL (`PATH_MAX`).
+/// The maximum length of a path that the kernel takes, with its NUL (`PATH_MAX`).
 const MAX_PATH_BYTES: usize = 4096;
 
 /// The bytes that are read at once. They never cross the end of a page, behind which nothing may be mapped.
 const CHUNK_BYTES: u64 = 256;
 
-/// The most links on the way of one path, as the kernel allows (path_resolution(7)).
+/// The maximum number of links on the way of one path, as the kernel allows (path_resolution(7)).
 const MAX_LINKS: usize = 40;
 
 /// A thread that waits in a system call.

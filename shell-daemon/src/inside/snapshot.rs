@@ -45,7 +45,7 @@ impl Snapshots {
     }
 }
 
-/// How much of a snapshot was written.
+/// The state of a snapshot's text.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum SnapshotState {
     /// The whole snapshot.

@@ -10,9 +10,9 @@ use crate::limits::PROTECTED_CONTENT;
 
 #[derive(Clone, Copy, Debug)]
 pub(super) struct ScanBounds {
-    /// Limit of the names that are read in folders.
+    /// The maximum number of names that are read in folders.
     pub(super) entries: usize,
-    /// Limit of further names, in folders that are part of a protected path.
+    /// The maximum number of further names, in folders that are part of a protected path.
     pub(super) share: usize,
     pub(super) time: Duration,
 }

@@ -107,7 +107,7 @@ pub struct SessionLimits {
     pub command_timeout: Duration,
     /// The maximum timeout that a client may ask for. Default: 10 min.
     pub max_command_timeout: Duration,
-    /// How long a session may be idle before it is ended together with its background jobs. Default: 30 min.
+    /// The idle time after which a session is ended together with its background jobs. Default: 30 min.
     pub idle_timeout: Duration,
 }
 
@@ -163,13 +163,13 @@ pub struct ServiceLimits {
     /// The time limit from the start of a connection to its first call with the right token. A client that sends
     /// nothing, or a byte a second, then loses its connection. Default: 10 s.
     pub token_timeout: Duration,
-    /// How long a client may be silent before it is pinged. Default: 30 s.
+    /// The time of silence after which a client is pinged. Default: 30 s.
     pub keepalive_interval: Duration,
-    /// How long a client has to answer the ping. Default: 20 s.
+    /// The time limit of a client's answer to the ping. Default: 20 s.
     pub keepalive_timeout: Duration,
     /// Grace period of running commands when the daemon stops. Default: 5 s.
     pub grace: Duration,
-    /// How long the result of a health check is reused. After that, the next check starts a session again.
+    /// The time for which the result of a health check is reused. After it, the next check starts a session again.
     /// Default: 10 s.
     pub health_cache: Duration,
 }

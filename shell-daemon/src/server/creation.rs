@@ -52,7 +52,7 @@ pub(super) struct MountPath {
     path: PathBuf,
 }
 
-/// The longest name of a session's owner, in bytes.
+/// The maximum length of the name of a session's owner, in bytes.
 const MAX_OWNER_BYTES: usize = 256;
 
 /// A request for all mounts and hosts of the daemon.
@@ -322,8 +322,9 @@ fn environment(daemon: &Daemon, request: &CreateSessionRequest) -> Result<Vec<(S
     Ok(environment)
 }
 
-/// The most rules in one request. A policy has at most as many in each of its two lists.
+/// The maximum number of rules in one request. A policy has at most as many in each of its two lists.
 const RULES: usize = 512;
 
-/// The most bytes of all variables of one session. They are sent in one message with the rest of the setup.
+/// The maximum number of bytes of all variables of one session. They are sent in one message with the rest of the
+/// setup.
 const ENVIRONMENT_BYTES: usize = 16 << 10;

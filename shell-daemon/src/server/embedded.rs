@@ -146,7 +146,7 @@ fn system<E: Into<io::Error>>(operation: &'static str) -> impl FnOnce(E) -> Daem
     move |source| DaemonError::System { operation, source: source.into() }
 }
 
-/// The most bytes of the setup's line.
+/// The maximum number of bytes of the setup's line.
 const SETUP_BYTES: usize = 256 << 10;
 
 /// The time after which a parent that has not sent the setup is treated as dead.

@@ -92,7 +92,7 @@ async fn carry(
     client.egress.tunnel(judge, stream, limits, share, watch, cancel).await;
 }
 
-/// The most connections of one session at a time.
+/// The maximum number of connections of one session at a time.
 const CONNECTIONS: usize = 64;
 
 /// The pause after a failed accept.

@@ -172,7 +172,7 @@ fn connect(
     connection
 }
 
-/// The most bytes of the headers of one call.
+/// The maximum number of bytes of the headers of one call.
 const HEADER_BYTES: u32 = 16 << 10;
 
 /// The pause after a failed accept.

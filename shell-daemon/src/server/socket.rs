@@ -190,10 +190,10 @@ fn identity(stat: &Stat) -> (u64, u64) {
 /// The name of the socket's file until the daemon listens.
 const UNREADY_NAME: &str = ".unready-socket";
 
-/// The longest path of a socket that the kernel accepts, without the NUL.
+/// The maximum length of the path of a socket that the kernel accepts, without the NUL.
 const MAX_PATH_BYTES: usize = 107;
 
-/// The most bytes that are read from a token's file. Every token is shorter.
+/// The maximum number of bytes that are read from a token's file. Every token is shorter.
 const MAX_TOKEN_FILE_BYTES: u64 = 4096;
 
 #[cfg(test)]

@@ -69,10 +69,10 @@ const PROOF: &str = r#"( proof=(a 'shell b'); [[ ${BASH_VERSINFO[0]} -ge 4 ]] &&
 
 const PROOF_OUTPUT: &[u8] = b"'a''shell b'SHELL B";
 
-/// The most bytes of output that are read from the proof, including warnings.
+/// The maximum number of bytes of output that are read from the proof, including warnings.
 const MAX_PROOF_BYTES: u64 = 64 << 10;
 
-/// The most bytes of the proof's output that an error quotes.
+/// The maximum number of bytes of the proof's output that an error quotes.
 const MAX_QUOTED_PROOF_BYTES: usize = 256;
 
 /// The deadline of the proof. Bash usually answers within milliseconds, and later on a busy machine.

@@ -278,7 +278,7 @@ const PF_FORKNOEXEC: u64 = 0x40;
 /// The maximum processor time that a shell uses before its `exec`. A process that fills much memory needs more.
 const BEFORE_EXEC_TICKS: u64 = 1;
 
-/// The most reads of the lists of children.
+/// The maximum number of reads of the lists of children.
 const NEAR_ROUNDS: u32 = 4;
 
 /// Above this number of threads, reading the list of all processes is faster. For a command that may have more threads,

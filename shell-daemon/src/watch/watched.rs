@@ -185,8 +185,8 @@ impl WatchedCommand {
         Ok(Descendants { has_gap, ..ProcessTable::read()?.descendants_of(self.root) })
     }
 
-    /// The most processes that are counted without being stopped: half of the limit. If the last count was at least
-    /// half of the limit: that count plus one step, so that a large command is not stopped at every sample.
+    /// The maximum number of processes that are counted without being stopped: half of the limit. If the last count was
+    /// at least half of the limit: that count plus one step, so that a large command is not stopped at every sample.
     fn max_unfrozen_processes(&self) -> usize {
         let half = self.bounds.processes.div_ceil(2);
         if self.count_when_slowed < half {

@@ -30,7 +30,7 @@ pub struct NewApproval {
     pub question: String,
     /// The hash of what is asked about. An answer must name the same hash.
     pub hash: String,
-    /// When the question expires. None for one that never does.
+    /// When the question expires; `None` if it never does.
     pub expires: Option<i64>,
 }
 
@@ -47,7 +47,7 @@ pub struct Approval {
     pub created: i64,
     /// The status when it was read. See [`Self::status_at`].
     pub status: ApprovalStatus,
-    /// The answer. None if it waits or has expired.
+    /// The answer; `None` if the question waits or has expired.
     pub answer: Option<StoredAnswer>,
 }
 

@@ -42,7 +42,7 @@ pub struct NewExternalCall {
     /// Whether the run waits for the result ([`ExternalCallStatus::Waiting`]), or continues at once ([`ExternalCallStatus::Pending`]).
     /// A call with another status is refused.
     pub status: ExternalCallStatus,
-    /// When the call expires. None for a call that never does.
+    /// When the call expires; `None` if it never does.
     pub expires: Option<i64>,
 }
 
@@ -85,7 +85,7 @@ impl StoredExternalCall {
 pub struct ShownCall {
     /// The call.
     pub call: StoredExternalCall,
-    /// The space of the newest message that shows it. None if no space shows it.
+    /// The space of the newest message that shows it; `None` if no space shows it.
     pub space: Option<String>,
     /// The data that the message keeps beside its text, if there is any.
     pub metadata: Option<Json>,

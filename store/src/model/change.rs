@@ -133,7 +133,7 @@ pub enum Applied {
     NotesSet,
     /// Notes are removed.
     NotesRemoved {
-        /// How many there were.
+        /// The number of stored ones.
         count: u64,
     },
     /// A call has its result, in [`SpaceStore::resolve_call_with`](crate::SpaceStore::resolve_call_with) alone, before
@@ -155,7 +155,8 @@ pub enum ResolvedWith {
     Earlier {
         /// The call, with its result if it has one. See [`StoredExternalCall::status_at`] for a call whose time is over.
         call: Box<StoredExternalCall>,
-        /// Where its result went. None without a result, and for a result that an older version of this program wrote.
+        /// The destination of its result. `None` if there is no result, or if an older version of this program wrote
+        /// it.
         resolution: Option<Resolution>,
     },
 }

@@ -25,9 +25,10 @@ pub struct NewNote {
     pub id: String,
     /// The note, in the caller's form.
     pub body: Json,
-    /// When a plan is next due. None for a plan that never is, and for the other kinds.
+    /// When a plan is next due; `None` for a plan that never is, and for the other kinds.
     pub due: Option<i64>,
-    /// After how many milliseconds a plan is due again. None for a plan that is due once, and for the other kinds.
+    /// The interval of a plan that repeats, in milliseconds. `None` for a plan that is due once, and for the other
+    /// kinds.
     pub every: Option<i64>,
 }
 
@@ -61,6 +62,6 @@ pub struct DuePlan {
     pub due: i64,
     /// When it is due again.
     pub next: Option<i64>,
-    /// The ordinal of its entry in the agent's inbox. None if the inbox was full, so that this time is missed.
+    /// The ordinal of its entry in the agent's inbox. `None` if the inbox was full, so that this time is missed.
     pub ordinal: Option<i64>,
 }

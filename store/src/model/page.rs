@@ -7,7 +7,7 @@ use crate::limits::MAX_PAGE_ROWS;
 pub struct PageRequest<C> {
     /// The cursor of the page before; none for the first page.
     pub after: Option<C>,
-    /// The most rows, at least 1 and at most [`MAX_PAGE_ROWS`].
+    /// The maximum number of rows: at least 1 and at most [`MAX_PAGE_ROWS`].
     pub limit: u32,
 }
 
@@ -40,6 +40,6 @@ impl<C> PageRequest<C> {
 pub struct Page<T, C> {
     /// The rows, in order.
     pub items: Vec<T>,
-    /// The cursor of the next page. None after the last row. The next page can be empty.
+    /// The cursor of the next page; `None` after the last row. The next page can be empty.
     pub next: Option<C>,
 }

@@ -44,7 +44,7 @@ pub struct NewRun {
     pub labels: Vec<String>,
     /// The messages before the first step.
     pub messages: Vec<Json>,
-    /// The lease of the process that begins the run: its owner, and when it expires. None for a run that another
+    /// The lease of the process that begins the run: its owner, and when it expires. `None` for a run that another
     /// process shall begin.
     pub lease: Option<(String, i64)>,
     /// The entries of an inbox that the run begins with. They are consumed with its creation, or the run is not created,
@@ -75,7 +75,7 @@ pub struct RunSummary {
     pub steps: i64,
     /// The flow labels of what the run has read, sorted.
     pub labels: Vec<String>,
-    /// The last lease: its owner, and when it expires or has expired. None if it was released.
+    /// The last lease: its owner, and when it expires or has expired. `None` if it was released.
     pub lease: Option<(String, i64)>,
     /// When a person asked that the run end. The process that drives the run reads this.
     pub cancel_requested: Option<i64>,

@@ -97,7 +97,7 @@ pub struct SpaceMessage {
 pub struct MessageUpdate {
     /// The message.
     pub id: String,
-    /// The status that the message must have. With another, nothing is changed. None for any.
+    /// The status that the message must have. With another status, nothing is changed. `None` allows any status.
     pub expected: Option<MessageStatus>,
     /// Its text from now on.
     pub text: Option<String>,

@@ -30,13 +30,13 @@ pub struct StartedCall {
     pub arguments: Json,
     /// Whether the call may run again.
     pub may_repeat: bool,
-    /// How many times it has begun.
+    /// The number of times that it has begun.
     pub attempts: i64,
     /// When it last began.
     pub begun: i64,
-    /// When it finished. None if it runs, or if its process has ended before it did.
+    /// When it finished. `None` if it runs, or if its process ended first.
     pub finished: Option<i64>,
-    /// The result. None as for `finished`.
+    /// The result. `None` as for `finished`.
     pub result: Option<Json>,
     /// The flow labels that the call has added, or adds at most if it has not finished.
     pub labels: Vec<String>,

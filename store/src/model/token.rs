@@ -9,7 +9,7 @@ pub struct Token {
     pub hash: String,
     /// The kind of its subject, for example `user`.
     pub subject_kind: String,
-    /// The id of its subject. None for a kind that has one subject.
+    /// The id of its subject; `None` for a kind that has one subject.
     pub subject: Option<String>,
     /// When it was added.
     pub created: i64,

@@ -1,5 +1,5 @@
-//! Calls whose result comes from outside. Each change is an update that names the status before it, so of a result, a
-//! time-out, an expiry and a cancellation that meet, one wins.
+//! Calls whose result comes from outside. Each change is an update that names the status before it. If a result, a
+//! timeout, an expiry and a cancellation coincide, exactly one of them takes effect.
 
 use serde_json::value::RawValue;
 
@@ -105,7 +105,7 @@ pub(crate) async fn resolve_call(
     Err(StoreError::CallClosed { id: found.id, status })
 }
 
-/// Puts in the result of a call that takes one. None for any other call, also if there is none.
+/// Puts in the result of a call that takes one; `None` for any other call, and if there is no such call.
 pub(super) async fn resolve_if_open(
     sql: &mut dyn Sql,
     id: &str,
@@ -122,7 +122,7 @@ pub(super) async fn resolve_if_open(
     if inline == 1 {
         return Ok(Some(Resolution::Inline));
     }
-    // A time-out between the two statements is seen by the second, and nothing leads back to waiting.
+    // The second statement sees a timeout between the two, and no change leads back to waiting.
     let late = sql
         .row(
             "update calls set status = 'resolved', result = $2, bytes = bytes + $3, updated = $4 \

@@ -31,8 +31,8 @@ pub(super) fn page<T, C>(
     Ok(Page { items, next })
 }
 
-/// How many rows a page has room for. The statement lists their bytes, and the page ends after the row that reaches
-/// [`MAX_PAGE_BYTES`].
+/// The number of rows that a page has room for. The statement lists their bytes, and the page ends after the row that
+/// reaches [`MAX_PAGE_BYTES`].
 pub(super) async fn fitting_rows(
     sql: &mut dyn Sql,
     sizes: &'static str,

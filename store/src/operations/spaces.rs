@@ -12,7 +12,7 @@ use crate::{
     store::AgeCursor,
 };
 
-/// How many words of messages are removed for each row that a sweep may change. Words are small rows.
+/// The number of words of messages that are removed for each row that a sweep may change. Words are small rows.
 const WORDS_FOR_A_ROW: i64 = 16;
 
 pub(crate) async fn create_space(sql: &mut dyn Sql, new: NewSpace) -> Result<(), StoreError> {

@@ -10,10 +10,10 @@ use crate::{
     sql::{Sql, Value, parameters},
 };
 
-/// How many messages of a word are counted, to find the rarest of a search.
+/// The maximum number of messages of a word that are counted, to find the rarest word of a search.
 const MAX_COUNTED: i64 = 4_096;
 
-/// How many words one statement writes.
+/// The maximum number of words that one statement writes.
 const WORDS_OF_A_STATEMENT: usize = 32;
 
 /// The words of a text that a search finds.

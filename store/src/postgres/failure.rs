@@ -1,4 +1,4 @@
-//! Errors of PostgreSQL, sorted by the code that the server gives (`SQLSTATE`).
+//! PostgreSQL errors, sorted by the code that the server gives (`SQLSTATE`).
 
 use deadpool_postgres::{PoolError, TimeoutType};
 use tokio_postgres::{Error, error::SqlState};

@@ -13,7 +13,7 @@ use crate::{
 pub(super) const MIGRATIONS: &[&str] =
     &[include_str!("schema_1.sql"), include_str!("schema_2.sql"), include_str!("schema_3.sql")];
 
-/// The key of the lock: `PCrs`, as the mark of the files of SQLite.
+/// The key of the lock: `PCrs`, as the mark of the SQLite files.
 const LOCK_KEY: i64 = 0x5043_7273;
 
 /// Brings the tables to the newest version, in one transaction. A role that may not make tables can use a store that

@@ -50,7 +50,7 @@ pub(super) fn parse(text: &str) -> Result<Server, OpenError> {
     let rest = rest.finish().replace('+', "%20");
     let url = if rest.is_empty() { address.to_owned() } else { format!("{address}?{rest}") };
     let mut config: Config = url.parse().map_err(|source: tokio_postgres::Error| OpenError::Url {
-        reason: "it is not a URL of PostgreSQL",
+        reason: "it is not a PostgreSQL URL",
         source: Some(source.into()),
     })?;
     if config.get_hosts().is_empty() {

@@ -13,7 +13,7 @@ use crate::error::{DatabaseFailure, OpenError, StoreError};
 /// The size of a page. It is SQLite's default, and set for new files.
 const PAGE_BYTES: u64 = 4096;
 
-/// How many statements a connection keeps compiled: more than this crate has.
+/// The number of statements that a connection keeps compiled: more than this crate has.
 const STATEMENTS: usize = 256;
 
 /// The size to which the log is cut when it was brought into the file: 16 MiB.
@@ -69,7 +69,7 @@ impl Connect {
     }
 
     fn open(&self) -> rusqlite::Result<Connection> {
-        // Without `CREATE`: the file was made with its mode. The path is absolute, so it is not a name of a database in
+        // Without `CREATE`: the file was made with its mode. The path is absolute, so it is not a database name in
         // memory, and no URI.
         let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX;
         let connection = Connection::open_with_flags(&self.path, flags)?;

@@ -23,7 +23,7 @@ impl<'a> Session<'a> {
         Self { connection, doing }
     }
 
-    /// Runs an operation. Its futures never wait: a statement of SQLite runs on the thread that asks for it.
+    /// Runs an operation. Its futures never wait: an SQLite statement runs on the thread that asks for it.
     pub(super) fn run<T>(&mut self, operation: Operation<T>) -> Result<T, StoreError> {
         pollster::block_on(operation(self))
     }

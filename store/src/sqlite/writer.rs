@@ -15,10 +15,10 @@ use crate::{
     sql::Operation,
 };
 
-/// The most writes that wait. Further callers wait until there is room.
+/// The maximum number of writes that wait. Further callers wait until there is room.
 const MAX_WAITING: usize = 1024;
 
-/// The most writes of one transaction, so that the first does not wait long for the others.
+/// The maximum number of writes of one transaction, so that the first does not wait long for the others.
 const MAX_GROUP: usize = 256;
 
 /// The name of the thread.

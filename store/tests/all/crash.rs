@@ -17,7 +17,7 @@ use crate::{
 /// The variable that makes the child write to this file.
 const FILE: &str = "PORTCULLIS_STORE_CRASH_FILE";
 
-/// How many processes are killed, one after another.
+/// The number of processes that are killed, one after another.
 const KILLS: usize = 12;
 
 /// The start of a line about an acknowledged step; the test harness writes other lines.

@@ -18,7 +18,7 @@ use crate::{
     sqlite::{assert_intact, block_on, open_gateway, place},
 };
 
-/// How many times each race is run.
+/// The number of times that each race is run.
 const ROUNDS: i64 = 100;
 
 type Stores = [Arc<dyn GatewayStore>; 2];

@@ -1,4 +1,4 @@
-//! The race of a time-out and a result, on a model of the row, in schedules that shuttle chooses. The real rows are in
+//! The race of a timeout and a result, on a model of the row, in schedules that shuttle chooses. The real rows are in
 //! `races.rs`, and the suite shows that an update which names the status is the compare-and-swap of this model.
 
 use shuttle::{

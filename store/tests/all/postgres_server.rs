@@ -1,4 +1,4 @@
-//! A server of PostgreSQL for one test: in a separate folder, as an ordinary user, reached through a socket.
+//! A PostgreSQL server for one test: in a separate folder, as an ordinary user, reached through a socket.
 
 use std::{
     env, fs,
@@ -30,7 +30,7 @@ pub(crate) struct Server {
 }
 
 impl Server {
-    /// Starts a server. None if PostgreSQL is not installed.
+    /// Starts a server. `None` if PostgreSQL is not installed.
     pub(crate) fn start() -> Option<Self> {
         Self::start_with(|_| String::new())
     }

@@ -1,4 +1,4 @@
-//! Races on real rows: a time-out against results, two drivers of a run, and first openings.
+//! Races on real rows: a timeout against results, two drivers of a run, and first openings.
 
 use std::sync::Arc;
 
@@ -21,7 +21,7 @@ pub(crate) async fn spawn<T: Send + 'static>(future: impl Future<Output = T> + S
     tokio::spawn(future).await.expect("ends")
 }
 
-/// A time-out in one store meets two results in the others. The agent gets the accepted result once.
+/// A timeout in one store meets two results in the others. The agent gets the accepted result once.
 async fn time_outs_and_results_meet(stores: [Arc<dyn RunStore>; 3]) {
     let [run, ..] = &stores;
     add_run(&**run, "r").await;

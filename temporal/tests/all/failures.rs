@@ -9,7 +9,7 @@ use crate::{
     world::World,
 };
 
-/// How many times the last activity of this type was attempted.
+/// The number of attempts at the last activity of this type.
 async fn attempts(world: &World, handle: &crate::world::Handle) -> i32 {
     let started = |attributes| match attributes {
         Attributes::ActivityTaskStartedEventAttributes(started) => Some(started.attempt),

@@ -25,13 +25,13 @@ const WORKER: &str = "PORTCULLIS_TEST_WORKER";
 /// The variable with the folder of the store.
 const FOLDER: &str = "PORTCULLIS_TEST_FOLDER";
 
-/// How many runs are under way.
+/// The number of runs that are under way.
 const RUNS: usize = 100;
 
-/// How many workers are killed.
+/// The number of workers that are killed.
 const KILLS: usize = 50;
 
-/// How many workers there are.
+/// The number of workers.
 const WORKERS: usize = 2;
 
 /// The words with which the model is told of a call that may have run.
@@ -129,7 +129,7 @@ async fn runs_end_once_while_workers_are_killed() {
     assert_eq!(kills, KILLS);
 }
 
-/// How many times each call has had its effect.
+/// The number of times that each call has had its effect.
 fn count_effects(folder: &Path) -> BTreeMap<(String, String, String), usize> {
     let mut effects = BTreeMap::new();
     for note in notes(folder) {

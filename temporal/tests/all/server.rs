@@ -19,7 +19,7 @@ const PROGRAMS: &str = "PORTCULLIS_TEMPORAL";
 /// The variable with which a missing server is a failure.
 const REQUIRED: &str = "PORTCULLIS_REQUIRE_TEMPORAL";
 
-/// How long a server may take to listen. A machine under load starts slowly.
+/// The time limit of a server's start. A machine under load starts slowly.
 const START: Duration = Duration::from_secs(60);
 
 /// The namespace that every server has.
@@ -34,7 +34,7 @@ pub(crate) struct Server {
 }
 
 impl Server {
-    /// Starts a server. None if its program is not installed.
+    /// Starts a server. `None` if its program is not installed.
     pub(crate) fn start() -> Option<Self> {
         Self::start_with(&[])
     }

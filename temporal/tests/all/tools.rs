@@ -30,7 +30,7 @@ fn policy() -> String {
 /// The tools of a worker.
 pub(crate) const ALL: [&str; 6] = ["note", "look", "large", "slow", "ask", "idle"];
 
-/// How long an effect takes at least, so that a process can die within it.
+/// The minimum time that an effect takes, so that a process can die within it.
 const EFFECT: Duration = Duration::from_millis(25);
 
 /// A tool that notes its arguments: an effect that can be counted.

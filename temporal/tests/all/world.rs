@@ -39,7 +39,7 @@ use crate::{
 /// The task queue of the workers.
 pub(crate) const QUEUE: &str = "agents";
 
-/// How long a test waits for the end of a run, on a machine under load.
+/// The time limit of a test's wait for the end of a run, on a machine under load.
 const TEST_TIMEOUT: Duration = Duration::from_secs(900);
 
 /// The agent and the workspace of all runs.
@@ -64,7 +64,7 @@ pub(crate) struct WorkerThread {
 }
 
 impl World {
-    /// A world without workers. None if there is no server.
+    /// A world without workers. `None` if there is no server.
     pub(crate) async fn new() -> Option<Self> {
         Self::with(Server::start()?).await
     }

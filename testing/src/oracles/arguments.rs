@@ -6,7 +6,7 @@ use portcullis_tools::arguments::{ArgumentSchema, Repairs};
 use portcullis_types::{JsonSchema, ToolErrorKind, is_deceptive};
 use serde_json::{Value, json};
 
-/// The limit of an error message in bytes. A model reads the whole message.
+/// The maximum length of an error message, in bytes. A model reads the whole message.
 const MAX_MESSAGE_BYTES: usize = 16 << 10;
 
 /// Checks arguments against one of several schemas; the first byte selects it.

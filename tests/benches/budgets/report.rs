@@ -14,7 +14,7 @@ const USUAL_PARSE_MS: f64 = 0.47;
 /// The time of one `fdatasync` of 4 KiB on the reference machine, in microseconds. Each write to a store waits for one.
 const USUAL_SYNC_US: f64 = 126.0;
 
-/// How many times slower than the reference machine this one is during the measurement; at least 1.
+/// The factor by which this machine is slower than the reference machine during the measurement; at least 1.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Slowness(f64);
 

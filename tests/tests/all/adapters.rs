@@ -137,7 +137,7 @@ enum Reason {
     GivenUp,
 }
 
-/// How many times native tools ran.
+/// The number of times that native tools ran.
 static NATIVE_RUNS: AtomicUsize = AtomicUsize::new(0);
 
 fn count_native_run() -> ToolOutput {

@@ -17,7 +17,7 @@ use rustix::{
     termios::{LocalModes, Winsize, tcgetattr, tcsetwinsize},
 };
 
-/// How long a test polls the terminal before it checks its condition again.
+/// The time that a test polls the terminal before it checks its condition again.
 const POLL_INTERVAL: Timespec = Timespec { tv_sec: 0, tv_nsec: 5_000_000 };
 
 /// The terminal's width where the test sets none.
@@ -34,7 +34,7 @@ pub(crate) struct Person {
     terminal: File,
     /// Everything that the terminal has shown, with `\n` as line ends.
     pub(crate) screen_text: String,
-    /// How many bytes of the shown text the test has checked.
+    /// The number of bytes of the shown text that the test has checked.
     checked_bytes: usize,
     program: Child,
 }

@@ -11,7 +11,8 @@ use portcullis_types::display::{
 use super::{ApprovalRequest, origin};
 use crate::audit::Confinement;
 
-/// How many subjects (paths, URLs, commands) a question shows. The question gives the number of the others.
+/// The maximum number of subjects (paths, URLs, commands) that a question shows. The question gives the number of the
+/// others.
 const MAX_NAMES: usize = 32;
 
 /// The text of the question, wrapped at `columns`: who calls which tool with which arguments, and what the call may

@@ -12,7 +12,8 @@ use sha2::{Digest, Sha256};
 
 use super::{ApprovalRequest, origin};
 
-/// The most approvals that a session keeps: 256. After that, every call that none of them covers needs an approval.
+/// The maximum number of approvals that a session keeps: 256. After that, every call that none of them covers needs an
+/// approval.
 const MAX_KEPT: usize = 256;
 
 /// The approvals that an approver has given for the rest of a session.

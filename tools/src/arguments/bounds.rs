@@ -118,13 +118,13 @@ fn deeper_than(value: &Value, levels: usize) -> bool {
 /// registered.
 pub const MAX_SCHEMA_BYTES: usize = 256 << 10;
 
-/// The most patterns in a schema: 128. A pattern of a few letters can take a megabyte when compiled.
+/// The maximum number of patterns in a schema: 128. A pattern of a few letters can take a megabyte when compiled.
 pub(super) const MAX_PATTERNS: usize = 128;
 
 /// The deepest schema: 100 levels of JSON. The compiler recurses on the stack of the thread that registers the tool.
 const MAX_SCHEMA_DEPTH: usize = 100;
 
-/// The most subschemas that one value is checked against: 4,096.
+/// The maximum number of subschemas that one value is checked against: 4,096.
 const MAX_EVALUATIONS: u64 = 4_096;
 
 /// Keywords whose subschemas apply to the same value as the schema itself.

@@ -399,11 +399,11 @@ impl io::Write for HeadWriter {
 /// The maximum length of the shown part of a value or name.
 const MAX_SHOWN_CHARS: usize = 80;
 
-/// The most allowed values that are listed.
+/// The maximum number of allowed values that are listed.
 const MAX_LISTED: usize = 20;
 
 /// The maximum number of faults that a message has.
 const MAX_SHOWN: usize = 10;
 
-/// The most errors that are collected. A list of 10^5 wrong items would give 10^5 errors.
+/// The maximum number of errors that are collected. A list of 10^5 wrong items would give 10^5 errors.
 const MAX_COLLECTED: usize = 1_000;

@@ -221,5 +221,6 @@ fn depth(value: &Value) -> usize {
 /// 2^53. Above it, floats skip whole numbers.
 const EXACT_BELOW: f64 = 9_007_199_254_740_992.0;
 
-/// The longest number text that is repaired. The longest number that a tool decodes is shorter (`u128` has 39 digits).
+/// The maximum length of a number text that is repaired. The longest number that a tool decodes is shorter (`u128` has
+/// 39 digits).
 const MAX_NUMBER_BYTES: usize = 48;

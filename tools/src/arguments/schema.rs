@@ -362,8 +362,8 @@ const KEYWORDS_ON_OTHER_KEYS: [&str; 17] = [
     "unevaluatedProperties",
 ];
 
-/// The longest example shown to a model.
+/// The maximum length of an example shown to a model.
 const MAX_EXAMPLE_BYTES: usize = 512;
 
-/// The largest compiled pattern: 1 MiB. `(((a{99}){99}){99})` is short, but compiles to far more.
+/// The maximum size of a compiled pattern: 1 MiB. `(((a{99}){99}){99})` is short, but compiles to far more.
 const MAX_PATTERN_BYTES: usize = 1 << 20;

@@ -200,6 +200,6 @@ fn union(types: impl Iterator<Item = Types>) -> Types {
 /// branches.
 const DESCRIBING: [&str; 4] = ["properties", "additionalProperties", "items", "prefixItems"];
 
-/// The most subschemas that one query reads. References can form cycles, alternatives can multiply, and the schema may
-/// come from an untrusted module.
+/// The maximum number of subschemas that one query reads. References can form cycles, alternatives can multiply, and
+/// the schema may come from an untrusted module.
 const MAX_STEPS: u16 = 256;

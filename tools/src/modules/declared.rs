@@ -8,7 +8,7 @@ use portcullis_types::{JsonSchema, RoleKind, ToolDeclaration, ToolMeta, ToolPoli
 use serde_json::Value;
 use sha2::{Digest, Sha256};
 
-/// The most characters of a fact that are shown and stored. A longer fact also gets its hash.
+/// The maximum number of characters of a fact that are shown and stored. A longer fact also gets its hash.
 const MAX_FACT_CHARS: usize = 400;
 
 /// The text of a fact that the declaration does not state.

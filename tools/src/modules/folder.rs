@@ -17,10 +17,10 @@ use rustix::{
 use super::{FolderError, ModuleError};
 use crate::sandbox::MAX_MODULE_BYTES;
 
-/// The most modules in a folder. Every start loads and describes each of them.
+/// The maximum number of modules in a folder. Every start loads and describes each of them.
 const MAX_MODULES: usize = 256;
 
-/// The most entries, of any kind, that are read from a folder of modules.
+/// The maximum number of entries, of any kind, that are read from a folder of modules.
 const MAX_ENTRIES: usize = 4096;
 
 /// The extension of a module's file name.

@@ -28,7 +28,7 @@ use crate::sandbox::ModuleDigest;
 /// The name of the lock file in the state folder.
 pub const LOCK_FILE: &str = "portcullis.lock";
 
-/// The largest lock file: 4 MiB, enough for thousands of tools.
+/// The maximum size of a lock file: 4 MiB, enough for thousands of tools.
 const MAX_LOCK_BYTES: u64 = 4 << 20;
 
 /// The version of the file format.

@@ -7,11 +7,11 @@ use serde_json::Value;
 
 use super::shape::MAX_DETAILS_BYTES;
 
-/// The most blocks of content in a result: 256. Empty blocks add no bytes of content, but a million of them would be
-/// megabytes on the wire.
+/// The maximum number of blocks of content in a result: 256. Empty blocks add no bytes of content, but a million of
+/// them would be megabytes on the wire.
 pub(crate) const MAX_BLOCKS: usize = 256;
 
-/// The most bytes of a URI, a name or a media type in the note about an omitted block.
+/// The maximum number of bytes of a URI, a name or a media type in the note about an omitted block.
 const MAX_NAMED_BYTES: usize = 128;
 
 /// Whether content exceeds the limit.

@@ -447,7 +447,7 @@ fn is_url(text: &str) -> bool {
     text.contains("://")
 }
 
-/// The most tools that are listed as nearest.
+/// The maximum number of tools that are listed as nearest.
 const MAX_NEAREST: usize = 5;
 
 /// The names of the explained run and its calls, which only texts show.

@@ -135,10 +135,13 @@ fn content_bytes(outcome: &RawOutcome) -> usize {
 /// The error in place of an outcome that the hooks did not finish with.
 fn withheld_error(result: Result<ToolOutput, ToolError>) -> ToolError {
     let error = match result {
-        Ok(_) => ToolError::failed("the call ran, and its result is withheld: a hook of the program failed"),
-        Err(error) => {
-            ToolError::new(error.kind(), "the call failed, and why is withheld: a hook of the program failed")
+        Ok(_) => {
+            ToolError::failed("the call ran; its result is withheld because a hook of the program failed")
         }
+        Err(error) => ToolError::new(
+            error.kind(),
+            "the call failed; the reason is withheld because a hook of the program failed",
+        ),
     };
     error.with_code("hook_failed")
 }

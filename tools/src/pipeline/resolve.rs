@@ -15,10 +15,10 @@ use crate::{
     table::ToolTable,
 };
 
-/// The most names that a refusal suggests.
+/// The maximum number of names that a refusal suggests.
 const MAX_SUGGESTIONS: usize = 3;
 
-/// The most tools of the caller that a refusal lists.
+/// The maximum number of tools of the caller that a refusal lists.
 const MAX_GIVEN_NAMES: usize = 32;
 
 /// A call whose tool is known.

@@ -24,7 +24,7 @@ use crate::{
 /// Results have a limit of their own.
 const MAX_ERROR_BYTES: usize = 4096;
 
-/// The longest code of an error.
+/// The maximum length of the code of an error.
 const MAX_CODE_BYTES: usize = 64;
 
 /// The maximum length of a tool's details, as JSON: 64 KiB. Details are for people and logs. Longer details are
@@ -36,8 +36,8 @@ pub(super) const MAX_DETAILS_BYTES: usize = 64 << 10;
 const MAX_NOTES: usize = 64;
 const MAX_NOTE_BYTES: usize = 256;
 
-/// The largest result before it is shaped: the limit of a guest's frame. The output of a command has the policy's limit
-/// `shell.output` instead.
+/// The maximum size of a result before it is shaped: the limit of a guest's frame. The output of a command has the
+/// policy's limit `shell.output` instead.
 const MAX_RESULT_BYTES: usize = MAX_FINAL_FRAME_BYTES;
 
 /// A result in the form that the caller gets.

@@ -197,10 +197,10 @@ fn read_token(path: &Path) -> io::Result<String> {
 /// The time limit of a connect: 5 s. A connect waits only while the socket's backlog is full, when the sidecar hangs.
 const CONNECT_TIME: Duration = Duration::from_secs(5);
 
-/// How long a sidecar of this program has to end its sessions: 4 s. One session usually takes some milliseconds.
+/// The time limit for a sidecar of this program to end its sessions: 4 s. One session usually takes some milliseconds.
 const END_TIME: Duration = Duration::from_secs(4);
 
-/// The longest token.
+/// The maximum length of a token.
 const TOKEN_BYTES: u64 = 4096;
 
 #[cfg(test)]

@@ -20,7 +20,7 @@ use super::{connect::SidecarClient, failure::SidecarError};
 use crate::{call::Owner, spawn};
 use portcullis_shell_protocol::KillSessionRequest;
 
-/// How long the sidecar may take to end sessions with a network: 10 s. It first kills the running command. That takes
+/// The time limit for the sidecar to end sessions with a network: 10 s. It first kills the running command. That takes
 /// some milliseconds, and more than a second only on a busy machine.
 const END_TIME: Duration = Duration::from_secs(10);
 

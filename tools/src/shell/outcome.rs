@@ -212,7 +212,7 @@ fn line_that_grants(exited: &Exited) -> Option<String> {
 /// The values of `Connection::end` for established connections.
 const ENDS: [&str; 5] = ["closed", "idle", "cancelled", "broken", "open"];
 
-/// The most refused connections that a note lists.
+/// The maximum number of refused connections that a note lists.
 const MAX_SHOWN_CONNECTIONS: usize = 5;
 
 fn protected_paths_note(exited: &Exited) -> Option<String> {
@@ -316,7 +316,8 @@ fn signal_name(signal: i32) -> &'static str {
     }
 }
 
-/// How many bytes of a killed command's output its error repeats. The error's text has a separate limit.
+/// The maximum number of bytes of a killed command's output that its error repeats. The error's text has a separate
+/// limit.
 const LAST_OUTPUT_BYTES: usize = 3000;
 
 #[cfg(test)]

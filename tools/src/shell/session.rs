@@ -56,7 +56,7 @@ pub(super) struct SidecarCommand<'a> {
 pub(super) struct CollectedCommand {
     /// Both streams, in order of arrival.
     pub(super) merged: Vec<u8>,
-    /// How many bytes of the whole output were standard error, including those that were cut off.
+    /// The number of bytes of the whole output that were standard error, including those that were cut off.
     pub(super) stderr_bytes: u64,
     pub(super) exited: Exited,
 }
@@ -251,6 +251,6 @@ impl CollectedOutput {
 /// The pause between two attempts to use a busy session.
 const BUSY_PAUSE: Duration = Duration::from_millis(5);
 
-/// How long a sidecar may take to kill a command and, if that fails, its session: 40 s. This usually takes some
+/// The time limit for a sidecar to kill a command and, if that fails, its session: 40 s. This usually takes some
 /// milliseconds, and more than a second only on a busy machine. The sidecar gives up each part after 10 s.
 const SIDECAR_KILL_TIME: Duration = Duration::from_secs(40);

@@ -360,6 +360,6 @@ fn layer_health(layer: protocol::Layer) -> LayerHealth {
     LayerHealth { name: layer.name, status: layer.status, reason: layer.reason, evidence: evidence.collect() }
 }
 
-/// The most sessions of one run. All runs share the sidecar's sessions, so without this limit one run could use them
-/// all.
+/// The maximum number of sessions of one run. All runs share the sidecar's sessions, so without this limit one run
+/// could use them all.
 const SESSIONS_OF_A_RUN: usize = 8;

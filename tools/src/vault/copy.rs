@@ -25,8 +25,8 @@ use crate::{
 const READ_STEP: &str = "vault_copyto_read";
 const WRITE_STEP: &str = "vault_copyto_write";
 
-/// How long a write step may take to remove its temporary file after the transfer is aborted: 1 s. After that the step
-/// is killed. The copy is aborted 1 s before its deadline, or later if 1 s is more than a quarter of its time.
+/// The time after which a write step that has not removed its temporary file after an aborted transfer is killed: 1 s.
+/// The copy is aborted 1 s before its deadline, or later if 1 s is more than a quarter of its time.
 const TIDY_TIME: Duration = Duration::from_secs(1);
 
 /// The time limit of the call that removes the temporary file of a killed write step.

@@ -178,7 +178,8 @@ impl GrantJudge {
     }
 }
 
-/// The largest decompression window of [`GrantJudge::with_small_decoders`]: 64 KiB, which is enough for gzip.
+/// The maximum size of the decompression window of [`GrantJudge::with_small_decoders`]: 64 KiB, which is enough for
+/// gzip.
 const SMALL_WINDOW_BYTES: usize = 64 << 10;
 
 impl Judge for GrantJudge {

@@ -8,8 +8,8 @@ use portcullis_policy::{HostRule, UrlHost};
 
 use crate::shared_state::SharedState;
 
-/// The most values that are remembered. Each reload of a policy with changed secrets adds some. When the list is full,
-/// the oldest value is forgotten.
+/// The maximum number of values that are remembered. Each reload of a policy with changed secrets adds some. When the
+/// list is full, the oldest value is forgotten.
 const MAX_KNOWN_SECRETS: usize = 1_024;
 
 /// The secrets that were read. Registries that share this list see the same secrets.

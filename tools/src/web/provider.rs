@@ -10,7 +10,7 @@ use super::{
     request_step::{BODY, URL},
 };
 
-/// The most results that Google returns for one request.
+/// The maximum number of results that Google returns for one request.
 const MAX_GOOGLE_RESULTS: u32 = 10;
 
 /// The arguments of the request step for a search.

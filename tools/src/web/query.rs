@@ -7,13 +7,13 @@ use serde_json::Value;
 
 use super::search_tool::SearchToolVariant;
 
-/// The longest query, in characters. Every provider accepts at least this many.
+/// The maximum length of a query, in characters. Every provider accepts at least this many.
 pub(super) const MAX_QUERY_CHARS: usize = 400;
 
-/// The longest host name, in characters (RFC 1035, section 2.3.4).
+/// The maximum length of a host name, in characters (RFC 1035, section 2.3.4).
 pub(super) const MAX_SITE_CHARS: usize = 253;
 
-/// The most results of one search.
+/// The maximum number of results of one search.
 pub(super) const MAX_RESULTS: u32 = 20;
 
 /// The number of results if the arguments do not give one.

@@ -33,7 +33,7 @@ const MAX_ROBOTS_BYTES: usize = 500 * 1024;
 /// fewer.
 const MAX_ROBOTS_REDIRECTS: u32 = 5;
 
-/// The most origins in the cache. A model chooses the hosts, and each file can have [`MAX_ROBOTS_BYTES`].
+/// The maximum number of origins in the cache. A model chooses the hosts, and each file can have [`MAX_ROBOTS_BYTES`].
 const MAX_KEPT_ORIGINS: usize = 64;
 
 /// The time for which a file stays in the cache: 24 hours (RFC 9309, section 2.4).

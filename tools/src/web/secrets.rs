@@ -179,7 +179,7 @@ fn read_file(path: &Path, group: GroupReaders) -> Result<SecretValue, SecretErro
     }
 }
 
-/// The largest value, with a line break after it.
+/// The maximum size of a value, with a line break after it.
 const MAX_FILE_BYTES: usize = SecretValue::MAX_BYTES + 2;
 
 #[cfg(test)]

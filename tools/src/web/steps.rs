@@ -18,7 +18,7 @@ use crate::{
     sandbox::{Transfer, TransferEnd},
 };
 
-/// The most bytes of a body that the error for a status repeats.
+/// The maximum number of bytes of a body that the error for a status repeats.
 pub(super) const MAX_QUOTED_BYTES: usize = 2048;
 
 /// The cell in which the request step leaves its outcome for the operation, because a result for a model contains no

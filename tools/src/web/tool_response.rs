@@ -7,8 +7,8 @@ use serde_json::{Value, json};
 use super::steps::{add_source, refused_with_body};
 use crate::http_tool::is_json;
 
-/// The longest JSON text that becomes structured data: 1 MiB. A longer one stays a text, because a parsed value can take
-/// many times the memory of its text.
+/// The maximum length of a JSON text that becomes structured data: 1 MiB. A longer one stays a text, because a parsed
+/// value can take many times the memory of its text.
 const MAX_PARSED_BYTES: usize = 1 << 20;
 
 /// The result of a call: JSON as structured data, text as it is, and of anything else the type and size.

@@ -13,10 +13,10 @@ use unicode_width::UnicodeWidthChar as _;
 #[derive(Debug, Clone, Copy)]
 pub struct EscapedText<'a>(pub &'a str);
 
-/// The most characters of untrusted text that are shown; a longer text ends with `…`.
+/// The maximum number of characters of untrusted text that are shown; a longer text ends with `…`.
 const MAX_SHOWN_CHARS: usize = 256;
 
-/// The most combining marks on one character. More marks would paint over the neighbouring lines.
+/// The maximum number of combining marks on one character. More marks would paint over the neighbouring lines.
 const MAX_MARKS: usize = 4;
 
 impl fmt::Display for EscapedText<'_> {

@@ -10,14 +10,14 @@ const WIDE_COLUMNS: usize = 40;
 /// The width of a name, in columns, with its margins.
 const NAME_COLUMNS: usize = 13;
 
-/// The most consecutive spaces that are shown unchanged. A longer run is shown as a count, because it could push the
-/// following text to a place where readers expect trusted text.
+/// The maximum number of consecutive spaces that are shown unchanged. A longer run is shown as a count, because it
+/// could push the following text to a place where readers expect trusted text.
 const MAX_SPACES: usize = 8;
 
 /// Marks a space at either end of a folded line.
 const SPACE_SIGN: char = '␣';
 
-/// The most lines of a value. A longer value shows its first and its last lines.
+/// The maximum number of lines of a value. A longer value shows its first and its last lines.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct LineLimit {
     first: usize,

@@ -137,7 +137,7 @@ pub enum Message {
         /// The turn's tokens, if the provider reports them.
         #[serde(skip_serializing_if = "Option::is_none")]
         usage: Option<Usage>,
-        /// The reason why there is no complete answer, if there is none.
+        /// Why the answer is incomplete; `None` if it is complete.
         #[serde(skip_serializing_if = "Option::is_none")]
         error_message: Option<String>,
     },

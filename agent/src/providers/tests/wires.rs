@@ -242,8 +242,8 @@ impl Wire {
         self.reply(self.nothing() + &self.text("fine") + &self.end())
     }
 
-    /// How many requests are made for an answer that ends without text and without a stop reason. In a protocol
-    /// without an end marker, such an answer looks like a connection that broke before the first piece, so the
+    /// The number of requests that are made for an answer that ends without text and without a stop reason. In a
+    /// protocol without an end marker, such an answer looks like a connection that broke before the first piece, so the
     /// request is retried.
     pub(super) fn tries_of_what_has_no_reason(&self) -> usize {
         if self.end_marker.is_empty() { 4 } else { 1 }

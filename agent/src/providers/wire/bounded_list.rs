@@ -10,8 +10,8 @@ use serde::{
 use super::ReadFault;
 use crate::MAX_LISTED_CALLS;
 
-/// Limit of an event's choices; requests ask for only one. Each choice may list calls, so the limit of calls
-/// bounds an event only together with this limit.
+/// The maximum number of an event's choices; requests ask for only one. Each choice may list calls, so the limit of
+/// calls bounds an event only together with this limit.
 pub(super) const MAX_CHOICES: usize = 16;
 
 /// A list that may be missing, with at most `MAX` items. The default is the limit of calls in an answer.

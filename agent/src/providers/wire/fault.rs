@@ -5,10 +5,10 @@ use serde_json::{Value, json, value::RawValue};
 
 use crate::ProviderErrorKind;
 
-/// Limit of a provider's message when shown, in characters.
+/// The maximum length of a provider's message when shown, in characters.
 const MAX_SHOWN: usize = 500;
 
-/// Limit of an event's error that is parsed: 64 KiB. A longer error is shown unparsed, up to this limit.
+/// The maximum length of an event's error that is parsed: 64 KiB. A longer error is shown unparsed, up to this limit.
 const MAX_READ_BYTES: usize = 64 << 10;
 
 /// An error as the provider describes it.

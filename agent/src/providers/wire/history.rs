@@ -10,7 +10,7 @@ use serde_json::value::RawValue;
 
 use crate::{ProviderError, ProviderErrorKind, UNREADABLE_KEY, transcript::sendable_name};
 
-/// Limit of a call id that every provider accepts, in bytes: OpenAI's limit.
+/// The maximum length of a call id that every provider accepts, in bytes: OpenAI's limit.
 const MAX_ID_BYTES: usize = 40;
 
 /// A call with an id and a name that every provider accepts.

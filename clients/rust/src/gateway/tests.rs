@@ -263,7 +263,7 @@ async fn a_port_without_a_gateway_is_a_failed_connection() {
     assert!(!everything(&error).contains(TOKEN), "{error:?}");
 }
 
-/// A gateway at an address with TLS. None on a machine whose certificates cannot be read.
+/// A gateway at an address with TLS; `None` on a machine whose certificates cannot be read.
 fn with_tls(address: &str) -> Option<Gateway> {
     match Gateway::new(&address.replace("http://", "https://"), TOKEN) {
         Ok(gateway) => Some(gateway),

@@ -2,8 +2,8 @@
 
 use std::collections::{HashSet, VecDeque};
 
-/// How many answered calls are remembered. A call comes again if it was in the list and then in an event, or in an event
-/// that is sent again after a lost connection.
+/// The number of answered calls that are remembered. A call comes again if it was in the list and then in an event, or
+/// in an event that is sent again after a lost connection.
 const MAX_ANSWERED: usize = 10_000;
 
 /// The calls that a worker has begun.

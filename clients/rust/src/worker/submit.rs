@@ -10,7 +10,8 @@ use crate::{
     tool::{ResultText, failure},
 };
 
-/// How many times one result is submitted. With the pauses between, the attempts take at least a minute and a half.
+/// The maximum number of attempts to submit one result. With the pauses between, the attempts take at least a minute
+/// and a half.
 pub(super) const MAX_ATTEMPTS: usize = 8;
 
 /// Submits a result. The same result can be taken twice, so a result whose answer was lost is sent again. A result that

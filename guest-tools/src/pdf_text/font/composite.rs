@@ -26,7 +26,7 @@ enum Codes {
     Table(Box<CMap>),
 }
 
-/// The most widths that are kept: 65,536. A range of a few bytes can name four billion codes.
+/// The maximum number of widths that are kept: 65,536. A range of a few bytes can name four billion codes.
 const MAX_WIDTHS: usize = 1 << 16;
 
 impl CompositeFont {

@@ -8,7 +8,7 @@
 #[derive(Debug)]
 pub(in crate::pdf_text) struct GlyphNames(Vec<(&'static str, &'static str)>);
 
-/// The longest name that is looked up, in bytes. The specification allows 63.
+/// The maximum length of a name that is looked up, in bytes. The specification allows 63.
 const MAX_NAME_BYTES: usize = 63;
 
 impl GlyphNames {

@@ -5,10 +5,10 @@
 /// The name of the glyph of each code.
 pub(super) type BuiltInEncoding = Vec<(u8, String)>;
 
-/// The most bytes of a Type 1 program that are read. The part in clear text is shorter.
+/// The maximum number of bytes of a Type 1 program that are read. The part in clear text is shorter.
 pub(super) const MAX_TYPE1_BYTES: usize = 64 << 10;
 
-/// The most bytes of a CFF program. Its parts can be anywhere in it.
+/// The maximum number of bytes of a CFF program. Its parts can be anywhere in it.
 pub(super) const MAX_CFF_BYTES: usize = 4 << 20;
 
 /// The encoding in a Type 1 program, which has lines such as `dup 65 /A put`.

@@ -118,8 +118,8 @@ fn faults_are_reported_with_their_location() {
     );
     check(
         "environment = ['A=1']",
-        "16: shell.environment[0]: `A=1` is not a name of a variable: letters, digits and `_` are allowed, no digit \
-         first",
+        "16: shell.environment[0]: `A=1` is not a variable name: letters, digits and `_` are allowed, no \
+         digit first",
     );
     check(
         "allow = []",

@@ -37,7 +37,7 @@ fn a_path_that_commands_cannot_read_is_a_fault() {
     for (section, fault) in [
         ("path = ['/opt/node/bin']", "shell.path[0]: no folder of `read` holds it"),
         ("read = ['/opt/node']\npath = ['/opt/nodes']", "shell.path[0]: no folder of `read` holds it"),
-        ("read = ['opt']", "shell.read[0]: `opt` is not a path of the host"),
+        ("read = ['opt']", "shell.read[0]: `opt` is not a host path"),
         ("read = ['~']", "shell.read[0]: `~` holds everything"),
         ("read = ['/']", "shell.read[0]: `/` holds everything"),
         ("read = ['/opt/../etc']", "is not a plain path"),

@@ -12,16 +12,16 @@ use portcullis_types::{Content, Message};
 
 use crate::{error::CliError, output::text};
 
-/// The largest image: 5 MiB. Providers refuse larger ones.
+/// The maximum size of an image: 5 MiB. Providers refuse larger ones.
 pub(crate) const MAX_IMAGE_BYTES: u64 = 5 << 20;
 
-/// The most images of one prompt.
+/// The maximum number of images of one prompt.
 pub(crate) const MAX_IMAGES: usize = 8;
 
-/// The endings of a path that name an image.
+/// The file extensions of images.
 const ENDINGS: [&str; 5] = [".png", ".jpg", ".jpeg", ".gif", ".webp"];
 
-/// The prompt of a typed text. Each word `@PATH` whose path ends as that of an image adds the image; the word stays
+/// The prompt of a typed text. Each word `@PATH` with an image's file extension adds that image; the word stays
 /// in the text, so that the model knows the name. Paths are those of the person's machine, relative to the current
 /// folder.
 ///

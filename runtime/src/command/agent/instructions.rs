@@ -16,10 +16,10 @@ use sha2::{Digest as _, Sha256};
 
 use crate::{error::CliError, output::text};
 
-/// Limit of a file of instructions, in bytes.
+/// The maximum size of a file of instructions, in bytes.
 const MAX_SYSTEM_BYTES: u64 = 1 << 20;
 
-/// Limit of the project's file: 64 KiB. A longer one is not used.
+/// The maximum size of the project's file: 64 KiB. A longer one is not used.
 const MAX_PROJECT_FILE_BYTES: u64 = 64 << 10;
 
 /// The project's file of instructions for agents.

@@ -32,7 +32,7 @@ pub(in crate::command) fn settings(
 struct ChosenModel {
     kind: ProviderKind,
     model: String,
-    /// None means the provider's own address.
+    /// `None` means the provider's own address.
     base_url: Option<String>,
     key: KeySource,
 }

@@ -30,7 +30,7 @@ const COMMANDS: &[(SlashCommand, &str, &str, &str)] = &[
 pub(super) enum Typed<'a> {
     /// A command with its argument, which is empty if there is none.
     Command(SlashCommand, &'a str),
-    /// A word that looks like a command and is none.
+    /// A word that looks like a command but is not one.
     Unknown(&'a str),
     /// A text for the model.
     Prompt(&'a str),

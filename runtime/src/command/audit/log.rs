@@ -11,10 +11,11 @@ use crate::{
     output::{stream, table},
 };
 
-/// How many rows a table has before its columns are measured anew: 500. So the rows of a long log need little memory.
+/// The number of rows of a table after which its columns are measured anew: 500. So the rows of a long log need little
+/// memory.
 const TABLE_ROWS: usize = 500;
 
-/// How long `--follow` waits before it looks for further rows: 200 ms.
+/// The interval at which `--follow` looks for further rows: 200 ms.
 const FOLLOW_INTERVAL: Duration = Duration::from_millis(200);
 
 /// Shows rows. An unreadable line is reported and skipped, and the exit code is then 1.
@@ -204,5 +205,5 @@ fn names_cell(row: &Row) -> String {
     }
 }
 
-/// How much of a digest a table shows: 12 characters, which are enough for `--policy-digest`.
+/// The length of the part of a digest that a table shows: 12 characters, which are enough for `--policy-digest`.
 const SHORT_DIGEST_CHARS: usize = 12;

@@ -26,10 +26,10 @@ use crate::{
     setup,
 };
 
-/// The longest text that is searched for checkpoints: 64 MiB.
+/// The maximum length of a text that is searched for checkpoints: 64 MiB.
 const MAX_ANCHOR_BYTES: u64 = 64 << 20;
 
-/// The most checkpoints of one kind that are listed.
+/// The maximum number of checkpoints of one kind that are listed.
 const MAX_LISTED: usize = 20;
 
 /// Verifies the whole log, or a file.

@@ -61,7 +61,7 @@ fn describe_approval(registry: &ToolRegistry, approval: &ModuleApproval<'_>) -> 
 /// The escaped form of a line end in a fact.
 const ESCAPED_NEWLINE: &str = "\\u{a}";
 
-/// Limit of a fact in the table, in characters. A longer fact stands below the table.
+/// The maximum length of a fact in the table, in characters. A longer fact stands below the table.
 const MAX_CELL_CHARS: usize = 80;
 
 fn has_several_lines(fact: &str) -> bool {

@@ -186,7 +186,7 @@ fn has_no_main(source: &Path) -> bool {
     read.is_ok() && !text.contains("export_tools!") && !text.contains("fn main")
 }
 
-/// How much of a program's source is searched, in bytes.
+/// The maximum length of the part of a program's source that is searched, in bytes.
 const MAX_SOURCE_BYTES: u64 = 1 << 20;
 
 /// Whether the target's standard library is installed. This is checked after a failed build, so that the one-line

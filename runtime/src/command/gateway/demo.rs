@@ -17,7 +17,7 @@ use crate::{cli::CommonOptions, error::CliError};
 /// The pause between two pieces of the model's answer, so that a person sees the arguments arrive.
 const PACE: Duration = Duration::from_millis(30);
 
-/// How many bytes of a call's arguments are one piece.
+/// The number of bytes of a call's arguments in one piece.
 const PIECE: usize = 24;
 
 /// The name of the model in rows.

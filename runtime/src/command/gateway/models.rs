@@ -16,7 +16,7 @@ use crate::{
     setup,
 };
 
-/// The most models that are kept ready.
+/// The maximum number of models that are kept ready.
 const MAX_READY: usize = 64;
 
 /// The models of one provider. An agent's definition can name another model than the gateway's.

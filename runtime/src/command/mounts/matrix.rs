@@ -11,7 +11,7 @@ use portcullis_types::Access;
 use super::{UseCount, UseCounts};
 use crate::output::html::{Count, Untrusted, table_box};
 
-/// The most rows, columns and hosts that the table shows.
+/// The maximum number of rows, columns and hosts that the table shows.
 const MAX_TOOLS: usize = 2_000;
 const MAX_MOUNTS: usize = 40;
 const MAX_HOSTS: usize = 4;

@@ -16,10 +16,10 @@ use super::{
 };
 use crate::output::html::{Column, Listing, Time, Untrusted, page};
 
-/// The most grants that the list shows.
+/// The maximum number of grants that the list shows.
 const MAX_GRANTS: usize = 5_000;
 
-/// The most steps of one source that the page shows.
+/// The maximum number of steps of one source that the page shows.
 const MAX_FLOW_STEPS: usize = 500;
 
 /// Everything that the page shows.

@@ -1,4 +1,4 @@
-//! How many times the calls of an audit log used and tried the mounts.
+//! The number of times that the calls of an audit log used and tried the mounts.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -15,11 +15,11 @@ use serde::Serialize;
 
 use crate::{command::audit::each_row, error::CliError};
 
-/// The most pairs of a tool and a mount that the map does not have. Callers choose such names, so their number is
-/// bounded; those of the map are always counted.
+/// The maximum number of pairs of a tool and a mount that the map does not have. Callers choose such names, so their
+/// number is bounded; those of the map are always counted.
 const MAX_FURTHER_PAIRS: usize = 10_000;
 
-/// How many calls of a tool used a mount, and how many were refused that named a path in it.
+/// The number of a tool's calls that used a mount, and of refused ones that named a path in it.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
 pub(crate) struct UseCount {
     pub(crate) used: u64,

@@ -87,7 +87,7 @@ fn kept_policy(common: &CommonOptions, start: &str) -> Result<Option<PathBuf>, C
     }
 }
 
-/// The shortest beginning of a digest that names a kept policy: 8 characters.
+/// The minimum length of the beginning of a digest that names a kept policy: 8 characters.
 const SHORTEST_DIGEST: usize = 8;
 
 fn diff_text(diff: &PolicyDiff) -> String {

@@ -58,7 +58,7 @@ impl Approver for TaskApprover {
 /// A width at which few lines of a question are folded.
 const COLUMNS: usize = 200;
 
-/// The longest question in a task file, in characters. The file has the arguments anyway.
+/// The maximum length of a question in a task file, in characters. The file has the arguments anyway.
 const MAX_QUESTION_CHARS: usize = 1_000;
 
 /// A question as one line of a task file.

@@ -2,10 +2,10 @@
 
 use std::collections::VecDeque;
 
-/// Limit of the lines that are kept. The notes on a command's end have fewer.
+/// The maximum number of lines that are kept. The notes on a command's end have fewer.
 const KEPT_LINES: usize = 16;
 
-/// Limit of the characters that are compared of a line.
+/// The maximum number of characters of a line that are compared.
 const KEPT_CHARS: usize = 256;
 
 /// The kept end of a call's streamed output.

@@ -63,7 +63,7 @@ async fn is_let_in(daemon: &Standalone) -> bool {
     shell.create_session(everything()).await.is_ok()
 }
 
-/// The most tries. All together take less time than the greeting timeout of the flood's connections.
+/// The maximum number of tries. All together take less time than the greeting timeout of the flood's connections.
 const TRIES: u32 = 5;
 
 fn descriptors(process: &Child) -> usize {

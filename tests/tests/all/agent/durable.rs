@@ -201,7 +201,7 @@ fn runs_and_questions_that_are_not_there_are_wrong_usage() {
         (&["runs", "cancel", "run_0123456789abcdef"], "no run"),
         (&["runs", "export", "run_0123456789abcdef"], "no run"),
         (&["approvals", "show", "approval_1"], "no approval `approval_1`"),
-        (&["approvals", "approve", "approval_1", "--arguments", "[]"], "no JSON object"),
+        (&["approvals", "approve", "approval_1", "--arguments", "[]"], "not a JSON object"),
         (&["approvals", "deny", "approval_1"], "no approval"),
         (&["runs", "list", "--store", "mysql://x"], "its scheme is not"),
     ] {

@@ -1,4 +1,4 @@
-//! Runs in a database of PostgreSQL, which programs of two machines share.
+//! Runs in a PostgreSQL database, which programs of two machines share.
 #![expect(clippy::print_stdout, reason = "a test that is skipped says so")]
 
 #[path = "../../../../store/tests/all/postgres_server.rs"]

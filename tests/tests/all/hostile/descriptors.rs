@@ -6,7 +6,7 @@ use serde_json::json;
 
 use super::{Trial, entry, wat_guest::WatGuest};
 
-/// Limit of a guest's open descriptors: its streams, its two preopens, and the descriptors that it opened.
+/// The maximum number of a guest's open descriptors: its streams, its two preopens, and the descriptors that it opened.
 const MAX_OPEN: usize = 128;
 
 const IMPORTS: &str = r#"

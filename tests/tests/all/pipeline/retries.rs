@@ -37,7 +37,7 @@ fn spy_unavailable(times: usize) -> Spy {
     })
 }
 
-/// How many times a call of the tool was tried, the tries in its details, and its result.
+/// The number of times that a call of the tool was tried, the tries in its details, and its result.
 async fn count_tries(spy: Spy) -> (usize, Value, String) {
     let fixture = fixture_enabling(&["spy"]);
     let calls = spy.calls();

@@ -19,7 +19,7 @@ use crate::{
 pub(crate) struct ExternalBackend {
     /// Whether the run waits for the result.
     pub(crate) waits: bool,
-    /// How long a call takes a result.
+    /// The time for which a call takes a result.
     pub(crate) expires: Duration,
 }
 

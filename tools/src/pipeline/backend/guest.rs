@@ -24,7 +24,7 @@ use crate::{
     web::DeclaredHosts,
 };
 
-/// The most touched paths of a row: 32.
+/// The maximum number of touched paths of a row: 32.
 const MAX_TOUCHED_PATHS: usize = 32;
 
 /// A tool of a module.

@@ -35,11 +35,11 @@ use crate::{
     web::{self, DeclaredHosts, GrantJudge, HttpClientHandle, RequestFailure},
 };
 
-/// The most requests of one call: 256. Each request leaves rows in the audit log.
+/// The maximum number of requests of one call: 256. Each request leaves rows in the audit log.
 const MAX_REQUESTS: usize = 256;
 
-/// The most responses that are open at a time in one call: 8. Each takes a connection and less than 1 MiB for its body.
-/// One of them may be compressed by brotli, whose decoder takes up to 20 MiB more.
+/// The maximum number of responses that are open at a time in one call: 8. Each takes a connection and less than 1 MiB
+/// for its body. One of them may be compressed by brotli, whose decoder takes up to 20 MiB more.
 const MAX_OPEN_RESPONSES: u32 = 8;
 
 /// The host's end of a call's requests.
@@ -360,7 +360,7 @@ fn request(judged: &JudgedRequest, head: &HttpRequestHead, body: Vec<u8>) -> Res
     for (name, value) in &head.headers {
         let escaped_name = name.escape_debug();
         let name = HeaderName::from_bytes(name.as_bytes())
-            .map_err(|_invalid| invalid(format!("`{escaped_name}` is not a name of a header")))?;
+            .map_err(|_invalid| invalid(format!("`{escaped_name}` is not a valid header name")))?;
         let value = HeaderValue::from_str(value).map_err(|_invalid| {
             invalid(format!("the value of the header `{name}` has control characters"))
         })?;

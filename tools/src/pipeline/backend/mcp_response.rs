@@ -15,7 +15,7 @@ use sse_stream::SseStream;
 
 use crate::web::refused_with_body;
 
-/// The longest message of a server, in bytes: 4 MiB, as for messages of clients.
+/// The maximum length of a message from a server, in bytes: 4 MiB, as for messages of clients.
 const MAX_MESSAGE_BYTES: usize = 4 << 20;
 
 /// In place of content of a later revision.
@@ -72,7 +72,7 @@ pub(super) async fn read_result<T: DeserializeOwned>(response: &Response, id: u6
     answer.unwrap_or_else(|| Err(invalid("no answer to the request")))
 }
 
-/// The result that a message has for this request. None for another message.
+/// The result that a message has for this request; `None` if the message is not its answer.
 fn result_of<T: DeserializeOwned>(text: &str, id: u64) -> Option<Result<T, ToolError>> {
     if text.len() > MAX_MESSAGE_BYTES {
         return Some(Err(invalid(&format!("a message of more than {} MiB", MAX_MESSAGE_BYTES >> 20))));

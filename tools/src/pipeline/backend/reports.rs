@@ -54,7 +54,8 @@ pub(super) fn bound_frame(frame: StreamFrame, limit: OutputBytes) -> StreamFrame
     }
 }
 
-/// The longest progress text that is passed on: 4 KiB, the limit of errors as well. Progress is one line for a watcher.
+/// The maximum length of a progress text that is passed on: 4 KiB, the limit of errors as well. Progress is one line
+/// for a watcher.
 const MAX_PROGRESS_BYTES: usize = 4096;
 
 /// Passes a progress or update frame to the caller's listeners.

@@ -21,7 +21,8 @@ use crate::{
     replay::{RecordedCall, recorded_answer},
 };
 
-/// The largest kept policy that is read: 4 MiB. The canonical JSON is longer than the text that it comes from.
+/// The maximum size of a kept policy that is read: 4 MiB. The canonical JSON is longer than the text that it comes
+/// from.
 const MAX_KEPT_BYTES: u64 = 4 << 20;
 
 /// Why a row cannot be explained.

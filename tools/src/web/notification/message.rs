@@ -6,13 +6,13 @@ use serde_json::{Value, json};
 
 use super::super::{BODY, URL};
 
-/// The longest recipient, in characters.
+/// The maximum length of a recipient, in characters.
 pub(super) const MAX_RECIPIENT_CHARS: usize = 254;
 
-/// The longest subject, in characters.
+/// The maximum length of a subject, in characters.
 pub(super) const MAX_SUBJECT_CHARS: usize = 200;
 
-/// The longest message, in characters: what Slack keeps of one.
+/// The maximum length of a message, in characters: what Slack keeps of one.
 pub(super) const MAX_BODY_CHARS: usize = 40_000;
 
 /// The maximum length of a message to Discord, in characters (<https://docs.discord.com/developers/resources/message>).

@@ -6,10 +6,10 @@ use serde::Deserialize;
 
 use super::message::Service;
 
-/// The longest answer that is read, in bytes. Both services answer with less.
+/// The maximum length of an answer that is read, in bytes. Both services answer with less.
 const MAX_ANSWER_BYTES: usize = 64 << 10;
 
-/// The longest id, and the longest reason of a refusal, in bytes.
+/// The maximum length of an id, and of the reason of a refusal, in bytes.
 const MAX_WORD_BYTES: usize = 128;
 
 /// Slack's answer (<https://docs.slack.dev/reference/methods/chat.postMessage>). It has status 200 for errors as well.

@@ -21,7 +21,7 @@ use rustls::{ClientConfig, pki_types::ServerName};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio_rustls::TlsConnector;
 
-/// The most bytes that are read from a server. A conversation takes a few hundred.
+/// The maximum number of bytes that are read from a server. A conversation takes a few hundred.
 const MAX_RECEIVED_BYTES: usize = 64 << 10;
 
 /// A user and a password.

@@ -17,7 +17,7 @@ use crate::{
     output::html::{Count, Time, Untrusted, page, short_digest},
 };
 
-/// The most rows of a listing.
+/// The maximum number of rows of a listing.
 const MAX_ROWS: usize = 40;
 
 /// Everything that the page shows.

@@ -2,10 +2,10 @@
 
 use std::collections::BTreeMap;
 
-/// The most names of a tally. The others are counted together.
+/// The maximum number of names of a tally. The others are counted together.
 pub(super) const MAX_NAMES: usize = 2_000;
 
-/// The longest text that is kept of a name, in bytes. A page shows fewer characters.
+/// The maximum length of a text that is kept of a name, in bytes. A page shows fewer characters.
 const MAX_NAME_BYTES: usize = 1_024;
 
 /// A value for each of the first [`MAX_NAMES`] names, and one for all others together.

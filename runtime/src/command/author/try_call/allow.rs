@@ -12,7 +12,7 @@ use portcullis_types::{Access, SandboxTier};
 
 use super::entry::{self, EntryKey};
 
-/// Limit of the profiles that are tried. Only a generated policy has more.
+/// The maximum number of profiles that are tried. Only a generated policy has more.
 const MAX_PROFILES: usize = 64;
 
 /// Policy lines that would allow a call.

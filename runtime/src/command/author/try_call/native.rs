@@ -26,11 +26,11 @@ use crate::{
     setup, workspace,
 };
 
-/// How much of a program's standard output is read, in bytes: progress frames and the final frame. The limits on
-/// the size and number of a guest's frames do not apply here.
+/// The maximum length of the part of a program's standard output that is read, in bytes: progress frames and the final
+/// frame. The limits on the size and number of a guest's frames do not apply here.
 const MAX_OUTPUT_BYTES: u64 = 8 * MAX_FINAL_FRAME_BYTES as u64;
 
-/// How much of a malformed line is quoted, in characters.
+/// The maximum length of the quoted part of a malformed line, in characters.
 const MAX_QUOTED_CHARS: usize = 64;
 
 /// Builds the program, runs it on the call's frame, and shows its answer.

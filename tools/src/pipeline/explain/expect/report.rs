@@ -190,7 +190,7 @@ impl FailedExpectations {
     }
 }
 
-/// The most expectations that an error lists.
+/// The maximum number of expectations that an error lists.
 const MAX_FAILED: usize = 50;
 
 fn lines(failed: &[ExpectationResult], left_out: usize) -> String {

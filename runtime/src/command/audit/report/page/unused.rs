@@ -15,7 +15,7 @@ use crate::{
     },
 };
 
-/// The most tools that a cell names.
+/// The maximum number of tools that a cell names.
 const MAX_TOOLS: usize = 8;
 
 /// The use of one rule by the tools that have it.
