@@ -135,7 +135,8 @@ impl EventEmitter for EventSender {
     async fn emit(&self, event: AgentEvent) {
         let mut event = event;
         loop {
-            // Before the queue is checked: `notify_waiters` wakes only futures that exist already.
+            // Create the future before the queue is checked, because `notify_waiters` wakes only futures that exist
+            // already.
             let drained = self.shared.drained.notified();
             {
                 let mut state = self.shared.lock();

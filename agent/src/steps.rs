@@ -140,7 +140,7 @@ impl<'a> Steps<'a> {
         }
         let arrived = self.arrived().await?;
         if !arrived.is_empty() {
-            // No new prompt: the limit of turns holds, or a run whose calls are answered late would never end.
+            // This is no new prompt: without the limit of turns, a run whose calls are answered late would never end.
             self.append(arrived.clone()).await?;
             self.report(AgentEvent::Steered { messages: Arc::new(arrived) }).await;
             return Ok(RunStep::CallModel);

@@ -194,7 +194,7 @@ pub(super) mod tests {
             assert_eq!(signed.with_cosignatures(&answer, &witness.key), None, "{answer}");
         }
         assert_eq!(cosigned.cosigned_at(&other.key), None);
-        // Of several the newest counts.
+        // If there are several, the newest counts.
         let twice = cosigned.with_cosignatures(&witness.line(text_of(&signed), 1_779_315_147), &witness.key);
         let newest = twice.expect("cosigned").0.cosigned_at(&witness.key);
         assert_eq!(newest, Timestamp::from_second(1_779_315_147).ok());

@@ -224,7 +224,7 @@ impl CheckpointKey {
 
 impl std::fmt::Debug for CheckpointKey {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        // Without the private key.
+        // The output leaves the private key out.
         f.debug_struct("CheckpointKey").field("name", &self.name()).finish_non_exhaustive()
     }
 }

@@ -76,7 +76,7 @@ fn open_begins(
     scan_start: u64,
 ) -> Result<Vec<Row>, AuditError> {
     let processes: HashSet<&str> = dead_files.iter().map(DeadLiveFile::process).collect();
-    // Without a bound: every open call must get its `end`.
+    // The list has no bound, because every open call must get its `end`.
     let mut open_begin_lines: OpenCalls<Vec<u8>> = OpenCalls::new(usize::MAX);
     for (file, start, end) in ranges_from(files, writer, scan_start)? {
         let mut lines = LogLines::new(&file, row_boundary(&file, start, end), end);

@@ -60,7 +60,7 @@ impl SegmentName {
         let mut numbers = stem.split('-').map(|digits| digits.parse::<u64>().ok());
         let (number, first, last) = (numbers.next()??, numbers.next()??, numbers.next()??);
         let parsed = Self { number, first, last };
-        // Only the name that this program writes: without signs, and with the same leading zeros.
+        // Accept only the name that this program writes: without signs, and with the same leading zeros.
         (numbers.next().is_none() && parsed.file_name(ending) == name).then_some(parsed)
     }
 }

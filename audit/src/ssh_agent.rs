@@ -72,7 +72,7 @@ impl AgentKey {
             request.extend(length_of(text)?);
             request.extend_from_slice(text);
         }
-        // No flags.
+        // No flag is set.
         request.extend([0; 4]);
         let answer = ask(&self.socket, &request, SIGN_RESPONSE)?;
         let mut signature = Fields(Fields(&answer).text()?);

@@ -21,7 +21,7 @@ pub enum LastLink {
 /// Opens a regular file for reading. The open does not block.
 ///
 /// # Errors
-/// Those of opening a file; [`io::ErrorKind::InvalidInput`] for anything but a regular file.
+/// Those of opening a file; [`io::ErrorKind::InvalidInput`] for anything except a regular file.
 pub fn open_regular(path: &Path, last_link: LastLink) -> io::Result<File> {
     let flags = match last_link {
         LastLink::Follow => OFlags::NONBLOCK,

@@ -231,7 +231,7 @@ impl<'a> PreparedTree<'a> {
                 .map_err(step("protect a path"))?;
             read_only += usize::from(protected);
         }
-        // After the read-only binds: binding a folder again would uncover a file that was covered in it.
+        // This follows the read-only binds, because binding a folder again would uncover a file that was covered in it.
         let mut hidden = 0;
         for target in &self.tree.hidden {
             hidden += usize::from(cover(root, target).map_err(step("hide a path"))?);
@@ -262,7 +262,7 @@ impl<'a> PreparedTree<'a> {
         rustix::process::pivot_root(".", ".")?;
         rustix::mount::unmount(".", UnmountFlags::DETACH)?;
         rustix::process::chdir("/")?;
-        // Only this mount: the mounts below it already have their final attributes.
+        // This changes only this mount, because the mounts below it already have their final attributes.
         sys::set_mount_attributes(
             self.root.as_fd(),
             attributes(MountAttrFlags::MOUNT_ATTR_RDONLY),

@@ -366,7 +366,7 @@ pub(crate) fn install_foreign_handler(signal: libc::c_int) {
         std::hint::black_box(signal);
     }
     let address = foreign_handler as extern "C" fn(libc::c_int) as *const () as libc::sighandler_t;
-    // SAFETY: the handler touches nothing but its own argument.
+    // SAFETY: the handler touches only its own argument.
     unsafe { libc::signal(signal, address) };
 }
 

@@ -86,7 +86,7 @@ pub(crate) async fn open_tunnel(proxy: &mut TcpStream, target: &Target) -> Resul
     }
 }
 
-/// Returns the status of the proxy's answer, or `None` while its head is incomplete.
+/// Returns the status of the proxy's response, or `None` while its head is incomplete.
 ///
 /// # Errors
 /// The problem of an answer that is not HTTP/1, that two readers could read differently, or that has bytes after a 2xx
@@ -117,13 +117,13 @@ fn status_of(answer: &[u8]) -> Result<Option<u16>, &'static str> {
     Ok(Some(status))
 }
 
-/// The initial buffer for an answer. Most answers are shorter.
+/// The initial buffer for a response. Most responses are shorter.
 const READ_BYTES: usize = 512;
 
-/// The maximum length of the head of a proxy's answer: 8 KiB. The bound keeps a proxy from filling the memory.
+/// The maximum length of the head of a proxy's response: 8 KiB. The bound keeps a proxy from filling the memory.
 pub(crate) const MAX_PROXY_HEAD_BYTES: usize = 8 << 10;
 
-/// The maximum number of headers of a proxy's answer. Usual answers have fewer than ten.
+/// The maximum number of headers of a proxy's response. Usual responses have fewer than ten.
 pub(crate) const MAX_PROXY_HEADERS: usize = 64;
 
 #[cfg(test)]

@@ -26,7 +26,7 @@ use crate::{
     routes,
 };
 
-/// The maximum size of an answer that [`Gateway::request`] returns.
+/// The maximum size of a response that [`Gateway::request`] returns.
 const MAX_ANSWER_BYTES: usize = 16 << 20;
 
 /// The time for which events can be replayed: 7 days.
@@ -132,7 +132,7 @@ impl Gateway {
         self.router.clone()
     }
 
-    /// Makes a request to the interface without a connection, with this token. Returns the body of the answer.
+    /// Makes a request to the interface without a connection, with this token. Returns the body of the response.
     ///
     /// # Errors
     /// The body of a refusal.
@@ -158,7 +158,7 @@ impl Gateway {
         if !status.is_success() {
             return Err(format!("{status}: {}", String::from_utf8_lossy(&bytes)));
         }
-        // An answer without a body is null.
+        // A response without a body is null.
         Ok(serde_json::from_slice(&bytes).unwrap_or_default())
     }
 

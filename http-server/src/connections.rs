@@ -27,7 +27,7 @@ const MAX_UNACKNOWLEDGED_TIME: Duration = Duration::from_secs(60);
 /// Pause after a failed `accept`. Such a failure usually means that file descriptors ran out.
 const ACCEPT_RETRY_PAUSE: Duration = Duration::from_millis(50);
 
-/// The answer to a connection beyond the limit.
+/// The response to a connection beyond the limit.
 const TOO_MANY_CONNECTIONS: &[u8] =
     b"HTTP/1.1 503 Service Unavailable\r\nconnection: close\r\nretry-after: 1\r\n\
       content-type: text/plain\r\ncontent-length: 38\r\n\r\ntoo many connections; try again later\n";
@@ -37,7 +37,7 @@ const TOO_MANY_CONNECTIONS: &[u8] =
 pub struct HttpLimits {
     /// The maximum number of open connections. Further connections get status 503.
     pub connections: usize,
-    /// Deadline for the head of a request, beginning with the connection or the answer before.
+    /// Deadline for the head of a request, beginning with the connection or the response before.
     pub head: Duration,
     /// The maximum length of a request's head, in bytes. At least 8 KiB.
     pub head_bytes: usize,
@@ -101,7 +101,7 @@ impl Connections {
         Self { open, closing }
     }
 
-    /// Ends all connections. Each still sends the answer under way; those that last longer than the grace period are
+    /// Ends all connections. Each still sends the response under way; those that last longer than the grace period are
     /// aborted.
     pub async fn close(mut self, grace: Duration) {
         self.closing.cancel();
@@ -145,7 +145,7 @@ where
         let served = tokio::select! {
             served = connection.as_mut() => served,
             () = closing.cancelled() => {
-                // The shutdown still sends the answers that are ready.
+                // The shutdown still sends the responses that are ready.
                 connection.as_mut().graceful_shutdown();
                 connection.await
             }

@@ -40,7 +40,7 @@ impl Drop for QuestionWithdrawal {
     fn drop(&mut self) {
         let Some(id) = self.id.take() else { return };
         let peer = self.peer.clone();
-        // Outside a runtime, for example at the end of the process, nothing can be sent any more.
+        // Outside a runtime, for example at the end of the process, nothing more can be sent.
         if tokio::runtime::Handle::try_current().is_err() {
             return;
         }

@@ -219,7 +219,7 @@ pub(super) struct CallsInProgress {
 #[derive(Debug, Default)]
 struct CallCount {
     running: AtomicUsize,
-    /// Is notified when no call runs any more.
+    /// Is notified when the last running call has ended.
     idle: Notify,
 }
 

@@ -38,7 +38,7 @@ impl WorkspaceSecurityPolicy {
     fn describe_traced<T: TraceSink>(&self, tool: &ToolFacts, trace: &mut T) -> ToolAssignment {
         let policy = self.effective();
         let rule = policy.tools.get(&tool.name);
-        // Not `ReadOnly`, because a tool without a tier must not pass as harmless.
+        // This is not `ReadOnly`, because a tool without a tier must not pass as harmless.
         let declared = tool.declared_tier.unwrap_or(SafetyTier::SideEffecting);
         let limits = &policy.limits;
         let rule_timeout = rule.and_then(|rule| rule.timeout);
@@ -61,7 +61,7 @@ impl WorkspaceSecurityPolicy {
         let assignment = ToolAssignment {
             tier,
             profile,
-            // By the effective tier. By the declared tier, a module that claims to be harmless would need fewer
+            // The effective tier decides. By the declared tier, a module that claims to be harmless would need fewer
             // approvals than an honest module with the same grant.
             approval: approval(policy, rule, tool, tier),
             timeout: timeout.min(timeout_cap),

@@ -43,8 +43,8 @@ impl AuditSettings {
     pub(crate) const AGE_BOUNDS: LimitBounds<Duration> =
         LimitBounds { least: Duration::from_mins(1), most: Duration::from_hours(100 * 365 * 24) };
 
-    /// Whether all but the sync is the default. The canonical form then leaves the settings out, so that policies
-    /// without them keep the digest from before they existed.
+    /// Whether all settings except the sync are the default. The canonical form then leaves the settings out, so that
+    /// policies without them keep the digest from before they existed.
     pub(crate) fn is_default_but_sync(&self) -> bool {
         *self == Self { sync: self.sync, ..Self::default() }
     }

@@ -356,13 +356,13 @@ fn resolve_protection(entries: &ProtectEntries, faults: &mut Faults<'_>) -> (Pro
             faults.warn_at(
                 LintCode::ShippedNameDropped,
                 exception,
-                "a shipped kind is none: tools write it unasked, whatever their run has read",
+                "a shipped kind is not allowed: tools write it unasked, whatever their run has read",
             );
         } else {
             let names = shipped.patterns().map(str::to_owned).chain(shipped_kinds.patterns());
             let names: Vec<String> = names.collect();
             let suggestion = did_you_mean(&exception.value.to_string(), names.iter().map(String::as_str));
-            faults.add_at(exception, format!("this is none of the shipped names; {suggestion}"));
+            faults.add_at(exception, format!("this is not one of the shipped names; {suggestion}"));
         }
     }
     protected.extend(entries.paths.iter().map(|path| path.value.clone()));

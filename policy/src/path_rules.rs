@@ -10,7 +10,7 @@ use serde::{Serialize, Serializer};
 
 use crate::{MountName, RequestedSubject, hidden::matches_wildcards};
 
-/// The tools that can have such rules: those that touch nothing but what their arguments name. A foreign module may
+/// The tools that can have such rules: those that touch only what their arguments name. A foreign module may
 /// also write what they do not name.
 pub(crate) const FILE_TOOLS: [&str; 6] =
     ["file_delete", "file_edit", "file_list", "file_read", "file_search", "file_write"];

@@ -29,7 +29,7 @@ pub struct ToolFacts {
 }
 
 impl ToolFacts {
-    /// A tool that declares nothing but its name. A module's tool counts as approved.
+    /// A tool that declares only its name. A module's tool counts as approved.
     #[must_use]
     pub fn undeclared(name: ToolName, origin: ToolOrigin) -> Self {
         Self {

@@ -119,7 +119,7 @@ pub(crate) enum CliError {
         path.display()
     )]
     NoAnchor { path: PathBuf },
-    /// A key that should verify checkpoints is none.
+    /// The file with the key that verifies checkpoints has no key.
     #[error("cannot use the key of checkpoints")]
     VerifierKey { source: KeyError },
     /// A bundle cannot be made or checked.

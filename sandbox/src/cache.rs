@@ -186,7 +186,7 @@ impl ModuleCache {
     fn write(&self, path: &Path, kind: CacheKind, digest: ModuleDigest, content: &[u8]) -> io::Result<()> {
         let temporary = self.folder.join(format!(".{digest}.{}", random_hex::<8>()?));
         let tag = self.mac(kind, digest, content).finalize().into_bytes();
-        // No sync to disk: a file that a crash cuts off fails its MAC check and is made again.
+        // The file is not synced to disk: a file that a crash cuts off fails its MAC check and is made again.
         let result = new_private(&temporary).and_then(|mut file| {
             file.write_all(content)?;
             file.write_all(&tag)?;

@@ -225,7 +225,7 @@ pub(super) fn add_to_linker(linker: &mut Linker<GuestState>) -> Result<()> {
             let answer = state.http.ask(&control, |reply| HttpOperation::Read { body, max, reply })?;
             match answer.flatten() {
                 Ok(bytes) => {
-                    // Never more than fits, even if the host's end returns more.
+                    // Copy no more than fits, even if the host's end returns more.
                     let read = bytes.get(..max).unwrap_or(&bytes);
                     write_bytes(memory, as_unsigned(out), read).map_err(out_of_bounds_error)?;
                     as_i32(read.len())

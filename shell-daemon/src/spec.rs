@@ -43,7 +43,7 @@ pub struct SessionSpec {
     /// exist at the start are read-only. Other such paths that a command makes or changes are reported after the
     /// command, see [`crate::CommandEnd::protected`].
     pub protect: ProtectedPaths,
-    /// The names of files and folders that no command sees, at any depth of every mount but the vault. In a session
+    /// The names of files and folders that no command sees, at any depth of every mount except the vault. In a session
     /// with its own file tree, those that exist at the start are covered: their names stay visible, but not their
     /// content. Another session hides nothing, and its posture says so.
     pub hide: HiddenNames,

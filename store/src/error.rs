@@ -89,7 +89,7 @@ pub enum StoreError {
         /// The run.
         run: String,
     },
-    /// The call takes no result any more.
+    /// The call no longer takes a result.
     #[error("the call `{id}` is {status}")]
     CallClosed {
         /// The call.
@@ -97,7 +97,7 @@ pub enum StoreError {
         /// Its status.
         status: ExternalCallStatus,
     },
-    /// The approval takes no answer any more.
+    /// The approval no longer takes an answer.
     #[error("the approval `{id}` is {status}")]
     ApprovalClosed {
         /// The approval.

@@ -319,7 +319,7 @@ pub trait SpaceStore: Send + Sync + std::fmt::Debug {
     async fn apply(&self, changes: Vec<Change>) -> Result<Vec<Applied>, StoreError>;
 
     /// Puts in the result of a call, as [`RunStore::resolve_call`] does, and writes changes, all or none. A call that
-    /// takes no result any more is returned as it is, without the changes.
+    /// no longer takes a result is returned as it is, without the changes.
     ///
     /// # Errors
     /// [`StoreError::NotFound`] for the call; the error of the first change that fails. The call then stays as it was.

@@ -7,7 +7,7 @@ use serde_json::{Map, Value, value::RawValue};
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct CallRequest {
     pub(crate) tool: String,
-    /// The JSON text of the parameters, as written but for removed control characters.
+    /// The JSON text of the parameters, as written except for removed control characters.
     pub(crate) parameters: String,
     /// The parameters from which control characters were removed.
     pub(crate) sanitized: Vec<String>,

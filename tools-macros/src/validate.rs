@@ -68,7 +68,7 @@ fn host(text: &LitStr, errors: &mut Errors) -> Option<String> {
     }
     errors.add_at(
         text,
-        "a host has nothing after its port, and no scheme but `https` and `http`: write for example `api.example.com` or `http://localhost:8080`",
+        "a host has nothing after its port, and no scheme except `https` and `http`: write for example `api.example.com` or `http://localhost:8080`",
     );
     None
 }

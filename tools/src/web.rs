@@ -32,7 +32,6 @@ mod steps;
 mod tool;
 mod tool_response;
 
-pub(crate) use answer::output_of_response;
 pub(crate) use declared_hosts::DeclaredHosts;
 pub(crate) use http_client::{HttpClientConfig, HttpClientHandle};
 pub(crate) use judge::{GrantJudge, Redirect};
@@ -47,3 +46,4 @@ pub(crate) use secrets::SecretLocation;
 pub use secrets::{SecretError, TakenVariables};
 pub(crate) use steps::{FetchedHop, Hop, HopTerms, RedirectRefused, refused_by_status, refused_with_body};
 pub(crate) use tool::{PAGE, WebFetch, tool};
+pub(crate) use tool_response::output_of_response;

@@ -87,7 +87,7 @@ impl ExampleBuilder<'_> {
                 .map(|item_schema| self.value(item_schema, depth))
                 .collect();
         }
-        // At most 4: a schema may require thousands of items, and the example need not be valid.
+        // The example has at most 4 items: a schema may require thousands, and the example need not be valid.
         let count = map.get("minItems").and_then(Value::as_u64).unwrap_or(1).min(4);
         (0..count).map(|_| map.get("items").map_or(Value::Null, |items| self.value(items, depth))).collect()
     }

@@ -33,7 +33,7 @@ impl ToolName {
         &self.0
     }
 
-    /// Whether this is the same name but for the case of letters.
+    /// Whether this is the same name except for the case of letters.
     #[must_use]
     pub fn is_same_but_for_case(&self, other: &Self) -> bool {
         self.0.eq_ignore_ascii_case(&other.0)

@@ -41,7 +41,7 @@ pub enum UndoError {
         /// The id of a record, a call or a run.
         name: String,
     },
-    /// The policy has no such mount any more, or another folder under its name.
+    /// The policy no longer has such a mount, or has another folder under its name.
     #[error("the mount `{mount}` is no longer the folder that the changes were made in")]
     MountChanged {
         /// The mount's name.

@@ -218,7 +218,7 @@ const MAY_SLEEP: &[&str] = &[
     // The clock of a run, which is paused.
     "agent/src/agent_loop/tests.rs",
     "agent/src/telemetry/tests.rs",
-    // What agents do, which is polled for.
+    // The actions of agents, which the tests poll for.
     "gateway/tests/all/cycles.rs",
     "gateway/tests/all/world.rs",
     // The clock of a shell.

@@ -49,7 +49,7 @@ pub(super) fn read(
         let known = ExecutionType::ALL.into_iter().find(|known| known.as_str() == word);
         known.or_else(|| {
             let names = ExecutionType::ALL.map(ExecutionType::as_str).join(", ");
-            let fault = format!("`{}` is none of {names}", word.escape_default());
+            let fault = format!("`{}` is not one of {names}", word.escape_default());
             faults.add_at(place, "executionType", &fault)
         })
     });
@@ -91,8 +91,7 @@ fn target(execution: &Map<String, Value>, place: &str, faults: &mut Faults) -> O
         Some(Value::String(word)) => {
             let method =
                 HTTP_TOOL_METHODS.into_iter().find(|method| method.as_str().eq_ignore_ascii_case(word));
-            method
-                .or_else(|| faults.add_at(place, "method", "it is none of GET, POST, PUT, PATCH and DELETE"))
+            method.or_else(|| faults.add_at(place, "method", "it is not GET, POST, PUT, PATCH or DELETE"))
         }
         Some(_) => faults.add_at(place, "method", "it is not a text"),
     };

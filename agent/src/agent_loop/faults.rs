@@ -425,7 +425,7 @@ async fn a_stopped_reader_delays_no_cancelled_run_and_misses_no_end() {
 
 #[tokio::test(start_paused = true)]
 async fn a_stopped_reader_misses_no_end_of_the_largest_answer() {
-    // As many calls as a turn keeps. The first one is split into just as many.
+    // The answer has as many calls as a turn keeps. The first one is split into just as many.
     let delta = |nth: usize, arguments: String| {
         Step::Delta(Delta::ToolCall(ToolCallDelta {
             index: nth as u64,

@@ -88,7 +88,7 @@ fn client_through(
         None => Connector::direct(tcp, tls, connect_timeout),
         Some(proxy) if !matches!(proxy.uri().scheme_str(), Some("http" | "https")) => {
             return Err(configuration_error(
-                "the proxy of the environment is none of HTTP; name one with http:// or https://",
+                "the proxy of the environment is not an HTTP proxy; name one with http:// or https://",
             ));
         }
         Some(proxy) if address.scheme() == "https" => {
@@ -107,7 +107,7 @@ fn client_through(
 }
 
 impl ProviderClient {
-    /// Sends a request, and waits for the head of the answer.
+    /// Sends a request, and waits for the head of the response.
     pub(super) async fn post(
         &self,
         uri: Uri,
@@ -127,7 +127,7 @@ impl ProviderClient {
     }
 }
 
-/// Reads the next chunk of an answer's body; `None` at its end.
+/// Reads the next chunk of a response's body; `None` at its end.
 ///
 /// # Cancellation
 /// Dropping the future loses no chunk.

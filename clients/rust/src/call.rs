@@ -52,7 +52,7 @@ pub enum CallStatus {
     Waiting,
     /// The agent has gone on, and the result comes to its inbox.
     Pending,
-    /// Another state: the call has a result, or takes none any more.
+    /// Another state: the call has a result, or no longer takes one.
     #[serde(other)]
     Closed,
 }

@@ -35,7 +35,7 @@ pub(crate) type Response = http::Response<Incoming>;
 
 /// A sender of requests: a client over TCP, or in tests over memory.
 pub(crate) trait Transport: Send + Sync {
-    /// Sends a request, and waits for the head of its answer.
+    /// Sends a request, and waits for the head of its response.
     fn send(&self, request: Request<Full<Bytes>>) -> BoxFuture<'static, Result<Response, legacy::Error>>;
 }
 

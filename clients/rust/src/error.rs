@@ -77,7 +77,7 @@ pub enum ClientError {
         /// The gateway's reason: one line, cut after 300 characters.
         message: String,
     },
-    /// The answer was a redirect, which is not followed.
+    /// The response was a redirect, which is not followed.
     #[error(
         "the answer was a redirect ({status}), which would take the token elsewhere; name the final address"
     )]

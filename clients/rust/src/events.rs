@@ -123,7 +123,7 @@ fn of_chunks(chunks: impl Stream<Item = Result<Bytes, ClientError>> + Send + 'st
     let events = SseStream::from_bytes_stream(bounded.boxed())
         .map_err(client_error)
         .try_filter_map(|fields| future::ready(Event::read(fields)));
-    // After a fault the parser would go on in the middle of an event.
+    // After a fault, the parser would continue in the middle of an event.
     let until_error = events.scan(false, |has_failed, event| {
         let is_over = mem::replace(has_failed, event.is_err());
         future::ready((!is_over).then_some(event))

@@ -38,7 +38,7 @@ const MAX_SUBMISSION_BYTES: usize = 1 << 20;
 /// The number of calls in a page. The arguments of a call can have 1 MiB.
 const PAGE_CALLS: &str = "20";
 
-/// The maximum number of bytes of an answer, so that a server in the gateway's place cannot fill the memory.
+/// The maximum number of bytes of a response, so that a server in the gateway's place cannot fill the memory.
 const MAX_RESPONSE_BYTES: usize = 64 << 20;
 
 /// The maximum number of bytes of a refusal that are read.
@@ -195,7 +195,8 @@ impl Gateway {
     /// ready when the gateway has answered, so no event after that moment is missed.
     ///
     /// # Errors
-    /// [`ClientError::Id`], [`ClientError::Unreadable`] if the answer is not a stream of events, and the errors of a request.
+    /// [`ClientError::Id`], [`ClientError::Unreadable`] if the response is not a stream of events, and the errors of a
+    /// request.
     ///
     /// # Cancellation
     /// Dropping the future, or the stream, closes the connection.
@@ -232,7 +233,7 @@ impl Gateway {
         request
     }
 
-    /// Sends a request, and reads its answer as JSON.
+    /// Sends a request, and reads its response as JSON.
     async fn json<T: DeserializeOwned>(&self, request: Request<Full<Bytes>>) -> Result<T, ClientError> {
         within_time(async {
             let response = self.send(request).await?;
@@ -242,7 +243,7 @@ impl Gateway {
         .await
     }
 
-    /// Sends a request, and returns an answer that is no refusal and no redirect.
+    /// Sends a request, and returns a response that is neither a refusal nor a redirect.
     async fn send(&self, request: Request<Full<Bytes>>) -> Result<Response, ClientError> {
         let response = self.inner.transport.send(request).await.map_err(ClientError::connection)?;
         let status = response.status();

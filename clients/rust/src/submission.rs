@@ -54,7 +54,7 @@ pub(crate) struct SubmittedResult<'a, R: ?Sized> {
     pub(crate) result: &'a R,
 }
 
-/// The answer to a result that was taken.
+/// The response to a result that was taken.
 #[derive(Debug, Deserialize)]
 pub(crate) struct TakenResult {
     pub(crate) delivery: Delivery,

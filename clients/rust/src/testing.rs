@@ -47,11 +47,11 @@ pub(crate) enum End {
     Closes,
     /// In the middle of the body.
     Breaks,
-    /// It stays open, and nothing comes any more.
+    /// It stays open without further data.
     IsSilent,
 }
 
-/// The gateway: it notes what it gets, and gives the answers that a test has put into its queues.
+/// The gateway: it notes what it gets, and gives the responses that a test has put into its queues.
 pub(crate) struct FakeGateway {
     state: Arc<FakeState>,
     connector: mpsc::UnboundedSender<DuplexStream>,
@@ -65,7 +65,7 @@ struct FakeState {
     changed: watch::Sender<()>,
 }
 
-/// The requests that the gateway got, and the answers that it will give.
+/// The requests that the gateway got, and the responses that it will give.
 #[derive(Default)]
 pub(crate) struct Noted {
     /// The connections for events: when, and with which `Last-Event-ID`.
@@ -76,9 +76,9 @@ pub(crate) struct Noted {
     pub(crate) submissions: Vec<(String, Value)>,
     /// The calls that take a result, with their status.
     pub(crate) calls: Vec<Value>,
-    /// The answers to the next connections for events. Afterwards streams are silent.
+    /// The responses to the next connections for events. Afterwards streams are silent.
     pub(crate) streams: VecDeque<Response>,
-    /// The answers to the next lists. Afterwards lists have `calls`.
+    /// The responses to the next lists. Afterwards lists have `calls`.
     pub(crate) list_answers: VecDeque<Response>,
     /// The responses to the next submissions. `None` loses the connection. Afterwards each result is taken.
     pub(crate) submission_answers: VecDeque<Option<Response>>,
@@ -239,7 +239,7 @@ async fn submit(
     match answer {
         Some(Some(answer)) => answer,
         Some(None) => {
-            // A body that fails before its first byte loses the connection without an answer's end.
+            // A body that fails before its first byte loses the connection without a response's end.
             let fault =
                 stream::once(future::ready(Err::<Bytes, _>(io::Error::other("the connection breaks"))));
             Body::from_stream(fault).into_response()

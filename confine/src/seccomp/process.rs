@@ -62,8 +62,8 @@ pub(super) fn allowed(may_connect: bool) -> Result<BTreeMap<i64, Vec<SeccompRule
     let mut rules: BTreeMap<i64, Vec<SeccompRule>> =
         unconditional.into_iter().map(|number| (number, Vec::new())).collect();
 
-    // Only connected pairs. Datagram pairs are refused, because `sendto` on them accepts an address and reaches every
-    // datagram socket of the machine.
+    // This allows only connected pairs. Datagram pairs are refused, because `sendto` on them accepts an address and
+    // reaches every datagram socket of the machine.
     let kinds = [libc::SOCK_STREAM, libc::SOCK_SEQPACKET].into_iter().map(|kind| {
         SeccompRule::new(vec![
             equal(0, libc::AF_UNIX)?,
@@ -78,7 +78,7 @@ pub(super) fn allowed(may_connect: bool) -> Result<BTreeMap<i64, Vec<SeccompRule
     let terminal_ioctls = [TIOCSTI, TIOCLINUX, TIOCSETD, FIOSETOWN, SIOCSPGRP];
     rules.insert(libc::SYS_ioctl, match_none(1, &[&terminal_ioctls[..], &FILE_IOCTLS].concat())?);
     rules.insert(libc::SYS_fcntl, match_none(1, &[as_unsigned(libc::F_SETOWN), F_SETSIG, F_SETOWN_EX])?);
-    // Only on the calling process, whose number is 0.
+    // This is allowed only on the calling process, whose number is 0.
     for number in [
         libc::SYS_prlimit64,
         libc::SYS_sched_setaffinity,

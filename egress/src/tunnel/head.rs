@@ -87,14 +87,14 @@ fn target(authority: &str) -> Result<(String, u16), TunnelError> {
     let written = host.to_ascii_lowercase();
     let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_' | b'.');
     if !written.bytes().all(is_plain) && !written.starts_with('[') {
-        return Err(invalid("its target is not a plain name of a host"));
+        return Err(invalid("its target is not a plain host name"));
     }
     match Host::parse(&written) {
         Ok(Host::Domain(name)) if name == written && !name.ends_with('.') && name.len() <= NAME_BYTES => {
             Ok((name, number))
         }
         Ok(Host::Ipv4(_) | Host::Ipv6(_)) => Err(TunnelError::Address),
-        Ok(Host::Domain(_)) | Err(_) => Err(invalid("its target is not a plain name of a host")),
+        Ok(Host::Domain(_)) | Err(_) => Err(invalid("its target is not a plain host name")),
     }
 }
 

@@ -154,7 +154,7 @@ pub(super) fn word<T>(
         }
         known.push(word);
     }
-    let message = format!("`{}` is none of {}", text.escape_default(), known.join(", "));
+    let message = format!("`{}` is not one of {}", text.escape_default(), known.join(", "));
     Err(ApiError::invalid(field, message))
 }
 

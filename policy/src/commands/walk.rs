@@ -220,7 +220,7 @@ impl Walker {
     }
 
     fn walk_arithmetic(&mut self, expression: Option<&UnexpandedArithmeticExpr>) -> WalkResult {
-        // As in double quotes: the expression is one word, and only its expansions matter.
+        // The expression is one word, as in double quotes, and only its expansions matter.
         expression.map_or(Ok(()), |expression| self.walk_word(&format!("\"{}\"", expression.value)).map(drop))
     }
 

@@ -33,7 +33,7 @@ fn a_rule_has_the_place_of_the_text_that_changed_it_last() {
     check(&alone, "flow[mount:tmp -> write:shared]", "p.toml:11");
     check(&alone, crate::WITHHELD_KIND_RULE, "p.toml:11");
     check(&alone, "protect.paths[\"notes\"]", "p.toml:10");
-    // Not there: the section around it.
+    // The section is missing, so the one around it counts.
     check(&alone, "profiles.R.mounts.vault", "p.toml:6");
     let reduced = origins(Some(OVERLAY));
     check(&reduced, "profiles.R.mounts.shared", "o.toml:2");

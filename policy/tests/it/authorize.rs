@@ -243,7 +243,7 @@ fn listed_paths_of_a_file_tool_need_no_approval() {
     let both = [path("src/a", Access::Write), path("b", Access::Write)];
     assert_eq!(decide(&policy, &writer(), &both).expect("granted").approval, Approval::Ask);
     assert_eq!(decide(&policy, &writer(), &[]).expect("granted").approval, Approval::Ask);
-    // What a reduction asks about is asked about.
+    // A reduction's question is asked.
     for overlay in ["[tools.file_write]\napproval = 'ask'", "[tiers]\nside_effecting = { approval = 'ask' }"]
     {
         let reduced = load_with(&text, overlay);

@@ -157,7 +157,7 @@ impl World {
         Arc::new(builder.state(self.state.path()).build().expect("builds"))
     }
 
-    /// What a new process takes single steps with.
+    /// The parts with which a new process takes single steps.
     pub(crate) fn stepper(&self, store: Option<Arc<dyn RunStore>>) -> Stepper {
         let mut caller = Caller::new("agent", "");
         caller.approver = Some(Arc::new(ApproveAll));

@@ -28,7 +28,7 @@ pub(crate) fn run(common: &CommonOptions, options: &InitOptions) -> Result<ExitC
     let existing_project = Project::find(&folder)?.filter(|project| project.folder == folder);
     if options.remove {
         let Some(project) = existing_project else {
-            return Err(refuse("it is none, so there is nothing to remove"));
+            return Err(refuse("it is not a project, so there is nothing to remove"));
         };
         return remove(common, &project);
     }

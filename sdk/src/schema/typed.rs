@@ -60,7 +60,7 @@ fn normalise_with_definitions(
     let known_definitions = definitions.clone();
     replace_by_references(&mut schema, &known_definitions);
     for definition in definitions.values_mut() {
-        // Only the parts: a definition must not become a reference to itself.
+        // Replace only the parts, because a definition must not become a reference to itself.
         child_values(definition).for_each(|part| replace_by_references(part, &known_definitions));
     }
     shared_definitions.adopt(&mut schema, definitions);

@@ -261,7 +261,7 @@ async fn take_primitives(
     let _ = (value, name, order, kind, radius, inner, x);
 }
 
-/// Takes a context, and nothing but what is declared.
+/// Takes a context, and only what is declared.
 #[tool(deny_unknown)]
 async fn take_with_context(
     ctx: &ToolContext,

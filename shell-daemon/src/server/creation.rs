@@ -260,7 +260,7 @@ fn mounts(configured: &[DaemonMount], requested: &[Mount]) -> Result<Vec<DaemonM
     for mount in requested {
         let refuse = |problem| RefusalCode::Mounts.status(format!("the mount `{}` {problem}", mount.name));
         let configured_mount = configured.iter().find(|configured| configured.name == mount.name);
-        let configured_mount = configured_mount.ok_or_else(|| refuse("is none of this daemon's"))?;
+        let configured_mount = configured_mount.ok_or_else(|| refuse("is not one of this daemon's"))?;
         let access = match mount.access.as_str() {
             "read" => Access::Read,
             "write" => Access::Write,

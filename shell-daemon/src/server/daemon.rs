@@ -158,7 +158,7 @@ pub(super) fn take_permit(permits: &Arc<Semaphore>, what: &str) -> Result<OwnedS
 fn require_values(config: &DaemonConfig) -> Result<(), DaemonError> {
     let refuse = |setting, problem: String| Err(Error::Config { setting, problem });
     if !config.mounts.iter().any(|mount| mount.name == config.home) {
-        return refuse("home", format!("`{}` is none of the mounts", config.home));
+        return refuse("home", format!("`{}` is not one of the mounts", config.home));
     }
     for (index, mount) in config.mounts.iter().enumerate() {
         if config.mounts[..index].iter().any(|other| other.name == mount.name) {

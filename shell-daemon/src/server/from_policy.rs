@@ -118,7 +118,7 @@ impl DaemonConfig {
             .or(mounts.first());
         let home = home.ok_or_else(|| DaemonError::Config {
             setting: "mounts",
-            problem: "are none: `[shell]` of the policy names none".to_owned(),
+            problem: "are missing: `[shell]` of the policy names none".to_owned(),
         })?;
         let toolchain = toolchain(&shell.toolchain, &state)?;
         Ok(Self {

@@ -60,7 +60,7 @@ impl Approval {
     }
 }
 
-/// What an answer says about the call.
+/// The decision of an answer about the call.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Verdict {
     /// The call may run.

@@ -151,7 +151,7 @@ pub enum ResolvedWith {
         /// The results of the changes. The first is [`Applied::Resolved`].
         applied: Vec<Applied>,
     },
-    /// The call takes no result any more. Nothing was written.
+    /// The call no longer takes a result. Nothing was written.
     Earlier {
         /// The call, with its result if it has one. See [`StoredExternalCall::status_at`] for a call whose time is over.
         call: Box<StoredExternalCall>,

@@ -92,7 +92,7 @@ pub struct SpaceMessage {
     pub updated: i64,
 }
 
-/// A change of a message. A field that is none stays as it is.
+/// A change of a message. A field that is `None` stays as it is.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct MessageUpdate {
     /// The message.

@@ -1,4 +1,5 @@
-//! What every store does, as functions over [`RunStore`] or [`GatewayStore`](portcullis_store::GatewayStore). Each database runs all of them, each in an empty store.
+//! The behaviour of every store, as functions over [`RunStore`] or [`GatewayStore`](portcullis_store::GatewayStore).
+//! Each database runs all of them, each in an empty store.
 
 pub(crate) mod approvals;
 pub(crate) mod builders;

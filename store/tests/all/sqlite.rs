@@ -17,7 +17,7 @@ use portcullis_store::{
 use rusqlite::Connection;
 use tempfile::TempDir;
 
-use crate::conformance::{self, add_run, commit, foreach_case, gateway, json, new_run};
+use crate::conformance::{self, add_run, builders, commit, foreach_case, json, new_run};
 
 /// A folder that is private whatever the umask.
 fn private_folder() -> TempDir {

@@ -23,7 +23,7 @@ pub(crate) fn call(tool: &str, text: &str) -> String {
     format!("```json\n{call}\n```\n")
 }
 
-/// What a scripted runner does after `before` has said that the call may begin.
+/// The action of a scripted runner after `before` has said that the call may begin.
 pub(crate) type Script = Arc<dyn Fn(&TaskCall) -> Result<ToolOutput, ToolError> + Send + Sync>;
 
 /// Where a runner stops for ever, as if the process had died there.

@@ -1,4 +1,4 @@
-//! What people say to a run: answers, messages, and that it shall end.
+//! The signals of people to a run: answers, messages and a cancellation.
 
 use portcullis_runs::store::{PageRequest, StoredAnswer, Verdict};
 use serde_json::json;

@@ -100,7 +100,7 @@ async fn histories_of_today_are_replayed_without_a_difference() {
     }
 }
 
-/// The histories hold nothing but ids, names and what people have sent.
+/// The histories hold only ids, names and what people have sent.
 #[test]
 fn recorded_histories_hold_no_results() {
     for (name, bytes) in histories() {

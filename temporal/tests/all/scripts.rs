@@ -1,4 +1,4 @@
-//! What the model answers, chosen by the question, so that one worker can drive every run of a test.
+//! The model's answers, chosen by the question, so that one worker can drive every run of a test.
 
 use std::{
     fs,

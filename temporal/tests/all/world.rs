@@ -235,7 +235,7 @@ pub(crate) async fn open_store(folder: &Path) -> Arc<dyn RunStore> {
     open_sqlite(&folder.join("runs.db"), SqliteOptions::default()).await.expect("a store")
 }
 
-/// What a process takes steps with.
+/// The parts with which a process takes steps.
 pub(crate) async fn stepper(folder: &Path, tools: &[&'static str]) -> Arc<Stepper> {
     let store = open_store(folder).await;
     let runs = Runs::new(store, RunProcess::start(folder).expect("starts"));

@@ -154,7 +154,7 @@ fn without_undo_nothing_is_kept() {
     assert!(String::from_utf8_lossy(&output.stderr).contains("no-such-call"), "{output:?}");
 }
 
-/// What commands do to files, in many ways.
+/// Changes that commands make to files, in many ways.
 const COMMANDS: &str = r#"
 set -e
 echo changed > edited

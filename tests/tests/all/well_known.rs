@@ -38,7 +38,7 @@ struct WellKnown {
     tests: &'static str,
     /// The rule by which this command needs no question.
     rule: &'static str,
-    /// What the command prints if a test fails, and what it prints if all pass.
+    /// The output of the command if a test fails, and its output if all pass.
     marks: [&'static str; 2],
 }
 

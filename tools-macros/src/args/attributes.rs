@@ -83,7 +83,7 @@ pub(crate) fn has_own_schema(attrs: &[Attribute]) -> bool {
     })
 }
 
-/// Refuses `#[arg]` on anything but a field.
+/// Refuses `#[arg]` on anything except a field.
 pub(crate) fn refuse_arg_attributes(attrs: &[Attribute], errors: &mut Errors) {
     for attr in attrs.iter().filter(|attr| attr.path().is_ident("arg")) {
         errors

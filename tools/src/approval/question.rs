@@ -178,7 +178,7 @@ mod tests {
         .expect("loads")
     }
 
-    /// A tool that declares nothing but its name.
+    /// A tool that declares only its name.
     fn tool(name: &str, origin: ToolOrigin) -> ToolFacts {
         ToolFacts {
             name: ToolName::parse(name).expect("a name"),

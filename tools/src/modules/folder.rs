@@ -44,7 +44,8 @@ impl ModulesFolder {
             Err(TrustError::Kind { .. }) => return Err(unusable(Errno::NOTDIR.into())),
             Err(source) => return Err(FolderError::Untrusted { path: path.to_owned(), source }),
         }
-        // No race between check and open: the check covers every folder on the path, so no other user can exchange it.
+        // There is no race between check and open: the check covers every folder on the path, so no other user can
+        // exchange it.
         let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
         let handle = rustix::fs::open(path, flags, Mode::empty()).map_err(|errno| unusable(errno.into()))?;
         let listing = rustix::fs::Dir::read_from(&handle).map_err(|errno| unusable(errno.into()))?;

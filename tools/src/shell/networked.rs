@@ -88,7 +88,7 @@ impl NetworkedSessions {
     }
 }
 
-/// Ends sessions. Returns when none of them has a network any more.
+/// Ends sessions. Returns when all of them have lost their network.
 ///
 /// # Errors
 /// Why one of the sessions may still have its network.

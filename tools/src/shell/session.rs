@@ -196,7 +196,7 @@ impl Drop for Session {
         spawn::spawn_detached(&self.runtime, async move {
             // A session that has already ended is not found, so an error is ignored.
             let _ = client.kill_session(KillSessionRequest { session_id: session_id.clone() }).await;
-            // Only now: until the kill returns, the session may have its network.
+            // Do this only now: until the kill returns, the session may have its network.
             if is_networked {
                 labels.remove_networked_session(&session_id);
             }

@@ -309,7 +309,7 @@ impl SidecarSessions {
                 command_timeout_ms: 0,
             }),
             environment: settings.environment.clone(),
-            // Never all mounts: the sidecar refuses an empty list, so a grant without mounts gets no session.
+            // An empty list never means all mounts: the sidecar refuses it, so a grant without mounts gets no session.
             all_mounts: false,
             network: settings.network().map(network_request),
             all_hosts: false,

@@ -85,7 +85,7 @@ impl CopyRun {
         let write_step = async {
             let arguments = json!({ DESTINATION: self.destination, "temporary": temporary });
             let result = self.call(WRITE_STEP, &arguments, &writer).await;
-            // There is no receiver any more, so stop the read step.
+            // The receiver is gone, so stop the read step.
             transfer.break_off();
             reader.cancel.cancel();
             result

@@ -78,7 +78,7 @@ fn site(text: &str) -> Result<HostName, ToolError> {
         Ok(UrlHost::Address(_)) | Err(_) => {
             let short_text: String = text.chars().take(MAX_SHOWN_CHARS).collect();
             let message = format!(
-                "`{}` is not the name of a host; write the name alone, such as `docs.example.com`",
+                "`{}` is not a host name; write the name alone, such as `docs.example.com`",
                 short_text.escape_default()
             );
             Err(invalid("site", &message))
@@ -178,9 +178,9 @@ mod tests {
             "a\u{202e}.example\r\n",
             "user@a.example",
         ] {
-            check_refused(&json!({"query": "q", "site": text}), "is not the name of a host");
+            check_refused(&json!({"query": "q", "site": text}), "is not a host name");
         }
-        check_refused(&json!({"query": "q", "site": "a".repeat(100_000)}), "is not the name of a host");
+        check_refused(&json!({"query": "q", "site": "a".repeat(100_000)}), "is not a host name");
     }
 
     #[test]

@@ -76,7 +76,7 @@ impl RobotsRefusal {
 #[derive(Debug, Default)]
 pub(crate) struct RobotsFiles(Mutex<HashMap<String, CachedFile>>);
 
-/// The cache's answer for an origin.
+/// The cache's rules for an origin.
 #[derive(Debug, PartialEq, Eq)]
 enum CachedRules {
     /// The file was read; its rules, if it has any.

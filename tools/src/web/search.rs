@@ -1,4 +1,4 @@
-//! One search: requests the provider's answer, then lets a guest read it.
+//! One search: requests the provider's response, then lets a guest read it.
 
 use std::sync::Arc;
 

@@ -15,7 +15,7 @@ const MAX_PARSED_BYTES: usize = 1 << 20;
 ///
 /// # Errors
 /// The call's error for a status of 400 or above, with the start of the body, and `response_invalid` for a body that is
-/// declared as JSON and is none.
+/// declared as JSON but is not JSON.
 pub(crate) fn output_of_response(response: &Response) -> Result<ToolOutput, ToolError> {
     let content_type = response.headers.get("content-type").and_then(|value| value.to_str().ok());
     let content_type = content_type.unwrap_or_default();
@@ -49,7 +49,7 @@ fn output_of_text(text: &str, content_type: &str) -> Result<ToolOutput, ToolErro
         Ok(value) => Ok(ToolOutput::structured(value)),
         Err(_) if may_be_json => Ok(ToolOutput::text(text)),
         Err(error) => {
-            Err(ToolError::failed(format!("the server's answer is declared as JSON and is none: {error}"))
+            Err(ToolError::failed(format!("the server's response is not the declared JSON: {error}"))
                 .with_code("response_invalid"))
         }
     }

@@ -44,7 +44,7 @@ impl Framed {
     /// Starts with a trusted line, for a terminal of this width.
     #[must_use]
     pub fn new(head: &str, columns: usize) -> Self {
-        // At least 4 columns: the margin and the free column take 3.
+        // The width is at least 4 columns: the margin and the free column take 3.
         Self { out: format!("{head}\n"), columns: columns.max(4), left_out: 0 }
     }
 

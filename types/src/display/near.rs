@@ -1,9 +1,9 @@
 //! "Did you mean": the known names that a mistyped name resembles.
 
-/// How similar two names are, from 0 (nothing in common) to 1 (equal but for the case of letters): the share of the
+/// How similar two names are, from 0 (nothing in common) to 1 (equal except for the case of letters): the share of the
 /// letters of the longer name that no edit changes. An edit inserts, removes or replaces one letter or swaps two
-/// neighbours. A name of more than 64 bytes resembles nothing, because a comparison costs the product of both lengths and
-/// a stranger may have chosen the name.
+/// neighbours. A name of more than 64 bytes resembles nothing, because a comparison costs the product of both lengths
+/// and a stranger may have chosen the name.
 ///
 /// ```
 /// use portcullis_types::display::near::similarity;

@@ -48,7 +48,7 @@ impl<'a> Session<'a> {
                 Err(error) if error.is_transient() => {
                     tracing::warn!(error = &error as &dyn Error, "the events are not read; connecting again");
                     if matches!(error, ClientError::TooLarge { .. } | ClientError::Unreadable { .. }) {
-                        // After the same id the same event would come again. The list has the calls that are missed.
+                        // With the same id, the same event would come again. The list has the missed calls.
                         self.last = None;
                     }
                 }

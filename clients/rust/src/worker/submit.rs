@@ -14,8 +14,8 @@ use crate::{
 /// and a half.
 pub(super) const MAX_ATTEMPTS: usize = 8;
 
-/// Submits a result. The same result can be taken twice, so a result whose answer was lost is sent again. A result that
-/// the gateway does not take is replaced by the reason, so that the agent does not wait for nothing.
+/// Submits a result. The same result can be taken twice, so a result whose response was lost is sent again. A result
+/// that the gateway does not take is replaced by the reason, so that the agent does not wait for nothing.
 pub(super) async fn submit(
     gateway: &Gateway,
     call: &Call,

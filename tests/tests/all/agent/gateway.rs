@@ -84,7 +84,7 @@ fn run_script(fixture: &Fixture, model: &Model, script: &str) -> String {
     stdout(&output)
 }
 
-/// What a person does with the token of the document: writes, and waits for the agent's run.
+/// The steps of a person with the document's token: writes, and waits for the agent's run.
 const PERSON: &str = r#"
 token_of() { ask --json "{\"subject\": \"$1\", \"id\": \"$2\"}" $api/tokens | sed 's/.*"token":"\([^"]*\)".*/\1/'; }
 person=$(token_of user "$ada")

@@ -48,7 +48,7 @@ impl MailServer {
         Self { port, lines }
     }
 
-    /// What clients have said.
+    /// The texts that clients have sent.
     fn said(&self) -> String {
         self.lines.lock().unwrap_or_else(PoisonError::into_inner).join("\n")
     }

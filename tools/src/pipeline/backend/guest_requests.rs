@@ -153,7 +153,7 @@ impl<'a> GuestRequests<'a> {
             Ok((response, judge)) => {
                 let rest = bytes::Bytes::new();
                 pending_record.passed_bytes = Some(0);
-                Ok(self.open(OpenResponse { response, rest, judge, pending: pending_record }))
+                Ok(self.open(OpenResponse { response, rest, judge, record: pending_record }))
             }
             Err(error) => {
                 self.record(pending_record, RequestEnd::Failed(&error))?;
@@ -257,7 +257,7 @@ impl<'a> GuestRequests<'a> {
             return read_result;
         }
         // Write the row before the guest learns of the end.
-        if let Some(OpenResponse { pending, .. }) = self.open.remove(&number) {
+        if let Some(OpenResponse { record, .. }) = self.open.remove(&number) {
             self.record(
                 pending,
                 read_result.as_ref().map_or_else(RequestEnd::Failed, |_end| RequestEnd::Closed(true)),
@@ -274,10 +274,10 @@ impl<'a> GuestRequests<'a> {
     pub(super) fn finish(mut self, failure: Option<&ToolError>) -> Result<(), ToolError> {
         let mut open_responses: Vec<_> = self.open.drain().collect();
         open_responses.sort_unstable_by_key(|(number, _)| *number);
-        for (_, OpenResponse { response, pending, .. }) in open_responses {
+        for (_, OpenResponse { response, record, .. }) in open_responses {
             let ended = failure.map_or(RequestEnd::Closed(response.has_ended()), RequestEnd::Failed);
             // `record` keeps the first error. The other rows are still written.
-            let _kept = self.record(pending, ended);
+            let _kept = self.record(record, ended);
         }
         self.unrecorded.map_or(Ok(()), Err)
     }

@@ -53,7 +53,7 @@ impl Backend for BashTool {
             time_limit,
             deadline,
             caller,
-            // No limit for partial results: they are pieces of the output, and the sidecar's message size bounds them.
+            // Partial results have no limit: they are pieces of the output, and the sidecar's message size bounds them.
             on_update: update_forwarder(&checked.call.id, caller, None),
             labels: &host.labels,
             judge_again: &|| judge_flow_again(checked, grant, host, &labels.facts_without_call(caller)),

@@ -1,12 +1,12 @@
-//! Reads the answers of Slack and Discord. They are small JSON texts from a service that the operator has named; of each
-//! only one or two short texts are used.
+//! Reads the responses of Slack and Discord. They are small JSON texts from a service that the operator has named; of
+//! each only one or two short texts are used.
 
 use portcullis_types::ToolError;
 use serde::Deserialize;
 
 use super::message::Service;
 
-/// The maximum length of an answer that is read, in bytes. Both services answer with less.
+/// The maximum length of a response that is read, in bytes. Both services send less.
 const MAX_ANSWER_BYTES: usize = 64 << 10;
 
 /// The maximum length of an id, and of the reason of a refusal, in bytes.
