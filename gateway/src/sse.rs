@@ -99,8 +99,8 @@ impl Reader {
     async fn next(&mut self) -> Option<SseEvent> {
         let stop = self.core.stop.clone();
         loop {
-            // Before each event, so that none that was written after the right was lost is sent. A reader whose right
-            // cannot be checked connects again.
+            // Check the right before each event, so that a reader gets no event that was written after the right was
+            // lost. A reader whose right cannot be checked connects again.
             if let Err(error) = self.readership.ensure_holds().await {
                 tracing::debug!(error = error.message(), "a stream ends");
                 return None;

@@ -1,7 +1,7 @@
 //! Results of calls that have not begun, or whose ends are not written: kept until the step of their turn is taken.
 //!
-//! A refused call leaves no started call in the store, but its result must reach the step, which another process may take.
-//! The results are entries of an inbox of their own, beside that of late results, which has the name of the run.
+//! A refused call leaves no started call in the store, but its result must reach the step, which another process may
+//! take. The results are entries of an inbox of their own, beside that of late results, which has the name of the run.
 
 use std::collections::HashMap;
 

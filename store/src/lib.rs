@@ -1,5 +1,6 @@
-//! Runs that outlive their process: a store of their state, messages, steps, started calls, external calls, approvals and inboxes, in
-//! an SQLite file or in PostgreSQL. A gateway keeps its participants, spaces, events and notes there too.
+//! Runs that outlive their process: a store of their state, messages, steps, started calls, external calls, approvals
+//! and inboxes, in an SQLite file or in PostgreSQL. A gateway keeps its participants, spaces, events and notes there
+//! too.
 //!
 //! A store knows no agent, tool or policy: payloads are JSON, and ids and times come from the caller. It starts no run
 //! and wakes none. [`RunStore`] is the interface; [`open`] makes a store. [`SpaceStore`] is the part for a gateway;

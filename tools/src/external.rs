@@ -124,8 +124,8 @@ pub trait ExternalCalls: Send + Sync {
     /// Safe: the call stays as it is.
     async fn wait(&self, id: &str) -> Result<ExternalCallState, ToolError>;
 
-    /// Ends the wait of the run: the call becomes [`ExternalCallState::Pending`], unless something else was faster. Returns
-    /// how far it is.
+    /// Ends the wait of the run: the call becomes [`ExternalCallState::Pending`], unless something else was faster.
+    /// Returns how far it is.
     ///
     /// # Errors
     /// The call's error, if its state cannot be changed.

@@ -1,5 +1,5 @@
-//! The traces of specification 003, event for event, on both stores: a confirmation that is not waited for, a result that
-//! comes in time, and a result that comes late.
+//! The traces of specification 003, event for event, on both stores: a confirmation that is not waited for, a result
+//! that comes in time, and a result that comes late.
 
 use portcullis_store::{PostgresOptions, SqliteOptions, open_gateway_postgres, open_gateway_sqlite};
 use serde_json::json;

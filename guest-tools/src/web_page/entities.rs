@@ -25,7 +25,7 @@ pub(super) fn decode(text: &str, in_attribute: InAttribute) -> String {
 }
 
 /// Appends the characters of the reference at the start of `text`. Returns the length of the reference, or 0 if there
-/// is none.
+/// is no reference.
 fn reference(text: &str, in_attribute: InAttribute, decoded: &mut String) -> usize {
     let bytes = text.as_bytes();
     if bytes.get(1) == Some(&b'#') {

@@ -8,7 +8,7 @@ use thiserror::Error;
 /// A header with a place for the value, such as `Authorization: Bearer {secret}`, or `X-Api-Key` for the value alone.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct SecretHeader {
-    /// In lower case, because names of headers are case-insensitive (RFC 9110, section 5.1).
+    /// In lower case, because header names are case-insensitive (RFC 9110, section 5.1).
     name: String,
     value_prefix: String,
     value_suffix: String,

@@ -200,8 +200,8 @@ fn mounts_are_disjoint_folders_of_the_workspace() {
              folder alone, or two folders beside each other",
             "portcullis.toml:5:5: mounts.c: `X` overlaps `x/y` of mount `b`; mounts must be disjoint: name the outer \
              folder alone, or two folders beside each other",
-            "portcullis.toml:6:1: mounts.D: `D` is not a valid mount name: 1 to 64 characters of a-z, 0-9, `_` \
-             and `-` are allowed",
+            "portcullis.toml:6:1: mounts.D: `D` is not a valid mount name: 1 to 64 characters of a-z, 0-9, \
+             `_` and `-` are allowed",
             "portcullis.toml:7:5: mounts.e: `..` is not allowed in a mount's folder: write its absolute path",
             "portcullis.toml:8:5: mounts.f: a mount is a folder below `/`, not `/` itself",
             "portcullis.toml:9:5: mounts.g: a mount is a folder in the workspace, not the workspace itself; \

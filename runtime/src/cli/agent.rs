@@ -103,7 +103,8 @@ pub(crate) struct ModelOptions {
     #[arg(long, value_name = "FILE")]
     pub(crate) system: Option<PathBuf>,
 
-    /// Give the model the tools of this capability, and no others except those of further ones. May be given several times.
+    /// Give the model the tools of this capability, and no others except those of further ones. May be given several
+    /// times.
     ///
     /// Default: those of `agent.toml`, else all tools that the policy offers. The policy decides about each call
     /// nevertheless. `portcullis tools --capabilities` lists them.

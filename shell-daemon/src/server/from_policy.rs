@@ -65,7 +65,7 @@ pub(super) fn config(paths: &CommandLinePaths) -> Result<DaemonConfig, DaemonErr
     }
     let mut config =
         DaemonConfig::from_policy(&policy, paths.workspace.clone(), paths.state.clone(), private)?;
-    // Its state folder is another one than that of its clients, which therefore refuse commands in such mounts.
+    // Its state folder differs from that of its clients, which therefore refuse commands in such mounts.
     config.mounts.iter_mut().for_each(|mount| mount.has_undo = false);
     Ok(config.with_certificates(ca))
 }

@@ -47,7 +47,7 @@ trait Job: Send {
     fn fail(self: Box<Self>, lost: &Lost);
 }
 
-/// The reason why the changes of a group are lost. It is told to each write of the group.
+/// The reason why the changes of a group are lost. Each write of the group gets it.
 #[derive(Debug, Clone, thiserror::Error)]
 #[error("{text}")]
 struct Lost {

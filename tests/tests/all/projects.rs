@@ -373,7 +373,7 @@ fn the_tests_of_a_project_run_with_the_persons_own_toolchain() {
     let file = home.path("config/portcullis/projects/code.toml");
     let policy = fs::read_to_string(&file).expect("readable");
     let mut policy = with_policy_key(&policy, "shell.unasked", "[\"cargo test *\"]");
-    // Rustup would install the user's default toolchain, which can be another one than that of this test.
+    // Rustup would install the user's default toolchain, which can differ from that of this test.
     if let Ok(toolchain) = std::env::var("RUSTUP_TOOLCHAIN") {
         assert!(policy.contains("\nvariables = {"), "{policy}");
         policy =

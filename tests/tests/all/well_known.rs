@@ -200,7 +200,7 @@ impl Person {
             edit("\n# read", &lines);
         }
         if let (true, Ok(toolchain)) = (of.name == EITHER.name, env::var("RUSTUP_TOOLCHAIN")) {
-            // Rustup would install the user's default toolchain, which can be another one than that of this test.
+            // Rustup would install the user's default toolchain, which can differ from that of this test.
             edit("\nvariables = {", &format!("\nvariables = {{ RUSTUP_TOOLCHAIN = {toolchain:?},"));
         }
         let policy = with_policy_key(&policy, "shell.unasked", &format!("[{:?}]", of.rule));

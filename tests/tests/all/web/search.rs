@@ -222,8 +222,8 @@ async fn bad_arguments_are_refused_before_anyone_is_asked() {
         (json!({"query": "a".repeat(100_000)}), "400"),
         (json!({"query": "q", "max_results": 0}), "minimum 1"),
         (json!({"query": "q", "max_results": 21}), "maximum 20"),
-        (json!({"query": "q", "site": "https://a.example/"}), "the name of a host"),
-        (json!({"query": "q", "site": "a.example OR site:b.example"}), "the name of a host"),
+        (json!({"query": "q", "site": "https://a.example/"}), "a host name"),
+        (json!({"query": "q", "site": "a.example OR site:b.example"}), "a host name"),
         (json!({"query": "q", "since": "2999-01-01"}), "in the future"),
         (json!({"query": "q", "since": "last week"}), "is not a date"),
     ] {

@@ -259,7 +259,7 @@ impl<'a> GuestRequests<'a> {
         // Write the row before the guest learns of the end.
         if let Some(OpenResponse { record, .. }) = self.open.remove(&number) {
             self.record(
-                pending,
+                record,
                 read_result.as_ref().map_or_else(RequestEnd::Failed, |_end| RequestEnd::Closed(true)),
             )?;
         }

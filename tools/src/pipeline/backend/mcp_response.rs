@@ -47,8 +47,8 @@ struct RpcError {
 /// The result of the request with this id.
 ///
 /// # Errors
-/// `http_status` for a status of 400 or above, `remote_error` for an error of the server, and `response_invalid` for a body
-/// without an answer.
+/// `http_status` for a status of 400 or above, `remote_error` for an error of the server, and `response_invalid` for a
+/// body without an answer.
 pub(super) async fn read_result<T: DeserializeOwned>(response: &Response, id: u64) -> Result<T, ToolError> {
     let text = std::str::from_utf8(&response.body).ok();
     if let Some(error) = refused_with_body(response, text) {

@@ -56,7 +56,7 @@ pub struct FlowStep {
     pub verdict: Approval,
     /// The rule of that answer.
     pub rule: String,
-    /// The rule of `unasked` that spares some of the calls their question. `None` if each call asks, or none does.
+    /// The rule of `unasked` that spares some of the calls their question. `None` if each call asks, or no call does.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub unasked: Option<String>,
     /// The places that the data reaches: `/MOUNT`, a host, or `the model`. Empty if the call is refused.

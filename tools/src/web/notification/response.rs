@@ -29,8 +29,8 @@ struct DiscordAnswer {
 /// The id of the message that was sent.
 ///
 /// # Errors
-/// `failed` with the code `notification_refused` if the service says so, and `answer_unexpected` for another answer. The
-/// message may then have been sent.
+/// `failed` with the code `notification_refused` if the service says so, and `answer_unexpected` for another answer.
+/// The message may then have been sent.
 pub(super) fn message_id(service: Service, body: &[u8]) -> Result<String, ToolError> {
     let unexpected = || {
         ToolError::failed(format!(
