@@ -12,10 +12,10 @@ use crate::{
     model::{
         Applied, Approval, ApprovalFilter, CallFinish, CallStart, Change, CommitStep, DuePlan, Event,
         EventBounds, ExternalCallFilter, InboxEntry, LeaseGuard, Member, NewApproval, NewEvent,
-        NewExternalCall, NewInboxEntry, NewNote, NewParticipant, NewRun, NewSpace, Note, NoteKind, Page,
-        PageRequest, Participant, ParticipantKind, ParticipantUpdate, Resolution, ResolvedWith, Run,
-        RunFilter, RunLease, RunSummary, ShownCall, Space, SpaceMessage, StartedCall, StartingCall, Step,
-        StoredAnswer, StoredExternalCall, StoredMessage, TimeOut, Token,
+        NewExternalCall, NewInboxEntry, NewNote, NewParticipant, NewRun, NewSpace, NewStartedCall, Note,
+        NoteKind, Page, PageRequest, Participant, ParticipantKind, ParticipantUpdate, Resolution,
+        ResolvedWith, Run, RunFilter, RunLease, RunSummary, ShownCall, Space, SpaceMessage, StartedCall,
+        Step, StoredAnswer, StoredExternalCall, StoredMessage, TimeOut, Token,
     },
     operations,
     space_store::SpaceStore,
@@ -115,7 +115,7 @@ methods! {
     write commit_step(commit: CommitStep) -> i64, "commit a step";
     read messages(run: &str => to_owned, page: PageRequest<i64>) -> Page<StoredMessage, i64>, "read messages";
     read steps(run: &str => to_owned, page: PageRequest<i64>) -> Page<Step, i64>, "list steps";
-    write start_call(guard: LeaseGuard, started: StartingCall) -> CallStart, "start a call";
+    write start_call(guard: LeaseGuard, started: NewStartedCall) -> CallStart, "start a call";
     write finish_call(guard: LeaseGuard, end: CallFinish) -> (), "finish a call";
     read started_calls(run: &str => to_owned, page: PageRequest<i64>) -> Page<StartedCall, i64>, "list started calls";
     write add_call(guard: LeaseGuard, call: NewExternalCall) -> (), "add a call";

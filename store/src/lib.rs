@@ -76,9 +76,9 @@ pub use model::{
     Applied, Approval, ApprovalFilter, ApprovalStatus, Author, CallFinish, CallStart, Change, CommitStep,
     DuePlan, Event, EventBounds, ExternalCallFilter, ExternalCallStatus, FinishedCall, InboxEntry, InboxSpan,
     LeaseGuard, Member, MessageKind, MessageStatus, MessageUpdate, NewApproval, NewEvent, NewExternalCall,
-    NewInboxEntry, NewMessage, NewNote, NewParticipant, NewRun, NewSpace, Note, NoteKind, PLAN_ENTRY, Page,
-    PageRequest, Participant, ParticipantKind, ParticipantUpdate, Resolution, ResolvedWith, Run, RunFilter,
-    RunLease, RunStatus, RunSummary, ShownCall, Space, SpaceMessage, StartedCall, StartingCall, Step,
+    NewInboxEntry, NewMessage, NewNote, NewParticipant, NewRun, NewSpace, NewStartedCall, Note, NoteKind,
+    PLAN_ENTRY, Page, PageRequest, Participant, ParticipantKind, ParticipantUpdate, Resolution, ResolvedWith,
+    Run, RunFilter, RunLease, RunStatus, RunSummary, ShownCall, Space, SpaceMessage, StartedCall, Step,
     StepRecord, StoredAnswer, StoredExternalCall, StoredMessage, TOOL_RESULT, Then, TimeOut, Token, Verdict,
 };
 pub use open::{open, open_gateway, open_gateway_postgres, open_gateway_sqlite, open_postgres, open_sqlite};

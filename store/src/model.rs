@@ -30,7 +30,7 @@ pub use participant::{NewParticipant, Participant, ParticipantKind, ParticipantU
 pub use run::{LeaseGuard, NewRun, Run, RunFilter, RunLease, RunStatus, RunSummary};
 pub use space::{Member, NewSpace, Space};
 pub use space_message::{Author, MessageKind, MessageStatus, MessageUpdate, NewMessage, SpaceMessage};
-pub use started_call::{CallFinish, CallStart, FinishedCall, StartedCall, StartingCall};
+pub use started_call::{CallFinish, CallStart, FinishedCall, NewStartedCall, StartedCall};
 pub(crate) use status::UnknownStatus;
 pub use step::{CommitStep, Step, StepRecord, StoredMessage};
 pub use token::Token;

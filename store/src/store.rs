@@ -10,9 +10,9 @@ use crate::{
     json::Json,
     model::{
         Approval, ApprovalFilter, CallFinish, CallStart, CommitStep, ExternalCallFilter, InboxEntry,
-        LeaseGuard, NewApproval, NewExternalCall, NewInboxEntry, NewRun, Page, PageRequest, Resolution, Run,
-        RunFilter, RunLease, RunSummary, StartedCall, StartingCall, Step, StoredAnswer, StoredExternalCall,
-        StoredMessage, TimeOut,
+        LeaseGuard, NewApproval, NewExternalCall, NewInboxEntry, NewRun, NewStartedCall, Page, PageRequest,
+        Resolution, Run, RunFilter, RunLease, RunSummary, StartedCall, Step, StoredAnswer,
+        StoredExternalCall, StoredMessage, TimeOut,
     },
 };
 
@@ -122,7 +122,7 @@ pub trait RunStore: Send + Sync + std::fmt::Debug {
     ///
     /// # Errors
     /// [`StoreError::NotFound`], [`StoreError::LeaseLost`].
-    async fn start_call(&self, guard: LeaseGuard, call: StartingCall) -> Result<CallStart, StoreError>;
+    async fn start_call(&self, guard: LeaseGuard, call: NewStartedCall) -> Result<CallStart, StoreError>;
 
     /// Writes the result of a call that has begun.
     ///

@@ -8,7 +8,7 @@ use std::{
 use async_trait::async_trait;
 use portcullis_agent::{RunState, interrupted_error};
 use portcullis_store::{
-    CallFinish, CallStart, FinishedCall, Json, RunStore, StartedCall, StartingCall, StoreError,
+    CallFinish, CallStart, FinishedCall, Json, NewStartedCall, RunStore, StartedCall, StoreError,
 };
 use portcullis_tools::{CallStartListener, StartingCall, policy::FlowLabel};
 use portcullis_types::{ToolError, ToolResult};
@@ -21,7 +21,7 @@ impl DrivenRun {
     pub(crate) async fn finish(&self, result: &ToolResult) {
         if let Some(begun) = self.repeatable().and_then(|mut calls| calls.remove(&result.call_id)) {
             match self.finished_call(begun, result) {
-                Ok(started) => self.progress.lock().await.started_calls.push(started),
+                Ok(started) => self.progress.lock().await.finished_calls.push(started),
                 Err(error) => warn_of_unwritten_end(&result.call_id, &error),
             }
             return;
@@ -44,15 +44,15 @@ impl DrivenRun {
 
     fn finished_call(
         &self,
-        (started, begun): (StartingCall, i64),
+        (started, begun): (NewStartedCall, i64),
         result: &ToolResult,
     ) -> Result<FinishedCall, StoreError> {
         let labels = label_texts(self.registry.run_labels(&self.caller).keys());
-        let started = StartingCall { labels, ..started };
+        let started = NewStartedCall { labels, ..started };
         Ok(FinishedCall { started, begun, finished: now(), result: Json::of(result)? })
     }
 
-    fn repeatable(&self) -> Option<MutexGuard<'_, HashMap<String, (StartingCall, i64)>>> {
+    fn repeatable(&self) -> Option<MutexGuard<'_, HashMap<String, (NewStartedCall, i64)>>> {
         Some(self.repeatable.as_ref()?.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
@@ -70,7 +70,7 @@ impl DrivenRun {
 impl CallStartListener for DrivenRun {
     async fn on_start(&self, call: &StartingCall) -> Result<(), ToolError> {
         let begun = async {
-            let started = StartingCall {
+            let started = NewStartedCall {
                 call: call.call_id.clone(),
                 tool: call.tool.clone(),
                 arguments: Json::from_text(call.arguments.as_str())?,

@@ -11,9 +11,9 @@ use std::{
 use async_trait::async_trait;
 use portcullis_runs::store::{
     AgeCursor, Approval, ApprovalFilter, CallFinish, CallStart, CommitStep, ExternalCallFilter, InboxEntry,
-    Json, LeaseGuard, NewApproval, NewExternalCall, NewInboxEntry, NewRun, Page, PageRequest, Resolution,
-    Run, RunFilter, RunLease, RunStore, RunSummary, StartedCall, StartingCall, Step, StoreError,
-    StoredAnswer, StoredExternalCall, StoredMessage, TimeOut,
+    Json, LeaseGuard, NewApproval, NewExternalCall, NewInboxEntry, NewRun, NewStartedCall, Page, PageRequest,
+    Resolution, Run, RunFilter, RunLease, RunStore, RunSummary, StartedCall, Step, StoreError, StoredAnswer,
+    StoredExternalCall, StoredMessage, TimeOut,
 };
 use tokio::sync::Notify;
 
@@ -96,7 +96,7 @@ forward! {
     write commit_step(commit: CommitStep) -> i64;
     read messages(run: &str, page: PageRequest<i64>) -> Page<StoredMessage, i64>;
     read steps(run: &str, page: PageRequest<i64>) -> Page<Step, i64>;
-    write start_call(guard: LeaseGuard, started: StartingCall) -> CallStart;
+    write start_call(guard: LeaseGuard, started: NewStartedCall) -> CallStart;
     write finish_call(guard: LeaseGuard, end: CallFinish) -> ();
     read started_calls(run: &str, page: PageRequest<i64>) -> Page<StartedCall, i64>;
     write add_call(guard: LeaseGuard, call: NewExternalCall) -> ();

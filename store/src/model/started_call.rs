@@ -5,7 +5,7 @@ use crate::json::Json;
 
 /// A tool call that is about to begin.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct StartingCall {
+pub struct NewStartedCall {
     /// The id of the call, unique in the run.
     pub call: String,
     /// The tool that the call names.
@@ -46,7 +46,7 @@ pub struct StartedCall {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct FinishedCall {
     /// The call. Its labels are those that it has added.
-    pub started: StartingCall,
+    pub started: NewStartedCall,
     /// When it began.
     pub begun: i64,
     /// When it finished.

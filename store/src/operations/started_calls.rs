@@ -12,14 +12,16 @@ use crate::{
         MAX_ARGUMENTS_BYTES, MAX_PAGE_BYTES, MAX_PAYLOAD_BYTES, MAX_STARTED_CALLS, check_count, check_labels,
         check_name, check_size, to_i64,
     },
-    model::{CallFinish, CallStart, FinishedCall, LeaseGuard, Page, PageRequest, StartedCall, StartingCall},
+    model::{
+        CallFinish, CallStart, FinishedCall, LeaseGuard, NewStartedCall, Page, PageRequest, StartedCall,
+    },
     sql::{Row, Sql, parameters},
 };
 
 pub(crate) async fn start_call(
     sql: &mut dyn Sql,
     guard: LeaseGuard,
-    started: StartingCall,
+    started: NewStartedCall,
 ) -> Result<CallStart, StoreError> {
     check_name("the id of the call", &started.call)?;
     check_name("the tool", &started.tool)?;
@@ -57,7 +59,7 @@ pub(crate) async fn start_call(
 async fn add_started(
     sql: &mut dyn Sql,
     guard: &LeaseGuard,
-    started: StartingCall,
+    started: NewStartedCall,
 ) -> Result<CallStart, StoreError> {
     let row = sql
         .row("update runs set effects = effects + 1 where id = $1 returning effects", parameters![&guard.run])

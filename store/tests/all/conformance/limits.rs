@@ -1,7 +1,7 @@
 //! Bounds: an excess is an error that says what, where and the limit, and nothing is written.
 
 use portcullis_store::{
-    CallFinish, ExternalCallStatus, Json, LimitError, PageRequest, RunFilter, RunStore, StartingCall,
+    CallFinish, ExternalCallStatus, Json, LimitError, NewStartedCall, PageRequest, RunFilter, RunStore,
     StoreError,
     limits::{
         MAX_ARGUMENTS_BYTES, MAX_COMMIT_BYTES, MAX_COMMIT_MESSAGES, MAX_LABELS, MAX_NAME_BYTES,
@@ -61,7 +61,7 @@ pub(crate) async fn values_over_a_limit_are_refused(store: &dyn RunStore) {
         .expect("the largest result fits into an inbox");
     let (tool, arguments) = ("t".to_owned(), call.arguments);
     let started =
-        StartingCall { call: "c".to_owned(), tool, arguments, may_repeat: true, labels: Vec::new() };
+        NewStartedCall { call: "c".to_owned(), tool, arguments, may_repeat: true, labels: Vec::new() };
     assert_too_large(store.start_call(guard("r"), started).await, "the arguments", MAX_ARGUMENTS_BYTES);
     let end = CallFinish { call: "c".to_owned(), result, labels: Vec::new() };
     assert_too_large(store.finish_call(guard("r"), end).await, "the result", MAX_PAYLOAD_BYTES);

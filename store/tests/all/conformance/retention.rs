@@ -1,8 +1,8 @@
 //! Retention: what is over is removed, and nothing else.
 
 use portcullis_store::{
-    ExternalCallStatus, NewApproval, NewInboxEntry, PageRequest, RunFilter, RunStatus, RunStore,
-    StartingCall, StoreError,
+    ExternalCallStatus, NewApproval, NewInboxEntry, NewStartedCall, PageRequest, RunFilter, RunStatus,
+    RunStore, StoreError,
 };
 
 use super::{NOW, add_run, commit, guard, json, new_call};
@@ -24,7 +24,7 @@ pub(crate) async fn ended_runs_are_removed_with_all_they_have(store: &dyn RunSto
     for run in ["r1", "r2", "r3", "r4"] {
         add_run(store, run).await;
     }
-    let started = StartingCall {
+    let started = NewStartedCall {
         call: "c".to_owned(),
         tool: "t".to_owned(),
         arguments: json("1"),

@@ -1,11 +1,11 @@
 //! Effects: a resumed run knows `unknown` from `finished`.
 
-use portcullis_store::{CallFinish, CallStart, Entity, PageRequest, RunStore, StartingCall, StoreError};
+use portcullis_store::{CallFinish, CallStart, Entity, NewStartedCall, PageRequest, RunStore, StoreError};
 
 use super::{add_run, guard, json};
 
-fn started(call: &str, may_repeat: bool) -> StartingCall {
-    StartingCall {
+fn started(call: &str, may_repeat: bool) -> NewStartedCall {
+    NewStartedCall {
         call: call.to_owned(),
         tool: "t".to_owned(),
         arguments: json("{}"),
