@@ -14,8 +14,8 @@ use portcullis_agent::{
     AgentEnd, AgentHandle, MessageStore, RunState, StoreError as MessageStoreError, Usage,
 };
 use portcullis_store::{
-    CommitStep, DatabaseFailure, FinishedCall, Json, LeaseGuard, RunLease, RunStatus, RunStore, StartingCall,
-    StepRecord, StoreError, StoredMessage,
+    CommitStep, DatabaseFailure, FinishedCall, Json, LeaseGuard, NewStartedCall, RunLease, RunStatus,
+    RunStore, StepRecord, StoreError, StoredMessage,
 };
 use portcullis_tools::{Caller, ToolRegistry, policy::FlowLabel};
 use portcullis_types::{Message, ToolResult};
@@ -64,7 +64,7 @@ pub struct DrivenRun {
     /// The calls that have begun in this process, and whether their ends are written.
     started_calls: Mutex<HashMap<String, bool>>,
     /// The calls that have begun in this process and may be repeated, if they are written with their step.
-    repeatable: Option<Mutex<HashMap<String, (StartingCall, i64)>>>,
+    repeatable: Option<Mutex<HashMap<String, (NewStartedCall, i64)>>>,
     /// Where the loop resumes, until [`Self::take_resume_point`] takes it.
     resume_point: Mutex<Option<ResumePoint>>,
     is_cancel_requested: bool,
