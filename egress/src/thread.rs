@@ -495,8 +495,7 @@ const MAX_STREAMS: usize = 128;
 /// The maximum number of tunnels that a thread carries at a time. Each has two descriptors and 32 KiB of buffers.
 const MAX_TUNNELS: usize = 1024;
 
-/// The maximum number of clients that a thread answers with `busy` at a time. Further clients are disconnected without
-/// an answer.
+/// The maximum number of clients answered with `busy` at a time. Further ones are disconnected without an answer.
 const MAX_REFUSALS: usize = 64;
 
 #[cfg(test)]

@@ -1,7 +1,7 @@
 // The state of one space, and how events and lists change it. Pure functions: nothing here draws or asks the gateway.
 
 /**
- * @typedef {{ id: string, ordinal: number, author: { id: string, kind: string, name: string }, kind: "text" | "tool", text: string,
+ * @typedef {{ id: string, ordinal: number, spaceId: string, author: { id: string, kind: string, name: string }, kind: "text" | "tool", text: string,
  *   replyTo: string | null, status: "streaming" | "requires_action" | "complete" | "error", tool: any, createdAt: string, updatedAt: string }} Message
  * @typedef {{ messages: Message[], members: any[], older: string | null, loaded: boolean, stale: boolean,
  *   arriving: Map<string, { name: string, input: string }>, runs: Map<string, string> }} SpaceState

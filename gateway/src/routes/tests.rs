@@ -70,7 +70,7 @@ fn maxima_of_the_description_are_those_of_the_checks() {
 #[test]
 fn texts_about_pages_have_the_numbers_of_the_checks() {
     let maximum = format!("{},{:03}", MAX_LIMIT / 1000, MAX_LIMIT % 1000);
-    let expected = format!("How many items: 1 to {maximum}. Default: {DEFAULT_LIMIT}.");
+    let expected = format!("The number of items: 1 to {maximum}. Default: {DEFAULT_LIMIT}.");
     let description = serde_json::to_value(description()).expect("JSON");
     let paths = description["paths"].as_object().expect("paths");
     let operations = paths.values().flat_map(|path| path.as_object().expect("operations").values());
