@@ -14,7 +14,7 @@ use temporalio_sdk::{
     runtime::worker_tuner::{FixedSizeSlotSupplier, TunerHolder, WorkerTuner},
 };
 
-use crate::{AgentRun, Placement, WorkerError, activities::Steps, placement, search};
+use crate::{AgentRun, Placement, WorkerError, activities::Steps, placement, search_attributes};
 
 /// The maximum number of activities that a worker has at once. A call that waits for an answer needs one, and little
 /// else. The registry limits the number of calls that run at once.

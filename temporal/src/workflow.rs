@@ -21,7 +21,7 @@ use crate::{
         AnswerInput, CallInput, Interrupted, NextCallPlacement, RunPosition, SetupInput, StepInput,
     },
     heartbeat::HEARTBEAT_TIMEOUT,
-    search,
+    search_attributes,
     workflow_payloads::{ApprovalSignal, MAX_WAITING, RunOutcome, RunRequest, RunStatusReport, read_message},
 };
 
