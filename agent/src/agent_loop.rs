@@ -14,7 +14,7 @@ use super::{
     steps::Steps,
 };
 
-/// An agent: one conversation, a model, and tools.
+/// The loop of one agent: its conversation, model and tools.
 pub struct AgentLoop {
     pub(super) config: AgentConfig,
     pub(super) emitter: Arc<dyn EventEmitter>,

@@ -78,5 +78,5 @@ pub use read_answer::MAX_ANSWER_BYTES;
 pub use repeat_guard::{REPEATS_UNTIL_END, REPEATS_UNTIL_HINT};
 pub use state::RunState;
 pub use steering::{AgentHandle, MAX_QUEUED_MESSAGES, QueueFull};
-pub use store::{InMemoryMessageStore, MessageStore, StoreError};
+pub use store::{ConversationError, InMemoryMessageStore, MessageStore};
 pub use transcript::{MAX_UNREADABLE_BYTES, UNREADABLE_KEY, interrupted_error};

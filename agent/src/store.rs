@@ -14,25 +14,25 @@ pub trait MessageStore: Send + Sync {
     /// The conversation so far. A run reads it once, at its start.
     ///
     /// # Errors
-    /// [`StoreError`] if the conversation cannot be read. The run then ends.
-    async fn load(&self) -> Result<Vec<Message>, StoreError>;
+    /// [`ConversationError`] if the conversation cannot be read. The run then ends.
+    async fn load(&self) -> Result<Vec<Message>, ConversationError>;
 
     /// Adds messages, all or none of them. A model's calls and their results are in one batch, so that no
     /// interruption leaves a call without a result.
     ///
     /// # Errors
-    /// [`StoreError`] if the messages cannot be kept. The run then ends.
+    /// [`ConversationError`] if the messages cannot be kept. The run then ends.
     ///
     /// # Cancellation
     /// The future is dropped if it does not end within the grace period of a cancelled run.
-    async fn append(&self, messages: Vec<Message>) -> Result<(), StoreError>;
+    async fn append(&self, messages: Vec<Message>) -> Result<(), ConversationError>;
 
     /// Messages for the run that others have left in the store since the last call: late results of its calls. The loop
     /// appends them, and the store counts them as delivered when it keeps the step. Default: none.
     ///
     /// # Errors
-    /// [`StoreError`] if they cannot be read. The run then ends.
-    async fn arrived(&self) -> Result<Vec<Message>, StoreError> {
+    /// [`ConversationError`] if they cannot be read. The run then ends.
+    async fn arrived(&self) -> Result<Vec<Message>, ConversationError> {
         Ok(Vec::new())
     }
 
@@ -40,30 +40,30 @@ pub trait MessageStore: Send + Sync {
     /// that outlives the process writes state and messages together. Default: the state is dropped.
     ///
     /// # Errors
-    /// [`StoreError`] if the state cannot be stored. The run then ends.
+    /// [`ConversationError`] if the state cannot be stored. The run then ends.
     ///
     /// # Cancellation
     /// As for [`MessageStore::append`].
-    async fn save_state(&self, _state: &RunState) -> Result<(), StoreError> {
+    async fn save_state(&self, _state: &RunState) -> Result<(), ConversationError> {
         Ok(())
     }
 }
 
 #[async_trait]
 impl<S: MessageStore + ?Sized> MessageStore for Arc<S> {
-    async fn load(&self) -> Result<Vec<Message>, StoreError> {
+    async fn load(&self) -> Result<Vec<Message>, ConversationError> {
         (**self).load().await
     }
 
-    async fn append(&self, messages: Vec<Message>) -> Result<(), StoreError> {
+    async fn append(&self, messages: Vec<Message>) -> Result<(), ConversationError> {
         (**self).append(messages).await
     }
 
-    async fn arrived(&self) -> Result<Vec<Message>, StoreError> {
+    async fn arrived(&self) -> Result<Vec<Message>, ConversationError> {
         (**self).arrived().await
     }
 
-    async fn save_state(&self, state: &RunState) -> Result<(), StoreError> {
+    async fn save_state(&self, state: &RunState) -> Result<(), ConversationError> {
         (**self).save_state(state).await
     }
 }
@@ -71,13 +71,13 @@ impl<S: MessageStore + ?Sized> MessageStore for Arc<S> {
 /// The error of a conversation that cannot be read or kept.
 #[derive(Debug, Error)]
 #[error("{message}")]
-pub struct StoreError {
+pub struct ConversationError {
     message: String,
     #[source]
     source: Option<Box<dyn Error + Send + Sync>>,
 }
 
-impl StoreError {
+impl ConversationError {
     /// An error in words for the operator.
     #[must_use]
     pub fn new(message: impl Into<String>) -> Self {
@@ -120,11 +120,11 @@ impl From<Vec<Message>> for InMemoryMessageStore {
 
 #[async_trait]
 impl MessageStore for InMemoryMessageStore {
-    async fn load(&self) -> Result<Vec<Message>, StoreError> {
+    async fn load(&self) -> Result<Vec<Message>, ConversationError> {
         Ok(self.messages())
     }
 
-    async fn append(&self, mut messages: Vec<Message>) -> Result<(), StoreError> {
+    async fn append(&self, mut messages: Vec<Message>) -> Result<(), ConversationError> {
         self.messages.lock().append(&mut messages);
         Ok(())
     }

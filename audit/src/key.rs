@@ -167,7 +167,7 @@ impl CheckpointKey {
         Self::parse(text.trim()).ok_or_else(|| KeyError::Form { place: path.display().to_string() })
     }
 
-    /// Reads the key of a state folder, and makes one if there is none: [`KEY_NAME`], for its owner alone.
+    /// Reads the key of a state folder, and makes one if there is none: [`KEY_NAME`], readable only by its owner.
     ///
     /// # Errors
     /// As [`Self::read`].

@@ -10,15 +10,14 @@ use super::{
     text::push_string,
 };
 
-/// The number of times that a call touched a mount, by kind of access. Every attempt counts that the policy allowed,
-/// even if the kernel refused it afterwards.
+/// The number of times that a call touched a mount, by kind of access. Only operations that succeeded count.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct TouchedMount {
     /// The mount's name.
     pub mount: SharedText,
     /// Files and folders that were opened for reading.
     pub read: u64,
-    /// Existing files that were opened for writing, and names whose metadata were changed.
+    /// Existing files that were opened for writing, and names whose times were changed.
     pub written: u64,
     /// Names that were created: files, folders, links, and the new name of a moved file.
     pub created: u64,

@@ -57,7 +57,7 @@ impl<S: Send + Sync> FromRequestParts<S> for TokenHash {
             .and_then(|value| value.split_first_chunk::<7>())
             .filter(|(scheme, _)| scheme.eq_ignore_ascii_case(b"bearer "))
             .and_then(|(_, token)| std::str::from_utf8(token.trim_ascii()).ok())
-            .ok_or_else(|| refused("a request carries `Authorization: Bearer TOKEN`"))?;
+            .ok_or_else(|| refused("the header `Authorization: Bearer TOKEN` is missing or malformed"))?;
         Ok(Self(token_hash(token)))
     }
 }

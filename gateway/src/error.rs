@@ -158,7 +158,7 @@ impl From<StoreError> for ApiError {
             | StoreError::StillOpen { .. }
             | StoreError::Ended { .. } => Self::conflict(message),
             StoreError::Limit(_) => Self::new(ErrorCode::TooMany, message),
-            StoreError::Name { .. } => Self::new(ErrorCode::BadRequest, message),
+            StoreError::Name { .. } | StoreError::Nul { .. } => Self::new(ErrorCode::BadRequest, message),
             error if error.failure().is_some() => {
                 tracing::warn!(error = &error as &dyn std::error::Error, "the store does not answer");
                 Self::new(ErrorCode::Unavailable, "the store does not answer; try again")

@@ -137,7 +137,7 @@ struct ShownExecutionType {
     execution_type: String,
 }
 
-/// A call as it is at this time: a call whose time is over has expired, also before the store has swept it.
+/// A call as it is at this time: a call whose time is over has expired, even before the store has swept it.
 pub(crate) fn call(shown: store::ShownCall, now: i64) -> Result<Call, ApiError> {
     let store::ShownCall { call, space, metadata } = shown;
     let status = call.status_at(now);

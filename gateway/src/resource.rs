@@ -231,7 +231,7 @@ pub(crate) struct Call {
 /// A question whether a call may run.
 #[derive(Debug, Clone, PartialEq, Serialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
-pub(crate) struct Approval {
+pub(crate) struct ApprovalJson {
     pub(crate) id: String,
     pub(crate) run_id: String,
     pub(crate) agent_id: String,

@@ -35,7 +35,7 @@ pub(crate) enum MessageStatusJson {
     Streaming,
     /// Its call waits for a result from outside.
     RequiresAction,
-    /// It is whole.
+    /// It is complete.
     Complete,
     /// Its call has failed.
     Error,

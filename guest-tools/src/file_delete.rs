@@ -13,7 +13,7 @@ use portcullis_sdk::{GuestPath, ToolError, fs, tool};
 
 /// Deletes a file, a symbolic link (never what it leads to), or a directory.
 /// A directory with anything in it is deleted only with `recursive`; the directory of a mount, such as `/shared` itself, never.
-/// Says how much was deleted; where it stops half way, also what is left.
+/// Returns how much was deleted and, if it stopped half way, what is left.
 #[tool(label = "Delete file", tier = SideEffecting, timeout = "15s", profile = FileReadWrite, deny_unknown)]
 pub async fn file_delete(
     /// What to delete, such as `/shared/old.md`. Relative paths start at `/shared`.

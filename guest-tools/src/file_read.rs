@@ -22,7 +22,7 @@ pub async fn file_read(
     /// The first line to return, counted from 1.
     #[arg(default = 1, min = 1)]
     offset: u64,
-    /// How many lines to return; all where it is left out.
+    /// The number of lines to return. Default: all.
     #[arg(min = 1)]
     limit: Option<u64>,
     /// The first byte to return, counted from 0; not together with `offset` or `limit`.

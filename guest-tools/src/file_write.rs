@@ -18,14 +18,14 @@ use portcullis_sdk::{
 };
 
 /// Writes a text file. Missing parent directories are made.
-/// The mode `overwrite` creates the file or replaces it whole, `create` fails where it exists, `append` adds to its end.
+/// The mode `overwrite` creates the file or replaces it whole, `create` fails if the file exists, `append` adds to its end.
 /// A symbolic link is never replaced: write to what it leads to.
 #[tool(label = "Write file", tier = SideEffecting, timeout = "15s", profile = FileReadWrite, deny_unknown)]
 pub async fn file_write(
     /// The file, such as `/shared/notes.md`. Relative paths start at `/shared`.
     #[arg(path = "write")]
     path: &str,
-    /// The text to write, exactly as it shall be in the file.
+    /// The text to write, exactly as it should appear in the file.
     content: &str,
     /// What to do with a file that exists.
     #[arg(default = "overwrite", one_of("create", "overwrite", "append"))]

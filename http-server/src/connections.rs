@@ -82,7 +82,7 @@ impl Connections {
             let stream = match accepted {
                 Ok((stream, _)) => stream,
                 Err(error) => {
-                    tracing::warn!("no connection: {error}");
+                    tracing::warn!(error = &error as &dyn std::error::Error, "cannot accept a connection");
                     tokio::time::sleep(ACCEPT_RETRY_PAUSE).await;
                     continue;
                 }

@@ -44,7 +44,7 @@ impl Drop for QuestionWithdrawal {
         if tokio::runtime::Handle::try_current().is_err() {
             return;
         }
-        let reason = "nobody waits for the answer any more".to_owned();
+        let reason = "the question was withdrawn".to_owned();
         let withdrawn = CancelledNotificationParam::new(Some(id), Some(reason));
         // The task ends when the notification is sent, or with the connection.
         drop(task::spawn_detached(async move {

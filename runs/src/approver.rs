@@ -4,7 +4,7 @@ use std::{fmt, sync::Arc, time::Duration};
 
 use async_trait::async_trait;
 use portcullis_store::{
-    Approval, ApprovalStatus, Json, NewApproval, RunStore, StoreError, StoredAnswer, Verdict,
+    ApprovalStatus, Json, NewApproval, RunStore, StoreError, StoredAnswer, StoredApproval, Verdict,
 };
 use portcullis_tools::approval::{
     ApprovalAnswer, ApprovalRequest, Approver, ApproverKind, AttributedAnswer, question,
@@ -47,7 +47,7 @@ pub type QuestionFn = Arc<dyn Fn(&NewApproval) + Send + Sync>;
 
 /// The approver of this process.
 enum LocalApprover {
-    /// It is asked, too.
+    /// Asked in addition to the store; the first answer counts.
     Asked(Arc<dyn Approver>),
     /// There is none. The question waits for another process.
     Absent,
@@ -227,7 +227,7 @@ pub fn question_id(request: &ApprovalRequest, number: u32) -> String {
     format!("approval_{}", hex::encode(hash.get(..ID_BYTES).unwrap_or(&hash)))
 }
 
-fn has_expired(approval: &Approval) -> bool {
+fn has_expired(approval: &StoredApproval) -> bool {
     let is_over = approval.asked.expires.is_some_and(|expires| expires <= now());
     match approval.status {
         ApprovalStatus::Waiting => is_over,
@@ -237,7 +237,7 @@ fn has_expired(approval: &Approval) -> bool {
 }
 
 /// The answer to a question, if it has one or its time is over.
-fn attributed_answer(approval: &Approval) -> Option<AttributedAnswer> {
+fn attributed_answer(approval: &StoredApproval) -> Option<AttributedAnswer> {
     let Some(stored) = &approval.answer else {
         return has_expired(approval)
             .then(|| AttributedAnswer::by(ApproverKind::Store, ApprovalAnswer::TimedOut));

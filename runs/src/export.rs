@@ -3,7 +3,8 @@
 use std::collections::HashMap;
 
 use portcullis_store::{
-    Approval, ApprovalFilter, Json, RunStore, RunSummary, StartedCall, StoredAnswer, StoredMessage, Verdict,
+    ApprovalFilter, Json, RunStore, RunSummary, StartedCall, StoredAnswer, StoredApproval, StoredMessage,
+    Verdict,
 };
 use portcullis_types::Message;
 use serde::Serialize;
@@ -122,7 +123,7 @@ impl RunExport {
             })
         };
         let approval = |approval: Approval| {
-            let Approval { asked, created, status, answer, run: _, agent: _ } = approval;
+            let StoredApproval { asked, created, status, answer, run: _, agent: _ } = approval;
             let decision = answer.map(|answer| {
                 let StoredAnswer { verdict, by, via, edited_arguments, reason, decided } = answer;
                 let verdict = match verdict {

@@ -61,7 +61,7 @@ impl RecordedModel {
 }
 
 impl ModelLog {
-    fn write(&self, request: &Request, outcome: Outcome, code: Option<&str>) -> Result<(), AuditError> {
+    fn write(&self, request: &OpenRequest, outcome: Outcome, code: Option<&str>) -> Result<(), AuditError> {
         self.registry.record_model(
             &self.caller,
             ModelEnding {
@@ -78,7 +78,7 @@ impl ModelLog {
 }
 
 /// A request under way.
-struct Request {
+struct OpenRequest {
     began: Instant,
     usage: Option<Usage>,
 }
@@ -86,9 +86,9 @@ struct Request {
 #[async_trait]
 impl Provider for RecordedModel {
     async fn stream(&self, request: ModelRequest) -> Result<DeltaStream, ProviderError> {
-        let mut recorded = RecordedRequest {
+        let mut recorded = RequestRecorder {
             log: self.log.clone(),
-            request: Request { began: Instant::now(), usage: None },
+            request: OpenRequest { began: Instant::now(), usage: None },
             is_recorded: false,
         };
         match self.inner.stream(request).await {
@@ -99,13 +99,13 @@ impl Provider for RecordedModel {
 }
 
 /// Writes one row, at the latest when it is dropped.
-struct RecordedRequest {
+struct RequestRecorder {
     log: ModelLog,
-    request: Request,
+    request: OpenRequest,
     is_recorded: bool,
 }
 
-impl RecordedRequest {
+impl RequestRecorder {
     fn end(&mut self, stop: StopReason) -> Result<Delta, ProviderError> {
         self.is_recorded = true;
         let word = match &stop {
@@ -131,7 +131,7 @@ impl RecordedRequest {
     }
 }
 
-impl Drop for RecordedRequest {
+impl Drop for RequestRecorder {
     fn drop(&mut self) {
         if !self.is_recorded {
             let cancelled = Outcome::Error(ToolErrorKind::Cancelled);
@@ -148,7 +148,7 @@ impl Drop for RecordedRequest {
 /// The answer of a recorded request.
 struct RecordedAnswer {
     answer: DeltaStream,
-    recorded: RecordedRequest,
+    recorded: RequestRecorder,
 }
 
 impl Stream for RecordedAnswer {

@@ -170,7 +170,7 @@ impl Stepper {
         let Some(run) = self.drive(id, version).await? else {
             return Ok(StepEnd::Taken(self.position(id).await?));
         };
-        let state = start(&run);
+        let state = resume_state(&run);
         let interruption = if run.is_cancel_requested() { Some(SkipReason::Cancelled) } else { interruption };
         let taken = if state.next_step() == "run_tools" {
             self.collect(&run, version, state, interruption, keeps).await
@@ -308,7 +308,7 @@ impl Stepper {
         }
         let mut agent = self.agent(run, self.asking_executor(run, Some(on_question)));
         let handle = agent.handle();
-        let state = start(run);
+        let state = resume_state(run);
         let _lease = run.keep_lease(handle.clone());
         let result: Option<Arc<ToolResult>> =
             cancelled_by(agent.run_call(&state, call), cancel, &handle).await;
@@ -454,8 +454,8 @@ impl Stepper {
     }
 }
 
-/// The state that a run resumes from. It has no message of a person: those come with the step.
-fn start(run: &DrivenRun) -> RunState {
+/// The state from which a run resumes. A person's messages are not part of it; they arrive with the step.
+fn resume_state(run: &DrivenRun) -> RunState {
     run.take_resume_point(&AgentHandle::default()).expect("a run that was just driven has not begun")
 }
 

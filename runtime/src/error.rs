@@ -32,6 +32,9 @@ const USAGE: u8 = 2;
 /// The exit code if a required part is unavailable.
 const UNAVAILABLE: u8 = 5;
 
+/// The cause of an error: another error, or a text without a type.
+pub(crate) type Cause = Box<dyn std::error::Error + Send + Sync>;
+
 /// Why a command has no answer.
 #[derive(Debug, Error)]
 pub(crate) enum CliError {
@@ -53,18 +56,18 @@ pub(crate) enum CliError {
     #[error("cannot use the workspace `{}`", path.display())]
     Workspace { path: PathBuf, source: io::Error },
     /// A project cannot be used or made.
-    #[error("cannot use the project file `{}`: {problem}", file.display())]
+    #[error("cannot use the project file `{}`", file.display())]
     Project {
         /// The project's file, or the folder of all project files.
         file: PathBuf,
-        problem: String,
+        source: Cause,
     },
     /// A folder of the command line cannot be a mount.
-    #[error("cannot mount `{mount}`: {problem}")]
-    Mount { mount: String, problem: String },
+    #[error("cannot mount `{mount}`")]
+    Mount { mount: String, source: Cause },
     /// A folder cannot become a project, or is not one.
-    #[error("cannot make a project of `{}`: {problem}", folder.display())]
-    Init { folder: PathBuf, problem: String },
+    #[error("cannot make a project of `{}`", folder.display())]
+    Init { folder: PathBuf, source: Cause },
     /// The manual pages cannot be written.
     #[error("cannot write the manual pages to `{}`", folder.display())]
     ManualPages { folder: PathBuf, source: io::Error },
@@ -169,8 +172,8 @@ pub(crate) enum CliError {
     #[error(transparent)]
     Tasks(#[from] FolderError),
     /// The file with the states of tasks cannot be used.
-    #[error("cannot use the states in `{}`: {problem}", file.display())]
-    TaskStates { file: PathBuf, problem: String },
+    #[error("cannot use the states in `{}`", file.display())]
+    TaskStates { file: PathBuf, source: Cause },
     /// The store of runs cannot be used.
     #[error("cannot use the store of runs")]
     Store {
@@ -202,8 +205,8 @@ pub(crate) enum CliError {
     #[error("no model is named: give --model NAME, or write `model = \"NAME\"` below `[agent]` in {file}")]
     NoModel { file: String },
     /// An image cannot be sent.
-    #[error("cannot send the image `{}`: {problem}", path.display())]
-    Image { path: PathBuf, problem: String },
+    #[error("cannot send the image `{}`", path.display())]
+    Image { path: PathBuf, source: Cause },
     /// The history of typed lines cannot be used.
     #[error("cannot use the history `{}`", path.display())]
     History { path: PathBuf, source: io::Error },
@@ -232,8 +235,11 @@ pub(crate) enum CliError {
     #[error(transparent)]
     Bind(#[from] BindError),
     /// The async runtime, a thread or a signal handler cannot be set up.
-    #[error("cannot start")]
+    #[error("cannot set up the async runtime, a thread or a signal handler")]
     Start { source: io::Error },
+    /// The thread that does the command's work has panicked. The panic's message is on standard error.
+    #[error("the command ended by a fault of the program, which is described above")]
+    Panicked,
     /// The answer cannot be encoded.
     #[error("cannot encode the answer as JSON")]
     Json { source: serde_json::Error },

@@ -17,8 +17,7 @@ pub(crate) fn with_mounts(text: &str, mounts: &[MountOption]) -> Result<String, 
     let Ok(mut policy) = text.parse::<DocumentMut>() else { return Ok(text.to_owned()) };
     let home = policy.get("home").and_then(Item::as_str).unwrap_or(MountName::SHARED).to_owned();
     for mount in mounts {
-        let refuse =
-            |problem: &str| CliError::Mount { mount: mount.to_string(), problem: problem.to_owned() };
+        let refuse = |problem: &str| CliError::Mount { mount: mount.to_string(), source: problem.into() };
         // A folder that does not exist is refused when it is opened.
         let folder = real_path(&mount.folder).ok();
         let folder =

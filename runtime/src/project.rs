@@ -16,7 +16,7 @@ use portcullis_tools::{
 use toml_edit::{DocumentMut, InlineTable, Item, value};
 
 use crate::{
-    error::CliError,
+    error::{Cause, CliError},
     output::text,
     setup::{config_folder, real_path},
     toolchain::FoundToolchains,
@@ -32,16 +32,16 @@ pub(crate) const MOUNTS_PART: &str = "mounts";
 /// The part of a project's state folder that no tool sees: the audit log, compiled modules and whole outputs.
 pub(crate) const STATE_PART: &str = "state";
 
-/// The end of the name of a project's file.
+/// The extension of a project's file.
 const EXTENSION: &str = "toml";
 
-/// The end of the name of a file of expectations, before that of a project's file.
+/// The extension of a file of expectations, before that of a project's file.
 const EXPECT: &str = "expect";
 
 /// A folder and the policy file that makes it a project.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Project {
-    /// The name of the file without its end.
+    /// The name of the file without its extension.
     pub(crate) name: String,
     /// The policy file.
     pub(crate) file: PathBuf,
@@ -68,11 +68,11 @@ impl Project {
 
     /// Reads the project of a policy file.
     fn read(file: PathBuf) -> Result<Self, CliError> {
-        let failed = |problem: String| CliError::Project { file: file.clone(), problem };
-        let text = read(&file).map_err(|error| failed(error.to_string()))?;
-        let no_folder = || failed("it names no folder; write `path = \"/…\"` below `[project]`".to_owned());
+        let failed = |source: Cause| CliError::Project { file: file.clone(), source };
+        let text = read(&file).map_err(|error| failed(error.into()))?;
+        let no_folder = || failed("it names no folder; write `path = \"/…\"` below `[project]`".into());
         let folder = project_of(&text).ok_or_else(no_folder)?;
-        let folder = real_path(Path::new(&folder)).map_err(|error| failed(error.to_string()))?;
+        let folder = real_path(Path::new(&folder)).map_err(|error| failed(error.into()))?;
         let name = file.file_stem().unwrap_or_default().to_string_lossy().into_owned();
         Ok(Self { name, file, folder })
     }
@@ -102,10 +102,11 @@ impl Project {
         match others.map(|other| format!("`{}`", other.file.display())).next() {
             Some(other) => Err(CliError::Project {
                 file: nearest.file.clone(),
-                problem: format!(
+                source: format!(
                     "{other} names the folder `{}` too; remove one of them",
                     nearest.folder.display()
-                ),
+                )
+                .into(),
             }),
             None => Ok(Some(nearest.clone())),
         }
@@ -113,8 +114,7 @@ impl Project {
 
     /// All projects of a folder of project files, sorted by name.
     fn read_all(projects: &Path) -> Result<Vec<Self>, CliError> {
-        let failed =
-            |error: io::Error| CliError::Project { file: projects.to_owned(), problem: error.to_string() };
+        let failed = |error: io::Error| CliError::Project { file: projects.to_owned(), source: error.into() };
         let entries = match fs::read_dir(projects) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
             other => other.map_err(failed)?,
@@ -160,7 +160,7 @@ pub(crate) fn name_for(folder: &Path) -> String {
     let name: String =
         name.chars().map(|character| if is_plain(character) { character } else { '-' }).collect();
     let name = name.trim_start_matches('.');
-    // A name that ends so is that of a file of expectations.
+    // A name with this ending would be taken for a file of expectations.
     let name = &name.replace(".expect", "-expect");
     if name.is_empty() { MOUNT.to_owned() } else { name.to_owned() }
 }

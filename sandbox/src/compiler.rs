@@ -160,10 +160,7 @@ fn exchange(
                 Err(RecvTimeoutError::Disconnected) => break Err(io::ErrorKind::BrokenPipe.into()),
                 Err(RecvTimeoutError::Timeout) if !is_awaited.load(Ordering::Relaxed) => {
                     child.end();
-                    return Err(compiler_error(
-                        "nobody waits for it any more",
-                        io::ErrorKind::Interrupted.into(),
-                    ));
+                    return Err(compiler_error("the call was abandoned", io::ErrorKind::Interrupted.into()));
                 }
                 Err(RecvTimeoutError::Timeout) if Instant::now() < deadline => {}
                 Err(RecvTimeoutError::Timeout) => {

@@ -11,8 +11,8 @@ mod lock;
 mod refusals;
 mod touches;
 
+pub use touches::MountTouches;
 pub(super) use touches::Touch;
-pub use touches::TouchedMount;
 
 use std::{
     collections::BTreeMap,

@@ -19,7 +19,7 @@ use wasmtime_wasi::{
 use super::{
     GuestFault, Violation, WasmError,
     control::{CallControl, CallStop},
-    fs::{GuestFs, Preopen, TouchedMount},
+    fs::{GuestFs, MountTouches, Preopen},
     http::GuestHttp,
     limiter::{LimitRefusal, Limiter},
     locks::GuestLocks,
@@ -57,7 +57,7 @@ pub struct GuestReport {
     /// The mounts that the guest has used.
     pub mounts_used: Vec<String>,
     /// The operations of the guest in each mount, as far as they succeeded.
-    pub touched: Vec<TouchedMount>,
+    pub touched: Vec<MountTouches>,
     /// The first guest paths that it opened or changed, with links resolved.
     pub touched_paths: Vec<String>,
     /// The guest's standard error.

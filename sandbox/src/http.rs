@@ -25,10 +25,10 @@ use tokio::sync::mpsc;
 use wasmtime::{Caller, Error, Linker, Result};
 
 use super::{
-    answer::await_answer,
     control::CallControl,
     fs_result::Errno,
     guest::GuestState,
+    host_answer::await_answer,
     memory::{as_unsigned, slice, write_bytes},
     preview1::parts,
 };

@@ -11,7 +11,6 @@
 //! tells which files belong to a Git repository, and `protection` has the names that a call's guest must not write.
 #![deny(unsafe_code)]
 
-mod answer;
 mod cache;
 mod compiler;
 mod compiler_child;
@@ -22,6 +21,7 @@ mod fault;
 mod fs;
 mod fs_result;
 mod guest;
+mod host_answer;
 mod http;
 mod keeper;
 mod limiter;
@@ -52,7 +52,7 @@ pub use compiler::CompileLimits;
 pub use compiler_child::{compile_from_stdin, is_compiler};
 pub use control::CallResource;
 pub use fault::{GuestFault, WasmError};
-pub use fs::TouchedMount;
+pub use fs::MountTouches;
 pub use fs_result::Violation;
 pub use guest::GuestReport;
 pub use http::{HttpOperation, HttpPort, HttpReply};

@@ -19,10 +19,10 @@ use tokio::sync::mpsc;
 use wasmtime::{Caller, Linker, Result};
 
 use super::{
-    answer::await_answer,
     control::CallControl,
     fs_result::{Errno, FsResult},
     guest::GuestState,
+    host_answer::await_answer,
     memory::{as_unsigned, text},
     path_locks::{HeldLock, LockKey, PathLocks},
     preview1::parts,

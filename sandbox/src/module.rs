@@ -146,7 +146,7 @@ fn list_unknown_imports(
         let is_stubbed = match missing.ty() {
             ExternType::Func(ty) if unknown.len() < MAX_NAMED_IMPORTS => linker
                 .func_new(missing.module(), missing.name(), ty, |_, _, _| {
-                    Err(wasmtime::Error::msg("no guest gets this"))
+                    Err(wasmtime::Error::msg("this import is not available to guests"))
                 })
                 .is_ok(),
             _ => false,
@@ -163,7 +163,7 @@ fn list_unknown_imports(
     if unknown.is_empty() {
         return last_error;
     }
-    wasmtime::Error::msg(format!("it imports what no guest gets: {}", unknown.join(", ")))
+    wasmtime::Error::msg(format!("it imports functions that guests cannot have: {}", unknown.join(", ")))
 }
 
 /// The maximum length of the quoted standard error when a module does not describe itself, in characters.

@@ -27,7 +27,7 @@ use portcullis_confine::{ChangeListener, ChangeOperation, PathArgument, PendingC
 use portcullis_undo::{ChangeRecorder, ChangeScope, NodePath};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
-use self::caller::Caller;
+use self::caller::CallingThread;
 use crate::{SessionSpec, ShellError, wire::SessionReady};
 
 /// The interval at which the thread checks whether its session has ended.
@@ -57,7 +57,7 @@ struct SharedChangeWatch {
 
 /// A path below a mount.
 #[derive(Clone, Debug)]
-struct MountPath {
+struct PathInMount {
     mount: String,
     path: NodePath,
 }
@@ -65,9 +65,9 @@ struct MountPath {
 /// A state to save before a call.
 #[derive(Debug)]
 enum SaveTask {
-    Path(MountPath),
-    Tree(MountPath),
-    MovedHere { from: MountPath, to: MountPath },
+    Path(PathInMount),
+    Tree(PathInMount),
+    MovedHere { from: PathInMount, to: PathInMount },
 }
 
 /// A call with the states to save before it.
@@ -196,7 +196,7 @@ impl SharedChangeWatch {
 
     /// The states to save before a call.
     fn tasks(&self, change: &PendingChange) -> io::Result<Vec<SaveTask>> {
-        let caller = Caller::open(change.thread)?;
+        let caller = CallingThread::open(change.thread)?;
         // From here on the files below `/proc` belong to the thread that made the call.
         if !self.listener.is_pending(change) {
             return Err(io::ErrorKind::NotFound.into());
@@ -208,7 +208,7 @@ impl SharedChangeWatch {
         Ok(tasks)
     }
 
-    fn task(&self, caller: &Caller, operation: &ChangeOperation) -> io::Result<Option<SaveTask>> {
+    fn task(&self, caller: &CallingThread, operation: &ChangeOperation) -> io::Result<Option<SaveTask>> {
         let find = |argument: &PathArgument| {
             Ok::<_, io::Error>(caller.path(argument)?.and_then(|path| self.below_mount(&path)))
         };
@@ -224,7 +224,7 @@ impl SharedChangeWatch {
     }
 
     /// The mount that contains a path.
-    fn below_mount(&self, path: &[Vec<u8>]) -> Option<MountPath> {
+    fn below_mount(&self, path: &[Vec<u8>]) -> Option<PathInMount> {
         use std::os::unix::ffi::OsStrExt as _;
 
         self.mounts.iter().find_map(|mount| {
@@ -235,7 +235,7 @@ impl SharedChangeWatch {
                     return None;
                 }
             }
-            Some(MountPath { mount: mount.name.clone(), path: NodePath::from_components(components)? })
+            Some(PathInMount { mount: mount.name.clone(), path: NodePath::from_components(components)? })
         })
     }
 

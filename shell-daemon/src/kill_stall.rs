@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use crate::limits::{KILL_SAMPLES, LONGEST_KILL};
+use crate::limits::{KILL_SAMPLES, MAX_KILL_TIME};
 
 /// Whether the killed processes could have ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -39,7 +39,7 @@ impl StallDetector {
         Self { started_at: self.started_at, ..Self::new(self.time) }
     }
 
-    /// Records one sample, and returns whether the kill has failed. A kill has failed after [`LONGEST_KILL`]. It has
+    /// Records one sample, and returns whether the kill has failed. A kill has failed after [`MAX_KILL_TIME`]. It has
     /// failed earlier if, for `time` and for [`KILL_SAMPLES`] samples, all survivors were blocked and none ended.
     pub(crate) fn record_sample(&mut self, survivor_count: usize, survivors: Survivors) -> bool {
         if survivor_count < self.fewest || survivors == Survivors::Runnable {
@@ -49,7 +49,7 @@ impl StallDetector {
             self.samples += 1;
         }
         let is_stuck = self.samples >= KILL_SAMPLES && self.last_decrease.elapsed() >= self.time;
-        is_stuck || self.started_at.elapsed() >= LONGEST_KILL
+        is_stuck || self.started_at.elapsed() >= MAX_KILL_TIME
     }
 }
 
@@ -89,7 +89,7 @@ mod tests {
     fn a_kill_ends_at_its_limit() {
         let mut detector = StallDetector::new(Duration::ZERO);
         assert!(!detector.record_sample(9, Survivors::Blocked));
-        detector.started_at -= LONGEST_KILL;
+        detector.started_at -= MAX_KILL_TIME;
         assert!(detector.record_sample(8, Survivors::Blocked), "though it becomes less");
         assert!(detector.next_phase().record_sample(1, Survivors::Blocked));
     }

@@ -4,11 +4,11 @@ use std::time::Duration;
 
 /// Bytes of one command's text. The text is passed in a memory file, so the kernel's limit on arguments does
 /// not apply. Without this limit a client could make a shell parse gigabytes.
-pub(crate) const COMMAND_BYTES: usize = 1 << 20;
+pub(crate) const MAX_COMMAND_BYTES: usize = 1 << 20;
 
 /// Bytes of the state that carries over from one command to the next. The memory file has this size from the start and
 /// cannot grow. A command with a variable of a gigabyte loses its own state, but takes no memory from others.
-pub(crate) const SNAPSHOT_BYTES: u64 = 1 << 20;
+pub(crate) const MAX_SNAPSHOT_BYTES: u64 = 1 << 20;
 
 /// Bytes of one message between the daemon and a session, without its descriptors.
 pub(crate) const MESSAGE_BYTES: usize = 64 << 10;
@@ -40,7 +40,7 @@ pub(crate) const KILL_SAMPLES: u32 = 50;
 
 /// The time after which a kill is given up, even while processes still end. A command that ends its
 /// processes one by one must not delay its caller.
-pub(crate) const LONGEST_KILL: Duration = Duration::from_secs(10);
+pub(crate) const MAX_KILL_TIME: Duration = Duration::from_secs(10);
 
 /// The time for which the number of killed processes may stay the same before the kill is given up. Usually all have
 /// ended after some milliseconds. Without this limit, a process that the kernel cannot end would block its caller
@@ -51,7 +51,7 @@ pub(crate) const KILL_TIME: Duration = Duration::from_secs(1);
 pub(crate) const START_TIME: Duration = Duration::from_secs(10);
 
 /// The minimum number of descriptors that a session can work with.
-pub(crate) const LEAST_DESCRIPTORS: u64 = 256;
+pub(crate) const MIN_DESCRIPTORS: u64 = 256;
 
 /// Names that one scan for protected paths reads. Without this limit a command could delay its own answer by
 /// making very many files. A scan that reaches the limit reports itself as incomplete.
@@ -122,7 +122,7 @@ pub(crate) const MAPPINGS_PER_SAMPLE: u64 = 20_000;
 
 /// Mappings and descriptors that a command and its jobs may have. A larger number takes too long to count, and one
 /// thread samples all commands of a session.
-pub(crate) const MOST_MAPPINGS: u64 = 200_000;
+pub(crate) const MAX_MAPPINGS: u64 = 200_000;
 
 /// Consecutive samples that may miss processes because others end during the sample. After that, the command
 /// is stopped and counted.

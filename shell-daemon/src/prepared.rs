@@ -19,7 +19,7 @@ use rustix::{
 
 use crate::{
     ShellError,
-    limits::{COMMAND_BYTES, PIPE_BYTES, SNAPSHOT_BYTES},
+    limits::{MAX_COMMAND_BYTES, MAX_SNAPSHOT_BYTES, PIPE_BYTES},
     tree::Process,
     wire::{self, FromCommand, ToSession},
 };
@@ -81,7 +81,7 @@ impl ShellStreams {
         let text = memory_file("command", TEXT_BYTES)?;
         let shell_text = text.try_clone()?;
         // Make the file for the state here, because no process of a session may make a memory file.
-        let state = memory_file("state", SNAPSHOT_BYTES)?;
+        let state = memory_file("state", MAX_SNAPSHOT_BYTES)?;
         Ok(Self {
             daemon_ends: DaemonEnds { stdin, stdout, stderr, report, text, start_signal },
             shell_ends: [
@@ -151,7 +151,7 @@ pub(crate) fn memory_file(name: &str, bytes: u64) -> io::Result<OwnedFd> {
 }
 
 /// Room for a folder and a command, each with a NUL after it.
-const TEXT_BYTES: u64 = 2 * (COMMAND_BYTES as u64 + 1);
+const TEXT_BYTES: u64 = 2 * (MAX_COMMAND_BYTES as u64 + 1);
 
 /// Whether the shell has not begun to read the command's text.
 pub(crate) fn is_unread(text: &OwnedFd) -> bool {

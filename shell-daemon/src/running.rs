@@ -18,7 +18,7 @@ use crate::{
     background::Background,
     input::Feed,
     kill_stall::{StallDetector, Survivors},
-    limits::{LONGEST_KILL, PIPE_BYTES},
+    limits::{MAX_KILL_TIME, PIPE_BYTES},
     prepared::{PreparedShell, command_init, is_unread},
     tree::Process,
     watch::{Breach, CommandWatch, Watcher},
@@ -243,7 +243,7 @@ impl RunningCommand {
                 continue;
             };
             completion = Completion::Interrupted(interruption);
-            killing = Some(StallDetector::new(LONGEST_KILL));
+            killing = Some(StallDetector::new(MAX_KILL_TIME));
             self.stdin.close();
             self.kill()?;
         };

@@ -26,7 +26,7 @@ use crate::{
     hidden,
     inside::ENTRY,
     kill_stall::{StallDetector, Survivors},
-    limits::{KILL_TIME, LONGEST_KILL, START_TIME},
+    limits::{KILL_TIME, MAX_KILL_TIME, START_TIME},
     memory::{DescriptorSearch, MemoryMeter},
     prepared::{PreparedShell, ShellStreams},
     protected::ProtectedScanner,
@@ -424,10 +424,10 @@ fn send_setup(
     }
 }
 
-/// Waits for the end of a guard whose control socket is closed, for at most [`LONGEST_KILL`].
+/// Waits for the end of a guard whose control socket is closed, for at most [`MAX_KILL_TIME`].
 fn reap_guard(guard: &mut Child) -> Result<(), ShellError> {
     let process = pid_of(guard).and_then(|guard| Process::child_of(rustix::process::getpid(), guard));
-    let mut detector = StallDetector::new(LONGEST_KILL);
+    let mut detector = StallDetector::new(MAX_KILL_TIME);
     let mut waits: u32 = 0;
     loop {
         match guard.try_wait() {

@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::{
     Cancellation, CommandInput, SessionNetwork, SessionToolchain, ShellError,
-    limits::{COMMAND_BYTES, LEAST_DESCRIPTORS, SNAPSHOT_BYTES},
+    limits::{MAX_COMMAND_BYTES, MAX_SNAPSHOT_BYTES, MIN_DESCRIPTORS},
 };
 
 /// The complete description of a session. A session gets nothing else.
@@ -59,9 +59,9 @@ impl SessionSpec {
     /// Refuses limits that no session can work with.
     pub(crate) fn require_limits(&self) -> Result<(), ShellError> {
         for (limit, value, least) in [
-            ("the limit of descriptors", self.limits.descriptors, LEAST_DESCRIPTORS),
+            ("the limit of descriptors", self.limits.descriptors, MIN_DESCRIPTORS),
             // The snapshot is a file.
-            ("the limit of file sizes", self.limits.file_bytes, SNAPSHOT_BYTES),
+            ("the limit of file sizes", self.limits.file_bytes, MAX_SNAPSHOT_BYTES),
         ] {
             if value < least {
                 return Err(ShellError::LimitTooLow { limit, least });
@@ -128,7 +128,7 @@ impl CommandRequest {
 }
 
 fn require_text(command: &str) -> Result<(), ShellError> {
-    if command.len() > COMMAND_BYTES {
+    if command.len() > MAX_COMMAND_BYTES {
         return Err(ShellError::CommandUnusable { problem: "is longer than 1 MiB" });
     }
     if command.contains('\0') {

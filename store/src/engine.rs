@@ -10,16 +10,16 @@ use crate::{
     error::StoreError,
     json::Json,
     model::{
-        Applied, Approval, ApprovalFilter, CallFinish, CallStart, Change, CommitStep, DuePlan, Event,
+        Applied, ApprovalFilter, CallFinish, CallStart, CallWithMessage, Change, CommitStep, DuePlan, Event,
         EventBounds, ExternalCallFilter, InboxEntry, LeaseGuard, Member, NewApproval, NewEvent,
         NewExternalCall, NewInboxEntry, NewNote, NewParticipant, NewRun, NewSpace, NewStartedCall, Note,
         NoteKind, Page, PageRequest, Participant, ParticipantKind, ParticipantUpdate, Resolution,
-        ResolvedWith, Run, RunFilter, RunLease, RunSummary, ShownCall, Space, SpaceMessage, StartedCall,
-        Step, StoredAnswer, StoredExternalCall, StoredMessage, TimeOut, Token,
+        ResolvedWith, Run, RunFilter, RunLease, RunSummary, Space, SpaceMessage, StartedCall, Step,
+        StoredAnswer, StoredApproval, StoredExternalCall, StoredMessage, TimeOut, Token,
     },
     operations,
     space_store::SpaceStore,
-    sql::{Backend, Operation, Sql},
+    sql::{Backend, Sql, TransactionWork},
     store::{AgeCursor, RunStore},
 };
 
@@ -52,7 +52,7 @@ impl MaybeText for Option<&str> {
 }
 
 /// Gives the closure its type, so that the compiler knows that it works for every lifetime.
-fn operation<T, F>(run: F) -> Operation<T>
+fn operation<T, F>(run: F) -> TransactionWork<T>
 where
     F: for<'a> FnOnce(&'a mut (dyn Sql + 'a)) -> BoxFuture<'a, Result<T, StoreError>> + Send + 'static,
 {
@@ -60,8 +60,8 @@ where
 }
 
 /// Implements methods of a trait by the operations of the same name, and others as they are given. A text is passed as a
-/// `String`, because the operation may outlive the caller's future. An `answer` is a write after which those who wait for
-/// its first argument, an id, are told.
+/// `String`, because the operation may outlive the caller's future. An `answer` is a write that wakes the tasks waiting
+/// for the id in its first argument.
 macro_rules! methods {
     ($interface:ident { $($other:tt)* } $(
         $kind:ident $name:ident($($argument:ident: $type:ty $(=> $owned:ident)?),*) -> $output:ty, $doing:literal;
@@ -126,11 +126,11 @@ methods! {
     read call(id: &str => to_owned) -> StoredExternalCall, "read a call";
     read calls(filter: ExternalCallFilter, page: PageRequest<AgeCursor>) -> Page<StoredExternalCall, AgeCursor>, "list calls";
     write add_approval(guard: LeaseGuard, approval: NewApproval) -> (), "add an approval";
-    answer answer_approval(id: &str => to_owned, hash: &str => to_owned, answer: StoredAnswer) -> Approval,
+    answer answer_approval(id: &str => to_owned, hash: &str => to_owned, answer: StoredAnswer) -> StoredApproval,
         "decide an approval";
     write expire_approvals(now: i64, at_most: u32) -> Vec<String>, "expire approvals";
-    read approval(id: &str => to_owned) -> Approval, "read an approval";
-    read approvals(filter: ApprovalFilter, page: PageRequest<AgeCursor>) -> Page<Approval, AgeCursor>,
+    read approval(id: &str => to_owned) -> StoredApproval, "read an approval";
+    read approvals(filter: ApprovalFilter, page: PageRequest<AgeCursor>) -> Page<StoredApproval, AgeCursor>,
         "list approvals";
     write push_inbox(entry: NewInboxEntry) -> i64, "send to an inbox";
     read inbox(agent: &str => to_owned, page: PageRequest<i64>) -> Page<InboxEntry, i64>, "read an inbox";
@@ -160,7 +160,7 @@ methods! {
     read share_space(participant: &str => to_owned, other: &str => to_owned) -> bool, "look up members";
     read space_message(id: &str => to_owned) -> SpaceMessage, "read a message";
     read call_message(call: &str => to_owned) -> Option<SpaceMessage>, "find the message of a call";
-    read shown_calls(filter: ExternalCallFilter, page: PageRequest<AgeCursor>) -> Page<ShownCall, AgeCursor>, "list calls";
+    read shown_calls(filter: ExternalCallFilter, page: PageRequest<AgeCursor>) -> Page<CallWithMessage, AgeCursor>, "list calls";
     read space_messages(space: &str => to_owned, search: Option<&str> => owned, page: PageRequest<i64>)
         -> Page<SpaceMessage, i64>, "list messages";
     write append_event(event: NewEvent) -> i64, "append an event";

@@ -117,6 +117,12 @@ pub enum StoreError {
         /// The place of the text.
         place: &'static str,
     },
+    /// A text has a NUL character, which PostgreSQL cannot keep.
+    #[error("{place} has a NUL character")]
+    Nul {
+        /// The place of the text.
+        place: &'static str,
+    },
     /// A value is not of the form that it needs.
     #[error("{place} is not {expected}")]
     Invalid {
@@ -192,7 +198,7 @@ pub enum Entity {
     /// A started call.
     StartedCall,
     /// An approval.
-    Approval,
+    StoredApproval,
     /// A user or an agent.
     Participant,
     /// A space.
@@ -209,7 +215,7 @@ impl fmt::Display for Entity {
             Self::Run => "run",
             Self::Call => "call",
             Self::StartedCall => "started call",
-            Self::Approval => "approval",
+            Self::StoredApproval => "approval",
             Self::Participant => "participant",
             Self::Space => "space",
             Self::Message => "message",

@@ -73,13 +73,14 @@ mod sqlite;
 pub use error::{DatabaseFailure, Entity, LimitError, OpenError, StoreError};
 pub use json::Json;
 pub use model::{
-    Applied, Approval, ApprovalFilter, ApprovalStatus, Author, CallFinish, CallStart, Change, CommitStep,
-    DuePlan, Event, EventBounds, ExternalCallFilter, ExternalCallStatus, FinishedCall, InboxEntry, InboxSpan,
-    LeaseGuard, Member, MessageKind, MessageStatus, MessageUpdate, NewApproval, NewEvent, NewExternalCall,
-    NewInboxEntry, NewMessage, NewNote, NewParticipant, NewRun, NewSpace, NewStartedCall, Note, NoteKind,
-    PLAN_ENTRY, Page, PageRequest, Participant, ParticipantKind, ParticipantUpdate, Resolution, ResolvedWith,
-    Run, RunFilter, RunLease, RunStatus, RunSummary, ShownCall, Space, SpaceMessage, StartedCall, Step,
-    StepRecord, StoredAnswer, StoredExternalCall, StoredMessage, TOOL_RESULT, Then, TimeOut, Token, Verdict,
+    Applied, ApprovalFilter, ApprovalStatus, Author, CallFinish, CallStart, CallWithMessage, Change,
+    CommitStep, DuePlan, Event, EventBounds, ExternalCallFilter, ExternalCallStatus, FinishedCall,
+    InboxEntry, InboxSpan, LeaseGuard, Member, MessageKind, MessageStatus, MessageUpdate, NewApproval,
+    NewEvent, NewExternalCall, NewInboxEntry, NewMessage, NewNote, NewParticipant, NewRun, NewSpace,
+    NewStartedCall, Note, NoteKind, PLAN_ENTRY, Page, PageRequest, Participant, ParticipantKind,
+    ParticipantUpdate, Resolution, ResolvedWith, Run, RunFilter, RunLease, RunStatus, RunSummary, Space,
+    SpaceMessage, StartedCall, Step, StepRecord, StoredAnswer, StoredApproval, StoredExternalCall,
+    StoredMessage, TOOL_RESULT, Then, TimeOut, Token, Verdict,
 };
 pub use open::{open, open_gateway, open_gateway_postgres, open_gateway_sqlite, open_postgres, open_sqlite};
 pub use postgres::PostgresOptions;

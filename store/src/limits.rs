@@ -128,7 +128,7 @@ pub(crate) fn check_text(place: &'static str, text: &str) -> Result<(), StoreErr
 /// A free text with a separate bound.
 pub(crate) fn check_text_within(place: &'static str, text: &str, limit: usize) -> Result<(), StoreError> {
     if text.contains('\0') {
-        return Err(StoreError::Name { place });
+        return Err(StoreError::Nul { place });
     }
     check_size(place, text.len(), limit)
 }

@@ -16,9 +16,9 @@ mod status;
 mod step;
 mod token;
 
-pub use approval::{Approval, ApprovalFilter, ApprovalStatus, NewApproval, StoredAnswer, Verdict};
+pub use approval::{ApprovalFilter, ApprovalStatus, NewApproval, StoredAnswer, StoredApproval, Verdict};
 pub use call::{
-    ExternalCallFilter, ExternalCallStatus, NewExternalCall, Resolution, ShownCall, StoredExternalCall,
+    CallWithMessage, ExternalCallFilter, ExternalCallStatus, NewExternalCall, Resolution, StoredExternalCall,
     TimeOut,
 };
 pub use change::{Applied, Change, ResolvedWith, Then};

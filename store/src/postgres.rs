@@ -17,7 +17,7 @@ use self::{
 };
 use crate::{
     error::{DatabaseFailure, StoreError},
-    sql::{Backend, Operation},
+    sql::{Backend, TransactionWork},
 };
 
 /// The options of a PostgreSQL store.
@@ -115,7 +115,7 @@ impl Backend for Postgres {
     async fn write<T: Send + 'static>(
         &self,
         doing: &'static str,
-        operation: Operation<T>,
+        operation: TransactionWork<T>,
     ) -> Result<T, StoreError> {
         let mut client = self.client(doing).await?;
         let writing = async {
@@ -138,7 +138,7 @@ impl Backend for Postgres {
     async fn read<T: Send + 'static>(
         &self,
         doing: &'static str,
-        operation: Operation<T>,
+        operation: TransactionWork<T>,
     ) -> Result<T, StoreError> {
         let client = self.client(doing).await?;
         let mut session = Session::new(&client, doing);

@@ -6,9 +6,9 @@ use crate::{
     error::StoreError,
     json::Json,
     model::{
-        Applied, Change, DuePlan, Event, EventBounds, ExternalCallFilter, Member, NewEvent, NewNote,
-        NewParticipant, NewSpace, Note, NoteKind, Page, PageRequest, Participant, ParticipantKind,
-        ParticipantUpdate, ResolvedWith, ShownCall, Space, SpaceMessage, Token,
+        Applied, CallWithMessage, Change, DuePlan, Event, EventBounds, ExternalCallFilter, Member, NewEvent,
+        NewNote, NewParticipant, NewSpace, Note, NoteKind, Page, PageRequest, Participant, ParticipantKind,
+        ParticipantUpdate, ResolvedWith, Space, SpaceMessage, Token,
     },
     store::{AgeCursor, RunStore},
 };
@@ -59,7 +59,7 @@ use crate::{
 /// ```
 ///
 /// # Errors
-/// Each method can fail with [`StoreError::Database`], [`StoreError::Closed`], [`StoreError::Name`],
+/// Each method can fail with [`StoreError::Database`], [`StoreError::Closed`], [`StoreError::Name`], [`StoreError::Nul`],
 /// [`StoreError::Invalid`] and [`StoreError::Limit`]. A method's own section names the others.
 #[async_trait]
 pub trait SpaceStore: Send + Sync + std::fmt::Debug {
@@ -188,7 +188,7 @@ pub trait SpaceStore: Send + Sync + std::fmt::Debug {
         &self,
         filter: ExternalCallFilter,
         page: PageRequest<AgeCursor>,
-    ) -> Result<Page<ShownCall, AgeCursor>, StoreError>;
+    ) -> Result<Page<CallWithMessage, AgeCursor>, StoreError>;
 
     /// Messages of a space, the newest first. The cursor is an ordinal.
     ///

@@ -23,23 +23,23 @@ pub(crate) trait Sql: Send {
 }
 
 /// The work of a store in one transaction.
-pub(crate) type Operation<T> =
+pub(crate) type TransactionWork<T> =
     Box<dyn for<'a> FnOnce(&'a mut (dyn Sql + 'a)) -> BoxFuture<'a, Result<T, StoreError>> + Send>;
 
 /// A database. [`Store`](crate::engine::Store) makes a store of it.
 pub(crate) trait Backend: Send + Sync + 'static {
-    /// Does this in a transaction that writes. If it fails, nothing is written. `doing` is for errors.
+    /// Runs the operation in a write transaction; on an error it is rolled back. `doing` names the operation in errors.
     fn write<T: Send + 'static>(
         &self,
         doing: &'static str,
-        operation: Operation<T>,
+        operation: TransactionWork<T>,
     ) -> impl Future<Output = Result<T, StoreError>> + Send;
 
-    /// Does this without a write.
+    /// Runs the operation in a read transaction.
     fn read<T: Send + 'static>(
         &self,
         doing: &'static str,
-        operation: Operation<T>,
+        operation: TransactionWork<T>,
     ) -> impl Future<Output = Result<T, StoreError>> + Send;
 
     /// Ends the work that was accepted, and closes all connections.

@@ -12,7 +12,7 @@ use std::{path::Path, time::Duration};
 use self::{connect::Connect, readers::Readers, writer::Writer};
 use crate::{
     error::{DatabaseFailure, OpenError, StoreError},
-    sql::{Backend, Operation},
+    sql::{Backend, TransactionWork},
 };
 
 /// The options of an SQLite store.
@@ -54,7 +54,7 @@ impl Backend for Sqlite {
     async fn write<T: Send + 'static>(
         &self,
         doing: &'static str,
-        operation: Operation<T>,
+        operation: TransactionWork<T>,
     ) -> Result<T, StoreError> {
         self.writer.write(doing, operation).await
     }
@@ -62,7 +62,7 @@ impl Backend for Sqlite {
     async fn read<T: Send + 'static>(
         &self,
         doing: &'static str,
-        operation: Operation<T>,
+        operation: TransactionWork<T>,
     ) -> Result<T, StoreError> {
         self.readers.read(doing, operation).await
     }

@@ -9,9 +9,9 @@ use crate::{
     error::StoreError,
     json::Json,
     model::{
-        Approval, ApprovalFilter, CallFinish, CallStart, CommitStep, ExternalCallFilter, InboxEntry,
-        LeaseGuard, NewApproval, NewExternalCall, NewInboxEntry, NewRun, NewStartedCall, Page, PageRequest,
-        Resolution, Run, RunFilter, RunLease, RunSummary, StartedCall, Step, StoredAnswer,
+        ApprovalFilter, CallFinish, CallStart, CommitStep, ExternalCallFilter, InboxEntry, LeaseGuard,
+        NewApproval, NewExternalCall, NewInboxEntry, NewRun, NewStartedCall, Page, PageRequest, Resolution,
+        Run, RunFilter, RunLease, RunSummary, StartedCall, Step, StoredAnswer, StoredApproval,
         StoredExternalCall, StoredMessage, TimeOut,
     },
 };
@@ -25,7 +25,7 @@ pub type AgeCursor = (i64, String);
 /// not read. Each method is one transaction. Its changes are on the disk when it returns.
 ///
 /// # Errors
-/// Each method can fail with [`StoreError::Database`], [`StoreError::Closed`], [`StoreError::Name`] and
+/// Each method can fail with [`StoreError::Database`], [`StoreError::Closed`], [`StoreError::Name`], [`StoreError::Nul`] and
 /// [`StoreError::Limit`]. A method's own section names the others.
 ///
 /// # Cancellation
@@ -207,7 +207,7 @@ pub trait RunStore: Send + Sync + std::fmt::Debug {
         id: &str,
         hash: &str,
         answer: StoredAnswer,
-    ) -> Result<Approval, StoreError>;
+    ) -> Result<StoredApproval, StoreError>;
 
     /// Expires questions whose time is over, as [`Self::expire_calls`] does for calls.
     ///
@@ -219,7 +219,7 @@ pub trait RunStore: Send + Sync + std::fmt::Debug {
     ///
     /// # Errors
     /// [`StoreError::NotFound`].
-    async fn approval(&self, id: &str) -> Result<Approval, StoreError>;
+    async fn approval(&self, id: &str) -> Result<StoredApproval, StoreError>;
 
     /// Questions, the newest first.
     ///
@@ -229,7 +229,7 @@ pub trait RunStore: Send + Sync + std::fmt::Debug {
         &self,
         filter: ApprovalFilter,
         page: PageRequest<AgeCursor>,
-    ) -> Result<Page<Approval, AgeCursor>, StoreError>;
+    ) -> Result<Page<StoredApproval, AgeCursor>, StoreError>;
 
     /// Sends an entry to an agent's inbox, and returns its ordinal.
     ///

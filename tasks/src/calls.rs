@@ -1,5 +1,5 @@
 //! The seam between task files and the pipeline of calls. The processor decides which call of a file is next; a
-//! [`CallRunner`] runs it.
+//! [`TaskCallRunner`] runs it.
 
 use std::{collections::BTreeSet, sync::Arc};
 
@@ -8,7 +8,7 @@ use portcullis_types::{ToolCall, ToolError, ToolResult};
 
 /// Runs the calls of task files.
 #[async_trait]
-pub trait CallRunner: Send + Sync {
+pub trait TaskCallRunner: Send + Sync {
     /// Runs a call. Called once for each attempt at a call, in document order within a file, and at the same time for
     /// several files.
     ///

@@ -10,7 +10,7 @@ use crate::{
     front_matter::FrontMatter,
     ledger::{CallKey, Ledger, LedgerRow},
     limits::{MAX_CALLS_PER_FILE, MAX_FILE_BYTES},
-    request::{CallRequest, NoCall},
+    request::{BlockCall, NoCall},
     result_fence,
 };
 
@@ -31,7 +31,7 @@ pub(crate) struct CallBlock {
     pub(crate) line: usize,
     pub(crate) fence: Fence,
     /// `None` if nothing closes the fence: the block may be half written.
-    pub(crate) request: Option<Result<CallRequest, NoCall>>,
+    pub(crate) request: Option<Result<BlockCall, NoCall>>,
 }
 
 impl CallBlock {
@@ -119,7 +119,7 @@ fn call_blocks(body: &str, first_line: usize) -> Vec<CallBlock> {
         *count += 1;
         line += body[counted..fence.span.start].matches('\n').count();
         counted = fence.span.start;
-        let request = fence.is_closed.then(|| CallRequest::parse(&fence.code));
+        let request = fence.is_closed.then(|| BlockCall::parse(&fence.code));
         CallBlock { key, line, fence, request }
     })
     .collect()

@@ -2,7 +2,7 @@
 //!
 //! A call is a fenced block with three backticks and the info string `json`, which holds
 //! `{"tool_call": {"name": "…", "parameters": {…}}}`. A [`TaskProcessor`] reads the files of some folders, runs their
-//! calls in document order through a [`CallRunner`], writes each result below its block, and moves the file to the
+//! calls in document order through a [`TaskCallRunner`], writes each result below its block, and moves the file to the
 //! folder of its next state.
 //!
 //! The front matter of a file has a ledger with one row for each call. The row is written before the call's first
@@ -45,7 +45,7 @@ mod task;
 mod task_file;
 mod watch;
 
-pub use calls::{BeforeEffects, BeginningEffects, CallRunner, TaskCall, TaskCallEnd};
+pub use calls::{BeforeEffects, BeginningEffects, TaskCall, TaskCallEnd, TaskCallRunner};
 pub use error::{FileError, FolderError};
 pub use ledger::{CallKey, LedgerRow, LedgerStatus};
 pub use processor::{TaskProcessor, TaskReport};

@@ -12,7 +12,7 @@ use portcullis_types::{CancellationToken, EscapedText, chain};
 use tokio::sync::Semaphore;
 
 use crate::{
-    calls::CallRunner,
+    calls::TaskCallRunner,
     error::{FileError, FolderError},
     folder::{FileVersion, TaskFolder},
     limits::MAX_CONCURRENT_CALLS,
@@ -42,7 +42,7 @@ pub struct TaskReport {
 pub struct TaskProcessor {
     pub(crate) folder: Arc<TaskFolder>,
     pub(crate) states: Arc<TaskStates>,
-    runner: Arc<dyn CallRunner>,
+    runner: Arc<dyn TaskCallRunner>,
     permits: Arc<Semaphore>,
     /// The files in which nothing is left to do, by state and name, with the version that was read.
     settled: Mutex<HashMap<(String, String), FileVersion>>,
@@ -54,7 +54,11 @@ impl TaskProcessor {
     ///
     /// # Errors
     /// [`FolderError`], for example if another process works on the folder.
-    pub fn open(path: &Path, states: TaskStates, runner: Arc<dyn CallRunner>) -> Result<Self, FolderError> {
+    pub fn open(
+        path: &Path,
+        states: TaskStates,
+        runner: Arc<dyn TaskCallRunner>,
+    ) -> Result<Self, FolderError> {
         let folder = TaskFolder::open(path, &states)?;
         for state in states.folders() {
             for name in folder.leftovers(state) {

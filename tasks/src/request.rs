@@ -5,7 +5,7 @@ use serde_json::{Map, Value, value::RawValue};
 
 /// A call, as a block asks for it.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct CallRequest {
+pub(crate) struct BlockCall {
     pub(crate) tool: String,
     /// The JSON text of the parameters, as written except for removed control characters.
     pub(crate) parameters: String,
@@ -47,7 +47,7 @@ impl NoCall {
         }
     }
 
-    /// Whether the block is data for people. It is left alone, and does not hold up its task.
+    /// Whether the block is data for people. It is left unchanged, and does not hold up its task.
     pub(crate) fn is_other_data(&self) -> bool {
         matches!(self, Self::OtherData | Self::OtherText(_))
     }
@@ -57,7 +57,7 @@ impl NoCall {
     }
 }
 
-impl CallRequest {
+impl BlockCall {
     /// Reads a block's content.
     ///
     /// # Errors

@@ -4,13 +4,13 @@ use crate::{
     document::{CallBlock, TaskDocument},
     ledger::{CallKey, LedgerRow, LedgerStatus},
     limits::MAX_ATTEMPTS,
-    request::CallRequest,
+    request::BlockCall,
 };
 
 /// The work that is left to do in a file.
 pub(crate) enum Step {
     /// Run a call.
-    Run { key: CallKey, line: usize, request: CallRequest, row: Option<LedgerRow>, approved: Option<String> },
+    Run { key: CallKey, line: usize, request: BlockCall, row: Option<LedgerRow>, approved: Option<String> },
     /// Record that a block is not a call, or that a call was interrupted.
     Refuse {
         key: CallKey,
@@ -68,7 +68,7 @@ pub(crate) fn next_step(document: &TaskDocument, is_approved: bool) -> Step {
     }
 }
 
-fn open_call(block: &CallBlock, request: &CallRequest, row: Option<&LedgerRow>, is_approved: bool) -> Step {
+fn open_call(block: &CallBlock, request: &BlockCall, row: Option<&LedgerRow>, is_approved: bool) -> Step {
     let is_interrupted = row.is_some_and(|row| row.approval.is_none());
     let may_run_again = row.is_some_and(|row| row.may_repeat && row.attempts < MAX_ATTEMPTS);
     if is_interrupted && !may_run_again {

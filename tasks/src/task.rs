@@ -11,13 +11,13 @@ use portcullis_types::{CancellationToken, EscapedText, ToolCall, ToolResult};
 use tokio::sync::Semaphore;
 
 use crate::{
-    calls::{CallRunner, TaskCall, TaskCallEnd},
+    calls::{TaskCall, TaskCallEnd, TaskCallRunner},
     document::TaskDocument,
     error::FileError,
     folder::FileVersion,
     ledger::{CallKey, LedgerRow, LedgerStatus},
     limits::MAX_CALLS_PER_FILE,
-    request::CallRequest,
+    request::BlockCall,
     result_fence,
     states::TaskStates,
     step::{Step, may_have_calls, next_step},
@@ -57,21 +57,21 @@ pub enum TaskCallReportStatus {
 pub(crate) struct Task {
     pub(crate) file: TaskFile,
     pub(crate) states: Arc<TaskStates>,
-    pub(crate) runner: Arc<dyn CallRunner>,
+    pub(crate) runner: Arc<dyn TaskCallRunner>,
     /// Bounds the calls that run at the same time.
     pub(crate) permits: Arc<Semaphore>,
     /// When it is cancelled, no further call begins.
     pub(crate) cancel: CancellationToken,
 }
 
-impl std::fmt::Debug for dyn CallRunner {
+impl std::fmt::Debug for dyn TaskCallRunner {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str("CallRunner")
+        f.write_str("TaskCallRunner")
     }
 }
 
 /// How a call ended.
-enum CallAttempt {
+enum TaskCallAttempt {
     Ended(TaskCallReport),
     /// The processor is to end, so the call was not begun.
     NotBegun,
@@ -118,10 +118,10 @@ impl Task {
                 Step::Run { key, line, request, row, approved } => {
                     let call = RunningCall { key, line, request, row };
                     match self.run(call, approved, labels).await? {
-                        CallAttempt::NotBegun => return Ok(FileOutcome::Unfinished),
-                        CallAttempt::Changed => {}
-                        CallAttempt::Ended(report) => reports.push(report),
-                        CallAttempt::Asked { report, row } => {
+                        TaskCallAttempt::NotBegun => return Ok(FileOutcome::Unfinished),
+                        TaskCallAttempt::Changed => {}
+                        TaskCallAttempt::Ended(report) => reports.push(report),
+                        TaskCallAttempt::Asked { report, row } => {
                             if let Some(place) = self.wait_for_approval(version, row).await? {
                                 reports.push(report);
                                 return Ok(place);
@@ -160,7 +160,7 @@ impl Task {
         call: RunningCall,
         approved: Option<String>,
         labels: BTreeSet<String>,
-    ) -> Result<CallAttempt, FileError> {
+    ) -> Result<TaskCallAttempt, FileError> {
         let mut random = [0; 16];
         getrandom::fill(&mut random).map_err(|error| FileError::Io {
             operation: "get random bytes",
@@ -191,23 +191,23 @@ impl Task {
             // The semaphore is never closed, so an error cannot occur.
             let _permit = self.permits.acquire().await;
             if self.cancel.is_cancelled() {
-                return Ok(CallAttempt::NotBegun);
+                return Ok(TaskCallAttempt::NotBegun);
             }
             self.runner.run(task_call, Arc::clone(&before) as _).await
         };
         // A row that could not be written has stopped the call.
         match before.failure.lock().unwrap_or_else(PoisonError::into_inner).take() {
-            Some(FileError::Gone) => return Ok(CallAttempt::Changed),
+            Some(FileError::Gone) => return Ok(TaskCallAttempt::Changed),
             Some(error) => return Err(error),
             None => {}
         }
         let row = before.row.lock().unwrap_or_else(PoisonError::into_inner).clone();
         match end {
-            TaskCallEnd::Ended(result) => self.finish(call, row, result).await.map(CallAttempt::Ended),
+            TaskCallEnd::Ended(result) => self.finish(call, row, result).await.map(TaskCallAttempt::Ended),
             TaskCallEnd::NeedsApproval { binding, question } => {
                 let row = LedgerRow { approval: Some(binding), question: Some(question), ..row };
                 let status = TaskCallReportStatus::NeedsApproval;
-                Ok(CallAttempt::Asked {
+                Ok(TaskCallAttempt::Asked {
                     report: TaskCallReport { line: call.line, tool: call.request.tool, status },
                     row: Box::new(row),
                 })
@@ -319,7 +319,7 @@ impl Task {
 struct RunningCall {
     key: CallKey,
     line: usize,
-    request: CallRequest,
+    request: BlockCall,
     row: Option<LedgerRow>,
 }
 

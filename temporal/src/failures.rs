@@ -99,7 +99,10 @@ pub(crate) fn run_error(error: &RunError) -> ActivityError {
             failure("not_found".to_owned(), message, Retry::Never)
         }
         RunError::Store(
-            StoreError::ApprovalClosed { .. } | StoreError::OtherHash { .. } | StoreError::Name { .. },
+            StoreError::ApprovalClosed { .. }
+            | StoreError::OtherHash { .. }
+            | StoreError::Name { .. }
+            | StoreError::Nul { .. },
         ) => failure("refused".to_owned(), message, Retry::Never),
         RunError::Store(StoreError::Limit(_)) => failure("limit".to_owned(), message, Retry::Never),
         RunError::Store(_) => failure("store".to_owned(), message, Retry::After(None)),

@@ -38,7 +38,7 @@ const _: () = assert!(CALL_TIME_LIMIT.as_secs() > portcullis_runs::APPROVAL_TTL.
 
 /// The pauses between attempts.
 const FIRST_PAUSE: Duration = Duration::from_secs(1);
-const LONGEST_PAUSE: Duration = Duration::from_secs(30);
+const MAX_PAUSE: Duration = Duration::from_secs(30);
 
 /// The options of a step that asks a model or runs a call. It ends in order before the workflow continues.
 macro_rules! long_options {
@@ -312,7 +312,7 @@ fn short() -> ActivityOptions {
 
 /// Failures are tried again without an end; those that cannot be cured say so themselves.
 fn retries() -> RetryPolicy {
-    RetryPolicy::builder().initial_interval(FIRST_PAUSE).maximum_interval(LONGEST_PAUSE).build()
+    RetryPolicy::builder().initial_interval(FIRST_PAUSE).maximum_interval(MAX_PAUSE).build()
 }
 
 fn bad_input(reason: &str) -> WorkflowTermination {

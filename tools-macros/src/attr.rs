@@ -155,7 +155,7 @@ pub(crate) fn string(meta: &Meta) -> syn::Result<LitStr> {
     }
 }
 
-fn word(meta: &Meta) -> syn::Result<Ident> {
+fn identifier(meta: &Meta) -> syn::Result<Ident> {
     let pair = value(meta, "Word")?;
     if let Expr::Path(path) = &pair.value
         && let Some(word) = path.path.get_ident()

@@ -8,7 +8,7 @@ use portcullis_types::{
     CallTerms, OfferedTool, SafetyTier, ToolCall, ToolError, ToolExecutor, ToolResult, async_trait,
 };
 
-use crate::{Caller, RegisteredTool, ToolRegistry, hint::hinted};
+use crate::{Caller, RegisteredTool, ToolRegistry, approval_hint::with_approval_hint};
 
 /// This executor has no approver, so calls that need an approval are denied. [`RegistryExecutor`] can have one.
 #[async_trait]
@@ -88,7 +88,7 @@ impl ToolExecutor for RegistryExecutor {
     async fn execute(&self, call: ToolCall, terms: &CallTerms) -> ToolResult {
         let result = self.registry.execute_with_policy(call, &self.caller(terms)).await;
         match self.hint {
-            Some(hint) => hinted(result, hint),
+            Some(hint) => with_approval_hint(result, hint),
             None => result,
         }
     }

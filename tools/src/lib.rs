@@ -21,6 +21,7 @@
 //! ```
 
 pub mod approval;
+mod approval_hint;
 pub mod arguments;
 mod bootstrap;
 mod builder;
@@ -32,7 +33,6 @@ mod error;
 mod executor;
 mod expectations;
 mod external;
-mod hint;
 mod home;
 pub mod hook;
 mod http_tool;
@@ -63,6 +63,7 @@ mod vault;
 mod web;
 mod witnesses;
 
+pub use approval_hint::with_approval_hint;
 pub use bootstrap::{
     bootstrap_runtime_tools, changes_of, describing_builder, requirement, runtime_builder,
     runtime_builder_with,
@@ -76,11 +77,10 @@ pub use expectations::{EXPECTATIONS_FILE, ExpectationTexts};
 pub use external::{
     EXTERNAL_CALL_TTL, ExternalCall, ExternalCallState, ExternalCalls, ExternalTool, external_call_id,
 };
-pub use hint::hinted;
 pub use http_tool::{HTTP_TOOL_METHODS, HttpTarget, HttpTool, InvalidHttpTarget};
 pub use internal_tool::InternalTool;
 pub use lint::lint;
-pub use mcp_tool::{MAX_REMOTE_TOOLS, McpServer, McpTool, RemoteTool};
+pub use mcp_tool::{MAX_REMOTE_TOOLS, McpTool, RemoteMcpServer, RemoteTool};
 pub use mount_usage::{MountUsage, ProfileUse};
 pub use pipeline::{
     AnsweredCall, Counterexample, Coverage, ExpectationKind, ExpectationReport, ExpectationResult,

@@ -38,12 +38,12 @@ const MAX_DESCRIPTION_BYTES: usize = 16 << 10;
 
 /// A server, as a configuration names it, with the session that is open there. Clones share the session.
 #[derive(Clone)]
-pub struct McpServer(Arc<McpServerInner>);
+pub struct RemoteMcpServer(Arc<McpServerInner>);
 
 struct McpServerInner {
     name: ToolName,
     target: HttpTarget,
-    /// Held while a session begins, so that calls at once do not begin one each.
+    /// Held while a session starts, so that concurrent calls share one session.
     session: AsyncMutex<Option<McpSession>>,
     listed: Mutex<Vec<RemoteTool>>,
     last_id: AtomicU64,
@@ -58,16 +58,16 @@ pub(crate) struct McpSession {
     pub(crate) version: HeaderValue,
 }
 
-impl fmt::Debug for McpServer {
+impl fmt::Debug for RemoteMcpServer {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("McpServer")
+        f.debug_struct("RemoteMcpServer")
             .field("name", &self.0.name)
             .field("target", &self.0.target)
             .finish_non_exhaustive()
     }
 }
 
-impl McpServer {
+impl RemoteMcpServer {
     /// A server with this name at this address. It is not asked yet.
     ///
     /// # Errors
@@ -195,12 +195,12 @@ pub struct McpTool {
     pub timeout: Duration,
     /// Hints for the registry.
     pub meta: ToolMeta,
-    pub(crate) server: McpServer,
+    pub(crate) server: RemoteMcpServer,
     pub(crate) request: McpRequest,
 }
 
 impl McpTool {
-    fn new(server: &McpServer, decl: FunctionDecl, request: McpRequest) -> Self {
+    fn new(server: &RemoteMcpServer, decl: FunctionDecl, request: McpRequest) -> Self {
         Self {
             decl,
             tier: SafetyTier::SideEffecting,
@@ -236,7 +236,7 @@ mod tests {
     #[test]
     fn a_server_raises_the_tier_of_a_tool_and_does_not_lower_it() {
         let name = ToolName::parse("crm").expect("a name");
-        let server = McpServer::new(name, "https://mcp.example/").expect("an address");
+        let server = RemoteMcpServer::new(name, "https://mcp.example/").expect("an address");
         for (annotations, tier) in [
             (json!({}), SafetyTier::SideEffecting),
             (json!({"readOnlyHint": true, "destructiveHint": false}), SafetyTier::SideEffecting),

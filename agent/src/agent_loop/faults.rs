@@ -7,7 +7,8 @@ use tokio::time::Instant;
 
 use super::*;
 use crate::{
-    Delta, InMemoryMessageStore, OfferedTool, ProviderErrorKind, StopReason, StoreError, ToolCallDelta,
+    ConversationError, Delta, InMemoryMessageStore, OfferedTool, ProviderErrorKind, StopReason,
+    ToolCallDelta,
     testing::{Notes, Script, Stage, Step, Tools, ask_for, text_answer},
 };
 
@@ -292,7 +293,7 @@ impl<T> FaultInjector<T> {
         Self { inner, calls_before_failure: Arc::new(count.into()), mode }
     }
 
-    async fn fail(&self) -> Result<(), StoreError> {
+    async fn fail(&self) -> Result<(), ConversationError> {
         use std::sync::atomic::Ordering::SeqCst;
         if self.calls_before_failure.fetch_update(SeqCst, SeqCst, |count| count.checked_sub(1)).is_ok() {
             return Ok(());
@@ -301,7 +302,7 @@ impl<T> FaultInjector<T> {
             FailureMode::Panics => panic!("it had enough"),
             FailureMode::Hangs => std::future::pending().await,
             FailureMode::Errs => {
-                Err(StoreError::new("no space left").with_source(std::io::Error::other("disk")))
+                Err(ConversationError::new("no space left").with_source(std::io::Error::other("disk")))
             }
         }
     }
@@ -309,12 +310,12 @@ impl<T> FaultInjector<T> {
 
 #[async_trait]
 impl MessageStore for FaultInjector<InMemoryMessageStore> {
-    async fn load(&self) -> Result<Vec<Message>, StoreError> {
+    async fn load(&self) -> Result<Vec<Message>, ConversationError> {
         self.fail().await?;
         self.inner.load().await
     }
 
-    async fn append(&self, messages: Vec<Message>) -> Result<(), StoreError> {
+    async fn append(&self, messages: Vec<Message>) -> Result<(), ConversationError> {
         self.fail().await?;
         self.inner.append(messages).await
     }

@@ -79,7 +79,7 @@ pub enum StrictTools {
     /// same protocol do not know the mode. Anthropic's strict mode accepts only a few tools.
     #[default]
     WhereKnown,
-    /// For each tool whose schema the provider's strict mode can express. OpenAI and Anthropic have the mode.
+    /// For each tool whose schema the provider's strict mode can express. Providers without the mode ignore this.
     Always,
     /// For no tool.
     Never,

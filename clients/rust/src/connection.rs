@@ -63,7 +63,9 @@ pub(crate) fn transport(address: &Address) -> Result<Box<dyn Transport>, ClientE
 }
 
 /// A transport over the connections of a connector.
-pub(crate) fn over<C: Connect + Clone + Send + Sync + 'static>(connector: C) -> Box<dyn Transport> {
+pub(crate) fn pooled_transport<C: Connect + Clone + Send + Sync + 'static>(
+    connector: C,
+) -> Box<dyn Transport> {
     let client = legacy::Client::builder(TokioExecutor::new())
         .pool_idle_timeout(IDLE_TIMEOUT)
         .pool_timer(TokioTimer::new())

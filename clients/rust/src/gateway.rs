@@ -114,10 +114,10 @@ impl Gateway {
     fn checked(url: &str, token: &str, plain: PlainHttp) -> Result<Self, ClientError> {
         let address = Address::new(url, plain)?;
         let transport = connection::transport(&address)?;
-        Self::over(address, token, transport)
+        Self::with_transport(address, token, transport)
     }
 
-    pub(crate) fn over(
+    pub(crate) fn with_transport(
         address: Address,
         token: &str,
         transport: Box<dyn Transport>,

@@ -49,7 +49,7 @@
 //! ```
 //!
 //! The crate depends on no other crate of Portcullis. It uses no proxy, and follows no redirect, because a redirect would
-//! take the token to another host. It says what it does through `tracing`; no text of it has the token.
+//! take the token to another host. It logs through `tracing`. No log message contains the token.
 //!
 //! | file | what it is |
 //! |---|---|

@@ -109,7 +109,7 @@ impl FakeGateway {
             future::ready(sent.map(|()| TokioIo::new(MemoryStream(client))))
         });
         let address = Address::new("http://localhost", PlainHttp::OnThisMachine).expect("an address");
-        Gateway::over(address, TOKEN, connection::over(connect)).expect("a gateway")
+        Gateway::with_transport(address, TOKEN, connection::pooled_transport(connect)).expect("a gateway")
     }
 
     pub(crate) fn noted(&self) -> MutexGuard<'_, Noted> {

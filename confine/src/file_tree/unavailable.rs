@@ -26,7 +26,7 @@ pub(crate) enum TreeStep {
 impl fmt::Display for TreeStep {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
-            Self::PartMounts => "part the mounts from those outside",
+            Self::PartMounts => "make the mounts private",
             Self::MountProc => "mount a separate /proc",
             Self::MountRoot => "mount a root folder of its own",
             Self::MountSharedMemory => "mount a separate /dev/shm",

@@ -97,7 +97,7 @@ pub(crate) async fn post(core: &Core, message: NewMessage) -> Result<SpaceMessag
         Applied::Posted(message) | Applied::Updated { message, .. } => Some(*message),
         _ => None,
     });
-    posted.ok_or(StoreError::Closed)
+    Ok(posted.expect("the first change posts or updates the message"))
 }
 
 /// The entries that bring a message to the inboxes of these agents.

@@ -9,13 +9,13 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 use utoipa::{IntoParams, ToSchema};
 
-use super::extract::{Body, Path, Query, Refusal, age_cursor, by_age, word};
+use super::extract::{Body, Path, Query, Refusal, age_cursor, by_age, parse_word};
 use crate::{
     access::{Identity, VisibleRuns},
     core::{Core, event, run_topics},
     error::{ApiError, ErrorCode},
     from_store,
-    resource::{Approval, Listing},
+    resource::{ApprovalJson, Listing},
 };
 
 /// The maximum length of a reason, in characters.
@@ -34,9 +34,9 @@ pub(super) struct ApprovalQuery {
     limit: Option<u32>,
     /// The cursor of the page before.
     after: Option<String>,
-    /// The questions of this run alone.
+    /// Only the questions of this run.
     run_id: Option<String>,
-    /// The questions with this status alone: `waiting`, `approved`, `denied` or `expired`.
+    /// Only the questions with this status: `waiting`, `approved`, `denied` or `expired`.
     status: Option<String>,
 }
 
@@ -59,14 +59,14 @@ pub(super) struct Answer {
 /// Questions, the newest first. A page can have fewer items than its limit, because it leaves out those that the caller
 /// does not see.
 #[utoipa::path(get, path = "/api/approvals", params(ApprovalQuery), responses(
-    (status = 200, body = Listing<Approval>), (status = 400, body = Refusal), (status = 401, body = Refusal), (status = 422, body = Refusal)))]
+    (status = 200, body = Listing<ApprovalJson>), (status = 400, body = Refusal), (status = 401, body = Refusal), (status = 422, body = Refusal)))]
 pub(super) async fn list(
     State(core): State<Arc<Core>>,
     caller: Identity,
     Query(query): Query<ApprovalQuery>,
-) -> Result<Json<Listing<Approval>>, ApiError> {
+) -> Result<Json<Listing<ApprovalJson>>, ApiError> {
     let statuses = || ApprovalStatus::ALL.iter().map(|status| (status.as_str(), *status));
-    let status = query.status.map(|text| word("status", &text, statuses())).transpose()?;
+    let status = query.status.map(|text| parse_word("status", &text, statuses())).transpose()?;
     let filter = ApprovalFilter { run: query.run_id, status };
     let page = core.store.approvals(filter, by_age(query.limit, query.after.as_deref())?).await?;
     let mut visible = VisibleRuns::new(&core, &caller);
@@ -81,14 +81,14 @@ pub(super) async fn list(
 
 /// Answers a question. An agent's token cannot answer any, because agents cannot approve their own calls.
 #[utoipa::path(post, path = "/api/approvals/{approvalId}", params(("approvalId" = String, Path)), request_body = Answer, responses(
-    (status = 200, body = Approval), (status = 400, body = Refusal), (status = 401, body = Refusal), (status = 403, body = Refusal),
+    (status = 200, body = ApprovalJson), (status = 400, body = Refusal), (status = 401, body = Refusal), (status = 403, body = Refusal),
     (status = 404, body = Refusal), (status = 409, body = Refusal), (status = 410, body = Refusal), (status = 422, body = Refusal)))]
 pub(super) async fn decide(
     State(core): State<Arc<Core>>,
     caller: Identity,
     Path(id): Path<String>,
     Body(answer): Body<Answer>,
-) -> Result<Json<Approval>, ApiError> {
+) -> Result<Json<ApprovalJson>, ApiError> {
     let by = match &caller {
         Identity::Admin => "operator".to_owned(),
         Identity::User(id) => id.clone(),
@@ -101,7 +101,7 @@ pub(super) async fn decide(
         return Err(ApiError::not_found("approval", &id));
     }
     let verdict =
-        word("decision", &answer.decision, [("approve", Verdict::Approve), ("deny", Verdict::Deny)])?;
+        parse_word("decision", &answer.decision, [("approve", Verdict::Approve), ("deny", Verdict::Deny)])?;
     if verdict == Verdict::Deny && answer.arguments.is_some() {
         return Err(ApiError::invalid("arguments", "a denied call has no arguments"));
     }

@@ -12,14 +12,14 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 use utoipa::{IntoParams, ToSchema};
 
-use super::extract::{Body, Path, Query, Refusal, age_cursor, by_age, word};
+use super::extract::{Body, Path, Query, Refusal, age_cursor, by_age, parse_word};
 use crate::{
     access::{Identity, VisibleRuns},
     core::{Core, event, run_topics},
     cycle::message_event,
     error::{ApiError, ErrorCode},
     from_store,
-    resource::{Call, Listing, ShownCall},
+    resource::{Call, CallWithMessage, Listing},
 };
 
 /// Which calls.
@@ -73,7 +73,7 @@ pub(super) async fn list(
     Query(query): Query<CallQuery>,
 ) -> Result<Json<Listing<Call>>, ApiError> {
     let statuses = || ExternalCallStatus::ALL.iter().map(|status| (status.as_str(), *status));
-    let status = query.status.map(|text| word("status", &text, statuses())).transpose()?;
+    let status = query.status.map(|text| parse_word("status", &text, statuses())).transpose()?;
     let run = match (caller.listed_run(), query.run_id) {
         (Some(own), Some(asked)) if own != asked => return Err(ApiError::not_found("run", &asked)),
         (own, asked) => own.map(str::to_owned).or(asked),
@@ -106,7 +106,7 @@ pub(super) async fn get(
         Some(message) => (Some(message.space), message.metadata),
         None => (None, None),
     };
-    from_store::call(store::ShownCall { call, space, metadata }, now()).map(Json)
+    from_store::call(store::CallWithMessage { call, space, metadata }, now()).map(Json)
 }
 
 /// Submits the result of a call (specification 003). The same result again is taken again; another one is refused.
@@ -146,7 +146,7 @@ pub(super) async fn submit(
     let mut changes = Vec::new();
     let space = message.as_ref().map(|message| message.space.clone());
     if let Some(message) = message {
-        let mut shown: ShownCall = match &message.metadata {
+        let mut shown: CallWithMessage = match &message.metadata {
             Some(shown) => from_store::parse(shown)?,
             None => return Err(unknown()),
         };

@@ -142,7 +142,7 @@ pub(super) fn name(name: &str) -> Result<String, ApiError> {
 ///
 /// # Errors
 /// `invalid` that names the words.
-pub(super) fn word<T>(
+pub(super) fn parse_word<T>(
     field: &str,
     text: &str,
     words: impl IntoIterator<Item = (&'static str, T)>,

@@ -9,7 +9,7 @@ use serde::Deserialize;
 use serde_json::Value;
 use utoipa::IntoParams;
 
-use super::extract::{Path, Query, Refusal, age_cursor, by_age, word};
+use super::extract::{Path, Query, Refusal, age_cursor, by_age, parse_word};
 use crate::{
     access::{Identity, VisibleRuns},
     core::Core,
@@ -49,7 +49,7 @@ pub(super) async fn list(
 ) -> Result<Json<Listing<Run>>, ApiError> {
     let agent = caller.listed_agent(&core, query.agent_id).await?;
     let statuses = || RunStatus::ALL.iter().map(|status| (status.as_str(), *status));
-    let status = query.status.map(|text| word("status", &text, statuses())).transpose()?;
+    let status = query.status.map(|text| parse_word("status", &text, statuses())).transpose()?;
     let filter = RunFilter { agent, status, ..RunFilter::default() };
     let page = core.store.runs(filter, by_age(query.limit, query.after.as_deref())?).await?;
     let mut visible = VisibleRuns::new(&core, &caller);
@@ -86,7 +86,8 @@ pub(super) async fn cancel(
 ) -> Result<StatusCode, ApiError> {
     let agent = seen(&core, &caller, &id).await?.agent;
     core.store.request_cancel(&id, now()).await?;
-    // A cycle of this process sees the request itself: its lease is this process's, and so would not hold it off.
+    // If a cycle of this process drives the run, it sees the request. Do not cancel here as well: this process holds
+    // the lease, so `Runs::cancel` would end the run under its running cycle.
     if core.cycles.is_active(&agent) {
         return Ok(StatusCode::ACCEPTED);
     }

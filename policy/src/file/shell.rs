@@ -83,8 +83,7 @@ fn posture(text: &str) -> Result<ShellPosture, String> {
     const KNOWN: [ShellPosture; 3] = [ShellPosture::Minimal, ShellPosture::Contained, ShellPosture::Strong];
     if text == ShellPosture::None.as_str() {
         return Err(
-            "a policy never asks for a shell that nothing confines; write `minimal`, `contained` or `strong`"
-                .to_owned(),
+            "the posture of a shell cannot be `none`; write `minimal`, `contained` or `strong`".to_owned()
         );
     }
     choice_parser("posture", KNOWN, ShellPosture::as_str)(text)

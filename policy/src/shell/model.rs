@@ -102,7 +102,7 @@ impl ShellAbsence {
 
 fn confined<'de, D: Deserializer<'de>>(deserializer: D) -> Result<ShellPosture, D::Error> {
     match ShellPosture::deserialize(deserializer)? {
-        ShellPosture::None => Err(D::Error::custom("a policy never asks for a shell that nothing confines")),
+        ShellPosture::None => Err(D::Error::custom("the posture of a shell cannot be `none`")),
         posture @ (ShellPosture::Minimal | ShellPosture::Contained | ShellPosture::Strong) => Ok(posture),
     }
 }

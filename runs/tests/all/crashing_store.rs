@@ -10,10 +10,10 @@ use std::{
 
 use async_trait::async_trait;
 use portcullis_runs::store::{
-    AgeCursor, Approval, ApprovalFilter, CallFinish, CallStart, CommitStep, ExternalCallFilter, InboxEntry,
-    Json, LeaseGuard, NewApproval, NewExternalCall, NewInboxEntry, NewRun, NewStartedCall, Page, PageRequest,
+    AgeCursor, ApprovalFilter, CallFinish, CallStart, CommitStep, ExternalCallFilter, InboxEntry, Json,
+    LeaseGuard, NewApproval, NewExternalCall, NewInboxEntry, NewRun, NewStartedCall, Page, PageRequest,
     Resolution, Run, RunFilter, RunLease, RunStore, RunSummary, StartedCall, Step, StoreError, StoredAnswer,
-    StoredExternalCall, StoredMessage, TimeOut,
+    StoredApproval, StoredExternalCall, StoredMessage, TimeOut,
 };
 use tokio::sync::Notify;
 
@@ -110,7 +110,7 @@ forward! {
     write answer_approval(id: &str, hash: &str, answer: StoredAnswer) -> Approval;
     write expire_approvals(now: i64, at_most: u32) -> Vec<String>;
     read approval(id: &str) -> Approval;
-    read approvals(filter: ApprovalFilter, page: PageRequest<AgeCursor>) -> Page<Approval, AgeCursor>;
+    read approvals(filter: ApprovalFilter, page: PageRequest<AgeCursor>) -> Page<StoredApproval, AgeCursor>;
     write push_inbox(entry: NewInboxEntry) -> i64;
     read inbox(agent: &str, page: PageRequest<i64>) -> Page<InboxEntry, i64>;
     write consume_inbox(agent: &str, up_to: i64, now: i64) -> u64;

@@ -3,7 +3,9 @@
 use portcullis_agent::AgentEnd;
 use portcullis_runs::{
     Continuation, RunError, now,
-    store::{Approval, ApprovalFilter, ApprovalStatus, Json, PageRequest, RunStatus, StoredAnswer, Verdict},
+    store::{
+        ApprovalFilter, ApprovalStatus, Json, PageRequest, RunStatus, StoredAnswer, StoredApproval, Verdict,
+    },
 };
 use portcullis_types::Message;
 
@@ -17,7 +19,7 @@ async fn world() -> World {
 }
 
 /// The one question that waits.
-async fn question(world: &World) -> Approval {
+async fn question(world: &World) -> StoredApproval {
     let waiting = ApprovalFilter { run: None, status: Some(ApprovalStatus::Waiting) };
     loop {
         let page = world.store.approvals(waiting.clone(), PageRequest::default()).await.expect("listed");

@@ -30,10 +30,10 @@ pub(crate) enum AuditCommand {
 
 /// Write rows with everything that proves them, for someone who trusts neither Portcullis nor you.
 ///
-/// The tar file has the rows that the filters mean, and the hashes alone of the others from the first of them up to the
-/// newest checkpoint; the checkpoints; the policies and questions that the rows name; the lock of approved modules; and
-/// `verify.py`, which checks all of it with Python's standard library. Rows about starts, policies and checkpoints are
-/// always disclosed. If no checkpoint covers the rows yet, one is made.
+/// The tar file holds the rows that match the filters. From the first of them up to the newest checkpoint, it holds
+/// only the hashes of all other rows. It also holds the checkpoints, the policies and questions that the rows name, the
+/// lock of approved modules, and `verify.py`, which checks everything with Python's standard library. Rows about
+/// starts, policies and checkpoints are always disclosed. If no checkpoint covers the rows yet, one is made.
 #[derive(Debug, Args)]
 #[command(after_long_help = "\
 Examples:

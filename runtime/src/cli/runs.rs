@@ -13,7 +13,7 @@ const DEFAULT_LISTED: NonZeroU32 = NonZeroU32::new(20).expect("20 is not 0");
 ///
 /// A run is stored after each step, and each of its calls before it begins and after it ends. A run whose process has
 /// died is continued by `resume`: no answer of the model is asked for twice, and no call runs twice that may not be
-/// repeated. A call that had begun is told to the model as one whose effects are not known.
+/// repeated. If such a call had begun, the model is told that its effects are unknown.
 #[derive(Debug, Subcommand)]
 #[command(after_long_help = "\
 Examples:

@@ -18,7 +18,7 @@ pub(crate) enum TasksCommand {
 /// three backticks and the info string `json` that holds `{"tool_call": {"name": …, "parameters": {…}}}` is a call. The
 /// calls of a file run in order, and each result is written below its block. Then the file moves to its next state.
 ///
-/// The front matter of a file lists its calls. It is written before a call begins, so no call runs twice, also after a
+/// The front matter of a file lists its calls. It is written before a call begins, so no call runs twice, even after a
 /// crash.
 ///
 /// A call that needs an approval waits in `03_Pending_Approval`. Moving its file to `04_Approved` approves it, unless a

@@ -5,7 +5,8 @@ use std::process::ExitCode;
 use portcullis_runs::{
     now,
     store::{
-        Approval, ApprovalFilter, ApprovalStatus, Entity, Json, RunStore, StoreError, StoredAnswer, Verdict,
+        ApprovalFilter, ApprovalStatus, Entity, Json, RunStore, StoreError, StoredAnswer, StoredApproval,
+        Verdict,
     },
 };
 use serde_json::{Map, Value, json as value};
@@ -39,7 +40,7 @@ pub(crate) fn list(common: &CommonOptions, options: &ListApprovalsOptions) -> Re
             empty: "no call waits for an approval\n",
             head: ["question", "run", "at", "tool", "status"],
             row: |approval| {
-                let Approval { asked, run, created, .. } = approval;
+                let StoredApproval { asked, run, created, .. } = approval;
                 let at = super::runs::time(*created);
                 [asked.id.clone(), run.clone(), at, asked.tool.clone(), status_word(approval).to_owned()]
             },
@@ -108,7 +109,7 @@ fn answer(
 fn with_question(
     common: &CommonOptions,
     options: &OneApprovalOptions,
-    work: impl AsyncFnOnce(&dyn RunStore, Approval) -> Result<(), CliError>,
+    work: impl AsyncFnOnce(&dyn RunStore, StoredApproval) -> Result<(), CliError>,
 ) -> Result<ExitCode, CliError> {
     with_store(common, &options.store, async |store| {
         let missing = || StoreError::NotFound { what: Entity::Approval, id: options.id.clone() };
@@ -118,12 +119,12 @@ fn with_question(
     })
 }
 
-fn status_word(approval: &Approval) -> &'static str {
+fn status_word(approval: &StoredApproval) -> &'static str {
     approval.status_at(now()).as_str()
 }
 
-fn as_json(approval: &Approval) -> Value {
-    let Approval { asked, run, created, answer, .. } = approval;
+fn as_json(approval: &StoredApproval) -> Value {
+    let StoredApproval { asked, run, created, answer, .. } = approval;
     value!({
         "id": asked.id, "run": run, "call": asked.call, "tool": asked.tool, "question": asked.question,
         "hash": asked.hash, "created": created, "expires": asked.expires, "status": status_word(approval),

@@ -112,7 +112,10 @@ pub(super) fn caller(run: String, approve: bool) -> Caller {
 
 /// If a call was denied because there was no approver, adds a hint on how to approve it.
 pub(super) fn with_approval_hint(result: ToolResult) -> ToolResult {
-    portcullis_tools::hinted(result, "read the call, then repeat it with --approve, or run it on a terminal")
+    portcullis_tools::with_approval_hint(
+        result,
+        "read the call, then repeat it with --approve, or run it on a terminal",
+    )
 }
 
 /// The exit code of a call's outcome.

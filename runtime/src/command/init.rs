@@ -22,7 +22,7 @@ use crate::{
 pub(crate) fn run(common: &CommonOptions, options: &InitOptions) -> Result<ExitCode, CliError> {
     let folder = real_path(&options.folder)
         .map_err(|source| CliError::Workspace { path: options.folder.clone(), source })?;
-    let refuse = |problem: &str| CliError::Init { folder: folder.clone(), problem: problem.to_owned() };
+    let refuse = |problem: &str| CliError::Init { folder: folder.clone(), source: problem.into() };
     let projects = project::projects_folder()
         .ok_or_else(|| refuse("there is no folder for its policy: set XDG_CONFIG_HOME or HOME"))?;
     let existing_project = Project::find(&folder)?.filter(|project| project.folder == folder);
@@ -64,7 +64,7 @@ pub(crate) fn run(common: &CommonOptions, options: &InitOptions) -> Result<ExitC
         io::ErrorKind::AlreadyExists => {
             refuse(&format!("`{}` is the file of another project; choose a name with --name", file.display()))
         }
-        _ => CliError::Project { file: file.clone(), problem: error.to_string() },
+        _ => CliError::Project { file: file.clone(), source: error.into() },
     })?;
     check(common, &file)?;
     let found = match toolchains.names.is_empty() {
@@ -97,10 +97,8 @@ fn reason_to_refuse(folder: &Path, projects: &Path) -> Option<String> {
 fn check(common: &CommonOptions, file: &Path) -> Result<(), CliError> {
     let options = CommonOptions { workspace: None, policy: Some(file.to_owned()), ..common.clone() };
     let load_result = setup::envelope(&options).and_then(|envelope| {
-        trusted::open_file(file).map_err(|error| CliError::Project {
-            file: file.to_owned(),
-            problem: portcullis_types::chain(&error),
-        })?;
+        trusted::open_file(file)
+            .map_err(|error| CliError::Project { file: file.to_owned(), source: error.into() })?;
         Ok(setup::policy_files(&envelope)?.load(envelope.sandbox_tier)?)
     });
     if load_result.is_err() {
@@ -124,7 +122,7 @@ fn remove(common: &CommonOptions, project: &Project) -> Result<ExitCode, CliErro
     let options = CommonOptions { workspace: None, policy: Some(project.file.clone()), ..common.clone() };
     let state = setup::envelope(&options)?.state.parent().map(PathBuf::from);
     fs::remove_file(&project.file)
-        .map_err(|error| CliError::Project { file: project.file.clone(), problem: error.to_string() })?;
+        .map_err(|error| CliError::Project { file: project.file.clone(), source: error.into() })?;
     let kept_state = state.filter(|state| state.exists()).map_or_else(String::new, |state| {
         format!("its audit log, `tmp` and `vault` stay in {}\n", text::inline(&state.display().to_string()))
     });

@@ -60,8 +60,8 @@ async fn wait_or_interrupt<T>(
         tokio::select! {
             biased;
             result = &mut result_receiver => {
-                let start_error = |error| CliError::Start { source: io::Error::other(error) };
-                return Ok(Some(result.map_err(start_error)?));
+                // The sender is dropped without a result only if the work's thread has panicked.
+                return Ok(Some(result.map_err(|_dropped| CliError::Panicked)?));
             }
             interrupt = interrupts.next() => {
                 if stream::stderr_is_terminal() {

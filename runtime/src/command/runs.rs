@@ -47,12 +47,12 @@ pub(crate) fn list(common: &CommonOptions, options: &ListRunsOptions) -> Result<
         for run in listed {
             let Some(store) = &store else { break };
             let prompt = first_prompt(&**store, &run.id).await?;
-            rows.push((word(&**store, &run).await?, run, prompt));
+            rows.push((status_label(&**store, &run).await?, run, prompt));
         }
         let list = List {
             items: rows,
             empty: "no runs are stored\n",
-            head: ["run", "last step", "status", "steps", "question"],
+            head: ["run", "last step", "status", "steps", "prompt"],
             row: |(word, run, prompt)| {
                 let prompt: String = prompt.chars().take(MAX_PROMPT_CHARS).collect();
                 [run.id.clone(), time(run.updated), (*word).to_owned(), run.steps.to_string(), prompt]
@@ -62,7 +62,7 @@ pub(crate) fn list(common: &CommonOptions, options: &ListRunsOptions) -> Result<
                 Ok(value!({
                     "id": run.id, "status": run.status.as_str(), "shown_as": word, "agent": run.agent,
                     "workspace": run.workspace, "created": run.created, "updated": run.updated,
-                    "steps": run.steps, "labels": run.labels, "question": prompt,
+                    "steps": run.steps, "labels": run.labels, "prompt": prompt,
                 }))
             },
         };
@@ -125,7 +125,7 @@ pub(crate) fn export(common: &CommonOptions, options: &OneRunOptions) -> Result<
     })
 }
 
-/// Does something with the store, if there is one.
+/// Opens the store if it exists, passes it to `work`, and closes it.
 pub(super) fn with_store(
     common: &CommonOptions,
     options: &StoreOptions,
@@ -168,7 +168,7 @@ const INTERRUPTED: &str = "interrupted";
 
 /// The word for a run's status, for a person: a run that has not ended may be driven, wait for an answer, or be
 /// interrupted.
-async fn word(store: &dyn RunStore, run: &RunSummary) -> Result<&'static str, CliError> {
+async fn status_label(store: &dyn RunStore, run: &RunSummary) -> Result<&'static str, CliError> {
     if run.status.has_ended() {
         return Ok(run.status.as_str());
     }

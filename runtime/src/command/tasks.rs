@@ -14,7 +14,7 @@ use self::{approver::TaskApprovals, runner::RegistryCalls};
 use super::interrupts::{INTERRUPTED, run_interruptibly};
 use crate::{
     cli::{CommonOptions, RunTasksOptions},
-    error::CliError,
+    error::{Cause, CliError},
     output::stream,
     setup, sidecar,
 };
@@ -74,15 +74,15 @@ async fn process(
 /// decide what counts as approved.
 fn states(options: &RunTasksOptions) -> Result<TaskStates, CliError> {
     let Some(file) = &options.states else { return Ok(TaskStates::default()) };
-    let failed = |problem: String| CliError::TaskStates { file: file.clone(), problem };
-    let real = |path: &Path| setup::real_path(path).map_err(|error| failed(error.to_string()));
+    let failed = |source: Cause| CliError::TaskStates { file: file.clone(), source };
+    let real = |path: &Path| setup::real_path(path).map_err(|error| failed(error.into()));
     if real(file)?.starts_with(real(&options.folder)?) {
         return Err(failed(
-            "it lies in the folder of tasks, where others may write; move it elsewhere".to_owned(),
+            "it lies in the folder of tasks, where others may write; move it elsewhere".into(),
         ));
     }
-    let text = std::fs::read_to_string(file).map_err(|error| failed(error.to_string()))?;
-    TaskStates::parse(&text).map_err(|error| failed(portcullis_types::chain(&error)))
+    let text = std::fs::read_to_string(file).map_err(|error| failed(error.into()))?;
+    TaskStates::parse(&text).map_err(|error| failed(error.into()))
 }
 
 /// How calls are approved. The folder of approved tasks counts only if no tool can move a file there.

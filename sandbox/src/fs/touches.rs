@@ -13,7 +13,7 @@ const MAX_NOTED_PATHS: usize = 40;
 
 /// The operations of a guest in one mount. Only those that succeeded count.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct TouchedMount {
+pub struct MountTouches {
     /// The mount's name.
     pub mount: String,
     /// Files and folders that were opened for reading.
@@ -39,7 +39,7 @@ pub(crate) enum Touch {
 #[derive(Debug, Default)]
 pub(super) struct Touches {
     /// One entry for each preopen that was touched, with its index.
-    mounts: Vec<(usize, TouchedMount)>,
+    mounts: Vec<(usize, MountTouches)>,
     /// The first guest paths, without repetitions.
     paths: Vec<String>,
 }
@@ -54,7 +54,7 @@ impl Touches {
         let known = self.mounts.iter().position(|(known, _)| *known == index);
         let position = known.unwrap_or_else(|| {
             let mount = preopens[index].handle.name().to_string();
-            self.mounts.push((index, TouchedMount { mount, ..TouchedMount::default() }));
+            self.mounts.push((index, MountTouches { mount, ..MountTouches::default() }));
             self.mounts.len() - 1
         });
         let counts = &mut self.mounts[position].1;
@@ -75,7 +75,7 @@ impl Touches {
 
 impl GuestFs {
     /// The mounts that the guest has touched, in the order of the first touches, and the first paths.
-    pub(crate) fn touched(&self) -> (Vec<TouchedMount>, Vec<String>) {
+    pub(crate) fn touched(&self) -> (Vec<MountTouches>, Vec<String>) {
         (self.touches.mounts.iter().map(|(_, counts)| counts.clone()).collect(), self.touches.paths.clone())
     }
 

@@ -32,13 +32,13 @@ const MAX_LINKS: usize = 40;
 
 /// A thread that waits in a system call.
 #[derive(Debug)]
-pub(super) struct Caller {
+pub(super) struct CallingThread {
     folder: PathBuf,
     root: OwnedFd,
     memory: File,
 }
 
-impl Caller {
+impl CallingThread {
     /// Opens the thread's files.
     ///
     /// # Errors
@@ -246,8 +246,8 @@ mod tests {
         symlink("../real/file", path.join("real/link")).expect("linked");
         symlink("absent", path.join("real/dangling")).expect("linked");
         symlink("loop", path.join("loop")).expect("linked");
-        let caller =
-            Caller::open(rustix::thread::gettid().as_raw_nonzero().get().cast_unsigned()).expect("opens");
+        let caller = CallingThread::open(rustix::thread::gettid().as_raw_nonzero().get().cast_unsigned())
+            .expect("opens");
         for (text, follows, expected) in [
             ("real/file", true, Some("real/file")),
             ("./real//file", true, Some("real/file")),

@@ -81,10 +81,10 @@ pub(super) fn snapshot_state(file: BorrowedFd<'_>) -> io::Result<SnapshotState> 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{limits::SNAPSHOT_BYTES, prepared::memory_file};
+    use crate::{limits::MAX_SNAPSHOT_BYTES, prepared::memory_file};
 
     fn empty() -> OwnedFd {
-        memory_file("state", SNAPSHOT_BYTES).unwrap()
+        memory_file("state", MAX_SNAPSHOT_BYTES).unwrap()
     }
 
     #[track_caller]
@@ -105,13 +105,13 @@ mod tests {
         check(format!("{}\0a=1\n{END}\n", "a\n".repeat(100_000)).as_bytes(), SnapshotState::Complete);
         check(format!("a\n\0{}", format!("a='\n{END}\n").repeat(2)).as_bytes(), SnapshotState::Complete);
         check(format!("a\n\0{END}\na=1\n").as_bytes(), SnapshotState::Unfinished);
-        check(&vec![b'x'; usize::try_from(SNAPSHOT_BYTES).unwrap()], SnapshotState::TooLarge);
+        check(&vec![b'x'; usize::try_from(MAX_SNAPSHOT_BYTES).unwrap()], SnapshotState::TooLarge);
     }
 
     #[test]
     fn a_snapshot_takes_a_mebibyte_and_no_more() {
         let file = empty();
-        let text = vec![b'x'; usize::try_from(SNAPSHOT_BYTES).unwrap()];
+        let text = vec![b'x'; usize::try_from(MAX_SNAPSHOT_BYTES).unwrap()];
         assert_eq!(rustix::io::write(&file, &text).unwrap(), text.len());
         assert_eq!(rustix::io::write(&file, b"x"), Err(rustix::io::Errno::PERM));
         assert_eq!(rustix::fs::ftruncate(&file, 1), Err(rustix::io::Errno::PERM));

@@ -20,7 +20,7 @@ use super::{
     refusal::RefusalCode,
     session_egress::{SessionEgress, SessionJudge},
 };
-use crate::{PostureChoice, SessionMount, SessionNetwork, SessionSpec, limits::COMMAND_BYTES};
+use crate::{PostureChoice, SessionMount, SessionNetwork, SessionSpec, limits::MAX_COMMAND_BYTES};
 use portcullis_shell_protocol::{CreateSessionRequest, Mount, SessionLimits};
 
 /// A client's request after the checks.
@@ -29,7 +29,7 @@ pub(super) struct CheckedRequest {
     pub(super) spec: SessionSpec,
     pub(super) mounts: Vec<Mount>,
     pub(super) limits: SessionLimits,
-    pub(super) mount_paths: Vec<MountPath>,
+    pub(super) mount_paths: Vec<MountRealPath>,
     /// The networks that must all permit a connection. `None` for a session without a network.
     pub(super) networks: Option<Vec<ShellNetwork>>,
 }
@@ -47,7 +47,7 @@ pub(super) struct SessionAccess {
 
 /// The real path of a mount.
 #[derive(Clone, Debug)]
-pub(super) struct MountPath {
+pub(super) struct MountRealPath {
     name: String,
     path: PathBuf,
 }
@@ -118,8 +118,9 @@ pub(super) fn check_request(
             },
         });
     }
-    let mount_paths =
-        session_mounts.iter().map(|mount| MountPath { name: mount.name.clone(), path: mount.path.clone() });
+    let mount_paths = session_mounts
+        .iter()
+        .map(|mount| MountRealPath { name: mount.name.clone(), path: mount.path.clone() });
     Ok(CheckedRequest {
         mount_paths: mount_paths.collect(),
         networks,
@@ -177,7 +178,7 @@ pub(super) fn messages(mounts: &[DaemonMount]) -> Vec<Mount> {
 /// # Errors
 /// `invalid` if the directory is not below one of the session's mounts.
 pub(super) fn workdir(
-    mount_paths: &[MountPath],
+    mount_paths: &[MountRealPath],
     has_own_tree: bool,
     workdir: &str,
 ) -> Result<Option<String>, Status> {
@@ -205,7 +206,7 @@ pub(super) fn workdir(
 /// # Errors
 /// `invalid` if the text is too long or contains a NUL.
 pub(super) fn command(text: String) -> Result<String, Status> {
-    if text.len() > COMMAND_BYTES {
+    if text.len() > MAX_COMMAND_BYTES {
         return Err(RefusalCode::Invalid.status("the command is longer than 1 MiB"));
     }
     if text.contains('\0') {

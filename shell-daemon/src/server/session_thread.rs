@@ -22,7 +22,7 @@ use tokio::{
 use super::{
     command::{CommandControl, SessionCommand},
     connection::{ClientConnection, RandomId},
-    creation::{MountPath, SessionAccess},
+    creation::{MountRealPath, SessionAccess},
     forwarder::Forwarder,
     report::report,
 };
@@ -54,7 +54,7 @@ struct LastCommand {
 pub(super) struct SessionFacts {
     pub(super) posture: PostureReport,
     pub(super) limits: portcullis_shell_protocol::SessionLimits,
-    pub(super) mount_paths: Vec<MountPath>,
+    pub(super) mount_paths: Vec<MountRealPath>,
     pub(super) has_own_tree: bool,
 }
 

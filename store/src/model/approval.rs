@@ -36,7 +36,7 @@ pub struct NewApproval {
 
 /// A question as it is stored, with its answer.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Approval {
+pub struct StoredApproval {
     /// The question.
     pub asked: NewApproval,
     /// The run that asks.
@@ -51,8 +51,8 @@ pub struct Approval {
     pub answer: Option<StoredAnswer>,
 }
 
-impl Approval {
-    /// The status at this time. A question whose time is over has expired, also before a sweep has seen it.
+impl StoredApproval {
+    /// The status at this time. A question whose time is over has expired, even before a sweep has seen it.
     #[must_use]
     pub fn status_at(&self, now: i64) -> ApprovalStatus {
         let is_over = self.asked.expires.is_some_and(|expires| expires <= now);

@@ -72,7 +72,7 @@ pub struct StoredExternalCall {
 }
 
 impl StoredExternalCall {
-    /// The status at this time. A call whose time is over has expired, also before a sweep has seen it.
+    /// The status at this time. A call whose time is over has expired, even before a sweep has seen it.
     #[must_use]
     pub fn status_at(&self, now: i64) -> ExternalCallStatus {
         let is_over = self.expires.is_some_and(|expires| expires <= now);
@@ -82,7 +82,7 @@ impl StoredExternalCall {
 
 /// A call with what its message holds.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct ShownCall {
+pub struct CallWithMessage {
     /// The call.
     pub call: StoredExternalCall,
     /// The space of the newest message that shows it; `None` if no space shows it.

@@ -16,13 +16,13 @@ statuses! {
 statuses! {
     /// The status of a message.
     MessageStatus {
-        /// Its author still writes it.
+        /// The author is still writing it.
         Streaming = "streaming",
         /// A member must do something, for example fill in a form.
         RequiresAction = "requires_action",
-        /// It is whole.
+        /// It is complete.
         Complete = "complete",
-        /// Its author could not finish it.
+        /// The author could not finish it.
         Error = "error",
     }
 }

@@ -12,8 +12,8 @@ use crate::{
         check_size, check_text, to_i64,
     },
     model::{
-        Approval, ApprovalFilter, ApprovalStatus, LeaseGuard, NewApproval, Page, PageRequest, StoredAnswer,
-        Verdict,
+        ApprovalFilter, ApprovalStatus, LeaseGuard, NewApproval, Page, PageRequest, StoredAnswer,
+        StoredApproval, Verdict,
     },
     sql::{Row, Sql, parameters},
     store::AgeCursor,
@@ -57,7 +57,7 @@ pub(crate) async fn add_approval(
         )
         .await?;
     if inserted == 0 {
-        return Err(StoreError::exists(Entity::Approval, &approval.id));
+        return Err(StoreError::exists(Entity::StoredApproval, &approval.id));
     }
     let open = sql
         .row("select count(*) from approvals where run = $1 and status = 'waiting'", parameters![&guard.run])
@@ -71,7 +71,7 @@ pub(crate) async fn answer_approval(
     id: String,
     hash: String,
     answer: StoredAnswer,
-) -> Result<Approval, StoreError> {
+) -> Result<StoredApproval, StoreError> {
     check_name("the person who answers", &answer.by)?;
     check_name("the way of the answer", &answer.via)?;
     if let Some(reason) = &answer.reason {
@@ -130,14 +130,14 @@ pub(crate) async fn expire_approvals(
     rows.into_iter().map(|mut row| row.text(0)).collect()
 }
 
-pub(crate) async fn approval(sql: &mut dyn Sql, id: String) -> Result<Approval, StoreError> {
+pub(crate) async fn approval(sql: &mut dyn Sql, id: String) -> Result<StoredApproval, StoreError> {
     let row = sql
         .row(
             concat!("select ", columns!(), " from approvals a join runs r on r.id = a.run where a.id = $1"),
             parameters![&id],
         )
         .await?;
-    let mut row = row.ok_or_else(|| StoreError::not_found(Entity::Approval, &id))?;
+    let mut row = row.ok_or_else(|| StoreError::not_found(Entity::StoredApproval, &id))?;
     read_approval(&mut row).map(|(approval, ..)| approval)
 }
 
@@ -145,7 +145,7 @@ pub(crate) async fn approvals(
     sql: &mut dyn Sql,
     filter: ApprovalFilter,
     request: PageRequest<AgeCursor>,
-) -> Result<Page<Approval, AgeCursor>, StoreError> {
+) -> Result<Page<StoredApproval, AgeCursor>, StoreError> {
     let limit = request.rows();
     let (created, id) = request.after.unwrap_or(NEWEST);
     let ApprovalFilter { run, status } = filter;
@@ -169,7 +169,7 @@ pub(crate) async fn approvals(
     page(rows, limit, read_approval)
 }
 
-fn read_approval(row: &mut Row) -> Result<(Approval, AgeCursor, i64), StoreError> {
+fn read_approval(row: &mut Row) -> Result<(StoredApproval, AgeCursor, i64), StoreError> {
     let (id, run) = (row.text(0)?, row.text(1)?);
     let asked = NewApproval {
         id,
@@ -196,7 +196,7 @@ fn read_approval(row: &mut Row) -> Result<(Approval, AgeCursor, i64), StoreError
         }),
         None => None,
     };
-    let approval = Approval { asked, run, agent: row.text(15)?, created: row.int(7)?, status, answer };
+    let approval = StoredApproval { asked, run, agent: row.text(15)?, created: row.int(7)?, status, answer };
     let cursor = (approval.created, approval.asked.id.clone());
     Ok((approval, cursor, row.int(13)?))
 }

@@ -16,8 +16,8 @@ use crate::{
         check_size, to_i64,
     },
     model::{
-        ExternalCallFilter, ExternalCallStatus, LeaseGuard, NewExternalCall, NewInboxEntry, Page,
-        PageRequest, Resolution, ShownCall, StoredExternalCall, TOOL_RESULT, TimeOut,
+        CallWithMessage, ExternalCallFilter, ExternalCallStatus, LeaseGuard, NewExternalCall, NewInboxEntry,
+        Page, PageRequest, Resolution, StoredExternalCall, TOOL_RESULT, TimeOut,
     },
     sql::{Row, Sql, parameters},
     store::AgeCursor,
@@ -244,10 +244,10 @@ pub(crate) async fn shown_calls(
     sql: &mut dyn Sql,
     filter: ExternalCallFilter,
     request: PageRequest<AgeCursor>,
-) -> Result<Page<ShownCall, AgeCursor>, StoreError> {
+) -> Result<Page<CallWithMessage, AgeCursor>, StoreError> {
     list(sql, [SHOWN_SIZES, LIST_SHOWN], filter, request, |row, call| {
         let (space, metadata) = (row.optional_text(NEXT_COLUMN + 1)?, row.optional_text(NEXT_COLUMN + 2)?);
-        Ok(ShownCall { call, space, metadata: metadata.map(Json::stored) })
+        Ok(CallWithMessage { call, space, metadata: metadata.map(Json::stored) })
     })
     .await
 }

@@ -39,7 +39,7 @@ impl<'a, C: GenericClient + Sync> Session<'a, C> {
 /// The server refuses NUL in a text, which can only stand in an id that is looked for.
 fn check_texts(values: &[Value]) -> Result<(), StoreError> {
     match values.iter().any(|value| matches!(value, Value::Text(text) if text.contains('\0'))) {
-        true => Err(StoreError::Name { place: "an id or a name" }),
+        true => Err(StoreError::Nul { place: "an id or a name" }),
         false => Ok(()),
     }
 }

@@ -8,7 +8,7 @@ use tokio::sync::Semaphore;
 use super::{connect::Connect, session::Session, sqlite_error};
 use crate::{
     error::{DatabaseFailure, StoreError},
-    sql::Operation,
+    sql::TransactionWork,
 };
 
 /// The maximum number of connections that read at once. Further readers wait, so that a crowd of them does not take all
@@ -31,7 +31,7 @@ impl Readers {
     pub(super) async fn read<T: Send + 'static>(
         &self,
         doing: &'static str,
-        operation: Operation<T>,
+        operation: TransactionWork<T>,
     ) -> Result<T, StoreError> {
         let Ok(permit) = Arc::clone(&self.permits).acquire_owned().await else {
             return Err(StoreError::Closed);

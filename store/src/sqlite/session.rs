@@ -9,7 +9,7 @@ use rusqlite::{
 use super::sqlite_error;
 use crate::{
     error::{DatabaseFailure, StoreError},
-    sql::{Operation, Row, Sql, Value},
+    sql::{Row, Sql, TransactionWork, Value},
 };
 
 /// A connection, and the operation that uses it.
@@ -24,7 +24,7 @@ impl<'a> Session<'a> {
     }
 
     /// Runs an operation. Its futures never wait: an SQLite statement runs on the thread that asks for it.
-    pub(super) fn run<T>(&mut self, operation: Operation<T>) -> Result<T, StoreError> {
+    pub(super) fn run<T>(&mut self, operation: TransactionWork<T>) -> Result<T, StoreError> {
         pollster::block_on(operation(self))
     }
 

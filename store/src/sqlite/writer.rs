@@ -12,7 +12,7 @@ use tokio::sync::{mpsc, oneshot};
 use super::{session::Session, sqlite_error};
 use crate::{
     error::{DatabaseFailure, StoreError},
-    sql::Operation,
+    sql::TransactionWork,
 };
 
 /// The maximum number of writes that wait. Further callers wait until there is room.
@@ -65,7 +65,7 @@ impl From<rusqlite::Error> for Lost {
 
 struct Write<T> {
     doing: &'static str,
-    operation: Option<Operation<T>>,
+    operation: Option<TransactionWork<T>>,
     result: Option<Result<T, StoreError>>,
     reply: oneshot::Sender<Result<T, StoreError>>,
 }
@@ -113,7 +113,7 @@ impl Writer {
     pub(super) async fn write<T: Send + 'static>(
         &self,
         doing: &'static str,
-        operation: Operation<T>,
+        operation: TransactionWork<T>,
     ) -> Result<T, StoreError> {
         let jobs = self.jobs.lock().unwrap_or_else(PoisonError::into_inner).clone();
         let Some(jobs) = jobs else { return Err(StoreError::Closed) };

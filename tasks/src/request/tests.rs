@@ -3,13 +3,13 @@
 use super::*;
 
 #[track_caller]
-fn read(code: &str) -> CallRequest {
-    CallRequest::parse(code).expect("a call")
+fn read(code: &str) -> BlockCall {
+    BlockCall::parse(code).expect("a call")
 }
 
 #[track_caller]
 fn refused(code: &str) -> &'static str {
-    CallRequest::parse(code).expect_err("no call").code()
+    BlockCall::parse(code).expect_err("no call").code()
 }
 
 #[test]
@@ -69,9 +69,9 @@ fn json_of_another_shape_is_no_call() {
 #[test]
 fn text_that_is_not_json_counts_as_a_broken_call_only_if_it_names_one() {
     assert_eq!(refused(r#"{"tool_call": {"name": "a", "parameters": {}}"#), "malformed_json");
-    let error = CallRequest::parse("// a comment\n{}").expect_err("no JSON");
+    let error = BlockCall::parse("// a comment\n{}").expect_err("no JSON");
     assert!(error.is_other_data());
-    assert!(!CallRequest::parse("{\"tool_call\":").expect_err("no JSON").is_other_data());
+    assert!(!BlockCall::parse("{\"tool_call\":").expect_err("no JSON").is_other_data());
     let deep = format!("{{\"tool_call\": {}", "[".repeat(100_000));
     assert_eq!(refused(&deep), "malformed_json");
 }

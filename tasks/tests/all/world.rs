@@ -12,7 +12,8 @@ use std::{
 
 use async_trait::async_trait;
 use portcullis_tasks::{
-    BeforeEffects, BeginningEffects, CallRunner, TaskCall, TaskCallEnd, TaskProcessor, TaskReport, TaskStates,
+    BeforeEffects, BeginningEffects, TaskCall, TaskCallEnd, TaskCallRunner, TaskProcessor, TaskReport,
+    TaskStates,
 };
 use portcullis_types::{CancellationToken, ToolError, ToolOutput, ToolResult};
 use tempfile::TempDir;
@@ -83,7 +84,7 @@ pub(crate) fn text_of(call: &TaskCall) -> String {
 }
 
 #[async_trait]
-impl CallRunner for Runner {
+impl TaskCallRunner for Runner {
     async fn run(&self, call: TaskCall, before: Arc<dyn BeforeEffects>) -> TaskCallEnd {
         self.seen.lock().unwrap_or_else(PoisonError::into_inner).push(call.clone());
         let result = |outcome: Result<ToolOutput, ToolError>| {

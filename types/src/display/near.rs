@@ -25,7 +25,7 @@ pub fn near<T>(candidates: impl IntoIterator<Item = T>, similarity: impl Fn(&T) 
     let mut near_ones: Vec<(f64, T)> = candidates
         .into_iter()
         .map(|candidate| (similarity(&candidate), candidate))
-        .filter(|(similarity, _)| *similarity > LEAST_SIMILARITY)
+        .filter(|(similarity, _)| *similarity > MIN_SIMILARITY)
         .collect();
     near_ones.sort_by(|(left, _), (right, _)| right.total_cmp(left));
     near_ones.into_iter().map(|(_, candidate)| candidate).collect()
@@ -37,7 +37,7 @@ pub fn nearest_name<'k>(name: &str, known: impl IntoIterator<Item = &'k str>) ->
 }
 
 /// A name that differs in half of its letters is another word, not a typing mistake.
-const LEAST_SIMILARITY: f64 = 0.5;
+const MIN_SIMILARITY: f64 = 0.5;
 
 /// The maximum length of a name that is compared, in bytes. Names of tools and keys of policies are shorter.
 const MAX_COMPARED_BYTES: usize = 64;

@@ -91,8 +91,8 @@ fn faults_are_reported_with_their_location() {
     check("enabled = 'no'", "11: shell.enabled: expected `true` or `false`, found string");
     check(
         "posture = 'none'",
-        "11: shell.posture: a policy never asks for a shell that nothing confines; write `minimal`, `contained` \
-         or `strong`",
+        "11: shell.posture: the posture of a shell cannot be `none`; write `minimal`, `contained` or \
+         `strong`",
     );
     check("posture = 'strng'", "11: shell.posture: unknown posture `strng`; did you mean `strong`?");
     check("mounts.vault = 'read'", "8: shell.mounts.vault: no shell ever has the vault; leave it out");

@@ -112,7 +112,7 @@ fn widening_shell_overlay_is_refused() {
     );
     check_refused(
         "[shell]\nposture = 'none'",
-        "11: shell.posture: a policy never asks for a shell that nothing confines; write `minimal`, `contained` or \
+        "11: shell.posture: the posture of a shell cannot be `none`; write `minimal`, `contained` or \
          `strong`",
     );
 }

@@ -10,7 +10,10 @@ use std::{
 use base64::{Engine as _, engine::general_purpose::STANDARD};
 use portcullis_types::{Content, Message};
 
-use crate::{error::CliError, output::text};
+use crate::{
+    error::{Cause, CliError},
+    output::text,
+};
 
 /// The maximum size of an image: 5 MiB. Providers refuse larger ones.
 pub(crate) const MAX_IMAGE_BYTES: u64 = 5 << 20;
@@ -43,27 +46,27 @@ pub(super) fn prompt(typed: &str, mut images: Vec<Content>) -> Result<Message, C
 pub(super) fn add(images: &mut Vec<Content>, path: &Path) -> Result<(), CliError> {
     if images.len() == MAX_IMAGES {
         let problem = format!("one prompt has at most {MAX_IMAGES} images");
-        return Err(CliError::Image { path: path.to_owned(), problem });
+        return Err(CliError::Image { path: path.to_owned(), source: problem.into() });
     }
     images.push(read(path)?);
     Ok(())
 }
 
 fn read(path: &Path) -> Result<Content, CliError> {
-    let failed = |problem: String| CliError::Image { path: PathBuf::from(path), problem };
+    let failed = |source: Cause| CliError::Image { path: PathBuf::from(path), source };
     let non_blocking = i32::try_from(rustix::fs::OFlags::NONBLOCK.bits()).unwrap_or_default();
     let file = OpenOptions::new().read(true).custom_flags(non_blocking).open(path);
-    let file = file.map_err(|error| failed(error.to_string()))?;
+    let file = file.map_err(|error| failed(error.into()))?;
     if !file.metadata().is_ok_and(|metadata| metadata.is_file()) {
-        return Err(failed("it is not a regular file".to_owned()));
+        return Err(failed("it is not a regular file".into()));
     }
     let mut bytes = Vec::new();
-    file.take(MAX_IMAGE_BYTES + 1).read_to_end(&mut bytes).map_err(|error| failed(error.to_string()))?;
+    file.take(MAX_IMAGE_BYTES + 1).read_to_end(&mut bytes).map_err(|error| failed(error.into()))?;
     if bytes.len() as u64 > MAX_IMAGE_BYTES {
-        return Err(failed(format!("it is larger than {}", text::bytes(MAX_IMAGE_BYTES))));
+        return Err(failed(format!("it is larger than {}", text::bytes(MAX_IMAGE_BYTES)).into()));
     }
     let Some(mime_type) = mime_type(&bytes) else {
-        return Err(failed("its first bytes are not those of a PNG, JPEG, GIF or WebP file".to_owned()));
+        return Err(failed("its first bytes are not those of a PNG, JPEG, GIF or WebP file".into()));
     };
     Ok(Content::Image { data: STANDARD.encode(&bytes), mime_type: mime_type.to_owned() })
 }
@@ -121,7 +124,7 @@ mod tests {
         let folder = tempfile::tempdir().expect("a folder");
         let path = folder.path().join("a.png");
         let problem = || match read(&path) {
-            Err(CliError::Image { problem, .. }) => problem,
+            Err(CliError::Image { source, .. }) => source.to_string(),
             other => panic!("{other:?}"),
         };
         assert!(problem().contains("No such file"));

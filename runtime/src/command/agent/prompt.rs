@@ -13,8 +13,7 @@ use portcullis_types::{CancellationToken, Message, ToolErrorKind};
 use crate::{command::interrupts::INTERRUPTED, error::CliError};
 
 /// The hint on how to approve a call when there is no approver.
-const HOW_TO_APPROVE: &str =
-    "nobody can be asked here: the operator can start the agent with --approve, or on a terminal";
+const HOW_TO_APPROVE: &str = "no approver is available: start the agent on a terminal, or with --approve";
 
 /// The parts that answer prompts: a model, tools, and a conversation.
 #[derive(Clone)]

@@ -154,7 +154,7 @@ impl<'p> Plan<'p> {
             let mounts = own.entry("mounts").or_insert_with(|| value(InlineTable::new()));
             let Some(mounts) = mounts.as_table_like_mut() else { continue };
             for (mount, left) in reductions {
-                mounts.insert(mount.name.as_str(), value(word(*left)));
+                mounts.insert(mount.name.as_str(), value(access_label(*left)));
             }
         }
         Ok(document.to_string())
@@ -194,7 +194,7 @@ fn entry_facts(name: &portcullis_types::ToolName) -> ToolFacts {
     ToolFacts::undeclared(name.clone(), portcullis_tools::policy::ToolOrigin::ForeignModule)
 }
 
-fn word(access: Option<Access>) -> &'static str {
+fn access_label(access: Option<Access>) -> &'static str {
     access.map_or("none", Access::as_str)
 }
 

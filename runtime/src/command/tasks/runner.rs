@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use async_trait::async_trait;
-use portcullis_tasks::{BeforeEffects, BeginningEffects, CallRunner, TaskCall, TaskCallEnd};
+use portcullis_tasks::{BeforeEffects, BeginningEffects, TaskCall, TaskCallEnd, TaskCallRunner};
 use portcullis_tools::{
     CallStartListener, Caller, StartingCall, ToolRegistry,
     policy::{DenialCode, FlowLabel, Operation},
@@ -33,7 +33,7 @@ impl RegistryCalls {
 }
 
 #[async_trait]
-impl CallRunner for RegistryCalls {
+impl TaskCallRunner for RegistryCalls {
     async fn run(&self, call: TaskCall, before: Arc<dyn BeforeEffects>) -> TaskCallEnd {
         let mut caller = caller(&call.task);
         caller.cancel = self.cancel.child_token();

@@ -81,11 +81,11 @@ pub(crate) async fn names_are_checked(store: &dyn RunStore) {
     );
     // A text that goes into no row needs no check, but must be no error of the database.
     let error = store.run("a\0b").await.expect_err("no run");
-    assert!(matches!(error, StoreError::NotFound { .. } | StoreError::Name { .. }), "{error}");
+    assert!(matches!(error, StoreError::NotFound { .. } | StoreError::Nul { .. }), "{error}");
     let filter = RunFilter { agent: Some("a\0b".to_owned()), ..RunFilter::default() };
     match store.runs(filter, PageRequest::default()).await {
         Ok(page) => assert_eq!(page.items, []),
-        Err(error) => assert!(matches!(error, StoreError::Name { .. }), "{error}"),
+        Err(error) => assert!(matches!(error, StoreError::Nul { .. }), "{error}"),
     }
 }
 

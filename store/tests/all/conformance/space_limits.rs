@@ -54,7 +54,7 @@ pub(crate) async fn values_of_a_gateway_are_bounded(store: &dyn GatewayStore) {
     for text in ["\0", "a\0b"] {
         let update = update(Some(text.to_owned()));
         let error = store.apply(vec![Change::UpdateMessage(update)]).await.expect_err("NUL");
-        assert!(matches!(error, StoreError::Name { place: "the text of the message" }), "{error}");
+        assert!(matches!(error, StoreError::Nul { place: "the text of the message" }), "{error}");
     }
     assert_eq!(store.space_message("m").await.expect("the store has the message"), largest);
 
@@ -81,7 +81,7 @@ pub(crate) async fn values_of_a_gateway_are_bounded(store: &dyn GatewayStore) {
             .await
             .map(|page| assert_eq!(page.items, [""; 0])),
     ] {
-        assert!(matches!(error, Ok(()) | Err(StoreError::Name { .. })), "{error:?}");
+        assert!(matches!(error, Ok(()) | Err(StoreError::Nul { .. })), "{error:?}");
     }
 }
 

@@ -209,8 +209,9 @@ fn a_module_that_is_too_large_or_wants_too_much_says_so() {
     let (answer, stderr_text) = author.run_expecting(1, &["tool", "build", "--dir", "crate"]);
     assert_eq!(answer, "");
     assert!(
-        stderr_text
-            .contains("it imports what no guest gets: `env::clock`, `wasi_snapshot_preview1::sock_open`"),
+        stderr_text.contains(
+            "it imports functions that guests cannot have: `env::clock`, `wasi_snapshot_preview1::sock_open`"
+        ),
         "{stderr_text}"
     );
     assert!(stderr_text.contains("module "), "{stderr_text}");

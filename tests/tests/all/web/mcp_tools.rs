@@ -4,7 +4,7 @@ use std::{fs, os::unix::fs::PermissionsExt as _, sync::Arc};
 
 use portcullis_mcp::{BearerToken, HttpAccess, McpLimits, serve_http};
 use portcullis_testing::{CallOutcome, Fixture};
-use portcullis_tools::{Caller, McpServer, ToolRegistry, new_call};
+use portcullis_tools::{Caller, RemoteMcpServer, ToolRegistry, new_call};
 use portcullis_types::{CancellationToken, ToolErrorKind, ToolName, ToolOutcome};
 use serde_json::{Value, json};
 use tokio::{net::TcpListener, task::JoinSet};
@@ -30,7 +30,7 @@ impl OwnServer {
         fs::write(&token, TOKEN).expect("writable");
         fs::set_permissions(&token, fs::Permissions::from_mode(0o600)).expect("ours");
         let registry = Arc::new(fixture.registry().await);
-        let server = portcullis_mcp::McpServer::new(registry, McpLimits::default()).expect("serves");
+        let server = portcullis_mcp::RemoteMcpServer::new(registry, McpLimits::default()).expect("serves");
         let listener = TcpListener::bind(("127.0.0.1", port)).await.expect("binds");
         let port = listener.local_addr().expect("an address").port();
         let access = HttpAccess::new(BearerToken::read(&token).expect("a token"));
@@ -70,20 +70,20 @@ fn granting_with(port: u16, tools: &[&str], lines: &str) -> Fixture {
     fixture
 }
 
-fn remote(port: u16) -> McpServer {
+fn remote(port: u16) -> RemoteMcpServer {
     let name = ToolName::parse("remote").expect("a name");
-    McpServer::new(name, &format!("http://127.0.0.1:{port}/mcp")).expect("an address")
+    RemoteMcpServer::new(name, &format!("http://127.0.0.1:{port}/mcp")).expect("an address")
 }
 
 /// A registry that awaits these tools and has the listing of the server.
-async fn registry(fixture: &Fixture, server: &McpServer) -> ToolRegistry {
+async fn registry(fixture: &Fixture, server: &RemoteMcpServer) -> ToolRegistry {
     let builder = fixture.builder().await.expect("bootstraps").configured_tool(server.listing());
     let awaited = ["find", "get_time", "fail", "wipe"].map(|name| ToolName::parse(name).expect("a name"));
     builder.awaits(awaited).build().expect("builds")
 }
 
 /// Lists the server's tools, and adds the one with this name.
-async fn add(registry: &ToolRegistry, server: &McpServer, name: &str) {
+async fn add(registry: &ToolRegistry, server: &RemoteMcpServer, name: &str) {
     let listed = CallOutcome::run(registry, "remote", json!({})).await;
     let names = listed.text();
     let tools = server.listed();

@@ -20,7 +20,7 @@ use super::{
 use crate::{
     audit::Confinement,
     http_tool::HttpTarget,
-    mcp_tool::{MAX_LISTED_PAGES, MAX_REMOTE_TOOLS, McpRequest, McpServer, McpSession, RemoteTool},
+    mcp_tool::{MAX_LISTED_PAGES, MAX_REMOTE_TOOLS, McpRequest, McpSession, RemoteMcpServer, RemoteTool},
     pipeline::{Host, PendingRecord, admit::refuse},
     web::{self, GrantJudge, HttpClientHandle},
 };
@@ -46,7 +46,7 @@ const ACCEPT: HeaderValue = HeaderValue::from_static("application/json, text/eve
 /// A tool of a server, or the listing of its tools.
 #[derive(Debug)]
 pub(crate) struct McpBackend {
-    pub(crate) server: McpServer,
+    pub(crate) server: RemoteMcpServer,
     pub(crate) request: McpRequest,
 }
 
@@ -113,7 +113,7 @@ struct Exchange<'a, 'c> {
     http_client: &'a HttpClientHandle,
     judge: &'a Arc<GrantJudge>,
     url: Url,
-    server: &'a McpServer,
+    server: &'a RemoteMcpServer,
     pending_record: &'a mut PendingRecord,
 }
 

@@ -5,7 +5,7 @@ use portcullis_types::ToolResult;
 
 /// The result, with the front end's hint if the call was denied because there is no approver.
 #[must_use]
-pub fn hinted(mut result: ToolResult, hint: &str) -> ToolResult {
+pub fn with_approval_hint(mut result: ToolResult, hint: &str) -> ToolResult {
     result.outcome = result.outcome.map_error(|error| {
         if error.code() == DenialCode::ApprovalUnavailable.as_str() && error.hint().is_none() {
             error.with_hint(hint)
