@@ -30,7 +30,7 @@ const LOST_TASK: &str = "the call's task ended without a result";
 const REFUSAL_TIME: Duration = Duration::from_secs(1);
 
 /// Context shared by all calls of a run.
-pub(super) struct TurnCalls<'a> {
+pub(super) struct CallRunner<'a> {
     pub(super) config: &'a AgentConfig,
     pub(super) executor: &'a Arc<dyn ToolExecutor>,
     pub(super) emitter: &'a Arc<GuardedEmitter>,
@@ -39,7 +39,7 @@ pub(super) struct TurnCalls<'a> {
     pub(super) run_id: &'a str,
 }
 
-impl TurnCalls<'_> {
+impl CallRunner<'_> {
     /// Runs the calls of a turn, and returns their results in the same order.
     ///
     /// # Cancellation
@@ -115,7 +115,7 @@ fn may_run_concurrently(call: &ToolCall, offers: &[OfferedTool]) -> bool {
 }
 
 struct TurnCalls<'a> {
-    runner: &'a TurnCalls<'a>,
+    runner: &'a CallRunner<'a>,
     terms: Arc<CallTerms>,
     live_calls: LiveCalls,
     /// When calls that outlast the turn's deadline are dropped.

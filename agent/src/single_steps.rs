@@ -8,7 +8,7 @@ use super::{
     AgentLoop,
     agent_loop::TokenRenewalGuard,
     call_ids::random_id,
-    calls::TurnCalls,
+    calls::CallRunner,
     embedder::{self, EmbedderGuard, GuardedEmitter},
     state::{RunState, RunStep},
     steps::Steps,
@@ -56,7 +56,7 @@ impl AgentLoop {
         let guard = EmbedderGuard { cancel: self.handle.token(), grace: self.config.grace };
         let emitter = Arc::new(GuardedEmitter::new(Arc::clone(&self.emitter), guard.clone()));
         let run_id = self.run_id();
-        let runner = TurnCalls {
+        let runner = CallRunner {
             config: &self.config,
             executor: &self.executor,
             emitter: &emitter,

@@ -8,7 +8,7 @@ use portcullis_types::{Message, OfferedTool, chain};
 use super::{
     AgentEnd, AgentEvent, AgentLoop, ModelRequest, ProviderErrorKind, StopReason,
     call_ids::CallIds,
-    calls::TurnCalls,
+    calls::CallRunner,
     embedder::{self, EmbedderFault, EmbedderGuard, GuardedEmitter},
     read_answer::{BrokenAnswer, CompleteAnswer, ask},
     repeat_guard::Repeat,
@@ -103,7 +103,7 @@ impl<'a> Steps<'a> {
             Some(offers) => offers,
             None => self.list_offers()?,
         };
-        let runner = TurnCalls {
+        let runner = CallRunner {
             config: &self.agent.config,
             executor: &self.agent.executor,
             emitter: &self.emitter,

@@ -6,7 +6,7 @@
 //! notes/<size>.note       the checkpoints of these rows
 //! policies/, questions/   the texts that disclosed rows name by their hashes
 //! approved.lock           the lock of approved modules, if there is one
-//! verify.py               checks all of this with Python's standard library alone
+//! verify.py               checks all of this with only Python's standard library
 //! ```
 
 use std::{

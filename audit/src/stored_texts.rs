@@ -38,7 +38,7 @@ fn is_stored(files: &LogFiles, folder: &str, name: &str) -> Result<bool, AuditEr
     }
 }
 
-/// Writes a file of a folder beside the log. The folder and the file are made for their owner alone. A file is either
+/// Writes a file of a folder beside the log. Only their owner can use the folder and the file. A file is either
 /// there as a whole or not at all.
 pub(super) fn store_text(
     files: &LogFiles,

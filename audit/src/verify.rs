@@ -174,7 +174,7 @@ pub struct VerifyRequest {
 }
 
 /// Verifies a log with its sealed segments and the checkpoints of its state folder, up to its end at the time of the
-/// call. Other processes can continue to write. A file with another name is verified alone.
+/// call. Other processes can continue to write. Of a file with another name, only the file itself is verified.
 ///
 /// # Errors
 /// [`AuditError::Open`], [`AuditError::NotAFile`], [`AuditError::Busy`], [`AuditError::Read`], [`AuditError::Key`]. A

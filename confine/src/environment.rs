@@ -23,7 +23,7 @@ mod tests {
         fs::read("/proc/self/environ").unwrap()
     }
 
-    /// The test harness has several threads. The test therefore starts itself as a process with this test alone, and
+    /// The test harness has several threads. The test therefore starts itself as a process with only this test, and
     /// pretends to be single-threaded.
     #[test]
     fn a_taken_variable_is_gone() {

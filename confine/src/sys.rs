@@ -28,7 +28,7 @@ pub(crate) enum HarmlessCall {
     Test(TestCall),
 }
 
-/// Further calls for the tests alone. An outer sandbox may kill the process for them, so the shipped proof does not
+/// Further calls, only for the tests. An outer sandbox may kill the process for them, so the shipped proof does not
 /// make them.
 #[cfg(test)]
 #[derive(Clone, Copy, Debug)]
@@ -434,14 +434,14 @@ fn share_resource(kind: libc::c_int, first: libc::pid_t, second: libc::pid_t) ->
     }
 }
 
-/// Changes the effective user and group of the calling thread alone. The real and the saved ids stay.
+/// Changes the effective user and group of only the calling thread. The real and the saved ids stay.
 ///
 /// The file system ids would not be enough: the effective user decides whether a user namespace belongs to the caller,
 /// and so whether the caller may inspect the processes there (`cap_capable`).
 pub(crate) fn become_user_of_thread(uid: libc::uid_t, gid: libc::gid_t) -> io::Result<()> {
     const UNCHANGED: libc::c_long = -1;
     let check = |result: libc::c_long| if result == 0 { Ok(()) } else { Err(io::Error::last_os_error()) };
-    // SAFETY: the calls take numbers. As raw system calls they change the calling thread alone, whereas the C
+    // SAFETY: the calls take numbers. As raw system calls they change only the calling thread, whereas the C
     // library's functions change all threads.
     unsafe {
         check(libc::syscall(libc::SYS_setresgid, UNCHANGED, libc::c_ulong::from(gid), UNCHANGED))?;

@@ -70,7 +70,7 @@ impl ConfineFixture {
         }
     }
 
-    /// The rules of [`Self::rules`] with one layer alone.
+    /// The rules of [`Self::rules`] with only one layer.
     pub(crate) fn rules_with_only(&self, layer: Layer) -> ThreadConfinement {
         let mut rules = self.rules();
         match layer {

@@ -410,7 +410,7 @@ fn has_only_owner(users: &str, groups: &str, group: u32, owner: u32) -> bool {
     is_listed && has_owner
 }
 
-/// Whether a user's number stands for that user alone. In a user namespace that does not map [`UNMAPPED`], this number
+/// Whether a user's number stands only for that user. In a user namespace that does not map [`UNMAPPED`], this number
 /// stands for every user outside, and no process inside has such a user.
 fn is_mapped(uid: u32) -> bool {
     let Some(map) = read_table("/proc/self/uid_map") else { return true };

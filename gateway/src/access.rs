@@ -114,7 +114,7 @@ impl Identity {
     }
 
     /// Whether the caller is a member of the space. The operator sees all spaces, and the token of a run sees none: its
-    /// program needs the run's calls alone.
+    /// program needs only the run's calls.
     ///
     /// # Errors
     /// [`StoreError`].
@@ -234,7 +234,7 @@ impl<'a> VisibleRuns<'a> {
     /// # Errors
     /// [`StoreError`].
     pub(crate) async fn sees(&mut self, run: &str, agent: &str) -> Result<bool, StoreError> {
-        // For a user, visibility depends on the agent alone, so it is cached by agent.
+        // For a user, visibility depends only on the agent, so it is cached by agent.
         let known = self.caller.user().and_then(|_| self.known.get(agent));
         if let Some(known) = known {
             return Ok(*known);

@@ -68,7 +68,7 @@ pub async fn tool_names(store: &dyn GatewayStore) -> Result<Vec<ToolName>, Gatew
     Ok(names.into_iter().collect())
 }
 
-/// Adds the tools to a registry of this agent alone.
+/// Adds the tools to a registry of only this agent.
 ///
 /// # Errors
 /// [`ApiError`] for the name of another tool, and for an unusable schema.

@@ -18,7 +18,7 @@ use crate::{
 /// The operator's own components, which the page loads.
 const EXTENSIONS: &str = "extensions.js";
 
-/// The page allows scripts and styles of the gateway alone, and no text becomes markup.
+/// The page allows only scripts and styles of the gateway, and no text becomes markup.
 const SECURITY_POLICY: &str = "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; \
     img-src 'self' data:; base-uri 'none'; form-action 'none'; frame-ancestors 'none'; \
     require-trusted-types-for 'script'; trusted-types 'none'";

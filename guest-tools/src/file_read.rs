@@ -31,7 +31,7 @@ pub async fn file_read(
 ) -> Result<ToolOutput, ToolError> {
     let path = fs::parse(path)?;
     if byte_offset.is_some() && (offset != 1 || limit.is_some()) {
-        let message = "field 'byte_offset': give it alone, without 'offset' and 'limit'";
+        let message = "field 'byte_offset': give it without 'offset' and 'limit'";
         return Err(ToolError::invalid_arguments(message));
     }
     let read_error = |error: io::Error| fs::error(error, "read", &path);

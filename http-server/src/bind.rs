@@ -1,4 +1,4 @@
-//! [`bind`]: opens a listener, by default for clients of this machine alone.
+//! [`bind`]: opens a listener, by default only for clients of this machine.
 
 use std::{io, net::SocketAddr};
 

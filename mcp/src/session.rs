@@ -26,7 +26,7 @@ use super::{
 };
 
 /// The instructions that a client gets at the start.
-const INSTRUCTIONS: &str = "Tools run confined, under a policy. They see the folders /shared, /tmp and /vault as far \
+const INSTRUCTIONS: &str = "Tools run confined, under a policy. They see the directories /shared, /tmp and /vault as far \
                             as the policy opens them to each; relative paths start at /shared. A refusal says what \
                             was refused and what would be allowed.";
 

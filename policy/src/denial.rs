@@ -110,7 +110,7 @@ impl Denial {
             DenialCode::LinkEscapesMount => {
                 format!("`{subject}` is or passes a link that leads out of its mount")
             }
-            DenialCode::SpecialFile => format!("`{subject}` is neither a file nor a folder"),
+            DenialCode::SpecialFile => format!("`{subject}` is neither a file nor a directory"),
             DenialCode::HardLink => format!("`{subject}` has other names (hard links)"),
             DenialCode::LinksUnknown => {
                 format!("`{subject}` may be a private file under another name (a hard link)")

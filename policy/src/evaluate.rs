@@ -76,7 +76,7 @@ impl WorkspaceSecurityPolicy {
         self.authorize_traced(request, &mut NoTrace)
     }
 
-    /// The access of a tool to a mount, as a call gets it that names the mount alone, in a run that has read nothing.
+    /// The access of a tool to a mount, as a call gets it that names only the mount, in a run that has read nothing.
     /// `None` without access.
     #[must_use]
     pub fn access_to(&self, tool: &ToolFacts, mount: &MountName) -> Option<Access> {

@@ -41,7 +41,7 @@ fn mounts_are_disjoint(file: &PolicyFile, faults: &mut Faults<'_>) {
                 let name = &earlier.value.name;
                 faults.add_at(
                     later,
-                    format!("`{later_folder}` overlaps `{earlier_folder}` of mount `{name}`; mounts must be disjoint: name the outer folder alone, or two folders beside each other"),
+                    format!("`{later_folder}` overlaps `{earlier_folder}` of mount `{name}`; mounts must be disjoint: name only the outer folder, or two folders beside each other"),
                 );
             }
         }
@@ -145,7 +145,7 @@ fn no_shell_has_hosts_of_a_profile(file: &PolicyFile, faults: &mut Faults<'_>) {
     {
         faults.add_at(
             profile_name,
-            "a tool that runs commands has the hosts of `[shell]` alone; name no profile for it",
+            "a tool that runs commands has only the hosts of `[shell]`; name no profile for it",
         );
     }
 }

@@ -56,7 +56,7 @@ enum LocalApprover {
 }
 
 impl StoredApprover {
-    /// Asks in the store alone. A question expires after [`APPROVAL_TTL`].
+    /// Asks only in the store. A question expires after [`APPROVAL_TTL`].
     #[must_use]
     pub fn in_store(run: Arc<DrivenRun>) -> Self {
         Self { run, local: LocalApprover::Absent, expires: APPROVAL_TTL, on_question: None }

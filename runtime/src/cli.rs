@@ -129,7 +129,7 @@ pub(crate) struct CommonOptions {
     #[arg(long, global = true, value_name = "HOW", default_value = "own")]
     pub(crate) shell: ShellOption,
 
-    /// The file with the token of the sidecar at `unix:PATH`, readable by its owner alone.
+    /// The file with the token of the sidecar at `unix:PATH`, readable only by its owner.
     #[arg(long, global = true, value_name = "FILE")]
     pub(crate) shell_token_file: Option<PathBuf>,
 }
@@ -295,7 +295,7 @@ pub(crate) struct CompletionsOptions {
 /// The formats for models and clients omit tools that the policy disables or that their author hides.
 #[derive(Debug, Args)]
 pub(crate) struct ToolsOptions {
-    /// Show this tool alone, with its arguments.
+    /// Show only this tool, with its arguments.
     #[arg(value_name = "NAME", conflicts_with_all = ["openai", "openai_strict", "anthropic", "gemini", "mcp"])]
     pub(crate) name: Option<String>,
 

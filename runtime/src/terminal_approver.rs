@@ -140,7 +140,7 @@ fn parse_answer(line: &str) -> ApprovalAnswer {
     }
 }
 
-/// Whether an answer is this letter alone.
+/// Whether an answer is only this letter.
 fn is_letter(line: &str, letter: &str) -> bool {
     line.trim().eq_ignore_ascii_case(letter)
 }

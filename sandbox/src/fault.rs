@@ -7,7 +7,7 @@ use portcullis_types::{ToolError, ToolErrorKind};
 use thiserror::Error;
 
 /// Advice to an author whose tool writes text to its standard output.
-pub(super) const STDOUT_ADVICE: &str = "standard output carries frames alone, so there is no `println!` in a tool: write with `eprintln!`, or report with `ctx.progress`";
+pub(super) const STDOUT_ADVICE: &str = "standard output carries only frames, so there is no `println!` in a tool: write with `eprintln!`, or report with `ctx.progress`";
 
 /// How a guest failed. Each fault has a stable code, and none of them harms the runner.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]

@@ -147,7 +147,7 @@ impl GuestPreopens {
 
 fn new_store(setup: &WorkerSetup, job: &mut WorkerJob) -> Store<GuestState> {
     let transfer_input = job.transfer_input();
-    // File operations may block: the thread serves this call alone.
+    // File operations may block: the thread serves only this call.
     let mut wasi = WasiCtxBuilder::new()
         .allow_blocking_current_thread(true)
         .args(&["tool", job.verb.as_str()])

@@ -217,7 +217,7 @@ impl<T> OutputOf<T> {
     pub const NEW: Self = Self(PhantomData);
 }
 
-/// See [`OutputOf`]: `Json` of described data, alone or in a `Result`.
+/// See [`OutputOf`]: `Json` of described data, by itself or in a `Result`.
 pub trait Declared {
     /// The data's schema.
     fn schema(&self) -> Option<JsonSchema>;

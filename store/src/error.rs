@@ -309,7 +309,7 @@ pub enum OpenError {
         path: PathBuf,
     },
     /// Others than the owner can reach the folder or the file, or it is another user's.
-    #[error("`{path}` must belong to this user alone: mode {wanted:04o}, not {found:04o} of user {uid}", path = .path.display())]
+    #[error("`{path}` must belong only to this user: mode {wanted:04o}, not {found:04o} of user {uid}", path = .path.display())]
     NotPrivate {
         /// The folder or file.
         path: PathBuf,

@@ -27,7 +27,7 @@ pub async fn open(place: &str) -> Result<Arc<dyn RunStore>, StoreError> {
 }
 
 /// Opens a store of runs in an SQLite file. The file is made if there is none, with mode 0600. Its folder must be
-/// there, and must belong to the user alone.
+/// there, and must belong only to the user.
 ///
 /// # Errors
 /// [`OpenError`]; [`StoreError::Database`].

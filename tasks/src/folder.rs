@@ -25,7 +25,7 @@ use crate::{
     states::TaskStates,
 };
 
-/// A folder of tasks that this process works on, alone.
+/// A folder of tasks that only this process works on.
 #[derive(Debug)]
 pub(crate) struct TaskFolder {
     /// Holds the lock, until the process ends.
@@ -225,7 +225,7 @@ impl FileVersion {
         }
     }
 
-    /// Whether both are the same content of the same file. A rename alone changes the time of change.
+    /// Whether both are the same content of the same file. A rename changes only the time of change.
     fn is_content_of(&self, other: &Self) -> bool {
         Self { changed: other.changed, ..*self } == *other
     }

@@ -54,7 +54,7 @@ impl FrontMatter {
         let newline = newline_of(if self.is_present { before } else { text });
         let before = before.replace("\r\n", "\n");
         let edited = match self.values.is_empty() {
-            // Nothing, or comments alone, to which there is nothing to edit.
+            // Nothing, or only comments, to which there is nothing to edit.
             true => format!("{before}{}", rows(ledger)?),
             false => edit(&before, ledger)?,
         };

@@ -326,7 +326,7 @@ impl CallOutcome {
     ///
     /// # Panics
     /// If they differ.
-    #[expect(clippy::must_use_candidate, reason = "most tests want the assertion alone")]
+    #[expect(clippy::must_use_candidate, reason = "most tests want only the assertion")]
     #[track_caller]
     pub fn assert_refused(&self, kind: ToolErrorKind, code: &str) -> String {
         let error = self.error();

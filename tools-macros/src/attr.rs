@@ -187,7 +187,7 @@ pub(crate) fn flag(meta: &Meta) -> syn::Result<Path> {
     match meta {
         Meta::Path(path) => Ok(path.clone()),
         Meta::List(_) | Meta::NameValue(_) => {
-            Err(syn::Error::new_spanned(meta, format!("`{0}` takes no value: write `{0}` alone", key(meta))))
+            Err(syn::Error::new_spanned(meta, format!("`{0}` takes no value: write only `{0}`", key(meta))))
         }
     }
 }

@@ -31,7 +31,7 @@ pub(crate) fn export_tools(input: TokenStream) -> TokenStream {
             continue;
         };
         if !matches!(segment.arguments, PathArguments::None) {
-            errors.add_at(&segment.arguments, "a tool has no generics: name the function alone");
+            errors.add_at(&segment.arguments, "a tool has no generics: name only the function");
             // Remove the arguments: the mistake is reported already, and the compiler would report it again.
             segment.arguments = PathArguments::None;
         }

@@ -86,7 +86,7 @@ fn keep(attr: &Attribute, param: &mut ParsedParam, errors: &mut Errors) -> bool 
         }
         "ctx" => {
             if !matches!(attr.meta, Meta::Path(_)) {
-                errors.add_at(attr, "`#[ctx]` takes no keys: write `#[ctx]` alone");
+                errors.add_at(attr, "`#[ctx]` takes no keys: write only `#[ctx]`");
             }
             param.ctx = Some(attr.clone());
             false

@@ -215,7 +215,7 @@ impl Caller {
         Owner { agent: Some(self.agent_id.as_str().into()), run: None }
     }
 
-    /// The owner of state that outlasts the call, such as a shell session: this run alone.
+    /// The owner of state that outlasts the call, such as a shell session: only this run.
     pub(crate) fn owner(&self) -> Owner {
         let agent = (!self.is_named_by_itself).then(|| self.agent_id.as_str().into());
         Owner { agent, run: Some(self.run_id.as_str().into()) }

@@ -229,7 +229,7 @@ impl HttpTarget {
     }
 
     /// The address with the arguments in its query, after the query that it has: texts, numbers, `true` and `false` as
-    /// they are, lists and objects as JSON. An argument that is `null` is left out. The address alone if the arguments
+    /// they are, lists and objects as JSON. An argument that is `null` is left out. Only the address if the arguments
     /// are in the body.
     ///
     /// # Errors

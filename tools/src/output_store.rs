@@ -204,7 +204,7 @@ impl OutputStore {
     }
 }
 
-/// The owner of an output, who alone can read it.
+/// The owner of an output. Only the owner can read it.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct OutputOwner {
     /// The agent that made the call.

@@ -66,7 +66,7 @@ impl PolicyFiles {
         Ok(Self { operator, overlay, taken_variables: TakenVariables::default() })
     }
 
-    /// The operator's policy alone, found in the usual places, else the shipped default. For a registry without a
+    /// Only the operator's policy, found in the usual places, else the shipped default. For a registry without a
     /// workspace.
     ///
     /// # Errors
@@ -84,7 +84,7 @@ impl PolicyFiles {
         Ok(Self::without_overlay(PolicyText::read(path)?))
     }
 
-    /// The shipped policy alone.
+    /// Only the shipped policy.
     #[must_use]
     pub fn shipped() -> Self {
         Self::without_overlay(PolicyText::shipped())

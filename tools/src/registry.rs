@@ -69,7 +69,7 @@ impl ToolRegistry {
         Self { host, findings }
     }
 
-    /// A registry with the same tools, to which further tools can be added for some callers alone. Everything else is
+    /// A registry with the same tools, to which further tools can be added only for some callers. Everything else is
     /// shared: policy, mounts, audit log, slots, rates, and the labels of runs.
     #[must_use]
     pub fn fork(&self) -> Self {

@@ -39,7 +39,7 @@ pub enum DifferenceKind {
     Lines(String),
     /// A file whose lines are not shown: it is binary, too large, or its earlier content was not kept.
     File,
-    /// The permission bits alone: before, and now.
+    /// Only the permission bits: before, and now.
     Mode(u32, u32),
     /// A directory, link or special file was made.
     Made,

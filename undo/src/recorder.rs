@@ -94,7 +94,7 @@ impl ChangeRecorder {
         }
         while let Some(path) = pending.pop() {
             let is_saved = state.saved_paths.contains(&(mount.to_owned(), path.clone()));
-            // A directory that was kept alone may still have content that was not.
+            // A directory that was kept without its content may still have content that was not.
             if is_saved && change == ChangeScope::Path {
                 continue;
             }

@@ -24,7 +24,7 @@ enum Chore {
         #[arg(long, value_name = "COMMIT", default_value = "HEAD")]
         since: String,
     },
-    /// All tests, all but the slow ones (`fast`), or the slow ones alone (`slow`): those of `xtask/slow-tests`.
+    /// All tests, all but the slow ones (`fast`), or only the slow ones (`slow`): those of `xtask/slow-tests`.
     Test {
         /// Which tests are run.
         #[arg(value_name = "TESTS", default_value = "all")]

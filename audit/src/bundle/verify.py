@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Checks a bundle of a Portcullis audit log, with Python's standard library alone.
+"""Checks a bundle of a Portcullis audit log, with only Python's standard library.
 
     python3 verify.py BUNDLE [--key KEY] [--anchor FILE]
 

@@ -11,7 +11,7 @@ const MAX_ID_BYTES: usize = 200;
 /// Whether addresses without TLS are allowed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum PlainHttp {
-    /// For hosts of this machine alone.
+    /// Only for hosts of this machine.
     OnThisMachine,
     /// For all hosts.
     Everywhere,
@@ -35,7 +35,7 @@ impl Address {
             return refuse("has a user or a password; the token alone says who the caller is");
         }
         if url.query().is_some() || url.fragment().is_some() {
-            return refuse("has a query or a fragment; name what comes before `/api` alone");
+            return refuse("has a query or a fragment; name only what comes before `/api`");
         }
         let host = url.host_str().unwrap_or_default();
         if url.scheme() == "http" && plain == PlainHttp::OnThisMachine && !is_this_machine(&url) {

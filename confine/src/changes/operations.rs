@@ -6,7 +6,7 @@ use crate::seccomp::FCHMODAT2;
 /// One effect of a call on the names of files.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ChangeOperation {
-    /// The content, the permissions or the name of this path alone.
+    /// Only the content, the permissions or the name of this path.
     Change(PathArgument),
     /// The path and everything below it are removed or moved away.
     Leave(PathArgument),

@@ -14,7 +14,7 @@ function parsed(source) {
 }
 
 /**
- * A `time` element: the clock alone for today, else with the day; the whole time is its tooltip.
+ * A `time` element: only the clock for today, else with the day; the whole time is its tooltip.
  * @param {string | null | undefined} source RFC 3339
  * @param {{ seconds?: boolean, clockOnly?: boolean }} [options]
  * @returns {HTMLElement}

@@ -36,7 +36,7 @@ pub(crate) async fn begin(core: &Core, agent: &Participant) -> Result<Option<Run
     let id = RunId::random()?;
     let (messages, mut labels) = history(core, &agent.id).await?;
     let caller = Caller::new(agent.id.clone(), id.to_string());
-    // A result passes the policy of its tool, which may be one of this agent alone.
+    // A result passes the policy of its tool, which may belong only to this agent.
     let registry = agent_tool::registry_of(core, &from_store::definition(agent)?.tools)?.0;
     registry.add_run_labels(&caller, labels.clone());
     let mut lines = Vec::new();

@@ -32,11 +32,11 @@ pub(super) struct CallQuery {
     limit: Option<u32>,
     /// The cursor of the page before.
     after: Option<String>,
-    /// The calls of this agent alone.
+    /// Only the calls of this agent.
     agent_id: Option<String>,
-    /// The calls of this run alone.
+    /// Only the calls of this run.
     run_id: Option<String>,
-    /// The calls with this status alone: `waiting`, `pending`, `resolved`, `expired` or `cancelled`.
+    /// Only the calls with this status: `waiting`, `pending`, `resolved`, `expired` or `cancelled`.
     status: Option<String>,
 }
 

@@ -31,9 +31,9 @@ pub(super) struct RunQuery {
     limit: Option<u32>,
     /// The cursor of the page before.
     after: Option<String>,
-    /// The runs of this agent alone.
+    /// Only the runs of this agent.
     agent_id: Option<String>,
-    /// The runs with this status alone: `running`, `waiting`, `completed`, `failed` or `cancelled`.
+    /// Only the runs with this status: `running`, `waiting`, `completed`, `failed` or `cancelled`.
     status: Option<String>,
 }
 

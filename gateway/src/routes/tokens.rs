@@ -77,7 +77,7 @@ pub(super) async fn list(
     from_store::listing(page, |token| Ok(from_store::token(token)), age_cursor).map(Json)
 }
 
-/// Makes a token. Its secret is in this response alone.
+/// Makes a token. Only this response has its secret.
 #[utoipa::path(post, path = "/api/tokens", request_body = NewToken, responses(
     (status = 201, body = MadeToken), (status = 400, body = Refusal), (status = 401, body = Refusal), (status = 403, body = Refusal),
     (status = 404, body = Refusal), (status = 422, body = Refusal)))]

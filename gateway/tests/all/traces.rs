@@ -149,7 +149,7 @@ async fn a_result_in_time_is_returned_inline() {
         assert_eq!(serde_json::from_str::<serde_json::Value>(&results[0]).expect("JSON"), result);
         assert_eq!(world.messages(&space).await.len(), 1, "an invisible call is not a message");
         let inbox = world.ok(&sdk, "GET", &format!("/api/agents/{agent}/inbox"), None).await;
-        assert_eq!(inbox["items"], json!([]), "the result went to the run alone");
+        assert_eq!(inbox["items"], json!([]), "the result went only to the run");
     }
 }
 

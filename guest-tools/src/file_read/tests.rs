@@ -137,7 +137,7 @@ fn impossible_parts_are_refused() {
     check_refused(
         r#"{"path":"a","byte_offset":1,"limit":1}"#,
         kind,
-        "field 'byte_offset': give it alone, without 'offset' and 'limit'",
+        "field 'byte_offset': give it without 'offset' and 'limit'",
     );
     check_refused(
         r#"{"path":"a","line":1}"#,

@@ -1,4 +1,4 @@
-//! Finds elements that a browser does not show, judged by the element alone.
+//! Finds elements that a browser does not show, judged only by the element itself.
 //!
 //! Style sheets are not read, so text that only a style sheet hides stays.
 

@@ -97,7 +97,7 @@ impl NameGlobs {
     /// All classes of names; `None` if there are more states than this.
     pub(super) fn classes(&self, max_states: usize) -> Option<Vec<NameClass>> {
         let start = self.epsilon_closure((0..self.globs.len()).map(|glob| (glob, 0)).collect());
-        // No name leads back to the start, because `.` is followed from there alone.
+        // No name leads back to the start, because `.` is followed only from there.
         let mut seen = HashSet::from([start.clone()]);
         // For each state the state before it, and the character between them.
         let mut predecessors: Vec<(usize, char)> = vec![(0, self.other)];

@@ -22,7 +22,7 @@ pub(crate) struct Section<'t> {
 /// A key and its value.
 #[derive(Debug)]
 pub(crate) struct SectionEntry<'t> {
-    /// The key alone.
+    /// Only the key.
     pub(crate) name: &'t str,
     /// The key's path.
     pub(crate) path: String,

@@ -5,7 +5,7 @@ use std::{fmt, str::FromStr};
 use serde::{Serialize, Serializer};
 use thiserror::Error;
 
-/// A header with a place for the value, such as `Authorization: Bearer {secret}`, or `X-Api-Key` for the value alone.
+/// A header with a place for the value, such as `Authorization: Bearer {secret}`, or `X-Api-Key` for only the value.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct SecretHeader {
     /// In lower case, because header names are case-insensitive (RFC 9110, section 5.1).
@@ -23,7 +23,7 @@ pub enum InvalidSecretHeader {
     )]
     TooLong,
     /// The text has no valid header name.
-    #[error("`{}` is not a valid header name; write for example `Authorization: Bearer {{secret}}`, or `X-Api-Key` alone", .0.escape_default())]
+    #[error("`{}` is not a valid header name; write for example `Authorization: Bearer {{secret}}`, or only `X-Api-Key`", .0.escape_default())]
     Name(String),
     /// The connection, the framing or the client itself sets the header.
     #[error("the header `{0}` cannot carry a secret: {1}")]
@@ -67,7 +67,7 @@ impl FromStr for SecretHeader {
         }
         let (name, value) = match text.split_once(':') {
             Some((name, value)) => (name, value.trim_matches(' ')),
-            // A name alone means that the value is the whole content of the header.
+            // Only a name means that the value is the whole content of the header.
             None => (text, PLACE),
         };
         if name.is_empty() || !name.bytes().all(is_token) {

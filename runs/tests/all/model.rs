@@ -1,4 +1,4 @@
-//! A model whose answer depends on the conversation alone, as a deterministic model's would.
+//! A model whose answer depends only on the conversation, as a deterministic model's would.
 
 use async_trait::async_trait;
 use futures_util::{StreamExt as _, stream};

@@ -89,7 +89,7 @@ pub(crate) struct VerifyOptions {
     #[arg(long, value_name = "KEY")]
     pub(crate) witness: Vec<String>,
 
-    /// Verify this file alone: a sealed segment, or a copy of a log.
+    /// Verify only this file: a sealed segment, or a copy of a log.
     #[arg(long, value_name = "FILE")]
     pub(crate) file: Option<PathBuf>,
 

@@ -34,7 +34,7 @@ pub(crate) struct GatewayOptions {
     #[arg(long)]
     pub(crate) allow_remote: bool,
 
-    /// The file with the operator's token, readable by its owner alone.
+    /// The file with the operator's token, readable only by its owner.
     ///
     /// Default: a token that is made once and kept in the state folder. Its path is printed.
     #[arg(long, value_name = "FILE")]

@@ -30,7 +30,7 @@ impl FromStr for MountOption {
         }
         let name = MountName::parse(name).map_err(|error| error.to_string())?;
         if name.is_vault() {
-            return Err("the vault is a mount of its own, and is granted to its readers alone".to_owned());
+            return Err("the vault is a mount of its own, and is granted only to its readers".to_owned());
         }
         Ok(Self { name, folder: folder.into(), is_read_only })
     }

@@ -30,7 +30,7 @@ pub(crate) struct ServeOptions {
     #[arg(long, value_name = "ADDR", conflicts_with = "print_config")]
     pub(crate) http: Option<SocketAddr>,
 
-    /// The file with the token of HTTP clients, readable by its owner alone.
+    /// The file with the token of HTTP clients, readable only by its owner.
     ///
     /// Default: a token that is made once and kept in the state folder. Its path is printed.
     #[arg(long, value_name = "FILE", requires = "http")]

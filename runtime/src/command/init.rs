@@ -108,7 +108,7 @@ fn check(common: &CommonOptions, file: &Path) -> Result<(), CliError> {
     load_result.map(drop)
 }
 
-/// Writes the file as a whole or not at all, for its owner alone. An existing file is never replaced.
+/// Writes the file as a whole or not at all, readable only by its owner. An existing file is never replaced.
 fn write(projects: &Path, file: &Path, policy: &str) -> io::Result<()> {
     DirBuilder::new().recursive(true).mode(0o700).create(projects)?;
     let mut unfinished = tempfile::NamedTempFile::new_in(projects)?;

@@ -1,4 +1,4 @@
-//! Lists of rows that have an id: as a table, as JSON, or as ids alone.
+//! Lists of rows that have an id: as a table, as JSON, or only as ids.
 
 use serde_json::Value;
 

@@ -13,7 +13,7 @@ use portcullis_types::{GuestPath, MAX_HELD_LOCKS, ToolError};
 
 use super::{error, locate, replace};
 
-/// Waits until this call alone holds the lock of a path, and holds it until the guard is dropped or the call ends, for
+/// Waits until only this call holds the lock of a path, and holds it until the guard is dropped or the call ends, for
 /// whatever reason. The file itself need not exist. Missing parent directories are created.
 ///
 /// The lock excludes all calls that ask for the lock of the same path: of any tool, and of any process of Portcullis

@@ -1,4 +1,4 @@
-//! Allows only one notation of a variant: its name alone, or an object whose only key is the name.
+//! Allows only one notation of a variant: only its name, or an object whose only key is the name.
 
 use std::{fmt, marker::PhantomData};
 
@@ -46,7 +46,7 @@ impl<'de, V: Visitor<'de>> Visitor<'de> for NameOrObject<V> {
     }
 }
 
-/// A variant that is given by its name alone.
+/// A variant that is given only by its name.
 struct VariantName<'a, E>(&'a str, PhantomData<E>);
 
 impl<'de, E: Error> EnumAccess<'de> for VariantName<'_, E> {
@@ -115,7 +115,7 @@ impl<'de, A: MapAccess<'de>> VariantAccess<'de> for KeyedVariant<A> {
     type Error = A::Error;
 
     fn unit_variant(self) -> Result<(), A::Error> {
-        Err(A::Error::invalid_type(Unexpected::Map, &"the variant's name alone"))
+        Err(A::Error::invalid_type(Unexpected::Map, &"only the variant's name"))
     }
 
     fn newtype_variant_seed<S: DeserializeSeed<'de>>(self, seed: S) -> Result<S::Value, A::Error> {

@@ -48,7 +48,7 @@ impl GrantedMounts {
         match granted {
             Some(access) if *access >= needed => Ok(()),
             Some(_) => Err(ToolError::denied(format!("`{path}` is read-only for this tool"))),
-            None => Err(ToolError::denied(format!("`{path}` is in no folder that this tool was granted"))),
+            None => Err(ToolError::denied(format!("`{path}` is in no directory that this tool was granted"))),
         }
     }
 }
@@ -115,7 +115,7 @@ mod tests {
         let result = granted.check_call(copy_tool().spec(), &json!({"from": "a"}));
         assert_eq!(
             result.expect_err("tmp is not granted").to_string(),
-            "`/tmp/copy` is in no folder that this tool was granted"
+            "`/tmp/copy` is in no directory that this tool was granted"
         );
         assert_eq!(granted.as_toml(), "{ shared = \"read\" }");
     }

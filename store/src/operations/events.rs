@@ -116,7 +116,7 @@ pub(crate) async fn remove_events_before(
 ) -> Result<u64, StoreError> {
     let limit = i64::from(at_most.min(MAX_SWEEP));
     lock_log(sql).await?;
-    // The oldest events alone, up to the first that stays, so that what is kept has no holes.
+    // Only the oldest events, up to the first that stays, so that what is kept has no holes.
     let rows = sql
         .rows(
             "delete from events where id in (select id from events order by id limit $2) \

@@ -77,7 +77,7 @@ pub(crate) async fn messages(
 ) -> Result<Page<StoredMessage, i64>, StoreError> {
     ensure_run(sql, &run).await?;
     let limit = request.rows();
-    // The inner selections read sizes alone, so that payloads beyond the page are never read.
+    // The inner selections read only sizes, so that payloads beyond the page are never read.
     let rows = sql
         .rows(
             "select m.ordinal, m.body, m.bytes from messages m join ( \

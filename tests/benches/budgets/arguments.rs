@@ -80,7 +80,7 @@ pub(crate) fn parsing_slowness() -> Slowness {
 }
 
 /// The time in which the pipeline and the tool process the text of arguments, in milliseconds. Before each
-/// measurement, measures the time of parsing the text alone, and appends it to `parsing`.
+/// measurement, measures only the time of parsing the text, and appends it to `parsing`.
 fn decode(tool: &dyn DeclaredTool, arguments: &Value, parsing: &mut Vec<Duration>) -> f64 {
     let schema = ArgumentSchema::compile(&tool.spec().parameters()).expect("a schema");
     let text = arguments.to_string();

@@ -195,7 +195,7 @@ fn egress(fixture: &Fixture, server: &Server) -> Egress {
     .expect("starts")
 }
 
-/// A judge that allows everything, so that the client alone is measured.
+/// A judge that allows everything, so that only the client is measured.
 struct OpenJudge;
 
 impl Judge for OpenJudge {

@@ -210,7 +210,7 @@ async fn no_row_and_no_file_of_the_state_folder_holds_contents() {
     drop(registry);
     assert_nowhere_below(&fixture.state(), PLANTED);
     let log = fs::metadata(audit::log_path(&fixture.state())).expect("the path exists");
-    assert_eq!(std::os::unix::fs::MetadataExt::mode(&log) & 0o777, 0o600, "for its owner alone");
+    assert_eq!(std::os::unix::fs::MetadataExt::mode(&log) & 0o777, 0o600, "only for its owner");
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -158,7 +158,7 @@ async fn file_read_says_what_it_cannot_read() {
         case(
             json!({"path": "lines.txt", "byte_offset": 1, "limit": 1}),
             InvalidArguments,
-            "field 'byte_offset': give it alone, without 'offset' and 'limit'",
+            "field 'byte_offset': give it without 'offset' and 'limit'",
         ),
     ])
     .await;

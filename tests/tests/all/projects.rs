@@ -249,9 +249,9 @@ fn a_further_mount_is_as_writable_as_the_home_or_less() {
     home.refusal("code", &["call", "file_read", &read], 3);
 
     for (mount, said) in [
-        (format!("src={}", home.path("code/src").display()), "the outer folder alone"),
-        (format!("all={}", home.path("").display()), "the outer folder alone"),
-        (format!("states={}", home.path("states").display()), "the outer folder alone"),
+        (format!("src={}", home.path("code/src").display()), "only the outer folder"),
+        (format!("all={}", home.path("").display()), "only the outer folder"),
+        (format!("states={}", home.path("states").display()), "only the outer folder"),
         ("gone=/gone".to_owned(), "must be an existing folder"),
         ("gone=../gone".to_owned(), "must be an existing folder"),
         ("proc=/proc".to_owned(), "file system of the kernel"),

@@ -153,7 +153,7 @@ pub(crate) fn enabling_entry(name: &str) -> String {
     format!("[tools.{name}]\nenabled = true\n")
 }
 
-/// A registry of native tools alone, under the fixture's policy and in its state folder. It has no WASM engine,
+/// A registry of only native tools, under the fixture's policy and in its state folder. It has no WASM engine,
 /// which most steps of the pipeline do not use.
 #[track_caller]
 pub(crate) fn native_registry(fixture: &Fixture, spies: impl IntoIterator<Item = Spy>) -> ToolRegistry {

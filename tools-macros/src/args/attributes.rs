@@ -128,7 +128,7 @@ fn refusal(name: &str, target: AttributeTarget) -> String {
         "deny_unknown_fields" => {
             return "`deny_unknown_fields` has a shorter name: write `#[args(deny_unknown)]`".to_owned();
         }
-        "content" => "a tag is enough: give the variant named fields and write `tag` alone",
+        "content" => "a tag is enough: give the variant named fields and write only `tag`",
         "from" | "try_from" | "into" | "remote" | "with" | "deserialize_with" | "serialize_with" => {
             "the schema would be of another type than the decoder's: convert in the tool's body"
         }

@@ -46,7 +46,7 @@ pub(super) fn judge_target(
     let exists = reached.missing.is_empty();
     let target = reached.target.as_fd();
     if exists && is_special(target) {
-        let hint = "tools read and write files and folders only";
+        let hint = "tools read and write only files and directories";
         return Err(path_denial(path, DenialCode::SpecialFile, hint));
     }
     let is_vault = mount.name().is_vault();

@@ -78,7 +78,7 @@ fn site(text: &str) -> Result<HostName, ToolError> {
         Ok(UrlHost::Address(_)) | Err(_) => {
             let short_text: String = text.chars().take(MAX_SHOWN_CHARS).collect();
             let message = format!(
-                "`{}` is not a host name; write the name alone, such as `docs.example.com`",
+                "`{}` is not a host name; write only the name, such as `docs.example.com`",
                 short_text.escape_default()
             );
             Err(invalid("site", &message))

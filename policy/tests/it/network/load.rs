@@ -122,7 +122,7 @@ fn a_profile_with_hosts_has_neither_vault_nor_shell() {
     );
     check_fault(
         "[profiles.X]\nhosts = ['https://a']\n[tools.shell_exec]\nprofile = 'X'",
-        "20:11: tools.shell_exec.profile: a tool that runs commands has the hosts of `[shell]` alone; name no profile for it",
+        "20:11: tools.shell_exec.profile: a tool that runs commands has only the hosts of `[shell]`; name no profile for it",
     );
     check_fault(
         "[profiles.X]\nhosts = ['https://a']\n[tools.vault_copyto_read]\nprofile = 'V'\n\

@@ -131,7 +131,7 @@ fn faults_are_reported_with_their_location() {
     );
     check(
         "deny = ['/bin/rm']",
-        "9: shell.deny[0]: `/bin/rm` is a path: a rule names a program, wherever it lies; write its name alone",
+        "9: shell.deny[0]: `/bin/rm` is a path: a rule names a program, wherever it lies; write only its name",
     );
     check(
         "deny = ['r\u{200b}m']",

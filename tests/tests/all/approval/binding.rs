@@ -38,7 +38,7 @@ async fn a_binding_depends_on_tool_arguments_grant_and_policy_alone() {
             "[profiles.FileReadWrite]\nmounts = { shared = \"write\" }",
         )
     };
-    // A tool without a path argument, so that its name can change alone.
+    // A tool without a path argument, so that only its name can change.
     let spy_named = |name: &str| Spy::repeating(name).requiring_approval();
     let other_fixture = || Fixture::new().with_policy(&enabling_entry("other"));
     let mut bindings: BTreeMap<String, &str> = BTreeMap::new();

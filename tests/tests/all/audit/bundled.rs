@@ -92,7 +92,7 @@ fn write(files: &[(String, Vec<u8>)], out: &Path) {
     archive.finish().expect("finishes");
 }
 
-/// Runs the program of a bundle with Python alone: isolated, without the packages of this machine.
+/// Runs the program of a bundle with only Python: isolated, without the packages of this machine.
 #[expect(clippy::disallowed_methods, reason = "the reader of a bundle has Python and nothing of ours")]
 fn python(bundle: &Path, args: &[&str]) -> (bool, String) {
     let program = files(bundle).into_iter().find(|(name, _)| name == "verify.py").expect("a program").1;
@@ -143,7 +143,7 @@ fn a_bundle_proves_its_rows_to_the_program_and_to_python_alone() {
     for prefix in ["bundle.json", "verify.py", "notes/", "policies/", "rows.txt"] {
         assert!(names.iter().any(|name| name.starts_with(prefix)), "{names:?}");
     }
-    // A row that the filters do not mean is a hash alone.
+    // Of a row that does not match the filters, only the hash is there.
     let rows = files(&late).into_iter().find(|(name, _)| name == "rows.txt").expect("rows").1;
     assert!(!String::from_utf8_lossy(&rows).contains("a.txt"), "not disclosed");
     let json = log.run(&["audit", "verify", "--json", "--bundle", &all.to_string_lossy()]);

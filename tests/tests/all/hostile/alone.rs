@@ -1,4 +1,4 @@
-//! Runs one test alone in a process, to measure that process's memory or to capture all its output.
+//! Runs a single test in a process, to measure that process's memory or to capture all its output.
 
 use std::{
     future::Future,

@@ -380,7 +380,7 @@ fn read_lines(stream: impl Read + Send + 'static) -> (Receiver<String>, Reader) 
     (receiver, Reader { thread, is_paused })
 }
 
-/// A registry of native tools alone.
+/// A registry of only native tools.
 pub(super) fn native_registry(
     fixture: &Fixture,
     add: impl FnOnce(RegistryBuilder) -> RegistryBuilder,

@@ -68,7 +68,7 @@ fn a_terminal_withholds_no_answer() {
     check_terminal_session(serve(&Fixture::new(), &[]), input, output);
 }
 
-/// A test cannot close the input of a terminal alone, so a signal ends the server.
+/// A test cannot close only the input of a terminal, so a signal ends the server.
 fn check_terminal_session(program: Command, input: Stream, output: Stream) {
     let mut client = Client::start_command(program, input, output).begin(json!({}));
     for message in ["one", "two"] {

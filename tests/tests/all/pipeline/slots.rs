@@ -215,7 +215,7 @@ async fn nested_calls_obey_the_callers_approval_policy() {
     drop(cell);
 }
 
-/// Denies `echo` alone.
+/// Denies only `echo`.
 struct NoEcho;
 
 impl ApprovalPolicy for NoEcho {

@@ -115,14 +115,14 @@ const CASES: &[Case] = &[
         "mounts that overlap",
         Edit("tmp = \"tmp\"", "tmp = \"shared/tmp\""),
         &[
-            "4:7: error P00 mounts.tmp: `shared/tmp` overlaps `shared` of mount `shared`; mounts must be disjoint: name the outer folder alone, or two folders beside each other",
+            "4:7: error P00 mounts.tmp: `shared/tmp` overlaps `shared` of mount `shared`; mounts must be disjoint: name only the outer folder, or two folders beside each other",
         ],
     ),
     (
         "mounts that overlap by case",
         Edit("tmp = \"tmp\"", "tmp = \"Shared\""),
         &[
-            "4:7: error P00 mounts.tmp: `Shared` overlaps `shared` of mount `shared`; mounts must be disjoint: name the outer folder alone, or two folders beside each other",
+            "4:7: error P00 mounts.tmp: `Shared` overlaps `shared` of mount `shared`; mounts must be disjoint: name only the outer folder, or two folders beside each other",
         ],
     ),
     (

@@ -68,7 +68,7 @@ async fn a_dropped_call_leaves_its_row_and_kills_its_command() {
 #[tokio::test]
 async fn a_dying_sidecar_kills_its_commands_and_none_is_rerun() {
     if !rustix::process::geteuid().is_root() {
-        eprintln!("skipped: a sidecar shows to root alone what it is, and others must live");
+        eprintln!("skipped: a sidecar shows only to root what it is, and others must live");
         return;
     }
     let shell = Shell::new().await;

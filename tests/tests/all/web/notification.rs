@@ -182,7 +182,7 @@ async fn a_mail_is_sent_with_and_without_tls_and_login() {
         ] {
             assert!(said.contains(line), "{line}: {said}");
         }
-        // A line with a dot alone would end the message.
+        // A line with only a dot would end the message.
         assert!(said.contains("Done.\n..\nReally."), "{said}");
         let rows = fixture.rows();
         let step = rows.iter().rfind(|row| &*row.tool == "send_notification_mail").expect("a row");

@@ -45,7 +45,7 @@ pub(super) fn lines(files: &PolicyFiles, tier: SandboxTier, refused: RefusedCall
 }
 
 /// The lines that would let the call's requests reach their hosts. They add the hosts to the tool's profile if that
-/// helps, else to a new profile for this tool alone. `None` if neither helps.
+/// helps, else to a new profile for only this tool. `None` if neither helps.
 pub(super) fn host_lines(
     files: &PolicyFiles,
     tier: SandboxTier,

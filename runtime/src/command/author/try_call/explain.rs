@@ -186,7 +186,7 @@ fn advice(code: DenialCode, tool: &RegisteredTool) -> String {
         DenialCode::PathEscapesMount | DenialCode::LinkEscapesMount => {
             "no policy allows a path that leads out of a mount".to_owned()
         }
-        DenialCode::SpecialFile => "tools open files and folders only".to_owned(),
+        DenialCode::SpecialFile => "tools open only files and directories".to_owned(),
         DenialCode::HardLink => {
             "no policy allows it: replace the file whole, or remove its other names".to_owned()
         }

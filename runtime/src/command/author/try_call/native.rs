@@ -201,7 +201,7 @@ fn parse_outcome(lines: &[u8]) -> Result<ToolOutput, ToolError> {
                 let line = String::from_utf8_lossy(line);
                 let quoted: String = line.chars().take(MAX_QUOTED_CHARS).collect();
                 let message = format!(
-                    "the tool wrote a line that is not a frame, `{}`: standard output carries frames alone, so there is no `println!` in a tool: write with `eprintln!`, or report with `ctx.progress`",
+                    "the tool wrote a line that is not a frame, `{}`: standard output carries only frames, so there is no `println!` in a tool: write with `eprintln!`, or report with `ctx.progress`",
                     text::inline(&quoted)
                 );
                 return Err(ToolError::failed(message)

@@ -1,4 +1,4 @@
-//! A state that one call would have alone.
+//! A state that only one call would have.
 
 use portcullis_sdk::{State, tool};
 

@@ -14,7 +14,7 @@ async fn last(path: String, whatever: &portcullis_sdk::ToolContext) -> String {
     whatever.tool_name.clone() + &path
 }
 
-/// Takes the context alone.
+/// Takes only the context.
 #[tool]
 async fn only(_ctx: &ToolContext) {}
 
