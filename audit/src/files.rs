@@ -59,7 +59,7 @@ pub(super) struct Segment {
     pub(super) number: u64,
     /// The length of all earlier segments together: the place of this one in the log.
     pub(super) start_offset: u64,
-    /// The number of its first row, also of one that is not written yet.
+    /// The number of its first row, even of one that is not written yet.
     pub(super) first_seq: u64,
     /// When its first row was written. `None` if it was empty when it was opened.
     pub(super) begun: Option<Timestamp>,

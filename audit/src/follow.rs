@@ -30,7 +30,7 @@ impl LogFollower {
     /// Starts at the present end of a log.
     ///
     /// # Errors
-    /// [`AuditError::Open`], also if there is no log yet ([`AuditError::is_missing`]), [`AuditError::NotAFile`],
+    /// [`AuditError::Open`], even if there is no log yet ([`AuditError::is_missing`]), [`AuditError::NotAFile`],
     /// [`AuditError::Busy`].
     pub fn at_end(path: &Path) -> Result<Self, AuditError> {
         let (file, offset) = segments::open_at_end(path)?;

@@ -146,7 +146,7 @@ impl CheckpointKey {
     /// also be readable for its group, as systemd and Kubernetes pass secrets.
     ///
     /// # Errors
-    /// [`KeyError::File`], also if there is none; [`KeyError::Readable`], [`KeyError::Form`].
+    /// [`KeyError::File`], even if there is none; [`KeyError::Readable`], [`KeyError::Form`].
     pub fn read(path: &Path) -> Result<Self, KeyError> {
         let failed = |source| KeyError::File { path: path.to_owned(), source };
         let file = fs::OpenOptions::new()

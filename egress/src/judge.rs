@@ -16,7 +16,7 @@ use crate::{Credential, RequestLimits};
 /// Decides about one request and its redirects. A thread of [`crate::Egress`] calls it, so each method must return at
 /// once, without I/O.
 pub trait Judge: Send + Sync {
-    /// Decides whether a request may be made. Called for each request, also after a redirect, before the host's name is
+    /// Decides whether a request may be made. Called for each request, even after a redirect, before the host's name is
     /// resolved. The scheme is `http` or `https`, and there is no user information. A tunnel has the method `CONNECT`
     /// and the URL `https://host:port/`, whose host is never an address. A dial has `CONNECT` and the caller's
     /// unchecked URL.
@@ -27,7 +27,7 @@ pub trait Judge: Send + Sync {
 
     /// Decides whether `address` may be connected to as `host`. Called for every address of a name before any of them
     /// is dialled, and for a host that is written as an address. One refusal refuses the request, so a name with a
-    /// public and a private address is refused. Called also for the address of a reused connection, whose name is not
+    /// public and a private address is refused. Called even for the address of a reused connection, whose name is not
     /// resolved again.
     ///
     /// Behind a proxy, which resolves names itself, called only for hosts that are addresses, and with the loopback

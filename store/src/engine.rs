@@ -79,9 +79,11 @@ macro_rules! methods {
         }
     };
     (@run answer $store:ident, $doing:literal, $name:ident, ($id:ident, $($argument:ident),*)) => {{
+        // The operation takes the id, and the waiters are told its text after the commit.
         let answered: Arc<str> = $id.as_str().into();
         let operation = operation(move |sql| operations::$name(sql, $id, $($argument),*).boxed());
         let written = $store.database.write($doing, operation).await;
+        // A waiter reads the store when it is told, so it is told only after the commit.
         if written.is_ok() {
             // Without waiters the id is dropped.
             let _ = $store.answers.send(answered);

@@ -15,6 +15,7 @@ impl Json {
     /// [`StoreError::Json`].
     pub fn from_text(text: impl Into<String>) -> Result<Self, StoreError> {
         let text = text.into();
+        // `IgnoredAny` checks the syntax without building a tree of a large payload.
         match serde_json::from_str::<IgnoredAny>(&text) {
             Ok(_) => Ok(Self(text)),
             Err(source) => Err(StoreError::Json { source }),

@@ -114,6 +114,8 @@ pub const MAX_SWEEP: u32 = 1_000;
 
 /// A name or id: not empty, bounded, without control characters.
 pub(crate) fn check_name(place: &'static str, name: &str) -> Result<(), StoreError> {
+    // Control characters could disguise a name on a terminal. NUL is one of them, and PostgreSQL cannot keep
+    // it.
     if name.is_empty() || name.chars().any(char::is_control) {
         return Err(StoreError::Name { place });
     }

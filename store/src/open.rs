@@ -55,6 +55,7 @@ pub async fn open_gateway(place: &str) -> Result<Arc<dyn GatewayStore>, StoreErr
     if POSTGRES_SCHEMES.iter().any(|scheme| place.starts_with(scheme)) {
         return open_gateway_postgres(place, PostgresOptions::default()).await;
     }
+    // Without this check a mistyped URL, with its password, would become the name of a file.
     if place.contains("://") {
         return Err(
             OpenError::Url { reason: "its scheme is not `postgres` or `postgresql`", source: None }.into()
@@ -72,6 +73,7 @@ pub async fn open_gateway_sqlite(
     options: SqliteOptions,
 ) -> Result<Arc<dyn GatewayStore>, StoreError> {
     let path = PathBuf::from(path);
+    // Opening waits for the disk and for the locks of other processes.
     let opening = tokio::task::spawn_blocking(move || Sqlite::open(&path, options));
     let opened = opening
         .await

@@ -68,11 +68,16 @@ impl Postgres {
              -c idle_in_transaction_session_timeout={idle} -c default_transaction_isolation=read\\ committed \
              -c default_transaction_read_only=off",
             config.get_options().unwrap_or_default(),
+            // The server takes 0 as no limit.
             time = options.statement_timeout.as_millis().max(1),
+            // The lock's limit is shorter, so that a wait for a lock is reported as busy and not as timed
+            // out.
             lock = (options.statement_timeout / 2).as_millis().max(1),
+            // The server ends a transaction whose process hangs, so that its locks do not stay.
             idle = options.statement_timeout.saturating_mul(2).as_millis().max(1),
         );
         config.options(ours);
+        // `Fast` saves a query before each operation. A broken connection then fails the operation itself.
         let manager_config = ManagerConfig { recycling_method: RecyclingMethod::Fast };
         let manager = Manager::from_config(config, tls::connector(roots)?, manager_config);
         let wait = Some(options.connect_timeout);
@@ -83,6 +88,7 @@ impl Postgres {
             .build()
             .map_err(|error| StoreError::database("make its pool", DatabaseFailure::Other, error))?;
         let postgres = Self { pool, operation_timeout: options.statement_timeout.saturating_mul(2) };
+        // The first connection is made now, so that a wrong URL or password fails at the start.
         let mut client = postgres.client("connect").await?;
         let migrating = migrate::migrate(&mut client, migrate::MIGRATIONS);
         let migrated = tokio::time::timeout(postgres.operation_timeout, migrating).await;

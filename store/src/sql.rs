@@ -124,6 +124,7 @@ impl Row {
     }
 
     pub(crate) fn optional_int(&mut self, place: usize) -> Result<Option<i64>, StoreError> {
+        // A missing column is not null, so `int` reports it as damage.
         if self.is_null(place) { Ok(None) } else { self.int(place).map(Some) }
     }
 
@@ -140,6 +141,7 @@ impl Row {
     where
         E: std::error::Error + Send + Sync + 'static,
     {
+        // This crate has written the text, so a text that does not parse means a damaged row.
         parse(&self.text(place)?).map_err(broken)
     }
 
@@ -148,6 +150,7 @@ impl Row {
     }
 
     fn take(&mut self, place: usize) -> Option<Value> {
+        // The value is moved out, because a copy of a payload can have 16 MiB.
         self.0.get_mut(place).map(|value| std::mem::replace(value, Value::Null))
     }
 }

@@ -41,10 +41,12 @@ pub(crate) struct Sqlite {
 impl Sqlite {
     /// Opens the file, and makes or migrates it. This blocks.
     pub(crate) fn open(path: &Path, options: SqliteOptions) -> Result<Self, StoreError> {
+        // Readers open the file later, so its path must not depend on the working directory.
         let path =
             std::path::absolute(path).map_err(|source| OpenError::Io { path: path.to_owned(), source })?;
         file::prepare(&path)?;
         let connect = Connect { path, options };
+        // The writer comes first, because it makes the tables that readers need.
         let writer = Writer::start(connect.writer()?)?;
         Ok(Self { writer, readers: Readers::new(connect) })
     }

@@ -46,10 +46,10 @@ keys! {
     ToolKeys of "#[tool]" {
         "name" => name: LitStr = string,
         "label" => label: LitStr = string,
-        "tier" => tier: Ident = word,
+        "tier" => tier: Ident = identifier,
         "timeout" => timeout: LitStr = string,
-        "approval" => approval: Ident = word,
-        "profile" => profile: Ident = word,
+        "approval" => approval: Ident = identifier,
+        "profile" => profile: Ident = identifier,
         "deny_unknown" => deny_unknown: Path = flag,
         "idempotent" => idempotent: Path = flag,
         "hidden" => hidden: Path = flag,

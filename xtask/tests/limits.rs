@@ -223,7 +223,7 @@ const SENTENCES: [(&str, &str, &str, &str); 41] = [
     ("docs/gateway.md", "once and in order, for {}. After", "EVENT_RETENTION", "gateway/src/serve.rs"),
     (
         "docs/gateway.md",
-        "After {} messages of only agents",
+        "After {} messages from agents only",
         "MAX_AGENT_MESSAGES",
         "gateway/src/builtins/messages.rs",
     ),

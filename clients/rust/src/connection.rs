@@ -59,7 +59,7 @@ pub(crate) fn transport(address: &Address) -> Result<Box<dyn Transport>, ClientE
         .https_or_http()
         .enable_http1()
         .wrap_connector(tcp);
-    Ok(over(connector))
+    Ok(pooled_transport(connector))
 }
 
 /// A transport over the connections of a connector.

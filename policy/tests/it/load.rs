@@ -194,11 +194,11 @@ fn mounts_are_disjoint_folders_of_the_workspace() {
     check_faults(
         "version = 1\n[mounts]\na = 'x'\nb = 'x/y'\nc = './X/'\nD = 'd'\ne = '../e'\nf = '/'\ng = '.'\nh = '/h'\ni = '/H/i'\n",
         &[
-            "portcullis.toml:4:5: mounts.b: `x/y` overlaps `x` of mount `a`; mounts must be disjoint: name the outer \
+            "portcullis.toml:4:5: mounts.b: `x/y` overlaps `x` of mount `a`; mounts must be disjoint: name only the outer \
              folder, or two folders beside each other",
-            "portcullis.toml:5:5: mounts.c: `X` overlaps `x` of mount `a`; mounts must be disjoint: name the outer \
+            "portcullis.toml:5:5: mounts.c: `X` overlaps `x` of mount `a`; mounts must be disjoint: name only the outer \
              folder, or two folders beside each other",
-            "portcullis.toml:5:5: mounts.c: `X` overlaps `x/y` of mount `b`; mounts must be disjoint: name the outer \
+            "portcullis.toml:5:5: mounts.c: `X` overlaps `x/y` of mount `b`; mounts must be disjoint: name only the outer \
              folder, or two folders beside each other",
             "portcullis.toml:6:1: mounts.D: `D` is not a valid mount name: 1 to 64 characters of a-z, 0-9, \
              `_` and `-` are allowed",
@@ -206,7 +206,7 @@ fn mounts_are_disjoint_folders_of_the_workspace() {
             "portcullis.toml:8:5: mounts.f: a mount is a folder below `/`, not `/` itself",
             "portcullis.toml:9:5: mounts.g: a mount is a folder in the workspace, not the workspace itself; \
              `portcullis init` makes an existing folder a project",
-            "portcullis.toml:11:5: mounts.i: `/H/i` overlaps `/h` of mount `h`; mounts must be disjoint: name the outer \
+            "portcullis.toml:11:5: mounts.i: `/H/i` overlaps `/h` of mount `h`; mounts must be disjoint: name only the outer \
              folder, or two folders beside each other",
         ],
     );

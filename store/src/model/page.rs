@@ -31,6 +31,7 @@ impl<C> PageRequest<C> {
     }
 
     pub(crate) fn rows(&self) -> i64 {
+        // A page of 0 rows would have no cursor, which reads as the end of the listing.
         i64::from(self.limit.clamp(1, MAX_PAGE_ROWS))
     }
 }

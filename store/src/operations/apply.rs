@@ -19,6 +19,7 @@ use crate::{
 };
 
 pub(crate) async fn apply(sql: &mut dyn Sql, changes: Vec<Change>) -> Result<Vec<Applied>, StoreError> {
+    // The lock of the log comes first in every transaction with several locks, so that none deadlock.
     lock_log(sql).await?;
     apply_after(sql, changes, Vec::new()).await
 }
@@ -31,6 +32,7 @@ pub(crate) async fn resolve_call_with(
     changes: Vec<Change>,
 ) -> Result<ResolvedWith, StoreError> {
     check_size("the result", result.len(), MAX_PAYLOAD_BYTES)?;
+    // The lock comes before the call's row, because the changes may append events.
     lock_log(sql).await?;
     if let Some(resolution) = resolve_if_open(sql, &id, &result, now).await? {
         let applied = apply_after(sql, changes, vec![Applied::Resolved(resolution)]).await?;
@@ -39,6 +41,7 @@ pub(crate) async fn resolve_call_with(
     let delivered = sql.row("select delivered from calls where id = $1", parameters![&id]).await?;
     let delivered = delivered.map_or(Ok(None), |mut row| row.optional_int(0))?;
     let resolution = delivered.map(|ordinal| match ordinal {
+        // Ordinals of an inbox begin with 1, so 0 is free to mean that the run took the result itself.
         0 => Resolution::Inline,
         ordinal => Resolution::Inbox { ordinal },
     });
@@ -81,6 +84,7 @@ async fn apply_after(
                 Applied::NotesRemoved { count: remove_notes(sql, agent, kind, ids).await? }
             }
             Change::Then(then) => {
+                // Each one is put at the front, so the last is put there first.
                 for made in then.make(&applied)?.into_iter().rev() {
                     waiting.push_front(made);
                 }

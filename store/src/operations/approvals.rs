@@ -56,9 +56,12 @@ pub(crate) async fn add_approval(
             ],
         )
         .await?;
+    // `on conflict` reports an id that exists in the same way in both databases, and keeps the transaction
+    // usable.
     if inserted == 0 {
         return Err(StoreError::exists(Entity::StoredApproval, &approval.id));
     }
+    // The run's row is locked until the commit, so no other transaction adds a question after this count.
     let open = sql
         .row("select count(*) from approvals where run = $1 and status = 'waiting'", parameters![&guard.run])
         .await?;
@@ -77,6 +80,7 @@ pub(crate) async fn answer_approval(
     if let Some(reason) = &answer.reason {
         check_text("the reason", reason)?;
     }
+    // Pages are bounded by `bytes`, so whatever an answer adds to the row is counted.
     let edited_bytes = answer.edited_arguments.as_ref().map_or(0, Json::len);
     check_size("the edited arguments", edited_bytes, MAX_ARGUMENTS_BYTES)?;
     let status = match answer.verdict {
@@ -101,6 +105,7 @@ pub(crate) async fn answer_approval(
             ],
         )
         .await?;
+    // The row is read after the update, so that an error tells what has closed the question.
     let found = approval(sql, id).await?;
     if changed == 1 {
         return Ok(found);
@@ -108,6 +113,7 @@ pub(crate) async fn answer_approval(
     let id = found.asked.id;
     Err(match found.status {
         _ if found.asked.hash != hash => StoreError::OtherHash { id },
+        // It waits and the hash is right, so only its time can have refused the answer.
         ApprovalStatus::Waiting => StoreError::ApprovalClosed { id, status: ApprovalStatus::Expired },
         status => StoreError::ApprovalClosed { id, status },
     })
@@ -118,6 +124,7 @@ pub(crate) async fn expire_approvals(
     now: i64,
     at_most: u32,
 ) -> Result<Vec<String>, StoreError> {
+    // The outer condition repeats the status for PostgreSQL, as in `expire_calls`.
     let limit = i64::from(at_most.min(MAX_SWEEP));
     let rows = sql
         .rows(

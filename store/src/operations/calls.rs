@@ -67,6 +67,7 @@ pub(crate) async fn add_call(
     if inserted == 0 {
         return Err(StoreError::exists(Entity::Call, &call.id));
     }
+    // The run's row is locked until the commit, so no other transaction adds a call after this count.
     let open = sql
         .row(
             "select count(*) from calls where run = $1 and status in ('waiting', 'pending')",
@@ -101,6 +102,7 @@ pub(crate) async fn resolve_call(
         return Ok(resolution);
     }
     let found = call(sql, id).await?;
+    // An open call that takes no result is one whose time is over, even if no sweep has marked it.
     let status = if found.status.is_open() { ExternalCallStatus::Expired } else { found.status };
     Err(StoreError::CallClosed { id: found.id, status })
 }
@@ -132,6 +134,7 @@ pub(super) async fn resolve_if_open(
         )
         .await?;
     let Some(mut row) = late else { return Ok(None) };
+    // A call of version 1 names no inbox, so its agent's inbox gets the result.
     let (inbox, run, tool) = (row.text(0)?, row.text(1)?, row.text(2)?);
     let body = result_entry(id, &run, &tool, result)?;
     let entry = NewInboxEntry { agent: inbox, kind: TOOL_RESULT.to_owned(), body, created: now };
@@ -150,6 +153,7 @@ fn result_entry(id: &str, run: &str, tool: &str, result: &Json) -> Result<Json, 
         tool_name: &'a str,
         result: &'a RawValue,
     }
+    // `RawValue` keeps numbers and the order of keys as the sender wrote them.
     let result = serde_json::from_str(result.as_str()).map_err(|source| StoreError::Json { source })?;
     Json::of(&Body { call_id: id, run_id: run, tool_name: tool, result })
 }
@@ -224,6 +228,7 @@ pub(super) const LIST_SHOWN: &str = concat!(
     "select ",
     columns!(),
     ", c.bytes + coalesce(m.bytes, 0), m.space, m.metadata from calls c left join space_messages m on m.id = ",
+    // One message for each call, so that a call that two messages show is listed once.
     of_message!("id"),
     listed!()
 );

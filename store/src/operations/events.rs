@@ -29,6 +29,7 @@ pub(crate) async fn append_event(sql: &mut dyn Sql, event: NewEvent) -> Result<i
         return Err(StoreError::Invalid { place: "the topics of the event", expected: "one topic or more" });
     }
     let row = sql.row("update event_log set newest = newest + 1 returning newest", parameters![]).await?;
+    // The migration inserts the one row, so the fallback is never used.
     let id = row.map_or(Ok(1), |mut row| row.int(0))?;
     sql.execute(
         "insert into events (id, created, kind, topics, bytes, data) values ($1, $2, $3, $4, $5, $6)",
@@ -42,6 +43,7 @@ pub(crate) async fn append_event(sql: &mut dyn Sql, event: NewEvent) -> Result<i
         ],
     )
     .await?;
+    // A set, because a topic that is named twice would break the primary key.
     for topic in event.topics.iter().collect::<BTreeSet<_>>() {
         sql.execute("insert into event_topics (topic, event) values ($1, $2)", parameters![topic, id])
             .await?;
@@ -128,6 +130,7 @@ pub(crate) async fn remove_events_before(
         .await?;
     let ids = rows.into_iter().map(|mut row| row.int(0)).collect::<Result<Vec<_>, _>>()?;
     let Some(last) = ids.iter().max() else { return Ok(0) };
+    // A reader that comes back learns from this that it has missed events.
     sql.execute("update event_log set removed = $1 where removed < $1", parameters![*last]).await?;
     Ok(u64::try_from(ids.len()).unwrap_or(u64::MAX))
 }

@@ -27,6 +27,7 @@ pub(crate) async fn push_inbox(sql: &mut dyn Sql, entry: NewInboxEntry) -> Resul
         .await?;
     let (ordinal, waiting) =
         row.map_or(Ok((1, 1)), |mut row| Ok::<_, StoreError>((row.int(0)?, row.int(1)?)))?;
+    // An error rolls the counters back with the transaction.
     check_count("the entries of the inbox", waiting, MAX_INBOX)?;
     sql.execute(
         "insert into inbox_entries (agent, ordinal, kind, bytes, body, created) values ($1, $2, $3, $4, $5, $6)",
@@ -114,6 +115,7 @@ pub(super) async fn consume_up_to(
 
 /// Consumes exactly these entries, or fails.
 pub(super) async fn consume_span(sql: &mut dyn Sql, span: InboxSpan, now: i64) -> Result<(), StoreError> {
+    // The row's lock comes before the entries, in the same order as for a sender.
     let InboxSpan { agent, first, last } = span;
     sql.execute("update inboxes set last = last where agent = $1", parameters![&agent]).await?;
     let consumed = sql
@@ -124,6 +126,7 @@ pub(super) async fn consume_span(sql: &mut dyn Sql, span: InboxSpan, now: i64) -
         )
         .await?;
     let consumed = i64::try_from(consumed).unwrap_or(i64::MAX);
+    // Ordinals have no gaps, so the number of rows proves that no entry was consumed before.
     if first > last || last.checked_sub(first).and_then(|count| count.checked_add(1)) != Some(consumed) {
         return Err(StoreError::InboxConsumed { agent, first, last });
     }

@@ -15,6 +15,7 @@ pub(crate) async fn acquire_lease(
     until: i64,
 ) -> Result<RunLease, StoreError> {
     check_name("the owner of the lease", &guard.owner)?;
+    // One statement tests and takes the lease, so of two owners only one succeeds.
     let row = sql
         .row(
             "update runs set lease_owner = $2, lease_until = $4 where id = $1 and ended = 0 \
@@ -44,6 +45,7 @@ pub(crate) async fn renew_lease(
     guard: LeaseGuard,
     until: i64,
 ) -> Result<RunLease, StoreError> {
+    // A renewal that comes late must not shorten a lease that a later one has moved.
     let row = sql
         .row(
             "update runs set lease_until = case when lease_until < $4 then $4 else lease_until end \
@@ -67,6 +69,7 @@ pub(crate) async fn reopen_run(
 ) -> Result<RunLease, StoreError> {
     check_name("the owner of the lease", &guard.owner)?;
     check_payloads(&state, &[])?;
+    // The version is compared, because the caller has derived the new state from it.
     let row = sql
         .row(
             "update runs set version = version + 1, updated = $3, status = $6, ended = 0, cancel_requested = null, \
@@ -80,6 +83,7 @@ pub(crate) async fn reopen_run(
         let mut found = found.ok_or_else(|| StoreError::not_found(Entity::Run, &run))?;
         return Err(match (found.int(0)?, found.int(1)?) {
             (found, _) if found != version => StoreError::Conflict { run, expected: version, found },
+            // The version is right, so the update was refused because the run is open.
             _ => StoreError::StillOpen { run },
         });
     };
@@ -91,6 +95,7 @@ pub(crate) async fn reopen_run(
 
 pub(crate) async fn release_lease(sql: &mut dyn Sql, run: String, owner: String) -> Result<(), StoreError> {
     sql.execute(
+        // The owner is compared, so that a late release does not take the lease of the next owner.
         "update runs set lease_owner = null, lease_until = null where id = $1 and lease_owner = $2",
         parameters![run, owner],
     )
@@ -130,6 +135,7 @@ pub(super) async fn why_refused(
     let leased = row.optional_text(2)?.as_deref() == Some(&*owner)
         && row.optional_int(3)?.is_some_and(|end| end > now);
     Ok(match version {
+        // The end comes first: a run that ends gives its lease back, so the lease would be missing too.
         _ if ended => StoreError::Ended { run },
         Some(expected) if leased && expected != found => StoreError::Conflict { run, expected, found },
         _ => StoreError::LeaseLost { run, owner },

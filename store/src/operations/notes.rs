@@ -49,6 +49,7 @@ pub(crate) async fn set_notes(
         )
         .await?;
     }
+    // The notes are counted after the writes, because a replaced note does not add to their number.
     let parameters = parameters![agent, kind.as_str()];
     let count = count(sql, "select count(*) from notes where agent = $1 and kind = $2", parameters).await?;
     check_count("the notes of the agent", count, MAX_NOTES)
@@ -146,6 +147,7 @@ pub(crate) async fn take_due_plans(
             parameters![&agent, NoteKind::Plan.as_str(), &id, next],
         )
         .await?;
+        // A full inbox must not fail the transaction, which would hold up the plans of all other agents.
         let ordinal = if is_full(sql, &agent).await? {
             None
         } else {
@@ -160,6 +162,7 @@ pub(crate) async fn take_due_plans(
 
 /// The first due time after now. Times that have passed meanwhile are left out.
 fn next_due(due: i64, every: i64, now: i64) -> i64 {
+    // An interval of 0 in a damaged row would divide by zero.
     let every = every.max(MIN_PLAN_INTERVAL_MS);
     let passed = now.saturating_sub(due).max(0) / every;
     due.saturating_add(every.saturating_mul(passed.saturating_add(1)))

@@ -27,6 +27,7 @@ pub(super) fn page<T, C>(
         count += 1;
         bytes = bytes.saturating_add(size);
     }
+    // The last page can be exactly full. Its cursor then leads to an empty page.
     let next = last.filter(|_| count >= limit || bytes >= MAX_PAGE_BYTES);
     Ok(Page { items, next })
 }

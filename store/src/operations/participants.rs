@@ -20,6 +20,7 @@ pub(crate) async fn create_participant(sql: &mut dyn Sql, new: NewParticipant) -
     check_name("the id of the participant", &new.id)?;
     check_name("the name of the participant", &new.name)?;
     check_size("the definition", new.definition.len(), MAX_DEFINITION_BYTES)?;
+    // The lock puts additions in order, so that two of them cannot pass the bound together.
     lock_log(sql).await?;
     let inserted = sql
         .execute(
@@ -108,6 +109,8 @@ pub(crate) async fn update_participant(
     let ParticipantUpdate { id, version, name, definition, updated } = update;
     check_name("the name of the participant", &name)?;
     check_size("the definition", definition.len(), MAX_DEFINITION_BYTES)?;
+    // The statement compares the version, so of two writers that have read one version only the first
+    // succeeds.
     let changed = sql
         .execute(
             "update participants set name = $3, bytes = $4, definition = $5, updated = $6, version = version + 1 \
@@ -128,10 +131,13 @@ pub(crate) async fn update_participant(
 }
 
 pub(crate) async fn remove_participant(sql: &mut dyn Sql, id: String, now: i64) -> Result<(), StoreError> {
+    // Memberships go with the row through the foreign key. The other rows name the participant only by its
+    // id.
     lock_log(sql).await?;
     let removed = sql.row("delete from participants where id = $1 returning kind", parameters![&id]).await?;
     let mut removed = removed.ok_or_else(|| StoreError::not_found(Entity::Participant, &id))?;
     let kind = removed.text(0)?;
+    // A participant that is added later under this id must not inherit tokens, notes or entries.
     sql.execute("delete from tokens where subject_kind = $1 and subject = $2", parameters![kind, &id])
         .await?;
     sql.execute("delete from notes where agent = $1", parameters![&id]).await?;

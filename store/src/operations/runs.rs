@@ -54,6 +54,7 @@ pub(crate) async fn create_run(sql: &mut dyn Sql, run: NewRun) -> Result<(), Sto
     )
     .await?;
     insert_messages(sql, &run.id, 0, run.messages).await?;
+    // The entries are consumed in the transaction of the run, so a crash leaves them to the next run.
     match run.consumed_inbox {
         Some(span) => consume_span(sql, span, run.created).await,
         None => Ok(()),
@@ -108,6 +109,8 @@ macro_rules! select_runs {
             "select id, agent, created, updated, status, version, messages, steps, labels, lease_owner, lease_until, \
              cancel_requested, workspace from runs where ",
             $condition,
+            // PostgreSQL cannot tell the type of a parameter that is only compared with null, hence the
+            // casts.
             " and (created, id) < ($1, $2) and (cast($3 as text) is null or agent = $3) \
              and (cast($4 as text) is null or status = $4) \
              and (cast($5 as bigint) is null or (ended = 0 and (lease_owner is null or lease_until <= $5))) \
@@ -162,6 +165,7 @@ fn read_summary(row: &mut Row) -> Result<RunSummary, StoreError> {
 }
 
 pub(crate) async fn request_cancel(sql: &mut dyn Sql, run: String, now: i64) -> Result<(), StoreError> {
+    // No lease is needed: the process that drives the run reads the request when it renews its lease.
     let changed = sql
         .execute(
             "update runs set cancel_requested = coalesce(cancel_requested, $2) where id = $1 and ended = 0",

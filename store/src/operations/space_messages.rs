@@ -47,6 +47,7 @@ pub(super) async fn post_message(sql: &mut dyn Sql, new: NewMessage) -> Result<S
         None => return Err(StoreError::not_found(Entity::Space, &new.space)),
     };
     check_count("the messages of the space", ordinal, MAX_SPACE_MESSAGES)?;
+    // A reply to another space would show whether a message exists there.
     if let Some(reply_to) = &new.reply_to {
         let found = sql
             .row(
@@ -85,6 +86,7 @@ pub(super) async fn post_message(sql: &mut dyn Sql, new: NewMessage) -> Result<S
     if inserted == 0 {
         return Err(StoreError::exists(Entity::Message, &new.id));
     }
+    // The words are written with the message, so that a search finds every message that a listing has.
     let words: Vec<String> = indexed_words(&new.text).into_iter().collect();
     add_words(sql, &new.space, ordinal, &words).await?;
     let NewMessage { id, space, author, kind, text, reply_to, status, call, metadata, created } = new;
@@ -124,6 +126,7 @@ pub(super) async fn update_message(
         return Ok((false, message));
     }
     if let Some(text) = text {
+        // Only the difference is written, because most words of a changed text stay.
         let (old, new) = (indexed_words(&message.text), indexed_words(&text));
         let gone: Vec<String> = old.difference(&new).cloned().collect();
         let added: Vec<String> = new.difference(&old).cloned().collect();
@@ -215,6 +218,8 @@ pub(crate) async fn space_messages(
                 return Ok(Page { items: Vec::new(), next: None });
             }
             parameters.extend(words.iter().map(Value::from));
+            // The statement always has the same number of words, so that it is prepared once. Null stands for
+            // none.
             parameters.resize(4 + MAX_SEARCH_WORDS, Value::Null);
             SEARCH
         }

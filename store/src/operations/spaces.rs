@@ -98,11 +98,14 @@ pub(crate) async fn remove_space(sql: &mut dyn Sql, id: String, topic: String) -
     if removed == 0 {
         return Err(StoreError::not_found(Entity::Space, &id));
     }
+    // Only the members go now, so that no one sees the space. Its messages can be too many for one
+    // transaction.
     sql.execute("delete from space_members where space = $1", parameters![id]).await?;
     Ok(())
 }
 
 pub(crate) async fn sweep_spaces(sql: &mut dyn Sql, at_most: u32) -> Result<u64, StoreError> {
+    // With a limit of 0 a sweep would report that nothing is left.
     let limit = i64::from(at_most.clamp(1, MAX_SWEEP));
     lock_log(sql).await?;
     let found = sql
@@ -112,6 +115,7 @@ pub(crate) async fn sweep_spaces(sql: &mut dyn Sql, at_most: u32) -> Result<u64,
     let (id, topic) = (found.text(0)?, found.optional_text(1)?);
     if let Some(topic) = topic {
         let events = remove_topic(sql, &topic, limit).await?;
+        // Each call removes rows of one table only, so that its transaction stays short.
         if events > 0 {
             return Ok(events);
         }
@@ -135,6 +139,7 @@ pub(crate) async fn sweep_spaces(sql: &mut dyn Sql, at_most: u32) -> Result<u64,
             return Ok(removed);
         }
     }
+    // The row of the space goes last, because the sweep finds all other rows through it.
     sql.execute("delete from spaces where id = $1", parameters![id]).await
 }
 

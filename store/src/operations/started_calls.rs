@@ -27,6 +27,7 @@ pub(crate) async fn start_call(
     check_name("the tool", &started.tool)?;
     check_size("the arguments", started.arguments.len(), MAX_ARGUMENTS_BYTES)?;
     check_labels(&started.labels)?;
+    // The run's lock keeps a second process from starting the same call between the two statements.
     lock_run(sql, &guard).await?;
     let stored = sql
         .row(
@@ -42,6 +43,7 @@ pub(crate) async fn start_call(
             if stored.finished.is_some() {
                 return Ok(CallStart::Finished(stored));
             }
+            // A call without an end may have had its effects, so it runs again only if that is harmless.
             if !stored.may_repeat {
                 return Ok(CallStart::Unknown(stored));
             }
@@ -94,6 +96,7 @@ pub(crate) async fn finish_call(
     check_size("the result", end.result.len(), MAX_PAYLOAD_BYTES)?;
     check_labels(&end.labels)?;
     lock_run(sql, &guard).await?;
+    // A result is written once, because the model may have read it.
     let changed = sql
         .execute(
             "update effects set finished = $3, bytes = bytes + $4, result = $5, labels = $6 \
@@ -136,6 +139,8 @@ pub(crate) async fn add_finished(
         check_size("the arguments", started.arguments.len(), MAX_ARGUMENTS_BYTES)?;
         check_size("the result", result.len(), MAX_PAYLOAD_BYTES)?;
         check_labels(&started.labels)?;
+        // A call that was written at its begin gets its end here and keeps its ordinal, so the order may have
+        // gaps. A stored result is not replaced.
         let bytes = to_i64(started.arguments.len() + result.len());
         sql.execute(
             "insert into effects (run, call, ordinal, tool, bytes, arguments, may_repeat, attempts, begun, finished, \

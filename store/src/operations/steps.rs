@@ -25,6 +25,8 @@ pub(crate) async fn commit_step(sql: &mut dyn Sql, commit: CommitStep) -> Result
     check_labels(&labels)?;
     check_payloads(&state, &messages)?;
     let (added, added_calls) = (to_i64(messages.len()), to_i64(finished_calls.len()));
+    // One statement checks version, lease and openness and advances the run, so an owner whose lease has
+    // expired writes nothing. A run that has ended gives its lease back.
     let row = sql
         .row(
             "update runs set version = version + 1, updated = $4, status = $5, ended = $6, labels = $7, \
@@ -48,6 +50,7 @@ pub(crate) async fn commit_step(sql: &mut dyn Sql, commit: CommitStep) -> Result
         .await?;
     let Some(mut row) = row else { return Err(why_refused(sql, guard, Some(version)).await?) };
     let (message_count, step_count, call_count) = (row.int(0)?, row.int(1)?, row.int(2)?);
+    // An exceeded bound rolls the advance back with the transaction.
     check_count("the messages of the run", message_count, MAX_MESSAGES)?;
     check_count("the steps of the run", step_count, MAX_STEPS)?;
     sql.execute(
@@ -55,6 +58,7 @@ pub(crate) async fn commit_step(sql: &mut dyn Sql, commit: CommitStep) -> Result
         parameters![&guard.run, state.into_text()],
     )
     .await?;
+    // The count was raised above under the row's lock, so these ordinals belong to this step only.
     insert_messages(sql, &guard.run, message_count - added, messages).await?;
     sql.execute(
         "insert into steps (run, ordinal, kind, begun, finished, summary) values ($1, $2, $3, $4, $5, $6)",
@@ -64,6 +68,7 @@ pub(crate) async fn commit_step(sql: &mut dyn Sql, commit: CommitStep) -> Result
     if !finished_calls.is_empty() {
         add_finished(sql, &guard.run, call_count, finished_calls).await?;
     }
+    // The entries are consumed with the step, so a crash neither loses nor repeats one.
     if let Some((inbox, up_to)) = consumed_inbox {
         consume_up_to(sql, &inbox, up_to, guard.now).await?;
     }

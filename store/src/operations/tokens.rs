@@ -21,12 +21,14 @@ pub(crate) async fn add_token(sql: &mut dyn Sql, token: Token) -> Result<(), Sto
     if let Some(subject) = &token.subject {
         check_name("the subject", subject)?;
     }
+    // A token's own text, passed here by mistake, must not reach the disk.
     let is_digit = |byte: u8| matches!(byte, b'0'..=b'9' | b'a'..=b'f');
     if token.hash.len() != HASH_DIGITS || !token.hash.bytes().all(is_digit) {
         let expected = "64 lowercase hexadecimal digits";
         return Err(StoreError::Invalid { place: "the hash of the token", expected });
     }
     lock_log(sql).await?;
+    // The id and the hash are both unique, so the conflict names no column.
     let inserted = sql
         .execute(
             "insert into tokens (id, hash, subject_kind, subject, created) values ($1, $2, $3, $4, $5) \

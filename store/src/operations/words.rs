@@ -30,6 +30,7 @@ pub(super) fn indexed_words(text: &str) -> BTreeSet<String> {
 
 /// The words of a search.
 pub(super) fn searched_words(text: &str) -> Result<BTreeSet<String>, StoreError> {
+    // The bound keeps a long text from filling memory before it is refused.
     let words: BTreeSet<String> = words_of(text).take(MAX_INDEXED_WORDS).collect();
     check_count("the words of the search", to_i64(words.len()), to_i64(MAX_SEARCH_WORDS))?;
     Ok(words)
@@ -72,6 +73,7 @@ fn words_of(text: &str) -> impl Iterator<Item = String> {
         }
         words.push(word);
         words.retain(|word| !word.is_empty());
+        // Lower case comes before the cut, because one letter can become several characters.
         words.into_iter().map(|word| word.to_lowercase().chars().take(MAX_WORD_CHARS).collect())
     })
 }
@@ -134,6 +136,7 @@ async fn each_group(
     for group in words.chunks(WORDS_OF_A_STATEMENT) {
         let mut parameters = parameters![space, ordinal];
         parameters.extend(group.iter().map(Value::from));
+        // A last group is filled with null, so that one statement is prepared for every size.
         parameters.resize(2 + WORDS_OF_A_STATEMENT, Value::Null);
         sql.execute(statement, parameters).await?;
     }

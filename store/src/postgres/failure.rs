@@ -52,6 +52,7 @@ fn failure_of(error: &Error) -> DatabaseFailure {
         DatabaseFailure::Refused
     } else {
         match state.code().get(..2) {
+            // The other codes of class XX mean damaged data and a damaged index.
             Some("XX") if *state != SqlState::INTERNAL_ERROR => DatabaseFailure::Corrupt,
             Some("28") => DatabaseFailure::Refused,
             // Broken connections, too many of them, and a server that starts or ends.

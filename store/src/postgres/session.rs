@@ -53,6 +53,7 @@ fn read_row(row: &tokio_postgres::Row) -> Result<Row, tokio_postgres::Error> {
     let values = row.columns().iter().enumerate().map(|(place, column)| {
         Ok(match *column.type_() {
             Type::INT8 => row.try_get::<_, Option<i64>>(place)?.map_or(Value::Null, Value::Int),
+            // `select 1` is an `int4`. All columns of the tables are `int8` or `text`.
             Type::INT4 => {
                 row.try_get::<_, Option<i32>>(place)?.map_or(Value::Null, |int| Value::Int(int.into()))
             }

@@ -15,6 +15,7 @@ use crate::error::OpenError;
 /// Makes the connector. The authorities are read once, here.
 pub(super) fn connector(roots: Roots) -> Result<MakeRustlsConnect, OpenError> {
     let store = match roots {
+        // The connector is never used then, but the type of the pool demands one.
         Roots::Unused => RootCertStore::empty(),
         Roots::System => system_roots()?,
         Roots::File(path) => file_roots(&path)?,
@@ -31,6 +32,7 @@ fn system_roots() -> Result<RootCertStore, OpenError> {
     let found = rustls_native_certs::load_native_certs();
     let mut store = RootCertStore::empty();
     store.add_parsable_certificates(found.certs);
+    // A file that cannot be read is no error as long as others have certificates.
     if store.is_empty() {
         let source = match found.errors.into_iter().next() {
             Some(error) => error.into(),

@@ -56,6 +56,7 @@ pub(super) fn parse(text: &str) -> Result<Server, OpenError> {
     if config.get_hosts().is_empty() {
         return Err(refused("it names no host; a socket's folder is named by `?host=/FOLDER`"));
     }
+    // One host on the network is enough to demand TLS of all.
     let is_local = config.get_hosts().iter().all(|host| matches!(host, Host::Unix(_)));
     let mode = mode.unwrap_or(if is_local { SslMode::Disable } else { SslMode::Require });
     config.ssl_mode(mode);

@@ -48,6 +48,7 @@ impl Connect {
             connection.pragma_update(None, "synchronous", "FULL")?;
             connection.pragma_update(None, "journal_size_limit", LOG_BYTES)?;
             if let Some(bytes) = self.options.max_bytes {
+                // SQLite accepts at most 2^32 - 2 pages.
                 let pages = u32::try_from(bytes / PAGE_BYTES).unwrap_or(u32::MAX - 1).max(1);
                 connection.pragma_update_and_check(None, "max_page_count", pages, |_| Ok(()))?;
             }
@@ -62,6 +63,7 @@ impl Connect {
     pub(super) fn reader(&self) -> Result<Connection, StoreError> {
         let open = || -> rusqlite::Result<Connection> {
             let connection = self.open()?;
+            // Only the writer thread may write, so a mistaken write on this connection fails.
             connection.pragma_update(None, "query_only", true)?;
             Ok(connection)
         };
@@ -75,9 +77,11 @@ impl Connect {
         let connection = Connection::open_with_flags(&self.path, flags)?;
         connection.set_prepared_statement_cache_capacity(STATEMENTS);
         connection.busy_timeout(self.options.busy_timeout)?;
+        // SQLite advises these settings for files that another program may have damaged or crafted.
         connection.set_db_config(DbConfig::SQLITE_DBCONFIG_DEFENSIVE, true)?;
         connection.pragma_update(None, "trusted_schema", false)?;
         connection.pragma_update(None, "cell_size_check", true)?;
+        // SQLite enforces foreign keys only on request, and removals rely on their cascades.
         connection.pragma_update(None, "foreign_keys", true)?;
         Ok(connection)
     }
@@ -94,6 +98,7 @@ impl Connect {
                     return Err(StoreError::database("turn its log on", DatabaseFailure::Other, source));
                 }
                 Err(error) if error.failure() == Some(DatabaseFailure::Busy) && Instant::now() < deadline => {
+                    // This thread is one for blocking work, so a sleep holds up no task.
                     std::thread::sleep(PAUSE);
                 }
                 Err(error) => return Err(error),

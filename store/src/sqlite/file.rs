@@ -34,11 +34,13 @@ pub(super) fn prepare(path: &Path) -> Result<(), StoreError> {
         rustix::fs::open(folder_path, flags, Mode::empty()).map_err(|error| failed(folder_path, error))?;
     let stat = rustix::fs::fstat(&folder).map_err(|error| failed(folder_path, error))?;
     check_private(folder_path, &stat, Mode::RWXU)?;
+    // SQLite opens these files by name too, so a link in their place would lead it elsewhere.
     for companion in COMPANIONS {
         let mut companion_name = OsString::from(name);
         companion_name.push(companion);
         check_file(&folder, &companion_name, &path.with_file_name(&companion_name))?;
     }
+    // The loop also checks a file that another process has made meanwhile.
     while !check_file(&folder, name, path)? {
         make_file(&folder, name, path)?;
     }
@@ -55,6 +57,7 @@ fn check_file(folder: impl AsFd, name: &std::ffi::OsStr, path: &Path) -> Result<
         Err(Errno::NOENT) => return Ok(false),
         Err(error) => return Err(failed(path, error)),
     };
+    // A second name of the file could lie where other users can reach it.
     if FileType::from_raw_mode(stat.st_mode) != FileType::RegularFile || stat.st_nlink != 1 {
         return Err(not_regular(path));
     }
@@ -96,6 +99,7 @@ fn make_file(folder: &OwnedFd, name: &std::ffi::OsStr, path: &Path) -> Result<()
     // `rename`, not `link`: a link would give the file two names for a moment, and another process would refuse it.
     let named = made
         .and_then(|()| rustix::fs::renameat_with(folder, temporary, folder, name, RenameFlags::NOREPLACE));
+    // The first error is the one that is reported, so an error of the removal is ignored.
     if named.is_err() {
         let _ = rustix::fs::unlinkat(folder, temporary, AtFlags::empty());
     }
@@ -104,6 +108,7 @@ fn make_file(folder: &OwnedFd, name: &std::ffi::OsStr, path: &Path) -> Result<()
         Ok(()) | Err(Errno::EXIST) => {}
         Err(error) => return Err(failed(path, error)),
     }
+    // The new name survives a power failure only if the directory is synced too.
     rustix::fs::fsync(folder).map_err(|error| failed(path, error))
 }
 

@@ -18,6 +18,7 @@ pub(super) fn is_foreign(connection: &mut Connection) -> rusqlite::Result<bool> 
     let connection = connection.transaction()?;
     let id: i64 = connection.pragma_query_value(None, "application_id", |row| row.get(0))?;
     let tables: i64 = connection.query_row("select count(*) from sqlite_schema", [], |row| row.get(0))?;
+    // A new file has the id 0 and no tables. It is not foreign.
     Ok(id != APPLICATION_ID && (id != 0 || tables > 0))
 }
 
@@ -38,6 +39,7 @@ pub(super) fn migrate(connection: &mut Connection, scripts: &[&str]) -> Result<(
         return Ok(());
     }
     let failed = |error| sqlite_error("migrate its tables", error);
+    // `Immediate` waits for the write lock here. A transaction that has read first fails instead of waiting.
     let transaction = connection.transaction_with_behavior(TransactionBehavior::Immediate).map_err(failed)?;
     // Another process may have done it while this one waited.
     let version = check_version(&transaction, scripts)?;

@@ -38,6 +38,7 @@ impl Readers {
         };
         let (connect, idle) = (self.connect.clone(), Arc::clone(&self.idle));
         let reading = tokio::task::spawn_blocking(move || {
+            // The thread holds the permit, so a caller that has gone does not let a fifth reader begin.
             let _permit = permit;
             let kept = lock(&idle).pop();
             let mut connection = kept.map_or_else(|| connect.reader(), Ok)?;
@@ -55,6 +56,7 @@ impl Readers {
 
     /// Waits for the readers, and closes their connections.
     pub(super) async fn close(&self) {
+        // All permits are free only after the last reader has ended.
         if let Ok(all) = self.permits.acquire_many(u32::try_from(MAX_READERS).unwrap_or(u32::MAX)).await {
             self.permits.close();
             drop(all);

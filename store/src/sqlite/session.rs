@@ -29,6 +29,7 @@ impl<'a> Session<'a> {
     }
 
     fn query(&mut self, sql: &str, parameters: &[Value]) -> rusqlite::Result<Vec<Row>> {
+        // In SQLite `$1` is a name, numbered by its first appearance; `?1` is the number itself.
         let mut statement = self.connection.prepare_cached(&sql.replace('$', "?"))?;
         let columns = statement.column_count();
         let mut rows = statement.query(rusqlite::params_from_iter(parameters))?;

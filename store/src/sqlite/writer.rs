@@ -93,6 +93,7 @@ impl<T: Send> Job for Write<T> {
         let Self { doing, result, reply, .. } = *self;
         let result = match result {
             Some(Err(error)) => Err(error),
+            // Even a write that succeeded is lost, because the whole group is rolled back.
             _ => Err(StoreError::database(doing, lost.failure, lost.clone())),
         };
         let _ = reply.send(result);
@@ -115,6 +116,7 @@ impl Writer {
         doing: &'static str,
         operation: TransactionWork<T>,
     ) -> Result<T, StoreError> {
+        // A clone, so that the lock is not held while the channel is full.
         let jobs = self.jobs.lock().unwrap_or_else(PoisonError::into_inner).clone();
         let Some(jobs) = jobs else { return Err(StoreError::Closed) };
         let (reply, answer) = oneshot::channel();
@@ -122,6 +124,7 @@ impl Writer {
         if jobs.send(Box::new(write)).await.is_err() {
             return Err(StoreError::Closed);
         }
+        // The thread ends only after the last sender is gone, so none is held during the wait.
         drop(jobs);
         answer.await.unwrap_or(Err(StoreError::Closed))
     }
@@ -130,6 +133,7 @@ impl Writer {
     pub(super) async fn close(&self) {
         self.jobs.lock().unwrap_or_else(PoisonError::into_inner).take();
         let thread = Arc::clone(&self.thread);
+        // `join` blocks until the thread has done the writes that it accepted.
         let joining = tokio::task::spawn_blocking(move || {
             let thread = thread.lock().unwrap_or_else(PoisonError::into_inner).take();
             thread.map(JoinHandle::join)
@@ -160,8 +164,10 @@ fn write_groups(mut connection: Connection, mut waiting: mpsc::Receiver<Box<dyn 
 
 /// Writes a group in one transaction. An error means that no change of the group is kept.
 fn write_group(connection: &mut Connection, group: &mut [Box<dyn Job>]) -> Result<(), Lost> {
+    // `immediate` waits for the locks of other processes. A transaction that reads first cannot wait later.
     connection.prepare_cached("begin immediate")?.execute([])?;
     let written = write_in_transaction(connection, group);
+    // In autocommit SQLite has rolled the transaction back by itself.
     if written.is_err() && !connection.is_autocommit() {
         connection.prepare_cached("rollback")?.execute([])?;
     }
@@ -170,6 +176,7 @@ fn write_group(connection: &mut Connection, group: &mut [Box<dyn Job>]) -> Resul
 
 fn write_in_transaction(connection: &mut Connection, group: &mut [Box<dyn Job>]) -> Result<(), Lost> {
     for job in group {
+        // A savepoint for each write, so that one that fails does not undo the others of the group.
         connection.prepare_cached("savepoint job")?.execute([])?;
         if !job.run(connection) {
             // A failure such as a full disk can end the whole transaction, with the changes of all jobs before.

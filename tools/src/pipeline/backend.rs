@@ -101,7 +101,7 @@ pub(crate) trait Backend: fmt::Debug + Send + Sync {
         None
     }
 
-    /// The grants whose writable mounts only the call may write: its own grant, or the grants of its steps.
+    /// The grants whose writable mounts no other call may write meanwhile: its own grant, or the grants of its steps.
     fn writes_alone<'g>(&self, own: &'g Grant, steps: &'g [StepGrant], caller: &Caller) -> Vec<&'g Grant> {
         let _ = (own, steps, caller);
         Vec::new()

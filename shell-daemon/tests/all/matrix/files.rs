@@ -35,7 +35,7 @@ pub(crate) const CASES: &[Case] = &[
         witness: Witness::Script,
     },
     Case {
-        about: "writes, makes or removes a file outside the mounts, also by a link in one",
+        about: "writes, makes or removes a file outside the mounts, even by a link in one",
         attacks: &[
             "echo x > @vault@/new",
             "ln -sfn @vault@ out && echo x > out/new2",

@@ -158,7 +158,7 @@ pub(crate) const CASES: &[Case] = &[
         witness: Witness::Script,
     },
     Case {
-        about: "goes on after its time, also with `setsid` and double forks",
+        about: "goes on after its time, even with `setsid` and double forks",
         attacks: &[
             "(setsid bash -c '(exec -a @mark@ sleep 60 &)' &); (trap '' TERM HUP; setsid -f bash -c 'exec -a @mark@ sleep 60'); \
              echo x >> counter; exec -a @mark@ sleep 60",
