@@ -8,7 +8,7 @@ use std::{
 /// Default number of turns that a model gets for one prompt.
 pub const DEFAULT_MAX_ITERATIONS: NonZeroU32 = NonZeroU32::new(10).expect("10 is not 0");
 
-/// Default limit of calls that run at once. Without a limit a model could start any number of calls.
+/// Default limit of calls that run concurrently. Without a limit a model could start any number of calls.
 pub const DEFAULT_CONCURRENCY: NonZeroUsize = NonZeroUsize::new(10).expect("10 is not 0");
 
 /// Default grace period: how long calls may take to end by themselves when a run is cancelled.
@@ -39,7 +39,7 @@ pub struct AgentConfig {
     pub max_iterations: NonZeroU32,
     /// Which calls of a turn run concurrently.
     pub strategy: ExecutionStrategy,
-    /// The maximum number of calls that run at once.
+    /// The maximum number of calls that run concurrently.
     pub concurrency: NonZeroUsize,
     /// Grace period: how long calls, the store and the emitter may take to end by themselves when the run is
     /// cancelled.
@@ -54,7 +54,7 @@ pub struct AgentConfig {
 
 impl AgentConfig {
     /// Sets the defaults: no instructions, the provider's model; 10 turns, [`ExecutionStrategy::Parallel`],
-    /// 10 calls at once; 2 s of grace, no deadline for a turn's calls, 10 min of silence.
+    /// 10 concurrent calls; 2 s of grace, no deadline for a turn's calls, 10 min of silence.
     #[must_use]
     pub fn new(agent_id: impl Into<String>) -> Self {
         Self {

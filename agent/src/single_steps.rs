@@ -1,4 +1,5 @@
-//! Steps taken one at a time, for a driver that decides elsewhere which one comes next: perhaps each in another process.
+//! Steps taken one at a time, for a driver that decides elsewhere which one comes next: perhaps each in another
+//! process.
 
 use std::sync::Arc;
 

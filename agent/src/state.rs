@@ -87,8 +87,8 @@ impl RunState {
         }
     }
 
-    /// Cancels the run. Returns its final state, and the message that the next step would have stored: the prompt, or the
-    /// model's answer. Store that message, so that a later run reports the answer's calls, which may have begun, as
+    /// Cancels the run. Returns its final state, and the message that the next step would have stored: the prompt, or
+    /// the model's answer. Store that message, so that a later run reports the answer's calls, which may have begun, as
     /// unknown.
     #[must_use]
     pub fn cancelled(self) -> (Self, Option<Message>) {

@@ -4,7 +4,7 @@ use std::{fs::File, io, os::unix::fs::FileExt as _};
 
 use super::{chain::MAX_ROW_BYTES, lines::LineEnd};
 
-/// The number of bytes that are read at once: 64 KiB.
+/// The number of bytes that are read at a time: 64 KiB.
 const CHUNK_BYTES: usize = 64 * 1024;
 
 /// The lines of a file before a byte offset, the last line first.

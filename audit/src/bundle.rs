@@ -175,7 +175,8 @@ pub fn last_disclosed(log: &Path, is_disclosed: &dyn Fn(&Row) -> bool) -> Result
     Ok(None)
 }
 
-/// Writes a bundle as a tar file. Its rows begin with the first disclosed row and end with the last row of the checkpoint.
+/// Writes a bundle as a tar file. Its rows begin with the first disclosed row and end with the last row of the
+/// checkpoint.
 ///
 /// # Errors
 /// [`BundleError`].

@@ -1,5 +1,5 @@
-//! The form of a line as a link of the chain: `{"v":2,"seq":N,…,"prev":"<64 hex>","hash":"<64 hex>"}\n`. Rows of the first
-//! version begin with `{"seq":N`.
+//! The form of a line as a link of the chain: `{"v":2,"seq":N,…,"prev":"<64 hex>","hash":"<64 hex>"}\n`. Rows of the
+//! first version begin with `{"seq":N`.
 //!
 //! The hash is the SHA-256 of the raw bytes before `,"hash":"`. It is the last field and has a fixed width, so a
 //! verifier slices bytes and never serialises a row: `head -c -76 | sha256sum` checks a single line.
@@ -18,7 +18,8 @@ pub(super) type Hash = [u8; HASH_BYTES];
 /// The `prev` of the first row.
 pub(super) const GENESIS: Hash = [b'0'; HASH_BYTES];
 
-/// Whether a text is a SHA-256 in hexadecimal. A text that names a file must be checked before it becomes part of a path.
+/// Whether a text is a SHA-256 in hexadecimal. A text that names a file must be checked before it becomes part of a
+/// path.
 #[must_use]
 pub fn is_sha256(text: &str) -> bool {
     text.len() == HASH_BYTES && text.bytes().all(|byte| byte.is_ascii_hexdigit())

@@ -1,8 +1,8 @@
 //! Checkpoints: a signed statement of how many rows a log has, and of the root of the tree over them.
 //!
-//! A checkpoint has the form that transparency logs use: a signed note (c2sp.org/signed-note) whose text is a checkpoint
-//! (c2sp.org/tlog-checkpoint). The same statement also fits into one line, for standard error and the collectors that
-//! read it.
+//! A checkpoint has the form that transparency logs use: a signed note (c2sp.org/signed-note) whose text is a
+//! checkpoint (c2sp.org/tlog-checkpoint). The same statement also fits into one line, for standard error and the
+//! collectors that read it.
 
 use std::{fmt, io};
 

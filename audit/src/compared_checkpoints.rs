@@ -232,8 +232,8 @@ impl ComparedCheckpoints {
     }
 }
 
-/// The checkpoints of the sealed segments, the oldest first, each with its segment. `None` for a file that does not hold
-/// the checkpoint of its segment.
+/// The checkpoints of the sealed segments, the oldest first, each with its segment. `None` for a file that does not
+/// hold the checkpoint of its segment.
 fn segment_checkpoints(state_dir: &Path) -> Result<Vec<(SegmentName, Option<SignedCheckpoint>)>, AuditError> {
     let read_error = |path: &Path, source| AuditError::Read { path: path.to_owned(), source };
     let mut notes = Vec::new();

@@ -13,7 +13,7 @@ use super::{
     segments::{self, SEGMENT_EXTENSION, SEGMENTS_DIR, SegmentStart},
 };
 
-/// The maximum number of rows that are returned at once: 1,000.
+/// The maximum number of rows that are returned at a time: 1,000.
 const MAX_BATCH_ROWS: usize = 1000;
 
 /// The place in a log up to which its rows were read.

@@ -179,8 +179,8 @@ impl CheckpointKey {
         }
         let failed = |source| KeyError::File { path: path.clone(), source };
         let text = new_key_text().map_err(failed)?;
-        // A link makes the whole file appear at once, and fails if another process was faster. The name of the copy is
-        // as random as the key's own.
+        // A link makes the whole file appear in one step, and fails if another process was faster. The name of the copy
+        // is as random as the key's own.
         let name = text.split('+').nth(2).unwrap_or_default().replace('/', "-");
         let temporary = state_dir.join(format!(".{KEY_NAME}.{name}"));
         let made = write_private(&temporary, &text).and_then(|()| fs::hard_link(&temporary, &path));

@@ -72,8 +72,8 @@ pub(super) fn try_lock_until_close(file: &File) -> Result<bool, Errno> {
     }
 }
 
-/// Retries a non-blocking `flock`, because a blocking one needs a signal to time out. The first retries follow at once,
-/// because a holder mostly needs less than a context switch. Later retries follow at growing intervals.
+/// Retries a non-blocking `flock`, because a blocking one needs a signal to time out. The first retries follow
+/// immediately, because a holder mostly needs less than a context switch. Later retries follow at growing intervals.
 fn acquire<F: HeldFile>(
     file: F,
     path: &Path,

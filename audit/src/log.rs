@@ -110,8 +110,8 @@ impl AuditLog {
         Ok((Self { shared, thread: Some(thread) }, Recovery { torn: torn_tail, closed_begins }))
     }
 
-    /// Sets what the rows `start` and `stop` of this process say. The log writes `start`, and stores the policy, only before
-    /// the first other row, so a process that only reads leaves no row. If the newest earlier start had another
+    /// Sets what the rows `start` and `stop` of this process say. The log writes `start`, and stores the policy, only
+    /// before the first other row, so a process that only reads leaves no row. If the newest earlier start had another
     /// policy, a row `policy` follows. The last row of the process is then `stop`.
     ///
     /// `facts` is called when the first row is written, and `policy` gives the text of the policy then, if no earlier
@@ -175,8 +175,8 @@ impl AuditLog {
     /// - [`AuditError::Write`]: the row cannot be written, for example because the disk is full.
     /// - [`AuditError::Truncated`], [`AuditError::Replaced`], [`AuditError::Altered`]: the log was tampered with.
     /// - [`AuditError::Busy`]: another process holds the log.
-    /// - [`AuditError::Live`], [`AuditError::Read`], [`AuditError::SaveTornTail`], [`AuditError::StoreText`]: the state folder is
-    ///   damaged, or the disk is full.
+    /// - [`AuditError::Live`], [`AuditError::Read`], [`AuditError::SaveTornTail`], [`AuditError::StoreText`]: the state
+    ///   folder is damaged, or the disk is full.
     pub fn append(&self, record: &Record) -> Result<RowRef, AuditError> {
         self.append_with(|state, shared| {
             state.write_start(shared, None)?;
@@ -339,8 +339,8 @@ impl SharedLog {
 }
 
 impl LogState {
-    /// Writes the first rows of this process, with the log's lock held, unless they are already written. `change` is the
-    /// row about the policy that the caller writes next; without it, a policy that differs from the newest earlier
+    /// Writes the first rows of this process, with the log's lock held, unless they are already written. `change` is
+    /// the row about the policy that the caller writes next; without it, a policy that differs from the newest earlier
     /// start's gets a row here.
     fn write_start(&mut self, shared: &SharedLog, change: Option<&PolicyChange>) -> Result<(), AuditError> {
         let Some(pending) = &mut self.start else { return Ok(()) };

@@ -16,7 +16,8 @@ pub(super) struct OpenCalls<T> {
 }
 
 impl<T> OpenCalls<T> {
-    /// Keeps at most this many bytes. Further open calls are only counted: a forged log has as many as its author likes.
+    /// Keeps at most this many bytes. Further open calls are only counted: a forged log has as many as its author
+    /// likes.
     pub(super) fn new(max_bytes: usize) -> Self {
         Self { open: HashMap::new(), bytes: 0, max_bytes, left_out: 0 }
     }
@@ -43,8 +44,8 @@ impl<T> OpenCalls<T> {
             }
             RowKind::End => {
                 let call = call();
-                // If two open calls have one id, this `end` closes the later one. It is unknown which of them it belongs
-                // to.
+                // If two open calls have one id, this `end` closes the later one. It is unknown which of them it
+                // belongs to.
                 let closed = self.open.get_mut(&call).and_then(Vec::pop);
                 if self.open.get(&call).is_some_and(Vec::is_empty) {
                     self.open.remove(&call);

@@ -1,8 +1,8 @@
 //! Recovery at the start after a crash: closes the open calls of dead processes.
 //!
-//! Recovery runs under the log's lock. If two processes start at once, the second finds nothing to do. If this process
-//! is killed during recovery, the next process continues: its scan finds the `end`s that were already written, because
-//! the live file of the dead process is removed last.
+//! Recovery runs under the log's lock. If two processes start concurrently, the second finds nothing to do. If this
+//! process is killed during recovery, the next process continues: its scan finds the `end`s that were already written,
+//! because the live file of the dead process is removed last.
 
 use std::{collections::HashSet, fs::File, os::unix::fs::FileExt as _, path::PathBuf};
 

@@ -1,5 +1,5 @@
-//! The files of sealed segments: how a segment is sealed, how unfinished sealings are repaired, and how old segments are
-//! removed.
+//! The files of sealed segments: how a segment is sealed, how unfinished sealings are repaired, and how old segments
+//! are removed.
 
 use std::{
     fs::File,

@@ -173,8 +173,8 @@ pub struct CallEnding {
     pub truncated: Option<bool>,
     /// The names of the mounts that the call touched.
     pub mounts_used: Vec<SharedText>,
-    /// The accesses of the call to each mount. `None` if they were not observed: the kernel does not report what a command
-    /// touches, and a native tool is host code.
+    /// The accesses of the call to each mount. `None` if they were not observed: the kernel does not report what a
+    /// command touches, and a native tool is host code.
     pub touched: Option<Vec<TouchedMount>>,
     /// The first guest paths that the call opened or changed, other than the subjects of its arguments.
     pub touched_paths: Vec<SharedText>,

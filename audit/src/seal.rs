@@ -107,7 +107,8 @@ pub(super) struct SealState {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Sealing {
     No,
-    /// If the segment is full. Decided again under the log's lock, because another process may have sealed it meanwhile.
+    /// If the segment is full. Decided again under the log's lock, because another process may have sealed it
+    /// meanwhile.
     IfFull,
     Always,
 }

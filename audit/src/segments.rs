@@ -6,8 +6,8 @@
 //! <state>/audit.segments/000003-<first>-<last>.note    the checkpoint of all rows up to its last one
 //! ```
 //!
-//! Every segment but the first begins with a `checkpoint` row, so the chain goes on over the border, and the tree can be
-//! continued without the segments before.
+//! Every segment but the first begins with a `checkpoint` row, so the chain goes on over the border, and the tree can
+//! be continued without the segments before.
 
 use std::{
     fs::{self, File},
@@ -113,8 +113,8 @@ struct FirstRow {
 }
 
 impl SegmentStart {
-    /// Reads the first row of a file. If the first line is not a row, the file counts as the first segment. The verifier
-    /// reports the line.
+    /// Reads the first row of a file. If the first line is not a row, the file counts as the first segment. The
+    /// verifier reports the line.
     pub(super) fn read(file: &File) -> io::Result<Self> {
         let mut line = vec![0; MAX_ROW_BYTES];
         let mut length = 0;

@@ -86,7 +86,8 @@ fn replace(files: &LogFiles, folder: &str, name: &str, content: &[u8]) -> Result
     let failed = |errno: Errno| store_error(files, folder, name, errno.into());
     let folder_flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
     let directory = openat(&files.dir, folder, folder_flags, Mode::empty()).map_err(failed)?;
-    // Several threads and processes may write the same file at once. The process id and a count make their names unique.
+    // Several threads and processes may write the same file concurrently. The process id and a count make their names
+    // unique.
     static COUNT: AtomicU64 = AtomicU64::new(0);
     let temporary = format!(".{name}.{}.{}", std::process::id(), COUNT.fetch_add(1, Ordering::Relaxed));
     let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;

@@ -50,7 +50,7 @@ impl Syncer {
         }
     }
 
-    /// Makes the thread finish the requested work at once and then end.
+    /// Makes the thread finish the requested work immediately and then end.
     pub(super) fn stop(&self) {
         self.lock().stop = true;
         self.request_changed.notify_one();

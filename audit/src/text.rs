@@ -10,9 +10,9 @@ use portcullis_types::is_deceptive;
 /// The room for `…[cut: N bytes]`, whatever `N` is.
 const MARKER_BYTES: usize = 40;
 
-/// Appends `text` as a JSON string of at most `limit` bytes between the quotes, which must be at least [`MARKER_BYTES`].
-/// If the text is longer, a marker with the length of the whole text replaces its end. Pushing the result again changes
-/// nothing.
+/// Appends `text` as a JSON string of at most `limit` bytes between the quotes, which must be at least
+/// [`MARKER_BYTES`]. If the text is longer, a marker with the length of the whole text replaces its end. Pushing the
+/// result again changes nothing.
 pub(super) fn push_string(out: &mut Vec<u8>, text: &str, limit: usize) {
     out.push(b'"');
     let start = out.len();

@@ -316,7 +316,8 @@ impl ChainWalk {
     }
 
     /// Begins at a row after the first one: retention has removed the rows before it, or a single segment is verified.
-    /// A checkpoint row states the tree of the rows before it, and the kept checkpoint of the removed segment proves it.
+    /// A checkpoint row states the tree of the rows before it, and the kept checkpoint of the removed segment proves
+    /// it.
     fn begin_later(
         &mut self,
         link: &ChainLink,

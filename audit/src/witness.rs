@@ -130,8 +130,8 @@ impl WitnessClient {
     /// Reads the rows from the segment on that the witness has seen last.
     ///
     /// # Errors
-    /// [`WitnessError::RowsRemoved`]; [`WitnessError::Log`], with [`AuditError::CheckpointMismatch`] if the rows of the log are not
-    /// those of the checkpoint.
+    /// [`WitnessError::RowsRemoved`]; [`WitnessError::Log`], with [`AuditError::CheckpointMismatch`] if the rows of the
+    /// log are not those of the checkpoint.
     pub fn request(&self, newest: &SignedCheckpoint) -> Result<Option<WitnessRequest>, WitnessError> {
         let size = newest.checkpoint.size;
         if self.cosigned >= size || self.seen > size {

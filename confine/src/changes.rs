@@ -12,8 +12,8 @@ use crate::sys;
 pub use operations::{ChangeOperation, PathArgument};
 
 /// Receives the file changes of filtered processes before they are made (seccomp user notification). Made by
-/// [`crate::confine_current_process`], and passed to the process that watches. Without a watching process the calls fail
-/// with `ENOSYS`.
+/// [`crate::confine_current_process`], and passed to the process that watches. Without a watching process the calls
+/// fail with `ENOSYS`.
 #[derive(Debug)]
 pub struct ChangeListener(OwnedFd);
 

@@ -9,7 +9,8 @@ pub fn absolute_variable(name: &str) -> Option<PathBuf> {
     absolute(env::var_os(name))
 }
 
-/// The folder of configuration: `$XDG_CONFIG_HOME`, else `$HOME/.config`. `None` if neither variable is an absolute path.
+/// The folder of configuration: `$XDG_CONFIG_HOME`, else `$HOME/.config`. `None` if neither variable is an absolute
+/// path.
 #[must_use]
 pub fn config() -> Option<PathBuf> {
     folder(env::var_os("XDG_CONFIG_HOME"), env::var_os("HOME"), ".config")

@@ -184,7 +184,7 @@ impl<'p> BodyReader<'p> {
 }
 
 /// Refuses a response whose length a proxy before this client could read differently (RFC 9112, sections 6.3 and 11.2),
-/// and a 1xx status. The HTTP library refuses lengths that differ, but accepts equal ones, also as a list in one
+/// and a 1xx status. The HTTP library refuses lengths that differ, but accepts equal ones, even as a list in one
 /// header, and a length beside `chunked`.
 fn check_framing(target: &Target, status: StatusCode, headers: &HeaderMap) -> Result<(), FetchError> {
     let fault = |fault| Err(FetchError::Framing { host: target.host.clone(), fault });

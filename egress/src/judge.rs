@@ -13,8 +13,8 @@ use url::Url;
 
 use crate::{Credential, RequestLimits};
 
-/// Decides about one request and its redirects. A thread of [`crate::Egress`] calls it, so each method must return at
-/// once, without I/O.
+/// Decides about one request and its redirects. A thread of [`crate::Egress`] calls it, so each method must return
+/// immediately, without I/O.
 pub trait Judge: Send + Sync {
     /// Decides whether a request may be made. Called for each request, even after a redirect, before the host's name is
     /// resolved. The scheme is `http` or `https`, and there is no user information. A tunnel has the method `CONNECT`
@@ -76,7 +76,7 @@ pub trait Judge: Send + Sync {
     /// Receives each credential before the request that carries it is sent. Default: does nothing.
     fn on_attached(&self, _credential: &Credential) {}
 
-    /// Returns the identity of the grant, under which connections are pooled. Called for each request, also after a
+    /// Returns the identity of the grant, under which connections are pooled. Called for each request, even after a
     /// redirect. Default: `None`, so that each request opens a new connection.
     fn pool_identity(&self) -> Option<PoolIdentity> {
         None
@@ -88,8 +88,8 @@ pub trait Judge: Send + Sync {
 }
 
 /// The identity of a grant. Requests whose judges return equal identities may reuse each other's connections. So an
-/// identity must contain everything by which two grants can differ: where requests may go, which secrets they carry, and
-/// on whose behalf they are made.
+/// identity must contain everything by which two grants can differ: where requests may go, which secrets they carry,
+/// and on whose behalf they are made.
 #[derive(Clone, PartialEq, Eq, Hash)]
 pub struct PoolIdentity(Arc<str>);
 

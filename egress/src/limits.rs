@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-/// The limits of one request with all its redirects. The sizes apply to each response alone.
+/// The limits of one request with all its redirects. The sizes apply to each single response.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RequestLimits {
     /// The maximum number of redirects that are followed. With 0, the first redirect is an error. Default: 5.

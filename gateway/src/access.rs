@@ -55,6 +55,7 @@ impl<S: Send + Sync> FromRequestParts<S> for TokenHash {
         let header = parts.headers.get(AUTHORIZATION).map(|value| value.as_bytes());
         let token = header
             .and_then(|value| value.split_first_chunk::<7>())
+            // The name of a scheme has no case (RFC 9110, 11.1).
             .filter(|(scheme, _)| scheme.eq_ignore_ascii_case(b"bearer "))
             .and_then(|(_, token)| std::str::from_utf8(token.trim_ascii()).ok())
             .ok_or_else(|| refused("the header `Authorization: Bearer TOKEN` is missing or malformed"))?;
@@ -92,6 +93,7 @@ impl Identity {
                 let agent = core.store.run(&run).await?.summary.agent;
                 Ok(Self::Run { run, agent })
             }
+            // A row of another form, for example of a newer program, grants nothing.
             _ => Err(refused("the token has no subject")),
         }
     }
@@ -148,6 +150,7 @@ impl Identity {
             Err(StoreError::NotFound { .. }) => Ok(false),
             Err(error) => Err(error),
         };
+        // The operator sees every id, so the id must still be that of an agent.
         if sees && is_agent().await? { Ok(()) } else { Err(ApiError::not_found("agent", agent)) }
     }
 
@@ -186,6 +189,7 @@ impl Identity {
     ) -> Result<Option<String>, ApiError> {
         match (self, asked) {
             (Self::Admin, asked) => Ok(asked),
+            // The rows of a user are filtered afterwards, by `VisibleRuns`.
             (Self::User(_), None) => Ok(None),
             (Self::User(_), Some(agent)) => {
                 self.ensure_sees_agent(core, &agent).await?;

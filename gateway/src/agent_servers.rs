@@ -15,7 +15,7 @@ impl AgentServers {
     /// Reads the servers of a definition.
     ///
     /// # Errors
-    /// [`ApiError`] with all mistakes at once.
+    /// [`ApiError`] with all mistakes together.
     pub(crate) fn read(mcp: Option<&Value>) -> Result<Self, ApiError> {
         let Some(mcp) = mcp else { return Ok(Self::default()) };
         let read = McpServerConfiguration::read_all(mcp);
@@ -32,6 +32,7 @@ impl AgentServers {
     /// # Errors
     /// [`ApiError`].
     pub(crate) fn ensure_can_be_added(&self, registry: &ToolRegistry) -> Result<(), ApiError> {
+        // The servers are not asked yet, so only the names of the definition can be compared now.
         if let Some(taken) = self.names().find(|name| registry.get(name.as_str()).is_some()) {
             return Err(ApiError::invalid("mcp", format!("there is another tool `{taken}`")));
         }
@@ -45,6 +46,7 @@ impl AgentServers {
     /// Asks the servers for their tools, and adds the allowed ones. Each listing is a call, with its row. A server that
     /// does not answer, and a tool that cannot be used, is left out: the next cycle asks again.
     pub(crate) async fn add_tools(&self, registry: &ToolRegistry, caller: &Caller) {
+        // The servers are asked concurrently, so that slow ones do not add up.
         let listings = self.0.iter().map(|server| add_tools_of(server, registry, caller));
         futures_util::future::join_all(listings).await;
     }
@@ -63,6 +65,7 @@ async fn add_tools_of(configured: &McpServerConfiguration, registry: &ToolRegist
         tracing::warn!(server = name, error = %error, "the tools of an MCP server are not listed");
     }
     let tools = server.listed();
+    // A server cannot give the model more tools than the definition allows.
     for allowed in allowed_tools {
         let Some(tool) = tools.iter().find(|tool| tool.name() == allowed.as_str()) else { continue };
         if let Err(error) = registry.add_configured_tool(server.tool(tool)) {

@@ -27,7 +27,7 @@ pub(crate) type AgentTools = Arc<BTreeMap<String, ToolConfiguration>>;
 /// Reads the tools of a definition.
 ///
 /// # Errors
-/// [`ApiError`] with all mistakes at once.
+/// [`ApiError`] with all mistakes together.
 pub(crate) fn read(tools: &[Value]) -> Result<AgentTools, ApiError> {
     if tools.len() > MAX_TOOLS {
         return Err(ApiError::invalid("tools", format!("an agent has at most {MAX_TOOLS} tools")));
@@ -43,6 +43,7 @@ pub(crate) fn read(tools: &[Value]) -> Result<AgentTools, ApiError> {
 /// As for [`read`] and [`add`].
 pub(crate) fn registry_of(core: &Core, tools: &[Value]) -> Result<(ToolRegistry, AgentTools), ApiError> {
     let tools = read(tools)?;
+    // A fork, because two agents may use one name for different tools.
     let registry = core.registry.fork();
     add(&tools, &registry)?;
     Ok((registry, tools))

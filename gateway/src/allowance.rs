@@ -28,6 +28,7 @@ impl MessageAllowance {
     /// # Errors
     /// [`ErrorCode::TooMany`].
     pub(crate) fn admit(&self, user: &str) -> Result<(), ApiError> {
+        // Idle users are forgotten, so that a long uptime does not fill memory.
         if self.0.len() > MAX_REMEMBERED {
             self.0.retain_recent();
         }

@@ -1,5 +1,5 @@
-//! The built-in tools of every agent (specification 003): spaces, messages, goals, memories, plans. They are never visible,
-//! and an agent's definition cannot change them.
+//! The built-in tools of every agent (specification 003): spaces, messages, goals, memories, plans. They are never
+//! visible, and an agent's definition cannot change them.
 
 mod arguments;
 mod messages;
@@ -107,6 +107,7 @@ impl Tool for BuiltIn {
     }
 
     async fn execute(&self, _args: &str) -> Result<String, ToolError> {
+        // The registry uses `call`. Without a context it is unknown which call this is.
         Err(ToolError::internal("a built-in tool needs the context of its call"))
     }
 
@@ -136,6 +137,7 @@ fn store_error(error: StoreError) -> ToolError {
     match error {
         StoreError::NotFound { .. } => ToolError::not_found(error.to_string()),
         StoreError::Limit(_) => ToolError::resource_limit(error.to_string()),
+        // The cause is for the operator: it can name hosts and tables.
         error => ToolError::unavailable("the store of the gateway does not answer")
             .with_operator_detail(portcullis_types::chain(&error)),
     }

@@ -1,4 +1,5 @@
-//! The capabilities of an agent's definition: the only shipped tools that it has, and the instructions that come with them.
+//! The capabilities of an agent's definition: the only shipped tools that it has, and the instructions that come with
+//! them.
 
 use std::{collections::BTreeSet, sync::Arc};
 

@@ -78,6 +78,7 @@ impl Core {
             _ => None,
         });
         let Some(last) = written.max() else { return };
+        // The hub then reads the events without waiting for its next poll.
         self.hub.notify_written();
         let mut newest = self.hub.newest();
         // The events are stored in any case: a gateway that stops, or whose store does not answer, shows them later.

@@ -16,7 +16,7 @@ use tokio::{
 
 use crate::{AGENT_PREFIX, core::Core, cycle, error::ApiError};
 
-/// The maximum number of cycles that run at once: 256. Further agents wait for their turn.
+/// The maximum number of cycles that run concurrently: 256. Further agents wait for their turn.
 const MAX_CYCLES: usize = 256;
 
 /// The interval at which the store is read for entries that another process has written, and for plans that are due.
@@ -28,7 +28,7 @@ const RESUME_INTERVAL: Duration = Duration::from_secs(30);
 /// The pause of an agent whose cycle could not begin or continue, so that a fault does not repeat without end.
 const RETRY_PAUSE: Duration = Duration::from_secs(5);
 
-/// The number of rows that are read at once.
+/// The number of rows that are read at a time.
 const PAGE_ROWS: u32 = 100;
 
 /// The agents with a cycle under way.
@@ -76,11 +76,13 @@ pub(crate) async fn run(core: &Arc<Core>) {
     let mut cycles = JoinSet::new();
     let mut resumed: Option<Instant> = None;
     while !core.stop.is_cancelled() {
+        // Interrupted runs come before new entries, because an agent has one cycle at a time.
         if resumed.is_none_or(|at| at.elapsed() >= RESUME_INTERVAL) {
             report(resume_interrupted(core, &mut cycles).await);
             resumed = Some(Instant::now());
         }
         report(wake_agents(core, &mut cycles).await);
+        // Ended cycles are taken out, so that the set does not grow.
         while cycles.try_join_next().is_some() {}
         tokio::select! {
             () = core.cycles.wake.notified() => {}
@@ -100,6 +102,7 @@ fn report(result: Result<(), StoreError>) {
 
 /// Begins a cycle of each agent whose inbox has entries.
 async fn wake_agents(core: &Arc<Core>, cycles: &mut JoinSet<()>) -> Result<(), StoreError> {
+    // Due plans become entries of inboxes, so they come before the inboxes are read.
     core.store.take_due_plans(now(), PAGE_ROWS).await?;
     let mut after = None;
     loop {
@@ -142,6 +145,7 @@ async fn resume_interrupted(core: &Arc<Core>, cycles: &mut JoinSet<()>) -> Resul
 
 /// Starts the work of an agent, unless it has a cycle already: this run, or else one that its inbox begins.
 fn start(core: &Arc<Core>, cycles: &mut JoinSet<()>, agent: String, run: Option<RunId>) {
+    // The agent counts as active before it has a slot, so that it does not queue twice.
     if !core.cycles.active.lock().insert(agent.clone()) {
         return;
     }
@@ -154,6 +158,8 @@ fn start(core: &Arc<Core>, cycles: &mut JoinSet<()>, agent: String, run: Option<
             () = core.stop.cancelled() => return,
         };
         let worked = work(core, &active.id, run).await;
+        // The pause below holds no slot, but keeps the agent active, so that its entries do not wake it
+        // sooner.
         drop(slot);
         if let Err(error) = worked {
             tracing::warn!(agent = active.id, error = error.message(), "a cycle has stopped");

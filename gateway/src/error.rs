@@ -120,6 +120,7 @@ impl ApiError {
     }
 
     pub(crate) fn not_found(resource: &str, id: &str) -> Self {
+        // The id is the caller's text and can have control characters.
         Self::new(ErrorCode::NotFound, format!("there is no {resource} `{}`", id.escape_default()))
     }
 
@@ -159,6 +160,7 @@ impl From<StoreError> for ApiError {
             | StoreError::Ended { .. } => Self::conflict(message),
             StoreError::Limit(_) => Self::new(ErrorCode::TooMany, message),
             StoreError::Name { .. } | StoreError::Nul { .. } => Self::new(ErrorCode::BadRequest, message),
+            // The cause can name hosts and tables, so only the log has it.
             error if error.failure().is_some() => {
                 tracing::warn!(error = &error as &dyn std::error::Error, "the store does not answer");
                 Self::new(ErrorCode::Unavailable, "the store does not answer; try again")
@@ -218,6 +220,7 @@ impl IntoResponse for ApiError {
         let Self { code, message, field } = self;
         let body = Json(ErrorBody { error: ErrorDetails { code, message, field } });
         let mut response = (code.status(), body).into_response();
+        // RFC 9110 demands a challenge with every 401.
         if code == ErrorCode::Unauthorized {
             let scheme = axum::http::HeaderValue::from_static("Bearer");
             response.headers_mut().insert(axum::http::header::WWW_AUTHENTICATE, scheme);

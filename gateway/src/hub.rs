@@ -26,10 +26,10 @@ const POLL_INTERVAL: Duration = Duration::from_millis(500);
 /// The pause after a read that has failed.
 const RETRY_PAUSE: Duration = Duration::from_secs(1);
 
-/// The number of events that are read from the store at once.
+/// The number of events that are read from the store at a time.
 const PAGE_ROWS: u32 = 256;
 
-/// The maximum number of streams that can be under way at once. A further one is shown when it is whole.
+/// The maximum number of streams that can be under way at a time. A further one is shown when it is complete.
 const MAX_ARRIVING_TEXTS: usize = 4096;
 
 /// An event that is not stored.
@@ -85,6 +85,7 @@ impl EventHub {
 
     /// Tells the hub that this process has written events.
     pub(crate) fn notify_written(&self) {
+        // A notice that comes while the hub reads is kept, so no write waits for the poll.
         self.written.notify_one();
     }
 
@@ -132,6 +133,7 @@ impl EventHub {
                 recent.events.push_back(Arc::new(event));
             }
         }
+        // The events are kept before their id is announced, so a reader that sees the id finds them.
         self.newest.send_replace(last);
         Ok(has_more)
     }
@@ -148,6 +150,7 @@ impl EventHub {
                 let events = recent
                     .events
                     .iter()
+                    // Events after `newest` come with the next read. Here they would come twice.
                     .filter(|event| event.id > after && event.id <= newest)
                     .filter(|event| event.topics.iter().any(|of| of == topic));
                 return Ok((events.cloned().collect(), newest.max(after)));
@@ -169,6 +172,7 @@ impl EventHub {
     /// [`StoreError`] if the store cannot be read.
     pub(crate) async fn has_lost(&self, after: i64) -> Result<bool, StoreError> {
         let bounds = self.store.event_bounds().await?;
+        // An id that this log has not given yet is from another store.
         Ok(bounds.has_gap_after(after) || after > bounds.newest)
     }
 
@@ -188,6 +192,7 @@ impl EventHub {
             let stream = streams
                 .entry(message.to_owned())
                 .or_insert_with(|| Stream { topics: Arc::clone(topics), text: String::new() });
+            // Readers have the common beginning already.
             let common = stream.text.chars().zip(text.chars()).take_while(|(old, new)| old == new);
             let (bytes, units) = common.fold((0, 0), |(bytes, units), (character, _)| {
                 (bytes + character.len_utf8(), units + character.len_utf16())

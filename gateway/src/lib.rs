@@ -1,8 +1,8 @@
 //! The gateway: agents that live in spaces with people, behind HTTP.
 //!
 //! An agent has an inbox. When it has entries, the agent has a cycle: one durable run over them. In the cycle the agent
-//! enters a space, writes there, and calls tools; a call of a visible tool is a message of the space, where a person can
-//! give its result. [`Gateway`] serves the interface and wakes the agents.
+//! enters a space, writes there, and calls tools; a call of a visible tool is a message of the space, where a person
+//! can give its result. [`Gateway`] serves the interface and wakes the agents.
 //!
 //! | file | what it is |
 //! |---|---|

@@ -39,6 +39,7 @@ async fn asset(State(core): State<Arc<Core>>, Path(path): Path<String>) -> Respo
 }
 
 fn file(path: &str) -> Response {
+    // The files are part of the program, so no path leads to the disk.
     let Some((_, bytes)) = FILES.iter().find(|(name, _)| *name == path) else {
         return ApiError::new(ErrorCode::NotFound, "there is no such file").into_response();
     };

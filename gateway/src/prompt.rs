@@ -42,6 +42,7 @@ struct PlanEntry {
 /// that no text can end its line and begin another entry.
 pub(crate) fn message_line(entry: &MessageEntry) -> String {
     let MessageEntry { space_id, message_id, author_name, text, .. } = entry;
+    // The name stands without quotes, so it must not have the characters that give the line its form.
     let name: String = author_name.chars().filter(|c| !c.is_control() && !"[]:".contains(*c)).collect();
     format!("[{name}: {}] (spaceId: {space_id}, messageId: {message_id})", Value::from(text.as_str()))
 }

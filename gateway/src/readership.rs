@@ -108,6 +108,7 @@ impl Readership {
     pub(crate) async fn may_have_changed(&mut self) {
         tokio::select! {
             // The sender is in the core, which lives as long.
+            // `changed` marks the change as seen, but `ensure_holds` must still see it.
             _ = self.changes.changed() => self.changes.mark_changed(),
             () = sleep_until(self.checked + RECHECK_INTERVAL) => {}
         }
@@ -120,6 +121,7 @@ impl Readership {
     pub(crate) async fn ensure_holds(&mut self) -> Result<(), ApiError> {
         let has_changed = self.changes.has_changed().unwrap_or(true);
         if has_changed || self.checked.elapsed() >= RECHECK_INTERVAL {
+            // The mark comes before the check, so that a change during the check leads to another one.
             self.changes.mark_unchanged();
             check(&self.core, &self.token, &self.subject).await?;
             self.checked = Instant::now();
@@ -152,6 +154,7 @@ async fn check(core: &Core, token: &TokenHash, subject: &Subject) -> Result<Iden
     match subject {
         Subject::Space(id) => {
             identity.ensure_sees_space(core, id).await?;
+            // The operator sees every id, so the space itself is looked up too.
             core.store.space(id).await?;
         }
         Subject::Agent(id) => identity.ensure_sees_agent(core, id).await?,

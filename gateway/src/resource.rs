@@ -71,8 +71,8 @@ pub(crate) struct AgentDefinition {
     /// The model, as the provider knows it. Default: that of the gateway.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) model: Option<String>,
-    /// Names of capabilities: the agent has their tools beside its own, and no other shipped tools. Default: all tools that
-    /// the policy offers.
+    /// Names of capabilities: the agent has their tools beside its own, and no other shipped tools. Default: all tools
+    /// that the policy offers.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(max_items = 16)]
     pub(crate) capabilities: Option<Vec<String>>,
@@ -137,7 +137,8 @@ pub(crate) struct Message {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct ShownCall {
-    /// The id of the pending call, under which a result is submitted. Until the call is pending: the call's id in its run.
+    /// The id of the pending call, under which a result is submitted. Until the call is pending: the call's id in its
+    /// run.
     pub(crate) call_id: String,
     pub(crate) run_id: String,
     pub(crate) name: String,

@@ -136,6 +136,7 @@ pub(crate) fn router(core: Arc<Core>) -> Router {
             ApiError::new(ErrorCode::MethodNotAllowed, "the path has no such method")
         })
         .layer(DefaultBodyLimit::max(MAX_BODY_BYTES))
+        // This is the outermost layer, so that refusals of the other layers have the headers too.
         .layer(middleware::from_fn(common_headers))
         .with_state(core)
 }

@@ -119,6 +119,7 @@ impl Gateway {
     /// [`GatewayError::Store`], [`GatewayError::Random`].
     pub async fn accept_admin_token(&self, token: &str) -> Result<(), GatewayError> {
         let hash = token_hash(token);
+        // A gateway that starts again with the same token finds its row.
         if self.core.store.find_token(&hash).await?.is_some() {
             return Ok(());
         }
@@ -166,6 +167,7 @@ impl Gateway {
     /// served elsewhere needs this beside it.
     pub async fn work(&self) {
         let core = &self.core;
+        // The set ends its tasks when it is dropped, with this future.
         let mut tasks = JoinSet::new();
         let following = Arc::clone(core);
         tasks.spawn(async move { following.hub.follow().await });

@@ -57,7 +57,9 @@ pub(crate) async fn respond(
     parameter: Option<&str>,
 ) -> Result<Response, ApiError> {
     let topic = readership.topic();
+    // The subscriptions come before the position is read, so that no event falls between.
     let (newest, live) = (core.hub.newest(), core.hub.live());
+    // A browser that connects again sends the header and repeats the old parameter, so the header counts.
     let asked = match headers.get(LAST_EVENT_ID) {
         Some(value) => Some(value.to_str().unwrap_or_default()),
         None => parameter,
@@ -80,6 +82,7 @@ pub(crate) async fn respond(
             }
         }
     };
+    // A reader that begins in the middle of a text needs its beginning.
     ready.extend(core.hub.streams(&topic).into_iter().map(live_event));
     let reader = Reader { core, topic, readership, position, newest, live, ready, held: None };
     let events = stream::unfold(reader, async |mut reader| {
@@ -122,6 +125,7 @@ impl Reader {
                     }
                 }
             }
+            // Stored events come first, because a reader must know a message before parts of its text.
             if let Some(event) = self.held.take() {
                 return Some(live_event(event));
             }
@@ -131,6 +135,7 @@ impl Reader {
                 changed = self.newest.changed() => changed.ok()?,
                 event = self.live.recv() => match event {
                     Ok(event) if event.topics.contains(&self.topic) => self.held = Some(event),
+                    // A gap does no harm: the whole text follows as a stored event.
                     Ok(_) | Err(RecvError::Lagged(_)) => {}
                     Err(RecvError::Closed) => return None,
                 },

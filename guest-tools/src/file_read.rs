@@ -71,7 +71,7 @@ enum ReadStop {
     Refused(ToolError),
 }
 
-/// The number of bytes that are read at once while lines are counted.
+/// The number of bytes that are read at a time while lines are counted.
 const CHUNK_BYTES: usize = 64 << 10;
 
 /// The maximum length of a UTF-8 character, in bytes.

@@ -26,7 +26,7 @@ const MAX_CLIENT_NAME_BYTES: usize = 64;
 /// Runs one call.
 ///
 /// # Errors
-/// Protocol errors, not tool errors: an unknown tool, or too many calls at once.
+/// Protocol errors, not tool errors: an unknown tool, or too many concurrent calls.
 ///
 /// # Cancellation
 /// Dropping the future cancels the call. Its audit row is still written.
@@ -40,7 +40,7 @@ pub(super) async fn run(
     let arguments = arguments(&context, &request);
     let call = new_call(request.name.into_owned(), arguments);
     let Some(_session_slot) = session.presence().session_calls.try_begin(limits.calls) else {
-        let message = format!("more than {} calls at once: wait for some of them", limits.calls);
+        let message = format!("more than {} concurrent calls: wait for some of them", limits.calls);
         let caller = session.caller(agent_id(&context));
         let refused = ToolError::resource_limit(message.clone()).with_code("too_many_calls");
         // The refusal is only for the audit row: the client gets an error of the protocol.

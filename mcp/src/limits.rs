@@ -9,7 +9,7 @@ pub struct McpLimits {
     /// The maximum length of one message, in bytes. Default: 4 MiB. Without the limit, a line without an end could fill
     /// the memory.
     pub message_bytes: usize,
-    /// The maximum number of calls of one session that run at once. Default: 1,024. Further calls are refused
+    /// The maximum number of calls of one session that run concurrently. Default: 1,024. Further calls are refused
     /// immediately.
     pub calls: usize,
     /// The maximum number of messages that wait for a client to read them. Default: 64. Beyond this limit the server
@@ -72,8 +72,8 @@ mod tests {
         let (minutes, leave) = (limits.idle.as_secs() / 60, limits.leave.as_secs());
         for statement in [
             format!("| one message | {} MiB;", limits.message_bytes >> 20),
-            "| calls of a session at once | 1,024;".to_owned(),
-            "more than 1,024 calls at once of one session".to_owned(),
+            "| concurrent calls of a session | 1,024;".to_owned(),
+            "more than 1,024 concurrent calls of one session".to_owned(),
             format!("| unreadable messages in a row | {},", limits.unreadable),
             format!("| answers that wait for a client to read | {},", limits.unsent),
             format!("| reports of a call that wait | {};", limits.reports),

@@ -1,4 +1,4 @@
-//! Approval: whether a call runs at once, waits for a person's answer, or is refused.
+//! Approval: whether a call runs immediately, waits for a person's answer, or is refused.
 
 use serde::{Deserialize, Serialize};
 

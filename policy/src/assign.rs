@@ -29,7 +29,7 @@ impl WorkspaceSecurityPolicy {
         if assignment.enabled { Ok(assignment) } else { Err(not_enabled(self.effective(), tool)) }
     }
 
-    /// Like [`Self::assign`], for listings: describes also a tool that may not be called, with `enabled` false.
+    /// Like [`Self::assign`], for listings: describes even a tool that may not be called, with `enabled` false.
     #[must_use]
     pub fn describe(&self, tool: &ToolFacts) -> ToolAssignment {
         self.describe_traced(tool, &mut NoTrace)

@@ -1,7 +1,7 @@
 //! Compares two policies by their effect: what each tool may do, and every other value in force.
 //!
-//! The grants of tools are answers of the evaluator. The other values are compared in their canonical form, the one that
-//! the digest hashes, so a value that a later version adds is never overlooked: without a rule here it counts as
+//! The grants of tools are answers of the evaluator. The other values are compared in their canonical form, the one
+//! that the digest hashes, so a value that a later version adds is never overlooked: without a rule here it counts as
 //! [`Direction::Changed`].
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -167,7 +167,7 @@ const TOOL_SECTIONS: [&str; 4] = ["networks", "profiles", "tiers", "tools"];
 
 /// The grants of a policy to one tool.
 struct ToolEffect {
-    /// `Deny` also if the tool is disabled or refused.
+    /// `Deny` even if the tool is disabled or refused.
     approval: Approval,
     approval_rule: String,
     mounts: BTreeMap<String, Access>,

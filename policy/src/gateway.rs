@@ -1,5 +1,5 @@
-//! The built-in tools of the gateway, as a policy must know them: their names, origins and declared tiers. A process without
-//! a gateway does not register them, and their names are free for other tools there.
+//! The built-in tools of the gateway, as a policy must know them: their names, origins and declared tiers. A process
+//! without a gateway does not register them, and their names are free for other tools there.
 
 use portcullis_types::{SafetyTier, ToolName};
 

@@ -23,7 +23,7 @@ pub struct Grant {
     pub profile: ProfileName,
     /// The granted mounts, sorted by name. The call sees no other mounts.
     pub mounts: Arc<[GrantedMount]>,
-    /// Whether the call may run at once or must be approved first; never `deny`.
+    /// Whether the call may run immediately or must be approved first; never `deny`.
     pub approval: Approval,
     /// The limits of the call.
     pub limits: GrantLimits,

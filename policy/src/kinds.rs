@@ -135,8 +135,8 @@ impl fmt::Display for KindPattern {
 }
 
 /// Whether a call with this grant may write a file of a protected kind. It may if one of its arguments names such a
-/// file for writing. It also may if no argument names the files that it writes: a command, or a tool whose paths have no
-/// role.
+/// file for writing. It also may if no argument names the files that it writes: a command, or a tool whose paths have
+/// no role.
 pub(crate) fn may_write(grant: &Grant, kinds: &ProtectedKinds) -> bool {
     if !grant.mounts.iter().any(|mount| mount.access == Access::Write) {
         return false;

@@ -245,8 +245,8 @@ impl LintReport {
         report
     }
 
-    /// Lints a policy that was loaded from these texts. `known` are the tools that entries may name; `has_approver` tells
-    /// whether somebody can answer questions.
+    /// Lints a policy that was loaded from these texts. `known` are the tools that entries may name; `has_approver`
+    /// tells whether somebody can answer questions.
     #[must_use]
     pub fn of_policy(
         options: &LoadOptions<'_>,

@@ -77,8 +77,8 @@ impl Serialize for NotifyUrl {
     }
 }
 
-/// A mail server: `smtps://HOST:PORT` with TLS from the first byte (RFC 8314, section 3.3), or `smtp://HOST:PORT` without
-/// TLS. It is judged as `https://HOST:PORT/` or `http://HOST:PORT/`.
+/// A mail server: `smtps://HOST:PORT` with TLS from the first byte (RFC 8314, section 3.3), or `smtp://HOST:PORT`
+/// without TLS. It is judged as `https://HOST:PORT/` or `http://HOST:PORT/`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct MailServer(Url);
 

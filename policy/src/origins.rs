@@ -147,7 +147,8 @@ impl PolicyOrigins {
         Self { stages, operator: operator_text.start() }
     }
 
-    /// Like [`Self::place_of`]; the place of `version`, which every policy has, for a rule that is in no section of a text.
+    /// Like [`Self::place_of`]; the place of `version`, which every policy has, for a rule that is in no section of a
+    /// text.
     #[must_use]
     pub fn place_or_start(&self, rule: &str) -> SourceLocation {
         self.place_of(rule).or_else(|| self.place_of("version")).unwrap_or_else(|| self.operator.clone())

@@ -116,7 +116,8 @@ impl PathPattern {
         Ok(Self(text.to_owned()))
     }
 
-    /// Whether a pattern that starts with `/` covers a path. A pattern that does not, and a path with `..`, never match.
+    /// Whether a pattern that starts with `/` covers a path. A pattern that does not, and a path with `..`, never
+    /// match.
     #[must_use]
     pub fn covers_absolute(&self, path: &GuestPath) -> bool {
         let Some((mount, pattern)) = self.split_absolute() else { return false };

@@ -87,8 +87,8 @@ fn declared_policy(name: &str) -> ToolPolicy {
     if name == Operation::SEND_NOTIFICATION.name { ToolPolicy::RequiresApproval } else { ToolPolicy::Auto }
 }
 
-/// The time that a shipped tool declares in its `#[tool]`. It is repeated here, because the policy knows no module. A test
-/// compares it with the registered tools.
+/// The time that a shipped tool declares in its `#[tool]`. It is repeated here, because the policy knows no module. A
+/// test compares it with the registered tools.
 fn timeout(name: &str) -> Option<Duration> {
     let seconds = match name {
         "file_read" | "file_list" => 10,

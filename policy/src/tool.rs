@@ -77,8 +77,8 @@ pub enum ToolOrigin {
     /// A tool whose results a person or another program submits: nothing of it runs here. It has the profile `Nothing`,
     /// and at least the approval of a tool with effects. Flow rules treat its calls like requests to a network.
     External,
-    /// A shipped tool of the gateway that reads or writes a space: as [`ToolOrigin::ShippedNative`], and flow rules treat
-    /// its calls like requests to a network, because the people of the space read along.
+    /// A shipped tool of the gateway that reads or writes a space: as [`ToolOrigin::ShippedNative`], and flow rules
+    /// treat its calls like requests to a network, because the people of the space read along.
     ShippedSpace,
     /// A tool whose calls are requests to one address, which its configuration names; the host makes them. It has the
     /// profile `Nothing`, and so no network, unless the policy names another, and at least the approval of a tool with
@@ -142,7 +142,7 @@ pub struct ToolAssignment {
     pub tier: SafetyTier,
     /// The profile with the mounts of a call.
     pub profile: ProfileName,
-    /// Whether calls run at once, wait for a person's answer, or are refused.
+    /// Whether calls run immediately, wait for a person's answer, or are refused.
     pub approval: Approval,
     /// The time limit of a call; never above `limits.max_timeout`.
     pub timeout: Duration,

@@ -69,8 +69,8 @@ impl StoredApprover {
         Self { run, local: LocalApprover::Asked(local), expires, on_question: None }
     }
 
-    /// Takes only answers that were given before, to a process that has died since. Any other question is refused at
-    /// once.
+    /// Takes only answers that were given before, to a process that has died since. Any other question is refused
+    /// immediately.
     #[must_use]
     pub fn past_answers_only(run: Arc<DrivenRun>) -> Self {
         Self { run, local: LocalApprover::PastAnswersOnly, expires: Duration::ZERO, on_question: None }
@@ -119,7 +119,7 @@ impl StoredApprover {
         Err(StoreError::ApprovalClosed { id: question_id(request, MAX_ASKED), status })
     }
 
-    /// The answer that was given to this question before, also if it was asked again after it had expired.
+    /// The answer that was given to this question before, even if it was asked again after it had expired.
     async fn earlier_answer(&self, request: &ApprovalRequest) -> Option<AttributedAnswer> {
         for number in 1..=MAX_ASKED {
             let earlier = self.store().approval(&question_id(request, number)).await.ok()?;

@@ -60,8 +60,8 @@ impl RunProcess {
         &self.name
     }
 
-    /// The id of the process with this name, if it has this state folder and lives. The id is that of the process's own PID
-    /// namespace.
+    /// The id of the process with this name, if it has this state folder and lives. The id is that of the process's own
+    /// PID namespace.
     #[must_use]
     pub fn process_id(state: &Path, name: &str) -> Option<u32> {
         let is_name = name.strip_prefix(PREFIX)?.bytes().all(|byte| byte.is_ascii_hexdigit() || byte == b'_');

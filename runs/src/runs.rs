@@ -247,7 +247,7 @@ impl Runs {
             .is_some_and(|message| message.role == MessageRole::Assistant && message.tool_calls.is_empty()))
     }
 
-    /// Takes the lease, also that of a process that has died.
+    /// Takes the lease, even that of a process that has died.
     pub(crate) async fn acquire(&self, id: &RunId) -> Result<RunLease, StoreError> {
         let acquire = || self.store.acquire_lease(self.guard(id), now() + milliseconds(LEASE_TTL));
         match acquire().await {
@@ -263,7 +263,7 @@ impl Runs {
         LeaseGuard { run: id.to_string(), owner: self.process.name().to_owned(), now: now() }
     }
 
-    /// Asks that a run end. If no process drives the run, it ends at once.
+    /// Asks that a run end. If no process drives the run, it ends immediately.
     ///
     /// # Errors
     /// [`RunError::Store`], for example [`StoreError::Ended`].

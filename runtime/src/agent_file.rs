@@ -1,8 +1,8 @@
-//! [`AgentFile`]: the operator's default model, the agent's capabilities and the prices of models, `agent.toml` beside the
-//! policy.
+//! [`AgentFile`]: the operator's default model, the agent's capabilities and the prices of models, `agent.toml` beside
+//! the policy.
 //!
-//! The file names the server that keys and conversations go to. It is therefore read like a policy, only if no other user
-//! can change it, and never from a project's folder.
+//! The file names the server that keys and conversations go to. It is therefore read like a policy, only if no other
+//! user can change it, and never from a project's folder.
 
 use std::{
     collections::BTreeMap,

@@ -88,8 +88,8 @@ pub(crate) struct CommonOptions {
 
     /// The policy file to use.
     ///
-    /// Default: the file of this folder's project (`portcullis init`), else `/etc/portcullis/portcullis.toml`, else `$XDG_CONFIG_HOME/portcullis/portcullis.toml`,
-    /// else the policy that `portcullis policy default` prints.
+    /// Default: the file of this folder's project (`portcullis init`), else `/etc/portcullis/portcullis.toml`, else
+    /// `$XDG_CONFIG_HOME/portcullis/portcullis.toml`, else the policy that `portcullis policy default` prints.
     #[arg(long, global = true, value_name = "FILE")]
     pub(crate) policy: Option<PathBuf>,
 
@@ -97,22 +97,23 @@ pub(crate) struct CommonOptions {
     ///
     /// It is private to its user and must lie outside every mount. Default:
     /// `$XDG_STATE_HOME/portcullis/HASH`, else `$HOME/.local/state/portcullis/HASH`, where HASH stands for
-    /// the path of the workspace or of the project. The mounts `tmp` and `vault` of a project lie in it too, in `mounts`.
+    /// the path of the workspace or of the project. The mounts `tmp` and `vault` of a project lie in it too, in
+    /// `mounts`.
     #[arg(long, global = true, value_name = "DIR")]
     pub(crate) state: Option<PathBuf>,
 
     /// Show tools a further folder: `NAME=PATH`, or `NAME=PATH:ro` for reading only. May be given several times.
     ///
-    /// Tools see it as `/NAME`. Each profile that has the home mount (`shared`, or `project` of a project) gets it with the
-    /// same access. The folder must exist, and may lie anywhere but where keys, policies and state lie.
+    /// Tools see it as `/NAME`. Each profile that has the home mount (`shared`, or `project` of a project) gets it with
+    /// the same access. The folder must exist, and may lie anywhere but where keys, policies and state lie.
     #[arg(long = "mount", global = true, value_name = "NAME=PATH")]
     pub(crate) mounts: Vec<MountOption>,
 
     /// A file of tools that are a configuration instead of code. May be given several times.
     ///
     /// JSON: one tool, or a list, with `name`, `description`, `inputSchema` and `executionType`: `gateway` requests the
-    /// URL in `execution`, if the policy lets the tool; the results of `external` and `space` are submitted from outside,
-    /// to `portcullis calls`; `internal` returns its arguments. Options: `isAsync`, `timeout` in milliseconds.
+    /// URL in `execution`, if the policy lets the tool; the results of `external` and `space` are submitted from
+    /// outside, to `portcullis calls`; `internal` returns its arguments. Options: `isAsync`, `timeout` in milliseconds.
     #[arg(long = "tool-file", global = true, value_name = "FILE")]
     pub(crate) tool_files: Vec<PathBuf>,
 
@@ -173,9 +174,9 @@ pub(crate) enum CliCommand {
 
 /// Make an existing folder a project, so that tools work on it.
 ///
-/// The project's policy is written to `$XDG_CONFIG_HOME/portcullis/projects/NAME.toml`, and nothing into the folder. Tools
-/// see the folder as `/project`, and relative paths start there. Every command that runs in the folder or below it finds
-/// the policy. A `portcullis.toml` in the folder can restrict the policy, not extend it.
+/// The project's policy is written to `$XDG_CONFIG_HOME/portcullis/projects/NAME.toml`, and nothing into the folder.
+/// Tools see the folder as `/project`, and relative paths start there. Every command that runs in the folder or below
+/// it finds the policy. A `portcullis.toml` in the folder can restrict the policy, not extend it.
 #[derive(Debug, Args)]
 #[command(after_long_help = "\
 Examples:
@@ -213,7 +214,7 @@ pub(crate) struct InitOptions {
 /// is given.
 ///
 /// A call that fails prints `Tool execution failed: …` to standard error. Ctrl-C cancels the call. A second Ctrl-C
-/// ends the program at once.
+/// ends the program immediately.
 #[derive(Debug, Args)]
 #[command(after_long_help = "\
 Examples:

@@ -183,7 +183,7 @@ pub(crate) enum CliError {
     /// The state folder cannot be used.
     #[error(transparent)]
     State(#[from] StateError),
-    /// The process of a run in the background has ended at once.
+    /// The process of a run in the background has ended immediately.
     #[error("the process of the run `{id}` has ended; its log is `{}`", log.display())]
     Detached { id: RunId, log: PathBuf },
     /// The process of a run in the background cannot be started.

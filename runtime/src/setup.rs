@@ -159,8 +159,8 @@ pub(crate) fn runtime() -> Result<Runtime, CliError> {
         .map_err(|source| CliError::Start { source })
 }
 
-/// The runtime of a command that waits for a person between its calls. Its worker thread serves the connections, such as
-/// that of the shell's sidecar, while the command blocks on the terminal.
+/// The runtime of a command that waits for a person between its calls. Its worker thread serves the connections, such
+/// as that of the shell's sidecar, while the command blocks on the terminal.
 pub(crate) fn waiting_runtime() -> Result<Runtime, CliError> {
     tokio::runtime::Builder::new_multi_thread()
         .worker_threads(1)
@@ -271,8 +271,8 @@ async fn builder(
     Ok(builder)
 }
 
-/// The folder of the operator's files: `$XDG_CONFIG_HOME/portcullis`, else `$HOME/.config/portcullis`. `None` if neither
-/// variable is an absolute path.
+/// The folder of the operator's files: `$XDG_CONFIG_HOME/portcullis`, else `$HOME/.config/portcullis`. `None` if
+/// neither variable is an absolute path.
 pub(crate) fn config_folder() -> Option<PathBuf> {
     Some(user_folders::config()?.join("portcullis"))
 }

@@ -40,7 +40,7 @@ fn how_to_approve_always(offer: &StandingOffer) -> String {
 
 #[derive(Debug)]
 pub(crate) struct TerminalApprover {
-    /// The lock allows one question at a time, because concurrent calls may ask at once.
+    /// The lock allows one question at a time, because concurrent calls may ask at the same time.
     terminal: Mutex<File>,
     approvals: SessionApprovals,
 }

@@ -57,7 +57,7 @@ fn make_others(workspace: &Path, mounts: &[MountSpec]) {
     }
 }
 
-/// Makes the folder atomically: if two processes start at once, neither finds it without the text.
+/// Makes the folder atomically: if two processes start concurrently, neither finds it without the text.
 fn make(folder: &Path) -> io::Result<()> {
     if folder.symlink_metadata().is_ok() {
         return Ok(());

@@ -102,8 +102,8 @@ impl CallControl {
         drop(std::mem::take(&mut *self.resources.lock()));
     }
 
-    /// Holds one more resource until the call's thread is free, or counts as stuck. If the call has ended or was written
-    /// off, the resource is released at once.
+    /// Holds one more resource until the call's thread is free, or counts as stuck. If the call has ended or was
+    /// written off, the resource is released immediately.
     pub(super) fn hold(&self, resource: CallResource) {
         let mut resources = self.resources.lock();
         if !matches!(self.state.load(Ordering::Acquire), DONE | WRITTEN_OFF) {

@@ -25,7 +25,7 @@ const KEEP_RESIDENT_BYTES: usize = 2 << 20;
 /// address space in any case. The limiter enforces the smaller limit of a call.
 const MAX_MEMORY_BYTES: usize = 4 << 30;
 
-/// Builds the engine for `slots` calls at once.
+/// Builds the engine for `slots` concurrent calls.
 pub(super) fn build(slots: u32) -> Result<Engine, WasmError> {
     let mut pool = PoolingAllocationConfig::new();
     pool.total_core_instances(slots)

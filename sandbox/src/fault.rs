@@ -252,7 +252,7 @@ pub enum WasmError {
         /// The engine's reason.
         source: wasmtime::Error,
     },
-    /// No worker is available: too many calls run at once, or threads are stuck in the kernel.
+    /// No worker is available: too many calls run concurrently, or threads are stuck in the kernel.
     #[error("no worker thread for profile mounts `{mounts}`: {stuck} threads are stuck")]
     Exhausted {
         /// The pool's mounts.

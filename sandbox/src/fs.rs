@@ -365,7 +365,8 @@ impl GuestFs {
         Ok(())
     }
 
-    /// Runs after both names of a `path_rename` were allowed. Copies the permissions of the replaced file to the new one.
+    /// Runs after both names of a `path_rename` were allowed. Copies the permissions of the replaced file to the new
+    /// one.
     pub(super) fn copy_permissions(
         &mut self,
         from: (u32, &str),

@@ -55,7 +55,7 @@ pub struct GuestModule {
     /// The embedded module, if this program contains it.
     embedded: Option<&'static EmbeddedModule>,
     linked: OnceLock<LinkedModule>,
-    /// Held while the code is loaded, so that two calls at once load it only once.
+    /// Held while the code is loaded, so that two concurrent calls load it only once.
     loading: Mutex<()>,
 }
 
@@ -101,9 +101,9 @@ impl GuestModule {
         self.linked.get().is_some()
     }
 
-    /// Returns the module linked against WASI preview 1 and the functions for HTTP requests and locks, which are all that
-    /// guests can import. `load` is called once to load the code. Its argument holds the module's bytes if the module is
-    /// embedded.
+    /// Returns the module linked against WASI preview 1 and the functions for HTTP requests and locks, which are all
+    /// that guests can import. `load` is called once to load the code. Its argument holds the module's bytes if the
+    /// module is embedded.
     ///
     /// # Errors
     /// The errors of `load`, and [`WasmError::Link`] for a module that has other imports.

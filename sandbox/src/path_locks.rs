@@ -108,7 +108,7 @@ impl PathLocks {
         if let Some(queue) = queues.get(&key).and_then(Weak::upgrade) {
             return queue;
         }
-        // Few calls run at once, so few queues are left.
+        // Few calls run concurrently, so few queues are left.
         queues.retain(|_, queue| queue.strong_count() > 0);
         let queue = Arc::default();
         queues.insert(key, Arc::downgrade(&queue));

@@ -74,7 +74,7 @@ impl WorkerPool {
     /// Writes off a call whose worker is stuck. The worker counts as stuck until it comes back. Returns `false` if the
     /// worker finished just before.
     pub(super) fn write_off(&self, control: &CallControl) -> bool {
-        // Count first, because a worker that comes back at once decrements the counter.
+        // Count first, because a worker that comes back immediately decrements the counter.
         self.stuck.fetch_add(1, Ordering::AcqRel);
         let written_off = control.write_off();
         if !written_off {

@@ -68,7 +68,7 @@ pub struct RunnerConfig {
     pub landlock: Requirement,
     /// Whether seccomp must confine each worker.
     pub seccomp: Requirement,
-    /// The maximum number of calls that run at once.
+    /// The maximum number of calls that run concurrently.
     pub concurrency: usize,
     /// The `portcullis` program that compiles foreign modules. Without it, only foreign modules that were compiled
     /// before can be loaded.
@@ -145,7 +145,7 @@ impl HostWasmToolRunner {
     /// [`WasmError`] if one of these steps fails.
     pub fn new(config: RunnerConfig) -> Result<Self, WasmError> {
         interrupt::install_handler()?;
-        // One call can consist of two guests that run at once and share its slot.
+        // One call can consist of two guests that run concurrently and share its slot.
         let slots = config.concurrency.saturating_mul(2).saturating_add(MAX_STUCK + 2);
         let slots = u32::try_from(slots).unwrap_or(u32::MAX);
         let engine = engine::build(slots)?;
@@ -358,9 +358,9 @@ impl HostWasmToolRunner {
         report
     }
 
-    /// Loads a module's code, if it is not loaded. This takes some milliseconds if the cache has the code, and seconds if
-    /// it must be compiled. It blocks the thread. A call loads the code itself, in its own time; a program that counts the
-    /// time of calls loads it before.
+    /// Loads a module's code, if it is not loaded. This takes some milliseconds if the cache has the code, and seconds
+    /// if it must be compiled. It blocks the thread. A call loads the code itself, in its own time; a program that
+    /// counts the time of calls loads it before.
     ///
     /// # Errors
     /// [`WasmError`] if the code cannot be compiled, loaded or linked. The call then fails in the same way.

@@ -52,7 +52,7 @@ impl Stdout {
     }
 }
 
-/// Reads frames from a guest's output. A fault ends the call at once.
+/// Reads frames from a guest's output. A fault ends the call immediately.
 #[derive(Debug, Default)]
 pub(super) struct FrameReader {
     line: Vec<u8>,

@@ -14,7 +14,8 @@ use super::{
 };
 
 /// The maximum number of chunks that wait for the receiver, of at most 512 KiB each. Together with one chunk at each
-/// end, this is all the memory of a transfer between two guests. [`Transfer::from_bytes`] queues all its bytes at once.
+/// end, this is all the memory of a transfer between two guests. [`Transfer::from_bytes`] queues all its bytes
+/// together.
 const CAPACITY: usize = 4;
 
 /// The length of one wait, which bounds how late a deadline or a cancellation is noticed.

@@ -1,4 +1,5 @@
-//! [`ShellError`] and [`InputError`]: why a shell cannot run. A failing command is not an error: its exit code is a result.
+//! [`ShellError`] and [`InputError`]: why a shell cannot run. A failing command is not an error: its exit code is a
+//! result.
 //!
 //! The texts are for operators and hold host paths. None of them reaches a model unchanged.
 

@@ -30,7 +30,7 @@ pub(crate) const BACKGROUND_KILLS: usize = 64;
 /// limit, a background job that writes without end could delay the answer.
 pub(crate) const PIPE_BYTES: usize = 1 << 20;
 
-/// Bytes that are moved at once to a running command's standard input. A pipe holds no more, so a writer that
+/// Bytes that are moved at a time to a running command's standard input. A pipe holds no more, so a writer that
 /// is faster than the command has to wait (backpressure).
 pub(crate) const INPUT_BYTES: usize = 64 << 10;
 

@@ -225,7 +225,7 @@ const SYSTEM: [&str; 23] = [
     "/etc/os-release",
     "/etc/passwd",
     "/etc/ssl/certs",
-    // Node ends at once if this file is there and cannot be read.
+    // Node ends immediately if this file is there and cannot be read.
     "/etc/ssl/openssl.cnf",
 ];
 

@@ -47,8 +47,8 @@ pub struct SessionSpec {
     /// with its own file tree, those that exist at the start are covered: their names stay visible, but not their
     /// content. Another session hides nothing, and its posture says so.
     pub hide: HiddenNames,
-    /// Whether changes of files by commands can be kept, see [`crate::ShellSession::keep_changes`]. The session then needs
-    /// the system-call filter.
+    /// Whether changes of files by commands can be kept, see [`crate::ShellSession::keep_changes`]. The session then
+    /// needs the system-call filter.
     pub watch_changes: bool,
     /// The network of a session that reaches [`ShellPosture::Strong`]. A session of a weaker posture has no network,
     /// and [`crate::ShellSession::network_absence`] gives the reason. `None`: no network.

@@ -59,9 +59,9 @@ where
     Box::new(run)
 }
 
-/// Implements methods of a trait by the operations of the same name, and others as they are given. A text is passed as a
-/// `String`, because the operation may outlive the caller's future. An `answer` is a write that wakes the tasks waiting
-/// for the id in its first argument.
+/// Implements methods of a trait by the operations of the same name, and others as they are given. A text is passed as
+/// a `String`, because the operation may outlive the caller's future. An `answer` is a write that wakes the tasks
+/// waiting for the id in its first argument.
 macro_rules! methods {
     ($interface:ident { $($other:tt)* } $(
         $kind:ident $name:ident($($argument:ident: $type:ty $(=> $owned:ident)?),*) -> $output:ty, $doing:literal;

@@ -48,7 +48,8 @@
 //! # let private = std::os::unix::fs::PermissionsExt::from_mode(0o700);
 //! # let folder = tempfile::Builder::new().permissions(private).tempdir().expect("a folder");
 //! # let path = folder.path().join("runs.db");
-//! # tokio::runtime::Runtime::new().expect("starts").block_on(example(path.to_str().expect("the path is UTF-8"))).expect("works");
+//! # tokio::runtime::Runtime::new().expect("starts").block_on(example(path.to_str().expect("the path is
+//! UTF-8"))).expect("works");
 //! ```
 #![forbid(unsafe_code)]
 

@@ -55,11 +55,13 @@ use crate::{
 /// # let private = std::os::unix::fs::PermissionsExt::from_mode(0o700);
 /// # let folder = tempfile::Builder::new().permissions(private).tempdir().expect("a folder");
 /// # let path = folder.path().join("runs.db");
-/// # tokio::runtime::Runtime::new().expect("starts").block_on(example(path.to_str().expect("the path is UTF-8"))).expect("works");
+/// # tokio::runtime::Runtime::new().expect("starts").block_on(example(path.to_str().expect("the path is
+/// UTF-8"))).expect("works");
 /// ```
 ///
 /// # Errors
-/// Each method can fail with [`StoreError::Database`], [`StoreError::Closed`], [`StoreError::Name`], [`StoreError::Nul`],
+/// Each method can fail with [`StoreError::Database`], [`StoreError::Closed`], [`StoreError::Name`],
+/// [`StoreError::Nul`],
 /// [`StoreError::Invalid`] and [`StoreError::Limit`]. A method's own section names the others.
 #[async_trait]
 pub trait SpaceStore: Send + Sync + std::fmt::Debug {
@@ -101,7 +103,7 @@ pub trait SpaceStore: Send + Sync + std::fmt::Debug {
     /// Adds a space.
     ///
     /// # Errors
-    /// [`StoreError::AlreadyExists`], also for one that is removed and not yet swept.
+    /// [`StoreError::AlreadyExists`], even for one that is removed and not yet swept.
     async fn create_space(&self, space: NewSpace) -> Result<(), StoreError>;
 
     /// A space.
@@ -227,8 +229,8 @@ pub trait SpaceStore: Send + Sync + std::fmt::Debug {
     /// Only those of each method of the trait.
     async fn event_bounds(&self) -> Result<EventBounds, StoreError>;
 
-    /// Removes the oldest events, up to the first that was appended at this time or later, at most this many, and returns
-    /// their number. Fewer than asked for means that none are left.
+    /// Removes the oldest events, up to the first that was appended at this time or later, at most this many, and
+    /// returns their number. Fewer than asked for means that none are left.
     ///
     /// # Errors
     /// Only those of each method of the trait.
@@ -264,8 +266,8 @@ pub trait SpaceStore: Send + Sync + std::fmt::Debug {
     ) -> Result<Page<Note, AgeCursor>, StoreError>;
 
     /// Sends plans that are due to the inboxes of their agents, at most this many, as entries
-    /// [`PLAN_ENTRY`](crate::PLAN_ENTRY), and sets when they are due again: the first time after now, or none. Of several
-    /// processes, one takes each plan. Fewer than asked for means that none are left.
+    /// [`PLAN_ENTRY`](crate::PLAN_ENTRY), and sets when they are due again: the first time after now, or none. Of
+    /// several processes, one takes each plan. Fewer than asked for means that none are left.
     ///
     /// # Errors
     /// Only those of each method of the trait. A full inbox is not an error: see [`DuePlan::ordinal`].

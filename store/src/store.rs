@@ -25,7 +25,8 @@ pub type AgeCursor = (i64, String);
 /// not read. Each method is one transaction. Its changes are on the disk when it returns.
 ///
 /// # Errors
-/// Each method can fail with [`StoreError::Database`], [`StoreError::Closed`], [`StoreError::Name`], [`StoreError::Nul`] and
+/// Each method can fail with [`StoreError::Database`], [`StoreError::Closed`], [`StoreError::Name`],
+/// [`StoreError::Nul`] and
 /// [`StoreError::Limit`]. A method's own section names the others.
 ///
 /// # Cancellation
@@ -127,7 +128,7 @@ pub trait RunStore: Send + Sync + std::fmt::Debug {
     /// Writes the result of a call that has begun.
     ///
     /// # Errors
-    /// [`StoreError::NotFound`], also if the call has not begun; [`StoreError::LeaseLost`];
+    /// [`StoreError::NotFound`], even if the call has not begun; [`StoreError::LeaseLost`];
     /// [`StoreError::AlreadyExists`] if it has finished before.
     async fn finish_call(&self, guard: LeaseGuard, end: CallFinish) -> Result<(), StoreError>;
 
@@ -158,7 +159,7 @@ pub trait RunStore: Send + Sync + std::fmt::Debug {
     /// [`TOOL_RESULT`](crate::TOOL_RESULT). A call gets one result.
     ///
     /// # Errors
-    /// [`StoreError::NotFound`]; [`StoreError::CallClosed`], also for a call whose time is over and that
+    /// [`StoreError::NotFound`]; [`StoreError::CallClosed`], even for a call whose time is over and that
     /// [`Self::expire_calls`] has not seen yet. With a full inbox the call stays as it was.
     async fn resolve_call(&self, id: &str, result: Json, now: i64) -> Result<Resolution, StoreError>;
 
@@ -200,7 +201,7 @@ pub trait RunStore: Send + Sync + std::fmt::Debug {
     /// Answers a question, once, if it still waits and is bound to this hash. Returns it with the answer.
     ///
     /// # Errors
-    /// [`StoreError::NotFound`], [`StoreError::OtherHash`]; [`StoreError::ApprovalClosed`], also for a question whose
+    /// [`StoreError::NotFound`], [`StoreError::OtherHash`]; [`StoreError::ApprovalClosed`], even for a question whose
     /// time is over.
     async fn answer_approval(
         &self,
@@ -264,8 +265,8 @@ pub trait RunStore: Send + Sync + std::fmt::Debug {
     /// Only those of each method of the trait.
     async fn ping(&self) -> Result<(), StoreError>;
 
-    /// The ids of calls and approvals, each when this process has answered it: resolved, timed out, cancelled or decided.
-    /// Answers of other processes, and calls that expire, are not among them.
+    /// The ids of calls and approvals, each when this process has answered it: resolved, timed out, cancelled or
+    /// decided. Answers of other processes, and calls that expire, are not among them.
     fn answers(&self) -> broadcast::Receiver<Arc<str>>;
 
     /// Ends the writes that were accepted, and closes all connections. Every later call fails with

@@ -80,8 +80,8 @@ impl TaskFolder {
         &self.path
     }
 
-    /// The names of the task files of a state, sorted, each with its version. A version is missing if the file has gone.
-    /// Files whose name begins with a dot are left out.
+    /// The names of the task files of a state, sorted, each with its version. A version is missing if the file has
+    /// gone. Files whose name begins with a dot are left out.
     pub(crate) fn list(&self, state: &str) -> Result<Vec<(String, Option<FileVersion>)>, FolderError> {
         let failed = |error| state_error(state, error);
         let handle = self.state(state).map_err(failed)?;

@@ -147,9 +147,9 @@ impl TaskStates {
 }
 
 impl Default for TaskStates {
-    /// `01_Inbox`, `04_Approved` and `05_Researching` are scanned. A task whose calls have succeeded moves to `07_Done`,
-    /// and from `05_Researching` to `06_Reviewing`; a task with a failed call moves to `02_Needs_Action`. A call that
-    /// needs an approval waits in `03_Pending_Approval`, until a person moves its task to `04_Approved`.
+    /// `01_Inbox`, `04_Approved` and `05_Researching` are scanned. A task whose calls have succeeded moves to
+    /// `07_Done`, and from `05_Researching` to `06_Reviewing`; a task with a failed call moves to `02_Needs_Action`. A
+    /// call that needs an approval waits in `03_Pending_Approval`, until a person moves its task to `04_Approved`.
     fn default() -> Self {
         let scanned = |folder: &str, on_success: &str| ScannedState {
             folder: folder.to_owned(),

@@ -14,8 +14,8 @@ use crate::{
 };
 
 impl TaskProcessor {
-    /// Processes the files that are there, and then each file that changes, until `cancel` is cancelled. A file that was
-    /// changed within [`SETTLE_PAUSE`] is left until its writer has finished. `on_report` gets each report.
+    /// Processes the files that are there, and then each file that changes, until `cancel` is cancelled. A file that
+    /// was changed within [`SETTLE_PAUSE`] is left until its writer has finished. `on_report` gets each report.
     ///
     /// # Errors
     /// [`FolderError`] if changes cannot be watched, or a state's folder cannot be listed.

@@ -1,7 +1,7 @@
 //! Which failures are tried again, and when. A failure's type is what Temporal shows, and what the retries go by.
 //!
-//! A call that fails is not a failure of an activity: its error is the result that the model reads. An activity fails if
-//! its step was not taken, so that another attempt, perhaps by another worker, takes it.
+//! A call that fails is not a failure of an activity: its error is the result that the model reads. An activity fails
+//! if its step was not taken, so that another attempt, perhaps by another worker, takes it.
 
 use std::time::Duration;
 

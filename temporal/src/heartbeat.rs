@@ -1,4 +1,5 @@
-//! Heartbeats of an activity: they tell the server that the worker lives, and the worker that the activity is cancelled.
+//! Heartbeats of an activity: they tell the server that the worker lives, and the worker that the activity is
+//! cancelled.
 
 use std::{pin::pin, time::Duration};
 

@@ -27,8 +27,8 @@ pub(crate) fn ended(status: &str) -> [SearchAttributeUpdate; 1] {
     [STATUS.value_set(status.to_owned())]
 }
 
-/// Whether the namespace has the attributes, which are added where the server allows it. Without them, runs are found by
-/// their workflow's id alone.
+/// Whether the namespace has the attributes, which are added where the server allows it. Without them, runs are found
+/// by their workflow's id alone.
 pub(crate) async fn prepare(connection: &Connection, namespace: &str) -> bool {
     match add_missing(connection, namespace).await {
         Ok(()) => true,

@@ -16,11 +16,11 @@ use temporalio_sdk::{
 
 use crate::{AgentRun, Placement, WorkerError, activities::Steps, placement, search_attributes};
 
-/// The maximum number of activities that a worker has at once. A call that waits for an answer needs one, and little
-/// else. The registry limits the number of calls that run at once.
+/// The maximum number of activities that a worker has at a time. A call that waits for an answer needs one, and little
+/// else. The registry limits the number of calls that run concurrently.
 const ACTIVITIES: usize = 200;
 
-/// The maximum number of workflow tasks that a worker has at once.
+/// The maximum number of workflow tasks that a worker has at a time.
 const WORKFLOW_TASKS: usize = 50;
 
 /// The time that a workflow waits for the worker that knows it before another one reads its history.

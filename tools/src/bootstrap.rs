@@ -93,7 +93,7 @@ async fn build_from(
     workspace: MountSource,
 ) -> Result<RegistryBuilder, BootstrapError> {
     let policy = files.load(envelope.sandbox_tier)?;
-    // A registry that only describes shows also a policy that is not as expected.
+    // A registry that only describes shows even a policy that is not as expected.
     let expected = match workspace {
         MountSource::Workspace => ExpectedPolicy::beside(files, envelope.sandbox_tier)?,
         MountSource::Nowhere => None,
@@ -186,7 +186,8 @@ fn private_paths(
     })
 }
 
-/// The mounts of a policy whose folders exist, opened without making anything, and the mounts whose folders are missing.
+/// The mounts of a policy whose folders exist, opened without making anything, and the mounts whose folders are
+/// missing.
 pub(crate) fn existing_mounts(
     envelope: &RunnerBootstrapEnvelope,
     files: &PolicyFiles,

@@ -145,9 +145,9 @@ impl RegistryBuilder {
         self
     }
 
-    /// Gives native tools the state that they take as `&State<T>`. It lives as long as the registry, and all calls share
-    /// it. A program that uses the value as well gives an [`Arc`]. The build fails if a tool takes a state that was not
-    /// given, or if two states of one type were given.
+    /// Gives native tools the state that they take as `&State<T>`. It lives as long as the registry, and all calls
+    /// share it. A program that uses the value as well gives an [`Arc`]. The build fails if a tool takes a state that
+    /// was not given, or if two states of one type were given.
     pub fn tool_state<T: Send + Sync + 'static>(mut self, value: T) -> Self {
         self.states.add(value);
         self
@@ -335,8 +335,8 @@ impl RegistryBuilder {
     /// Builds the registry.
     ///
     /// # Errors
-    /// [`BootstrapError`], for example for a name that is taken, a schema that cannot be used, a state that a tool takes
-    /// and the builder was not given, or a state folder or audit log that cannot be written.
+    /// [`BootstrapError`], for example for a name that is taken, a schema that cannot be used, a state that a tool
+    /// takes and the builder was not given, or a state folder or audit log that cannot be written.
     pub fn build(self) -> Result<ToolRegistry, BootstrapError> {
         let (policy, expected) = match self.policy {
             Some(policy) => (policy, self.expected),

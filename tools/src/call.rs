@@ -246,8 +246,8 @@ impl Caller {
         }
     }
 
-    /// Whether the caller may call the tool of this name, as far as [`Caller::tools`] decides. The steps of an operation
-    /// belong to the operation's call.
+    /// Whether the caller may call the tool of this name, as far as [`Caller::tools`] decides. The steps of an
+    /// operation belong to the operation's call.
     pub(crate) fn is_given(&self, tool: &str) -> bool {
         self.operation_step.is_some() || self.tools.as_ref().is_none_or(|tools| tools.contains(tool))
     }

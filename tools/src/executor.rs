@@ -113,8 +113,8 @@ impl ToolExecutor for RegistryExecutor {
     }
 }
 
-/// The effective tier, in which the policy overrules the declared tier. Only native, external and HTTP tools can have no tier.
-/// A module without a declared tier gets the tier of the policy.
+/// The effective tier, in which the policy overrules the declared tier. Only native, external and HTTP tools can have
+/// no tier. A module without a declared tier gets the tier of the policy.
 fn tier(registry: &ToolRegistry, facts: &ToolFacts) -> Option<SafetyTier> {
     let has_none = facts.declared_tier.is_none()
         && matches!(facts.origin, ToolOrigin::Native | ToolOrigin::External | ToolOrigin::Http);

@@ -22,7 +22,8 @@ pub struct ExternalTool {
     pub tier: Option<SafetyTier>,
     /// Whether every call needs an approval.
     pub policy: ToolPolicy,
-    /// Whether the run waits for the result, up to [`ExternalTool::timeout`]. Otherwise each call is pending at once.
+    /// Whether the run waits for the result, up to [`ExternalTool::timeout`]. Otherwise each call is pending
+    /// immediately.
     pub waits: bool,
     /// The time limit of the run's wait for the result. The policy may shorten it.
     pub timeout: Duration,
@@ -85,7 +86,8 @@ pub struct ExternalCall {
     pub expires: i64,
 }
 
-/// The id under which the result of a call is submitted: `call_` and a hash of its agent, its run, and its id in the run.
+/// The id under which the result of a call is submitted: `call_` and a hash of its agent, its run, and its id in the
+/// run.
 #[must_use]
 pub fn external_call_id(agent: &str, run: &str, call: &str) -> String {
     format!("call_{}", digest::hash_parts([agent, run, call]))

@@ -175,7 +175,7 @@ impl HttpTarget {
     /// Checks the parts of a request. The values of headers are sent as they are: nothing in them is replaced.
     ///
     /// # Errors
-    /// All mistakes at once.
+    /// All mistakes together.
     pub fn new<'h>(
         url: &str,
         method: HttpMethod,

@@ -1,6 +1,6 @@
-//! Tools of servers that speak the Model Context Protocol over HTTP. A configuration names the server; its tools are what
-//! the server lists. The host makes the requests like every other one: the policy's rules for hosts, addresses, methods,
-//! redirects, sizes and secrets hold for them.
+//! Tools of servers that speak the Model Context Protocol over HTTP. A configuration names the server; its tools are
+//! what the server lists. The host makes the requests like every other one: the policy's rules for hosts, addresses,
+//! methods, redirects, sizes and secrets hold for them.
 
 use std::{
     fmt,
@@ -71,7 +71,7 @@ impl RemoteMcpServer {
     /// A server with this name at this address. It is not asked yet.
     ///
     /// # Errors
-    /// All mistakes of the address at once.
+    /// All mistakes of the address together.
     pub fn new(name: ToolName, url: &str) -> Result<Self, Vec<InvalidHttpTarget>> {
         Ok(Self(Arc::new(McpServerInner {
             name,
@@ -108,8 +108,8 @@ impl RemoteMcpServer {
         self.0.listed.lock().clone()
     }
 
-    /// A tool of the last listing, for a registry. It has the tier side-effecting, or privileged if the server says that it
-    /// destroys: a server can raise the tier of its tools, and not lower it.
+    /// A tool of the last listing, for a registry. It has the tier side-effecting, or privileged if the server says
+    /// that it destroys: a server can raise the tier of its tools, and not lower it.
     #[must_use]
     pub fn tool(&self, tool: &RemoteTool) -> McpTool {
         let tier = if tool.is_destructive { SafetyTier::Privileged } else { SafetyTier::SideEffecting };

@@ -56,7 +56,7 @@ impl<'p> MountUsage<'p> {
         let run = RunFacts { labels: call.labels.clone().into(), ..RunFacts::default() };
         let request = CallRequest { tool: &call.facts, subjects: &call.subjects, run: &run };
         let mut used = BTreeMap::new();
-        // A path that the policy allows counts as used, also if nothing was found there or a person said no.
+        // A path that the policy allows counts as used, even if nothing was found there or a person said no.
         if answer_by_names(self.policy, &request).0 != Approval::Deny {
             own.tools.insert(row.tool.to_string());
             used.extend(call.subjects.iter().filter_map(|subject| named_mount(&call.facts, subject)));

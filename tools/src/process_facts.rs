@@ -44,9 +44,9 @@ pub(crate) fn set_process_facts(
     log.set_process_facts(Box::new(facts), Some(Box::new(text)));
 }
 
-/// Records that a process does not start because its policy is refused. Other errors are not recorded, and without a log
-/// nothing is: the log of a state folder begins with the first process that starts. A row that cannot be written is only
-/// a warning, because the process ends anyway.
+/// Records that a process does not start because its policy is refused. Other errors are not recorded, and without a
+/// log nothing is: the log of a state folder begins with the first process that starts. A row that cannot be written is
+/// only a warning, because the process ends anyway.
 pub fn record_refused_start(envelope: &RunnerBootstrapEnvelope, error: &BootstrapError) {
     let is_of_policy = matches!(
         error,

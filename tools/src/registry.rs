@@ -78,8 +78,8 @@ impl ToolRegistry {
         Self { host, findings: Arc::clone(&self.findings) }
     }
 
-    /// Calls a tool: resolve, check, admit, authorize, run, shape, record. The audit row is written before the result is
-    /// returned.
+    /// Calls a tool: resolve, check, admit, authorize, run, shape, record. The audit row is written before the result
+    /// is returned.
     ///
     /// # Cancellation
     /// Dropping the future or cancelling `caller.cancel` stops the tool, and the row says `cancelled`.
@@ -100,9 +100,9 @@ impl ToolRegistry {
         record(shaped, caller, pending_record)
     }
 
-    /// Lets the late result of a pending call into this caller's run. It passes the hooks, is bounded like every result,
-    /// gives the run its label, and leaves a row `result`. A result of a tool that is gone, or that the policy denies
-    /// now, is an error.
+    /// Lets the late result of a pending call into this caller's run. It passes the hooks, is bounded like every
+    /// result, gives the run its label, and leaves a row `result`. A result of a tool that is gone, or that the policy
+    /// denies now, is an error.
     #[must_use = "the model must get the result"]
     pub async fn take_late_result(&self, late: LateResult, caller: &Caller) -> ToolResult {
         let call =
@@ -227,19 +227,19 @@ impl ToolRegistry {
         self.add_configured_tool(tool)
     }
 
-    /// Adds a tool that a configuration describes, while the registry serves. As for [`Self::add_tool`], an entry of the
-    /// policy can name it only if the builder [awaits it](RegistryBuilder::awaits).
+    /// Adds a tool that a configuration describes, while the registry serves. As for [`Self::add_tool`], an entry of
+    /// the policy can name it only if the builder [awaits it](RegistryBuilder::awaits).
     ///
     /// # Errors
-    /// [`RegistryError`] if a name is invalid or taken, if a schema is unusable, or if the policy refuses the address of
-    /// an HTTP tool. Nothing changes then.
+    /// [`RegistryError`] if a name is invalid or taken, if a schema is unusable, or if the policy refuses the address
+    /// of an HTTP tool. Nothing changes then.
     pub fn add_configured_tool(&self, tool: impl Into<ConfiguredTool>) -> Result<(), RegistryError> {
         let tool = RegisteredTool::configured(tool.into(), &self.host.policy)?;
         self.host.tools.change(|tools| tools.add(tool))
     }
 
-    /// Adds a built-in tool of the gateway. The policy knows these tools by name, so they need no entry, and an entry can
-    /// name them.
+    /// Adds a built-in tool of the gateway. The policy knows these tools by name, so they need no entry, and an entry
+    /// can name them.
     ///
     /// # Errors
     /// [`RegistryError::NotShipped`] for a name that the policy does not know as the gateway's, and as for
@@ -287,7 +287,7 @@ impl ToolRegistry {
         &self.findings.unused_entries
     }
 
-    /// The names of tools that a policy and its expectations may use: also those of modules that cannot be used.
+    /// The names of tools that a policy and its expectations may use: even those of modules that cannot be used.
     #[must_use]
     pub fn known_tools(&self) -> &KnownTools {
         &self.findings.known

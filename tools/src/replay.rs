@@ -89,8 +89,8 @@ impl<'p> Replay<'p> {
         Self { policy, shipped, report: ReplayReport::default() }
     }
 
-    /// Decides the call of a row anew. `before` is the policy that was in force, if it was kept; without it the recorded
-    /// answer counts, which may also come from links, a caller or a person.
+    /// Decides the call of a row anew. `before` is the policy that was in force, if it was kept; without it the
+    /// recorded answer counts, which may also come from links, a caller or a person.
     pub fn add(&mut self, row: &Row, before: Option<&WorkspaceSecurityPolicy>) {
         match self.decide(row, before) {
             None if row.event == RowKind::End => self.report.undecided += 1,

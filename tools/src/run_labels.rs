@@ -42,8 +42,9 @@ struct RememberedRuns {
     /// The labels of forgotten runs. They hold for every run, because any run could be a forgotten one. Otherwise a
     /// caller could escape a flow rule by starting many runs.
     forgotten: BTreeMap<FlowLabel, String>,
-    /// The running calls. Their number is bounded by the calls that may run at once. A label holds from the moment of
-    /// the read: a partial result, or a call that runs at the same time, could pass the data on before the call ends.
+    /// The running calls. Their number is bounded by the calls that may run concurrently. A label holds from the moment
+    /// of the read: a partial result, or a call that runs at the same time, could pass the data on before the call
+    /// ends.
     running: Vec<Arc<RunningCall>>,
     /// The sessions that have a network.
     networked: NetworkedSessions,

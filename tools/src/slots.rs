@@ -1,4 +1,4 @@
-//! Slots of calls: how many calls run at once, and which calls may run together. There are ten slots by default, a
+//! Slots of calls: how many calls run concurrently, and which calls may run together. There are ten slots by default, a
 //! bounded queue before them, at most one writer per mount, and at most one call of a module that may change a server.
 //!
 //! Two calls that may write the same mount never run together, whatever their callers and tools are. Otherwise a tool
@@ -535,7 +535,7 @@ mod tests {
         let cancel = CancellationToken::new();
         let nested_writer = slots.take_nested(&parent, shared_mount(), &cancel).await.expect("no deadlock");
         let mut second_nested = Box::pin(slots.take_nested(&parent, shared_mount(), &cancel));
-        assert!(poll!(&mut second_nested).is_pending(), "one writer, also within a call");
+        assert!(poll!(&mut second_nested).is_pending(), "one writer, even within a call");
         drop(nested_writer);
         drop(second_nested.await.expect("its turn"));
         drop(parent);

@@ -111,7 +111,7 @@ impl ToolTable {
 #[derive(Debug)]
 pub(crate) struct ServedTools {
     table: watch::Sender<Arc<ToolTable>>,
-    /// Held during a change, so that two changes at once do not overwrite each other.
+    /// Held during a change, so that two concurrent changes do not overwrite each other.
     changing: Mutex<()>,
 }
 

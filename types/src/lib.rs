@@ -1,7 +1,8 @@
 //! The vocabulary of Portcullis: tools, calls, results and errors.
 //!
 //! Every other crate uses these types. This crate does no I/O, makes no decisions and holds no state. (The feature
-//! `random` asks the kernel for random bytes.) It builds for `wasm32-wasip1`, so that a guest and its host share one definition of their frames.
+//! `random` asks the kernel for random bytes.) It builds for `wasm32-wasip1`, so that a guest and its host share one
+//! definition of their frames.
 //!
 //! ```
 //! use portcullis_types::{FunctionDecl, JsonSchema, JsonSchemaType};

@@ -6,8 +6,8 @@ use serde::{Deserialize, Serialize};
 use thiserror::Error;
 
 /// The name of a tool: 1 to 64 characters of `A`–`Z`, `a`–`z`, `0`–`9`, `_` and `-`, which the interfaces of all models
-/// accept. Other alphabets are excluded so that no two names look alike. Two names that differ only in the case of their
-/// letters are different names, but no registry has both.
+/// accept. Other alphabets are excluded so that no two names look alike. Two names that differ only in the case of
+/// their letters are different names, but no registry has both.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]
 pub struct ToolName(String);

@@ -14,8 +14,8 @@ pub const DEFAULT_TIMEOUT: Duration = Duration::from_secs(30);
 
 /// A tool that runs in this process.
 ///
-/// Implement [`Tool::execute`]; a tool that needs its context implements [`Tool::call`] too, and the registry calls only
-/// `call`. The specification defines the four required methods. The provided methods serve the registry's further
+/// Implement [`Tool::execute`]; a tool that needs its context implements [`Tool::call`] too, and the registry calls
+/// only `call`. The specification defines the four required methods. The provided methods serve the registry's further
 /// needs. The registry reads all descriptive methods once, at registration. It calls [`Tool::call`] once per
 /// admitted call, on an executor thread, with the deadline already running. The registry is the only caller.
 #[async_trait]
@@ -110,7 +110,7 @@ crate::word_enum! {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum ToolPolicy {
-    /// A call runs at once, if tier and policy file allow it.
+    /// A call runs immediately, if tier and policy file allow it.
     #[default]
     Auto,
     /// A call waits for an approval, independent of the tier.

@@ -1,8 +1,8 @@
 //! [`word_enum!`](crate::word_enum!): enums whose variants are words in files, in audit rows and on the command line.
 
 /// Declares an enum with one word for each variant. The enum gets `ALL`, `as_str` and
-/// [`Display`](std::fmt::Display). The enum must be `Copy` and derive `Serialize` or `Deserialize` of serde, which use the
-/// words.
+/// [`Display`](std::fmt::Display). The enum must be `Copy` and derive `Serialize` or `Deserialize` of serde, which use
+/// the words.
 ///
 /// With `as "noun"` after its name the enum also gets [`FromStr`](std::str::FromStr). The error names the noun and
 /// all words.

@@ -132,7 +132,7 @@ fn the_defaults_of_structs_are_those_of_the_documents() {
 }
 
 /// Sentences of the documents. `{}` stands for a constant's value and its unit.
-const SENTENCES: [(&str, &str, &str, &str); 41] = [
+const SENTENCES: [(&str, &str, &str, &str); 42] = [
     ("docs/limits.md", "(`max_output_bytes`) | {} |", "DEFAULT_MAX_OUTPUT_BYTES", "policy/src/limits.rs"),
     (
         "docs/operating.md",
@@ -220,6 +220,7 @@ const SENTENCES: [(&str, &str, &str, &str); 41] = [
     ),
     ("docs/durable.md", "it is asked up to {} times, after", "MODEL_ATTEMPTS", "temporal/src/failures.rs"),
     ("docs/durable.md", "requests with pauses of {} |", "RATE_LIMITED_PAUSE", "temporal/src/failures.rs"),
+    ("docs/gateway.md", "An agent's question expires after {}.", "APPROVAL_TTL", "runs/src/approver.rs"),
     ("docs/gateway.md", "once and in order, for {}. After", "EVENT_RETENTION", "gateway/src/serve.rs"),
     (
         "docs/gateway.md",

@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 
-/// The maximum number of calls of a run that an event format tracks at once, so that a model's calls cannot fill the
+/// The maximum number of calls of a run that an event format tracks at a time, so that a model's calls cannot fill the
 /// memory. Events of further calls lack the tool's name, unless the event itself has it.
 pub const MAX_OPEN_CALLS: usize = 1024;
 

@@ -27,8 +27,8 @@ use crate::everruns::ToolExecutionResult;
 /// | `RunFinished` | `threadId`, `runId`, `result` (the answer) | [`AgentEnd::Answer`] |
 /// | `RunError` | `message`, `code` | each other [`AgentEnd`] |
 ///
-/// `content` is the result, or `{"error": "…"}`, which is one fixed sentence for every internal error. `messageId`s count up within the run. `code` is
-/// `max_iterations`, `length`, `repeated`, `cancelled`, `provider` or `internal`.
+/// `content` is the result, or `{"error": "…"}`, which is one fixed sentence for every internal error. `messageId`s
+/// count up within the run. `code` is `max_iterations`, `length`, `repeated`, `cancelled`, `provider` or `internal`.
 ///
 /// Omitted, because the format has no event for them: [`AgentEvent::ThinkingDelta`], a turn's tokens,
 /// [`ToolEvent::Started`], [`ToolEvent::Heartbeat`], [`ToolEvent::Progress`], [`ToolEvent::Update`],

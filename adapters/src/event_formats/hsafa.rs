@@ -11,8 +11,8 @@ use crate::everruns::ToolExecutionResult;
 /// `partialArgs`, and all arguments follow at the end.
 pub const MAX_PARTIAL_ARGUMENT_BYTES: usize = 64 * 1024;
 
-/// The event format of Hsafa: flat objects in camel case, each with `type`, `runId` and `agentEntityId`. Events of a call
-/// also have `streamId` (the call's id) and `toolName`.
+/// The event format of Hsafa: flat objects in camel case, each with `type`, `runId` and `agentEntityId`. Events of a
+/// call also have `streamId` (the call's id) and `toolName`.
 ///
 /// | event | further fields | source |
 /// |---|---|---|

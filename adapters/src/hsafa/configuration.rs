@@ -40,7 +40,7 @@ pub struct ToolConfiguration {
     /// space it changes nothing.
     pub visible: bool,
     /// Whether a run goes on before the result of a call is submitted. Default: false. A request and an internal tool
-    /// return their results at once nevertheless.
+    /// return their results immediately nevertheless.
     pub is_async: bool,
     /// The time limit of a run's wait for a submitted result, or of a request. Default: 30 s.
     pub timeout: Duration,
@@ -50,7 +50,7 @@ impl ToolConfiguration {
     /// Reads a configuration.
     ///
     /// # Errors
-    /// [`InvalidConfigurations`] with all mistakes at once.
+    /// [`InvalidConfigurations`] with all mistakes together.
     pub fn read(value: &Value) -> Result<Self, InvalidConfigurations> {
         let mut faults = Faults::default();
         match read(value, "", &mut faults) {
@@ -83,7 +83,7 @@ impl ToolConfiguration {
 /// Reads the configuration of one tool, or a list of them. No two names may differ only in the case of letters.
 ///
 /// # Errors
-/// [`InvalidConfigurations`] with all mistakes at once.
+/// [`InvalidConfigurations`] with all mistakes together.
 pub fn read_configurations(text: &str) -> Result<Vec<ToolConfiguration>, InvalidConfigurations> {
     let mut faults = Faults::default();
     if text.len() > MAX_CONFIGURATION_BYTES {

@@ -1,8 +1,8 @@
 //! How a configured tool runs: `executionType`, and the request in `execution`.
 //!
 //! The specification decides in this order: an internal tool returns its arguments; a tool with `execution.url` makes a
-//! request, whatever its type, and returns the result at once, even with `isAsync`; any other tool's result is submitted
-//! from outside. A type that says otherwise than `execution` is a mistake.
+//! request, whatever its type, and returns the result immediately, even with `isAsync`; any other tool's result is
+//! submitted from outside. A type that says otherwise than `execution` is a mistake.
 
 use portcullis_tools::{HTTP_TOOL_METHODS, HttpTarget, policy::HttpMethod};
 use serde::{Deserialize, Serialize};

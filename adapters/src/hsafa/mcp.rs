@@ -1,4 +1,5 @@
-//! MCP servers of an agent, in the form of specification 003: `{"servers": [{"name", "url", "transport", "allowedTools"}]}`.
+//! MCP servers of an agent, in the form of specification 003: `{"servers": [{"name", "url", "transport",
+//! "allowedTools"}]}`.
 
 use portcullis_tools::McpServer;
 use portcullis_types::ToolName;
@@ -29,7 +30,7 @@ impl McpServerConfiguration {
     /// Reads the servers of an agent. No two servers or tools may have one name.
     ///
     /// # Errors
-    /// [`InvalidConfigurations`] with all mistakes at once.
+    /// [`InvalidConfigurations`] with all mistakes together.
     pub fn read_all(value: &Value) -> Result<Vec<Self>, InvalidConfigurations> {
         let mut faults = Faults::default();
         let servers = read(value, &mut faults);

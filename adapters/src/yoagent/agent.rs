@@ -113,7 +113,7 @@ impl Agent {
 
     /// Asks the agent, and returns the events of the run. The run makes progress only while its events are
     /// read. A conversation has one run at a time: until the events of the last run are read to their end or
-    /// dropped, a new run ends at once with an error.
+    /// dropped, a new run ends immediately with an error.
     ///
     /// # Cancellation
     /// Dropping the events drops the run.

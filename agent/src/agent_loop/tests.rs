@@ -197,7 +197,7 @@ async fn steering_skips_the_calls_that_have_not_begun() {
     assert_eq!(run.end, answer("well"));
     let skipped = "Tool execution failed: Skipped due to queued user message.";
     assert_eq!(stage.results(), ["slept", skipped, skipped]);
-    // With all calls running at once, a message that comes later skips none of them.
+    // With all calls running concurrently, a message that comes later skips none of them.
     let calls = [("a", "r_sleep", "{}"), ("b", "r_sleep", "{}")];
     let mut stage = Stage::new([ask_for(&calls), text_answer("well")]);
     stage.agent.handle().follow_up("and?").expect("room");

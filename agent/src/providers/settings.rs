@@ -47,8 +47,8 @@ impl ProviderKind {
         }
     }
 
-    /// The environment variable by which the provider's own programs get another address, as a URL. `None` if there is no
-    /// such variable.
+    /// The environment variable by which the provider's own programs get another address, as a URL. `None` if there is
+    /// no such variable.
     #[must_use]
     pub const fn base_url_variable(self) -> Option<&'static str> {
         match self {

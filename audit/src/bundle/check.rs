@@ -48,8 +48,8 @@ struct NamedCheckpoint {
 /// other places.
 ///
 /// # Errors
-/// [`BundleError::File`], and [`BundleError::Form`] for a file that is not a bundle. A bundle that proves nothing is not an
-/// error: the report says why.
+/// [`BundleError::File`], and [`BundleError::Form`] for a file that is not a bundle. A bundle that proves nothing is
+/// not an error: the report says why.
 pub fn check_bundle(
     bundle: impl Read,
     key: Option<&VerifierKey>,

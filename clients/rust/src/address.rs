@@ -23,8 +23,8 @@ pub(crate) struct Address(Url);
 
 impl Address {
     /// # Errors
-    /// [`ClientError::NoUrl`], [`ClientError::Address`] and [`ClientError::PlainHttp`]. None of them has the text of the
-    /// address, which could have a password.
+    /// [`ClientError::NoUrl`], [`ClientError::Address`] and [`ClientError::PlainHttp`]. None of them has the text of
+    /// the address, which could have a password.
     pub(crate) fn new(text: &str, plain: PlainHttp) -> Result<Self, ClientError> {
         let url = Url::parse(text).map_err(|source| ClientError::NoUrl { source })?;
         let refuse = |fault| Err(ClientError::Address { fault });

@@ -118,9 +118,9 @@ pub enum ClientError {
 }
 
 impl ClientError {
-    /// Whether the same request may succeed later: after a lost connection, a wait that was too long, an answer that was
-    /// too large or unreadable, and the statuses 408, 429 and 5xx. [`Worker::run`](crate::Worker::run) continues after such
-    /// an error, and ends with every other one.
+    /// Whether the same request may succeed later: after a lost connection, a wait that was too long, an answer that
+    /// was too large or unreadable, and the statuses 408, 429 and 5xx. [`Worker::run`](crate::Worker::run) continues
+    /// after such an error, and ends with every other one.
     #[must_use]
     pub fn is_transient(&self) -> bool {
         match self {

@@ -42,7 +42,8 @@ pub struct Event {
     /// The id, for [`Gateway::events`](crate::Gateway::events) after a lost connection. `None` if the event is not
     /// stored.
     pub id: Option<String>,
-    /// The kind, such as `call.pending`. `reset` says that events are missing, and that what they told must be read anew.
+    /// The kind, such as `call.pending`. `reset` says that events are missing, and that what they told must be read
+    /// anew.
     pub kind: String,
     /// The content of the event, as JSON.
     pub data: Value,
@@ -142,8 +143,8 @@ fn client_error(error: sse_stream::Error) -> ClientError {
     }
 }
 
-/// Counts the bytes of the event under way. The parser keeps an event until the empty line at its end, so a stream without
-/// one could fill the memory.
+/// Counts the bytes of the event under way. The parser keeps an event until the empty line at its end, so a stream
+/// without one could fill the memory.
 #[derive(Debug)]
 struct EventSize {
     bytes: usize,

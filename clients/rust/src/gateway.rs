@@ -88,22 +88,22 @@ struct RefusalReason {
 }
 
 impl Gateway {
-    /// A gateway at this address, for the holder of this token: a token of the agent, or of one run. The address is what
-    /// comes before `/api`, such as `https://gateway.example` or `http://127.0.0.1:8810`. `http://` is for this machine
+    /// A gateway at this address, for the holder of this token: a token of the agent, or of one run. The address is
+    /// what comes before `/api`, such as `https://gateway.example` or `http://127.0.0.1:8810`. `http://` is for this machine
     /// alone: `localhost` and addresses of the loopback interface.
     ///
     /// No connection is made yet.
     ///
     /// # Errors
-    /// [`ClientError::NoUrl`], [`ClientError::Address`], [`ClientError::PlainHttp`] and [`ClientError::Token`] for values
-    /// that cannot be used, and [`ClientError::Tls`] if the machine's certificates cannot be read.
+    /// [`ClientError::NoUrl`], [`ClientError::Address`], [`ClientError::PlainHttp`] and [`ClientError::Token`] for
+    /// values that cannot be used, and [`ClientError::Tls`] if the machine's certificates cannot be read.
     pub fn new(url: &str, token: &str) -> Result<Self, ClientError> {
         Self::checked(url, token, PlainHttp::OnThisMachine)
     }
 
     /// Like [`new`](Self::new), but takes `http://` with any host. Everyone on the way can read the token, the arguments of
-    /// calls and their results, and can change them. It is for networks that nobody else reaches, such as one between the
-    /// containers of one machine.
+    /// calls and their results, and can change them. It is for networks that nobody else reaches, such as one between
+    /// the containers of one machine.
     ///
     /// # Errors
     /// Those of [`new`](Self::new) except [`ClientError::PlainHttp`].
@@ -127,12 +127,12 @@ impl Gateway {
         Ok(Self { inner: Arc::new(Inner { address, token, authorization, transport }) })
     }
 
-    /// Submits the result of a call: any value that serializes to JSON. The same result can be submitted again; the gateway
-    /// takes it once.
+    /// Submits the result of a call: any value that serializes to JSON. The same result can be submitted again; the
+    /// gateway takes it once.
     ///
     /// # Errors
-    /// [`ClientError::NotJson`] and [`ClientError::ResultTooLarge`] (over 1 MiB) for a result that cannot be sent, and the errors
-    /// of a request. A refusal that says something about the call itself is a [`Submission`] and no error.
+    /// [`ClientError::NotJson`] and [`ClientError::ResultTooLarge`] (over 1 MiB) for a result that cannot be sent, and
+    /// the errors of a request. A refusal that says something about the call itself is a [`Submission`] and no error.
     ///
     /// # Cancellation
     /// If the future is dropped, the gateway may have taken the result or not.
@@ -162,8 +162,8 @@ impl Gateway {
         }
     }
 
-    /// The calls of an agent that take a result: those that a run waits for, then those of runs that have gone on. A call
-    /// that goes from the one to the other meanwhile can come twice.
+    /// The calls of an agent that take a result: those that a run waits for, then those of runs that have gone on. A
+    /// call that goes from the one to the other meanwhile can come twice.
     ///
     /// The stream's errors are those of a request.
     #[must_use]

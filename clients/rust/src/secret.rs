@@ -35,8 +35,8 @@ impl Token {
         Ok(value)
     }
 
-    /// A text of the gateway for an error: without the token, which a server in the gateway's place could repeat; in one
-    /// line; and cut.
+    /// A text of the gateway for an error: without the token, which a server in the gateway's place could repeat; in
+    /// one line; and cut.
     pub(crate) fn clean(&self, text: &str) -> String {
         let text = text.replace(&self.0, REDACTED);
         let mut cleaned = String::new();

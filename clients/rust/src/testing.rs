@@ -1,5 +1,5 @@
-//! A gateway for tests, over connections in memory. A paused clock does not run on while bytes are on their way there, as
-//! it would over sockets.
+//! A gateway for tests, over connections in memory. A paused clock does not run on while bytes are on their way there,
+//! as it would over sockets.
 
 use std::{
     collections::VecDeque,

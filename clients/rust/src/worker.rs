@@ -18,7 +18,8 @@ pub const DEFAULT_CONCURRENCY: NonZeroUsize = NonZeroUsize::new(8).expect("not z
 /// The time limit of a stopping worker's wait for the calls under way.
 pub const SHUTDOWN_GRACE: Duration = Duration::from_secs(30);
 
-/// Answers the calls of an agent: it listens, has a function called for each call, and submits what the function returns.
+/// Answers the calls of an agent: it listens, has a function called for each call, and submits what the function
+/// returns.
 ///
 /// A call is answered at least once. If the program dies, or a result cannot be submitted for minutes, the function is
 /// called again for the same call. The gateway takes one result of a call, so the agent reads one.
@@ -39,8 +40,8 @@ impl Worker {
     /// tools without a function are left to others.
     ///
     /// The arguments of a call are deserialized, and the value in `Ok` is the result. These become the result
-    /// `{"error": "…"}`, which the agent reads: the text of an `Err`, arguments that do not fit `T`, a panic (its text goes
-    /// to the log alone), and a result of more than 1 MiB.
+    /// `{"error": "…"}`, which the agent reads: the text of an `Err`, arguments that do not fit `T`, a panic (its text
+    /// goes to the log alone), and a result of more than 1 MiB.
     ///
     /// The worker puts no limit on the time of a function. A function that never returns occupies one of the places of
     /// [`concurrency`](Self::concurrency) for ever.
@@ -80,12 +81,13 @@ impl Worker {
     /// Answers the calls of an agent until `shutdown` is ready: those that are open now, and those that come. Then no
     /// further call is begun, and those under way have [`SHUTDOWN_GRACE`] to end.
     ///
-    /// A connection that is lost, or silent for 60 s, is made again, with pauses that grow from 1 s to 30 s. A result that
-    /// could not be submitted for such a reason is submitted again.
+    /// A connection that is lost, or silent for 60 s, is made again, with pauses that grow from 1 s to 30 s. A result
+    /// that could not be submitted for such a reason is submitted again.
     ///
     /// # Errors
-    /// The first error that is not [transient](ClientError::is_transient), such as the statuses 401 (the token is unknown),
-    /// 403 and 404 (there is no such agent, or the token may not see it). The calls under way have the same time to end.
+    /// The first error that is not [transient](ClientError::is_transient), such as the statuses 401 (the token is
+    /// unknown), 403 and 404 (there is no such agent, or the token may not see it). The calls under way have the same
+    /// time to end.
     ///
     /// # Cancellation
     /// If the future is dropped, the functions under way are dropped at their next await, and their results are lost.

@@ -95,7 +95,7 @@ impl Drop for Redactor {
     }
 }
 
-/// The first credit, in bytes. It lets the lines of a feed pass at once, however short the pieces are.
+/// The first credit, in bytes. It lets the lines of a feed pass immediately, however short the pieces are.
 const FIRST_CREDIT_BYTES: usize = 64 << 10;
 
 /// The credit that each received byte adds, in bytes. It keeps the work proportional to the body's length.

@@ -239,7 +239,7 @@ fn a_piece_that_begins_no_secret_is_passed_on_at_once() {
     assert_eq!(push("\"d&1\n"), "REDACTED\n");
     assert_eq!(push("&am"), "");
     assert_eq!(redactor.finish(&credentials), b"&am");
-    // Without secrets, every piece is passed on at once.
+    // Without secrets, every piece is passed on immediately.
     let mut redactor = Redactor::new();
     assert_eq!(redactor.push(b"ghp_A", &[]), b"ghp_A");
     assert!(redactor.finish(&[]).is_empty());

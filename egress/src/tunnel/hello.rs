@@ -1,6 +1,6 @@
 //! The client's first TLS message (`ClientHello`), and the server that it names.
 //!
-//! The TLS library parses the message, also across several records (RFC 8446, section 5.1). The bytes are forwarded
+//! The TLS library parses the message, even across several records (RFC 8446, section 5.1). The bytes are forwarded
 //! unchanged.
 
 use rustls::server::Acceptor;

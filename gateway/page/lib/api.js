@@ -35,7 +35,7 @@ export function onUnauthorized(listener) {
 }
 
 /**
- * The address of a path of the gateway, also where the gateway is served below a folder.
+ * The address of a path of the gateway, even where the gateway is served below a folder.
  * @param {string} path without a leading slash
  * @param {Record<string, unknown>} [query] `null`, `undefined` and `""` are left out
  * @returns {URL}

@@ -14,7 +14,7 @@ export function fallback({ call, submit }) {
     call.status === "requires_action" ? answer(submit) : null);
 }
 
-/** A part that opens; who must answer sees the input at once. */
+/** A part that opens; who must answer sees the input immediately. */
 function part(title, value, open) {
   const source = typeof value === "string" ? value : prettyJson(value);
   return h("details", { class: "part", open },

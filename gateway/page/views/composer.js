@@ -1,4 +1,4 @@
-// The field to write a message. Its text stays until the gateway has taken it, also over a reload of the tab.
+// The field to write a message. Its text stays until the gateway has taken it, even over a reload of the tab.
 
 import { at, request } from "../lib/api.js";
 import { announce } from "../lib/announce.js";

@@ -82,6 +82,7 @@ pub(super) fn declaration(action: Action) -> (&'static str, Value) {
             "Sets memories, which you read in every later cycle: an id that you have replaces a memory, and without an id a memory is added.",
             notes("memories", &json!({})),
         ),
+        // A time needs an offset, because the gateway knows no time zone of a person.
         Action::SetNotes(NoteKind::Plan) => (
             "Sets plans: at its time, a plan comes to your inbox. An id that you have replaces a plan.",
             notes(
@@ -121,6 +122,7 @@ fn object(properties: &Value, required: &[&str]) -> Value {
         "type": "object",
         "properties": properties,
         "required": required,
+        // A misspelt key is refused, so that the model learns of its mistake.
         "additionalProperties": false,
     })
 }

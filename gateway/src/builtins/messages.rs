@@ -61,8 +61,8 @@ pub(super) async fn send(cycle: &CycleSpace, call: &str, args: &Value) -> Result
     }
 }
 
-/// Posts a text, with its event, and sends it to the inboxes of the space's other agents. A text whose beginning is shown
-/// already becomes whole.
+/// Posts a text, with its event, and sends it to the inboxes of the space's other agents. A text whose beginning is
+/// shown already becomes whole.
 ///
 /// # Errors
 /// [`StoreError`]; [`StoreError::AlreadyExists`] for a message that is whole. Nothing is changed then.

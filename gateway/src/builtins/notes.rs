@@ -38,10 +38,12 @@ pub(super) async fn set(
     let items = args[key(kind)].as_array().map(Vec::as_slice).unwrap_or_default();
     let mut notes = Vec::new();
     for (index, item) in items.iter().enumerate() {
+        // The whole key would not fit into the length of an id that a model may name.
         let call: String = call.chars().take(KEY_CHARS).collect();
         let id =
             item["id"].as_str().map_or_else(|| format!("{}_{call}_{index}", kind.as_str()), str::to_owned);
         let place = format!("{}[{index}]", key(kind));
+        // The schema bounds the minutes, so the product does not overflow.
         let every = item["everyMinutes"].as_i64().map(|minutes| minutes * MINUTE);
         let due = match item["at"].as_str() {
             Some(text) => Some(instant(text, &place)?),

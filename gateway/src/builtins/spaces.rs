@@ -17,6 +17,7 @@ pub(super) async fn enter(cycle: &CycleSpace, args: &Value) -> Result<Value, Too
     let space = store.space(id).await.map_err(store_error)?;
     let members = store.members(id, PageRequest::first(MAX_MEMBERS)).await.map_err(store_error)?;
     let messages = page_of(cycle, id, args, 0).await?;
+    // The space is entered after all reads, so that a failed call changes nothing.
     cycle.enter(Some(id.to_owned()));
     let members: Vec<_> = members
         .items

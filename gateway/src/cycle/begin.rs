@@ -54,10 +54,12 @@ pub(crate) async fn begin(core: &Core, agent: &Participant) -> Result<Option<Run
     }
     // The labels of late results are those of the run from its beginning.
     labels.extend(registry.run_labels(&caller));
+    // The run's row has the labels from now on. This registry would only keep them in memory.
     registry.end_run(&caller);
     let subject = RunSubject { id: id.clone(), agent: agent.id.clone(), workspace: core.workspace.clone() };
     let before = CarriedOver { messages, labels, consumed_inbox: Some(consumed) };
     core.runs.add_continuing(subject, Message::user(lines.join("\n")), before).await?;
+    // The event follows the run, so that no reader hears of a run that does not exist.
     let data = serde_json::json!({ "runId": id.as_str(), "agentId": agent.id });
     core.write(vec![event("run.started", run_topics(&agent.id, id.as_str(), None), &data)?]).await?;
     Ok(Some(id))

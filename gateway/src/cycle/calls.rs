@@ -23,6 +23,7 @@ impl ExternalCalls for ShownCalls {
             ExternalCallState::Pending => "pending",
             ExternalCallState::Resolved(_) | ExternalCallState::Closed => return Ok((progress, expires)),
         };
+        // The call is stored, so it gets its result even if no space shows that it waits.
         if let Err(error) = self.space.show_waiting(&call.id, (status, expires)).await {
             tracing::warn!(error = &error as &dyn std::error::Error, "a waiting call is not shown");
         }

@@ -56,6 +56,7 @@ pub(crate) async fn drive(core: &Arc<Core>, agent: &Participant, id: &RunId) -> 
     let cycle = Cycle { core, agent, id, definition, capabilities, servers, registry, caller, driven };
     let ended = cycle.run(tools).await;
     cycle.registry.end_run(&cycle.caller);
+    // A lease that is not given back expires by itself.
     if let Err(error) = cycle.driven.release().await {
         tracing::warn!(error = &error as &dyn std::error::Error, "cannot release the lease of a run");
     }
@@ -95,6 +96,8 @@ impl Cycle<'_> {
             model: model.identity.name.clone(),
             ..AgentConfig::new(agent.id.clone())
         };
+        // The callback must not block, so the channel has no bound. The store bounds the open questions of a
+        // run.
         let (asked, mut questions) = mpsc::unbounded_channel();
         let executor = RegistryExecutor::new(Arc::clone(registry), terms(caller, driven, &space, asked));
         let executor = SpaceExecutor {
@@ -125,6 +128,7 @@ impl Cycle<'_> {
                 tokio::select! {
                     ended = &mut work => break Some(ended.end),
                     Some(question) = questions.recv() => show_question(&space, &question).await,
+                    // The work is dropped where it is. The run stays open, and a later process resumes it.
                     () = core.stop.cancelled() => break None,
                 }
             }
@@ -177,7 +181,7 @@ async fn instructions(core: &Core, agent: &Participant, own: &str) -> Result<Str
 }
 
 /// The space that the agent is in, derived from the calls in the messages of its run, which begin with those of earlier
-/// cycles. The model reads the same messages, so both agree, also after a restart.
+/// cycles. The model reads the same messages, so both agree, even after a restart.
 async fn entered_space(core: &Core, agent: &Participant, id: &RunId) -> Result<Option<String>, ApiError> {
     let mut entered = None;
     let mut asked: BTreeMap<String, Option<String>> = BTreeMap::new();
@@ -200,8 +204,10 @@ async fn entered_space(core: &Core, agent: &Participant, id: &RunId) -> Result<O
                 _ => {}
             }
         }
+        // Only a call with a result has run.
         let answered = message.tool_call_id.as_ref().and_then(|id| asked.remove(id));
         if let Some(space) = answered {
+            // `shape` gives every error of a call this form.
             let failed = serde_json::from_str::<serde_json::Value>(&message.text())
                 .is_ok_and(|result| result.get("error").is_some());
             if !failed {

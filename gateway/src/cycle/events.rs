@@ -77,6 +77,7 @@ impl CycleEvents {
                 return;
             }
             text.push_str(delta);
+            // Each event repeats all arguments, so their number must not grow with every delta.
             if text.len() < *shown + MIN_GROWTH.max(*shown / 8) {
                 return;
             }

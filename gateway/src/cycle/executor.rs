@@ -43,6 +43,7 @@ impl<E: ToolExecutor> ToolExecutor for SpaceExecutor<E> {
             let message =
                 format!("Tool \"{name}\" is visible but you are not in a space. Call enter_space first.");
             let error = ToolError::failed(message).with_code("not_in_a_space");
+            // The inner executor refuses it, so that the refusal leaves a row in the log.
             return shape(self.inner.refuse(call, error, terms));
         }
         shape(self.inner.execute(call, terms).await)

@@ -98,6 +98,7 @@ impl CycleSpace {
         tool: &str,
         input: Option<&Value>,
     ) -> Result<(), StoreError> {
+        // The call is changed as a copy, because the lock is not held while the store is written.
         let known = self.calls.lock().get(call).cloned();
         let is_new = known.is_none();
         let mut open = known.unwrap_or_else(|| self.open_call(call, tool));
@@ -176,6 +177,7 @@ impl CycleSpace {
         };
         let mut changes = Vec::new();
         if let Some((id, space)) = &open.message {
+            // A result that was faster has completed the message already, hence the expected status.
             let status = MessageStatus::RequiresAction;
             changes.extend(self.update(id, space, &open.shown, status, Some(MessageStatus::Streaming))?);
         }
@@ -217,6 +219,7 @@ impl CycleSpace {
             ShownEnd::Error { message, takes_result } => {
                 data["error"] = message.clone().into();
                 open.shown.error = Some(message);
+                // A call that still takes a result stays open in its space.
                 ("tool.error", (!(takes_result && open.waits)).then_some(MessageStatus::Error))
             }
         };
@@ -227,6 +230,7 @@ impl CycleSpace {
                 changes.extend(fail_text(id, space));
             }
         } else if let (Some((id, space)), Some(status)) = (&open.message, status) {
+            // A person may have completed the message meanwhile. The expected status keeps that result.
             let before = if open.waits { MessageStatus::RequiresAction } else { MessageStatus::Streaming };
             changes.extend(self.update(id, space, &open.shown, status, Some(before))?);
         }

@@ -62,8 +62,8 @@ pub(super) struct TakenResult {
     delivery: &'static str,
 }
 
-/// Calls whose results come from outside, the newest first. A page can have fewer items than its limit, because it leaves out
-/// those that the caller does not see.
+/// Calls whose results come from outside, the newest first. A page can have fewer items than its limit, because it
+/// leaves out those that the caller does not see.
 #[utoipa::path(get, path = "/api/calls", params(CallQuery), responses(
     (status = 200, body = Listing<Call>), (status = 400, body = Refusal), (status = 401, body = Refusal), (status = 403, body = Refusal),
     (status = 404, body = Refusal), (status = 422, body = Refusal)))]
@@ -154,6 +154,8 @@ pub(super) async fn submit(
         shown.error = None;
         changes.push(Change::UpdateMessage(MessageUpdate {
             id: message.id,
+            // The store decides below whether the call takes the result, so the status of the message does
+            // not matter.
             expected: None,
             text: None,
             status: Some(MessageStatus::Complete),
@@ -170,10 +172,12 @@ pub(super) async fn submit(
         "by": { "subject": by, "id": by_id },
     });
     changes.push(event("call.resolved", run_topics(&call.agent, &run, space.as_deref()), &data)?);
+    // Result, message and events are one transaction, so no reader sees one without the others.
     let resolved = core.store.resolve_call_with(&call_id, store::Json::of(&result)?, now(), changes).await?;
     let resolution = match resolved {
         ResolvedWith::Now { resolution, applied } => {
             core.show(&applied).await;
+            // A late result is an entry of the agent's inbox.
             core.cycles.wake();
             Some(resolution)
         }
@@ -184,6 +188,7 @@ pub(super) async fn submit(
     };
     let delivery = match resolution {
         Some(Resolution::Inbox { .. }) => "inbox",
+        // An older version of the program has not stored the way of a result.
         Some(Resolution::Inline) | None => "inline",
     };
     Ok(Json(TakenResult { call_id, status: "resolved", delivery }))

@@ -32,6 +32,7 @@ impl<T: DeserializeOwned, S: Send + Sync> FromRequest<S> for Body<T> {
 
     async fn from_request(request: Request, state: &S) -> Result<Self, ApiError> {
         let reading = axum::Json::<T>::from_request(request, state);
+        // A client that sends slowly could otherwise hold a connection for ever.
         let late = |_elapsed| ApiError::new(ErrorCode::RequestTimeout, "the body did not arrive within 10 s");
         let axum::Json(value) = tokio::time::timeout(BODY_DEADLINE, reading).await.map_err(late)??;
         Ok(Self(value))
@@ -94,6 +95,7 @@ fn limit(limit: Option<u32>) -> Result<u32, ApiError> {
 pub(super) fn by_age(count: Option<u32>, after: Option<&str>) -> Result<PageRequest<AgeCursor>, ApiError> {
     let limit = limit(count)?;
     let Some(after) = after else { return Ok(PageRequest::first(limit)) };
+    // A time has no dot, so the first one is the end of the time.
     let cursor = after.split_once('.').and_then(|(time, id)| Some((time.parse().ok()?, id.to_owned())));
     Ok(PageRequest::after(cursor.ok_or_else(|| bad_cursor("after"))?, limit))
 }

@@ -89,6 +89,7 @@ pub(super) async fn list_agents(
     let mut visible = VisibleRuns::new(&core, &caller);
     let mut items = Vec::new();
     for agent in page.items {
+        // No run has an empty id, so the token of a run sees no agents here.
         if visible.sees("", &agent.id).await? {
             items.push(shown(&core, agent)?);
         }
@@ -144,6 +145,7 @@ pub(super) async fn update_agent(
     caller.ensure_admin()?;
     let agent = agent(&core, &id).await?;
     check(&core, &definition)?;
+    // The store compares the version, so a concurrent change is refused and not overwritten.
     let update = ParticipantUpdate {
         id: id.clone(),
         version: agent.version,
@@ -165,13 +167,16 @@ pub(super) async fn remove_agent(
 ) -> Result<StatusCode, ApiError> {
     caller.ensure_admin()?;
     agent(&core, &id).await?;
+    // The participant goes first, so that no new cycle begins while its runs are cancelled.
     core.store.remove_participant(&id, now()).await?;
+    // A token that was added during the removal goes too.
     core.store.remove_tokens_of(AGENT, &id).await?;
     core.readerships.recheck();
     let filter = RunFilter { agent: Some(id.clone()), is_open: Some(true), ..RunFilter::default() };
     let open = portcullis_runs::all_rows(|page| core.store.runs(filter.clone(), page)).await?;
     for run in open {
         match core.store.request_cancel(&run.id, now()).await {
+            // A run that has ended or was removed meanwhile needs no cancellation.
             Ok(()) | Err(StoreError::Ended { .. } | StoreError::NotFound { .. }) => {}
             Err(error) => return Err(error.into()),
         }
@@ -211,6 +216,7 @@ fn check(core: &Core, definition: &AgentDefinition) -> Result<(), ApiError> {
     AgentCapabilities::read(definition.capabilities.as_deref())?;
     let tools = agent_tool::read(&definition.tools)?;
     refuse_built_ins("tools", tools.keys().map(String::as_str))?;
+    // The tools are added to a fork, so that the check has no effect.
     let registry = core.registry.fork();
     agent_tool::add(&tools, &registry)?;
     let servers = AgentServers::read(definition.mcp.as_ref())?;
@@ -219,6 +225,7 @@ fn check(core: &Core, definition: &AgentDefinition) -> Result<(), ApiError> {
 }
 
 fn refuse_built_ins<'n>(key: &str, mut names: impl Iterator<Item = &'n str>) -> Result<(), ApiError> {
+    // The built-in tools are added only for a cycle, so the registry does not know their names yet.
     match names.find(|name| gateway_names().any(|known| known == *name)) {
         Some(taken) => Err(ApiError::invalid(key, format!("`{taken}` is a built-in tool"))),
         None => Ok(()),

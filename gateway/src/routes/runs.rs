@@ -37,8 +37,8 @@ pub(super) struct RunQuery {
     status: Option<String>,
 }
 
-/// Runs, the newest first. A page can have fewer items than its limit, because it leaves out those that the caller does not
-/// see.
+/// Runs, the newest first. A page can have fewer items than its limit, because it leaves out those that the caller does
+/// not see.
 #[utoipa::path(get, path = "/api/runs", params(RunQuery), responses(
     (status = 200, body = Listing<Run>), (status = 400, body = Refusal), (status = 401, body = Refusal), (status = 403, body = Refusal),
     (status = 404, body = Refusal), (status = 422, body = Refusal)))]

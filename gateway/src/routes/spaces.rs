@@ -28,8 +28,8 @@ pub(super) struct AddedSpace {
     name: String,
 }
 
-/// The spaces that the caller sees, the newest first: the operator all, a user and an agent those that they are members of,
-/// the program of a run none.
+/// The spaces that the caller sees, the newest first: the operator all, a user and an agent those that they are members
+/// of, the program of a run none.
 #[utoipa::path(get, path = "/api/spaces", params(Paging), responses(
     (status = 200, body = Listing<Space>), (status = 401, body = Refusal), (status = 422, body = Refusal)))]
 pub(super) async fn list(
@@ -123,6 +123,7 @@ pub(super) async fn add_member(
     let added = core.store.participant(&participant).await;
     match caller {
         Identity::Admin => {
+            // The operator may learn which ids exist.
             added?;
         }
         Identity::User(_) => {
@@ -160,6 +161,7 @@ pub(super) async fn remove_member(
         return Err(ApiError::forbidden("a user can remove only themselves and agents"));
     }
     let topics = vec![topic::for_space(&space)];
+    // Two callers may remove one member. Only the one that changes something writes the event.
     let left = event("member.left", topics, &json!({ "id": participant }))?;
     let changes = vec![
         Change::RemoveMember { space, participant },

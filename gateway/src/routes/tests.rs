@@ -1,5 +1,5 @@
-//! Facts of the description of the interface that stand elsewhere, too: the numbers, which macros take as literals, and the
-//! fields of a message, which the page reads.
+//! Facts of the description of the interface that stand elsewhere, too: the numbers, which macros take as literals, and
+//! the fields of a message, which the page reads.
 
 use std::collections::{BTreeMap, BTreeSet};
 

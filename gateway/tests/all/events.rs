@@ -131,7 +131,7 @@ async fn a_stream_ends_soon_after_another_process_has_taken_its_right() {
     let (mut reader, mut other) =
         (world.events(&own, &path, None).await, world.events(&token, &path, None).await);
     assert!(world.store.remove_token(&id).await.expect("removed"));
-    // The clock is paused, so the minute passes at once.
+    // The clock is paused, so the minute passes immediately.
     assert_eq!(reader.rest().await.len(), 0);
     world.say(&token, &space, "on").await;
     other.until("message.created").await;

@@ -1,4 +1,4 @@
-//! Bad input, and two who do the same at once.
+//! Bad input, and two who do the same concurrently.
 
 use serde_json::{Value, json};
 

@@ -3,8 +3,8 @@
 use portcullis_sdk::tool;
 
 /// Tries an operation of WASI as often as told, and returns the different results in order of appearance: `ok …`, or
-/// `errno N`. Content with the bait is written to the file `loot` of the first preopened directory, where the host finds
-/// it even if the answer is lost.
+/// `errno N`. Content with the bait is written to the file `loot` of the first preopened directory, where the host
+/// finds it even if the answer is lost.
 #[expect(clippy::too_many_arguments, reason = "one for each thing that a test varies")]
 #[tool]
 async fn raw_path(

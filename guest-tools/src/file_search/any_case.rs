@@ -1,6 +1,6 @@
 //! Finds lines that may contain a text in any case.
 //!
-//! The engine would search for all spellings of the text at once, which takes three times as long as the rest of a
+//! The engine would search for all spellings of the text together, which takes three times as long as the rest of a
 //! search, because the engine has no SIMD for it on WebAssembly. This matcher therefore searches for a byte of the
 //! text that is rare in source code, in both cases, and passes only lines with that byte to the engine. The same
 //! works for a text that every match of an expression contains.

@@ -16,7 +16,7 @@ use super::{
     report::{Group, SearchReport, SearchedLine},
 };
 
-/// The number of bytes of a file that are searched at once: 256 KiB. Most files fit, and take one read into a reused
+/// The number of bytes of a file that are searched at a time: 256 KiB. Most files fit, and take one read into a reused
 /// buffer without a copy. Longer files are streamed.
 const WHOLE_BYTES: usize = 256 << 10;
 

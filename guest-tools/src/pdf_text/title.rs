@@ -17,7 +17,7 @@ pub(super) fn title(pdf: &Pdf, budget: &mut PdfBudget) -> Option<String> {
     info_title.or_else(|| {
         let root = pdf.xref().get::<Dict<'_>>(pdf.xref().root_id())?;
         let packet = root.get::<Stream<'_>>(keys::METADATA)?;
-        // An exhausted budget is not reported here: the reading of the pages fails at once and reports it.
+        // An exhausted budget is not reported here: the reading of the pages fails immediately and reports it.
         let packet = decode(&packet, MAX_TABLE_BYTES, budget).ok()?;
         xmp_title(&String::from_utf8_lossy(&packet))
     })

@@ -117,8 +117,8 @@ impl HttpAccess {
     }
 }
 
-/// The value of a header that must be there exactly once. Refuses duplicates: a proxy could use the first value and this
-/// server the second.
+/// The value of a header that must be there exactly once. Refuses duplicates: a proxy could use the first value and
+/// this server the second.
 fn single_value(headers: &HeaderMap, name: HeaderName) -> Option<&HeaderValue> {
     let mut values = headers.get_all(name).iter();
     values.next().filter(|_| values.next().is_none())

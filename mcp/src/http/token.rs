@@ -81,7 +81,7 @@ impl fmt::Debug for BearerToken {
 }
 
 /// Creates the file unless it exists. A hard link makes the file appear complete or not at all. `attempt` is part of
-/// the name of a temporary file, because two servers may start at once. It is not part of the token, because names
+/// the name of a temporary file, because two servers may start concurrently. It is not part of the token, because names
 /// can be listed.
 fn create_token_file(path: &Path, token: &str, attempt: &str) -> io::Result<()> {
     if fs::symlink_metadata(path).is_ok() {

@@ -1,7 +1,7 @@
 //! The classes of a single name: which of the policy's patterns it matches.
 //!
-//! All patterns are followed at once, character by character, as one automaton. Its states are found from the empty name
-//! on, so that every reachable combination is met, with the shortest name that meets it.
+//! All patterns are followed together, character by character, as one automaton. Its states are found from the empty
+//! name on, so that every reachable combination is met, with the shortest name that meets it.
 
 use std::collections::{BTreeMap, HashSet, VecDeque};
 
@@ -178,8 +178,8 @@ impl NameGlobs {
     }
 
     /// One character for each different step from this state: the next characters of each glob in each form that a
-    /// comparison distinguishes, an ignored character, and one that stands for all others. A character whose folded form
-    /// has several characters steps like these characters in turn.
+    /// comparison distinguishes, an ignored character, and one that stands for all others. A character whose folded
+    /// form has several characters steps like these characters in turn.
     fn relevant_characters(&self, state: &GlobPositions) -> Vec<char> {
         let (mut as_written, mut variants) = (Vec::new(), Vec::new());
         for (glob, position) in state {
@@ -249,8 +249,8 @@ impl NameGlobs {
             }
             index += 1;
         }
-        // A name that will be hidden whatever follows needs no further protection states. Without this, each set of such
-        // globs would be a state.
+        // A name that will be hidden whatever follows needs no further protection states. Without this, each set of
+        // such globs would be a state.
         if let Some(hidden) = state.iter().copied().filter(|at| self.is_hidden_for_good(*at)).min() {
             state.retain(|at| {
                 matches!(self.globs[at.0].meaning, Meaning::Glob | Meaning::NoName)

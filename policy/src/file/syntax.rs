@@ -70,7 +70,8 @@ fn unclosed(text: &str, fault: usize) -> Option<(usize, char)> {
                 // A backslash is one byte long and escapes the character after it.
                 step += rest[1..].chars().next().map_or(0, char::len_utf8);
             }
-            // The parser reports an unterminated string itself. Here the string ends at the newline, and the scan goes on.
+            // The parser reports an unterminated string itself. Here the string ends at the newline, and the scan goes
+            // on.
             Some("\"" | "'") if sign == '\n' => quote = None,
             Some(_) => {}
             None => match sign {

@@ -24,12 +24,12 @@ use super::Modules;
 ///
 /// Each call of the model is checked, decided, confined and recorded, and you are asked where the policy says so.
 /// Events are shown on standard error as they happen. The final answer goes to standard output, unless this terminal
-/// has already shown it. Ctrl-C cancels the run and its calls. A second Ctrl-C ends the program at once.
+/// has already shown it. Ctrl-C cancels the run and its calls. A second Ctrl-C ends the program immediately.
 ///
 /// The default provider and model stand in `$XDG_CONFIG_HOME/portcullis/agent.toml`. `OPENAI_BASE_URL`,
 /// `ANTHROPIC_BASE_URL` and `GOOGLE_GEMINI_BASE_URL` name other addresses. The key is read from a file or from the
-/// variable that the provider's own programs use (`OPENAI_API_KEY`, `ANTHROPIC_API_KEY`, `GEMINI_API_KEY`), never from the
-/// command line.
+/// variable that the provider's own programs use (`OPENAI_API_KEY`, `ANTHROPIC_API_KEY`, `GEMINI_API_KEY`), never from
+/// the command line.
 #[derive(Debug, Args)]
 #[command(after_long_help = "\
 Examples:
@@ -80,7 +80,8 @@ pub(crate) struct ModelChoice {
     #[arg(long, value_name = "NAME")]
     pub(crate) model: Option<String>,
 
-    /// The provider's protocol. Most servers of local models use `openai`. Default: that of `agent.toml`, else `openai`.
+    /// The provider's protocol. Most servers of local models use `openai`. Default: that of `agent.toml`, else
+    /// `openai`.
     #[arg(long, value_name = "KIND", value_parser = provider())]
     pub(crate) provider: Option<ProviderKind>,
 
@@ -121,7 +122,7 @@ pub(crate) struct ModelOptions {
     #[arg(long, value_name = "N", default_value_t = DEFAULT_MAX_ITERATIONS)]
     pub(crate) max_turns: NonZeroU32,
 
-    /// Which of a turn's calls run at once: `parallel`, `sequential` or `batched:N`.
+    /// Which of a turn's calls run concurrently: `parallel`, `sequential` or `batched:N`.
     ///
     /// Calls of tools with effects always run alone.
     #[arg(long, value_name = "HOW", default_value = "parallel")]

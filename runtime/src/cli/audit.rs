@@ -72,8 +72,8 @@ Examples:
 Exit codes:
   0 intact    1 not intact, or there is no log    2 wrong usage, or a file without a checkpoint")]
 pub(crate) struct VerifyOptions {
-    /// Compare with the checkpoints in this file, or in standard input for `-`: signed notes, or lines of a journal with
-    /// `portcullis-checkpoint`.
+    /// Compare with the checkpoints in this file, or in standard input for `-`: signed notes, or lines of a journal
+    /// with `portcullis-checkpoint`.
     #[arg(long, value_name = "FILE")]
     pub(crate) anchor: Vec<PathBuf>,
 
@@ -85,7 +85,8 @@ pub(crate) struct VerifyOptions {
     #[arg(long, value_name = "KEY")]
     pub(crate) key: Option<String>,
 
-    /// Require a checkpoint that this witness has signed: its key, `NAME+8 hexadecimal digits+base64`, or a file with it.
+    /// Require a checkpoint that this witness has signed: its key, `NAME+8 hexadecimal digits+base64`, or a file with
+    /// it.
     #[arg(long, value_name = "KEY")]
     pub(crate) witness: Vec<String>,
 
@@ -105,7 +106,7 @@ pub(crate) struct VerifyOptions {
 /// Show the newest rows of the audit log, the newest last.
 ///
 /// Filters combine: a row is shown if it meets every one. A filter given several times is met by any of its values. The
-/// log is read from its end, so the newest rows of a long log come at once.
+/// log is read from its end, so the newest rows of a long log come immediately.
 #[derive(Debug, Args)]
 #[command(after_long_help = "\
 Examples:
@@ -192,8 +193,8 @@ pub(crate) struct FilterOptions {
     #[arg(long, value_name = "MOUNT")]
     pub(crate) in_mount: Vec<String>,
 
-    /// Calls that named or touched this guest path or a path below it. A pattern such as `/shared/**/*.rs` is met by the
-    /// paths that it covers.
+    /// Calls that named or touched this guest path or a path below it. A pattern such as `/shared/**/*.rs` is met by
+    /// the paths that it covers.
     #[arg(long, value_name = "PATH")]
     pub(crate) path: Vec<String>,
 

@@ -56,7 +56,7 @@ pub(crate) struct ExplainOptions {
     #[arg(long, value_name = "N", conflicts_with_all = ["tool", "subject", "write", "agent", "after", "all_tools"])]
     pub(crate) row: Option<u64>,
 
-    /// List every tool that can name the path or URL, with its answer: also tools of modules, and those of them that
+    /// List every tool that can name the path or URL, with its answer: even tools of modules, and those of them that
     /// may open files without naming them.
     #[arg(long)]
     pub(crate) all_tools: bool,
@@ -103,8 +103,8 @@ pub(crate) struct DiffOptions {
 
 /// Look for mistakes in a policy: faults, and lines that probably do not say what their author meant.
 ///
-/// Each finding has a stable code, its file and line, and the line to write instead. Without FILE the policy in force is
-/// looked at, with its overlay, its mounts' folders and the approvals of modules. Nothing is made, and nothing runs.
+/// Each finding has a stable code, its file and line, and the line to write instead. Without FILE the policy in force
+/// is looked at, with its overlay, its mounts' folders and the approvals of modules. Nothing is made, and nothing runs.
 #[derive(Debug, Args)]
 #[command(after_long_help = "\
 Examples:

@@ -40,10 +40,10 @@ pub(crate) struct PolicyTestOptions {
 
 /// Write an overlay that takes away what no recorded call used.
 ///
-/// An overlay can only take away, so a wrong suggestion can make calls fail and never allows one. Only mounts of profiles
-/// are reduced. The overlay is printed with its proofs as comments: the differences in effect, which must all be
-/// narrower, and the recorded calls, which must all be decided as before. An overlay that the workspace has is kept and
-/// extended.
+/// An overlay can only take away, so a wrong suggestion can make calls fail and never allows one. Only mounts of
+/// profiles are reduced. The overlay is printed with its proofs as comments: the differences in effect, which must all
+/// be narrower, and the recorded calls, which must all be decided as before. An overlay that the workspace has is kept
+/// and extended.
 #[derive(Debug, Args)]
 #[command(after_long_help = "\
 Examples:

@@ -34,7 +34,7 @@ pub(crate) enum RunsCommand {
     Resume(ResumeOptions),
     /// End a run.
     ///
-    /// The process that drives it cancels its calls. Without such a process, the run ends at once.
+    /// The process that drives it cancels its calls. Without such a process, the run ends immediately.
     Cancel(OneRunOptions),
     /// Print all that the store has about a run, as JSON.
     ///

@@ -16,7 +16,7 @@ use crate::client_config::ConfigClient;
 /// client asks its user (elicitation). If the client does not support that, the call is denied.
 ///
 /// A hangup (SIGHUP) reads policy and modules again. Clients are notified if that changes the tools. The server ends
-/// with its client or on Ctrl-C. A second Ctrl-C ends it at once, without waiting for running calls.
+/// with its client or on Ctrl-C. A second Ctrl-C ends it immediately, without waiting for running calls.
 #[derive(Debug, Args)]
 #[command(after_long_help = "\
 Examples:

@@ -4,8 +4,8 @@ use clap::{ArgGroup, Args};
 
 /// Show what calls have changed.
 ///
-/// Without CALL and `--run`, the calls are listed whose changes are kept, the newest first. With them, the difference is
-/// shown, from before the calls to the present. Changes are kept for mounts with `undo = true`.
+/// Without CALL and `--run`, the calls are listed whose changes are kept, the newest first. With them, the difference
+/// is shown, from before the calls to the present. Changes are kept for mounts with `undo = true`.
 #[derive(Debug, Args)]
 #[command(after_long_help = "\
 Examples:
@@ -23,8 +23,8 @@ pub(crate) struct ChangesOptions {
 /// Undo changes of calls.
 ///
 /// Without CALL and `--run`, the newest call is undone whose changes are still in force. Files get their earlier
-/// content, permissions and times; new files and folders are removed. If something cannot be restored, or was changed by
-/// someone else since, nothing is changed at all. An undo is kept like a call, so it can be undone in turn.
+/// content, permissions and times; new files and folders are removed. If something cannot be restored, or was changed
+/// by someone else since, nothing is changed at all. An undo is kept like a call, so it can be undone in turn.
 #[derive(Debug, Args)]
 #[command(after_long_help = "\
 Examples:

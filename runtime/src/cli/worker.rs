@@ -7,13 +7,13 @@ use super::{ModelOptions, StoreOptions, agent::Strategy};
 
 /// Drive runs that Temporal hands out: take their steps, until it is told to stop.
 ///
-/// The workflow `AgentRun` asks for each step: each model call and each tool call is an activity. Several workers share one
-/// store (`--store postgres://…` for several machines) and one workspace path. Messages, arguments and results stay in
-/// the store; Temporal holds ids, names, and what people send it.
+/// The workflow `AgentRun` asks for each step: each model call and each tool call is an activity. Several workers share
+/// one store (`--store postgres://…` for several machines) and one workspace path. Messages, arguments and results stay
+/// in the store; Temporal holds ids, names, and what people send it.
 ///
 /// A workflow begins with a question, or with the id of a run that is in the store. Questions about calls wait for
-/// `portcullis approvals`, or for the signal `approve`. Ctrl-C or SIGTERM stops the worker in order: steps that have not
-/// had an effect go to other workers.
+/// `portcullis approvals`, or for the signal `approve`. Ctrl-C or SIGTERM stops the worker in order: steps that have
+/// not had an effect go to other workers.
 #[derive(Debug, Args)]
 #[command(
     mut_arg("strategy", |arg| arg.hide(true).default_value("sequential").value_parser(sequential)),

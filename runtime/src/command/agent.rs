@@ -365,8 +365,8 @@ fn add_project_file(config: &mut AgentConfig, registry: &ToolRegistry, caller: &
     }
 }
 
-/// The provider's settings, with connections that need the layers that the policy requires. The proof uses a file in the
-/// state folder.
+/// The provider's settings, with connections that need the layers that the policy requires. The proof uses a file in
+/// the state folder.
 pub(in crate::command) fn confined_as_tools(
     provider: &RemoteProvider,
     policy: &WorkspaceSecurityPolicy,

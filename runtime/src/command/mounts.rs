@@ -133,7 +133,7 @@ impl ExplainContext {
 struct Entry<'a> {
     #[serde(flatten)]
     grants: &'a ToolGrants,
-    /// By mount: also mounts that are not granted, if a call tried them.
+    /// By mount: even mounts that are not granted, if a call tried them.
     calls: BTreeMap<&'a str, UseCount>,
 }
 

@@ -35,7 +35,8 @@ impl HistoryFile {
     /// out.
     ///
     /// # Errors
-    /// [`CliError::History`] if the file cannot be used, is too large, is not a regular file, or belongs to another user.
+    /// [`CliError::History`] if the file cannot be used, is too large, is not a regular file, or belongs to another
+    /// user.
     pub(super) fn open(state: &Path, name: &str) -> Result<(Self, Vec<String>), CliError> {
         let path = state.join(format!("{name}.history"));
         let failed = |source: io::Error| CliError::History { path: path.clone(), source };

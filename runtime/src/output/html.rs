@@ -1,5 +1,5 @@
-//! Pages: one HTML file each, without scripts and without anything that a browser would load. Only this module knows the
-//! frame and the style.
+//! Pages: one HTML file each, without scripts and without anything that a browser would load. Only this module knows
+//! the frame and the style.
 
 use std::{
     fmt::{self, Write as _},

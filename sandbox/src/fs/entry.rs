@@ -1,8 +1,8 @@
 //! Judges the open of a file by its name in an open directory, for reading. A search opens its files so, because the
 //! judgement takes one or two system calls, and that of a longer path at least three.
 //!
-//! A single name that is not followed cannot leave its directory, which was judged when the guest opened it. So there is
-//! nothing to resolve, and the facts of the entry suffice.
+//! A single name that is not followed cannot leave its directory, which was judged when the guest opened it. So there
+//! is nothing to resolve, and the facts of the entry suffice.
 
 use std::{
     os::fd::{AsFd as _, OwnedFd},

@@ -18,8 +18,8 @@ use crate::{
 };
 
 impl GuestFs {
-    /// Keeps the state of a handle's path, or of a name in the handle's directory. Without the host's consent the change
-    /// is refused, and the call fails.
+    /// Keeps the state of a handle's path, or of a name in the handle's directory. Without the host's consent the
+    /// change is refused, and the call fails.
     pub(super) fn keep(
         &mut self,
         preopen: usize,

@@ -24,7 +24,7 @@ use portcullis_confine::PathArgument;
 /// The maximum length of a path that the kernel takes, with its NUL (`PATH_MAX`).
 const MAX_PATH_BYTES: usize = 4096;
 
-/// The bytes that are read at once. They never cross the end of a page, behind which nothing may be mapped.
+/// The bytes that are read at a time. They never cross the end of a page, behind which nothing may be mapped.
 const CHUNK_BYTES: u64 = 256;
 
 /// The maximum number of links on the way of one path, as the kernel allows (path_resolution(7)).
@@ -151,8 +151,8 @@ impl CallingThread {
         Ok(Some(resolved))
     }
 
-    /// The components of a path that has no link, as most paths. Two calls of the kernel find that out, however deep the
-    /// path. `None` if it may have one, if its folder is absent, or if it has a `..`.
+    /// The components of a path that has no link, as most paths. Two calls of the kernel find that out, however deep
+    /// the path. `None` if it may have one, if its folder is absent, or if it has a `..`.
     fn path_without_links(
         &self,
         base: &[Vec<u8>],

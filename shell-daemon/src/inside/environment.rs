@@ -47,8 +47,8 @@ impl SessionEnvironment {
     }
 }
 
-/// Variables with folders below the mount `tmp`. Otherwise programs would write their caches and settings into the home,
-/// which may be a person's repository. The later ones are for programs that do not ask `XDG_CACHE_HOME`.
+/// Variables with folders below the mount `tmp`. Otherwise programs would write their caches and settings into the
+/// home, which may be a person's repository. The later ones are for programs that do not ask `XDG_CACHE_HOME`.
 const OUTSIDE_THE_HOME: [(&str, &str); 8] = [
     ("XDG_CACHE_HOME", ".cache"),
     ("XDG_CONFIG_HOME", ".config"),

@@ -90,7 +90,7 @@ impl<'a> SharedMemory<'a> {
     /// Adds the mappings of a process, and returns their number.
     ///
     /// # Errors
-    /// [`UnreadMappings::Failed`] also for a process that has released its memory: the kernel then shows an
+    /// [`UnreadMappings::Failed`] even for a process that has released its memory: the kernel then shows an
     /// empty list, and another process may have the memory by now.
     pub(super) fn add_mappings(&mut self, entry: &ProcessEntry) -> Result<u64, UnreadMappings> {
         let not_found = || io::Error::from(io::ErrorKind::NotFound);

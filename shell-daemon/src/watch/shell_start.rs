@@ -1,5 +1,5 @@
-//! Detects the start of a command's shell. Until its `exec`, the shell's process is a copy of this program, which is not
-//! dumpable: its memory cannot be read, and is not counted.
+//! Detects the start of a command's shell. Until its `exec`, the shell's process is a copy of this program, which is
+//! not dumpable: its memory cannot be read, and is not counted.
 
 use crate::tree::{Descendants, Process};
 

@@ -74,7 +74,7 @@ fn input_is_read_to_its_end_or_left() {
         let (mut command_request, canceller) = request("true");
         command_request.stdin = vec![b'x'; 3_000_000];
         assert_eq!(session.attempt((command_request, canceller)).unwrap().end.ending, Ending::Code(0));
-        assert_eq!(session.output("cat"), "", "without input there is an end at once");
+        assert_eq!(session.output("cat"), "", "without input there is an immediate end");
     });
 }
 

@@ -151,7 +151,7 @@ fn a_writer_that_is_dropped_is_the_end_of_the_input() {
 fn an_input_writer_fails_after_every_end_of_the_command() {
     Fixture::for_each_posture(|fixture| {
         let mut session = fixture.session();
-        // The command ends by itself, also if a job continues with the same input.
+        // The command ends by itself, even if a job continues with the same input.
         for command in ["true", "sleep 30 < /dev/stdin &"] {
             let (command_request, canceller, mut writer) = streamed(command);
             session.attempt((command_request, canceller)).expect("it runs");

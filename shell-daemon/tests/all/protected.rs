@@ -135,6 +135,6 @@ fn new_protected_path_is_reported_in_every_posture() {
         let mut all = doubling_timeouts(Duration::from_millis(300)).map(attempt);
         let result = all.find(|_| fixture.path("shared/.bashrc").exists()).expect("it was made in time");
         assert_eq!(result.end.completion, Completion::Interrupted(Interruption::Timeout));
-        assert_eq!(result.end.protected.created, ["/shared/.bashrc"], "also of a command that was killed");
+        assert_eq!(result.end.protected.created, ["/shared/.bashrc"], "even of a command that was killed");
     });
 }

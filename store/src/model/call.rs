@@ -39,7 +39,7 @@ pub struct NewExternalCall {
     pub arguments: Json,
     /// The inbox that gets a late result: that of the run, or that of an agent which lives longer than its runs.
     pub inbox: String,
-    /// Whether the run waits for the result ([`ExternalCallStatus::Waiting`]), or continues at once
+    /// Whether the run waits for the result ([`ExternalCallStatus::Waiting`]), or continues immediately
     /// ([`ExternalCallStatus::Pending`]). A call with another status is refused.
     pub status: ExternalCallStatus,
     /// When the call expires; `None` if it never does.

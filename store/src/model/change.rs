@@ -8,8 +8,8 @@ use super::{
 };
 use crate::error::StoreError;
 
-/// A change of [`SpaceStore::apply`](crate::SpaceStore::apply). The changes of one list are written in its order, all or
-/// none.
+/// A change of [`SpaceStore::apply`](crate::SpaceStore::apply). The changes of one list are written in its order, all
+/// or none.
 #[derive(Debug)]
 pub enum Change {
     /// Posts a message. Gives [`Applied::Posted`].

@@ -33,7 +33,7 @@ pub struct Event {
 /// Which ids the log of events has had.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct EventBounds {
-    /// The id of the newest event, also if it was removed; 0 before the first.
+    /// The id of the newest event, even if it was removed; 0 before the first.
     pub newest: i64,
     /// The largest id that was removed for its age; 0 if none was.
     pub removed: i64,

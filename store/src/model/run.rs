@@ -34,7 +34,7 @@ pub struct NewRun {
     pub id: String,
     /// The agent that it belongs to.
     pub agent: String,
-    /// The subject that it works on, for example the folder of a workspace. Any text, also an empty one.
+    /// The subject that it works on, for example the folder of a workspace. Any text, even an empty one.
     pub workspace: String,
     /// The caller's current time.
     pub created: i64,
@@ -47,8 +47,8 @@ pub struct NewRun {
     /// The lease of the process that begins the run: its owner, and when it expires. `None` for a run that another
     /// process shall begin.
     pub lease: Option<(String, i64)>,
-    /// The entries of an inbox that the run begins with. They are consumed with its creation, or the run is not created,
-    /// so that of two runs that begin with one entry one is refused.
+    /// The entries of an inbox that the run begins with. They are consumed with its creation, or the run is not
+    /// created, so that of two runs that begin with one entry one is refused.
     pub consumed_inbox: Option<InboxSpan>,
 }
 
@@ -112,7 +112,8 @@ pub struct LeaseGuard {
     pub run: String,
     /// The owner of the lease, unique for each process.
     pub owner: String,
-    /// The caller's current time. A lease that has expired is lost, even if no other process has taken it: the owner must acquire it again.
+    /// The caller's current time. A lease that has expired is lost, even if no other process has taken it: the owner
+    /// must acquire it again.
     pub now: i64,
 }
 

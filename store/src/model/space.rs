@@ -5,7 +5,8 @@ use super::ParticipantKind;
 /// A space that is added.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct NewSpace {
-    /// Its id, unique in the store. The id of a removed space is free after [`SpaceStore::sweep_spaces`] is done with it.
+    /// Its id, unique in the store. The id of a removed space is free after [`SpaceStore::sweep_spaces`] is done with
+    /// it.
     ///
     /// [`SpaceStore::sweep_spaces`]: crate::SpaceStore::sweep_spaces
     pub id: String,

@@ -71,7 +71,8 @@ pub(super) fn parse(text: &str) -> Result<Server, OpenError> {
 fn ssl_mode(text: &str) -> Result<SslMode, OpenError> {
     match text {
         "disable" => Ok(SslMode::Disable),
-        // `allow` asks for no TLS where the server does not demand it. A server that demands it gets it by `prefer` too.
+        // `allow` asks for no TLS where the server does not demand it. A server that demands it gets it by `prefer`
+        // too.
         "allow" | "prefer" => Ok(SslMode::Prefer),
         "require" | "verify-ca" | "verify-full" => Ok(SslMode::Require),
         _ => Err(refused("its `sslmode` is not known")),

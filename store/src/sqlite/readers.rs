@@ -11,8 +11,8 @@ use crate::{
     sql::TransactionWork,
 };
 
-/// The maximum number of connections that read at once. Further readers wait, so that a crowd of them does not take all
-/// threads for blocking work.
+/// The maximum number of connections that read concurrently. Further readers wait, so that a crowd of them does not
+/// take all threads for blocking work.
 const MAX_READERS: usize = 4;
 
 /// The connections of a store that read.

@@ -23,7 +23,7 @@ const ROUNDS: i64 = 100;
 
 type Stores = [Arc<dyn GatewayStore>; 2];
 
-/// Does something in both stores at once.
+/// Does something in both stores concurrently.
 async fn both<T: Send + 'static, F: Future<Output = T> + Send + 'static>(
     stores: &Stores,
     action: impl Fn(Arc<dyn GatewayStore>, &'static str) -> F,

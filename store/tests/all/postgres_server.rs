@@ -90,7 +90,7 @@ impl Server {
         );
     }
 
-    /// Ends the server at once, as a crash would.
+    /// Ends the server immediately, as a crash would.
     pub(crate) fn stop(&self) {
         self.run("pg_ctl", &["stop", "-w", "-s", "-m", "immediate"], "-D");
     }

@@ -1,4 +1,4 @@
-//! `portcullis call file_read`, also as the first call in a workspace, and `portcullis demo` as separate processes.
+//! `portcullis call file_read`, even as the first call in a workspace, and `portcullis demo` as separate processes.
 
 use std::{
     process::{Command, Stdio},

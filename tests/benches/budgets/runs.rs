@@ -78,8 +78,8 @@ pub(crate) async fn storing(report: &mut Report) {
     waiting(&runs, &registry, report).await;
 }
 
-/// A step that is stored in PostgreSQL, over a socket and with syncs, beside one in memory. Without PostgreSQL there is no
-/// row.
+/// A step that is stored in PostgreSQL, over a socket and with syncs, beside one in memory. Without PostgreSQL there is
+/// no row.
 async fn storing_in_postgresql(
     fixture: &Fixture,
     registry: &Arc<ToolRegistry>,

@@ -106,7 +106,7 @@ mod deploy {
         }
     }
 
-    /// A `sleep` that ends at once.
+    /// A `sleep` that ends immediately.
     mod tokio {
         pub(super) mod time {
             pub(in super::super) async fn sleep(duration: std::time::Duration) {

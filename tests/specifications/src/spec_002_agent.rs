@@ -25,7 +25,7 @@ use crate::{
 mod program {
     use portcullis_adapters::yoagent;
 
-    /// A `sleep` that ends at once.
+    /// A `sleep` that ends immediately.
     mod tokio {
         pub(super) use ::tokio::{main, runtime};
 
@@ -165,7 +165,7 @@ fn without_the_operators_word_the_programs_tool_does_not_run() {
 }
 
 /// Two runs: the first asks for the weather of a city and of none, the time and an echo, and answers; the
-/// second answers at once.
+/// second answers immediately.
 const WEATHER: &str = r#"
 {"expect": {"tools": ["add", "divide", "echo", "get_current_time", "get_weather", "multiply", "output_read", "subtract"], "messages": 1}}
 {"text": "Let me look. "}

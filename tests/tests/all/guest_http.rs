@@ -380,7 +380,7 @@ async fn cancelling_the_call_closes_the_connection() {
         .find(|row| row.confinement.is_some_and(|confinement| confinement.as_str() == "egress"));
     let request = request.expect("a row");
     let dialled = request.requests[0].address.as_deref();
-    assert_eq!(dialled, Some(format!("{ADDRESS}:{port}").as_str()), "also of a request that was given up");
+    assert_eq!(dialled, Some(format!("{ADDRESS}:{port}").as_str()), "even of a request that was given up");
     let code = request.code.expect("an end");
     // The client or the end of the call may see the cancellation first.
     assert!(matches!(&*code, "cancelled" | "caller_gone"), "{code}");

@@ -137,8 +137,8 @@ fn name_clash_error(name: &ToolName, other_name: &ToolName, holder: NameHolder) 
     }
 }
 
-/// The skeleton of a name: no separators, no capitals, and one letter for all letters that look alike (Unicode Technical Standard
-/// 39, "skeleton", for the letters that names can have).
+/// The skeleton of a name: no separators, no capitals, and one letter for all letters that look alike (Unicode
+/// Technical Standard 39, "skeleton", for the letters that names can have).
 pub(super) fn likeness(name: &ToolName) -> String {
     name.as_str()
         .to_ascii_lowercase()

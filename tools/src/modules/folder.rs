@@ -79,7 +79,7 @@ impl ModulesFolder {
 
     /// Reads one of the folder's modules.
     pub(crate) fn read(&self, name: &str) -> Result<Vec<u8>, ModuleError> {
-        // Non-blocking, so that the open returns at once if a FIFO has this name.
+        // Non-blocking, so that the open returns immediately if a FIFO has this name.
         let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
         match rustix::fs::openat(self.handle.as_fd(), name, flags, Mode::empty()) {
             Ok(file) => {
@@ -99,7 +99,7 @@ impl ModulesFolder {
 
 /// Reads a module by a path that a person gave. Links are followed.
 pub(crate) fn read_file(path: &Path) -> Result<Vec<u8>, ModuleError> {
-    // Non-blocking, so that the open returns at once if the path is a FIFO.
+    // Non-blocking, so that the open returns immediately if the path is a FIFO.
     let non_blocking = i32::try_from(OFlags::NONBLOCK.bits()).unwrap_or_default();
     let file = OpenOptions::new().read(true).custom_flags(non_blocking).open(path);
     read(file.map_err(|source| ModuleError::Read { source })?)

@@ -105,7 +105,7 @@ pub(crate) async fn run(
     if checked.tool.backend().confinement() == Confinement::Shell {
         // The kernel does not report which mounts a program touches, and the output is passed on as it arrives.
         labels.mark_all_mounts_used();
-        // A command with a network can receive anything, also through a job of an earlier command.
+        // A command with a network can receive anything, even through a job of an earlier command.
         if grant.shell.as_ref().is_some_and(|shell| shell.network.is_some()) {
             labels.mark_web_read();
         }

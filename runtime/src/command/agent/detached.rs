@@ -27,8 +27,8 @@ const FOLDER: &str = "detached";
 /// The interval at which [`start`] checks whether the child has taken the lease.
 const LEASE_POLL_INTERVAL: Duration = Duration::from_millis(50);
 
-/// The run of this process, if it is the one in the background. Such a process leaves the session of its terminal, so that
-/// neither Ctrl-C there nor the terminal's end reaches it.
+/// The run of this process, if it is the one in the background. Such a process leaves the session of its terminal, so
+/// that neither Ctrl-C there nor the terminal's end reaches it.
 pub(super) fn background_run() -> Result<Option<RunId>, CliError> {
     match std::env::var(VARIABLE) {
         Ok(id) => {

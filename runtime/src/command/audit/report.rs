@@ -1,7 +1,7 @@
 //! `portcullis audit report`: the audit log as a page, beside the grants of the policy in force.
 //!
-//! The log is read twice, row by row: once to verify it, and once to count the rows that meet the filters. Neither needs
-//! more memory for a longer log.
+//! The log is read twice, row by row: once to verify it, and once to count the rows that meet the filters. Neither
+//! needs more memory for a longer log.
 
 mod figures;
 mod page;

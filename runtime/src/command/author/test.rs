@@ -45,8 +45,8 @@ pub(crate) fn run(_common: &CommonOptions, options: &TestOptions) -> Result<Exit
     }
 }
 
-/// Waits until no other `tool test` runs in a target folder, which crates can share: the calls of each are counted in one
-/// log. The turn ends when the file is dropped.
+/// Waits until no other `tool test` runs in a target folder, which crates can share: the calls of each are counted in
+/// one log. The turn ends when the file is dropped.
 fn take_turn(target: &Path) -> std::io::Result<File> {
     std::fs::create_dir_all(target)?;
     let lock = File::create(target.join(format!("{FOLDER}.lock")))?;

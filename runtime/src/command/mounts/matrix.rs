@@ -1,5 +1,5 @@
-//! The table of tools and mounts on a page: granted, used, tried. A cell says in words and by its border, and not by its
-//! colour alone, which of them holds.
+//! The table of tools and mounts on a page: granted, used, tried. A cell says in words and by its border, and not by
+//! its colour alone, which of them holds.
 
 use maud::{Markup, html};
 use portcullis_tools::{

@@ -66,8 +66,8 @@ fn load(common: &CommonOptions, name: &str) -> Result<WorkspaceSecurityPolicy, C
     Ok(files.load(common.sandbox_tier)?)
 }
 
-/// The file of a kept policy whose digest begins with this text. `None` if the text is not a beginning of a digest, or names
-/// a file.
+/// The file of a kept policy whose digest begins with this text. `None` if the text is not a beginning of a digest, or
+/// names a file.
 fn kept_policy(common: &CommonOptions, start: &str) -> Result<Option<PathBuf>, CliError> {
     let is_digest = start.len() >= SHORTEST_DIGEST && start.bytes().all(|byte| byte.is_ascii_hexdigit());
     if !is_digest || Path::new(start).exists() {

@@ -13,7 +13,8 @@ use crate::{
     output::{table, text},
 };
 
-/// A run with its steps, calls and questions: its status in a word, and the process that drives it, if it is known here.
+/// A run with its steps, calls and questions: its status in a word, and the process that drives it, if it is known
+/// here.
 pub(super) async fn run(
     store: &dyn RunStore,
     id: &RunId,

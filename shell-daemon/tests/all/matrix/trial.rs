@@ -41,7 +41,7 @@ async fn posture_none_leaves_open_what_the_table_says() {
     check(ShellPosture::None).await;
 }
 
-/// Tries every case in every column of a posture, and reports all differences at once.
+/// Tries every case in every column of a posture, and reports all differences together.
 async fn check(posture: ShellPosture) {
     let mut differences = Vec::new();
     for column in Column::for_posture(posture) {

@@ -20,7 +20,7 @@ async fn input_comes_with_the_command_and_after_it() {
     let session = session(&mut shell).await;
     let request = ExecRequest { stdin: b"first\n".to_vec(), ..exec(&session, "cat") };
     assert_eq!(run(&mut shell, request).await.unwrap().stdout, "first\n");
-    assert_eq!(output(&mut shell, &session, "cat").await, "", "an input that ends at once");
+    assert_eq!(output(&mut shell, &session, "cat").await, "", "an input that ends immediately");
 
     let request = ExecRequest { stdin: b"a".to_vec(), stdin_open: true, ..exec(&session, "cat") };
     let (command_id, stream) = begin(&mut shell, request).await.unwrap();

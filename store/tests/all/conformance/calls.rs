@@ -110,7 +110,7 @@ pub(crate) async fn calls_expire(store: &dyn RunStore) {
         let call = portcullis_store::NewExternalCall { expires, ..new_call(id, status) };
         store.add_call(guard("r"), call).await.expect("a new call");
     }
-    // A result that comes too late is refused, also before the sweep.
+    // A result that comes too late is refused, even before the sweep.
     let error = store.resolve_call("c1", json("1"), NOW + 1).await.expect_err("too late");
     assert!(matches!(error, StoreError::CallClosed { status: ExternalCallStatus::Expired, .. }), "{error}");
     assert_eq!(store.expire_calls(NOW, 10).await.expect("swept"), [""; 0]);

@@ -238,8 +238,8 @@ fn block(after: &str, language: &str) -> &'static str {
     rest.split_once("```\n").expect("an end").0
 }
 
-/// Runs commands of the document in a shell, in the folder of the fixture, and returns their output. `settings` are lines
-/// of the agent's settings file.
+/// Runs commands of the document in a shell, in the folder of the fixture, and returns their output. `settings` are
+/// lines of the agent's settings file.
 #[expect(clippy::disallowed_methods, reason = "the shell of the document's commands")]
 fn run_commands(fixture: &Fixture, model: &Model, settings: &str, commands: &str) -> String {
     let config = fixture.root().join("config");

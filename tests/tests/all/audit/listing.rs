@@ -105,8 +105,8 @@ fn peak_kib(process: u32) -> u64 {
     line.and_then(|line| line.split_whitespace().next()?.parse().ok()).unwrap_or_default()
 }
 
-/// Rows are read one after the other, whatever the length of the log. A reader that kept all rows of this log would need
-/// more than its 64 MB.
+/// Rows are read one after the other, whatever the length of the log. A reader that kept all rows of this log would
+/// need more than its 64 MB.
 #[test]
 #[expect(clippy::disallowed_methods, reason = "the program under test, while it runs")]
 fn the_memory_of_a_reader_does_not_grow_with_the_log() {

@@ -84,7 +84,7 @@ async fn a_dropped_call_is_in_the_log_and_its_worker_serves_others() {
     }
 }
 
-/// Drops a batch of calls and starts another at once, before the first batch's threads are back in the pool.
+/// Drops a batch of calls and starts another immediately, before the first batch's threads are back in the pool.
 #[tokio::test]
 async fn a_batch_may_follow_at_once_on_one_that_was_dropped() {
     let trial = Trial::with_profile("loop_forever", "Nothing", "60s").await;

@@ -171,7 +171,7 @@ fn a_question_is_withdrawn_when_its_call_is_cancelled() {
     assert_eq!(end_rows(&fixture, "side").len(), 1);
 }
 
-/// The paused clock advances whenever all tasks are idle, so the minutes of this test pass at once.
+/// The paused clock advances whenever all tasks are idle, so the minutes of this test pass immediately.
 #[tokio::test(start_paused = true)]
 async fn an_unanswered_question_is_withdrawn_and_denied() {
     let (fixture, spy) = fixture_asking(SafetyTier::SideEffecting);

@@ -26,7 +26,7 @@ use tokio::sync::Barrier;
 
 use crate::support::{Spy, caller, enabling_entry, fixture_enabling, native_registry, raw_call};
 
-/// A tool that returns once `count` calls of it run at once, and the peak of its concurrent calls.
+/// A tool that returns once `count` calls of it run concurrently, and the peak of its concurrent calls.
 fn meeting_spy(count: usize) -> (Spy, Arc<AtomicUsize>) {
     let (active_calls, peak_calls) = (Arc::new(AtomicUsize::new(0)), Arc::new(AtomicUsize::new(0)));
     let (barrier, peak) = (Arc::new(Barrier::new(count)), Arc::clone(&peak_calls));

@@ -1,5 +1,5 @@
-//! 44 mistakes that people make in policy files, each through the program: its message, its place, and its hint. Mistakes
-//! that no program can know, and lines that are right, have no finding.
+//! 44 mistakes that people make in policy files, each through the program: its message, its place, and its hint.
+//! Mistakes that no program can know, and lines that are right, have no finding.
 
 use std::{
     fs,
@@ -352,7 +352,8 @@ fn lint(folder: &Path, made: &Made) -> Output {
         .expect("starts")
 }
 
-/// The findings as the table has them, after a look at their hints. A text that is not a finding is the program's error.
+/// The findings as the table has them, after a look at their hints. A text that is not a finding is the program's
+/// error.
 fn findings(folder: &Path, output: &Output) -> Vec<String> {
     let Ok(found) = serde_json::from_slice::<Vec<Value>>(&output.stdout) else {
         let error = String::from_utf8_lossy(&output.stderr);

@@ -1,5 +1,5 @@
-//! `portcullis mounts`: the map of grants, its numbers from the audit log, and the ways of data. Calls show that the map
-//! is true.
+//! `portcullis mounts`: the map of grants, its numbers from the audit log, and the ways of data. Calls show that the
+//! map is true.
 
 use portcullis_testing::{CallOutcome, Fixture, approving_caller};
 use portcullis_tools::new_call;

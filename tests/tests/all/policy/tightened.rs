@@ -124,8 +124,8 @@ fn an_overlay_is_extended_and_a_file_is_never_overwritten() {
     assert!(Path::new(&fixture.workspace().join(OVERLAY_FILE)).exists());
 }
 
-/// A flow rule asks about writes to a mount. Without the mount the same call would not be asked about, so the profile is
-/// left alone.
+/// A flow rule asks about writes to a mount. Without the mount the same call would not be asked about, so the profile
+/// is left alone.
 #[test]
 fn a_reduction_that_would_spare_a_question_is_withdrawn() {
     let fixture = Fixture::new()

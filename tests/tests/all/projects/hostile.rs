@@ -43,7 +43,8 @@ fn a_fifo_of_a_repository_holds_nothing_up() {
 #[test]
 fn git_folders_of_any_form_are_protected() {
     let home = Home::with_project();
-    // A submodule: its `.git` is a file, and its repository lies in that of the project. A worktree has such a file too.
+    // A submodule: its `.git` is a file, and its repository lies in that of the project. A worktree has such a file
+    // too.
     for folder in ["code/.git/modules/sub/objects", "code/.git/modules/sub/refs", "code/sub"] {
         fs::create_dir_all(home.path(folder)).expect("the folder can be made");
     }

@@ -40,7 +40,7 @@ const GROWTH_KIB: i64 = 256;
 const ROUNDS_OF_A_WINDOW: usize = 4;
 
 /// A leak makes each window larger than the one before it. Memory that the sidecar takes once, and more of it when more
-/// clients happen to run at once, does not: one of so many windows is no larger.
+/// clients happen to run concurrently, does not: one of so many windows is no larger.
 const WINDOWS: usize = 6;
 
 /// The number of clients, of each client's connections in a round, and of commands per connection.

@@ -167,7 +167,7 @@ async fn only_an_answer_of_the_host_allows_its_pages() {
             }
         }
     }
-    // Up to five redirects of the file are followed, also to another host under the same grant.
+    // Up to five redirects of the file are followed, even to another host under the same grant.
     for (redirects, expected) in [(5, "robots_disallowed"), (6, "robots_unreadable")] {
         let server = Server::with_robots(move |path| {
             let hop: usize = path.trim_start_matches("/hop").parse().unwrap_or(0);

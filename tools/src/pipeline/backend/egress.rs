@@ -1,5 +1,5 @@
-//! Backend of request steps, and the sending of a call's only request. The host's HTTP client makes the requests, on its
-//! confined threads.
+//! Backend of request steps, and the sending of a call's only request. The host's HTTP client makes the requests, on
+//! its confined threads.
 
 use std::{sync::Arc, time::Instant};
 

@@ -186,8 +186,8 @@ fn outcome_of(
     }
 }
 
-fn row_touched(touched: &sandbox::TouchedMount) -> TouchedMount {
-    let sandbox::TouchedMount { mount, read, written, created, removed } = touched;
+fn row_touched(touched: &sandbox::MountTouches) -> TouchedMount {
+    let sandbox::MountTouches { mount, read, written, created, removed } = touched;
     TouchedMount {
         mount: mount.as_str().into(),
         read: *read,

@@ -123,8 +123,8 @@ impl KeptChanges {
                     );
                     KeepRefused
                 });
-                // The end of the call is recorded when the last owner drops the recorder. This thread must not be the last
-                // one: the process may end as soon as the worker has its answer.
+                // The end of the call is recorded when the last owner drops the recorder. This thread must not be the
+                // last one: the process may end as soon as the worker has its answer.
                 drop(recorder);
                 // The worker has left if its call has ended.
                 let _ = question.answer.send(answer);

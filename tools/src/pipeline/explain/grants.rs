@@ -46,8 +46,8 @@ pub struct MountGrant {
 }
 
 impl Explainer {
-    /// The mounts and hosts that these tools may use. An operation has an entry for each step, because no two steps hold
-    /// their grants at the same time.
+    /// The mounts and hosts that these tools may use. An operation has an entry for each step, because no two steps
+    /// hold their grants at the same time.
     #[must_use]
     pub fn grants_of(&self, tools: &[ExplainedTool]) -> Vec<ToolGrants> {
         tools.iter().flat_map(|tool| self.all_grants(tool)).collect()

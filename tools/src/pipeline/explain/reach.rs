@@ -1,7 +1,7 @@
 //! Where data can go: from a mount, a secret, a variable or the web, over chains of calls.
 //!
-//! A tool's result goes to the model, and the model can pass it to any tool. So the answer has two kinds of flows: from a
-//! place to the model or, within one operation, to another place; and from the model to a place, under the flow rules
+//! A tool's result goes to the model, and the model can pass it to any tool. So the answer has two kinds of flows: from
+//! a place to the model or, within one operation, to another place; and from the model to a place, under the flow rules
 //! for a run that has read the first place. The answer over-approximates: it may list a flow that carries no data, and
 //! misses none that the grants allow.
 

@@ -1,4 +1,4 @@
-//! Three mistakes at once: all are reported.
+//! Three mistakes together: all are reported.
 
 use portcullis_sdk::tool;
 

@@ -222,8 +222,8 @@ fn names_cannot_forge_lines() {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(48))]
 
-    /// An expectation about all paths holds if and only if no path has another answer. Every path of a small alphabet is
-    /// tried, so a counterexample of this size cannot be missed.
+    /// An expectation about all paths holds if and only if no path has another answer. Every path of a small alphabet
+    /// is tried, so a counterexample of this size cannot be missed.
     #[test]
     fn an_expectation_holds_if_and_only_if_no_path_is_otherwise(
         hidden in prop::collection::btree_set("[ab]{1,2}|[*]b", 0..3),
