@@ -346,8 +346,8 @@ fn attempts_on_tree(canary: &Canary) -> Result<Vec<(NamespaceAttempt, SyscallOut
         canary.path().map_err(|error| format!("the state folder has no path to prove it by ({error})"))?;
     let state = NamespaceAttempt::state_by_path(path);
     match state.run() {
-        // A process with another user than the daemon's is refused anyway, so rely on the attempt on the root folder
-        // alone.
+        // A process with another user than the daemon's is refused anyway, so rely only on the attempt on the root
+        // folder.
         SyscallOutcome::Failed(libc::EACCES) => {}
         SyscallOutcome::Succeeded => attempts.push((state, SyscallOutcome::Succeeded)),
         // For example, the canary was removed.

@@ -7,7 +7,7 @@ use serde_json::Value;
 use crate::{
     error::ApiError,
     resource::{
-        Agent, AgentDefinition, AgentStatus, Approval, Author, Call, InboxItem, Listing, Member, Message,
+        Agent, AgentDefinition, AgentStatus, ApprovalJson, Author, Call, InboxItem, Listing, Member, Message,
         Note, Run, RunStep, Space, Token, User, time,
     },
 };
@@ -159,9 +159,9 @@ pub(crate) fn call(shown: store::ShownCall, now: i64) -> Result<Call, ApiError> 
 }
 
 /// A question as it is at this time.
-pub(crate) fn approval(approval: store::Approval, now: i64) -> Approval {
+pub(crate) fn approval(approval: store::StoredApproval, now: i64) -> ApprovalJson {
     let status = approval.status_at(now);
-    Approval {
+    ApprovalJson {
         id: approval.asked.id,
         run_id: approval.run,
         agent_id: approval.agent,

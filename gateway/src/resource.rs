@@ -232,6 +232,7 @@ pub(crate) struct Call {
 /// A question whether a call may run.
 #[derive(Debug, Clone, PartialEq, Serialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
+#[schema(as = Approval)]
 pub(crate) struct ApprovalJson {
     pub(crate) id: String,
     pub(crate) run_id: String,

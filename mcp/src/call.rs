@@ -149,7 +149,7 @@ fn agent_id_of_client(client: &str) -> String {
 
 /// If there was no approver for a call, adds a hint on how to approve it.
 fn add_approval_hint(result: ToolResult) -> ToolResult {
-    portcullis_tools::hinted(
+    portcullis_tools::with_approval_hint(
         result,
         "this client takes no questions (elicitation): the operator can allow the tool in the policy, or start the server with --approve",
     )

@@ -45,6 +45,7 @@ impl WorkspaceSecurityPolicy {
         let timeout_cap = rule.map_or(limits.max_timeout, |rule| rule.timeout_cap);
         let max_output = rule.map_or(limits.max_output_bytes, |rule| rule.max_output_bytes);
         let memory = rule.and_then(|rule| rule.memory);
+        // The declared tier chooses the profile, because the effective tier depends on the profile.
         let profile = profile(policy, rule, tool, declared, trace);
         let tier = self.tier(tool, declared, &profile);
         let (timeout, memory) = match &policy.shell {
@@ -158,6 +159,7 @@ fn profile<T: TraceSink>(
                 let finding = "gives no profile, so the tool has `Nothing`";
                 TracedRule::new(format!("tools.{name}"), finding)
             });
+            // A tool of these origins gets mounts and hosts only by an entry that names it.
             ProfileName::nothing()
         }
     }
@@ -237,6 +239,7 @@ fn approval(
 fn is_enabled(rule: Option<&ToolRule>, origin: ToolOrigin) -> bool {
     let rule_enabled = rule.and_then(|rule| rule.enabled);
     match origin {
+        // A native tool of an embedder runs outside the sandbox, so the operator must name it.
         ToolOrigin::Native => rule_enabled == Some(true),
         ToolOrigin::ShippedNative
         | ToolOrigin::ShippedShell
@@ -254,6 +257,7 @@ fn is_enabled(rule: Option<&ToolRule>, origin: ToolOrigin) -> bool {
 fn not_enabled(policy: &EffectivePolicy, tool: &ToolFacts) -> Denial {
     let name = &tool.name;
     let disabled = policy.tools.get(name).is_some_and(|rule| rule.enabled == Some(false));
+    // A disabled tool stays refused after an approval, so that reason comes first.
     if tool.pin_status == PinStatus::Quarantined && !disabled {
         let hint = format!("an operator can approve it again with `portcullis tool approve {name}`");
         let rule = format!("portcullis.lock: tools.{name}");

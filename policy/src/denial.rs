@@ -99,6 +99,7 @@ impl Denial {
     /// The message for a model, without the hint. Characters that a terminal would act on are escaped.
     #[must_use]
     pub fn message(&self) -> String {
+        // The subject can be text of a model, which must not control the operator's terminal.
         let subject = EscapedText(&self.subject);
         match self.code {
             DenialCode::PathEscapesMount => format!("`{subject}` leads out of its mount"),
@@ -172,6 +173,7 @@ impl From<Denial> for ToolError {
     fn from(denial: Denial) -> Self {
         let error = Self::denied(denial.message())
             .with_code(denial.code.as_str())
+            // Only the operator reads the rule: it can have an address that the model must not learn.
             .with_operator_detail(format!("refused by {}", denial.rule));
         if denial.hint.is_empty() { error } else { error.with_hint(denial.hint) }
     }

@@ -66,6 +66,7 @@ impl PolicyDiff {
         let mut known: BTreeMap<ToolName, ToolFacts> = BTreeMap::new();
         let named = [old, new].into_iter().flat_map(WorkspaceSecurityPolicy::entries);
         let named = named.map(|name| ToolFacts::undeclared(name.clone(), ToolOrigin::ForeignModule));
+        // The later facts replace earlier ones, so a real declaration replaces what is assumed for a name.
         for facts in named.chain(tools.iter().cloned()).chain(shipped_tools()) {
             known.insert(facts.name.clone(), facts);
         }
@@ -104,6 +105,7 @@ impl PolicyDiff {
         }
         let mounts: BTreeSet<&String> = old.mounts.keys().chain(new.mounts.keys()).collect();
         for mount in mounts {
+            // `None` sorts before reading, and reading before writing, so a greater value is a wider one.
             let (before, after) = (old.mounts.get(mount).copied(), new.mounts.get(mount).copied());
             if before != after {
                 let direction = if after > before { Direction::Wider } else { Direction::Narrower };
@@ -184,6 +186,7 @@ struct ToolEffect {
 fn effect(policy: &WorkspaceSecurityPolicy, facts: &ToolFacts) -> ToolEffect {
     let assignment = policy.describe(facts);
     let run = RunFacts::default();
+    // Without subjects, the answer is about the tool itself.
     let grant = policy.authorize(&CallRequest { tool: facts, subjects: &[], run: &run });
     let mounts = policy
         .mounts()

@@ -126,6 +126,7 @@ impl WorkspaceSecurityPolicy {
         let mut grant = Grant {
             tool: request.tool.name.clone(),
             mounts: self.shared_mounts_of(&assignment.profile),
+            // A tool without hosts can send no secret.
             secrets: match &network {
                 Some(_) => self.secrets_of(request.tool.name.as_str()),
                 None => Arc::new([]),
@@ -206,6 +207,7 @@ impl WorkspaceSecurityPolicy {
         let mut all_rules = Vec::new();
         for subject in &grant.subjects {
             if let RequestedSubject::Command { command, .. } = subject {
+                // One command that no rule covers leaves the question for the whole call.
                 let Ok(rules) = shell.commands.unasked_rules(command) else { return Vec::new() };
                 all_rules.extend(rules.iter().map(|rule| format!("shell.unasked[\"{rule}\"]")));
             }
@@ -236,6 +238,8 @@ impl WorkspaceSecurityPolicy {
             hint: reachable_mounts_hint(access, mounts),
         };
         let profile = &assignment.profile;
+        // The order fixes the code that the caller sees: mount, grant, hidden name, then access and
+        // protection.
         if path.climbs_out() {
             return Err(deny(DenialCode::PathEscapesMount, "mounts".to_owned()));
         }

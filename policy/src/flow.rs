@@ -219,6 +219,7 @@ pub(crate) fn strictest_match<T: TraceSink>(
             approval: rule.approval,
         })
     });
+    // `reduce` and not `max_by_key`, because the first of equally strict rules is named.
     matches.reduce(|strictest, next| if next.approval > strictest.approval { next } else { strictest })
 }
 

@@ -66,6 +66,7 @@ impl PathRules {
             let pattern = self.0.get(argument)?.iter().find(|pattern| pattern.covers(path, home))?;
             Some(format!("{argument}[\"{pattern}\"]"))
         };
+        // One path that no rule covers leaves the question for the whole call.
         subjects.iter().map(rule).collect::<Option<Vec<_>>>().unwrap_or_default()
     }
 }

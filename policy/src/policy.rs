@@ -108,6 +108,7 @@ impl WorkspaceSecurityPolicy {
     pub fn with_modules(self, modules: impl IntoIterator<Item = (String, [u8; 32])>) -> Self {
         let Self { mut effective, warnings, tool_mentions, sandbox, .. } = self;
         effective.modules.extend(modules.into_iter().map(|(name, hash)| (name, hex::encode(hash))));
+        // The digest covers the modules, so the policy is derived again.
         Self { warnings, tool_mentions, sandbox, ..Self::from_effective(effective) }
     }
 

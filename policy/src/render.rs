@@ -207,6 +207,7 @@ fn write_summary(out: &mut String, policy: &EffectivePolicy) -> std::fmt::Result
         let rule = policy.tiers.rule(tier);
         writeln!(out, "  {tier:<24} {}, approval {}", rule.profile, rule.approval)?;
     }
+    // No section sets this default, so the summary has to name it.
     writeln!(out, "  {:<24} {}, approval {}", "foreign modules", ProfileName::NOTHING, Approval::Ask)?;
     if let Some(dir) = &policy.modules_dir {
         writeln!(out, "  {:<24} {}", "their folder", quote(dir))?;
@@ -218,6 +219,7 @@ fn write_summary(out: &mut String, policy: &EffectivePolicy) -> std::fmt::Result
             None => "profile by tier".to_owned(),
         }];
         let approval =
+            // The floor of a reduction counts even if the operator's entry sets less.
             rule.approval.map_or(rule.approval_floor, |approval| approval.max(rule.approval_floor));
         if rule.approval.is_some() || approval > Approval::Allow {
             parts.push(format!("approval {approval}"));

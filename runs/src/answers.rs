@@ -32,6 +32,7 @@ impl<'a> Answers<'a> {
                 }
             }
         };
+        // The end of the interval is no error: the next read sees an answer of another process.
         let _ = tokio::time::timeout(POLL_INTERVAL, answered).await;
     }
 }

@@ -99,6 +99,8 @@ impl StoredApprover {
                 hash: request.binding.clone(),
                 expires: Some(now() + milliseconds(self.expires)),
             };
+            // The id follows from the call and its access, so a question that was asked before conflicts with
+            // itself.
             match self.store().add_approval(self.run.guard(), new.clone()).await {
                 Err(StoreError::AlreadyExists { .. }) => {}
                 Err(error) => return Err(error),
@@ -122,6 +124,7 @@ impl StoredApprover {
     /// The answer that was given to this question before, even if it was asked again after it had expired.
     async fn earlier_answer(&self, request: &ApprovalRequest) -> Option<AttributedAnswer> {
         for number in 1..=MAX_ASKED {
+            // The numbers have no gaps, so the first question that is missing ends the search.
             let earlier = self.store().approval(&question_id(request, number)).await.ok()?;
             if earlier.answer.is_some() {
                 return attributed_answer(&earlier);
@@ -153,11 +156,13 @@ impl StoredApprover {
     async fn record(&self, id: &str, request: &ApprovalRequest, given: AttributedAnswer) -> AttributedAnswer {
         let (verdict, edited_arguments, reason) = match &given.answer {
             ApprovalAnswer::Deny { reason } => (Verdict::Deny, None, reason.clone()),
+            // A standing approval lives only in this process, so the store has a plain one.
             ApprovalAnswer::Approve | ApprovalAnswer::ApproveAlways => (Verdict::Approve, None, None),
             // A text that is not JSON is refused by the check, which comes next.
             ApprovalAnswer::ApproveWith { arguments } => {
                 (Verdict::Approve, Json::from_text(arguments.as_str()).ok(), None)
             }
+            // No person has answered, so the question stays open for another process.
             ApprovalAnswer::TimedOut | ApprovalAnswer::Unavailable => return given,
         };
         let answer = StoredAnswer {
@@ -209,6 +214,7 @@ impl Approver for StoredApprover {
         };
         let LocalApprover::Asked(local) = &self.local else { return self.wait(&id).await };
         tokio::select! {
+            // If both answers come together, `record` returns the one that the store has kept.
             given = local.decide(request) => self.record(&id, request, given).await,
             given = self.wait(&id) => given,
         }

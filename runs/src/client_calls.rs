@@ -41,6 +41,7 @@ impl ClientCalls {
         let lease = self.runs.acquire(&id).await?;
         let store = &**self.runs.store();
         let added = external::add(store, self.runs.guard(&id), id.as_str(), call).await;
+        // The run ends even if the store has refused its call, so that no run stays open without a loop.
         let end = ("finalize", RunStatus::Completed);
         DrivenRun::end_undriven(store, self.runs.process(), (&id, lease), end).await?;
         Ok(added)

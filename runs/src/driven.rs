@@ -10,9 +10,7 @@ use std::{
 };
 
 use async_trait::async_trait;
-use portcullis_agent::{
-    AgentEnd, AgentHandle, MessageStore, RunState, StoreError as MessageStoreError, Usage,
-};
+use portcullis_agent::{AgentEnd, AgentHandle, ConversationError, MessageStore, RunState, Usage};
 use portcullis_store::{
     CommitStep, DatabaseFailure, FinishedCall, Json, LeaseGuard, NewStartedCall, RunLease, RunStatus,
     RunStore, StepRecord, StoreError, StoredMessage,
@@ -184,6 +182,7 @@ impl DrivenRun {
                 match run.renew().await {
                     Ok(lease) if lease.cancel_requested.is_none() => {}
                     Ok(_) => handle.cancel(),
+                    // The lease outlives several renewals that fail.
                     Err(error) if error.failure().is_some() => {
                         tracing::warn!(error = &error as &dyn std::error::Error, "cannot renew the lease");
                     }
@@ -249,6 +248,7 @@ impl DrivenRun {
     async fn commit(&self, commit: CommitStep) -> Result<i64, StoreError> {
         let mut pauses = PAUSES.iter();
         loop {
+            // Each try has a new guard, because the store compares its time with the lease.
             let commit = CommitStep { guard: self.guard(), ..commit.clone() };
             let version = commit.version;
             let error = match self.store.commit_step(commit).await {
@@ -313,8 +313,8 @@ impl DrivenRun {
 
 #[async_trait]
 impl MessageStore for DrivenRun {
-    async fn load(&self) -> Result<Vec<Message>, MessageStoreError> {
-        let failed = |source: RunError| MessageStoreError::new("cannot read the run").with_source(source);
+    async fn load(&self) -> Result<Vec<Message>, ConversationError> {
+        let failed = |source: RunError| ConversationError::new("cannot read the run").with_source(source);
         let stored = all_rows(|request| self.store.messages(self.id.as_str(), request)).await;
         let parse = |message: StoredMessage| {
             serde_json::from_str(message.body.as_str()).map_err(|source| {
@@ -324,25 +324,26 @@ impl MessageStore for DrivenRun {
         stored.map_err(|source| failed(source.into()))?.into_iter().map(parse).collect()
     }
 
-    async fn append(&self, messages: Vec<Message>) -> Result<(), MessageStoreError> {
+    async fn append(&self, messages: Vec<Message>) -> Result<(), ConversationError> {
         let messages = messages.iter().map(Json::of).collect::<Result<Vec<_>, _>>();
         let messages = messages
-            .map_err(|source| MessageStoreError::new("cannot store a message").with_source(source))?;
+            .map_err(|source| ConversationError::new("cannot store a message").with_source(source))?;
         self.progress.lock().await.messages.extend(messages);
         Ok(())
     }
 
-    async fn arrived(&self) -> Result<Vec<Message>, MessageStoreError> {
+    async fn arrived(&self) -> Result<Vec<Message>, ConversationError> {
         let late_results = self.late_results().await;
         let (texts, last) = late_results
-            .map_err(|error| MessageStoreError::new("cannot read the inbox of the run").with_source(error))?;
+            .map_err(|error| ConversationError::new("cannot read the inbox of the run").with_source(error))?;
         if last.is_some() {
             self.progress.lock().await.consumed_inbox = last;
         }
         Ok(texts.into_iter().map(Message::user).collect())
     }
 
-    async fn save_state(&self, state: &RunState) -> Result<(), MessageStoreError> {
+    async fn save_state(&self, state: &RunState) -> Result<(), ConversationError> {
+        // The lock is held during the commit, so that no message joins a step that is being written.
         let mut progress = self.progress.lock().await;
         let labels = self.registry.run_labels(&self.caller);
         let usage = if state.end().is_some() { state.usage() } else { Usage::default() };
@@ -371,7 +372,8 @@ impl MessageStore for DrivenRun {
         };
         let version = committed
             .await
-            .map_err(|error| MessageStoreError::new("cannot store the run").with_source(error))?;
+            .map_err(|error| ConversationError::new("cannot store the run").with_source(error))?;
+        // The progress is replaced only after the commit, so a step that fails loses no message.
         *progress = Progress {
             version,
             messages: Vec::new(),

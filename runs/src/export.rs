@@ -91,6 +91,7 @@ impl RunExport {
     /// # Errors
     /// [`RunError::Store`], [`RunError::Malformed`].
     pub async fn read(store: &dyn RunStore, id: &RunId) -> Result<Self, RunError> {
+        // Payloads are copied byte for byte, so that numbers and the order of keys stay as they are stored.
         let raw = |what: &'static str, json: Json| {
             RawValue::from_string(json.into_text()).map_err(|source| RunError::Malformed {
                 id: id.clone(),
@@ -122,7 +123,7 @@ impl RunExport {
                 labels: started.labels,
             })
         };
-        let approval = |approval: Approval| {
+        let approval = |approval: StoredApproval| {
             let StoredApproval { asked, created, status, answer, run: _, agent: _ } = approval;
             let decision = answer.map(|answer| {
                 let StoredAnswer { verdict, by, via, edited_arguments, reason, decided } = answer;
@@ -146,6 +147,7 @@ impl RunExport {
                 decision: decision.transpose()?,
             })
         };
+        // The rest of the row is bookkeeping of the store, such as the lease.
         let RunSummary {
             id: run_id,
             agent,
@@ -198,6 +200,7 @@ fn call_order(messages: &[StoredMessage], id: &RunId) -> Result<HashMap<String, 
             .map_err(|source| RunError::Malformed { id: id.clone(), what: "message", source })?;
         for call in parsed.tool_calls {
             let place = order.len();
+            // A call that was repeated keeps the place where the model first asked for it.
             order.entry(call.id).or_insert(place);
         }
     }

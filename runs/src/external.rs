@@ -82,6 +82,7 @@ pub(crate) async fn add(
         // The process that made the call has died, and the call is still open.
         Err(StoreError::AlreadyExists { .. }) => {
             let earlier = store.call(&call.id).await.map_err(|error| unavailable(&error))?;
+            // The id is a hash of agent, run and call, so the row of another call means a damaged store.
             if earlier.run != run || earlier.tool != call.tool {
                 return Err(ToolError::internal("another call of the store has the same id"));
             }
@@ -150,6 +151,7 @@ impl DrivenRun {
     /// The late results that wait for this run, as messages, with the ordinal of the last entry that they are from.
     pub(crate) async fn late_results(&self) -> Result<(Vec<String>, Option<i64>), StoreError> {
         let page = self.store().inbox(self.id().as_str(), PageRequest::first(MAX_ARRIVALS)).await?;
+        // Entries of another kind are consumed too, so that they do not come up at each step.
         let last = page.items.last().map(|entry| entry.ordinal);
         let mut messages = Vec::new();
         for entry in page.items {

@@ -107,6 +107,7 @@ struct RequestRecorder {
 
 impl RequestRecorder {
     fn end(&mut self, stop: StopReason) -> Result<Delta, ProviderError> {
+        // This is set before the write, so that a write that fails is not repeated on drop.
         self.is_recorded = true;
         let word = match &stop {
             StopReason::Stop => "stop",

@@ -64,6 +64,7 @@ impl RunProcess {
     /// PID namespace.
     #[must_use]
     pub fn process_id(state: &Path, name: &str) -> Option<u32> {
+        // The name comes from a row of the store and must not lead out of the folder of locks.
         let is_name = name.strip_prefix(PREFIX)?.bytes().all(|byte| byte.is_ascii_hexdigit() || byte == b'_');
         let path = state.join(FOLDER).join(name);
         if !is_name || !is_locked(&path).unwrap_or(false) {
@@ -109,6 +110,7 @@ fn prepare(folder: &Path) -> io::Result<String> {
         }
     }
     let metadata = fs::metadata(folder)?;
+    // Another machine has another boot id, so a process there is never taken for a dead one of this machine.
     let boot_id = fs::read_to_string(BOOT_ID)?;
     let place = format!("{}\0{}\0{}", boot_id.trim(), metadata.dev(), metadata.ino());
     let hash = Sha256::digest(place);
@@ -129,6 +131,7 @@ fn lock_new_file(folder: &Path, name: &str) -> io::Result<File> {
 
 /// Whether a process holds the lock of this file; `false` if the file is missing.
 fn is_locked(path: &Path) -> io::Result<bool> {
+    // The name may be that of a link or a FIFO, which must be neither followed nor waited for.
     let flags = rustix::fs::OFlags::NOFOLLOW | rustix::fs::OFlags::NONBLOCK;
     let flags = i32::try_from(flags.bits()).unwrap_or_default();
     let file = match OpenOptions::new().write(true).custom_flags(flags).open(path) {

@@ -227,6 +227,7 @@ impl Runs {
         match driven.await {
             Ok(driven) => Ok(Arc::new(driven.with_repeatable_calls_in_steps())),
             Err(error) => {
+                // Without this, no process could drive the run until the lease expires.
                 self.store.release_lease(id.as_str(), self.process.name()).await?;
                 Err(error)
             }
@@ -252,6 +253,7 @@ impl Runs {
         let acquire = || self.store.acquire_lease(self.guard(id), now() + milliseconds(LEASE_TTL));
         match acquire().await {
             Err(StoreError::Leased { owner, .. }) if self.process.has_died(&owner) => {
+                // The dead owner is named, so that a lease which a third process has taken meanwhile stays.
                 self.store.release_lease(id.as_str(), &owner).await?;
                 acquire().await
             }
@@ -268,6 +270,7 @@ impl Runs {
     /// # Errors
     /// [`RunError::Store`], for example [`StoreError::Ended`].
     pub async fn cancel(&self, id: &RunId) -> Result<RunStatus, RunError> {
+        // The request comes first, so that a process which takes the lease meanwhile sees it.
         self.store.request_cancel(id.as_str(), now()).await?;
         match self.acquire(id).await {
             // The process that drives the run ends it.

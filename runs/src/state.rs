@@ -77,6 +77,7 @@ impl StoredState {
     /// [`RunError::Newer`], [`RunError::Malformed`].
     pub fn parse(text: &str, id: &RunId) -> Result<Self, RunError> {
         let malformed = |source| RunError::Malformed { id: id.clone(), what: "state", source };
+        // The version is read first, because a newer state can have keys that this program refuses.
         let AnyVersion { version } = serde_json::from_str(text).map_err(malformed)?;
         if version > VERSION {
             return Err(RunError::Newer { id: id.clone(), found: version, known: VERSION });

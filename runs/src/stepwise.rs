@@ -335,6 +335,7 @@ impl Stepper {
     ) -> Result<(), RunError> {
         let store = self.runs.store();
         let asked = store.approval(question).await?;
+        // A signal to one workflow must not answer the question of another run.
         if asked.run != id.as_str() {
             return Err(StoreError::NotFound { what: Entity::Approval, id: question.to_owned() }.into());
         }
@@ -447,6 +448,7 @@ impl Stepper {
         if let Some(lock) = step_locks.get(id).and_then(Weak::upgrade) {
             return lock;
         }
+        // Locks without a step are dropped here, so that the map does not grow.
         step_locks.retain(|_, lock| lock.strong_count() > 0);
         let lock = Arc::default();
         step_locks.insert(id.clone(), Arc::downgrade(&lock));
@@ -468,6 +470,7 @@ async fn cancelled_by<T>(
     let mut work = pin!(work);
     tokio::select! {
         biased;
+        // `biased`: when result and cancellation are ready together, the result counts.
         ended = &mut work => return ended,
         () = cancel.cancelled() => handle.cancel(),
     }

@@ -1,14 +1,28 @@
 //! Runs guest tools: WASI preview 1 modules, each call in a fresh store on a thread confined by the kernel.
 //!
-//! In reading order: `runner` is the entry point, `pool` finds a thread, `worker` is that thread, and `guest` runs one
-//! call on it. `preview1` intercepts the stock WASI functions and asks `fs`, `readdir` and `poll`. `streams` serves the
-//! standard streams, and `stdio` reads the guest's frames. `transfer` and `transfer_reader` pass bytes from one guest
-//! to another. `http` passes on the requests of guests, and `locks` their questions for the locks of `path_locks`.
-//! `mount_use` tells a caller which mounts its guest has used, and `keeper` lets it keep the state of a path before its
-//! guest changes the path.
-//! `fault` defines the errors. `compiler` and `compiler_child` are the two sides of the compilation of foreign modules.
-//! `mounts` opens the folders that calls can be granted, `links` finds files that have names elsewhere, `repository`
-//! tells which files belong to a Git repository, and `protection` has the names that a call's guest must not write.
+//! In reading order:
+//!
+//! | file | what it is |
+//! |---|---|
+//! | `runner.rs` | the entry point |
+//! | `pool.rs`, `worker.rs` | finds a thread for a call; the thread, confined and proven |
+//! | `guest.rs`, `control.rs` | one call on the thread; its deadline and cancellation |
+//! | `module.rs`, `declarations.rs` | a module with its code and linking; the check of what it says about itself |
+//! | `engine.rs`, `ticker.rs`, `limiter.rs` | the engine; the thread of its epoch; bounds on memories and tables |
+//! | `preview1.rs`, `memory.rs` | the WASI functions in place of the stock ones; access to a guest's memory |
+//! | `fs.rs`, `fs/`, `fs_result.rs` | decides about a guest's paths; its verdicts |
+//! | `readdir.rs`, `poll.rs` | listings and waits of guests |
+//! | `protection.rs`, `repository.rs` | names that a guest must not see or write; files of Git repositories |
+//! | `permissions.rs` | keeps permissions on a rename |
+//! | `streams.rs`, `stdio.rs`, `listener.rs` | the standard streams; the guest's frames; progress for an observer |
+//! | `transfer.rs`, `transfer/`, `transfer_reader.rs` | bytes from one guest to another |
+//! | `http.rs`, `host_answer.rs` | requests of guests; the wait for an answer of the host |
+//! | `locks.rs`, `path_locks.rs` | the locks that guests ask for; locks of paths between processes |
+//! | `mount_use.rs`, `keeper.rs` | which mounts a guest has used; keeps a path's state before the guest changes it |
+//! | `mounts.rs` | opens the folders that calls can be granted |
+//! | `links.rs`, `links/` | finds files that have names elsewhere |
+//! | `cache.rs`, `compiler.rs`, `compiler_child.rs` | compiled modules on disk; the compilation of foreign modules |
+//! | `fault.rs` | the errors |
 #![deny(unsafe_code)]
 
 mod cache;

@@ -198,7 +198,7 @@ pub enum Entity {
     /// A started call.
     StartedCall,
     /// An approval.
-    StoredApproval,
+    Approval,
     /// A user or an agent.
     Participant,
     /// A space.
@@ -215,7 +215,7 @@ impl fmt::Display for Entity {
             Self::Run => "run",
             Self::Call => "call",
             Self::StartedCall => "started call",
-            Self::StoredApproval => "approval",
+            Self::Approval => "approval",
             Self::Participant => "participant",
             Self::Space => "space",
             Self::Message => "message",

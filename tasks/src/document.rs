@@ -92,6 +92,7 @@ impl TaskDocument {
     pub(crate) fn with_result(&self, row: LedgerRow, result: &str) -> Result<String, FileError> {
         let key = CallKey { block: row.block.clone(), ordinal: row.ordinal };
         let text = self.with_row(row)?;
+        // The row changes only the front matter, so the body keeps its distance from the end.
         let body = text.len() - (self.text.len() - self.front_matter.body);
         // A block that is gone leaves no place for its result.
         let Some(block) = self.calls().find(|block| block.key == key && block.request.is_some()) else {
@@ -117,6 +118,7 @@ fn call_blocks(body: &str, first_line: usize) -> Vec<CallBlock> {
         let count = counts.entry(block.clone()).or_default();
         let key = CallKey { block, ordinal: *count };
         *count += 1;
+        // Lines are counted from the block before, so that a file of many blocks is read once.
         line += body[counted..fence.span.start].matches('\n').count();
         counted = fence.span.start;
         let request = fence.is_closed.then(|| BlockCall::parse(&fence.code));

@@ -120,6 +120,7 @@ impl TaskProcessor {
         let processed: Vec<Option<TaskReport>> =
             stream::iter(processing).buffer_unordered(MAX_OPEN_FILES).collect().await;
         let mut reports: Vec<TaskReport> = processed.into_iter().flatten().collect();
+        // Files end in any order.
         reports.sort_by(|one, other| (&one.state, &one.name).cmp(&(&other.state, &other.name)));
         Ok((reports, has_unsettled))
     }
@@ -139,6 +140,7 @@ impl TaskProcessor {
         })?;
         let mut settled = self.settled();
         let is_listed = |name: &str| listed.binary_search_by(|(listed, _)| listed.as_str().cmp(name)).is_ok();
+        // Files that are gone are forgotten, so that the map does not grow.
         settled.retain(|(folder, name), _version| *folder != state.folder || is_listed(name));
         let mut has_unsettled = false;
         let mut tasks = Vec::new();
@@ -165,6 +167,7 @@ impl TaskProcessor {
     /// Processes a file. `None` if nothing happened.
     async fn process(&self, task: Task) -> Option<TaskReport> {
         let mut calls = Vec::new();
+        // The version is read before the work, so that a change during the work leads to another pass.
         let before = task.file.folder.version(&task.file.state.folder, &task.file.name).ok();
         let processed = task.process(&mut calls).await;
         if !calls.is_empty() {

@@ -138,6 +138,7 @@ impl TaskStates {
                 let Some(next) = self.scanned.iter().find(|state| state.folder == *at) else { break };
                 at = &next.on_success;
             }
+            // After as many steps as there are states, only a cycle has not left them.
             if is_scanned(at) {
                 return Err(StatesError::Circle(start.folder.clone()));
             }

@@ -39,12 +39,14 @@ pub(crate) fn next_step(document: &TaskDocument, is_approved: bool) -> Step {
     for block in document.calls() {
         has_calls = true;
         let Some(request) = &block.request else {
+            // A block without a closing fence may still be written, so the file stays where it is.
             is_unfinished = true;
             continue;
         };
         let row = document.ledger().row(&block.key);
         match row.map(|row| row.status) {
             Some(LedgerStatus::Success) => {}
+            // A failed call does not keep the later ones of its file from running.
             Some(LedgerStatus::Failed) => has_failed = true,
             Some(LedgerStatus::Pending) | None => match request {
                 Ok(request) => return open_call(block, request, row, is_approved),
@@ -69,6 +71,7 @@ pub(crate) fn next_step(document: &TaskDocument, is_approved: bool) -> Step {
 }
 
 fn open_call(block: &CallBlock, request: &BlockCall, row: Option<&LedgerRow>, is_approved: bool) -> Step {
+    // A row without a question was written when its call began, so the call has no end.
     let is_interrupted = row.is_some_and(|row| row.approval.is_none());
     let may_run_again = row.is_some_and(|row| row.may_repeat && row.attempts < MAX_ATTEMPTS);
     if is_interrupted && !may_run_again {

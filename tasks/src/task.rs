@@ -139,6 +139,7 @@ impl Task {
                 Step::Move(LedgerStatus::Failed) => &self.file.state.on_failure,
                 Step::Move(_) => &self.file.state.on_success,
             };
+            // A state may name itself as its target.
             if *target == self.file.state.folder {
                 return Ok(FileOutcome::Stays(version));
             }
@@ -169,6 +170,7 @@ impl Task {
         let call_id = format!("call_{}", hex::encode(random));
         let mut first = LedgerRow::pending(&call.key, &call.request.tool, now());
         if let Some(row) = &call.row {
+            // A row that kept its question would read as a call that has not begun.
             first = LedgerRow { approval: None, question: None, ..row.clone() };
         }
         first.call_id.clone_from(&call_id);

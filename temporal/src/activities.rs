@@ -51,6 +51,7 @@ impl Steps {
     async fn step(&self, context: &ActivityContext, input: StepInput) -> Result<RunPosition, ActivityError> {
         let id = run_id(&input.run)?;
         let attempt = context.info().attempt;
+        // The last attempt keeps the failure, so that the run ends as it would in one process.
         let keeps = |end: &AgentEnd| attempt >= MODEL_ATTEMPTS || !failures::may_ask_again(end);
         let steering = input.steering.into_iter().map(Message::user).collect();
         let terms = (steering, input.interruption.map(Into::into));
@@ -96,6 +97,7 @@ impl Steps {
             begun.map_err(|error| failures::run_error(&error))?;
         }
         let position = self.stepper.position(&id).await.map_err(|error| failures::run_error(&error))?;
+        // A second delivery finds that the step was taken.
         if position.next != "setup" {
             return Ok(self.place(position));
         }
@@ -121,6 +123,7 @@ impl Steps {
         input: CallInput,
     ) -> Result<CallOutcome, ActivityError> {
         let id = run_id(&input.run)?;
+        // The worker that asked the model has the tool, so another worker can run the call.
         if input.offered && !self.stepper.offers(&input.tool) {
             let info = context.info();
             return Err(failures::no_tool(&input.tool, &info.task_queue, info.attempt));

@@ -25,6 +25,7 @@ pub(crate) async fn with_heartbeats<T>(
         tokio::select! {
             biased;
             done = &mut work => return done,
+            // Without the guard, this branch would stay ready and the loop would never sleep.
             () = context.cancelled(), if !cancel.is_cancelled() => cancel.cancel(),
             _ = interval.tick() => {
                 if let Err(error) = context.record_heartbeat(()).await {

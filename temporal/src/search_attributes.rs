@@ -28,7 +28,7 @@ pub(crate) fn ended(status: &str) -> [SearchAttributeUpdate; 1] {
 }
 
 /// Whether the namespace has the attributes, which are added where the server allows it. Without them, runs are found
-/// by their workflow's id alone.
+/// only by their workflow's id.
 pub(crate) async fn prepare(connection: &Connection, namespace: &str) -> bool {
     match add_missing(connection, namespace).await {
         Ok(()) => true,

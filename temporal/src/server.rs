@@ -44,6 +44,7 @@ impl FromStr for Address {
         let invalid = || InvalidAddress { text: text.to_owned() };
         let has_scheme = text.contains("://");
         let parse = |text: &str| Url::parse(text).map_err(|_error| invalid());
+        // The host can be read only with a scheme. Another machine gets `https` below.
         let mut url = if has_scheme { parse(text)? } else { parse(&format!("http://{text}"))? };
         let is_plain = url.username().is_empty()
             && url.password().is_none()

@@ -71,6 +71,7 @@ impl AgentRun {
             None => new_run_id(ctx),
         };
         ctx.state_mut(|state| {
+            // Signals can arrive before this function begins. Messages of the workflow before are older.
             state.steering.splice(0..0, request.steering.iter().cloned());
             state.cancelled |= request.cancelled;
             state.report.run = Some(run.clone());
@@ -78,6 +79,7 @@ impl AgentRun {
         step_begins(ctx, "setup");
         let setup = SetupInput { run: run.clone(), prompt: request.prompt };
         let mut place = ctx.execute_activity(Steps::setup, setup, short()).await?;
+        // Only `setup` says this, so it is kept for the end of the run.
         let searchable = place.searchable;
         if searchable {
             ctx.upsert_search_attributes(search_attributes::begun(&run));
@@ -90,6 +92,8 @@ impl AgentRun {
                 "finalize" => finalize(ctx, &run, place.version).await?,
                 other => return Err(bad_input(&format!("the step `{other}` is not known to this worker"))),
             };
+            // Temporal bounds a history. The state of the run is in the store, so only unread messages go
+            // along.
             if ctx.continue_as_new_suggested() && place.next != "ended" {
                 let next = ctx.state(|state| RunRequest {
                     run: Some(run.clone()),
@@ -107,6 +111,7 @@ impl AgentRun {
         if searchable {
             ctx.upsert_search_attributes(search_attributes::ended(&status));
         }
+        // A run that had ended otherwise before the cancellation keeps its own end.
         if ctx.cancellation_token().is_cancelled() && status == "cancelled" {
             return Err(WorkflowTermination::cancelled());
         }
@@ -245,7 +250,9 @@ async fn attended<T>(
 ) -> Result<T, ActivityExecutionError> {
     let mut activity = std::pin::pin!(activity);
     loop {
+        // The activity is told of a cancellation once. Afterwards only answers and its end count.
         let is_told = token.is_cancelled();
+        // The wait has a token of its own, so that the cancellation of the workflow does not fail it.
         let never =
             || WaitConditionOptions::builder().cancellation_token(WorkflowCancellationToken::new()).build();
         let mut spoken = std::pin::pin!(ctx.wait_condition_with_options(
@@ -253,6 +260,7 @@ async fn attended<T>(
             never(),
         ));
         let mut cancelled = std::pin::pin!(ctx.cancelled());
+        // A cancellation that the activity does not know yet is passed on without a wait.
         if is_told || !is_cancelled(ctx) {
             select! {
                 ended = activity => return ended,
@@ -267,6 +275,7 @@ async fn attended<T>(
         if is_cancelled(ctx) {
             token.cancel();
         }
+        // One answer at a time, because a further one can arrive while this one is stored.
         while let Some(answer) =
             ctx.state_mut(|state| (!state.answers.is_empty()).then(|| state.answers.remove(0)))
         {

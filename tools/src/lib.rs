@@ -19,6 +19,38 @@
 //! # Ok(())
 //! # }
 //! ```
+//!
+//! | file | what it is |
+//! |---|---|
+//! | `registry.rs`, `registry/` | the tools, and the only way to call them |
+//! | `pipeline.rs`, `pipeline/` | the seven steps of a call, the backends, and judgements of calls that are not made |
+//! | `call.rs` | the caller of a call, and its terms |
+//! | `arguments.rs`, `arguments/` | from the model's text to a value that fits the tool's schema |
+//! | `approval.rs`, `approval/`, `approval_hint.rs` | how people are asked, and the hint if there is nobody to ask |
+//! | `hook.rs` | code of the embedding program around each call |
+//! | `slots.rs`, `rates.rs` | which calls run concurrently, and how many an agent may make |
+//! | `run_labels.rs` | what the calls of a run have read |
+//! | `output_store.rs` | complete outputs, which a model can page through |
+//! | `bootstrap.rs`, `builder.rs`, `builder/` | assemble a registry |
+//! | `registered.rs`, `table.rs`, `shared_state.rs` | a tool, all tools by name, and what outlives a registry |
+//! | `executor.rs` | the registry as an agent's executor of calls |
+//! | `native.rs`, `native/` | native tools |
+//! | `vault.rs`, `vault/` | the operation `vault_copyto` |
+//! | `web.rs`, `web/` | the other operations, and requests through the host's HTTP client |
+//! | `shell.rs`, `shell/` | commands in the sessions of a sidecar |
+//! | `configured_tool.rs` | tools that are a configuration instead of code |
+//! | `http_tool.rs`, `mcp_tool.rs`, `external.rs`, `internal_tool.rs` | their kinds |
+//! | `embedded.rs`, `embedded/` | the modules in this program, and their declarations |
+//! | `modules.rs`, `modules/` | foreign modules and their approvals |
+//! | `policy_files.rs`, `expectations.rs` | find and read the files of the policy and of its expectations |
+//! | `home.rs` | the mount where relative paths start |
+//! | `lint.rs` | lints a policy with what only the file system shows |
+//! | `replay.rs`, `mount_usage.rs` | recorded calls: decided anew, and the mounts that they used |
+//! | `state.rs`, `private_file.rs` | the state folder, and files that only their owner may read |
+//! | `sealing.rs`, `witnesses.rs`, `process_facts.rs` | the audit log: its checkpoints, and the facts of this process |
+//! | `digest.rs` | one hash over several texts |
+//! | `spawn.rs` | spawns tasks and threads |
+//! | `error.rs` | why a registry cannot be assembled |
 
 pub mod approval;
 mod approval_hint;

@@ -1,7 +1,7 @@
 //! MCP servers of an agent, in the form of specification 003: `{"servers": [{"name", "url", "transport",
 //! "allowedTools"}]}`.
 
-use portcullis_tools::McpServer;
+use portcullis_tools::RemoteMcpServer;
 use portcullis_types::ToolName;
 use serde_json::{Map, Value};
 
@@ -21,7 +21,7 @@ const KEYS: [&str; 4] = ["name", "url", "transport", "allowedTools"];
 #[non_exhaustive]
 pub struct McpServerConfiguration {
     /// The server.
-    pub server: McpServer,
+    pub server: RemoteMcpServer,
     /// The tools that the agent may have of it. Others are not offered.
     pub allowed_tools: Vec<ToolName>,
 }
@@ -78,7 +78,7 @@ fn read_server(
         faults.add(&format!("{place}.transport"), "the only transport is `http`");
     }
     let allowed_tools = allowed_tools(server, &place, names, faults);
-    let server = match McpServer::new(name?, url?) {
+    let server = match RemoteMcpServer::new(name?, url?) {
         Ok(server) => server,
         Err(mistakes) => {
             mistakes

@@ -89,8 +89,8 @@ struct RefusalReason {
 
 impl Gateway {
     /// A gateway at this address, for the holder of this token: a token of the agent, or of one run. The address is
-    /// what comes before `/api`, such as `https://gateway.example` or `http://127.0.0.1:8810`. `http://` is for this machine
-    /// alone: `localhost` and addresses of the loopback interface.
+    /// what comes before `/api`, such as `https://gateway.example` or `http://127.0.0.1:8810`. `http://` is only for
+    /// this machine: `localhost` and addresses of the loopback interface.
     ///
     /// No connection is made yet.
     ///

@@ -41,7 +41,7 @@ impl Worker {
     ///
     /// The arguments of a call are deserialized, and the value in `Ok` is the result. These become the result
     /// `{"error": "…"}`, which the agent reads: the text of an `Err`, arguments that do not fit `T`, a panic (its text
-    /// goes to the log alone), and a result of more than 1 MiB.
+    /// goes only to the log), and a result of more than 1 MiB.
     ///
     /// The worker puts no limit on the time of a function. A function that never returns occupies one of the places of
     /// [`concurrency`](Self::concurrency) for ever.

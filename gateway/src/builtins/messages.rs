@@ -65,7 +65,7 @@ pub(super) async fn send(cycle: &CycleSpace, call: &str, args: &Value) -> Result
 /// shown already becomes whole.
 ///
 /// # Errors
-/// [`StoreError`]; [`StoreError::AlreadyExists`] for a message that is whole. Nothing is changed then.
+/// [`StoreError`]; [`StoreError::AlreadyExists`] for a message that is complete. Nothing is changed then.
 pub(crate) async fn post(core: &Core, message: NewMessage) -> Result<SpaceMessage, StoreError> {
     let (space, author, created) = (message.space.clone(), message.author.clone(), message.created);
     let wakes = author.kind == ParticipantKind::User || !are_last_messages_of_agents(core, &space).await?;

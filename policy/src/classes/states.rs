@@ -106,6 +106,7 @@ impl<'a> PathStates<'a> {
         };
         let mut predecessors: Vec<Option<(usize, &'a str)>> = vec![None];
         let mut seen: HashMap<PathState, usize> = HashMap::from([(start.clone(), 0)]);
+        // The search is breadth-first, so the example of each class is a shortest path.
         let mut pending = VecDeque::from([(0, start)]);
         let mut found: HashMap<Signature, usize> = HashMap::new();
         let mut order = Vec::new();
@@ -118,6 +119,7 @@ impl<'a> PathStates<'a> {
             }
             for class in self.names {
                 let next = self.step(&state, class);
+                // From an empty set of positions no further name leads to a match.
                 if next.pattern.is_empty() || seen.contains_key(&next) {
                     continue;
                 }

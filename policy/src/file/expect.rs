@@ -131,6 +131,7 @@ impl Names<'_> {
                 let elements = elements(section, key, faults);
                 let texts: Vec<(&SectionEntry<'_>, &str)> =
                     elements.iter().filter_map(|element| Some((element, element.text(faults)?))).collect();
+                // `*` stands for all tools, so names beside it add nothing.
                 if texts.iter().any(|(_, name)| *name == "*") {
                     return Some(ExpectedTools::All);
                 }

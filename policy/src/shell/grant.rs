@@ -101,6 +101,7 @@ fn rule_and_hint(refusal: &CommandRefusal, rules: &CommandRules) -> (String, Str
             format!("`{}` may not run, by the rule `{rule}`; do without it", EscapedText(program)),
         ),
         CommandRefusal::NotAllowed { program } => {
+            // Each reduction can add a list, and a program needs a rule in every list.
             let lists: Vec<String> = rules.allowed().map(|list| quoted_list(&list)).collect();
             let hint = format!(
                 "`{}` is not allowed; allowed: {}",
@@ -119,6 +120,7 @@ fn rule_and_hint(refusal: &CommandRefusal, rules: &CommandRules) -> (String, Str
             ("shell.operators".to_owned(), format!("`{operator}` is not allowed; {rest}"))
         }
         CommandRefusal::Unreadable(reason) => {
+            // Without any rule, no command needs to be read, so one of these keys is the reason.
             let rule = if rules.denied().next().is_some() {
                 "shell.deny"
             } else if rules.allowed().next().is_some() {

@@ -88,6 +88,7 @@ fn reduce_policy(
     if let Some(read) = &reduced.read {
         policy.toolchain.read = smaller_set(read, &policy.toolchain.read, faults);
         let Toolchain { read, path, .. } = &mut policy.toolchain;
+        // Each element of `path` must stay within an element of `read`.
         path.retain(|path| read.iter().any(|read| read.covers(path)));
     }
     if let Some(caches) = &reduced.caches {
@@ -105,6 +106,7 @@ fn reduce_policy(
         reduce_hosts(&mut policy.hosts, hosts, faults);
     }
     if let Some(allow) = &reduced.allow {
+        // This adds a second list. A program then needs a rule in both, so the section cannot widen.
         policy.commands.allow_only(allow.clone());
     }
     policy.commands.deny_also(reduced.deny.iter().cloned());

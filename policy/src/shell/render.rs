@@ -13,6 +13,7 @@ use super::ShellOrAbsence;
 pub(crate) fn write_shell(out: &mut String, shell: &ShellOrAbsence) -> fmt::Result {
     writeln!(out, "\n[shell]")?;
     let Ok(shell) = shell else { return writeln!(out, "enabled = false") };
+    // No `..`, so that a new field cannot be forgotten here.
     let ShellPolicy {
         posture,
         mounts,
@@ -44,6 +45,7 @@ pub(crate) fn write_shell(out: &mut String, shell: &ShellOrAbsence) -> fmt::Resu
             quoted_texts(&hosts.iter().map(ToString::to_string).collect::<Vec<_>>())
         )?;
     }
+    // The section has room for one list. `write_shell_demands` writes the others.
     if let Some(list) = commands.allowed().next() {
         writeln!(out, "allow = [{}]", quoted_texts(&list))?;
     }

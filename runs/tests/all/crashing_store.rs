@@ -107,9 +107,9 @@ forward! {
     read call(id: &str) -> StoredExternalCall;
     read calls(filter: ExternalCallFilter, page: PageRequest<AgeCursor>) -> Page<StoredExternalCall, AgeCursor>;
     write add_approval(guard: LeaseGuard, approval: NewApproval) -> ();
-    write answer_approval(id: &str, hash: &str, answer: StoredAnswer) -> Approval;
+    write answer_approval(id: &str, hash: &str, answer: StoredAnswer) -> StoredApproval;
     write expire_approvals(now: i64, at_most: u32) -> Vec<String>;
-    read approval(id: &str) -> Approval;
+    read approval(id: &str) -> StoredApproval;
     read approvals(filter: ApprovalFilter, page: PageRequest<AgeCursor>) -> Page<StoredApproval, AgeCursor>;
     write push_inbox(entry: NewInboxEntry) -> i64;
     read inbox(agent: &str, page: PageRequest<i64>) -> Page<InboxEntry, i64>;

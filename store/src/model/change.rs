@@ -136,7 +136,7 @@ pub enum Applied {
         /// The number of stored ones.
         count: u64,
     },
-    /// A call has its result, in [`SpaceStore::resolve_call_with`](crate::SpaceStore::resolve_call_with) alone, before
+    /// A call has its result, only in [`SpaceStore::resolve_call_with`](crate::SpaceStore::resolve_call_with), before
     /// all other changes.
     Resolved(Resolution),
 }

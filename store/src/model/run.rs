@@ -45,7 +45,7 @@ pub struct NewRun {
     /// The messages before the first step.
     pub messages: Vec<Json>,
     /// The lease of the process that begins the run: its owner, and when it expires. `None` for a run that another
-    /// process shall begin.
+    /// process will begin.
     pub lease: Option<(String, i64)>,
     /// The entries of an inbox that the run begins with. They are consumed with its creation, or the run is not
     /// created, so that of two runs that begin with one entry one is refused.

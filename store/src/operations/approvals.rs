@@ -59,7 +59,7 @@ pub(crate) async fn add_approval(
     // `on conflict` reports an id that exists in the same way in both databases, and keeps the transaction
     // usable.
     if inserted == 0 {
-        return Err(StoreError::exists(Entity::StoredApproval, &approval.id));
+        return Err(StoreError::exists(Entity::Approval, &approval.id));
     }
     // The run's row is locked until the commit, so no other transaction adds a question after this count.
     let open = sql
@@ -144,7 +144,7 @@ pub(crate) async fn approval(sql: &mut dyn Sql, id: String) -> Result<StoredAppr
             parameters![&id],
         )
         .await?;
-    let mut row = row.ok_or_else(|| StoreError::not_found(Entity::StoredApproval, &id))?;
+    let mut row = row.ok_or_else(|| StoreError::not_found(Entity::Approval, &id))?;
     read_approval(&mut row).map(|(approval, ..)| approval)
 }
 

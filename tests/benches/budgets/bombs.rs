@@ -22,7 +22,7 @@ const PAUSE: Duration = Duration::from_millis(10);
 /// The memory that the neighbour allocates in each round.
 const ALLOCATED_BYTES: usize = 64 << 20;
 
-/// The maximum permitted wait, in milliseconds. For memory it is added to the wait alone, because the kernel has to
+/// The maximum permitted wait, in milliseconds. For memory it is added only to the wait, because the kernel has to
 /// clear the memory.
 const LONGEST_WAIT_MS: f64 = 100.0;
 

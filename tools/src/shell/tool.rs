@@ -455,21 +455,21 @@ fn declaration(shell: Option<&ShellPolicy>) -> FunctionDecl {
     FunctionDecl {
         name: SHELL_EXEC.to_owned(),
         description: Some(format!(
-            "Runs a command with bash in a confined session and returns what it wrote, both streams in order of arrival, then `[exit code: N]` where that is not 0. Working directory, variables, functions and options carry over to the next command of the same session. {network} Files are in `/shared` (the working directory at first) and `/tmp`, or below `$PORTCULLIS_SHARED` and `$PORTCULLIS_TMP` where these names are not there. A command that takes too long is killed with all that it has started; the session lives on. What background jobs (`command &`) write after their command has ended comes with the result of the session's next command, such as `sleep 1`; `wait` does not wait for them."
+            "Runs a command with bash in a confined session and returns what it wrote, both streams in order of arrival, then `[exit code: N]` if that is not 0. Working directory, variables, functions and options carry over to the next command of the same session. {network} Files are in `/shared` (the working directory at first) and `/tmp`, or below `$PORTCULLIS_SHARED` and `$PORTCULLIS_TMP` where these names are not there. A command that takes too long is killed with all that it has started; the session lives on. What background jobs (`command &`) write after their command has ended comes with the result of the session's next command, such as `sleep 1`; `wait` does not wait for them."
         )),
         parameters: JsonSchema::new(json!({
             "type": "object",
             "properties": {
                 "command": { "type": "string", "minLength": 1, "description": "The command, as it would be typed: `cargo test 2>&1 | tail -20`." },
-                "timeout": { "type": "integer", "minimum": 1, "description": "After how many seconds it is killed; as long as the policy allows if left out." },
+                "timeout": { "type": "integer", "minimum": 1, "description": "The number of seconds after which it is killed. Default: as long as the policy allows." },
                 "session": {
                     "type": "string",
                     "pattern": "^[A-Za-z0-9_-]{1,64}$",
                     "default": "default",
                     "description": "The session to run in; a new name begins a new one.",
                 },
-                "workdir": { "type": "string", "description": "Where to run it, such as `/shared/src`; relative paths start at `/shared`. Where the session's last command left if left out." },
-                "stdin": { "type": "string", "description": "What the command reads from its standard input; nothing if left out." },
+                "workdir": { "type": "string", "description": "Where to run it, such as `/shared/src`; relative paths start at `/shared`. Default: the directory in which the session's last command ended." },
+                "stdin": { "type": "string", "description": "What the command reads from its standard input. Default: nothing." },
             },
             "required": ["command"],
             "additionalProperties": false,

@@ -18,7 +18,7 @@ pub(super) struct Wire {
     pub(super) error: fn(&str) -> Value,
     /// An error that a retry cannot overcome; none where the protocol has only one kind.
     pub(super) lasting: Option<fn(&str) -> Value>,
-    /// A token count alone.
+    /// Only a token count.
     count: fn() -> Value,
     /// An answer that is not streamed.
     pub(super) unstreamed: fn() -> Value,

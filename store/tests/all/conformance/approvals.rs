@@ -48,7 +48,7 @@ pub(crate) async fn a_question_is_answered_once(store: &dyn RunStore) {
             "{error}"
         );
         let error = store.add_approval(guard("r"), question(id, None)).await.expect_err("taken");
-        assert!(matches!(error, StoreError::AlreadyExists { what: Entity::StoredApproval, .. }), "{error}");
+        assert!(matches!(error, StoreError::AlreadyExists { what: Entity::Approval, .. }), "{error}");
     }
 }
 
@@ -63,7 +63,7 @@ pub(crate) async fn an_answer_names_the_hash(store: &dyn RunStore) {
         ApprovalStatus::Waiting
     );
     let error = store.answer_approval("x", "h1", answer(Verdict::Deny, 7)).await.expect_err("no question");
-    assert!(matches!(error, StoreError::NotFound { what: Entity::StoredApproval, .. }), "{error}");
+    assert!(matches!(error, StoreError::NotFound { what: Entity::Approval, .. }), "{error}");
 }
 
 pub(crate) async fn questions_expire_and_are_listed(store: &dyn RunStore) {

@@ -184,8 +184,8 @@ fn limits() -> Markup {
                   they were granted, as “not seen”." }
             li { "A grant that was not used in this period may be needed tomorrow. A policy that the log was written under \
                   may have granted something else than the policy in force." }
-            li { "The names of agents, runs and clients are those that the caller gave. The operating system vouches for \
-                  user numbers alone." }
+            li { "The names of agents, runs and clients are those that the caller gave. The operating system vouches \
+                  only for user numbers." }
             li { "The row of a call says which of the host's files it touched, not which data. Data that a model has read \
                   can leave by every tool that the model may call: " code { "portcullis mounts --reach" } " shows the ways." }
             li { "The chain shows changes within the log. Without an anchor it cannot show that the end is missing." }
