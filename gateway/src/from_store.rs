@@ -138,8 +138,8 @@ struct ShownExecutionType {
 }
 
 /// A call as it is at this time: a call whose time is over has expired, even before the store has swept it.
-pub(crate) fn call(shown: store::ShownCall, now: i64) -> Result<Call, ApiError> {
-    let store::ShownCall { call, space, metadata } = shown;
+pub(crate) fn call(shown: store::CallWithMessage, now: i64) -> Result<Call, ApiError> {
+    let store::CallWithMessage { call, space, metadata } = shown;
     let status = call.status_at(now);
     let tool: Option<ShownExecutionType> = metadata.as_ref().map(parse).transpose()?;
     Ok(Call {

@@ -19,7 +19,7 @@ use crate::{
     cycle::message_event,
     error::{ApiError, ErrorCode},
     from_store,
-    resource::{Call, CallWithMessage, Listing},
+    resource::{Call, Listing, ShownCall},
 };
 
 /// Which calls.
@@ -146,7 +146,7 @@ pub(super) async fn submit(
     let mut changes = Vec::new();
     let space = message.as_ref().map(|message| message.space.clone());
     if let Some(message) = message {
-        let mut shown: CallWithMessage = match &message.metadata {
+        let mut shown: ShownCall = match &message.metadata {
             Some(shown) => from_store::parse(shown)?,
             None => return Err(unknown()),
         };
