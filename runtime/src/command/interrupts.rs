@@ -1,8 +1,6 @@
 //! Handles Ctrl-C during work: the first cancels the work, the second ends the wait for the work. A command with
 //! several steps implements [`Interruptible`] to define the effect itself.
 
-use std::io;
-
 use portcullis_types::CancellationToken;
 use tokio::{
     signal::unix::{Signal, SignalKind, signal},

@@ -75,7 +75,7 @@ pub(crate) fn show(common: &CommonOptions, options: &OneRunOptions) -> Result<Ex
     let state = setup::envelope(common)?.state;
     with_run(common, options, async |store, id| {
         let run = store.run(id.as_str()).await?;
-        let word = word(&*store, &run.summary).await?;
+        let word = status_label(&*store, &run.summary).await?;
         let driver = run.summary.lease.as_ref().map(|(owner, _)| &**owner);
         let process = driver.and_then(|driver| RunProcess::process_id(&state, driver));
         let text = text::run(&*store, &id, &run, (word, process)).await?;
@@ -92,7 +92,7 @@ pub(crate) fn watch(common: &CommonOptions, options: &OneRunOptions) -> Result<E
             let run = store.run(id.as_str()).await?;
             let lines = follower.news(&*store, &id).await?;
             stream::write_answer(&lines)?;
-            let word = word(&*store, &run.summary).await?;
+            let word = status_label(&*store, &run.summary).await?;
             if run.summary.status.has_ended() || word == INTERRUPTED {
                 if run.summary.status != RunStatus::Completed {
                     code = ExitCode::FAILURE;
