@@ -30,7 +30,7 @@ impl OwnServer {
         fs::write(&token, TOKEN).expect("writable");
         fs::set_permissions(&token, fs::Permissions::from_mode(0o600)).expect("ours");
         let registry = Arc::new(fixture.registry().await);
-        let server = portcullis_mcp::RemoteMcpServer::new(registry, McpLimits::default()).expect("serves");
+        let server = portcullis_mcp::McpServer::new(registry, McpLimits::default()).expect("serves");
         let listener = TcpListener::bind(("127.0.0.1", port)).await.expect("binds");
         let port = listener.local_addr().expect("an address").port();
         let access = HttpAccess::new(BearerToken::read(&token).expect("a token"));
