@@ -44,6 +44,7 @@ pub(super) async fn ask(
     silence: Duration,
     emitter: &GuardedEmitter,
 ) -> Result<CompleteAnswer, BrokenAnswer> {
+    // The provider takes the request, and the token is needed for each piece.
     let cancel = request.cancel.clone();
     let mut partial = PartialAnswer { text: String::new(), usage: None, begun: false };
     let mut stream = open_stream(provider, request, silence, &mut partial).await?;
@@ -69,6 +70,7 @@ pub(super) async fn ask(
             },
             Delta::Usage(usage) => partial.usage = Some(usage),
             Delta::End(stop) => {
+                // The answer is whole, so a panic in the destructor of the stream must not cost it.
                 drop_stream(stream);
                 let (calls, taken_ids) = calls.finish_with_ids(&stop, offers);
                 *ids = taken_ids;

@@ -324,6 +324,7 @@ impl FetchError {
     #[must_use]
     pub fn code(&self) -> &'static str {
         match self {
+            // A refusal of the policy keeps the policy's own code.
             Self::Refused(refusal) => refusal.code,
             Self::Scheme { .. } => "scheme_forbidden",
             Self::UserInfo => "user_info_forbidden",

@@ -59,7 +59,7 @@ pub(crate) async fn respond(
     let topic = readership.topic();
     // The subscriptions come before the position is read, so that no event falls between.
     let (newest, live) = (core.hub.newest(), core.hub.live());
-    // A browser that connects again sends the header and repeats the old parameter, so the header counts.
+    // A reader that connects again may repeat its first address, so the header, which is newer, counts.
     let asked = match headers.get(LAST_EVENT_ID) {
         Some(value) => Some(value.to_str().unwrap_or_default()),
         None => parameter,

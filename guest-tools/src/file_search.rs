@@ -73,6 +73,7 @@ pub async fn file_search(
         if files.report.is_full() {
             break;
         }
+        // The answer needs time too, so the search ends before the deadline.
         if ctx.remaining().is_some_and(|remaining| remaining < MARGIN) {
             files.report.out_of_time = true;
             break;

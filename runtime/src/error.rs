@@ -315,6 +315,7 @@ impl CliError {
             | Self::ToolFile(_) => USAGE,
             Self::Author(error) if error.is_usage() => USAGE,
             Self::Author(error) if error.is_unavailable() => UNAVAILABLE,
+            // Anything else is a failure of the work itself and not of its request.
             _ => 1,
         };
         ExitCode::from(code)

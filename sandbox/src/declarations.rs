@@ -120,6 +120,7 @@ fn ensure_bounded(tool: &ToolDeclaration) -> Result<(), WasmError> {
     ] {
         ensure_at_most(MAX_LISTED, count, what)?;
     }
+    // The longest word stands for all, because the message names no single one.
     let words = hosts.iter().chain(aliases).chain(roles.iter().map(|role| &role.argument));
     ensure_at_most(
         MAX_WORD_BYTES,

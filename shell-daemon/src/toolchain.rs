@@ -104,6 +104,7 @@ fn check_path(
     home: Option<&Path>,
 ) -> Result<(), String> {
     let handle = open(path).map_err(|error| format!("which cannot be opened: {error}"))?;
+    // The checks are about the opened directory, because a link can lead elsewhere than its path says.
     let real = real_path(handle.as_fd()).map_err(|error| format!("whose place is unknown: {error}"))?;
     let same_place = |folder: &Path| folder.canonicalize().is_ok_and(|folder| folder == real);
     if real == Path::new("/")
@@ -131,6 +132,7 @@ fn check_path(
             ));
         }
     }
+    // `symlink_metadata`, because a link to a key counts too, even if its target is missing.
     let credentials = CREDENTIALS.iter().find(|name| fs::symlink_metadata(real.join(name)).is_ok());
     let is_one =
         real.file_name().is_some_and(|name| CREDENTIALS.iter().any(|credentials| name == *credentials));

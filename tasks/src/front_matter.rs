@@ -52,6 +52,7 @@ impl FrontMatter {
     pub(crate) fn with_ledger(&self, text: &str, ledger: &Ledger) -> Result<String, FileError> {
         let before = &text[self.yaml.clone()];
         let newline = newline_of(if self.is_present { before } else { text });
+        // The editor writes `\n` only, so a mixed text would result.
         let before = before.replace("\r\n", "\n");
         let edited = match self.values.is_empty() {
             // Nothing, or only comments, to which there is nothing to edit.
@@ -61,6 +62,7 @@ impl FrontMatter {
         let mut expected = self.values.clone();
         let rows = serde_json::to_value(ledger.rows()).map_err(FileError::Ledger)?;
         expected.insert(LEDGER_KEY.to_owned(), rows);
+        // An editor of YAML can touch more than its key, so the result is compared as a whole.
         if parse(&edited).ok().as_ref() != Some(&expected) {
             return Err(FileError::FrontMatterEdit);
         }

@@ -74,6 +74,7 @@ impl BlockCall {
             },
             Err(error) => return Err(NoCall::not_json(code, error)),
         };
+        // The raw text is kept, because a parsed value would lose repeated keys, which the pipeline refuses.
         let raw = top.tool_call.parameters.get();
         if !raw.starts_with('{') {
             return Err(NoCall::Parameters);

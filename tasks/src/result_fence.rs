@@ -26,6 +26,7 @@ pub(crate) fn content(result: &ToolResult, sanitized: &[String]) -> Result<Strin
     let value = result.outcome.clone().into_result().ok().map(|output| value_of(&output));
     let whole = object(result, sanitized, value);
     let line = json_text::line(&whole)?;
+    // The audit log has the call in any case, so a long result need not fill the file.
     if line.len() <= MAX_RESULT_BYTES {
         return Ok(line);
     }

@@ -258,6 +258,7 @@ fn decode(
     let optional = argument.shape.optional;
     let Some(primitive) = argument.shape.primitive() else {
         let ty = argument.shape.value.path(facade);
+        // The span lets the compiler point at the argument whose type has no decoder.
         let decoder = quote_spanned! {shown_at(argument.span)=>
             (&&#facade::Decoder::<#ty>::NEW).function()
         };
@@ -278,6 +279,7 @@ fn decode(
                 Literal::String(text) => quote!(::std::string::String::from(#text)),
                 Literal::Bool(value) => quote!(#value),
                 Literal::Integer(value) => {
+                    // Without a suffix, the literal takes the type of the argument.
                     let digits = proc_macro2::Literal::i128_unsuffixed(*value);
                     quote!(#digits)
                 }

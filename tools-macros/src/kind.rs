@@ -295,6 +295,7 @@ fn value_of_path(path: &TypePath, ty: &Type) -> syn::Result<ValueType> {
     if mentions_impl(path) {
         return Err(refusal(ty, "`impl Trait` is a generic", SUPPORTED));
     }
+    // The full path is compared, because a type of the author can have the same last name.
     if is_json_value(path) {
         return Ok(ValueType::Any);
     }

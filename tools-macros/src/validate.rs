@@ -39,6 +39,7 @@ pub(crate) fn validate(parsed: &Parsed, errors: &mut Errors) -> Option<Model> {
     let hosts = keys.hosts.iter().flatten().filter_map(|text| host(text, errors)).collect();
     let approval = keys.approval.as_ref().and_then(|word| known_word("approval", word, &APPROVALS, errors));
     Some(Model {
+        // The first `?` comes after all checks, so that all mistakes are reported together.
         name: name?,
         label,
         description: parsed.description.clone(),
@@ -289,6 +290,7 @@ fn role(keys: &ArgKeys, shape: &Shape, errors: &mut Errors) -> Option<RoleAttrib
     if let Some(flag) = &keys.command {
         roles.push((flag as &dyn quote::ToTokens, Some(RoleAttribute::Command)));
     }
+    // Two roles would have the policy judge one text as two things.
     if let Some((token, _)) = roles.get(1) {
         errors.add_at(token, "an argument is a path, an entry, a url or a command: keep one of them");
     } else if let Some((token, _)) = roles.first()

@@ -106,6 +106,7 @@ async fn build_from(
             return Err(BootstrapError::MissingLayer { layer: layer.as_str(), reason: reason.to_owned() });
         }
     }
+    // The layers are checked first, so that a start that they refuse makes nothing on the disk.
     state::prepare(&envelope.state)?;
     let cache = shared_cache(envelope);
     let folder = files.modules_folder(&policy)?;

@@ -221,6 +221,7 @@ impl HttpTarget {
 
     /// Whether this is the address of the tool, whatever the query.
     pub(crate) fn is_at(&self, url: &str) -> bool {
+        // The query has the arguments, so it differs from call to call.
         let without_query = |mut url: Url| {
             url.set_query(None);
             url

@@ -232,6 +232,7 @@ impl StoredOutput {
         let mut length = [0; 4];
         file.read_exact(&mut length)?;
         let length = u32::from_le_bytes(length);
+        // The length comes from the file, which must not decide how much memory is taken.
         if length > MAX_HEADER_BYTES {
             return Err(io::Error::new(io::ErrorKind::InvalidData, "a stored output has a malformed header"));
         }
@@ -372,12 +373,14 @@ fn open_folder(state_dir: &Path) -> rustix::io::Result<OwnedFd> {
     if rustix::fs::fstat(&folder)?.st_uid != rustix::process::geteuid().as_raw() {
         return Err(Errno::PERM);
     }
+    // A folder that was there can be more open than a new one.
     rustix::fs::fchmod(&folder, OWNER_FOLDER)?;
     Ok(folder)
 }
 
 /// The file name of a call's output. `None` if the id is not a plain name.
 fn file_name(call_id: &str) -> Option<String> {
+    // The id comes from a caller and must not lead out of the folder.
     let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'-' || byte == b'_';
     ((1..=MAX_CALL_ID_BYTES).contains(&call_id.len()) && call_id.bytes().all(is_plain))
         .then(|| format!("{call_id}{STORED}"))

@@ -106,6 +106,7 @@ fn facts(cache: &Path) -> ProcessStart {
 fn binary_sha256(cache: &Path) -> Option<String> {
     static HASH: OnceLock<Option<String>> = OnceLock::new();
     HASH.get_or_init(|| {
+        // This is the file that runs, even if a new version has its path by now.
         let hash = remembered_hash(Path::new("/proc/self/exe"), cache);
         if let Err(error) = &hash {
             tracing::warn!(%error, "the hash of this program is not on record");
@@ -155,6 +156,7 @@ fn hash_of(file: &mut File) -> io::Result<String> {
 
 /// Replaces the file in one step, because another process may read it.
 fn remember(path: &Path, line: &str) -> io::Result<()> {
+    // The name has the process id, so that two processes do not write one copy.
     let copy = path.with_extension(std::process::id().to_string());
     let mut file = fs::OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).open(&copy)?;
     file.write_all(line.as_bytes())?;

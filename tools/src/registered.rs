@@ -81,6 +81,8 @@ impl RegisteredTool {
         let decl = declaration.function_decl();
         let name = parse_name(&decl.name)?;
         let declared_facts = DeclarationFacts::new(&declaration);
+        // Only a foreign module can change without a new program, so only it needs an approval of its
+        // content.
         let pin_status = match origin {
             ToolOrigin::ForeignModule => pins.pin_status(&name, module.digest(), &declared_facts),
             ToolOrigin::ShippedModule

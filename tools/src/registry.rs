@@ -255,6 +255,7 @@ impl ToolRegistry {
     /// find it. `None` if the program has no tool with this name.
     #[must_use = "a name that is not a tool of the program removes nothing"]
     pub fn remove_tool(&self, name: &str) -> Option<Arc<RegisteredTool>> {
+        // Check and removal are one change of the table, so no other change comes between them.
         let remove = |tools: &mut ToolTable| {
             let is_added = tools.get(name).is_some_and(|tool| tool.facts().origin.is_added_by_program());
             if is_added { tools.remove(name).ok_or(()) } else { Err(()) }

@@ -150,11 +150,13 @@ impl RecordedCall {
     }
 
     fn read(row: &Row, shipped: impl Fn(&ToolName) -> Option<ToolFacts>) -> Option<Self> {
+        // The row lacks a part of the call, so the answer could differ from that to the call.
         if row.omitted > 0 {
             return None;
         }
         let facts = facts(row, shipped)?;
         let subjects = subjects(row, &facts)?;
+        // A label that is unknown here could have met a rule, so such a call counts as undecided.
         let labels = row.labels.iter().map(|label| Some((label.parse::<FlowLabel>().ok()?, String::new())));
         Some(Self { facts, subjects, labels: labels.collect::<Option<BTreeMap<_, _>>>()? })
     }

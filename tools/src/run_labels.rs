@@ -239,6 +239,7 @@ impl RememberedRuns {
 
     fn take_over(&mut self, other: Self) {
         let Self { mut runs, order, forgotten, running, networked } = other;
+        // The order of age is kept, so that the oldest runs are forgotten first here too.
         for owner in order {
             let labels = runs.remove(&owner).unwrap_or_default();
             self.add(&owner, Arc::unwrap_or_clone(labels));
@@ -272,6 +273,7 @@ impl RunningCall {
     /// requests have carried, and the labels of the stored outputs that it has read.
     fn labels(&self) -> impl Iterator<Item = FlowLabel> {
         let mounts = self.mounts.iter().enumerate().filter(|(index, _)| self.used.is_used(*index));
+        // `Acquire` pairs with the `Release` of `mark_web_read`, which comes before the request.
         let web = self.web.load(Ordering::Acquire).then_some(FlowLabel::Web);
         let sent_secrets = self.sent_secrets.lock().clone().into_iter().map(FlowLabel::Secret);
         let from_stored_outputs = self.from_stored_outputs.lock().clone();

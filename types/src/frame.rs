@@ -135,6 +135,7 @@ impl<'de> Deserialize<'de> for OutputFrame {
             structured: Option<Value>,
         }
 
+        // Only the value itself tells whether it is a text or an object.
         deserializer.deserialize_any(Visitor)
     }
 }

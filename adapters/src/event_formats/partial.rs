@@ -63,6 +63,7 @@ impl PartialReader<'_> {
                 Some('"') => self.string()?,
                 Some(_) => return Err(InvalidJson),
             };
+            // A key that is cut off is left out, because it may be another key when it is whole.
             let (Some(Value::String(key)), true) = (key.value, key.is_whole) else {
                 return Ok(PartialValue::incomplete(Value::Object(object)));
             };

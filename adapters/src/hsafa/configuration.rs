@@ -155,6 +155,7 @@ fn read(item: &Value, place: &str, faults: &mut Faults) -> Option<ToolConfigurat
             DEFAULT_TIMEOUT
         }
     };
+    // The first `?` comes after all parts are read, so that all mistakes are reported together.
     let (execution_type, execution) = execution?;
     Some(ToolConfiguration {
         name: name?,

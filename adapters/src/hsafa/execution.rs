@@ -65,6 +65,7 @@ pub(super) fn read(
         Some(Value::Object(execution)) => Some(target(execution, &format!("{place}.execution"), faults)?),
         Some(_) => return faults.add_at(place, "execution", "it is not a JSON object"),
     };
+    // The type comes last, so that a mistake of the request is reported beside one of the type.
     let kind = kind?;
     let execution = match (kind, target) {
         (ExecutionType::Internal, _) => Execution::Internal,

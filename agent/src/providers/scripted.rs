@@ -151,6 +151,7 @@ impl ScriptedProvider {
                 turns.extend(open_turn.take());
             }
         }
+        // A script that was cut off would otherwise look like a model that stops without an end.
         if open_turn.is_some() {
             return Err(ScriptError::NotFinished);
         }

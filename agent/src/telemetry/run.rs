@@ -110,6 +110,8 @@ impl Run {
             }
             AgentEvent::MessageEnd { message } => {
                 if let Some(chat) = &mut self.chat {
+                    // The first message of the turn stops the clock, because calls that follow are not the
+                    // model's time.
                     chat.took.get_or_insert(chat.span.elapsed());
                     chat.is_complete |= !message.tool_calls.is_empty();
                 }

@@ -166,12 +166,14 @@ impl Checker {
         for (index, note) in self.notes.iter().enumerate() {
             by_size.entry(note.signed.checkpoint.size).or_default().push(index);
         }
+        // A checkpoint over no rows is compared before the first row.
         self.compare(&by_size);
         let mut reader = BufReader::new(entry);
         let mut line = Vec::new();
         let mut prev: Option<String> = None;
         loop {
             line.clear();
+            // A line without an end must not fill memory.
             let mut bounded = (&mut reader).take(MAX_ROW_BYTES as u64 + 1);
             if bounded.read_until(b'\n', &mut line)? == 0 {
                 break;
@@ -186,6 +188,8 @@ impl Checker {
                         break;
                     };
                     let text = |hash: &chain::Hash| String::from_utf8_lossy(hash).into_owned();
+                    // The chain is followed over the rows that are shown and the hashes of those that are
+                    // not.
                     if link.seq != seq || prev.is_some_and(|prev| prev != text(&link.prev)) {
                         self.faults.push(format!("row {seq} does not follow the row before it"));
                         break;

@@ -54,7 +54,7 @@ pub(crate) async fn begin(core: &Core, agent: &Participant) -> Result<Option<Run
     }
     // The labels of late results are those of the run from its beginning.
     labels.extend(registry.run_labels(&caller));
-    // The run's row has the labels from now on. This registry would only keep them in memory.
+    // `labels` has them now. The registry would only keep its copy in memory.
     registry.end_run(&caller);
     let subject = RunSubject { id: id.clone(), agent: agent.id.clone(), workspace: core.workspace.clone() };
     let before = CarriedOver { messages, labels, consumed_inbox: Some(consumed) };

@@ -110,6 +110,7 @@ impl Layout {
             }
         }
         let new_line = matches!(gap, Gap::Line(_) | Gap::Paragraph);
+        // A smaller glyph on the line, such as a raised digit, must not move its base.
         let base_line = self.line.filter(|line| !new_line && line.size >= glyphs.size);
         self.line = Some(Line {
             base: base_line.map_or(glyphs.start, |line| line.base),

@@ -47,6 +47,7 @@ impl CommandPattern {
                 .iter()
                 .zip(arguments)
                 .all(|(word, argument)| argument.literal().is_some_and(|text| glob(word, text)))
+            // The words for the last `*` may be any text, but a variable could hold what no person has read.
             && arguments[expected.len()..].iter().all(CommandWord::is_known)
     }
 

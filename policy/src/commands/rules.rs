@@ -241,6 +241,7 @@ impl CommandRules {
     }
 
     fn judge_one<T: TraceSink>(&self, words: &[CommandWord], trace: &mut T) -> Result<(), CommandRefusal> {
+        // Without its name, no rule of `deny` could refuse the program.
         let Some(program) = words.first().and_then(CommandWord::program) else {
             return Err(CommandRefusal::Unreadable("the name of a program is not in the text".to_owned()));
         };

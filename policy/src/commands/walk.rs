@@ -251,6 +251,8 @@ impl Walker {
                 };
                 match target {
                     IoFileRedirectTarget::Filename(word) => {
+                        // The operator counts for `operators` in any case, but `/dev/null` is no more than
+                        // the call itself.
                         let beyond_calls = self.programs.beyond_calls;
                         self.record_operator(operator);
                         if word.value == NO_FILE {
@@ -349,6 +351,7 @@ impl Walker {
             }
         };
         builtins::ensure_harmless(name)?;
+        // With another `PATH`, an allowed name may be any program.
         self.programs.sets_path |= name == "PATH";
         match &assignment.value {
             AssignmentValue::Scalar(word) => builtins::ensure_no_hidden_index(&self.walk_word(&word.value)?),

@@ -163,6 +163,7 @@ impl<'a> WordReader<'a> {
             WordPiece::DoubleQuotedSequence(pieces) | WordPiece::GettextDoubleQuotedSequence(pieces) => {
                 self.read_pieces(pieces, true)?;
             }
+            // The home of a session is not known when its command is judged.
             WordPiece::TildeExpansion(_) => self.text.push(UNKNOWN),
             WordPiece::ParameterExpansion(_) => {
                 let source = self.raw.get(piece.start_index..piece.end_index).unwrap_or(self.raw);

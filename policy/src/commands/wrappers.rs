@@ -196,6 +196,7 @@ pub(super) fn wrapped_targets(
             }
         }
     }
+    // These programs start a shell without a program, and the rules cannot see what that shell reads.
     if targets.is_empty() && SHELL_BY_DEFAULT.contains(&name) && !only_queries(name, arguments) {
         return refuse_input_reader(name);
     }

@@ -40,11 +40,13 @@ pub(super) const VERSION: i128 = 1;
 pub(crate) fn read_policy(faults: &mut Faults<'_>) -> PolicyFile {
     let mut file = PolicyFile::default();
     read_document_root(faults, MAX_POLICY_TEXT_BYTES, |root, faults| {
+        // A misspelt section would otherwise have no effect, and its author would rely on it.
         root.refuse_unknown(keys::POLICY, faults);
         match root.entry("version") {
             Some(entry) => check_version(&entry, faults),
             None => faults.add(0, "version", "missing key; write `version = 1`"),
         }
+        // Every section is read even after a fault, so that all faults are reported together.
         file = PolicyFile {
             require: root.entry("require").map(|entry| layers(&entry, faults)),
             home: root.entry("home").and_then(|entry| Some(entry.located(entry.text(faults)?.to_owned()))),

@@ -296,6 +296,7 @@ impl Setting {
         } = self;
         config.run_id = Some(subject.id.to_string());
         let registry = Arc::new(runtime.block_on(setup::calling_registry(&envelope, shell))?);
+        // A capability whose tools are missing is refused before the model is asked.
         capabilities.ensure_offered(&registry)?;
         let run_caller = Caller::new(AGENT_ID, subject.id.as_str());
         if self.reads_project_file {

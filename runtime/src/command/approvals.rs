@@ -33,6 +33,7 @@ pub(crate) fn list(common: &CommonOptions, options: &ListApprovalsOptions) -> Re
             None => Vec::new(),
         };
         if !options.all {
+            // A question whose time is over waits in the store until a sweep has marked it.
             approvals.retain(|approval| approval.status_at(now()) == ApprovalStatus::Waiting);
         }
         let list = List {
@@ -97,6 +98,7 @@ fn answer(
     (verdict, edited_arguments, reason): (Verdict, Option<Json>, Option<String>),
 ) -> Result<ExitCode, CliError> {
     with_question(common, options, async |store, approval| {
+        // The user id is the kernel's word. A name could be chosen by the caller.
         let by = format!("user {}", rustix::process::getuid().as_raw());
         let answer =
             StoredAnswer { verdict, by, via: VIA.to_owned(), edited_arguments, reason, decided: now() };

@@ -78,6 +78,7 @@ fn examine(common: &CommonOptions) -> Result<Findings, CliError> {
     };
     let layers: Vec<_> =
         Layer::THREAD.map(|layer| layer_finding(layer, &policy, &support, posture.as_ref())).into();
+    // The start has made or repaired the log by now.
     let audit = audit.or_else(|| audit_finding(&envelope));
     let proven = layers.iter().all(|layer| layer.proven || !layer.required);
     let recorded = audit.as_ref().is_some_and(|audit| audit.intact);

@@ -104,6 +104,7 @@ async fn start(
     stop: CancellationToken,
 ) -> Result<Gateway, CliError> {
     let (store, driver) = run_store::open_gateway(&options.store, &envelope.state).await?;
+    // The policy may name tools of agents, so their names are read before the policy.
     let names = portcullis_gateway::tool_names(&*store).await?;
     let shell = sidecar::shell_source(common);
     let registry = setup::serving_registry_awaiting(envelope, shell, names).await;

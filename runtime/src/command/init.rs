@@ -25,6 +25,7 @@ pub(crate) fn run(common: &CommonOptions, options: &InitOptions) -> Result<ExitC
     let refuse = |problem: &str| CliError::Init { folder: folder.clone(), source: problem.into() };
     let projects = project::projects_folder()
         .ok_or_else(|| refuse("there is no folder for its policy: set XDG_CONFIG_HOME or HOME"))?;
+    // A project of a folder above does not count: this folder can have its own.
     let existing_project = Project::find(&folder)?.filter(|project| project.folder == folder);
     if options.remove {
         let Some(project) = existing_project else {
@@ -45,6 +46,7 @@ pub(crate) fn run(common: &CommonOptions, options: &InitOptions) -> Result<ExitC
         )));
     }
     let name = options.name.clone().unwrap_or_else(|| project::name_for(&folder));
+    // The name becomes a file name, so it must not lead to another folder.
     if name != project::name_for(Path::new(&name)) {
         return Err(refuse(&format!("`{}` is not a file name in plain characters", text::inline(&name))));
     }
@@ -66,6 +68,7 @@ pub(crate) fn run(common: &CommonOptions, options: &InitOptions) -> Result<ExitC
         }
         _ => CliError::Project { file: file.clone(), source: error.into() },
     })?;
+    // The policy is loaded as a later start will do, so that a fault shows now.
     check(common, &file)?;
     let found = match toolchains.names.is_empty() {
         true => String::new(),

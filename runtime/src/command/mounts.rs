@@ -33,6 +33,7 @@ pub(crate) fn run(common: &CommonOptions, options: MountsOptions) -> Result<Exit
     }
     let ExplainContext { envelope, explainer, tools } = ExplainContext::new(common, modules)?;
     let policy = explainer.policy();
+    // The flows follow from the policy alone, so the log is not read for them.
     if let Some(source) = reach {
         check_source(policy, &source)?;
         let steps = explainer.reach(&source, &tools);

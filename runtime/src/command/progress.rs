@@ -43,6 +43,7 @@ impl Progress {
 
     fn begin_activity(&self, activity: Activity) -> bool {
         let mut state = self.state();
+        // One lock for both fields, so that a SIGTERM cannot fall between them.
         state.activity = activity;
         !state.is_terminated
     }

@@ -36,6 +36,7 @@ pub(crate) fn list(common: &CommonOptions, options: &ListRunsOptions) -> Result<
         while let Some(store) = &store {
             let page =
                 store.runs(RunFilter::default(), PageRequest { after, ..PageRequest::default() }).await?;
+            // A page can have no run that is still open, so pages are read until enough runs are found.
             listed.extend(page.items.into_iter().filter(|run| !options.open || !run.status.has_ended()));
             after = page.next;
             if after.is_none() || listed.len() >= wanted {
@@ -89,6 +90,7 @@ pub(crate) fn watch(common: &CommonOptions, options: &OneRunOptions) -> Result<E
     with_run(common, options, async |store, id| {
         let mut follower = text::Follower::default();
         loop {
+            // The run is read before its steps, so that all steps are shown when it is seen to have ended.
             let run = store.run(id.as_str()).await?;
             let lines = follower.news(&*store, &id).await?;
             stream::write_answer(&lines)?;
@@ -109,6 +111,7 @@ pub(crate) fn watch(common: &CommonOptions, options: &OneRunOptions) -> Result<E
 pub(crate) fn cancel(common: &CommonOptions, options: &OneRunOptions) -> Result<ExitCode, CliError> {
     let state = setup::envelope(common)?.state;
     with_run(common, options, async |store, id| {
+        // A run that no process drives is ended here, and that needs the lease of a process.
         let runs = Runs::new(Arc::clone(&store), RunProcess::start(&state)?);
         match runs.cancel(&id).await? {
             status if status.has_ended() => stream::write_answer(&format!("{status}\n")),
@@ -135,6 +138,7 @@ pub(super) fn with_store(
     let runtime = setup::runtime()?;
     runtime.block_on(async {
         let store = run_store::open_existing(options, &state).await?;
+        // The store is closed even after an error, because this brings SQLite's log into its file.
         let done = work(store.clone()).await;
         if let Some(store) = store {
             store.close().await;

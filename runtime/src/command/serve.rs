@@ -52,6 +52,7 @@ async fn serve(common: &CommonOptions, options: ServeOptions) -> Result<ExitCode
         ..
     } = options;
     let envelope = setup::envelope_with(common, modules)?;
+    // The signals are taken over before the start, so that one that comes meanwhile ends it in order.
     let mut signals = Signals::listen()?;
     // Bind first: a wrong address is wrong usage, and nothing has been made yet.
     let listener = match http {
@@ -161,6 +162,7 @@ impl Signals {
             }
             tokio::select! {
                 _ = self.end.next() => return,
+                // A reload can take long and must not hold up the end.
                 () = reload() => {}
             }
         }

@@ -45,6 +45,7 @@ pub(crate) fn run(common: &CommonOptions, options: ShellCommandOptions) -> Resul
     let terminal_mode = TerminalMode::remember();
     let code = run_interruptibly(&progress.clone(), move || {
         let is_interactive = options.command.is_empty() && io::stdin().is_terminal();
+        // While a person types, a worker thread of the waiting runtime serves the connections.
         let runtime = if is_interactive { setup::waiting_runtime() } else { setup::runtime() }?;
         let code = runtime.block_on(async {
             let registry = setup::calling_registry(&envelope, shell).await?;
@@ -62,6 +63,7 @@ pub(crate) fn run(common: &CommonOptions, options: ShellCommandOptions) -> Resul
         code
     })?;
     if code.is_none() {
+        // A second interrupt leaves the line editor in the middle of its work, with the terminal in its mode.
         terminal_mode.restore();
     }
     Ok(ExitCode::from(code.unwrap_or(INTERRUPTED)))
@@ -178,6 +180,7 @@ fn report_end(result: &ToolResult) -> u8 {
 fn exit_code_of(details: &Value) -> u8 {
     let code = details["exit_code"].as_i64();
     let code = code.or_else(|| details["signal"].as_i64().map(|signal| SIGNALLED + signal));
+    // A code that does not fit into a byte becomes a plain failure, never a success.
     code.and_then(|code| u8::try_from(code).ok()).unwrap_or(1)
 }
 

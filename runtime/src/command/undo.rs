@@ -71,6 +71,7 @@ fn restore(
     force: bool,
 ) -> Result<Result<String, String>, CliError> {
     let plan = UndoPlan::new(store, records, roots)?;
+    // The differences are read first, because a restored path has none.
     let differences = plan.differences()?;
     match plan.restore(CLI_ID, force) {
         Ok(Some(record)) => {

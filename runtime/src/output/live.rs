@@ -188,6 +188,7 @@ impl Live {
 
     fn show_result(&self, state: &mut LiveState, result: &ToolResult) {
         state.running.retain(|(call, _)| *call != result.call_id);
+        // Output that was shown as it arrived is not shown again with the result.
         let index = state.streamed.iter().position(|(call, _)| *call == result.call_id);
         let streamed = index.map(|index| state.streamed.swap_remove(index).1);
         let name =

@@ -60,6 +60,7 @@ impl ParamKind {
             Self::List { items, length } => {
                 let mut list = simple("array");
                 list.insert("items".into(), items.schema(None, definitions).into());
+                // JSON Schema has no exact length, so an array gets both bounds.
                 if let Some(length) = length {
                     list.insert("maxItems".into(), (*length).into());
                     list.insert("minItems".into(), (*length).into());

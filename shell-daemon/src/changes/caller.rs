@@ -127,6 +127,7 @@ impl CallingThread {
                 _ => {}
             }
             resolved.push(name);
+            // A call such as `lstat` acts on the link itself.
             if pending.is_empty() && !follows {
                 break;
             }
@@ -137,10 +138,12 @@ impl CallingThread {
             }
             let Some(target) = self.link(&resolved)? else { continue };
             links += 1;
+            // The kernel gives up at the same number, so the caller's call fails too.
             if links > MAX_LINKS {
                 return Ok(None);
             }
             resolved.pop();
+            // An absolute target begins at the caller's root again.
             if target.starts_with(b"/") {
                 resolved.clear();
             }

@@ -310,6 +310,7 @@ fn exited(
         cpu_us: micros(end.cpu),
         peak_memory_bytes: end.peak_memory_bytes,
         output_bytes: end.output_bytes,
+        // The client has less than the command wrote if a bound has cut the output.
         truncated: delivered < end.output_bytes,
         interruption: interruption.to_owned(),
         state: state.to_owned(),

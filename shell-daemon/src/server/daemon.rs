@@ -67,6 +67,7 @@ impl Daemon {
             .map(|mount| MountFolder { name: &mount.name, folder: &mount.folder })
             .collect();
         let mut private = config.private.clone();
+        // A mount must not hold the daemon's own state, which a command could then change.
         private.push(config.state.clone());
         let mounts =
             open_mounts(&config.workspace, &folders, &private).map_err(|source| Error::Mounts { source })?;

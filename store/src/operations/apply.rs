@@ -19,7 +19,7 @@ use crate::{
 };
 
 pub(crate) async fn apply(sql: &mut dyn Sql, changes: Vec<Change>) -> Result<Vec<Applied>, StoreError> {
-    // The lock of the log comes first in every transaction with several locks, so that none deadlock.
+    // The lock of the log comes first in every transaction with several locks, so no two deadlock.
     lock_log(sql).await?;
     apply_after(sql, changes, Vec::new()).await
 }

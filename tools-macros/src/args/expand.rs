@@ -100,6 +100,7 @@ pub(crate) fn fallback(facade: &TokenStream, mut input: DeriveInput, errors: Err
     let name = &input.ident;
     let (generics, types, clause) = input.generics.split_for_impl();
     let mut lent = input.generics.clone();
+    // Lifetimes come before types in a list of generics.
     lent.params.insert(0, parse_quote!('__de));
     let (lent, _, _) = lent.split_for_impl();
     quote! {

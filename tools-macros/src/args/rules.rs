@@ -110,6 +110,7 @@ fn enumeration(
     for meta in container.iter().filter(|meta| ["default", "transparent"].contains(&key(meta).as_str())) {
         errors.add_at(meta, format!("`{}` is for a `struct`: remove it", key(meta)));
     }
+    // Each variant is checked even after a mistake, so that all mistakes are reported together.
     for variant in &data.variants {
         attributes::serde(&variant.attrs, AttributeTarget::Variant, errors);
         attributes::schemars(&variant.attrs, errors);

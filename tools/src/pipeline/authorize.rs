@@ -246,14 +246,17 @@ async fn ask_approval(
         steps,
         standing: None,
     };
+    // A copy for the audit row: `ask` consumes the request.
     let shown_request = request.clone();
     let rule = match &grant.flow {
         Some(flow_match) => flow_match.rule.clone(),
         None => asking_rule(admitted, policy),
     };
+    // A standing approval is offered only if the call itself, not the caller, requires the question.
     let standing = host.standing.as_ref().filter(|_| admitted.fixed_approval == Approval::Allow);
     let call_id = || checked.call.id.clone();
     caller.emit(&ToolEvent::ApprovalRequested { call_id: call_id() });
+    // The wait for a person is no part of the duration in the row.
     pending_record.begin_wait();
     let answer = within_deadline(caller, approval::ask(caller.approver.as_ref(), request, standing)).await;
     pending_record.end_wait();

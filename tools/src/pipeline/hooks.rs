@@ -98,6 +98,7 @@ pub(crate) async fn run_after_hooks(
         }
     };
     let mut too_late = std::pin::pin!(too_late);
+    // In reverse, like layers around the call: the hook that saw the arguments first sees the result last.
     for hook in hooks.iter().rev() {
         let (hook, call, result) = (Arc::clone(hook), hooked_call(&raw.checked, caller), raw.result.clone());
         let answering = spawn::spawn_task(async move { hook.after(&call, result).await });

@@ -72,6 +72,7 @@ fn judge(
     let args =
         ToolArgs::parse(&call.arguments).map_err(|error| ToolError::invalid_arguments(error.to_string()))?;
     let (call, tool) = resolve(call, host, caller, pending_record)?.into_parts();
+    // The arguments were judged when the call was made. Only the grant of the tool can have changed.
     let request = CallRequest { tool: tool.facts(), subjects: &[], run: &RunFacts::default() };
     let grant = host.policy.authorize(&request).map_err(|denial| refuse(denial, pending_record))?;
     Ok((Checked { call, tool, args, notes: CallNotes::default() }, grant))

@@ -111,6 +111,7 @@ impl PendingRecord {
             ApproverKind::Terminal | ApproverKind::Elicitation | ApproverKind::Store => {
                 let question = approval::question(request, KEPT_QUESTION_COLUMNS);
                 let sha256 = hex::encode(Sha256::digest(&question));
+                // The question is kept before the row that names its hash.
                 self.log.store_question(&sha256, &question).map_err(|error| unrecorded(&error))?;
                 Some(sha256.into())
             }

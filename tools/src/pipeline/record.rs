@@ -40,6 +40,7 @@ pub(crate) fn record(shaped: Shaped, caller: &Caller, mut pending_record: Pendin
         // Withhold details and sizes as well: the id of a stored output would reveal what no row records.
         Err(error) => (ToolOutcome::Error(unrecorded(&error)), Map::new().into(), false, 0),
     };
+    // Listeners hear of the end only after its row is written.
     caller.emit(&ToolEvent::Finished {
         call_id: call_id.clone(),
         tool: tool.clone(),

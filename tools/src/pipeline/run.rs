@@ -89,6 +89,7 @@ pub(crate) async fn run(
         };
         within_deadline(caller, start_listener.on_start(&call)).await??;
     }
+    // A call that only reads leaves no effect behind, so it needs no row before it runs.
     if pending_record.call.tier != Some(SafetyTier::ReadOnly) {
         pending_record.begin().map_err(|error| unrecorded(&error))?;
     }
@@ -98,6 +99,7 @@ pub(crate) async fn run(
         }
         None => grant.limits.timeout,
     };
+    // The deadline begins here, so the waits for an answer and for a slot do not count.
     let deadline = Instant::now() + time_limit;
     let step = caller.operation_step.as_ref();
     let reader = step.and_then(|step| step.reads_as.as_ref()).unwrap_or(&checked.call.id);

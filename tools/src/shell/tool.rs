@@ -167,6 +167,7 @@ impl BashTool {
             unconfined,
             labels: call.labels,
         };
+        // Only this call has the session from here on, so commands of one session never overlap.
         let locked_session =
             wait_within(deadline, time_limit, call.caller, LockedSession::take(sidecar, &key, &settings))
                 .await??;
@@ -190,7 +191,9 @@ impl BashTool {
             run_id: &call.caller.run_id,
             agent_id: &call.caller.agent_id,
         };
+        // A cancelled command is killed in here, and its end is awaited.
         let command_outcome = run_and_pass_on(session, connected.client(), &command, &call).await;
+        // A flow rule can end the session during the command. The output is then withheld.
         let is_withdrawn = session.is_withdrawn();
         match command_outcome {
             Ok(command_result) => {

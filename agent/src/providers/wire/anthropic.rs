@@ -48,6 +48,7 @@ fn conversation(messages: &[Message]) -> Result<Vec<InputMessage<'_>>, ProviderE
             MessageRole::User => {
                 let mut content = content_blocks(message);
                 if content.is_empty() {
+                    // The API refuses a conversation without any user message.
                     content.push(ContentBlockParam::Text { text: EMPTY_MESSAGE.into() });
                 }
                 ("user", content)
@@ -75,6 +76,7 @@ fn conversation(messages: &[Message]) -> Result<Vec<InputMessage<'_>>, ProviderE
             }
         };
         match turns.last_mut() {
+            // Messages of one role in a row become one turn, so that all results of a turn stay together.
             Some(last) if last.role == role => last.content.extend(content),
             _ if content.is_empty() => {}
             _ => turns.push(InputMessage { role, content }),

@@ -50,6 +50,7 @@ pub(super) fn start(runtime: &Runtime, runs: &Runs, id: &RunId, state: &Path) ->
     };
     let before = progress()?;
     let mut child = spawn(id, &log).map_err(failed)?;
+    // Another version or driver means that the child has taken the run.
     while progress()? == before {
         if child.try_wait().map_err(failed)?.is_some() {
             return Err(CliError::Detached { id: id.clone(), log });

@@ -64,6 +64,7 @@ fn choose(
     let key_option = options.key_file.clone().map(KeySource::File);
     let key_variable = kind.key_variable().filter(|name| variable(name).is_some());
     if let Some(base_url) = &options.base_url {
+        // The keys of the environment and of the file were given for other addresses.
         let key = key_option.unwrap_or(KeySource::None);
         return Ok(ChosenModel { kind, model, base_url: Some(base_url.clone()), key });
     }

@@ -98,6 +98,7 @@ impl Answerer {
         let (run, show_result) = match outcome {
             Some(outcome) => outcome,
             None => {
+                // The run still ends in order, and it waits for the reader of its events.
                 handle.cancel();
                 run_and_watch.await
             }

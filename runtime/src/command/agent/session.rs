@@ -91,6 +91,7 @@ impl Session {
         if !self.is_stored.load(Ordering::Relaxed)
             && let Continuation::Prompt(prompt) = next
         {
+            // The prompt is stored before the first step, so that another process can resume from it.
             self.runs.add(self.subject.clone(), prompt).await?;
             self.is_stored.store(true, Ordering::Relaxed);
             next = Continuation::Resume;

@@ -47,6 +47,7 @@ pub(super) enum AnchorState {
 /// Writes the page. A log that is not intact gets one too, which says so first; the exit code is then 1.
 pub(crate) fn report(common: &CommonOptions, options: ReportOptions) -> Result<ExitCode, CliError> {
     let ReportOptions { html: file, head, anchor, filter, modules } = options;
+    // The file is checked first, because reading a long log takes long.
     html::check_new_file(&file)?;
     let mut request = VerifyRequest { head, ..VerifyRequest::default() };
     for source in &anchor {
@@ -75,6 +76,7 @@ pub(crate) fn report(common: &CommonOptions, options: ReportOptions) -> Result<E
         made: Timestamp::now(),
     });
     html::write_new_file(&file, &page)?;
+    // The page of a damaged log is written all the same, and the exit code says that it is damaged.
     let is_whole = verification.is_intact() && !matches!(anchor, AnchorState::Missing { .. });
     stream::write_answer(&format!(
         "wrote {}: {} of {} rows\n{}",
@@ -167,6 +169,7 @@ fn anchor_state(verification: &VerifyReport, last_anchored: Option<(u64, Timesta
 
 /// The filters as they were given, for the page.
 fn filter_words(options: &FilterOptions) -> Vec<String> {
+    // No `..`, so that the page cannot leave a new filter out.
     let FilterOptions {
         agent,
         tool,

@@ -317,6 +317,7 @@ impl<'a> From<&'a VerifyReport> for VerificationJson<'a> {
                 reason: broken.why.to_string(),
             }),
             head_found: report.head_found(),
+            // Only a checkpoint that was kept outside proves that the end was not cut off.
             anchored: report.anchors.iter().any(is_anchor),
             anchors: report
                 .anchors

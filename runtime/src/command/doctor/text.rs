@@ -74,6 +74,7 @@ fn write_findings(out: &mut String, findings: &Findings) -> std::fmt::Result {
     writeln!(out, "\nlayers, as tested by a thread before and after its confinement")?;
     write_layers(out, &findings.layers)?;
 
+    // A part that the policy does not use is not tested, so it has no lines.
     if let Some(egress) = &findings.egress {
         writeln!(
             out,

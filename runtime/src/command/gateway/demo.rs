@@ -78,6 +78,7 @@ impl Scene {
                 "visible": true,
             },
         ]);
+        // The demo uses the interface as a client does, so that it shows only what a client can do.
         let request = |method: &'static str, path: String, body: Value| {
             let gateway = &*gateway;
             async move {

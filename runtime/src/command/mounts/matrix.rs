@@ -47,6 +47,7 @@ impl GrantUse {
 
 /// The table with its legend. Tools that have no mount and no host, and tried none, are named below it.
 pub(crate) fn matrix(policy: &WorkspaceSecurityPolicy, grants: &[ToolGrants], counts: &UseCounts) -> Markup {
+    // A tool that has tried a mount keeps its row, because the refused tries are worth a look.
     let is_empty = |grants: &&ToolGrants| {
         let has_tried = counts.mounts_of(grants).any(|(_, count)| count.tried > 0);
         grants.mounts.is_empty() && grants.hosts.is_empty() && !has_tried

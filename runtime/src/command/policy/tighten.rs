@@ -263,12 +263,14 @@ fn profile_lines(
 ) -> Vec<String> {
     let ProfileUse { calls, unobserved, mounts, .. } = used;
     let left_alone = |reason: String| vec![format!("{profile}: left alone. {reason}")];
+    // A call whose accesses are not known may have used every mount.
     if *unobserved > 0 {
         return left_alone(format!("The accesses of {unobserved} of {calls} calls are not known."));
     }
     if *calls < plan.min_calls.max(1) {
         return left_alone(format!("{calls} calls are fewer than {}.", plan.min_calls.max(1)));
     }
+    // `plan` has replayed the recorded calls under the smaller profile.
     if plan.withdrawn.contains(profile) {
         return left_alone("With less, a recorded call would be decided otherwise.".to_owned());
     }

@@ -130,6 +130,7 @@ fn state_of_the_log(facts: &ReportInput<'_>) -> Markup {
                     p { "Head of the rows that hold " code.hash { (Untrusted(head)) } }
                 },
             }
+            // An intact chain does not show rows that were cut off its end, so the anchor is a second state.
             @match facts.anchor {
                 AnchorState::NotAnchored => div.state.warn {
                     h2 { "! Not anchored" }

@@ -181,6 +181,7 @@ fn entry_could_allow(code: DenialCode) -> bool {
 
 /// Why no line of the tool's entry would help.
 fn advice(code: DenialCode, tool: &RegisteredTool) -> String {
+    // No `_` below, so that a new code cannot be without advice.
     let name = &tool.decl().name;
     match code {
         DenialCode::PathEscapesMount | DenialCode::LinkEscapesMount => {

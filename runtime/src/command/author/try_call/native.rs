@@ -47,6 +47,7 @@ pub(super) fn run(
     let (program, timeout) = find(&programs, &call.tool)?;
     let started = Instant::now();
     let outcome = match RawValue::from_string(call.arguments.clone()) {
+        // This is a result and no error of the command: the runtime would answer the model in the same way.
         Err(error) => Err(ToolError::invalid_arguments(format!("arguments are not JSON: {error}"))),
         Ok(arguments) => {
             let frame = CallFrame {

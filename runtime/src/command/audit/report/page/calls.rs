@@ -109,6 +109,7 @@ pub(super) fn denials(figures: &Figures) -> Markup {
     if figures.denials.is_empty() {
         return html! { p { "No call was denied." } };
     }
+    // The page has room for some rows only, so the heaviest come first.
     let entries = figures.denials.heaviest(|denials| denials.calls);
     let rows = entries.iter().take(MAX_ROWS).map(|(kind, denials)| {
         vec![
@@ -155,6 +156,7 @@ pub(super) fn approvals(figures: &Figures) -> Markup {
         vec![
             html! { code { (Untrusted(&kind.tool)) } },
             answer(&kind.answer),
+            // The way of an answer is a word of this program. All other cells are texts of the log.
             html! { (kind.by) },
             html! { (Untrusted(&kind.approver)) },
             html! { @match kind.uid { Some(uid) => (uid), None => span.none { "–" } } },

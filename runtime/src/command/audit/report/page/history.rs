@@ -85,6 +85,7 @@ fn programs(figures: &Figures) -> Markup {
     }
     let entries = figures.programs.heaviest(|answers| answers.count);
     let starts: u64 = entries.iter().map(|(_, answers)| answers.count).sum::<u64>()
+        // Programs that did not fit are counted too, so that the sum is that of the whole log.
         + figures.programs.others().map_or(0, |others| others.count);
     let rows = entries.iter().take(MAX_ROWS).map(|(program, answers)| {
         vec![

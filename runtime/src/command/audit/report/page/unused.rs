@@ -54,9 +54,11 @@ impl RuleUse<'_> {
 
 pub(super) fn unused(facts: &ReportInput<'_>) -> Markup {
     let by_rule = by_rule(facts);
+    // A rule that no row can show as used must not look unused.
     let unseen = by_rule.values().filter(|rule| !rule.unseen_by.is_empty()).count();
     let mut findings: Vec<_> =
         by_rule.iter().filter_map(|(rule, rule_use)| Some((rule_use.finding()?, *rule, rule_use))).collect();
+    // Rules that were never used come first, because the page shows only the first ones.
     findings.sort_by_key(|(finding, rule, _)| (*finding, *rule));
     let rows = findings.iter().take(MAX_ROWS).map(|(finding, rule, rule_use)| {
         vec![
