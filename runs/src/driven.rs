@@ -250,7 +250,7 @@ impl DrivenRun {
         loop {
             // Each try has a new guard, because the store compares its time with the lease.
             let commit = CommitStep { guard: self.guard(), ..commit.clone() };
-            let version = commit.version;
+            let (version, state) = (commit.version, commit.state.clone());
             let error = match self.store.commit_step(commit).await {
                 Err(error) => error,
                 committed => return committed,
@@ -266,12 +266,14 @@ impl DrivenRun {
             };
             let Some(pause) = pauses.next().filter(|_| may_retry) else { return Err(error) };
             tokio::time::sleep(*pause).await;
-            // A write whose outcome is unknown is not repeated blindly: if the version has advanced, this process has
-            // written it, because only the lease holder can.
+            // A write whose outcome is unknown is not repeated blindly. If the version has advanced, the state tells
+            // whether by this write: the lease may have expired while the database was away, and another process may
+            // have taken the step.
             if let Ok(run) = self.store.run(self.id.as_str()).await
                 && run.summary.version > version
             {
-                return Ok(run.summary.version);
+                let is_own = run.summary.version == version + 1 && run.state == state;
+                return if is_own { Ok(run.summary.version) } else { Err(error) };
             }
         }
     }

@@ -78,7 +78,7 @@ fn insert(grants: &mut InlineTable, mount: &MountOption, access: String) {
 #[cfg(test)]
 mod tests {
     use portcullis_tools::policy::{DEFAULT_POLICY, LoadOptions, PolicySource, WorkspaceSecurityPolicy};
-    use portcullis_types::SandboxTier;
+    use portcullis_types::{SandboxTier, chain};
 
     use super::*;
 
@@ -118,9 +118,9 @@ mod tests {
     #[test]
     fn a_name_that_is_taken_is_refused_and_other_shapes_are_kept() {
         let error = with(DEFAULT_POLICY, &["tmp=/srv"]).expect_err("taken");
-        assert!(error.to_string().contains("the policy has a mount of this name"), "{error}");
+        assert!(chain(&error).contains("the policy has a mount of this name"), "{error}");
         let error = with(DEFAULT_POLICY, &["a=/a", "a=/b"]).expect_err("taken");
-        assert!(error.to_string().contains("the policy has a mount of this name"), "{error}");
+        assert!(chain(&error).contains("the policy has a mount of this name"), "{error}");
         let own =
             "version = 1\nhome = \"h\"\nmounts.h = \"h\"\n[profiles.P.mounts]\nh = \"write\"\n[profiles.Q]\n";
         let edited = with(own, &["d=/d:ro"]).expect("edited");

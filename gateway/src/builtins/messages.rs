@@ -24,6 +24,10 @@ use crate::{
 /// are posted but wake no agent, so that two agents cannot answer each other without end.
 const MAX_AGENT_MESSAGES: u32 = 20;
 
+/// The number of messages of a page, and of pages, in which the last texts are looked for.
+const SEARCHED_PAGE: u32 = 100;
+const SEARCHED_PAGES: u32 = 10;
+
 /// The maximum number of bytes of text that one message puts into the inboxes of its space: 8 MiB. In a space of many
 /// agents, each inbox has the beginning of a longer text, because all entries are written together.
 const MAX_DELIVERED_BYTES: usize = 8 << 20;
@@ -68,7 +72,7 @@ pub(super) async fn send(cycle: &CycleSpace, call: &str, args: &Value) -> Result
 /// [`StoreError`]; [`StoreError::AlreadyExists`] for a message that is complete. Nothing is changed then.
 pub(crate) async fn post(core: &Core, message: NewMessage) -> Result<SpaceMessage, StoreError> {
     let (space, author, created) = (message.space.clone(), message.author.clone(), message.created);
-    let wakes = author.kind == ParticipantKind::User || !are_last_messages_of_agents(core, &space).await?;
+    let wakes = author.kind == ParticipantKind::User || !are_last_texts_of_agents(core, &space).await?;
     let agents = if wakes { other_agents(core, &space, &author.id).await? } else { Vec::new() };
     let entries = inbox_entries(agents, &message)?;
     let (change, kind) = match core.store.space_message(&message.id).await {
@@ -126,12 +130,26 @@ fn delivered_text(text: &str, agents: usize) -> String {
     format!("{}{CUT}", &text[..text.floor_char_boundary(limit)])
 }
 
-/// Whether agents wrote all of the last messages.
-async fn are_last_messages_of_agents(core: &Core, space: &str) -> Result<bool, StoreError> {
-    let page = core.store.space_messages(space, None, PageRequest::first(MAX_AGENT_MESSAGES)).await?;
-    let texts = page.items.iter().filter(|message| message.kind == MessageKind::Text);
-    let of_agents = texts.filter(|message| message.author.kind == ParticipantKind::Agent).count();
-    Ok(of_agents >= MAX_AGENT_MESSAGES as usize)
+/// Whether agents wrote all of the last texts. The calls of visible tools between them do not count, so that agents with
+/// such tools do not wake each other without end.
+async fn are_last_texts_of_agents(core: &Core, space: &str) -> Result<bool, StoreError> {
+    let (mut texts, mut request) = (0, PageRequest::first(SEARCHED_PAGE));
+    for _page in 0..SEARCHED_PAGES {
+        let page = core.store.space_messages(space, None, request).await?;
+        for message in page.items.iter().filter(|message| message.kind == MessageKind::Text) {
+            if message.author.kind != ParticipantKind::Agent {
+                return Ok(false);
+            }
+            texts += 1;
+            if texts == MAX_AGENT_MESSAGES {
+                return Ok(true);
+            }
+        }
+        let Some(next) = page.next else { return Ok(false) };
+        request = PageRequest::after(next, SEARCHED_PAGE);
+    }
+    // No person has written among so many calls.
+    Ok(true)
 }
 
 /// The other agents of a space.

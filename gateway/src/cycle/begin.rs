@@ -97,6 +97,11 @@ async fn history(core: &Core, agent: &str) -> Result<(Vec<Message>, BTreeMap<Flo
         begin = index + 1;
     }
     let messages = messages.split_off(begin.min(messages.len()));
-    let labels = last.labels.iter().filter_map(|label| Some((label.parse().ok()?, last.id.clone())));
-    Ok((messages.into_iter().map(|(_, message)| message).collect(), labels.collect()))
+    // An unknown label ends the cycle: without it, the rules about it would not hold for what the agent has read.
+    let labels = last.labels.iter().map(|label| match label.parse() {
+        Ok(label) => Ok((label, last.id.clone())),
+        Err(error) => Err(ApiError::internal(&error)),
+    });
+    let messages = messages.into_iter().map(|(_, message)| message).collect();
+    Ok((messages, labels.collect::<Result<_, _>>()?))
 }

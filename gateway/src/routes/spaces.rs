@@ -95,7 +95,7 @@ pub(super) async fn remove(
     Ok(StatusCode::NO_CONTENT)
 }
 
-/// The members of a space, the newest first.
+/// The members of a space, in the order in which they joined.
 #[utoipa::path(get, path = "/api/spaces/{spaceId}/members", params(("spaceId" = String, Path), Paging), responses(
     (status = 200, body = Listing<Member>), (status = 401, body = Refusal), (status = 404, body = Refusal), (status = 422, body = Refusal)))]
 pub(super) async fn members(

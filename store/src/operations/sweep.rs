@@ -6,14 +6,10 @@ use crate::{
     sql::{Sql, parameters},
 };
 
-/// Selects the runs to remove. A run's own inbox has the name of the run.
-macro_rules! ended_runs {
-    () => {
-        "select id from runs where ended = 1 and updated < $1 and not exists ( \
-             select 1 from calls where run = runs.id and status in ('waiting', 'pending') \
-         ) order by updated, id limit $2"
-    };
-}
+/// The runs to remove. A run's own inbox has the name of the run.
+const ENDED_RUNS: &str = "select id from runs where ended = 1 and updated < $1 and not exists ( \
+     select 1 from calls where run = runs.id and status in ('waiting', 'pending') \
+ ) order by updated, id limit $2";
 
 pub(crate) async fn remove_ended_before(
     sql: &mut dyn Sql,
@@ -28,14 +24,27 @@ pub(crate) async fn remove_ended_before(
         parameters![time, limit],
     )
     .await?;
-    // The same runs in each statement: all are in one transaction, and a run that has ended is not changed.
-    for delete in [
-        concat!("delete from inbox_entries where agent in (", ended_runs!(), ")"),
-        concat!("delete from inboxes where agent in (", ended_runs!(), ")"),
-    ] {
-        sql.execute(delete, parameters![time, limit]).await?;
+    let mut removed = 0;
+    for mut row in sql.rows(ENDED_RUNS, parameters![time, limit]).await? {
+        let id = row.text(0)?;
+        // The run first, and only as it was listed: in PostgreSQL another transaction may have reopened it since, and
+        // its inbox must then stay.
+        let deleted = sql
+            .execute(
+                "delete from runs where id = $1 and ended = 1 and updated < $2 and not exists ( \
+                     select 1 from calls where run = runs.id and status in ('waiting', 'pending') \
+                 )",
+                parameters![&id, time],
+            )
+            .await?;
+        if deleted == 0 {
+            continue;
+        }
+        sql.execute("delete from inbox_entries where agent = $1", parameters![&id]).await?;
+        sql.execute("delete from inboxes where agent = $1", parameters![&id]).await?;
+        removed += deleted;
     }
-    sql.execute(concat!("delete from runs where id in (", ended_runs!(), ")"), parameters![time, limit]).await
+    Ok(removed)
 }
 
 pub(crate) async fn ping(sql: &mut dyn Sql) -> Result<(), StoreError> {
