@@ -188,7 +188,7 @@ async fn texts_of_a_talk(tools: Value, shown: &[(&str, Value)]) -> usize {
     world.say(&token, &space, "Talk to each other").await;
     let path = format!("/api/spaces/{space}/messages?limit=1000");
     let mut last = 0;
-    let count = world
+    world
         .until("an end of the talk", async || {
             let idle = items(&world.ok(&world.admin, "GET", "/api/agents", None).await);
             let is_idle = idle.iter().all(|agent| agent["status"] == "idle");
