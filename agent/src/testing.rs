@@ -237,16 +237,16 @@ impl ToolExecutor for Tools {
 
 /// Records every event.
 #[derive(Clone, Default)]
-pub(super) struct Notes(pub(super) Arc<Mutex<Vec<AgentEvent>>>);
+pub(super) struct EventRecorder(pub(super) Arc<Mutex<Vec<AgentEvent>>>);
 
-impl Notes {
+impl EventRecorder {
     pub(super) fn events(&self) -> Vec<AgentEvent> {
         self.0.lock().expect("not poisoned").clone()
     }
 }
 
 #[async_trait]
-impl EventEmitter for Notes {
+impl EventEmitter for EventRecorder {
     async fn emit(&self, event: AgentEvent) {
         self.emit_now(event);
     }
@@ -257,22 +257,22 @@ impl EventEmitter for Notes {
 }
 
 /// An agent with test doubles, and access to them.
-pub(super) struct Stage {
+pub(super) struct TestAgent {
     pub(super) agent: AgentLoop,
     pub(super) script: Script,
     pub(super) tools: Tools,
     pub(super) store: InMemoryMessageStore,
-    pub(super) notes: Notes,
+    pub(super) notes: EventRecorder,
 }
 
-impl Stage {
+impl TestAgent {
     pub(super) fn new(turns: impl IntoIterator<Item = Vec<Step>>) -> Self {
         Self::with_config(AgentConfig::new("agent"), turns)
     }
 
     pub(super) fn with_config(config: AgentConfig, turns: impl IntoIterator<Item = Vec<Step>>) -> Self {
         let (script, tools) = (Script::new(turns), Tools::default());
-        let (store, notes) = (InMemoryMessageStore::new(), Notes::default());
+        let (store, notes) = (InMemoryMessageStore::new(), EventRecorder::default());
         let agent = AgentLoop::new(config, notes.clone(), store.clone(), script.clone(), tools.clone());
         Self { agent, script, tools, store, notes }
     }
@@ -285,7 +285,7 @@ impl Stage {
     ) -> (Self, EventReceiver) {
         let (sender, receiver) = event_channel(NonZeroUsize::new(capacity).expect("not 0"));
         let (script, tools) = (Script::new(turns), Tools::default());
-        let (store, notes) = (InMemoryMessageStore::new(), Notes::default());
+        let (store, notes) = (InMemoryMessageStore::new(), EventRecorder::default());
         let agent = AgentLoop::new(config, sender, store.clone(), script.clone(), tools.clone());
         (Self { agent, script, tools, store, notes }, receiver)
     }

@@ -47,7 +47,7 @@ impl LiveFile {
             Ok(()) | Err(Errno::EXIST) => {}
             Err(errno) => return Err(failed(errno)),
         }
-        let folder = openat(&files.dir, LIVE_DIR, FOLDER, Mode::empty()).map_err(failed)?;
+        let folder = openat(&files.dir, LIVE_DIR, OPEN_FOLDER_FLAGS, Mode::empty()).map_err(failed)?;
         let flags = OFlags::RDWR | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
         let file = File::from(openat(&folder, process, flags, Mode::RUSR | Mode::WUSR).map_err(failed)?);
         if !lock::try_lock_until_close(&file).map_err(failed)? {
@@ -155,7 +155,7 @@ impl DeadLiveFile {
 pub(super) fn dead_live_files(files: &LogFiles) -> Result<Vec<DeadLiveFile>, AuditError> {
     let path = files.state_dir.join(LIVE_DIR);
     let failed = |errno: Errno| AuditError::Live { path: path.clone(), source: errno.into() };
-    let folder = match openat(&files.dir, LIVE_DIR, FOLDER, Mode::empty()) {
+    let folder = match openat(&files.dir, LIVE_DIR, OPEN_FOLDER_FLAGS, Mode::empty()) {
         Ok(folder) => folder,
         Err(Errno::NOENT) => return Ok(Vec::new()),
         Err(errno) => return Err(failed(errno)),
@@ -214,4 +214,5 @@ const MARK_STEP_BYTES: u64 = 64 * 1024;
 /// The text of an absent mark. It is as long as a mark, so that one write replaces either.
 const NO_MARK: &str = "--------------------\n";
 
-const FOLDER: OFlags = OFlags::RDONLY.union(OFlags::DIRECTORY).union(OFlags::NOFOLLOW).union(OFlags::CLOEXEC);
+const OPEN_FOLDER_FLAGS: OFlags =
+    OFlags::RDONLY.union(OFlags::DIRECTORY).union(OFlags::NOFOLLOW).union(OFlags::CLOEXEC);

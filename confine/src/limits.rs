@@ -1,6 +1,7 @@
 //! Lowers the limits of a process irrevocably, and proves that they cannot be raised again.
 //!
-//! Nothing here raises a limit: a limit that is already lower stays.
+//! Nothing here raises a limit: a limit that is already lower stays, but that of descriptors becomes one lower still, so
+//! that its proof has a control.
 
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
@@ -16,11 +17,20 @@ pub(crate) struct LimitControl {
 }
 
 /// Lowers all limits of the calling process. First it makes the control of the proof: it sets the limit of descriptors
-/// to one more than the final value, which must still succeed because it lowers the limit.
+/// to one more than the final value, which must succeed. The final value therefore stays below the hard limit.
 pub(crate) fn apply(limits: &ProcessLimits) -> Result<LimitControl, ConfineError> {
-    let descriptors = clamp_to_hard_limit(Resource::Nofile, limits.descriptors);
+    let hard_limit = getrlimit(Resource::Nofile).maximum;
+    let descriptors =
+        hard_limit.map_or(limits.descriptors, |maximum| maximum.saturating_sub(1).min(limits.descriptors));
     let raised_limit = descriptors.saturating_add(1);
     let before = try_set_limit(Resource::Nofile, raised_limit);
+    if before != SyscallOutcome::Succeeded {
+        return Err(ConfineError::NegativeControl {
+            layer: Layer::Limits,
+            canary: RAISE_CANARY,
+            observed: before,
+        });
+    }
     for (resource, limit, value) in [
         (Resource::Nofile, "open descriptors", Some(descriptors)),
         (Resource::Data, "memory", Some(limits.memory_bytes)),

@@ -178,8 +178,10 @@ pub struct Evidence {
 }
 
 impl Evidence {
-    /// Whether the evidence proves the layer: the attempt worked before and is refused now. If something else, such as
-    /// an outer container's filter, refused the attempt before, the evidence says nothing about the layer.
+    /// Whether the evidence proves the layer: its outcome changed when the layer was applied. Confinement fails unless
+    /// the attempt was free before (it succeeded, or failed for another reason, such as a port without a listener) and
+    /// is refused under the layer. If something else, such as an outer container's filter, refused the attempt before,
+    /// the outcome is the same, and the evidence says nothing about the layer.
     #[must_use]
     pub fn is_proof(&self) -> bool {
         self.before != self.after

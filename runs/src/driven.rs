@@ -350,7 +350,7 @@ impl MessageStore for DrivenRun {
         let labels = self.registry.run_labels(&self.caller);
         let usage = if state.end().is_some() { state.usage() } else { Usage::default() };
         // The time counts after each step, because another process may take the next one.
-        let totals = self.totals_before.and(usage, self.began.elapsed());
+        let totals = self.totals_before.with_prompt(usage, self.began.elapsed());
         let stored = StoredState::new(state.clone(), &labels, totals);
         let finished = now();
         let committed = async {

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use async_trait::async_trait;
 use portcullis_store::{
     ExternalCallStatus, InboxEntry, Json, LeaseGuard, NewExternalCall, PageRequest, RunStore, StoreError,
-    StoredExternalCall, TOOL_RESULT, TimeOut,
+    StoredExternalCall, TOOL_RESULT, WaitEnd,
 };
 use portcullis_tools::{Caller, ExternalCall, ExternalCallState, ExternalCalls, LateResult, ToolRegistry};
 use portcullis_types::{ToolError, ToolResult};
@@ -113,8 +113,8 @@ pub(crate) async fn wait(store: &dyn RunStore, id: &str) -> Result<ExternalCallS
 
 pub(crate) async fn stop_waiting(store: &dyn RunStore, id: &str) -> Result<ExternalCallState, ToolError> {
     match store.time_out_call(id, now()).await.map_err(|error| unavailable(&error))? {
-        TimeOut::Pending => Ok(ExternalCallState::Pending),
-        TimeOut::Earlier(call) => progress(&call),
+        WaitEnd::Pending => Ok(ExternalCallState::Pending),
+        WaitEnd::Earlier(call) => progress(&call),
     }
 }
 

@@ -50,7 +50,7 @@ impl RunTotals {
 
     /// The totals after one more prompt.
     #[must_use]
-    pub fn and(self, usage: Usage, elapsed: Duration) -> Self {
+    pub fn with_prompt(self, usage: Usage, elapsed: Duration) -> Self {
         let Usage { input_tokens, output_tokens } = self.usage;
         let usage = Usage {
             input_tokens: input_tokens.saturating_add(usage.input_tokens),
@@ -114,7 +114,7 @@ mod tests {
     fn state() -> StoredState {
         let labels = BTreeMap::from([(FlowLabel::Vault, "c1".to_owned())]);
         let usage = Usage { input_tokens: 3, output_tokens: 4 };
-        let totals = RunTotals::default().and(usage, Duration::from_secs(2));
+        let totals = RunTotals::default().with_prompt(usage, Duration::from_secs(2));
         StoredState::new(RunState::new(Message::user("hi")), &labels, totals)
     }
 

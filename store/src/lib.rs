@@ -79,9 +79,9 @@ pub use model::{
     InboxEntry, InboxSpan, LeaseGuard, Member, MessageKind, MessageStatus, MessageUpdate, NewApproval,
     NewEvent, NewExternalCall, NewInboxEntry, NewMessage, NewNote, NewParticipant, NewRun, NewSpace,
     NewStartedCall, Note, NoteKind, PLAN_ENTRY, Page, PageRequest, Participant, ParticipantKind,
-    ParticipantUpdate, Resolution, ResolvedWith, Run, RunFilter, RunLease, RunStatus, RunSummary, Space,
+    ParticipantUpdate, ResolvedWith, ResultDelivery, Run, RunFilter, RunLease, RunStatus, RunSummary, Space,
     SpaceMessage, StartedCall, Step, StepRecord, StoredAnswer, StoredApproval, StoredExternalCall,
-    StoredMessage, TOOL_RESULT, Then, TimeOut, Token, Verdict,
+    StoredMessage, TOOL_RESULT, Then, Token, Verdict, WaitEnd,
 };
 pub use open::{open, open_gateway, open_gateway_postgres, open_gateway_sqlite, open_postgres, open_sqlite};
 pub use postgres::PostgresOptions;

@@ -18,8 +18,8 @@ mod token;
 
 pub use approval::{ApprovalFilter, ApprovalStatus, NewApproval, StoredAnswer, StoredApproval, Verdict};
 pub use call::{
-    CallWithMessage, ExternalCallFilter, ExternalCallStatus, NewExternalCall, Resolution, StoredExternalCall,
-    TimeOut,
+    CallWithMessage, ExternalCallFilter, ExternalCallStatus, NewExternalCall, ResultDelivery,
+    StoredExternalCall, WaitEnd,
 };
 pub use change::{Applied, Change, ResolvedWith, Then};
 pub use event::{Event, EventBounds, NewEvent};

@@ -10,9 +10,9 @@ use crate::{
     json::Json,
     model::{
         ApprovalFilter, CallFinish, CallStart, CommitStep, ExternalCallFilter, InboxEntry, LeaseGuard,
-        NewApproval, NewExternalCall, NewInboxEntry, NewRun, NewStartedCall, Page, PageRequest, Resolution,
-        Run, RunFilter, RunLease, RunSummary, StartedCall, Step, StoredAnswer, StoredApproval,
-        StoredExternalCall, StoredMessage, TimeOut,
+        NewApproval, NewExternalCall, NewInboxEntry, NewRun, NewStartedCall, Page, PageRequest,
+        ResultDelivery, Run, RunFilter, RunLease, RunSummary, StartedCall, Step, StoredAnswer,
+        StoredApproval, StoredExternalCall, StoredMessage, WaitEnd,
     },
 };
 
@@ -153,7 +153,7 @@ pub trait RunStore: Send + Sync + std::fmt::Debug {
     ///
     /// # Errors
     /// [`StoreError::NotFound`].
-    async fn time_out_call(&self, id: &str, now: i64) -> Result<TimeOut, StoreError>;
+    async fn time_out_call(&self, id: &str, now: i64) -> Result<WaitEnd, StoreError>;
 
     /// Puts in the result of a call. A waiting run gets it inline, any other through its agent's inbox, as an entry
     /// [`TOOL_RESULT`](crate::TOOL_RESULT). A call gets one result.
@@ -161,7 +161,7 @@ pub trait RunStore: Send + Sync + std::fmt::Debug {
     /// # Errors
     /// [`StoreError::NotFound`]; [`StoreError::CallClosed`], even for a call whose time is over and that
     /// [`Self::expire_calls`] has not seen yet. With a full inbox the call stays as it was.
-    async fn resolve_call(&self, id: &str, result: Json, now: i64) -> Result<Resolution, StoreError>;
+    async fn resolve_call(&self, id: &str, result: Json, now: i64) -> Result<ResultDelivery, StoreError>;
 
     /// Cancels a call, unless it is closed. Returns whether it was open.
     ///

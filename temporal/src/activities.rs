@@ -34,7 +34,7 @@ use crate::{
 const VIA: &str = "temporal";
 
 /// Takes the steps of one worker.
-pub(crate) struct Steps {
+pub(crate) struct StepActivities {
     stepper: Arc<Stepper>,
     /// The task queues of the tools that other workers run.
     places: BTreeMap<String, String>,
@@ -42,7 +42,7 @@ pub(crate) struct Steps {
     searchable: bool,
 }
 
-impl Steps {
+impl StepActivities {
     pub(crate) fn new(stepper: Arc<Stepper>, places: BTreeMap<String, String>, searchable: bool) -> Self {
         Self { stepper, places, searchable }
     }
@@ -83,7 +83,7 @@ impl Steps {
 }
 
 #[activities]
-impl Steps {
+impl StepActivities {
     /// Adds a new run, and stores its prompt.
     #[activity(name = "setup")]
     pub(crate) async fn setup(

@@ -14,7 +14,7 @@ use temporalio_sdk::{
     runtime::worker_tuner::{FixedSizeSlotSupplier, TunerHolder, WorkerTuner},
 };
 
-use crate::{AgentRun, Placement, WorkerError, activities::Steps, placement, search_attributes};
+use crate::{AgentRun, Placement, WorkerError, activities::StepActivities, placement, search_attributes};
 
 /// The maximum number of activities that a worker has at a time. A call that waits for an answer needs one, and little
 /// else. The registry limits the number of calls that run concurrently.
@@ -67,7 +67,7 @@ impl RunWorker {
         let runtime = runtime.map_err(|error| WorkerError::sdk("start the SDK", error))?;
         let client = Client::new(connection, ClientOptions::new(namespace).build());
         let client = client.map_err(|error| WorkerError::sdk("make a client", error))?;
-        let steps = Steps::new(stepper, placement::by_tool(placements), searchable);
+        let steps = StepActivities::new(stepper, placement::by_tool(placements), searchable);
         let options = WorkerOptions::new(task_queue)
             .register_activities(steps)
             .register_workflow::<AgentRun>()

@@ -16,7 +16,7 @@ use temporalio_sdk::{
 };
 
 use crate::{
-    activities::Steps,
+    activities::StepActivities,
     activity_payloads::{
         AnswerInput, CallInput, Interrupted, NextCallPlacement, RunPosition, SetupInput, StepInput,
     },
@@ -78,7 +78,7 @@ impl AgentRun {
         });
         step_begins(ctx, "setup");
         let setup = SetupInput { run: run.clone(), prompt: request.prompt };
-        let mut place = ctx.execute_activity(Steps::setup, setup, short()).await?;
+        let mut place = ctx.execute_activity(StepActivities::setup, setup, short()).await?;
         // Only `setup` says this, so it is kept for the end of the run.
         let searchable = place.searchable;
         if searchable {
@@ -175,11 +175,13 @@ async fn ask(ctx: &WorkflowContext<AgentRun>, run: &str, version: i64) -> Workfl
     let again = StepInput { interruption: Some(Interrupted::Cancelled), ..input.clone() };
     let token = WorkflowCancellationToken::new();
     let options = long_options!(MODEL_TIME_LIMIT, token).build();
-    let asked = ctx.execute_activity(Steps::call_model, input, options);
+    let asked = ctx.execute_activity(StepActivities::call_model, input, options);
     match attended(ctx, run, asked, &token).await {
         Ok(place) => Ok(place),
         // The step was given up. It is taken once more, to end the run.
-        Err(_) if is_cancelled(ctx) => Ok(ctx.execute_activity(Steps::call_model, again, short()).await?),
+        Err(_) if is_cancelled(ctx) => {
+            Ok(ctx.execute_activity(StepActivities::call_model, again, short()).await?)
+        }
         Err(error) => Err(error.into()),
     }
 }
@@ -208,7 +210,7 @@ async fn turn(
         steering: Vec::new(),
         interruption: interruption(ctx),
     };
-    Ok(ctx.execute_activity(Steps::finish_turn, input, short()).await?)
+    Ok(ctx.execute_activity(StepActivities::finish_turn, input, short()).await?)
 }
 
 /// Runs a call. Without a result, the turn's step tells the model so.
@@ -229,7 +231,7 @@ async fn run_tool(ctx: &WorkflowContext<AgentRun>, run: &str, version: i64, call
         .summary(call.tool.clone())
         .maybe_task_queue(call.queue.clone())
         .build();
-    let running = ctx.execute_activity(Steps::run_tool, input, options);
+    let running = ctx.execute_activity(StepActivities::run_tool, input, options);
     // A failure is in the history, and the turn's step finds no result.
     let _ = attended(ctx, run, running, &token).await;
 }
@@ -238,7 +240,7 @@ async fn run_tool(ctx: &WorkflowContext<AgentRun>, run: &str, version: i64, call
 async fn finalize(ctx: &WorkflowContext<AgentRun>, run: &str, version: i64) -> WorkflowResult<RunPosition> {
     let interruption = interruption(ctx);
     let input = StepInput { run: run.to_owned(), version, steering: Vec::new(), interruption };
-    Ok(ctx.execute_activity(Steps::finalize, input, short()).await?)
+    Ok(ctx.execute_activity(StepActivities::finalize, input, short()).await?)
 }
 
 /// Waits for an activity, and meanwhile passes on what people say: answers to the store, a cancellation to the worker.
@@ -281,7 +283,7 @@ async fn attended<T>(
         {
             let question = answer.question.clone();
             let input = AnswerInput { run: run.to_owned(), answer };
-            let answered = ctx.execute_activity(Steps::answer, input, short()).await;
+            let answered = ctx.execute_activity(StepActivities::answer, input, short()).await;
             ctx.state_mut(|state| match answered {
                 Ok(()) => state.report.questions.retain(|asked| *asked != question),
                 Err(error) => state.refuse(&reason(&error)),

@@ -7,4 +7,4 @@
 mod copy;
 mod tool;
 
-pub(crate) use tool::{VaultCopy, tool};
+pub(crate) use tool::{VaultCopyBackend, tool};

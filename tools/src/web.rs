@@ -36,14 +36,15 @@ pub(crate) use declared_hosts::DeclaredHosts;
 pub(crate) use http_client::{HttpClientConfig, HttpClientHandle};
 pub(crate) use judge::{GrantJudge, Redirect};
 pub(crate) use notification::{
-    MailFailure, MailStep, NOTIFICATION_FORM, PreparedMail, SendNotification, mail_step, send_notification,
+    MailFailure, MailStep, NOTIFICATION_FORM, PreparedMail, SendNotificationBackend, mail_step,
+    send_notification,
 };
 pub(crate) use request::{RequestFailure, USER_AGENT, request, request_error, secrets_for, stream};
 pub(crate) use request_step::{BODY, Redirects, RequestStep, URL, request_step};
 pub(crate) use robots::{RobotsFiles, RobotsRefusal};
-pub(crate) use search_tool::{WebSearch, search_form, search_web, web_search};
+pub(crate) use search_tool::{WebSearchBackend, search_form, search_web, web_search};
 pub(crate) use secrets::SecretLocation;
 pub use secrets::{SecretError, TakenVariables};
 pub(crate) use steps::{FetchedHop, Hop, HopTerms, RedirectRefused, refused_by_status, refused_with_body};
-pub(crate) use tool::{PAGE, WebFetch, tool};
+pub(crate) use tool::{PAGE, WebFetchBackend, tool};
 pub(crate) use tool_response::output_of_response;

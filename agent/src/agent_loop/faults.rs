@@ -9,14 +9,14 @@ use super::*;
 use crate::{
     ConversationError, Delta, InMemoryMessageStore, OfferedTool, ProviderErrorKind, StopReason,
     ToolCallDelta,
-    testing::{Notes, Script, Stage, Step, Tools, ask_for, text_answer},
+    testing::{EventRecorder, Script, Step, TestAgent, Tools, ask_for, text_answer},
 };
 
 fn is_provider_error(kind: ProviderErrorKind) -> impl Fn(&AgentEnd) -> bool {
     move |end| matches!(end, AgentEnd::Provider { kind: actual, .. } if *actual == kind)
 }
 
-fn result_kinds(notes: &Notes) -> Vec<Option<ToolErrorKind>> {
+fn result_kinds(notes: &EventRecorder) -> Vec<Option<ToolErrorKind>> {
     let events = notes.events();
     let ends = events.iter().filter_map(|event| match event {
         AgentEvent::ToolEnd { result } => Some(result.outcome.error().map(portcullis_types::ToolError::kind)),
@@ -27,7 +27,7 @@ fn result_kinds(notes: &Notes) -> Vec<Option<ToolErrorKind>> {
 
 #[tokio::test(start_paused = true)]
 async fn a_provider_that_refuses_ends_the_run() {
-    let mut stage = Stage::new([vec![Step::Fail(ProviderErrorKind::RateLimited)]]);
+    let mut stage = TestAgent::new([vec![Step::Fail(ProviderErrorKind::RateLimited)]]);
     let run = stage.run().await;
     assert!(is_provider_error(ProviderErrorKind::RateLimited)(&run.end), "{:?}", run.end);
     assert_eq!(stage.store.messages(), [Message::user("go")]);
@@ -47,7 +47,7 @@ async fn no_call_of_a_broken_answer_runs_and_its_text_is_kept() {
         steps.extend(ask_for(&[("a", "w_echo", "{}")]));
         steps.pop();
         steps.extend(last);
-        let mut stage = Stage::new([steps]);
+        let mut stage = TestAgent::new([steps]);
         let run = stage.run().await;
         assert!(is_provider_error(kind)(&run.end), "{:?}", run.end);
         assert_eq!(stage.tools.begun_count(), 0);
@@ -61,7 +61,7 @@ async fn an_empty_answer_is_an_error_of_the_provider() {
     let waits = vec![Step::Delta(Delta::End(StopReason::ToolCalls))];
     let withheld = vec![Step::Delta(Delta::End(StopReason::ContentFilter))];
     for (steps, kind) in [(waits, ProviderErrorKind::Malformed), (withheld, ProviderErrorKind::Rejected)] {
-        let mut stage = Stage::new([steps]);
+        let mut stage = TestAgent::new([steps]);
         let run = stage.run().await;
         assert!(is_provider_error(kind)(&run.end), "{:?}", run.end);
         assert_eq!(stage.store.messages().len(), 1);
@@ -72,13 +72,13 @@ async fn an_empty_answer_is_an_error_of_the_provider() {
 async fn an_answer_without_end_is_given_up() {
     let text = "x".repeat(1 << 20);
     let endless = vec![Step::Delta(Delta::Text(text)); crate::MAX_ANSWER_BYTES / (1 << 20) + 1];
-    let run = Stage::new([endless]).run().await;
+    let run = TestAgent::new([endless]).run().await;
     assert!(is_provider_error(ProviderErrorKind::Malformed)(&run.end), "{:?}", run.end);
     let calls = vec![(); crate::MAX_LISTED_CALLS + 1].into_iter().enumerate().map(|(nth, ())| {
         let name = Some("r_echo".to_owned());
         Step::Delta(Delta::ToolCall(crate::ToolCallDelta { index: nth as u64, name, ..Default::default() }))
     });
-    let mut stage = Stage::new([calls.collect()]);
+    let mut stage = TestAgent::new([calls.collect()]);
     let run = stage.run().await;
     assert!(is_provider_error(ProviderErrorKind::Malformed)(&run.end), "{:?}", run.end);
     assert_eq!(stage.tools.begun_count(), 0);
@@ -86,7 +86,7 @@ async fn an_answer_without_end_is_given_up() {
 
 #[tokio::test(start_paused = true)]
 async fn a_provider_that_panics_ends_the_run() {
-    let mut stage = Stage::new([vec![Step::Delta(Delta::Text("oh".into())), Step::Panic]]);
+    let mut stage = TestAgent::new([vec![Step::Delta(Delta::Text("oh".into())), Step::Panic]]);
     let run = stage.run().await;
     let message = "the provider panicked: the script says so".to_owned();
     assert_eq!(run.end, AgentEnd::Internal { message });
@@ -96,7 +96,7 @@ async fn a_provider_that_panics_ends_the_run() {
 async fn a_panicking_call_gets_an_internal_result_and_others_run() {
     let calls =
         [("a", "r_panic", "{}"), ("b", "r_sleep", "{}"), ("c", "w_panic", "{}"), ("d", "w_echo", "{}")];
-    let mut stage = Stage::new([ask_for(&calls), text_answer("well")]);
+    let mut stage = TestAgent::new([ask_for(&calls), text_answer("well")]);
     assert_eq!(stage.run().await.answer(), Some("well"));
     let internal = Some(ToolErrorKind::Internal);
     assert_eq!(result_kinds(&stage.notes), [internal, None, internal, None]);
@@ -111,7 +111,7 @@ async fn a_cancelled_run_waits_for_its_calls_and_each_has_a_result() {
         ("c", "r_echo", "{}"),
         ("d", "w_echo", "{}"),
     ];
-    let mut stage = Stage::new([ask_for(&calls)]);
+    let mut stage = TestAgent::new([ask_for(&calls)]);
     let handle = stage.agent.handle();
     let start = Instant::now();
     let cancelling = async {
@@ -135,7 +135,7 @@ async fn a_cancelled_run_waits_for_its_calls_and_each_has_a_result() {
 
 #[tokio::test(start_paused = true)]
 async fn a_run_cancelled_before_it_begins_makes_no_request() {
-    let mut stage = Stage::new([text_answer("no")]);
+    let mut stage = TestAgent::new([text_answer("no")]);
     stage.agent.handle().cancel();
     assert_eq!(stage.run().await.end, AgentEnd::Cancelled);
     assert_eq!(stage.script.request_count(), 0);
@@ -143,7 +143,7 @@ async fn a_run_cancelled_before_it_begins_makes_no_request() {
 
 #[tokio::test(start_paused = true)]
 async fn a_run_can_be_cancelled_during_the_models_answer() {
-    let mut stage = Stage::new([vec![Step::Delta(Delta::Text("well".into())), Step::Hang]]);
+    let mut stage = TestAgent::new([vec![Step::Delta(Delta::Text("well".into())), Step::Hang]]);
     let handle = stage.agent.handle();
     let cancelling = async {
         tokio::time::sleep(Duration::from_millis(10)).await;
@@ -159,7 +159,7 @@ async fn a_run_can_be_cancelled_during_the_models_answer() {
 async fn calls_past_the_turns_deadline_are_dropped_and_not_the_run() {
     let config = AgentConfig { turn_timeout: Some(Duration::from_secs(1)), ..AgentConfig::new("agent") };
     let calls = [("a", "r_deaf", "{}"), ("b", "r_echo", "{}"), ("c", "w_echo", "{}")];
-    let mut stage = Stage::with_config(config, [ask_for(&calls), text_answer("well")]);
+    let mut stage = TestAgent::with_config(config, [ask_for(&calls), text_answer("well")]);
     assert_eq!(stage.run().await.answer(), Some("well"));
     let results = stage.results();
     assert_eq!(results[0], "Tool execution failed: the turn's time is over");
@@ -220,7 +220,7 @@ async fn a_hundred_megabytes_of_arguments_are_neither_run_nor_kept() {
         }))
     };
     let turn = (0..100).map(piece).chain([Step::Delta(Delta::End(StopReason::ToolCalls))]).collect();
-    let mut stage = Stage::new([turn, text_answer("well")]);
+    let mut stage = TestAgent::new([turn, text_answer("well")]);
     assert_eq!(stage.run().await.answer(), Some("well"));
     assert_eq!(stage.tools.begun_count(), 0);
     let results = stage.results();
@@ -322,7 +322,7 @@ impl MessageStore for FaultInjector<InMemoryMessageStore> {
 }
 
 #[async_trait]
-impl EventEmitter for FaultInjector<Notes> {
+impl EventEmitter for FaultInjector<EventRecorder> {
     async fn emit(&self, event: AgentEvent) {
         if self.fail().await.is_ok() {
             self.inner.emit(event).await;
@@ -362,7 +362,7 @@ async fn a_failing_store_ends_the_run_and_keeps_no_partial_turn() {
 async fn an_emitter_that_panics_ends_the_run_and_costs_no_result() {
     for count in 0..8 {
         let (store, tools) = (InMemoryMessageStore::new(), Tools::default());
-        let emitter = FaultInjector::failing_after(Notes::default(), count, FailureMode::Panics);
+        let emitter = FaultInjector::failing_after(EventRecorder::default(), count, FailureMode::Panics);
         let script = Script::new([ask_for(&[("a", "r_loud", "{}"), ("b", "w_echo", "{}")])]);
         let mut agent = AgentLoop::new(AgentConfig::new("agent"), emitter, store.clone(), script, tools);
         let run = agent.run("go").await;
@@ -378,12 +378,12 @@ async fn an_emitter_that_panics_ends_the_run_and_costs_no_result() {
 #[tokio::test(start_paused = true)]
 async fn an_emitter_that_hangs_gets_every_end_and_is_not_awaited() {
     for count in 0..12 {
-        let (store, tools, notes) = (InMemoryMessageStore::new(), Tools::default(), Notes::default());
+        let (store, tools, notes) = (InMemoryMessageStore::new(), Tools::default(), EventRecorder::default());
         let emitter = FaultInjector::failing_after(notes.clone(), count, FailureMode::Hangs);
         let script = Script::new([ask_for(&[("a", "r_echo", "{}"), ("b", "r_deaf", "{}")])]);
         let agent =
             AgentLoop::new(AgentConfig::new("agent"), emitter, store.clone(), script.clone(), tools.clone());
-        let mut stage = Stage { agent, script, tools, store, notes };
+        let mut stage = TestAgent { agent, script, tools, store, notes };
         let handle = stage.agent.handle();
         let cancelling = async {
             tokio::time::sleep(Duration::from_secs(60)).await;
@@ -399,7 +399,8 @@ async fn an_emitter_that_hangs_gets_every_end_and_is_not_awaited() {
 async fn a_stopped_reader_delays_no_cancelled_run_and_misses_no_end() {
     let calls = [("a", "r_deaf", "{}"), ("b", "r_echo", "{}"), ("c", "w_echo", "{}")];
     for read_count in 0..10 {
-        let (mut stage, mut receiver) = Stage::with_channel(3, AgentConfig::new("agent"), [ask_for(&calls)]);
+        let (mut stage, mut receiver) =
+            TestAgent::with_channel(3, AgentConfig::new("agent"), [ask_for(&calls)]);
         let (notes, handle) = (stage.notes.clone(), stage.agent.handle());
         let reading = async {
             for _ in 0..read_count {
@@ -441,7 +442,7 @@ async fn a_stopped_reader_misses_no_end_of_the_largest_answer() {
         .chain((1..call_count).map(|nth| delta(nth, "{}".to_owned())))
         .chain([end]);
     let (mut stage, mut receiver) =
-        Stage::with_channel(3, AgentConfig::new("agent"), [turn.collect::<Vec<_>>()]);
+        TestAgent::with_channel(3, AgentConfig::new("agent"), [turn.collect::<Vec<_>>()]);
     let (notes, handle) = (stage.notes.clone(), stage.agent.handle());
     let reading = async {
         loop {
@@ -478,7 +479,7 @@ async fn a_stopped_reader_misses_no_end_of_the_largest_answer() {
 
 #[tokio::test(start_paused = true)]
 async fn dropping_a_run_drops_its_calls_and_keeps_no_partial_turn() {
-    let mut stage = Stage::new([ask_for(&[("a", "r_deaf", "{}")])]);
+    let mut stage = TestAgent::new([ask_for(&[("a", "r_deaf", "{}")])]);
     let run = tokio::time::timeout(Duration::from_secs(1), stage.agent.run("go")).await;
     assert!(run.is_err());
     tokio::task::yield_now().await;

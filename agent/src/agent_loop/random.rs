@@ -11,7 +11,7 @@ use proptest::prelude::*;
 use super::*;
 use crate::{
     Delta, ExecutionStrategy, ProviderErrorKind, StopReason, ToolCallDelta,
-    testing::{KINDS, Stage, Step},
+    testing::{KINDS, Step, TestAgent},
 };
 
 /// An action of the person.
@@ -135,7 +135,7 @@ proptest! {
         never_blocks in any::<bool>(),
     ) {
         runtime().block_on(async {
-            let mut stage = Stage::with_config(config, turns);
+            let mut stage = TestAgent::with_config(config, turns);
             stage.tools.never_blocks.store(never_blocks, std::sync::atomic::Ordering::SeqCst);
             let handle = stage.agent.handle();
             let person = perform_all(&handle, &actions);
@@ -162,7 +162,7 @@ proptest! {
         read_count in 0..60_usize,
     ) {
         runtime().block_on(async {
-            let (mut stage, mut receiver) = Stage::with_channel(capacity, config, turns);
+            let (mut stage, mut receiver) = TestAgent::with_channel(capacity, config, turns);
             let (notes, handle) = (stage.notes.clone(), stage.agent.handle());
             let actions = [actions, vec![(cancelled_after, Action::Cancel)]].concat();
             let reading = async {

@@ -6,7 +6,7 @@ use portcullis_types::{MessageRole, async_trait};
 use super::*;
 use crate::{
     AgentLoop, Delta, InMemoryMessageStore, StopReason,
-    testing::{Notes, Script, Stage, Step, ask_for, text_answer},
+    testing::{EventRecorder, Script, Step, TestAgent, ask_for, text_answer},
     transcript,
 };
 
@@ -46,7 +46,7 @@ fn cut_off(ids: [&str; 4]) -> Vec<Step> {
 /// The calls, out of two turns of four calls, that an executor with this delay per refusal was asked to refuse.
 async fn refusals_asked_of(takes: Duration) -> Vec<String> {
     let executor = Arc::new(RefusingExecutor { takes, refused: Mutex::default() });
-    let (store, notes) = (InMemoryMessageStore::new(), Notes::default());
+    let (store, notes) = (InMemoryMessageStore::new(), EventRecorder::default());
     let script = Script::new([
         cut_off(["a1", "a2", "a3", "a4"]),
         cut_off(["b1", "b2", "b3", "b4"]),
@@ -81,7 +81,7 @@ async fn a_slow_executor_refuses_one_call_a_turn_and_all_get_results() {
 #[tokio::test]
 async fn an_observer_in_the_same_task_sees_a_lone_call_before_it_runs() {
     let turns = [ask_for(&[("a", "r_echo", "{}")])];
-    let (mut stage, mut events) = Stage::with_channel(8, AgentConfig::new("agent"), turns);
+    let (mut stage, mut events) = TestAgent::with_channel(8, AgentConfig::new("agent"), turns);
     stage.tools.never_blocks.store(true, std::sync::atomic::Ordering::SeqCst);
     let tools = stage.tools.clone();
     let watching = async {

@@ -5,12 +5,12 @@ use std::num::NonZeroU32;
 use super::*;
 use crate::{
     AgentConfig, Delta, Usage,
-    testing::{self, Stage, ask_for, text_answer},
+    testing::{self, TestAgent, ask_for, text_answer},
 };
 
 /// Takes the steps of a run, each with a new driver and a state decoded from its text. Returns the last state,
 /// and the names of the steps in order.
-async fn relayed(stage: &Stage) -> (RunState, Vec<String>) {
+async fn relayed(stage: &TestAgent) -> (RunState, Vec<String>) {
     let mut text = serde_json::to_string(&RunState::new(Message::user("go"))).expect("encodes");
     let mut step_names = Vec::new();
     loop {
@@ -31,13 +31,13 @@ async fn relayed(stage: &Stage) -> (RunState, Vec<String>) {
 }
 
 /// Two stages with one script: one for a driver of the whole run, one for a driver of each step.
-fn stages(turns: &[Vec<testing::Step>], iterations: u32) -> [Stage; 2] {
+fn stages(turns: &[Vec<testing::Step>], iterations: u32) -> [TestAgent; 2] {
     let config = AgentConfig {
         run_id: Some("run".to_owned()),
         max_iterations: NonZeroU32::new(iterations).expect("not 0"),
         ..AgentConfig::new("agent")
     };
-    [(); 2].map(|()| Stage::with_config(config.clone(), turns.to_vec()))
+    [(); 2].map(|()| TestAgent::with_config(config.clone(), turns.to_vec()))
 }
 
 #[tokio::test(start_paused = true)]

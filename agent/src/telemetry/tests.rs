@@ -19,7 +19,7 @@ use super::{
     super::{
         AgentConfig, AgentEnd, AgentEvent, AgentLoop, AgentRun, Delta, EventEmitter, InMemoryMessageStore,
         ProviderErrorKind, StopReason, Usage, event_channel,
-        testing::{Notes, Script, Step, Tools, ask_for, text_answer},
+        testing::{EventRecorder, Script, Step, Tools, ask_for, text_answer},
     },
     *,
 };
@@ -427,7 +427,7 @@ async fn a_provider_specific_stop_reason_is_not_recorded() {
 #[tokio::test(start_paused = true)]
 async fn every_event_is_forwarded_unchanged() {
     let recorder = TelemetryRecorder::new();
-    let (notes, untraced_notes) = (Notes::default(), Notes::default());
+    let (notes, untraced_notes) = (EventRecorder::default(), EventRecorder::default());
     let config = AgentConfig { run_id: Some("run-1".into()), ..AgentConfig::new("clerk") };
     let turns = || vec![ask_for(&[("c1", "r_loud", "{}")]), text_answer("done")];
     let telemetry = recorder.emitter(notes.clone(), RecordedContent::Nothing);

@@ -61,13 +61,13 @@ pub(crate) struct FakeGateway {
 
 #[derive(Default)]
 struct FakeState {
-    noted: Mutex<Noted>,
+    noted: Mutex<FakeGatewayScript>,
     changed: watch::Sender<()>,
 }
 
 /// The requests that the gateway got, and the responses that it will give.
 #[derive(Default)]
-pub(crate) struct Noted {
+pub(crate) struct FakeGatewayScript {
     /// The connections for events: when, and with which `Last-Event-ID`.
     pub(crate) connections: Vec<(Instant, Option<String>)>,
     /// The queries of lists.
@@ -112,12 +112,12 @@ impl FakeGateway {
         Gateway::with_transport(address, TOKEN, connection::pooled_transport(connect)).expect("a gateway")
     }
 
-    pub(crate) fn noted(&self) -> MutexGuard<'_, Noted> {
+    pub(crate) fn noted(&self) -> MutexGuard<'_, FakeGatewayScript> {
         self.state.noted.lock().expect("no panic under the lock")
     }
 
     /// Waits until the gateway has got something.
-    pub(crate) async fn until(&self, condition: impl Fn(&Noted) -> bool) {
+    pub(crate) async fn until(&self, condition: impl Fn(&FakeGatewayScript) -> bool) {
         let mut changed = self.state.changed.subscribe();
         changed.wait_for(|()| condition(&self.noted())).await.expect("the gateway runs");
     }
@@ -190,7 +190,7 @@ fn is_authorized(headers: &HeaderMap) -> bool {
 }
 
 impl FakeState {
-    fn note<T>(&self, change: impl FnOnce(&mut Noted) -> T) -> T {
+    fn note<T>(&self, change: impl FnOnce(&mut FakeGatewayScript) -> T) -> T {
         let value = change(&mut self.noted.lock().expect("no panic under the lock"));
         self.changed.send_replace(());
         value

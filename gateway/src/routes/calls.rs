@@ -5,8 +5,8 @@ use std::sync::Arc;
 use axum::{Json, extract::State};
 use portcullis_runs::now;
 use portcullis_store::{
-    self as store, Change, ExternalCallFilter, ExternalCallStatus, MessageStatus, MessageUpdate, Resolution,
-    ResolvedWith, StoredExternalCall,
+    self as store, Change, ExternalCallFilter, ExternalCallStatus, MessageStatus, MessageUpdate,
+    ResolvedWith, ResultDelivery, StoredExternalCall,
 };
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
@@ -187,9 +187,9 @@ pub(super) async fn submit(
         }
     };
     let delivery = match resolution {
-        Some(Resolution::Inbox { .. }) => "inbox",
+        Some(ResultDelivery::Inbox { .. }) => "inbox",
         // An older version of the program has not stored the way of a result.
-        Some(Resolution::Inline) | None => "inline",
+        Some(ResultDelivery::Inline) | None => "inline",
     };
     Ok(Json(TakenResult { call_id, status: "resolved", delivery }))
 }

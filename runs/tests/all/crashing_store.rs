@@ -12,8 +12,8 @@ use async_trait::async_trait;
 use portcullis_runs::store::{
     AgeCursor, ApprovalFilter, CallFinish, CallStart, CommitStep, ExternalCallFilter, InboxEntry, Json,
     LeaseGuard, NewApproval, NewExternalCall, NewInboxEntry, NewRun, NewStartedCall, Page, PageRequest,
-    Resolution, Run, RunFilter, RunLease, RunStore, RunSummary, StartedCall, Step, StoreError, StoredAnswer,
-    StoredApproval, StoredExternalCall, StoredMessage, TimeOut,
+    ResultDelivery, Run, RunFilter, RunLease, RunStore, RunSummary, StartedCall, Step, StoreError,
+    StoredAnswer, StoredApproval, StoredExternalCall, StoredMessage, WaitEnd,
 };
 use tokio::sync::Notify;
 
@@ -100,8 +100,8 @@ forward! {
     write finish_call(guard: LeaseGuard, end: CallFinish) -> ();
     read started_calls(run: &str, page: PageRequest<i64>) -> Page<StartedCall, i64>;
     write add_call(guard: LeaseGuard, call: NewExternalCall) -> ();
-    write time_out_call(id: &str, now: i64) -> TimeOut;
-    write resolve_call(id: &str, result: Json, now: i64) -> Resolution;
+    write time_out_call(id: &str, now: i64) -> WaitEnd;
+    write resolve_call(id: &str, result: Json, now: i64) -> ResultDelivery;
     write cancel_call(id: &str, now: i64) -> bool;
     write expire_calls(now: i64, at_most: u32) -> Vec<String>;
     read call(id: &str) -> StoredExternalCall;

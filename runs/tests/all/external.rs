@@ -5,7 +5,7 @@ use std::time::Duration;
 use portcullis_agent::AgentEnd;
 use portcullis_runs::{
     Continuation, RunError, now,
-    store::{ExternalCallFilter, ExternalCallStatus, Json, PageRequest, Resolution, StoredExternalCall},
+    store::{ExternalCallFilter, ExternalCallStatus, Json, PageRequest, ResultDelivery, StoredExternalCall},
 };
 use portcullis_types::{Message, MessageRole};
 
@@ -35,7 +35,7 @@ async fn call(world: &World) -> StoredExternalCall {
     }
 }
 
-async fn submit(world: &World, id: &str, result: &str) -> Resolution {
+async fn submit(world: &World, id: &str, result: &str) -> ResultDelivery {
     let result = Json::from_text(result).expect("JSON");
     world.store.resolve_call(id, result, now()).await.expect("takes it")
 }
@@ -57,7 +57,7 @@ async fn the_run_waits_for_a_result_that_comes_in_time() {
     };
     let (run, resolution) = tokio::join!(driving, submitting);
     assert_eq!(run.expect("driven").end, AgentEnd::Answer { text: "Done.".to_owned() });
-    assert_eq!(resolution, Resolution::Inline);
+    assert_eq!(resolution, ResultDelivery::Inline);
     assert_eq!(texts(&world, MessageRole::Tool).await, ["{\"ok\":true}"]);
 }
 
@@ -72,7 +72,7 @@ async fn a_late_result_enters_the_run_once() {
     assert_eq!(texts(&world, MessageRole::Tool).await, [pending]);
     let early = world.drive(None, Continuation::Resume, None, false).await.expect_err("nothing has come");
     assert!(matches!(early, RunError::Answered { .. }), "{early}");
-    assert_eq!(submit(&world, &id, "\"yes\"").await, Resolution::Inbox { ordinal: 1 });
+    assert_eq!(submit(&world, &id, "\"yes\"").await, ResultDelivery::Inbox { ordinal: 1 });
     let run = world.drive(None, Continuation::Resume, None, false).await.expect("driven");
     assert_eq!(run.end, AgentEnd::Answer { text: "Done.".to_owned() });
     let expected = format!("[Tool Result: defer] (callId: {id}) yes");
@@ -126,11 +126,11 @@ async fn a_result_at_the_moment_of_the_time_out_is_told_once() {
         run.expect("driven");
         let results = texts(&world, MessageRole::Tool).await;
         match resolution {
-            Resolution::Inline => {
+            ResultDelivery::Inline => {
                 inline += 1;
                 assert_eq!(results, ["result"], "round {round}");
             }
-            Resolution::Inbox { .. } => {
+            ResultDelivery::Inbox { .. } => {
                 late += 1;
                 assert_eq!(results, ["Tool execution failed: Tool timed out after 250ms"], "round {round}");
                 let told = texts(&world, MessageRole::User).await.len() == 2;

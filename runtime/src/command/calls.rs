@@ -4,7 +4,7 @@ use std::process::ExitCode;
 
 use portcullis_runs::{
     now,
-    store::{Entity, ExternalCallFilter, Json, Resolution, RunStore, StoreError, StoredExternalCall},
+    store::{Entity, ExternalCallFilter, Json, ResultDelivery, RunStore, StoreError, StoredExternalCall},
 };
 use serde_json::{Value, json as value, value::RawValue};
 
@@ -57,8 +57,8 @@ pub(crate) fn resolve(common: &CommonOptions, options: ResolveOptions) -> Result
         let resolution = store.resolve_call(&call.id, Json::from_text(result.get())?, now()).await?;
         let (tool, run) = (text::inline(&call.tool), text::inline(&call.run));
         stream::write_answer(&match resolution {
-            Resolution::Inline => format!("submitted: the result of {tool}, for which {run} waits\n"),
-            Resolution::Inbox { .. } => format!(
+            ResultDelivery::Inline => format!("submitted: the result of {tool}, for which {run} waits\n"),
+            ResultDelivery::Inbox { .. } => format!(
                 "submitted: the result of {tool}; {run} takes it before its next question to the model. \
                  If the run has ended: portcullis runs resume {run}\n"
             ),

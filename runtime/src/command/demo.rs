@@ -51,7 +51,7 @@ pub(crate) fn run(common: &CommonOptions, options: &DemoOptions) -> Result<ExitC
     let envelope = setup::envelope(&scene.common)?;
     let log = audit::log_path(&envelope.state);
     let mut caller = Caller::new(AGENT, AGENT);
-    caller.approver = Some(Arc::new(Person { live: Arc::clone(&live) }));
+    caller.approver = Some(Arc::new(AutoApprover { live: Arc::clone(&live) }));
     let shell = sidecar::shell_source(&scene.common);
     let cancel = CancellationToken::new();
     let cancel_requested = cancel.clone();
@@ -108,12 +108,12 @@ fn answer(
 const COLUMNS: usize = 80;
 
 /// The demonstration's approver. It shows each question and approves.
-struct Person {
+struct AutoApprover {
     live: Arc<Live>,
 }
 
 #[async_trait]
-impl Approver for Person {
+impl Approver for AutoApprover {
     async fn decide(&self, request: &ApprovalRequest) -> AttributedAnswer {
         let question = approval::question(request, COLUMNS);
         self.live.show_notice(&format!("\n{question}Approve? y (the demonstration answers)"));

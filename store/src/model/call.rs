@@ -93,7 +93,7 @@ pub struct CallWithMessage {
 
 /// The result of [`RunStore::time_out_call`](crate::RunStore::time_out_call).
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum TimeOut {
+pub enum WaitEnd {
     /// It is pending now. A result will come through the inbox.
     Pending,
     /// Something else was faster: the call has this status and, if it is resolved, its result.
@@ -102,7 +102,7 @@ pub enum TimeOut {
 
 /// The recipient of a result.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Resolution {
+pub enum ResultDelivery {
     /// To the run, which waits for it.
     Inline,
     /// To the agent's inbox, as the entry with this ordinal.

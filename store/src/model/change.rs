@@ -3,7 +3,7 @@
 use std::fmt;
 
 use super::{
-    MessageUpdate, NewEvent, NewInboxEntry, NewMessage, NewNote, NoteKind, Resolution, SpaceMessage,
+    MessageUpdate, NewEvent, NewInboxEntry, NewMessage, NewNote, NoteKind, ResultDelivery, SpaceMessage,
     StoredExternalCall,
 };
 use crate::error::StoreError;
@@ -138,7 +138,7 @@ pub enum Applied {
     },
     /// A call has its result, only in [`SpaceStore::resolve_call_with`](crate::SpaceStore::resolve_call_with), before
     /// all other changes.
-    Resolved(Resolution),
+    Resolved(ResultDelivery),
 }
 
 /// The result of [`SpaceStore::resolve_call_with`](crate::SpaceStore::resolve_call_with).
@@ -147,7 +147,7 @@ pub enum ResolvedWith {
     /// The call has this result now, and the changes are written.
     Now {
         /// The recipient of the result.
-        resolution: Resolution,
+        resolution: ResultDelivery,
         /// The results of the changes. The first is [`Applied::Resolved`].
         applied: Vec<Applied>,
     },
@@ -158,6 +158,6 @@ pub enum ResolvedWith {
         call: Box<StoredExternalCall>,
         /// The destination of its result. `None` if there is no result, or if an older version of this program wrote
         /// it.
-        resolution: Option<Resolution>,
+        resolution: Option<ResultDelivery>,
     },
 }

@@ -14,7 +14,7 @@ use crate::{
     error::StoreError,
     json::Json,
     limits::{MAX_CHANGES, MAX_COMMIT_BYTES, MAX_PAYLOAD_BYTES, check_count, check_size, to_i64},
-    model::{Applied, Change, Resolution, ResolvedWith},
+    model::{Applied, Change, ResolvedWith, ResultDelivery},
     sql::{Sql, parameters},
 };
 
@@ -42,8 +42,8 @@ pub(crate) async fn resolve_call_with(
     let delivered = delivered.map_or(Ok(None), |mut row| row.optional_int(0))?;
     let resolution = delivered.map(|ordinal| match ordinal {
         // Ordinals of an inbox begin with 1, so 0 is free to mean that the run took the result itself.
-        0 => Resolution::Inline,
-        ordinal => Resolution::Inbox { ordinal },
+        0 => ResultDelivery::Inline,
+        ordinal => ResultDelivery::Inbox { ordinal },
     });
     Ok(ResolvedWith::Earlier { call: Box::new(call(sql, id).await?), resolution })
 }

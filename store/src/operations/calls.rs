@@ -17,7 +17,7 @@ use crate::{
     },
     model::{
         CallWithMessage, ExternalCallFilter, ExternalCallStatus, LeaseGuard, NewExternalCall, NewInboxEntry,
-        Page, PageRequest, Resolution, StoredExternalCall, TOOL_RESULT, TimeOut,
+        Page, PageRequest, ResultDelivery, StoredExternalCall, TOOL_RESULT, WaitEnd,
     },
     sql::{Row, Sql, parameters},
     store::AgeCursor,
@@ -78,7 +78,7 @@ pub(crate) async fn add_call(
     check_count("the open calls of the run", open, MAX_OPEN_CALLS)
 }
 
-pub(crate) async fn time_out_call(sql: &mut dyn Sql, id: String, now: i64) -> Result<TimeOut, StoreError> {
+pub(crate) async fn time_out_call(sql: &mut dyn Sql, id: String, now: i64) -> Result<WaitEnd, StoreError> {
     let changed = sql
         .execute(
             "update calls set status = 'pending', updated = $2 where id = $1 and status = 'waiting'",
@@ -86,9 +86,9 @@ pub(crate) async fn time_out_call(sql: &mut dyn Sql, id: String, now: i64) -> Re
         )
         .await?;
     if changed == 1 {
-        return Ok(TimeOut::Pending);
+        return Ok(WaitEnd::Pending);
     }
-    call(sql, id).await.map(TimeOut::Earlier)
+    call(sql, id).await.map(WaitEnd::Earlier)
 }
 
 pub(crate) async fn resolve_call(
@@ -96,7 +96,7 @@ pub(crate) async fn resolve_call(
     id: String,
     result: Json,
     now: i64,
-) -> Result<Resolution, StoreError> {
+) -> Result<ResultDelivery, StoreError> {
     check_size("the result", result.len(), MAX_PAYLOAD_BYTES)?;
     if let Some(resolution) = resolve_if_open(sql, &id, &result, now).await? {
         return Ok(resolution);
@@ -113,7 +113,7 @@ pub(super) async fn resolve_if_open(
     id: &str,
     result: &Json,
     now: i64,
-) -> Result<Option<Resolution>, StoreError> {
+) -> Result<Option<ResultDelivery>, StoreError> {
     let inline = sql
         .execute(
             "update calls set status = 'resolved', result = $2, bytes = bytes + $3, updated = $4, delivered = 0 \
@@ -122,7 +122,7 @@ pub(super) async fn resolve_if_open(
         )
         .await?;
     if inline == 1 {
-        return Ok(Some(Resolution::Inline));
+        return Ok(Some(ResultDelivery::Inline));
     }
     // The second statement sees a timeout between the two, and no change leads back to waiting.
     let late = sql
@@ -140,7 +140,7 @@ pub(super) async fn resolve_if_open(
     let entry = NewInboxEntry { agent: inbox, kind: TOOL_RESULT.to_owned(), body, created: now };
     let ordinal = push_inbox(sql, entry).await?;
     sql.execute("update calls set delivered = $2 where id = $1", parameters![id, ordinal]).await?;
-    Ok(Some(Resolution::Inbox { ordinal }))
+    Ok(Some(ResultDelivery::Inbox { ordinal }))
 }
 
 /// The body of the entry that carries a late result.

@@ -3,7 +3,7 @@
 use std::{fs, os::unix::fs::PermissionsExt as _, path::Path};
 
 use portcullis_store::{
-    Change, ExternalCallStatus, GatewayStore, InboxSpan, NewRun, PageRequest, Resolution, ResolvedWith,
+    Change, ExternalCallStatus, GatewayStore, InboxSpan, NewRun, PageRequest, ResolvedWith, ResultDelivery,
     RunFilter,
 };
 use rusqlite::Connection;
@@ -63,7 +63,7 @@ async fn check(store: &dyn GatewayStore) {
     let event = vec![Change::AppendEvent(new_event(&["run:r"], "1"))];
     let resolved = store.resolve_call_with("c", json("1"), 2, event).await.expect("resolved");
     assert!(
-        matches!(resolved, ResolvedWith::Now { resolution: Resolution::Inbox { ordinal: 3 }, .. }),
+        matches!(resolved, ResolvedWith::Now { resolution: ResultDelivery::Inbox { ordinal: 3 }, .. }),
         "{resolved:?}"
     );
     assert_eq!(store.inbox("ada", PageRequest::default()).await.expect("listed").items.len(), 1);

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use portcullis_store::{
-    ExternalCallStatus, LeaseGuard, NewInboxEntry, PageRequest, Resolution, RunStore, StoreError, TimeOut,
+    ExternalCallStatus, LeaseGuard, NewInboxEntry, PageRequest, ResultDelivery, RunStore, StoreError, WaitEnd,
 };
 
 use crate::{
@@ -47,11 +47,11 @@ async fn time_outs_and_results_meet(stores: [Arc<dyn RunStore>; 3]) {
         assert_eq!(accepted.len(), 1, "one result is accepted");
         let (result, resolution) = accepted.remove(0);
         match (time_out.expect("timed out"), resolution) {
-            (TimeOut::Earlier(call), Resolution::Inline) => {
+            (WaitEnd::Earlier(call), ResultDelivery::Inline) => {
                 assert_eq!((call.status, call.result), (ExternalCallStatus::Resolved, Some(result)));
                 inline += 1;
             }
-            (TimeOut::Pending, Resolution::Inbox { ordinal }) => {
+            (WaitEnd::Pending, ResultDelivery::Inbox { ordinal }) => {
                 late += 1;
                 assert_eq!(ordinal, late);
             }

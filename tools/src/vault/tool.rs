@@ -28,7 +28,7 @@ const TIMEOUT: Duration = Duration::from_secs(30);
 
 /// The tool's backend.
 #[derive(Debug, Clone)]
-pub(crate) struct VaultCopy {
+pub(crate) struct VaultCopyBackend {
     steps: Arc<[Arc<RegisteredTool>]>,
 }
 
@@ -49,7 +49,7 @@ pub(crate) fn tool(steps: &ToolTable) -> Result<RegisteredTool, RegistryError> {
         origin: ToolOrigin::ShippedOperation,
         pin_status: PinStatus::Unpinned,
     };
-    RegisteredTool::operation(declaration(), "Copy from vault", facts, VaultCopy { steps })
+    RegisteredTool::operation(declaration(), "Copy from vault", facts, VaultCopyBackend { steps })
 }
 
 fn declaration() -> FunctionDecl {
@@ -74,7 +74,7 @@ fn declaration() -> FunctionDecl {
     }
 }
 
-impl VaultCopy {
+impl VaultCopyBackend {
     /// The steps, in the order in which the bytes pass through them.
     pub(crate) fn steps(&self) -> &[Arc<RegisteredTool>] {
         &self.steps

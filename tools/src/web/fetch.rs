@@ -12,7 +12,7 @@ use portcullis_types::{ToolError, ToolErrorKind, ToolOutput};
 use serde_json::{Value, json};
 
 use super::{
-    URL, WebFetch,
+    URL, WebFetchBackend,
     steps::{Hop, HopTerms, OperationSteps, add_source, is_reported_by_guest, refused_by_status},
 };
 use crate::{
@@ -25,7 +25,7 @@ pub(super) const REQUEST_STEP: &str = "web_fetch_request";
 const READ_STEP: &str = "web_fetch_read";
 const READ_PDF_STEP: &str = "web_fetch_read_pdf";
 
-impl WebFetch {
+impl WebFetchBackend {
     /// Fetches a page by calling the steps of the operation.
     ///
     /// # Cancellation

@@ -44,12 +44,12 @@ pub(crate) const NOTIFICATION_FORM: RequestForm =
 
 /// The tool's backend.
 #[derive(Debug, Clone)]
-pub(crate) struct SendNotification {
+pub(crate) struct SendNotificationBackend {
     steps: Arc<[Arc<RegisteredTool>]>,
     settings: Arc<NotifySettings>,
 }
 
-impl SendNotification {
+impl SendNotificationBackend {
     /// The steps, in order.
     pub(crate) fn steps(&self) -> &[Arc<RegisteredTool>] {
         &self.steps
@@ -133,6 +133,6 @@ pub(crate) fn send_notification(
     }));
     let mut facts = facts(Operation::SEND_NOTIFICATION.name, Vec::new())?;
     facts.declared_policy = ToolPolicy::RequiresApproval;
-    let backend = SendNotification { steps: steps_of(Operation::SEND_NOTIFICATION, steps)?, settings };
+    let backend = SendNotificationBackend { steps: steps_of(Operation::SEND_NOTIFICATION, steps)?, settings };
     RegisteredTool::operation(decl, "Send a notification", facts, backend)?.with_results(results)
 }

@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 use super::{
     provider,
     query::SearchQuery,
-    search_tool::{SearchToolVariant, WebSearch},
+    search_tool::{SearchToolVariant, WebSearchBackend},
     steps::{OperationSteps, add_source, is_reported_by_guest, refused_by_status},
 };
 use crate::{
@@ -22,7 +22,7 @@ use crate::{
 const REQUEST_STEP: &str = "web_search_request";
 const READ_STEP: &str = "web_search_read";
 
-impl WebSearch {
+impl WebSearchBackend {
     /// The arguments of the request step. They are computed before anything runs, so that the URL is judged and shown
     /// to the approver.
     ///

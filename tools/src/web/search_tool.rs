@@ -14,7 +14,7 @@ use crate::{registered::RegisteredTool, registry::RegistryError, table::ToolTabl
 
 /// The backend of both tools.
 #[derive(Debug, Clone)]
-pub(crate) struct WebSearch {
+pub(crate) struct WebSearchBackend {
     steps: Arc<[Arc<RegisteredTool>]>,
     pub(super) settings: Arc<SearchSettings>,
     pub(super) variant: SearchToolVariant,
@@ -39,7 +39,7 @@ impl SearchToolVariant {
     }
 }
 
-impl WebSearch {
+impl WebSearchBackend {
     /// The steps, in order.
     pub(crate) fn steps(&self) -> &[Arc<RegisteredTool>] {
         &self.steps
@@ -138,6 +138,6 @@ fn tool(
             "additionalProperties": false,
         })),
     };
-    let backend = WebSearch { steps: steps_of(operation, steps)?, settings, variant };
+    let backend = WebSearchBackend { steps: steps_of(operation, steps)?, settings, variant };
     RegisteredTool::operation(decl, "Search the web", facts(operation.name, Vec::new())?, backend)
 }

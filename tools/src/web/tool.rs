@@ -23,12 +23,12 @@ pub(crate) const PAGE: RequestForm = RequestForm {
 
 /// The tool's backend.
 #[derive(Debug, Clone)]
-pub(crate) struct WebFetch {
+pub(crate) struct WebFetchBackend {
     steps: Arc<[Arc<RegisteredTool>]>,
     robots: Arc<RobotsFiles>,
 }
 
-impl WebFetch {
+impl WebFetchBackend {
     /// The steps, in order.
     pub(crate) fn steps(&self) -> &[Arc<RegisteredTool>] {
         &self.steps
@@ -63,6 +63,6 @@ pub(crate) fn tool(steps: &ToolTable) -> Result<RegisteredTool, RegistryError> {
         })),
     };
     let facts = facts(OPERATION.name, vec![ArgumentRole { argument: URL.to_owned(), role: RoleKind::Url }])?;
-    let backend = WebFetch { steps: steps_of(OPERATION, steps)?, robots: Arc::default() };
+    let backend = WebFetchBackend { steps: steps_of(OPERATION, steps)?, robots: Arc::default() };
     RegisteredTool::operation(decl, "Fetch from the web", facts, backend)
 }

@@ -75,27 +75,29 @@ impl RowFilter {
     /// Whether a row meets every filter.
     pub(crate) fn matches(&self, row: &Row) -> bool {
         let digests = || [&row.policy_digest, &row.old_digest, &row.new_digest].into_iter().flatten();
-        is_any(&self.agents, |agent| row.agent.as_deref() == Some(agent))
-            && is_any(&self.tools, |tool| &*row.tool == tool)
-            && is_any(&self.runs, |run| row.run_id.as_deref() == Some(run))
-            && is_any(&self.calls, |call| &*row.call_id == call)
-            && is_any(&self.operations, |operation| row.operation_id.as_deref() == Some(operation))
+        matches_any_or_empty(&self.agents, |agent| row.agent.as_deref() == Some(agent))
+            && matches_any_or_empty(&self.tools, |tool| &*row.tool == tool)
+            && matches_any_or_empty(&self.runs, |run| row.run_id.as_deref() == Some(run))
+            && matches_any_or_empty(&self.calls, |call| &*row.call_id == call)
+            && matches_any_or_empty(&self.operations, |operation| {
+                row.operation_id.as_deref() == Some(operation)
+            })
             && self.since.is_none_or(|since| row.time >= since)
             && self.until.is_none_or(|until| row.time < until)
-            && is_any(&self.mounts, |mount| touches_mount(row, mount))
+            && matches_any_or_empty(&self.mounts, |mount| touches_mount(row, mount))
             && (self.paths.is_empty() || self.paths.iter().any(|pattern| touches_path(row, pattern)))
             && (self.decisions.is_empty()
                 || row.decision.is_some_and(|decision| self.decisions.contains(&decision)))
-            && is_any(&self.rules, |rule| has_rule(row, rule))
-            && is_any(&self.codes, |code| row.code.as_deref() == Some(code))
-            && is_any(&self.labels, |label| row.labels.iter().any(|own| &**own == label))
-            && is_any(&self.policies, |start| digests().any(|digest| digest.starts_with(start)))
+            && matches_any_or_empty(&self.rules, |rule| has_rule(row, rule))
+            && matches_any_or_empty(&self.codes, |code| row.code.as_deref() == Some(code))
+            && matches_any_or_empty(&self.labels, |label| row.labels.iter().any(|own| &**own == label))
+            && matches_any_or_empty(&self.policies, |start| digests().any(|digest| digest.starts_with(start)))
             && (self.events.is_empty() || self.events.contains(&row.event))
     }
 }
 
 /// Whether one of the values is met, or none was given.
-fn is_any(values: &[String], is_met: impl Fn(&str) -> bool) -> bool {
+fn matches_any_or_empty(values: &[String], is_met: impl Fn(&str) -> bool) -> bool {
     values.is_empty() || values.iter().any(|value| is_met(value))
 }
 

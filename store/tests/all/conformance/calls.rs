@@ -1,8 +1,8 @@
 //! Calls: waiting, pending, and one end.
 
 use portcullis_store::{
-    Entity, ExternalCallFilter, ExternalCallStatus, PageRequest, Resolution, RunStore, StoreError,
-    StoredExternalCall, TOOL_RESULT, TimeOut,
+    Entity, ExternalCallFilter, ExternalCallStatus, PageRequest, ResultDelivery, RunStore, StoreError,
+    StoredExternalCall, TOOL_RESULT, WaitEnd,
 };
 
 use super::{NOW, add_run, guard, json, new_call};
@@ -16,7 +16,7 @@ pub(crate) async fn a_waiting_call_is_resolved_inline(store: &dyn RunStore) {
     add(store, "c", ExternalCallStatus::Waiting).await;
     let mut answers = store.answers();
     let resolved = store.resolve_call("c", json("{\"confirmed\":true}"), NOW + 5).await.expect("resolved");
-    assert_eq!(resolved, Resolution::Inline);
+    assert_eq!(resolved, ResultDelivery::Inline);
     assert_eq!(&*answers.recv().await.expect("an answer"), "c");
     let expected = StoredExternalCall {
         id: "c".to_owned(),
@@ -34,7 +34,7 @@ pub(crate) async fn a_waiting_call_is_resolved_inline(store: &dyn RunStore) {
     // The result was faster than the end of the wait, so the run takes it.
     assert_eq!(
         store.time_out_call("c", NOW + 6).await.expect("the store has the call"),
-        TimeOut::Earlier(expected)
+        WaitEnd::Earlier(expected)
     );
     let inbox = store.inbox("agent", PageRequest::default()).await.expect("the store reads the page");
     assert_eq!(inbox.items, []);
@@ -44,10 +44,10 @@ pub(crate) async fn a_late_result_goes_to_the_inbox(store: &dyn RunStore) {
     add_run(store, "r").await;
     add(store, "late", ExternalCallStatus::Waiting).await;
     add(store, "asynchronous", ExternalCallStatus::Pending).await;
-    assert_eq!(store.time_out_call("late", NOW).await.expect("the store has the call"), TimeOut::Pending);
+    assert_eq!(store.time_out_call("late", NOW).await.expect("the store has the call"), WaitEnd::Pending);
     for (id, ordinal) in [("late", 1), ("asynchronous", 2)] {
         let resolved = store.resolve_call(id, json("{ \"n\": 1e400 }"), NOW).await.expect("resolved");
-        assert_eq!(resolved, Resolution::Inbox { ordinal });
+        assert_eq!(resolved, ResultDelivery::Inbox { ordinal });
     }
     let inbox = store.inbox("agent", PageRequest::default()).await.expect("the store reads the page").items;
     let entries: Vec<(&str, &str)> = inbox.iter().map(|entry| (&*entry.kind, entry.body.as_str())).collect();
@@ -121,7 +121,7 @@ pub(crate) async fn calls_expire(store: &dyn RunStore) {
     let error = store.resolve_call("c2", json("1"), NOW).await.expect_err("expired");
     assert!(matches!(error, StoreError::CallClosed { status: ExternalCallStatus::Expired, .. }), "{error}");
     let early = store.resolve_call("c3", json("1"), NOW + 8).await.expect("in time");
-    assert_eq!(early, Resolution::Inbox { ordinal: 1 });
+    assert_eq!(early, ResultDelivery::Inbox { ordinal: 1 });
 }
 
 pub(crate) async fn calls_are_listed(store: &dyn RunStore) {

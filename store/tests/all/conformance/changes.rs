@@ -2,8 +2,8 @@
 
 use portcullis_store::{
     Applied, Change, Entity, ExternalCallStatus, GatewayStore, Json, LimitError, MessageStatus,
-    MessageUpdate, NewExternalCall, NewNote, NoteKind, PageRequest, ParticipantKind, Resolution,
-    ResolvedWith, StoreError, limits::MAX_INBOX,
+    MessageUpdate, NewExternalCall, NewNote, NoteKind, PageRequest, ParticipantKind, ResolvedWith,
+    ResultDelivery, StoreError, limits::MAX_INBOX,
 };
 
 use super::{
@@ -151,11 +151,11 @@ pub(crate) async fn a_result_and_its_changes_are_one(store: &dyn GatewayStore) {
     let event = || {
         vec![Change::then(|applied| {
             let [Applied::Resolved(resolution)] = applied else { panic!("{applied:?}") };
-            let data = if *resolution == Resolution::Inline { "0" } else { "1" };
+            let data = if *resolution == ResultDelivery::Inline { "0" } else { "1" };
             Ok(vec![Change::AppendEvent(new_event(&["run:r"], data))])
         })]
     };
-    for (id, expected) in [("w", Resolution::Inline), ("p", Resolution::Inbox { ordinal: 1 })] {
+    for (id, expected) in [("w", ResultDelivery::Inline), ("p", ResultDelivery::Inbox { ordinal: 1 })] {
         let resolved = store.resolve_call_with(id, json("1"), NOW, event()).await.expect("resolved");
         let ResolvedWith::Now { resolution, applied } = resolved else { panic!("{resolved:?}") };
         assert_eq!(resolution, expected);

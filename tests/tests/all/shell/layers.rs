@@ -125,3 +125,37 @@ async fn a_contained_session_keeps_what_the_pipeline_promises() {
     answer.assert_refused(ToolErrorKind::Timeout, "timeout");
     assert_eq!(shell.text("echo $kept").await, "yes\n");
 }
+
+/// Below a hard limit of the machine, too, the proof of the limits has a control: the attempt that is refused at the end
+/// succeeded before.
+#[test]
+#[expect(clippy::disallowed_methods, reason = "a shell lowers the limit, and then becomes the program")]
+fn limits_are_proven_below_a_hard_limit() {
+    let fixture = Fixture::new();
+    let output = std::process::Command::new("sh")
+        .args(["-c", "ulimit -n 300 && exec \"$0\" \"$@\""])
+        .arg(portcullis_testing::binary())
+        .arg("doctor")
+        .args(fixture.options())
+        .arg("--json")
+        .output()
+        .expect("starts");
+    let report: serde_json::Value = serde_json::from_slice(&output.stdout).expect("JSON");
+    let mut attempts = Vec::new();
+    collect_attempts(&report, &mut attempts);
+    let raise = attempts.iter().find(|attempt| attempt["attempt"] == "allow itself one descriptor more");
+    let raise = raise.unwrap_or_else(|| panic!("no attempt at a limit: {report}"));
+    assert_eq!((&raise["before"], &raise["after"]), (&json!("ok"), &json!("EPERM")), "{report}");
+}
+
+/// All attempts of a report, at any depth.
+fn collect_attempts(value: &serde_json::Value, attempts: &mut Vec<serde_json::Value>) {
+    match value {
+        serde_json::Value::Object(fields) if fields.contains_key("attempt") => attempts.push(value.clone()),
+        serde_json::Value::Object(fields) => {
+            fields.values().for_each(|inner| collect_attempts(inner, attempts));
+        }
+        serde_json::Value::Array(items) => items.iter().for_each(|inner| collect_attempts(inner, attempts)),
+        _ => {}
+    }
+}

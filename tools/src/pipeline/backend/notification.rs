@@ -11,11 +11,11 @@ use crate::{
     audit::Confinement,
     pipeline::{PendingRecord, admit::refuse, authorize::refuse_flow},
     registered::RegisteredTool,
-    web::{self, GrantJudge, MailFailure, MailStep, PreparedMail, SendNotification},
+    web::{self, GrantJudge, MailFailure, MailStep, PreparedMail, SendNotificationBackend},
 };
 
 #[async_trait]
-impl Backend for SendNotification {
+impl Backend for SendNotificationBackend {
     /// The operation reaches the network only through its steps.
     fn confinement(&self) -> Confinement {
         Confinement::Egress

@@ -12,12 +12,12 @@ use crate::{
     call::{Caller, OperationContext},
     pipeline::{Host, PendingRecord},
     registered::RegisteredTool,
-    vault::VaultCopy,
-    web::{WebFetch, WebSearch},
+    vault::VaultCopyBackend,
+    web::{WebFetchBackend, WebSearchBackend},
 };
 
 #[async_trait]
-impl Backend for VaultCopy {
+impl Backend for VaultCopyBackend {
     /// The operation touches files only through its steps, which are guests.
     fn confinement(&self) -> Confinement {
         Confinement::Wasm
@@ -51,7 +51,7 @@ impl Backend for VaultCopy {
 }
 
 #[async_trait]
-impl Backend for WebFetch {
+impl Backend for WebFetchBackend {
     /// The operation reaches the network only through its request step.
     fn confinement(&self) -> Confinement {
         Confinement::Egress
@@ -79,7 +79,7 @@ impl Backend for WebFetch {
 }
 
 #[async_trait]
-impl Backend for WebSearch {
+impl Backend for WebSearchBackend {
     /// The operation reaches the network only through its request step.
     fn confinement(&self) -> Confinement {
         Confinement::Egress
