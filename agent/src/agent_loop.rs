@@ -136,7 +136,7 @@ impl Drop for TokenRenewalGuard<'_> {
     }
 }
 
-/// On drop, tells the executor that the run is over.
+/// On drop, tells the executor that the run has ended.
 struct RunEndGuard<'a> {
     agent: &'a AgentLoop,
     run_id: String,

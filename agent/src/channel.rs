@@ -69,7 +69,7 @@ pub struct EventReceiver {
 }
 
 impl EventReceiver {
-    /// Returns the next event, or `None` when the stream is over.
+    /// Returns the next event, or `None` when the stream has ended.
     ///
     /// # Cancellation
     /// Dropping the future loses no event.

@@ -47,7 +47,7 @@ impl EmbedderGuard {
         }
     }
 
-    /// Completes when the grace period of a cancelled run is over.
+    /// Completes when the grace period of a cancelled run has expired.
     pub(super) async fn wait_until_over(&self) {
         self.cancel.cancelled().await;
         tokio::time::sleep(self.grace).await;

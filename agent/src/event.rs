@@ -43,7 +43,7 @@ pub enum AgentEvent {
     /// An event of a call. [`ToolEvent::Finished`] never occurs here: [`AgentEvent::ToolEnd`] replaces it and
     /// carries the result.
     Tool(ToolEvent),
-    /// A call is over. Exactly one [`ToolEvent::Requested`] precedes it, even if the call never ran.
+    /// A call has ended. Exactly one [`ToolEvent::Requested`] precedes it, even if the call never ran.
     ToolEnd {
         /// The call's result.
         result: Arc<ToolResult>,
@@ -53,7 +53,7 @@ pub enum AgentEvent {
         /// The person's messages.
         messages: Arc<Vec<Message>>,
     },
-    /// The turn is over, including its calls.
+    /// The turn has ended, including its calls.
     TurnEnd {
         /// Which turn, counted from 1.
         iteration: u32,
@@ -62,7 +62,7 @@ pub enum AgentEvent {
         /// Tokens of the turn, if the provider reports them.
         usage: Option<Usage>,
     },
-    /// The run is over. Always the last event.
+    /// The run has ended. Always the last event.
     AgentEnd {
         /// How it ended.
         end: AgentEnd,

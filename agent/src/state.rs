@@ -33,9 +33,9 @@ pub(super) enum RunStep {
     CallModel,
     /// Run the calls of an answer, and store the answer with their results.
     RunTools { answer: CompleteAnswer },
-    /// Store an answer without calls. The run is over then, unless a person has written meanwhile.
+    /// Store an answer without calls. This ends the run, unless a person has written meanwhile.
     Finalize { answer: CompleteAnswer },
-    /// The run is over.
+    /// The run has ended.
     #[serde(rename = "over")]
     Ended { end: AgentEnd },
 }

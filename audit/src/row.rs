@@ -123,7 +123,7 @@ impl Record {
 pub enum RecordKind {
     /// The call is about to run.
     Begin,
-    /// The call is over.
+    /// The call has ended.
     End(CallEnding),
     /// The call was pending, and its result enters the run now.
     Result(CallEnding),

@@ -21,7 +21,9 @@ pub enum ConfineError {
     },
     /// Something refused an attempt before the layer was applied, so a later refusal would prove nothing about the
     /// layer. The thread is confined from outside, or has been confined before.
-    #[error("cannot prove {layer}: before it was applied, to {canary} already gave {observed}")]
+    #[error(
+        "cannot prove {layer}: the attempt to {canary} gave {observed} even before the layer was applied"
+    )]
     NegativeControl {
         /// The layer at fault.
         layer: Layer,

@@ -1,6 +1,6 @@
-//! A request with its redirects. Each redirect is checked, judged, resolved and dialled anew.
+//! A request with its redirects. Each redirect is checked, judged, resolved and dialled like a first request.
 //!
-//! A request reuses an idle connection of its grant to the same origin. The connection's address is judged anew, and
+//! A request reuses an idle connection of its grant to the same origin. The connection's address is judged again, and
 //! the name is not resolved again.
 
 use std::{collections::BTreeSet, net::SocketAddr, sync::Arc};
@@ -141,7 +141,7 @@ impl FetchClient {
         }
     }
 
-    /// Takes an idle connection of the grant to this origin, and has its address judged anew. A method that is not
+    /// Takes an idle connection of the grant to this origin, and has its address judged again. A method that is not
     /// idempotent gets a new connection: if the server closed an idle one just then, it would be unknown whether it has
     /// acted on the request.
     fn take_from_pool(

@@ -178,7 +178,7 @@ mod tests {
         pool.add(key.clone(), idle_connection);
         tokio::time::advance(MAX_IDLE_TIME - Duration::from_millis(1)).await;
         let idle_connection = pool.take(&key).expect("still kept");
-        // The idle time begins anew, while the age goes on.
+        // The idle time begins again at zero; the age goes on.
         pool.add(key.clone(), idle_connection);
         pool.expire().await;
         assert!(pool.idle.borrow().is_empty());

@@ -154,7 +154,7 @@ async fn stream_body(
 ) -> Result<(), FetchError> {
     let mut redactor = Redactor::new();
     while let Some(piece) = body.next().await? {
-        // Ask for the secrets anew: one may have become known since the last piece.
+        // Ask for the secrets again: one may have become known since the last piece.
         send(pieces, redactor.push(&piece, &judge.known_secrets())).await;
     }
     send(pieces, redactor.finish(&judge.known_secrets())).await;

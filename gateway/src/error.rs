@@ -61,7 +61,7 @@ pub(crate) enum ErrorCode {
     RequestTimeout,
     /// 409: the state of the resource does not allow this.
     Conflict,
-    /// 410: the time of the resource is over.
+    /// 410: the resource has expired or is closed.
     Gone,
     /// 413: the request is too large.
     TooLarge,

@@ -137,7 +137,8 @@ struct ShownExecutionType {
     execution_type: String,
 }
 
-/// A call as it is at this time: a call whose time is over has expired, even before the store has swept it.
+/// A call as it is at this time: an open call past its time has expired, even before a sweep has
+/// marked it.
 pub(crate) fn call(shown: store::CallWithMessage, now: i64) -> Result<Call, ApiError> {
     let store::CallWithMessage { call, space, metadata } = shown;
     let status = call.status_at(now);

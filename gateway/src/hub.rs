@@ -166,7 +166,7 @@ impl EventHub {
         Ok((page.items.into_iter().map(Arc::new).collect(), read.max(after)))
     }
 
-    /// Whether events after this id have been removed, so that a reader must read anew.
+    /// Whether events after this id have been removed, so that a reader must read the resources again.
     ///
     /// # Errors
     /// [`StoreError`] if the store cannot be read.

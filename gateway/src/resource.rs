@@ -86,7 +86,7 @@ pub(crate) struct AgentDefinition {
     pub(crate) mcp: Option<Value>,
 }
 
-/// A space.
+/// A space, without its members and messages.
 #[derive(Debug, Clone, PartialEq, Serialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct Space {
@@ -96,7 +96,7 @@ pub(crate) struct Space {
     pub(crate) member_count: u64,
 }
 
-/// A member of a space.
+/// A participant that is a member of a space. `id` is the participant's.
 #[derive(Debug, Clone, PartialEq, Serialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct Member {
@@ -259,8 +259,8 @@ pub(crate) struct Token {
     pub(crate) created_at: String,
 }
 
-/// A time of the store, in milliseconds since the Unix epoch, as RFC 3339 in UTC with milliseconds. A time that no
-/// calendar has is that of the epoch.
+/// Formats a store timestamp (milliseconds since the Unix epoch) as RFC 3339 in UTC. An out-of-range timestamp becomes
+/// the epoch.
 pub(crate) fn time(milliseconds: i64) -> String {
     let timestamp = Timestamp::from_millisecond(milliseconds).unwrap_or(Timestamp::UNIX_EPOCH);
     format!("{timestamp:.3}")

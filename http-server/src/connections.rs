@@ -51,8 +51,8 @@ pub struct Connections {
 }
 
 impl Connections {
-    /// Serves clients until `stop` ends. From then on the kernel refuses connections, and those that are open are
-    /// returned; they are served as before.
+    /// Serves clients until `stop` ends. Then it closes the listener and returns the open connections, which are still
+    /// served.
     ///
     /// # Cancellation
     /// Dropping the future ends all connections.

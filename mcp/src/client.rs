@@ -147,7 +147,7 @@ impl Client {
         let (answer_sender, answer_receiver) = oneshot::channel();
         self.report(CallReport::Elicit { message: message.to_owned(), schema, answer: answer_sender })
             .await?;
-        // An error means that the sender was dropped unused: the call is over, or the client has left.
+        // An error means that the sender was dropped unused: the call has ended, or the client has left.
         answer_receiver.await.unwrap_or(Err(ClientError::Gone))
     }
 

@@ -21,8 +21,8 @@ pub struct McpLimits {
     pub reports: usize,
     /// Grace period for calls after their client has left. Default: 2 s.
     pub leave: Duration,
-    /// The time limit of a stopping server's wait until its cancelled calls are answered. Default: 10 s. It waits as
-    /// long again for audit rows that are not written by then.
+    /// How long a stopping server waits for the answers of cancelled calls. Default: 10 s. Afterwards it waits up to
+    /// the same time for unwritten audit rows.
     pub stop: Duration,
     /// Deadline for a client to begin its session. Default: 60 s.
     pub initialize: Duration,

@@ -80,8 +80,8 @@ impl Reports {
         result
     }
 
-    /// Sends reports until the client is gone, or until the call is over and all its reports are sent. A question
-    /// delays no other report. It is withdrawn when the call is over or the tool stops waiting for the answer.
+    /// Sends reports until the client is gone, or until the call has ended and all its reports are sent. A question
+    /// delays no other report. It is withdrawn when the call has ended or the tool stops waiting for the answer.
     async fn send(&self, mut reports: mpsc::Receiver<CallReport>, call_ended: CancellationToken) {
         let mut last_progress: f64 = 0.0;
         let mut last_total = None;

@@ -75,18 +75,18 @@ pub enum ToolOrigin {
     /// An embedder's tool in this process, outside the sandbox: it runs only with `enabled = true`.
     Native,
     /// A tool whose results a person or another program submits: nothing of it runs here. It has the profile `Nothing`,
-    /// and at least the approval of a tool with effects. Flow rules treat its calls like requests to a network.
+    /// and at least the approval of a tool with effects. Flow rules treat its calls as network requests.
     External,
-    /// A shipped tool of the gateway that reads or writes a space: as [`ToolOrigin::ShippedNative`], and flow rules
-    /// treat its calls like requests to a network, because the people of the space read along.
+    /// A shipped tool of the gateway that reads or writes a space. Like [`ToolOrigin::ShippedNative`], but flow rules
+    /// treat its calls as network requests, because the people of the space can read them.
     ShippedSpace,
     /// A tool whose calls are requests to one address, which its configuration names; the host makes them. It has the
     /// profile `Nothing`, and so no network, unless the policy names another, and at least the approval of a tool with
     /// effects.
     Http,
-    /// A tool of an MCP server, and the listing of the server's tools: the host makes the requests. It has the profile
-    /// `Nothing`, unless the policy names another, and asks, unless its entry has an approval; the listing, which only
-    /// reads, has its tier's.
+    /// A tool of an MCP server, and the listing of the server's tools: the host makes the requests. Its profile is
+    /// `Nothing` unless the policy names another. Its approval is `ask` unless its entry has one. The listing only
+    /// reads, so it has the approval of its tier.
     Mcp,
     /// A tool without code: a call returns its arguments and has no effect. It has the profile `Nothing`.
     Internal,

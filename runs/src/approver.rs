@@ -242,7 +242,7 @@ fn has_expired(approval: &StoredApproval) -> bool {
     }
 }
 
-/// The answer to a question, if it has one or its time is over.
+/// The answer to a question, if it has one or has expired.
 fn attributed_answer(approval: &StoredApproval) -> Option<AttributedAnswer> {
     let Some(stored) = &approval.answer else {
         return has_expired(approval)

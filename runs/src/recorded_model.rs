@@ -34,7 +34,7 @@ pub struct ModelIdentity {
     pub address: Option<String>,
 }
 
-/// Where rows go, and what they say of each request.
+/// The audit log of model requests, with the caller and the model of each row.
 #[derive(Clone)]
 struct ModelLog {
     registry: Arc<ToolRegistry>,

@@ -60,8 +60,8 @@ impl RunProcess {
         &self.name
     }
 
-    /// The id of the process with this name, if it has this state folder and lives. The id is that of the process's own
-    /// PID namespace.
+    /// The process id of the named process, if it is alive and uses this state folder. The id is valid in that
+    /// process's PID namespace.
     #[must_use]
     pub fn process_id(state: &Path, name: &str) -> Option<u32> {
         // The name comes from a row of the store and must not lead out of the folder of locks.

@@ -1,7 +1,7 @@
-//! Results of calls that have not begun, or whose ends are not written: kept until the step of their turn is taken.
+//! Stores results of refused or unfinished calls until their turn's step is committed.
 //!
 //! A refused call leaves no started call in the store, but its result must reach the step, which another process may
-//! take. The results are entries of an inbox of their own, beside that of late results, which has the name of the run.
+//! commit. The results are entries of the inbox `<run> calls`. Late results have a different inbox, `<run>`.
 
 use std::collections::HashMap;
 

@@ -71,7 +71,7 @@ impl CallControl {
 
     /// Requests the end of the call, which the ticker enforces.
     pub(super) fn cancel(&self) {
-        // Only a running call can be cancelled. A call that is over keeps its state.
+        // Only a running call can be cancelled. A call that has ended keeps its state.
         let _already_over =
             self.state.compare_exchange(RUNNING, CANCELLED, Ordering::AcqRel, Ordering::Relaxed);
     }
@@ -82,7 +82,7 @@ impl CallControl {
     }
 
     /// Interrupts a blocking system call of the call's thread, if the call should stop. The ticker repeats this at
-    /// every tick until the call is over, because a signal can arrive just before the system call.
+    /// every tick until the call has ended, because a signal can arrive just before the system call.
     pub(super) fn interrupt_if_overdue(&self) {
         let is_over = matches!(self.state.load(Ordering::Acquire), DONE | WRITTEN_OFF);
         if !is_over

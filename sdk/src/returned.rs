@@ -70,7 +70,7 @@ impl Plain {
     /// Wraps the value in `Ok`.
     ///
     /// # Errors
-    /// None.
+    /// Never fails: [`Never`] has no value.
     pub fn split<T>(self, value: T) -> Result<T, Never> {
         Ok(value)
     }
@@ -191,7 +191,7 @@ impl ConvertedOutput {
     /// Converts the value.
     ///
     /// # Errors
-    /// The error of the conversion.
+    /// The error that [`IntoToolOutput::into_tool_output`] returns for this value.
     pub fn output<T: IntoToolOutput>(self, value: T) -> Result<ToolOutput, ToolError> {
         value.into_tool_output()
     }

@@ -249,7 +249,7 @@ struct StoppedProcesses {
 }
 
 /// Stops everything below `root`. Ends when a sample finds no new process, when a sample finds more than
-/// `max_processes` processes, or when `time` is over. `known` are processes that were listed before.
+/// `max_processes` processes, or after `time`. `known` are processes that were listed before.
 ///
 /// A fork bomb starts new processes faster than they can be listed. The kernel therefore first stops the known process
 /// groups, each with one signal. Then each process is stopped before its children are listed, because a stopped process

@@ -59,7 +59,7 @@ pub enum StoreError {
         /// The ordinal of the last entry.
         last: i64,
     },
-    /// The caller's lease of the run is over: it has expired, was released, or is another's.
+    /// The caller has no lease of the run any more: it has expired, was released, or is another's.
     #[error("the lease of the run `{run}` is not `{owner}`'s any more")]
     LeaseLost {
         /// The run.

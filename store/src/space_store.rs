@@ -61,8 +61,8 @@ use crate::{
 ///
 /// # Errors
 /// Each method can fail with [`StoreError::Database`], [`StoreError::Closed`], [`StoreError::Name`],
-/// [`StoreError::Nul`],
-/// [`StoreError::Invalid`] and [`StoreError::Limit`]. A method's own section names the others.
+/// [`StoreError::Nul`], [`StoreError::Invalid`] and [`StoreError::Limit`]. A method's own section names the others; one
+/// that has no others names [`StoreError::Database`].
 #[async_trait]
 pub trait SpaceStore: Send + Sync + std::fmt::Debug {
     /// Adds a participant, with version 1.
@@ -80,7 +80,7 @@ pub trait SpaceStore: Send + Sync + std::fmt::Debug {
     /// Participants of a kind, or all, the newest first.
     ///
     /// # Errors
-    /// Only those of each method of the trait.
+    /// [`StoreError::Database`].
     async fn participants(
         &self,
         kind: Option<ParticipantKind>,
@@ -115,7 +115,7 @@ pub trait SpaceStore: Send + Sync + std::fmt::Debug {
     /// The spaces of a member, or all, the newest first.
     ///
     /// # Errors
-    /// Only those of each method of the trait.
+    /// [`StoreError::Database`].
     async fn spaces(
         &self,
         member: Option<&str>,
@@ -133,7 +133,7 @@ pub trait SpaceStore: Send + Sync + std::fmt::Debug {
     /// number. 0 means that none are left.
     ///
     /// # Errors
-    /// Only those of each method of the trait.
+    /// [`StoreError::Database`].
     async fn sweep_spaces(&self, at_most: u32) -> Result<u64, StoreError>;
 
     /// Adds a member to a space. Returns whether it was not one before.
@@ -161,13 +161,13 @@ pub trait SpaceStore: Send + Sync + std::fmt::Debug {
     /// Whether a participant is a member of a space. False without such a space or participant.
     ///
     /// # Errors
-    /// Only those of each method of the trait.
+    /// [`StoreError::Database`].
     async fn is_member(&self, space: &str, participant: &str) -> Result<bool, StoreError>;
 
     /// Whether two participants are members of one space.
     ///
     /// # Errors
-    /// Only those of each method of the trait.
+    /// [`StoreError::Database`].
     async fn share_space(&self, participant: &str, other: &str) -> Result<bool, StoreError>;
 
     /// A message.
@@ -179,13 +179,13 @@ pub trait SpaceStore: Send + Sync + std::fmt::Debug {
     /// The newest message that shows a call; `None` if there is none.
     ///
     /// # Errors
-    /// Only those of each method of the trait.
+    /// [`StoreError::Database`].
     async fn call_message(&self, call: &str) -> Result<Option<SpaceMessage>, StoreError>;
 
     /// Calls, the newest first, each with what its newest message holds.
     ///
     /// # Errors
-    /// Only those of each method of the trait.
+    /// [`StoreError::Database`].
     async fn shown_calls(
         &self,
         filter: ExternalCallFilter,
@@ -209,14 +209,14 @@ pub trait SpaceStore: Send + Sync + std::fmt::Debug {
     /// Appends an event, and returns its id.
     ///
     /// # Errors
-    /// Only those of each method of the trait.
+    /// [`StoreError::Limit`] for an event that is too large or has too many topics.
     async fn append_event(&self, event: NewEvent) -> Result<i64, StoreError>;
 
     /// The events of a topic, or all, in the order of their ids. The cursor is an id: the first page without one begins
     /// with the oldest event.
     ///
     /// # Errors
-    /// Only those of each method of the trait.
+    /// [`StoreError::Database`].
     async fn events(
         &self,
         topic: Option<&str>,
@@ -226,20 +226,20 @@ pub trait SpaceStore: Send + Sync + std::fmt::Debug {
     /// The newest id of the log, and the ids that it has lost.
     ///
     /// # Errors
-    /// Only those of each method of the trait.
+    /// [`StoreError::Database`].
     async fn event_bounds(&self) -> Result<EventBounds, StoreError>;
 
     /// Removes the oldest events, up to the first that was appended at this time or later, at most this many, and
     /// returns their number. Fewer than asked for means that none are left.
     ///
     /// # Errors
-    /// Only those of each method of the trait.
+    /// [`StoreError::Database`].
     async fn remove_events_before(&self, time: i64, at_most: u32) -> Result<u64, StoreError>;
 
     /// Adds notes of an agent, or replaces those with the same ids: all, or none.
     ///
     /// # Errors
-    /// Only those of each method of the trait.
+    /// [`StoreError::Limit`] for a note that is too large, or if the agent would have too many.
     async fn set_notes(
         &self,
         agent: &str,
@@ -251,13 +251,13 @@ pub trait SpaceStore: Send + Sync + std::fmt::Debug {
     /// Removes notes of an agent, and returns how many there were.
     ///
     /// # Errors
-    /// Only those of each method of the trait.
+    /// [`StoreError::Database`].
     async fn remove_notes(&self, agent: &str, kind: NoteKind, ids: Vec<String>) -> Result<u64, StoreError>;
 
     /// The notes of an agent of one kind, in the order in which they were first set.
     ///
     /// # Errors
-    /// Only those of each method of the trait.
+    /// [`StoreError::Database`].
     async fn notes(
         &self,
         agent: &str,
@@ -270,7 +270,7 @@ pub trait SpaceStore: Send + Sync + std::fmt::Debug {
     /// several processes, one takes each plan. Fewer than asked for means that none are left.
     ///
     /// # Errors
-    /// Only those of each method of the trait. A full inbox is not an error: see [`DuePlan::ordinal`].
+    /// [`StoreError::Database`]. A full inbox is not an error: see [`DuePlan::ordinal`].
     async fn take_due_plans(&self, now: i64, at_most: u32) -> Result<Vec<DuePlan>, StoreError>;
 
     /// Adds a token.
@@ -282,32 +282,32 @@ pub trait SpaceStore: Send + Sync + std::fmt::Debug {
     /// The token with this hash; `None` if there is none.
     ///
     /// # Errors
-    /// Only those of each method of the trait.
+    /// [`StoreError::Database`].
     async fn find_token(&self, hash: &str) -> Result<Option<Token>, StoreError>;
 
     /// All tokens, the newest first.
     ///
     /// # Errors
-    /// Only those of each method of the trait.
+    /// [`StoreError::Database`].
     async fn tokens(&self, page: PageRequest<AgeCursor>) -> Result<Page<Token, AgeCursor>, StoreError>;
 
     /// Removes a token. Returns whether there was one.
     ///
     /// # Errors
-    /// Only those of each method of the trait.
+    /// [`StoreError::Database`].
     async fn remove_token(&self, id: &str) -> Result<bool, StoreError>;
 
     /// Removes all tokens of a subject, and returns their number.
     ///
     /// # Errors
-    /// Only those of each method of the trait.
+    /// [`StoreError::Database`].
     async fn remove_tokens_of(&self, subject_kind: &str, subject: &str) -> Result<u64, StoreError>;
 
     /// The names of inboxes that have entries which nothing has consumed, and that begin with a prefix, in order. The
     /// cursor is a name.
     ///
     /// # Errors
-    /// Only those of each method of the trait.
+    /// [`StoreError::Database`].
     async fn inboxes_with_entries(
         &self,
         prefix: &str,

@@ -26,8 +26,8 @@ pub type AgeCursor = (i64, String);
 ///
 /// # Errors
 /// Each method can fail with [`StoreError::Database`], [`StoreError::Closed`], [`StoreError::Name`],
-/// [`StoreError::Nul`] and
-/// [`StoreError::Limit`]. A method's own section names the others.
+/// [`StoreError::Nul`] and [`StoreError::Limit`]. A method's own section names the others; one that has no others
+/// names [`StoreError::Database`].
 ///
 /// # Cancellation
 /// A future that is dropped before it is ready may have written all of its changes, or none.
@@ -48,7 +48,7 @@ pub trait RunStore: Send + Sync + std::fmt::Debug {
     /// Runs, the newest first.
     ///
     /// # Errors
-    /// Only those of each method of the trait.
+    /// [`StoreError::Database`].
     async fn runs(
         &self,
         filter: RunFilter,
@@ -86,7 +86,7 @@ pub trait RunStore: Send + Sync + std::fmt::Debug {
     /// Gives the lease back. It has no effect if the lease is no longer the owner's.
     ///
     /// # Errors
-    /// Only those of each method of the trait.
+    /// [`StoreError::Database`].
     async fn release_lease(&self, run: &str, owner: &str) -> Result<(), StoreError>;
 
     /// Asks that a run end. The process that drives it reads this in [`RunSummary::cancel_requested`]. The first time
@@ -159,8 +159,8 @@ pub trait RunStore: Send + Sync + std::fmt::Debug {
     /// [`TOOL_RESULT`](crate::TOOL_RESULT). A call gets one result.
     ///
     /// # Errors
-    /// [`StoreError::NotFound`]; [`StoreError::CallClosed`], even for a call whose time is over and that
-    /// [`Self::expire_calls`] has not seen yet. With a full inbox the call stays as it was.
+    /// [`StoreError::NotFound`]; [`StoreError::CallClosed`], even for an expired call that [`Self::expire_calls`] has
+    /// not marked yet. With a full inbox the call stays as it was.
     async fn resolve_call(&self, id: &str, result: Json, now: i64) -> Result<ResultDelivery, StoreError>;
 
     /// Cancels a call, unless it is closed. Returns whether it was open.
@@ -169,11 +169,11 @@ pub trait RunStore: Send + Sync + std::fmt::Debug {
     /// [`StoreError::NotFound`].
     async fn cancel_call(&self, id: &str, now: i64) -> Result<bool, StoreError>;
 
-    /// Expires open calls whose time is over, at most this many, and returns their ids. Fewer than asked for means that
-    /// none are left.
+    /// Marks open calls past their time as expired, at most this many, and returns their ids. Fewer than asked for
+    /// means that none are left.
     ///
     /// # Errors
-    /// Only those of each method of the trait.
+    /// [`StoreError::Database`].
     async fn expire_calls(&self, now: i64, at_most: u32) -> Result<Vec<String>, StoreError>;
 
     /// A call.
@@ -185,7 +185,7 @@ pub trait RunStore: Send + Sync + std::fmt::Debug {
     /// Calls, the newest first.
     ///
     /// # Errors
-    /// Only those of each method of the trait.
+    /// [`StoreError::Database`].
     async fn calls(
         &self,
         filter: ExternalCallFilter,
@@ -201,8 +201,8 @@ pub trait RunStore: Send + Sync + std::fmt::Debug {
     /// Answers a question, once, if it still waits and is bound to this hash. Returns it with the answer.
     ///
     /// # Errors
-    /// [`StoreError::NotFound`], [`StoreError::OtherHash`]; [`StoreError::ApprovalClosed`], even for a question whose
-    /// time is over.
+    /// [`StoreError::NotFound`], [`StoreError::OtherHash`]; [`StoreError::ApprovalClosed`], even for a question that
+    /// has expired and is not marked yet.
     async fn answer_approval(
         &self,
         id: &str,
@@ -210,10 +210,10 @@ pub trait RunStore: Send + Sync + std::fmt::Debug {
         answer: StoredAnswer,
     ) -> Result<StoredApproval, StoreError>;
 
-    /// Expires questions whose time is over, as [`Self::expire_calls`] does for calls.
+    /// Marks questions past their time as expired, as [`Self::expire_calls`] does for calls.
     ///
     /// # Errors
-    /// Only those of each method of the trait.
+    /// [`StoreError::Database`].
     async fn expire_approvals(&self, now: i64, at_most: u32) -> Result<Vec<String>, StoreError>;
 
     /// A question.
@@ -225,7 +225,7 @@ pub trait RunStore: Send + Sync + std::fmt::Debug {
     /// Questions, the newest first.
     ///
     /// # Errors
-    /// Only those of each method of the trait.
+    /// [`StoreError::Database`].
     async fn approvals(
         &self,
         filter: ApprovalFilter,
@@ -235,20 +235,20 @@ pub trait RunStore: Send + Sync + std::fmt::Debug {
     /// Sends an entry to an agent's inbox, and returns its ordinal.
     ///
     /// # Errors
-    /// Only those of each method of the trait.
+    /// [`StoreError::Limit`] if the inbox is full.
     async fn push_inbox(&self, entry: NewInboxEntry) -> Result<i64, StoreError>;
 
     /// The entries of an agent's inbox that no step has consumed, in order. The cursor is an ordinal.
     ///
     /// # Errors
-    /// Only those of each method of the trait.
+    /// [`StoreError::Database`].
     async fn inbox(&self, agent: &str, page: PageRequest<i64>) -> Result<Page<InboxEntry, i64>, StoreError>;
 
     /// Consumes the entries up to this ordinal, and returns their number. A step does the same in its own transaction,
     /// with [`CommitStep::consumed_inbox`].
     ///
     /// # Errors
-    /// Only those of each method of the trait.
+    /// [`StoreError::Database`].
     async fn consume_inbox(&self, agent: &str, up_to: i64, now: i64) -> Result<u64, StoreError>;
 
     /// Removes runs that have ended and were last changed before this time, with all that belongs to them, at most this
@@ -256,13 +256,13 @@ pub trait RunStore: Send + Sync + std::fmt::Debug {
     /// time are removed too, at most as many. Fewer runs than asked for means that none are left.
     ///
     /// # Errors
-    /// Only those of each method of the trait.
+    /// [`StoreError::Database`].
     async fn remove_ended_before(&self, time: i64, at_most: u32) -> Result<u64, StoreError>;
 
     /// Reads something, so that a probe of readiness knows whether the database answers.
     ///
     /// # Errors
-    /// Only those of each method of the trait.
+    /// [`StoreError::Database`].
     async fn ping(&self) -> Result<(), StoreError>;
 
     /// The ids of calls and approvals, each when this process has answered it: resolved, timed out, cancelled or

@@ -12,7 +12,7 @@ pub trait TaskCallRunner: Send + Sync {
     /// Runs a call. Called once for each attempt at a call, in document order within a file, and at the same time for
     /// several files.
     ///
-    /// The implementation must call `before` when all checks and approvals are over and nothing has happened yet, and
+    /// The implementation must call `before` when all checks and approvals are done and nothing has happened yet, and
     /// must end the call without an effect if `before` refuses. A call that is refused earlier needs no `before`.
     ///
     /// # Cancellation

@@ -23,7 +23,8 @@ const ACTIVITIES: usize = 200;
 /// The maximum number of workflow tasks that a worker has at a time.
 const WORKFLOW_TASKS: usize = 50;
 
-/// The time that a workflow waits for the worker that knows it before another one reads its history.
+/// How long Temporal holds a workflow task for the worker that has the workflow cached. Then any worker takes it and
+/// replays the history.
 const STICKY: Duration = Duration::from_secs(2);
 
 /// The time limit of activities after the worker was told to stop.

@@ -63,8 +63,8 @@ pub trait CallHook: Send + Sync {
     /// Receives the outcome of a call that ran, and returns the outcome to show, which the registry then bounds like
     /// any result. A result may become an error, but an error never becomes a result. A panic, or no answer in time,
     /// withholds the outcome. All hooks together have [`HOOK_TIME`], even past the call's own deadline, but only one
-    /// second after the caller has given up or its turn is over. Partial results were sent before. Default: the outcome
-    /// is unchanged.
+    /// second after the caller has given up or its turn has ended. Partial results were sent before. Default: the
+    /// outcome is unchanged.
     async fn after(
         &self,
         _call: &HookedCall,

@@ -82,7 +82,7 @@ impl RemoteMcpServer {
         })))
     }
 
-    /// The server's name, and that of its [listing](Self::listing).
+    /// The name of the server. Its [listing](Self::listing) has the same name.
     #[must_use]
     pub fn name(&self) -> &ToolName {
         &self.0.name

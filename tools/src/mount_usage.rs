@@ -119,6 +119,8 @@ fn has_run(row: &Row) -> bool {
 /// Whether it is known what the call touched.
 fn is_observed(row: &Row) -> bool {
     let is_guest = !matches!(row.confinement, Some(Confinement::Shell | Confinement::Native) | None);
+    // A row before version 2 has no `touched`, but its `mounts_used` is complete for a guest that ended. For a command
+    // `mounts_used` has all granted mounts, and what a native tool uses is not observed.
     let is_complete_before_v2 = row.v < VERSION_WITH_ACCESS && row.outcome != Some(Outcome::Unknown);
     row.touched.is_some() || (is_guest && is_complete_before_v2)
 }

@@ -137,8 +137,8 @@ impl ToolRegistry {
     }
 
     /// Ends the shell sessions of this caller's run, with all their processes, and forgets what the run's calls have
-    /// read (see `[[flow]]` of the policy). Call this when the run is over. Later calls with the same run id belong to
-    /// a new run.
+    /// read (see `[[flow]]` of the policy). Call this when the run has ended. Later calls with the same run id belong
+    /// to a new run.
     ///
     /// The method does not wait. A command that still runs keeps its session until its call ends.
     pub fn end_run(&self, caller: &Caller) {

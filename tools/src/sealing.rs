@@ -123,7 +123,7 @@ fn file_sink(path: PathBuf) -> Result<CheckpointSink, BootstrapError> {
     let opened = open_for_notes(&path);
     opened.map_err(|source| BootstrapError::Checkpoints { path: path.clone(), source })?;
     Ok(Arc::new(move |signed: &SignedCheckpoint| {
-        // The file is opened anew for each note, so that it can be rotated and its volume mounted again.
+        // The file is opened for each note, so that it can be rotated and its volume mounted again.
         let note = format!("{}\n", signed.note());
         let written = open_for_notes(&path).and_then(|mut file| file.write_all(note.as_bytes()));
         if let Err(error) = written {

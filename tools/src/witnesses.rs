@@ -28,7 +28,8 @@ use crate::{
 /// The time limit of the wait for the last checkpoint at the end of the process: 5 s.
 const EXIT_WAIT: Duration = Duration::from_secs(5);
 
-/// The maximum number of requests for one checkpoint. A witness that always answers anew where it is gets no more.
+/// The maximum number of requests for one checkpoint. The limit stops a witness that names
+/// a new size in every answer.
 const MAX_ROUNDS: usize = 8;
 
 /// The maximum size of the answer of a witness, in bytes: 64 KiB, the size of hundreds of signatures.

@@ -102,7 +102,7 @@ pub enum ToolEvent {
         /// When the call expires, in milliseconds since the Unix epoch.
         expires: i64,
     },
-    /// The call is over, and its audit row is written.
+    /// The call has ended, and its audit row is written.
     Finished {
         /// The call's id.
         call_id: String,

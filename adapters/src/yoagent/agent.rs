@@ -185,7 +185,7 @@ struct RunParts {
 
 /// The events of a run, in the format of Yoagent.
 pub struct AgentEvents {
-    /// The run; `None` when it is over.
+    /// The run; `None` when it has ended.
     run: Option<ActiveRun>,
     format: YoagentEvents,
     pending_events: VecDeque<AgentEvent>,

@@ -134,6 +134,8 @@ impl Run {
                 }
             }
             AgentEvent::ToolEnd { result } => self.end_call(settings, instruments, result),
+            // Dropped, because no span or metric shows them: pieces of an answer, approvals, reports of running
+            // calls, and steering. The start and the end of the run do not come here.
             _ => {}
         }
     }

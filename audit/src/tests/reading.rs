@@ -5,7 +5,7 @@ use std::{fs, io::Write as _, path::Path};
 use super::*;
 use crate::{AuditError, LogFollower, newest_row_lines, row_lines};
 
-/// A log that the first version of the format wrote, with calls of every kind. It is never made anew.
+/// A log that the first version of the format wrote, with calls of every kind. It is never generated again.
 const FORMAT_1: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/fixtures/format-1.jsonl");
 
 #[test]

@@ -42,8 +42,7 @@ pub struct Event {
     /// The id, for [`Gateway::events`](crate::Gateway::events) after a lost connection. `None` if the event is not
     /// stored.
     pub id: Option<String>,
-    /// The kind, such as `call.pending`. `reset` says that events are missing, and that what they told must be read
-    /// anew.
+    /// The kind, such as `call.pending`. `reset` means that events were lost: read the resources again.
     pub kind: String,
     /// The content of the event, as JSON.
     pub data: Value,

@@ -44,7 +44,7 @@ impl SteppedServer {
                 send(stream, &[format!("{:x}\r\n", part.len()).as_bytes(), part, b"\r\n"].concat());
             }
             wait_until_closed(stream);
-            // If the test is over, the receiver is gone.
+            // If the test has ended, the receiver is gone.
             let _over = sender.send(());
         });
         Self { server, go, closed }

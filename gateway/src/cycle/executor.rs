@@ -23,7 +23,7 @@ pub(super) struct SpaceExecutor<E> {
 }
 
 impl<E> SpaceExecutor<E> {
-    /// The name of a visible tool, if the call is one of such a tool outside of a space.
+    /// The tool's name, if the tool is visible and the agent is in no space.
     fn unseen(&self, call: &ToolCall) -> Option<String> {
         let tool = self.registry.get(&call.tool)?;
         let name = tool.facts().name.as_str();
@@ -40,6 +40,7 @@ impl<E: ToolExecutor> ToolExecutor for SpaceExecutor<E> {
 
     async fn execute(&self, call: ToolCall, terms: &CallTerms) -> ToolResult {
         if let Some(name) = self.unseen(&call) {
+            // Specification 003 sets this text, with its capital letters.
             let message =
                 format!("Tool \"{name}\" is visible but you are not in a space. Call enter_space first.");
             let error = ToolError::failed(message).with_code("not_in_a_space");
@@ -62,7 +63,7 @@ impl<E: ToolExecutor> ToolExecutor for SpaceExecutor<E> {
     }
 }
 
-/// The result with the error as the model reads it.
+/// Turns an error into the output `{"error": …}` (specification 003).
 fn shape(mut result: ToolResult) -> ToolResult {
     if let ToolOutcome::Error(error) = &result.outcome {
         // A closed call also has the kind of a timeout, but takes no result.

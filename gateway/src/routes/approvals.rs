@@ -125,7 +125,7 @@ pub(super) async fn decide(
     let decided = match core.store.answer_approval(&id, &answer.hash, stored).await {
         Ok(decided) => decided,
         Err(StoreError::ApprovalClosed { status: ApprovalStatus::Expired, .. }) => {
-            return Err(ApiError::new(ErrorCode::Gone, "the time of the question is over"));
+            return Err(ApiError::new(ErrorCode::Gone, "the question has expired"));
         }
         Err(StoreError::ApprovalClosed { status, .. }) => {
             return Err(ApiError::conflict(format!("the question is {}", status.as_str())));

@@ -74,6 +74,8 @@ pub(super) async fn list(
 ) -> Result<Json<Listing<Call>>, ApiError> {
     let statuses = || ExternalCallStatus::ALL.iter().map(|status| (status.as_str(), *status));
     let status = query.status.map(|text| parse_word("status", &text, statuses())).transpose()?;
+    // This is the access check of a run's token: it narrows the filter to its own run. Another run counts as unknown,
+    // so that the error does not reveal whether it exists.
     let run = match (caller.listed_run(), query.run_id) {
         (Some(own), Some(asked)) if own != asked => return Err(ApiError::not_found("run", &asked)),
         (own, asked) => own.map(str::to_owned).or(asked),
@@ -109,7 +111,8 @@ pub(super) async fn get(
     from_store::call(store::CallWithMessage { call, space, metadata }, now()).map(Json)
 }
 
-/// Submits the result of a call (specification 003). The same result again is taken again; another one is refused.
+/// Submits the result of a call (specification 003). Submitting the same result again succeeds; a different result is
+/// refused.
 #[utoipa::path(post, path = "/api/runs/{runId}/tool-results", params(("runId" = String, Path)), request_body = SubmittedResult, responses(
     (status = 200, body = TakenResult), (status = 400, body = Refusal), (status = 401, body = Refusal), (status = 403, body = Refusal),
     (status = 404, body = Refusal), (status = 409, body = Refusal), (status = 410, body = Refusal), (status = 422, body = Refusal)))]
@@ -195,7 +198,7 @@ pub(super) async fn submit(
 }
 
 /// # Errors
-/// 410 for a call whose time is over or that was cancelled, and 409 for a call with another result.
+/// 410 for an expired or cancelled call, and 409 for a call with another result.
 fn ensure_same(call: &StoredExternalCall, result: &Value) -> Result<(), ApiError> {
     let status = call.status_at(now());
     if status != ExternalCallStatus::Resolved {

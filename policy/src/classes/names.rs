@@ -88,6 +88,8 @@ impl NameGlobs {
                 is_folded,
             })
             .collect();
+        // `other` stands for every character that is in no glob. A name with it is shown, so a letter is preferred.
+        // Globs can use up the 26 letters, but hardly the 20,992 CJK ideographs, which have no case either.
         let is_used = |other: char| globs.iter().any(|glob| glob.characters.contains(&other));
         let mut others = ('a'..='z').rev().chain('\u{4e00}'..='\u{9fff}');
         let other = others.find(|other| !is_used(*other)).unwrap_or(char::REPLACEMENT_CHARACTER);
@@ -96,6 +98,8 @@ impl NameGlobs {
 
     /// All classes of names; `None` if there are more states than this.
     pub(super) fn classes(&self, max_states: usize) -> Option<Vec<NameClass>> {
+        // The subset construction: a state is the set of positions that a name has reached in all globs. The search is
+        // breadth-first, so that each class gets one of its shortest names.
         let start = self.epsilon_closure((0..self.globs.len()).map(|glob| (glob, 0)).collect());
         // No name leads back to the start, because `.` is followed only from there.
         let mut seen = HashSet::from([start.clone()]);

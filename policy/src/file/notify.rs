@@ -23,8 +23,7 @@ pub(super) fn notify(section: &Section<'_>, faults: &mut Faults<'_>) -> Option<N
         (None, _) => {
             for name in ["from", "user"] {
                 if let Some(entry) = section.entry(name) {
-                    let message =
-                        "only messages by `email` have this; name the mail server, or take this line out";
+                    let message = "this key applies only to e-mail; set `email`, or remove this line";
                     faults.add(entry.key_at, &entry.path, message);
                 }
             }

@@ -34,9 +34,7 @@ fn each_mistake_is_a_fault_with_its_place() {
     );
     check_faults(
         "slack = 'https://a.example/'\nuser = 'u'",
-        &[
-            "19:1: notify.user: only messages by `email` have this; name the mail server, or take this line out",
-        ],
+        &["19:1: notify.user: this key applies only to e-mail; set `email`, or remove this line"],
     );
 }
 

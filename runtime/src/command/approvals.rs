@@ -33,7 +33,7 @@ pub(crate) fn list(common: &CommonOptions, options: &ListApprovalsOptions) -> Re
             None => Vec::new(),
         };
         if !options.all {
-            // A question whose time is over waits in the store until a sweep has marked it.
+            // The store still has an expired question as waiting, until a sweep has marked it.
             approvals.retain(|approval| approval.status_at(now()) == ApprovalStatus::Waiting);
         }
         let list = List {

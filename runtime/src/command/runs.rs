@@ -161,7 +161,7 @@ fn with_run(
     })
 }
 
-/// A time of the store, for a person.
+/// Formats a store timestamp for a person.
 pub(super) fn time(milliseconds: i64) -> String {
     let time = Timestamp::from_millisecond(milliseconds);
     time.map_or_else(|_| milliseconds.to_string(), |time| format!("{time:.0}"))

@@ -1,5 +1,5 @@
-//! Judges the open of a file by its name in an open directory, for reading. A search opens its files so, because the
-//! judgement takes one or two system calls, and that of a longer path at least three.
+//! Fast path for opening a file for reading by a single name in an open directory. `file_search` uses it: the check
+//! takes one or two system calls instead of at least three.
 //!
 //! A single name that is not followed cannot leave its directory, which was judged when the guest opened it. So there
 //! is nothing to resolve, and the facts of the entry suffice.
@@ -20,7 +20,7 @@ use crate::{
 };
 
 /// The time for which a directory counts as visible without a look at its path: 10 ms. It can be renamed between any
-/// judgement and the open that follows, so a judgement for each file would make the time shorter, and not zero.
+/// check and the open that follows, so a check for each file would make the time shorter, and not zero.
 const SIGHT_TIME: Duration = Duration::from_millis(10);
 
 /// A place at which a directory was not hidden.
@@ -32,7 +32,7 @@ pub(super) struct VisiblePlace {
 }
 
 impl GuestFs {
-    /// Judges the open of a regular file in a directory. `None` if the open needs the judgement of any path.
+    /// Judges the open of a regular file in a directory. `None` if the open needs the general path.
     pub(super) fn judge_entry(
         &mut self,
         fd: u32,
@@ -121,7 +121,8 @@ mod tests {
         guest
     }
 
-    /// Opens a name, and says whether the short judgement sufficed. It and that of any path must agree.
+    /// Opens a name, checks that the fast path agrees with the general one, and returns whether the fast path was
+    /// enough.
     #[track_caller]
     fn open(guest: &mut GuestFs, name: &str) -> FsResult<bool> {
         let (preopen, directory) = guest.directory_of(FOLDER).expect("a directory");

@@ -39,8 +39,8 @@ impl GuestFs {
         Err(Errno::IO)
     }
 
-    /// Keeps the states of the paths that a rename will give to what stands at `from` and below it. Both names were
-    /// judged before.
+    /// Records the state of every destination path of a rename of `from`, before the rename. The caller has judged both
+    /// names.
     pub(crate) fn keep_arrival(&mut self, from: (u32, &str), to: (u32, &str)) -> FsResult {
         if self.keeper.is_none() {
             return Ok(());

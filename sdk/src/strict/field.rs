@@ -54,7 +54,7 @@ pub trait ReadFallback<'de, T> {
     /// Never runs.
     ///
     /// # Errors
-    /// None.
+    /// Never returns: the call panics.
     fn read<D: Deserializer<'de>>(&self, deserializer: D) -> Result<T, D::Error>;
 }
 
@@ -84,7 +84,7 @@ pub trait WriteFallback<T> {
     /// Never runs.
     ///
     /// # Errors
-    /// None.
+    /// Never returns: the call panics.
     fn write<S: Serializer>(&self, value: &T, serializer: S) -> Result<S::Ok, S::Error>;
 }
 

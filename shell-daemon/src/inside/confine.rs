@@ -31,7 +31,7 @@ use crate::{
 pub(crate) const NOT_STRONG: &str = "only sessions of the posture `strong` have a network";
 
 /// Confines the calling process as its setup says. Returns the answer, and the listeners that go to the daemon with it:
-/// that of a session with a network, and that of changes. After a refusal the process must end.
+/// one for the network, if the session has one, and one for changes. After a refusal the process must end.
 pub(super) fn confine(
     setup: &SessionSetup,
     handles: Vec<OwnedFd>,

@@ -33,7 +33,7 @@ impl ScanBudget {
         Self { entries, share, content: PROTECTED_CONTENT, deadline: Instant::now() + time, complete: true }
     }
 
-    /// Whether the time is over. The scan is then incomplete.
+    /// Whether the time is used up. The scan is then incomplete.
     pub(super) fn is_over(&mut self) -> bool {
         let is_over = Instant::now() >= self.deadline;
         self.complete &= !is_over;

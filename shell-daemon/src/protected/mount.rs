@@ -84,7 +84,7 @@ impl ScannedMount {
         // Folders of protected paths come first, because the time may end before the others are checked.
         for pass in [true, false] {
             folders.retain(|path, stamp| {
-                // When the time is over, keep the folder for the next scan.
+                // When the time is used up, keep the folder for the next scan.
                 if stamp.is_protected_part != pass || scan.budget.is_over() {
                     return true;
                 }
@@ -122,7 +122,7 @@ impl ScannedMount {
             .collect()
     }
 
-    /// Looks up the protected names in the mount itself after the time is over, because most mounts have them there.
+    /// Looks up the protected names in the mount itself after the time is used up, because most mounts have them there.
     fn scan_root(&mut self, scan: &mut MountScan<'_>) {
         let may_predate = self.folders.get(Path::new("")).is_none_or(|stamp| stamp.may_predate);
         self.probe_for_marks(Path::new(""), may_predate, scan);

@@ -52,7 +52,8 @@ pub struct StoredApproval {
 }
 
 impl StoredApproval {
-    /// The status at this time. A question whose time is over has expired, even before a sweep has seen it.
+    /// The status at this time. A waiting question past its time has expired, even before a
+    /// sweep has marked it.
     #[must_use]
     pub fn status_at(&self, now: i64) -> ApprovalStatus {
         let is_over = self.asked.expires.is_some_and(|expires| expires <= now);

@@ -72,7 +72,8 @@ pub struct StoredExternalCall {
 }
 
 impl StoredExternalCall {
-    /// The status at this time. A call whose time is over has expired, even before a sweep has seen it.
+    /// The status at this time. An open call past its time has expired, even before a sweep
+    /// has marked it.
     #[must_use]
     pub fn status_at(&self, now: i64) -> ExternalCallStatus {
         let is_over = self.expires.is_some_and(|expires| expires <= now);

@@ -153,8 +153,8 @@ pub enum ResolvedWith {
     },
     /// The call no longer takes a result. Nothing was written.
     Earlier {
-        /// The call, with its result if it has one. See [`StoredExternalCall::status_at`] for a call whose time is
-        /// over.
+        /// The call, with its result if it has one. [`StoredExternalCall::status_at`] tells whether it has
+        /// expired.
         call: Box<StoredExternalCall>,
         /// The destination of its result. `None` if there is no result, or if an older version of this program wrote
         /// it.

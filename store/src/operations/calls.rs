@@ -102,7 +102,7 @@ pub(crate) async fn resolve_call(
         return Ok(resolution);
     }
     let found = call(sql, id).await?;
-    // An open call that takes no result is one whose time is over, even if no sweep has marked it.
+    // An open call that takes no result has expired, even if no sweep has marked it.
     let status = if found.status.is_open() { ExternalCallStatus::Expired } else { found.status };
     Err(StoreError::CallClosed { id: found.id, status })
 }

@@ -1,4 +1,4 @@
-//! Removal of what is over, and the probe of the database.
+//! Removes ended runs and consumed inbox entries. Also probes the database.
 
 use crate::{
     error::StoreError,

@@ -14,7 +14,7 @@ const APPLICATION_ID: i64 = 0x5043_7273;
 
 /// Whether the file is the database of another program: it has tables, but not our mark.
 pub(super) fn is_foreign(connection: &mut Connection) -> rusqlite::Result<bool> {
-    // One transaction, so that the mark and the tables are of one moment: another process may make both meanwhile.
+    // Read both in one transaction: another process may be creating the tables and the application id.
     let connection = connection.transaction()?;
     let id: i64 = connection.pragma_query_value(None, "application_id", |row| row.get(0))?;
     let tables: i64 = connection.query_row("select count(*) from sqlite_schema", [], |row| row.get(0))?;

@@ -396,7 +396,7 @@ fn hold_connection(
 
     let mut bytes = [0; 4096];
     while let Ok(read) = connection.read(&mut bytes) {
-        // If the test is over, the receiver is gone.
+        // If the test has ended, the receiver is gone.
         let _ = if read == 0 { closed.send(()) } else { asked_sender.send(()) };
         if read == 0 {
             return;

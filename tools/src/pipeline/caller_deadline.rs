@@ -25,7 +25,7 @@ pub(super) async fn within_deadline<T>(
     }
 }
 
-/// Waits until the caller gives up, or the caller's turn is over.
+/// Waits until the caller gives up, or the caller's turn has ended.
 pub(super) async fn wait_until_over(caller: &Caller) -> ToolError {
     let turn_end = async {
         match caller.turn_deadline {
@@ -41,7 +41,7 @@ pub(super) async fn wait_until_over(caller: &Caller) -> ToolError {
     }
 }
 
-/// Fails if the caller has given up or its turn is over.
+/// Fails if the caller has given up or its turn has ended.
 pub(super) fn ensure_not_over(caller: &Caller) -> Result<(), ToolError> {
     if caller.cancel.is_cancelled() {
         return Err(cancelled_before_run_error());

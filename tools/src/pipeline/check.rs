@@ -109,8 +109,7 @@ async fn repaired_by_hooks(
     };
     let Some(arguments) = hooks::repair(hooks, &misfit, caller).await? else { return Err(error) };
     let model_args_sha256 = pending_record.call.args_sha256.clone();
-    // If the hook's arguments do not fit either, the model gets the error of its own arguments, and the row gets their
-    // hash.
+    // If the hook's arguments do not fit either, report the error of the model's arguments, and record their hash.
     check_with_arguments(call, tool, arguments, pending_record).map_err(|_other| {
         pending_record.call.args_sha256 = model_args_sha256;
         error

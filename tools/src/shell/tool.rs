@@ -28,7 +28,7 @@ use crate::{
 };
 use portcullis_shell_protocol::Connection;
 
-/// The tool's name.
+/// The name by which models and policies call [`BashTool`].
 pub const SHELL_EXEC: &str = "shell_exec";
 
 /// The tool that runs shell commands. It runs nothing itself: its backend runs the commands, and a call reaches the

@@ -86,7 +86,7 @@ async fn prepare_request(
 }
 
 /// Awaits the response, and notes in the row the addresses and the secrets that were sent. The client ends the request
-/// when the token is cancelled or the judge's time is over.
+/// when the token is cancelled or the judge's time limit expires.
 async fn await_and_record<T>(
     answer: impl Future<Output = Result<T, FetchError>>,
     judge: &GrantJudge,

@@ -61,7 +61,7 @@ pub enum AgentEvent {
         /// The tool's text.
         text: String,
     },
-    /// A call is over.
+    /// A call has ended.
     ToolExecutionEnd {
         /// The call's id.
         tool_call_id: String,
@@ -72,7 +72,7 @@ pub enum AgentEvent {
         /// Whether the call failed.
         is_error: bool,
     },
-    /// The turn is over.
+    /// The turn has ended.
     TurnEnd {
         /// The model's message.
         message: Message,
@@ -86,7 +86,7 @@ pub enum AgentEvent {
         /// Whether the repetition ended the run; always true.
         aborted: bool,
     },
-    /// The run is over.
+    /// The run has ended.
     AgentEnd {
         /// The last message; the others were in [`AgentEvent::TurnEnd`].
         messages: Vec<Message>,

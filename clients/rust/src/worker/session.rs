@@ -14,7 +14,7 @@ use crate::{
     pauses::{self, Pauses},
 };
 
-/// The kind of the event that says that events are missing.
+/// The kind of the event that means that events were lost.
 const RESET: &str = "reset";
 
 /// A run of a worker. Calls under way outlive the connection on which they came.

@@ -11,7 +11,7 @@ use crate::{
     output::{stream, table},
 };
 
-/// The number of rows of a table after which its columns are measured anew: 500. So the rows of a long log need little
+/// The number of rows of a table after which its columns are measured again: 500. So the rows of a long log need little
 /// memory.
 const TABLE_ROWS: usize = 500;
 

@@ -1,4 +1,4 @@
-//! Retention: what is over is removed, and nothing else.
+//! Retention: ended runs and consumed inbox entries are removed, and nothing else.
 
 use portcullis_store::{
     ExternalCallStatus, NewApproval, NewInboxEntry, NewStartedCall, PageRequest, RunFilter, RunStatus,

@@ -61,7 +61,7 @@ const FIRST: &[u8] = b"HTTP/1.1 200 OK\r\ncontent-length: 9\r\n\r\nfirst";
 fn server_sending_first_part() -> (Server, UnboundedReceiver<()>, UnboundedReceiver<usize>) {
     let ((asked_sender, is_asked), (closed, is_closed)) = (unbounded_channel(), unbounded_channel());
     let server = start_server(move |_head, number, connection| {
-        // If the test is over, the receivers are gone.
+        // If the test has ended, the receivers are gone.
         match number {
             0 => send(connection, FIRST),
             _ => drop(asked_sender.send(())),
@@ -188,7 +188,7 @@ async fn a_response_without_end_stops_at_the_limit() {
     let server = start_server(move |_head, _number, connection| {
         send(connection, b"HTTP/1.1 200 OK\r\n\r\n");
         while connection.write_all(&[b'a'; 1000]).is_ok() {}
-        // If the test is over, the receiver is gone.
+        // If the test has ended, the receiver is gone.
         let _over = sender.send(());
     });
     let fixture = fixture(&server, "requests", "\"GET\"").with_policy_key("egress.max_response", "\"64KiB\"");

@@ -76,6 +76,7 @@ impl Backend for ExternalBackend {
             // The run has stopped waiting for the call, now or in a process that has died since.
             Ok(ExternalCallState::Waiting | ExternalCallState::Pending) if self.waits => {
                 let milliseconds = time_limit.as_millis();
+                // Specification 003 sets this text, with its capital letter.
                 let error = ToolError::timeout(format!("Tool timed out after {milliseconds}ms"));
                 AttemptOutcome::without_retry(Err(error))
             }

@@ -25,13 +25,13 @@ use crate::{
     web::{self, GrantJudge, HttpClientHandle},
 };
 
-/// The place of the address in questions and rows: the key of the configuration.
+/// The configuration key of the server's URL. Approval questions and audit rows show it.
 pub(crate) const SERVER_URL: &str = "mcp.servers.url";
 
 /// The revision of the protocol that is asked for.
 const VERSION: &str = "2025-11-25";
 
-/// The revisions that a server may choose. Their messages are alike, as far as they are used here.
+/// The revisions that a server may choose. The messages used here are the same in all of them.
 const VERSIONS: [&str; 3] = [VERSION, "2025-06-18", "2025-03-26"];
 
 /// The header with the session's id.
