@@ -118,10 +118,10 @@ impl SearchProvider {
     fn fields(self) -> ResultFields {
         let (title, url, snippet) = match self {
             // SearXNG: https://docs.searxng.org/dev/search_api.html
-            // Tavily: https://docs.tavily.com/documentation/api-reference/endpoint/search
+            // Tavily: https://docs.tavily.com/api-reference/introduction
             // DuckDuckGo has no JSON: `duckduckgo::read` reads its page, and the arm is never used.
             Self::Searxng | Self::Tavily | Self::Duckduckgo => ("title", "url", "content"),
-            // https://api-dashboard.search.brave.com/app/documentation/web-search/responses
+            // https://api.search.brave.com/app/documentation/web-search/responses
             Self::Brave => ("title", "url", "description"),
             // https://developers.google.com/custom-search/v1/reference/rest/v1/Search
             Self::Google => ("title", "link", "snippet"),
