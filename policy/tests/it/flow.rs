@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use portcullis_policy::{
     Approval, CallRequest, Denial, DenialCode, FlowLabel, Grant, MountName, RequestedSubject, RunFacts,
-    WorkspaceSecurityPolicy,
+    ToolFacts, ToolOrigin, WorkspaceSecurityPolicy,
 };
 use portcullis_types::{Access, GuestPath, SafetyTier};
 
@@ -49,6 +49,26 @@ fn a_call_without_the_sink_meets_no_rule() {
     let tool = tool("t", SafetyTier::ReadOnly);
     let grant = policy.authorize(&CallRequest { tool: &tool, subjects: &[], run: &run }).expect("granted");
     assert_eq!(grant.flow, None);
+}
+
+/// The arguments of an external call, and a message in a space of a gateway, leave the machine.
+#[test]
+fn a_call_that_leaves_the_machine_is_one_to_the_network() {
+    let rule = "[[flow]]\nafter = [\"vault\"]\nthen = [\"network\"]\napproval = \"deny\"\n";
+    let policy = load(&format!("{BASE}{rule}"));
+    let labels = BTreeMap::from([(FlowLabel::Vault, "c1".to_owned())]);
+    let run = RunFacts { labels: labels.into(), ..RunFacts::default() };
+    for (origin, is_denied) in [
+        (ToolOrigin::External, true),
+        (ToolOrigin::ShippedSpace, true),
+        (ToolOrigin::Internal, false),
+        (ToolOrigin::ShippedNative, false),
+    ] {
+        let tool = ToolFacts { origin, ..tool("t", SafetyTier::ReadOnly) };
+        let decision = policy.authorize(&CallRequest { tool: &tool, subjects: &[], run: &run });
+        let code = decision.err().map(|denial| denial.code);
+        assert_eq!(code, is_denied.then_some(DenialCode::FlowDenied), "{origin:?}");
+    }
 }
 
 #[test]
