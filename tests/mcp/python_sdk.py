@@ -134,7 +134,7 @@ async def told(server, words):
     async for line in server.stderr:
         if line.startswith(words):
             return line.removeprefix(words).decode().strip()
-    raise AssertionError(f"the server did not say {word_enum!r}")
+    raise AssertionError(f"the server did not say {words!r}")
 
 
 def text(result):
