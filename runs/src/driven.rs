@@ -249,15 +249,14 @@ impl DrivenRun {
         let mut pauses = PAUSES.iter();
         loop {
             // Each try has a new guard, because the store compares its time with the lease.
-            let commit = CommitStep { guard: self.guard(), ..commit.clone() };
-            let (version, state) = (commit.version, commit.state.clone());
-            let error = match self.store.commit_step(commit).await {
+            let attempt = CommitStep { guard: self.guard(), ..commit.clone() };
+            let error = match self.store.commit_step(attempt).await {
                 Err(error) => error,
                 committed => return committed,
             };
             let may_retry = match &error {
                 StoreError::LeaseLost { .. } => {
-                    self.renew().await.is_ok_and(|lease| lease.version == version)
+                    self.renew().await.is_ok_and(|lease| lease.version == commit.version)
                 }
                 error => matches!(
                     error.failure(),
@@ -270,9 +269,9 @@ impl DrivenRun {
             // whether by this write: the lease may have expired while the database was away, and another process may
             // have taken the step.
             if let Ok(run) = self.store.run(self.id.as_str()).await
-                && run.summary.version > version
+                && run.summary.version > commit.version
             {
-                let is_own = run.summary.version == version + 1 && run.state == state;
+                let is_own = run.summary.version == commit.version + 1 && run.state == commit.state;
                 return if is_own { Ok(run.summary.version) } else { Err(error) };
             }
         }

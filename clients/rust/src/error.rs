@@ -38,7 +38,7 @@ pub enum ClientError {
     /// An id cannot be one of the gateway.
     #[error("the id of the {subject} is empty, too long, or has characters that no id has")]
     Id {
-        /// What it is about: `agent`, `run`, `call` or `event`.
+        /// The subject: `agent`, `run`, `call` or `event`.
         subject: &'static str,
     },
     /// TLS cannot be set up.
@@ -88,7 +88,7 @@ pub enum ClientError {
     /// The gateway sent more than the client takes.
     #[error("the {subject} has more than {limit_bytes} bytes")]
     TooLarge {
-        /// What it is about: `event` or `response`.
+        /// The subject: `event` or `response`.
         subject: &'static str,
         /// The limit.
         limit_bytes: usize,
@@ -96,7 +96,7 @@ pub enum ClientError {
     /// The gateway sent something that is not in its form.
     #[error("the {subject} cannot be read: its form is not a gateway's")]
     Unreadable {
-        /// What it is about: `event` or `response`.
+        /// The subject: `event` or `response`.
         subject: &'static str,
         /// The fault.
         #[source]

@@ -24,9 +24,9 @@ use crate::{
 /// are posted but wake no agent, so that two agents cannot answer each other without end.
 const MAX_AGENT_MESSAGES: u32 = 20;
 
-/// The number of messages of a page, and of pages, in which the last texts are looked for.
-const SEARCHED_PAGE: u32 = 100;
-const SEARCHED_PAGES: u32 = 10;
+/// The maximum number of pages, of [`MAX_AGENT_MESSAGES`] each, in which the last texts are looked for: 50. Without
+/// calls between the texts, the first page is enough.
+const MAX_SEARCHED_PAGES: u32 = 50;
 
 /// The maximum number of bytes of text that one message puts into the inboxes of its space: 8 MiB. In a space of many
 /// agents, each inbox has the beginning of a longer text, because all entries are written together.
@@ -71,9 +71,10 @@ pub(super) async fn send(cycle: &CycleSpace, call: &str, args: &Value) -> Result
 /// # Errors
 /// [`StoreError`]; [`StoreError::AlreadyExists`] for a message that is complete. Nothing is changed then.
 pub(crate) async fn post(core: &Core, message: NewMessage) -> Result<SpaceMessage, StoreError> {
-    let (space, author, created) = (message.space.clone(), message.author.clone(), message.created);
-    let wakes = author.kind == ParticipantKind::User || !are_last_texts_of_agents(core, &space).await?;
-    let agents = if wakes { other_agents(core, &space, &author.id).await? } else { Vec::new() };
+    let (space, created) = (message.space.clone(), message.created);
+    let wakes =
+        message.author.kind == ParticipantKind::User || !are_last_texts_of_agents(core, &space).await?;
+    let agents = if wakes { other_agents(core, &space, &message.author.id).await? } else { Vec::new() };
     let entries = inbox_entries(agents, &message)?;
     let (change, kind) = match core.store.space_message(&message.id).await {
         Ok(begun) if begun.status == MessageStatus::Streaming => {
@@ -133,8 +134,8 @@ fn delivered_text(text: &str, agents: usize) -> String {
 /// Whether agents wrote all of the last texts. The calls of visible tools between them do not count, so that agents with
 /// such tools do not wake each other without end.
 async fn are_last_texts_of_agents(core: &Core, space: &str) -> Result<bool, StoreError> {
-    let (mut texts, mut request) = (0, PageRequest::first(SEARCHED_PAGE));
-    for _page in 0..SEARCHED_PAGES {
+    let (mut texts, mut request) = (0, PageRequest::first(MAX_AGENT_MESSAGES));
+    for _page in 0..MAX_SEARCHED_PAGES {
         let page = core.store.space_messages(space, None, request).await?;
         for message in page.items.iter().filter(|message| message.kind == MessageKind::Text) {
             if message.author.kind != ParticipantKind::Agent {
@@ -146,7 +147,7 @@ async fn are_last_texts_of_agents(core: &Core, space: &str) -> Result<bool, Stor
             }
         }
         let Some(next) = page.next else { return Ok(false) };
-        request = PageRequest::after(next, SEARCHED_PAGE);
+        request = PageRequest::after(next, MAX_AGENT_MESSAGES);
     }
     // No person has written among so many calls.
     Ok(true)

@@ -6,10 +6,21 @@ use crate::{
     sql::{Sql, parameters},
 };
 
+/// The condition of a run to remove: it has ended before the time `$1`, and no call of it takes a result.
+macro_rules! is_removable {
+    () => {
+        "ended = 1 and updated < $1 and not exists ( \
+             select 1 from calls where run = runs.id and status in ('waiting', 'pending') \
+         )"
+    };
+}
+
 /// The runs to remove. A run's own inbox has the name of the run.
-const ENDED_RUNS: &str = "select id from runs where ended = 1 and updated < $1 and not exists ( \
-     select 1 from calls where run = runs.id and status in ('waiting', 'pending') \
- ) order by updated, id limit $2";
+const REMOVABLE_RUNS: &str =
+    concat!("select id from runs where ", is_removable!(), " order by updated, id limit $2");
+
+/// Removes a run, if it still is to be removed.
+const REMOVE_RUN: &str = concat!("delete from runs where id = $2 and ", is_removable!());
 
 pub(crate) async fn remove_ended_before(
     sql: &mut dyn Sql,
@@ -25,18 +36,11 @@ pub(crate) async fn remove_ended_before(
     )
     .await?;
     let mut removed = 0;
-    for mut row in sql.rows(ENDED_RUNS, parameters![time, limit]).await? {
+    for mut row in sql.rows(REMOVABLE_RUNS, parameters![time, limit]).await? {
         let id = row.text(0)?;
         // The run first, and only as it was listed: in PostgreSQL another transaction may have reopened it since, and
         // its inbox must then stay.
-        let deleted = sql
-            .execute(
-                "delete from runs where id = $1 and ended = 1 and updated < $2 and not exists ( \
-                     select 1 from calls where run = runs.id and status in ('waiting', 'pending') \
-                 )",
-                parameters![&id, time],
-            )
-            .await?;
+        let deleted = sql.execute(REMOVE_RUN, parameters![time, &id]).await?;
         if deleted == 0 {
             continue;
         }
