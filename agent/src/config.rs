@@ -15,7 +15,7 @@ pub const DEFAULT_CONCURRENCY: NonZeroUsize = NonZeroUsize::new(10).expect("10 i
 pub const DEFAULT_GRACE: Duration = Duration::from_secs(2);
 
 /// Default limit of a model's silence. Without a limit, a connection that hangs would hold a run forever.
-pub const DEFAULT_MODEL_SILENCE: Duration = Duration::from_secs(600);
+pub const DEFAULT_MODEL_IDLE_TIMEOUT: Duration = Duration::from_secs(600);
 
 /// The settings of an agent loop. [`AgentConfig::new`] lists the defaults.
 #[derive(Debug, Clone, PartialEq)]
@@ -49,7 +49,7 @@ pub struct AgentConfig {
     /// each call's own deadline applies.
     pub turn_timeout: Option<Duration>,
     /// The time of silence after which the model's answer counts as broken off.
-    pub model_silence: Duration,
+    pub model_idle_timeout: Duration,
 }
 
 impl AgentConfig {
@@ -70,7 +70,7 @@ impl AgentConfig {
             concurrency: DEFAULT_CONCURRENCY,
             grace: DEFAULT_GRACE,
             turn_timeout: None,
-            model_silence: DEFAULT_MODEL_SILENCE,
+            model_idle_timeout: DEFAULT_MODEL_IDLE_TIMEOUT,
         }
     }
 }

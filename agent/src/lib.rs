@@ -58,7 +58,7 @@ pub use channel::{
     MAX_JOINED_BYTES, event_channel,
 };
 pub use config::{
-    AgentConfig, DEFAULT_CONCURRENCY, DEFAULT_GRACE, DEFAULT_MAX_ITERATIONS, DEFAULT_MODEL_SILENCE,
+    AgentConfig, DEFAULT_CONCURRENCY, DEFAULT_GRACE, DEFAULT_MAX_ITERATIONS, DEFAULT_MODEL_IDLE_TIMEOUT,
     ExecutionStrategy,
 };
 pub use emitter::EventEmitter;

@@ -41,16 +41,16 @@ pub(super) async fn ask(
     request: ModelRequest,
     offers: &[OfferedTool],
     ids: &mut CallIds,
-    silence: Duration,
+    idle_timeout: Duration,
     emitter: &GuardedEmitter,
 ) -> Result<CompleteAnswer, BrokenAnswer> {
     // The provider takes the request, and the token is needed for each piece.
     let cancel = request.cancel.clone();
     let mut partial = PartialAnswer { text: String::new(), usage: None, begun: false };
-    let mut stream = open_stream(provider, request, silence, &mut partial).await?;
+    let mut stream = open_stream(provider, request, idle_timeout, &mut partial).await?;
     let mut calls = ToolCallAccumulator::with_taken_ids(std::mem::take(ids));
     loop {
-        let delta = next_delta(&mut stream, &cancel, silence, &mut partial).await?;
+        let delta = next_delta(&mut stream, &cancel, idle_timeout, &mut partial).await?;
         partial.begun = true;
         match delta {
             Delta::Text(delta) => {
@@ -84,22 +84,22 @@ pub(super) async fn ask(
 async fn open_stream(
     provider: &dyn Provider,
     request: ModelRequest,
-    silence: Duration,
+    idle_timeout: Duration,
     partial: &mut PartialAnswer,
 ) -> Result<DeltaStream, BrokenAnswer> {
     let cancel = request.cancel.clone();
     let opening = async { provider.stream(request).await };
-    wait_for_provider(opening, &cancel, silence, partial).await?.map_err(|error| partial.failed(&error))
+    wait_for_provider(opening, &cancel, idle_timeout, partial).await?.map_err(|error| partial.failed(&error))
 }
 
 /// Waits for the next piece of an answer that has not ended.
 async fn next_delta(
     stream: &mut DeltaStream,
     cancel: &CancellationToken,
-    silence: Duration,
+    idle_timeout: Duration,
     partial: &mut PartialAnswer,
 ) -> Result<Delta, BrokenAnswer> {
-    match wait_for_provider(stream.next(), cancel, silence, partial).await? {
+    match wait_for_provider(stream.next(), cancel, idle_timeout, partial).await? {
         Some(Ok(delta)) => Ok(delta),
         Some(Err(error)) => Err(partial.failed(&error)),
         None => Err(partial.incomplete("the answer broke off before its end")),
@@ -110,19 +110,19 @@ async fn next_delta(
 async fn wait_for_provider<T>(
     work: impl Future<Output = T>,
     cancel: &CancellationToken,
-    silence: Duration,
+    idle_timeout: Duration,
     partial: &mut PartialAnswer,
 ) -> Result<T, BrokenAnswer> {
     let answered = tokio::select! {
         // `biased`: a cancelled run sends no request and takes no further piece, even if one is ready.
         biased;
         () = cancel.cancelled() => return Err(partial.broken(AgentEnd::Cancelled)),
-        answered = tokio::time::timeout(silence, AssertUnwindSafe(work).catch_unwind()) => answered,
+        answered = tokio::time::timeout(idle_timeout, AssertUnwindSafe(work).catch_unwind()) => answered,
     };
     match answered {
         Ok(Ok(answer)) => Ok(answer),
         Ok(Err(panic)) => Err(partial.panicked(&*panic)),
-        Err(_elapsed) => Err(partial.silent(silence)),
+        Err(_elapsed) => Err(partial.silent(idle_timeout)),
     }
 }
 
@@ -172,8 +172,8 @@ impl PartialAnswer {
         self.broken(AgentEnd::Provider { kind: ProviderErrorKind::Malformed, message })
     }
 
-    fn silent(&mut self, silence: Duration) -> BrokenAnswer {
-        self.incomplete(format!("the model sent nothing for {} s", silence.as_secs()))
+    fn silent(&mut self, idle_timeout: Duration) -> BrokenAnswer {
+        self.incomplete(format!("the model sent nothing for {} s", idle_timeout.as_secs()))
     }
 
     fn panicked(&mut self, panic: &(dyn std::any::Any + Send)) -> BrokenAnswer {

@@ -61,11 +61,11 @@ impl<'a> Steps<'a> {
     /// Stores the state after a step. If the store cannot do that, the run ends.
     pub(super) async fn save_state(&self, state: &mut RunState) {
         let keeping = self.guard.run("store", async { self.agent.store.save_state(state).await });
-        let kept = keeping
+        let kept_turns = keeping
             .await
             .map_err(internal)
-            .and_then(|kept| kept.map_err(|error| internal_text(chain(&error))));
-        if let Err(end) = kept {
+            .and_then(|kept_turns| kept_turns.map_err(|error| internal_text(chain(&error))));
+        if let Err(end) = kept_turns {
             state.next = RunStep::Ended { end };
         }
     }
@@ -211,7 +211,7 @@ impl<'a> Steps<'a> {
         state.turns_total += 1;
         self.report(AgentEvent::TurnStart { iteration: state.turns_total }).await;
         let config = &self.agent.config;
-        let (provider, silence) = (Arc::clone(&self.agent.provider), config.model_silence);
+        let (provider, idle_timeout) = (Arc::clone(&self.agent.provider), config.model_idle_timeout);
         let system = config.system.iter().map(Message::system);
         let (cancel, emitter) = (self.guard.cancel.child_token(), Arc::clone(&self.emitter));
         let conversation = self.conversation().await?;
@@ -223,7 +223,7 @@ impl<'a> Steps<'a> {
             temperature: config.temperature,
             cancel,
         };
-        let outcome = ask(&*provider, request, &offers, &mut conversation.ids, silence, &emitter).await;
+        let outcome = ask(&*provider, request, &offers, &mut conversation.ids, idle_timeout, &emitter).await;
         self.offers = Some(offers);
         match outcome {
             Ok(answer) => {

@@ -185,8 +185,8 @@ pub fn write_bundle(out: impl Write, request: &BundleRequest<'_>) -> Result<Writ
     let Some(free) = (MAX_CHECKPOINTS - 1).checked_sub(request.anchors.len()) else {
         return Err(BundleError::TooManyCheckpoints);
     };
-    let wanted = wanted_texts(request)?;
-    let mut rows = RowsWriter::new(request, wanted.first)?;
+    let texts = wanted_texts(request)?;
+    let mut rows = RowsWriter::new(request, texts.first)?;
     each_line(request.log, |link, line| rows.add(request, link, line))?;
     let (manifest, mut rows_file) = rows.finish(request)?;
 
@@ -208,7 +208,7 @@ pub fn write_bundle(out: impl Write, request: &BundleRequest<'_>) -> Result<Writ
         let name = format!("{NOTES_DIR}/given-{}-{}.note", index + 1, anchor.checkpoint.size);
         add(&mut archive, &name, anchor.note().as_bytes())?;
     }
-    for name in &wanted.texts {
+    for name in &texts.texts {
         // A text that is not kept is missing in the bundle too; its hash in the row shows that there was one.
         if let Some(text) = read_if_exists(&state_dir.join(name))? {
             add(&mut archive, name, &text)?;

@@ -93,8 +93,8 @@ impl LogFollower {
             let name = sealed.iter().find(|name| name.number == number)?;
             Some(segments::path_of(state_dir, name, SEGMENT_EXTENSION))
         };
-        let own = path_of(self.segment).and_then(|path| fs::symlink_metadata(path).ok());
-        if own.is_none_or(|own| (own.dev(), own.ino()) != identity) {
+        let own_metadata = path_of(self.segment).and_then(|path| fs::symlink_metadata(path).ok());
+        if own_metadata.is_none_or(|own_metadata| (own_metadata.dev(), own_metadata.ino()) != identity) {
             return Err(replaced_error());
         }
         let next = path_of(self.segment + 1).unwrap_or_else(|| self.path.clone());

@@ -183,9 +183,9 @@ impl CheckpointKey {
         // is as random as the key's own.
         let name = text.split('+').nth(2).unwrap_or_default().replace('/', "-");
         let temporary = state_dir.join(format!(".{KEY_NAME}.{name}"));
-        let made = write_private(&temporary, &text).and_then(|()| fs::hard_link(&temporary, &path));
+        let link_result = write_private(&temporary, &text).and_then(|()| fs::hard_link(&temporary, &path));
         let _ = fs::remove_file(&temporary);
-        match made {
+        match link_result {
             Ok(()) => {}
             Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
             Err(error) => return Err(failed(error)),

@@ -198,10 +198,10 @@ impl StoredCheckpoint {
             Ok(None) => return Ok(None),
             Err(source) => return Err(AuditError::Read { path, source }),
         };
-        let kept: Option<Self> = serde_json::from_slice(&bytes).ok();
-        let parsed = kept.and_then(|kept| {
-            let signed = SignedCheckpoint::parse(&kept.note)?;
-            Some((kept, signed))
+        let stored: Option<Self> = serde_json::from_slice(&bytes).ok();
+        let parsed = stored.and_then(|stored| {
+            let signed = SignedCheckpoint::parse(&stored.note)?;
+            Some((stored, signed))
         });
         parsed.map(Some).ok_or(AuditError::InvalidCheckpoint { path })
     }
@@ -450,8 +450,8 @@ fn keep_newest(files: &LogFiles, signed: &SignedCheckpoint, offset: u64) -> Resu
     {
         return Ok(());
     }
-    let kept = StoredCheckpoint { note: signed.note().to_owned(), offset };
+    let stored = StoredCheckpoint { note: signed.note().to_owned(), offset };
     // A text and a number always become JSON.
-    let json = serde_json::to_vec(&kept).unwrap_or_default();
+    let json = serde_json::to_vec(&stored).unwrap_or_default();
     stored_texts::write_state_file(files, NEWEST_CHECKPOINT, &json)
 }

@@ -366,8 +366,8 @@ fn succeeds_in_child(one_thread: &SingleThreaded, attempt: impl FnOnce() -> bool
         Fork::Child => sys::exit(i32::from(!attempt())),
         Fork::Parent { child } => {
             let options = WaitOptions::empty();
-            let ended = rustix::io::retry_on_intr(|| rustix::process::waitpid(Some(child), options))?;
-            Ok(ended.is_some_and(|(_, status)| status.exit_status() == Some(0)))
+            let exit_status = rustix::io::retry_on_intr(|| rustix::process::waitpid(Some(child), options))?;
+            Ok(exit_status.is_some_and(|(_, status)| status.exit_status() == Some(0)))
         }
     }
 }

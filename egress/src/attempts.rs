@@ -21,7 +21,8 @@ pub(crate) async fn dial(
     addresses: &JudgedAddresses,
     limits: &RequestLimits,
 ) -> Result<(SocketAddr, TcpStream), FetchError> {
-    let timeout_error = || FetchError::ConnectTimeout { host: host.to_owned(), limit: limits.connect };
+    let timeout_error =
+        || FetchError::ConnectTimeout { host: host.to_owned(), limit: limits.connect_timeout };
     let mut last_error = timeout_error();
     let mut waiting = addresses.iter();
     let mut under_way = FuturesUnordered::new();
@@ -30,8 +31,9 @@ pub(crate) async fn dial(
         if std::mem::take(&mut may_begin)
             && let Some(address) = waiting.next()
         {
-            under_way
-                .push(async move { (address, timeout(limits.connect, TcpStream::connect(address)).await) });
+            under_way.push(async move {
+                (address, timeout(limits.connect_timeout, TcpStream::connect(address)).await)
+            });
         }
         let has_more = waiting.len() > 0;
         tokio::select! {

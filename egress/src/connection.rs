@@ -69,11 +69,14 @@ impl Connection {
             Scheme::Http => Stream::Plain(tcp),
             Scheme::Https => {
                 let agreed = TlsConnector::from(Arc::clone(tls)).connect(target.server_name()?, tcp);
-                match timeout(limits.connect, agreed).await {
+                match timeout(limits.connect_timeout, agreed).await {
                     Ok(Ok(stream)) => Stream::Tls(Box::new(stream)),
                     Ok(Err(source)) => return Err(FetchError::TlsFailed { host: host(), source }),
                     Err(_elapsed) => {
-                        return Err(FetchError::ConnectTimeout { host: host(), limit: limits.connect });
+                        return Err(FetchError::ConnectTimeout {
+                            host: host(),
+                            limit: limits.connect_timeout,
+                        });
                     }
                 }
             }

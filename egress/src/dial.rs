@@ -35,8 +35,8 @@ pub(crate) async fn judge_and_connect<'c>(
     let target = Target::parse(url, &client.ports)?;
     let limits = judge.limits();
     let resolved = Route::judge(client, &target, judge, &limits);
-    let route = timeout(limits.first_byte, resolved)
+    let route = timeout(limits.first_byte_timeout, resolved)
         .await
-        .map_err(|_elapsed| FetchError::TotalTimeout { limit: limits.first_byte })??;
+        .map_err(|_elapsed| FetchError::TotalTimeout { limit: limits.first_byte_timeout })??;
     Ok((target, route))
 }

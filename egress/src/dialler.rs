@@ -30,7 +30,7 @@ pub struct DiallerSettings {
     /// Whether the thread must have the system-call filter.
     pub seccomp: Requirement,
     /// The time limit for the name servers' answer, and then for each address of a name.
-    pub connect: Duration,
+    pub connect_timeout: Duration,
     /// The folder of the canary, a part of the proof of confinement. The folder must exist when the first connection is
     /// made. `None` means a temporary folder.
     pub folder: Option<PathBuf>,
@@ -70,8 +70,8 @@ impl Dialler {
     #[must_use]
     pub fn new<'a>(origins: impl IntoIterator<Item = &'a Url>, settings: DiallerSettings) -> Self {
         let limits = RequestLimits {
-            connect: settings.connect,
-            first_byte: settings.connect,
+            connect_timeout: settings.connect_timeout,
+            first_byte_timeout: settings.connect_timeout,
             ..RequestLimits::default()
         };
         let urls: Vec<&Url> = origins.into_iter().collect();

@@ -45,10 +45,13 @@ pub(crate) async fn send(
     outgoing: http::Request<Full<Bytes>>,
     limits: &RequestLimits,
 ) -> Result<(ResponseHead, Incoming), FetchError> {
-    let response = match timeout(limits.first_byte, connection.send(outgoing)).await {
+    let response = match timeout(limits.first_byte_timeout, connection.send(outgoing)).await {
         Ok(response) => response.map_err(|source| classify_error(&target.host, source))?,
         Err(_elapsed) => {
-            return Err(FetchError::FirstByteTimeout { host: target.host.clone(), limit: limits.first_byte });
+            return Err(FetchError::FirstByteTimeout {
+                host: target.host.clone(),
+                limit: limits.first_byte_timeout,
+            });
         }
     };
     let (parts, body) = response.into_parts();

@@ -55,9 +55,9 @@ impl FetchClient {
     pub(crate) async fn fetch(&self, judge: &dyn Judge, request: Request) -> Result<Response, FetchError> {
         let limits = judge.limits();
         let whole_fetch = async { self.open(judge, &limits, request).await?.collect(judge).await };
-        match timeout(limits.total, whole_fetch).await {
+        match timeout(limits.total_timeout, whole_fetch).await {
             Ok(result) => result,
-            Err(_elapsed) => Err(FetchError::TotalTimeout { limit: limits.total }),
+            Err(_elapsed) => Err(FetchError::TotalTimeout { limit: limits.total_timeout }),
         }
     }
 

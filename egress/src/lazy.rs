@@ -80,9 +80,9 @@ mod tests {
         assert!(Arc::ptr_eq(&first, &lazy.get(start()).await.unwrap()));
         drop(first);
         let client = lazy.0.lock().await.take().and_then(Arc::into_inner).unwrap();
-        let ended = client.ended();
-        assert!(!ended.is_serving());
-        *lazy.0.lock().await = Some(Arc::new(ended));
+        let ended_client = client.ended();
+        assert!(!ended_client.is_serving());
+        *lazy.0.lock().await = Some(Arc::new(ended_client));
         assert!(lazy.get(start()).await.unwrap().is_serving());
         assert_eq!(starts.load(Ordering::SeqCst), 3);
         let panicked = lazy_that_panics().await;

@@ -26,12 +26,12 @@ pub struct RequestLimits {
     pub addresses: usize,
     /// The time limit for connecting to one address, for opening a proxy's tunnel, and for the TLS handshake. Default:
     /// 10 s each.
-    pub connect: Duration,
+    pub connect_timeout: Duration,
     /// The time limit from the request to the end of the response's headers, or for resolving the host of a tunnel or
     /// dial. Default: 30 s.
-    pub first_byte: Duration,
+    pub first_byte_timeout: Duration,
     /// The time limit for the whole request: names, connections, redirects, bodies. Default: 60 s.
-    pub total: Duration,
+    pub total_timeout: Duration,
 }
 
 impl Default for RequestLimits {
@@ -45,9 +45,9 @@ impl Default for RequestLimits {
             response_bytes: 10 << 20,
             window_bytes: 16 << 20,
             addresses: 64,
-            connect: Duration::from_secs(10),
-            first_byte: Duration::from_secs(30),
-            total: Duration::from_secs(60),
+            connect_timeout: Duration::from_secs(10),
+            first_byte_timeout: Duration::from_secs(30),
+            total_timeout: Duration::from_secs(60),
         }
     }
 }

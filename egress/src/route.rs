@@ -72,9 +72,9 @@ impl<'c> Route<'c> {
     ) -> Result<(SocketAddr, TcpStream), FetchError> {
         let (address, mut tcp) = self.dial(target, limits).await?;
         if self.proxy.is_some() {
-            let open_result = timeout(limits.connect, proxy::open_tunnel(&mut tcp, target)).await;
+            let open_result = timeout(limits.connect_timeout, proxy::open_tunnel(&mut tcp, target)).await;
             open_result.unwrap_or_else(|_elapsed| {
-                Err(FetchError::ConnectTimeout { host: target.host.clone(), limit: limits.connect })
+                Err(FetchError::ConnectTimeout { host: target.host.clone(), limit: limits.connect_timeout })
             })?;
         }
         Ok((address, tcp))

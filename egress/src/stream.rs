@@ -114,8 +114,8 @@ pub(crate) async fn serve(
     response_sender: oneshot::Sender<Result<StreamedResponse, FetchError>>,
 ) {
     let limits = judge.limits();
-    let deadline = Instant::now() + limits.total;
-    let timeout_error = || FetchError::TotalTimeout { limit: limits.total };
+    let deadline = Instant::now() + limits.total_timeout;
+    let timeout_error = || FetchError::TotalTimeout { limit: limits.total_timeout };
     let open_result = timeout_at(deadline, client.open(judge, &limits, request)).await;
     let open_response = match open_result.unwrap_or_else(|_elapsed| Err(timeout_error())) {
         Ok(open_response) => open_response,

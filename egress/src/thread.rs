@@ -184,7 +184,7 @@ impl Egress {
         job: fn(RequestJob<T>) -> Job,
     ) -> Result<T, FetchError> {
         let (response_sender, mut response) = oneshot::channel();
-        let (limit, has_begun) = (judge.limits().total, Arc::new(AtomicBool::new(false)));
+        let (limit, has_begun) = (judge.limits().total_timeout, Arc::new(AtomicBool::new(false)));
         let (cancel_job, job_has_begun) = (cancel.clone(), Arc::clone(&has_begun));
         self.submit(job(RequestJob {
             judge,

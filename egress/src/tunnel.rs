@@ -37,9 +37,9 @@ pub struct TunnelLimits {
     pub hello_bytes: usize,
     /// The time limit from the connection to the end of the request, and again from the answer to the end of the
     /// `ClientHello`. Default: 10 s each.
-    pub greeting: Duration,
+    pub greeting_timeout: Duration,
     /// The time after which a tunnel without a byte in either direction ends. Default: 5 minutes.
-    pub idle: Duration,
+    pub idle_timeout: Duration,
 }
 
 impl Default for TunnelLimits {
@@ -47,8 +47,8 @@ impl Default for TunnelLimits {
         Self {
             head_bytes: 8 << 10,
             hello_bytes: 32 << 10,
-            greeting: Duration::from_secs(10),
-            idle: Duration::from_secs(300),
+            greeting_timeout: Duration::from_secs(10),
+            idle_timeout: Duration::from_secs(300),
         }
     }
 }
@@ -78,7 +78,7 @@ pub struct TunnelFacts {
 pub enum TunnelEnd {
     /// Both sides have finished sending.
     Closed,
-    /// No byte was carried for [`TunnelLimits::idle`].
+    /// No byte was carried for [`TunnelLimits::idle_timeout`].
     Idle,
     /// The caller cancelled the tunnel.
     Cancelled,
@@ -143,7 +143,9 @@ pub(crate) async fn carry(
     let _slower = client_stream.set_nodelay(true);
     match open(client, judge, &mut client_stream, limits, watch).await {
         Ok((server_stream, hello)) => {
-            match relay::relay_both_ways(client_stream, server_stream, hello, limits.idle, watch).await {
+            match relay::relay_both_ways(client_stream, server_stream, hello, limits.idle_timeout, watch)
+                .await
+            {
                 Ok(end) => end,
                 Err(_broken) => TunnelEnd::Broken,
             }
@@ -199,8 +201,8 @@ async fn open(
     };
     client_stream.write_all(ESTABLISHED).await?;
     let hello_result =
-        timeout(limits.greeting, hello::read(client_stream, head.early, limits.hello_bytes)).await;
-    let hello = hello_result.unwrap_or(Err(TunnelError::HelloTimeout { limit: limits.greeting }));
+        timeout(limits.greeting_timeout, hello::read(client_stream, head.early, limits.hello_bytes)).await;
+    let hello = hello_result.unwrap_or(Err(TunnelError::HelloTimeout { limit: limits.greeting_timeout }));
     let connected = match hello.and_then(|hello| hello.require_name(&head.host)) {
         Ok(hello) => connect(&target, &route, judge, watch).await.map(|server_stream| (server_stream, hello)),
         Err(error) => Err(error),
@@ -231,8 +233,8 @@ async fn read_head(
     limits: &TunnelLimits,
     watch: &TunnelWatch,
 ) -> Result<ConnectHead, TunnelError> {
-    let read_result = timeout(limits.greeting, head::read(client_stream, limits.head_bytes)).await;
-    let head = read_result.unwrap_or(Err(TunnelError::HeadTimeout { limit: limits.greeting }))?;
+    let read_result = timeout(limits.greeting_timeout, head::read(client_stream, limits.head_bytes)).await;
+    let head = read_result.unwrap_or(Err(TunnelError::HeadTimeout { limit: limits.greeting_timeout }))?;
     watch.lock().target = Some((head.host.clone(), head.port));
     Ok(head)
 }

@@ -159,19 +159,19 @@ pub(crate) fn call(shown: store::CallWithMessage, now: i64) -> Result<Call, ApiE
     })
 }
 
-/// A question as it is at this time.
+/// A request for an approval as it is at this time.
 pub(crate) fn approval(approval: store::StoredApproval, now: i64) -> ApprovalJson {
     let status = approval.status_at(now);
     ApprovalJson {
-        id: approval.asked.id,
+        id: approval.request.id,
         run_id: approval.run,
         agent_id: approval.agent,
-        tool_name: approval.asked.tool,
-        question: approval.asked.question,
-        hash: approval.asked.hash,
+        tool_name: approval.request.tool,
+        question: approval.request.question,
+        hash: approval.request.hash,
         status: status.as_str().to_owned(),
         created_at: time(approval.created),
-        expires_at: approval.asked.expires.map(time),
+        expires_at: approval.request.expires.map(time),
     }
 }
 

@@ -196,8 +196,8 @@ async fn sweep(core: &Core) {
 
 async fn sweep_once(core: &Core) -> Result<(), StoreError> {
     let now = now();
-    let kept = i64::try_from(EVENT_RETENTION.as_millis()).unwrap_or(i64::MAX);
-    core.store.remove_events_before(now - kept, SWEPT).await?;
+    let retention = i64::try_from(EVENT_RETENTION.as_millis()).unwrap_or(i64::MAX);
+    core.store.remove_events_before(now - retention, SWEPT).await?;
     core.store.sweep_spaces(SWEPT).await?;
     core.store.expire_calls(now, SWEPT).await?;
     core.store.expire_approvals(now, SWEPT).await?;

@@ -60,12 +60,12 @@ pub(crate) async fn respond(
     // The subscriptions come before the position is read, so that no event falls between.
     let (newest, live) = (core.hub.newest(), core.hub.live());
     // A reader that connects again may repeat its first address, so the header, which is newer, counts.
-    let asked = match headers.get(LAST_EVENT_ID) {
+    let last_event_id = match headers.get(LAST_EVENT_ID) {
         Some(value) => Some(value.to_str().unwrap_or_default()),
         None => parameter,
     };
     let mut ready = VecDeque::from([SseEvent::default().retry(RETRY_PAUSE)]);
-    let position = match asked {
+    let position = match last_event_id {
         None => *newest.borrow(),
         Some(text) => {
             let id = text.parse::<i64>().ok().filter(|id| *id >= 0);

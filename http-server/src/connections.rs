@@ -36,11 +36,11 @@ const TOO_MANY_CONNECTIONS: &[u8] =
 #[derive(Debug, Clone)]
 pub struct HttpLimits {
     /// The maximum number of open connections. Further connections get status 503.
-    pub connections: usize,
+    pub max_connections: usize,
     /// Deadline for the head of a request, beginning with the connection or the response before.
-    pub head: Duration,
+    pub head_timeout: Duration,
     /// The maximum length of a request's head, in bytes. At least 8 KiB.
-    pub head_bytes: usize,
+    pub max_head_bytes: usize,
 }
 
 /// The open connections of a server that accepts no more. Dropping them aborts all.
@@ -69,7 +69,7 @@ impl Connections {
         B::Data: Send,
         B::Error: Into<Box<dyn Error + Send + Sync>>,
     {
-        let free_slots = Arc::new(Semaphore::new(limits.connections));
+        let free_slots = Arc::new(Semaphore::new(limits.max_connections));
         let (mut open, closing) = (JoinSet::new(), CancellationToken::new());
         let mut stop = std::pin::pin!(stop);
         loop {
@@ -128,8 +128,8 @@ where
     let mut protocol = http1::Builder::new();
     protocol
         .timer(TokioTimer::new())
-        .header_read_timeout(limits.head)
-        .max_buf_size(limits.head_bytes)
+        .header_read_timeout(limits.head_timeout)
+        .max_buf_size(limits.max_head_bytes)
         .max_headers(MAX_HEADERS);
     async move {
         if let Err(error) = prepare(&stream) {

@@ -39,8 +39,8 @@ pub(super) async fn run(
     let offered = session.server().offered();
     let arguments = arguments(&context, &request);
     let call = new_call(request.name.into_owned(), arguments);
-    let Some(_session_slot) = session.presence().session_calls.try_begin(limits.calls) else {
-        let message = format!("more than {} concurrent calls: wait for some of them", limits.calls);
+    let Some(_session_slot) = session.presence().session_calls.try_begin(limits.max_calls) else {
+        let message = format!("more than {} concurrent calls: wait for some of them", limits.max_calls);
         let caller = session.caller(agent_id(&context));
         let refused = ToolError::resource_limit(message.clone()).with_code("too_many_calls");
         // The refusal is only for the audit row: the client gets an error of the protocol.
@@ -50,7 +50,7 @@ pub(super) async fn run(
     let _server_slot = session.server().server_calls().begin();
     let is_known = offered.registry.get(&call.tool).is_some();
 
-    let (sender, receiver) = mpsc::channel(limits.reports);
+    let (sender, receiver) = mpsc::channel(limits.max_unsent_reports);
     let _client = session.server().clients().register(&call.id, sender.clone());
     let caller = caller(session, &context, sender);
     let reports = Reports::new(&context, session.threshold(), &call.tool);

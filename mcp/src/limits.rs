@@ -8,54 +8,54 @@ use std::time::Duration;
 pub struct McpLimits {
     /// The maximum length of one message, in bytes. Default: 4 MiB. Without the limit, a line without an end could fill
     /// the memory.
-    pub message_bytes: usize,
+    pub max_message_bytes: usize,
     /// The maximum number of calls of one session that run concurrently. Default: 1,024. Further calls are refused
     /// immediately.
-    pub calls: usize,
+    pub max_calls: usize,
     /// The maximum number of messages that wait for a client to read them. Default: 64. Beyond this limit the server
     /// stops reading from that client.
-    pub unsent: usize,
+    pub max_unsent: usize,
     /// The number of unreadable messages in a row after which a session ends. Default: 100.
-    pub unreadable: u32,
+    pub max_unreadable: u32,
     /// The maximum number of reports of one call that wait to be sent. Default: 256. Further reports are dropped.
-    pub reports: usize,
+    pub max_unsent_reports: usize,
     /// Grace period for calls after their client has left. Default: 2 s.
-    pub leave: Duration,
+    pub leave_grace: Duration,
     /// How long a stopping server waits for the answers of cancelled calls. Default: 10 s. Afterwards it waits up to
     /// the same time for unwritten audit rows.
-    pub stop: Duration,
+    pub stop_timeout: Duration,
     /// Deadline for a client to begin its session. Default: 60 s.
-    pub initialize: Duration,
+    pub initialize_timeout: Duration,
     /// The maximum number of open HTTP connections. Default: 256. Further connections get status 503.
-    pub connections: usize,
+    pub max_connections: usize,
     /// The maximum number of HTTP sessions. Default: 64. Further sessions get status 503.
-    pub sessions: usize,
+    pub max_sessions: usize,
     /// The time without a message of either side after which an HTTP session ends. Default: 15 min. A running call is
     /// not a message, but its heartbeats are; the server sends them if the client gave a progress token. A call that is
     /// silent for longer, which a policy can allow, is cancelled after its session has ended.
-    pub idle: Duration,
+    pub idle_timeout: Duration,
     /// Deadline for a request's head, and again for its body. Default: 10 s each.
-    pub request: Duration,
+    pub request_timeout: Duration,
     /// The maximum length of a request's head, in bytes. Default: 16 KiB.
-    pub head_bytes: usize,
+    pub max_head_bytes: usize,
 }
 
 impl Default for McpLimits {
     fn default() -> Self {
         Self {
-            message_bytes: 4 << 20,
-            calls: 1024,
-            unsent: 64,
-            unreadable: 100,
-            reports: 256,
-            leave: Duration::from_secs(2),
-            stop: Duration::from_secs(10),
-            initialize: Duration::from_secs(60),
-            connections: 256,
-            sessions: 64,
-            idle: Duration::from_secs(15 * 60),
-            request: Duration::from_secs(10),
-            head_bytes: 16 << 10,
+            max_message_bytes: 4 << 20,
+            max_calls: 1024,
+            max_unsent: 64,
+            max_unreadable: 100,
+            max_unsent_reports: 256,
+            leave_grace: Duration::from_secs(2),
+            stop_timeout: Duration::from_secs(10),
+            initialize_timeout: Duration::from_secs(60),
+            max_connections: 256,
+            max_sessions: 64,
+            idle_timeout: Duration::from_secs(15 * 60),
+            request_timeout: Duration::from_secs(10),
+            max_head_bytes: 16 << 10,
         }
     }
 }
@@ -68,26 +68,26 @@ mod tests {
     fn the_manual_has_the_default_limits() {
         let manual = include_str!("../../docs/mcp.md");
         let limits = McpLimits::default();
-        assert_eq!(limits.calls, 1024);
-        let (minutes, leave) = (limits.idle.as_secs() / 60, limits.leave.as_secs());
+        assert_eq!(limits.max_calls, 1024);
+        let (minutes, leave) = (limits.idle_timeout.as_secs() / 60, limits.leave_grace.as_secs());
         for statement in [
-            format!("| one message | {} MiB;", limits.message_bytes >> 20),
+            format!("| one message | {} MiB;", limits.max_message_bytes >> 20),
             "| concurrent calls of a session | 1,024;".to_owned(),
             "more than 1,024 concurrent calls of one session".to_owned(),
-            format!("| unreadable messages in a row | {},", limits.unreadable),
-            format!("| answers that wait for a client to read | {},", limits.unsent),
-            format!("| reports of a call that wait | {};", limits.reports),
-            format!("up to {} reports wait", limits.reports),
-            format!("| HTTP connections, streams among them | {};", limits.connections),
-            format!("| HTTP sessions | {} (`McpLimits::sessions`);", limits.sessions),
+            format!("| unreadable messages in a row | {},", limits.max_unreadable),
+            format!("| answers that wait for a client to read | {},", limits.max_unsent),
+            format!("| reports of a call that wait | {};", limits.max_unsent_reports),
+            format!("up to {} reports wait", limits.max_unsent_reports),
+            format!("| HTTP connections, streams among them | {};", limits.max_connections),
+            format!("| HTTP sessions | {} (`McpLimits::max_sessions`);", limits.max_sessions),
             format!("until it was idle for {minutes} minutes |"),
             format!("after {minutes} minutes without a message"),
             format!("has {leave} seconds for its calls to end"),
-            format!("| answers after the server was told to end | {} s |", limits.stop.as_secs()),
-            format!("That takes at most {} seconds", limits.stop.as_secs()),
-            format!("| head of a request | {} KiB, ", limits.head_bytes >> 10),
-            format!(" headers, {} s;", limits.request.as_secs()),
-            format!("| body of a request | {} s,", limits.request.as_secs()),
+            format!("| answers after the server was told to end | {} s |", limits.stop_timeout.as_secs()),
+            format!("That takes at most {} seconds", limits.stop_timeout.as_secs()),
+            format!("| head of a request | {} KiB, ", limits.max_head_bytes >> 10),
+            format!(" headers, {} s;", limits.request_timeout.as_secs()),
+            format!("| body of a request | {} s,", limits.request_timeout.as_secs()),
         ] {
             assert!(manual.contains(&statement), "docs/mcp.md does not say {statement:?}");
         }

@@ -102,7 +102,7 @@ impl<R: AsyncRead + Send + Unpin + 'static, W: AsyncWrite + Send + Unpin + 'stat
             line: Vec::new(),
             is_skipping: false,
             output: Arc::new(Mutex::new(output)),
-            unsent: Arc::new(Semaphore::new(limits.unsent)),
+            unsent: Arc::new(Semaphore::new(limits.max_unsent)),
             unanswered_ids: UnansweredIds::default(),
             unreadable: 0,
             has_begun: false,
@@ -129,7 +129,7 @@ impl<R: AsyncRead + Send + Unpin + 'static, W: AsyncWrite + Send + Unpin + 'stat
             let end = available.iter().position(|byte| *byte == b'\n');
             let consumed = end.map_or(available.len(), |end| end + 1);
             if !self.is_skipping {
-                if self.line.len() + consumed > self.limits.message_bytes {
+                if self.line.len() + consumed > self.limits.max_message_bytes {
                     // `clear` would keep a buffer of the limit's size.
                     self.line = Vec::new();
                     self.is_skipping = true;
@@ -153,7 +153,7 @@ impl<R: AsyncRead + Send + Unpin + 'static, W: AsyncWrite + Send + Unpin + 'stat
         self.unreadable += 1;
         tracing::info!("a message was refused: {}", error.message);
         self.reply_error(id, error).await;
-        if self.unreadable >= self.limits.unreadable {
+        if self.unreadable >= self.limits.max_unreadable {
             AfterRefusal::Disconnect
         } else {
             AfterRefusal::ReadOn
@@ -275,7 +275,7 @@ impl<R: AsyncRead + Send + Unpin + 'static, W: AsyncWrite + Send + Unpin + 'stat
             let after_refusal = match read {
                 LineRead::End => return None,
                 LineRead::TooLong => {
-                    let message = format!("a message has at most {} bytes", self.limits.message_bytes);
+                    let message = format!("a message has at most {} bytes", self.limits.max_message_bytes);
                     self.refuse(None, ErrorData::invalid_request(message, None)).await
                 }
                 LineRead::Line => {
@@ -377,7 +377,7 @@ where
         // rmcp recreates this future with each event of a call. Both deadlines are therefore set only once.
         if !stop.is_cancelled() {
             let leave_deadline =
-                *self.leave_deadline.get_or_insert_with(|| Instant::now() + self.limits.leave);
+                *self.leave_deadline.get_or_insert_with(|| Instant::now() + self.limits.leave_grace);
             tokio::select! {
                 biased;
                 () = stop.cancelled() => {}
@@ -387,7 +387,8 @@ where
         }
         self.presence.gone.cancel();
         if stop.is_cancelled() {
-            let stop_deadline = *self.stop_deadline.get_or_insert_with(|| Instant::now() + self.limits.stop);
+            let stop_deadline =
+                *self.stop_deadline.get_or_insert_with(|| Instant::now() + self.limits.stop_timeout);
             let _ = timeout_at(stop_deadline, self.await_answers()).await;
         }
         None
@@ -397,6 +398,6 @@ where
         self.presence.gone.cancel();
         let closing = async { self.output.lock().await.shutdown().await };
         // A client that does not read must not delay the shutdown.
-        timeout(self.limits.leave, closing).await.unwrap_or(Ok(()))
+        timeout(self.limits.leave_grace, closing).await.unwrap_or(Ok(()))
     }
 }

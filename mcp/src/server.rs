@@ -121,14 +121,14 @@ impl McpServer {
     }
 
     /// Waits until none of these cancelled calls runs. Once the server is stopping, it waits at most
-    /// [`McpLimits::stop`].
+    /// [`McpLimits::stop_timeout`].
     ///
     /// # Cancellation
     /// Dropping the future has no effect.
     pub(super) async fn wait_for_cancelled_calls(&self, calls: &CallsInProgress, stop: &CancellationToken) {
         let too_late = async {
             stop.cancelled().await;
-            tokio::time::sleep(self.shared.limits.stop).await;
+            tokio::time::sleep(self.shared.limits.stop_timeout).await;
         };
         tokio::select! {
             () = calls.wait_until_idle() => {}
@@ -249,13 +249,13 @@ impl CallsInProgress {
     pub(super) async fn wait_until_idle(&self) {
         loop {
             // Register as a waiter before the check, so that an end in between is not missed.
-            let ended = self.count.idle.notified();
-            let mut ended = std::pin::pin!(ended);
-            ended.as_mut().enable();
+            let all_ended = self.count.idle.notified();
+            let mut all_ended = std::pin::pin!(all_ended);
+            all_ended.as_mut().enable();
             if self.count.running.load(Ordering::SeqCst) == 0 {
                 return;
             }
-            ended.await;
+            all_ended.await;
         }
     }
 }

@@ -16,7 +16,7 @@ use super::{
 
 /// Serves the client behind standard input and output until it leaves or `stop` fires, and until its calls
 /// have ended and are answered. `stop` cancels the calls, and the server then waits at most
-/// [`McpLimits::stop`](super::McpLimits).
+/// [`McpLimits::stop_timeout`](super::McpLimits).
 ///
 /// From the start, the process's own standard output leads to standard error and its standard input is empty.
 /// Output and input of tools in this process therefore cannot mix with the protocol.
@@ -34,7 +34,7 @@ pub async fn serve_stdio(server: &McpServer, stop: CancellationToken) -> Result<
         // The stream is closed by now. Wait until the pump has written the answers, but not for a client that
         // does not read.
         let written = tokio::task::spawn_blocking(move || pump.join());
-        let _ = tokio::time::timeout(server.limits().leave, written).await;
+        let _ = tokio::time::timeout(server.limits().leave_grace, written).await;
     }
     served
 }
@@ -64,14 +64,14 @@ where
     // The transport ends when all requests are answered. This token ends it if that takes too long.
     let session_end = CancellationToken::new();
     let (stop_signal, session_end_signal, stop_time) =
-        (stop.clone(), session_end.clone(), server.limits().stop);
+        (stop.clone(), session_end.clone(), server.limits().stop_timeout);
     let _watch = task::spawn(async move {
         stop_signal.cancelled().await;
         tokio::time::sleep(stop_time).await;
         session_end_signal.cancel();
     });
     let starting = serve_server_with_ct(session, lines, session_end);
-    let running = match tokio::time::timeout(server.limits().initialize, starting).await {
+    let running = match tokio::time::timeout(server.limits().initialize_timeout, starting).await {
         Ok(Ok(running)) => running,
         // The client left, or the server was stopped, before the session began.
         Ok(Err(ServerInitializeError::ConnectionClosed(_) | ServerInitializeError::Cancelled)) => {
@@ -83,11 +83,11 @@ where
             return Err(McpError::Streams { source: timed_out });
         }
     };
-    let ended = running.waiting().await;
+    let outcome = running.waiting().await;
     // Cancel the calls before waiting for them.
     presence.gone.cancel();
     server.wait_for_cancelled_calls(&presence.session_calls, &stop).await;
-    match ended {
+    match outcome {
         Ok(QuitReason::JoinError(error)) | Err(error) => {
             Err(McpError::Streams { source: io::Error::other(error) })
         }

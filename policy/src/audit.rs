@@ -18,13 +18,14 @@ pub struct AuditSettings {
     #[serde(skip)]
     pub sync: AuditSync,
     /// The size at which a segment is sealed. Default: 64 MiB.
-    pub segment: FileBytes,
+    #[serde(rename = "segment")]
+    pub segment_bytes: FileBytes,
     /// The age of its first row at which a segment is sealed. Default: 30 days.
     #[serde(serialize_with = "seconds")]
     pub segment_age: Duration,
     /// The age of its last row at which a sealed segment is removed. `None`, the default, keeps all.
-    #[serde(skip_serializing_if = "Option::is_none", serialize_with = "optional_seconds")]
-    pub keep: Option<Duration>,
+    #[serde(rename = "keep", skip_serializing_if = "Option::is_none", serialize_with = "optional_seconds")]
+    pub retention: Option<Duration>,
     /// The destinations of checkpoints. `None`, the default: standard error in a server, none in other commands.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub checkpoints: Option<Vec<CheckpointDestination>>,
@@ -35,11 +36,11 @@ pub struct AuditSettings {
 }
 
 impl AuditSettings {
-    /// The bounds of [`Self::segment`]: 64 KiB to 64 GiB.
+    /// The bounds of [`Self::segment_bytes`]: 64 KiB to 64 GiB.
     pub(crate) const SEGMENT_BOUNDS: LimitBounds<u64> =
         LimitBounds { least: 64 * KIB, most: 64 * 1024 * 1024 * KIB };
 
-    /// The bounds of [`Self::segment_age`] and [`Self::keep`]: a minute to a hundred years of 365 days.
+    /// The bounds of [`Self::segment_age`] and [`Self::retention`]: a minute to a hundred years of 365 days.
     pub(crate) const AGE_BOUNDS: LimitBounds<Duration> =
         LimitBounds { least: Duration::from_mins(1), most: Duration::from_hours(100 * 365 * 24) };
 
@@ -54,9 +55,9 @@ impl Default for AuditSettings {
     fn default() -> Self {
         Self {
             sync: AuditSync::default(),
-            segment: FileBytes(64 * 1024 * KIB),
+            segment_bytes: FileBytes(64 * 1024 * KIB),
             segment_age: Duration::from_hours(30 * 24),
-            keep: None,
+            retention: None,
             checkpoints: None,
             key: None,
         }

@@ -4,7 +4,7 @@ use std::{fmt, sync::Arc, time::Duration};
 
 use async_trait::async_trait;
 use portcullis_store::{
-    ApprovalStatus, Json, NewApproval, RunStore, StoreError, StoredAnswer, StoredApproval, Verdict,
+    ApprovalStatus, Json, NewApprovalRequest, RunStore, StoreError, StoredAnswer, StoredApproval, Verdict,
 };
 use portcullis_tools::approval::{
     ApprovalAnswer, ApprovalRequest, Approver, ApproverKind, AttributedAnswer, question,
@@ -31,19 +31,19 @@ const COLUMNS: usize = 100;
 const ID_BYTES: usize = 8;
 
 /// The maximum number of questions of one call. A resumed run asks again after an expired question.
-const MAX_ASKED: u32 = 100;
+const MAX_REQUESTS: u32 = 100;
 
-/// An approver whose questions are rows of the store. The first answer counts: from another process through the store,
+/// An approver whose requests are rows of the store. The first answer counts: from another process through the store,
 /// or from this process's approver.
 pub struct StoredApprover {
     run: Arc<DrivenRun>,
     local: LocalApprover,
-    expires: Duration,
-    on_question: Option<QuestionFn>,
+    lifetime: Duration,
+    on_approval_request: Option<ApprovalRequestFn>,
 }
 
-/// Callback for each new question. Must not block.
-pub type QuestionFn = Arc<dyn Fn(&NewApproval) + Send + Sync>;
+/// Callback for each new request. Must not block.
+pub type ApprovalRequestFn = Arc<dyn Fn(&NewApprovalRequest) + Send + Sync>;
 
 /// The approver of this process.
 enum LocalApprover {
@@ -59,27 +59,32 @@ impl StoredApprover {
     /// Asks only in the store. A question expires after [`APPROVAL_TTL`].
     #[must_use]
     pub fn in_store(run: Arc<DrivenRun>) -> Self {
-        Self { run, local: LocalApprover::Absent, expires: APPROVAL_TTL, on_question: None }
+        Self { run, local: LocalApprover::Absent, lifetime: APPROVAL_TTL, on_approval_request: None }
     }
 
     /// Asks this process's approver too. The question expires when that approver's does.
     #[must_use]
     pub fn in_store_and_locally(run: Arc<DrivenRun>, local: Arc<dyn Approver>) -> Self {
-        let expires = local.time_limit();
-        Self { run, local: LocalApprover::Asked(local), expires, on_question: None }
+        let lifetime = local.time_limit();
+        Self { run, local: LocalApprover::Asked(local), lifetime, on_approval_request: None }
     }
 
     /// Takes only answers that were given before, to a process that has died since. Any other question is refused
     /// immediately.
     #[must_use]
     pub fn past_answers_only(run: Arc<DrivenRun>) -> Self {
-        Self { run, local: LocalApprover::PastAnswersOnly, expires: Duration::ZERO, on_question: None }
+        Self {
+            run,
+            local: LocalApprover::PastAnswersOnly,
+            lifetime: Duration::ZERO,
+            on_approval_request: None,
+        }
     }
 
-    /// Calls `on_question` for each new question, after it was stored.
+    /// Calls `on_approval_request` for each new question, after it was stored.
     #[must_use]
-    pub fn on_question(mut self, on_question: QuestionFn) -> Self {
-        self.on_question = Some(on_question);
+    pub fn on_approval_request(mut self, on_approval_request: ApprovalRequestFn) -> Self {
+        self.on_approval_request = Some(on_approval_request);
         self
     }
 
@@ -89,15 +94,15 @@ impl StoredApprover {
 
     /// Writes the question, unless the same question of the same call waits or is answered. Returns its id.
     async fn write(&self, request: &ApprovalRequest) -> Result<String, StoreError> {
-        for number in 1..=MAX_ASKED {
-            let id = question_id(request, number);
-            let new = NewApproval {
+        for number in 1..=MAX_REQUESTS {
+            let id = approval_id(request, number);
+            let new = NewApprovalRequest {
                 id: id.clone(),
                 call: request.call_id.clone(),
                 tool: request.tool.clone(),
                 question: question(request, COLUMNS),
                 hash: request.binding.clone(),
-                expires: Some(now() + milliseconds(self.expires)),
+                expires: Some(now() + milliseconds(self.lifetime)),
             };
             // The id follows from the call and its access, so a question that was asked before conflicts with
             // itself.
@@ -105,8 +110,8 @@ impl StoredApprover {
                 Err(StoreError::AlreadyExists { .. }) => {}
                 Err(error) => return Err(error),
                 Ok(()) => {
-                    if let Some(on_question) = &self.on_question {
-                        on_question(&new);
+                    if let Some(on_approval_request) = &self.on_approval_request {
+                        on_approval_request(&new);
                     }
                     return Ok(id);
                 }
@@ -118,14 +123,14 @@ impl StoredApprover {
             }
         }
         let status = ApprovalStatus::Expired;
-        Err(StoreError::ApprovalClosed { id: question_id(request, MAX_ASKED), status })
+        Err(StoreError::ApprovalClosed { id: approval_id(request, MAX_REQUESTS), status })
     }
 
     /// The answer that was given to this question before, even if it was asked again after it had expired.
     async fn earlier_answer(&self, request: &ApprovalRequest) -> Option<AttributedAnswer> {
-        for number in 1..=MAX_ASKED {
+        for number in 1..=MAX_REQUESTS {
             // The numbers have no gaps, so the first question that is missing ends the search.
-            let earlier = self.store().approval(&question_id(request, number)).await.ok()?;
+            let earlier = self.store().approval(&approval_id(request, number)).await.ok()?;
             if earlier.answer.is_some() {
                 return attributed_answer(&earlier);
             }
@@ -221,22 +226,22 @@ impl Approver for StoredApprover {
     }
 
     fn time_limit(&self) -> Duration {
-        self.expires + MARGIN
+        self.lifetime + MARGIN
     }
 }
 
-/// The id of a question: the same for the same call, the same access and the same number, in every process.
+/// The id of a stored request: the same for the same call, the same access and the same number, in every process.
 #[must_use]
-pub fn question_id(request: &ApprovalRequest, number: u32) -> String {
+pub fn approval_id(request: &ApprovalRequest, number: u32) -> String {
     let parts = format!("{}\0{}\0{}\0{number}", request.run_id, request.call_id, request.binding);
     let hash = Sha256::digest(parts);
     format!("approval_{}", hex::encode(hash.get(..ID_BYTES).unwrap_or(&hash)))
 }
 
 fn has_expired(approval: &StoredApproval) -> bool {
-    let is_over = approval.asked.expires.is_some_and(|expires| expires <= now());
+    let is_past = approval.request.expires.is_some_and(|expires| expires <= now());
     match approval.status {
-        ApprovalStatus::Waiting => is_over,
+        ApprovalStatus::Waiting => is_past,
         ApprovalStatus::Expired => true,
         ApprovalStatus::Approved | ApprovalStatus::Denied => false,
     }

@@ -104,8 +104,8 @@ impl RunExport {
         let steps = all_rows(|request| store.steps(id.as_str(), request)).await?;
         let mut started_calls = all_rows(|request| store.started_calls(id.as_str(), request)).await?;
         // In the order in which the model asked for them, whatever order they ended in.
-        let asked = call_order(&messages, id)?;
-        started_calls.sort_by_key(|started| asked.get(&started.call).copied().unwrap_or(usize::MAX));
+        let request_order = call_order(&messages, id)?;
+        started_calls.sort_by_key(|started| request_order.get(&started.call).copied().unwrap_or(usize::MAX));
         let filter = ApprovalFilter { run: Some(id.to_string()), ..ApprovalFilter::default() };
         let mut approvals = all_rows(|request| store.approvals(filter.clone(), request)).await?;
         // The store lists the newest first.
@@ -124,7 +124,7 @@ impl RunExport {
             })
         };
         let approval = |approval: StoredApproval| {
-            let StoredApproval { asked, created, status, answer, run: _, agent: _ } = approval;
+            let StoredApproval { request, created, status, answer, run: _, agent: _ } = approval;
             let decision = answer.map(|answer| {
                 let StoredAnswer { verdict, by, via, edited_arguments, reason, decided } = answer;
                 let verdict = match verdict {
@@ -136,13 +136,13 @@ impl RunExport {
                 Ok::<_, RunError>(ExportedDecision { verdict, by, via, edited_arguments, reason, decided })
             });
             Ok(ExportedApproval {
-                id: asked.id,
-                call: asked.call,
-                tool: asked.tool,
-                question: asked.question,
-                hash: asked.hash,
+                id: request.id,
+                call: request.call,
+                tool: request.tool,
+                question: request.question,
+                hash: request.hash,
                 created,
-                expires: asked.expires,
+                expires: request.expires,
                 status: status.as_str(),
                 decision: decision.transpose()?,
             })

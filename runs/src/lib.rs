@@ -44,7 +44,7 @@ mod stepwise;
 mod turn;
 mod turn_results;
 
-pub use approver::{APPROVAL_TTL, QuestionFn, StoredApprover, question_id};
+pub use approver::{APPROVAL_TTL, ApprovalRequestFn, StoredApprover, approval_id};
 pub use client_calls::ClientCalls;
 pub use clock::now;
 pub use driven::{DrivenRun, LEASE_RENEWAL_INTERVAL, LEASE_TTL, LeaseWatch};

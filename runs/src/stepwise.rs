@@ -14,14 +14,14 @@ use std::{
 use portcullis_agent::{
     AgentConfig, AgentEnd, AgentHandle, AgentLoop, ExecutionStrategy, Provider, RunState, ToolExecutor,
 };
-use portcullis_store::{Entity, NewApproval, RunStatus, StoreError, StoredAnswer};
+use portcullis_store::{Entity, NewApprovalRequest, RunStatus, StoreError, StoredAnswer};
 use portcullis_tools::{CallStartListener, Caller, RegistryExecutor, ToolRegistry, policy::FlowLabel};
 use portcullis_types::{CancellationToken, Message, ToolResult};
 use tokio::sync::Mutex as AsyncMutex;
 
 use crate::{
-    DrivenRun, ModelIdentity, QuestionFn, RecordedModel, RunError, RunId, RunSubject, Runs, StoredApprover,
-    StoredExecutor, StoredExternalCalls,
+    ApprovalRequestFn, DrivenRun, ModelIdentity, RecordedModel, RunError, RunId, RunSubject, Runs,
+    StoredApprover, StoredExecutor, StoredExternalCalls,
     driven::{OrphanedCall, status},
     turn::{SkipReason, TurnExecutor, interrupt},
     turn_results::TurnResults,
@@ -46,12 +46,12 @@ pub struct StepParts {
     pub labels: Vec<(FlowLabel, String)>,
     /// A hint on denied calls that nobody could approve.
     pub hint: Option<&'static str>,
-    /// Called for each new question, with its run. Must not block.
-    pub on_question: Option<RunQuestionFn>,
+    /// Called for each new request for an approval, with its run. Must not block.
+    pub on_approval_request: Option<RunQuestionFn>,
 }
 
-/// Callback for a new question of a run. Must not block.
-pub type RunQuestionFn = Arc<dyn Fn(&RunId, &NewApproval) + Send + Sync>;
+/// Callback for a new request for an approval of a run. Must not block.
+pub type RunQuestionFn = Arc<dyn Fn(&RunId, &NewApprovalRequest) + Send + Sync>;
 
 /// Takes steps of runs.
 pub struct Stepper {
@@ -270,8 +270,8 @@ impl Stepper {
         Ok(StepEnd::Taken(self.position_of(found, state)))
     }
 
-    /// Runs one call of the turn that follows this version of the run, and stores its result. `on_question` is
-    /// called for each new question, as [`StepParts::on_question`] is.
+    /// Runs one call of the turn that follows this version of the run, and stores its result. `on_approval_request` is
+    /// called for each new request for an approval, as [`StepParts::on_approval_request`] is.
     ///
     /// # Errors
     /// [`RunError`], as for [`Self::take_step`].
@@ -283,22 +283,22 @@ impl Stepper {
         id: &RunId,
         version: i64,
         call: &str,
-        on_question: QuestionFn,
+        on_approval_request: ApprovalRequestFn,
         cancel: &CancellationToken,
     ) -> Result<StepCallEnd, RunError> {
         let lock = self.lock(id);
         let _turn = lock.lock().await;
         let Some(run) = self.drive(id, version).await? else { return Ok(StepCallEnd::Passed) };
-        let ended = self.call(&run, call, on_question, cancel).await;
+        let end = self.call(&run, call, on_approval_request, cancel).await;
         self.release(&run, false).await;
-        ended
+        end
     }
 
     async fn call(
         &self,
         run: &Arc<DrivenRun>,
         call: &str,
-        on_question: QuestionFn,
+        on_approval_request: ApprovalRequestFn,
         cancel: &CancellationToken,
     ) -> Result<StepCallEnd, RunError> {
         let store = &**run.store();
@@ -306,7 +306,7 @@ impl Stepper {
         if is_finished || TurnResults::read(store, run.id()).await?.results.contains_key(call) {
             return Ok(StepCallEnd::Stored);
         }
-        let mut agent = self.agent(run, self.asking_executor(run, Some(on_question)));
+        let mut agent = self.agent(run, self.asking_executor(run, Some(on_approval_request)));
         let handle = agent.handle();
         let state = resume_state(run);
         let _lease = run.keep_lease(handle.clone());
@@ -322,24 +322,24 @@ impl Stepper {
         Ok(StepCallEnd::Stored)
     }
 
-    /// Answers a question of a run.
+    /// Answers a request of a run.
     ///
     /// # Errors
-    /// [`RunError::Store`]: the run has no such question, it was answered before, or it is bound to another hash.
+    /// [`RunError::Store`]: the run has no such request, it was answered before, or it is bound to another hash.
     pub async fn answer(
         &self,
         id: &RunId,
-        question: &str,
+        request: &str,
         hash: Option<&str>,
         answer: StoredAnswer,
     ) -> Result<(), RunError> {
         let store = self.runs.store();
-        let asked = store.approval(question).await?;
+        let stored = store.approval(request).await?;
         // A signal to one workflow must not answer the question of another run.
-        if asked.run != id.as_str() {
-            return Err(StoreError::NotFound { what: Entity::Approval, id: question.to_owned() }.into());
+        if stored.run != id.as_str() {
+            return Err(StoreError::NotFound { what: Entity::Approval, id: request.to_owned() }.into());
         }
-        store.answer_approval(question, hash.unwrap_or(&asked.asked.hash), answer).await?;
+        store.answer_approval(request, hash.unwrap_or(&stored.request.hash), answer).await?;
         Ok(())
     }
 
@@ -401,19 +401,19 @@ impl Stepper {
     fn asking_executor(
         &self,
         run: &Arc<DrivenRun>,
-        on_question: Option<QuestionFn>,
+        on_approval_request: Option<ApprovalRequestFn>,
     ) -> Arc<dyn ToolExecutor> {
         let mut caller = self.parts.caller.clone();
         caller.start_listener = Some(Arc::clone(run) as Arc<dyn CallStartListener>);
         caller.external_calls = Some(Arc::new(StoredExternalCalls::new(Arc::clone(run))));
         if caller.approver.is_none() {
             let approver = StoredApprover::in_store(Arc::clone(run));
-            let (id, for_all) = (run.id().clone(), self.parts.on_question.clone());
-            let tell = move |question: &NewApproval| {
-                for_all.iter().for_each(|tell| tell(&id, question));
-                on_question.iter().for_each(|tell| tell(question));
+            let (id, for_all) = (run.id().clone(), self.parts.on_approval_request.clone());
+            let tell = move |request: &NewApprovalRequest| {
+                for_all.iter().for_each(|tell| tell(&id, request));
+                on_approval_request.iter().for_each(|tell| tell(request));
             };
-            caller.approver = Some(Arc::new(approver.on_question(Arc::new(tell))));
+            caller.approver = Some(Arc::new(approver.on_approval_request(Arc::new(tell))));
         }
         let executor = RegistryExecutor::new(Arc::clone(&self.parts.registry), caller).with_continued_run();
         let executor = match self.parts.hint {

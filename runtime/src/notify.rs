@@ -4,7 +4,7 @@ use std::process::{Child, Command, Stdio};
 
 use parking_lot::Mutex;
 use portcullis_agent::ProviderKind;
-use portcullis_runs::{RunId, store::NewApproval};
+use portcullis_runs::{RunId, store::NewApprovalRequest};
 
 /// The variables that the program gets, beside those of this process: the question, the run and the tool.
 const VARIABLES: [&str; 3] = ["PORTCULLIS_QUESTION", "PORTCULLIS_RUN", "PORTCULLIS_TOOL"];
@@ -31,14 +31,14 @@ impl Notifier {
         clippy::disallowed_methods,
         reason = "the operator's program, named in a file that no other user can change"
     )]
-    pub(crate) fn tell(&self, run: &RunId, asked: &NewApproval) {
+    pub(crate) fn tell(&self, run: &RunId, request: &NewApprovalRequest) {
         let Some((program, arguments)) = self.command.split_first() else { return };
         let mut command = Command::new(program);
         command.args(arguments).stdin(Stdio::null()).stdout(Stdio::null());
         for key in ProviderKind::ALL.into_iter().filter_map(ProviderKind::key_variable) {
             command.env_remove(key);
         }
-        for (name, value) in VARIABLES.into_iter().zip([&*asked.id, run.as_str(), &*asked.tool]) {
+        for (name, value) in VARIABLES.into_iter().zip([&*request.id, run.as_str(), &*request.tool]) {
             command.env(name, value);
         }
         let mut running = self.running.lock();

@@ -121,9 +121,9 @@ mod tests {
         assert!(chain(&error).contains("the policy has a mount of this name"), "{error}");
         let error = with(DEFAULT_POLICY, &["a=/a", "a=/b"]).expect_err("taken");
         assert!(chain(&error).contains("the policy has a mount of this name"), "{error}");
-        let own =
+        let own_line =
             "version = 1\nhome = \"h\"\nmounts.h = \"h\"\n[profiles.P.mounts]\nh = \"write\"\n[profiles.Q]\n";
-        let edited = with(own, &["d=/d:ro"]).expect("edited");
+        let edited = with(own_line, &["d=/d:ro"]).expect("edited");
         assert_eq!(load(&edited).mounts().len(), 2, "{edited}");
         assert!(edited.contains("d = \"read\""), "{edited}");
         for broken in ["[[", "mounts = 3\n"] {

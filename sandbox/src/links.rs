@@ -47,12 +47,12 @@ pub struct ExposedFiles {
     files: BTreeSet<FileIdentity>,
     /// The private names of some of the files, in the form for a person or a model.
     names: Vec<String>,
-    unknown: Option<UnknownReason>,
+    unknown: Option<LinkSearchFault>,
 }
 
 /// Why the search could not find out which private files have a name elsewhere.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum UnknownReason {
+pub enum LinkSearchFault {
     /// There are more entries than the limit.
     TooMany,
     /// A search did not end in time.
@@ -67,7 +67,7 @@ pub enum LinkSuspicion {
     /// The file is a private file.
     Private,
     /// The file may be a private file, for this reason.
-    Unknown(UnknownReason),
+    Unknown(LinkSearchFault),
 }
 
 impl ExposedFiles {
@@ -103,18 +103,18 @@ impl ExposedFiles {
         self.files.len() - self.names.len()
     }
 
-    fn unknown(why: UnknownReason) -> Self {
+    fn unknown(why: LinkSearchFault) -> Self {
         Self { unknown: Some(why), ..Self::default() }
     }
 
-    fn new(exposed_names: BTreeMap<FileIdentity, String>, unknown: Option<UnknownReason>) -> Self {
+    fn new(exposed_names: BTreeMap<FileIdentity, String>, unknown: Option<LinkSearchFault>) -> Self {
         let files = exposed_names.keys().copied().collect();
         let names = exposed_names.into_values().take(MAX_NAMED).collect();
         Self { files, names, unknown }
     }
 }
 
-impl UnknownReason {
+impl LinkSearchFault {
     /// The reason and the remedy, for a model and a person.
     #[must_use]
     pub fn hint(self) -> String {

@@ -15,7 +15,7 @@ use serde_json::value::RawValue;
 
 use crate::{
     ParamSpec, ToolSpec, UnknownKeys,
-    decode::{DecodeFn, Mistakes, Primitive},
+    decode::{DecodeFn, Faults, Primitive},
 };
 
 /// The fields of one call.
@@ -24,7 +24,7 @@ pub struct Fields<'a> {
     spec: &'static ToolSpec,
     /// The text of each argument, by the parameter's index; `None` if the argument is absent.
     slots: Vec<Option<&'a RawValue>>,
-    problems: Vec<String>,
+    faults: Vec<String>,
     /// Whether the text is not an object. Missing fields are not reported then.
     is_malformed: bool,
     /// Makes example arguments, if a mistake needs an example.
@@ -32,13 +32,13 @@ pub struct Fields<'a> {
 }
 
 impl<'a> Fields<'a> {
-    /// Parses the text. Mistakes are collected for [`Fields::into_error`].
+    /// Parses the text. Faults are collected for [`Fields::into_error`].
     #[must_use]
     pub fn parse(text: &'a str, spec: &'static ToolSpec) -> Self {
         let mut fields = Self {
             spec,
             slots: vec![None; spec.params.len()],
-            problems: Vec::new(),
+            faults: Vec::new(),
             is_malformed: false,
             example: None,
         };
@@ -50,13 +50,13 @@ impl<'a> Fields<'a> {
         let parsed = deserializer.deserialize_any(Object(&mut fields)).and_then(|()| deserializer.end());
         if let Err(error) = parsed {
             fields.is_malformed = true;
-            let problem = if error.is_data() {
+            let fault = if error.is_data() {
                 "arguments must be one JSON object".to_owned()
             } else {
                 format!("arguments are not valid JSON: {error}")
             };
             // Drop earlier mistakes, because the text as a whole is wrong.
-            fields.problems = vec![problem];
+            fields.faults = vec![fault];
         }
         fields
     }
@@ -90,7 +90,7 @@ impl<'a> Fields<'a> {
             None => {
                 if !self.is_malformed {
                     let name = self.spec.params[index].name;
-                    self.problems.push(format!("missing required field '{name}' in arguments"));
+                    self.faults.push(format!("missing required field '{name}' in arguments"));
                 }
                 None
             }
@@ -106,7 +106,7 @@ impl<'a> Fields<'a> {
         match decode(raw, param) {
             Ok(value) => Some(Some(value)),
             Err(mistakes) => {
-                self.problems.extend(mistakes.texts);
+                self.faults.extend(mistakes.texts);
                 self.example = self.example.or(mistakes.example);
                 None
             }
@@ -126,13 +126,13 @@ impl<'a> Fields<'a> {
     /// Whether there are no mistakes.
     #[must_use]
     pub fn complete(&self) -> bool {
-        self.problems.is_empty()
+        self.faults.is_empty()
     }
 
     /// All mistakes as one error.
     #[must_use]
     pub fn into_error(self) -> ToolError {
-        let error = ToolError::invalid_arguments(self.problems.join("; "));
+        let error = ToolError::invalid_arguments(self.faults.join("; "));
         match self.example {
             Some(example) => error.with_hint(format!("example: {}", example(self.spec))),
             None => error,
@@ -145,15 +145,13 @@ impl<'a> Fields<'a> {
         }
         let known: Vec<String> = self.spec.params.iter().map(|param| format!("'{}'", param.name)).collect();
         let known = if known.is_empty() { "there are none".to_owned() } else { known.join(", ") };
-        self.problems.push(format!("unknown field '{key}' in arguments (fields: {known})"));
+        self.faults.push(format!("unknown field '{key}' in arguments (fields: {known})"));
     }
 }
 
-fn primitive<T: Primitive>(raw: &RawValue, param: &ParamSpec) -> Result<T, Mistakes> {
-    T::decode(raw, param).map_err(|problem| Mistakes {
-        texts: vec![format!("field '{}': {problem}", param.name)],
-        example: None,
-    })
+fn primitive<T: Primitive>(raw: &RawValue, param: &ParamSpec) -> Result<T, Faults> {
+    T::decode(raw, param)
+        .map_err(|fault| Faults { texts: vec![format!("field '{}': {fault}", param.name)], example: None })
 }
 
 struct Object<'f, 'a>(&'f mut Fields<'a>);
@@ -175,7 +173,7 @@ impl<'de> Visitor<'de> for Object<'_, 'de> {
                 FoundKey::Unknown(key) => {
                     map.next_value::<IgnoredAny>()?;
                     if unknown.contains(&key) {
-                        fields.problems.push(format!("field '{key}' is given twice"));
+                        fields.faults.push(format!("field '{key}' is given twice"));
                     } else {
                         fields.report_unknown_field(&key);
                         unknown.insert(key);
@@ -188,7 +186,7 @@ impl<'de> Visitor<'de> for Object<'_, 'de> {
             // different calls.
             if std::mem::replace(&mut is_present[index], true) {
                 let name = fields.spec.params[index].name;
-                fields.problems.push(format!("field '{name}' is given twice"));
+                fields.faults.push(format!("field '{name}' is given twice"));
             }
             fields.slots[index] = Some(raw);
         }

@@ -7,5 +7,5 @@ mod integers;
 mod primitive;
 mod structured;
 
-pub use decoder::{CannotDecode, DecodeFn, Decoder, Decodes, Mistakes};
+pub use decoder::{CannotDecode, DecodeFn, Decoder, Decodes, Faults};
 pub use primitive::Primitive;

@@ -241,7 +241,7 @@ impl SharedChangeWatch {
 
     fn save(&self, SaveJob { change, tasks, recorder }: &SaveJob) {
         for task in tasks {
-            let kept = match task {
+            let save_result = match task {
                 SaveTask::Path(to) => recorder.save_before(&to.mount, &to.path, ChangeScope::Path),
                 SaveTask::Tree(to) => recorder.save_before(&to.mount, &to.path, ChangeScope::Tree),
                 SaveTask::MovedHere { from, to } => {
@@ -249,7 +249,7 @@ impl SharedChangeWatch {
                     recorder.save_before(&to.mount, &to.path, change)
                 }
             };
-            if let Err(error) = kept {
+            if let Err(error) = save_result {
                 tracing::error!(
                     error = &error as &dyn std::error::Error,
                     "a change was refused, because the state before it could not be saved"

@@ -11,7 +11,7 @@ use crate::{
     json::Json,
     model::{
         Applied, ApprovalFilter, CallFinish, CallStart, CallWithMessage, Change, CommitStep, DuePlan, Event,
-        EventBounds, ExternalCallFilter, InboxEntry, LeaseGuard, Member, NewApproval, NewEvent,
+        EventBounds, ExternalCallFilter, InboxEntry, LeaseGuard, Member, NewApprovalRequest, NewEvent,
         NewExternalCall, NewInboxEntry, NewNote, NewParticipant, NewRun, NewSpace, NewStartedCall, Note,
         NoteKind, Page, PageRequest, Participant, ParticipantKind, ParticipantUpdate, ResolvedWith,
         ResultDelivery, Run, RunFilter, RunLease, RunSummary, Space, SpaceMessage, StartedCall, Step,
@@ -127,7 +127,7 @@ methods! {
     write expire_calls(now: i64, at_most: u32) -> Vec<String>, "expire calls";
     read call(id: &str => to_owned) -> StoredExternalCall, "read a call";
     read calls(filter: ExternalCallFilter, page: PageRequest<AgeCursor>) -> Page<StoredExternalCall, AgeCursor>, "list calls";
-    write add_approval(guard: LeaseGuard, approval: NewApproval) -> (), "add an approval";
+    write add_approval(guard: LeaseGuard, approval: NewApprovalRequest) -> (), "add an approval";
     answer answer_approval(id: &str => to_owned, hash: &str => to_owned, answer: StoredAnswer) -> StoredApproval,
         "decide an approval";
     write expire_approvals(now: i64, at_most: u32) -> Vec<String>, "expire approvals";

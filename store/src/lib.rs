@@ -76,7 +76,7 @@ pub use json::Json;
 pub use model::{
     Applied, ApprovalFilter, ApprovalStatus, Author, CallFinish, CallStart, CallWithMessage, Change,
     CommitStep, DuePlan, Event, EventBounds, ExternalCallFilter, ExternalCallStatus, FinishedCall,
-    InboxEntry, InboxSpan, LeaseGuard, Member, MessageKind, MessageStatus, MessageUpdate, NewApproval,
+    InboxEntry, InboxSpan, LeaseGuard, Member, MessageKind, MessageStatus, MessageUpdate, NewApprovalRequest,
     NewEvent, NewExternalCall, NewInboxEntry, NewMessage, NewNote, NewParticipant, NewRun, NewSpace,
     NewStartedCall, Note, NoteKind, PLAN_ENTRY, Page, PageRequest, Participant, ParticipantKind,
     ParticipantUpdate, ResolvedWith, ResultDelivery, Run, RunFilter, RunLease, RunStatus, RunSummary, Space,

@@ -16,7 +16,9 @@ mod status;
 mod step;
 mod token;
 
-pub use approval::{ApprovalFilter, ApprovalStatus, NewApproval, StoredAnswer, StoredApproval, Verdict};
+pub use approval::{
+    ApprovalFilter, ApprovalStatus, NewApprovalRequest, StoredAnswer, StoredApproval, Verdict,
+};
 pub use call::{
     CallWithMessage, ExternalCallFilter, ExternalCallStatus, NewExternalCall, ResultDelivery,
     StoredExternalCall, WaitEnd,

@@ -10,7 +10,7 @@ use crate::{
     json::Json,
     model::{
         ApprovalFilter, CallFinish, CallStart, CommitStep, ExternalCallFilter, InboxEntry, LeaseGuard,
-        NewApproval, NewExternalCall, NewInboxEntry, NewRun, NewStartedCall, Page, PageRequest,
+        NewApprovalRequest, NewExternalCall, NewInboxEntry, NewRun, NewStartedCall, Page, PageRequest,
         ResultDelivery, Run, RunFilter, RunLease, RunSummary, StartedCall, Step, StoredAnswer,
         StoredApproval, StoredExternalCall, StoredMessage, WaitEnd,
     },
@@ -192,16 +192,16 @@ pub trait RunStore: Send + Sync + std::fmt::Debug {
         page: PageRequest<AgeCursor>,
     ) -> Result<Page<StoredExternalCall, AgeCursor>, StoreError>;
 
-    /// Adds a question.
+    /// Adds a request for an approval.
     ///
     /// # Errors
     /// [`StoreError::NotFound`], [`StoreError::LeaseLost`], [`StoreError::AlreadyExists`].
-    async fn add_approval(&self, guard: LeaseGuard, approval: NewApproval) -> Result<(), StoreError>;
+    async fn add_approval(&self, guard: LeaseGuard, approval: NewApprovalRequest) -> Result<(), StoreError>;
 
-    /// Answers a question, once, if it still waits and is bound to this hash. Returns it with the answer.
+    /// Answers a request for an approval, once, if it still waits and is bound to this hash. Returns it with the answer.
     ///
     /// # Errors
-    /// [`StoreError::NotFound`], [`StoreError::OtherHash`]; [`StoreError::ApprovalClosed`], even for a question that
+    /// [`StoreError::NotFound`], [`StoreError::OtherHash`]; [`StoreError::ApprovalClosed`], even for a request that
     /// has expired and is not marked yet.
     async fn answer_approval(
         &self,
@@ -210,19 +210,19 @@ pub trait RunStore: Send + Sync + std::fmt::Debug {
         answer: StoredAnswer,
     ) -> Result<StoredApproval, StoreError>;
 
-    /// Marks questions past their time as expired, as [`Self::expire_calls`] does for calls.
+    /// Marks requests past their time as expired, as [`Self::expire_calls`] does for calls.
     ///
     /// # Errors
     /// [`StoreError::Database`].
     async fn expire_approvals(&self, now: i64, at_most: u32) -> Result<Vec<String>, StoreError>;
 
-    /// A question.
+    /// A request for an approval, with its answer.
     ///
     /// # Errors
     /// [`StoreError::NotFound`].
     async fn approval(&self, id: &str) -> Result<StoredApproval, StoreError>;
 
-    /// Questions, the newest first.
+    /// Requests for approvals, the newest first.
     ///
     /// # Errors
     /// [`StoreError::Database`].

@@ -68,12 +68,12 @@ impl TaskFolder {
         let folder = Self { root, path: path.to_owned() };
         for state in states.folders() {
             // The operator's umask decides who else can read the tasks.
-            let made = match mkdirat(&folder.root, state, Mode::from_raw_mode(0o777)) {
+            let mkdir_result = match mkdirat(&folder.root, state, Mode::from_raw_mode(0o777)) {
                 // A name that was there must be a directory, and no link.
                 Ok(()) | Err(Errno::EXIST) => folder.state(state).map(drop),
                 Err(error) => Err(error),
             };
-            made.map_err(|error| state_error(state, error))?;
+            mkdir_result.map_err(|error| state_error(state, error))?;
         }
         Ok(folder)
     }

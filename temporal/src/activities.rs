@@ -7,7 +7,7 @@ use std::{collections::BTreeMap, sync::Arc};
 
 use portcullis_agent::AgentEnd;
 use portcullis_runs::{
-    Position, QuestionFn, RunId, StepCallEnd, StepEnd, Stepper, now,
+    ApprovalRequestFn, Position, RunId, StepCallEnd, StepEnd, Stepper, now,
     store::{StoredAnswer, Verdict},
 };
 use portcullis_types::{CancellationToken, Message};
@@ -129,8 +129,8 @@ impl StepActivities {
             return Err(failures::no_tool(&input.tool, &info.task_queue, info.attempt));
         }
         let cancel = CancellationToken::new();
-        let (on_question, mut asked) = questions();
-        let call = self.stepper.run_call(&id, input.version, &input.call, on_question, &cancel);
+        let (on_approval_request, mut asked) = questions();
+        let call = self.stepper.run_call(&id, input.version, &input.call, on_approval_request, &cancel);
         let work = async {
             let mut call = std::pin::pin!(call);
             loop {
@@ -199,7 +199,7 @@ fn run_id(text: &str) -> Result<RunId, ActivityError> {
 const MAX_QUESTIONS: usize = 16;
 
 /// Passes on the ids of the questions of a call.
-fn questions() -> (QuestionFn, mpsc::Receiver<String>) {
+fn questions() -> (ApprovalRequestFn, mpsc::Receiver<String>) {
     let (sender, receiver) = mpsc::channel(MAX_QUESTIONS);
     // Ignore the error: the question is stored even if the workflow is not notified.
     (Arc::new(move |asked| drop(sender.try_send(asked.id.clone()))), receiver)

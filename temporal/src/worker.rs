@@ -90,14 +90,14 @@ impl RunWorker {
     pub async fn run(&mut self, stop: &CancellationToken) -> Result<(), WorkerError> {
         let shut_down = self.worker.shutdown_handle();
         let mut running = std::pin::pin!(self.worker.run());
-        let ended = tokio::select! {
-            ended = &mut running => ended,
+        let outcome = tokio::select! {
+            outcome = &mut running => outcome,
             () = stop.cancelled() => {
                 shut_down();
                 running.await
             }
         };
-        ended.map_err(|error| WorkerError::sdk("go on", error))
+        outcome.map_err(|error| WorkerError::sdk("go on", error))
     }
 }
 

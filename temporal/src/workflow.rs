@@ -175,8 +175,8 @@ async fn ask(ctx: &WorkflowContext<AgentRun>, run: &str, version: i64) -> Workfl
     let again = StepInput { interruption: Some(Interrupted::Cancelled), ..input.clone() };
     let token = WorkflowCancellationToken::new();
     let options = long_options!(MODEL_TIME_LIMIT, token).build();
-    let asked = ctx.execute_activity(StepActivities::call_model, input, options);
-    match attended(ctx, run, asked, &token).await {
+    let model_call = ctx.execute_activity(StepActivities::call_model, input, options);
+    match attended(ctx, run, model_call, &token).await {
         Ok(place) => Ok(place),
         // The step was given up. It is taken once more, to end the run.
         Err(_) if is_cancelled(ctx) => {

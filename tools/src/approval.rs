@@ -224,8 +224,8 @@ pub(crate) async fn ask(
 /// Writes the rules of a standing approval. If the write fails, the call still runs, because the approver approved it.
 async fn keep(standing: Arc<StandingApprovals>, offer: StandingOffer) {
     let file = offer.file.clone();
-    let kept = spawn::spawn_blocking(async move { standing.keep(&offer) }).await;
-    if let Ok(Err(problem)) = kept {
+    let write_result = spawn::spawn_blocking(async move { standing.keep(&offer) }).await;
+    if let Ok(Err(problem)) = write_result {
         tracing::warn!(%file, %problem, "the rule of an approval was not written");
     }
 }

@@ -29,7 +29,7 @@ pub struct ExternalTool {
     pub timeout: Duration,
     /// The time for which a call takes a result, from its beginning. It is never less than the time for which the run
     /// waits.
-    pub expires: Duration,
+    pub lifetime: Duration,
     /// Hints for the registry.
     pub meta: ToolMeta,
 }
@@ -46,7 +46,7 @@ impl ExternalTool {
             policy: ToolPolicy::Auto,
             waits: true,
             timeout: portcullis_types::DEFAULT_TIMEOUT,
-            expires: EXTERNAL_CALL_TTL,
+            lifetime: EXTERNAL_CALL_TTL,
             meta: ToolMeta::default(),
         }
     }
@@ -83,7 +83,7 @@ pub struct ExternalCall {
     /// Whether the run waits for the result.
     pub waits: bool,
     /// When the call expires, in milliseconds since the Unix epoch.
-    pub expires: i64,
+    pub expires_at: i64,
 }
 
 /// The id under which the result of a call is submitted: `call_` and a hash of its agent, its run, and its id in the

@@ -52,25 +52,25 @@ impl<'p> MountUsage<'p> {
             return self.add_unknown(row);
         };
         let profile = self.policy.describe(&call.facts).profile;
-        let own = self.profiles.entry(profile.to_string()).or_default();
+        let usage = self.profiles.entry(profile.to_string()).or_default();
         let run = RunFacts { labels: call.labels.clone().into(), ..RunFacts::default() };
         let request = CallRequest { tool: &call.facts, subjects: &call.subjects, run: &run };
         let mut used = BTreeMap::new();
         // A path that the policy allows counts as used, even if nothing was found there or a person said no.
         if answer_by_names(self.policy, &request).0 != Approval::Deny {
-            own.tools.insert(row.tool.to_string());
+            usage.tools.insert(row.tool.to_string());
             used.extend(call.subjects.iter().filter_map(|subject| named_mount(&call.facts, subject)));
         }
         if has_run(row) {
-            own.calls += 1;
-            own.unobserved += u64::from(!is_observed(row));
+            usage.calls += 1;
+            usage.unobserved += u64::from(!is_observed(row));
             for (mount, access) in touched_mounts(row) {
                 let strongest = used.entry(mount).or_insert(access);
                 *strongest = access.max(*strongest);
             }
         }
         for (mount, access) in used {
-            let (strongest, calls) = own.mounts.entry(mount).or_insert((access, 0));
+            let (strongest, calls) = usage.mounts.entry(mount).or_insert((access, 0));
             *strongest = access.max(*strongest);
             *calls += 1;
         }
@@ -91,11 +91,11 @@ impl<'p> MountUsage<'p> {
         granted: &[GrantedMount],
         min_calls: u64,
     ) -> Vec<(GrantedMount, Option<Access>)> {
-        let own = self.of(profile);
-        if own.unobserved > 0 || own.calls < min_calls.max(1) {
+        let usage = self.of(profile);
+        if usage.unobserved > 0 || usage.calls < min_calls.max(1) {
             return Vec::new();
         }
-        let left = |mount: &GrantedMount| own.mounts.get(mount.name.as_str()).map(|(access, _)| *access);
+        let left = |mount: &GrantedMount| usage.mounts.get(mount.name.as_str()).map(|(access, _)| *access);
         let granted = granted.iter().map(|mount| (mount.clone(), left(mount)));
         granted.filter(|(mount, left)| left.is_none_or(|left| left < mount.access)).collect()
     }
@@ -103,9 +103,9 @@ impl<'p> MountUsage<'p> {
     /// A call that cannot be read counts for the profile that its row names.
     fn add_unknown(&mut self, row: &Row) {
         if let Some(profile) = row.profile.as_deref().filter(|_| has_run(row)) {
-            let own = self.profiles.entry(profile.to_owned()).or_default();
-            own.calls += 1;
-            own.unobserved += 1;
+            let usage = self.profiles.entry(profile.to_owned()).or_default();
+            usage.calls += 1;
+            usage.unobserved += 1;
         }
     }
 }

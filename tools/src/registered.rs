@@ -165,9 +165,9 @@ impl RegisteredTool {
 
     fn external(tool: ExternalTool) -> Result<Self, RegistryError> {
         let facts = tool.facts()?;
-        let ExternalTool { decl, label, waits, expires, meta, .. } = tool;
+        let ExternalTool { decl, label, waits, lifetime, meta, .. } = tool;
         let extras = DeclaredExtras { label, output_schema: None, meta };
-        Self::new(decl, extras, facts, ExternalBackend { waits, expires })
+        Self::new(decl, extras, facts, ExternalBackend { waits, lifetime })
     }
 
     /// A tool that runs commands.

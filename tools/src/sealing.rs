@@ -78,9 +78,9 @@ fn sealing_options(
         Some(places) => all_sinks(places)?,
     };
     Ok(SealingOptions {
-        segment_bytes: settings.segment.0,
+        segment_bytes: settings.segment_bytes.0,
         segment_age: settings.segment_age,
-        retention: settings.keep,
+        retention: settings.retention,
         checkpoint_rows: CHECKPOINT_ROWS,
         checkpoint_interval: CHECKPOINT_INTERVAL,
         key: settings.key.as_ref().map(key_source).or_else(|| credential().map(KeySource::File)),

@@ -271,7 +271,7 @@ fn the_agents_manual_has_the_limits_of_a_provider() {
     for statement in [
         "three times at most".to_owned(),
         format!("`Retry-After` is honoured up to {} s", number("retry_wait_max")),
-        format!("after {} s of silence or at {} MiB", number("idle"), number("answer_bytes") >> 20),
+        format!("after {} s of silence or at {} MiB", number("idle_timeout"), number("answer_bytes") >> 20),
     ] {
         assert!(manual.contains(&statement), "docs/agent.md does not say {statement:?}");
     }
@@ -289,8 +289,8 @@ fn the_manuals_have_the_limits_of_a_tunnel() {
         Some([Value::Number(bytes)]) => *bytes >> 10,
         other => panic!("{name}: {other:?}"),
     };
-    let (head, hello, greeting) = (field("head_bytes"), field("hello_bytes"), field("greeting"));
-    let minutes = field("idle") / 60;
+    let (head, hello, greeting) = (field("head_bytes"), field("hello_bytes"), field("greeting_timeout"));
+    let minutes = field("idle_timeout") / 60;
     for (document, statement) in [
         ("docs/audit.md", format!("is longer than {head} KiB, has a body")),
         ("docs/audit.md", format!("did not come within {greeting} seconds |")),

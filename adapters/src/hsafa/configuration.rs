@@ -244,13 +244,13 @@ mod tests {
         let tools = read_configurations(&list.to_string()).expect("reads");
         let visible: Vec<bool> = tools.iter().map(|tool| tool.visible).collect();
         assert_eq!(visible, [true, false, true, true]);
-        let made: Vec<ConfiguredTool> = tools.iter().map(ToolConfiguration::to_tool).collect();
+        let configured: Vec<ConfiguredTool> = tools.iter().map(ToolConfiguration::to_tool).collect();
         let [
             ConfiguredTool::Http(weather),
             ConfiguredTool::External(data),
             ConfiguredTool::External(confirm),
             ConfiguredTool::Internal(chart),
-        ] = &made[..]
+        ] = &configured[..]
         else {
             panic!("{made:?}");
         };

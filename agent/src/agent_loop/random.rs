@@ -41,7 +41,7 @@ fn config() -> impl Strategy<Value = AgentConfig> {
             max_iterations: NonZeroU32::new(turns).expect("not 0"),
             turn_timeout: timeout,
             grace,
-            model_silence: Duration::from_secs(10),
+            model_idle_timeout: Duration::from_secs(10),
             ..AgentConfig::new("agent")
         },
     )

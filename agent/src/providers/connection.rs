@@ -62,7 +62,7 @@ fn client_through(
     address: &Url,
     settings: &ProviderSettings,
 ) -> Result<ProviderClient, ProviderError> {
-    let connect_timeout = settings.limits.connect;
+    let connect_timeout = settings.limits.connect_timeout;
     let proxy = proxies.and_then(|proxies| proxies.intercept(&uri(address).ok()?));
     let is_tls = |uri: &Uri| uri.scheme_str() == Some("https");
     let needs_trust = address.scheme() == "https" || proxy.as_ref().is_some_and(|proxy| is_tls(proxy.uri()));
@@ -80,7 +80,7 @@ fn client_through(
         DiallerSettings {
             landlock: settings.landlock,
             seccomp: settings.seccomp,
-            connect: connect_timeout,
+            connect_timeout,
             folder: settings.state.clone(),
         },
     ));

@@ -57,16 +57,21 @@ impl RemoteProvider {
         let limits = &self.settings.limits;
         let send = self.client.post(encoded.uri.clone(), encoded.headers.clone(), encoded.body.clone());
         // One timeout for both waits: connecting has its own limit, and the idle limit starts after that.
-        let response = tokio::time::timeout(limits.connect + limits.idle, send)
+        let response = tokio::time::timeout(limits.connect_timeout + limits.idle_timeout, send)
             .await
-            .map_err(|_elapsed| self.identity.silence_failure(limits.idle))?
+            .map_err(|_elapsed| self.identity.silence_failure(limits.idle_timeout))?
             .map_err(|error| {
                 self.identity.connection_failure("cannot be reached, or broke the connection", error)
             })?;
         let response = self.identity.check_response(response).await?;
         let decoder = AnswerDecoder::new(self.identity.clone(), limits.answer_bytes);
-        let mut answer =
-            AnswerStream::new(response, decoder, self.identity.clone(), limits.idle, request.cancel.clone());
+        let mut answer = AnswerStream::new(
+            response,
+            decoder,
+            self.identity.clone(),
+            limits.idle_timeout,
+            request.cancel.clone(),
+        );
         answer.begin().await?;
         Ok(answer)
     }

@@ -89,10 +89,10 @@ pub enum StrictTools {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ProviderLimits {
     /// The time limit of a connect. Default: 10 s.
-    pub connect: Duration,
+    pub connect_timeout: Duration,
     /// The maximum time of silence, before the answer begins and between its pieces. Default: 300 s, because a local
     /// model may take minutes to read a long conversation.
-    pub idle: Duration,
+    pub idle_timeout: Duration,
     /// The maximum length of an answer's text, thinking, names and arguments together, in bytes; each piece of a call
     /// counts 32 more. It bounds the memory that a model, or a server that poses as one, can make the caller
     /// use. Default: 8 MiB.
@@ -110,8 +110,8 @@ pub struct ProviderLimits {
 impl Default for ProviderLimits {
     fn default() -> Self {
         Self {
-            connect: Duration::from_secs(10),
-            idle: Duration::from_secs(300),
+            connect_timeout: Duration::from_secs(10),
+            idle_timeout: Duration::from_secs(300),
             answer_bytes: 8 * 1024 * 1024,
             retries: 3,
             retry_wait: Duration::from_millis(500),

@@ -77,12 +77,12 @@ struct Page {
 
 /// The body of a refusal.
 #[derive(Deserialize)]
-struct Refusal {
-    error: RefusalReason,
+struct ErrorBody {
+    error: ErrorDetails,
 }
 
 #[derive(Deserialize)]
-struct RefusalReason {
+struct ErrorDetails {
     code: String,
     message: String,
 }
@@ -255,9 +255,9 @@ impl Gateway {
         }
         // A refusal that cannot be read is a refusal nevertheless.
         let body = read(response.into_body(), MAX_REFUSAL_BYTES).await.unwrap_or_default();
-        let reason = match serde_json::from_slice::<Refusal>(&body) {
+        let reason = match serde_json::from_slice::<ErrorBody>(&body) {
             Ok(refusal) => refusal.error,
-            Err(_) => RefusalReason {
+            Err(_) => ErrorDetails {
                 code: "unknown".to_owned(),
                 message: String::from_utf8_lossy(&body).into_owned(),
             },

@@ -40,9 +40,9 @@ fn client(port: u16, hosts: &str) -> Client {
 /// A judge whose time limits are longer than any test.
 fn patient_judge() -> Arc<RecordingJudge> {
     let limits = RequestLimits {
-        connect: Duration::from_secs(3600),
-        total: Duration::from_secs(7200),
-        first_byte: Duration::from_secs(7200),
+        connect_timeout: Duration::from_secs(3600),
+        total_timeout: Duration::from_secs(7200),
+        first_byte_timeout: Duration::from_secs(7200),
         ..RequestLimits::default()
     };
     Arc::new(RecordingJudge { limits, ..RecordingJudge::default() })
@@ -97,7 +97,7 @@ async fn silent_addresses_end_at_their_limit() {
     let _first = SilentListener::bind(SocketAddr::from((Ipv4Addr::LOCALHOST, port))).await;
     let _second = SilentListener::bind(SocketAddr::from((OTHER, port))).await;
     let client = client(port, "127.0.0.1 two.test\n127.0.0.2 two.test");
-    let limits = RequestLimits { connect: Duration::from_millis(100), ..RequestLimits::default() };
+    let limits = RequestLimits { connect_timeout: Duration::from_millis(100), ..RequestLimits::default() };
     let judge = Arc::new(RecordingJudge { limits, ..RecordingJudge::default() });
     assert_code(client.get(&format!("http://two.test:{port}/"), &judge).await, "connect_timeout");
 }

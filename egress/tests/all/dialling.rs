@@ -19,7 +19,7 @@ fn dialler(origins: &[&Url]) -> Dialler {
     let settings = DiallerSettings {
         landlock: requirement(Layer::Landlock),
         seccomp: requirement(Layer::Seccomp),
-        connect: Duration::from_secs(10),
+        connect_timeout: Duration::from_secs(10),
         folder: None,
     };
     Dialler::new(origins.iter().copied(), settings)

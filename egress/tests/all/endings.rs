@@ -89,7 +89,7 @@ async fn a_dripping_body_ends_at_the_deadline() {
             let _elapsed = never.recv_timeout(Duration::from_millis(10));
         }
     });
-    let limits = RequestLimits { total: Duration::from_millis(300), ..RequestLimits::default() };
+    let limits = RequestLimits { total_timeout: Duration::from_millis(300), ..RequestLimits::default() };
     let result = Client::new(&[server.port]).get(&server.url("/"), &judge(limits)).await;
     assert_code(result, "total_timeout");
 }
@@ -97,7 +97,7 @@ async fn a_dripping_body_ends_at_the_deadline() {
 #[tokio::test]
 async fn a_silent_server_ends_at_its_deadline() {
     let server = Server::start(|_head, stream| wait_until_closed(stream));
-    let limits = RequestLimits { first_byte: Duration::from_millis(100), ..RequestLimits::default() };
+    let limits = RequestLimits { first_byte_timeout: Duration::from_millis(100), ..RequestLimits::default() };
     let result = Client::new(&[server.port]).get(&server.url("/"), &judge(limits)).await;
     assert_code(result, "first_byte_timeout");
 }
@@ -111,7 +111,7 @@ async fn dripping_headers_end_at_their_deadline() {
             let _elapsed = never.recv_timeout(Duration::from_millis(10));
         }
     });
-    let limits = RequestLimits { first_byte: Duration::from_millis(300), ..RequestLimits::default() };
+    let limits = RequestLimits { first_byte_timeout: Duration::from_millis(300), ..RequestLimits::default() };
     let result = Client::new(&[server.port]).get(&server.url("/"), &judge(limits)).await;
     assert_code(result, "first_byte_timeout");
 }
@@ -210,7 +210,7 @@ async fn the_wait_for_a_thread_is_part_of_a_requests_time() {
         }
     }
     let short_limit_judge =
-        judge(RequestLimits { total: Duration::from_millis(50), ..RequestLimits::default() });
+        judge(RequestLimits { total_timeout: Duration::from_millis(50), ..RequestLimits::default() });
     tokio::select! {
         biased;
         result = client.get(&url, &short_limit_judge) => assert_code(result, "total_timeout"),

@@ -131,7 +131,7 @@ async fn interim_responses_without_end_stop_at_the_deadline() {
     });
     let fast_server = Server::answering(ok("hi"));
     let client = Client::new(&[endless.port, fast_server.port]);
-    let limits = RequestLimits { first_byte: Duration::from_millis(500), ..RequestLimits::default() };
+    let limits = RequestLimits { first_byte_timeout: Duration::from_millis(500), ..RequestLimits::default() };
     let judge = Arc::new(RecordingJudge { limits, ..RecordingJudge::default() });
     let (endless, quick) = (endless.url("/"), fast_server.url("/"));
     // Other requests on the thread continue.

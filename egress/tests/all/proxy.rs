@@ -212,7 +212,7 @@ async fn no_tls_begins_behind_a_doubtful_answer() {
 
 #[tokio::test]
 async fn a_proxy_that_does_not_answer_is_left() {
-    let limits = RequestLimits { connect: Duration::from_millis(100), ..RequestLimits::default() };
+    let limits = RequestLimits { connect_timeout: Duration::from_millis(100), ..RequestLimits::default() };
     for answer in ["", "HTTP/1.1 200 OK\r\nVia: 1.1 pro"] {
         let (result, rest) = ask_hostile(answer.as_bytes(), limits.clone()).await;
         assert_code(result, "connect_timeout");

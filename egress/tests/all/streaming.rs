@@ -294,7 +294,7 @@ async fn a_cancelled_wait_for_the_head_says_so() {
 async fn the_time_of_a_request_holds_for_its_body() {
     let mut in_turn = SteppedServer::with_texts(&["one", "two"]);
     let client = Client::new(&[in_turn.server.port]);
-    let limits = RequestLimits { total: Duration::from_millis(300), ..RequestLimits::default() };
+    let limits = RequestLimits { total_timeout: Duration::from_millis(300), ..RequestLimits::default() };
     let error = match open(&client, &in_turn.server.url("/"), &judge_with_limits(limits)).await {
         Ok(mut response) => read_rest(&mut response).await.1.unwrap_err(),
         // On a slow machine, the time can run out before the head has come.

@@ -116,7 +116,7 @@ async fn a_server_that_does_not_speak_tls_is_left() {
     let server = Server::listen(|mut stream, _count| {
         let _closed = std::io::copy(&mut stream, &mut std::io::sink());
     });
-    let limits = RequestLimits { connect: Duration::from_millis(100), ..RequestLimits::default() };
+    let limits = RequestLimits { connect_timeout: Duration::from_millis(100), ..RequestLimits::default() };
     let judge = Arc::new(RecordingJudge { limits, ..RecordingJudge::default() });
     let url = format!("https://127.0.0.1:{}/", server.port);
     assert_code(Client::new(&[server.port]).get(&url, &judge).await, "connect_timeout");

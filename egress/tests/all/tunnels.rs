@@ -252,7 +252,7 @@ async fn an_address_that_the_judge_refuses_is_not_dialled() {
 #[tokio::test]
 async fn slow_and_silent_clients_are_cut() {
     let fixture = Fixture::new();
-    let limits = TunnelLimits { greeting: Duration::from_millis(50), ..TunnelLimits::default() };
+    let limits = TunnelLimits { greeting_timeout: Duration::from_millis(50), ..TunnelLimits::default() };
     let quiet = |mut stream: TcpStream| {
         let mut answer = String::new();
         let _reset = stream.read_to_string(&mut answer);
@@ -279,7 +279,7 @@ async fn slow_and_silent_clients_are_cut() {
         let _reset = stream.read_to_end(&mut answer);
         answer.len()
     };
-    let limits = TunnelLimits { idle: Duration::from_millis(50), ..TunnelLimits::default() };
+    let limits = TunnelLimits { idle_timeout: Duration::from_millis(50), ..TunnelLimits::default() };
     let (received, facts) = fixture.tunnel(limits, idle).await;
     assert_eq!(facts.end.map(|end| end.as_str()), Some("idle"));
     assert_eq!(received as u64, facts.received);
@@ -322,7 +322,7 @@ async fn ask<'w>(
 ) -> (TcpStream, String, TunnelWatch) {
     let ((ours, mut theirs), request) = (connected_pair(), fixture.connect("good.test"));
     // The tunnel waits for the first TLS message for an hour, so it stays open until the test ends.
-    let limits = TunnelLimits { greeting: Duration::from_secs(3600), ..TunnelLimits::default() };
+    let limits = TunnelLimits { greeting_timeout: Duration::from_secs(3600), ..TunnelLimits::default() };
     let (watch, cancel) = (TunnelWatch::default(), CancellationToken::new());
     let judge = Arc::<RecordingJudge>::clone(&fixture.judge);
     let tunnel = fixture.client.egress.tunnel(judge, ours, limits, share.clone(), watch.clone(), cancel);

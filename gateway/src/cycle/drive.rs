@@ -9,7 +9,7 @@ use portcullis_runs::{
     Continuation, DrivenRun, ModelIdentity, RecordedModel, RunId, RunSubject, StoredApprover, StoredExecutor,
     StoredExternalCalls, now,
 };
-use portcullis_store::{NewApproval, NoteKind, PageRequest, Participant};
+use portcullis_store::{NewApprovalRequest, NoteKind, PageRequest, Participant};
 use portcullis_tools::{CallStartListener, Caller, RegistryExecutor, ToolRegistry};
 use portcullis_types::{Message, async_trait};
 use serde_json::json;
@@ -54,13 +54,13 @@ pub(crate) async fn drive(core: &Arc<Core>, agent: &Participant, id: &RunId) -> 
     let driven =
         core.runs.drive(&subject, Continuation::Resume, Arc::clone(&registry), caller.clone()).await?;
     let cycle = Cycle { core, agent, id, definition, capabilities, servers, registry, caller, driven };
-    let ended = cycle.run(tools).await;
+    let cycle_end = cycle.run(tools).await;
     cycle.registry.end_run(&cycle.caller);
     // A lease that is not given back expires by itself.
     if let Err(error) = cycle.driven.release().await {
         tracing::warn!(error = &error as &dyn std::error::Error, "cannot release the lease of a run");
     }
-    if let Some((space, end)) = ended? {
+    if let Some((space, end)) = cycle_end? {
         show_end(&space, &end).await?;
     }
     Ok(())
@@ -89,17 +89,18 @@ impl Cycle<'_> {
         builtins::add(&space, registry)?;
 
         let model = self.model().await;
-        let own = self.capabilities.with_prompts(&self.definition.instructions);
+        let own_instructions = self.capabilities.with_prompts(&self.definition.instructions);
         let config = AgentConfig {
             run_id: Some(id.to_string()),
-            system: Some(instructions(core, agent, &own).await?),
+            system: Some(instructions(core, agent, &own_instructions).await?),
             model: model.identity.name.clone(),
             ..AgentConfig::new(agent.id.clone())
         };
         // The callback must not block, so the channel has no bound. The store bounds the open questions of a
         // run.
-        let (asked, mut questions) = mpsc::unbounded_channel();
-        let executor = RegistryExecutor::new(Arc::clone(registry), terms(caller, driven, &space, asked));
+        let (request_sender, mut requests) = mpsc::unbounded_channel();
+        let executor =
+            RegistryExecutor::new(Arc::clone(registry), terms(caller, driven, &space, request_sender));
         let executor = SpaceExecutor {
             inner: StoredExecutor::new(executor.with_continued_run(), Arc::clone(driven)),
             registry: Arc::clone(registry),
@@ -118,7 +119,7 @@ impl Cycle<'_> {
         let start =
             driven.take_resume_point(&handle).expect("the resume point of a driven run is taken once");
         let _lease = driven.keep_lease(handle);
-        let ended = {
+        let cycle_end = {
             let mut work = std::pin::pin!(async {
                 // A server can take long, so the lease is kept while it is asked.
                 self.servers.add_tools(registry, caller).await;
@@ -126,24 +127,24 @@ impl Cycle<'_> {
             });
             loop {
                 tokio::select! {
-                    ended = &mut work => break Some(ended.end),
-                    Some(question) = questions.recv() => show_question(&space, &question).await,
+                    cycle_end = &mut work => break Some(cycle_end.end),
+                    Some(request) = requests.recv() => show_approval_request(&space, &request).await,
                     // The work is dropped where it is. The run stays open, and a later process resumes it.
                     () = core.stop.cancelled() => break None,
                 }
             }
         };
-        Ok(ended.map(|end| (space, end)))
+        Ok(cycle_end.map(|end| (space, end)))
     }
 
     async fn model(&self) -> ChosenModel {
-        let asked = self.definition.model.as_deref();
-        match self.core.models.choose(&self.agent.id, asked).await {
+        let requested_model = self.definition.model.as_deref();
+        match self.core.models.choose(&self.agent.id, requested_model).await {
             Ok(model) => model,
             // The run fails with this message, so that a person sees it.
             Err(message) => ChosenModel {
                 provider: Arc::new(NoModel(message)),
-                identity: ModelIdentity { name: asked.unwrap_or_default().to_owned(), address: None },
+                identity: ModelIdentity { name: requested_model.unwrap_or_default().to_owned(), address: None },
             },
         }
     }
@@ -154,16 +155,16 @@ fn terms(
     caller: &Caller,
     driven: &Arc<DrivenRun>,
     space: &Arc<CycleSpace>,
-    asked: mpsc::UnboundedSender<NewApproval>,
+    request_sender: mpsc::UnboundedSender<NewApprovalRequest>,
 ) -> Caller {
     let mut caller = caller.clone();
     caller.start_listener = Some(Arc::clone(driven) as Arc<dyn CallStartListener>);
     let inner = StoredExternalCalls::new(Arc::clone(driven)).with_inbox(space.agent.id.clone());
     caller.external_calls = Some(Arc::new(ShownCalls { inner, space: Arc::clone(space) }));
     let approver = StoredApprover::in_store(Arc::clone(driven));
-    let approver = approver.on_question(Arc::new(move |question: &NewApproval| {
+    let approver = approver.on_approval_request(Arc::new(move |request: &NewApprovalRequest| {
         // Without the cycle there are no readers.
-        let _ = asked.send(question.clone());
+        let _ = request_sender.send(request.clone());
     }));
     caller.approver = Some(Arc::new(approver));
     caller
@@ -184,7 +185,7 @@ async fn instructions(core: &Core, agent: &Participant, own: &str) -> Result<Str
 /// cycles. The model reads the same messages, so both agree, even after a restart.
 async fn entered_space(core: &Core, agent: &Participant, id: &RunId) -> Result<Option<String>, ApiError> {
     let mut entered = None;
-    let mut asked: BTreeMap<String, Option<String>> = BTreeMap::new();
+    let mut requested: BTreeMap<String, Option<String>> = BTreeMap::new();
     let stored = portcullis_runs::all_rows(|page| core.store.messages(id.as_str(), page)).await?;
     for message in stored {
         let message: Message = match serde_json::from_str(message.body.as_str()) {
@@ -196,16 +197,16 @@ async fn entered_space(core: &Core, agent: &Participant, id: &RunId) -> Result<O
                 builtins::ENTER_SPACE => {
                     let arguments: serde_json::Value =
                         serde_json::from_str(&call.arguments).unwrap_or_default();
-                    asked.insert(call.id.clone(), arguments["spaceId"].as_str().map(str::to_owned));
+                    requested.insert(call.id.clone(), arguments["spaceId"].as_str().map(str::to_owned));
                 }
                 builtins::LEAVE_SPACE => {
-                    asked.insert(call.id.clone(), None);
+                    requested.insert(call.id.clone(), None);
                 }
                 _ => {}
             }
         }
         // Only a call with a result has run.
-        let answered = message.tool_call_id.as_ref().and_then(|id| asked.remove(id));
+        let answered = message.tool_call_id.as_ref().and_then(|id| requested.remove(id));
         if let Some(space) = answered {
             // `shape` gives every error of a call this form.
             let failed = serde_json::from_str::<serde_json::Value>(&message.text())
@@ -222,24 +223,24 @@ async fn entered_space(core: &Core, agent: &Participant, id: &RunId) -> Result<O
     }
 }
 
-async fn show_question(space: &CycleSpace, question: &NewApproval) {
-    let shown = async {
+async fn show_approval_request(space: &CycleSpace, request: &NewApprovalRequest) {
+    let write_event = async {
         let data = json!({ "approval": {
-            "id": question.id,
+            "id": request.id,
             "runId": space.run,
             "agentId": space.agent.id,
-            "toolName": question.tool,
-            "question": question.question,
-            "hash": question.hash,
+            "toolName": request.tool,
+            "question": request.question,
+            "hash": request.hash,
             "status": "waiting",
             "createdAt": time(now()),
-            "expiresAt": question.expires.map(time),
+            "expiresAt": request.expires.map(time),
         } });
         let change = event("approval.requested", space.topics(space.entered().as_deref()), &data)?;
         space.core.write(vec![change]).await
     };
-    if let Err(error) = shown.await {
-        tracing::warn!(error = &error as &dyn std::error::Error, "cannot show a question");
+    if let Err(error) = write_event.await {
+        tracing::warn!(error = &error as &dyn std::error::Error, "cannot show a request for an approval");
     }
 }
 

@@ -5,18 +5,18 @@ use std::sync::Arc;
 use axum::{Json, extract::State};
 use portcullis_store::NoteKind;
 
-use super::extract::{Paging, Path, Query, Refusal, age_cursor, by_age, by_ordinal};
+use super::extract::{Paging, Path, Query, age_cursor, by_age, by_ordinal};
 use crate::{
     access::Identity,
     core::Core,
-    error::ApiError,
+    error::{ApiError, ErrorBody},
     from_store,
     resource::{InboxItem, Listing, Note},
 };
 
 /// The entries of an agent's inbox that no run has taken yet, in order.
 #[utoipa::path(get, path = "/api/agents/{agentId}/inbox", params(("agentId" = String, Path), Paging), responses(
-    (status = 200, body = Listing<InboxItem>), (status = 401, body = Refusal), (status = 404, body = Refusal), (status = 422, body = Refusal)))]
+    (status = 200, body = Listing<InboxItem>), (status = 401, body = ErrorBody), (status = 404, body = ErrorBody), (status = 422, body = ErrorBody)))]
 pub(super) async fn inbox(
     State(core): State<Arc<Core>>,
     caller: Identity,
@@ -30,7 +30,7 @@ pub(super) async fn inbox(
 
 /// The goals of an agent.
 #[utoipa::path(get, path = "/api/agents/{agentId}/goals", params(("agentId" = String, Path), Paging), responses(
-    (status = 200, body = Listing<Note>), (status = 401, body = Refusal), (status = 404, body = Refusal), (status = 422, body = Refusal)))]
+    (status = 200, body = Listing<Note>), (status = 401, body = ErrorBody), (status = 404, body = ErrorBody), (status = 422, body = ErrorBody)))]
 pub(super) async fn goals(
     state: State<Arc<Core>>,
     caller: Identity,
@@ -42,7 +42,7 @@ pub(super) async fn goals(
 
 /// The memories of an agent.
 #[utoipa::path(get, path = "/api/agents/{agentId}/memories", params(("agentId" = String, Path), Paging), responses(
-    (status = 200, body = Listing<Note>), (status = 401, body = Refusal), (status = 404, body = Refusal), (status = 422, body = Refusal)))]
+    (status = 200, body = Listing<Note>), (status = 401, body = ErrorBody), (status = 404, body = ErrorBody), (status = 422, body = ErrorBody)))]
 pub(super) async fn memories(
     state: State<Arc<Core>>,
     caller: Identity,
@@ -54,7 +54,7 @@ pub(super) async fn memories(
 
 /// The plans of an agent.
 #[utoipa::path(get, path = "/api/agents/{agentId}/plans", params(("agentId" = String, Path), Paging), responses(
-    (status = 200, body = Listing<Note>), (status = 401, body = Refusal), (status = 404, body = Refusal), (status = 422, body = Refusal)))]
+    (status = 200, body = Listing<Note>), (status = 401, body = ErrorBody), (status = 404, body = ErrorBody), (status = 422, body = ErrorBody)))]
 pub(super) async fn plans(
     state: State<Arc<Core>>,
     caller: Identity,

@@ -9,11 +9,11 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 use utoipa::{IntoParams, ToSchema};
 
-use super::extract::{Body, Path, Query, Refusal, age_cursor, by_age, parse_word};
+use super::extract::{Body, Path, Query, age_cursor, by_age, parse_word};
 use crate::{
     access::{Identity, VisibleRuns},
     core::{Core, event, run_topics},
-    error::{ApiError, ErrorCode},
+    error::{ApiError, ErrorBody, ErrorCode},
     from_store,
     resource::{ApprovalJson, Listing},
 };
@@ -59,7 +59,7 @@ pub(super) struct Answer {
 /// Questions, the newest first. A page can have fewer items than its limit, because it leaves out those that the caller
 /// does not see.
 #[utoipa::path(get, path = "/api/approvals", params(ApprovalQuery), responses(
-    (status = 200, body = Listing<ApprovalJson>), (status = 400, body = Refusal), (status = 401, body = Refusal), (status = 422, body = Refusal)))]
+    (status = 200, body = Listing<ApprovalJson>), (status = 400, body = ErrorBody), (status = 401, body = ErrorBody), (status = 422, body = ErrorBody)))]
 pub(super) async fn list(
     State(core): State<Arc<Core>>,
     caller: Identity,
@@ -82,8 +82,8 @@ pub(super) async fn list(
 
 /// Answers a question. An agent's token cannot answer any, because agents cannot approve their own calls.
 #[utoipa::path(post, path = "/api/approvals/{approvalId}", params(("approvalId" = String, Path)), request_body = Answer, responses(
-    (status = 200, body = ApprovalJson), (status = 400, body = Refusal), (status = 401, body = Refusal), (status = 403, body = Refusal),
-    (status = 404, body = Refusal), (status = 409, body = Refusal), (status = 410, body = Refusal), (status = 422, body = Refusal)))]
+    (status = 200, body = ApprovalJson), (status = 400, body = ErrorBody), (status = 401, body = ErrorBody), (status = 403, body = ErrorBody),
+    (status = 404, body = ErrorBody), (status = 409, body = ErrorBody), (status = 410, body = ErrorBody), (status = 422, body = ErrorBody)))]
 pub(super) async fn decide(
     State(core): State<Arc<Core>>,
     caller: Identity,
@@ -97,8 +97,8 @@ pub(super) async fn decide(
             return Err(ApiError::forbidden("agents cannot approve their own calls"));
         }
     };
-    let asked = core.store.approval(&id).await?;
-    if !caller.sees_run(&core, (&asked.run, &asked.agent)).await? {
+    let approval = core.store.approval(&id).await?;
+    if !caller.sees_run(&core, (&approval.run, &approval.agent)).await? {
         // The same error as for a missing question, so that it does not reveal whether an id exists.
         return Err(ApiError::not_found("approval", &id));
     }
@@ -134,7 +134,7 @@ pub(super) async fn decide(
     };
     // The answer counts already. The event only informs, so it has a separate transaction.
     let topics = run_topics(&decided.agent, &decided.run, None);
-    let shown = from_store::approval(decided, now());
-    core.write(vec![event("approval.decided", topics, &json!({ "approval": shown }))?]).await?;
-    Ok(Json(shown))
+    let approval_json = from_store::approval(decided, now());
+    core.write(vec![event("approval.decided", topics, &json!({ "approval": approval_json }))?]).await?;
+    Ok(Json(approval_json))
 }

@@ -12,12 +12,12 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 use utoipa::{IntoParams, ToSchema};
 
-use super::extract::{Body, Path, Query, Refusal, age_cursor, by_age, parse_word};
+use super::extract::{Body, Path, Query, age_cursor, by_age, parse_word};
 use crate::{
     access::{Identity, VisibleRuns},
     core::{Core, event, run_topics},
     cycle::message_event,
-    error::{ApiError, ErrorCode},
+    error::{ApiError, ErrorBody, ErrorCode},
     from_store,
     resource::{Call, Listing, ShownCall},
 };
@@ -65,8 +65,8 @@ pub(super) struct TakenResult {
 /// Calls whose results come from outside, the newest first. A page can have fewer items than its limit, because it
 /// leaves out those that the caller does not see.
 #[utoipa::path(get, path = "/api/calls", params(CallQuery), responses(
-    (status = 200, body = Listing<Call>), (status = 400, body = Refusal), (status = 401, body = Refusal), (status = 403, body = Refusal),
-    (status = 404, body = Refusal), (status = 422, body = Refusal)))]
+    (status = 200, body = Listing<Call>), (status = 400, body = ErrorBody), (status = 401, body = ErrorBody), (status = 403, body = ErrorBody),
+    (status = 404, body = ErrorBody), (status = 422, body = ErrorBody)))]
 pub(super) async fn list(
     State(core): State<Arc<Core>>,
     caller: Identity,
@@ -77,8 +77,8 @@ pub(super) async fn list(
     // This is the access check of a run's token: it narrows the filter to its own run. Another run counts as unknown,
     // so that the error does not reveal whether it exists.
     let run = match (caller.listed_run(), query.run_id) {
-        (Some(own), Some(asked)) if own != asked => return Err(ApiError::not_found("run", &asked)),
-        (own, asked) => own.map(str::to_owned).or(asked),
+        (Some(own), Some(filter)) if own != filter => return Err(ApiError::not_found("run", &filter)),
+        (own, filter) => own.map(str::to_owned).or(filter),
     };
     let agent = caller.listed_agent(&core, query.agent_id).await?;
     let filter = ExternalCallFilter { run, agent, status };
@@ -96,7 +96,7 @@ pub(super) async fn list(
 
 /// A call.
 #[utoipa::path(get, path = "/api/calls/{callId}", params(("callId" = String, Path)), responses(
-    (status = 200, body = Call), (status = 401, body = Refusal), (status = 404, body = Refusal)))]
+    (status = 200, body = Call), (status = 401, body = ErrorBody), (status = 404, body = ErrorBody)))]
 pub(super) async fn get(
     State(core): State<Arc<Core>>,
     caller: Identity,
@@ -114,8 +114,8 @@ pub(super) async fn get(
 /// Submits the result of a call (specification 003). Submitting the same result again succeeds; a different result is
 /// refused.
 #[utoipa::path(post, path = "/api/runs/{runId}/tool-results", params(("runId" = String, Path)), request_body = SubmittedResult, responses(
-    (status = 200, body = TakenResult), (status = 400, body = Refusal), (status = 401, body = Refusal), (status = 403, body = Refusal),
-    (status = 404, body = Refusal), (status = 409, body = Refusal), (status = 410, body = Refusal), (status = 422, body = Refusal)))]
+    (status = 200, body = TakenResult), (status = 400, body = ErrorBody), (status = 401, body = ErrorBody), (status = 403, body = ErrorBody),
+    (status = 404, body = ErrorBody), (status = 409, body = ErrorBody), (status = 410, body = ErrorBody), (status = 422, body = ErrorBody)))]
 pub(super) async fn submit(
     State(core): State<Arc<Core>>,
     caller: Identity,

@@ -6,11 +6,11 @@ use axum::{extract::State, http::HeaderMap, response::Response};
 use serde::Deserialize;
 use utoipa::IntoParams;
 
-use super::extract::{Path, Query, Refusal};
+use super::extract::{Path, Query};
 use crate::{
     access::TokenHash,
     core::Core,
-    error::ApiError,
+    error::{ApiError, ErrorBody},
     readership::{Readership, Subject},
     sse,
 };
@@ -26,8 +26,8 @@ pub(super) struct Begin {
 
 /// The events of a space, as server-sent events.
 #[utoipa::path(get, path = "/api/spaces/{spaceId}/events", params(("spaceId" = String, Path), Begin), responses(
-    (status = 200, content_type = "text/event-stream", body = String), (status = 400, body = Refusal), (status = 401, body = Refusal),
-    (status = 404, body = Refusal), (status = 429, body = Refusal)))]
+    (status = 200, content_type = "text/event-stream", body = String), (status = 400, body = ErrorBody), (status = 401, body = ErrorBody),
+    (status = 404, body = ErrorBody), (status = 429, body = ErrorBody)))]
 pub(super) async fn space_events(
     State(core): State<Arc<Core>>,
     token: TokenHash,
@@ -40,8 +40,8 @@ pub(super) async fn space_events(
 
 /// The events of an agent, as server-sent events.
 #[utoipa::path(get, path = "/api/agents/{agentId}/events", params(("agentId" = String, Path), Begin), responses(
-    (status = 200, content_type = "text/event-stream", body = String), (status = 400, body = Refusal), (status = 401, body = Refusal),
-    (status = 404, body = Refusal), (status = 429, body = Refusal)))]
+    (status = 200, content_type = "text/event-stream", body = String), (status = 400, body = ErrorBody), (status = 401, body = ErrorBody),
+    (status = 404, body = ErrorBody), (status = 429, body = ErrorBody)))]
 pub(super) async fn agent_events(
     State(core): State<Arc<Core>>,
     token: TokenHash,
@@ -54,8 +54,8 @@ pub(super) async fn agent_events(
 
 /// The events of a run, as server-sent events.
 #[utoipa::path(get, path = "/api/runs/{runId}/events", params(("runId" = String, Path), Begin), responses(
-    (status = 200, content_type = "text/event-stream", body = String), (status = 400, body = Refusal), (status = 401, body = Refusal),
-    (status = 404, body = Refusal), (status = 429, body = Refusal)))]
+    (status = 200, content_type = "text/event-stream", body = String), (status = 400, body = ErrorBody), (status = 401, body = ErrorBody),
+    (status = 404, body = ErrorBody), (status = 429, body = ErrorBody)))]
 pub(super) async fn run_events(
     State(core): State<Arc<Core>>,
     token: TokenHash,

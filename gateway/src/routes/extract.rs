@@ -160,9 +160,6 @@ pub(super) fn parse_word<T>(
     Err(ApiError::invalid(field, message))
 }
 
-/// The body of a refusal, for the description.
-pub(super) type Refusal = crate::error::ErrorBody;
-
 #[cfg(test)]
 mod tests {
     use axum::{

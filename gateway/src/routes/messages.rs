@@ -8,12 +8,12 @@ use portcullis_store::{Author, MessageKind, MessageStatus, NewMessage, StoreErro
 use serde::Deserialize;
 use utoipa::{IntoParams, ToSchema};
 
-use super::extract::{Body, Path, Query, Refusal, by_ordinal};
+use super::extract::{Body, Path, Query, by_ordinal};
 use crate::{
     access::Identity,
     builtins,
     core::{Core, new_id},
-    error::ApiError,
+    error::{ApiError, ErrorBody},
     from_store,
     resource::{Listing, Message},
 };
@@ -52,8 +52,8 @@ pub(super) struct SentMessage {
 
 /// The messages of a space, the newest first.
 #[utoipa::path(get, path = "/api/spaces/{spaceId}/messages", params(("spaceId" = String, Path), MessageQuery), responses(
-    (status = 200, body = Listing<Message>), (status = 400, body = Refusal), (status = 401, body = Refusal),
-    (status = 404, body = Refusal), (status = 422, body = Refusal)))]
+    (status = 200, body = Listing<Message>), (status = 400, body = ErrorBody), (status = 401, body = ErrorBody),
+    (status = 404, body = ErrorBody), (status = 422, body = ErrorBody)))]
 pub(super) async fn list(
     State(core): State<Arc<Core>>,
     caller: Identity,
@@ -73,8 +73,8 @@ pub(super) async fn list(
 
 /// Sends a message as the caller, who is a member. The space's agents get it in their inboxes.
 #[utoipa::path(post, path = "/api/spaces/{spaceId}/messages", params(("spaceId" = String, Path)), request_body = SentMessage, responses(
-    (status = 201, body = Message), (status = 400, body = Refusal), (status = 401, body = Refusal), (status = 403, body = Refusal),
-    (status = 404, body = Refusal), (status = 409, body = Refusal), (status = 422, body = Refusal), (status = 429, body = Refusal)))]
+    (status = 201, body = Message), (status = 400, body = ErrorBody), (status = 401, body = ErrorBody), (status = 403, body = ErrorBody),
+    (status = 404, body = ErrorBody), (status = 409, body = ErrorBody), (status = 422, body = ErrorBody), (status = 429, body = ErrorBody)))]
 pub(super) async fn create(
     State(core): State<Arc<Core>>,
     caller: Identity,

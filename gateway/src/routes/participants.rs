@@ -12,7 +12,7 @@ use portcullis_types::ToolName;
 use serde::Deserialize;
 use utoipa::ToSchema;
 
-use super::extract::{Body, Paging, Path, Query, Refusal, age_cursor, by_age, name};
+use super::extract::{Body, Paging, Path, Query, age_cursor, by_age, name};
 use crate::{
     AGENT_PREFIX, USER_PREFIX,
     access::{AGENT, Identity, VisibleRuns},
@@ -20,7 +20,7 @@ use crate::{
     agent_tool,
     capabilities::AgentCapabilities,
     core::{Core, new_id},
-    error::ApiError,
+    error::{ApiError, ErrorBody},
     from_store,
     resource::{Agent, AgentDefinition, AgentStatus, Listing, User},
 };
@@ -42,7 +42,7 @@ pub(super) struct NewUser {
 
 /// The users, the newest first.
 #[utoipa::path(get, path = "/api/users", params(Paging), responses(
-    (status = 200, body = Listing<User>), (status = 401, body = Refusal), (status = 403, body = Refusal), (status = 422, body = Refusal)))]
+    (status = 200, body = Listing<User>), (status = 401, body = ErrorBody), (status = 403, body = ErrorBody), (status = 422, body = ErrorBody)))]
 pub(super) async fn list_users(
     State(core): State<Arc<Core>>,
     caller: Identity,
@@ -56,8 +56,8 @@ pub(super) async fn list_users(
 
 /// Adds a user.
 #[utoipa::path(post, path = "/api/users", request_body = NewUser, responses(
-    (status = 201, body = User), (status = 400, body = Refusal), (status = 401, body = Refusal), (status = 403, body = Refusal),
-    (status = 422, body = Refusal)))]
+    (status = 201, body = User), (status = 400, body = ErrorBody), (status = 401, body = ErrorBody), (status = 403, body = ErrorBody),
+    (status = 422, body = ErrorBody)))]
 pub(super) async fn create_user(
     State(core): State<Arc<Core>>,
     caller: Identity,
@@ -78,7 +78,7 @@ pub(super) async fn create_user(
 
 /// The agents, the newest first. The operator sees all, a user those with a space in common.
 #[utoipa::path(get, path = "/api/agents", params(Paging), responses(
-    (status = 200, body = Listing<Agent>), (status = 401, body = Refusal), (status = 422, body = Refusal)))]
+    (status = 200, body = Listing<Agent>), (status = 401, body = ErrorBody), (status = 422, body = ErrorBody)))]
 pub(super) async fn list_agents(
     State(core): State<Arc<Core>>,
     caller: Identity,
@@ -99,8 +99,8 @@ pub(super) async fn list_agents(
 
 /// Adds an agent.
 #[utoipa::path(post, path = "/api/agents", request_body = AgentDefinition, responses(
-    (status = 201, body = Agent), (status = 400, body = Refusal), (status = 401, body = Refusal), (status = 403, body = Refusal),
-    (status = 422, body = Refusal)))]
+    (status = 201, body = Agent), (status = 400, body = ErrorBody), (status = 401, body = ErrorBody), (status = 403, body = ErrorBody),
+    (status = 422, body = ErrorBody)))]
 pub(super) async fn create_agent(
     State(core): State<Arc<Core>>,
     caller: Identity,
@@ -122,7 +122,7 @@ pub(super) async fn create_agent(
 
 /// An agent.
 #[utoipa::path(get, path = "/api/agents/{agentId}", params(("agentId" = String, Path)), responses(
-    (status = 200, body = Agent), (status = 401, body = Refusal), (status = 404, body = Refusal)))]
+    (status = 200, body = Agent), (status = 401, body = ErrorBody), (status = 404, body = ErrorBody)))]
 pub(super) async fn get_agent(
     State(core): State<Arc<Core>>,
     caller: Identity,
@@ -134,8 +134,8 @@ pub(super) async fn get_agent(
 
 /// Gives an agent another definition, which its next cycle has.
 #[utoipa::path(put, path = "/api/agents/{agentId}", params(("agentId" = String, Path)), request_body = AgentDefinition, responses(
-    (status = 200, body = Agent), (status = 400, body = Refusal), (status = 401, body = Refusal), (status = 403, body = Refusal),
-    (status = 404, body = Refusal), (status = 409, body = Refusal), (status = 422, body = Refusal)))]
+    (status = 200, body = Agent), (status = 400, body = ErrorBody), (status = 401, body = ErrorBody), (status = 403, body = ErrorBody),
+    (status = 404, body = ErrorBody), (status = 409, body = ErrorBody), (status = 422, body = ErrorBody)))]
 pub(super) async fn update_agent(
     State(core): State<Arc<Core>>,
     caller: Identity,
@@ -159,7 +159,7 @@ pub(super) async fn update_agent(
 
 /// Removes an agent: its runs are cancelled, its tokens are refused, and its messages stay.
 #[utoipa::path(delete, path = "/api/agents/{agentId}", params(("agentId" = String, Path)), responses(
-    (status = 204), (status = 401, body = Refusal), (status = 403, body = Refusal), (status = 404, body = Refusal)))]
+    (status = 204), (status = 401, body = ErrorBody), (status = 403, body = ErrorBody), (status = 404, body = ErrorBody)))]
 pub(super) async fn remove_agent(
     State(core): State<Arc<Core>>,
     caller: Identity,

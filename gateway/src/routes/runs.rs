@@ -9,11 +9,11 @@ use serde::Deserialize;
 use serde_json::Value;
 use utoipa::IntoParams;
 
-use super::extract::{Path, Query, Refusal, age_cursor, by_age, parse_word};
+use super::extract::{Path, Query, age_cursor, by_age, parse_word};
 use crate::{
     access::{Identity, VisibleRuns},
     core::Core,
-    error::ApiError,
+    error::{ApiError, ErrorBody},
     from_store,
     resource::{Listing, Run, RunDetails},
 };
@@ -40,8 +40,8 @@ pub(super) struct RunQuery {
 /// Runs, the newest first. A page can have fewer items than its limit, because it leaves out those that the caller does
 /// not see.
 #[utoipa::path(get, path = "/api/runs", params(RunQuery), responses(
-    (status = 200, body = Listing<Run>), (status = 400, body = Refusal), (status = 401, body = Refusal), (status = 403, body = Refusal),
-    (status = 404, body = Refusal), (status = 422, body = Refusal)))]
+    (status = 200, body = Listing<Run>), (status = 400, body = ErrorBody), (status = 401, body = ErrorBody), (status = 403, body = ErrorBody),
+    (status = 404, body = ErrorBody), (status = 422, body = ErrorBody)))]
 pub(super) async fn list(
     State(core): State<Arc<Core>>,
     caller: Identity,
@@ -64,7 +64,7 @@ pub(super) async fn list(
 
 /// A run with its labels and steps.
 #[utoipa::path(get, path = "/api/runs/{runId}", params(("runId" = String, Path)), responses(
-    (status = 200, body = RunDetails), (status = 401, body = Refusal), (status = 404, body = Refusal)))]
+    (status = 200, body = RunDetails), (status = 401, body = ErrorBody), (status = 404, body = ErrorBody)))]
 pub(super) async fn get(
     State(core): State<Arc<Core>>,
     caller: Identity,
@@ -78,7 +78,7 @@ pub(super) async fn get(
 
 /// Asks that a run end.
 #[utoipa::path(post, path = "/api/runs/{runId}/cancel", params(("runId" = String, Path)), responses(
-    (status = 202), (status = 401, body = Refusal), (status = 404, body = Refusal), (status = 409, body = Refusal)))]
+    (status = 202), (status = 401, body = ErrorBody), (status = 404, body = ErrorBody), (status = 409, body = ErrorBody)))]
 pub(super) async fn cancel(
     State(core): State<Arc<Core>>,
     caller: Identity,
@@ -98,7 +98,7 @@ pub(super) async fn cancel(
 
 /// The rows of the audit log about a run, the oldest first, at most the last 1,000.
 #[utoipa::path(get, path = "/api/runs/{runId}/rows", params(("runId" = String, Path)), responses(
-    (status = 200, body = Listing<Object>), (status = 401, body = Refusal), (status = 404, body = Refusal)))]
+    (status = 200, body = Listing<Object>), (status = 401, body = ErrorBody), (status = 404, body = ErrorBody)))]
 pub(super) async fn rows(
     State(core): State<Arc<Core>>,
     caller: Identity,

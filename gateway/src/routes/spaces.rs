@@ -9,11 +9,11 @@ use serde::Deserialize;
 use serde_json::json;
 use utoipa::ToSchema;
 
-use super::extract::{Body, Paging, Path, Query, Refusal, age_cursor, by_age, name};
+use super::extract::{Body, Paging, Path, Query, age_cursor, by_age, name};
 use crate::{
     access::Identity,
     core::{Core, event, new_id},
-    error::ApiError,
+    error::{ApiError, ErrorBody},
     from_store,
     resource::{Listing, Member, Space},
     topic,
@@ -31,7 +31,7 @@ pub(super) struct AddedSpace {
 /// The spaces that the caller sees, the newest first: the operator all, a user and an agent those that they are members
 /// of, the program of a run none.
 #[utoipa::path(get, path = "/api/spaces", params(Paging), responses(
-    (status = 200, body = Listing<Space>), (status = 401, body = Refusal), (status = 422, body = Refusal)))]
+    (status = 200, body = Listing<Space>), (status = 401, body = ErrorBody), (status = 422, body = ErrorBody)))]
 pub(super) async fn list(
     State(core): State<Arc<Core>>,
     caller: Identity,
@@ -48,8 +48,8 @@ pub(super) async fn list(
 
 /// Adds a space. A user who adds one is its first member.
 #[utoipa::path(post, path = "/api/spaces", request_body = AddedSpace, responses(
-    (status = 201, body = Space), (status = 400, body = Refusal), (status = 401, body = Refusal), (status = 403, body = Refusal),
-    (status = 422, body = Refusal)))]
+    (status = 201, body = Space), (status = 400, body = ErrorBody), (status = 401, body = ErrorBody), (status = 403, body = ErrorBody),
+    (status = 422, body = ErrorBody)))]
 pub(super) async fn create(
     State(core): State<Arc<Core>>,
     caller: Identity,
@@ -71,7 +71,7 @@ pub(super) async fn create(
 
 /// A space.
 #[utoipa::path(get, path = "/api/spaces/{spaceId}", params(("spaceId" = String, Path)), responses(
-    (status = 200, body = Space), (status = 401, body = Refusal), (status = 404, body = Refusal)))]
+    (status = 200, body = Space), (status = 401, body = ErrorBody), (status = 404, body = ErrorBody)))]
 pub(super) async fn get(
     State(core): State<Arc<Core>>,
     caller: Identity,
@@ -83,7 +83,7 @@ pub(super) async fn get(
 
 /// Removes a space with its messages. Calls that wait stay, and their results reach their agents.
 #[utoipa::path(delete, path = "/api/spaces/{spaceId}", params(("spaceId" = String, Path)), responses(
-    (status = 204), (status = 401, body = Refusal), (status = 403, body = Refusal), (status = 404, body = Refusal)))]
+    (status = 204), (status = 401, body = ErrorBody), (status = 403, body = ErrorBody), (status = 404, body = ErrorBody)))]
 pub(super) async fn remove(
     State(core): State<Arc<Core>>,
     caller: Identity,
@@ -97,7 +97,7 @@ pub(super) async fn remove(
 
 /// The members of a space, in the order in which they joined.
 #[utoipa::path(get, path = "/api/spaces/{spaceId}/members", params(("spaceId" = String, Path), Paging), responses(
-    (status = 200, body = Listing<Member>), (status = 401, body = Refusal), (status = 404, body = Refusal), (status = 422, body = Refusal)))]
+    (status = 200, body = Listing<Member>), (status = 401, body = ErrorBody), (status = 404, body = ErrorBody), (status = 422, body = ErrorBody)))]
 pub(super) async fn members(
     State(core): State<Arc<Core>>,
     caller: Identity,
@@ -113,7 +113,7 @@ pub(super) async fn members(
 /// Adds a member. The operator adds anyone; a member adds agents that the member may see.
 #[utoipa::path(put, path = "/api/spaces/{spaceId}/members/{participantId}",
     params(("spaceId" = String, Path), ("participantId" = String, Path)), responses(
-    (status = 204), (status = 401, body = Refusal), (status = 403, body = Refusal), (status = 404, body = Refusal)))]
+    (status = 204), (status = 401, body = ErrorBody), (status = 403, body = ErrorBody), (status = 404, body = ErrorBody)))]
 pub(super) async fn add_member(
     State(core): State<Arc<Core>>,
     caller: Identity,
@@ -140,7 +140,7 @@ pub(super) async fn add_member(
 /// Removes a member. The operator can remove any member. A user can remove only themselves and agents of their space.
 #[utoipa::path(delete, path = "/api/spaces/{spaceId}/members/{participantId}",
     params(("spaceId" = String, Path), ("participantId" = String, Path)), responses(
-    (status = 204), (status = 401, body = Refusal), (status = 403, body = Refusal), (status = 404, body = Refusal)))]
+    (status = 204), (status = 401, body = ErrorBody), (status = 403, body = ErrorBody), (status = 404, body = ErrorBody)))]
 pub(super) async fn remove_member(
     State(core): State<Arc<Core>>,
     caller: Identity,

@@ -8,11 +8,11 @@ use portcullis_store::{self as store};
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
-use super::extract::{Body, Paging, Path, Query, Refusal, age_cursor, by_age};
+use super::extract::{Body, Paging, Path, Query, age_cursor, by_age};
 use crate::{
     access::{ADMIN, AGENT, Identity, RUN, USER, token_hash},
     core::{Core, new_id},
-    error::ApiError,
+    error::{ApiError, ErrorBody},
     from_store,
     resource::{Listing, Token},
 };
@@ -46,7 +46,7 @@ pub(super) struct MadeToken {
 
 /// The identity of the caller, as its token says.
 #[utoipa::path(get, path = "/api/me", responses(
-    (status = 200, body = Me), (status = 401, body = Refusal)))]
+    (status = 200, body = Me), (status = 401, body = ErrorBody)))]
 pub(super) async fn me(State(core): State<Arc<Core>>, caller: Identity) -> Result<Json<Me>, ApiError> {
     let participant = match &caller {
         Identity::Admin => None,
@@ -66,7 +66,7 @@ pub(super) async fn me(State(core): State<Arc<Core>>, caller: Identity) -> Resul
 
 /// The tokens, the newest first, without their secrets.
 #[utoipa::path(get, path = "/api/tokens", params(Paging), responses(
-    (status = 200, body = Listing<Token>), (status = 401, body = Refusal), (status = 403, body = Refusal), (status = 422, body = Refusal)))]
+    (status = 200, body = Listing<Token>), (status = 401, body = ErrorBody), (status = 403, body = ErrorBody), (status = 422, body = ErrorBody)))]
 pub(super) async fn list(
     State(core): State<Arc<Core>>,
     caller: Identity,
@@ -79,8 +79,8 @@ pub(super) async fn list(
 
 /// Makes a token. Only this response has its secret.
 #[utoipa::path(post, path = "/api/tokens", request_body = NewToken, responses(
-    (status = 201, body = MadeToken), (status = 400, body = Refusal), (status = 401, body = Refusal), (status = 403, body = Refusal),
-    (status = 404, body = Refusal), (status = 422, body = Refusal)))]
+    (status = 201, body = MadeToken), (status = 400, body = ErrorBody), (status = 401, body = ErrorBody), (status = 403, body = ErrorBody),
+    (status = 404, body = ErrorBody), (status = 422, body = ErrorBody)))]
 pub(super) async fn create(
     State(core): State<Arc<Core>>,
     caller: Identity,
@@ -102,13 +102,13 @@ pub(super) async fn create(
         }
         _ => return Err(ApiError::invalid("subject", "it is one of admin, user, agent, run")),
     };
-    let made = make(&core, &new.subject, subject).await?;
-    Ok((StatusCode::CREATED, Json(made)))
+    let token = make(&core, &new.subject, subject).await?;
+    Ok((StatusCode::CREATED, Json(token)))
 }
 
 /// Removes a token. Requests with it are refused from now on, and its streams end.
 #[utoipa::path(delete, path = "/api/tokens/{tokenId}", params(("tokenId" = String, Path)), responses(
-    (status = 204), (status = 401, body = Refusal), (status = 403, body = Refusal), (status = 404, body = Refusal)))]
+    (status = 204), (status = 401, body = ErrorBody), (status = 403, body = ErrorBody), (status = 404, body = ErrorBody)))]
 pub(super) async fn remove(
     State(core): State<Arc<Core>>,
     caller: Identity,

@@ -146,12 +146,12 @@ impl Gate {
     ) -> Self {
         let limits = server.limits().clone();
         let mut sessions = LocalSessionManager::default();
-        sessions.session_config.keep_alive = Some(limits.idle);
-        sessions.session_config.init_timeout = Some(limits.initialize);
+        sessions.session_config.keep_alive = Some(limits.idle_timeout);
+        sessions.session_config.init_timeout = Some(limits.initialize_timeout);
         let sessions = Arc::new(sessions);
         let (served, stop_signal) = (server.clone(), stop.clone());
         let config = config
-            .with_max_request_body_bytes(limits.message_bytes)
+            .with_max_request_body_bytes(limits.max_message_bytes)
             .with_allowed_hosts(access.hosts.clone())
             .with_allowed_origins(access.origins.clone())
             .enforce_origin_validation();
@@ -219,8 +219,8 @@ impl Gate {
 
     /// Reads a whole body, within the limits of size and time.
     async fn read_body(&self, body: Incoming) -> Result<Bytes, (StatusCode, &'static str)> {
-        let body = Limited::new(body, self.limits.message_bytes).collect();
-        match tokio::time::timeout(self.limits.request, body).await {
+        let body = Limited::new(body, self.limits.max_message_bytes).collect();
+        match tokio::time::timeout(self.limits.request_timeout, body).await {
             Ok(Ok(body)) => Ok(body.to_bytes()),
             Ok(Err(error)) if error.is::<http_body_util::LengthLimitError>() => {
                 Err((StatusCode::PAYLOAD_TOO_LARGE, "the message is too long"))
@@ -275,7 +275,7 @@ impl Gate {
     async fn make_session(&self, request: Request<Full<Bytes>>) -> HttpResponse {
         // Hold the lock until the answer is there: only then does `sessions` contain the new session.
         let _creating = self.session_creation.lock().await;
-        if self.sessions.sessions.read().await.len() >= self.limits.sessions {
+        if self.sessions.sessions.read().await.len() >= self.limits.max_sessions {
             let Self { limits: McpLimits { sessions, idle, .. }, .. } = self;
             let idle = humantime::format_duration(*idle);
             return busy(&format!(

@@ -56,13 +56,13 @@ impl OpenRequests {
     pub(super) async fn wait_until_empty(&self) {
         loop {
             // Register as a waiter before the check, so that an end in between is not missed.
-            let ended = self.ended.notified();
-            let mut ended = std::pin::pin!(ended);
-            ended.as_mut().enable();
+            let request_ended = self.ended.notified();
+            let mut request_ended = std::pin::pin!(request_ended);
+            request_ended.as_mut().enable();
             if self.lock().is_empty() {
                 return;
             }
-            ended.await;
+            request_ended.await;
         }
     }
 

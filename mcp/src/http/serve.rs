@@ -10,13 +10,13 @@ use tokio::{net::TcpListener, time::timeout};
 use super::admission::{Gate, HttpAccess};
 use crate::McpServer;
 
-/// Serves clients until `stop` fires. Then it cancels their calls, and waits at most [`McpLimits::stop`] until
+/// Serves clients until `stop` fires. Then it cancels their calls, and waits at most [`McpLimits::stop_timeout`] until
 /// the calls have ended and are answered.
 ///
 /// # Cancellation
 /// Dropping the future ends all connections and sessions.
 ///
-/// [`McpLimits::stop`]: crate::McpLimits::stop
+/// [`McpLimits::stop_timeout`]: crate::McpLimits::stop_timeout
 pub async fn serve_http(
     server: &McpServer,
     listener: TcpListener,
@@ -30,8 +30,11 @@ pub async fn serve_http(
     let config = StreamableHttpServerConfig::default().with_cancellation_token(sessions.clone());
     let gate = Arc::new(Gate::new(server, access, config, stop.clone()));
     let limits = server.limits();
-    let of_connections =
-        HttpLimits { connections: limits.connections, head: limits.request, head_bytes: limits.head_bytes };
+    let of_connections = HttpLimits {
+        connections: limits.max_connections,
+        head: limits.request_timeout,
+        head_bytes: limits.max_head_bytes,
+    };
     let answering = Arc::clone(&gate);
     let answer = move |request| {
         let gate = Arc::clone(&answering);
@@ -39,8 +42,8 @@ pub async fn serve_http(
     };
     let connections = Connections::accept(listener, &of_connections, answer, stop.cancelled()).await;
     // `stop` has cancelled the calls. Each gets its answer before sessions and connections are closed.
-    let _ = timeout(limits.stop, gate.wait_until_answered()).await;
+    let _ = timeout(limits.stop_timeout, gate.wait_until_answered()).await;
     sessions.cancel();
-    connections.close(limits.leave).await;
+    connections.close(limits.leave_grace).await;
     server.wait_for_cancelled_calls(server.server_calls(), &stop).await;
 }

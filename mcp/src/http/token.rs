@@ -89,9 +89,9 @@ fn create_token_file(path: &Path, token: &str, attempt: &str) -> io::Result<()> 
     }
     let temporary = path.with_extension(attempt);
     let mut file = fs::OpenOptions::new().write(true).create_new(true).mode(0o600).open(&temporary)?;
-    let made = file.write_all(token.as_bytes()).and_then(|()| file.write_all(b"\n"));
+    let write_result = file.write_all(token.as_bytes()).and_then(|()| file.write_all(b"\n"));
     // The link fails if another server was first. That server's token then counts.
-    let linked = match made.and_then(|()| fs::hard_link(&temporary, path)) {
+    let linked = match write_result.and_then(|()| fs::hard_link(&temporary, path)) {
         Err(error) if error.kind() == io::ErrorKind::AlreadyExists => Ok(()),
         other => other,
     };

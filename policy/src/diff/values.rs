@@ -192,8 +192,8 @@ pub(super) fn set_changes<'a>(
         Direction::Changed => Direction::Changed,
         Direction::Narrower => Direction::Wider,
     };
-    let gone = old.difference(new).map(|element| (removed, element.as_str()));
-    gone.chain(new.difference(old).map(|element| (added, element.as_str()))).collect()
+    let removals = old.difference(new).map(|element| (removed, element.as_str()));
+    removals.chain(new.difference(old).map(|element| (added, element.as_str()))).collect()
 }
 
 /// The rules about hosts that only one of two sets has, without those that a rule of the other set covers.

@@ -351,14 +351,14 @@ fn audit(section: &Section<'_>, faults: &mut Faults<'_>) -> AuditSettings {
     if let Some(entry) = section.entry("segment")
         && let Some(bytes) = size(&entry, AuditSettings::SEGMENT_BOUNDS, faults)
     {
-        settings.segment = FileBytes(bytes);
+        settings.segment_bytes = FileBytes(bytes);
     }
     let mut age = |key| {
         let entry = section.entry(key)?;
         Some(duration_within(&entry, AuditSettings::AGE_BOUNDS, faults)?.value)
     };
     settings.segment_age = age("segment_age").unwrap_or(settings.segment_age);
-    settings.keep = age("keep");
+    settings.retention = age("keep");
     if let Some(entry) = section.entry("checkpoints") {
         let places = elements(&entry, faults, CheckpointDestination::parse);
         settings.checkpoints = Some(places.into_iter().map(|place| place.value).collect());

@@ -11,9 +11,9 @@ use std::{
 use async_trait::async_trait;
 use portcullis_runs::store::{
     AgeCursor, ApprovalFilter, CallFinish, CallStart, CommitStep, ExternalCallFilter, InboxEntry, Json,
-    LeaseGuard, NewApproval, NewExternalCall, NewInboxEntry, NewRun, NewStartedCall, Page, PageRequest,
-    ResultDelivery, Run, RunFilter, RunLease, RunStore, RunSummary, StartedCall, Step, StoreError,
-    StoredAnswer, StoredApproval, StoredExternalCall, StoredMessage, WaitEnd,
+    LeaseGuard, NewApprovalRequest, NewExternalCall, NewInboxEntry, NewRun, NewStartedCall, Page,
+    PageRequest, ResultDelivery, Run, RunFilter, RunLease, RunStore, RunSummary, StartedCall, Step,
+    StoreError, StoredAnswer, StoredApproval, StoredExternalCall, StoredMessage, WaitEnd,
 };
 use tokio::sync::Notify;
 
@@ -106,7 +106,7 @@ forward! {
     write expire_calls(now: i64, at_most: u32) -> Vec<String>;
     read call(id: &str) -> StoredExternalCall;
     read calls(filter: ExternalCallFilter, page: PageRequest<AgeCursor>) -> Page<StoredExternalCall, AgeCursor>;
-    write add_approval(guard: LeaseGuard, approval: NewApproval) -> ();
+    write add_approval(guard: LeaseGuard, approval: NewApprovalRequest) -> ();
     write answer_approval(id: &str, hash: &str, answer: StoredAnswer) -> StoredApproval;
     write expire_approvals(now: i64, at_most: u32) -> Vec<String>;
     read approval(id: &str) -> StoredApproval;

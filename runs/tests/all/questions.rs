@@ -40,7 +40,7 @@ async fn answer(world: &World, verdict: Verdict, edited: Option<&str>, reason: O
         reason: reason.map(str::to_owned),
         decided: now(),
     };
-    let (id, hash) = (&question.asked.id, &question.asked.hash);
+    let (id, hash) = (&question.request.id, &question.request.hash);
     world.store.answer_approval(id, hash, answer).await.expect("waits");
 }
 

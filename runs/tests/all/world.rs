@@ -170,7 +170,7 @@ impl World {
             workspace: self.subject.workspace.clone(),
             labels: Vec::new(),
             hint: None,
-            on_question: None,
+            on_approval_request: None,
         };
         Stepper::new(self.process(store), parts)
     }

@@ -41,11 +41,11 @@ pub(crate) fn list(common: &CommonOptions, options: &ListApprovalsOptions) -> Re
             empty: "no call waits for an approval\n",
             head: ["question", "run", "at", "tool", "status"],
             row: |approval| {
-                let StoredApproval { asked, run, created, .. } = approval;
+                let StoredApproval { request, run, created, .. } = approval;
                 let at = super::runs::time(*created);
-                [asked.id.clone(), run.clone(), at, asked.tool.clone(), status_word(approval).to_owned()]
+                [request.id.clone(), run.clone(), at, request.tool.clone(), status_word(approval).to_owned()]
             },
-            id: |approval| &approval.asked.id,
+            id: |approval| &approval.request.id,
             as_json: |approval| Ok(as_json(approval)),
         };
         list.write(&options.output)
@@ -55,12 +55,12 @@ pub(crate) fn list(common: &CommonOptions, options: &ListApprovalsOptions) -> Re
 /// Shows a question in full.
 pub(crate) fn show(common: &CommonOptions, options: &OneApprovalOptions) -> Result<ExitCode, CliError> {
     with_question(common, options, async |_, approval| {
-        let mut out = approval.asked.question.clone();
+        let mut out = approval.request.question.clone();
         if !out.ends_with('\n') {
             out.push('\n');
         }
         out.push_str(&format!("status: {}\n", status_word(&approval)));
-        if let Some(expires) = approval.asked.expires {
+        if let Some(expires) = approval.request.expires {
             out.push_str(&format!("expires: {}\n", super::runs::time(expires)));
         }
         if let Some(StoredAnswer { by, via, reason, .. }) = &approval.answer {
@@ -102,8 +102,8 @@ fn answer(
         let by = format!("user {}", rustix::process::getuid().as_raw());
         let answer =
             StoredAnswer { verdict, by, via: VIA.to_owned(), edited_arguments, reason, decided: now() };
-        let answered = store.answer_approval(&options.id, &approval.asked.hash, answer).await?;
-        let (tool, run) = (text::inline(&answered.asked.tool), text::inline(&answered.run));
+        let answered = store.answer_approval(&options.id, &approval.request.hash, answer).await?;
+        let (tool, run) = (text::inline(&answered.request.tool), text::inline(&answered.run));
         stream::write_answer(&format!("{}: the call of {tool} in {run}\n", answered.status))
     })
 }
@@ -126,10 +126,10 @@ fn status_word(approval: &StoredApproval) -> &'static str {
 }
 
 fn as_json(approval: &StoredApproval) -> Value {
-    let StoredApproval { asked, run, created, answer, .. } = approval;
+    let StoredApproval { request, run, created, answer, .. } = approval;
     value!({
-        "id": asked.id, "run": run, "call": asked.call, "tool": asked.tool, "question": asked.question,
-        "hash": asked.hash, "created": created, "expires": asked.expires, "status": status_word(approval),
+        "id": request.id, "run": run, "call": request.call, "tool": request.tool, "question": request.question,
+        "hash": request.hash, "created": created, "expires": request.expires, "status": status_word(approval),
         "by": answer.as_ref().map(|answer| &answer.by),
     })
 }

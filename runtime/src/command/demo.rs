@@ -55,10 +55,10 @@ pub(crate) fn run(common: &CommonOptions, options: &DemoOptions) -> Result<ExitC
     let shell = sidecar::shell_source(&scene.common);
     let cancel = CancellationToken::new();
     let cancel_requested = cancel.clone();
-    let ended = run_interruptibly(&cancel, move || {
+    let run_result = run_interruptibly(&cancel, move || {
         answer(&envelope, shell, script, caller, &live, &cancel_requested)
     })?;
-    let Some(run) = ended else { return Ok(ExitCode::from(INTERRUPTED)) };
+    let Some(run) = run_result else { return Ok(ExitCode::from(INTERRUPTED)) };
 
     let verified = audit::verify(&log).map_err(|source| CliError::Audit { source })?;
     stream::write_answer(&format!(
@@ -71,8 +71,8 @@ pub(crate) fn run(common: &CommonOptions, options: &DemoOptions) -> Result<ExitC
     stream::write_answer(&scene.close(options.keep))?;
     // A failed run keeps its own exit code. Otherwise the proof decides: a demonstration without enforcement
     // fails.
-    let ended = exit_code(&run.end);
-    Ok(if ended == ExitCode::SUCCESS { proven } else { ended })
+    let code = exit_code(&run.end);
+    Ok(if code == ExitCode::SUCCESS { proven } else { code })
 }
 
 /// Lets the scripted model answer the prompt, from the registry's start to the run's end.

@@ -32,18 +32,18 @@ const MAX_PROMPT_CHARS: usize = 60;
 pub(crate) fn list(common: &CommonOptions, options: &ListRunsOptions) -> Result<ExitCode, CliError> {
     with_store(common, &options.store, async |store| {
         let (mut listed, mut after) = (Vec::new(), None);
-        let wanted = usize::try_from(options.last.get()).unwrap_or(usize::MAX);
+        let limit = usize::try_from(options.last.get()).unwrap_or(usize::MAX);
         while let Some(store) = &store {
             let page =
                 store.runs(RunFilter::default(), PageRequest { after, ..PageRequest::default() }).await?;
             // A page can have no run that is still open, so pages are read until enough runs are found.
             listed.extend(page.items.into_iter().filter(|run| !options.open || !run.status.has_ended()));
             after = page.next;
-            if after.is_none() || listed.len() >= wanted {
+            if after.is_none() || listed.len() >= limit {
                 break;
             }
         }
-        listed.truncate(wanted);
+        listed.truncate(limit);
         let mut rows = Vec::with_capacity(listed.len());
         for run in listed {
             let Some(store) = &store else { break };
@@ -179,7 +179,7 @@ async fn status_label(store: &dyn RunStore, run: &RunSummary) -> Result<&'static
     let filter = ApprovalFilter { run: Some(run.id.clone()), status: Some(ApprovalStatus::Waiting) };
     let now = now();
     let waiting = store.approvals(filter, PageRequest::default()).await?.items;
-    if waiting.iter().any(|approval| approval.asked.expires.is_none_or(|expires| expires > now)) {
+    if waiting.iter().any(|approval| approval.request.expires.is_none_or(|expires| expires > now)) {
         return Ok("needs approval");
     }
     let is_driven = run.lease.as_ref().is_some_and(|(_, until)| *until > now);

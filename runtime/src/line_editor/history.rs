@@ -143,8 +143,8 @@ mod tests {
         let file = state.path().join("x.history");
         let text: String = (0..=MAX_HISTORY_LINES).map(|number| encode(&number.to_string())).collect();
         fs::write(&file, format!("no JSON\n{text}")).expect("written");
-        let kept = lines(state.path());
-        assert_eq!((kept.len(), kept[0].as_str()), (MAX_HISTORY_LINES, "1"));
+        let kept_lines = lines(state.path());
+        assert_eq!((kept_lines.len(), kept_lines[0].as_str()), (MAX_HISTORY_LINES, "1"));
         assert_eq!(
             fs::read_to_string(&file).expect("the file is readable").lines().count(),
             MAX_HISTORY_LINES

@@ -63,8 +63,8 @@ pub(crate) struct Time(pub(crate) Timestamp);
 
 impl Render for Time {
     fn render_to(&self, buffer: &mut String) {
-        let shown = self.0.strftime("%Y-%m-%d %H:%M:%S");
-        html! { time datetime=(format_args!("{:.0}", self.0)) { (format_args!("{shown}")) } }
+        let text = self.0.strftime("%Y-%m-%d %H:%M:%S");
+        html! { time datetime=(format_args!("{:.0}", self.0)) { (format_args!("{text}")) } }
             .render_to(buffer);
     }
 }

@@ -8,7 +8,7 @@ use std::{
 };
 
 use super::{
-    FileIdentity, MAX_NAMED, PrivateLinks, UnknownReason,
+    FileIdentity, LinkSearchFault, MAX_NAMED, PrivateLinks,
     private::handle_path,
     walk::{CountedFiles, FolderWalk},
 };
@@ -25,20 +25,20 @@ const EXAMINE_TIME: Duration = Duration::from_secs(30);
 pub struct LinkReport {
     /// Files with one name in a mount and another name in another mount or outside all mounts: the guest path with an
     /// explanation. At most 20.
-    pub found: Vec<String>,
+    pub shared_files: Vec<String>,
     /// The number of further files.
-    pub left_out: usize,
+    pub shared_files_omitted: usize,
     /// Whether the mounts had more entries than the limit.
     pub has_more: bool,
     /// Whether a file of the vault, the state folder, a module or the policy has a name elsewhere. If so, no command
     /// runs.
     pub is_private_exposed: bool,
     /// The private names of these files. At most 20.
-    pub private: Vec<String>,
+    pub private_files: Vec<String>,
     /// The number of further private files.
-    pub private_left_out: usize,
+    pub private_files_omitted: usize,
     /// Why the private files could not be determined. If set, no command runs.
-    pub unknown: Option<String>,
+    pub search_fault: Option<String>,
 }
 
 /// Searches all mounts for files that also have names elsewhere, with limits on entries and time. The search blocks, so
@@ -57,7 +57,7 @@ pub fn examine_links(mounts: &MountTable) -> LinkReport {
     let report = spawned.ok().and_then(|_detached| answer.recv_timeout(EXAMINE_TIME).ok());
     report.unwrap_or_else(|| LinkReport {
         has_more: true,
-        unknown: Some(UnknownReason::Overdue.hint()),
+        search_fault: Some(LinkSearchFault::Overdue.hint()),
         ..LinkReport::default()
     })
 }
@@ -66,9 +66,9 @@ fn examine(private: &PrivateLinks, mounts: &[(String, Arc<OwnedFd>)]) -> LinkRep
     let exposed = private.search_now();
     let mut report = LinkReport {
         is_private_exposed: !exposed.names().is_empty(),
-        private: exposed.names().to_vec(),
-        private_left_out: exposed.unnamed_count(),
-        unknown: exposed.unknown.map(UnknownReason::hint),
+        private_files: exposed.names().to_vec(),
+        private_files_omitted: exposed.unnamed_count(),
+        search_fault: exposed.unknown.map(LinkSearchFault::hint),
         ..LinkReport::default()
     };
     let mut files: BTreeMap<FileIdentity, (u64, Vec<(String, u64)>)> = BTreeMap::new();
@@ -93,10 +93,10 @@ fn examine(private: &PrivateLinks, mounts: &[(String, Arc<OwnedFd>)]) -> LinkRep
             ([_, _, ..], _) => format!("{} are one file", names.join(" and ")),
             _ => continue,
         };
-        if report.found.len() < MAX_NAMED {
-            report.found.push(description);
+        if report.shared_files.len() < MAX_NAMED {
+            report.shared_files.push(description);
         } else {
-            report.left_out += 1;
+            report.shared_files_omitted += 1;
         }
     }
     report

@@ -13,7 +13,7 @@ use std::{
 use parking_lot::{Mutex, MutexGuard};
 use tokio::sync::Notify;
 
-use super::{ExposedFiles, FIRST_SEARCH_WAIT, PrivatePaths, SEARCH_WAIT, UnknownReason, walk};
+use super::{ExposedFiles, FIRST_SEARCH_WAIT, LinkSearchFault, PrivatePaths, SEARCH_WAIT, walk};
 
 /// The minimum time for which a result counts as fresh.
 const MIN_FRESHNESS: Duration = Duration::from_secs(1);
@@ -172,7 +172,7 @@ impl SearchState {
     /// The result that counts while a search is overdue.
     fn fallback_result(&self) -> Arc<ExposedFiles> {
         self.stale_result().map_or_else(
-            || Arc::new(ExposedFiles::unknown(UnknownReason::Overdue)),
+            || Arc::new(ExposedFiles::unknown(LinkSearchFault::Overdue)),
             |last| Arc::clone(&last.exposed),
         )
     }
@@ -206,7 +206,7 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn a_search_that_hangs_blocks_no_call_and_counts_as_suspicion() {
         let (links, answer, starts) = held_links();
-        let overdue = Some(LinkSuspicion::Unknown(UnknownReason::Overdue));
+        let overdue = Some(LinkSuspicion::Unknown(LinkSearchFault::Overdue));
         // Both calls run on this thread, so a search that blocked it would let neither end.
         let (first, second) = tokio::join!(links.exposed(), links.exposed());
         assert_eq!((first.suspects_any(), second.suspects_any()), (overdue, overdue));
@@ -227,7 +227,7 @@ mod tests {
         };
         assert!(ended(Duration::ZERO).fresh_result().is_none());
         assert_eq!(ended(Duration::from_secs(1)).fallback_result().suspects_any(), None);
-        let overdue = Some(LinkSuspicion::Unknown(UnknownReason::Overdue));
+        let overdue = Some(LinkSuspicion::Unknown(LinkSearchFault::Overdue));
         assert_eq!(ended(STALE_RESULT_TIME).fallback_result().suspects_any(), overdue);
         assert_eq!(SearchState::default().fallback_result().suspects_any(), overdue);
     }

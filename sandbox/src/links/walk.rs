@@ -10,7 +10,7 @@ use std::{
 };
 
 use super::{
-    ExposedFiles, FileIdentity, MAX_PRIVATE_ENTRIES, UnknownReason,
+    ExposedFiles, FileIdentity, LinkSearchFault, MAX_PRIVATE_ENTRIES,
     private::{OpenPrivatePath, PrivateKind, handle_path},
 };
 
@@ -61,7 +61,9 @@ pub(super) fn search_private(opened_paths: &[OpenPrivatePath]) -> ExposedFiles {
     ExposedFiles::new(exposed_names, unknown)
 }
 
-fn search_once(opened_paths: &[OpenPrivatePath]) -> (BTreeMap<FileIdentity, String>, Option<UnknownReason>) {
+fn search_once(
+    opened_paths: &[OpenPrivatePath],
+) -> (BTreeMap<FileIdentity, String>, Option<LinkSearchFault>) {
     let mut walk = FolderWalk { remaining_entries: MAX_PRIVATE_ENTRIES, ..FolderWalk::default() };
     for (number, opened) in opened_paths.iter().enumerate() {
         if opened.is_read_only() {
@@ -82,8 +84,8 @@ fn search_once(opened_paths: &[OpenPrivatePath]) -> (BTreeMap<FileIdentity, Stri
         }
     }
     let unknown = match (walk.failed, walk.has_more) {
-        (true, _) => Some(UnknownReason::Unreadable),
-        (false, true) => Some(UnknownReason::TooMany),
+        (true, _) => Some(LinkSearchFault::Unreadable),
+        (false, true) => Some(LinkSearchFault::TooMany),
         (false, false) => None,
     };
     let outside = walk

@@ -13,13 +13,13 @@ use serde_json::value::RawValue;
 use super::structured;
 use crate::{ParamSpec, ToolSpec};
 
-/// Decodes one argument, or lists its mistakes.
-pub type DecodeFn<T> = fn(&RawValue, &ParamSpec) -> Result<T, Mistakes>;
+/// Decodes one argument, or lists its faults.
+pub type DecodeFn<T> = fn(&RawValue, &ParamSpec) -> Result<T, Faults>;
 
-/// The mistakes of one argument.
+/// The faults of one argument.
 #[derive(Debug)]
-pub struct Mistakes {
-    /// A text for each mistake.
+pub struct Faults {
+    /// A text for each fault.
     pub texts: Vec<String>,
     /// Makes an example, if an example helps more than the texts. This is a function pointer, so that a tool with only
     /// primitives does not link the code for examples.

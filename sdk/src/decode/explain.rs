@@ -8,28 +8,28 @@ use serde_json::{Map, Number, Value, value::RawValue};
 use super::primitive::shown_text;
 use crate::{ParamSpec, schema::Definitions};
 
-/// All mistakes in an argument; empty if the schema finds none.
+/// All faults of an argument; empty if the schema explains none.
 pub(super) fn explain(raw: &RawValue, spec: &ParamSpec) -> Vec<String> {
     let Ok(value) = serde_json::from_str::<Value>(raw.get()) else {
         return Vec::new();
     };
     let mut definitions = Definitions::default();
     let schema = spec.kind.schema(None, &mut definitions).into();
-    let mut search = Search { definitions: definitions.into_map(), problems: Vec::new() };
+    let mut search = Search { definitions: definitions.into_map(), faults: Vec::new() };
     search.explain_value(&value, &schema, spec.name, MAX_DEPTH);
-    search.problems.truncate(MAX_FOUND);
-    search.problems
+    search.faults.truncate(MAX_FAULTS);
+    search.faults
 }
 
 /// The deepest nesting that is searched, including references to references.
 const MAX_DEPTH: usize = 64;
 
-/// The maximum number of mistakes of one argument that are reported.
-const MAX_FOUND: usize = 5;
+/// The maximum number of faults of one argument that are reported.
+const MAX_FAULTS: usize = 5;
 
 struct Search {
     definitions: Map<String, Value>,
-    problems: Vec<String>,
+    faults: Vec<String>,
 }
 
 impl Search {
@@ -44,26 +44,26 @@ impl Search {
             return self.explain_any_of(value, branches, path, depth);
         }
         if let Some(expected) = wrong_type(value, map) {
-            return self.add_problem(path, &format!("{} is not {expected}", show_value(value)));
+            return self.add_fault(path, &format!("{} is not {expected}", show_value(value)));
         }
         if let Some(Value::Array(values)) = map.get("enum")
             && !values.contains(value)
         {
             let values: Vec<String> = values.iter().map(ToString::to_string).collect();
             return self
-                .add_problem(path, &format!("{} is not one of {}", show_value(value), values.join(", ")));
+                .add_fault(path, &format!("{} is not one of {}", show_value(value), values.join(", ")));
         }
         if let Some(only) = map.get("const")
             && only != value
         {
-            return self.add_problem(path, &format!("{} is not {only}", show_value(value)));
+            return self.add_fault(path, &format!("{} is not {only}", show_value(value)));
         }
         match value {
             Value::Object(members) => self.explain_members(members, map, path, depth),
             Value::Array(items) => self.explain_items(items, map, path, depth),
             Value::Number(number) => {
-                if let Some(problem) = broken_bound(number, map) {
-                    self.add_problem(path, &format!("{} is {problem}", show_value(value)));
+                if let Some(fault) = broken_bound(number, map) {
+                    self.add_fault(path, &format!("{} is {fault}", show_value(value)));
                 }
             }
             Value::Null | Value::Bool(_) | Value::String(_) => {}
@@ -80,7 +80,7 @@ impl Search {
         for name in schema.get("required").and_then(Value::as_array).into_iter().flatten() {
             let name = name.as_str().unwrap_or_default();
             if !members.contains_key(name) {
-                self.problems.push(format!("missing required field '{name}' in '{path}'"));
+                self.faults.push(format!("missing required field '{name}' in '{path}'"));
             }
         }
         let properties = schema.get("properties").and_then(Value::as_object);
@@ -105,8 +105,7 @@ impl Search {
                     } else {
                         known_fields.join(", ")
                     };
-                    self.problems
-                        .push(format!("unknown field '{name}' in '{path}' (fields: {known_fields})"));
+                    self.faults.push(format!("unknown field '{name}' in '{path}' (fields: {known_fields})"));
                 }
                 (None, Some(other)) => self.explain_value(value, other, &member_path, depth),
                 (None, None) => {}
@@ -120,14 +119,14 @@ impl Search {
         let count = u64::try_from(items.len()).unwrap_or(u64::MAX);
         match (min_items, max_items) {
             (Some(min_items), Some(max_items)) if min_items == max_items && count != min_items => {
-                return self.add_problem(path, &format!("{count} items where there must be {min_items}"));
+                return self.add_fault(path, &format!("{count} items where there must be {min_items}"));
             }
             (Some(min_items), _) if count < min_items => {
                 return self
-                    .add_problem(path, &format!("{count} items where there must be at least {min_items}"));
+                    .add_fault(path, &format!("{count} items where there must be at least {min_items}"));
             }
             (_, Some(max_items)) if count > max_items => {
-                return self.add_problem(path, &format!("{count} items where there may be {max_items}"));
+                return self.add_fault(path, &format!("{count} items where there may be {max_items}"));
             }
             _ => {}
         }
@@ -142,15 +141,15 @@ impl Search {
         }
     }
 
-    /// Reports the mistakes within the branch that the value was meant for: the only branch with the value's type and
+    /// Reports the faults within the branch that the value was meant for: the only branch with the value's type and
     /// tag.
     fn explain_any_of(&mut self, value: &Value, branches: &[Value], path: &str, depth: usize) {
-        let earlier_count = self.problems.len();
+        let earlier_count = self.faults.len();
         let mut closest_faults = None;
         for branch in branches {
             self.explain_value(value, branch, path, depth);
             // Take the faults out again: only those of the intended branch are reported.
-            let faults = self.problems.split_off(earlier_count);
+            let faults = self.faults.split_off(earlier_count);
             if faults.is_empty() {
                 return;
             }
@@ -165,8 +164,8 @@ impl Search {
             }
         }
         match closest_faults {
-            Some(faults) => self.problems.extend(faults),
-            None => self.add_problem(path, &format!("{} fits none of the allowed forms", show_value(value))),
+            Some(faults) => self.faults.extend(faults),
+            None => self.add_fault(path, &format!("{} fits none of the allowed forms", show_value(value))),
         }
     }
 
@@ -197,8 +196,8 @@ impl Search {
         self.definitions.get(name).cloned()
     }
 
-    fn add_problem(&mut self, path: &str, problem: &str) {
-        self.problems.push(format!("field '{path}': {problem}"));
+    fn add_fault(&mut self, path: &str, fault: &str) {
+        self.faults.push(format!("field '{path}': {fault}"));
     }
 }
 

@@ -3,15 +3,13 @@
 use serde::de::DeserializeOwned;
 use serde_json::value::RawValue;
 
-use super::{Mistakes, duplicate_keys, explain::explain, integers};
+use super::{Faults, duplicate_keys, explain::explain, integers};
 use crate::{ParamSpec, ToolSpec};
 
 /// Decodes from the text, so that no number loses digits. If that fails, decodes again with integers rewritten.
-pub(super) fn decode<T: DeserializeOwned>(raw: &RawValue, spec: &ParamSpec) -> Result<T, Mistakes> {
-    duplicate_keys::refuse(raw.get()).map_err(|problem| Mistakes {
-        texts: vec![format!("field '{}': {problem}", spec.name)],
-        example: None,
-    })?;
+pub(super) fn decode<T: DeserializeOwned>(raw: &RawValue, spec: &ParamSpec) -> Result<T, Faults> {
+    duplicate_keys::refuse(raw.get())
+        .map_err(|fault| Faults { texts: vec![format!("field '{}': {fault}", spec.name)], example: None })?;
     let first_error = match serde_json::from_str(raw.get()) {
         Ok(value) => return Ok(value),
         Err(error) => error,
@@ -21,12 +19,12 @@ pub(super) fn decode<T: DeserializeOwned>(raw: &RawValue, spec: &ParamSpec) -> R
     {
         return Ok(value);
     }
-    Err(Mistakes { texts: describe_mistakes(raw, spec, &first_error), example: Some(example) })
+    Err(Faults { texts: describe_faults(raw, spec, &first_error), example: Some(example) })
 }
 
-/// The mistakes that the schema explains. If there are none, the decoder's own message, for instance about a
+/// The faults that the schema explains. If there are none, the decoder's own message, for instance about a
 /// number that is too large for its type.
-fn describe_mistakes(raw: &RawValue, spec: &ParamSpec, error: &serde_json::Error) -> Vec<String> {
+fn describe_faults(raw: &RawValue, spec: &ParamSpec, error: &serde_json::Error) -> Vec<String> {
     let explained = explain(raw, spec);
     if !explained.is_empty() {
         return explained;

@@ -196,12 +196,12 @@ impl Shell for ShellCalls {
 
 /// The recorder of a command's changes. `None` if no mount has undo, or the client asks for no record.
 fn recorder(daemon: &Daemon, request: &ExecRequest) -> Result<Option<ChangeRecorder>, Status> {
-    let kept: Vec<&DaemonMount> = daemon.config.mounts.iter().filter(|mount| mount.keeps_changes()).collect();
-    if kept.is_empty() || request.call_id.is_empty() {
+    let kept_mounts: Vec<&DaemonMount> = daemon.config.mounts.iter().filter(|mount| mount.keeps_changes()).collect();
+    if kept_mounts.is_empty() || request.call_id.is_empty() {
         return Ok(None);
     }
-    let mut roots = Vec::with_capacity(kept.len());
-    for mount in kept {
+    let mut roots = Vec::with_capacity(kept_mounts.len());
+    for mount in kept_mounts {
         let path = daemon.mount_path(&mount.name)?;
         let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
         let directory = rustix::fs::open(&path, flags, Mode::empty()).map_err(|errno| {

@@ -218,11 +218,11 @@ fn run_session(
     };
     // The forwarder ends before the processes: bytes that a command sends while it is killed go nowhere.
     drop(forwarder);
-    let ended = session.end();
-    if let Err(error) = &ended {
+    let end_result = session.end();
+    if let Err(error) = &end_result {
         tracing::error!(session = %context.id, %error, "a session left processes behind");
     }
-    (ended, reply)
+    (end_result, reply)
 }
 
 impl HeldSession {

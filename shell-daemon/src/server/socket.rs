@@ -67,13 +67,13 @@ pub(super) fn listen(path: &Path, reach: SocketAccess) -> Result<(UnixListener, 
     };
     rustix::fs::chmodat(&folder, unready, mode, AtFlags::empty())
         .map_err(|errno| faults.failed("cannot have its mode set", errno))?;
-    let made = rustix::fs::statat(&folder, unready, AtFlags::SYMLINK_NOFOLLOW)
+    let socket_stat = rustix::fs::statat(&folder, unready, AtFlags::SYMLINK_NOFOLLOW)
         .map_err(|errno| faults.failed("cannot be looked at", errno))?;
     rustix::fs::renameat_with(&folder, unready, &folder, &name, RenameFlags::NOREPLACE)
         .map_err(|errno| faults.failed("cannot get its name", errno))?;
     rustix::fs::flock(&folder, FlockOperation::Unlock)
         .map_err(|errno| faults.failed("has a folder that cannot be unlocked", errno))?;
-    Ok((listener, SocketFile { folder, name, identity: identity(&made) }))
+    Ok((listener, SocketFile { folder, name, identity: identity(&socket_stat) }))
 }
 
 /// Makes errors about one socket.

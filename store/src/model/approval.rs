@@ -4,7 +4,7 @@ use super::status::statuses;
 use crate::json::Json;
 
 statuses! {
-    /// The status of a question. It changes from waiting to one of the others, once.
+    /// The status of a request for an approval. It changes from waiting to one of the others, once.
     ApprovalStatus {
         /// It has no answer yet.
         Waiting = "waiting",
@@ -17,9 +17,9 @@ statuses! {
     }
 }
 
-/// A question.
+/// A request for an approval, before it is stored.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct NewApproval {
+pub struct NewApprovalRequest {
     /// Its id, unique in the store.
     pub id: String,
     /// The id of the call that waits for the answer.
@@ -30,34 +30,38 @@ pub struct NewApproval {
     pub question: String,
     /// The hash of what is asked about. An answer must name the same hash.
     pub hash: String,
-    /// When the question expires; `None` if it never does.
+    /// When the request expires; `None` if it never does.
     pub expires: Option<i64>,
 }
 
-/// A question as it is stored, with its answer.
+/// A stored request for an approval, with its answer.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct StoredApproval {
-    /// The question.
-    pub asked: NewApproval,
+    /// The request.
+    pub request: NewApprovalRequest,
     /// The run that asks.
     pub run: String,
     /// The agent of the run.
     pub agent: String,
-    /// When it was asked.
+    /// When it was stored.
     pub created: i64,
     /// The status when it was read. See [`Self::status_at`].
     pub status: ApprovalStatus,
-    /// The answer; `None` if the question waits or has expired.
+    /// The answer; `None` if the request waits or has expired.
     pub answer: Option<StoredAnswer>,
 }
 
 impl StoredApproval {
-    /// The status at this time. A waiting question past its time has expired, even before a
+    /// The status at this time. A waiting request past its time has expired, even before a
     /// sweep has marked it.
     #[must_use]
     pub fn status_at(&self, now: i64) -> ApprovalStatus {
-        let is_over = self.asked.expires.is_some_and(|expires| expires <= now);
-        if self.status == ApprovalStatus::Waiting && is_over { ApprovalStatus::Expired } else { self.status }
+        let has_expired = self.request.expires.is_some_and(|expires| expires <= now);
+        if self.status == ApprovalStatus::Waiting && has_expired {
+            ApprovalStatus::Expired
+        } else {
+            self.status
+        }
     }
 }
 

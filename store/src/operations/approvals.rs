@@ -12,14 +12,14 @@ use crate::{
         check_size, check_text, to_i64,
     },
     model::{
-        ApprovalFilter, ApprovalStatus, LeaseGuard, NewApproval, Page, PageRequest, StoredAnswer,
+        ApprovalFilter, ApprovalStatus, LeaseGuard, NewApprovalRequest, Page, PageRequest, StoredAnswer,
         StoredApproval, Verdict,
     },
     sql::{Row, Sql, parameters},
     store::AgeCursor,
 };
 
-/// The columns of a question `a` of a run `r`, in the order that [`read_approval`] takes them.
+/// The columns of a request `a` of a run `r`, in the order that [`read_approval`] takes them.
 macro_rules! columns {
     () => {
         "a.id, a.run, a.call, a.tool, a.question, a.hash, a.status, a.created, a.expires, a.decided_by, \
@@ -30,7 +30,7 @@ macro_rules! columns {
 pub(crate) async fn add_approval(
     sql: &mut dyn Sql,
     guard: LeaseGuard,
-    approval: NewApproval,
+    approval: NewApprovalRequest,
 ) -> Result<(), StoreError> {
     check_name("the id of the approval", &approval.id)?;
     check_name("the id of the call", &approval.call)?;
@@ -61,7 +61,7 @@ pub(crate) async fn add_approval(
     if inserted == 0 {
         return Err(StoreError::exists(Entity::Approval, &approval.id));
     }
-    // The run's row is locked until the commit, so no other transaction adds a question after this count.
+    // The run's row is locked until the commit, so no other transaction adds a request after this count.
     let open = sql
         .row("select count(*) from approvals where run = $1 and status = 'waiting'", parameters![&guard.run])
         .await?;
@@ -105,14 +105,14 @@ pub(crate) async fn answer_approval(
             ],
         )
         .await?;
-    // The row is read after the update, so that an error tells what has closed the question.
+    // The row is read after the update, so that an error tells what has closed the request.
     let found = approval(sql, id).await?;
     if changed == 1 {
         return Ok(found);
     }
-    let id = found.asked.id;
+    let id = found.request.id;
     Err(match found.status {
-        _ if found.asked.hash != hash => StoreError::OtherHash { id },
+        _ if found.request.hash != hash => StoreError::OtherHash { id },
         // It waits and the hash is right, so only its time can have refused the answer.
         ApprovalStatus::Waiting => StoreError::ApprovalClosed { id, status: ApprovalStatus::Expired },
         status => StoreError::ApprovalClosed { id, status },
@@ -178,7 +178,7 @@ pub(crate) async fn approvals(
 
 fn read_approval(row: &mut Row) -> Result<(StoredApproval, AgeCursor, i64), StoreError> {
     let (id, run) = (row.text(0)?, row.text(1)?);
-    let asked = NewApproval {
+    let request = NewApprovalRequest {
         id,
         call: row.text(2)?,
         tool: row.text(3)?,
@@ -203,7 +203,8 @@ fn read_approval(row: &mut Row) -> Result<(StoredApproval, AgeCursor, i64), Stor
         }),
         None => None,
     };
-    let approval = StoredApproval { asked, run, agent: row.text(15)?, created: row.int(7)?, status, answer };
-    let cursor = (approval.created, approval.asked.id.clone());
+    let approval =
+        StoredApproval { request, run, agent: row.text(15)?, created: row.int(7)?, status, answer };
+    let cursor = (approval.created, approval.request.id.clone());
     Ok((approval, cursor, row.int(13)?))
 }

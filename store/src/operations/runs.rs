@@ -137,8 +137,8 @@ pub(crate) async fn runs(
         (None, None, None, None) => select_runs!("true"),
     };
     let status = status.map(RunStatus::as_str);
-    let ended = is_open.map(|is_open| !is_open);
-    let parameters = parameters![created, id, agent, status, resumable_at, limit, workspace, ended];
+    let has_ended = is_open.map(|is_open| !is_open);
+    let parameters = parameters![created, id, agent, status, resumable_at, limit, workspace, has_ended];
     let rows = sql.rows(statement, parameters).await?;
     page(rows, limit, |row| {
         let run = read_summary(row)?;

@@ -128,9 +128,9 @@ pub(super) async fn update_message(
     if let Some(text) = text {
         // Only the difference is written, because most words of a changed text stay.
         let (old, new) = (indexed_words(&message.text), indexed_words(&text));
-        let gone: Vec<String> = old.difference(&new).cloned().collect();
+        let removed: Vec<String> = old.difference(&new).cloned().collect();
         let added: Vec<String> = new.difference(&old).cloned().collect();
-        remove_words(sql, &message.space, message.ordinal, &gone).await?;
+        remove_words(sql, &message.space, message.ordinal, &removed).await?;
         add_words(sql, &message.space, message.ordinal, &added).await?;
         message.text = text;
     }

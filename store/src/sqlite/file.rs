@@ -94,10 +94,10 @@ fn make_file(folder: &OwnedFd, name: &std::ffi::OsStr, path: &Path) -> Result<()
     let mode = Mode::RUSR | Mode::WUSR;
     let new = rustix::fs::openat(folder, temporary, flags, mode).map_err(|error| failed(path, error))?;
     // `fchmod`, because `openat` applies the umask.
-    let made = rustix::fs::fchmod(&new, mode).and_then(|()| rustix::fs::fsync(&new));
+    let sync_result = rustix::fs::fchmod(&new, mode).and_then(|()| rustix::fs::fsync(&new));
     drop(new);
     // `rename`, not `link`: a link would give the file two names for a moment, and another process would refuse it.
-    let named = made
+    let named = sync_result
         .and_then(|()| rustix::fs::renameat_with(folder, temporary, folder, name, RenameFlags::NOREPLACE));
     // The first error is the one that is reported, so an error of the removal is ignored.
     if named.is_err() {

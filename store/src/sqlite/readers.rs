@@ -40,8 +40,8 @@ impl Readers {
         let reading = tokio::task::spawn_blocking(move || {
             // The thread holds the permit, so a caller that has gone does not let a fifth reader begin.
             let _permit = permit;
-            let kept = lock(&idle).pop();
-            let mut connection = kept.map_or_else(|| connect.reader(), Ok)?;
+            let idle_reader = lock(&idle).pop();
+            let mut connection = idle_reader.map_or_else(|| connect.reader(), Ok)?;
             // One transaction, so that all statements see the same rows.
             connection.execute_batch("begin").map_err(|error| sqlite_error(doing, error))?;
             let read = Session::new(&mut connection, doing).run(operation);

@@ -248,7 +248,7 @@ pub(crate) async fn stepper(folder: &Path, tools: &[&'static str]) -> Arc<Steppe
         workspace: WORKSPACE.to_owned(),
         labels: Vec::new(),
         hint: None,
-        on_question: None,
+        on_approval_request: None,
     };
     Arc::new(Stepper::new(runs, parts))
 }

@@ -145,7 +145,7 @@ async fn judge_grants(
     pending_record.call.subjects = subjects.iter().map(row_subject).collect();
     // An operation touches nothing itself, so its arguments are judged for its steps.
     let own_subjects = if tool.steps().is_empty() { subjects } else { Vec::new() };
-    let own = JudgedTool { facts: tool.facts(), subjects: own_subjects };
+    let judged_tool = JudgedTool { facts: tool.facts(), subjects: own_subjects };
     let step_arguments = tool.backend().arguments_of_steps(args)?;
     let step_arguments = step_arguments.as_ref().unwrap_or(args);
     let steps = tool
@@ -155,7 +155,7 @@ async fn judge_grants(
     let steps = steps.collect::<Result<Vec<_>, ToolError>>()?;
     let mut run = judged_run(host, caller, pending_record);
     let Grants { own: grant, steps } =
-        judge_call(&own, &steps, &mut run, &checked.call.id, policy, paths, &mut NoTrace)
+        judge_call(&judged_tool, &steps, &mut run, &checked.call.id, policy, paths, &mut NoTrace)
             .map_err(|denial| refuse_flow(*denial, pending_record))?;
     let flow_match = std::iter::once(&grant)
         .chain(steps.iter().map(|step| &step.grant))

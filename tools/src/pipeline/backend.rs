@@ -205,7 +205,7 @@ pub(crate) struct PendingResult {
     /// The id under which it is submitted.
     pub(super) id: String,
     /// When the call expires, in milliseconds since the Unix epoch.
-    pub(super) expires: i64,
+    pub(super) expires_at: i64,
 }
 
 impl AttemptOutcome {

@@ -266,13 +266,13 @@ impl Explainer {
             None if tool.steps.is_empty() => subjects(&tool.facts)?,
             None => Vec::new(),
         };
-        let own = JudgedTool { facts: &tool.facts, subjects: own_subjects };
+        let judged_tool = JudgedTool { facts: &tool.facts, subjects: own_subjects };
         let steps = tool.steps.iter().map(|step| Ok(JudgedTool { facts: step, subjects: subjects(step)? }));
         let steps = steps.collect::<Result<Vec<_>, ToolError>>()?;
-        let subject = std::iter::once(&own).chain(&steps).flat_map(|tool| &tool.subjects).next();
+        let subject = std::iter::once(&judged_tool).chain(&steps).flat_map(|tool| &tool.subjects).next();
         let paths = PathContext { mounts: &self.mounts, exposed: &self.exposed };
         let mut trace = Trace::default();
-        let judged = judge_call(&own, &steps, &mut run, EXPLAINED_CALL, &self.policy, paths, &mut trace);
+        let judged = judge_call(&judged_tool, &steps, &mut run, EXPLAINED_CALL, &self.policy, paths, &mut trace);
         let answer = match &judged {
             Ok(grants) => self.granted(tool, grants),
             Err(denial) => (Approval::Deny, denial.rule.clone()),
@@ -350,7 +350,7 @@ impl Explainer {
             (None, Some(text)) => text.to_owned(),
             (None, None) => return Ok(Vec::new()),
         };
-        let wanted = |role: RoleKind| match role {
+        let role_paths = |role: RoleKind| match role {
             RoleKind::Path(_) | RoleKind::Entry if is_url(&text) => None,
             // The argument of the wanted access first; `stronger_access` of the policy raises a weaker one.
             RoleKind::Path(_) | RoleKind::Entry => {
@@ -360,7 +360,7 @@ impl Explainer {
         };
         let is_step = Operation::has_step(facts.name.as_str());
         let mut roles: Vec<_> =
-            facts.roles.iter().filter_map(|role| Some((wanted(role.role)?, role))).collect();
+            facts.roles.iter().filter_map(|role| Some((role_paths(role.role)?, role))).collect();
         // A path is one argument of an operation: the step of the other access does not get it.
         if is_step {
             roles.retain(|(is_other_access, _)| !is_other_access);

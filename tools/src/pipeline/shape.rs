@@ -71,9 +71,9 @@ pub(crate) fn shape(
     if size.total() > MAX_RESULT_BYTES && !tool.backend().bounds_results() {
         return shape_failure(too_large(size.total()), notes, usage, pending_record);
     }
-    if let Some(PendingResult { id, expires }) = pending {
+    if let Some(PendingResult { id, expires_at }) = pending {
         return Shaped {
-            outcome: ToolOutcome::Pending { id, expires },
+            outcome: ToolOutcome::Pending { id, expires: expires_at },
             details: details(Value::Null, notes).into(),
             truncated: false,
             original_bytes: 0,

@@ -123,7 +123,7 @@ impl GrantJudge {
 
     /// The same judge, for servers that may take all of the time until they begin to answer.
     pub(crate) fn with_slow_answers(mut self) -> Self {
-        self.limits.first_byte = self.deadline.saturating_duration_since(Instant::now());
+        self.limits.first_byte_timeout = self.deadline.saturating_duration_since(Instant::now());
         self
     }
 

@@ -69,7 +69,7 @@ async fn prepare_request(
     row: &mut CallRecord,
 ) -> Result<Arc<Egress>, RequestFailure> {
     row.secrets.clear();
-    let limit = judge.limits().total;
+    let limit = judge.limits().total_timeout;
     let prepared = tokio::select! {
         // `biased`: nothing is requested after a cancellation.
         biased;

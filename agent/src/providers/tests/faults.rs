@@ -300,7 +300,7 @@ async fn an_error_without_end_is_cut() {
 #[tokio::test]
 async fn a_server_that_falls_silent_is_given_up() {
     for wire in WIRES {
-        let short = ProviderLimits { idle: Duration::from_millis(100), ..limits() };
+        let short = ProviderLimits { idle_timeout: Duration::from_millis(100), ..limits() };
         for reply in [wire.reply("").and_stall(), wire.reply(wire.text("half")).and_stall()] {
             let mut server = Server::start([reply, wire.fine()]).await;
             let settings = settings(wire.kind, &server).with_limits(short);
@@ -322,8 +322,8 @@ async fn a_server_that_takes_a_request_and_says_nothing_is_given_up() {
     for wire in WIRES {
         let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.expect("a port");
         let short = ProviderLimits {
-            connect: Duration::from_millis(100),
-            idle: Duration::from_millis(100),
+            connect_timeout: Duration::from_millis(100),
+            idle_timeout: Duration::from_millis(100),
             ..limits()
         };
         let settings = ProviderSettings::new(wire.kind, "m")

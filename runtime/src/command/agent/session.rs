@@ -99,7 +99,7 @@ impl Session {
         let (registry, caller) = (Arc::clone(&self.registry), self.run_caller.clone());
         let run = self.runs.drive(&self.subject, next, registry, caller).await?;
         let answerer = self.answerer(&run);
-        let ended = match &self.view {
+        let end = match &self.view {
             View::Live(live) => {
                 let show = |event: &_| {
                     live.show(event);
@@ -117,7 +117,7 @@ impl Session {
         if let Err(error) = run.release().await {
             tracing::warn!(error = &error as &dyn std::error::Error, "cannot release the lease of the run");
         }
-        ended
+        end
     }
 
     fn answerer(&self, run: &Arc<DrivenRun>) -> Answerer {
@@ -139,7 +139,7 @@ impl Session {
             let approver = match self.notifier.clone() {
                 Some(notifier) => {
                     let id = self.subject.id.clone();
-                    stored.on_question(Arc::new(move |asked| notifier.tell(&id, asked)))
+                    stored.on_approval_request(Arc::new(move |asked| notifier.tell(&id, asked)))
                 }
                 None => stored,
             };

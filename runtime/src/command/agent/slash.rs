@@ -91,8 +91,8 @@ mod tests {
         for (command, name, argument, _) in COMMANDS {
             assert_eq!(parse(&format!("/{name}")), Typed::Command(*command, ""));
             assert!(help().contains(&format!("  /{name}")));
-            let shown = format!("/{name} {argument}");
-            assert!(manual.contains(&format!("`{}`", shown.trim_end())), "{name}");
+            let shown_line = format!("/{name} {argument}");
+            assert!(manual.contains(&format!("`{}`", shown_line.trim_end())), "{name}");
         }
     }
 }

@@ -105,7 +105,7 @@ async fn stepper(
         workspace,
         labels,
         hint: None,
-        on_question: notifier
+        on_approval_request: notifier
             .map(|notifier| Arc::new(move |run: &_, asked: &_| notifier.tell(run, asked)) as Arc<_>),
     };
     Ok(Stepper::new(runs, parts))

@@ -27,16 +27,16 @@ pub(crate) fn log(common: &CommonOptions, options: LogOptions) -> Result<ExitCod
     if follow {
         return listing.follow(&path, limit);
     }
-    let shown = match limit {
+    let shown_rows = match limit {
         0 => listing.show_all(audit::row_lines(&path)),
         _ => listing.show_newest(&path, limit).map(|_newest| ()),
     };
-    match shown {
+    match shown_rows {
         Err(CliError::Audit { source }) if source.is_missing() => {
             stream::write_stderr(&format!("no call is on record yet: there is no `{}`\n", path.display()));
             Ok(ExitCode::SUCCESS)
         }
-        shown => shown.map(|()| listing.exit_code()),
+        shown_rows => shown_rows.map(|()| listing.exit_code()),
     }
 }
 

@@ -168,8 +168,15 @@ pub(super) struct LinkFinding {
 
 impl LinkFinding {
     pub(super) fn collect(registry: &ToolRegistry) -> Self {
-        let LinkReport { found, left_out, has_more, is_private_exposed, private, private_left_out, unknown } =
-            examine_links(registry.mounts());
+        let LinkReport {
+            shared_files: found,
+            shared_files_omitted: left_out,
+            has_more,
+            is_private_exposed,
+            private_files: private,
+            private_files_omitted: private_left_out,
+            search_fault: unknown,
+        } = examine_links(registry.mounts());
         Self { found, left_out, has_more, is_private_exposed, private, private_left_out, unknown }
     }
 }

@@ -32,7 +32,7 @@ pub(super) struct Scene {
 
 impl Scene {
     pub(super) fn set_up(options: &CommonOptions) -> Result<Self, CliError> {
-        let made = || {
+        let token_file = || {
             let folder = tempfile::Builder::new().prefix("portcullis-gateway-").tempdir()?;
             let workspace = folder.path().join("workspace");
             for mount in ["shared", "tmp", "vault"] {
@@ -52,7 +52,7 @@ impl Scene {
             };
             Ok::<_, io::Error>(Self { _folder: folder, common })
         };
-        made().map_err(|source| CliError::Demo { source })
+        token_file().map_err(|source| CliError::Demo { source })
     }
 
     /// Makes the person, the agent and the space. Returns the person's token.

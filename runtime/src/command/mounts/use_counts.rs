@@ -87,11 +87,11 @@ impl UseCounts {
             match &row.touched {
                 None => count.unobserved += 1,
                 Some(touched) => {
-                    let own = touched.iter().filter(|touched| touched.mount == *mount);
+                    let own_touches = touched.iter().filter(|touched| touched.mount == *mount);
                     let changes = |touched: &audit::TouchedMount| {
                         touched.written.saturating_add(touched.created).saturating_add(touched.removed)
                     };
-                    count.wrote += u64::from(own.map(changes).any(|changes| changes > 0));
+                    count.wrote += u64::from(own_touches.map(changes).any(|changes| changes > 0));
                 }
             }
         }
@@ -132,8 +132,8 @@ impl UseCounts {
     /// The mounts that a tool or step used or tried, granted or not.
     pub(crate) fn mounts_of(&self, grants: &ToolGrants) -> impl Iterator<Item = (&str, UseCount)> {
         let name = name_of(grants);
-        let own = self.pairs.range((name.to_owned(), String::new())..);
-        own.take_while(move |((tool, _), _)| tool == name).map(|((_, mount), count)| (mount.as_str(), *count))
+        let own_pairs = self.pairs.range((name.to_owned(), String::new())..);
+        own_pairs.take_while(move |((tool, _), _)| tool == name).map(|((_, mount), count)| (mount.as_str(), *count))
     }
 }
 

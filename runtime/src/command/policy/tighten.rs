@@ -149,9 +149,9 @@ impl<'p> Plan<'p> {
         });
         for (profile, reductions) in &self.reductions {
             let Some(profiles) = profiles.as_table_like_mut() else { continue };
-            let own = profiles.entry(profile.as_str()).or_insert_with(toml_edit::table);
-            let Some(own) = own.as_table_like_mut() else { continue };
-            let mounts = own.entry("mounts").or_insert_with(|| value(InlineTable::new()));
+            let own_profile = profiles.entry(profile.as_str()).or_insert_with(toml_edit::table);
+            let Some(own_profile) = own_profile.as_table_like_mut() else { continue };
+            let mounts = own_profile.entry("mounts").or_insert_with(|| value(InlineTable::new()));
             let Some(mounts) = mounts.as_table_like_mut() else { continue };
             for (mount, left) in reductions {
                 mounts.insert(mount.name.as_str(), value(access_label(*left)));

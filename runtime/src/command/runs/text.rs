@@ -53,7 +53,13 @@ pub(super) async fn run(
     if !approvals.is_empty() {
         let rows = approvals.into_iter().map(|approval| {
             let by = approval.answer.map(|answer| answer.by).unwrap_or_default();
-            [approval.asked.id, time(approval.created), approval.asked.tool, approval.status.to_string(), by]
+            [
+                approval.request.id,
+                time(approval.created),
+                approval.request.tool,
+                approval.status.to_string(),
+                by,
+            ]
         });
         let _ = write!(out, "\n{}", table::render(["question", "at", "tool", "status", "by"], rows));
     }

@@ -1,14 +1,14 @@
 //! Approvals: one answer, bound to a hash, in time.
 
 use portcullis_store::{
-    ApprovalFilter, ApprovalStatus, Entity, NewApproval, PageRequest, RunStore, StoreError, StoredAnswer,
-    Verdict,
+    ApprovalFilter, ApprovalStatus, Entity, NewApprovalRequest, PageRequest, RunStore, StoreError,
+    StoredAnswer, Verdict,
 };
 
 use super::{NOW, add_run, guard, json};
 
-fn question(id: &str, expires: Option<i64>) -> NewApproval {
-    NewApproval {
+fn question(id: &str, expires: Option<i64>) -> NewApprovalRequest {
+    NewApprovalRequest {
         id: id.to_owned(),
         call: "c".to_owned(),
         tool: "t".to_owned(),
@@ -79,7 +79,7 @@ pub(crate) async fn questions_expire_and_are_listed(store: &dyn RunStore) {
         let page = store.approvals(filter, PageRequest::default()).await.expect("a page");
         page.items
             .into_iter()
-            .map(|approval| (approval.asked.id, approval.status.as_str()))
+            .map(|approval| (approval.request.id, approval.status.as_str()))
             .collect::<Vec<_>>()
     };
     let row = |id: &str, status| (id.to_owned(), status);

@@ -1,7 +1,7 @@
 //! Retention: ended runs and consumed inbox entries are removed, and nothing else.
 
 use portcullis_store::{
-    ExternalCallStatus, NewApproval, NewInboxEntry, NewStartedCall, PageRequest, RunFilter, RunStatus,
+    ExternalCallStatus, NewApprovalRequest, NewInboxEntry, NewStartedCall, PageRequest, RunFilter, RunStatus,
     RunStore, StoreError,
 };
 
@@ -36,7 +36,7 @@ pub(crate) async fn ended_runs_are_removed_with_all_they_have(store: &dyn RunSto
     store.cancel_call("c", NOW).await.expect("cancelled");
     let question = ["a", "c", "t", "question", "hash"].map(str::to_owned);
     let [id, call, tool, question, hash] = question;
-    let question = NewApproval { id, call, tool, question, hash, expires: None };
+    let question = NewApprovalRequest { id, call, tool, question, hash, expires: None };
     store.add_approval(guard("r1"), question).await.expect("asked");
     for (run, time) in [("r1", NOW + 1), ("r2", NOW + 2), ("r3", NOW + 3)] {
         end(store, run, time).await;

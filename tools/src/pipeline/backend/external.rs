@@ -20,7 +20,7 @@ pub(crate) struct ExternalBackend {
     /// Whether the run waits for the result.
     pub(crate) waits: bool,
     /// The time for which a call takes a result.
-    pub(crate) expires: Duration,
+    pub(crate) lifetime: Duration,
 }
 
 #[async_trait]
@@ -52,14 +52,18 @@ impl Backend for ExternalBackend {
             tool: checked.call.tool.clone(),
             arguments: checked.args.text().to_owned(),
             waits: self.waits,
-            expires: expires_at(self.expires.max(time_limit)),
+            expires_at: expires_at(self.lifetime.max(time_limit)),
         };
         // Joins the row of the call with that of a late result.
         pending_record.call.operation_id = Some(call.id.as_str().into());
-        let (progress, expires) = calls.add(&call).await?;
-        let pending = PendingResult { id: call.id.clone(), expires };
-        caller.emit(&ToolEvent::Pending { call_id: checked.call.id.clone(), id: call.id, expires });
-        let waited = match progress {
+        let (state, expires_at) = calls.add(&call).await?;
+        let pending = PendingResult { id: call.id.clone(), expires_at };
+        caller.emit(&ToolEvent::Pending {
+            call_id: checked.call.id.clone(),
+            id: call.id,
+            expires: expires_at,
+        });
+        let waited = match state {
             ExternalCallState::Waiting => {
                 // A nested call has the slot of its parent, whose tool waits within its own slot.
                 if caller.slot.is_none() {
@@ -67,7 +71,7 @@ impl Backend for ExternalBackend {
                 }
                 wait(&**calls, &pending.id, &attempt).await
             }
-            progress => Ok(progress),
+            state => Ok(state),
         };
         Ok(match waited {
             Ok(ExternalCallState::Resolved(value)) => {
@@ -106,7 +110,7 @@ async fn wait(
             calls.cancel(id).await?;
             Err(cancelled_error())
         }
-        progress = calls.wait(id) => progress,
+        state = calls.wait(id) => state,
         () = tokio::time::sleep_until(attempt.deadline.into()) => calls.stop_waiting(id).await,
     }
 }

@@ -275,9 +275,9 @@ impl<'a> GuestRequests<'a> {
         let mut open_responses: Vec<_> = self.open.drain().collect();
         open_responses.sort_unstable_by_key(|(number, _)| *number);
         for (_, OpenResponse { response, record, .. }) in open_responses {
-            let ended = failure.map_or(RequestEnd::Closed(response.has_ended()), RequestEnd::Failed);
+            let end = failure.map_or(RequestEnd::Closed(response.has_ended()), RequestEnd::Failed);
             // `record` keeps the first error. The other rows are still written.
-            let _kept = self.record(record, ended);
+            let _kept = self.record(record, end);
         }
         self.unrecorded.map_or(Ok(()), Err)
     }

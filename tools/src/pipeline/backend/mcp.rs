@@ -93,7 +93,7 @@ impl Backend for McpBackend {
             server: &self.server,
             pending_record,
         };
-        let asked = async {
+        let exchange = async {
             match &self.request {
                 McpRequest::List => exchange.list().await,
                 McpRequest::Call(name) => exchange.call(name, &checked.args).await,
@@ -101,7 +101,7 @@ impl Backend for McpBackend {
         };
         // The limit of a request is that of the whole call, and there are several requests.
         let time_left = deadline.saturating_duration_since(Instant::now());
-        let result = tokio::time::timeout(time_left, asked).await;
+        let result = tokio::time::timeout(time_left, exchange).await;
         let result = result.unwrap_or_else(|_elapsed| Err(time_limit_error(time_limit)));
         Ok(AttemptOutcome::without_retry(result))
     }

@@ -189,8 +189,8 @@ impl Explainer {
         if tool.steps.is_empty() {
             return answer;
         }
-        let own = self.verdict(&tool.facts, labels, None);
-        if own.0 > answer.0 { own } else { answer }
+        let own_verdict = self.verdict(&tool.facts, labels, None);
+        if own_verdict.0 > answer.0 { own_verdict } else { answer }
     }
 
     fn flows_from_web(&self, tools: &[ExplainedTool], steps: &mut Vec<FlowStep>) {

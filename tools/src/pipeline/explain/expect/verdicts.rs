@@ -130,9 +130,9 @@ impl<'a> AnswerChecker<'a> {
             ExpectedTools::Named(names) => names
                 .iter()
                 .filter_map(|name| {
-                    let own = self.tools.iter().find(|tool| tool.facts.name == *name).cloned();
+                    let listed_tool = self.tools.iter().find(|tool| tool.facts.name == *name).cloned();
                     let mut steps = self.tools.iter().flat_map(|tool| &tool.steps);
-                    own.or_else(|| steps.find(|step| step.name == *name).map(alone))
+                    listed_tool.or_else(|| steps.find(|step| step.name == *name).map(alone))
                         // A shipped tool that is not offered is judged all the same.
                         .or_else(|| ExplainedTool::shipped(name.as_str()))
                 })
@@ -143,8 +143,8 @@ impl<'a> AnswerChecker<'a> {
                 .flat_map(|tool| {
                     let has_profile =
                         |facts: &&ToolFacts| self.explainer.policy.describe(facts).profile == *profile;
-                    let own = has_profile(&&tool.facts).then(|| tool.clone());
-                    own.into_iter().chain(tool.steps.iter().filter(has_profile).map(alone))
+                    let own_tool = has_profile(&&tool.facts).then(|| tool.clone());
+                    own_tool.into_iter().chain(tool.steps.iter().filter(has_profile).map(alone))
                 })
                 .collect(),
         }
