@@ -34,7 +34,7 @@ mod files;
 mod follow;
 mod key;
 mod lines;
-mod live;
+mod live_file;
 mod lock;
 mod log;
 mod open_calls;

@@ -21,7 +21,7 @@ use super::{
     checkpoint::SignedCheckpoint,
     error::AuditError,
     files::LogFiles,
-    live::LiveFile,
+    live_file::LiveFile,
     process::{
         CheckpointRow, GatherFacts, PendingStart, PolicyChange, PolicyChangeCause, PolicyText, ProcessRow,
     },

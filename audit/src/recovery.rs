@@ -10,7 +10,7 @@ use super::{
     error::AuditError,
     files::LogFiles,
     lines::{LineEnd, LogLines},
-    live::{self, DeadLiveFile},
+    live_file::{self, DeadLiveFile},
     open_calls::OpenCalls,
     read::{OpenCallFields, Row},
     rotation,
@@ -46,7 +46,7 @@ pub struct TornTail {
 
 /// Writes an `end` with the outcome `unknown` for every open call of a dead process, and returns the calls' ids.
 pub(super) fn close_dead_calls(files: &LogFiles, writer: &mut LogWriter) -> Result<Vec<String>, AuditError> {
-    let dead_files = live::dead_live_files(files)?;
+    let dead_files = live_file::dead_live_files(files)?;
     let mut closed = Vec::new();
     if let Some(scan_start) = dead_files.iter().filter_map(|live_file| live_file.mark).min() {
         for row in open_begins(files, writer, &dead_files, scan_start)? {

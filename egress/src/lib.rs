@@ -55,7 +55,7 @@ mod bundle;
 mod connection;
 mod credential;
 mod decode;
-mod dial;
+mod dial_request;
 mod dialler;
 mod error;
 mod exchange;

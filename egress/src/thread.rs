@@ -454,7 +454,7 @@ async fn run_until_cancelled<R>(
 
 /// Makes one connection and hands it to the caller.
 async fn dial(client: &FetchClient, job: DialJob) {
-    let connected = dial::connect(client, &*job.judge, &job.url);
+    let connected = dial_request::connect(client, &*job.judge, &job.url);
     let cancelled = Err(FetchError::Cancelled);
     let result = run_until_cancelled(&job.cancel, connected, cancelled, Err(FetchError::Stopped)).await;
     // A failed send is ignored: the caller is gone, and the connection is closed.

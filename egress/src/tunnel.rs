@@ -15,7 +15,9 @@ use std::{io, net::SocketAddr, sync::Arc, time::Duration};
 use parking_lot::{Mutex, MutexGuard};
 use tokio::{io::AsyncWriteExt as _, net::TcpStream, time::timeout};
 
-use crate::{FetchError, Judge, dial::judge_and_connect, fetch::FetchClient, route::Route, target::Target};
+use crate::{
+    FetchError, Judge, dial_request::judge_and_connect, fetch::FetchClient, route::Route, target::Target,
+};
 
 mod error;
 mod head;

@@ -6,8 +6,8 @@
 //! an open could block on it.
 
 mod entry;
-mod keep;
 mod lock;
+mod record_changes;
 mod refusals;
 mod touches;
 
@@ -35,7 +35,7 @@ use super::{
     readdir::DirectoryCursor,
 };
 use crate::{
-    keeper::{ChangeKeeper, GuestChange},
+    change_keeper::{ChangeKeeper, GuestChange},
     links::ExposedFiles,
     mount_use::MountUse,
     mounts::{MountHandle, resolve_beneath as resolve},

@@ -18,7 +18,7 @@
 //! | `transfer.rs`, `transfer/`, `transfer_reader.rs` | bytes from one guest to another |
 //! | `http.rs`, `host_answer.rs` | requests of guests; the wait for an answer of the host |
 //! | `locks.rs`, `path_locks.rs` | the locks that guests ask for; locks of paths between processes |
-//! | `mount_use.rs`, `keeper.rs` | which mounts a guest has used; keeps a path's state before the guest changes it |
+//! | `mount_use.rs`, `change_keeper.rs` | which mounts a guest has used; keeps a path's state before the guest changes it |
 //! | `mounts.rs` | opens the folders that calls can be granted |
 //! | `links.rs`, `links/` | finds files that have names elsewhere |
 //! | `cache.rs`, `compiler.rs`, `compiler_child.rs` | compiled modules on disk; the compilation of foreign modules |
@@ -26,6 +26,7 @@
 #![deny(unsafe_code)]
 
 mod cache;
+mod change_keeper;
 mod compiler;
 mod compiler_child;
 mod control;
@@ -37,7 +38,6 @@ mod fs_result;
 mod guest;
 mod host_answer;
 mod http;
-mod keeper;
 mod limiter;
 pub mod links;
 mod listener;
@@ -62,6 +62,7 @@ mod transfer;
 mod transfer_reader;
 mod worker;
 
+pub use change_keeper::{ChangeKeeper, GuestChange, KeepRefused};
 pub use compiler::CompileLimits;
 pub use compiler_child::{compile_from_stdin, is_compiler};
 pub use control::CallResource;
@@ -70,7 +71,6 @@ pub use fs::MountTouches;
 pub use fs_result::Violation;
 pub use guest::GuestReport;
 pub use http::{HttpOperation, HttpPort, HttpReply};
-pub use keeper::{ChangeKeeper, GuestChange, KeepRefused};
 pub use listener::{Listener, StreamFrame};
 pub use module::{EmbeddedModule, GuestModule, MAX_MODULE_BYTES, ModuleDigest};
 pub use mount_use::{BeforeUse, MountRefusal, MountUse};

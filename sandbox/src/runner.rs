@@ -37,7 +37,7 @@ use super::{
     ticker::Ticker,
     worker::{Verb, WorkerJob, WorkerSetup, mount_rule},
 };
-use crate::{keeper::ChangeKeeper, mount_use::MountUse, mounts::MountTable};
+use crate::{change_keeper::ChangeKeeper, mount_use::MountUse, mounts::MountTable};
 
 /// The grace period of a call's thread after the deadline or the cancellation: 1 s. After it the thread is written off.
 /// On a busy machine a thread can wait long for a processor, and a thread can hang in the kernel indefinitely.

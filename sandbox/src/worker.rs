@@ -29,7 +29,7 @@ use super::{
     ticker::TickerGuard,
     transfer_reader::TransferReader,
 };
-use crate::{keeper::ChangeKeeper, links::ExposedFiles, mount_use::MountUse};
+use crate::{change_keeper::ChangeKeeper, links::ExposedFiles, mount_use::MountUse};
 
 /// The time for which a worker polls for its next call before it sleeps: 400 µs. A thread's wake-up costs 10 to 60 µs,
 /// as much as a call itself, and more if the processor sleeps too. Calls often come in a row. Between two of them the

@@ -3,19 +3,21 @@
 //! One step of an operation makes a request and has no mount. The other steps turn the bytes into text, in guests that
 //! have neither mounts nor a network.
 //!
-//! - `tool` and `search_tool` are the tools for models, and `request_step` is their first step.
-//! - `fetch` and `search` make the calls of the steps with the help of `steps`, each through the whole pipeline.
+//! - `fetch_tool` and `search_tool` are the tools for models, and `request_step` is their first step.
+//! - `fetch` and `search` make the calls of the steps with the help of `hops`, each through the whole pipeline.
 //! - `robots` reads the `robots.txt` of an origin before a page of it is requested.
 //! - `query` holds the terms of a search, and `provider` writes the request of a search in the format of each provider.
 //! - `http_client` starts the host's HTTP client on first use, and `judge` answers the client's questions from the
 //!   grant of the call. `request` makes one request through both, with the secrets that `secrets` reads and
 //!   `known_secrets` remembers.
-//! - `answer` makes the result of an HTTP tool's call from the response.
+//! - `tool_response` makes the result of an HTTP tool's call from the response.
 //! - `notification` sends messages, through the request step or to a mail server.
 //! - `declared_hosts` holds the hosts of a module's tool, whose requests use the same path.
 
 mod declared_hosts;
 mod fetch;
+mod fetch_tool;
+mod hops;
 mod http_client;
 mod judge;
 mod known_secrets;
@@ -28,11 +30,11 @@ mod robots;
 mod search;
 mod search_tool;
 mod secrets;
-mod steps;
-mod tool;
 mod tool_response;
 
 pub(crate) use declared_hosts::DeclaredHosts;
+pub(crate) use fetch_tool::{PAGE, WebFetchBackend, tool};
+pub(crate) use hops::{FetchedHop, Hop, HopTerms, RedirectRefused, refused_by_status, refused_with_body};
 pub(crate) use http_client::{HttpClientConfig, HttpClientHandle};
 pub(crate) use judge::{GrantJudge, Redirect};
 pub(crate) use notification::{
@@ -45,6 +47,4 @@ pub(crate) use robots::{RobotsFiles, RobotsRefusal};
 pub(crate) use search_tool::{WebSearchBackend, search_form, search_web, web_search};
 pub(crate) use secrets::SecretLocation;
 pub use secrets::{SecretError, TakenVariables};
-pub(crate) use steps::{FetchedHop, Hop, HopTerms, RedirectRefused, refused_by_status, refused_with_body};
-pub(crate) use tool::{PAGE, WebFetchBackend, tool};
 pub(crate) use tool_response::output_of_response;

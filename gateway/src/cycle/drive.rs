@@ -144,7 +144,10 @@ impl Cycle<'_> {
             // The run fails with this message, so that a person sees it.
             Err(message) => ChosenModel {
                 provider: Arc::new(NoModel(message)),
-                identity: ModelIdentity { name: requested_model.unwrap_or_default().to_owned(), address: None },
+                identity: ModelIdentity {
+                    name: requested_model.unwrap_or_default().to_owned(),
+                    address: None,
+                },
             },
         }
     }

@@ -56,7 +56,7 @@ use crate::{
     line_editor::TerminalMode,
     notify::Notifier,
     output::{
-        live::{Live, PausingApprover},
+        live_view::{LiveView, PausingApprover},
         stream,
     },
     run_store, setup, sidecar,
@@ -150,7 +150,7 @@ fn begin(common: &CommonOptions, request: AgentRequest<'_>) -> Result<ExitCode, 
     let project = setup::project(common)?;
     let workspace = project.as_ref().map_or(&envelope.workspace, |project| &project.folder);
 
-    let view = json.map_or_else(|| View::Live(Arc::new(Live::to_stderr())), View::Json);
+    let view = json.map_or_else(|| View::LiveView(Arc::new(LiveView::to_stderr())), View::Json);
     config.system = Some(capabilities.with_prompts(&operator_text));
     let is_background = matches!(task, Task::Background { .. });
     let setting = Setting {
@@ -336,7 +336,7 @@ fn caller(approve: bool, view: &View, capabilities: &Capabilities) -> Caller {
     caller.tools = capabilities.tools();
     // The run's events already report progress and updates.
     (caller.on_progress, caller.on_update) = (None, None);
-    if let View::Live(live) = view {
+    if let View::LiveView(live) = view {
         let pause_while_asking =
             |approver| Arc::new(PausingApprover::new(approver, Arc::clone(live))) as Arc<dyn Approver>;
         caller.approver = caller.approver.take().map(pause_while_asking);
@@ -357,7 +357,7 @@ fn add_project_file(config: &mut AgentConfig, registry: &ToolRegistry, caller: &
             config.system = Some(instructions::with_project_text(operator_text, &text));
             let label = FlowLabel::of_mount(registry.policy().home());
             registry.add_run_labels(caller, [(label, PROJECT_FILE.to_owned())]);
-            if matches!(view, View::Live(_)) {
+            if matches!(view, View::LiveView(_)) {
                 stream::write_stderr(&format!(
                     "the model gets the project's {PROJECT_FILE}, marked as such; --no-instructions leaves it out\n"
                 ));

@@ -21,7 +21,7 @@ use super::{
 use crate::{
     cli::{CommonOptions, DemoOptions},
     error::CliError,
-    output::{live::Live, stream},
+    output::{live_view::LiveView, stream},
     setup, sidecar,
 };
 
@@ -46,7 +46,7 @@ pub(crate) fn run(common: &CommonOptions, options: &DemoOptions) -> Result<ExitC
         .map_err(|error| failed(std::io::Error::other(error)))?
         .with_pace(if watched { LINE_DELAY } else { Duration::ZERO });
 
-    let live = Arc::new(Live::to_stdout());
+    let live = Arc::new(LiveView::to_stdout());
     live.show_notice(&format!("{}\n\nyou: {PROMPT}\n", scene.introduction()));
     let envelope = setup::envelope(&scene.common)?;
     let log = audit::log_path(&envelope.state);
@@ -81,7 +81,7 @@ fn answer(
     shell: ShellSource,
     script: ScriptedProvider,
     caller: Caller,
-    live: &Live,
+    live: &LiveView,
     cancel_requested: &CancellationToken,
 ) -> Result<AgentRun, CliError> {
     let runtime = setup::runtime()?;
@@ -109,7 +109,7 @@ const COLUMNS: usize = 80;
 
 /// The demonstration's approver. It shows each question and approves.
 struct AutoApprover {
-    live: Arc<Live>,
+    live: Arc<LiveView>,
 }
 
 #[async_trait]

@@ -196,7 +196,8 @@ impl Shell for ShellCalls {
 
 /// The recorder of a command's changes. `None` if no mount has undo, or the client asks for no record.
 fn recorder(daemon: &Daemon, request: &ExecRequest) -> Result<Option<ChangeRecorder>, Status> {
-    let kept_mounts: Vec<&DaemonMount> = daemon.config.mounts.iter().filter(|mount| mount.keeps_changes()).collect();
+    let kept_mounts: Vec<&DaemonMount> =
+        daemon.config.mounts.iter().filter(|mount| mount.keeps_changes()).collect();
     if kept_mounts.is_empty() || request.call_id.is_empty() {
         return Ok(None);
     }

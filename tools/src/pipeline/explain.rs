@@ -272,7 +272,8 @@ impl Explainer {
         let subject = std::iter::once(&judged_tool).chain(&steps).flat_map(|tool| &tool.subjects).next();
         let paths = PathContext { mounts: &self.mounts, exposed: &self.exposed };
         let mut trace = Trace::default();
-        let judged = judge_call(&judged_tool, &steps, &mut run, EXPLAINED_CALL, &self.policy, paths, &mut trace);
+        let judged =
+            judge_call(&judged_tool, &steps, &mut run, EXPLAINED_CALL, &self.policy, paths, &mut trace);
         let answer = match &judged {
             Ok(grants) => self.granted(tool, grants),
             Err(denial) => (Approval::Deny, denial.rule.clone()),

@@ -13,7 +13,7 @@ use serde_json::{Value, json};
 
 use super::{
     URL, WebFetchBackend,
-    steps::{Hop, HopTerms, OperationSteps, add_source, is_reported_by_guest, refused_by_status},
+    hops::{Hop, HopTerms, OperationSteps, add_source, is_reported_by_guest, refused_by_status},
 };
 use crate::{
     call::{Caller, OperationContext},

@@ -16,8 +16,8 @@ use portcullis_types::{FunctionDecl, JsonSchema, ToolArgs, ToolError, ToolOutput
 use serde_json::{Value, json};
 
 use super::{
+    hops::{OperationSteps, refused_by_status},
     request_step::{Redirects, RequestForm, facts, steps_of},
-    steps::{OperationSteps, refused_by_status},
 };
 use crate::{
     call::{Caller, OperationContext},

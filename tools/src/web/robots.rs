@@ -19,7 +19,7 @@ use serde_json::json;
 
 use super::{
     fetch::REQUEST_STEP,
-    steps::{Hop, HopFailure, HopTerms, OperationSteps},
+    hops::{Hop, HopFailure, HopTerms, OperationSteps},
 };
 
 /// The step that reads the file.

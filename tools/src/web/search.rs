@@ -8,10 +8,10 @@ use portcullis_types::{ToolArgs, ToolError, ToolOutput};
 use serde_json::{Value, json};
 
 use super::{
+    hops::{OperationSteps, add_source, is_reported_by_guest, refused_by_status},
     provider,
     query::SearchQuery,
     search_tool::{SearchToolVariant, WebSearchBackend},
-    steps::{OperationSteps, add_source, is_reported_by_guest, refused_by_status},
 };
 use crate::{
     call::{Caller, OperationContext},

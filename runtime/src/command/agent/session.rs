@@ -25,14 +25,14 @@ use crate::{
     agent_file::Price,
     error::CliError,
     notify::Notifier,
-    output::{live::Live, stream, text},
+    output::{live_view::LiveView, stream, text},
 };
 
 /// How the events of a run are shown.
 #[derive(Clone)]
 pub(super) enum View {
     /// For a person, on standard error.
-    Live(Arc<Live>),
+    LiveView(Arc<LiveView>),
     /// As JSON on standard output, in this format.
     Json(EventFormatKind),
 }
@@ -100,7 +100,7 @@ impl Session {
         let run = self.runs.drive(&self.subject, next, registry, caller).await?;
         let answerer = self.answerer(&run);
         let end = match &self.view {
-            View::Live(live) => {
+            View::LiveView(live) => {
                 let show = |event: &_| {
                     live.show(event);
                     Ok(())
@@ -165,7 +165,7 @@ impl Session {
 
     /// Shows the tokens and the time of a prompt, and of the whole run.
     pub(super) fn show_costs(&self, run: &AgentRun, elapsed: Duration) {
-        if matches!(self.view, View::Live(_)) {
+        if matches!(self.view, View::LiveView(_)) {
             let totals = *self.totals.lock().unwrap_or_else(PoisonError::into_inner);
             let totals = (totals.usage, totals.elapsed().max(elapsed));
             let line = summary::line((run.usage, elapsed), totals, self.price.as_ref());

@@ -133,7 +133,9 @@ impl UseCounts {
     pub(crate) fn mounts_of(&self, grants: &ToolGrants) -> impl Iterator<Item = (&str, UseCount)> {
         let name = name_of(grants);
         let own_pairs = self.pairs.range((name.to_owned(), String::new())..);
-        own_pairs.take_while(move |((tool, _), _)| tool == name).map(|((_, mount), count)| (mount.as_str(), *count))
+        own_pairs
+            .take_while(move |((tool, _), _)| tool == name)
+            .map(|((_, mount), count)| (mount.as_str(), *count))
     }
 }
 

@@ -115,7 +115,8 @@ impl KeptChanges {
             let Some(question) = self.questions.recv().await else { std::future::pending().await };
             let recorder = Arc::clone(&self.recorder);
             let work = async move {
-                let save_result = recorder.save_before(&question.mount, &question.path, question.change.as_scope());
+                let save_result =
+                    recorder.save_before(&question.mount, &question.path, question.change.as_scope());
                 let answer = save_result.map_err(|error| {
                     tracing::error!(
                         error = &error as &dyn std::error::Error,

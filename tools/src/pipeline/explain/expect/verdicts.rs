@@ -132,7 +132,8 @@ impl<'a> AnswerChecker<'a> {
                 .filter_map(|name| {
                     let listed_tool = self.tools.iter().find(|tool| tool.facts.name == *name).cloned();
                     let mut steps = self.tools.iter().flat_map(|tool| &tool.steps);
-                    listed_tool.or_else(|| steps.find(|step| step.name == *name).map(alone))
+                    listed_tool
+                        .or_else(|| steps.find(|step| step.name == *name).map(alone))
                         // A shipped tool that is not offered is judged all the same.
                         .or_else(|| ExplainedTool::shipped(name.as_str()))
                 })

@@ -30,9 +30,9 @@ enum Reader {
     ColouredTerminal,
 }
 
-fn live_for(reader: Reader) -> (Live, Screen) {
+fn live_for(reader: Reader) -> (LiveView, Screen) {
     let screen = Screen::default();
-    let live = Live::with_output(EventOutput {
+    let live = LiveView::with_output(EventOutput {
         stream: Mutex::new(Box::new(screen.clone())),
         is_terminal: reader != Reader::Program,
         has_colours: reader == Reader::ColouredTerminal,

@@ -12,8 +12,8 @@ use rustix::fs::OFlags;
 
 use super::GuestFs;
 use crate::{
+    change_keeper::GuestChange,
     fs_result::{Errno, FsResult, Violation, split},
-    keeper::GuestChange,
     mounts::{real_path, resolve_beneath},
 };
 

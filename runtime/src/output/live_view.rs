@@ -1,4 +1,4 @@
-//! Live view of a run for a person: the model's text, each call, and each outcome.
+//! A view of a run for a person: the model's text, each call, and each outcome.
 
 mod streamed;
 
@@ -33,7 +33,7 @@ const TICK: Duration = Duration::from_millis(100);
 
 /// Shows the events of a run on one of the standard streams. On a terminal, a progress line at the bottom says what
 /// the run waits for, and characters that the terminal would act on are escaped.
-pub(crate) struct Live {
+pub(crate) struct LiveView {
     out: EventOutput,
     state: Mutex<LiveState>,
 }
@@ -67,7 +67,7 @@ struct LiveState {
     held_events: Vec<AgentEvent>,
 }
 
-impl Live {
+impl LiveView {
     /// A view on standard error, beside an answer on standard output.
     pub(crate) fn to_stderr() -> Self {
         let stderr = io::stderr();
@@ -383,7 +383,7 @@ fn excerpt(words: &str) -> String {
 }
 
 /// Holds events back while it exists. Dropping the last pause shows the held events.
-struct LivePause<'a>(&'a Live);
+struct LivePause<'a>(&'a LiveView);
 
 impl Drop for LivePause<'_> {
     fn drop(&mut self) {
@@ -400,11 +400,11 @@ impl Drop for LivePause<'_> {
 /// An approver that pauses the live view while it asks.
 pub(crate) struct PausingApprover {
     approver: Arc<dyn Approver>,
-    live: Arc<Live>,
+    live: Arc<LiveView>,
 }
 
 impl PausingApprover {
-    pub(crate) fn new(approver: Arc<dyn Approver>, live: Arc<Live>) -> Self {
+    pub(crate) fn new(approver: Arc<dyn Approver>, live: Arc<LiveView>) -> Self {
         Self { approver, live }
     }
 }
