@@ -21,7 +21,7 @@ use super::*;
 
 /// A step of a script.
 #[derive(Debug, Clone)]
-pub(super) enum Step {
+pub(super) enum ScriptStep {
     Delta(Delta),
     Fail(ProviderErrorKind),
     Wait(Duration),
@@ -33,12 +33,12 @@ pub(super) enum Step {
 /// A model that follows a script, one entry for each turn. Past the end it answers `done`.
 #[derive(Clone, Default)]
 pub(super) struct Script {
-    turns: Arc<Mutex<VecDeque<Vec<Step>>>>,
+    turns: Arc<Mutex<VecDeque<Vec<ScriptStep>>>>,
     pub(super) requests: Arc<Mutex<Vec<ModelRequest>>>,
 }
 
 impl Script {
-    pub(super) fn new(turns: impl IntoIterator<Item = Vec<Step>>) -> Self {
+    pub(super) fn new(turns: impl IntoIterator<Item = Vec<ScriptStep>>) -> Self {
         Self { turns: Arc::new(Mutex::new(turns.into_iter().collect())), requests: Arc::default() }
     }
 
@@ -54,21 +54,21 @@ impl Provider for Script {
         self.requests.lock().expect("not poisoned").push(request);
         let turn = self.turns.lock().expect("not poisoned").pop_front();
         let mut steps = turn.unwrap_or_else(|| text_answer("done"));
-        if let Some(Step::Fail(kind)) = steps.first() {
+        if let Some(ScriptStep::Fail(kind)) = steps.first() {
             return Err(ProviderError::new(*kind, "as the script says"));
         }
         steps.reverse();
         let steps = stream::unfold(steps, |mut steps| async move {
             loop {
                 let item = match steps.pop()? {
-                    Step::Delta(delta) => Ok(delta),
-                    Step::Fail(kind) => Err(ProviderError::new(kind, "as the script says")),
-                    Step::Wait(time) => {
+                    ScriptStep::Delta(delta) => Ok(delta),
+                    ScriptStep::Fail(kind) => Err(ProviderError::new(kind, "as the script says")),
+                    ScriptStep::Wait(time) => {
                         tokio::time::sleep(time).await;
                         continue;
                     }
-                    Step::Panic => panic!("the script says so"),
-                    Step::Hang => std::future::pending().await,
+                    ScriptStep::Panic => panic!("the script says so"),
+                    ScriptStep::Hang => std::future::pending().await,
                 };
                 return Some((item, steps));
             }
@@ -78,21 +78,21 @@ impl Provider for Script {
 }
 
 /// An answer without calls.
-pub(super) fn text_answer(text: &str) -> Vec<Step> {
-    vec![Step::Delta(Delta::Text(text.into())), Step::Delta(Delta::End(StopReason::Stop))]
+pub(super) fn text_answer(text: &str) -> Vec<ScriptStep> {
+    vec![ScriptStep::Delta(Delta::Text(text.into())), ScriptStep::Delta(Delta::End(StopReason::Stop))]
 }
 
 /// An answer with calls: id, tool, arguments.
-pub(super) fn ask_for(calls: &[(&str, &str, &str)]) -> Vec<Step> {
+pub(super) fn ask_for(calls: &[(&str, &str, &str)]) -> Vec<ScriptStep> {
     let delta = |(nth, (id, tool, arguments)): (usize, &(&str, &str, &str))| {
-        Step::Delta(Delta::ToolCall(ToolCallDelta {
+        ScriptStep::Delta(Delta::ToolCall(ToolCallDelta {
             index: nth as u64,
             id: Some((*id).to_owned()),
             name: Some((*tool).to_owned()),
             arguments: Some((*arguments).to_owned()),
         }))
     };
-    let end = Step::Delta(Delta::End(StopReason::ToolCalls));
+    let end = ScriptStep::Delta(Delta::End(StopReason::ToolCalls));
     calls.iter().enumerate().map(delta).chain([end]).collect()
 }
 
@@ -266,11 +266,11 @@ pub(super) struct TestAgent {
 }
 
 impl TestAgent {
-    pub(super) fn new(turns: impl IntoIterator<Item = Vec<Step>>) -> Self {
+    pub(super) fn new(turns: impl IntoIterator<Item = Vec<ScriptStep>>) -> Self {
         Self::with_config(AgentConfig::new("agent"), turns)
     }
 
-    pub(super) fn with_config(config: AgentConfig, turns: impl IntoIterator<Item = Vec<Step>>) -> Self {
+    pub(super) fn with_config(config: AgentConfig, turns: impl IntoIterator<Item = Vec<ScriptStep>>) -> Self {
         let (script, tools) = (Script::new(turns), Tools::default());
         let (store, notes) = (InMemoryMessageStore::new(), EventRecorder::default());
         let agent = AgentLoop::new(config, notes.clone(), store.clone(), script.clone(), tools.clone());
@@ -281,7 +281,7 @@ impl TestAgent {
     pub(super) fn with_channel(
         capacity: usize,
         config: AgentConfig,
-        turns: impl IntoIterator<Item = Vec<Step>>,
+        turns: impl IntoIterator<Item = Vec<ScriptStep>>,
     ) -> (Self, EventReceiver) {
         let (sender, receiver) = event_channel(NonZeroUsize::new(capacity).expect("not 0"));
         let (script, tools) = (Script::new(turns), Tools::default());

@@ -140,11 +140,11 @@ pub type GatherFacts = Box<dyn FnOnce() -> ProcessStart + Send>;
 
 /// The start of a process, before its row is written.
 pub(super) struct PendingStart {
-    facts: Facts,
+    facts: ProcessFacts,
     pub(super) policy: Option<PolicyText>,
 }
 
-enum Facts {
+enum ProcessFacts {
     Gathered(Box<ProcessStart>),
     /// `None` only while they are gathered.
     ToGather(Option<GatherFacts>),
@@ -152,18 +152,18 @@ enum Facts {
 
 impl PendingStart {
     pub(super) fn new(facts: GatherFacts, policy: Option<PolicyText>) -> Self {
-        Self { facts: Facts::ToGather(Some(facts)), policy }
+        Self { facts: ProcessFacts::ToGather(Some(facts)), policy }
     }
 
     /// The facts, which are gathered on first use and kept: a row that could not be written is tried again.
     pub(super) fn facts(&mut self) -> &ProcessStart {
-        if let Facts::ToGather(gather) = &mut self.facts {
+        if let ProcessFacts::ToGather(gather) = &mut self.facts {
             let start = gather.take().map(|gather| gather()).unwrap_or_default();
-            self.facts = Facts::Gathered(Box::new(start));
+            self.facts = ProcessFacts::Gathered(Box::new(start));
         }
         match &self.facts {
-            Facts::Gathered(start) => start,
-            Facts::ToGather(_) => unreachable!("they were gathered above"),
+            ProcessFacts::Gathered(start) => start,
+            ProcessFacts::ToGather(_) => unreachable!("they were gathered above"),
         }
     }
 }

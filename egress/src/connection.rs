@@ -43,12 +43,12 @@ pub(crate) struct Connection {
     /// The time at which the connection was opened.
     pub(crate) opened: Instant,
     sender: SendRequest<Full<Bytes>>,
-    driver: Driver,
+    driver: ConnectionDriver,
     watch: Rc<ByteWatch>,
 }
 
 /// The I/O of a connection. Bytes move only while it is polled.
-struct Driver {
+struct ConnectionDriver {
     http: Pin<Box<http1::Connection<TokioIo<Watched>, Full<Bytes>>>>,
     has_ended: bool,
 }
@@ -66,11 +66,11 @@ impl Connection {
     ) -> Result<Self, FetchError> {
         let host = || target.host.clone();
         let stream = match target.scheme {
-            Scheme::Http => Stream::Plain(tcp),
+            Scheme::Http => Transport::Plain(tcp),
             Scheme::Https => {
                 let agreed = TlsConnector::from(Arc::clone(tls)).connect(target.server_name()?, tcp);
                 match timeout(limits.connect_timeout, agreed).await {
-                    Ok(Ok(stream)) => Stream::Tls(Box::new(stream)),
+                    Ok(Ok(stream)) => Transport::Tls(Box::new(stream)),
                     Ok(Err(source)) => return Err(FetchError::TlsFailed { host: host(), source }),
                     Err(_elapsed) => {
                         return Err(FetchError::ConnectTimeout {
@@ -90,7 +90,7 @@ impl Connection {
             .handshake(TokioIo::new(Watched { stream, watch: Rc::clone(&watch) }))
             .await
             .map_err(|source| classify_error(&target.host, source))?;
-        let driver = Driver { http: Box::pin(driver), has_ended: false };
+        let driver = ConnectionDriver { http: Box::pin(driver), has_ended: false };
         Ok(Self { address, opened: Instant::now(), sender, driver, watch })
     }
 
@@ -129,7 +129,7 @@ impl Connection {
     }
 }
 
-impl Driver {
+impl ConnectionDriver {
     /// Drives the connection until `future` is done. After the connection has ended, `future` still gets the bytes that
     /// were received before, or the error.
     async fn drive<T>(&mut self, future: impl Future<Output = T>) -> T {
@@ -155,16 +155,16 @@ struct ByteWatch {
 
 /// A stream that counts received bytes, and fails on bytes that come without a request.
 struct Watched {
-    stream: Stream,
+    stream: Transport,
     watch: Rc<ByteWatch>,
 }
 
-enum Stream {
+enum Transport {
     Plain(TcpStream),
     Tls(Box<TlsStream<TcpStream>>),
 }
 
-impl Stream {
+impl Transport {
     fn tcp(&self) -> &TcpStream {
         match self {
             Self::Plain(tcp) => tcp,
@@ -189,8 +189,8 @@ impl AsyncRead for Watched {
     ) -> Poll<io::Result<()>> {
         let filled_before = buffer.filled().len();
         let poll = match &mut self.stream {
-            Stream::Plain(tcp) => Pin::new(tcp).poll_read(context, buffer),
-            Stream::Tls(tls) => Pin::new(tls).poll_read(context, buffer),
+            Transport::Plain(tcp) => Pin::new(tcp).poll_read(context, buffer),
+            Transport::Tls(tls) => Pin::new(tls).poll_read(context, buffer),
         };
         let bytes_read = (buffer.filled().len() - filled_before) as u64;
         self.watch.received.set(self.watch.received.get() + bytes_read);
@@ -209,8 +209,8 @@ impl AsyncWrite for Watched {
     ) -> Poll<io::Result<usize>> {
         self.watch.is_idle.set(false);
         match &mut self.stream {
-            Stream::Plain(tcp) => Pin::new(tcp).poll_write(context, bytes),
-            Stream::Tls(tls) => Pin::new(tls).poll_write(context, bytes),
+            Transport::Plain(tcp) => Pin::new(tcp).poll_write(context, bytes),
+            Transport::Tls(tls) => Pin::new(tls).poll_write(context, bytes),
         }
     }
 
@@ -221,29 +221,29 @@ impl AsyncWrite for Watched {
     ) -> Poll<io::Result<usize>> {
         self.watch.is_idle.set(false);
         match &mut self.stream {
-            Stream::Plain(tcp) => Pin::new(tcp).poll_write_vectored(context, slices),
-            Stream::Tls(tls) => Pin::new(tls).poll_write_vectored(context, slices),
+            Transport::Plain(tcp) => Pin::new(tcp).poll_write_vectored(context, slices),
+            Transport::Tls(tls) => Pin::new(tls).poll_write_vectored(context, slices),
         }
     }
 
     fn is_write_vectored(&self) -> bool {
         match &self.stream {
-            Stream::Plain(tcp) => tcp.is_write_vectored(),
-            Stream::Tls(tls) => tls.is_write_vectored(),
+            Transport::Plain(tcp) => tcp.is_write_vectored(),
+            Transport::Tls(tls) => tls.is_write_vectored(),
         }
     }
 
     fn poll_flush(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
         match &mut self.stream {
-            Stream::Plain(tcp) => Pin::new(tcp).poll_flush(context),
-            Stream::Tls(tls) => Pin::new(tls).poll_flush(context),
+            Transport::Plain(tcp) => Pin::new(tcp).poll_flush(context),
+            Transport::Tls(tls) => Pin::new(tls).poll_flush(context),
         }
     }
 
     fn poll_shutdown(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
         match &mut self.stream {
-            Stream::Plain(tcp) => Pin::new(tcp).poll_shutdown(context),
-            Stream::Tls(tls) => Pin::new(tls).poll_shutdown(context),
+            Transport::Plain(tcp) => Pin::new(tcp).poll_shutdown(context),
+            Transport::Tls(tls) => Pin::new(tls).poll_shutdown(context),
         }
     }
 }

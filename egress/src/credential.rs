@@ -7,7 +7,7 @@ use http::{HeaderName, HeaderValue};
 use zeroize::Zeroizing;
 
 use crate::{
-    redact::{Pattern, patterns},
+    redact::{SecretPattern, patterns},
     request::FORBIDDEN_HEADERS,
 };
 
@@ -86,7 +86,7 @@ pub struct Credential {
     name: Arc<str>,
     header: HeaderName,
     value: HeaderValue,
-    patterns: Arc<[Pattern]>,
+    patterns: Arc<[SecretPattern]>,
 }
 
 /// The reason why a header cannot carry a secret.
@@ -157,7 +157,7 @@ impl Credential {
         &self.value
     }
 
-    pub(crate) fn patterns(&self) -> &[Pattern] {
+    pub(crate) fn patterns(&self) -> &[SecretPattern] {
         &self.patterns
     }
 }

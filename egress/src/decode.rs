@@ -64,7 +64,7 @@ impl ContentCoding {
 }
 
 /// A decoder of one body.
-pub(crate) struct Decoder {
+pub(crate) struct BodyDecoder {
     coding: Coding,
     /// The received bytes that are not decoded yet.
     input: Bytes,
@@ -89,7 +89,7 @@ struct Brotli {
     has_more: bool,
 }
 
-impl Decoder {
+impl BodyDecoder {
     /// Creates a decoder. `limit` is the limit of the decoded body, in bytes.
     pub(crate) fn new(coding: ContentCoding, limit: usize) -> Self {
         let coding = match coding {
@@ -223,7 +223,7 @@ mod tests {
 
     /// Returns the decoded pieces.
     fn pieces(coding: ContentCoding, transfer: &[&[u8]], limit: usize) -> Result<Vec<Bytes>, FetchError> {
-        let (mut decoder, mut decoded) = (Decoder::new(coding, limit), Vec::new());
+        let (mut decoder, mut decoded) = (BodyDecoder::new(coding, limit), Vec::new());
         for piece in transfer {
             decoder.push(Bytes::copy_from_slice(piece));
             while let Some(piece) = decoder.next_piece()? {
@@ -298,7 +298,7 @@ mod tests {
     #[test]
     fn flushed_bytes_are_decoded_at_once() {
         let mut encoder = GzEncoder::new(Vec::new(), Compression::best());
-        let mut decoder = Decoder::new(ContentCoding::Gzip, 100);
+        let mut decoder = BodyDecoder::new(ContentCoding::Gzip, 100);
         for line in ["one\n", "two\n", "three\n"] {
             encoder.write_all(line.as_bytes()).unwrap();
             encoder.flush().unwrap();

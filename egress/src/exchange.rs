@@ -9,7 +9,7 @@ use tokio::time::timeout;
 use crate::{
     ContentCoding, Credential, FetchError, Request, RequestLimits,
     connection::Connection,
-    decode::Decoder,
+    decode::BodyDecoder,
     pool::{ConnectionPool, PoolKey},
     redirect,
     target::Target,
@@ -91,7 +91,7 @@ pub(crate) fn build_request(
 pub(crate) struct BodyReader<'p> {
     host: String,
     source: Option<Source<'p>>,
-    decoder: Option<Decoder>,
+    decoder: Option<BodyDecoder>,
     wire_limit: usize,
     pub(crate) wire_bytes: usize,
 }
@@ -137,7 +137,7 @@ impl<'p> BodyReader<'p> {
         }
         head.coding = ContentCoding::from_headers(&head.headers, limits)?;
         check_length(&head.headers, limits)?;
-        let decoder = Some(Decoder::new(head.coding, limits.response_bytes));
+        let decoder = Some(BodyDecoder::new(head.coding, limits.response_bytes));
         Ok(Self { host, source: Some(source), decoder, wire_limit: limits.wire_bytes, wire_bytes: 0 })
     }
 

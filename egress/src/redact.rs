@@ -23,7 +23,7 @@ pub(crate) const REDACTED: &[u8] = b"REDACTED";
 const _: () = assert!(REDACTED.len() <= SecretValue::MIN_BYTES);
 
 /// One searched form of a secret.
-pub(crate) struct Pattern {
+pub(crate) struct SecretPattern {
     bytes: Zeroizing<Vec<u8>>,
     /// Whether line breaks may stand between the bytes, as in base64 by MIME (RFC 2045, section 6.8).
     is_wrapped: bool,
@@ -33,7 +33,7 @@ pub(crate) struct Pattern {
 
 /// Returns the forms of a value that stands after `prefix`. After `Basic` they include the forms of the encoded pair of
 /// user name and password, and of the password.
-pub(crate) fn patterns(value: &[u8], prefix: &str) -> Vec<Pattern> {
+pub(crate) fn patterns(value: &[u8], prefix: &str) -> Vec<SecretPattern> {
     let mut all_patterns = Vec::new();
     add_patterns(&mut all_patterns, value);
     if prefix.trim_ascii().eq_ignore_ascii_case("basic")
@@ -49,9 +49,9 @@ pub(crate) fn patterns(value: &[u8], prefix: &str) -> Vec<Pattern> {
     all_patterns
 }
 
-fn add_patterns(all_patterns: &mut Vec<Pattern>, value: &[u8]) {
+fn add_patterns(all_patterns: &mut Vec<SecretPattern>, value: &[u8]) {
     let plain_pattern =
-        |bytes| Pattern { bytes: Zeroizing::new(bytes), is_wrapped: false, edges: (false, false) };
+        |bytes| SecretPattern { bytes: Zeroizing::new(bytes), is_wrapped: false, edges: (false, false) };
     let in_hexadecimal = |digits: &[u8; 16]| {
         let digit = |byte: u8| [digits[usize::from(byte >> 4)], digits[usize::from(byte & 15)]];
         value.iter().copied().flat_map(digit).collect()
@@ -68,7 +68,7 @@ fn add_patterns(all_patterns: &mut Vec<Pattern>, value: &[u8]) {
 }
 
 /// Returns the base64 digits that the value alone determines, if it begins `offset` bytes into a three-byte group.
-fn base64_pattern(value: &[u8], offset: usize, engine: &base64::engine::GeneralPurpose) -> Pattern {
+fn base64_pattern(value: &[u8], offset: usize, engine: &base64::engine::GeneralPurpose) -> SecretPattern {
     let mut padded = Zeroizing::new(vec![0; offset]);
     padded.extend_from_slice(value);
     let mut text = Zeroizing::new(engine.encode(&padded).into_bytes());
@@ -76,7 +76,7 @@ fn base64_pattern(value: &[u8], offset: usize, engine: &base64::engine::GeneralP
     let bits = 8 * (offset + value.len());
     text.truncate(bits / 6);
     let bytes = Zeroizing::new(text[skipped_digits..].to_vec());
-    Pattern { bytes, is_wrapped: true, edges: (offset != 0, !bits.is_multiple_of(6)) }
+    SecretPattern { bytes, is_wrapped: true, edges: (offset != 0, !bits.is_multiple_of(6)) }
 }
 
 /// Replaces all secrets in a text. Returns whether there were any.
@@ -153,7 +153,7 @@ struct SecretMatches {
 }
 
 fn find_secrets(text: &[u8], credentials: &[Credential]) -> SecretMatches {
-    let patterns: Vec<&Pattern> = credentials.iter().flat_map(Credential::patterns).collect();
+    let patterns: Vec<&SecretPattern> = credentials.iter().flat_map(Credential::patterns).collect();
     // A match begins with the first byte of a pattern, or with an escape that may stand for it.
     let mut begins = [false; 256];
     for first in patterns.iter().filter_map(|pattern| pattern.bytes.first()).chain(ESCAPES) {
@@ -213,7 +213,7 @@ struct MatchEnds {
 
 impl MatchEnds {
     /// Returns the last position at which a match that begins at `start` ends.
-    fn find_match_end(&mut self, text: &[u8], start: usize, pattern: &Pattern) -> Option<usize> {
+    fn find_match_end(&mut self, text: &[u8], start: usize, pattern: &SecretPattern) -> Option<usize> {
         self.current.clear();
         self.current.push(start);
         self.may_continue = false;

@@ -49,7 +49,7 @@ pub(crate) struct EventHub {
     /// Told when this process has written events.
     written: Notify,
     live: broadcast::Sender<LiveEvent>,
-    streams: Mutex<HashMap<String, Stream>>,
+    streams: Mutex<HashMap<String, Subscription>>,
 }
 
 #[derive(Debug, Default)]
@@ -60,7 +60,7 @@ struct Recent {
 }
 
 #[derive(Debug, Clone)]
-struct Stream {
+struct Subscription {
     topics: Arc<[String]>,
     text: String,
 }
@@ -191,7 +191,7 @@ impl EventHub {
             }
             let stream = streams
                 .entry(message.to_owned())
-                .or_insert_with(|| Stream { topics: Arc::clone(topics), text: String::new() });
+                .or_insert_with(|| Subscription { topics: Arc::clone(topics), text: String::new() });
             // Readers have the common beginning already.
             let common = stream.text.chars().zip(text.chars()).take_while(|(old, new)| old == new);
             let (bytes, units) = common.fold((0, 0), |(bytes, units), (character, _)| {

@@ -24,7 +24,7 @@ const MAX_STREAMS_PER_TOKEN: usize = 256;
 
 /// The resource that a stream is about.
 #[derive(Debug, Clone)]
-pub(crate) enum Subject {
+pub(crate) enum StreamSubject {
     /// A space.
     Space(String),
     /// An agent.
@@ -33,7 +33,7 @@ pub(crate) enum Subject {
     Run(String),
 }
 
-impl Subject {
+impl StreamSubject {
     /// The topic of its events.
     pub(crate) fn topic(&self) -> String {
         match self {
@@ -69,7 +69,7 @@ impl Readerships {
 pub(crate) struct Readership {
     core: Arc<Core>,
     token: TokenHash,
-    subject: Subject,
+    subject: StreamSubject,
     changes: watch::Receiver<()>,
     checked: Instant,
     is_counted: bool,
@@ -81,7 +81,11 @@ impl Readership {
     /// # Errors
     /// [`ErrorCode::Unauthorized`], [`ErrorCode::NotFound`] for a subject that the reader does not see,
     /// [`ErrorCode::TooMany`].
-    pub(crate) async fn new(core: Arc<Core>, token: TokenHash, subject: Subject) -> Result<Self, ApiError> {
+    pub(crate) async fn new(
+        core: Arc<Core>,
+        token: TokenHash,
+        subject: StreamSubject,
+    ) -> Result<Self, ApiError> {
         // Subscribe first, so that a change during the check is seen.
         let changes = core.readerships.changes.subscribe();
         let identity = check(&core, &token, &subject).await?;
@@ -149,16 +153,16 @@ impl Drop for Readership {
 ///
 /// # Errors
 /// [`ErrorCode::Unauthorized`], [`ErrorCode::NotFound`].
-async fn check(core: &Core, token: &TokenHash, subject: &Subject) -> Result<Identity, ApiError> {
+async fn check(core: &Core, token: &TokenHash, subject: &StreamSubject) -> Result<Identity, ApiError> {
     let identity = Identity::of_token(core, token).await?;
     match subject {
-        Subject::Space(id) => {
+        StreamSubject::Space(id) => {
             identity.ensure_sees_space(core, id).await?;
             // The operator sees every id, so the space itself is looked up too.
             core.store.space(id).await?;
         }
-        Subject::Agent(id) => identity.ensure_sees_agent(core, id).await?,
-        Subject::Run(id) => {
+        StreamSubject::Agent(id) => identity.ensure_sees_agent(core, id).await?,
+        StreamSubject::Run(id) => {
             let agent = core.store.run(id).await?.summary.agent;
             identity.ensure_sees_run(core, (id, &agent)).await?;
         }

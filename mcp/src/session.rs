@@ -22,7 +22,7 @@ use super::{
     McpError, McpServer, call,
     log::{self, Threshold},
     server::CallsInProgress,
-    task::{self, Task},
+    task::{self, AbortOnDrop},
 };
 
 /// The instructions that a client gets at the start.
@@ -42,7 +42,7 @@ pub(super) struct ClientSession {
     threshold: Mutex<Threshold>,
     presence: ClientPresence,
     /// The task that notifies the client when the tools change. It ends with the session.
-    change_notifier: OnceLock<Task>,
+    change_notifier: OnceLock<AbortOnDrop>,
 }
 
 /// Whether a client is present, and how many of its calls run. The client's transport and session share this.

@@ -5,8 +5,8 @@ use std::future::Future;
 use tokio::task::{AbortHandle, JoinHandle};
 
 /// Runs a future in a task until it ends or the returned handle is dropped.
-pub(super) fn spawn(future: impl Future<Output = ()> + Send + 'static) -> Task {
-    Task(spawn_detached(future).abort_handle())
+pub(super) fn spawn(future: impl Future<Output = ()> + Send + 'static) -> AbortOnDrop {
+    AbortOnDrop(spawn_detached(future).abort_handle())
 }
 
 /// Runs a short future to its end, even if its handle is dropped: for last messages to a client.
@@ -17,9 +17,9 @@ pub(super) fn spawn_detached(future: impl Future<Output = ()> + Send + 'static) 
 
 /// A task that is aborted when its owner drops it.
 #[derive(Debug)]
-pub(super) struct Task(AbortHandle);
+pub(super) struct AbortOnDrop(AbortHandle);
 
-impl Drop for Task {
+impl Drop for AbortOnDrop {
     fn drop(&mut self) {
         self.0.abort();
     }

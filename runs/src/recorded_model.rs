@@ -61,7 +61,12 @@ impl RecordedModel {
 }
 
 impl ModelLog {
-    fn write(&self, request: &OpenRequest, outcome: Outcome, code: Option<&str>) -> Result<(), AuditError> {
+    fn write(
+        &self,
+        request: &RequestUnderWay,
+        outcome: Outcome,
+        code: Option<&str>,
+    ) -> Result<(), AuditError> {
         self.registry.record_model(
             &self.caller,
             ModelEnding {
@@ -78,7 +83,7 @@ impl ModelLog {
 }
 
 /// A request under way.
-struct OpenRequest {
+struct RequestUnderWay {
     began: Instant,
     usage: Option<Usage>,
 }
@@ -88,7 +93,7 @@ impl Provider for RecordedModel {
     async fn stream(&self, request: ModelRequest) -> Result<DeltaStream, ProviderError> {
         let mut recorded = RequestRecorder {
             log: self.log.clone(),
-            request: OpenRequest { began: Instant::now(), usage: None },
+            request: RequestUnderWay { began: Instant::now(), usage: None },
             is_recorded: false,
         };
         match self.inner.stream(request).await {
@@ -101,7 +106,7 @@ impl Provider for RecordedModel {
 /// Writes one row, at the latest when it is dropped.
 struct RequestRecorder {
     log: ModelLog,
-    request: OpenRequest,
+    request: RequestUnderWay,
     is_recorded: bool,
 }
 

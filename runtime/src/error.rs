@@ -8,7 +8,7 @@ use portcullis_gateway::GatewayError;
 use portcullis_http_server::BindError;
 use portcullis_mcp::McpError;
 use portcullis_runs::{RunError, RunId, store::StoreError};
-use portcullis_tasks::FolderError;
+use portcullis_tasks::TaskFolderError;
 use portcullis_tools::{
     BootstrapError, RowError,
     audit::{AuditError, BundleError, KeyError},
@@ -170,7 +170,7 @@ pub(crate) enum CliError {
     Worker(#[from] portcullis_temporal::WorkerError),
     /// The folder of tasks cannot be processed.
     #[error(transparent)]
-    Tasks(#[from] FolderError),
+    Tasks(#[from] TaskFolderError),
     /// The file with the states of tasks cannot be used.
     #[error("cannot use the states in `{}`", file.display())]
     TaskStates { file: PathBuf, source: Cause },
@@ -294,7 +294,7 @@ impl CliError {
             | Self::NoPrompt
             | Self::TaskStates { .. }
             | Self::Components { .. }
-            | Self::Tasks(FolderError::Open { .. })
+            | Self::Tasks(TaskFolderError::Open { .. })
             | Self::NoModel { .. }
             | Self::Image { .. }
             | Self::Instructions { .. } => USAGE,

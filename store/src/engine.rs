@@ -19,7 +19,7 @@ use crate::{
     },
     operations,
     space_store::SpaceStore,
-    sql::{Backend, Sql, TransactionWork},
+    sql::{Sql, SqlBackend, TransactionWork},
     store::{AgeCursor, RunStore},
 };
 
@@ -67,7 +67,7 @@ macro_rules! methods {
         $kind:ident $name:ident($($argument:ident: $type:ty $(=> $owned:ident)?),*) -> $output:ty, $doing:literal;
     )+) => {
         #[async_trait]
-        impl<B: Backend + std::fmt::Debug> $interface for Store<B> {
+        impl<B: SqlBackend + std::fmt::Debug> $interface for Store<B> {
             $(
                 async fn $name(&self, $($argument: $type),*) -> Result<$output, StoreError> {
                     $($(let $argument = $argument.$owned();)?)*

@@ -13,11 +13,11 @@ use deadpool_postgres::{Manager, ManagerConfig, Object, Pool, RecyclingMethod, R
 
 use self::{
     failure::{pool_error, postgres_error},
-    session::Session,
+    session::SqlSession,
 };
 use crate::{
     error::{DatabaseFailure, StoreError},
-    sql::{Backend, TransactionWork},
+    sql::{SqlBackend, TransactionWork},
 };
 
 /// The options of a PostgreSQL store.
@@ -117,7 +117,7 @@ impl Postgres {
     }
 }
 
-impl Backend for Postgres {
+impl SqlBackend for Postgres {
     async fn write<T: Send + 'static>(
         &self,
         doing: &'static str,
@@ -127,7 +127,7 @@ impl Backend for Postgres {
         let writing = async {
             let failed = |error| postgres_error(doing, error);
             let transaction = client.transaction().await.map_err(failed)?;
-            let written = operation(&mut Session::new(&transaction, doing)).await;
+            let written = operation(&mut SqlSession::new(&transaction, doing)).await;
             match written {
                 Ok(output) => transaction.commit().await.map_err(failed).map(|()| output),
                 Err(error) => {
@@ -147,7 +147,7 @@ impl Backend for Postgres {
         operation: TransactionWork<T>,
     ) -> Result<T, StoreError> {
         let client = self.client(doing).await?;
-        let mut session = Session::new(&client, doing);
+        let mut session = SqlSession::new(&client, doing);
         let outcome = tokio::time::timeout(self.operation_timeout, operation(&mut session)).await;
         self.finish(doing, client, outcome)
     }

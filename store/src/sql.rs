@@ -11,13 +11,13 @@ use crate::error::{DatabaseFailure, StoreError};
 #[async_trait]
 pub(crate) trait Sql: Send {
     /// Runs a statement, and returns its rows.
-    async fn rows(&mut self, sql: &'static str, parameters: Vec<Value>) -> Result<Vec<Row>, StoreError>;
+    async fn rows(&mut self, sql: &'static str, parameters: Vec<Value>) -> Result<Vec<SqlRow>, StoreError>;
 
     /// Runs a statement, and returns the number of rows that it has changed.
     async fn execute(&mut self, sql: &'static str, parameters: Vec<Value>) -> Result<u64, StoreError>;
 
     /// Runs a statement that has at most one row.
-    async fn row(&mut self, sql: &'static str, parameters: Vec<Value>) -> Result<Option<Row>, StoreError> {
+    async fn row(&mut self, sql: &'static str, parameters: Vec<Value>) -> Result<Option<SqlRow>, StoreError> {
         Ok(self.rows(sql, parameters).await?.into_iter().next())
     }
 }
@@ -27,7 +27,7 @@ pub(crate) type TransactionWork<T> =
     Box<dyn for<'a> FnOnce(&'a mut (dyn Sql + 'a)) -> BoxFuture<'a, Result<T, StoreError>> + Send>;
 
 /// A database. [`Store`](crate::engine::Store) makes a store of it.
-pub(crate) trait Backend: Send + Sync + 'static {
+pub(crate) trait SqlBackend: Send + Sync + 'static {
     /// Runs the operation in a write transaction; on an error it is rolled back. `doing` names the operation in errors.
     fn write<T: Send + 'static>(
         &self,
@@ -98,7 +98,7 @@ pub(crate) use parameters;
 
 /// A row of a result. Its columns are taken by their place, from 0.
 #[derive(Debug)]
-pub(crate) struct Row(pub(crate) Vec<Value>);
+pub(crate) struct SqlRow(pub(crate) Vec<Value>);
 
 /// A column that is not as the statement says. Only a damaged or foreign database has one.
 #[derive(Debug, Error)]
@@ -108,7 +108,7 @@ struct ColumnError {
     found: Option<Value>,
 }
 
-impl Row {
+impl SqlRow {
     pub(crate) fn int(&mut self, place: usize) -> Result<i64, StoreError> {
         match self.take(place) {
             Some(Value::Int(value)) => Ok(value),

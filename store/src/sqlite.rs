@@ -12,7 +12,7 @@ use std::{path::Path, time::Duration};
 use self::{connect::Connect, readers::Readers, writer::Writer};
 use crate::{
     error::{DatabaseFailure, OpenError, StoreError},
-    sql::{Backend, TransactionWork},
+    sql::{SqlBackend, TransactionWork},
 };
 
 /// The options of an SQLite store.
@@ -52,7 +52,7 @@ impl Sqlite {
     }
 }
 
-impl Backend for Sqlite {
+impl SqlBackend for Sqlite {
     async fn write<T: Send + 'static>(
         &self,
         doing: &'static str,

@@ -120,7 +120,7 @@ impl FileError {
 /// Why a folder of task files cannot be processed.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
-pub enum FolderError {
+pub enum TaskFolderError {
     /// The folder cannot be opened.
     #[error("cannot open the folder {}", path.display())]
     Open {

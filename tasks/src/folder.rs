@@ -20,7 +20,7 @@ use rustix::{
 };
 
 use crate::{
-    error::{FileError, FolderError},
+    error::{FileError, TaskFolderError},
     limits::MAX_FILE_BYTES,
     states::TaskStates,
 };
@@ -55,14 +55,14 @@ pub(crate) enum Replaced {
 
 impl TaskFolder {
     /// Opens the folder, makes the missing folders of states, and takes the lock.
-    pub(crate) fn open(path: &Path, states: &TaskStates) -> Result<Self, FolderError> {
-        let failed = |source: Errno| FolderError::Open { path: path.to_owned(), source: source.into() };
+    pub(crate) fn open(path: &Path, states: &TaskStates) -> Result<Self, TaskFolderError> {
+        let failed = |source: Errno| TaskFolderError::Open { path: path.to_owned(), source: source.into() };
         let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
         let root = open(path, flags, Mode::empty()).map_err(failed)?;
         // The lock is on the folder itself: a file for the lock could be deleted, and would then be two files.
         match flock(&root, FlockOperation::NonBlockingLockExclusive) {
             Ok(()) => {}
-            Err(Errno::WOULDBLOCK) => return Err(FolderError::Busy { path: path.to_owned() }),
+            Err(Errno::WOULDBLOCK) => return Err(TaskFolderError::Busy { path: path.to_owned() }),
             Err(error) => return Err(failed(error)),
         }
         let folder = Self { root, path: path.to_owned() };
@@ -84,7 +84,7 @@ impl TaskFolder {
 
     /// The names of the task files of a state, sorted, each with its version. A version is missing if the file has
     /// gone. Files whose name begins with a dot are left out.
-    pub(crate) fn list(&self, state: &str) -> Result<Vec<(String, Option<FileVersion>)>, FolderError> {
+    pub(crate) fn list(&self, state: &str) -> Result<Vec<(String, Option<FileVersion>)>, TaskFolderError> {
         let failed = |error| state_error(state, error);
         let handle = self.state(state).map_err(failed)?;
         let mut names = Vec::new();
@@ -332,8 +332,8 @@ fn io_error(operation: &'static str, error: Errno) -> FileError {
     }
 }
 
-fn state_error(state: &str, error: Errno) -> FolderError {
-    FolderError::State { state: state.to_owned(), source: error.into() }
+fn state_error(state: &str, error: Errno) -> TaskFolderError {
+    TaskFolderError::State { state: state.to_owned(), source: error.into() }
 }
 
 #[cfg(test)]

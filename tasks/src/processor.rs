@@ -13,7 +13,7 @@ use tokio::sync::Semaphore;
 
 use crate::{
     calls::TaskCallRunner,
-    error::{FileError, FolderError},
+    error::{FileError, TaskFolderError},
     folder::{FileVersion, TaskFolder},
     limits::MAX_CONCURRENT_CALLS,
     states::{ScannedState, TaskStates},
@@ -53,12 +53,12 @@ impl TaskProcessor {
     /// processor.
     ///
     /// # Errors
-    /// [`FolderError`], for example if another process works on the folder.
+    /// [`TaskFolderError`], for example if another process works on the folder.
     pub fn open(
         path: &Path,
         states: TaskStates,
         runner: Arc<dyn TaskCallRunner>,
-    ) -> Result<Self, FolderError> {
+    ) -> Result<Self, TaskFolderError> {
         let folder = TaskFolder::open(path, &states)?;
         for state in states.folders() {
             for name in folder.leftovers(state) {
@@ -82,12 +82,12 @@ impl TaskProcessor {
     /// the calls of one file run in document order. When `cancel` is cancelled, no further call begins.
     ///
     /// # Errors
-    /// [`FolderError`] if a state's folder cannot be listed. An error of one file is in its report, and holds up no
+    /// [`TaskFolderError`] if a state's folder cannot be listed. An error of one file is in its report, and holds up no
     /// other file.
     ///
     /// # Cancellation
     /// A dropped future leaves the calls that have begun as interrupted.
-    pub async fn run_once(&self, cancel: &CancellationToken) -> Result<Vec<TaskReport>, FolderError> {
+    pub async fn run_once(&self, cancel: &CancellationToken) -> Result<Vec<TaskReport>, TaskFolderError> {
         let mut reports = Vec::new();
         // A task can move from one scanned state to another. `TaskStates` refuses only cycles of tasks that succeed, so
         // the passes have a limit.
@@ -108,7 +108,7 @@ impl TaskProcessor {
         &self,
         settle: Option<Duration>,
         cancel: &CancellationToken,
-    ) -> Result<(Vec<TaskReport>, bool), FolderError> {
+    ) -> Result<(Vec<TaskReport>, bool), TaskFolderError> {
         let mut tasks = Vec::new();
         let mut has_unsettled = false;
         for state in self.states.scanned() {
@@ -131,12 +131,12 @@ impl TaskProcessor {
         state: &ScannedState,
         settle: Option<Duration>,
         cancel: &CancellationToken,
-    ) -> Result<(Vec<Task>, bool), FolderError> {
+    ) -> Result<(Vec<Task>, bool), TaskFolderError> {
         let (folder, name) = (Arc::clone(&self.folder), state.folder.clone());
         let listed = tokio::task::spawn_blocking(move || folder.list(&name));
         let listed = listed.await.unwrap_or_else(|_panicked| {
             let source = std::io::Error::other("the thread that lists it panicked");
-            Err(FolderError::State { state: state.folder.clone(), source })
+            Err(TaskFolderError::State { state: state.folder.clone(), source })
         })?;
         let mut settled = self.settled();
         let is_listed = |name: &str| listed.binary_search_by(|(listed, _)| listed.as_str().cmp(name)).is_ok();

@@ -8,7 +8,7 @@ use crate::{
 };
 
 /// The work that is left to do in a file.
-pub(crate) enum Step {
+pub(crate) enum TaskStep {
     /// Run a call.
     Run { key: CallKey, line: usize, request: BlockCall, row: Option<LedgerRow>, approved: Option<String> },
     /// Record that a block is not a call, or that a call was interrupted.
@@ -34,7 +34,7 @@ pub(crate) fn may_have_calls(text: &str) -> bool {
 }
 
 /// Decides what is next in a file.
-pub(crate) fn next_step(document: &TaskDocument, is_approved: bool) -> Step {
+pub(crate) fn next_step(document: &TaskDocument, is_approved: bool) -> TaskStep {
     let (mut has_calls, mut has_failed, mut is_unfinished) = (false, false, false);
     for block in document.calls() {
         has_calls = true;
@@ -51,7 +51,7 @@ pub(crate) fn next_step(document: &TaskDocument, is_approved: bool) -> Step {
             Some(LedgerStatus::Pending) | None => match request {
                 Ok(request) => return open_call(block, request, row, is_approved),
                 Err(no_call) => {
-                    return Step::Refuse {
+                    return TaskStep::Refuse {
                         key: block.key.clone(),
                         line: block.line,
                         tool: String::new(),
@@ -64,18 +64,18 @@ pub(crate) fn next_step(document: &TaskDocument, is_approved: bool) -> Step {
         }
     }
     match () {
-        () if is_unfinished || !has_calls => Step::Rest,
-        () if has_failed => Step::Move(LedgerStatus::Failed),
-        () => Step::Move(LedgerStatus::Success),
+        () if is_unfinished || !has_calls => TaskStep::Rest,
+        () if has_failed => TaskStep::Move(LedgerStatus::Failed),
+        () => TaskStep::Move(LedgerStatus::Success),
     }
 }
 
-fn open_call(block: &CallBlock, request: &BlockCall, row: Option<&LedgerRow>, is_approved: bool) -> Step {
+fn open_call(block: &CallBlock, request: &BlockCall, row: Option<&LedgerRow>, is_approved: bool) -> TaskStep {
     // A row without a question was written when its call began, so the call has no end.
     let is_interrupted = row.is_some_and(|row| row.approval.is_none());
     let may_run_again = row.is_some_and(|row| row.may_repeat && row.attempts < MAX_ATTEMPTS);
     if is_interrupted && !may_run_again {
-        return Step::Refuse {
+        return TaskStep::Refuse {
             key: block.key.clone(),
             line: block.line,
             tool: request.tool.clone(),
@@ -86,9 +86,9 @@ fn open_call(block: &CallBlock, request: &BlockCall, row: Option<&LedgerRow>, is
     }
     let approved = row.and_then(|row| row.approval.clone());
     if approved.is_some() && !is_approved {
-        return Step::AwaitApproval;
+        return TaskStep::AwaitApproval;
     }
-    Step::Run {
+    TaskStep::Run {
         key: block.key.clone(),
         line: block.line,
         request: request.clone(),

@@ -20,7 +20,7 @@ use crate::{
     request::BlockCall,
     result_fence,
     states::TaskStates,
-    step::{Step, may_have_calls, next_step},
+    step::{TaskStep, may_have_calls, next_step},
     task_file::{TaskFile, WriteAhead, blocking, edit_in},
 };
 
@@ -107,7 +107,7 @@ impl Task {
             let (step, version, labels) = blocking(move || {
                 let (text, version) = file.folder.read(&file.state.folder, &file.name)?;
                 if !may_have_calls(&text) {
-                    return Ok((Step::Rest, version, BTreeSet::new()));
+                    return Ok((TaskStep::Rest, version, BTreeSet::new()));
                 }
                 let document = TaskDocument::parse(text)?;
                 file.log_skipped(&document);
@@ -115,7 +115,7 @@ impl Task {
             })
             .await?;
             let target = match step {
-                Step::Run { key, line, request, row, approved } => {
+                TaskStep::Run { key, line, request, row, approved } => {
                     let call = RunningCall { key, line, request, row };
                     match self.run(call, approved, labels).await? {
                         TaskCallAttempt::NotBegun => return Ok(FileOutcome::Unfinished),
@@ -130,14 +130,14 @@ impl Task {
                     }
                     continue;
                 }
-                Step::Refuse { key, line, tool, row, code, message } => {
+                TaskStep::Refuse { key, line, tool, row, code, message } => {
                     reports.push(self.refuse(key, line, tool, row, (code, message)).await?);
                     continue;
                 }
-                Step::Rest => return Ok(FileOutcome::Stays(version)),
-                Step::AwaitApproval => self.states.pending_approval(),
-                Step::Move(LedgerStatus::Failed) => &self.file.state.on_failure,
-                Step::Move(_) => &self.file.state.on_success,
+                TaskStep::Rest => return Ok(FileOutcome::Stays(version)),
+                TaskStep::AwaitApproval => self.states.pending_approval(),
+                TaskStep::Move(LedgerStatus::Failed) => &self.file.state.on_failure,
+                TaskStep::Move(_) => &self.file.state.on_success,
             };
             // A state may name itself as its target.
             if *target == self.file.state.folder {

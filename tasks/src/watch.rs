@@ -8,7 +8,7 @@ use portcullis_types::CancellationToken;
 use tokio::{sync::mpsc, time::timeout};
 
 use crate::{
-    error::FolderError,
+    error::TaskFolderError,
     limits::{RESCAN_INTERVAL, SETTLE_PAUSE},
     processor::{TaskProcessor, TaskReport},
 };
@@ -18,7 +18,7 @@ impl TaskProcessor {
     /// was changed within [`SETTLE_PAUSE`] is left until its writer has finished. `on_report` gets each report.
     ///
     /// # Errors
-    /// [`FolderError`] if changes cannot be watched, or a state's folder cannot be listed.
+    /// [`TaskFolderError`] if changes cannot be watched, or a state's folder cannot be listed.
     ///
     /// # Cancellation
     /// Dropping the future leaves the calls that have begun as interrupted. Cancelling `cancel` lets them end first.
@@ -26,8 +26,8 @@ impl TaskProcessor {
         &self,
         cancel: &CancellationToken,
         mut on_report: impl FnMut(TaskReport) + Send,
-    ) -> Result<(), FolderError> {
-        let failed = |source| FolderError::Watch { path: self.folder.path().to_owned(), source };
+    ) -> Result<(), TaskFolderError> {
+        let failed = |source| TaskFolderError::Watch { path: self.folder.path().to_owned(), source };
         // One place is enough: a report says only that something has changed.
         let (sender, mut changes) = mpsc::channel(1);
         let report = move |event: notify::Result<notify::Event>| {

@@ -10,7 +10,7 @@ use thiserror::Error;
 
 use crate::{
     audit::AuditError,
-    modules::{FolderError, LockError, ModuleError},
+    modules::{LockError, ModuleError, ModuleFolderError},
     output_store::OutputStoreError,
     pipeline::FailedExpectations,
     registry::RegistryError,
@@ -109,7 +109,7 @@ pub enum BootstrapError {
     Wasm(#[from] WasmError),
     /// The folder of modules cannot be used.
     #[error("the folder of modules cannot be used")]
-    Folder(#[from] FolderError),
+    Folder(#[from] ModuleFolderError),
     /// A module that was named cannot be used.
     #[error("the module `{}` cannot be used", name.escape_debug())]
     Module {

@@ -14,9 +14,9 @@ mod foreign;
 mod pins;
 mod shipped;
 
-pub use approve::{Change, ModuleApproval};
+pub use approve::{ModuleApproval, ModuleChange};
 pub use declared::DeclarationFacts;
-pub use error::{ApproveError, FolderError, LockError, ModuleError, PinError};
+pub use error::{ApproveError, LockError, ModuleError, ModuleFolderError, PinError};
 pub use foreign::RefusedModule;
 pub use pins::{LOCK_FILE, Pin};
 pub use shipped::shipped_name_like;

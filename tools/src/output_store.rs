@@ -132,7 +132,7 @@ impl OutputStore {
         owner: &OutputOwner,
         offset: u64,
         limit: u64,
-    ) -> Result<Page, ReadRefused> {
+    ) -> Result<OutputPage, ReadRefused> {
         self.find(call_id, owner)?.page(offset, limit)
     }
 
@@ -257,7 +257,7 @@ impl StoredOutput {
     ///
     /// # Errors
     /// [`ReadRefused::Store`] if the disk fails, or if the file was changed from outside.
-    pub fn page(&self, offset: u64, limit: u64) -> Result<Page, ReadRefused> {
+    pub fn page(&self, offset: u64, limit: u64) -> Result<OutputPage, ReadRefused> {
         let limit = limit.clamp(1, MAX_PAGE_BYTES);
         let start = offset.min(self.total);
         let end = start.saturating_add(limit).min(self.total);
@@ -273,7 +273,7 @@ impl StoredOutput {
             .map_err(|error| OutputStoreError::Read(io::Error::new(io::ErrorKind::InvalidData, error)))?
             .to_owned();
         let offset_of = |index: usize| start + u64::try_from(index).unwrap_or(0);
-        Ok(Page {
+        Ok(OutputPage {
             text,
             offset: offset_of(first),
             next_offset: Some(offset_of(last)).filter(|next| *next < self.total),
@@ -284,7 +284,7 @@ impl StoredOutput {
 
 /// A page of an output.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Page {
+pub struct OutputPage {
     /// The requested part of the stored text.
     pub text: String,
     /// The start of the page, in bytes.
@@ -442,7 +442,7 @@ mod tests {
         store.put("c_1", &owner(), &grant, "whole").expect("stores");
         let second_store = OutputStore::open(state.path()).expect("a second process opens it too");
         let page = second_store.read("c_1", &owner(), 0, 100).expect("reads");
-        assert_eq!(page, Page { text: "whole".into(), offset: 0, next_offset: None, total: 5 });
+        assert_eq!(page, OutputPage { text: "whole".into(), offset: 0, next_offset: None, total: 5 });
         assert_eq!(second_store.grant_of("c_1", &owner()).expect("reads"), grant);
         for (agent, run) in [("agent", "other"), ("other", "run"), ("", "")] {
             let stranger = OutputOwner { agent_id: agent.into(), run_id: run.into() };

@@ -45,14 +45,14 @@ struct RememberedRuns {
     /// The running calls. Their number is bounded by the calls that may run concurrently. A label holds from the moment
     /// of the read: a partial result, or a call that runs at the same time, could pass the data on before the call
     /// ends.
-    running: Vec<Arc<RunningCall>>,
+    running: Vec<Arc<LabelledCall>>,
     /// The sessions that have a network.
     networked: NetworkedSessions,
 }
 
 /// A running call, with the sources that it has read so far.
 #[derive(Debug)]
-struct RunningCall {
+struct LabelledCall {
     owner: Owner,
     call_id: String,
     mounts: Arc<[GrantedMount]>,
@@ -69,7 +69,7 @@ struct RunningCall {
 #[derive(Debug)]
 pub(crate) struct LabelGuard {
     labels: Arc<RunLabels>,
-    call: Arc<RunningCall>,
+    call: Arc<LabelledCall>,
 }
 
 impl RunLabels {
@@ -82,7 +82,7 @@ impl RunLabels {
     fn facts_with<'a>(
         &self,
         caller: &'a Caller,
-        is_chosen: impl Fn(&Arc<RunningCall>, &FlowLabel) -> bool,
+        is_chosen: impl Fn(&Arc<LabelledCall>, &FlowLabel) -> bool,
     ) -> RunFacts<'a> {
         let owner = caller.owner();
         let shared = self.shared();
@@ -126,7 +126,7 @@ impl RunLabels {
                 _ => Ok(()),
             }));
         }
-        let call = Arc::new(RunningCall {
+        let call = Arc::new(LabelledCall {
             owner: caller.owner(),
             call_id: call_id.to_owned(),
             mounts: Arc::clone(&grant.mounts),
@@ -228,7 +228,7 @@ impl RunLabels {
 
 impl RememberedRuns {
     /// Adds the reads of a call to its run.
-    fn end(&mut self, call: &Arc<RunningCall>) {
+    fn end(&mut self, call: &Arc<LabelledCall>) {
         self.running.retain(|running_call| !Arc::ptr_eq(running_call, call));
         // The usual case adds nothing: most calls of a run read nothing, or only what earlier calls have read.
         let run_labels = self.runs.get(&call.owner);
@@ -268,7 +268,7 @@ impl RememberedRuns {
     }
 }
 
-impl RunningCall {
+impl LabelledCall {
     /// The call's labels: one for each mount that it has used, one for the network, one for each secret that its
     /// requests have carried, and the labels of the stored outputs that it has read.
     fn labels(&self) -> impl Iterator<Item = FlowLabel> {
@@ -360,7 +360,7 @@ mod tests {
         let mounts = mounts
             .iter()
             .map(|name| GrantedMount { name: MountName::parse(name).expect("a name"), access: Access::Read });
-        let call = Arc::new(RunningCall {
+        let call = Arc::new(LabelledCall {
             owner: caller.owner(),
             call_id: id.to_owned(),
             used: MountUse::new(mounts.len()),

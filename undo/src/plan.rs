@@ -6,7 +6,7 @@ use crate::{
     content_copy::{have_same_content, open_file},
     error::UndoError,
     node::{FileOwner, MountRoot, NodePath, PathState, shown},
-    record::{NotKept, RecordedContent},
+    record::{ContentLocation, NotKept},
     store::{ChangeRecord, RecordId, UndoStore},
 };
 
@@ -120,8 +120,8 @@ impl UndoPlan {
             for before in &record.before {
                 let own_after = after.remove(&(before.mount.as_str(), &before.path)).cloned();
                 let content = before.content.map(|content| match content {
-                    RecordedContent::Kept(number) => KeptContent::InRecord(record.id.clone(), number),
-                    RecordedContent::NotKept(reason) => KeptContent::NotKept(reason),
+                    ContentLocation::Kept(number) => KeptContent::InRecord(record.id.clone(), number),
+                    ContentLocation::NotKept(reason) => KeptContent::NotKept(reason),
                 });
                 let planned = paths.entry((before.mount.clone(), before.path.clone()));
                 planned

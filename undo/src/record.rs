@@ -49,7 +49,7 @@ impl NotKept {
 /// Where the content of a file is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub(crate) enum RecordedContent {
+pub(crate) enum ContentLocation {
     /// In the record's file with this number.
     Kept(u32),
     /// Nowhere.
@@ -67,7 +67,7 @@ pub(crate) struct PathBefore {
     pub(crate) owner: Option<FileOwner>,
     /// The content, if the path was a regular file.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub(crate) content: Option<RecordedContent>,
+    pub(crate) content: Option<ContentLocation>,
 }
 
 /// The state of a path after the call.
@@ -81,7 +81,7 @@ pub(crate) struct PathAfter {
 /// One line of a record.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub(crate) enum Line {
+pub(crate) enum RecordLine {
     /// The first line.
     Call {
         v: u32,

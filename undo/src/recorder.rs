@@ -14,7 +14,7 @@ use crate::{
     content_copy::{copy_content, open_file},
     error::UndoError,
     node::{FileOwner, MountRoot, NodePath, PathState},
-    record::{CallFacts, Line, NotKept, PathAfter, PathBefore, RecordedContent, VERSION},
+    record::{CallFacts, ContentLocation, NotKept, PathAfter, PathBefore, RecordLine, VERSION},
     store::{MAX_CALL_BYTES, MAX_CALL_PATHS, MAX_FILE_BYTES, RecordId, UndoStore},
 };
 
@@ -179,7 +179,7 @@ impl ChangeRecorder {
             _ => None,
         };
         let before = PathBefore { mount: root.name().to_owned(), path: path.clone(), node, owner, content };
-        self.write(id, file, &Line::Before(before))
+        self.write(id, file, &RecordLine::Before(before))
     }
 
     fn keep_content(
@@ -189,18 +189,18 @@ impl ChangeRecorder {
         root: &MountRoot,
         path: &NodePath,
         size: u64,
-    ) -> Result<RecordedContent, UndoError> {
+    ) -> Result<ContentLocation, UndoError> {
         if size > MAX_FILE_BYTES {
-            return Ok(RecordedContent::NotKept(NotKept::LargeFile));
+            return Ok(ContentLocation::NotKept(NotKept::LargeFile));
         }
         if state.bytes.saturating_add(size) > MAX_CALL_BYTES {
-            return Ok(RecordedContent::NotKept(NotKept::LargeCall));
+            return Ok(ContentLocation::NotKept(NotKept::LargeCall));
         }
         let file = match open_file(root, path) {
             Ok(file) => file,
             // Another process has removed or replaced the file since it was seen, or it cannot be read.
             Err(Errno::NOENT | Errno::LOOP | Errno::ACCESS | Errno::PERM) => {
-                return Ok(RecordedContent::NotKept(NotKept::Unreadable));
+                return Ok(ContentLocation::NotKept(NotKept::Unreadable));
             }
             Err(errno) => return Err(UndoError::Keep { path: root.shown(path), source: errno.into() }),
         };
@@ -214,7 +214,7 @@ impl ChangeRecorder {
             return Err(UndoError::Keep { path: root.shown(path), source });
         }
         state.bytes += size;
-        Ok(RecordedContent::Kept(number))
+        Ok(ContentLocation::Kept(number))
     }
 
     fn begin(&self) -> Result<(RecordId, File), UndoError> {
@@ -225,7 +225,7 @@ impl ChangeRecorder {
         };
         let mounts = self.roots.iter().map(|(name, root)| Ok((name.clone(), identity(root)?)));
         let time = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs();
-        let line = Line::Call {
+        let line = RecordLine::Call {
             v: VERSION,
             time,
             facts: self.facts.clone(),
@@ -236,7 +236,7 @@ impl ChangeRecorder {
         Ok((id, file))
     }
 
-    fn write(&self, id: &RecordId, file: &mut File, line: &Line) -> Result<(), UndoError> {
+    fn write(&self, id: &RecordId, file: &mut File, line: &RecordLine) -> Result<(), UndoError> {
         let mut text = serde_json::to_vec(line)
             .map_err(|error| UndoError::Keep { path: format!("the record {id}"), source: error.into() })?;
         text.push(b'\n');
@@ -253,7 +253,7 @@ impl ChangeRecorder {
                 root.look(path).map_err(|source| UndoError::Keep { path: root.shown(path), source })?;
             after.push(PathAfter { mount: mount.clone(), path: path.clone(), node });
         }
-        self.write(&id, &mut file, &Line::End { after, incomplete: state.is_incomplete })?;
+        self.write(&id, &mut file, &RecordLine::End { after, incomplete: state.is_incomplete })?;
         self.store.write_size(&id);
         Ok(())
     }

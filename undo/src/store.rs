@@ -15,7 +15,7 @@ use rustix::fs::FlockOperation;
 use crate::{
     error::UndoError,
     node::RootIdentity,
-    record::{CallFacts, Line, PathAfter, PathBefore, VERSION},
+    record::{CallFacts, PathAfter, PathBefore, RecordLine, VERSION},
     sizes,
 };
 
@@ -166,7 +166,7 @@ impl UndoStore {
         let file = File::open(&path).map_err(|source| UndoError::Store { path: path.clone(), source })?;
         let damaged = |reason: String| UndoError::Damaged { id: id.to_string(), reason };
         let mut lines = BufReader::new(file.take(MAX_RECORD_BYTES)).split(b'\n');
-        let mut next_line = || -> Result<Option<Line>, UndoError> {
+        let mut next_line = || -> Result<Option<RecordLine>, UndoError> {
             match lines.next() {
                 None => Ok(None),
                 Some(Err(source)) => Err(UndoError::Store { path: path.clone(), source }),
@@ -178,7 +178,7 @@ impl UndoStore {
                 },
             }
         };
-        let Some(Line::Call { v, time, facts, undoes, mounts }) = next_line()? else {
+        let Some(RecordLine::Call { v, time, facts, undoes, mounts }) = next_line()? else {
             return Err(damaged("it does not begin with the call".to_owned()));
         };
         if v > VERSION {
@@ -199,9 +199,9 @@ impl UndoStore {
         };
         while let Some(line) = next_line()? {
             match line {
-                Line::Call { .. } => return Err(damaged("it has two calls".to_owned())),
-                Line::Before(before) => record.before.push(before),
-                Line::End { after, incomplete } => {
+                RecordLine::Call { .. } => return Err(damaged("it has two calls".to_owned())),
+                RecordLine::Before(before) => record.before.push(before),
+                RecordLine::End { after, incomplete } => {
                     record.after = after;
                     (record.is_ended, record.is_incomplete) = (true, incomplete);
                 }

@@ -1,4 +1,4 @@
-//! [`OpenCalls`]: the state that an event format keeps for calls in progress.
+//! [`TrackedCalls`]: the state that an event format keeps for calls in progress.
 
 use std::collections::HashMap;
 
@@ -8,11 +8,11 @@ pub const MAX_OPEN_CALLS: usize = 1024;
 
 /// The states of tracked calls, by call id.
 #[derive(Debug, Default)]
-pub(super) struct OpenCalls<T> {
+pub(super) struct TrackedCalls<T> {
     calls: HashMap<String, T>,
 }
 
-impl<T> OpenCalls<T> {
+impl<T> TrackedCalls<T> {
     /// The state of a call, which is tracked from now on; `None` if too many calls are tracked already.
     pub(super) fn open(&mut self, call_id: &str, create: impl FnOnce() -> T) -> Option<&mut T> {
         // The limit applies only to new calls: a tracked call keeps its state.
@@ -54,7 +54,7 @@ mod tests {
 
     #[test]
     fn no_more_calls_are_remembered_than_the_limit() {
-        let mut calls = OpenCalls::default();
+        let mut calls = TrackedCalls::default();
         for n in 0..MAX_OPEN_CALLS {
             assert!(calls.open(&n.to_string(), || n).is_some());
         }

@@ -4,7 +4,7 @@ use portcullis_agent::{AgentEnd, AgentEvent};
 use portcullis_types::{Message, ToolEvent, ToolResult};
 use serde_json::{Value, json};
 
-use super::{EventFormat, calls::OpenCalls, ending};
+use super::{EventFormat, calls::TrackedCalls, ending};
 use crate::everruns::ToolExecutionResult;
 
 /// The event format of Everruns: `ToolCallStart` before a call, `ToolCallResult` after it. Everything else is an event
@@ -42,7 +42,7 @@ pub struct EverrunsEvents {
     /// The id of the model's message in progress.
     open_message_id: Option<String>,
     /// The calls whose arguments are still streamed.
-    streaming_calls: OpenCalls<()>,
+    streaming_calls: TrackedCalls<()>,
 }
 
 impl EventFormat for EverrunsEvents {

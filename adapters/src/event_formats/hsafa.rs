@@ -4,7 +4,7 @@ use portcullis_agent::{AgentEnd, AgentEvent};
 use portcullis_types::{ToolErrorKind, ToolEvent, ToolOutcome, ToolResult};
 use serde_json::{Value, json};
 
-use super::{EventFormat, calls::OpenCalls, ending, partial::parse_partial};
+use super::{EventFormat, calls::TrackedCalls, ending, partial::parse_partial};
 use crate::everruns::ToolExecutionResult;
 
 /// The maximum number of bytes of a call's arguments that are buffered. Beyond it, pieces are passed on without
@@ -42,7 +42,7 @@ pub const MAX_PARTIAL_ARGUMENT_BYTES: usize = 64 * 1024;
 pub struct HsafaEvents {
     run_id: String,
     agent_id: String,
-    calls: OpenCalls<StreamedCall>,
+    calls: TrackedCalls<StreamedCall>,
 }
 
 /// The state of a call in progress.

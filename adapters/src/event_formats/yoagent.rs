@@ -7,7 +7,7 @@ use portcullis_types::{Content, ToolEvent, ToolResult};
 use serde_json::{Value, json};
 
 use self::wire::arguments_of;
-use super::{EventFormat, calls::OpenCalls, ending};
+use super::{EventFormat, calls::TrackedCalls, ending};
 use crate::yoagent::types as tool;
 
 mod wire;
@@ -54,7 +54,7 @@ pub struct YoagentEvents {
     /// The results of this turn's calls.
     results: Vec<Arc<ToolResult>>,
     /// The tool names of the calls in progress.
-    running: OpenCalls<String>,
+    running: TrackedCalls<String>,
     stats: SessionStats,
 }
 

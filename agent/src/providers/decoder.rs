@@ -6,7 +6,7 @@ use std::collections::VecDeque;
 use super::{
     frames::{FrameFault, Framer},
     refusal::RequestIdentity,
-    wire::{self, AnswerReader, Progress, ReadFault},
+    wire::{self, AnswerProgress, AnswerReader, ReadFault},
 };
 use crate::{Delta, StopReason};
 
@@ -96,7 +96,7 @@ impl AnswerState {
         let mut deltas = Vec::new();
         let progress = self.reader.read(data, &mut deltas)?;
         self.emit(deltas, out)?;
-        if progress == Progress::Finished {
+        if progress == AnswerProgress::Finished {
             // An end without a stop reason is an error: a cut answer must not look whole.
             let stop = self.reader.stop().ok_or(ReadFault::NoStopReason)?;
             self.end(stop, out)?;

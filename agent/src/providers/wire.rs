@@ -50,7 +50,7 @@ pub(super) struct WireRequest<'a> {
 /// Reads the events of one answer.
 pub(super) trait AnswerReader: Send + fmt::Debug {
     /// Reads the data of one event, and appends its pieces to `out`.
-    fn read(&mut self, data: &str, out: &mut Vec<Delta>) -> Result<Progress, ReadFault>;
+    fn read(&mut self, data: &str, out: &mut Vec<Delta>) -> Result<AnswerProgress, ReadFault>;
 
     /// Emits pieces that were held back until the end of a whole answer.
     fn emit_held_back(&mut self, _out: &mut Vec<Delta>) {}
@@ -61,7 +61,7 @@ pub(super) trait AnswerReader: Send + fmt::Debug {
 
 /// Whether an answer goes on after an event.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Progress {
+pub(super) enum AnswerProgress {
     /// There may be more.
     More,
     /// The provider has ended the answer.

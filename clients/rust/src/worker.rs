@@ -92,7 +92,7 @@ impl Worker {
     /// # Cancellation
     /// If the future is dropped, the functions under way are dropped at their next await, and their results are lost.
     pub async fn run(&self, agent_id: &str, shutdown: impl Future<Output = ()>) -> Result<(), ClientError> {
-        let mut session = session::Session::new(self, agent_id);
+        let mut session = session::WorkerSession::new(self, agent_id);
         let outcome = tokio::select! {
             biased;
             () = shutdown => Ok(()),

@@ -24,7 +24,7 @@ pub(super) struct SpaceExecutor<E> {
 
 impl<E> SpaceExecutor<E> {
     /// The tool's name, if the tool is visible and the agent is in no space.
-    fn unseen(&self, call: &ToolCall) -> Option<String> {
+    fn visible_tool_outside_space(&self, call: &ToolCall) -> Option<String> {
         let tool = self.registry.get(&call.tool)?;
         let name = tool.facts().name.as_str();
         let is_visible = self.space.tool(name).is_some_and(|tool| tool.visible);
@@ -39,7 +39,7 @@ impl<E: ToolExecutor> ToolExecutor for SpaceExecutor<E> {
     }
 
     async fn execute(&self, call: ToolCall, terms: &CallTerms) -> ToolResult {
-        if let Some(name) = self.unseen(&call) {
+        if let Some(name) = self.visible_tool_outside_space(&call) {
             // Specification 003 sets this text, with its capital letters.
             let message =
                 format!("Tool \"{name}\" is visible but you are not in a space. Call enter_space first.");

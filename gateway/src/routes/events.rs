@@ -11,7 +11,7 @@ use crate::{
     access::TokenHash,
     core::Core,
     error::{ApiError, ErrorBody},
-    readership::{Readership, Subject},
+    readership::{Readership, StreamSubject},
     sse,
 };
 
@@ -35,7 +35,7 @@ pub(super) async fn space_events(
     Query(begin): Query<Begin>,
     headers: HeaderMap,
 ) -> Result<Response, ApiError> {
-    open(core, token, Subject::Space(space), (&headers, begin)).await
+    open(core, token, StreamSubject::Space(space), (&headers, begin)).await
 }
 
 /// The events of an agent, as server-sent events.
@@ -49,7 +49,7 @@ pub(super) async fn agent_events(
     Query(begin): Query<Begin>,
     headers: HeaderMap,
 ) -> Result<Response, ApiError> {
-    open(core, token, Subject::Agent(agent), (&headers, begin)).await
+    open(core, token, StreamSubject::Agent(agent), (&headers, begin)).await
 }
 
 /// The events of a run, as server-sent events.
@@ -63,13 +63,13 @@ pub(super) async fn run_events(
     Query(begin): Query<Begin>,
     headers: HeaderMap,
 ) -> Result<Response, ApiError> {
-    open(core, token, Subject::Run(run), (&headers, begin)).await
+    open(core, token, StreamSubject::Run(run), (&headers, begin)).await
 }
 
 async fn open(
     core: Arc<Core>,
     token: TokenHash,
-    subject: Subject,
+    subject: StreamSubject,
     (headers, begin): (&HeaderMap, Begin),
 ) -> Result<Response, ApiError> {
     // The token is kept, because the right is checked again for as long as the stream is open.

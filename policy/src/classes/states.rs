@@ -65,7 +65,7 @@ impl PathRulesOfMount {
 
 /// The patterns that the names of a path have met so far.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Default)]
-struct PathState {
+struct MatchState {
     /// The positions in the pattern.
     pattern: Vec<usize>,
     /// Whether a name is hidden. Then only `pattern` matters besides.
@@ -99,13 +99,13 @@ impl<'a> PathStates<'a> {
 
     /// The names of one path for each class; `None` if there are too many states.
     pub(super) fn representatives(&self) -> Option<Vec<Vec<&'a str>>> {
-        let start = PathState {
+        let start = MatchState {
             pattern: epsilon_closure(self.pattern, vec![0]),
             unasked: self.rules.unasked.iter().map(|pattern| epsilon_closure(pattern, vec![0])).collect(),
-            ..PathState::default()
+            ..MatchState::default()
         };
         let mut predecessors: Vec<Option<(usize, &'a str)>> = vec![None];
-        let mut seen: HashMap<PathState, usize> = HashMap::from([(start.clone(), 0)]);
+        let mut seen: HashMap<MatchState, usize> = HashMap::from([(start.clone(), 0)]);
         // The search is breadth-first, so the example of each class is a shortest path.
         let mut pending = VecDeque::from([(0, start)]);
         let mut found: HashMap<Signature, usize> = HashMap::new();
@@ -144,16 +144,16 @@ impl<'a> PathStates<'a> {
         Some(order.into_iter().map(names_of).collect())
     }
 
-    fn step(&self, state: &PathState, class: &NameClass) -> PathState {
+    fn step(&self, state: &MatchState, class: &NameClass) -> MatchState {
         let pattern = advance(self.pattern, &state.pattern, &class.globs);
         if state.is_hidden || class.is_hidden {
-            return PathState { pattern, is_hidden: true, ..PathState::default() };
+            return MatchState { pattern, is_hidden: true, ..MatchState::default() };
         }
         let (protected, completes_protected) = follow(&self.rules.protected, &state.protected, class);
         let (kinds, completes_kind) = follow(&self.rules.kinds, &state.kinds, class);
         let unasked = self.rules.unasked.iter().zip(&state.unasked);
         let unasked = unasked.map(|(pattern, positions)| advance(pattern, positions, &class.globs)).collect();
-        PathState {
+        MatchState {
             pattern,
             is_hidden: false,
             is_protected: state.is_protected || completes_protected,
@@ -164,7 +164,7 @@ impl<'a> PathStates<'a> {
         }
     }
 
-    fn signature(&self, state: &PathState) -> Signature {
+    fn signature(&self, state: &MatchState) -> Signature {
         let is_covered =
             |(pattern, positions): (&Vec<String>, &Vec<usize>)| positions.contains(&pattern.len());
         let flags = [state.is_hidden, state.is_protected, state.is_kind, !state.kinds.is_empty()];

@@ -42,7 +42,7 @@ use self::{
     capabilities::Capabilities,
     instructions::{PROJECT_FILE, ProjectFile},
     prompt::exit_code,
-    session::{ApprovalSource, Session, View},
+    session::{ApprovalSource, RunSession, View},
 };
 use super::{
     call,
@@ -66,7 +66,7 @@ use crate::{
 pub(crate) use self::worker::run as work;
 
 /// The work of the process on a run.
-enum Task {
+enum AgentTask {
     /// Works on one prompt.
     Ask { prompt: String, run_choice: RunChoice },
     /// Works on one prompt in the background.
@@ -91,7 +91,7 @@ enum RunChoice {
 
 /// The parsed options of `agent` and `runs resume`.
 struct AgentRequest<'a> {
-    task: Task,
+    task: AgentTask,
     model: &'a ModelOptions,
     store: &'a StoreOptions,
     /// The format of the events on standard output, if they stand for the answer.
@@ -110,10 +110,10 @@ pub(crate) fn run(common: &CommonOptions, options: AgentOptions) -> Result<ExitC
         (None, false) => RunChoice::New,
     };
     let task = match (detached::background_run()?, prompt) {
-        (Some(id), _) => Task::Background { id },
-        (None, Some(prompt)) if detach => Task::AskDetached { prompt },
-        (None, Some(prompt)) => Task::Ask { prompt, run_choice },
-        (None, None) => Task::Converse { run_choice },
+        (Some(id), _) => AgentTask::Background { id },
+        (None, Some(prompt)) if detach => AgentTask::AskDetached { prompt },
+        (None, Some(prompt)) => AgentTask::Ask { prompt, run_choice },
+        (None, None) => AgentTask::Converse { run_choice },
     };
     begin(common, AgentRequest { task, model: &model, store: &store, json: json.then_some(form) })
 }
@@ -123,9 +123,9 @@ pub(crate) fn resume(common: &CommonOptions, options: ResumeOptions) -> Result<E
     let ResumeOptions { run: OneRunOptions { id, store }, detach, model } = options;
     let id = id.parse()?;
     let task = match detached::background_run()? {
-        Some(id) => Task::Background { id },
-        None if detach => Task::ResumeDetached { id },
-        None => Task::Resume { id },
+        Some(id) => AgentTask::Background { id },
+        None if detach => AgentTask::ResumeDetached { id },
+        None => AgentTask::Resume { id },
     };
     begin(common, AgentRequest { task, model: &model, store: &store, json: None })
 }
@@ -140,7 +140,7 @@ fn begin(common: &CommonOptions, request: AgentRequest<'_>) -> Result<ExitCode, 
     config.strategy = model.strategy.0;
     let capabilities = Capabilities::chosen(model, &file);
     let operator_text = instructions::operator_text(model.system.as_deref())?;
-    if let Task::Ask { prompt, .. } | Task::AskDetached { prompt } = &mut task {
+    if let AgentTask::Ask { prompt, .. } | AgentTask::AskDetached { prompt } = &mut task {
         *prompt = call::arguments(std::mem::take(prompt))?;
     }
     let envelope = setup::envelope_with(common, model.modules.clone())?;
@@ -152,7 +152,7 @@ fn begin(common: &CommonOptions, request: AgentRequest<'_>) -> Result<ExitCode, 
 
     let view = json.map_or_else(|| View::LiveView(Arc::new(LiveView::to_stderr())), View::Json);
     config.system = Some(capabilities.with_prompts(&operator_text));
-    let is_background = matches!(task, Task::Background { .. });
+    let is_background = matches!(task, AgentTask::Background { .. });
     let setting = Setting {
         workspace: workspace.to_string_lossy().into_owned(),
         price: file.prices.get(&settings.model).cloned(),
@@ -176,7 +176,7 @@ fn begin(common: &CommonOptions, request: AgentRequest<'_>) -> Result<ExitCode, 
     let progress = Progress::default();
     // The first interrupt cancels the work on a prompt, even if its run has not begun.
     let cancel = match task {
-        Task::Converse { .. } => CancellationToken::new(),
+        AgentTask::Converse { .. } => CancellationToken::new(),
         _ => progress.begin_work().unwrap_or_default(),
     };
     let terminal_mode = TerminalMode::remember();
@@ -211,27 +211,32 @@ struct Setting {
 impl Setting {
     /// Finds or begins the run, starts the registry, and works until the prompt is answered or the conversation is
     /// over.
-    fn work(self, task: Task, progress: &Progress, cancel: &CancellationToken) -> Result<ExitCode, CliError> {
+    fn work(
+        self,
+        task: AgentTask,
+        progress: &Progress,
+        cancel: &CancellationToken,
+    ) -> Result<ExitCode, CliError> {
         let runtime = match task {
-            Task::Converse { .. } => setup::waiting_runtime()?,
+            AgentTask::Converse { .. } => setup::waiting_runtime()?,
             _ => setup::runtime()?,
         };
         let runs = runtime.block_on(run_store::open_to_drive(&self.store, &self.envelope.state))?;
         let (next, run_choice) = match task {
-            Task::AskDetached { prompt } => {
+            AgentTask::AskDetached { prompt } => {
                 let subject = self.subject(RunId::random()?);
                 runtime.block_on(runs.add(subject.clone(), Message::user(prompt)))?;
                 return detached::start(&runtime, &runs, &subject.id, &self.envelope.state);
             }
-            Task::ResumeDetached { id } => {
+            AgentTask::ResumeDetached { id } => {
                 runtime.block_on(runs.ensure_resumable(&id, &self.workspace))?;
                 return detached::start(&runtime, &runs, &id, &self.envelope.state);
             }
-            Task::Ask { prompt, run_choice } => {
+            AgentTask::Ask { prompt, run_choice } => {
                 (Some(Continuation::Prompt(Message::user(prompt))), run_choice)
             }
-            Task::Converse { run_choice } => (None, run_choice),
-            Task::Resume { id } | Task::Background { id } => {
+            AgentTask::Converse { run_choice } => (None, run_choice),
+            AgentTask::Resume { id } | AgentTask::Background { id } => {
                 (Some(Continuation::Resume), RunChoice::This(id))
             }
         };
@@ -278,7 +283,7 @@ impl Setting {
         runs: Runs,
         id: RunId,
         stored: Option<&(RunSummary, StoredState)>,
-    ) -> Result<Session, CliError> {
+    ) -> Result<RunSession, CliError> {
         let subject = self.subject(id);
         let Self {
             capabilities,
@@ -308,7 +313,7 @@ impl Setting {
             (Arc::clone(&registry), run_caller.clone()),
             model,
         );
-        Ok(Session {
+        Ok(RunSession {
             subject,
             runs,
             is_stored: AtomicBool::new(stored.is_some()),

@@ -35,12 +35,12 @@ pub(crate) fn run(common: &CommonOptions, options: ToolsOptions) -> Result<ExitC
     if let Some(name) = name {
         let tool = registry.get(&name).ok_or(CliError::NoTool { name })?;
         match format.json {
-            true => json::write_answer(&Facts::new(&registry, &tool))?,
+            true => json::write_answer(&ListedTool::new(&registry, &tool))?,
             false => stream::write_answer(&one::describe(&registry, &tool))?,
         }
     } else if format.json {
         let tools = registry.tools();
-        json::write_answer(&tools.iter().map(|tool| Facts::new(&registry, tool)).collect::<Vec<_>>())?;
+        json::write_answer(&tools.iter().map(|tool| ListedTool::new(&registry, tool)).collect::<Vec<_>>())?;
     } else if let Some(client) = client_format(&format) {
         let offered = client.tools(&registry);
         for remark in &offered.remarks {
@@ -148,7 +148,7 @@ fn host_texts(registry: &ToolRegistry, profile: &ProfileName) -> Vec<String> {
 }
 
 #[derive(Debug, Serialize)]
-struct Facts<'a> {
+struct ListedTool<'a> {
     name: &'a str,
     description: Option<&'a str>,
     label: Option<&'a str>,
@@ -185,7 +185,7 @@ struct Facts<'a> {
     output_schema: Option<&'a JsonSchema>,
     /// The steps of an operation, which cannot be called directly.
     #[serde(skip_serializing_if = "Vec::is_empty")]
-    steps: Vec<Facts<'a>>,
+    steps: Vec<ListedTool<'a>>,
 }
 
 #[derive(Debug, Serialize)]
@@ -194,7 +194,7 @@ struct MountFacts<'a> {
     access: portcullis_types::Access,
 }
 
-impl<'a> Facts<'a> {
+impl<'a> ListedTool<'a> {
     fn new(registry: &'a ToolRegistry, tool: &'a RegisteredTool) -> Self {
         let facts = tool.facts();
         let assigned = registry.policy().describe(facts);
@@ -279,7 +279,7 @@ mod tests {
     fn tool_listing_is_one_json_object() {
         let (_state, registry) = registry("");
         let tool = &registry.get("echo").expect("shipped");
-        let facts = serde_json::to_string_pretty(&Facts::new(&registry, tool)).expect("encodes");
+        let facts = serde_json::to_string_pretty(&ListedTool::new(&registry, tool)).expect("encodes");
         insta::assert_snapshot!("facts", facts);
     }
 }

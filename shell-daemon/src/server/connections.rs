@@ -9,7 +9,7 @@ use portcullis_shell_protocol::Connection;
 
 /// The connections of one session.
 #[derive(Debug, Default)]
-pub(super) struct ConnectionLog(Mutex<Connections>);
+pub(super) struct ConnectionLog(Mutex<ClientConnections>);
 
 /// A report: the connections, and the number of connections that the report omits.
 #[derive(Debug, Default)]
@@ -19,7 +19,7 @@ pub(super) struct ConnectionReport {
 }
 
 #[derive(Debug, Default)]
-struct Connections {
+struct ClientConnections {
     /// Connections not yet counted as ended. Some may have ended after the last call of `count_ended`.
     open: Vec<TunnelWatch>,
     opened: BTreeMap<ConnectionKey, ConnectionTotals>,
@@ -53,7 +53,7 @@ impl ConnectionLog {
     pub(super) fn report(&self) -> ConnectionReport {
         let mut log = self.lock();
         log.count_ended();
-        let mut report = Connections {
+        let mut report = ClientConnections {
             open: Vec::new(),
             opened: std::mem::take(&mut log.opened),
             refused: std::mem::take(&mut log.refused),
@@ -69,12 +69,12 @@ impl ConnectionLog {
         }
     }
 
-    fn lock(&self) -> MutexGuard<'_, Connections> {
+    fn lock(&self) -> MutexGuard<'_, ClientConnections> {
         self.0.lock()
     }
 }
 
-impl Connections {
+impl ClientConnections {
     /// Counts the connections that have ended, and keeps the open ones.
     fn count_ended(&mut self) {
         for watch in std::mem::take(&mut self.open) {

@@ -15,7 +15,7 @@ use crate::{
         ApprovalFilter, ApprovalStatus, LeaseGuard, NewApprovalRequest, Page, PageRequest, StoredAnswer,
         StoredApproval, Verdict,
     },
-    sql::{Row, Sql, parameters},
+    sql::{Sql, SqlRow, parameters},
     store::AgeCursor,
 };
 
@@ -176,7 +176,7 @@ pub(crate) async fn approvals(
     page(rows, limit, read_approval)
 }
 
-fn read_approval(row: &mut Row) -> Result<(StoredApproval, AgeCursor, i64), StoreError> {
+fn read_approval(row: &mut SqlRow) -> Result<(StoredApproval, AgeCursor, i64), StoreError> {
     let (id, run) = (row.text(0)?, row.text(1)?);
     let request = NewApprovalRequest {
         id,

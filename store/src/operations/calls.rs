@@ -19,7 +19,7 @@ use crate::{
         CallWithMessage, ExternalCallFilter, ExternalCallStatus, LeaseGuard, NewExternalCall, NewInboxEntry,
         Page, PageRequest, ResultDelivery, StoredExternalCall, TOOL_RESULT, WaitEnd,
     },
-    sql::{Row, Sql, parameters},
+    sql::{Sql, SqlRow, parameters},
     store::AgeCursor,
 };
 
@@ -263,7 +263,7 @@ async fn list<T>(
     [sizes, statement]: [&'static str; 2],
     filter: ExternalCallFilter,
     request: PageRequest<AgeCursor>,
-    complete: impl Fn(&mut Row, StoredExternalCall) -> Result<T, StoreError>,
+    complete: impl Fn(&mut SqlRow, StoredExternalCall) -> Result<T, StoreError>,
 ) -> Result<Page<T, AgeCursor>, StoreError> {
     let limit = request.rows();
     let (created, id) = request.after.unwrap_or(NEWEST);
@@ -282,7 +282,7 @@ async fn list<T>(
     })
 }
 
-fn read_call(row: &mut Row) -> Result<StoredExternalCall, StoreError> {
+fn read_call(row: &mut SqlRow) -> Result<StoredExternalCall, StoreError> {
     Ok(StoredExternalCall {
         id: row.text(0)?,
         run: row.text(1)?,

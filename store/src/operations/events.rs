@@ -11,7 +11,7 @@ use crate::{
         MAX_EVENT_BYTES, MAX_PAGE_BYTES, MAX_SWEEP, MAX_TOPICS, check_count, check_name, check_size, to_i64,
     },
     model::{Event, EventBounds, NewEvent, Page, PageRequest},
-    sql::{Row, Sql, parameters},
+    sql::{Sql, SqlRow, parameters},
 };
 
 /// Takes the lock of the log. Transactions that lock several rows take it first, so that no two of them wait for each
@@ -90,7 +90,7 @@ pub(crate) async fn events(
     page(rows, limit, read_event)
 }
 
-fn read_event(row: &mut Row) -> Result<(Event, i64, i64), StoreError> {
+fn read_event(row: &mut SqlRow) -> Result<(Event, i64, i64), StoreError> {
     let id = row.int(0)?;
     let event = Event {
         id,

@@ -4,7 +4,7 @@ use crate::{
     error::StoreError,
     limits::MAX_PAGE_BYTES,
     model::Page,
-    sql::{Row, Sql, Value},
+    sql::{Sql, SqlRow, Value},
     store::AgeCursor,
 };
 
@@ -14,9 +14,9 @@ pub(super) const NEWEST: AgeCursor = (i64::MAX, String::new());
 /// Makes a page of rows. A row's payload has this many bytes. The statement has ended the page at the limit of rows, or
 /// after the row that exceeds [`MAX_PAGE_BYTES`].
 pub(super) fn page<T, C>(
-    rows: Vec<Row>,
+    rows: Vec<SqlRow>,
     limit: i64,
-    mut read: impl FnMut(&mut Row) -> Result<(T, C, i64), StoreError>,
+    mut read: impl FnMut(&mut SqlRow) -> Result<(T, C, i64), StoreError>,
 ) -> Result<Page<T, C>, StoreError> {
     let mut items = Vec::with_capacity(rows.len());
     let (mut last, mut count, mut bytes) = (None, 0, 0_i64);

@@ -12,7 +12,7 @@ use crate::{
         MAX_DEFINITION_BYTES, MAX_PAGE_BYTES, MAX_PARTICIPANTS, check_count, check_name, check_size, to_i64,
     },
     model::{NewParticipant, Page, PageRequest, Participant, ParticipantKind, ParticipantUpdate},
-    sql::{Row, Sql, parameters},
+    sql::{Sql, SqlRow, parameters},
     store::AgeCursor,
 };
 
@@ -88,7 +88,7 @@ pub(crate) async fn participants(
     page(rows, limit, read_participant)
 }
 
-fn read_participant(row: &mut Row) -> Result<(Participant, AgeCursor, i64), StoreError> {
+fn read_participant(row: &mut SqlRow) -> Result<(Participant, AgeCursor, i64), StoreError> {
     let participant = Participant {
         id: row.text(0)?,
         kind: row.parsed(1, ParticipantKind::parse)?,

@@ -12,7 +12,7 @@ use crate::{
         check_size, check_text, to_i64,
     },
     model::{NewRun, Page, PageRequest, Run, RunFilter, RunStatus, RunSummary},
-    sql::{Row, Sql, parameters},
+    sql::{Sql, SqlRow, parameters},
     store::AgeCursor,
 };
 
@@ -147,7 +147,7 @@ pub(crate) async fn runs(
     })
 }
 
-fn read_summary(row: &mut Row) -> Result<RunSummary, StoreError> {
+fn read_summary(row: &mut SqlRow) -> Result<RunSummary, StoreError> {
     Ok(RunSummary {
         id: row.text(0)?,
         agent: row.text(1)?,

@@ -16,7 +16,7 @@ use crate::{
         Author, MessageKind, MessageStatus, MessageUpdate, NewMessage, Page, PageRequest, ParticipantKind,
         SpaceMessage,
     },
-    sql::{Row, Sql, Value, parameters},
+    sql::{Sql, SqlRow, Value, parameters},
 };
 
 /// The columns of a message, as [`read_message`] reads them.
@@ -263,7 +263,7 @@ pub(super) const SEARCH: &str = select_messages!(
      ) as found join space_messages c on c.space = $1 and c.ordinal = found.ordinal"
 );
 
-fn read_message(row: &mut Row) -> Result<(SpaceMessage, i64, i64), StoreError> {
+fn read_message(row: &mut SqlRow) -> Result<(SpaceMessage, i64, i64), StoreError> {
     let message = SpaceMessage {
         id: row.text(0)?,
         space: row.text(1)?,

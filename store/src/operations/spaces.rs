@@ -8,7 +8,7 @@ use crate::{
     error::{Entity, StoreError},
     limits::{MAX_SPACES, MAX_SWEEP, check_count, check_name},
     model::{NewSpace, Page, PageRequest, Space},
-    sql::{Row, Sql, parameters},
+    sql::{Sql, SqlRow, parameters},
     store::AgeCursor,
 };
 
@@ -74,7 +74,7 @@ pub(crate) async fn spaces(
     page(rows, limit, read_space)
 }
 
-fn read_space(row: &mut Row) -> Result<(Space, AgeCursor, i64), StoreError> {
+fn read_space(row: &mut SqlRow) -> Result<(Space, AgeCursor, i64), StoreError> {
     let space = Space {
         id: row.text(0)?,
         name: row.text(1)?,

@@ -15,7 +15,7 @@ use crate::{
     model::{
         CallFinish, CallStart, FinishedCall, LeaseGuard, NewStartedCall, Page, PageRequest, StartedCall,
     },
-    sql::{Row, Sql, parameters},
+    sql::{Sql, SqlRow, parameters},
 };
 
 pub(crate) async fn start_call(
@@ -188,7 +188,7 @@ pub(crate) async fn started_calls(
     page(rows, limit, read_started)
 }
 
-fn read_started(row: &mut Row) -> Result<(StartedCall, i64, i64), StoreError> {
+fn read_started(row: &mut SqlRow) -> Result<(StartedCall, i64, i64), StoreError> {
     let started = StartedCall {
         call: row.text(0)?,
         tool: row.text(1)?,

@@ -8,7 +8,7 @@ use crate::{
     error::{Entity, StoreError},
     limits::{MAX_TOKENS, check_count, check_name},
     model::{Page, PageRequest, Token},
-    sql::{Row, Sql, parameters},
+    sql::{Sql, SqlRow, parameters},
     store::AgeCursor,
 };
 
@@ -82,7 +82,7 @@ pub(crate) async fn remove_tokens_of(
     .await
 }
 
-fn read_token(row: &mut Row) -> Result<(Token, AgeCursor, i64), StoreError> {
+fn read_token(row: &mut SqlRow) -> Result<(Token, AgeCursor, i64), StoreError> {
     let token = Token {
         id: row.text(0)?,
         hash: row.text(1)?,

@@ -1,4 +1,4 @@
-//! [`Session`]: a connection or transaction that runs the statements of one operation.
+//! [`SqlSession`]: a connection or transaction that runs the statements of one operation.
 
 use std::error::Error;
 
@@ -10,21 +10,21 @@ use tokio_postgres::types::{IsNull, ToSql, Type, to_sql_checked};
 use super::failure::postgres_error;
 use crate::{
     error::StoreError,
-    sql::{Row, Sql, Value},
+    sql::{Sql, SqlRow, Value},
 };
 
 /// A connection or transaction, and the operation that uses it.
-pub(super) struct Session<'a, C> {
+pub(super) struct SqlSession<'a, C> {
     client: &'a C,
     doing: &'static str,
 }
 
-impl<'a, C: GenericClient + Sync> Session<'a, C> {
+impl<'a, C: GenericClient + Sync> SqlSession<'a, C> {
     pub(super) fn new(client: &'a C, doing: &'static str) -> Self {
         Self { client, doing }
     }
 
-    async fn query(&self, sql: &'static str, values: &[Value]) -> Result<Vec<Row>, tokio_postgres::Error> {
+    async fn query(&self, sql: &'static str, values: &[Value]) -> Result<Vec<SqlRow>, tokio_postgres::Error> {
         let statement = self.client.prepare_cached(sql).await?;
         let rows = self.client.query(&statement, &parameters(values)).await?;
         rows.iter().map(read_row).collect()
@@ -49,7 +49,7 @@ fn parameters(values: &[Value]) -> Vec<&(dyn ToSql + Sync)> {
 }
 
 /// Columns of other types than the tables have are an error of `tokio_postgres`.
-fn read_row(row: &tokio_postgres::Row) -> Result<Row, tokio_postgres::Error> {
+fn read_row(row: &tokio_postgres::Row) -> Result<SqlRow, tokio_postgres::Error> {
     let values = row.columns().iter().enumerate().map(|(place, column)| {
         Ok(match *column.type_() {
             Type::INT8 => row.try_get::<_, Option<i64>>(place)?.map_or(Value::Null, Value::Int),
@@ -60,7 +60,7 @@ fn read_row(row: &tokio_postgres::Row) -> Result<Row, tokio_postgres::Error> {
             _ => row.try_get::<_, Option<String>>(place)?.map_or(Value::Null, Value::Text),
         })
     });
-    values.collect::<Result<_, _>>().map(Row)
+    values.collect::<Result<_, _>>().map(SqlRow)
 }
 
 impl ToSql for Value {
@@ -80,8 +80,8 @@ impl ToSql for Value {
 }
 
 #[async_trait]
-impl<C: GenericClient + Sync> Sql for Session<'_, C> {
-    async fn rows(&mut self, sql: &'static str, parameters: Vec<Value>) -> Result<Vec<Row>, StoreError> {
+impl<C: GenericClient + Sync> Sql for SqlSession<'_, C> {
+    async fn rows(&mut self, sql: &'static str, parameters: Vec<Value>) -> Result<Vec<SqlRow>, StoreError> {
         check_texts(&parameters)?;
         self.query(sql, &parameters).await.map_err(|error| postgres_error(self.doing, error))
     }

@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use rusqlite::Connection;
 use tokio::sync::Semaphore;
 
-use super::{connect::Connect, session::Session, sqlite_error};
+use super::{connect::Connect, session::SqlSession, sqlite_error};
 use crate::{
     error::{DatabaseFailure, StoreError},
     sql::TransactionWork,
@@ -44,7 +44,7 @@ impl Readers {
             let mut connection = idle_reader.map_or_else(|| connect.reader(), Ok)?;
             // One transaction, so that all statements see the same rows.
             connection.execute_batch("begin").map_err(|error| sqlite_error(doing, error))?;
-            let read = Session::new(&mut connection, doing).run(operation);
+            let read = SqlSession::new(&mut connection, doing).run(operation);
             // A connection that cannot end its transaction is dropped.
             if connection.execute_batch("commit").is_ok() {
                 lock(&idle).push(connection);

@@ -1,4 +1,4 @@
-//! [`Session`]: a connection that runs the statements of one operation.
+//! [`SqlSession`]: a connection that runs the statements of one operation.
 
 use async_trait::async_trait;
 use rusqlite::{
@@ -9,16 +9,16 @@ use rusqlite::{
 use super::sqlite_error;
 use crate::{
     error::{DatabaseFailure, StoreError},
-    sql::{Row, Sql, TransactionWork, Value},
+    sql::{Sql, SqlRow, TransactionWork, Value},
 };
 
 /// A connection, and the operation that uses it.
-pub(super) struct Session<'a> {
+pub(super) struct SqlSession<'a> {
     connection: &'a mut Connection,
     doing: &'static str,
 }
 
-impl<'a> Session<'a> {
+impl<'a> SqlSession<'a> {
     pub(super) fn new(connection: &'a mut Connection, doing: &'static str) -> Self {
         Self { connection, doing }
     }
@@ -28,7 +28,7 @@ impl<'a> Session<'a> {
         pollster::block_on(operation(self))
     }
 
-    fn query(&mut self, sql: &str, parameters: &[Value]) -> rusqlite::Result<Vec<Row>> {
+    fn query(&mut self, sql: &str, parameters: &[Value]) -> rusqlite::Result<Vec<SqlRow>> {
         // In SQLite `$1` is a name, numbered by its first appearance; `?1` is the number itself.
         let mut statement = self.connection.prepare_cached(&sql.replace('$', "?"))?;
         let columns = statement.column_count();
@@ -39,7 +39,7 @@ impl<'a> Session<'a> {
             for column in 0..columns {
                 values.push(read_value(row.get_ref(column)?));
             }
-            found.push(Row(values));
+            found.push(SqlRow(values));
         }
         Ok(found)
     }
@@ -68,8 +68,8 @@ impl ToSql for Value {
 }
 
 #[async_trait]
-impl Sql for Session<'_> {
-    async fn rows(&mut self, sql: &'static str, parameters: Vec<Value>) -> Result<Vec<Row>, StoreError> {
+impl Sql for SqlSession<'_> {
+    async fn rows(&mut self, sql: &'static str, parameters: Vec<Value>) -> Result<Vec<SqlRow>, StoreError> {
         self.query(sql, &parameters).map_err(|error| sqlite_error(self.doing, error))
     }
 

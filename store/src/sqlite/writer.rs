@@ -9,7 +9,7 @@ use std::{
 use rusqlite::Connection;
 use tokio::sync::{mpsc, oneshot};
 
-use super::{session::Session, sqlite_error};
+use super::{session::SqlSession, sqlite_error};
 use crate::{
     error::{DatabaseFailure, StoreError},
     sql::TransactionWork,
@@ -73,7 +73,7 @@ struct Write<T> {
 impl<T: Send> Job for Write<T> {
     fn run(&mut self, connection: &mut Connection) -> bool {
         let Some(operation) = self.operation.take() else { return false };
-        let result = Session::new(connection, self.doing).run(operation);
+        let result = SqlSession::new(connection, self.doing).run(operation);
         let is_done = result.is_ok();
         self.result = Some(result);
         is_done

@@ -22,7 +22,7 @@ fn inbox(dir: &tempfile::TempDir, name: &str) -> PathBuf {
 fn a_second_process_cannot_open_the_folder() {
     let (dir, folder) = world();
     let second = TaskFolder::open(dir.path(), &TaskStates::default());
-    assert!(matches!(second, Err(FolderError::Busy { .. })), "{second:?}");
+    assert!(matches!(second, Err(TaskFolderError::Busy { .. })), "{second:?}");
     drop(folder);
     TaskFolder::open(dir.path(), &TaskStates::default()).expect("free again");
 }
@@ -57,7 +57,7 @@ fn a_state_whose_folder_is_a_link_is_refused() {
     let dir = tempfile::tempdir().expect("a folder");
     symlink("/", dir.path().join("01_Inbox")).expect("links");
     let opened = TaskFolder::open(dir.path(), &TaskStates::default());
-    assert!(matches!(opened, Err(FolderError::State { .. })), "{opened:?}");
+    assert!(matches!(opened, Err(TaskFolderError::State { .. })), "{opened:?}");
 }
 
 #[test]

@@ -2,7 +2,7 @@
 
 use std::{fs, sync::Arc};
 
-use portcullis_tasks::{FileError, FolderError, TaskProcessor, TaskStates};
+use portcullis_tasks::{FileError, TaskFolderError, TaskProcessor, TaskStates};
 use portcullis_types::ToolOutput;
 
 use crate::world::{Runner, World, call};
@@ -85,7 +85,7 @@ async fn two_processors_cannot_work_on_one_folder() {
     let runner = Arc::new(Runner::echo());
     let first = world.processor(&runner);
     let second = TaskProcessor::open(world.dir.path(), TaskStates::default(), Arc::clone(&runner) as _);
-    assert!(matches!(second, Err(FolderError::Busy { .. })));
+    assert!(matches!(second, Err(TaskFolderError::Busy { .. })));
     drop(first);
     world.processor(&runner);
 }

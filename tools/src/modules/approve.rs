@@ -28,7 +28,7 @@ pub struct ModuleApproval<'a> {
 
 /// A difference between the approved state and the current state.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Change {
+pub struct ModuleChange {
     /// The item that changed: `module`, `declarations`, or the name of a fact of [`DeclarationFacts::facts`].
     pub what: String,
     /// The approved value.
@@ -128,14 +128,14 @@ impl ModuleApproval<'_> {
 
     /// The differences from the approved state. Empty if nothing was approved.
     #[must_use]
-    pub fn changes(&self) -> Vec<Change> {
+    pub fn changes(&self) -> Vec<ModuleChange> {
         let Some(earlier_pin) = self.before else { return Vec::new() };
         let pin = self.as_pin();
         let mut changes = Vec::new();
         let mut compare = |what: &str, before: &str, now: &str| {
             if before != now {
                 let [what, before, now] = [what, before, now].map(str::to_owned);
-                changes.push(Change { what, before, now });
+                changes.push(ModuleChange { what, before, now });
             }
         };
         compare("module", &earlier_pin.module_sha256, &pin.module_sha256);

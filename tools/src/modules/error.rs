@@ -59,7 +59,7 @@ pub enum ModuleError {
 /// Why the whole folder of modules is unusable.
 #[derive(Debug, Error)]
 #[non_exhaustive]
-pub enum FolderError {
+pub enum ModuleFolderError {
     /// It cannot be opened or listed.
     #[error("cannot list the folder of modules `{}`", path.display())]
     Unusable {

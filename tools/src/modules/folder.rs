@@ -14,7 +14,7 @@ use rustix::{
     io::Errno,
 };
 
-use super::{FolderError, ModuleError};
+use super::{ModuleError, ModuleFolderError};
 use crate::sandbox::MAX_MODULE_BYTES;
 
 /// The maximum number of modules in a folder. Every start loads and describes each of them.
@@ -35,14 +35,14 @@ pub(crate) struct ModulesFolder {
 
 impl ModulesFolder {
     /// Opens a folder and lists its modules, sorted: names that end with `.wasm` and do not start with a dot.
-    pub(crate) fn open(path: &Path) -> Result<Self, FolderError> {
-        let unusable = |source| FolderError::Unusable { path: path.to_owned(), source };
-        let too_many = |what, limit| FolderError::TooMany { path: path.to_owned(), what, limit };
+    pub(crate) fn open(path: &Path) -> Result<Self, ModuleFolderError> {
+        let unusable = |source| ModuleFolderError::Unusable { path: path.to_owned(), source };
+        let too_many = |what, limit| ModuleFolderError::TooMany { path: path.to_owned(), what, limit };
         match trusted::judge_folder(path) {
             Ok(()) => {}
             Err(TrustError::Unusable { source, .. }) => return Err(unusable(source)),
             Err(TrustError::Kind { .. }) => return Err(unusable(Errno::NOTDIR.into())),
-            Err(source) => return Err(FolderError::Untrusted { path: path.to_owned(), source }),
+            Err(source) => return Err(ModuleFolderError::Untrusted { path: path.to_owned(), source }),
         }
         // There is no race between check and open: the check covers every folder on the path, so no other user can
         // exchange it.
@@ -119,13 +119,13 @@ fn read(file: File) -> Result<Vec<u8>, ModuleError> {
 }
 
 /// The path of the modules folder that a policy names: absolute, or relative to the policy's file.
-pub(crate) fn modules_path(dir: &str, policy: Option<&Path>) -> Result<PathBuf, FolderError> {
+pub(crate) fn modules_path(dir: &str, policy: Option<&Path>) -> Result<PathBuf, ModuleFolderError> {
     let dir = PathBuf::from(dir);
     if dir.is_absolute() {
         return Ok(dir);
     }
     match policy.map(|file| file.parent().unwrap_or(Path::new(""))) {
         Some(base) => Ok(base.join(dir)),
-        None => Err(FolderError::NoBase { path: dir }),
+        None => Err(ModuleFolderError::NoBase { path: dir }),
     }
 }

@@ -19,7 +19,7 @@ use portcullis_shell_protocol::{
 
 /// A session of a sidecar. Dropping it kills the session's processes, without waiting for their end.
 #[derive(Debug)]
-pub(super) struct Session {
+pub(super) struct SidecarSession {
     id: String,
     /// The posture that the session proved when it was created.
     posture: PostureReport,
@@ -76,7 +76,7 @@ impl CommandFailure {
     }
 }
 
-impl Session {
+impl SidecarSession {
     /// Must be called on the runtime that drives the connection. A session with a network is listed from now on.
     pub(super) fn new(
         id: String,
@@ -189,7 +189,7 @@ impl Session {
     }
 }
 
-impl Drop for Session {
+impl Drop for SidecarSession {
     fn drop(&mut self) {
         let (mut client, session_id) = (self.client.clone(), std::mem::take(&mut self.id));
         let (labels, is_networked) = (Arc::clone(&self.labels), self.networked.is_some());

@@ -16,7 +16,7 @@ use tokio::sync::Mutex as AsyncMutex;
 use super::{
     connect::{SidecarClient, SidecarConnection, SidecarSource},
     failure::SidecarError,
-    session::Session,
+    session::SidecarSession,
 };
 use crate::{call::Owner, digest, run_labels::RunLabels};
 use portcullis_shell_protocol as protocol;
@@ -57,7 +57,7 @@ pub(super) struct SidecarSessions {
 }
 
 /// The slot of a session, possibly empty.
-type SessionSlot = Arc<AsyncMutex<Option<Session>>>;
+type SessionSlot = Arc<AsyncMutex<Option<SidecarSession>>>;
 
 /// The key of a session: its owner, and the name that the run gave it. A run never reaches the session of another run,
 /// even under the same agent name.
@@ -289,7 +289,7 @@ impl SidecarSessions {
         &self,
         owner: &Owner,
         settings: &SessionSettings<'_>,
-    ) -> Result<Session, SidecarError> {
+    ) -> Result<SidecarSession, SidecarError> {
         let least_posture = (!settings.unconfined).then_some(settings.shell.posture);
         let request = CreateSessionRequest {
             least_posture: least_posture.map(|posture| posture.to_string()).unwrap_or_default(),
@@ -320,7 +320,7 @@ impl SidecarSessions {
         let posture = created.posture.ok_or(SidecarError::Answer { problem: "it names no posture" })?;
         // If the posture is refused, the drop of this value ends the session.
         let session =
-            Session::new(created.session_id, owner, posture.clone(), self.client(), settings.labels);
+            SidecarSession::new(created.session_id, owner, posture.clone(), self.client(), settings.labels);
         if let Some(least) = least_posture
             && !posture.posture.parse::<portcullis_types::ShellPosture>().is_ok_and(|actual| actual >= least)
         {

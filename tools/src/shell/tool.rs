@@ -19,7 +19,7 @@ use super::{
     failure::{SidecarError, withdrawn_error},
     outcome::{CommandContext, outcome},
     output_forwarder::OutputForwarder,
-    session::{CollectedCommand, CommandFailure, Session, SidecarCommand},
+    session::{CollectedCommand, CommandFailure, SidecarCommand, SidecarSession},
     sidecar::{SessionKey, SessionSettings, Sidecar, SidecarSessions},
 };
 use crate::{
@@ -246,7 +246,7 @@ impl BashTool {
 
 /// Runs the command, and forwards its output as it arrives.
 async fn run_and_pass_on(
-    session: &mut Session,
+    session: &mut SidecarSession,
     client: SidecarClient,
     command: &SidecarCommand<'_>,
     call: &ShellCallContext<'_>,
@@ -316,7 +316,7 @@ impl From<ToolError> for NotRun {
 /// A session that only this call uses at present.
 struct LockedSession {
     connected: Arc<SidecarSessions>,
-    slot: tokio::sync::OwnedMutexGuard<Option<Session>>,
+    slot: tokio::sync::OwnedMutexGuard<Option<SidecarSession>>,
     is_new: bool,
 }
 
@@ -343,7 +343,7 @@ impl LockedSession {
         let mut slot = slot.lock_owned().await;
         // The session was ended because its run has read more. The result of the next command says that its session is
         // new.
-        if slot.as_ref().is_some_and(Session::is_withdrawn) {
+        if slot.as_ref().is_some_and(SidecarSession::is_withdrawn) {
             *slot = None;
         }
         let is_new = slot.is_none();

@@ -33,7 +33,7 @@ mod smtp;
 
 use mail::MAIL_STEP;
 pub(crate) use mail::{MailFailure, MailStep, PreparedMail, mail_step};
-use message::{Delivery, MAX_BODY_CHARS, MAX_RECIPIENT_CHARS, MAX_SUBJECT_CHARS, Notification};
+use message::{MAX_BODY_CHARS, MAX_RECIPIENT_CHARS, MAX_SUBJECT_CHARS, MessageDelivery, Notification};
 
 /// The name of the step for Slack and Discord.
 const REQUEST_STEP: &str = "send_notification_request";
@@ -82,14 +82,14 @@ impl SendNotificationBackend {
             let delivery = Notification::parse(arguments)?.delivery(&self.settings)?;
             let steps = OperationSteps::new(steps, context, caller)?;
             let message_id = match &delivery {
-                Delivery::Request { service, arguments } => {
+                MessageDelivery::Request { service, arguments } => {
                     let response = steps.request(REQUEST_STEP, arguments).await?;
                     if let Some(error) = refused_by_status(service.as_str(), &response, "") {
                         return Err(error);
                     }
                     response::message_id(*service, &response.body)?
                 }
-                Delivery::Mail { arguments } => {
+                MessageDelivery::Mail { arguments } => {
                     let output = steps.run(MAIL_STEP, arguments).await?;
                     let id = output.structured.as_ref().and_then(|sent| sent["message_id"].as_str());
                     id.unwrap_or_default().to_owned()

@@ -3,7 +3,7 @@
 use serde::Deserialize;
 use serde_json::value::RawValue;
 
-use super::{AnswerReader, Progress, ReadFault, event, non_blank, push_text, stop_reason_with_calls};
+use super::{AnswerProgress, AnswerReader, ReadFault, event, non_blank, push_text, stop_reason_with_calls};
 use crate::{Delta, StopReason, ToolCallDelta, Usage};
 
 /// Reader state of one answer.
@@ -18,7 +18,7 @@ pub(super) struct MessagesReader {
 }
 
 impl AnswerReader for MessagesReader {
-    fn read(&mut self, data: &str, out: &mut Vec<Delta>) -> Result<Progress, ReadFault> {
+    fn read(&mut self, data: &str, out: &mut Vec<Delta>) -> Result<AnswerProgress, ReadFault> {
         let event: MessageStreamEvent = event(data)?;
         let index = event.index.unwrap_or(0);
         match event.kind.as_str() {
@@ -32,11 +32,11 @@ impl AnswerReader for MessagesReader {
                 }
                 self.report_usage(event.usage, out);
             }
-            "message_stop" => return Ok(Progress::Finished),
+            "message_stop" => return Ok(AnswerProgress::Finished),
             // `ping`, and event types of later versions.
             _ => {}
         }
-        Ok(Progress::More)
+        Ok(AnswerProgress::More)
     }
 
     /// Emits initial arguments at the answer's end: some servers never send a block's end, and the call must not

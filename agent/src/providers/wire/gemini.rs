@@ -8,7 +8,7 @@ use serde_json::{Value, json, value::RawValue};
 use url::Url;
 
 use super::{
-    AnswerReader, Progress, ReadFault, WireRequest, append_segments,
+    AnswerProgress, AnswerReader, ReadFault, WireRequest, append_segments,
     bounded_list::{BoundedList, MAX_CHOICES},
     event, has_no_path,
     history::{self, CallHistory, HistoryBlock},
@@ -202,7 +202,7 @@ pub(super) struct GenerateContentReader {
 }
 
 impl AnswerReader for GenerateContentReader {
-    fn read(&mut self, data: &str, out: &mut Vec<Delta>) -> Result<Progress, ReadFault> {
+    fn read(&mut self, data: &str, out: &mut Vec<Delta>) -> Result<AnswerProgress, ReadFault> {
         let chunk: GenerateContentResponse = event(data)?;
         if chunk.prompt_feedback.is_some_and(|feedback| feedback.block_reason.is_some()) {
             self.stop = Some(StopReason::ContentFilter);
@@ -227,7 +227,7 @@ impl AnswerReader for GenerateContentReader {
                 output_tokens: output.into_iter().flatten().fold(0, u64::saturating_add),
             }));
         }
-        Ok(Progress::More)
+        Ok(AnswerProgress::More)
     }
 
     fn stop(&self) -> Option<StopReason> {

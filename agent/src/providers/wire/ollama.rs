@@ -5,7 +5,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Value, json, value::RawValue};
 
 use super::{
-    AnswerReader, Progress, ReadFault, WireRequest,
+    AnswerProgress, AnswerReader, ReadFault, WireRequest,
     bounded_list::BoundedList,
     event,
     history::{self, CallHistory, HistoryBlock},
@@ -103,7 +103,7 @@ pub(super) struct ChatReader {
 }
 
 impl AnswerReader for ChatReader {
-    fn read(&mut self, data: &str, out: &mut Vec<Delta>) -> Result<Progress, ReadFault> {
+    fn read(&mut self, data: &str, out: &mut Vec<Delta>) -> Result<AnswerProgress, ReadFault> {
         let chunk: ChatResponse = event(data)?;
         if let Some(message) = chunk.message {
             push_text(out, Delta::Thinking, message.thinking);
@@ -114,7 +114,7 @@ impl AnswerReader for ChatReader {
             }
         }
         if !chunk.done.unwrap_or(false) {
-            return Ok(Progress::More);
+            return Ok(AnswerProgress::More);
         }
         out.push(Delta::Usage(Usage {
             input_tokens: chunk.prompt_eval_count.unwrap_or(0),
@@ -125,7 +125,7 @@ impl AnswerReader for ChatReader {
             None => StopReason::Stop,
             Some(reason) => stop(reason),
         });
-        Ok(Progress::Finished)
+        Ok(AnswerProgress::Finished)
     }
 
     fn stop(&self) -> Option<StopReason> {

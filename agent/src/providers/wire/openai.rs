@@ -5,7 +5,7 @@ use serde::Deserialize;
 use serde_json::{Value, json, value::RawValue};
 
 use super::{
-    AnswerReader, Progress, ReadFault, WireRequest,
+    AnswerProgress, AnswerReader, ReadFault, WireRequest,
     bounded_list::{BoundedList, MAX_CHOICES},
     event,
     history::{self, CallHistory, HistoryBlock},
@@ -125,9 +125,9 @@ pub(super) struct ChatCompletionReader {
 }
 
 impl AnswerReader for ChatCompletionReader {
-    fn read(&mut self, data: &str, out: &mut Vec<Delta>) -> Result<Progress, ReadFault> {
+    fn read(&mut self, data: &str, out: &mut Vec<Delta>) -> Result<AnswerProgress, ReadFault> {
         if data.trim() == DONE {
-            return Ok(Progress::Finished);
+            return Ok(AnswerProgress::Finished);
         }
         let chunk: ChatCompletionChunk = event(data)?;
         let choices = chunk.choices.items()?.into_iter();
@@ -150,7 +150,7 @@ impl AnswerReader for ChatCompletionReader {
                 output_tokens: usage.completion_tokens.unwrap_or(0),
             }));
         }
-        Ok(Progress::More)
+        Ok(AnswerProgress::More)
     }
 
     fn stop(&self) -> Option<StopReason> {

@@ -1,4 +1,4 @@
-//! [`Session`]: one run of a worker over its connections.
+//! [`WorkerSession`]: one run of a worker over its connections.
 
 use std::{error::Error, panic};
 
@@ -18,7 +18,7 @@ use crate::{
 const RESET: &str = "reset";
 
 /// A run of a worker. Calls under way outlive the connection on which they came.
-pub(super) struct Session<'a> {
+pub(super) struct WorkerSession<'a> {
     worker: &'a Worker,
     agent: &'a str,
     /// The id of the last event that was taken.
@@ -33,7 +33,7 @@ struct Answered {
     outcome: Result<Submission, ClientError>,
 }
 
-impl<'a> Session<'a> {
+impl<'a> WorkerSession<'a> {
     pub(super) fn new(worker: &'a Worker, agent: &'a str) -> Self {
         Self { worker, agent, last: None, seen: SeenCalls::default(), under_way: JoinSet::new() }
     }

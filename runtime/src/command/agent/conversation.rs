@@ -8,7 +8,7 @@ use tokio::runtime::Runtime;
 
 use super::{
     images,
-    session::Session,
+    session::RunSession,
     slash::{self, SlashCommand, Typed},
 };
 use crate::{
@@ -28,7 +28,7 @@ const HISTORY: &str = "agent";
 /// meanwhile.
 pub(super) fn run(
     runtime: &Runtime,
-    session: &Session,
+    session: &RunSession,
     state: &Path,
     progress: &Progress,
 ) -> Result<ExitCode, CliError> {
@@ -98,7 +98,7 @@ pub(super) fn run(
 fn obey(
     command: SlashCommand,
     argument: &str,
-    session: &Session,
+    session: &RunSession,
     images: &mut Vec<Content>,
 ) -> Result<(), CliError> {
     let registry = &session.registry;

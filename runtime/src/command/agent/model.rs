@@ -16,30 +16,30 @@ pub(in crate::command) fn settings(
     file: &AgentFile,
 ) -> Result<ProviderSettings, CliError> {
     let variable = |name: &str| std::env::var(name).ok().filter(|value| !value.is_empty());
-    let ChosenModel { kind, model, base_url, key } = choose(options, file, variable)?;
+    let ModelChoice { kind, model, base_url, key } = choose(options, file, variable)?;
     let mut settings = ProviderSettings::new(kind, model);
     settings.base_url = base_url;
     settings.key = match key {
-        KeySource::File(file) => Some(ApiKey::from_file(&file)?),
-        KeySource::Variable(variable) => Some(ApiKey::from_env(variable)?),
-        KeySource::None => None,
+        ProviderKeySource::File(file) => Some(ApiKey::from_file(&file)?),
+        ProviderKeySource::Variable(variable) => Some(ApiKey::from_env(variable)?),
+        ProviderKeySource::None => None,
     };
     Ok(settings)
 }
 
 /// A model, its address, and the place of its key.
 #[derive(Debug, Clone, PartialEq, Eq)]
-struct ChosenModel {
+struct ModelChoice {
     kind: ProviderKind,
     model: String,
     /// `None` means the provider's own address.
     base_url: Option<String>,
-    key: KeySource,
+    key: ProviderKeySource,
 }
 
 /// The place of a key.
 #[derive(Debug, Clone, PartialEq, Eq)]
-enum KeySource {
+enum ProviderKeySource {
     File(PathBuf),
     /// The environment variable of the provider's own programs.
     Variable(&'static str),
@@ -54,36 +54,37 @@ fn choose(
     options: &ModelChoice,
     file: &AgentFile,
     variable: impl Fn(&str) -> Option<String>,
-) -> Result<ChosenModel, CliError> {
+) -> Result<ModelChoice, CliError> {
     let kind = options.provider.or(file.agent.provider).unwrap_or(ProviderKind::OpenAi);
     // The rest of the file is about the file's provider.
     let is_kind_of_file = file.agent.provider.unwrap_or(ProviderKind::OpenAi) == kind;
     let section = is_kind_of_file.then_some(&file.agent);
     let model = options.model.clone().or_else(|| section?.model.clone());
     let model = model.ok_or_else(|| CliError::NoModel { file: file_name() })?;
-    let key_option = options.key_file.clone().map(KeySource::File);
+    let key_option = options.key_file.clone().map(ProviderKeySource::File);
     let key_variable = kind.key_variable().filter(|name| variable(name).is_some());
     if let Some(base_url) = &options.base_url {
         // The keys of the environment and of the file were given for other addresses.
-        let key = key_option.unwrap_or(KeySource::None);
-        return Ok(ChosenModel { kind, model, base_url: Some(base_url.clone()), key });
+        let key = key_option.unwrap_or(ProviderKeySource::None);
+        return Ok(ModelChoice { kind, model, base_url: Some(base_url.clone()), key });
     }
     if let Some(base_url) = kind.base_url_variable().and_then(&variable) {
-        let key = key_option.or(key_variable.map(KeySource::Variable)).unwrap_or(KeySource::None);
-        return Ok(ChosenModel { kind, model, base_url: Some(base_url), key });
+        let key =
+            key_option.or(key_variable.map(ProviderKeySource::Variable)).unwrap_or(ProviderKeySource::None);
+        return Ok(ModelChoice { kind, model, base_url: Some(base_url), key });
     }
-    let key_in_file = || section.and_then(|section| section.key_file.clone()).map(KeySource::File);
+    let key_in_file = || section.and_then(|section| section.key_file.clone()).map(ProviderKeySource::File);
     if let Some(base_url) = section.and_then(|section| section.base_url.clone()) {
-        let key = key_option.or_else(key_in_file).unwrap_or(KeySource::None);
-        return Ok(ChosenModel { kind, model, base_url: Some(base_url), key });
+        let key = key_option.or_else(key_in_file).unwrap_or(ProviderKeySource::None);
+        return Ok(ModelChoice { kind, model, base_url: Some(base_url), key });
     }
     // Without any key, the variable's name is kept: the error then says what is missing.
     let key = key_option
-        .or(key_variable.map(KeySource::Variable))
+        .or(key_variable.map(ProviderKeySource::Variable))
         .or_else(key_in_file)
-        .or(kind.key_variable().map(KeySource::Variable))
-        .unwrap_or(KeySource::None);
-    Ok(ChosenModel { kind, model, base_url: None, key })
+        .or(kind.key_variable().map(ProviderKeySource::Variable))
+        .unwrap_or(ProviderKeySource::None);
+    Ok(ModelChoice { kind, model, base_url: None, key })
 }
 
 /// The operator's file, for an error.
@@ -109,7 +110,7 @@ mod tests {
         words: &str,
         file: &str,
         variables: &[(&str, &str)],
-    ) -> Result<(ProviderKind, String, Option<String>, KeySource), CliError> {
+    ) -> Result<(ProviderKind, String, Option<String>, ProviderKeySource), CliError> {
         let words = ["portcullis", "agent"].into_iter().chain(words.split_whitespace());
         let CliCommand::Agent(options) = Cli::try_parse_from(words).expect("parses").command else {
             panic!("not an agent")
@@ -118,7 +119,7 @@ mod tests {
         let variable = |name: &str| {
             variables.iter().find(|(known, _)| *known == name).map(|(_, value)| (*value).to_owned())
         };
-        let ChosenModel { kind, model, base_url, key } = choose(&options.model.choice, &file, variable)?;
+        let ModelChoice { kind, model, base_url, key } = choose(&options.model.choice, &file, variable)?;
         Ok((kind, model, base_url, key))
     }
 
@@ -127,7 +128,7 @@ mod tests {
         words: &str,
         file: &str,
         variables: &[(&str, &str)],
-        (kind, model, base_url, key): (ProviderKind, &str, Option<&str>, KeySource),
+        (kind, model, base_url, key): (ProviderKind, &str, Option<&str>, ProviderKeySource),
     ) {
         let expected = (kind, model.to_owned(), base_url.map(str::to_owned), key);
         assert_eq!(chosen(words, file, variables).expect("chosen"), expected, "{words}");
@@ -136,31 +137,41 @@ mod tests {
     #[test]
     fn options_come_first_then_the_environment_then_the_file() {
         use ProviderKind::{Anthropic, OpenAi};
-        let anthropic_key = KeySource::Variable("ANTHROPIC_API_KEY");
+        let anthropic_key = ProviderKeySource::Variable("ANTHROPIC_API_KEY");
         check("", FILE, &[], (Anthropic, "claude", None, anthropic_key.clone()));
         check("--model other", FILE, &[], (Anthropic, "other", None, anthropic_key.clone()));
         let base = [("ANTHROPIC_BASE_URL", "https://a/v1")];
-        check("", FILE, &base, (Anthropic, "claude", Some("https://a/v1"), KeySource::None));
+        check("", FILE, &base, (Anthropic, "claude", Some("https://a/v1"), ProviderKeySource::None));
         let with_key = [base[0], ("ANTHROPIC_API_KEY", "k")];
         check("", FILE, &with_key, (Anthropic, "claude", Some("https://a/v1"), anthropic_key));
         let local = Some("http://127.0.0.1:1/v1");
-        check("", FILE_WITH_ADDRESS, &base, (OpenAi, "local", local, KeySource::File("/file-key".into())));
+        check(
+            "",
+            FILE_WITH_ADDRESS,
+            &base,
+            (OpenAi, "local", local, ProviderKeySource::File("/file-key".into())),
+        );
         let other = [("OPENAI_BASE_URL", "http://b")];
-        check("", FILE_WITH_ADDRESS, &other, (OpenAi, "local", Some("http://b"), KeySource::None));
+        check("", FILE_WITH_ADDRESS, &other, (OpenAi, "local", Some("http://b"), ProviderKeySource::None));
     }
 
     #[test]
     fn a_key_goes_only_to_the_address_of_its_own_place() {
         use ProviderKind::OpenAi;
         let key = [("OPENAI_API_KEY", "k")];
-        let by_option = (OpenAi, "m", Some("http://c"), KeySource::None);
+        let by_option = (OpenAi, "m", Some("http://c"), ProviderKeySource::None);
         check("--model m --base-url http://c", "", &key, by_option.clone());
         check("--model m --base-url http://c", FILE_WITH_ADDRESS, &key, by_option);
         let (_, _, base_url, source) = chosen("", FILE_WITH_ADDRESS, &key).expect("chosen");
-        assert_eq!(source, KeySource::File("/file-key".into()), "{base_url:?}");
+        assert_eq!(source, ProviderKeySource::File("/file-key".into()), "{base_url:?}");
         let file = "[agent]\nmodel = \"m\"\nbase_url = \"https://d\"\n";
-        check("", file, &key, (OpenAi, "m", Some("https://d"), KeySource::None));
-        check("--key-file /k", file, &key, (OpenAi, "m", Some("https://d"), KeySource::File("/k".into())));
+        check("", file, &key, (OpenAi, "m", Some("https://d"), ProviderKeySource::None));
+        check(
+            "--key-file /k",
+            file,
+            &key,
+            (OpenAi, "m", Some("https://d"), ProviderKeySource::File("/k".into())),
+        );
     }
 
     #[test]
@@ -170,6 +181,6 @@ mod tests {
         assert!(error.to_string().contains("--model NAME"), "{error}");
         let (_, model, base_url, key) =
             chosen("--provider ollama --model m", FILE_WITH_ADDRESS, &[]).expect("chosen");
-        assert_eq!((model.as_str(), base_url, key), ("m", None, KeySource::None));
+        assert_eq!((model.as_str(), base_url, key), ("m", None, ProviderKeySource::None));
     }
 }

@@ -49,7 +49,7 @@ pub(super) enum ApprovalSource {
 }
 
 /// One process's part of a run.
-pub(super) struct Session {
+pub(super) struct RunSession {
     pub(super) subject: RunSubject,
     pub(super) runs: Runs,
     /// Whether the run is in the store. A new run is stored with its first prompt.
@@ -75,7 +75,7 @@ pub(super) struct Session {
     pub(super) totals: Mutex<RunTotals>,
 }
 
-impl Session {
+impl RunSession {
     /// Continues the run, and shows what happens.
     ///
     /// # Errors

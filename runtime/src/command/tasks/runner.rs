@@ -57,7 +57,7 @@ impl TaskCallRunner for RegistryCalls {
         self.registry.add_run_labels(&caller, labels);
         let approver = Arc::new(TaskApprover::new(self.approvals, call.approved));
         caller.approver = Some(Arc::clone(&approver) as _);
-        caller.start_listener = Some(Arc::new(WriteAhead(before)));
+        caller.start_listener = Some(Arc::new(StartRecorder(before)));
         let result = self.registry.execute_with_policy(call.call, &caller).await;
         let is_unanswered = result
             .outcome
@@ -96,10 +96,10 @@ fn caller(task: &str) -> Caller {
 }
 
 /// Writes into the task file that a call starts.
-struct WriteAhead(Arc<dyn BeforeEffects>);
+struct StartRecorder(Arc<dyn BeforeEffects>);
 
 #[async_trait]
-impl CallStartListener for WriteAhead {
+impl CallStartListener for StartRecorder {
     async fn on_start(&self, call: &StartingCall) -> Result<(), ToolError> {
         let labels = call.labels.iter().map(ToString::to_string).collect();
         self.0.begin(BeginningEffects { may_repeat: call.may_repeat, labels }).await

@@ -7,7 +7,7 @@ use std::{
 
 use portcullis_testing::{CallOutcome, Fixture};
 use portcullis_tools::{
-    BootstrapError, OVERLAY_FILE, modules::FolderError, policy::ToolOrigin, sandbox::MAX_MODULE_BYTES,
+    BootstrapError, OVERLAY_FILE, modules::ModuleFolderError, policy::ToolOrigin, sandbox::MAX_MODULE_BYTES,
     sandbox::mounts::MountError,
 };
 use portcullis_types::{SafetyTier, ToolErrorKind::Denied};
@@ -133,7 +133,7 @@ async fn a_file_that_is_no_plain_module_is_refused_and_hides_no_other() {
 async fn a_folder_that_cannot_be_used_stops_the_start() {
     let missing = Fixture::new().with_policy("[modules]\ndir = \"modules\"");
     let error = missing.builder().await.expect_err("there is none");
-    assert!(matches!(error, BootstrapError::Folder(FolderError::Unusable { .. })), "{error:?}");
+    assert!(matches!(error, BootstrapError::Folder(ModuleFolderError::Unusable { .. })), "{error:?}");
     assert_eq!(portcullis(&missing, &["tools"]).status.code(), Some(2));
 
     let fixture = fixture(&[]);
@@ -141,11 +141,11 @@ async fn a_folder_that_cannot_be_used_stops_the_start() {
         fs::write(folder(&fixture).join(format!("{number}.wasm")), b"").expect("written");
     }
     let error = fixture.builder().await.expect_err("too many");
-    assert!(matches!(error, BootstrapError::Folder(FolderError::TooMany { .. })), "{error:?}");
+    assert!(matches!(error, BootstrapError::Folder(ModuleFolderError::TooMany { .. })), "{error:?}");
     fs::remove_dir_all(folder(&fixture)).expect("removed");
     fs::write(folder(&fixture), b"").expect("written");
     let error = fixture.builder().await.expect_err("a file");
-    assert!(matches!(error, BootstrapError::Folder(FolderError::Unusable { .. })), "{error:?}");
+    assert!(matches!(error, BootstrapError::Folder(ModuleFolderError::Unusable { .. })), "{error:?}");
 }
 
 #[tokio::test]

@@ -23,7 +23,7 @@ const UNKNOWN: &str = "[content of a kind that is not known here]";
 
 /// A message of JSON-RPC 2.0, as far as an answer is concerned.
 #[derive(Deserialize)]
-struct Message<'m> {
+struct JsonRpcMessage<'m> {
     id: Option<Id>,
     #[serde(borrow)]
     result: Option<&'m RawValue>,
@@ -77,20 +77,20 @@ fn result_of<T: DeserializeOwned>(text: &str, id: u64) -> Option<Result<T, ToolE
     if text.len() > MAX_MESSAGE_BYTES {
         return Some(Err(invalid(&format!("a message of more than {} MiB", MAX_MESSAGE_BYTES >> 20))));
     }
-    let message: Message<'_> = serde_json::from_str(text).ok()?;
+    let message: JsonRpcMessage<'_> = serde_json::from_str(text).ok()?;
     if !matches!(message.id, Some(Id::Ours(of)) if of == id) {
         return None;
     }
     match message {
-        Message { error: Some(RpcError { code, message }), .. } => {
+        JsonRpcMessage { error: Some(RpcError { code, message }), .. } => {
             let message = format!("the server refuses the request ({code}): {message}");
             Some(Err(ToolError::failed(message).with_code("remote_error")))
         }
-        Message { result: Some(result), .. } => {
+        JsonRpcMessage { result: Some(result), .. } => {
             let read = serde_json::from_str(result.get());
             Some(read.map_err(|error| invalid(&format!("an answer of another form: {error}"))))
         }
-        Message { .. } => None,
+        JsonRpcMessage { .. } => None,
     }
 }
 

@@ -52,14 +52,14 @@ impl Service {
 
 /// How a message is delivered.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) enum Delivery {
+pub(super) enum MessageDelivery {
     /// By the request step.
     Request { service: Service, arguments: Value },
     /// By the step that speaks to a mail server.
     Mail { arguments: Value },
 }
 
-impl Delivery {
+impl MessageDelivery {
     /// The arguments of the step.
     pub(super) fn arguments(&self) -> &Value {
         match self {
@@ -102,13 +102,13 @@ impl Notification {
     ///
     /// # Errors
     /// `unavailable` with the code `notification_not_configured` if the policy does not name the service.
-    pub(super) fn delivery(&self, settings: &NotifySettings) -> Result<Delivery, ToolError> {
+    pub(super) fn delivery(&self, settings: &NotifySettings) -> Result<MessageDelivery, ToolError> {
         match self.method {
             Method::Slack => {
                 let url = settings.slack.as_ref().ok_or_else(|| not_configured("slack"))?;
                 let body = json!({ "channel": self.recipient, "text": self.slack_text() });
                 let arguments = json!({ URL: url.to_string(), BODY: body.to_string() });
-                Ok(Delivery::Request { service: Service::Slack, arguments })
+                Ok(MessageDelivery::Request { service: Service::Slack, arguments })
             }
             Method::Discord => {
                 let url = settings.discord.as_ref().ok_or_else(|| not_configured("discord"))?.to_string();
@@ -116,7 +116,7 @@ impl Notification {
                 // Without this, a text can notify everyone on a server.
                 let body = json!({ "content": self.discord_text(), "allowed_mentions": { "parse": [] } });
                 let arguments = json!({ URL: url, BODY: body.to_string() });
-                Ok(Delivery::Request { service: Service::Discord, arguments })
+                Ok(MessageDelivery::Request { service: Service::Discord, arguments })
             }
             Method::Email => {
                 let email = settings.email.as_ref().ok_or_else(|| not_configured("email"))?;
@@ -130,7 +130,7 @@ impl Notification {
                 if let Some(user) = &email.user {
                     arguments["user"] = user.as_str().into();
                 }
-                Ok(Delivery::Mail { arguments })
+                Ok(MessageDelivery::Mail { arguments })
             }
         }
     }
@@ -170,7 +170,7 @@ mod tests {
         settings
     }
 
-    fn delivery(arguments: &Value) -> Result<Delivery, ToolError> {
+    fn delivery(arguments: &Value) -> Result<MessageDelivery, ToolError> {
         Notification::parse(arguments)?.delivery(&settings())
     }
 
@@ -179,7 +179,7 @@ mod tests {
         let arguments = json!({
             "recipient": "123", "subject": "<!channel> @everyone", "body": "a & b", "method": "slack",
         });
-        let Ok(Delivery::Request { service: Service::Slack, arguments }) = delivery(&arguments) else {
+        let Ok(MessageDelivery::Request { service: Service::Slack, arguments }) = delivery(&arguments) else {
             panic!("a request")
         };
         assert_eq!(arguments[URL], "https://slack.example/post");
@@ -188,7 +188,9 @@ mod tests {
         assert_eq!(body, json!({ "channel": "123", "text": "&lt;!channel&gt; @everyone\na &amp; b" }));
         let arguments =
             json!({ "recipient": "123", "subject": "s", "body": "@everyone", "method": "discord" });
-        let Ok(Delivery::Request { arguments, .. }) = delivery(&arguments) else { panic!("a request") };
+        let Ok(MessageDelivery::Request { arguments, .. }) = delivery(&arguments) else {
+            panic!("a request")
+        };
         assert_eq!(arguments[URL], "https://discord.example/api/channels/123/messages");
         assert!(arguments[BODY].as_str().is_some_and(|body| body.contains("\"parse\":[]")));
     }
