@@ -113,7 +113,7 @@ impl HiddenScan<'_> {
     }
 }
 
-/// Whether an entry is a folder. Some file systems do not say it in the listing.
+/// Whether an entry is a folder. Some file systems do not report the type in the listing.
 fn is_folder(folder: &OwnedFd, entry: &rustix::fs::DirEntry) -> bool {
     match entry.file_type() {
         FileType::Directory => true,

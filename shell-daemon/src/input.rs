@@ -23,7 +23,8 @@ use crate::{InputError, limits::INPUT_BYTES};
 #[derive(Debug)]
 pub struct CommandInput(Mutex<Option<OwnedFd>>);
 
-/// The writing end. Dropping it ends the input. Up to 64 KiB that were written before are still read.
+/// The writing end. Dropping it ends the input. The command can still read up to 64 KiB that were written
+/// before.
 #[derive(Debug)]
 pub struct InputWriter(OwnedFd);
 
@@ -107,7 +108,7 @@ impl From<InputWriter> for OwnedFd {
 pub(crate) struct Feed {
     /// `None` once the input has ended, or the command has closed its standard input.
     pipe: Option<OwnedFd>,
-    /// The number of the request's bytes that are written.
+    /// The number of the request's bytes that have been written.
     written: usize,
     streamed: Option<OwnedFd>,
     /// Whether `pipe` is polled for room. If not, `streamed` is polled for data. Only one of the two is polled at a

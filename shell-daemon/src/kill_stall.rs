@@ -13,10 +13,11 @@ pub(crate) enum Survivors {
     Blocked,
 }
 
-/// Stall detector of a kill. It tells whether the number of survivors still falls, and is made when the kill starts.
+/// Detects whether a kill has stalled: the number of survivors has stopped falling. Create it when the kill
+/// starts.
 ///
-/// Time alone is not a good measure: on a busy machine one sample can take longer than the whole time. The number of
-/// samples alone is not a good measure either: on an idle machine many samples take only a moment.
+/// Time alone is not a good measure: on a busy machine one sample can take longer than the timeout. The
+/// number of samples alone is not a good measure either: on an idle machine many samples take only a moment.
 #[derive(Debug)]
 pub(crate) struct StallDetector {
     time: Duration,

@@ -81,7 +81,8 @@ pub(crate) enum PartialSample {
 }
 
 impl PartialSample {
-    /// Judges a sample that found `bytes` and lost processes with `lost_bytes` bytes of addresses.
+    /// Whether the processes that ended during the sample, with `lost_bytes` of addresses, could raise
+    /// `bytes` above the limit.
     fn from_lost_bytes(lost_bytes: u64, bytes: u64, limit: u64) -> Option<Self> {
         (lost_bytes > 0 && bytes.saturating_add(lost_bytes) > limit).then_some(Self::Lost)
     }

@@ -229,7 +229,7 @@ impl RunningCommand {
                 if killing.as_mut().is_some_and(|detector| detector.record_sample(1, Survivors::Blocked)) {
                     return Err(ShellError::SessionEnded);
                 }
-                // Kill again: the init may have started the shell after the last look.
+                // Kill again: the init may have started the shell after the last kill.
                 self.kill()?;
                 continue;
             }

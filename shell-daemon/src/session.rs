@@ -59,7 +59,7 @@ pub struct ShellSession {
     network_absence: Option<String>,
     cache_copies: TreeRequest,
     hiding: TreeRequest,
-    /// Keeps changes of commands. `None` if the specification does not ask for it.
+    /// Records the changes of commands. `None` if the specification does not ask for it.
     changes: Option<ChangeWatch>,
 }
 
@@ -343,7 +343,7 @@ fn start_watcher(
     Watcher::start(spec.limits.memory_bytes, session, user, meter)
 }
 
-/// Asks the session for a shell. The shell's own report has an error at its start.
+/// Asks the session for a shell. If the shell cannot start, its report has the error.
 fn prepare(control: BorrowedFd<'_>, user: Option<ProcessUser>) -> Result<PreparedShell, ShellError> {
     ShellStreams::new(user).and_then(|streams| streams.send(control))
 }
@@ -385,7 +385,7 @@ fn group(spec: &SessionSpec, plan: &LayerPlan) -> Result<ControlGroup, LayerStat
     }
 }
 
-/// The listeners of a session, as far as it has them.
+/// The listeners that a session has sent.
 #[derive(Debug)]
 struct SessionListeners {
     network: Option<OwnedFd>,

@@ -138,7 +138,7 @@ fn require_name(mount: &SessionMount) -> Result<(), ShellError> {
 }
 
 /// The users of a session whose daemon is root: the owner of the home, and a user that no other process has. The second
-/// is for a file tree that shows the files as that user's.
+/// user is for a file tree in which the files appear to belong to that user.
 ///
 /// The session cannot run as root: without capabilities, root has no special access to another user's workspace, and
 /// new files would belong to root. `None` if this process is not root, or lacks the capabilities to change a process's
@@ -200,8 +200,8 @@ pub(crate) fn open_mount(path: &Path) -> Result<OwnedFd, ShellError> {
     Ok(file.into())
 }
 
-/// System paths that sessions can read and execute but never write. Of `/etc` they are only public files that programs
-/// look up.
+/// System paths that sessions can read and execute but never write. From `/etc`, the list has only public
+/// files that programs look up.
 const SYSTEM: [&str; 23] = [
     "/usr",
     "/bin",

@@ -45,7 +45,7 @@ pub struct SessionSpec {
     pub protect: ProtectedPaths,
     /// The names of files and folders that no command sees, at any depth of every mount except the vault. In a session
     /// with its own file tree, those that exist at the start are covered: their names stay visible, but not their
-    /// content. Another session hides nothing, and its posture says so.
+    /// content. Without its own file tree, a session hides nothing, and its posture reports that.
     pub hide: HiddenNames,
     /// Whether changes of files by commands can be kept, see [`crate::ShellSession::keep_changes`]. The session then
     /// needs the system-call filter.

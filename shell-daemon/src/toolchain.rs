@@ -20,7 +20,7 @@ pub struct SessionToolchain {
     /// same path. Never name a folder that holds secrets.
     pub read: Vec<PathBuf>,
     /// Absolute paths of folders whose content sessions find at the same path, in copies that they may write. Only a
-    /// session with its own file tree has the copies; another one reads the caches themselves.
+    /// session with its own file tree has the copies; any other session reads the caches themselves.
     #[serde(default)]
     pub caches: Vec<PathBuf>,
     /// The folder of the copies. It is made if it is missing, in a folder that exists.
@@ -57,7 +57,7 @@ const CREDENTIALS: [&str; 12] = [
 /// Folders that hold more than a toolchain.
 const TOO_WIDE: [&str; 8] = ["/home", "/root", "/var", "/tmp", "/etc", "/mnt", "/media", "/srv"];
 
-/// Places of the kernel's file systems, and of sockets.
+/// Folders of the kernel's file systems and of sockets.
 const KERNEL: [&str; 4] = ["/proc", "/sys", "/dev", "/run"];
 
 impl SessionToolchain {
@@ -104,7 +104,7 @@ fn check_path(
     home: Option<&Path>,
 ) -> Result<(), String> {
     let handle = open(path).map_err(|error| format!("which cannot be opened: {error}"))?;
-    // The checks are about the opened directory, because a link can lead elsewhere than its path says.
+    // The checks apply to the opened folder, because a symlink's path does not show where it leads.
     let real = real_path(handle.as_fd()).map_err(|error| format!("whose place is unknown: {error}"))?;
     let same_place = |folder: &Path| folder.canonicalize().is_ok_and(|folder| folder == real);
     if real == Path::new("/")

@@ -39,8 +39,9 @@ pub(crate) enum ToSession {
 
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(crate) struct SessionSetup {
-    /// The mounts first, then the system's folders and devices, then the operator's toolchain. Last, for each cache,
-    /// its copy, which a session with its own file tree gets, and the cache itself, which another session reads.
+    /// The mounts first, then the system's folders and devices, then the operator's toolchain. Last, two
+    /// paths for each cache: the copy for a session with its own file tree, and the cache itself for any
+    /// other session.
     pub(crate) paths: Vec<SetupPath>,
     /// The number of the toolchain's paths.
     pub(crate) toolchain: usize,

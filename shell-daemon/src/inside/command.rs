@@ -97,7 +97,7 @@ fn shell_end(ended: &EndedChild, snapshot: &OwnedFd, jobs_left: bool) -> io::Res
     Ok(ShellExit { ending, cpu: ended.cpu, peak_memory_bytes: ended.peak_memory_bytes, state, jobs_left })
 }
 
-/// Whether processes of the shell are left. This reaps the processes that have ended meanwhile.
+/// Whether processes of the shell are left. This reaps the processes that have ended in the meantime.
 fn jobs_left() -> bool {
     loop {
         match rustix::process::wait(WaitOptions::NOHANG) {

@@ -27,8 +27,8 @@ pub(super) struct CommandSnapshots {
 }
 
 impl Snapshots {
-    /// Returns the snapshots of the next command. The command before has ended, so its snapshot is final. `write` is a
-    /// new file of fixed size.
+    /// Returns the snapshots of the next command. The previous command has ended, so its snapshot is final.
+    /// `write` is a new file of fixed size.
     pub(super) fn next(&mut self, write: OwnedFd) -> io::Result<CommandSnapshots> {
         if let Some(last) = self.last.take()
             && snapshot_state(last.as_fd())? == SnapshotState::Complete

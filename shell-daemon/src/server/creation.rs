@@ -1,5 +1,6 @@
 //! Derives the specification of a new session from a client's request. A session never gets more than the daemon
-//! has. A request for a further posture, mount or variable is refused. A limit that is too high is lowered.
+//! has. A request for a posture, mount or variable that the daemon cannot give is refused. A limit that is
+//! too high is lowered.
 
 use std::{
     collections::BTreeSet,

@@ -65,7 +65,8 @@ pub(super) fn config(paths: &CommandLinePaths) -> Result<DaemonConfig, DaemonErr
     }
     let mut config =
         DaemonConfig::from_policy(&policy, paths.workspace.clone(), paths.state.clone(), private)?;
-    // Its state folder differs from that of its clients, which therefore refuse commands in such mounts.
+    // Switch undo off, because this daemon's state folder is not its clients' state folder. Clients refuse
+    // commands in mounts with undo.
     config.mounts.iter_mut().for_each(|mount| mount.has_undo = false);
     Ok(config.with_certificates(ca))
 }
@@ -187,8 +188,8 @@ fn path_beside_policy(path: &str, operator: Option<&Path>) -> Result<PathBuf, Da
         .map_err(|source| DaemonError::System { operation: "find the certificates", source })
 }
 
-/// The operator's policy and its path: the given file, or else the first of the default ones. `None` if none of these
-/// exists. Only root and the daemon's own user may be able to change the file.
+/// The operator's policy and its path: the given file, or the first default file that exists. `None` if there
+/// is none. Only root and the daemon's own user may be able to change the file.
 fn operator_policy(given: Option<&Path>) -> Result<Option<(PathBuf, String)>, DaemonError> {
     let opened = match given {
         Some(path) => match trusted::open_file(path) {

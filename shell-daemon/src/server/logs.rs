@@ -91,7 +91,7 @@ mod tests {
         for text in ["debug,rmcp=debug", "rmcp=trace", "debug,rmcp::service=debug", "rmcp,debug"] {
             check(text, "rmcp=warn", false);
         }
-        // A quieter filter stays as quiet.
+        // A filter that is less verbose than these levels stays unchanged.
         for text in ["error", "off", "warn", "portcullis_tools=debug", "error,portcullis_tools=debug"] {
             check(text, "rmcp=warn", false);
             check(text, "h2=info", false);

@@ -270,6 +270,7 @@ impl WatchedCommand {
         if self.signal.is_forgotten.load(Ordering::Acquire) {
             return;
         }
+        // Keep the first reason: later samples of a command that is being killed may find other breaches.
         let _ = self.signal.breach.set(KillReason { breach, memory_bytes: self.memory_bytes });
         let _ = rustix::io::write(&self.signal.wake, &1_u64.to_ne_bytes());
         let _ = tree::kill_descendants(self.root, KILL_TIME);
@@ -293,8 +294,8 @@ fn yield_to_others(entries: &[ProcessEntry]) {
     entries.iter().for_each(|entry| entry.process.yield_to_others());
 }
 
-/// This thread's processor time. Wall-clock time would not do: on a busy machine a sample takes longer, and that would
-/// postpone the next sample when it matters most.
+/// This thread's processor time. Wall-clock time is unsuitable: on a busy machine a sample takes longer, and
+/// that would postpone the next sample when it matters most.
 fn processor_time() -> Duration {
     let time = clock_gettime(ClockId::ThreadCPUTime);
     Duration::new(time.tv_sec.unsigned_abs(), u32::try_from(time.tv_nsec).unwrap_or_default())
