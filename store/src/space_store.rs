@@ -1,4 +1,4 @@
-//! [`SpaceStore`]: what a gateway of agents and spaces asks of a store, beside its runs.
+//! [`SpaceStore`]: the part of a store that a gateway of agents and spaces needs besides runs.
 
 use async_trait::async_trait;
 
@@ -61,8 +61,8 @@ use crate::{
 ///
 /// # Errors
 /// Each method can fail with [`StoreError::Database`], [`StoreError::Closed`], [`StoreError::Name`],
-/// [`StoreError::Nul`], [`StoreError::Invalid`] and [`StoreError::Limit`]. A method's own section names the others; one
-/// that has no others names [`StoreError::Database`].
+/// [`StoreError::Nul`], [`StoreError::Invalid`] and [`StoreError::Limit`]. A method's own section names
+/// further errors, or [`StoreError::Database`] if there are none.
 #[async_trait]
 pub trait SpaceStore: Send + Sync + std::fmt::Debug {
     /// Adds a participant, with version 1.
@@ -103,7 +103,7 @@ pub trait SpaceStore: Send + Sync + std::fmt::Debug {
     /// Adds a space.
     ///
     /// # Errors
-    /// [`StoreError::AlreadyExists`], even for one that is removed and not yet swept.
+    /// [`StoreError::AlreadyExists`], even for a space that is removed and not yet swept.
     async fn create_space(&self, space: NewSpace) -> Result<(), StoreError>;
 
     /// A space.
@@ -136,13 +136,13 @@ pub trait SpaceStore: Send + Sync + std::fmt::Debug {
     /// [`StoreError::Database`].
     async fn sweep_spaces(&self, at_most: u32) -> Result<u64, StoreError>;
 
-    /// Adds a member to a space. Returns whether it was not one before.
+    /// Adds a member to a space. Returns whether the participant was not a member before.
     ///
     /// # Errors
     /// [`StoreError::NotFound`] for the space or the participant.
     async fn add_member(&self, space: &str, participant: &str, joined: i64) -> Result<bool, StoreError>;
 
-    /// Removes a member from a space. Returns whether it was one before.
+    /// Removes a member from a space. Returns whether the participant was a member before.
     ///
     /// # Errors
     /// [`StoreError::NotFound`] for the space.
@@ -182,7 +182,7 @@ pub trait SpaceStore: Send + Sync + std::fmt::Debug {
     /// [`StoreError::Database`].
     async fn call_message(&self, call: &str) -> Result<Option<SpaceMessage>, StoreError>;
 
-    /// Calls, the newest first, each with what its newest message holds.
+    /// Calls, the newest first, each with the data of the newest message that shows it.
     ///
     /// # Errors
     /// [`StoreError::Database`].
@@ -223,7 +223,7 @@ pub trait SpaceStore: Send + Sync + std::fmt::Debug {
         page: PageRequest<i64>,
     ) -> Result<Page<Event, i64>, StoreError>;
 
-    /// The newest id of the log, and the ids that it has lost.
+    /// The newest id of the log, and the largest id that was removed from it.
     ///
     /// # Errors
     /// [`StoreError::Database`].
@@ -266,8 +266,9 @@ pub trait SpaceStore: Send + Sync + std::fmt::Debug {
     ) -> Result<Page<Note, AgeCursor>, StoreError>;
 
     /// Sends plans that are due to the inboxes of their agents, at most this many, as entries
-    /// [`PLAN_ENTRY`](crate::PLAN_ENTRY), and sets when they are due again: the first time after now, or none. Of
-    /// several processes, one takes each plan. Fewer than asked for means that none are left.
+    /// [`PLAN_ENTRY`](crate::PLAN_ENTRY), and sets when they are due again: the first time after now, or
+    /// none. If several processes take plans, each plan is taken once. Fewer than asked for means that none
+    /// are left.
     ///
     /// # Errors
     /// [`StoreError::Database`]. A full inbox is not an error: see [`DuePlan::ordinal`].
@@ -303,8 +304,8 @@ pub trait SpaceStore: Send + Sync + std::fmt::Debug {
     /// [`StoreError::Database`].
     async fn remove_tokens_of(&self, subject_kind: &str, subject: &str) -> Result<u64, StoreError>;
 
-    /// The names of inboxes that have entries which nothing has consumed, and that begin with a prefix, in order. The
-    /// cursor is a name.
+    /// The names of the inboxes that begin with a prefix and have unconsumed entries, in order. The cursor is
+    /// a name.
     ///
     /// # Errors
     /// [`StoreError::Database`].
@@ -320,8 +321,8 @@ pub trait SpaceStore: Send + Sync + std::fmt::Debug {
     /// The error of the first change that fails. [`Change`] names them.
     async fn apply(&self, changes: Vec<Change>) -> Result<Vec<Applied>, StoreError>;
 
-    /// Puts in the result of a call, as [`RunStore::resolve_call`] does, and writes changes, all or none. A call that
-    /// no longer takes a result is returned as it is, without the changes.
+    /// Stores the result of a call, as [`RunStore::resolve_call`] does, and writes changes, all or none. A
+    /// call that no longer takes a result is returned as it is, without the changes.
     ///
     /// # Errors
     /// [`StoreError::NotFound`] for the call; the error of the first change that fails. The call then stays as it was.

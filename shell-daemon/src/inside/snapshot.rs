@@ -38,7 +38,7 @@ impl Snapshots {
         self.last = Some(write.try_clone()?);
         let read = self.last_complete.as_ref().map(OwnedFd::try_clone).transpose()?;
         if let Some(read) = &read {
-            // The last reader has moved the file offset, which all copies share.
+            // The last reader has moved the file offset, which all duplicates of the descriptor share.
             rustix::fs::seek(read, rustix::fs::SeekFrom::Start(0))?;
         }
         Ok(CommandSnapshots { read, write })
