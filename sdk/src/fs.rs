@@ -54,10 +54,10 @@ pub use lock::{PathLock, lock};
 /// Writes or replaces a file atomically: a concurrent reader sees either the old content or the new content, never a
 /// part. Missing parent directories are created. A replaced file keeps its permissions.
 ///
-/// The content is written to a new file `.portcullis-tmp-…` beside the target, given to the disk (`fsync`), and
-/// renamed. After a crash of the machine the target has the old content or the new one. If an error ends the write,
-/// the temporary file is removed. A call that is killed while it writes leaves it behind, and the old content in
-/// place.
+/// The content is written to a new file `.portcullis-tmp-…` beside the target, synced to the disk (`fsync`),
+/// and renamed. After a crash of the machine the target has the old content or the new content. If an error
+/// ends the write, the temporary file is removed. A call that is killed while it writes leaves the temporary
+/// file behind, and the old content unchanged.
 ///
 /// ```
 /// use portcullis_sdk::{GuestPath, fs, testing};

@@ -23,9 +23,9 @@
 //! # assert_eq!(temperature_tool().declaration().hosts, ["https://api.weather.example"]);
 //! ```
 //!
-//! A request blocks the tool and takes the call's time. The end of the call closes its connections. The host resolves
-//! and judges names, follows redirects that are both granted and declared, speaks TLS, and decompresses bodies. It
-//! sets `Host`, `Content-Length` and the headers of the connection.
+//! A request blocks the tool and counts towards the call's timeout. The end of the call closes its
+//! connections. The host resolves and checks names, follows redirects that are both granted and declared,
+//! speaks TLS, and decompresses bodies. It sets `Host`, `Content-Length` and the headers of the connection.
 //!
 //! # Bodies
 //!
@@ -60,8 +60,8 @@
 //! - A body has at most the `max_response` bytes of the operator's policy (10 MiB by default). The limit holds for the
 //!   bytes before decompression and for the bytes after it. A larger body breaks off with `response_too_large` or
 //!   `decoded_too_large`, and so does a body without an end.
-//! - The call's deadline holds for the body, and the tool's own computing takes time of the call too. While the tool
-//!   does not read, backpressure stops the server.
+//! - The call's deadline holds for the body, and the tool's own computation counts towards it too. While the
+//!   tool does not read, backpressure stops the server.
 //! - A body can break off at any point: by a limit, by the deadline, or by the server. The read then returns an
 //!   [`io::Error`], which `From` converts to an [`HttpError`] with the code. The bytes before the error are intact. A
 //!   read of 0 bytes is the end of a complete body.

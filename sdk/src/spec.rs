@@ -43,8 +43,8 @@ pub struct ToolSpec {
 pub struct Hints {
     /// The aliases of the tool.
     pub aliases: &'static [&'static str],
-    /// Whether a repeated call with equal arguments has no further effect. Clients see this hint, and the registry
-    /// retries native tools by it; see [`ToolMeta::idempotent`].
+    /// Whether a repeated call with equal arguments has no further effect. Clients see this hint, and it
+    /// permits the registry to retry native tools; see [`ToolMeta::idempotent`].
     pub idempotent: bool,
     /// Whether the tool is hidden from models.
     pub hidden: bool,

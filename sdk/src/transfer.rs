@@ -35,7 +35,7 @@ pub fn receive(ctx: &ToolContext) -> Result<Option<Vec<u8>>, ToolError> {
 /// All chunks, joined. Blocks until the other end has sent the last one. The host bounds the length.
 ///
 /// # Errors
-/// As [`receive`].
+/// The errors of [`receive`].
 pub fn receive_all(ctx: &ToolContext) -> Result<Vec<u8>, ToolError> {
     let mut bytes = Vec::new();
     while let Some(chunk) = receive(ctx)? {

@@ -25,7 +25,7 @@ pub(crate) struct ParsedParam {
     pub(crate) ty: Type,
     pub(crate) description: Option<String>,
     pub(crate) keys: ArgKeys,
-    /// The parameter's last `#[arg(…)]`, if any, as a place for errors.
+    /// The parameter's last `#[arg(…)]`, if any, where errors are reported.
     pub(crate) arg: Option<Attribute>,
     /// The parameter's `#[ctx]`, if any.
     pub(crate) ctx: Option<Attribute>,

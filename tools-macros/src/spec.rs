@@ -11,7 +11,7 @@ use crate::{
     model::{ArgumentDefault, CompanionNames, Model, RoleAttribute, ToolArgument, ToolHints},
 };
 
-/// The expression of the tool's `ToolSpec`. It can stand in a `static`.
+/// The expression of the tool's `ToolSpec`. It is constant, so a `static` can hold it.
 pub(crate) fn spec(
     facade: &TokenStream,
     names: &CompanionNames,

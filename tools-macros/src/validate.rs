@@ -290,7 +290,7 @@ fn role(keys: &ArgKeys, shape: &Shape, errors: &mut Errors) -> Option<RoleAttrib
     if let Some(flag) = &keys.command {
         roles.push((flag as &dyn quote::ToTokens, Some(RoleAttribute::Command)));
     }
-    // Two roles would have the policy judge one text as two things.
+    // With two roles, the policy would check one text as two different things.
     if let Some((token, _)) = roles.get(1) {
         errors.add_at(token, "an argument is a path, an entry, a url or a command: keep one of them");
     } else if let Some((token, _)) = roles.first()

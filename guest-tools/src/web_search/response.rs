@@ -18,7 +18,7 @@ pub(super) enum SearchProvider {
     Duckduckgo,
 }
 
-/// A result in the provider's own words. Nothing in it is checked.
+/// An unchecked result, as the provider sent it.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(super) struct ProviderResult {
     pub(super) title: String,

@@ -1,7 +1,7 @@
 //! Explains with the schema what is wrong with a value, and where in the value.
 //!
 //! This is not a validator: decoding has already failed, and this module only describes why. It knows only the
-//! keywords of the normal form, and finds no fault in a value that it cannot judge.
+//! keywords of the normal form, and reports nothing about a value that it cannot check.
 
 use serde_json::{Map, Number, Value, value::RawValue};
 
@@ -149,7 +149,7 @@ impl Search {
         let mut closest_faults = None;
         for branch in branches {
             self.explain_value(value, branch, path, depth);
-            // Take the faults out again: only those of the intended branch are reported.
+            // Remove the faults again, because only those of the intended branch are reported.
             let faults = self.problems.split_off(earlier_count);
             if faults.is_empty() {
                 return;

@@ -20,8 +20,8 @@ use super::{error, locate, replace};
 /// with the same state folder. It does not exclude reading or writing without the lock. Calls of one process get the
 /// lock in the order of their questions.
 ///
-/// The wait uses the call's time, and ends with it. Take several locks in one order, such as sorted by path, so that
-/// two calls never wait for each other.
+/// The wait counts towards the call's timeout, and ends with it. Take several locks in a fixed order, such as
+/// sorted by path, so that two calls never deadlock.
 ///
 /// ```
 /// use portcullis_sdk::{ToolError, fs, tool};
@@ -80,7 +80,7 @@ pub fn lock(path: &GuestPath) -> Result<PathLock, ToolError> {
     }
 }
 
-/// A lock that is held, made by [`lock`]. The drop releases it.
+/// A held lock, made by [`lock`]. Dropping it releases the lock.
 #[derive(Debug)]
 #[must_use = "the lock is released when it is dropped"]
 pub struct PathLock {

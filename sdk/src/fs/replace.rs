@@ -46,8 +46,8 @@ pub fn regular_file_metadata(
     Err(ToolError::failed(format!("cannot {verb} `{path}`: it {refusal}")))
 }
 
-/// Replaces the file at a path, or creates it, with this content. The content is on the disk before the old one is
-/// gone.
+/// Replaces the file at a path, or creates it, with this content. The new content is synced to the disk
+/// before it replaces the old content.
 ///
 /// # Errors
 /// The system's error. The temporary file is then removed; a call that is killed leaves it behind.
@@ -86,8 +86,8 @@ pub fn create_new(path: &Path) -> io::Result<File> {
     OpenOptions::new().write(true).create_new(true).open(path)
 }
 
-/// Runs an operation that may need parent directories. The directories are created only after a first failure,
-/// because they mostly exist.
+/// Runs an operation that may need parent directories. The directories are created only after a first
+/// failure, because they usually exist.
 ///
 /// # Errors
 /// The system's error, or the error of `write`.
@@ -115,7 +115,8 @@ pub fn write_and_close(mut file: File, content: &[u8]) -> io::Result<()> {
 fn write_to_disk(mut file: File, content: &[u8]) -> io::Result<()> {
     file.write_all(content)?;
     match file.sync_all() {
-        // Some file systems, such as those of other machines, cannot be asked for this. The content is written.
+        // Some file systems, such as those of other machines, do not support this. The content is written
+        // anyway.
         Err(error) if matches!(error.kind(), io::ErrorKind::InvalidInput | io::ErrorKind::Unsupported) => {
             Ok(())
         }

@@ -7,8 +7,8 @@ use serde::de::DeserializeOwned;
 
 use super::{HttpError, import};
 
-/// A response. Its body is read as the server sends it, by [`Read`] or as a whole. Dropping it gives up the unread
-/// rest, and closes the connection if there is one.
+/// A response. Its body is read as the server sends it, by [`Read`] or as a whole. Dropping it discards the
+/// unread rest, and closes the connection if there is one.
 #[derive(Debug)]
 pub struct Response {
     head: HttpResponseHead,
@@ -60,7 +60,7 @@ impl Response {
     /// Reads the rest of the body to its end.
     ///
     /// # Errors
-    /// If it breaks off, with the reason.
+    /// The reason, if the body breaks off.
     pub fn bytes(mut self) -> Result<Vec<u8>, HttpError> {
         let mut bytes = Vec::new();
         self.read_to_end(&mut bytes)?;

@@ -80,7 +80,7 @@ fn characters(
     }
     let mut code = 0_usize;
     let differences = differences.into_iter().flat_map(|differences| differences.iter::<Object<'_>>());
-    // The list has at most as many items as all codes with a number each. Further items add nothing.
+    // The list needs at most a number and a name for each of the 256 codes. Ignore further items.
     for item in differences.take(1024) {
         match item {
             Object::Number(number) => code = usize::try_from(number.as_i64()).unwrap_or(usize::MAX),
