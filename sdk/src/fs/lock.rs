@@ -18,7 +18,7 @@ use super::{error, locate, replace};
 ///
 /// The lock excludes all calls that ask for the lock of the same path: of any tool, and of any process of Portcullis
 /// with the same state folder. It does not exclude reading or writing without the lock. Calls of one process get the
-/// lock in the order of their questions.
+/// lock in the order in which they ask for it.
 ///
 /// The wait counts towards the call's timeout, and ends with it. Take several locks in a fixed order, such as
 /// sorted by path, so that two calls never deadlock.
