@@ -157,7 +157,7 @@ fn read(target: &Path, path: &GuestPath) -> Result<String, ToolError> {
     };
     let capacity = usize::try_from(bytes).ok().filter(|size| *size <= MAX_FILE_BYTES).ok_or_else(too_long)?;
     let mut content = Vec::with_capacity(capacity + 1);
-    // Read one byte more than the limit, because the file may grow meanwhile.
+    // Read one byte more than the limit, because the file may have grown.
     file.take(MAX_FILE_BYTES as u64 + 1).read_to_end(&mut content).map_err(read_error)?;
     if content.len() > MAX_FILE_BYTES {
         return Err(too_long());

@@ -197,7 +197,7 @@ impl CacheRefresh<'_> {
         if FileType::from_raw_mode(stat.st_mode) != FileType::RegularFile {
             return Ok(());
         }
-        // Write to a temporary name first, because commands of other sessions may read the copy meanwhile.
+        // Write to a temporary name first, because commands of other sessions may be reading the copy.
         let temporary = format!(".portcullis-{}", random_hex::<8>()?);
         let flags = OFlags::CREATE | OFlags::EXCL | OFlags::WRONLY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
         let file = File::from(rustix::fs::openat(to, &temporary, flags, Mode::RUSR | Mode::WUSR)?);

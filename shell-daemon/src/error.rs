@@ -153,7 +153,7 @@ pub enum ShellError {
     },
 }
 
-/// The reason why no more can be written to a command.
+/// The reason why nothing more can be written to a command.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum InputError {

@@ -149,6 +149,8 @@ impl Feed {
             }
         }
         let Some(streamed) = &self.streamed else { return self.close() };
+        // `splice` examines `streamed` first, so without data it does not report that the command has closed
+        // its input.
         if !self.is_waiting_for_room && has_no_reader(pipe) {
             return self.close();
         }

@@ -17,7 +17,8 @@ pub(crate) enum Survivors {
 /// starts.
 ///
 /// Time alone is not a good measure: on a busy machine one sample can take longer than the timeout. The
-/// number of samples alone is not a good measure either: on an idle machine many samples take only a moment.
+/// number of samples alone is not a good measure either: on an idle machine many samples take very little
+/// time.
 #[derive(Debug)]
 pub(crate) struct StallDetector {
     time: Duration,

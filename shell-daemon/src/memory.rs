@@ -131,6 +131,7 @@ impl MemoryMeter {
             // Some kernels have no large pages.
             devices.extend(file(MemfdFlags::HUGETLB | size).and_then(device).ok());
         }
+        // `/dev/shm` has a separate device only if it is a mount.
         let folder = fs::metadata("/dev").ok().zip(fs::metadata("/dev/shm").ok());
         devices.extend(folder.filter(|(parent, shm)| parent.dev() != shm.dev()).map(|(_, shm)| shm.dev()));
         Ok(Self { devices, descriptors, has_seen_foreign_program: Arc::default() })

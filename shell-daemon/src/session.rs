@@ -292,6 +292,7 @@ impl ShellSession {
         // state is known.
         let streams = ShellStreams::new(self.user);
         let finished = running.finish(request, &self.watcher, &self.background, on_output)?;
+        // Ignore an error: the next command then starts its shell itself.
         self.prepared = streams.and_then(|streams| streams.send(control)).ok();
         Ok(finished)
     }

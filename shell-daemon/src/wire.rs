@@ -257,6 +257,7 @@ pub(crate) fn receive_from<T: DeserializeOwned>(
         match message {
             RecvAncillaryMessage::ScmRights(rights) => handles.extend(rights),
             RecvAncillaryMessage::ScmCredentials(credentials) => sender = Some(credentials.pid),
+            // The sockets enable no other control messages.
             _ => {}
         }
     }

@@ -71,13 +71,13 @@ pub trait SpaceStore: Send + Sync + std::fmt::Debug {
     /// [`StoreError::AlreadyExists`].
     async fn create_participant(&self, participant: NewParticipant) -> Result<(), StoreError>;
 
-    /// A participant.
+    /// Returns a participant.
     ///
     /// # Errors
     /// [`StoreError::NotFound`].
     async fn participant(&self, id: &str) -> Result<Participant, StoreError>;
 
-    /// Participants of a kind, or all, the newest first.
+    /// Lists the participants of a kind, or all, the newest first.
     ///
     /// # Errors
     /// [`StoreError::Database`].
@@ -106,13 +106,13 @@ pub trait SpaceStore: Send + Sync + std::fmt::Debug {
     /// [`StoreError::AlreadyExists`], even for a space that is removed and not yet swept.
     async fn create_space(&self, space: NewSpace) -> Result<(), StoreError>;
 
-    /// A space.
+    /// Returns a space.
     ///
     /// # Errors
     /// [`StoreError::NotFound`].
     async fn space(&self, id: &str) -> Result<Space, StoreError>;
 
-    /// The spaces of a member, or all, the newest first.
+    /// Lists the spaces of a member, or all, the newest first.
     ///
     /// # Errors
     /// [`StoreError::Database`].
@@ -148,7 +148,7 @@ pub trait SpaceStore: Send + Sync + std::fmt::Debug {
     /// [`StoreError::NotFound`] for the space.
     async fn remove_member(&self, space: &str, participant: &str) -> Result<bool, StoreError>;
 
-    /// The members of a space, in the order in which they joined.
+    /// Lists the members of a space, in the order in which they joined.
     ///
     /// # Errors
     /// [`StoreError::NotFound`].
@@ -158,31 +158,31 @@ pub trait SpaceStore: Send + Sync + std::fmt::Debug {
         page: PageRequest<AgeCursor>,
     ) -> Result<Page<Member, AgeCursor>, StoreError>;
 
-    /// Whether a participant is a member of a space. False without such a space or participant.
+    /// Returns whether a participant is a member of a space. False without such a space or participant.
     ///
     /// # Errors
     /// [`StoreError::Database`].
     async fn is_member(&self, space: &str, participant: &str) -> Result<bool, StoreError>;
 
-    /// Whether two participants are members of one space.
+    /// Returns whether two participants are members of the same space.
     ///
     /// # Errors
     /// [`StoreError::Database`].
     async fn share_space(&self, participant: &str, other: &str) -> Result<bool, StoreError>;
 
-    /// A message.
+    /// Returns a message.
     ///
     /// # Errors
     /// [`StoreError::NotFound`].
     async fn space_message(&self, id: &str) -> Result<SpaceMessage, StoreError>;
 
-    /// The newest message that shows a call; `None` if there is none.
+    /// Returns the newest message that shows a call; `None` if there is none.
     ///
     /// # Errors
     /// [`StoreError::Database`].
     async fn call_message(&self, call: &str) -> Result<Option<SpaceMessage>, StoreError>;
 
-    /// Calls, the newest first, each with the data of the newest message that shows it.
+    /// Lists calls, the newest first, each with the data of the newest message that shows it.
     ///
     /// # Errors
     /// [`StoreError::Database`].
@@ -192,7 +192,7 @@ pub trait SpaceStore: Send + Sync + std::fmt::Debug {
         page: PageRequest<AgeCursor>,
     ) -> Result<Page<CallWithMessage, AgeCursor>, StoreError>;
 
-    /// Messages of a space, the newest first. The cursor is an ordinal.
+    /// Lists messages of a space, the newest first. The cursor is an ordinal.
     ///
     /// With a search, only messages that have all of its words, in any order and case. Words are runs of letters and
     /// digits; letters of scripts without spaces are words of their own. A search without words finds nothing.
@@ -212,7 +212,7 @@ pub trait SpaceStore: Send + Sync + std::fmt::Debug {
     /// [`StoreError::Limit`] for an event that is too large or has too many topics.
     async fn append_event(&self, event: NewEvent) -> Result<i64, StoreError>;
 
-    /// The events of a topic, or all, in the order of their ids. The cursor is an id: the first page without one begins
+    /// Lists the events of a topic, or all, in the order of their ids. The cursor is an id: the first page without one begins
     /// with the oldest event.
     ///
     /// # Errors
@@ -223,7 +223,7 @@ pub trait SpaceStore: Send + Sync + std::fmt::Debug {
         page: PageRequest<i64>,
     ) -> Result<Page<Event, i64>, StoreError>;
 
-    /// The newest id of the log, and the largest id that was removed from it.
+    /// Returns the newest id of the log, and the largest id that was removed from it.
     ///
     /// # Errors
     /// [`StoreError::Database`].
@@ -254,7 +254,7 @@ pub trait SpaceStore: Send + Sync + std::fmt::Debug {
     /// [`StoreError::Database`].
     async fn remove_notes(&self, agent: &str, kind: NoteKind, ids: Vec<String>) -> Result<u64, StoreError>;
 
-    /// The notes of an agent of one kind, in the order in which they were first set.
+    /// Lists the notes of an agent of one kind, in the order in which they were first set.
     ///
     /// # Errors
     /// [`StoreError::Database`].
@@ -280,13 +280,13 @@ pub trait SpaceStore: Send + Sync + std::fmt::Debug {
     /// [`StoreError::AlreadyExists`] for its id or its hash.
     async fn add_token(&self, token: Token) -> Result<(), StoreError>;
 
-    /// The token with this hash; `None` if there is none.
+    /// Returns the token with this hash; `None` if there is none.
     ///
     /// # Errors
     /// [`StoreError::Database`].
     async fn find_token(&self, hash: &str) -> Result<Option<Token>, StoreError>;
 
-    /// All tokens, the newest first.
+    /// Lists all tokens, the newest first.
     ///
     /// # Errors
     /// [`StoreError::Database`].

@@ -39,13 +39,13 @@ pub trait RunStore: Send + Sync + std::fmt::Debug {
     /// [`StoreError::AlreadyExists`]; [`StoreError::InboxConsumed`] for entries that another run or step has consumed.
     async fn create_run(&self, run: NewRun) -> Result<(), StoreError>;
 
-    /// A run with its state.
+    /// Returns a run with its state.
     ///
     /// # Errors
     /// [`StoreError::NotFound`].
     async fn run(&self, id: &str) -> Result<Run, StoreError>;
 
-    /// Runs, the newest first.
+    /// Lists runs, the newest first.
     ///
     /// # Errors
     /// [`StoreError::Database`].
@@ -102,7 +102,7 @@ pub trait RunStore: Send + Sync + std::fmt::Debug {
     /// [`StoreError::NotFound`], [`StoreError::LeaseLost`], [`StoreError::Conflict`], [`StoreError::Ended`].
     async fn commit_step(&self, commit: CommitStep) -> Result<i64, StoreError>;
 
-    /// The messages of a run, in order. The cursor is an ordinal.
+    /// Lists the messages of a run, in order. The cursor is an ordinal.
     ///
     /// # Errors
     /// [`StoreError::NotFound`].
@@ -112,7 +112,7 @@ pub trait RunStore: Send + Sync + std::fmt::Debug {
         page: PageRequest<i64>,
     ) -> Result<Page<StoredMessage, i64>, StoreError>;
 
-    /// The steps of a run, in order. The cursor is an ordinal.
+    /// Lists the steps of a run, in order. The cursor is an ordinal.
     ///
     /// # Errors
     /// [`StoreError::NotFound`].
@@ -132,7 +132,7 @@ pub trait RunStore: Send + Sync + std::fmt::Debug {
     /// [`StoreError::AlreadyExists`] if it has finished before.
     async fn finish_call(&self, guard: LeaseGuard, end: CallFinish) -> Result<(), StoreError>;
 
-    /// The started calls of a run, in the order in which they began. The cursor is a position in this order.
+    /// Lists the started calls of a run, in the order in which they began. The cursor is a position in this order.
     ///
     /// # Errors
     /// [`StoreError::NotFound`].
@@ -177,13 +177,13 @@ pub trait RunStore: Send + Sync + std::fmt::Debug {
     /// [`StoreError::Database`].
     async fn expire_calls(&self, now: i64, at_most: u32) -> Result<Vec<String>, StoreError>;
 
-    /// A call.
+    /// Returns a call.
     ///
     /// # Errors
     /// [`StoreError::NotFound`].
     async fn call(&self, id: &str) -> Result<StoredExternalCall, StoreError>;
 
-    /// Calls, the newest first.
+    /// Lists calls, the newest first.
     ///
     /// # Errors
     /// [`StoreError::Database`].
@@ -217,13 +217,13 @@ pub trait RunStore: Send + Sync + std::fmt::Debug {
     /// [`StoreError::Database`].
     async fn expire_approvals(&self, now: i64, at_most: u32) -> Result<Vec<String>, StoreError>;
 
-    /// A question.
+    /// Returns a question.
     ///
     /// # Errors
     /// [`StoreError::NotFound`].
     async fn approval(&self, id: &str) -> Result<StoredApproval, StoreError>;
 
-    /// Questions, the newest first.
+    /// Lists questions, the newest first.
     ///
     /// # Errors
     /// [`StoreError::Database`].
@@ -239,7 +239,7 @@ pub trait RunStore: Send + Sync + std::fmt::Debug {
     /// [`StoreError::Limit`] if the inbox is full.
     async fn push_inbox(&self, entry: NewInboxEntry) -> Result<i64, StoreError>;
 
-    /// The entries of an agent's inbox that no step has consumed, in order. The cursor is an ordinal.
+    /// Lists the entries of an agent's inbox that no step has consumed, in order. The cursor is an ordinal.
     ///
     /// # Errors
     /// [`StoreError::Database`].
@@ -266,7 +266,7 @@ pub trait RunStore: Send + Sync + std::fmt::Debug {
     /// [`StoreError::Database`].
     async fn ping(&self) -> Result<(), StoreError>;
 
-    /// The ids of calls and approvals, each when this process has answered it: resolved, timed out, cancelled or
+    /// Streams the ids of calls and approvals, each when this process has answered it: resolved, timed out, cancelled or
     /// decided. Answers of other processes, and calls that expire, are not among them.
     fn answers(&self) -> broadcast::Receiver<Arc<str>>;
 

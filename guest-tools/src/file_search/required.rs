@@ -40,6 +40,7 @@ fn collect_required_texts(expression: &Hir, required_texts: &mut Vec<Required>) 
         HirKind::Concat(parts) => parts.iter().for_each(|part| collect_required_texts(part, required_texts)),
         HirKind::Repetition(repetition) => {
             start_new_text(required_texts);
+            // The first repetition is certain, so every match contains its texts.
             if repetition.min > 0 {
                 collect_required_texts(&repetition.sub, required_texts);
                 start_new_text(required_texts);

@@ -118,6 +118,7 @@ fn ascii85(bytes: &[u8], max_bytes: usize) -> Vec<u8> {
                     (group, length) = (0, 0);
                 }
             }
+            // Skip white space, which is allowed between digits, and invalid characters.
             _ => {}
         }
     }
@@ -177,6 +178,7 @@ fn lzw(bytes: &[u8], early_change: bool, max_bytes: usize) -> Vec<u8> {
         };
         while held_bits < width {
             let Some(byte) = input.next() else { return decoded };
+            // Used bits need no mask: the shift drops them at the top.
             bits = bits << 8 | u32::from(*byte);
             held_bits += 8;
         }
@@ -239,7 +241,7 @@ mod tests {
         assert_eq!(inflate(&spaces, 1000).len(), 1000);
         assert!(ascii85(&b"z".repeat(1000), 100).len() <= 100);
         assert!(run_length(&[129, 0].repeat(100), 1000).len() <= 1000);
-        // One byte, then codes that are each the one being defined: the text grows quadratically.
+        // One byte, then codes that each name the entry being defined: the text grows quadratically.
         let mut bits = String::from("100000000001000001");
         for code in 258..500 {
             bits.push_str(&format!("{code:09b}"));

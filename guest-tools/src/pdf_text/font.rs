@@ -1,4 +1,4 @@
-//! Fonts, as far as texts need them: which characters a code stands for, and how wide it is.
+//! Fonts, as far as the text needs them: the characters and the width of each code.
 //!
 //! The characters come first from a table `ToUnicode` in the file, and otherwise from the font's encoding. No outline
 //! is read, and no font outside the file is needed.

@@ -172,6 +172,7 @@ impl Layout {
 /// The separator between the end of a line and a character.
 fn gap(line: &Line, glyphs: &PositionedGlyphs<'_>, step: Option<f64>) -> Gap {
     let size = line.size.max(glyphs.size);
+    // Text whose direction differs by more than about 26 degrees is not of the same paragraph.
     if line.direction.dot(glyphs.direction) < 0.9 {
         return Gap::Paragraph;
     }

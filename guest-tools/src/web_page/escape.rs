@@ -1,9 +1,9 @@
 //! Writes text of a page as Markdown that renders as exactly this text: without marks, links, link definitions, HTML
 //! or code. Code is written between backticks.
 //!
-//! The rules are those of CommonMark 0.31, with GitHub's tables and strikethrough. Marks within a line are escaped
-//! wherever they stand, because a page can split its text over elements, and two harmless pieces could join to form a
-//! mark.
+//! The rules are those of CommonMark 0.31, with GitHub's tables and strikethrough. Marks are escaped
+//! everywhere in a line, because a page can split its text over elements, and two harmless pieces could join
+//! to form a mark.
 
 /// Appends a word. `at_start` says whether the word is at the start of a line.
 pub(super) fn push_escaped(text: &mut String, word: &str, at_start: bool) {

@@ -1,4 +1,4 @@
-//! Finds elements that a browser does not show, judged only by the element itself.
+//! Finds elements that a browser does not show, from the attributes of each element alone.
 //!
 //! Style sheets are not read, so text that only a style sheet hides stays.
 

@@ -176,8 +176,8 @@ fn begins_html(start: &[u8]) -> bool {
 const MAX_CONTROLS_PER_MILLE: usize = 50;
 const NO_CONTROLS: usize = 0;
 
-/// Whether the first bytes are not text, judged by control characters. UTF-16 has NUL bytes, and is identified by its
-/// byte order mark.
+/// Whether the first bytes are not text, according to their control characters. UTF-16 has NUL bytes, and is
+/// identified by its byte order mark.
 fn is_binary(bytes: &[u8], max_per_mille: usize) -> bool {
     if bytes.starts_with(b"\xff\xfe") || bytes.starts_with(b"\xfe\xff") {
         return false;

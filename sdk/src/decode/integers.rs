@@ -55,6 +55,7 @@ pub(super) fn skip_string(bytes: &[u8], quote: usize) -> (usize, bool) {
             Some(b'"') => return (index + 1, has_escapes),
             Some(b'\\') => {
                 has_escapes = true;
+                // Skip the escaped byte, which can be a quote.
                 index += 2;
             }
             Some(_) => index += 1,

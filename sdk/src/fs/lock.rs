@@ -65,6 +65,7 @@ pub fn lock(path: &GuestPath) -> Result<PathLock, ToolError> {
         )));
     }
     let taken = replace::retry_with_parents(&target, || match import::lock(path, &target) {
+        // Only a system error can mean that a parent directory is missing.
         Err(LockFault::System(error)) => Err(error),
         taken => Ok(taken),
     });

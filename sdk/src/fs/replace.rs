@@ -115,7 +115,7 @@ pub fn write_and_close(mut file: File, content: &[u8]) -> io::Result<()> {
 fn write_to_disk(mut file: File, content: &[u8]) -> io::Result<()> {
     file.write_all(content)?;
     match file.sync_all() {
-        // Some file systems, such as those of other machines, do not support this. The content is written
+        // Some file systems, such as network file systems, do not support this. The content is written
         // anyway.
         Err(error) if matches!(error.kind(), io::ErrorKind::InvalidInput | io::ErrorKind::Unsupported) => {
             Ok(())

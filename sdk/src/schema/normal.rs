@@ -62,7 +62,7 @@ fn remove_null_alternative(schema: &mut Value) {
         {
             map.remove(keyword);
             for (key, value) in only {
-                // Keywords beside the alternatives take precedence over those of the only branch.
+                // Keywords beside the alternatives override the keywords of the only branch.
                 map.entry(key).or_insert(value);
             }
         }
@@ -172,7 +172,7 @@ fn merge_text_alternatives(map: &mut Map<String, Value>) {
     for branch in branches {
         match allowed_texts(&branch) {
             Some(texts) => {
-                // The merged branch will stand at the place of the first text.
+                // Insert the merged branch later at the position of the first text.
                 enum_position.get_or_insert(other_branches.len());
                 if let (Some(text), [value]) = (description(&branch), &texts[..]) {
                     lines.push(format!(

@@ -182,6 +182,7 @@ impl<'a> SharedMemory<'a> {
                             Some(file.blocks() * BLOCK_BYTES);
                     }
                     Err(error) if error.kind() == io::ErrorKind::PermissionDenied => denied = Some(error),
+                    // The file is not shared memory, or the descriptor was closed in the meantime.
                     Ok(_) | Err(_) => {}
                 }
             }

@@ -200,6 +200,7 @@ impl EventInlet {
 impl EventOutlet {
     fn refuse(mut self, status: Status) {
         if let Some(accepted) = self.accepted.take() {
+            // Sending fails only if the caller is gone.
             let _ = accepted.send(Err(status));
         }
     }

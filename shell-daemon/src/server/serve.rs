@@ -150,6 +150,7 @@ async fn connection_permit(daemon: &Daemon) -> Option<OwnedSemaphorePermit> {
     if !daemon.close_unauthenticated() {
         return None;
     }
+    // The cut connection gives its permit back when its stream is dropped.
     timeout(HANG_UP_TIME, Arc::clone(permits).acquire_owned()).await.ok()?.ok()
 }
 

@@ -273,6 +273,7 @@ impl WatchedCommand {
         // Keep the first reason: later samples of a command that is being killed may find other breaches.
         let _ = self.signal.breach.set(KillReason { breach, memory_bytes: self.memory_bytes });
         let _ = rustix::io::write(&self.signal.wake, &1_u64.to_ne_bytes());
+        // Ignore a stalled kill: the survivors are sampled, and killed, again.
         let _ = tree::kill_descendants(self.root, KILL_TIME);
     }
 

@@ -34,7 +34,7 @@ pub struct NewApproval {
     pub expires: Option<i64>,
 }
 
-/// A question as it is stored, with its answer.
+/// A stored question, with its answer.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct StoredApproval {
     /// The question.
@@ -70,7 +70,7 @@ pub enum Verdict {
     Deny,
 }
 
-/// An answer as it is stored.
+/// A stored answer.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct StoredAnswer {
     /// Whether the call may run.

@@ -46,7 +46,7 @@ pub struct NewExternalCall {
     pub expires: Option<i64>,
 }
 
-/// A call as it is stored. Its result comes from outside the run.
+/// A stored call. Its result comes from outside the run.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct StoredExternalCall {
     /// The id.

@@ -107,7 +107,7 @@ pub enum Applied {
     Updated {
         /// Whether it was changed: false if its status was not the expected one.
         is_changed: bool,
-        /// The message as it is now.
+        /// The message after the change, or unchanged.
         message: Box<SpaceMessage>,
     },
     /// An event is appended.

@@ -15,7 +15,7 @@ pub struct NewEvent {
     pub created: i64,
 }
 
-/// An event as it is stored.
+/// A stored event.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Event {
     /// The id. Ids become visible in increasing order, so a reader that asks for ids after its last one

@@ -18,7 +18,7 @@ pub struct NewInboxEntry {
     pub created: i64,
 }
 
-/// An entry as it is stored.
+/// A stored entry.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct InboxEntry {
     /// The entry's position in the agent's inbox, from 1, without gaps.

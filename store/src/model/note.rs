@@ -32,7 +32,7 @@ pub struct NewNote {
     pub every: Option<i64>,
 }
 
-/// A note as it is stored.
+/// A stored note.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Note {
     /// The id.

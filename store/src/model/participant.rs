@@ -28,7 +28,7 @@ pub struct NewParticipant {
     pub created: i64,
 }
 
-/// A participant as it is stored.
+/// A stored participant.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Participant {
     /// The id.

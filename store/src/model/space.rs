@@ -16,7 +16,7 @@ pub struct NewSpace {
     pub created: i64,
 }
 
-/// A space as it is stored.
+/// A stored space.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Space {
     /// The id.

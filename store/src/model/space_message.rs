@@ -63,7 +63,7 @@ pub struct NewMessage {
     pub created: i64,
 }
 
-/// A message as it is stored.
+/// A stored message.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SpaceMessage {
     /// The id.

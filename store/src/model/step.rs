@@ -16,7 +16,7 @@ pub struct StepRecord {
     pub summary: String,
 }
 
-/// A step as it is stored.
+/// A stored step.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Step {
     /// The step's position in the run, from 1.
@@ -25,7 +25,7 @@ pub struct Step {
     pub record: StepRecord,
 }
 
-/// A message as it is stored.
+/// A stored message.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct StoredMessage {
     /// The message's position in the run, from 1.

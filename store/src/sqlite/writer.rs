@@ -96,6 +96,7 @@ impl<T: Send> Job for Write<T> {
             // Even a write that succeeded is lost, because the whole group is rolled back.
             _ => Err(StoreError::database(doing, lost.failure, lost.clone())),
         };
+        // The caller may be gone.
         let _ = reply.send(result);
     }
 }

@@ -110,7 +110,7 @@ fn a_slow_server_is_given_up() {
         store.run("r").await.expect("a statement that is not slow");
         store.run("s").await.expect_err("rolled back");
 
-        // A server that accepts connections but never answers.
+        // The stopped server processes cannot even report the timeout.
         let client = server.client("postgres").await;
         let pids = "select pid from pg_stat_activity where application_name = 'portcullis'";
         let pids: Vec<i32> =

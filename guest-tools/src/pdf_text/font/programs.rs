@@ -136,6 +136,7 @@ impl TopDict {
                 (15, _) => top.charset = operand,
                 (16, _) => top.encoding = operand,
                 (17, _) => top.char_strings = Some(operand),
+                // The other operators do not affect the names of the glyphs.
                 _ => {}
             }
         }
