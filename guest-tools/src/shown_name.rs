@@ -2,8 +2,8 @@
 
 use std::borrow::Cow;
 
-/// The form of a name or path in a line of a result. A name with characters that end a line, control a
-/// terminal or change the direction of text becomes a quoted string with these characters escaped.
+/// Returns a name or path in the form for a line of a result. A name with characters that end a line, control
+/// a terminal or change the direction of text becomes a quoted string with these characters escaped.
 pub(crate) fn shown_name(name: &str) -> Cow<'_, str> {
     if name.chars().any(is_misleading) { Cow::Owned(format!("{name:?}")) } else { Cow::Borrowed(name) }
 }

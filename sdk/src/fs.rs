@@ -21,7 +21,7 @@ use std::{io, path::PathBuf};
 
 use portcullis_types::{GuestPath, ToolError};
 
-/// The path to give to `std::fs`.
+/// Returns the path to give to `std::fs`.
 ///
 /// # Errors
 /// Only natively: `unavailable` outside [`crate::testing::with_root`], because a native tool has no sandbox to
@@ -37,7 +37,7 @@ pub fn locate(path: &GuestPath) -> Result<PathBuf, ToolError> {
     Ok(root.join(&path.as_str()[1..]))
 }
 
-/// The path to give to `std::fs`: the guest path itself.
+/// Returns the path to give to `std::fs`: the guest path itself.
 ///
 /// # Errors
 /// None in a module; for native errors see the native function.

@@ -177,7 +177,7 @@ impl HttpError {
         Self(HttpFailure { kind, code: code.to_owned(), message: message.to_owned() })
     }
 
-    /// The stable code, such as `host_not_granted` or `name_unresolved`.
+    /// Returns the stable code, such as `host_not_granted` or `name_unresolved`.
     #[must_use]
     pub fn code(&self) -> &str {
         &self.0.code

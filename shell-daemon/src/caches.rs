@@ -241,7 +241,7 @@ fn make_private_folder(path: &Path) -> io::Result<()> {
     }
 }
 
-/// The name of a copy's folder: the cache's path with `%` for each slash.
+/// Returns the name of a copy's folder: the cache's path with `%` for each slash.
 fn folder_name(path: &Path) -> io::Result<String> {
     let text = path.to_str().ok_or_else(|| io::Error::other("its path is not UTF-8"))?;
     let name = text.replace('%', "%25").replace('/', "%");

@@ -226,7 +226,7 @@ impl SharedChangeWatch {
         })
     }
 
-    /// The mount that contains a path.
+    /// Returns the mount that contains a path.
     fn below_mount(&self, path: &[Vec<u8>]) -> Option<PathInMount> {
         use std::os::unix::ffi::OsStrExt as _;
 

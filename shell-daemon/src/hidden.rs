@@ -27,7 +27,7 @@ use crate::{
     setup::open_mount,
 };
 
-/// The existing files and folders with hidden names, as paths in the session's own file tree.
+/// Finds the existing files and folders with hidden names, as paths in the session's own file tree.
 ///
 /// # Errors
 /// [`ShellError::TooMuchToHide`] if there are more than a session can cover, or the mounts are too large to be read.

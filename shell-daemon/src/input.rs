@@ -124,7 +124,7 @@ impl Feed {
         Self { pipe, written: 0, streamed, is_waiting_for_room: true }
     }
 
-    /// The descriptors to poll before the next [`Feed::advance`].
+    /// Returns the descriptors to poll before the next [`Feed::advance`].
     pub(crate) fn poll_fds(&self) -> impl Iterator<Item = PollFd<'_>> {
         // Without flags `poll` still reports a command that has closed its input.
         let flags = if self.is_waiting_for_room { PollFlags::OUT } else { PollFlags::empty() };

@@ -294,9 +294,9 @@ fn total_proportional(processes: &[(ProcessEntry, ProcessMemory)]) -> u64 {
     processes.iter().map(|(entry, memory)| memory.proportional_share(entry)).sum()
 }
 
-/// The bytes that all processes of the machine share, hold in memory files or have swapped out. 0 if this
-/// `/proc` has no such file (`subset=pid`). `None` if the file cannot be read now, for example because no
-/// descriptor is left. A command may have caused that, so an older number must not be used.
+/// Returns the bytes that all processes of the machine share, hold in memory files or have swapped out. 0 if
+/// this `/proc` has no such file (`subset=pid`). `None` if the file cannot be read now, for example because
+/// no descriptor is left. A command may have caused that, so an older number must not be used.
 pub(crate) fn system_shared_bytes() -> Option<u64> {
     parse_shared_bytes(fs::read_to_string("/proc/meminfo"))
 }
@@ -382,9 +382,9 @@ impl Rights {
 }
 
 impl ProcessMemory {
-    /// The counters of each of these processes, and the address space of those that have ended since they were
-    /// listed. An ended process may have given memory to a process that was not listed, such as shared memory without
-    /// a page in its tables.
+    /// Returns the counters of each of these processes, and the address space of those that have ended since
+    /// they were listed. An ended process may have given memory to a process that was not listed, such as
+    /// shared memory without a page in its tables.
     fn read_all(processes: &[ProcessEntry]) -> (Processes, u64) {
         let (mut memories, mut lost_bytes) = (Vec::new(), 0);
         for entry in processes {

@@ -365,7 +365,7 @@ impl RunningCommand {
         self.watch.as_ref().map_or(Ok(()), CommandWatch::kill)
     }
 
-    /// The breach for which the watch has killed the command or is about to kill it.
+    /// Returns the breach for which the watch has killed the command or is about to kill it.
     fn breach(&self) -> Result<Option<Interruption>, ShellError> {
         let breach = self.watch.as_ref().and_then(CommandWatch::breach);
         breach.map(|breach| Interruption::from_breach(breach).ok_or(ShellError::Unwatched)).transpose()

@@ -170,8 +170,8 @@ impl ShellSession {
         }
     }
 
-    /// Whether the session has its own file tree, with the mounts at `/NAME`. Otherwise the mounts are at their real
-    /// paths.
+    /// Returns whether the session has its own file tree, with the mounts at `/NAME`. Otherwise the mounts
+    /// are at their real paths.
     #[must_use]
     pub fn has_own_tree(&self) -> bool {
         self.has_tree
@@ -185,21 +185,21 @@ impl ShellSession {
         }
     }
 
-    /// The number of protected paths that existed at the start and are read-only for the session. 0 for a session
-    /// without its own file tree.
+    /// Returns the number of protected paths that existed at the start and are read-only for the session. 0
+    /// for a session without its own file tree.
     #[must_use]
     pub fn read_only_paths(&self) -> usize {
         self.read_only_paths
     }
 
-    /// Whether commands have copies of the caches, which they may write. If the request is not met, commands read the
-    /// caches themselves.
+    /// Returns whether commands have copies of the caches, which they may write. If the request is not met,
+    /// commands read the caches themselves.
     #[must_use]
     pub fn cache_copies(&self) -> TreeRequest {
         self.cache_copies
     }
 
-    /// Whether the names to hide are covered. If the request is not met, commands can read them.
+    /// Returns whether the names to hide are covered. If the request is not met, commands can read them.
     #[must_use]
     pub fn hiding(&self) -> TreeRequest {
         self.hiding
@@ -211,21 +211,22 @@ impl ShellSession {
         self.tunnel_listener.take()
     }
 
-    /// The reason why the session has no network although its specification has one.
+    /// Returns the reason why the session has no network although its specification has one.
     #[must_use]
     pub fn network_absence(&self) -> Option<&str> {
         self.network_absence.as_deref()
     }
 
-    /// The posture that the session proved.
+    /// Returns the posture that the session proved.
     #[must_use]
     pub fn posture(&self) -> &SessionPosture {
         &self.posture
     }
 
-    /// The owner of the session's processes, if that is not this process's user. If the daemon is root and the session
-    /// has its own file tree, the owner is a user that no other process has, and the files below the mounts appear to
-    /// belong to that user. Otherwise the owner is the owner of the session's home.
+    /// Returns the owner of the session's processes, if that is not this process's user. If the daemon is
+    /// root and the session has its own file tree, the owner is a user that no other process has, and the
+    /// files below the mounts appear to belong to that user. Otherwise the owner is the owner of the
+    /// session's home.
     #[must_use]
     pub fn user(&self) -> Option<ProcessUser> {
         self.user
@@ -365,7 +366,7 @@ fn launch(launcher: &Path, control: OwnedFd) -> io::Result<Child> {
         .spawn()
 }
 
-/// The weakest acceptable posture, and the layers that the session tries.
+/// Returns the weakest acceptable posture, and the layers that the session tries.
 fn plan(spec: &SessionSpec) -> (ShellPosture, LayerPlan) {
     let layers = |without_namespaces| LayerPlan::Layers { waived: spec.waived.clone(), without_namespaces };
     match spec.posture {

@@ -150,7 +150,7 @@ pub(crate) fn open(path: &Path) -> std::io::Result<OwnedFd> {
     Ok(rustix::fs::open(path, OFlags::PATH | OFlags::CLOEXEC, Mode::empty())?)
 }
 
-/// The paths that sessions do not already see as a part of the system.
+/// Returns the paths that sessions do not already see as a part of the system.
 pub(crate) fn beyond_the_system(toolchain: &SessionToolchain) -> impl Iterator<Item = &Path> {
     toolchain.read.iter().map(PathBuf::as_path).filter(|path| !is_of_the_system(path))
 }

@@ -33,7 +33,7 @@ pub(crate) struct Process {
 }
 
 impl Process {
-    /// The process with this number, if `parent` is its parent.
+    /// Returns the process with this number, if `parent` is its parent.
     pub(crate) fn child_of(parent: Pid, pid: Pid) -> Option<Self> {
         let entry = entry(pid)?;
         (entry.parent == parent.as_raw_pid()).then_some(entry.process)

@@ -179,8 +179,8 @@ pub enum StateAfter {
     KeptNotWritten,
 }
 
-/// A connected pair of sockets, the daemon's end first. On the daemon's end, the kernel adds the sender to each
-/// message. Both ends are closed on `exec`.
+/// Makes a connected pair of sockets, the daemon's end first. On the daemon's end, the kernel adds the sender
+/// to each message. Both ends are closed on `exec`.
 pub(crate) fn socket_pair() -> io::Result<(OwnedFd, OwnedFd)> {
     let (daemon_end, session_end) =
         rustix::net::socketpair(AddressFamily::UNIX, SocketType::SEQPACKET, SocketFlags::CLOEXEC, None)?;

@@ -163,7 +163,7 @@ pub enum StoreError {
 }
 
 impl StoreError {
-    /// The failure of the database, if it is the reason.
+    /// Returns the failure of the database, if it is the reason.
     #[must_use]
     pub fn failure(&self) -> Option<DatabaseFailure> {
         match self {

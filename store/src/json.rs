@@ -35,13 +35,13 @@ impl Json {
         Self(text)
     }
 
-    /// The text.
+    /// Returns the text.
     #[must_use]
     pub fn as_str(&self) -> &str {
         &self.0
     }
 
-    /// The text, without a copy.
+    /// Returns the text, without a copy.
     #[must_use]
     pub fn into_text(self) -> String {
         self.0

@@ -156,7 +156,8 @@ pub(crate) fn check_count(place: &'static str, count: i64, limit: i64) -> Result
     Ok(())
 }
 
-/// A size as the databases count it. The bounds above keep it far from the ends of the type.
+/// Converts a size to the integer type of the databases. The bounds above keep it far from the ends of the
+/// type.
 pub(crate) fn to_i64(size: usize) -> i64 {
     i64::try_from(size).unwrap_or(i64::MAX)
 }

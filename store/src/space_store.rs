@@ -212,8 +212,8 @@ pub trait SpaceStore: Send + Sync + std::fmt::Debug {
     /// [`StoreError::Limit`] for an event that is too large or has too many topics.
     async fn append_event(&self, event: NewEvent) -> Result<i64, StoreError>;
 
-    /// Lists the events of a topic, or all, in the order of their ids. The cursor is an id: the first page without one begins
-    /// with the oldest event.
+    /// Lists the events of a topic, or all, in the order of their ids. The cursor is an id: the first page
+    /// without one begins with the oldest event.
     ///
     /// # Errors
     /// [`StoreError::Database`].
@@ -304,8 +304,8 @@ pub trait SpaceStore: Send + Sync + std::fmt::Debug {
     /// [`StoreError::Database`].
     async fn remove_tokens_of(&self, subject_kind: &str, subject: &str) -> Result<u64, StoreError>;
 
-    /// The names of the inboxes that begin with a prefix and have unconsumed entries, in order. The cursor is
-    /// a name.
+    /// Returns the names of the inboxes that begin with a prefix and have unconsumed entries, in order. The
+    /// cursor is a name.
     ///
     /// # Errors
     /// [`StoreError::Database`].

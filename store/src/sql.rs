@@ -132,7 +132,7 @@ impl Row {
         if self.is_null(place) { Ok(None) } else { self.text(place).map(Some) }
     }
 
-    /// A text that is parsed.
+    /// Takes a text and parses it.
     pub(crate) fn parsed<T, E>(
         &mut self,
         place: usize,

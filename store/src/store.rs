@@ -266,8 +266,8 @@ pub trait RunStore: Send + Sync + std::fmt::Debug {
     /// [`StoreError::Database`].
     async fn ping(&self) -> Result<(), StoreError>;
 
-    /// Streams the ids of calls and approvals, each when this process has answered it: resolved, timed out, cancelled or
-    /// decided. Answers of other processes, and calls that expire, are not among them.
+    /// Streams the ids of calls and approvals, each when this process has answered it: resolved, timed out,
+    /// cancelled or decided. Answers of other processes, and calls that expire, are not among them.
     fn answers(&self) -> broadcast::Receiver<Arc<str>>;
 
     /// Finishes the writes that were accepted, and closes all connections. Every later call fails with

@@ -48,7 +48,8 @@ pub(crate) fn spec(
     }
 }
 
-/// The function that returns the schema of results. The return type decides; see the facade's `returned`.
+/// Returns the function that returns the schema of results. The return type decides; see the facade's
+/// `returned`.
 fn output_schema(facade: &TokenStream, output: &ReturnType) -> TokenStream {
     let ReturnType::Type(_, ty) = output else {
         return quote!(|| ::core::option::Option::None);

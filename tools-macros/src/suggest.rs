@@ -1,6 +1,6 @@
 //! "Did you mean": finds the nearest known word.
 
-/// The clause ``; did you mean `x`?``; empty if no known word is near.
+/// Returns the clause ``; did you mean `x`?``; empty if no known word is near.
 pub(crate) fn did_you_mean(word: &str, known: &[&str]) -> String {
     known
         .iter()
@@ -17,7 +17,7 @@ fn similarity(word: &str, known: &str) -> f64 {
     strsim::normalized_damerau_levenshtein(&word.to_lowercase(), &known.to_lowercase())
 }
 
-/// The known words as a list for people: `` `a`, `b` ``.
+/// Returns the known words as a list for people: `` `a`, `b` ``.
 pub(crate) fn list(known: &[&str]) -> String {
     known.iter().map(|word| format!("`{word}`")).collect::<Vec<_>>().join(", ")
 }

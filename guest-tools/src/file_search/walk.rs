@@ -149,7 +149,7 @@ impl FileWalk {
         }
     }
 
-    /// The number of entries that were skipped, by reason.
+    /// Returns the number of entries that were skipped, by reason.
     pub(super) fn skipped(&self) -> Vec<String> {
         let counts =
             [(self.hidden, "hidden"), (self.ignored, "ignored"), (self.outside_glob, "not in 'glob'")];

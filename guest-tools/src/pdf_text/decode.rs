@@ -17,7 +17,8 @@ use super::budget::{Exhausted, MAX_STREAM_BYTES, PdfBudget};
 /// The maximum number of filters of one stream.
 const MAX_FILTERS: usize = 4;
 
-/// The decoded bytes of a stream, at most `max_bytes`. Empty if it has an unknown filter or a filter for images.
+/// Decodes a stream to at most `max_bytes`. The result is empty if it has an unknown filter or a filter for
+/// images.
 pub(super) fn decode(
     stream: &Stream<'_>,
     max_bytes: usize,
@@ -79,7 +80,8 @@ fn inflate(bytes: &[u8], max_bytes: usize) -> Vec<u8> {
     inflated
 }
 
-/// The bytes that were inflated before the fault. The decoder leaves unused bytes of its buffer after them.
+/// Returns the bytes that were inflated before the fault. The decoder leaves unused bytes of its buffer after
+/// them.
 fn partial_output(error: DecompressError) -> Vec<u8> {
     let mut start = error.output;
     start.truncate(start.iter().rposition(|byte| *byte != 0).map_or(0, |last| last + 1));

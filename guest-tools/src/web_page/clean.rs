@@ -121,7 +121,7 @@ fn language_of_code(tree: &mut HtmlTree, id: NodeId) {
     }
 }
 
-/// The language that an element's attributes name.
+/// Returns the language that an element's attributes name.
 fn language_at(tree: &HtmlTree, id: NodeId) -> Option<String> {
     let valid_language = |language: &str| {
         let fits_length = (1..=24).contains(&language.len());

@@ -125,7 +125,7 @@ fn decode_escapes(style: &str) -> String {
     decoded
 }
 
-/// The declarations of a style, without comments.
+/// Returns the declarations of a style, without comments.
 fn split_declarations(style: &str) -> Vec<String> {
     let mut without_comments = String::with_capacity(style.len());
     let mut rest = style;

@@ -106,7 +106,7 @@ fn type_or_default(essence: &str) -> String {
     if essence.is_empty() { "application/octet-stream".to_owned() } else { essence.to_owned() }
 }
 
-/// The kinds that the first bytes identify.
+/// Returns the kinds that the first bytes identify.
 fn kind_by_signature(bytes: &[u8]) -> Option<(BodyKind, &'static str)> {
     let is_webp = bytes.len() > 12 && bytes.starts_with(b"RIFF") && &bytes[8..12] == b"WEBP";
     Some(match bytes {
@@ -119,7 +119,7 @@ fn kind_by_signature(bytes: &[u8]) -> Option<(BodyKind, &'static str)> {
     })
 }
 
-/// The kind of a body whose header names no type.
+/// Returns the kind of a body whose header names no type.
 fn kind_by_text(bytes: &[u8], essence: &str) -> (BodyKind, String) {
     if is_binary(bytes, NO_CONTROLS) {
         return (BodyKind::Other, type_or_default(essence));

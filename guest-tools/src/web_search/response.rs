@@ -136,7 +136,7 @@ impl SearchProvider {
         ResultFields { title, url, snippet, published, texts }
     }
 
-    /// The search engines that did not answer. Each entry is a pair of a name and a reason.
+    /// Returns the search engines that did not answer. Each entry is a pair of a name and a reason.
     fn unresponsive(self, answer: &Value) -> Vec<String> {
         let Some(engines) = answer["unresponsive_engines"].as_array().filter(|_| self == Self::Searxng)
         else {

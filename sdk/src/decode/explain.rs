@@ -8,7 +8,7 @@ use serde_json::{Map, Number, Value, value::RawValue};
 use super::primitive::shown_text;
 use crate::{ParamSpec, schema::Definitions};
 
-/// All mistakes in an argument; empty if the schema finds none.
+/// Returns all mistakes in an argument; empty if the schema finds none.
 pub(super) fn explain(raw: &RawValue, spec: &ParamSpec) -> Vec<String> {
     let Ok(value) = serde_json::from_str::<Value>(raw.get()) else {
         return Vec::new();
@@ -202,7 +202,7 @@ impl Search {
     }
 }
 
-/// The bound that a number breaks, in words.
+/// Returns the bound that a number breaks, in words.
 fn broken_bound(number: &Number, schema: &Map<String, Value>) -> Option<String> {
     let bound = |keyword: &str| schema.get(keyword).and_then(Value::as_number);
     match (bound("minimum"), bound("maximum")) {
@@ -221,7 +221,7 @@ fn is_less(left: &Number, right: &Number) -> bool {
     }
 }
 
-/// The expected type in words, if the value has another type.
+/// Returns the expected type in words, if the value has another type.
 fn wrong_type(value: &Value, schema: &Map<String, Value>) -> Option<String> {
     let kinds: Vec<&str> = match schema.get("type")? {
         Value::String(kind) => vec![kind.as_str()],

@@ -24,8 +24,8 @@ pub(super) fn decode<T: DeserializeOwned>(raw: &RawValue, spec: &ParamSpec) -> R
     Err(Mistakes { texts: describe_mistakes(raw, spec, &first_error), example: Some(example) })
 }
 
-/// The mistakes that the schema explains. If there are none, the decoder's own message, for instance about a
-/// number that is too large for its type.
+/// Returns the mistakes that the schema explains. If there are none, the decoder's own message, for instance
+/// about a number that is too large for its type.
 fn describe_mistakes(raw: &RawValue, spec: &ParamSpec, error: &serde_json::Error) -> Vec<String> {
     let explained = explain(raw, spec);
     if !explained.is_empty() {

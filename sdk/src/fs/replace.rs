@@ -23,8 +23,9 @@ pub enum Replacement {
     Edit,
 }
 
-/// The metadata of a path; `None` if the path does not exist or cannot be examined (the next operation reports why).
-/// Refuses files that a rename would replace instead of changing: a link, a directory, a pipe or a device.
+/// Returns the metadata of a path; `None` if the path does not exist or cannot be examined (the next
+/// operation reports why). Refuses files that a rename would replace instead of changing: a link, a
+/// directory, a pipe or a device.
 ///
 /// # Errors
 /// `failed`, with the file's kind.
@@ -71,7 +72,7 @@ pub fn keep_mode(file: &File, replaced: Option<&Metadata>) -> io::Result<()> {
     }
 }
 
-/// The name of a temporary file beside the target.
+/// Returns the name of a temporary file beside the target.
 #[must_use]
 pub fn temporary_path(target: &Path, bits: u64) -> PathBuf {
     target.with_file_name(format!(".portcullis-tmp-{bits:016x}"))

@@ -205,7 +205,7 @@ fn merge_text_alternatives(map: &mut Map<String, Value>) {
     }
 }
 
-/// The texts that a schema allows, if it allows nothing else.
+/// Returns the texts that a schema allows, if it allows nothing else.
 fn allowed_texts(schema: &Value) -> Option<Vec<Value>> {
     let map = schema.as_object()?;
     let known_keywords = ["const", "description", "enum", "type"];

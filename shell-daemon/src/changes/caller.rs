@@ -51,8 +51,8 @@ impl CallingThread {
         Ok(Self { folder, root, memory })
     }
 
-    /// The components of the path that an argument names, with links resolved. `None` for a path that the kernel will
-    /// refuse itself.
+    /// Returns the components of the path that an argument names, with links resolved. `None` for a path that
+    /// the kernel will refuse itself.
     ///
     /// # Errors
     /// The system's error if the thread cannot be read.
@@ -208,8 +208,8 @@ impl CallingThread {
         matches!(path, [proc, own] if proc == b"proc" && (own == b"self" || own == b"thread-self"))
     }
 
-    /// The path of the descriptor that the rest `fd/N` of a path below `/proc/self` names. `None` for any
-    /// other rest, because nothing below it is in a mount.
+    /// Returns the path of the descriptor that the rest `fd/N` of a path below `/proc/self` names. `None` for
+    /// any other rest, because nothing below it is in a mount.
     fn own_descriptor(&self, pending: &mut VecDeque<Vec<u8>>) -> io::Result<Option<Vec<u8>>> {
         if pending.pop_front().as_deref() != Some(b"fd") {
             return Ok(None);

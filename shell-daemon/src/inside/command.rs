@@ -143,7 +143,7 @@ fn start_bash(
     i32::try_from(child.id()).ok().and_then(Pid::from_raw).ok_or_else(|| io::Error::other("no number"))
 }
 
-/// A copy that bash inherits, with a number above the numbers that scripts use.
+/// Makes a copy that bash inherits, with a number above the numbers that scripts use.
 fn dup_inheritable(handle: &OwnedFd) -> io::Result<OwnedFd> {
     let copy = rustix::io::fcntl_dupfd_cloexec(handle, FIRST_DESCRIPTOR)?;
     rustix::io::fcntl_setfd(&copy, FdFlags::empty())?;

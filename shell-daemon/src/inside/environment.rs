@@ -70,7 +70,7 @@ const OFFLINE: [(&str, &str); 5] = [
     ("npm_config_offline", "true"),
 ];
 
-/// The folders of programs: the operator's, then the system's.
+/// Returns the folders of programs: the operator's, then the system's.
 fn search_path(folders: &[PathBuf]) -> String {
     let folders = folders.iter().map(|folder| folder.display().to_string());
     folders.chain([PATH.to_owned()]).collect::<Vec<_>>().join(":")

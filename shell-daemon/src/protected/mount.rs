@@ -332,7 +332,8 @@ impl ScannedMount {
             })
     }
 
-    /// The folders above a protected path that make the path protected: `.git`, or a repository of any name.
+    /// Returns the folders above a protected path that make the path protected: `.git`, or a repository of
+    /// any name.
     pub(super) fn named_folders(&self, patterns: &ProtectedPaths, path: &Path) -> Vec<PathBuf> {
         let is_protected_part = |folder: &&Path| {
             !folder.as_os_str().is_empty()

@@ -181,7 +181,7 @@ impl Contents {
 /// Bytes of one read.
 const READ_BUFFER_BYTES: usize = 64 << 10;
 
-/// The time that the kernel would record for a change made now.
+/// Returns the time that the kernel would record for a change made now.
 pub(super) fn file_time() -> (i64, i64) {
     let now = clock_gettime(ClockId::RealtimeCoarse);
     (now.tv_sec, now.tv_nsec)

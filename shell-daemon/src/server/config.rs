@@ -129,8 +129,9 @@ impl Default for SessionLimits {
 }
 
 impl SessionLimits {
-    /// The kernel's limits for each process of a session. The limit on the number of processes is for all of them
-    /// together, if they have a separate user. Processor time is not limited, because a command has a deadline.
+    /// Returns the kernel's limits for each process of a session. The limit on the number of processes is for
+    /// all of them together, if they have a separate user. Processor time is not limited, because a command
+    /// has a deadline.
     #[must_use]
     pub fn process_limits(&self) -> ProcessLimits {
         ProcessLimits {

@@ -119,7 +119,8 @@ impl ClientConnection {
         drop(forgotten);
     }
 
-    /// The permits for tunnels that this owner's sessions share. Without a name, the session gets separate permits.
+    /// Returns the permits for tunnels that this owner's sessions share. Without a name, the session gets
+    /// separate permits.
     pub(super) fn share_of(&self, owner: &str) -> TunnelShare {
         if owner.is_empty() {
             return TunnelShare::default();

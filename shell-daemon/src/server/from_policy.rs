@@ -188,8 +188,8 @@ fn path_beside_policy(path: &str, operator: Option<&Path>) -> Result<PathBuf, Da
         .map_err(|source| DaemonError::System { operation: "find the certificates", source })
 }
 
-/// The operator's policy and its path: the given file, or the first default file that exists. `None` if there
-/// is none. Only root and the daemon's own user may be able to change the file.
+/// Returns the operator's policy and its path: the given file, or the first default file that exists. `None`
+/// if there is none. Only root and the daemon's own user may be able to change the file.
 fn operator_policy(given: Option<&Path>) -> Result<Option<(PathBuf, String)>, DaemonError> {
     let opened = match given {
         Some(path) => match trusted::open_file(path) {

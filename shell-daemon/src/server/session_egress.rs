@@ -107,7 +107,7 @@ fn start(network: &DaemonNetwork, canary: Canary) -> Result<Egress, TunnelStartE
     })?)
 }
 
-/// The contents of the file with additional trusted certificates, if one is configured.
+/// Returns the contents of the file with additional trusted certificates, if one is configured.
 fn extra_certificates(ca: Option<&Path>) -> Result<Option<Vec<u8>>, TunnelStartError> {
     ca.map(|path| read_ca(path).map_err(|source| TunnelStartError::Ca { path: path.to_owned(), source }))
         .transpose()

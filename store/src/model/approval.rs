@@ -52,8 +52,8 @@ pub struct StoredApproval {
 }
 
 impl StoredApproval {
-    /// The status at this time. A waiting question whose expiry time has passed has expired, even before a
-    /// sweep marks it.
+    /// Returns the status at this time. A waiting question whose expiry time has passed has expired, even
+    /// before a sweep marks it.
     #[must_use]
     pub fn status_at(&self, now: i64) -> ApprovalStatus {
         let is_over = self.asked.expires.is_some_and(|expires| expires <= now);

@@ -21,7 +21,7 @@ statuses! {
 }
 
 impl ExternalCallStatus {
-    /// Whether the call takes a result.
+    /// Returns whether the call takes a result.
     #[must_use]
     pub fn is_open(self) -> bool {
         matches!(self, Self::Waiting | Self::Pending)
@@ -72,8 +72,8 @@ pub struct StoredExternalCall {
 }
 
 impl StoredExternalCall {
-    /// The status at this time. An open call whose expiry time has passed has expired, even before a sweep
-    /// marks it.
+    /// Returns the status at this time. An open call whose expiry time has passed has expired, even before a
+    /// sweep marks it.
     #[must_use]
     pub fn status_at(&self, now: i64) -> ExternalCallStatus {
         let is_over = self.expires.is_some_and(|expires| expires <= now);

@@ -90,9 +90,9 @@ impl fmt::Debug for Then {
 }
 
 impl Change {
-    /// A [`Change::Then`]. The function gets the results of all changes before it, in order. It runs while the
-    /// transaction holds its locks, in SQLite on the thread that writes: it must be short, must not wait, and must not
-    /// panic. Its error rolls all changes back.
+    /// Returns a [`Change::Then`]. The function gets the results of all changes before it, in order. It runs
+    /// while the transaction holds its locks, in SQLite on the thread that writes: it must be short, must not
+    /// wait, and must not panic. Its error rolls all changes back.
     pub fn then(changes: impl FnOnce(&[Applied]) -> Result<Vec<Self>, StoreError> + Send + 'static) -> Self {
         Self::Then(Then(Box::new(changes)))
     }

@@ -41,8 +41,8 @@ pub struct EventBounds {
 }
 
 impl EventBounds {
-    /// Whether events after this id were removed, so that a reader that has read up to it cannot continue
-    /// without a gap. Read the events before the bounds, so that a removal in between is noticed.
+    /// Returns whether events after this id were removed, so that a reader that has read up to it cannot
+    /// continue without a gap. Read the events before the bounds, so that a removal in between is noticed.
     #[must_use]
     pub fn has_gap_after(self, id: i64) -> bool {
         id < self.removed

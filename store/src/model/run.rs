@@ -20,7 +20,7 @@ statuses! {
 }
 
 impl RunStatus {
-    /// Whether the run has ended.
+    /// Returns whether the run has ended.
     #[must_use]
     pub fn has_ended(self) -> bool {
         matches!(self, Self::Completed | Self::Failed | Self::Cancelled)

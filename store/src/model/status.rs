@@ -21,7 +21,7 @@ macro_rules! statuses {
             /// Every value.
             pub const ALL: &'static [Self] = &[$(Self::$variant),+];
 
-            /// The text of the value, in the database and for people.
+            /// Returns the text of the value, in the database and for people.
             #[must_use]
             pub fn as_str(self) -> &'static str {
                 match self {

@@ -143,7 +143,7 @@ pub(super) async fn resolve_if_open(
     Ok(Some(ResultDelivery::Inbox { ordinal }))
 }
 
-/// The body of the entry that carries a late result.
+/// Returns the body of the entry that carries a late result.
 fn result_entry(id: &str, run: &str, tool: &str, result: &Json) -> Result<Json, StoreError> {
     #[derive(serde::Serialize)]
     #[serde(rename_all = "camelCase")]
@@ -257,7 +257,7 @@ pub(crate) async fn shown_calls(
     .await
 }
 
-/// A page of calls. The sizes are read first, so that payloads beyond the page are never read.
+/// Reads a page of calls. The sizes are read first, so that payloads beyond the page are never read.
 async fn list<T>(
     sql: &mut dyn Sql,
     [sizes, statement]: [&'static str; 2],

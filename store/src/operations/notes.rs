@@ -168,7 +168,7 @@ fn next_due(due: i64, every: i64, now: i64) -> i64 {
     due.saturating_add(every.saturating_mul(passed.saturating_add(1)))
 }
 
-/// The body of the inbox entry that is made from a plan.
+/// Returns the body of the inbox entry that is made from a plan.
 fn plan_entry(id: &str, due: i64, plan: &str) -> Result<Json, StoreError> {
     #[derive(serde::Serialize)]
     #[serde(rename_all = "camelCase")]

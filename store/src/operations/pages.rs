@@ -33,8 +33,8 @@ pub(super) fn page<T, C>(
     Ok(Page { items, next })
 }
 
-/// The number of rows that a page has room for. The statement lists their bytes, and the page ends after the row that
-/// reaches [`MAX_PAGE_BYTES`].
+/// Returns the number of rows that a page has room for. The statement lists their bytes, and the page ends
+/// after the row that reaches [`MAX_PAGE_BYTES`].
 pub(super) async fn fitting_rows(
     sql: &mut dyn Sql,
     sizes: &'static str,
@@ -61,7 +61,7 @@ pub(super) fn parse_labels(text: &str) -> Result<Vec<String>, serde_json::Error>
     serde_json::from_str(text)
 }
 
-/// The result of a statement that counts.
+/// Runs a statement that counts, and returns the number.
 pub(super) async fn count(
     sql: &mut dyn Sql,
     statement: &'static str,

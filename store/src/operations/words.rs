@@ -16,7 +16,7 @@ const MAX_COUNTED: i64 = 4_096;
 /// The maximum number of words that one statement writes.
 const WORDS_OF_A_STATEMENT: usize = 32;
 
-/// The words of a text that a search finds.
+/// Returns the words of a text that a search finds.
 pub(super) fn indexed_words(text: &str) -> BTreeSet<String> {
     let mut words = BTreeSet::new();
     for word in words_of(text) {

@@ -9,7 +9,7 @@ pub(super) fn postgres_error(doing: &'static str, error: Error) -> StoreError {
     StoreError::database(doing, failure_of(&error), error)
 }
 
-/// An error of the pool: of a new connection, or of waiting for one.
+/// Returns an error of the pool: of a new connection, or of waiting for one.
 pub(super) fn pool_error(doing: &'static str, error: PoolError) -> StoreError {
     match error {
         PoolError::Backend(error) => {

@@ -31,7 +31,7 @@ pub(super) struct Connect {
 }
 
 impl Connect {
-    /// The connection that writes. It makes and migrates the tables.
+    /// Opens the connection that writes. It makes and migrates the tables.
     pub(super) fn writer(&self) -> Result<Connection, StoreError> {
         let mut connection = self.open().map_err(|error| sqlite_error("open its file", error))?;
         if connection.is_readonly("main").map_err(|error| sqlite_error("open its file", error))? {
@@ -61,7 +61,7 @@ impl Connect {
         Ok(connection)
     }
 
-    /// A connection that reads.
+    /// Opens a connection that reads.
     pub(super) fn reader(&self) -> Result<Connection, StoreError> {
         let open = || -> rusqlite::Result<Connection> {
             let connection = self.open()?;

@@ -37,7 +37,7 @@ trait Job: Send {
     /// rolled back.
     fn run(&mut self, connection: &mut Connection) -> bool;
 
-    /// The failure of the database, if it is the reason.
+    /// Returns the failure of the database, if it is the reason.
     fn failure(&self) -> Option<DatabaseFailure>;
 
     /// Answers with the result.
