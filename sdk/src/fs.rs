@@ -14,8 +14,8 @@
 //!
 //! Calls that only read, commands of the shell and other processes do run concurrently. Write with
 //! [`write_atomic`], so that none of them reads a half-written file. [`lock`] excludes the tools of another process
-//! of Portcullis that take the same lock. A program that does not ask for the lock, such as a command of the shell,
-//! is not excluded: reserve a name with [`replace::create_new`], which succeeds for only one of them.
+//! of Portcullis that take the same lock. A program that does not take the lock, such as a command of the
+//! shell, is not excluded: reserve a name with [`replace::create_new`], which succeeds for only one of them.
 
 use std::{io, path::PathBuf};
 

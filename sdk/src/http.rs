@@ -29,8 +29,8 @@
 //!
 //! # Bodies
 //!
-//! The tool gets a [`Response`] as soon as the head has come, and reads the body as the server sends it. A read waits
-//! until there are bytes. A tool can therefore follow a feed of events, such as lines of JSON:
+//! The tool gets a [`Response`] as soon as the head has arrived, and reads the body as the server sends it. A
+//! read waits until there are bytes. A tool can therefore follow a feed of events, such as lines of JSON:
 //!
 //! ```
 //! use std::io::{BufRead as _, BufReader};

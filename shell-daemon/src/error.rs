@@ -89,7 +89,7 @@ pub enum ShellError {
         /// The session's report, with all causes.
         reason: String,
     },
-    /// The changes of the session's commands cannot be kept, although a mount has undo.
+    /// The changes of the session's commands cannot be recorded, although a mount has undo.
     #[error("the changes of commands cannot be kept: {reason}")]
     ChangesUnwatched {
         /// The missing part.

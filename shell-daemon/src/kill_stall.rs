@@ -35,8 +35,8 @@ impl StallDetector {
         Self { time, started_at: now, fewest: usize::MAX, last_decrease: now, samples: 0 }
     }
 
-    /// A detector for another part of the same kill. It does not compare with earlier samples, but the total time goes
-    /// on.
+    /// A detector for another part of the same kill. It does not compare with earlier samples, but the total time
+    /// continues.
     pub(crate) fn next_phase(&self) -> Self {
         Self { started_at: self.started_at, ..Self::new(self.time) }
     }

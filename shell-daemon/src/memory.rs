@@ -57,9 +57,9 @@ pub(crate) enum DescriptorSearch {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct MemoryUse {
     pub(crate) bytes: u64,
-    /// Bytes that may be counted twice, because the kernel does not tell whether these processes still share their
-    /// parents' address spaces, as after `vfork`. If they do, `bytes` already includes these bytes. The value is 0 if
-    /// the comparison with the limit has the same result either way.
+    /// Bytes that may be counted twice, because the kernel does not report whether these processes still
+    /// share their parents' address spaces, as after `vfork`. If they do, `bytes` already includes these
+    /// bytes. The value is 0 if the comparison with the limit has the same result either way.
     pub(crate) doubtful: u64,
     /// Whether a process hides its mappings or descriptors (`PR_SET_DUMPABLE`). It may then have more memory.
     pub(crate) is_hidden: bool,
@@ -138,7 +138,7 @@ impl MemoryMeter {
     }
 
     /// The memory of these processes in bytes, exact enough to compare with `limit`. The result exceeds the limit only
-    /// if the processes exceed it, except for shared memory whose file cannot be asked for its size.
+    /// if the processes exceed it, except for shared memory whose file size is unknown.
     pub(crate) fn used(
         &self,
         processes: &[ProcessEntry],
@@ -320,8 +320,8 @@ fn is_refused(error: &io::Error) -> bool {
 }
 
 /// Leaves out processes that still use their parent's address space. After `vfork` or `posix_spawn`, which most large
-/// programs use, two processes have one address space until the new program runs. If the kernel does not tell about a
-/// process, it is returned separately.
+/// programs use, two processes have one address space until the new program runs. A process for which the
+/// kernel does not report this is returned separately.
 fn split_shared_address_spaces(
     memories: Processes,
     share_memory: impl Fn(Pid, Pid) -> Option<bool>,
@@ -333,7 +333,8 @@ fn split_shared_address_spaces(
         .collect();
     let (mut separate, mut doubtful) = (Vec::new(), Vec::new());
     for (entry, memory) in memories {
-        // For most processes the kernel is not asked, because their address space differs in size from their parent's.
+        // The kernel is not queried for most processes, because their address space differs in size from
+        // their parent's.
         let parent = parents.get(&entry.parent()).filter(|(size, _)| *size == entry.virtual_bytes);
         match parent.map_or(Some(false), |(_, parent)| share_memory(*parent, entry.thread)) {
             Some(true) => {}

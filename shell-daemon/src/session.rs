@@ -205,8 +205,8 @@ impl ShellSession {
         self.hiding
     }
 
-    /// Takes the listener on which the session's programs ask for tunnels. `None` for a session without a network, and
-    /// after the first call. Other processes of the machine cannot connect to the listener.
+    /// Takes the listener on which the session's programs request tunnels. `None` for a session without a
+    /// network, and after the first call. Other processes of the machine cannot connect to the listener.
     pub fn take_listener(&mut self) -> Option<OwnedFd> {
         self.tunnel_listener.take()
     }

@@ -38,7 +38,7 @@ pub struct SessionToolchain {
 /// The maximum number of paths of a toolchain: 64. Each takes a descriptor of the message that starts a session.
 pub(crate) const MAX_READ: usize = 64;
 
-/// Names of files with keys that toolchains keep in their folders.
+/// File names under which toolchains keep credentials in their folders.
 const CREDENTIALS: [&str; 12] = [
     "credentials",
     "credentials.toml",

@@ -24,12 +24,13 @@ use serde::{Deserialize, Serialize, de::DeserializeOwned};
 
 use crate::limits::{MESSAGE_BYTES, MESSAGE_HANDLES};
 
-/// A message from the daemon to a session. The first message is [`ToSession::Setup`], and all others ask for shells.
+/// A message from the daemon to a session. The first message is [`ToSession::Setup`]. All others request
+/// shells.
 #[derive(Debug, Serialize, Deserialize)]
 pub(crate) enum ToSession {
-    /// The setup by which the session confines itself. Descriptors, in this order: the state folder of the canary, one
-    /// for each path, a memory file of certificates for a session with a network, and the control group if there is
-    /// one.
+    /// The setup with which the session confines itself. Descriptors, in this order: the state folder of the
+    /// canary, one for each path, a memory file of certificates for a session with a network, and the control
+    /// group if there is one.
     Setup(Box<SessionSetup>),
     /// Start a shell for the next command. Descriptors: a memory file for the command's text, standard input, output
     /// and error, the report socket, a pipe that gets a line when the command starts, and a memory file for the state
@@ -85,7 +86,7 @@ pub(crate) struct SetupPath {
     pub(crate) access: PathAccess,
 }
 
-/// The layers by which a session confines itself.
+/// The layers that a session applies to itself.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(crate) enum LayerPlan {
     /// No layer.

@@ -28,9 +28,9 @@ pub struct PostgresOptions {
     /// The time limit of the wait for a connection: for a free one of the pool, and for a new one to the server.
     /// Default: 10 seconds.
     pub connect_timeout: Duration,
-    /// The time limit of one statement. Default: 30 seconds. A statement waits for a lock for half of that
-    /// time. A whole operation may take twice that time. Its connection is then closed, because the server
-    /// may have hung.
+    /// The time limit of one statement. Default: 30 seconds. The limit for a lock is half of it. The limit
+    /// for a whole operation is twice as long. Its connection is then closed, because the server may have
+    /// hung.
     pub statement_timeout: Duration,
 }
 

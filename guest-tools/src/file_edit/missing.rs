@@ -58,7 +58,7 @@ fn other_line_breaks(text: &str, passage: &str) -> Option<String> {
     None
 }
 
-/// A passage that starts like the wanted one.
+/// A passage that starts like the requested one.
 struct SimilarPassage {
     /// The offset of its first line.
     at: usize,

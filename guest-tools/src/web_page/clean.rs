@@ -1,5 +1,5 @@
-//! Removes hidden content. Moves content that the extractor would drop to places where it stays: the language of code,
-//! authors of posts, formulas, frames.
+//! Removes hidden content. Moves content that the extractor would drop to places where it is kept: the
+//! language of code, authors of posts, formulas, frames.
 
 use super::{
     hidden::is_hidden,

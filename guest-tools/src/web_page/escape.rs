@@ -22,7 +22,7 @@ pub(super) fn push_escaped(text: &mut String, word: &str, at_start: bool) {
     let (mut characters, mut previous) = (word.char_indices().peekable(), None);
     while let Some((offset, character)) = characters.next() {
         let escaped = match character {
-            // `~` can start a code block, which then ends where the page wants.
+            // `~` can open a code block, and the page would choose its end.
             '\\' | '`' | '*' | '[' | ']' | '<' | '~' => true,
             // Between letters and digits `_` is not a mark.
             '_' => ![previous, characters.peek().map(|(_, next)| *next)]

@@ -1,6 +1,6 @@
 //! Finds elements that a browser does not show, from the attributes of each element alone.
 //!
-//! Style sheets are not read, so text that only a style sheet hides stays.
+//! Style sheets are not read, so text that only a style sheet hides is kept.
 
 use super::tree::{HtmlTree, NodeId};
 

@@ -67,7 +67,7 @@ pub(super) fn kind_of(bytes: &[u8], header: &MediaType) -> (BodyKind, String) {
         _ if essence.ends_with("+xml") => Some(BodyKind::Xml),
         _ if essence.starts_with("text/") || essence.ends_with("+json") => Some(BodyKind::Text),
         _ if TEXT_TYPES.contains(&essence) => Some(BodyKind::Text),
-        // These types say nothing about the content, so the bytes decide.
+        // These types do not identify the content, so the bytes decide.
         "" | "application/octet-stream" | "application/unknown" | "unknown/unknown" | "*/*" => None,
         _ => Some(BodyKind::Other),
     };

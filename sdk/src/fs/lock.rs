@@ -16,9 +16,9 @@ use super::{error, locate, replace};
 /// Waits until only this call holds the lock of a path, and holds it until the guard is dropped or the call ends, for
 /// whatever reason. The file itself need not exist. Missing parent directories are created.
 ///
-/// The lock excludes all calls that ask for the lock of the same path: of any tool, and of any process of Portcullis
-/// with the same state folder. It does not exclude reading or writing without the lock. Calls of one process get the
-/// lock in the order in which they ask for it.
+/// The lock excludes all calls that take the lock of the same path: of any tool, and of any process of
+/// Portcullis with the same state folder. It does not exclude reading or writing without the lock. Calls of
+/// one process get the lock in the order in which they ask for it.
 ///
 /// The wait counts towards the call's timeout, and ends with it. Take several locks in a fixed order, such as
 /// sorted by path, so that two calls never deadlock.

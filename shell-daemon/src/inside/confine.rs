@@ -135,7 +135,7 @@ enum SessionConfineError {
     Confine(#[from] ConfineError),
 }
 
-/// The canary, the binds, and the further files of a session's tree.
+/// The canary, the binds, and the additional files of a session's tree.
 type ConfinementParts = (Canary, Vec<Bind>, Vec<(PathBuf, String)>);
 
 fn take_parts(

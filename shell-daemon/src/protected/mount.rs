@@ -166,7 +166,7 @@ impl ScannedMount {
         self.folders.insert(folder, FolderStamp::unread(is_protected_part, may_predate, previous_inode));
     }
 
-    /// Remembers a folder that could not be read. Any path that is seen in it later is new.
+    /// Remembers a folder that could not be read. Any path that a later scan finds in it is new.
     fn note_unreadable(&mut self, folder: PathBuf, is_protected_part: bool) {
         self.folders.insert(folder, FolderStamp::unread(is_protected_part, false, None));
     }

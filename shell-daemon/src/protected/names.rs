@@ -1,4 +1,4 @@
-//! Decides whether a path is protected, by its names and the repositories that it lies in.
+//! Decides whether a path is protected, from its names and the repositories that contain it.
 
 use std::{borrow::Cow, ffi::OsStr, path::Path};
 

@@ -70,7 +70,7 @@ pub(super) struct SeenPath {
 /// `Documentation/filesystems/locking.rst`).
 #[derive(Debug, Default)]
 pub(super) struct Contents {
-    /// The hasher has a random key, so that no command can make two contents with one hash.
+    /// The hasher has a random key, so that no command can construct a hash collision.
     hasher: RandomState,
     buffer: Vec<u8>,
 }

@@ -297,7 +297,7 @@ impl AsyncWrite for ConnectionIo {
     }
 }
 
-/// The name of a session or a command. It is random and says nothing about other sessions and commands.
+/// The name of a session or a command. It is random, so it reveals nothing about other sessions and commands.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
 pub(super) struct RandomId([u8; 16]);
 

@@ -319,7 +319,7 @@ fn environment(daemon: &Daemon, request: &CreateSessionRequest) -> Result<Vec<(S
     }
     let mut environment: Vec<_> = request.environment.clone().into_iter().collect();
     environment.sort();
-    // Last, so that no client changes where the operator's toolchain lies.
+    // Add these last, so that no client changes the variables of the operator's toolchain.
     environment.extend(daemon.config.toolchain.variables.iter().cloned());
     Ok(environment)
 }

@@ -72,7 +72,7 @@ pub(super) fn config(paths: &CommandLinePaths) -> Result<DaemonConfig, DaemonErr
 }
 
 impl DaemonConfig {
-    /// Sets the file of further certificates, if sessions have a network.
+    /// Sets the file of additional trusted certificates, if sessions have a network.
     #[must_use]
     pub fn with_certificates(mut self, ca: Option<PathBuf>) -> Self {
         if let Some(network) = &mut self.network {
@@ -83,7 +83,7 @@ impl DaemonConfig {
 
     /// Makes the configuration from a policy's shell section, with defaults for all bounds that a policy does not
     /// set. `workspace`, `state` and `private` become the fields of these names. [`Self::with_certificates`] sets the
-    /// file of further certificates, because the file's path may be relative to the policy's file.
+    /// file of additional trusted certificates, because the file's path may be relative to the policy's file.
     ///
     /// # Errors
     /// [`DaemonError::NoShell`] if the policy grants no shell, [`DaemonError::Config`] if the shell has no
@@ -158,7 +158,8 @@ impl DaemonConfig {
     }
 }
 
-/// The operator's toolchain, with the paths below the home resolved. The copies of caches lie in the state folder.
+/// The operator's toolchain, with the paths below the home resolved. The copies of caches are in the state
+/// folder.
 fn toolchain(toolchain: &Toolchain, state: &Path) -> Result<SessionToolchain, DaemonError> {
     // The home of the user who runs Portcullis.
     let home = user_folders::absolute_variable("HOME");

@@ -50,7 +50,7 @@ pub(super) async fn rarest_first(
         let statement = "select count(*) from ( \
                  select 1 from space_message_words where space = $1 and word = $2 limit $3 \
              ) as counted";
-        // A count beyond the limit does not change which word is rare, and would cost time.
+        // The exact number of a frequent word does not matter, so the count stops at the limit.
         match count(sql, statement, parameters![space, &word, MAX_COUNTED]).await? {
             0 => return Ok(Vec::new()),
             messages => counted.push((messages, word)),
