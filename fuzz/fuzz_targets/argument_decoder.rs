@@ -1,4 +1,5 @@
-//! Texts of arguments, as a model writes them: the first byte chooses a schema, the rest is the text.
+//! Fuzzes the argument decoder with text as a model could write it. The first byte selects a schema, the rest
+//! is the text.
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;

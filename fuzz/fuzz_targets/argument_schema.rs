@@ -1,4 +1,4 @@
-//! Schemas of arguments, as a foreign module declares them.
+//! Fuzzes the reader of argument schemas, as a foreign module declares them.
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;

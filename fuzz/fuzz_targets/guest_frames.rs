@@ -1,6 +1,6 @@
-//! A guest's standard output: frames, or other bytes.
+//! Fuzzes the reader of a guest's standard output, with frames and with other bytes.
 //!
-//! The reader of frames is private to the runner, so its file is compiled here once more, as it is.
+//! The runner's frame reader is private, so this target compiles the reader's file again, unchanged.
 #![no_main]
 
 use std::{cell::RefCell, rc::Rc};
@@ -14,16 +14,16 @@ use portcullis_types::{FinalFrame, ToolOutput};
 #[allow(dead_code, reason = "a target uses one of the streams")]
 mod stdio;
 
-/// Stands for the runner's own, whose text no target reads.
+/// Replaces the runner's module of the same name. No target reads the text.
 mod fault {
     pub(super) const STDOUT_ADVICE: &str = "";
 }
 
-/// Stands for the runner's own, which hands frames on to a channel.
+/// Replaces the runner's listener, which forwards frames to a channel.
 #[derive(Debug, Clone)]
 struct Listener;
 
-/// As the runner has it.
+/// A copy of the runner's type.
 #[derive(Debug)]
 #[allow(dead_code, reason = "nobody listens here")]
 enum StreamFrame {
@@ -35,7 +35,7 @@ impl Listener {
     fn send(&self, _frame: StreamFrame) {}
 }
 
-/// Stands for the runner's own, which hands chunks on to another guest.
+/// Replaces the runner's sink, which forwards chunks to another guest.
 #[derive(Debug, Clone)]
 struct ChunkSink(Rc<RefCell<Vec<u8>>>);
 
@@ -46,7 +46,7 @@ impl ChunkSink {
     }
 }
 
-/// Reads bytes that come in pieces of this length.
+/// Reads bytes in pieces of this length.
 fn read(bytes: &[u8], piece_length: usize, outlet: Option<ChunkSink>) -> Result<FinalFrame, GuestFault> {
     let mut stdout = stdio::Stdout::Frames(stdio::FrameReader::new(Some(Listener), outlet));
     for piece in bytes.chunks(piece_length) {
@@ -55,7 +55,7 @@ fn read(bytes: &[u8], piece_length: usize, outlet: Option<ChunkSink>) -> Result<
     stdout.finish()
 }
 
-/// Reads the output of a sending end: what it says, and what it sends.
+/// Reads the output of a guest that sends chunks. Returns its result, and the bytes that it sent.
 fn read_sending(bytes: &[u8], piece: usize) -> (Result<FinalFrame, GuestFault>, Vec<u8>) {
     let sent: Rc<RefCell<Vec<u8>>> = Rc::default();
     let result = read(bytes, piece, Some(ChunkSink(Rc::clone(&sent))));
@@ -66,7 +66,7 @@ fuzz_target!(|input: &[u8]| {
     oracle::check_round_trip(input);
     let unsplit = read(input, usize::MAX, None);
     let sending = read_sending(input, usize::MAX);
-    // However the guest's writes cut the stream, it says and sends the same.
+    // The result and the sent bytes must not depend on how the guest's writes split the stream.
     for piece in [1, 7] {
         assert_eq!(read(input, piece, None), unsplit);
         assert_eq!(read_sending(input, piece), sending);

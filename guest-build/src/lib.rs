@@ -91,13 +91,13 @@ pub fn fail(reason: &str) -> ! {
     std::process::exit(1)
 }
 
-/// A variable that cargo sets for build scripts. Ends the build if the variable is missing.
+/// Returns a variable that cargo sets for build scripts. Ends the build if the variable is missing.
 #[must_use]
 pub fn required(name: &str) -> String {
     env::var(name).unwrap_or_else(|_| fail(&format!("cargo did not set {name}")))
 }
 
-/// The compiler flags: SIMD, an initial heap, and no host paths in panic messages.
+/// Returns the compiler flags: SIMD, an initial heap, and no host paths in panic messages.
 fn rustflags(root: &Path) -> String {
     // With an initial heap, a short call never grows its memory. Each growth would change the address space of the
     // process twice, under a lock that all threads share.
@@ -111,7 +111,7 @@ fn rustflags(root: &Path) -> String {
     flags.join("\u{1f}")
 }
 
-/// The folder `<target>/guests`, which all profiles share. The build script's own folder is
+/// Returns the folder `<target>/guests`, which all profiles share. The build script's own folder is
 /// `<target>/[<triple>/]<profile>/build/<crate>-<hash>/out`. Cargo marks the target folder with a file `CACHEDIR.TAG`.
 fn guests_folder() -> PathBuf {
     let out_dir = PathBuf::from(required("OUT_DIR"));

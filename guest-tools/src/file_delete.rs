@@ -189,7 +189,7 @@ impl Counts {
 }
 
 impl DeletionStop {
-    /// The error for the model, which first says what was deleted.
+    /// Returns the error for the model, which first says what was deleted.
     fn error(self, deleted: &Counts, target: &Path, path: &GuestPath) -> ToolError {
         let words = deleted.words();
         match self {
@@ -216,7 +216,7 @@ fn count_with_noun((count, singular, plural): &(u64, &str, &str)) -> String {
     format!("{count} {}", if *count == 1 { singular } else { plural })
 }
 
-/// The error for a directory that is not empty, with the number of its entries.
+/// Returns the error for a directory that is not empty, with the number of its entries.
 fn refused_directory(error: io::Error, target: &Path, path: &GuestPath) -> ToolError {
     let entries = system::read_dir(target).map_or(0, |entries| entries.take(MAX_COUNTED).count());
     if error.kind() == io::ErrorKind::PermissionDenied || entries == 0 {

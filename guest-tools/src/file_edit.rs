@@ -135,7 +135,8 @@ impl EditedText {
         Ok(Self { text: edited, old_bytes: old.len(), new_bytes: new.len(), count, places })
     }
 
-    /// The report for the model: the number of replacements, their places, and the lines before and after.
+    /// Returns the report for the model: the number of replacements, their places, and the lines before and
+    /// after.
     fn report(&self, old: &str, path: &GuestPath) -> String {
         let Self { count, places, .. } = self;
         let lines = line_list(old, places, *count);
@@ -157,7 +158,7 @@ fn read(target: &Path, path: &GuestPath) -> Result<String, ToolError> {
     };
     let capacity = usize::try_from(bytes).ok().filter(|size| *size <= MAX_FILE_BYTES).ok_or_else(too_long)?;
     let mut content = Vec::with_capacity(capacity + 1);
-    // Read one byte more than the limit, because the file may grow meanwhile.
+    // Read one byte more than the limit, because the file may have grown.
     file.take(MAX_FILE_BYTES as u64 + 1).read_to_end(&mut content).map_err(read_error)?;
     if content.len() > MAX_FILE_BYTES {
         return Err(too_long());
@@ -182,7 +183,7 @@ fn refuse_changed(target: &Path, metadata_before: &Metadata, path: &GuestPath) -
     Err(ToolError::failed(format!("`{path}` was changed concurrently: read it again")))
 }
 
-/// The new passage with CRLF line breaks, if the file has only these and the passage has others.
+/// Returns the new passage with CRLF line breaks, if the file has only these and the passage has others.
 fn convert_to_crlf(text: &str, old: &str, new: &str) -> Option<String> {
     let breaks = text.matches('\n').count();
     let has_only_crlf = breaks > 0 && text.matches("\r\n").count() == breaks;
@@ -198,7 +199,7 @@ fn has_bare_line_feed(text: &str) -> bool {
     text.matches('\n').count() > text.matches("\r\n").count()
 }
 
-/// The list of lines, as `line 3` or `lines 3, 9 and 4 more`.
+/// Formats a list of lines, as `line 3` or `lines 3, 9 and 4 more`.
 fn line_list(text: &str, offsets: &[usize], count: usize) -> String {
     let mut list = String::from(if count == 1 { "line " } else { "lines " });
     let (mut line, mut counted) = (1, 0);

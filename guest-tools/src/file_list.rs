@@ -49,7 +49,7 @@ enum EntryKind {
 /// The lines collected so far.
 struct Listing {
     text: String,
-    /// Whether the text has reached its limit. Then nothing more is added.
+    /// Whether the text has reached its limit, so that nothing more is added.
     full: bool,
 }
 

@@ -113,7 +113,7 @@ fn answer(report: &SearchReport, walk: Option<&FileWalk>) -> ToolOutput {
     }))
 }
 
-/// The answer if nothing matches: what was searched, and what was skipped.
+/// Returns the answer if nothing matches: what was searched, and what was skipped.
 fn nothing_found(report: &SearchReport, walk: Option<&FileWalk>) -> String {
     let mut skipped = Vec::new();
     if report.binary > 0 {

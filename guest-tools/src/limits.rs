@@ -8,7 +8,8 @@ pub(crate) const MAX_TEXT_BYTES: usize = 4 << 20;
 /// six bytes.
 const MAX_ESCAPED_BYTES: usize = 6 << 20;
 
-/// The length in bytes of the longest start of a text that fits into one result. It is always a character boundary.
+/// Returns the length in bytes of the longest start of a text that fits into one result. It is always a
+/// character boundary.
 pub(crate) fn fitting_length(text: &str) -> usize {
     // No byte takes more than six, and most texts are far below the limit.
     if text.len() <= MAX_ESCAPED_BYTES / 6 {

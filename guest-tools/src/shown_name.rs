@@ -1,9 +1,9 @@
-//! Names of files in a result: each takes one line, and none changes how the others look.
+//! Shows file names in a result, so that each takes one line and none changes how the others look.
 
 use std::borrow::Cow;
 
-/// A name or path as a line of a result shows it. A name with characters that end a line, control a terminal or change
-/// the direction of text becomes a quoted string with these characters escaped.
+/// Returns a name or path in the form for a line of a result. A name with characters that end a line, control
+/// a terminal or change the direction of text becomes a quoted string with these characters escaped.
 pub(crate) fn shown_name(name: &str) -> Cow<'_, str> {
     if name.chars().any(is_misleading) { Cow::Owned(format!("{name:?}")) } else { Cow::Borrowed(name) }
 }

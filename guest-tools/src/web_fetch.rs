@@ -1,6 +1,6 @@
 //! The read step of `web_fetch`: receives the body of a response, and returns content that a model can use.
 //!
-//! The step has neither a mount nor a network, so a page that takes over the guest reaches nothing.
+//! The step has neither a mount nor a network, so a page that exploits a bug of the guest reaches nothing.
 
 use base64::{Engine as _, engine::general_purpose::STANDARD as BASE64};
 use portcullis_sdk::{Content, ToolContext, ToolError, ToolOutput, tool, transfer};

@@ -60,7 +60,7 @@ fn text_output(file: &PdfText, length: usize, as_html: bool) -> ToolOutput {
     ToolOutput::text(output_text).with_details(details)
 }
 
-/// A text as HTML paragraphs.
+/// Formats a text as HTML paragraphs.
 fn html(text: &str) -> String {
     let paragraphs = text.split("\n\n").map(|paragraph| {
         let escaped = paragraph.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;");

@@ -1,7 +1,7 @@
-//! A step of `web_fetch`: receives a host's `robots.txt`, and says whether the file allows a page.
+//! A step of `web_fetch`: receives a host's `robots.txt`, and returns whether the file allows a page.
 //!
-//! The step has neither a mount nor a network. A file that takes over the guest can only falsify the answer about its
-//! own host.
+//! The step has neither a mount nor a network. A file that exploits a bug of the guest can only falsify the
+//! answer about its own host.
 
 use portcullis_sdk::{ToolContext, ToolError, ToolOutput, tool, transfer};
 use robotxt::Robots;

@@ -1,6 +1,6 @@
 //! The read step of `web_search`: receives a provider's answer, and returns its results.
 //!
-//! The step has neither a mount nor a network, so an answer that takes over the guest reaches nothing.
+//! The step has neither a mount nor a network, so an answer that exploits a bug of the guest reaches nothing.
 
 mod duckduckgo;
 mod refusal;

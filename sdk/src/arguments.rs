@@ -61,22 +61,23 @@ impl<'a> Fields<'a> {
         fields
     }
 
-    /// A required primitive; `None` after a mistake.
+    /// Returns a required primitive; `None` after a mistake.
     pub fn required<T: Primitive>(&mut self, index: usize) -> Option<T> {
         self.required_by(index, primitive)
     }
 
-    /// A primitive that may be omitted or null. The outer `None` means a mistake, the inner `None` an omitted argument.
+    /// Returns a primitive that may be omitted or null. The outer `None` means a mistake, the inner `None` an
+    /// omitted argument.
     pub fn optional<T: Primitive>(&mut self, index: usize) -> Option<Option<T>> {
         self.optional_by(index, primitive)
     }
 
-    /// A primitive with a default; `None` after a mistake.
+    /// Returns a primitive with a default; `None` after a mistake.
     pub fn defaulted<T: Primitive>(&mut self, index: usize, default: T) -> Option<T> {
         Some(self.optional(index)?.unwrap_or(default))
     }
 
-    /// A required argument; `None` after a mistake.
+    /// Returns a required argument; `None` after a mistake.
     pub fn required_by<T>(&mut self, index: usize, decode: DecodeFn<T>) -> Option<T> {
         // Try null as a value first, because an author's type may give null a meaning.
         if let Some(raw) = self.slots[index].filter(|raw| raw.get() == "null")
@@ -97,7 +98,7 @@ impl<'a> Fields<'a> {
         }
     }
 
-    /// An argument that may be omitted or null; `None` after a mistake.
+    /// Returns an argument that may be omitted or null; `None` after a mistake.
     pub fn optional_by<T>(&mut self, index: usize, decode: DecodeFn<T>) -> Option<Option<T>> {
         let param = &self.spec.params[index];
         let Some(raw) = self.slots[index].filter(|raw| raw.get() != "null") else {
@@ -113,7 +114,7 @@ impl<'a> Fields<'a> {
         }
     }
 
-    /// An argument with a default; `None` after a mistake.
+    /// Returns an argument with a default; `None` after a mistake.
     pub fn defaulted_by<T>(
         &mut self,
         index: usize,
@@ -123,13 +124,13 @@ impl<'a> Fields<'a> {
         Some(self.optional_by(index, decode)?.unwrap_or_else(default))
     }
 
-    /// Whether there are no mistakes.
+    /// Returns whether there are no mistakes.
     #[must_use]
     pub fn complete(&self) -> bool {
         self.faults.is_empty()
     }
 
-    /// All mistakes as one error.
+    /// Returns all mistakes as one error.
     #[must_use]
     pub fn into_error(self) -> ToolError {
         let error = ToolError::invalid_arguments(self.faults.join("; "));

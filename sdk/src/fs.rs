@@ -14,14 +14,14 @@
 //!
 //! Calls that only read, commands of the shell and other processes do run concurrently. Write with
 //! [`write_atomic`], so that none of them reads a half-written file. [`lock`] excludes the tools of another process
-//! of Portcullis that take the same lock. A program that does not ask for the lock, such as a command of the shell,
-//! is not excluded: reserve a name with [`replace::create_new`], which succeeds for only one of them.
+//! of Portcullis that take the same lock. A program that does not take the lock, such as a command of the
+//! shell, is not excluded: reserve a name with [`replace::create_new`], which succeeds for only one of them.
 
 use std::{io, path::PathBuf};
 
 use portcullis_types::{GuestPath, ToolError};
 
-/// The path to give to `std::fs`.
+/// Returns the path to give to `std::fs`.
 ///
 /// # Errors
 /// Only natively: `unavailable` outside [`crate::testing::with_root`], because a native tool has no sandbox to
@@ -37,7 +37,7 @@ pub fn locate(path: &GuestPath) -> Result<PathBuf, ToolError> {
     Ok(root.join(&path.as_str()[1..]))
 }
 
-/// The path to give to `std::fs`: the guest path itself.
+/// Returns the path to give to `std::fs`: the guest path itself.
 ///
 /// # Errors
 /// None in a module; for native errors see the native function.
@@ -54,10 +54,10 @@ pub use lock::{PathLock, lock};
 /// Writes or replaces a file atomically: a concurrent reader sees either the old content or the new content, never a
 /// part. Missing parent directories are created. A replaced file keeps its permissions.
 ///
-/// The content is written to a new file `.portcullis-tmp-…` beside the target, given to the disk (`fsync`), and
-/// renamed. After a crash of the machine the target has the old content or the new one. If an error ends the write,
-/// the temporary file is removed. A call that is killed while it writes leaves it behind, and the old content in
-/// place.
+/// The content is written to a new file `.portcullis-tmp-…` beside the target, synced to the disk (`fsync`),
+/// and renamed. After a crash of the machine the target has the old content or the new content. If an error
+/// ends the write, the temporary file is removed. A call that is killed while it writes leaves the temporary
+/// file behind, and the old content unchanged.
 ///
 /// ```
 /// use portcullis_sdk::{GuestPath, fs, testing};

@@ -23,14 +23,14 @@
 //! # assert_eq!(temperature_tool().declaration().hosts, ["https://api.weather.example"]);
 //! ```
 //!
-//! A request blocks the tool and takes the call's time. The end of the call closes its connections. The host resolves
-//! and judges names, follows redirects that are both granted and declared, speaks TLS, and decompresses bodies. It
-//! sets `Host`, `Content-Length` and the headers of the connection.
+//! A request blocks the tool and counts towards the call's timeout. The end of the call closes its
+//! connections. The host resolves and checks names, follows redirects that are both granted and declared,
+//! speaks TLS, and decompresses bodies. It sets `Host`, `Content-Length` and the headers of the connection.
 //!
 //! # Bodies
 //!
-//! The tool gets a [`Response`] as soon as the head has come, and reads the body as the server sends it. A read waits
-//! until there are bytes. A tool can therefore follow a feed of events, such as lines of JSON:
+//! The tool gets a [`Response`] as soon as the head has arrived, and reads the body as the server sends it. A
+//! read waits until there are bytes. A tool can therefore follow a feed of events, such as lines of JSON:
 //!
 //! ```
 //! use std::io::{BufRead as _, BufReader};
@@ -60,8 +60,8 @@
 //! - A body has at most the `max_response` bytes of the operator's policy (10 MiB by default). The limit holds for the
 //!   bytes before decompression and for the bytes after it. A larger body breaks off with `response_too_large` or
 //!   `decoded_too_large`, and so does a body without an end.
-//! - The call's deadline holds for the body, and the tool's own computing takes time of the call too. While the tool
-//!   does not read, backpressure stops the server.
+//! - The call's deadline holds for the body, and the tool's own computation counts towards it too. While the
+//!   tool does not read, backpressure stops the server.
 //! - A body can break off at any point: by a limit, by the deadline, or by the server. The read then returns an
 //!   [`io::Error`], which `From` converts to an [`HttpError`] with the code. The bytes before the error are intact. A
 //!   read of 0 bytes is the end of a complete body.
@@ -177,7 +177,7 @@ impl HttpError {
         Self(HttpFailure { kind, code: code.to_owned(), message: message.to_owned() })
     }
 
-    /// The stable code, such as `host_not_granted` or `name_unresolved`.
+    /// Returns the stable code, such as `host_not_granted` or `name_unresolved`.
     #[must_use]
     pub fn code(&self) -> &str {
         &self.0.code

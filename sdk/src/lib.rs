@@ -25,9 +25,9 @@
 //! The same function serves a native registry (`greet_tool()`) and a sandboxed module ([`export_tools!`]).
 //!
 //! - [`macro@tool`] documents the attribute in full.
-//! - [`fs`] says how a tool opens the files that it was granted.
-//! - [`http`] says how a tool makes requests.
-//! - [`testing`] says how to test a tool without a sandbox.
+//! - [`fs`] documents how a tool opens the files that it was granted.
+//! - [`http`] documents how a tool makes requests.
+//! - [`testing`] documents how to test a tool without a sandbox.
 //!
 //! This crate grants nothing. A tool declares requests; the operator's policy decides.
 #![deny(unsafe_code)]

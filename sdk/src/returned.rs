@@ -284,7 +284,7 @@ impl<T: IntoToolOutput, E> ShownResult for &&&OutputOf<Result<T, E>> {}
 /// See [`OutputOf`]: described data in a `Result`. It precedes [`DescribedOutput`], which would treat a
 /// `Result` of described data and a described error as data itself.
 pub trait DescribedResult {
-    /// The schema, if it describes an object.
+    /// Returns the schema, if it describes an object.
     fn schema(&self) -> Option<JsonSchema>;
 }
 
@@ -296,7 +296,7 @@ impl<T: Serialize + schemars::JsonSchema, E> DescribedResult for &&OutputOf<Resu
 
 /// See [`OutputOf`]: described data.
 pub trait DescribedOutput {
-    /// The schema, if it describes an object.
+    /// Returns the schema, if it describes an object.
     fn schema(&self) -> Option<JsonSchema>;
 }
 
@@ -306,8 +306,8 @@ impl<T: Serialize + schemars::JsonSchema> DescribedOutput for &OutputOf<T> {
     }
 }
 
-/// The schema of a type, if it describes an object. Clients accept only objects as structured data, so a number or a
-/// list is returned as data without a schema.
+/// Returns the schema of a type, if it describes an object. Clients accept only objects as structured data,
+/// so a number or a list is returned as data without a schema.
 fn object_schema_of<T: schemars::JsonSchema>() -> Option<JsonSchema> {
     output_schema_of::<T>().filter(JsonSchema::describes_object)
 }

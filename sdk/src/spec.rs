@@ -43,8 +43,8 @@ pub struct ToolSpec {
 pub struct Hints {
     /// The aliases of the tool.
     pub aliases: &'static [&'static str],
-    /// Whether a repeated call with equal arguments has no further effect. Clients see this hint, and the registry
-    /// retries native tools by it; see [`ToolMeta::idempotent`].
+    /// Whether a repeated call with equal arguments has no further effect. Clients see this hint, and it
+    /// permits the registry to retry native tools; see [`ToolMeta::idempotent`].
     pub idempotent: bool,
     /// Whether the tool is hidden from models.
     pub hidden: bool,
@@ -145,7 +145,7 @@ impl ToolSpec {
         hints: Hints::NONE,
     };
 
-    /// The part for a model.
+    /// Returns the part for a model.
     #[must_use]
     pub fn function_decl(&self) -> FunctionDecl {
         FunctionDecl {
@@ -155,7 +155,7 @@ impl ToolSpec {
         }
     }
 
-    /// The whole declaration that a module's `describe` prints.
+    /// Returns the whole declaration that a module's `describe` prints.
     #[must_use]
     pub fn declaration(&self) -> ToolDeclaration {
         ToolDeclaration {
@@ -174,7 +174,7 @@ impl ToolSpec {
         }
     }
 
-    /// The schema of the arguments, in normal form.
+    /// Returns the schema of the arguments, in normal form.
     #[must_use]
     pub fn parameters(&self) -> JsonSchema {
         let mut definitions = Definitions::default();
@@ -200,8 +200,8 @@ impl ToolSpec {
         JsonSchema::new(sorted(schema.into()))
     }
 
-    /// The schema of structured results: the schema of `T` if the function returns `Json<T>`, or a described `T`
-    /// whose schema describes an object.
+    /// Returns the schema of structured results: the schema of `T` if the function returns `Json<T>`, or a
+    /// described `T` whose schema describes an object.
     #[must_use]
     pub fn output_schema(&self) -> Option<JsonSchema> {
         (self.output_schema)()
@@ -215,25 +215,25 @@ impl ToolSpec {
         ToolMeta { aliases, idempotent, hidden, output_cap_bytes }
     }
 
-    /// The time limit of a call; [`portcullis_types::DEFAULT_TIMEOUT`] if none is declared.
+    /// Returns the time limit of a call; [`portcullis_types::DEFAULT_TIMEOUT`] if none is declared.
     #[must_use]
     pub fn timeout(&self) -> Duration {
         self.timeout_ms.map_or(portcullis_types::DEFAULT_TIMEOUT, Duration::from_millis)
     }
 
-    /// The effective safety tier: `SideEffecting` if none is declared.
+    /// Returns the effective safety tier: `SideEffecting` if none is declared.
     #[must_use]
     pub fn safety_tier(&self) -> SafetyTier {
         self.tier.unwrap_or(SafetyTier::SideEffecting)
     }
 
-    /// A name for people.
+    /// Returns a name for people.
     #[must_use]
     pub fn label(&self) -> Option<String> {
         self.label.map(str::to_owned)
     }
 
-    /// The arguments that are paths, addresses or commands.
+    /// Returns the arguments that are paths, addresses or commands.
     #[must_use]
     pub fn roles(&self) -> Vec<ArgumentRole> {
         self.params

@@ -98,7 +98,7 @@ pub fn call_in(ctx: &ToolContext, tool: &dyn DeclaredTool, arguments: &str) -> R
     pollster::block_on(tool.run(ctx, arguments))
 }
 
-/// The folder that tools see as `/`, if a test has set one.
+/// Returns the folder that tools see as `/`, if a test has set one.
 pub(crate) fn root() -> Option<PathBuf> {
     ROOT.with_borrow(Clone::clone)
 }

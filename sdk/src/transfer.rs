@@ -21,7 +21,7 @@ pub fn send(ctx: &ToolContext, bytes: &[u8]) -> Result<(), ToolError> {
     (outlet.0)(bytes).map_err(|error| transfer_failure(&error))
 }
 
-/// The next chunk; `None` after the last one. Blocks until the other end sends it.
+/// Returns the next chunk; `None` after the last one. Blocks until the other end sends it.
 ///
 /// # Errors
 /// `unavailable` if the call is not an end of a transfer; `failed` if the other end was interrupted. The
@@ -32,10 +32,10 @@ pub fn receive(ctx: &ToolContext) -> Result<Option<Vec<u8>>, ToolError> {
     inlet.next_chunk().map_err(|error| transfer_failure(&error))
 }
 
-/// All chunks, joined. Blocks until the other end has sent the last one. The host bounds the length.
+/// Returns all chunks, joined. Blocks until the other end has sent the last one. The host bounds the length.
 ///
 /// # Errors
-/// As [`receive`].
+/// The errors of [`receive`].
 pub fn receive_all(ctx: &ToolContext) -> Result<Vec<u8>, ToolError> {
     let mut bytes = Vec::new();
     while let Some(chunk) = receive(ctx)? {

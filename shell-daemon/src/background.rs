@@ -79,6 +79,7 @@ impl Background {
         watch: CommandWatch,
         reports_kill: bool,
     ) -> Result<(), ShellError> {
+        // Count before the thread starts, because the thread subtracts the command at its end.
         self.0.commands.fetch_add(1, Ordering::AcqRel);
         let background = self.clone();
         let started = thread::Builder::new().name("shell-background".to_owned()).spawn(move || {

@@ -1,9 +1,10 @@
 //! The copies of the host's caches. Commands write the copies, and never the caches.
 //!
-//! A copy is kept in the state folder from one session to the next, and all sessions share it. When a session starts,
-//! its copies get what is new or newer on the host. Files that only commands have made stay.
+//! A copy is kept in the state folder, and all sessions share it. When a session starts, entries that are new
+//! or newer on the host are copied. Files that only commands have made are kept.
 //!
-//! Commands own a copy and can put links into it. No link in a copy is followed here, so nothing outside is written.
+//! Commands own a copy and can create symlinks in it. This module follows no symlink in a copy, so it writes
+//! nothing outside.
 
 use std::{
     ffi::{CStr, OsStr},
@@ -45,8 +46,8 @@ pub(crate) struct SessionCache {
 /// Brings the copies of all caches up to date. With an owner, all of a copy belongs to that user.
 ///
 /// # Errors
-/// [`ShellError::CacheUnusable`] if a cache cannot be read or is larger than the limits, or if its copy cannot be
-/// written. A copy is then incomplete, and the next refresh goes on with it.
+/// [`ShellError::CacheUnusable`] if a cache cannot be read or is larger than the limits, or if its copy
+/// cannot be written. The copy is then incomplete, and the next refresh continues it.
 pub(crate) fn refresh(
     toolchain: &SessionToolchain,
     owner: Option<ProcessUser>,
@@ -75,8 +76,9 @@ fn refresh_one(
         Ok((original, copy))
     };
     let (original, copy) = open().map_err(unusable)?;
-    // Sessions that start at the same time take turns. The lock needs a separate descriptor, because it ends with the
-    // last copy of the descriptor, and the session gets one of `copy`.
+    // Sessions that start at the same time take turns. `flock` holds until the last duplicate of its
+    // descriptor is closed, and the session gets a duplicate of `copy`, so the lock needs a separate
+    // descriptor.
     let turn = open_below(&copy, Path::new("."), OFlags::DIRECTORY)
         .and_then(|turn| rustix::fs::flock(&turn, FlockOperation::LockExclusive).map(|()| turn))
         .map_err(|errno| unusable(errno.into()))?;
@@ -178,6 +180,8 @@ impl CacheRefresh<'_> {
         match rustix::fs::statat(to, name, AtFlags::SYMLINK_NOFOLLOW) {
             Ok(copied) => {
                 let is_file = FileType::from_raw_mode(copied.st_mode) == FileType::RegularFile;
+                // Keep a link or folder that a command has made under this name, and a file that is newer in
+                // the copy.
                 if !is_file || modified(&copied) >= modified(stat) {
                     return self.budget.take(0);
                 }
@@ -187,25 +191,25 @@ impl CacheRefresh<'_> {
         }
         self.budget.take(u64::try_from(stat.st_size).unwrap_or(0))?;
         let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
-        // A file that this process may not read is one that the person's programs do not read either.
+        // Skip a file that this process may not read: the person's own programs do not read it either.
         let Ok(source) = rustix::fs::openat(from, name, flags, Mode::empty()) else { return Ok(()) };
         let stat = rustix::fs::fstat(&source)?;
         if FileType::from_raw_mode(stat.st_mode) != FileType::RegularFile {
             return Ok(());
         }
-        // Write to a temporary name first, because commands of other sessions may read the copy meanwhile.
+        // Write to a temporary name first, because commands of other sessions may be reading the copy.
         let temporary = format!(".portcullis-{}", random_hex::<8>()?);
         let flags = OFlags::CREATE | OFlags::EXCL | OFlags::WRONLY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
         let file = File::from(rustix::fs::openat(to, &temporary, flags, Mode::RUSR | Mode::WUSR)?);
         let copied = self.fill(source, &file, &stat).and_then(|()| {
             match rustix::fs::renameat(to, &temporary, to, name) {
-                // Commands have put a folder in its place.
+                // A command has made a folder with this name. Keep the folder.
                 Err(Errno::ISDIR) => Ok(rustix::fs::unlinkat(to, &temporary, AtFlags::empty())?),
                 renamed => Ok(renamed?),
             }
         });
         if copied.is_err() {
-            // The first error counts.
+            // Report the first error, not the error of this cleanup.
             let _ = rustix::fs::unlinkat(to, &temporary, AtFlags::empty());
         }
         copied
@@ -222,7 +226,7 @@ impl CacheRefresh<'_> {
         Ok(rustix::fs::futimens(file, &Timestamps { last_access: time, last_modification: time })?)
     }
 
-    /// Gives an entry of the copy to the owner.
+    /// Makes the copy's owner, if there is one, the owner of an entry.
     fn give(&self, folder: &OwnedFd, name: &CStr) -> rustix::io::Result<()> {
         let Some(owner) = self.owner else { return Ok(()) };
         let (uid, gid) = (Uid::from_raw(owner.uid), Gid::from_raw(owner.gid));
@@ -237,7 +241,7 @@ fn make_private_folder(path: &Path) -> io::Result<()> {
     }
 }
 
-/// The name of a copy's folder: the cache's path with `%` for each slash.
+/// Returns the name of a copy's folder: the cache's path with `%` for each slash.
 fn folder_name(path: &Path) -> io::Result<String> {
     let text = path.to_str().ok_or_else(|| io::Error::other("its path is not UTF-8"))?;
     let name = text.replace('%', "%25").replace('/', "%");
@@ -255,7 +259,7 @@ fn permissions(stat: &Stat) -> Mode {
 }
 
 fn modified(stat: &Stat) -> (i64, i64) {
-    // The kernel's nanoseconds are below a thousand million.
+    // The kernel's nanoseconds are below 1,000,000,000, so the conversion cannot fail.
     (stat.st_mtime, i64::try_from(stat.st_mtime_nsec).unwrap_or(0))
 }
 
@@ -291,7 +295,7 @@ mod tests {
         assert_eq!(fs::read_to_string(copy.join("link")).expect("read"), "one");
         assert_eq!(fs::metadata(copy.join("run")).expect("a file").permissions().mode() & 0o777, 0o755);
 
-        // Commands write: one file is theirs, one is newer than the host's.
+        // A command makes one file, and makes another newer than the host's.
         fs::write(copy.join("a/own"), "theirs").expect("written");
         fs::write(copy.join("run"), "theirs").expect("written");
         // On the host, one file is new and one is newer.

@@ -1,11 +1,11 @@
-//! Keeps the states of files before the commands of a session change them.
+//! Saves the state of each file before a session's command changes it, so that the change can be undone.
 //!
-//! Each change waits for this process (seccomp_unotify(2)). One thread resolves the call's path as the calling process
-//! sees it, keeps the state of that path, and lets the call go on. If the session has a separate user, a second thread
-//! keeps the state: the first thread has only the rights of that user.
+//! Each change waits for this process (seccomp_unotify(2)). One thread resolves the call's path as the
+//! calling process sees it, saves the state of that path, and lets the call continue. If the session has a
+//! separate user, this thread has only the rights of that user, so a second thread saves the state.
 //!
-//! The path is read from the caller's memory, so a program that changes it at the right moment is not seen. Undo is a
-//! convenience, and no protection from such a program.
+//! The path is read from the caller's memory. A program that changes the path between this read and the
+//! kernel's read (TOCTOU race) evades the watch. Undo is a convenience, not a protection from such a program.
 
 mod caller;
 
@@ -33,14 +33,14 @@ use crate::{SessionSpec, ShellError, wire::SessionReady};
 /// The interval at which the thread checks whether its session has ended.
 const LOOK_INTERVAL: Duration = Duration::from_secs(1);
 
-/// A folder of a session, under the path by which its processes reach it.
+/// A mount, with the path under which the session's processes see it.
 #[derive(Clone, Debug)]
 struct SeenMount {
     name: String,
     path: PathBuf,
 }
 
-/// The threads that keep the changes of one session's commands. Dropping this ends them.
+/// The threads that record the changes of one session's commands. Dropping this ends them.
 #[derive(Debug)]
 pub(crate) struct ChangeWatch {
     shared: Arc<SharedChangeWatch>,
@@ -50,7 +50,7 @@ pub(crate) struct ChangeWatch {
 struct SharedChangeWatch {
     listener: ChangeListener,
     mounts: Vec<SeenMount>,
-    /// Keeps the changes of the running command. `None` between commands, and for a command whose changes are not kept.
+    /// Records the changes of the running command. `None` between commands, and for a command without undo.
     recorder: Mutex<Option<Arc<ChangeRecorder>>>,
     is_over: AtomicBool,
 }
@@ -120,7 +120,8 @@ impl ChangeWatch {
         thread::Builder::new().name("shell-changes".to_owned()).spawn(move || {
             match user {
                 Some(user) => {
-                    // Ignore an error: a caller that cannot be read has its changes refused.
+                    // Ignore an error: without these rights the thread cannot read its callers, so it refuses
+                    // their changes.
                     let _ = portcullis_confine::process::set_thread_user(user);
                 }
                 None => watcher.listener.prefer_one_thread(),
@@ -147,11 +148,12 @@ impl SharedChangeWatch {
         self.recorder.lock()
     }
 
-    /// Serves the calls until the session ends. Without a keeper this thread keeps the states itself.
+    /// Serves the calls until the session ends. Without a keeper this thread saves the states itself.
     fn serve(&self, keeper: Option<&mpsc::Sender<SaveJob>>) {
         let interval = Timespec::try_from(LOOK_INTERVAL).ok();
         while !self.is_over.load(Ordering::Acquire) {
-            // Wait by `poll` first: the kernel does not end the wait for a call when the last process has ended.
+            // Wait with `poll` first: a wait for a notification does not return when the last process has
+            // ended.
             let mut polled = [PollFd::from_borrowed_fd(self.listener.as_fd(), PollFlags::IN)];
             let is_ready = matches!(poll(&mut polled, interval.as_ref()), Ok(1..));
             let events = polled[0].revents();
@@ -172,7 +174,7 @@ impl SharedChangeWatch {
         }
     }
 
-    /// Has the states before a call saved, or allows the call if there is nothing to save.
+    /// Saves the states before a call, itself or through the keeper. Allows a call that has nothing to save.
     fn dispatch(&self, change: PendingChange, keeper: Option<&mpsc::Sender<SaveJob>>) {
         let Some(recorder) = self.recorder().clone() else { return self.listener.allow(&change) };
         match self.tasks(&change) {
@@ -185,7 +187,7 @@ impl SharedChangeWatch {
                     Some(_) => self.listener.refuse(&change),
                 }
             }
-            // The caller was killed meanwhile, so the answer goes nowhere.
+            // The caller was killed in the meantime, so no process waits for the answer.
             Err(_) if !self.listener.is_pending(&change) => {}
             Err(error) => {
                 tracing::error!(%error, "a change was refused, because its path could not be read");
@@ -197,7 +199,8 @@ impl SharedChangeWatch {
     /// The states to save before a call.
     fn tasks(&self, change: &PendingChange) -> io::Result<Vec<SaveTask>> {
         let caller = CallingThread::open(change.thread)?;
-        // From here on the files below `/proc` belong to the thread that made the call.
+        // A call that is still pending proves that the thread's number was not reused while `/proc` was
+        // opened.
         if !self.listener.is_pending(change) {
             return Err(io::ErrorKind::NotFound.into());
         }
@@ -223,7 +226,7 @@ impl SharedChangeWatch {
         })
     }
 
-    /// The mount that contains a path.
+    /// Returns the mount that contains a path.
     fn below_mount(&self, path: &[Vec<u8>]) -> Option<PathInMount> {
         use std::os::unix::ffi::OsStrExt as _;
 
@@ -261,7 +264,7 @@ impl SharedChangeWatch {
     }
 }
 
-/// Starts a thread that keeps the states with this process's rights.
+/// Starts a thread that saves the states with this process's rights.
 fn start_keeper(shared: Arc<SharedChangeWatch>) -> io::Result<mpsc::Sender<SaveJob>> {
     let (jobs, keep_jobs) = mpsc::channel();
     thread::Builder::new().name("shell-keep".to_owned()).spawn(move || {

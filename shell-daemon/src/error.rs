@@ -89,7 +89,7 @@ pub enum ShellError {
         /// The session's report, with all causes.
         reason: String,
     },
-    /// The changes of the session's commands cannot be kept, although a mount has undo.
+    /// The changes of the session's commands cannot be recorded, although a mount has undo.
     #[error("the changes of commands cannot be kept: {reason}")]
     ChangesUnwatched {
         /// The missing part.
@@ -153,7 +153,7 @@ pub enum ShellError {
     },
 }
 
-/// The reason why no more can be written to a command.
+/// The reason why nothing more can be written to a command.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum InputError {

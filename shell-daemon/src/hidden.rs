@@ -27,7 +27,7 @@ use crate::{
     setup::open_mount,
 };
 
-/// The existing files and folders with hidden names, as paths in the session's own file tree.
+/// Finds the existing files and folders with hidden names, as paths in the session's own file tree.
 ///
 /// # Errors
 /// [`ShellError::TooMuchToHide`] if there are more than a session can cover, or the mounts are too large to be read.
@@ -113,7 +113,7 @@ impl HiddenScan<'_> {
     }
 }
 
-/// Whether an entry is a folder. Some file systems do not say it in the listing.
+/// Whether an entry is a folder. Some file systems do not report the type in the listing.
 fn is_folder(folder: &OwnedFd, entry: &rustix::fs::DirEntry) -> bool {
     match entry.file_type() {
         FileType::Directory => true,

@@ -23,7 +23,8 @@ use crate::{InputError, limits::INPUT_BYTES};
 #[derive(Debug)]
 pub struct CommandInput(Mutex<Option<OwnedFd>>);
 
-/// The writing end. Dropping it ends the input. Up to 64 KiB that were written before are still read.
+/// The writing end. Dropping it ends the input. The command can still read up to 64 KiB that were written
+/// before.
 #[derive(Debug)]
 pub struct InputWriter(OwnedFd);
 
@@ -107,7 +108,7 @@ impl From<InputWriter> for OwnedFd {
 pub(crate) struct Feed {
     /// `None` once the input has ended, or the command has closed its standard input.
     pipe: Option<OwnedFd>,
-    /// The number of the request's bytes that are written.
+    /// The number of the request's bytes that have been written.
     written: usize,
     streamed: Option<OwnedFd>,
     /// Whether `pipe` is polled for room. If not, `streamed` is polled for data. Only one of the two is polled at a
@@ -123,7 +124,7 @@ impl Feed {
         Self { pipe, written: 0, streamed, is_waiting_for_room: true }
     }
 
-    /// The descriptors to poll before the next [`Feed::advance`].
+    /// Returns the descriptors to poll before the next [`Feed::advance`].
     pub(crate) fn poll_fds(&self) -> impl Iterator<Item = PollFd<'_>> {
         // Without flags `poll` still reports a command that has closed its input.
         let flags = if self.is_waiting_for_room { PollFlags::OUT } else { PollFlags::empty() };
@@ -148,6 +149,8 @@ impl Feed {
             }
         }
         let Some(streamed) = &self.streamed else { return self.close() };
+        // `splice` examines `streamed` first, so without data it does not report that the command has closed
+        // its input.
         if !self.is_waiting_for_room && has_no_reader(pipe) {
             return self.close();
         }

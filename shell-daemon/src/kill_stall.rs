@@ -13,10 +13,12 @@ pub(crate) enum Survivors {
     Blocked,
 }
 
-/// Stall detector of a kill. It tells whether the number of survivors still falls, and is made when the kill starts.
+/// Detects whether a kill has stalled: the number of survivors has stopped falling. Create it when the kill
+/// starts.
 ///
-/// Time alone is not a good measure: on a busy machine one sample can take longer than the whole time. The number of
-/// samples alone is not a good measure either: on an idle machine many samples take only a moment.
+/// Time alone is not a good measure: on a busy machine one sample can take longer than the timeout. The
+/// number of samples alone is not a good measure either: on an idle machine many samples take very little
+/// time.
 #[derive(Debug)]
 pub(crate) struct StallDetector {
     time: Duration,
@@ -33,8 +35,8 @@ impl StallDetector {
         Self { time, started_at: now, fewest: usize::MAX, last_decrease: now, samples: 0 }
     }
 
-    /// A detector for another part of the same kill. It does not compare with earlier samples, but the total time goes
-    /// on.
+    /// A detector for another part of the same kill. It does not compare with earlier samples, but the total time
+    /// continues.
     pub(crate) fn next_phase(&self) -> Self {
         Self { started_at: self.started_at, ..Self::new(self.time) }
     }

@@ -6,9 +6,10 @@
 //! command. Background jobs die with the session. Everything that a command started dies when the command's deadline
 //! passes.
 //!
-//! A session's *posture* says how far it is confined. [`SessionSpec::posture`] is the required posture, and
-//! [`ShellSession::posture`] is the posture that was reached, with the evidence of each layer. In a session with its
-//! own file tree ([`ShellSession::has_own_tree`]) the mounts are at `/NAME`. Otherwise they are at their real paths.
+//! A session's *posture* is the degree of its confinement. [`SessionSpec::posture`] is the required posture,
+//! and [`ShellSession::posture`] is the posture that was reached, with the evidence of each layer. In a
+//! session with its own file tree ([`ShellSession::has_own_tree`]) the mounts are at `/NAME`. Otherwise they
+//! are at their real paths.
 //!
 //! The caller decides which folders a session sees, which limits it has and whether a command may run. A session opens
 //! no socket that other programs could connect to. A session with a network has one listener, which only the session's

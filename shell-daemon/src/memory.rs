@@ -57,9 +57,9 @@ pub(crate) enum DescriptorSearch {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct MemoryUse {
     pub(crate) bytes: u64,
-    /// Bytes that may be counted twice, because the kernel does not tell whether these processes still share their
-    /// parents' address spaces, as after `vfork`. If they do, `bytes` already includes these bytes. The value is 0 if
-    /// the comparison with the limit has the same result either way.
+    /// Bytes that may be counted twice, because the kernel does not report whether these processes still
+    /// share their parents' address spaces, as after `vfork`. If they do, `bytes` already includes these
+    /// bytes. The value is 0 if the comparison with the limit has the same result either way.
     pub(crate) doubtful: u64,
     /// Whether a process hides its mappings or descriptors (`PR_SET_DUMPABLE`). It may then have more memory.
     pub(crate) is_hidden: bool,
@@ -81,7 +81,8 @@ pub(crate) enum PartialSample {
 }
 
 impl PartialSample {
-    /// Judges a sample that found `bytes` and lost processes with `lost_bytes` bytes of addresses.
+    /// Whether the processes that ended during the sample, with `lost_bytes` of addresses, could raise
+    /// `bytes` above the limit.
     fn from_lost_bytes(lost_bytes: u64, bytes: u64, limit: u64) -> Option<Self> {
         (lost_bytes > 0 && bytes.saturating_add(lost_bytes) > limit).then_some(Self::Lost)
     }
@@ -130,13 +131,14 @@ impl MemoryMeter {
             // Some kernels have no large pages.
             devices.extend(file(MemfdFlags::HUGETLB | size).and_then(device).ok());
         }
+        // `/dev/shm` has a separate device only if it is a mount.
         let folder = fs::metadata("/dev").ok().zip(fs::metadata("/dev/shm").ok());
         devices.extend(folder.filter(|(parent, shm)| parent.dev() != shm.dev()).map(|(_, shm)| shm.dev()));
         Ok(Self { devices, descriptors, has_seen_foreign_program: Arc::default() })
     }
 
     /// The memory of these processes in bytes, exact enough to compare with `limit`. The result exceeds the limit only
-    /// if the processes exceed it, except for shared memory whose file cannot be asked for its size.
+    /// if the processes exceed it, except for shared memory whose file size is unknown.
     pub(crate) fn used(
         &self,
         processes: &[ProcessEntry],
@@ -292,9 +294,9 @@ fn total_proportional(processes: &[(ProcessEntry, ProcessMemory)]) -> u64 {
     processes.iter().map(|(entry, memory)| memory.proportional_share(entry)).sum()
 }
 
-/// The bytes that all processes of the machine share, hold in memory files or have swapped out. 0 if this
-/// `/proc` has no such file (`subset=pid`). `None` if the file cannot be read now, for example because no
-/// descriptor is left. A command may have caused that, so an older number must not be used.
+/// Returns the bytes that all processes of the machine share, hold in memory files or have swapped out. 0 if
+/// this `/proc` has no such file (`subset=pid`). `None` if the file cannot be read now, for example because
+/// no descriptor is left. A command may have caused that, so an older number must not be used.
 pub(crate) fn system_shared_bytes() -> Option<u64> {
     parse_shared_bytes(fs::read_to_string("/proc/meminfo"))
 }
@@ -318,8 +320,8 @@ fn is_refused(error: &io::Error) -> bool {
 }
 
 /// Leaves out processes that still use their parent's address space. After `vfork` or `posix_spawn`, which most large
-/// programs use, two processes have one address space until the new program runs. If the kernel does not tell about a
-/// process, it is returned separately.
+/// programs use, two processes have one address space until the new program runs. A process for which the
+/// kernel does not report this is returned separately.
 fn split_shared_address_spaces(
     memories: Processes,
     share_memory: impl Fn(Pid, Pid) -> Option<bool>,
@@ -331,7 +333,8 @@ fn split_shared_address_spaces(
         .collect();
     let (mut separate, mut doubtful) = (Vec::new(), Vec::new());
     for (entry, memory) in memories {
-        // For most processes the kernel is not asked, because their address space differs in size from their parent's.
+        // The kernel is not queried for most processes, because their address space differs in size from
+        // their parent's.
         let parent = parents.get(&entry.parent()).filter(|(size, _)| *size == entry.virtual_bytes);
         match parent.map_or(Some(false), |(_, parent)| share_memory(*parent, entry.thread)) {
             Some(true) => {}
@@ -380,9 +383,9 @@ impl Rights {
 }
 
 impl ProcessMemory {
-    /// The counters of each of these processes, and the address space of those that have ended since they were
-    /// listed. An ended process may have given memory to a process that was not listed, such as shared memory without
-    /// a page in its tables.
+    /// Returns the counters of each of these processes, and the address space of those that have ended since
+    /// they were listed. An ended process may have given memory to a process that was not listed, such as
+    /// shared memory without a page in its tables.
     fn read_all(processes: &[ProcessEntry]) -> (Processes, u64) {
         let (mut memories, mut lost_bytes) = (Vec::new(), 0);
         for entry in processes {

@@ -25,7 +25,7 @@ pub(crate) const CERTIFICATES: &str = "/etc/portcullis/certificates.pem";
 pub(crate) const CERTIFICATES_BYTES: u64 = 1 << 20;
 
 /// The variables with which programs find the forwarder, in all usual spellings. curl reads `http_proxy` only in lower
-/// case. The forwarder refuses plain HTTP and says why.
+/// case. The forwarder refuses plain HTTP, with the reason.
 const PROXY: [&str; 8] = [
     "HTTP_PROXY",
     "HTTPS_PROXY",

@@ -26,7 +26,7 @@ impl SessionPosture {
         Self { level, layers }
     }
 
-    /// The level of this posture.
+    /// Returns the level of this posture.
     #[must_use]
     pub fn level(&self) -> ShellPosture {
         self.level
@@ -39,7 +39,7 @@ impl SessionPosture {
         self.layers.layers()
     }
 
-    /// The status of one layer, if it was tried.
+    /// Returns the status of one layer, if it was tried.
     #[must_use]
     pub fn layer(&self, layer: Layer) -> Option<&LayerStatus> {
         self.layers.layer(layer)
@@ -54,7 +54,7 @@ impl SessionPosture {
         format!("{}({})", self.level, self.layers.summary())
     }
 
-    /// The layers of `level` that are missing or waived, with the reason.
+    /// Returns the layers of `level` that are missing or waived, with the reason.
     pub(crate) fn missing_layers(&self, level: ShellPosture) -> Vec<(Layer, String)> {
         let lacking = required(level).iter().filter(|layer| !is_on(&self.layers, **layer));
         lacking
@@ -76,7 +76,8 @@ impl fmt::Display for SessionPosture {
     }
 }
 
-/// The layers that a posture requires. No posture requires control groups, because few users may make them.
+/// Returns the layers that a posture requires. No posture requires control groups, because few users may make
+/// them.
 pub(crate) fn required(level: ShellPosture) -> &'static [Layer] {
     match level {
         ShellPosture::None => &[],

@@ -142,7 +142,7 @@ impl PreparedShell {
     }
 }
 
-/// A memory file of zeros with a fixed size. The size is sealed, because sessions write to the file.
+/// Makes a memory file of zeros with a fixed size. The size is sealed, because sessions write to the file.
 pub(crate) fn memory_file(name: &str, bytes: u64) -> io::Result<OwnedFd> {
     let file = rustix::fs::memfd_create(name, MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING)?;
     rustix::fs::ftruncate(&file, bytes)?;
@@ -158,7 +158,7 @@ pub(crate) fn is_unread(text: &OwnedFd) -> bool {
     rustix::fs::tell(text).is_ok_and(|position| position == 0)
 }
 
-/// The command's init: the sender that the kernel names, if it is a child of the session's init.
+/// Returns the command's init: the sender that the kernel names, if it is a child of the session's init.
 pub(crate) fn command_init(session_init: Process, sender: Option<Pid>) -> Option<Process> {
     sender.and_then(|process| Process::child_of(session_init.pid, process))
 }

@@ -229,7 +229,7 @@ impl RunningCommand {
                 if killing.as_mut().is_some_and(|detector| detector.record_sample(1, Survivors::Blocked)) {
                     return Err(ShellError::SessionEnded);
                 }
-                // Kill again: the init may have started the shell after the last look.
+                // Kill again: the init may have started the shell after the last kill.
                 self.kill()?;
                 continue;
             }
@@ -365,7 +365,7 @@ impl RunningCommand {
         self.watch.as_ref().map_or(Ok(()), CommandWatch::kill)
     }
 
-    /// The breach for which the watch has killed the command or is about to kill it.
+    /// Returns the breach for which the watch has killed the command or is about to kill it.
     fn breach(&self) -> Result<Option<Interruption>, ShellError> {
         let breach = self.watch.as_ref().and_then(CommandWatch::breach);
         breach.map(|breach| Interruption::from_breach(breach).ok_or(ShellError::Unwatched)).transpose()

@@ -59,7 +59,7 @@ pub struct ShellSession {
     network_absence: Option<String>,
     cache_copies: TreeRequest,
     hiding: TreeRequest,
-    /// Keeps changes of commands. `None` if the specification does not ask for it.
+    /// Records the changes of commands. `None` if the specification does not ask for it.
     changes: Option<ChangeWatch>,
 }
 
@@ -170,8 +170,8 @@ impl ShellSession {
         }
     }
 
-    /// Whether the session has its own file tree, with the mounts at `/NAME`. Otherwise the mounts are at their real
-    /// paths.
+    /// Returns whether the session has its own file tree, with the mounts at `/NAME`. Otherwise the mounts
+    /// are at their real paths.
     #[must_use]
     pub fn has_own_tree(&self) -> bool {
         self.has_tree
@@ -185,47 +185,48 @@ impl ShellSession {
         }
     }
 
-    /// The number of protected paths that existed at the start and are read-only for the session. 0 for a session
-    /// without its own file tree.
+    /// Returns the number of protected paths that existed at the start and are read-only for the session. 0
+    /// for a session without its own file tree.
     #[must_use]
     pub fn read_only_paths(&self) -> usize {
         self.read_only_paths
     }
 
-    /// Whether commands have copies of the caches, which they may write. If the request is not met, commands read the
-    /// caches themselves.
+    /// Returns whether commands have copies of the caches, which they may write. If the request is not met,
+    /// commands read the caches themselves.
     #[must_use]
     pub fn cache_copies(&self) -> TreeRequest {
         self.cache_copies
     }
 
-    /// Whether the names to hide are covered. If the request is not met, commands can read them.
+    /// Returns whether the names to hide are covered. If the request is not met, commands can read them.
     #[must_use]
     pub fn hiding(&self) -> TreeRequest {
         self.hiding
     }
 
-    /// Takes the listener on which the session's programs ask for tunnels. `None` for a session without a network, and
-    /// after the first call. Other processes of the machine cannot connect to the listener.
+    /// Takes the listener on which the session's programs request tunnels. `None` for a session without a
+    /// network, and after the first call. Other processes of the machine cannot connect to the listener.
     pub fn take_listener(&mut self) -> Option<OwnedFd> {
         self.tunnel_listener.take()
     }
 
-    /// The reason why the session has no network although its specification has one.
+    /// Returns the reason why the session has no network although its specification has one.
     #[must_use]
     pub fn network_absence(&self) -> Option<&str> {
         self.network_absence.as_deref()
     }
 
-    /// The posture that the session proved.
+    /// Returns the posture that the session proved.
     #[must_use]
     pub fn posture(&self) -> &SessionPosture {
         &self.posture
     }
 
-    /// The owner of the session's processes, if that is not this process's user. If the daemon is root and the session
-    /// has its own file tree, the owner is a user that no other process has, and the files below the mounts appear to
-    /// belong to that user. Otherwise the owner is the owner of the session's home.
+    /// Returns the owner of the session's processes, if that is not this process's user. If the daemon is
+    /// root and the session has its own file tree, the owner is a user that no other process has, and the
+    /// files below the mounts appear to belong to that user. Otherwise the owner is the owner of the
+    /// session's home.
     #[must_use]
     pub fn user(&self) -> Option<ProcessUser> {
         self.user
@@ -292,6 +293,7 @@ impl ShellSession {
         // state is known.
         let streams = ShellStreams::new(self.user);
         let finished = running.finish(request, &self.watcher, &self.background, on_output)?;
+        // Ignore an error: the next command then starts its shell itself.
         self.prepared = streams.and_then(|streams| streams.send(control)).ok();
         Ok(finished)
     }
@@ -343,7 +345,7 @@ fn start_watcher(
     Watcher::start(spec.limits.memory_bytes, session, user, meter)
 }
 
-/// Asks the session for a shell. The shell's own report has an error at its start.
+/// Asks the session for a shell. If the shell cannot start, its report has the error.
 fn prepare(control: BorrowedFd<'_>, user: Option<ProcessUser>) -> Result<PreparedShell, ShellError> {
     ShellStreams::new(user).and_then(|streams| streams.send(control))
 }
@@ -364,7 +366,7 @@ fn launch(launcher: &Path, control: OwnedFd) -> io::Result<Child> {
         .spawn()
 }
 
-/// The weakest acceptable posture, and the layers that the session tries.
+/// Returns the weakest acceptable posture, and the layers that the session tries.
 fn plan(spec: &SessionSpec) -> (ShellPosture, LayerPlan) {
     let layers = |without_namespaces| LayerPlan::Layers { waived: spec.waived.clone(), without_namespaces };
     match spec.posture {
@@ -385,7 +387,7 @@ fn group(spec: &SessionSpec, plan: &LayerPlan) -> Result<ControlGroup, LayerStat
     }
 }
 
-/// The listeners of a session, as far as it has them.
+/// The listeners that a session has sent.
 #[derive(Debug)]
 struct SessionListeners {
     network: Option<OwnedFd>,

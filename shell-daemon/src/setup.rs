@@ -112,7 +112,7 @@ pub(crate) fn setup(
     Ok((setup, handles))
 }
 
-/// A memory file with the certificates, which are too long for the message.
+/// Makes a memory file with the certificates, which are too long for the message.
 fn certificates(text: &str) -> io::Result<OwnedFd> {
     let bytes = text.len() as u64;
     if bytes > CERTIFICATES_BYTES {
@@ -137,8 +137,8 @@ fn require_name(mount: &SessionMount) -> Result<(), ShellError> {
     if is_usable { Ok(()) } else { Err(ShellError::MountName { name: mount.name.clone() }) }
 }
 
-/// The users of a session whose daemon is root: the owner of the home, and a user that no other process has. The second
-/// is for a file tree that shows the files as that user's.
+/// Returns the users of a session whose daemon is root: the owner of the home, and a user that no other
+/// process has. The second user is for a file tree in which the files appear to belong to that user.
 ///
 /// The session cannot run as root: without capabilities, root has no special access to another user's workspace, and
 /// new files would belong to root. `None` if this process is not root, or lacks the capabilities to change a process's
@@ -159,8 +159,8 @@ fn users(home: &Path) -> Result<(Option<ProcessUser>, Option<SeparateUser>), She
     Ok(((owner.uid != 0).then_some(owner), is_higher.then_some(separate_user)))
 }
 
-/// A user number that no other session of this machine has. The numbers come from a range that nothing else uses. Each
-/// daemon uses its own part of the range.
+/// Returns a user number that no other session of this machine has. The numbers come from a range that
+/// nothing else uses. Each daemon uses its own part of the range.
 fn next_user() -> u32 {
     static NEXT: AtomicU32 = AtomicU32::new(0);
     let process = rustix::process::getpid().as_raw_pid().unsigned_abs() % USERS_PARTS;
@@ -200,8 +200,8 @@ pub(crate) fn open_mount(path: &Path) -> Result<OwnedFd, ShellError> {
     Ok(file.into())
 }
 
-/// System paths that sessions can read and execute but never write. Of `/etc` they are only public files that programs
-/// look up.
+/// System paths that sessions can read and execute but never write. From `/etc`, the list has only public
+/// files that programs look up.
 const SYSTEM: [&str; 23] = [
     "/usr",
     "/bin",

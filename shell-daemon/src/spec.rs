@@ -30,7 +30,7 @@ pub struct SessionSpec {
     /// Limits of each process of the session. The memory limit also bounds a command and its jobs together.
     pub limits: ProcessLimits,
     /// Limits of all processes of the session together. The watch enforces them, and also a control group where one can
-    /// be made. `None`: only each command by itself is bounded.
+    /// be made. `None`: only single commands are bounded.
     pub group: Option<GroupLimits>,
     /// A file that the session must not be able to open. The refusal proves that a layer works.
     pub canary: Canary,
@@ -45,10 +45,10 @@ pub struct SessionSpec {
     pub protect: ProtectedPaths,
     /// The names of files and folders that no command sees, at any depth of every mount except the vault. In a session
     /// with its own file tree, those that exist at the start are covered: their names stay visible, but not their
-    /// content. Another session hides nothing, and its posture says so.
+    /// content. Without its own file tree, a session hides nothing, and its posture reports that.
     pub hide: HiddenNames,
-    /// Whether changes of files by commands can be kept, see [`crate::ShellSession::keep_changes`]. The session then
-    /// needs the system-call filter.
+    /// Whether changes of files by commands can be recorded, see [`crate::ShellSession::keep_changes`]. The
+    /// session then needs the system-call filter.
     pub watch_changes: bool,
     /// The network of a session that reaches [`ShellPosture::Strong`]. A session of a weaker posture has no network,
     /// and [`crate::ShellSession::network_absence`] gives the reason. `None`: no network.

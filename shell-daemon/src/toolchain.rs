@@ -20,7 +20,7 @@ pub struct SessionToolchain {
     /// same path. Never name a folder that holds secrets.
     pub read: Vec<PathBuf>,
     /// Absolute paths of folders whose content sessions find at the same path, in copies that they may write. Only a
-    /// session with its own file tree has the copies; another one reads the caches themselves.
+    /// session with its own file tree has the copies; any other session reads the caches themselves.
     #[serde(default)]
     pub caches: Vec<PathBuf>,
     /// The folder of the copies. It is made if it is missing, in a folder that exists.
@@ -38,7 +38,7 @@ pub struct SessionToolchain {
 /// The maximum number of paths of a toolchain: 64. Each takes a descriptor of the message that starts a session.
 pub(crate) const MAX_READ: usize = 64;
 
-/// Names of files with keys that toolchains keep in their folders.
+/// File names under which toolchains keep credentials in their folders.
 const CREDENTIALS: [&str; 12] = [
     "credentials",
     "credentials.toml",
@@ -57,7 +57,7 @@ const CREDENTIALS: [&str; 12] = [
 /// Folders that hold more than a toolchain.
 const TOO_WIDE: [&str; 8] = ["/home", "/root", "/var", "/tmp", "/etc", "/mnt", "/media", "/srv"];
 
-/// Places of the kernel's file systems, and of sockets.
+/// Folders of the kernel's file systems and of sockets.
 const KERNEL: [&str; 4] = ["/proc", "/sys", "/dev", "/run"];
 
 impl SessionToolchain {
@@ -104,7 +104,7 @@ fn check_path(
     home: Option<&Path>,
 ) -> Result<(), String> {
     let handle = open(path).map_err(|error| format!("which cannot be opened: {error}"))?;
-    // The checks are about the opened directory, because a link can lead elsewhere than its path says.
+    // The checks apply to the opened folder, because a symlink's path does not show where it leads.
     let real = real_path(handle.as_fd()).map_err(|error| format!("whose place is unknown: {error}"))?;
     let same_place = |folder: &Path| folder.canonicalize().is_ok_and(|folder| folder == real);
     if real == Path::new("/")
@@ -150,7 +150,7 @@ pub(crate) fn open(path: &Path) -> std::io::Result<OwnedFd> {
     Ok(rustix::fs::open(path, OFlags::PATH | OFlags::CLOEXEC, Mode::empty())?)
 }
 
-/// The paths that sessions do not already see as a part of the system.
+/// Returns the paths that sessions do not already see as a part of the system.
 pub(crate) fn beyond_the_system(toolchain: &SessionToolchain) -> impl Iterator<Item = &Path> {
     toolchain.read.iter().map(PathBuf::as_path).filter(|path| !is_of_the_system(path))
 }

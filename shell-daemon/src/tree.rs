@@ -33,7 +33,7 @@ pub(crate) struct Process {
 }
 
 impl Process {
-    /// The process with this number, if `parent` is its parent.
+    /// Returns the process with this number, if `parent` is its parent.
     pub(crate) fn child_of(parent: Pid, pid: Pid) -> Option<Self> {
         let entry = entry(pid)?;
         (entry.parent == parent.as_raw_pid()).then_some(entry.process)
@@ -145,6 +145,7 @@ fn kill_all<P: Copy + Eq + Hash>(
         let mut targets = sample()?;
         if targets.is_empty() {
             empty_samples += 1;
+            // One empty sample proves nothing: processes can be forked or reparented while the list is read.
             if empty_samples == 2 {
                 return Ok(());
             }
@@ -387,7 +388,7 @@ const LOWEST_PRIORITY: i32 = 19;
 /// The default priority.
 const USUAL_PRIORITY: i32 = 0;
 
-/// The pause between two samples. Killed processes can end meanwhile.
+/// The pause between two samples. It lets killed processes end.
 const PAUSE: Duration = Duration::from_millis(1);
 
 #[cfg(test)]

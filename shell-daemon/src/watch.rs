@@ -153,7 +153,7 @@ impl Drop for Watcher {
 }
 
 impl CommandWatch {
-    /// The reason for which the command was killed, if the watch killed it.
+    /// Returns the reason for which the command was killed, if the watch killed it.
     pub(crate) fn breach(&self) -> Option<Breach> {
         self.signal.breach.get().map(|reason| reason.breach)
     }

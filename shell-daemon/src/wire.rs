@@ -24,12 +24,13 @@ use serde::{Deserialize, Serialize, de::DeserializeOwned};
 
 use crate::limits::{MESSAGE_BYTES, MESSAGE_HANDLES};
 
-/// A message from the daemon to a session. The first message is [`ToSession::Setup`], and all others ask for shells.
+/// A message from the daemon to a session. The first message is [`ToSession::Setup`]. All others request
+/// shells.
 #[derive(Debug, Serialize, Deserialize)]
 pub(crate) enum ToSession {
-    /// The setup by which the session confines itself. Descriptors, in this order: the state folder of the canary, one
-    /// for each path, a memory file of certificates for a session with a network, and the control group if there is
-    /// one.
+    /// The setup with which the session confines itself. Descriptors, in this order: the state folder of the
+    /// canary, one for each path, a memory file of certificates for a session with a network, and the control
+    /// group if there is one.
     Setup(Box<SessionSetup>),
     /// Start a shell for the next command. Descriptors: a memory file for the command's text, standard input, output
     /// and error, the report socket, a pipe that gets a line when the command starts, and a memory file for the state
@@ -39,8 +40,9 @@ pub(crate) enum ToSession {
 
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(crate) struct SessionSetup {
-    /// The mounts first, then the system's folders and devices, then the operator's toolchain. Last, for each cache,
-    /// its copy, which a session with its own file tree gets, and the cache itself, which another session reads.
+    /// The mounts first, then the system's folders and devices, then the operator's toolchain. Last, two
+    /// paths for each cache: the copy for a session with its own file tree, and the cache itself for any
+    /// other session.
     pub(crate) paths: Vec<SetupPath>,
     /// The number of the toolchain's paths.
     pub(crate) toolchain: usize,
@@ -84,7 +86,7 @@ pub(crate) struct SetupPath {
     pub(crate) access: PathAccess,
 }
 
-/// The layers by which a session confines itself.
+/// The layers that a session applies to itself.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(crate) enum LayerPlan {
     /// No layer.
@@ -178,8 +180,8 @@ pub enum StateAfter {
     KeptNotWritten,
 }
 
-/// A connected pair of sockets, the daemon's end first. On the daemon's end, the kernel adds the sender to each
-/// message. Both ends are closed on `exec`.
+/// Makes a connected pair of sockets, the daemon's end first. On the daemon's end, the kernel adds the sender
+/// to each message. Both ends are closed on `exec`.
 pub(crate) fn socket_pair() -> io::Result<(OwnedFd, OwnedFd)> {
     let (daemon_end, session_end) =
         rustix::net::socketpair(AddressFamily::UNIX, SocketType::SEQPACKET, SocketFlags::CLOEXEC, None)?;
@@ -256,6 +258,7 @@ pub(crate) fn receive_from<T: DeserializeOwned>(
         match message {
             RecvAncillaryMessage::ScmRights(rights) => handles.extend(rights),
             RecvAncillaryMessage::ScmCredentials(credentials) => sender = Some(credentials.pid),
+            // The sockets enable no other control messages.
             _ => {}
         }
     }

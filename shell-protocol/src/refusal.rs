@@ -68,8 +68,8 @@ impl RefusalCode {
         Self::Failed,
     ];
 
-    /// The code of a status. `None` if the status has none, as one from the transport, or one that this build does not
-    /// know.
+    /// Returns the code of a status. `None` if the status has no code, for example a status from the
+    /// transport, or if this build does not know the code.
     #[must_use]
     pub fn of(status: &Status) -> Option<Self> {
         let word = status.metadata().get(CODE_KEY)?.to_str().ok()?;
@@ -87,7 +87,7 @@ impl RefusalCode {
         status
     }
 
-    /// The stable word.
+    /// Returns the stable word.
     #[must_use]
     pub const fn as_str(self) -> &'static str {
         self.words().0

@@ -1,4 +1,5 @@
-//! [`Store`]: a store over a database. It brings each method of [`RunStore`] and [`SpaceStore`] into one transaction.
+//! [`Store`]: a store over a database. It runs each method of [`RunStore`] and [`SpaceStore`] in one
+//! transaction.
 
 use std::sync::Arc;
 
@@ -23,7 +24,7 @@ use crate::{
     store::{AgeCursor, RunStore},
 };
 
-/// The maximum number of answers that a waiter may be behind. A slower one reads the store.
+/// The maximum number of answers by which a waiter may lag behind. A slower waiter reads the store.
 const UNREAD_ANSWERS: usize = 1024;
 
 /// A store over a database.
@@ -40,7 +41,7 @@ impl<B> Store<B> {
     }
 }
 
-/// A text that may be missing, as the operations take it.
+/// Converts an optional text to the form that the operations take.
 trait MaybeText {
     fn owned(self) -> Option<String>;
 }
@@ -51,7 +52,7 @@ impl MaybeText for Option<&str> {
     }
 }
 
-/// Gives the closure its type, so that the compiler knows that it works for every lifetime.
+/// Boxes a closure. The bound makes the compiler infer a closure that works for every lifetime.
 fn operation<T, F>(run: F) -> TransactionWork<T>
 where
     F: for<'a> FnOnce(&'a mut (dyn Sql + 'a)) -> BoxFuture<'a, Result<T, StoreError>> + Send + 'static,
@@ -59,9 +60,9 @@ where
     Box::new(run)
 }
 
-/// Implements methods of a trait by the operations of the same name, and others as they are given. A text is passed as
-/// a `String`, because the operation may outlive the caller's future. An `answer` is a write that wakes the tasks
-/// waiting for the id in its first argument.
+/// Implements the methods of a trait with the operations of the same name. The methods in braces are copied
+/// as they are. A text is passed as a `String`, because the operation may outlive the caller's future. An
+/// `answer` is a write that wakes the tasks waiting for the id in its first argument.
 macro_rules! methods {
     ($interface:ident { $($other:tt)* } $(
         $kind:ident $name:ident($($argument:ident: $type:ty $(=> $owned:ident)?),*) -> $output:ty, $doing:literal;
@@ -79,13 +80,13 @@ macro_rules! methods {
         }
     };
     (@run answer $store:ident, $doing:literal, $name:ident, ($id:ident, $($argument:ident),*)) => {{
-        // The operation takes the id, and the waiters are told its text after the commit.
+        // The operation takes the id, so copy it for the waiters.
         let answered: Arc<str> = $id.as_str().into();
         let operation = operation(move |sql| operations::$name(sql, $id, $($argument),*).boxed());
         let written = $store.database.write($doing, operation).await;
-        // A waiter reads the store when it is told, so it is told only after the commit.
+        // Wake the waiters only after the commit, because they then read the store.
         if written.is_ok() {
-            // Without waiters the id is dropped.
+            // Sending fails only without waiters.
             let _ = $store.answers.send(answered);
         }
         written

@@ -16,7 +16,7 @@ pub enum StoreError {
     NotFound {
         /// The kind of the row.
         what: Entity,
-        /// Its id.
+        /// The id.
         id: String,
     },
     /// A row with this id is there already.
@@ -24,7 +24,7 @@ pub enum StoreError {
     AlreadyExists {
         /// The kind of the row.
         what: Entity,
-        /// Its id.
+        /// The id.
         id: String,
     },
     /// The run has changed since its version was read.
@@ -42,14 +42,15 @@ pub enum StoreError {
     Changed {
         /// The kind of the row.
         what: Entity,
-        /// Its id.
+        /// The id.
         id: String,
         /// The version that the caller has read.
         expected: i64,
         /// The stored version.
         found: i64,
     },
-    /// Another run or step has consumed entries of the inbox that the run would begin with, or they never were.
+    /// Another run or step has consumed some of the inbox entries that the run would begin with, or some
+    /// never existed.
     #[error("the inbox of `{agent}` has not all entries from {first} to {last} to consume")]
     InboxConsumed {
         /// The agent whose inbox it is.
@@ -59,7 +60,8 @@ pub enum StoreError {
         /// The ordinal of the last entry.
         last: i64,
     },
-    /// The caller has no lease of the run any more: it has expired, was released, or is another's.
+    /// The caller no longer has the lease of the run: it has expired, was released, or belongs to another
+    /// owner.
     #[error("the lease of the run `{run}` is not `{owner}`'s any more")]
     LeaseLost {
         /// The run.
@@ -105,7 +107,7 @@ pub enum StoreError {
         /// Its status.
         status: ApprovalStatus,
     },
-    /// The answer is about other content than the approval asks about.
+    /// The answer names another hash than the approval, so it is about other content.
     #[error("the approval `{id}` is bound to another hash")]
     OtherHash {
         /// The approval.
@@ -114,21 +116,21 @@ pub enum StoreError {
     /// A text is empty where a name is needed, or has control characters.
     #[error("{place} is empty or has control characters")]
     Name {
-        /// The place of the text.
+        /// The text, for example `the agent`.
         place: &'static str,
     },
     /// A text has a NUL character, which PostgreSQL cannot keep.
     #[error("{place} has a NUL character")]
     Nul {
-        /// The place of the text.
+        /// The text, for example `the workspace`.
         place: &'static str,
     },
-    /// A value is not of the form that it needs.
+    /// A value does not have the required form.
     #[error("{place} is not {expected}")]
     Invalid {
-        /// The place of the value.
+        /// The value, for example `the hash of the token`.
         place: &'static str,
-        /// The form that it needs.
+        /// The required form.
         expected: &'static str,
     },
     /// A payload is not JSON.
@@ -161,7 +163,7 @@ pub enum StoreError {
 }
 
 impl StoreError {
-    /// The failure of the database, if it is the reason.
+    /// Returns the failure of the database, if it is the reason.
     #[must_use]
     pub fn failure(&self) -> Option<DatabaseFailure> {
         match self {
@@ -233,7 +235,7 @@ pub enum LimitError {
     TooLarge {
         /// The value, for example `the arguments`.
         place: &'static str,
-        /// Its size.
+        /// The size.
         bytes: usize,
         /// The maximum size.
         limit: usize,
@@ -255,17 +257,18 @@ pub enum LimitError {
 #[non_exhaustive]
 pub enum DatabaseFailure {
     /// Another process holds a lock for too long, two transactions waited for each other, or all connections of this
-    /// process are in use. A later try may succeed.
+    /// process are in use. A retry may succeed.
     Busy,
-    /// The server cannot be reached, or the connection was lost. The next call connects again. If the connection was
-    /// lost during a commit, the write may have been done: the version of the run tells.
+    /// The server cannot be reached, or the connection was lost. The next call connects again. If the
+    /// connection was lost during a commit, the write may have succeeded. The run's version shows whether it
+    /// did.
     Unavailable,
-    /// The server has not answered within the time of a statement. As after [`DatabaseFailure::Unavailable`], the write
-    /// may have been done if the server has not answered at all.
+    /// The server has not answered within the time limit of a statement. If it has not answered at all, the
+    /// write may have succeeded, as for [`DatabaseFailure::Unavailable`].
     TimedOut,
-    /// The database takes no writes: a read-only file or folder, or a server that follows another.
+    /// The database is read-only: a read-only file or folder, or a standby server.
     ReadOnly,
-    /// The disk, or the largest size of the database, is used up.
+    /// The disk is full, or the database has reached its maximum size.
     Full,
     /// The file or a row is damaged.
     Corrupt,
@@ -308,19 +311,19 @@ pub enum OpenError {
         /// The file.
         path: PathBuf,
     },
-    /// Others than the owner can reach the folder or the file, or it is another user's.
+    /// Users other than the owner can access the folder or the file, or another user owns it.
     #[error("`{path}` must belong only to this user: mode {wanted:04o}, not {found:04o} of user {uid}", path = .path.display())]
     NotPrivate {
         /// The folder or file.
         path: PathBuf,
         /// The widest mode that is accepted.
         wanted: u32,
-        /// Its mode.
+        /// The mode.
         found: u32,
         /// The id of its owner.
         uid: u32,
     },
-    /// The path is a link, has a second name, or is not a regular file in a folder.
+    /// The path is a symlink, has a second hard link, or is not a regular file in a folder.
     #[error("`{path}` is a link or not a regular file", path = .path.display())]
     NotRegular {
         /// The path.
@@ -335,7 +338,7 @@ pub enum OpenError {
         #[source]
         source: io::Error,
     },
-    /// The URL of the server cannot be used. The text does not have the URL, which may have a password.
+    /// The URL of the server cannot be used. The message omits the URL, which may contain a password.
     #[error("the URL of the store cannot be used: {reason}")]
     Url {
         /// The reason.
@@ -344,13 +347,13 @@ pub enum OpenError {
         #[source]
         source: Option<Box<dyn Error + Send + Sync>>,
     },
-    /// The database keeps texts in another encoding than UTF-8, so it cannot keep every text.
+    /// The database's encoding is not UTF-8, so it cannot store every text.
     #[error("the database has the encoding {found}; make it with `encoding 'UTF8'`")]
     Encoding {
         /// The encoding.
         found: String,
     },
-    /// The authorities that vouch for the server's certificate cannot be read.
+    /// The root certificates for the server's certificate cannot be read.
     #[error("cannot read the certificates of authorities")]
     Roots {
         /// The reason.

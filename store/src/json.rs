@@ -25,23 +25,23 @@ impl Json {
     /// Serialises a value.
     ///
     /// # Errors
-    /// [`StoreError::Json`], for example for a map whose keys are not texts.
+    /// [`StoreError::Json`], for example for a map whose keys are not strings.
     pub fn of(value: &(impl Serialize + ?Sized)) -> Result<Self, StoreError> {
         serde_json::to_string(value).map(Self).map_err(|source| StoreError::Json { source })
     }
 
-    /// A text that a store has kept. It was checked when it was written.
+    /// Wraps a text from the database, which was checked when it was written.
     pub(crate) fn stored(text: String) -> Self {
         Self(text)
     }
 
-    /// The text.
+    /// Returns the text.
     #[must_use]
     pub fn as_str(&self) -> &str {
         &self.0
     }
 
-    /// The text, without a copy.
+    /// Returns the text, without a copy.
     #[must_use]
     pub fn into_text(self) -> String {
         self.0

@@ -2,9 +2,9 @@
 //! and inboxes, in an SQLite file or in PostgreSQL. A gateway keeps its participants, spaces, events and notes there
 //! too.
 //!
-//! A store knows no agent, tool or policy: payloads are JSON, and ids and times come from the caller. It starts no run
-//! and wakes none. [`RunStore`] is the interface; [`open`] makes a store. [`SpaceStore`] is the part for a gateway;
-//! [`open_gateway`] makes a store with both.
+//! A store does not interpret agents, tools or policies: payloads are JSON, and ids and times come from the
+//! caller. It never starts or wakes a run. [`RunStore`] is the interface; [`open`] makes a store.
+//! [`SpaceStore`] is the part for a gateway; [`open_gateway`] makes a store with both.
 //!
 //! ```
 //! use portcullis_store::{CommitStep, Json, LeaseGuard, NewRun, RunStatus, StepRecord, StoreError, open};
@@ -61,7 +61,7 @@ mod model;
 mod space_store;
 mod store;
 
-// The meaning of each method, once for both databases.
+// The implementation of each method, once for both databases.
 mod engine;
 mod operations;
 mod sql;

@@ -50,7 +50,7 @@ pub const MAX_DEFINITION_BYTES: usize = 256 << 10;
 /// The maximum number of participants of a store: 10,000.
 pub const MAX_PARTICIPANTS: i64 = 10_000;
 
-/// The maximum number of spaces of a store: 10,000. A removed one counts until it is swept.
+/// The maximum number of spaces of a store: 10,000. A removed space counts until it is swept.
 pub const MAX_SPACES: i64 = 10_000;
 
 /// The maximum number of members of a space: 1,000.
@@ -68,7 +68,7 @@ pub const MAX_SPACE_MESSAGES: i64 = 1_000_000;
 /// The maximum number of different words of a message that a search finds: its first 1,000.
 pub const MAX_INDEXED_WORDS: usize = 1_000;
 
-/// The maximum length of a word that a search tells from others, in characters: 64. Longer words are cut.
+/// The maximum length of a word that a search distinguishes, in characters: 64. Longer words are cut.
 pub const MAX_WORD_CHARS: usize = 64;
 
 /// The maximum number of different words of a search: 8.
@@ -156,7 +156,8 @@ pub(crate) fn check_count(place: &'static str, count: i64, limit: i64) -> Result
     Ok(())
 }
 
-/// A size as the databases count it. The bounds above keep it far from the ends of the type.
+/// Converts a size to the integer type of the databases. The bounds above keep it far from the ends of the
+/// type.
 pub(crate) fn to_i64(size: usize) -> i64 {
     i64::try_from(size).unwrap_or(i64::MAX)
 }

@@ -1,4 +1,4 @@
-//! Opens a store by its place.
+//! Opens a store: an SQLite file, or a PostgreSQL server.
 
 use std::{
     path::{Path, PathBuf},
@@ -26,8 +26,8 @@ pub async fn open(place: &str) -> Result<Arc<dyn RunStore>, StoreError> {
     Ok(open_gateway(place).await?)
 }
 
-/// Opens a store of runs in an SQLite file. The file is made if there is none, with mode 0600. Its folder must be
-/// there, and must belong only to the user.
+/// Opens a store of runs in an SQLite file. A missing file is created with mode 0600. Its folder must exist,
+/// and must belong only to the user.
 ///
 /// # Errors
 /// [`OpenError`]; [`StoreError::Database`].
@@ -35,11 +35,11 @@ pub async fn open_sqlite(path: &Path, options: SqliteOptions) -> Result<Arc<dyn 
     Ok(open_gateway_sqlite(path, options).await?)
 }
 
-/// Opens a store of runs on a PostgreSQL server. The tables are made in its schema `portcullis` if there are none.
+/// Opens a store of runs on a PostgreSQL server. Missing tables are created in its schema `portcullis`.
 ///
 /// `sslmode` of the URL is `disable`, `prefer`, or `require`, which verifies the server's certificate and name. The
-/// default is `require`, and `disable` for a Unix socket. `sslrootcert` names a file of authorities in PEM; the default
-/// are those of the system.
+/// default is `require`, and `disable` for a Unix socket. `sslrootcert` names a PEM file of root
+/// certificates. The default is the system's root certificates.
 ///
 /// # Errors
 /// [`OpenError`]; [`StoreError::Database`].

@@ -1,4 +1,4 @@
-//! The methods of the store, in statements that both databases understand.
+//! Implements the methods of the store with SQL that both databases understand.
 
 mod apply;
 mod approvals;

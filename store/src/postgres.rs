@@ -1,5 +1,5 @@
-//! The store in PostgreSQL, in the schema `portcullis` of a database: a pool of connections, and a time for each
-//! operation.
+//! The store in PostgreSQL, in the schema `portcullis` of a database: a pool of connections, and a timeout
+//! for each operation.
 
 mod failure;
 mod migrate;
@@ -28,8 +28,9 @@ pub struct PostgresOptions {
     /// The time limit of the wait for a connection: for a free one of the pool, and for a new one to the server.
     /// Default: 10 seconds.
     pub connect_timeout: Duration,
-    /// The time limit of one statement. Default: 30 seconds. A lock is waited for half as long. An
-    /// operation as a whole may take twice as long; then its connection is given up, for a server that does not answer.
+    /// The time limit of one statement. Default: 30 seconds. The limit for a lock is half of it. The limit
+    /// for a whole operation is twice as long. Its connection is then closed, because the server may have
+    /// hung.
     pub statement_timeout: Duration,
 }
 
@@ -68,7 +69,7 @@ impl Postgres {
              -c idle_in_transaction_session_timeout={idle} -c default_transaction_isolation=read\\ committed \
              -c default_transaction_read_only=off",
             config.get_options().unwrap_or_default(),
-            // The server takes 0 as no limit.
+            // The server treats 0 as no limit.
             time = options.statement_timeout.as_millis().max(1),
             // The lock's limit is shorter, so that a wait for a lock is reported as busy and not as timed
             // out.
@@ -100,7 +101,8 @@ impl Postgres {
         self.pool.get().await.map_err(|error| pool_error(doing, error))
     }
 
-    /// Gives up the connection of an operation that took too long, for its next answer would be that of the last.
+    /// Closes the connection of an operation that timed out, because its answer could arrive as the answer to
+    /// the next.
     fn finish<T>(
         &self,
         doing: &'static str,
@@ -131,7 +133,8 @@ impl SqlBackend for Postgres {
             match written {
                 Ok(output) => transaction.commit().await.map_err(failed).map(|()| output),
                 Err(error) => {
-                    // The error says more than a rollback that fails with it. Its connection is then closed.
+                    // Ignore a failed rollback: the first error says more. A connection whose rollback fails
+                    // is closed.
                     let _ = transaction.rollback().await;
                     Err(error)
                 }

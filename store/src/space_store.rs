@@ -1,4 +1,4 @@
-//! [`SpaceStore`]: what a gateway of agents and spaces asks of a store, beside its runs.
+//! [`SpaceStore`]: the part of a store that a gateway of agents and spaces needs besides runs.
 
 use async_trait::async_trait;
 
@@ -61,8 +61,8 @@ use crate::{
 ///
 /// # Errors
 /// Each method can fail with [`StoreError::Database`], [`StoreError::Closed`], [`StoreError::Name`],
-/// [`StoreError::Nul`], [`StoreError::Invalid`] and [`StoreError::Limit`]. A method's own section names the others; one
-/// that has no others names [`StoreError::Database`].
+/// [`StoreError::Nul`], [`StoreError::Invalid`] and [`StoreError::Limit`]. A method's own section names
+/// further errors, or [`StoreError::Database`] if there are none.
 #[async_trait]
 pub trait SpaceStore: Send + Sync + std::fmt::Debug {
     /// Adds a participant, with version 1.
@@ -71,13 +71,13 @@ pub trait SpaceStore: Send + Sync + std::fmt::Debug {
     /// [`StoreError::AlreadyExists`].
     async fn create_participant(&self, participant: NewParticipant) -> Result<(), StoreError>;
 
-    /// A participant.
+    /// Returns a participant.
     ///
     /// # Errors
     /// [`StoreError::NotFound`].
     async fn participant(&self, id: &str) -> Result<Participant, StoreError>;
 
-    /// Participants of a kind, or all, the newest first.
+    /// Lists the participants of a kind, or all, the newest first.
     ///
     /// # Errors
     /// [`StoreError::Database`].
@@ -103,16 +103,16 @@ pub trait SpaceStore: Send + Sync + std::fmt::Debug {
     /// Adds a space.
     ///
     /// # Errors
-    /// [`StoreError::AlreadyExists`], even for one that is removed and not yet swept.
+    /// [`StoreError::AlreadyExists`], even for a space that is removed and not yet swept.
     async fn create_space(&self, space: NewSpace) -> Result<(), StoreError>;
 
-    /// A space.
+    /// Returns a space.
     ///
     /// # Errors
     /// [`StoreError::NotFound`].
     async fn space(&self, id: &str) -> Result<Space, StoreError>;
 
-    /// The spaces of a member, or all, the newest first.
+    /// Lists the spaces of a member, or all, the newest first.
     ///
     /// # Errors
     /// [`StoreError::Database`].
@@ -136,19 +136,19 @@ pub trait SpaceStore: Send + Sync + std::fmt::Debug {
     /// [`StoreError::Database`].
     async fn sweep_spaces(&self, at_most: u32) -> Result<u64, StoreError>;
 
-    /// Adds a member to a space. Returns whether it was not one before.
+    /// Adds a member to a space. Returns whether the participant was not a member before.
     ///
     /// # Errors
     /// [`StoreError::NotFound`] for the space or the participant.
     async fn add_member(&self, space: &str, participant: &str, joined: i64) -> Result<bool, StoreError>;
 
-    /// Removes a member from a space. Returns whether it was one before.
+    /// Removes a member from a space. Returns whether the participant was a member before.
     ///
     /// # Errors
     /// [`StoreError::NotFound`] for the space.
     async fn remove_member(&self, space: &str, participant: &str) -> Result<bool, StoreError>;
 
-    /// The members of a space, in the order in which they joined.
+    /// Lists the members of a space, in the order in which they joined.
     ///
     /// # Errors
     /// [`StoreError::NotFound`].
@@ -158,31 +158,31 @@ pub trait SpaceStore: Send + Sync + std::fmt::Debug {
         page: PageRequest<AgeCursor>,
     ) -> Result<Page<Member, AgeCursor>, StoreError>;
 
-    /// Whether a participant is a member of a space. False without such a space or participant.
+    /// Returns whether a participant is a member of a space. False without such a space or participant.
     ///
     /// # Errors
     /// [`StoreError::Database`].
     async fn is_member(&self, space: &str, participant: &str) -> Result<bool, StoreError>;
 
-    /// Whether two participants are members of one space.
+    /// Returns whether two participants are members of the same space.
     ///
     /// # Errors
     /// [`StoreError::Database`].
     async fn share_space(&self, participant: &str, other: &str) -> Result<bool, StoreError>;
 
-    /// A message.
+    /// Returns a message.
     ///
     /// # Errors
     /// [`StoreError::NotFound`].
     async fn space_message(&self, id: &str) -> Result<SpaceMessage, StoreError>;
 
-    /// The newest message that shows a call; `None` if there is none.
+    /// Returns the newest message that shows a call; `None` if there is none.
     ///
     /// # Errors
     /// [`StoreError::Database`].
     async fn call_message(&self, call: &str) -> Result<Option<SpaceMessage>, StoreError>;
 
-    /// Calls, the newest first, each with what its newest message holds.
+    /// Lists calls, the newest first, each with the data of the newest message that shows it.
     ///
     /// # Errors
     /// [`StoreError::Database`].
@@ -192,7 +192,7 @@ pub trait SpaceStore: Send + Sync + std::fmt::Debug {
         page: PageRequest<AgeCursor>,
     ) -> Result<Page<CallWithMessage, AgeCursor>, StoreError>;
 
-    /// Messages of a space, the newest first. The cursor is an ordinal.
+    /// Lists messages of a space, the newest first. The cursor is an ordinal.
     ///
     /// With a search, only messages that have all of its words, in any order and case. Words are runs of letters and
     /// digits; letters of scripts without spaces are words of their own. A search without words finds nothing.
@@ -212,8 +212,8 @@ pub trait SpaceStore: Send + Sync + std::fmt::Debug {
     /// [`StoreError::Limit`] for an event that is too large or has too many topics.
     async fn append_event(&self, event: NewEvent) -> Result<i64, StoreError>;
 
-    /// The events of a topic, or all, in the order of their ids. The cursor is an id: the first page without one begins
-    /// with the oldest event.
+    /// Lists the events of a topic, or all, in the order of their ids. The cursor is an id: the first page
+    /// without one begins with the oldest event.
     ///
     /// # Errors
     /// [`StoreError::Database`].
@@ -223,7 +223,7 @@ pub trait SpaceStore: Send + Sync + std::fmt::Debug {
         page: PageRequest<i64>,
     ) -> Result<Page<Event, i64>, StoreError>;
 
-    /// The newest id of the log, and the ids that it has lost.
+    /// Returns the newest id of the log, and the largest id that was removed from it.
     ///
     /// # Errors
     /// [`StoreError::Database`].
@@ -254,7 +254,7 @@ pub trait SpaceStore: Send + Sync + std::fmt::Debug {
     /// [`StoreError::Database`].
     async fn remove_notes(&self, agent: &str, kind: NoteKind, ids: Vec<String>) -> Result<u64, StoreError>;
 
-    /// The notes of an agent of one kind, in the order in which they were first set.
+    /// Lists the notes of an agent of one kind, in the order in which they were first set.
     ///
     /// # Errors
     /// [`StoreError::Database`].
@@ -266,8 +266,9 @@ pub trait SpaceStore: Send + Sync + std::fmt::Debug {
     ) -> Result<Page<Note, AgeCursor>, StoreError>;
 
     /// Sends plans that are due to the inboxes of their agents, at most this many, as entries
-    /// [`PLAN_ENTRY`](crate::PLAN_ENTRY), and sets when they are due again: the first time after now, or none. Of
-    /// several processes, one takes each plan. Fewer than asked for means that none are left.
+    /// [`PLAN_ENTRY`](crate::PLAN_ENTRY), and sets when they are due again: the first time after now, or
+    /// none. If several processes take plans, each plan is taken once. Fewer than asked for means that none
+    /// are left.
     ///
     /// # Errors
     /// [`StoreError::Database`]. A full inbox is not an error: see [`DuePlan::ordinal`].
@@ -279,13 +280,13 @@ pub trait SpaceStore: Send + Sync + std::fmt::Debug {
     /// [`StoreError::AlreadyExists`] for its id or its hash.
     async fn add_token(&self, token: Token) -> Result<(), StoreError>;
 
-    /// The token with this hash; `None` if there is none.
+    /// Returns the token with this hash; `None` if there is none.
     ///
     /// # Errors
     /// [`StoreError::Database`].
     async fn find_token(&self, hash: &str) -> Result<Option<Token>, StoreError>;
 
-    /// All tokens, the newest first.
+    /// Lists all tokens, the newest first.
     ///
     /// # Errors
     /// [`StoreError::Database`].
@@ -303,7 +304,7 @@ pub trait SpaceStore: Send + Sync + std::fmt::Debug {
     /// [`StoreError::Database`].
     async fn remove_tokens_of(&self, subject_kind: &str, subject: &str) -> Result<u64, StoreError>;
 
-    /// The names of inboxes that have entries which nothing has consumed, and that begin with a prefix, in order. The
+    /// Returns the names of the inboxes that begin with a prefix and have unconsumed entries, in order. The
     /// cursor is a name.
     ///
     /// # Errors
@@ -320,8 +321,8 @@ pub trait SpaceStore: Send + Sync + std::fmt::Debug {
     /// The error of the first change that fails. [`Change`] names them.
     async fn apply(&self, changes: Vec<Change>) -> Result<Vec<Applied>, StoreError>;
 
-    /// Puts in the result of a call, as [`RunStore::resolve_call`] does, and writes changes, all or none. A call that
-    /// no longer takes a result is returned as it is, without the changes.
+    /// Stores the result of a call, as [`RunStore::resolve_call`] does, and writes changes, all or none. A
+    /// call that no longer takes a result is returned as it is, without the changes.
     ///
     /// # Errors
     /// [`StoreError::NotFound`] for the call; the error of the first change that fails. The call then stays as it was.

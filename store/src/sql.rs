@@ -96,11 +96,11 @@ macro_rules! parameters {
 }
 pub(crate) use parameters;
 
-/// A row of a result. Its columns are taken by their place, from 0.
+/// A row of a result. Its columns are taken by their index, from 0.
 #[derive(Debug)]
 pub(crate) struct SqlRow(pub(crate) Vec<Value>);
 
-/// A column that is not as the statement says. Only a damaged or foreign database has one.
+/// A column with an unexpected value. Only a damaged or foreign database has one.
 #[derive(Debug, Error)]
 #[error("column {place} of a row is {found:?}")]
 struct ColumnError {
@@ -132,7 +132,7 @@ impl SqlRow {
         if self.is_null(place) { Ok(None) } else { self.text(place).map(Some) }
     }
 
-    /// A text that is parsed.
+    /// Takes a text and parses it.
     pub(crate) fn parsed<T, E>(
         &mut self,
         place: usize,
@@ -150,7 +150,7 @@ impl SqlRow {
     }
 
     fn take(&mut self, place: usize) -> Option<Value> {
-        // The value is moved out, because a copy of a payload can have 16 MiB.
+        // Move the value out, because a copy of a payload can have 16 MiB.
         self.0.get_mut(place).map(|value| std::mem::replace(value, Value::Null))
     }
 }

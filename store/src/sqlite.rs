@@ -18,7 +18,7 @@ use crate::{
 /// The options of an SQLite store.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SqliteOptions {
-    /// The time limit of a write's wait for another process. Default: 5 seconds.
+    /// How long a write waits for other processes. Default: 5 seconds.
     pub busy_timeout: Duration,
     /// The maximum size of the database, without its log of at most a few MiB. It is rounded down to pages of 4 KiB.
     /// Default: none, so that the disk is the limit.
@@ -70,13 +70,13 @@ impl SqlBackend for Sqlite {
     }
 
     async fn close(&self) {
-        // Readers first: the last connection brings the log into the file.
+        // Close the readers first: the last connection to close checkpoints the log into the file.
         self.readers.close().await;
         self.writer.close().await;
     }
 }
 
-/// An SQLite error, sorted by its code.
+/// Classifies an SQLite error by its code.
 fn sqlite_error(doing: &'static str, error: rusqlite::Error) -> StoreError {
     use rusqlite::ErrorCode;
     let failure = match error.sqlite_error_code() {

@@ -1,4 +1,4 @@
-//! [`RunStore`]: what a process that works on runs, a gateway and a command line ask of a store.
+//! [`RunStore`]: a store of runs, for processes that work on runs, gateways and the command line.
 
 use std::sync::Arc;
 
@@ -16,7 +16,7 @@ use crate::{
     },
 };
 
-/// The place of a row in a listing by age: when it was created, and its id.
+/// The position of a row in a listing by age: when it was created, and its id.
 pub type AgeCursor = (i64, String);
 
 /// A store of runs. All processes that open the same place see the same runs.
@@ -26,11 +26,11 @@ pub type AgeCursor = (i64, String);
 ///
 /// # Errors
 /// Each method can fail with [`StoreError::Database`], [`StoreError::Closed`], [`StoreError::Name`],
-/// [`StoreError::Nul`] and [`StoreError::Limit`]. A method's own section names the others; one that has no others
-/// names [`StoreError::Database`].
+/// [`StoreError::Nul`] and [`StoreError::Limit`]. A method's own section names further errors, or
+/// [`StoreError::Database`] if there are none.
 ///
 /// # Cancellation
-/// A future that is dropped before it is ready may have written all of its changes, or none.
+/// If a future is dropped before it is ready, either all of its changes were written or none.
 #[async_trait]
 pub trait RunStore: Send + Sync + std::fmt::Debug {
     /// Adds a run, with version 1.
@@ -39,13 +39,13 @@ pub trait RunStore: Send + Sync + std::fmt::Debug {
     /// [`StoreError::AlreadyExists`]; [`StoreError::InboxConsumed`] for entries that another run or step has consumed.
     async fn create_run(&self, run: NewRun) -> Result<(), StoreError>;
 
-    /// A run with its state.
+    /// Returns a run with its state.
     ///
     /// # Errors
     /// [`StoreError::NotFound`].
     async fn run(&self, id: &str) -> Result<Run, StoreError>;
 
-    /// Runs, the newest first.
+    /// Lists runs, the newest first.
     ///
     /// # Errors
     /// [`StoreError::Database`].
@@ -64,14 +64,14 @@ pub trait RunStore: Send + Sync + std::fmt::Debug {
     /// [`StoreError::NotFound`], [`StoreError::Leased`], [`StoreError::Ended`].
     async fn acquire_lease(&self, guard: LeaseGuard, until: i64) -> Result<RunLease, StoreError>;
 
-    /// Moves the end of a lease that has not expired. The end is not moved back.
+    /// Extends a lease that has not expired. A renewal never shortens a lease.
     ///
     /// # Errors
     /// [`StoreError::NotFound`], [`StoreError::LeaseLost`].
     async fn renew_lease(&self, guard: LeaseGuard, until: i64) -> Result<RunLease, StoreError>;
 
-    /// Opens a run that has ended, for a further prompt, and takes its lease. `state` takes the place of the run's
-    /// state, and a request to cancel it is forgotten.
+    /// Opens a run that has ended, for a further prompt, and takes its lease. `state` replaces the run's
+    /// state, and a request to cancel the run is cleared.
     ///
     /// # Errors
     /// [`StoreError::NotFound`], [`StoreError::Conflict`]; [`StoreError::StillOpen`] for a run that has not ended.
@@ -89,20 +89,20 @@ pub trait RunStore: Send + Sync + std::fmt::Debug {
     /// [`StoreError::Database`].
     async fn release_lease(&self, run: &str, owner: &str) -> Result<(), StoreError>;
 
-    /// Asks that a run end. The process that drives it reads this in [`RunSummary::cancel_requested`]. The first time
-    /// is kept.
+    /// Requests that a run end. The process that drives it reads this in [`RunSummary::cancel_requested`]. A
+    /// repeated request keeps the time of the first.
     ///
     /// # Errors
     /// [`StoreError::NotFound`], [`StoreError::Ended`].
     async fn request_cancel(&self, run: &str, now: i64) -> Result<(), StoreError>;
 
-    /// Writes all that a step has changed, and returns the new version of the run.
+    /// Writes all changes of a step, and returns the new version of the run.
     ///
     /// # Errors
     /// [`StoreError::NotFound`], [`StoreError::LeaseLost`], [`StoreError::Conflict`], [`StoreError::Ended`].
     async fn commit_step(&self, commit: CommitStep) -> Result<i64, StoreError>;
 
-    /// The messages of a run, in order. The cursor is an ordinal.
+    /// Lists the messages of a run, in order. The cursor is an ordinal.
     ///
     /// # Errors
     /// [`StoreError::NotFound`].
@@ -112,14 +112,14 @@ pub trait RunStore: Send + Sync + std::fmt::Debug {
         page: PageRequest<i64>,
     ) -> Result<Page<StoredMessage, i64>, StoreError>;
 
-    /// The steps of a run, in order. The cursor is an ordinal.
+    /// Lists the steps of a run, in order. The cursor is an ordinal.
     ///
     /// # Errors
     /// [`StoreError::NotFound`].
     async fn steps(&self, run: &str, page: PageRequest<i64>) -> Result<Page<Step, i64>, StoreError>;
 
-    /// Writes that a call is about to begin, and says whether it may. The process asks before each call that has
-    /// effects.
+    /// Records that a call is about to begin, and returns whether it may. The process asks before each call
+    /// that has effects.
     ///
     /// # Errors
     /// [`StoreError::NotFound`], [`StoreError::LeaseLost`].
@@ -132,7 +132,7 @@ pub trait RunStore: Send + Sync + std::fmt::Debug {
     /// [`StoreError::AlreadyExists`] if it has finished before.
     async fn finish_call(&self, guard: LeaseGuard, end: CallFinish) -> Result<(), StoreError>;
 
-    /// The started calls of a run, in the order in which they began. The cursor is a number of this order.
+    /// Lists the started calls of a run, in the order in which they began. The cursor is a position in this order.
     ///
     /// # Errors
     /// [`StoreError::NotFound`].
@@ -149,14 +149,15 @@ pub trait RunStore: Send + Sync + std::fmt::Debug {
     /// for a status that takes no result.
     async fn add_call(&self, guard: LeaseGuard, call: NewExternalCall) -> Result<(), StoreError>;
 
-    /// Stops waiting for a call: its result will come through the inbox. If a result was faster, it is returned.
+    /// Stops waiting for a call: its result will come through the inbox. If the result came first, it is
+    /// returned.
     ///
     /// # Errors
     /// [`StoreError::NotFound`].
     async fn time_out_call(&self, id: &str, now: i64) -> Result<WaitEnd, StoreError>;
 
-    /// Puts in the result of a call. A waiting run gets it inline, any other through its agent's inbox, as an entry
-    /// [`TOOL_RESULT`](crate::TOOL_RESULT). A call gets one result.
+    /// Stores the result of a call. A waiting run gets it inline, any other run through its agent's inbox, as
+    /// an entry [`TOOL_RESULT`](crate::TOOL_RESULT). A call gets one result.
     ///
     /// # Errors
     /// [`StoreError::NotFound`]; [`StoreError::CallClosed`], even for an expired call that [`Self::expire_calls`] has
@@ -169,20 +170,20 @@ pub trait RunStore: Send + Sync + std::fmt::Debug {
     /// [`StoreError::NotFound`].
     async fn cancel_call(&self, id: &str, now: i64) -> Result<bool, StoreError>;
 
-    /// Marks open calls past their time as expired, at most this many, and returns their ids. Fewer than asked for
-    /// means that none are left.
+    /// Marks open calls whose expiry time has passed, at most this many, and returns their ids. Fewer than
+    /// asked for means that none are left.
     ///
     /// # Errors
     /// [`StoreError::Database`].
     async fn expire_calls(&self, now: i64, at_most: u32) -> Result<Vec<String>, StoreError>;
 
-    /// A call.
+    /// Returns a call.
     ///
     /// # Errors
     /// [`StoreError::NotFound`].
     async fn call(&self, id: &str) -> Result<StoredExternalCall, StoreError>;
 
-    /// Calls, the newest first.
+    /// Lists calls, the newest first.
     ///
     /// # Errors
     /// [`StoreError::Database`].
@@ -210,19 +211,19 @@ pub trait RunStore: Send + Sync + std::fmt::Debug {
         answer: StoredAnswer,
     ) -> Result<StoredApproval, StoreError>;
 
-    /// Marks requests past their time as expired, as [`Self::expire_calls`] does for calls.
+    /// Marks requests whose expiry time has passed, as [`Self::expire_calls`] does for calls.
     ///
     /// # Errors
     /// [`StoreError::Database`].
     async fn expire_approvals(&self, now: i64, at_most: u32) -> Result<Vec<String>, StoreError>;
 
-    /// A request for an approval, with its answer.
+    /// Returns a request for an approval, with its answer.
     ///
     /// # Errors
     /// [`StoreError::NotFound`].
     async fn approval(&self, id: &str) -> Result<StoredApproval, StoreError>;
 
-    /// Requests for approvals, the newest first.
+    /// Lists requests for approvals, the newest first.
     ///
     /// # Errors
     /// [`StoreError::Database`].
@@ -238,7 +239,7 @@ pub trait RunStore: Send + Sync + std::fmt::Debug {
     /// [`StoreError::Limit`] if the inbox is full.
     async fn push_inbox(&self, entry: NewInboxEntry) -> Result<i64, StoreError>;
 
-    /// The entries of an agent's inbox that no step has consumed, in order. The cursor is an ordinal.
+    /// Lists the entries of an agent's inbox that no step has consumed, in order. The cursor is an ordinal.
     ///
     /// # Errors
     /// [`StoreError::Database`].
@@ -259,17 +260,17 @@ pub trait RunStore: Send + Sync + std::fmt::Debug {
     /// [`StoreError::Database`].
     async fn remove_ended_before(&self, time: i64, at_most: u32) -> Result<u64, StoreError>;
 
-    /// Reads something, so that a probe of readiness knows whether the database answers.
+    /// Reads from the database, so that a readiness probe knows whether it answers.
     ///
     /// # Errors
     /// [`StoreError::Database`].
     async fn ping(&self) -> Result<(), StoreError>;
 
-    /// The ids of calls and approvals, each when this process has answered it: resolved, timed out, cancelled or
-    /// decided. Answers of other processes, and calls that expire, are not among them.
+    /// Streams the ids of calls and approvals, each when this process has answered it: resolved, timed out,
+    /// cancelled or decided. Answers of other processes, and calls that expire, are not among them.
     fn answers(&self) -> broadcast::Receiver<Arc<str>>;
 
-    /// Ends the writes that were accepted, and closes all connections. Every later call fails with
+    /// Finishes the writes that were accepted, and closes all connections. Every later call fails with
     /// [`StoreError::Closed`].
     async fn close(&self);
 }

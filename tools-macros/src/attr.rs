@@ -207,7 +207,7 @@ fn strings(meta: &Meta) -> syn::Result<Vec<LitStr>> {
     }
 }
 
-/// An array of strings, such as `key = ["…"]`.
+/// Reads an array of strings, such as `key = ["…"]`.
 fn array(meta: &Meta) -> syn::Result<Vec<LitStr>> {
     let expression = &value(meta, "[\"…\"]")?.value;
     let hint = || {

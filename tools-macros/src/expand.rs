@@ -38,7 +38,8 @@ pub(crate) fn expand(facade: &TokenStream, parsed: Parsed, model: &Model) -> Tok
     }
 }
 
-/// The defaults that are expressions. Each is compiled once, because schema and decoding call the same function.
+/// Returns the defaults that are expressions. Each is compiled once, because schema and decoding call the
+/// same function.
 fn defaults(facade: &TokenStream, names: &CompanionNames, attrs: &[Attribute], model: &Model) -> TokenStream {
     let functions: Vec<TokenStream> = model
         .arguments()
@@ -82,8 +83,8 @@ fn needs_errors_section(output: &ReturnType, model: &Model) -> bool {
     fails && model.description.as_ref().is_some_and(|text| !text.contains("# Errors"))
 }
 
-/// The companions of the function: structure, constructor, hidden functions and trait implementations. The
-/// facade's `forward_to_declared!` writes the companions that are equal for every tool.
+/// Returns the companions of the function: structure, constructor, hidden functions and trait
+/// implementations. The facade's `forward_to_declared!` writes the companions that are equal for every tool.
 pub(crate) fn companions(
     facade: &TokenStream,
     names: &CompanionNames,
@@ -312,7 +313,7 @@ pub(crate) fn respan(tokens: TokenStream, span: Span) -> TokenStream {
     tokens.into_iter().map(set_span).collect()
 }
 
-/// A span that shows errors at the author's code, while lints treat the code as generated.
+/// Returns a span that shows errors at the author's code, while lints treat the code as generated.
 pub(crate) fn shown_at(span: Span) -> Span {
     span.resolved_at(Span::call_site())
 }

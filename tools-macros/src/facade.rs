@@ -10,8 +10,8 @@ use crate::errors::Errors;
 /// The package that re-exports the macros for authors.
 const FACADE: &str = "portcullis-sdk";
 
-/// The path of the facade's hidden module: the author's path if given, otherwise an absolute path with the name
-/// that the author's crate gives to the facade in its dependencies.
+/// Returns the path of the facade's hidden module: the author's path if given, otherwise an absolute path
+/// with the name that the author's crate gives to the facade in its dependencies.
 pub(crate) fn path(override_path: Option<&LitStr>, errors: &mut Errors) -> TokenStream {
     if let Some(override_path) = override_path {
         return match override_path.parse_with(Path::parse_mod_style) {

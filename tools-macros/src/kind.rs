@@ -75,7 +75,7 @@ impl Shape {
         Self { value, optional: false, borrowed: false }
     }
 
-    /// The primitive, if the value is one.
+    /// Returns the primitive, if the value is one.
     pub(crate) fn primitive(&self) -> Option<JsonPrimitive> {
         match self.value {
             ValueType::Primitive(primitive) => Some(primitive),
@@ -85,7 +85,8 @@ impl Shape {
 }
 
 impl ValueType {
-    /// The type, written with paths that no name in scope can shadow. The author's own types stay as written.
+    /// Returns the type, written with paths that no name in scope can shadow. The author's own types stay as
+    /// written.
     pub(crate) fn path(&self, facade: &TokenStream) -> TokenStream {
         match self {
             Self::Primitive(primitive) => primitive.path(),
@@ -117,7 +118,7 @@ impl ValueType {
 }
 
 impl JsonPrimitive {
-    /// The type, written with a path that no name in scope can shadow.
+    /// Returns the type, written with a path that no name in scope can shadow.
     pub(crate) fn path(self) -> TokenStream {
         match self {
             Self::String => quote!(::std::string::String),
@@ -265,7 +266,7 @@ fn classify_option(segment: &PathSegment, ty: &Type) -> syn::Result<ParameterKin
     }
 }
 
-/// A type that owns its value.
+/// Recognises a type that owns its value.
 fn value(ty: &Type) -> syn::Result<ValueType> {
     match ty {
         Type::Group(group) => value(&group.elem),
@@ -373,8 +374,8 @@ fn arguments(segment: &PathSegment) -> Vec<&Type> {
     }
 }
 
-/// The last segment of a path, if its meaning is certain: a bare name, or a name in the standard library. The context
-/// and a state are recognised under any path.
+/// Returns the last segment of a path, if its meaning is certain: a bare name, or a name in the standard
+/// library. The context and a state are recognised under any path.
 fn last_segment(ty: &Type) -> Option<&PathSegment> {
     match ty {
         Type::Group(group) => last_segment(&group.elem),

@@ -95,7 +95,7 @@ fn float(expr: &Expr, name: &str) -> syn::Result<f64> {
     }
 }
 
-/// The literal, and whether a minus stands before it.
+/// The literal, and whether a minus sign precedes it.
 fn literal(expr: &Expr) -> Option<(&Lit, bool)> {
     match expr {
         Expr::Group(group) => literal(&group.expr),

@@ -25,7 +25,7 @@ pub(crate) struct Model {
 }
 
 impl Model {
-    /// The parameters that the caller provides, in order.
+    /// Returns the parameters that the caller provides, in order.
     pub(crate) fn arguments(&self) -> impl Iterator<Item = &ToolArgument> {
         self.params.iter().filter_map(|param| match param {
             Param::Argument(argument) => Some(&**argument),
@@ -33,7 +33,7 @@ impl Model {
         })
     }
 
-    /// The types of the states that the function takes, in order.
+    /// Returns the types of the states that the function takes, in order.
     pub(crate) fn states(&self) -> Vec<&Type> {
         let states = self.params.iter().filter_map(|param| match param {
             Param::State(ty) => Some(&**ty),
@@ -121,7 +121,7 @@ impl CompanionNames {
         }
     }
 
-    /// The hidden function that computes the default of the argument at this index.
+    /// Returns the hidden function that computes the default of the argument at this index.
     pub(crate) fn default_function(index: usize) -> Ident {
         Ident::new(&format!("__portcullis_default_{index}"), proc_macro2::Span::call_site())
     }

@@ -25,7 +25,7 @@ pub(crate) struct ParsedParam {
     pub(crate) ty: Type,
     pub(crate) description: Option<String>,
     pub(crate) keys: ArgKeys,
-    /// The parameter's last `#[arg(…)]`, if any, as a place for errors.
+    /// The parameter's last `#[arg(…)]`, if any, where errors are reported.
     pub(crate) arg: Option<Attribute>,
     /// The parameter's `#[ctx]`, if any.
     pub(crate) ctx: Option<Attribute>,
@@ -107,8 +107,8 @@ fn keep(attr: &Attribute, param: &mut ParsedParam, errors: &mut Errors) -> bool 
     }
 }
 
-/// The documentation: each line trimmed and joined by newlines, with blank lines kept between other lines. `None` if
-/// there is no text.
+/// Returns the documentation: each line trimmed and joined by newlines, with blank lines kept between other
+/// lines. `None` if there is no text.
 pub(crate) fn description(attrs: &[Attribute], errors: &mut Errors) -> Option<String> {
     let mut lines: Vec<String> = Vec::new();
     for attr in attrs.iter().filter(|attr| attr.path().is_ident("doc")) {
@@ -133,7 +133,7 @@ pub(crate) fn description(attrs: &[Attribute], errors: &mut Errors) -> Option<St
     (!text.is_empty()).then_some(text)
 }
 
-/// A trimmed line, without the leading star that a line of a block comment has.
+/// Returns a trimmed line, without the leading star that a line of a block comment has.
 fn trim(line: &str, block: bool) -> &str {
     let line = line.trim();
     match line.strip_prefix('*') {

@@ -11,7 +11,7 @@ use crate::{
     model::{ArgumentDefault, CompanionNames, Model, RoleAttribute, ToolArgument, ToolHints},
 };
 
-/// The expression of the tool's `ToolSpec`. It can stand in a `static`.
+/// The expression of the tool's `ToolSpec`. It is constant, so a `static` can hold it.
 pub(crate) fn spec(
     facade: &TokenStream,
     names: &CompanionNames,
@@ -48,7 +48,8 @@ pub(crate) fn spec(
     }
 }
 
-/// The function that returns the schema of results. The return type decides; see the facade's `returned`.
+/// Returns the function that returns the schema of results. The return type decides; see the facade's
+/// `returned`.
 fn output_schema(facade: &TokenStream, output: &ReturnType) -> TokenStream {
     let ReturnType::Type(_, ty) = output else {
         return quote!(|| ::core::option::Option::None);

@@ -1,6 +1,6 @@
 //! "Did you mean": finds the nearest known word.
 
-/// The clause ``; did you mean `x`?``; empty if no known word is near.
+/// Returns the clause ``; did you mean `x`?``; empty if no known word is near.
 pub(crate) fn did_you_mean(word: &str, known: &[&str]) -> String {
     known
         .iter()
@@ -11,13 +11,13 @@ pub(crate) fn did_you_mean(word: &str, known: &[&str]) -> String {
         .map_or_else(String::new, |(_, candidate)| format!("; did you mean `{candidate}`?"))
 }
 
-/// The measure of `portcullis_types::display::near`. A macro crate does not depend on that crate, because a build of a
-/// guest would compile it a second time, for the host.
+/// The same measure as in `portcullis_types::display::near`. A macro crate does not depend on that crate,
+/// because a build of a guest would compile it a second time, for the host.
 fn similarity(word: &str, known: &str) -> f64 {
     strsim::normalized_damerau_levenshtein(&word.to_lowercase(), &known.to_lowercase())
 }
 
-/// The known words as a list for people: `` `a`, `b` ``.
+/// Returns the known words as a list for people: `` `a`, `b` ``.
 pub(crate) fn list(known: &[&str]) -> String {
     known.iter().map(|word| format!("`{word}`")).collect::<Vec<_>>().join(", ")
 }

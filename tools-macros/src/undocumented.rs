@@ -1,4 +1,4 @@
-//! The warning about a tool without documentation.
+//! Warns about a tool without documentation.
 //!
 //! Stable Rust does not let macros warn. But a macro can emit a deprecated item with a message of its choice, and a
 //! use of that item. The compiler's own lint then reports the use, and lint levels apply.

@@ -55,8 +55,8 @@ pub(crate) fn validate(parsed: &Parsed, errors: &mut Errors) -> Option<Model> {
     })
 }
 
-/// A host in the notation of the policy's `hosts`, or without a scheme, which means `https`. The declaration always
-/// has the scheme. The runtime checks the host in full when it loads the module.
+/// Reads a host in the notation of the policy's `hosts`, or without a scheme, which means `https`. The
+/// declaration always has the scheme. The runtime checks the host in full when it loads the module.
 fn host(text: &LitStr, errors: &mut Errors) -> Option<String> {
     let value = text.value();
     let (scheme, authority) = match value.split_once("://") {
@@ -158,7 +158,7 @@ fn param(param: &ParsedParam, errors: &mut Errors) -> Option<Param> {
     })))
 }
 
-/// The context, if `#[ctx]` marks a parameter whose type has a name that the macro does not know.
+/// Returns the context, if `#[ctx]` marks a parameter whose type has a name that the macro does not know.
 fn marked_context(ctx: &syn::Attribute, ty: &syn::Type, errors: &mut Errors) -> Option<ParameterKind> {
     match ty {
         syn::Type::Reference(reference) if reference.mutability.is_none() && reference.lifetime.is_none() => {
@@ -184,7 +184,7 @@ fn pattern<'p>(pattern: &'p Pat, errors: &mut Errors) -> Option<&'p Ident> {
     }
 }
 
-/// The bounds of a number.
+/// Reads the bounds of a number.
 pub(crate) fn bounds(
     keys: &ArgKeys,
     shape: &Shape,
@@ -290,7 +290,7 @@ fn role(keys: &ArgKeys, shape: &Shape, errors: &mut Errors) -> Option<RoleAttrib
     if let Some(flag) = &keys.command {
         roles.push((flag as &dyn quote::ToTokens, Some(RoleAttribute::Command)));
     }
-    // Two roles would have the policy judge one text as two things.
+    // With two roles, the policy would check one text as two different things.
     if let Some((token, _)) = roles.get(1) {
         errors.add_at(token, "an argument is a path, an entry, a url or a command: keep one of them");
     } else if let Some((token, _)) = roles.first()

@@ -1,4 +1,4 @@
-//! Hostile guest: computes for ever without a host call.
+//! Hostile guest: computes forever without a host call.
 
 use portcullis_sdk::tool;
 

@@ -1,4 +1,4 @@
-//! Hostile guest: makes cheap host calls for ever, so its own code is rarely interrupted.
+//! Hostile guest: makes cheap host calls forever, so its own code is rarely interrupted.
 
 use std::time::Instant;
 

@@ -1,4 +1,4 @@
-//! Hostile guest: sends progress frames for ever.
+//! Hostile guest: sends progress frames forever.
 
 use portcullis_sdk::{ToolContext, tool};
 

@@ -134,7 +134,7 @@ fn push_line(diff: &mut String, mark: char, line: &str) {
     diff.push_str(if has_line_break { "\n" } else { "\n\\ No newline at end of file\n" });
 }
 
-/// The last lines of a text that ends where a line starts.
+/// Returns the last lines of a text that ends where a line starts.
 fn tail_lines(text: &str) -> Vec<&str> {
     let mut lines = Vec::new();
     let mut end = text.len();
@@ -147,12 +147,12 @@ fn tail_lines(text: &str) -> Vec<&str> {
     lines
 }
 
-/// The offset where the line of a place starts.
+/// Returns the offset where the line of a place starts.
 fn line_start(text: &str, offset: usize) -> usize {
     text.as_bytes()[..offset].iter().rposition(|byte| *byte == b'\n').map_or(0, |index| index + 1)
 }
 
-/// The offset where the line of a place ends, line break included.
+/// Returns the offset where the line of a place ends, line break included.
 fn line_end(text: &str, offset: usize) -> usize {
     offset + line_end_bytes(&text.as_bytes()[offset..])
 }

@@ -39,7 +39,7 @@ pub(super) fn explain(text: &str, passage: &str) -> String {
     )
 }
 
-/// The explanation if the text has the passage with other line breaks.
+/// Returns the explanation if the text has the passage with other line breaks.
 fn other_line_breaks(text: &str, passage: &str) -> Option<String> {
     let has_crlf = passage.contains("\r\n");
     if has_bare_line_feed(passage) && text.contains("\r\n") {
@@ -58,7 +58,7 @@ fn other_line_breaks(text: &str, passage: &str) -> Option<String> {
     None
 }
 
-/// A passage that starts like the wanted one.
+/// A passage that starts like the requested one.
 struct SimilarPassage {
     /// The offset of its first line.
     at: usize,

@@ -14,7 +14,7 @@ const MAX_QUERY_BYTES: usize = 4096;
 /// both again for a part that is searched first.
 const MAX_COMPILED_BYTES: usize = 4 << 20;
 
-/// The memory of a search by automaton: 4 MiB. When it is full, the automaton starts again.
+/// The memory of the lazy DFA of a search: 4 MiB. When it is full, the DFA clears it and continues.
 const AUTOMATON_BYTES: usize = 4 << 20;
 
 /// The deepest nesting of groups.

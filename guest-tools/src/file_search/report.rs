@@ -209,7 +209,7 @@ impl SearchReport {
     }
 }
 
-/// A count with its noun, as `1 file` or `2 files`.
+/// Formats a count with its noun, as `1 file` or `2 files`.
 pub(super) fn count_with_noun(count: usize, singular: &str, plural: &str) -> String {
     format!("{count} {}", if count == 1 { singular } else { plural })
 }
@@ -218,7 +218,7 @@ fn text(bytes: &[u8]) -> Cow<'_, str> {
     String::from_utf8_lossy(bytes)
 }
 
-/// The part of a long line around a place, with marks where the line is cut.
+/// Returns the part of a long line around a place, with marks where the line is cut.
 fn window(bytes: &[u8], match_offset: usize) -> Cow<'_, str> {
     let latest = bytes.len() - SHOWN_LINE_BYTES;
     let begin = boundary(bytes, match_offset.saturating_sub(SHOWN_BEFORE_BYTES).min(latest));

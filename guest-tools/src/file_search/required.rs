@@ -11,7 +11,7 @@ pub(super) struct Required {
     pub(super) any_case: bool,
 }
 
-/// The texts that every match of an expression contains, each as long as possible.
+/// Returns the texts that every match of an expression contains, each as long as possible.
 pub(super) fn texts(expression: &Hir) -> Vec<Required> {
     let mut required_texts = vec![Required::default()];
     collect_required_texts(expression, &mut required_texts);
@@ -40,6 +40,7 @@ fn collect_required_texts(expression: &Hir, required_texts: &mut Vec<Required>) 
         HirKind::Concat(parts) => parts.iter().for_each(|part| collect_required_texts(part, required_texts)),
         HirKind::Repetition(repetition) => {
             start_new_text(required_texts);
+            // The first repetition is certain, so every match contains its texts.
             if repetition.min > 0 {
                 collect_required_texts(&repetition.sub, required_texts);
                 start_new_text(required_texts);
@@ -57,7 +58,7 @@ fn current_text(required_texts: &mut Vec<Required>) -> &mut Required {
     &mut required_texts[last]
 }
 
-/// The ASCII letter whose two cases form the class, if there is one.
+/// Returns the ASCII letter whose two cases form the class, if there is one.
 fn two_case_letter(class: &Class) -> Option<char> {
     let contains_letter = |letter: char| match class {
         Class::Unicode(class) => {

@@ -4,8 +4,8 @@
 //! the kinds of entries from the directory listing, without a call per entry. It also finds ignore files in the
 //! listing, so it never tries to open a missing one.
 //!
-//! Files are opened by their names in their open directories. The host resolves and judges such a name in half the time
-//! of a path.
+//! Each file is opened by its name in its open directory (fast path). The host resolves and checks a single
+//! name in half the time of a path.
 
 use std::{fs::File, io, os::fd::OwnedFd, path::Path, vec};
 
@@ -21,8 +21,8 @@ use super::{
 /// The maximum length of a `glob`: 1 KiB.
 const MAX_GLOB_BYTES: usize = 1024;
 
-/// The maximum number of bytes of names that wait to be visited: 16 MiB. Further names of a huge directory are counted
-/// and left out.
+/// The maximum number of bytes of names that wait to be visited: 16 MiB. Further names of a huge directory
+/// are only counted.
 const MAX_PENDING_BYTES: usize = 16 << 20;
 
 /// The memory that a name takes in addition to its bytes, as an estimate.
@@ -149,7 +149,7 @@ impl FileWalk {
         }
     }
 
-    /// The number of entries that were skipped, by reason.
+    /// Returns the number of entries that were skipped, by reason.
     pub(super) fn skipped(&self) -> Vec<String> {
         let counts =
             [(self.hidden, "hidden"), (self.ignored, "ignored"), (self.outside_glob, "not in 'glob'")];

@@ -59,7 +59,7 @@ impl PdfBudget {
         take(&mut self.decoded_bytes, bytes)
     }
 
-    /// The maximum number of bytes that the next stream may decode to.
+    /// Returns the maximum number of bytes that the next stream may decode to.
     pub(super) fn stream_bytes(&self) -> usize {
         MAX_STREAM_BYTES.min(self.decoded_bytes)
     }

@@ -196,6 +196,7 @@ impl Reader<'_> {
                     self.advance(step);
                     self.budget.operations(1)?;
                 }
+                // The list can hold only strings and numbers.
                 _ => {}
             }
         }

@@ -17,7 +17,8 @@ use super::budget::{Exhausted, MAX_STREAM_BYTES, PdfBudget};
 /// The maximum number of filters of one stream.
 const MAX_FILTERS: usize = 4;
 
-/// The decoded bytes of a stream, at most `max_bytes`. Empty if it has an unknown filter or a filter for images.
+/// Decodes a stream to at most `max_bytes`. The result is empty if it has an unknown filter or a filter for
+/// images.
 pub(super) fn decode(
     stream: &Stream<'_>,
     max_bytes: usize,
@@ -79,7 +80,8 @@ fn inflate(bytes: &[u8], max_bytes: usize) -> Vec<u8> {
     inflated
 }
 
-/// The bytes that were inflated before the fault. The decoder leaves unused bytes of its buffer after them.
+/// Returns the bytes that were inflated before the fault. The decoder leaves unused bytes of its buffer after
+/// them.
 fn partial_output(error: DecompressError) -> Vec<u8> {
     let mut start = error.output;
     start.truncate(start.iter().rposition(|byte| *byte != 0).map_or(0, |last| last + 1));
@@ -118,6 +120,7 @@ fn ascii85(bytes: &[u8], max_bytes: usize) -> Vec<u8> {
                     (group, length) = (0, 0);
                 }
             }
+            // Skip white space, which is allowed between digits, and invalid characters.
             _ => {}
         }
     }
@@ -177,6 +180,7 @@ fn lzw(bytes: &[u8], early_change: bool, max_bytes: usize) -> Vec<u8> {
         };
         while held_bits < width {
             let Some(byte) = input.next() else { return decoded };
+            // Used bits need no mask: the shift drops them at the top.
             bits = bits << 8 | u32::from(*byte);
             held_bits += 8;
         }
@@ -239,7 +243,7 @@ mod tests {
         assert_eq!(inflate(&spaces, 1000).len(), 1000);
         assert!(ascii85(&b"z".repeat(1000), 100).len() <= 100);
         assert!(run_length(&[129, 0].repeat(100), 1000).len() <= 1000);
-        // One byte, then codes that are each the one being defined: the text grows quadratically.
+        // One byte, then codes that each name the entry being defined: the text grows quadratically.
         let mut bits = String::from("100000000001000001");
         for code in 258..500 {
             bits.push_str(&format!("{code:09b}"));

@@ -1,4 +1,4 @@
-//! Fonts, as far as texts need them: which characters a code stands for, and how wide it is.
+//! Fonts, as far as the text needs them: the characters and the width of each code.
 //!
 //! The characters come first from a table `ToUnicode` in the file, and otherwise from the font's encoding. No outline
 //! is read, and no font outside the file is needed.
@@ -107,7 +107,7 @@ impl Font {
         }
     }
 
-    /// The characters that the font's table gives for a code.
+    /// Returns the characters that the font's table gives for a code.
     fn characters_from_to_unicode(&self, code: u32) -> Option<String> {
         match self.to_unicode.as_ref()? {
             ToUnicode::Identity => {
@@ -152,7 +152,7 @@ impl Fonts {
     }
 }
 
-/// A table of characters or codes. The file can refer to tables outside itself, which are left out.
+/// Reads a table of characters or codes. The file can refer to tables outside itself, which are left out.
 fn read_table(stream: &Stream<'_>, budget: &mut PdfBudget) -> Result<Option<Box<CMap>>, Exhausted> {
     let text = decode(stream, MAX_TABLE_BYTES, budget)?;
     budget.operations(text.len() / TABLE_BYTES_PER_OPERATION)?;

@@ -1,9 +1,9 @@
 //! Joins characters to words, lines and paragraphs, by their positions on the page.
 //!
 //! The text keeps the order of the file's content. Columns therefore stay separate if the file draws one column after
-//! the other, as nearly all files do. A file rarely says where a word or a line ends. A gap in the direction of the
-//! text is therefore a space, and a step across it is a new line. A larger step, or another size of letters, is a new
-//! paragraph. All measures are relative to the size of the letters.
+//! the other, as nearly all files do. A file rarely marks the end of a word or a line. A gap in the direction
+//! of the text is therefore a space, and a step across it is a new line. A larger step, or another size of
+//! letters, is a new paragraph. All measures are relative to the size of the letters.
 
 use super::{
     budget::{Exhausted, PdfBudget},
@@ -172,6 +172,7 @@ impl Layout {
 /// The separator between the end of a line and a character.
 fn gap(line: &Line, glyphs: &PositionedGlyphs<'_>, step: Option<f64>) -> Gap {
     let size = line.size.max(glyphs.size);
+    // Text whose direction differs by more than about 26 degrees is not of the same paragraph.
     if line.direction.dot(glyphs.direction) < 0.9 {
         return Gap::Paragraph;
     }

@@ -11,7 +11,7 @@ use super::{
     decode::decode,
 };
 
-/// The title, if a document has one.
+/// Returns the title, if a document has one.
 pub(super) fn title(pdf: &Pdf, budget: &mut PdfBudget) -> Option<String> {
     let info_title = pdf.metadata().title.as_deref().map(text).filter(|title| !title.trim().is_empty());
     info_title.or_else(|| {
@@ -23,7 +23,7 @@ pub(super) fn title(pdf: &Pdf, budget: &mut PdfBudget) -> Option<String> {
     })
 }
 
-/// A text string: UTF-16 or UTF-8 according to its mark, otherwise an encoding close to Windows-1252.
+/// Decodes a text string: UTF-16 or UTF-8 according to its mark, otherwise an encoding close to Windows-1252.
 fn text(bytes: &[u8]) -> String {
     let encoding = match bytes {
         [0xfe, 0xff, ..] => UTF_16BE,
@@ -34,7 +34,7 @@ fn text(bytes: &[u8]) -> String {
     encoding.decode_with_bom_removal(bytes).0.into_owned()
 }
 
-/// The first `dc:title` of an XMP packet.
+/// Returns the first `dc:title` of an XMP packet.
 fn xmp_title(packet: &str) -> Option<String> {
     let (_, title) = packet.split_once("<dc:title")?;
     let (title, _) = title.split_once("</dc:title>")?;

@@ -1,11 +1,12 @@
 //! Removes characters that a reader cannot see, or that control a terminal, from every text of a page.
 //!
 //! These are control characters, escape sequences, controls of the writing direction, zero-width characters and tag
-//! characters. Joiners after a character outside ASCII stay, because scripts and emoji need them.
+//! characters. Joiners after a character outside ASCII are kept, because scripts and emoji need them.
 
 use std::{iter::Peekable, str::Chars};
 
-/// Removes the invisible characters from a text. Line breaks become `\n`, and tabs stay.
+/// Removes the invisible characters from a text. Line breaks become `
+/// `, and tabs are kept.
 pub(crate) fn visible(text: &str) -> String {
     let mut cleaned = String::with_capacity(text.len());
     let mut characters = text.chars().peekable();

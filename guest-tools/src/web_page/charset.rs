@@ -92,7 +92,7 @@ fn utf8_with_few_faults(bytes: &[u8]) -> bool {
     characters > 20 * faults
 }
 
-/// The encoding that a `<meta>` in these bytes declares. Comments are skipped.
+/// Returns the encoding that a `<meta>` in these bytes declares. Comments are skipped.
 fn meta_encoding(bytes: &[u8]) -> Option<&'static Encoding> {
     let mut rest = bytes;
     while let Some(offset) = memchr::memchr(b'<', rest) {
@@ -117,7 +117,7 @@ fn meta_encoding(bytes: &[u8]) -> Option<&'static Encoding> {
     None
 }
 
-/// The encoding that the XML declaration names.
+/// Returns the encoding that the XML declaration names.
 fn xml_encoding(bytes: &[u8]) -> Option<&'static Encoding> {
     let rest = bytes.strip_prefix(b"<?xml")?;
     let end = memchr::memmem::find(rest, b"?>")?;

@@ -1,5 +1,5 @@
-//! Removes hidden content. Moves content that the extractor would drop to places where it stays: the language of code,
-//! authors of posts, formulas, frames.
+//! Removes hidden content. Moves content that the extractor would drop to places where it is kept: the
+//! language of code, authors of posts, formulas, frames.
 
 use super::{
     hidden::is_hidden,
@@ -121,7 +121,7 @@ fn language_of_code(tree: &mut HtmlTree, id: NodeId) {
     }
 }
 
-/// The language that an element's attributes name.
+/// Returns the language that an element's attributes name.
 fn language_at(tree: &HtmlTree, id: NodeId) -> Option<String> {
     let valid_language = |language: &str| {
         let fits_length = (1..=24).contains(&language.len());

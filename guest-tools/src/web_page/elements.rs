@@ -53,7 +53,7 @@ pub(super) fn is_line_of_code(name: &str) -> bool {
     matches!(name, "li" | "tr" | "pre" | "ul" | "ol")
 }
 
-/// The language of code that its classes name. Empty if they name none.
+/// Returns the programming language that the classes of a code block name. Empty if they name none.
 pub(super) fn language(tree: &HtmlTree, id: NodeId) -> String {
     let elements = [Some(id), tree.children(id).first().copied()];
     let language = elements.into_iter().flatten().find_map(|element| {

@@ -1,9 +1,9 @@
 //! Writes text of a page as Markdown that renders as exactly this text: without marks, links, link definitions, HTML
 //! or code. Code is written between backticks.
 //!
-//! The rules are those of CommonMark 0.31, with GitHub's tables and strikethrough. Marks within a line are escaped
-//! wherever they stand, because a page can split its text over elements, and two harmless pieces could join to form a
-//! mark.
+//! The rules are those of CommonMark 0.31, with GitHub's tables and strikethrough. Marks are escaped
+//! everywhere in a line, because a page can split its text over elements, and two harmless pieces could join
+//! to form a mark.
 
 /// Appends a word. `at_start` says whether the word is at the start of a line.
 pub(super) fn push_escaped(text: &mut String, word: &str, at_start: bool) {
@@ -22,7 +22,7 @@ pub(super) fn push_escaped(text: &mut String, word: &str, at_start: bool) {
     let (mut characters, mut previous) = (word.char_indices().peekable(), None);
     while let Some((offset, character)) = characters.next() {
         let escaped = match character {
-            // `~` can start a code block, which then ends where the page wants.
+            // `~` can open a code block, and the page would choose its end.
             '\\' | '`' | '*' | '[' | ']' | '<' | '~' => true,
             // Between letters and digits `_` is not a mark.
             '_' => ![previous, characters.peek().map(|(_, next)| *next)]

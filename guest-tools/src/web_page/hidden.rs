@@ -1,6 +1,6 @@
-//! Finds elements that a browser does not show, judged only by the element itself.
+//! Finds elements that a browser does not show, from the attributes of each element alone.
 //!
-//! Style sheets are not read, so text that only a style sheet hides stays.
+//! Style sheets are not read, so text that only a style sheet hides is kept.
 
 use super::tree::{HtmlTree, NodeId};
 
@@ -125,7 +125,7 @@ fn decode_escapes(style: &str) -> String {
     decoded
 }
 
-/// The declarations of a style, without comments.
+/// Returns the declarations of a style, without comments.
 fn split_declarations(style: &str) -> Vec<String> {
     let mut without_comments = String::with_capacity(style.len());
     let mut rest = style;

@@ -67,7 +67,7 @@ pub(super) fn kind_of(bytes: &[u8], header: &MediaType) -> (BodyKind, String) {
         _ if essence.ends_with("+xml") => Some(BodyKind::Xml),
         _ if essence.starts_with("text/") || essence.ends_with("+json") => Some(BodyKind::Text),
         _ if TEXT_TYPES.contains(&essence) => Some(BodyKind::Text),
-        // These types say nothing about the content, so the bytes decide.
+        // These types do not identify the content, so the bytes decide.
         "" | "application/octet-stream" | "application/unknown" | "unknown/unknown" | "*/*" => None,
         _ => Some(BodyKind::Other),
     };
@@ -106,7 +106,7 @@ fn type_or_default(essence: &str) -> String {
     if essence.is_empty() { "application/octet-stream".to_owned() } else { essence.to_owned() }
 }
 
-/// The kinds that the first bytes identify.
+/// Returns the kinds that the first bytes identify.
 fn kind_by_signature(bytes: &[u8]) -> Option<(BodyKind, &'static str)> {
     let is_webp = bytes.len() > 12 && bytes.starts_with(b"RIFF") && &bytes[8..12] == b"WEBP";
     Some(match bytes {
@@ -119,7 +119,7 @@ fn kind_by_signature(bytes: &[u8]) -> Option<(BodyKind, &'static str)> {
     })
 }
 
-/// The kind of a body whose header names no type.
+/// Returns the kind of a body whose header names no type.
 fn kind_by_text(bytes: &[u8], essence: &str) -> (BodyKind, String) {
     if is_binary(bytes, NO_CONTROLS) {
         return (BodyKind::Other, type_or_default(essence));
@@ -176,8 +176,8 @@ fn begins_html(start: &[u8]) -> bool {
 const MAX_CONTROLS_PER_MILLE: usize = 50;
 const NO_CONTROLS: usize = 0;
 
-/// Whether the first bytes are not text, judged by control characters. UTF-16 has NUL bytes, and is identified by its
-/// byte order mark.
+/// Whether the first bytes are not text, according to their control characters. UTF-16 has NUL bytes, and is
+/// identified by its byte order mark.
 fn is_binary(bytes: &[u8], max_per_mille: usize) -> bool {
     if bytes.starts_with(b"\xff\xfe") || bytes.starts_with(b"\xfe\xff") {
         return false;

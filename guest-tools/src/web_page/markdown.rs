@@ -81,7 +81,8 @@ impl Writer<'_> {
             "li" => self.open_item(id),
             "dd" => {
                 self.line();
-                // Indent by one step only: Markdown reads no mark behind four or more columns of indentation.
+                // Indent by one step only: Markdown recognizes no mark after four or more columns of
+                // indentation.
                 if self.count(|kind| matches!(kind, FrameKind::Item { marker } if marker == DEFINITION)) == 0
                 {
                     self.push(id, FrameKind::Item { marker: DEFINITION.to_owned() });

@@ -48,7 +48,7 @@ impl HtmlTable {
     pub(super) fn write(mut self, style: Style) -> String {
         self.rows.retain(|row| row.iter().any(|cell| !cell.is_empty()));
         let width = self.rows.iter().map(Vec::len).max().unwrap_or(0).min(MAX_COLUMNS);
-        // Otherwise one long row in a long table would multiply the output.
+        // Do not fill the rows of a sparse table: one long row in a long table would multiply the output.
         let cells: usize = self.rows.iter().map(Vec::len).sum();
         let filled = self.rows.len().saturating_mul(width) <= 4 * cells + 1000;
         let mut text = String::new();

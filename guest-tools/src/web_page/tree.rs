@@ -1,7 +1,7 @@
 //! The tree of a page: an arena of nodes, built from tokens with the implied end tags of HTML.
 //!
 //! The builder is simpler than a browser's: it has no foster parents and no adoption agency. Depth and number of nodes
-//! are limited. Beyond the limits, tags are skipped and texts stay. The time is linear.
+//! are limited. Beyond the limits, tags are skipped and texts are kept. The time is linear.
 
 use super::tokens::{Attribute, HtmlToken, HtmlTokens};
 
@@ -9,7 +9,7 @@ use super::tokens::{Attribute, HtmlToken, HtmlTokens};
 pub(super) const MAX_DEPTH: usize = 200;
 
 /// The maximum number of nodes of a tree. A node takes up to 300 bytes. Beyond the limit, tags are skipped and texts
-/// stay.
+/// are kept.
 pub(super) const MAX_NODES: usize = 100_000;
 
 /// A node's index in the arena.

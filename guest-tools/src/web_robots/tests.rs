@@ -19,7 +19,7 @@ fn the_longest_rule_decides() {
         &[("/example/page/", true), ("/example/page/disallowed.gif", false), ("/other", true)],
     );
     check("user-agent: *\nallow: /p\ndisallow: /\n", &[("/page", true), ("/other", false)]);
-    // Of two equally long rules, the one that allows wins.
+    // If two rules are equally long, the rule that allows wins.
     check("user-agent: *\ndisallow: /folder\nallow: /folder\n", &[("/folder/page", true)]);
 }
 

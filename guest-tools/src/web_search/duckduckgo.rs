@@ -51,8 +51,8 @@ pub(super) fn read(html: &str) -> Result<ProviderAnswer, String> {
     Ok(ProviderAnswer { results, unresponsive: Vec::new() })
 }
 
-/// The URL that a link of the page leads to. `None` for an advertisement, a redirect without a target, or an invalid
-/// URL.
+/// Returns the URL that a link of the page leads to. `None` for an advertisement, a redirect without a
+/// target, or an invalid URL.
 fn target(href: &str) -> Option<String> {
     let url = Url::parse(BASE).and_then(|base| base.join(href)).ok()?;
     if !url.host_str().is_some_and(|host| host == "duckduckgo.com" || host.ends_with(".duckduckgo.com")) {

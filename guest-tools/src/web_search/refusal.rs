@@ -13,7 +13,7 @@ const MAX_MESSAGE_BYTES: usize = 300;
 /// The maximum number of bytes of a page that are searched for its title.
 const MAX_HTML_BYTES: usize = 64 << 10;
 
-/// Where the providers' answers can have a message, as JSON pointers (RFC 6901).
+/// JSON pointers (RFC 6901) to the messages in the providers' answers.
 const PLACES: [&str; 7] = [
     "/error/message",
     "/error/detail",

@@ -18,7 +18,7 @@ pub(super) enum SearchProvider {
     Duckduckgo,
 }
 
-/// A result in the provider's own words. Nothing in it is checked.
+/// An unchecked result, as the provider sent it.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(super) struct ProviderResult {
     pub(super) title: String,
@@ -136,7 +136,7 @@ impl SearchProvider {
         ResultFields { title, url, snippet, published, texts }
     }
 
-    /// The search engines that did not answer. Each entry is a pair of a name and a reason.
+    /// Returns the search engines that did not answer. Each entry is a pair of a name and a reason.
     fn unresponsive(self, answer: &Value) -> Vec<String> {
         let Some(engines) = answer["unresponsive_engines"].as_array().filter(|_| self == Self::Searxng)
         else {

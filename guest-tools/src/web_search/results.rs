@@ -19,7 +19,8 @@ const MAX_TITLE_BYTES: usize = 200;
 /// The maximum length of a snippet, in bytes.
 const MAX_SNIPPET_BYTES: usize = 600;
 
-/// The maximum length of a URL, in bytes. A longer one is left out, because a cut URL would lead elsewhere.
+/// The maximum length of a URL, in bytes. A result with a longer URL is left out, because a cut URL would
+/// lead elsewhere.
 const MAX_URL_BYTES: usize = 2_048;
 
 /// The maximum length of a date, in bytes.

@@ -37,7 +37,7 @@ impl<T> Decoder<T> {
 
 /// Implemented for types that can be decoded.
 pub trait Decodes<T> {
-    /// The function that decodes the argument.
+    /// Returns the function that decodes the argument.
     fn function(&self) -> DecodeFn<T>;
 }
 
@@ -50,7 +50,7 @@ impl<T: DeserializeOwned> Decodes<T> for &Decoder<T> {
 /// Implemented for all other types. Code with such a type does not compile anyway, because the tool's schema needs
 /// the type.
 pub trait CannotDecode<T> {
-    /// A stub that never runs.
+    /// Returns a stub that never runs.
     fn function(&self) -> DecodeFn<T>;
 }
 

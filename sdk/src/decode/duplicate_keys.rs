@@ -47,7 +47,7 @@ fn between_quotes(bytes: &[u8], quote: usize, end: usize) -> &[u8] {
     bytes.get(quote + 1..end.saturating_sub(1)).unwrap_or_default()
 }
 
-/// The decoded form of a key with escapes. A key with invalid escapes stays unchanged, because it will fail to decode
+/// Decodes a key with escapes. A key with invalid escapes stays unchanged, because it will fail to decode
 /// later.
 fn unescape_key(text: &str, quote: usize, end: usize) -> Cow<'_, [u8]> {
     match text.get(quote..end).map(serde_json::from_str::<String>) {

@@ -1,14 +1,14 @@
 //! Explains with the schema what is wrong with a value, and where in the value.
 //!
 //! This is not a validator: decoding has already failed, and this module only describes why. It knows only the
-//! keywords of the normal form, and finds no fault in a value that it cannot judge.
+//! keywords of the normal form, and reports nothing about a value that it cannot check.
 
 use serde_json::{Map, Number, Value, value::RawValue};
 
 use super::primitive::shown_text;
 use crate::{ParamSpec, schema::Definitions};
 
-/// All faults of an argument; empty if the schema explains none.
+/// Returns all faults in an argument; empty if the schema finds none.
 pub(super) fn explain(raw: &RawValue, spec: &ParamSpec) -> Vec<String> {
     let Ok(value) = serde_json::from_str::<Value>(raw.get()) else {
         return Vec::new();
@@ -148,7 +148,7 @@ impl Search {
         let mut closest_faults = None;
         for branch in branches {
             self.explain_value(value, branch, path, depth);
-            // Take the faults out again: only those of the intended branch are reported.
+            // Remove the faults again, because only those of the intended branch are reported.
             let faults = self.faults.split_off(earlier_count);
             if faults.is_empty() {
                 return;
@@ -201,7 +201,7 @@ impl Search {
     }
 }
 
-/// The bound that a number breaks, in words.
+/// Returns the bound that a number breaks, in words.
 fn broken_bound(number: &Number, schema: &Map<String, Value>) -> Option<String> {
     let bound = |keyword: &str| schema.get(keyword).and_then(Value::as_number);
     match (bound("minimum"), bound("maximum")) {
@@ -220,7 +220,7 @@ fn is_less(left: &Number, right: &Number) -> bool {
     }
 }
 
-/// The expected type in words, if the value has another type.
+/// Returns the expected type in words, if the value has another type.
 fn wrong_type(value: &Value, schema: &Map<String, Value>) -> Option<String> {
     let kinds: Vec<&str> = match schema.get("type")? {
         Value::String(kind) => vec![kind.as_str()],

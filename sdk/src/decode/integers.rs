@@ -3,7 +3,7 @@
 //! JSON Schema accepts `5.0` and `5e0` as integers, and models write them, but the decoder of an integer refuses
 //! them. The text is rewritten, not the value, so no digit is lost.
 
-/// The same JSON with such numbers rewritten as integers; `None` if it has none.
+/// Returns the same JSON with such numbers rewritten as integers; `None` if it has none.
 pub(super) fn rewrite_whole_numbers(text: &str) -> Option<String> {
     let mut rewritten = String::new();
     // The text before this index is in `rewritten`.
@@ -35,7 +35,7 @@ pub(super) fn rewrite_whole_numbers(text: &str) -> Option<String> {
     Some(rewritten)
 }
 
-/// The index after a string that starts at this quote, and whether the string has escapes.
+/// Returns the index after a string that starts at this quote, and whether the string has escapes.
 pub(super) fn skip_string(bytes: &[u8], quote: usize) -> (usize, bool) {
     let mut has_escapes = false;
     let mut index = quote + 1;
@@ -55,6 +55,7 @@ pub(super) fn skip_string(bytes: &[u8], quote: usize) -> (usize, bool) {
             Some(b'"') => return (index + 1, has_escapes),
             Some(b'\\') => {
                 has_escapes = true;
+                // Skip the escaped byte, which can be a quote.
                 index += 2;
             }
             Some(_) => index += 1,
@@ -70,7 +71,7 @@ fn mark_byte(bytes: u64, byte: u8) -> u64 {
     zeros.wrapping_sub(ONES) & !zeros & (ONES << 7)
 }
 
-/// The digits of an integer that is written with a point or an exponent, or as `-0`.
+/// Returns the digits of an integer that is written with a point or an exponent, or as `-0`.
 fn integer_digits(number: &str) -> Option<String> {
     if number == "-0" {
         return Some("0".to_owned());

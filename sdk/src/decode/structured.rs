@@ -22,8 +22,8 @@ pub(super) fn decode<T: DeserializeOwned>(raw: &RawValue, spec: &ParamSpec) -> R
     Err(Faults { texts: describe_faults(raw, spec, &first_error), example: Some(example) })
 }
 
-/// The faults that the schema explains. If there are none, the decoder's own message, for instance about a
-/// number that is too large for its type.
+/// Returns the faults that the schema explains. If there are none, the decoder's own message, for instance
+/// about a number that is too large for its type.
 fn describe_faults(raw: &RawValue, spec: &ParamSpec, error: &serde_json::Error) -> Vec<String> {
     let explained = explain(raw, spec);
     if !explained.is_empty() {

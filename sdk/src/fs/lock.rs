@@ -16,12 +16,12 @@ use super::{error, locate, replace};
 /// Waits until only this call holds the lock of a path, and holds it until the guard is dropped or the call ends, for
 /// whatever reason. The file itself need not exist. Missing parent directories are created.
 ///
-/// The lock excludes all calls that ask for the lock of the same path: of any tool, and of any process of Portcullis
-/// with the same state folder. It does not exclude reading or writing without the lock. Calls of one process get the
-/// lock in the order of their questions.
+/// The lock excludes all calls that take the lock of the same path: of any tool, and of any process of
+/// Portcullis with the same state folder. It does not exclude reading or writing without the lock. Calls of
+/// one process get the lock in the order in which they ask for it.
 ///
-/// The wait uses the call's time, and ends with it. Take several locks in one order, such as sorted by path, so that
-/// two calls never wait for each other.
+/// The wait counts towards the call's timeout, and ends with it. Take several locks in a fixed order, such as
+/// sorted by path, so that two calls never deadlock.
 ///
 /// ```
 /// use portcullis_sdk::{ToolError, fs, tool};
@@ -65,6 +65,7 @@ pub fn lock(path: &GuestPath) -> Result<PathLock, ToolError> {
         )));
     }
     let taken = replace::retry_with_parents(&target, || match import::lock(path, &target) {
+        // Only a system error can mean that a parent directory is missing.
         Err(LockFault::System(error)) => Err(error),
         taken => Ok(taken),
     });
@@ -80,7 +81,7 @@ pub fn lock(path: &GuestPath) -> Result<PathLock, ToolError> {
     }
 }
 
-/// A lock that is held, made by [`lock`]. The drop releases it.
+/// A held lock, made by [`lock`]. Dropping it releases the lock.
 #[derive(Debug)]
 #[must_use = "the lock is released when it is dropped"]
 pub struct PathLock {

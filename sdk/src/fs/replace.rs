@@ -23,8 +23,9 @@ pub enum Replacement {
     Edit,
 }
 
-/// The metadata of a path; `None` if the path does not exist or cannot be examined (the next operation reports why).
-/// Refuses files that a rename would replace instead of changing: a link, a directory, a pipe or a device.
+/// Returns the metadata of a path; `None` if the path does not exist or cannot be examined (the next
+/// operation reports why). Refuses files that a rename would replace instead of changing: a link, a
+/// directory, a pipe or a device.
 ///
 /// # Errors
 /// `failed`, with the file's kind.
@@ -46,8 +47,8 @@ pub fn regular_file_metadata(
     Err(ToolError::failed(format!("cannot {verb} `{path}`: it {refusal}")))
 }
 
-/// Replaces the file at a path, or creates it, with this content. The content is on the disk before the old one is
-/// gone.
+/// Replaces the file at a path, or creates it, with this content. The new content is synced to the disk
+/// before it replaces the old content.
 ///
 /// # Errors
 /// The system's error. The temporary file is then removed; a call that is killed leaves it behind.
@@ -71,7 +72,7 @@ pub fn keep_mode(file: &File, replaced: Option<&Metadata>) -> io::Result<()> {
     }
 }
 
-/// The name of a temporary file beside the target.
+/// Returns the name of a temporary file beside the target.
 #[must_use]
 pub fn temporary_path(target: &Path, bits: u64) -> PathBuf {
     target.with_file_name(format!(".portcullis-tmp-{bits:016x}"))
@@ -86,8 +87,8 @@ pub fn create_new(path: &Path) -> io::Result<File> {
     OpenOptions::new().write(true).create_new(true).open(path)
 }
 
-/// Runs an operation that may need parent directories. The directories are created only after a first failure,
-/// because they mostly exist.
+/// Runs an operation that may need parent directories. The directories are created only after a first
+/// failure, because they usually exist.
 ///
 /// # Errors
 /// The system's error, or the error of `write`.
@@ -115,7 +116,8 @@ pub fn write_and_close(mut file: File, content: &[u8]) -> io::Result<()> {
 fn write_to_disk(mut file: File, content: &[u8]) -> io::Result<()> {
     file.write_all(content)?;
     match file.sync_all() {
-        // Some file systems, such as those of other machines, cannot be asked for this. The content is written.
+        // Some file systems, such as network file systems, do not support this. The content is written
+        // anyway.
         Err(error) if matches!(error.kind(), io::ErrorKind::InvalidInput | io::ErrorKind::Unsupported) => {
             Ok(())
         }

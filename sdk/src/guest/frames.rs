@@ -60,7 +60,7 @@ impl<W: Write> Frames<W> {
     }
 
     fn write(&self, line: &[u8]) -> io::Result<()> {
-        // Use a poisoned lock all the same: a panic of another writer must not stop this frame.
+        // Use the lock even if it is poisoned: a panic of another writer must not stop this frame.
         let mut stdout = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         stdout.write_all(line)?;
         stdout.flush()

@@ -33,7 +33,7 @@ pub(super) fn close(body: u32) {
     host_close(body);
 }
 
-/// The last answer, which has this length.
+/// Returns the last answer, which has this length.
 fn last_answer(length: i32) -> HttpAnswer {
     let mut text = vec![0; usize::try_from(length).unwrap_or_default()];
     let copied = usize::try_from(host_answer(text.as_mut_ptr(), text.len())).unwrap_or_default();

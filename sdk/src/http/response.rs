@@ -7,8 +7,8 @@ use serde::de::DeserializeOwned;
 
 use super::{HttpError, import};
 
-/// A response. Its body is read as the server sends it, by [`Read`] or as a whole. Dropping it gives up the unread
-/// rest, and closes the connection if there is one.
+/// A response. Its body is read as the server sends it, by [`Read`] or as a whole. Dropping it discards the
+/// unread rest, and closes the connection if there is one.
 #[derive(Debug)]
 pub struct Response {
     head: HttpResponseHead,
@@ -22,26 +22,26 @@ impl Response {
         Self { head, failure: None }
     }
 
-    /// The status, such as 200.
+    /// Returns the status, such as 200.
     #[must_use]
     pub fn status(&self) -> u16 {
         self.head.status
     }
 
-    /// The address that answered, after all redirects.
+    /// Returns the address that answered, after all redirects.
     #[must_use]
     pub fn url(&self) -> &str {
         &self.head.url
     }
 
-    /// The first value of a header. The name may have any case.
+    /// Returns the first value of a header. The name may have any case.
     #[must_use]
     pub fn header(&self, name: &str) -> Option<&str> {
         let header = self.head.headers.iter().find(|(header_name, _)| header_name.eq_ignore_ascii_case(name));
         header.map(|(_, value)| value.as_str())
     }
 
-    /// All headers whose values are text, in order.
+    /// Returns all headers whose values are text, in order.
     pub fn headers(&self) -> impl Iterator<Item = (&str, &str)> {
         self.head.headers.iter().map(|(name, value)| (name.as_str(), value.as_str()))
     }
@@ -60,14 +60,14 @@ impl Response {
     /// Reads the rest of the body to its end.
     ///
     /// # Errors
-    /// If it breaks off, with the reason.
+    /// The reason, if the body breaks off.
     pub fn bytes(mut self) -> Result<Vec<u8>, HttpError> {
         let mut bytes = Vec::new();
         self.read_to_end(&mut bytes)?;
         Ok(bytes)
     }
 
-    /// The rest of the body as text.
+    /// Returns the rest of the body as text.
     ///
     /// # Errors
     /// If the body breaks off or is not UTF-8.
@@ -76,7 +76,7 @@ impl Response {
             .map_err(|_invalid| HttpError::new("response_invalid", "the response is not UTF-8"))
     }
 
-    /// The rest of the body as JSON.
+    /// Returns the rest of the body as JSON.
     ///
     /// # Errors
     /// If the body breaks off or is not JSON of this type.

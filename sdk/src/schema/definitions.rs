@@ -1,4 +1,4 @@
-//! The schemas of recursive types. Each tool's schema has them once.
+//! Collects the schemas of recursive types, so that each tool's schema has them once.
 
 use serde_json::{Map, Value};
 

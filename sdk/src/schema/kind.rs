@@ -38,13 +38,13 @@ pub enum ParamKind {
 }
 
 impl ParamKind {
-    /// Whether a value of the kind has parts or an author's type.
+    /// Returns whether a value of the kind has parts or an author's type.
     #[must_use]
     pub const fn is_structured(&self) -> bool {
         !matches!(self, Self::String | Self::Boolean | Self::Integer | Self::Number)
     }
 
-    /// The schema, with the description if one is given.
+    /// Returns the schema, with the description if one is given.
     pub(crate) fn schema(
         &self,
         description: Option<&str>,

@@ -62,7 +62,7 @@ fn remove_null_alternative(schema: &mut Value) {
         {
             map.remove(keyword);
             for (key, value) in only {
-                // Keywords beside the alternatives take precedence over those of the only branch.
+                // Keywords beside the alternatives override the keywords of the only branch.
                 map.entry(key).or_insert(value);
             }
         }
@@ -172,7 +172,7 @@ fn merge_text_alternatives(map: &mut Map<String, Value>) {
     for branch in branches {
         match allowed_texts(&branch) {
             Some(texts) => {
-                // The merged branch will stand at the place of the first text.
+                // Insert the merged branch later at the position of the first text.
                 enum_position.get_or_insert(other_branches.len());
                 if let (Some(text), [value]) = (description(&branch), &texts[..]) {
                     lines.push(format!(
@@ -205,7 +205,7 @@ fn merge_text_alternatives(map: &mut Map<String, Value>) {
     }
 }
 
-/// The texts that a schema allows, if it allows nothing else.
+/// Returns the texts that a schema allows, if it allows nothing else.
 fn allowed_texts(schema: &Value) -> Option<Vec<Value>> {
     let map = schema.as_object()?;
     let known_keywords = ["const", "description", "enum", "type"];

@@ -5,7 +5,7 @@ use serde_json::{Map, Value};
 
 use super::{Definitions, normal};
 
-/// The schema of a parameter's type. A given description replaces the type's own description.
+/// Returns the schema of a parameter's type. A given description replaces the type's own description.
 #[must_use]
 pub fn typed<T: crate::ToolParam>(
     description: Option<&str>,
@@ -16,7 +16,7 @@ pub fn typed<T: crate::ToolParam>(
     normalise_with_definitions(&mut generator, schema, description, definitions)
 }
 
-/// The schema of a structured result; `None` if the schema would allow everything.
+/// Returns the schema of a structured result; `None` if the schema would allow everything.
 #[must_use]
 pub(crate) fn output_schema_of<T: JsonSchema>() -> Option<portcullis_types::JsonSchema> {
     let mut generator = generator(SchemaSettings::for_serialize);

@@ -22,7 +22,7 @@ pub fn read_within<'de, T: Bounded<'de>, D: Deserializer<'de>>(
     T::read(deserializer, Range { least, most })
 }
 
-/// The schema with only the author's bounds.
+/// Returns the schema with only the author's bounds.
 #[must_use]
 pub fn bounded(mut schema: Schema, least: Option<LiteralValue>, most: Option<LiteralValue>) -> Schema {
     // `format` has the type's width from schemars; the normal form omits it.

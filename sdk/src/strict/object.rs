@@ -1,4 +1,4 @@
-//! Allows an object only in its own notation.
+//! Accepts a structure only in the notation of its schema, a JSON object.
 
 use serde::{Deserializer, de::Visitor, forward_to_deserialize_any};
 

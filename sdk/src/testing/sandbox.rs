@@ -51,7 +51,7 @@ struct AnsweredError {
 }
 
 impl Sandbox {
-    /// The sandbox, if the variables are set. If not, says once that it is missing.
+    /// Finds the sandbox, if the variables are set. If not, says once that it is missing.
     #[track_caller]
     pub(super) fn find() -> Option<Self> {
         static NOTICE: Once = Once::new();

@@ -58,7 +58,7 @@ impl<'a> Choices<'a> {
         }
     }
 
-    /// An integer above zero that fits every integer type, because the schema would also accept larger ones.
+    /// A positive integer that fits every integer type, because the schema would also accept larger ones.
     fn integer(&mut self) -> Value {
         match self.number_below(4) {
             0 => json!(7.0),

@@ -1,4 +1,4 @@
-//! The process that makes a call, as `/proc` shows it.
+//! Resolves the paths of a waiting system call as the calling thread sees them. All data comes from `/proc`.
 
 use std::{
     collections::VecDeque,
@@ -24,10 +24,10 @@ use portcullis_confine::PathArgument;
 /// The maximum length of a path that the kernel takes, with its NUL (`PATH_MAX`).
 const MAX_PATH_BYTES: usize = 4096;
 
-/// The bytes that are read at a time. They never cross the end of a page, behind which nothing may be mapped.
+/// Bytes to read at a time. A read never crosses a page boundary, because the next page may be unmapped.
 const CHUNK_BYTES: u64 = 256;
 
-/// The maximum number of links on the way of one path, as the kernel allows (path_resolution(7)).
+/// The maximum number of symlinks in one path, as in the kernel (path_resolution(7)).
 const MAX_LINKS: usize = 40;
 
 /// A thread that waits in a system call.
@@ -51,8 +51,8 @@ impl CallingThread {
         Ok(Self { folder, root, memory })
     }
 
-    /// The components of the path that an argument names, with links resolved. `None` for a path that the kernel will
-    /// refuse itself.
+    /// Returns the components of the path that an argument names, with links resolved. `None` for a path that
+    /// the kernel will refuse itself.
     ///
     /// # Errors
     /// The system's error if the thread cannot be read.
@@ -84,7 +84,7 @@ impl CallingThread {
         Ok(fs::read_link(link)?.into_os_string().into_vec())
     }
 
-    /// Reads a text that ends with a NUL. `None` if it is too long, or not mapped.
+    /// Reads a NUL-terminated string. `None` if it is too long, or not mapped.
     fn text(&self, address: u64) -> io::Result<Option<Vec<u8>>> {
         let mut text = Vec::new();
         let mut at = address;
@@ -109,7 +109,7 @@ impl CallingThread {
         Ok(None)
     }
 
-    /// Resolves a path as the kernel will do it for the caller, whose root folder can be another one.
+    /// Resolves a path as the kernel will for the caller, whose root folder can differ from this process's.
     fn resolve(&self, base: Vec<Vec<u8>>, text: &[u8], follows: bool) -> io::Result<Option<Vec<Vec<u8>>>> {
         if let Some(path) = self.path_without_links(&base, text, follows)? {
             return Ok(Some(path));
@@ -154,8 +154,8 @@ impl CallingThread {
         Ok(Some(resolved))
     }
 
-    /// The components of a path that has no link, as most paths. Two calls of the kernel find that out, however deep
-    /// the path. `None` if it may have one, if its folder is absent, or if it has a `..`.
+    /// Fast path for a path without symlinks, as most paths are. It takes two system calls, however deep the
+    /// path is. `None` if the path may have a symlink, if its folder is absent, or if it has a `..`.
     fn path_without_links(
         &self,
         base: &[Vec<u8>],
@@ -170,7 +170,7 @@ impl CallingThread {
         let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
         let beneath = ResolveFlags::IN_ROOT | ResolveFlags::NO_SYMLINKS;
         let parent = std::ffi::OsStr::from_bytes(&parent);
-        // An error is found again, and judged, where each component is looked at.
+        // Ignore the error: the slow path inspects each component, and handles the same error there.
         let Ok(parent) = rustix::fs::openat2(&self.root, parent, flags, Mode::empty(), beneath) else {
             return Ok(None);
         };
@@ -184,7 +184,7 @@ impl CallingThread {
         Ok(Some(path))
     }
 
-    /// The text of a link. `None` if the path is something else, or absent.
+    /// The target of a symlink. `None` if the path is something else, or absent.
     fn link(&self, path: &[Vec<u8>]) -> io::Result<Option<Vec<u8>>> {
         let text = path.join(&b'/');
         let flags = OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC;
@@ -203,13 +203,13 @@ impl CallingThread {
         Ok(Some(rustix::fs::readlinkat(&handle, "", Vec::new())?.into_bytes()))
     }
 
-    /// Whether a path is that of the process itself, which means another process to each reader.
+    /// Whether a path is `/proc/self` or `/proc/thread-self`. These lead each process to itself.
     fn is_own_process(&self, path: &[Vec<u8>]) -> bool {
         matches!(path, [proc, own] if proc == b"proc" && (own == b"self" || own == b"thread-self"))
     }
 
-    /// The path behind the rest `fd/N` of a path of the process itself. `None` for another rest, below which nothing is
-    /// in a mount.
+    /// Returns the path of the descriptor that the rest `fd/N` of a path below `/proc/self` names. `None` for
+    /// any other rest, because nothing below it is in a mount.
     fn own_descriptor(&self, pending: &mut VecDeque<Vec<u8>>) -> io::Result<Option<Vec<u8>>> {
         if pending.pop_front().as_deref() != Some(b"fd") {
             return Ok(None);
@@ -237,7 +237,7 @@ mod tests {
     #[test]
     fn a_path_is_resolved_as_the_kernel_does_it() {
         let folder = tempfile::tempdir().expect("a folder");
-        // The path of the folder may have links itself.
+        // The temporary folder's path may itself have symlinks.
         let path = {
             use std::os::fd::AsRawFd as _;
             let handle = File::open(folder.path()).expect("opens");

@@ -97,7 +97,7 @@ fn shell_end(ended: &EndedChild, snapshot: &OwnedFd, jobs_left: bool) -> io::Res
     Ok(ShellExit { ending, cpu: ended.cpu, peak_memory_bytes: ended.peak_memory_bytes, state, jobs_left })
 }
 
-/// Whether processes of the shell are left. This reaps the processes that have ended meanwhile.
+/// Whether processes of the shell are left. This reaps the processes that have ended in the meantime.
 fn jobs_left() -> bool {
     loop {
         match rustix::process::wait(WaitOptions::NOHANG) {
@@ -143,7 +143,7 @@ fn start_bash(
     i32::try_from(child.id()).ok().and_then(Pid::from_raw).ok_or_else(|| io::Error::other("no number"))
 }
 
-/// A copy that bash inherits, with a number above the numbers that scripts use.
+/// Makes a copy that bash inherits, with a number above the numbers that scripts use.
 fn dup_inheritable(handle: &OwnedFd) -> io::Result<OwnedFd> {
     let copy = rustix::io::fcntl_dupfd_cloexec(handle, FIRST_DESCRIPTOR)?;
     rustix::io::fcntl_setfd(&copy, FdFlags::empty())?;

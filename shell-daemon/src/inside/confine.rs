@@ -30,8 +30,9 @@ use crate::{
 /// The reason why a session has no network.
 pub(crate) const NOT_STRONG: &str = "only sessions of the posture `strong` have a network";
 
-/// Confines the calling process as its setup says. Returns the answer, and the listeners that go to the daemon with it:
-/// one for the network, if the session has one, and one for changes. After a refusal the process must end.
+/// Confines the calling process according to its setup. Returns the answer, and the listeners that go to the
+/// daemon with it: one for the network, if the session has a network, and one for changes. After a refusal
+/// the process must end.
 pub(super) fn confine(
     setup: &SessionSetup,
     handles: Vec<OwnedFd>,
@@ -94,7 +95,7 @@ pub(super) fn confine(
     }
 }
 
-/// One cache: its copy for a session with its own file tree, and the cache itself for another.
+/// One cache. A session with its own file tree gets the copy, and any other session gets the cache itself.
 struct CacheBinds {
     copy: Bind,
     original: Bind,
@@ -102,6 +103,7 @@ struct CacheBinds {
 
 /// Splits the caches off the end of the binds.
 fn split_caches(mut binds: Vec<Bind>, count: usize) -> (Vec<Bind>, Vec<CacheBinds>) {
+    // Each cache has two binds: its copy, then the cache itself.
     let mut rest = binds.split_off(binds.len().saturating_sub(2 * count)).into_iter();
     let caches = std::iter::from_fn(|| Some(CacheBinds { copy: rest.next()?, original: rest.next()? }));
     let caches = caches.collect();
@@ -133,7 +135,7 @@ enum SessionConfineError {
     Confine(#[from] ConfineError),
 }
 
-/// The canary, the binds, and the further files of a session's tree.
+/// The canary, the binds, and the additional files of a session's tree.
 type ConfinementParts = (Canary, Vec<Bind>, Vec<(PathBuf, String)>);
 
 fn take_parts(

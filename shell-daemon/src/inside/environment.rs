@@ -13,7 +13,8 @@ pub(super) struct SessionEnvironment {
 
 impl SessionEnvironment {
     /// The environment of a session. The mounts' paths are the paths in the session's own file tree, or the real paths
-    /// without one. The variables of a network come last, so that no variable from outside leads past the network.
+    /// without one. The variables of a network come last, so that no variable from outside bypasses the
+    /// network.
     pub(super) fn new(setup: &SessionSetup, has_tree: bool, has_network: bool) -> Self {
         let mounts = setup.mounts.iter().zip(&setup.paths);
         let mounts: Vec<(&str, &Path)> = mounts
@@ -48,7 +49,8 @@ impl SessionEnvironment {
 }
 
 /// Variables with folders below the mount `tmp`. Otherwise programs would write their caches and settings into the
-/// home, which may be a person's repository. The later ones are for programs that do not ask `XDG_CACHE_HOME`.
+/// home, which may be a person's repository. The later ones are for programs that do not read
+/// `XDG_CACHE_HOME`.
 const OUTSIDE_THE_HOME: [(&str, &str); 8] = [
     ("XDG_CACHE_HOME", ".cache"),
     ("XDG_CONFIG_HOME", ".config"),
@@ -70,7 +72,7 @@ const OFFLINE: [(&str, &str); 5] = [
     ("npm_config_offline", "true"),
 ];
 
-/// The folders of programs: the operator's, then the system's.
+/// Returns the folders of programs: the operator's, then the system's.
 fn search_path(folders: &[PathBuf]) -> String {
     let folders = folders.iter().map(|folder| folder.display().to_string());
     folders.chain([PATH.to_owned()]).collect::<Vec<_>>().join(":")

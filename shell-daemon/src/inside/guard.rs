@@ -2,7 +2,7 @@
 //! the daemon is gone.
 //!
 //! The guard is not confined, because it must see the processes that it kills. It reads nothing that they wrote. It
-//! watches for the control socket's end, because the kernel closes the socket however the daemon ends.
+//! watches for the control socket's end, because the kernel closes the socket in every end of the daemon.
 
 use std::{
     io,
@@ -131,6 +131,7 @@ fn guard(control: &OwnedFd, session_init: Pid, kill_method: KillMethod) -> ExitC
             Ok(()) => return ExitCode::SUCCESS,
             // The kill has stalled. Go on: giving up would leave the processes running.
             Err(ShellError::NotKilled { .. }) => {}
+            // Without `/proc` the guard cannot find the remaining processes.
             Err(_) => return ExitCode::FAILURE,
         }
     }

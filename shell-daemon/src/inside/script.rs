@@ -22,8 +22,8 @@ pub(super) struct ScriptDescriptors {
 
 /// Makes the script for bash.
 ///
-/// The slow steps that need no current data come before the wait. The folder is entered after the wait: meanwhile the
-/// folder may be made or removed, and a waiting shell must not keep a folder in use.
+/// The slow steps that need no current data come before the wait. The folder is entered after the wait: it
+/// may be made or removed during the wait, and a waiting shell must not keep a folder in use.
 pub(super) fn script(descriptors: ScriptDescriptors) -> String {
     let ScriptDescriptors { command, start_signal, state, snapshot } = descriptors;
     // Drop the errors of a partial restore, such as a folder that is gone: they are not the command's errors.

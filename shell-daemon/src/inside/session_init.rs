@@ -108,6 +108,7 @@ fn reap_command_inits(commands: &mut Vec<(Pid, OwnedFd)>) -> io::Result<()> {
             killed |= status.exit_status() != Some(0);
             false
         }
+        // The end is unknown, so treat the command-init as killed.
         Err(_) => {
             killed = true;
             false

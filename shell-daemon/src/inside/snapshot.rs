@@ -27,8 +27,8 @@ pub(super) struct CommandSnapshots {
 }
 
 impl Snapshots {
-    /// Returns the snapshots of the next command. The command before has ended, so its snapshot is final. `write` is a
-    /// new file of fixed size.
+    /// Returns the snapshots of the next command. The previous command has ended, so its snapshot is final.
+    /// `write` is a new file of fixed size.
     pub(super) fn next(&mut self, write: OwnedFd) -> io::Result<CommandSnapshots> {
         if let Some(last) = self.last.take()
             && snapshot_state(last.as_fd())? == SnapshotState::Complete
@@ -38,7 +38,7 @@ impl Snapshots {
         self.last = Some(write.try_clone()?);
         let read = self.last_complete.as_ref().map(OwnedFd::try_clone).transpose()?;
         if let Some(read) = &read {
-            // The last reader has moved the file offset, which all copies share.
+            // The last reader has moved the file offset, which all duplicates of the descriptor share.
             rustix::fs::seek(read, rustix::fs::SeekFrom::Start(0))?;
         }
         Ok(CommandSnapshots { read, write })

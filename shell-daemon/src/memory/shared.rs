@@ -1,9 +1,9 @@
 //! Counts memory that several processes can share: shared mappings and memory files.
 //!
-//! Each piece counts once and is identified by its file in the kernel. If the file can be asked, its size in memory
-//! counts. Otherwise the piece counts up to the furthest position that was ever seen mapped. This defeats a process
-//! that slides a small mapping over a large file, or leaves each part to another process: the pages written before
-//! stay in memory.
+//! Each piece counts once and is identified by its file in the kernel. If the file can be queried, its size
+//! in memory counts. Otherwise the piece counts up to the furthest position that was ever seen mapped. This
+//! defeats a process that slides a small mapping over a large file, or leaves each part to another process:
+//! the pages written before stay in memory.
 
 use std::{
     collections::HashMap,
@@ -71,9 +71,9 @@ impl From<io::Error> for UnreadMappings {
 #[derive(Debug, Default)]
 struct MappedPiece {
     end: u64,
-    /// The file's size in memory, if the file was asked.
+    /// The file's size in memory, if the file was queried.
     size_in_memory: Option<u64>,
-    /// A path through which the file can be asked.
+    /// A path through which the file can be queried.
     mapping: Option<PathBuf>,
 }
 
@@ -139,7 +139,7 @@ impl<'a> SharedMemory<'a> {
     /// table of descriptors.
     pub(super) fn add_descriptors(&mut self, entry: &ProcessEntry) -> Result<(), UnreadMappings> {
         let leader = entry.process.pid;
-        // The flag says whether the table is known to be the thread's own. A table of which this is unknown is probably
+        // The flag is true if the table is known to be the thread's own. Otherwise the table is probably
         // shared, so its limit only stops the reading.
         let mut folders = Vec::new();
         if !entry.is_headless {
@@ -182,6 +182,7 @@ impl<'a> SharedMemory<'a> {
                             Some(file.blocks() * BLOCK_BYTES);
                     }
                     Err(error) if error.kind() == io::ErrorKind::PermissionDenied => denied = Some(error),
+                    // The file is not shared memory, or the descriptor was closed in the meantime.
                     Ok(_) | Err(_) => {}
                 }
             }

@@ -17,7 +17,7 @@ pub(super) struct ScanBounds {
     pub(super) time: Duration,
 }
 
-/// The remaining budget of a scan, and whether it was enough so far.
+/// The remaining budget of a scan, and whether it has sufficed.
 pub(super) struct ScanBudget {
     pub(super) entries: usize,
     pub(super) share: usize,

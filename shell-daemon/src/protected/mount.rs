@@ -122,7 +122,8 @@ impl ScannedMount {
             .collect()
     }
 
-    /// Looks up the protected names in the mount itself after the time is used up, because most mounts have them there.
+    /// Looks up the protected names directly below the mount when the time is used up, because most mounts
+    /// have them there.
     fn scan_root(&mut self, scan: &mut MountScan<'_>) {
         let may_predate = self.folders.get(Path::new("")).is_none_or(|stamp| stamp.may_predate);
         self.probe_for_marks(Path::new(""), may_predate, scan);
@@ -151,7 +152,7 @@ impl ScannedMount {
         }
     }
 
-    /// Remembers a folder that exceeded the time or the limits, to read it at the next scan.
+    /// Marks a folder that this scan did not finish because of a limit, so that the next scan reads it.
     fn leave_out(&mut self, folder: PathBuf, is_protected_part: bool) {
         let before = self.folders.get(&folder).filter(|stamp| stamp.may_predate);
         let previous_inode = match before {
@@ -165,7 +166,7 @@ impl ScannedMount {
         self.folders.insert(folder, FolderStamp::unread(is_protected_part, may_predate, previous_inode));
     }
 
-    /// Remembers a folder that could not be read. Any path that is seen in it later is new.
+    /// Remembers a folder that could not be read. Any path that a later scan finds in it is new.
     fn note_unreadable(&mut self, folder: PathBuf, is_protected_part: bool) {
         self.folders.insert(folder, FolderStamp::unread(is_protected_part, false, None));
     }
@@ -262,8 +263,8 @@ impl ScannedMount {
         }
     }
 
-    /// Records that a folder is read. Returns `true` if its contents could be older than the session. No scan has read
-    /// them yet.
+    /// Records that a folder is read. Returns `true` if its contents could be older than the session and no
+    /// scan has read them.
     fn record_read(
         &mut self,
         folder: &Path,
@@ -274,7 +275,7 @@ impl ScannedMount {
         let state = FileState::from_stat(stat);
         let before = self.folders.get(folder).filter(|stamp| stamp.may_predate);
         let previous_inode = before.and_then(|stamp| stamp.previous_inode);
-        // If another folder has taken this folder's place, its contents are new here.
+        // If another folder has replaced this one, its contents are new here.
         let may_predate = before.is_some() && (previous_inode == Some(state.inode) || self.was_there(stat));
         let is_fresh = state.is_after(scan.now);
         let stamp =
@@ -283,7 +284,8 @@ impl ScannedMount {
         may_predate
     }
 
-    /// The kind of a listed entry. If the listing does not say it, it is looked up. `None` if the lookup fails.
+    /// The kind of a listed entry. Some file systems do not list it, so it is then looked up. `None` if the
+    /// lookup fails.
     fn kind_of(&self, entry: &DirEntry, path: &Path, scan: &mut MountScan<'_>) -> Option<FileType> {
         match entry.file_type() {
             FileType::Unknown => self.stat(path, scan).map(|stat| FileType::from_raw_mode(stat.st_mode)),
@@ -330,7 +332,8 @@ impl ScannedMount {
             })
     }
 
-    /// The folders above a protected path that make the path protected: `.git`, or a repository of any name.
+    /// Returns the folders above a protected path that make the path protected: `.git`, or a repository of
+    /// any name.
     pub(super) fn named_folders(&self, patterns: &ProtectedPaths, path: &Path) -> Vec<PathBuf> {
         let is_protected_part = |folder: &&Path| {
             !folder.as_os_str().is_empty()
@@ -401,5 +404,6 @@ pub(crate) fn open_below(mount: &OwnedFd, path: &Path, flags: OFlags) -> Result<
 }
 
 pub(super) fn is_gone(errno: Errno) -> bool {
+    // A symlink that has replaced a folder or file gives `ELOOP`, because no symlink is followed.
     matches!(errno, Errno::NOENT | Errno::NOTDIR | Errno::LOOP)
 }

@@ -1,11 +1,11 @@
-//! Decides whether a path is protected, by its names and the repositories that it lies in.
+//! Decides whether a path is protected, from its names and the repositories that contain it.
 
 use std::{borrow::Cow, ffi::OsStr, path::Path};
 
 use portcullis_policy::ProtectedPaths;
 use rustix::fs::FileType;
 
-/// The repositories that a folder is or lies in, each as the number of names in its path.
+/// The repositories among a folder and the folders above it, each as the number of names in its path.
 pub(super) struct RepositoryRoots(pub(super) Vec<usize>);
 
 /// The names of a path, as text.
@@ -36,7 +36,7 @@ pub(super) fn is_protected(
         return true;
     }
     match kind {
-        // A link in the place of a folder would lead protected names to the link's target.
+        // A symlink at the path of a folder would redirect protected names to its target.
         FileType::Symlink if patterns.is_prefix_of_protected(&parts.0) => return true,
         // Git reads the repository's path from a file of this name.
         FileType::RegularFile

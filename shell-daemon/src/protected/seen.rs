@@ -1,4 +1,4 @@
-//! Tells one state of a file or a folder from another.
+//! Detects whether a file or folder has changed between two scans.
 
 use std::{
     fs::File,
@@ -19,7 +19,8 @@ use super::{
     mount::{is_gone, open_below},
 };
 
-/// A state of a file. `changed` is the inode's change time, which no program can set back.
+/// The metadata that identifies a file's state. `changed` is the inode's change time, which no program can
+/// set back.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct FileState {
     pub(super) inode: (u64, u64),
@@ -69,7 +70,7 @@ pub(super) struct SeenPath {
 /// `Documentation/filesystems/locking.rst`).
 #[derive(Debug, Default)]
 pub(super) struct Contents {
-    /// The hasher has a random key, so that no command can make two contents with one hash.
+    /// The hasher has a random key, so that no command can construct a hash collision.
     hasher: RandomState,
     buffer: Vec<u8>,
 }
@@ -141,10 +142,10 @@ impl Contents {
         }
     }
 
-    /// The hash of a file's contents. `None` if the file could not be read, or if another file has taken its place,
-    /// which the next scan sees.
+    /// The hash of a file's contents. `None` if the file could not be read, or was replaced, which the next
+    /// scan detects.
     fn hash(&mut self, found: &Stat, mount: &OwnedFd, path: &Path, budget: &mut ScanBudget) -> Option<u64> {
-        // `NONBLOCK`, because a FIFO may have taken the file's place.
+        // `NONBLOCK`, because a FIFO may have replaced the file.
         let read = open_below(mount, path, OFlags::NONBLOCK).and_then(|file| {
             let stat = rustix::fs::fstat(&file)?;
             let is_another = (stat.st_dev, stat.st_ino) != (found.st_dev, found.st_ino);
@@ -180,7 +181,7 @@ impl Contents {
 /// Bytes of one read.
 const READ_BUFFER_BYTES: usize = 64 << 10;
 
-/// The time that the kernel would record for a change made now.
+/// Returns the time that the kernel would record for a change made now.
 pub(super) fn file_time() -> (i64, i64) {
     let now = clock_gettime(ClockId::RealtimeCoarse);
     (now.tv_sec, now.tv_nsec)

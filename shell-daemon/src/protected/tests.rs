@@ -598,7 +598,7 @@ fn a_file_too_large_to_compare_is_reported() {
 #[test]
 fn a_change_is_reported_once_the_large_file_beside_it_is_gone() {
     let fixture = Fixture::new();
-    // This name is looked at first.
+    // This name is scanned first.
     grow(&fixture.path(".bashRC"), 0);
     let mut protected = fixture.protected(&PATTERNS);
     let Some(mut mapping) = Mapping::find(&fixture.path(".bashrc"), "old\n") else { return };

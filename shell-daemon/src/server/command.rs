@@ -69,7 +69,7 @@ pub(super) struct SessionCommand {
     pub(super) id: RandomId,
     pub(super) daemon: Arc<Daemon>,
     pub(super) request: CommandRequest,
-    /// Keeps the command's changes.
+    /// Records the command's changes.
     pub(super) recorder: Option<ChangeRecorder>,
     /// The position up to which the client already has the output of background jobs.
     pub(super) background_from: u64,
@@ -200,6 +200,7 @@ impl EventInlet {
 impl EventOutlet {
     fn refuse(mut self, status: Status) {
         if let Some(accepted) = self.accepted.take() {
+            // Sending fails only if the caller is gone.
             let _ = accepted.send(Err(status));
         }
     }

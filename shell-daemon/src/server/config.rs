@@ -21,7 +21,7 @@ pub struct DaemonConfig {
     pub mounts: Vec<DaemonMount>,
     /// The name of the mount that is `HOME` and the first working directory. Every session has it.
     pub home: String,
-    /// Host paths that no mount may contain, equal or lie in. [`Self::state`] is always added to them.
+    /// Host paths that no mount may contain, equal or be inside of. [`Self::state`] is always added to them.
     pub private: Vec<PathBuf>,
     /// The posture of sessions. A client may ask for a stronger posture. It then gets that posture or no session.
     pub posture: PostureChoice,
@@ -52,7 +52,7 @@ pub struct DaemonConfig {
 pub struct DaemonMount {
     /// The mount's name. Clients see the mount `shared` as `/shared`.
     pub name: String,
-    /// The folder's path below the workspace, of which no part may be a symbolic link, or an absolute path.
+    /// The folder's path below the workspace, without any symbolic link, or an absolute path.
     pub folder: String,
     /// The most that a session may do with the folder.
     pub access: Access,
@@ -74,7 +74,7 @@ impl DaemonMount {
 pub struct DaemonNetwork {
     /// The hosts that sessions reach.
     pub rules: ShellNetwork,
-    /// The path of a file with further trusted certificates in PEM form, of at most 1 MiB.
+    /// The path of a file with additional trusted certificates in PEM form, of at most 1 MiB.
     pub ca: Option<PathBuf>,
     /// The proxy that all connections go through.
     pub proxy: Option<ProxyAddress>,
@@ -84,7 +84,7 @@ pub struct DaemonNetwork {
     pub seccomp: bool,
 }
 
-/// Bounds of one session and its commands. A client may ask for lower bounds only.
+/// Bounds of one session and its commands. A client may only request lower bounds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct SessionLimits {
@@ -129,8 +129,9 @@ impl Default for SessionLimits {
 }
 
 impl SessionLimits {
-    /// The kernel's limits for each process of a session. The limit on the number of processes is for all of them
-    /// together, if they have a separate user. Processor time is not limited, because a command has a deadline.
+    /// Returns the kernel's limits for each process of a session. The limit on the number of processes is for
+    /// all of them together, if they have a separate user. Processor time is not limited, because a command
+    /// has a deadline.
     #[must_use]
     pub fn process_limits(&self) -> ProcessLimits {
         ProcessLimits {

@@ -119,7 +119,8 @@ impl ClientConnection {
         drop(forgotten);
     }
 
-    /// The permits for tunnels that this owner's sessions share. Without a name, the session gets separate permits.
+    /// Returns the permits for tunnels that this owner's sessions share. Without a name, the session gets
+    /// separate permits.
     pub(super) fn share_of(&self, owner: &str) -> TunnelShare {
         if owner.is_empty() {
             return TunnelShare::default();
@@ -296,7 +297,7 @@ impl AsyncWrite for ConnectionIo {
     }
 }
 
-/// The name of a session or a command. It is random and says nothing about other sessions and commands.
+/// The name of a session or a command. It is random, so it reveals nothing about other sessions and commands.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
 pub(super) struct RandomId([u8; 16]);
 

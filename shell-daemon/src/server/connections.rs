@@ -1,5 +1,5 @@
 //! The connections of a session since its last report. Equal connections are counted together, so that many of them
-//! need no more memory than one, and cannot push others out of the report.
+//! need no more memory than one, and cannot displace others from the report.
 
 use std::{collections::BTreeMap, net::SocketAddr};
 

@@ -1,5 +1,6 @@
 //! Derives the specification of a new session from a client's request. A session never gets more than the daemon
-//! has. A request for a further posture, mount or variable is refused. A limit that is too high is lowered.
+//! has. A request for a posture, mount or variable that the daemon cannot give is refused. A limit that is
+//! too high is lowered.
 
 use std::{
     collections::BTreeSet,
@@ -318,7 +319,7 @@ fn environment(daemon: &Daemon, request: &CreateSessionRequest) -> Result<Vec<(S
     }
     let mut environment: Vec<_> = request.environment.clone().into_iter().collect();
     environment.sort();
-    // Last, so that no client changes where the operator's toolchain lies.
+    // Add these last, so that no client changes the variables of the operator's toolchain.
     environment.extend(daemon.config.toolchain.variables.iter().cloned());
     Ok(environment)
 }

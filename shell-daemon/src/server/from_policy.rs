@@ -65,13 +65,14 @@ pub(super) fn config(paths: &CommandLinePaths) -> Result<DaemonConfig, DaemonErr
     }
     let mut config =
         DaemonConfig::from_policy(&policy, paths.workspace.clone(), paths.state.clone(), private)?;
-    // Its state folder differs from that of its clients, which therefore refuse commands in such mounts.
+    // Switch undo off, because this daemon's state folder is not its clients' state folder. Clients refuse
+    // commands in mounts with undo.
     config.mounts.iter_mut().for_each(|mount| mount.has_undo = false);
     Ok(config.with_certificates(ca))
 }
 
 impl DaemonConfig {
-    /// Sets the file of further certificates, if sessions have a network.
+    /// Sets the file of additional trusted certificates, if sessions have a network.
     #[must_use]
     pub fn with_certificates(mut self, ca: Option<PathBuf>) -> Self {
         if let Some(network) = &mut self.network {
@@ -82,7 +83,7 @@ impl DaemonConfig {
 
     /// Makes the configuration from a policy's shell section, with defaults for all bounds that a policy does not
     /// set. `workspace`, `state` and `private` become the fields of these names. [`Self::with_certificates`] sets the
-    /// file of further certificates, because the file's path may be relative to the policy's file.
+    /// file of additional trusted certificates, because the file's path may be relative to the policy's file.
     ///
     /// # Errors
     /// [`DaemonError::NoShell`] if the policy grants no shell, [`DaemonError::Config`] if the shell has no
@@ -157,7 +158,8 @@ impl DaemonConfig {
     }
 }
 
-/// The operator's toolchain, with the paths below the home resolved. The copies of caches lie in the state folder.
+/// The operator's toolchain, with the paths below the home resolved. The copies of caches are in the state
+/// folder.
 fn toolchain(toolchain: &Toolchain, state: &Path) -> Result<SessionToolchain, DaemonError> {
     // The home of the user who runs Portcullis.
     let home = user_folders::absolute_variable("HOME");
@@ -187,8 +189,8 @@ fn path_beside_policy(path: &str, operator: Option<&Path>) -> Result<PathBuf, Da
         .map_err(|source| DaemonError::System { operation: "find the certificates", source })
 }
 
-/// The operator's policy and its path: the given file, or else the first of the default ones. `None` if none of these
-/// exists. Only root and the daemon's own user may be able to change the file.
+/// Returns the operator's policy and its path: the given file, or the first default file that exists. `None`
+/// if there is none. Only root and the daemon's own user may be able to change the file.
 fn operator_policy(given: Option<&Path>) -> Result<Option<(PathBuf, String)>, DaemonError> {
     let opened = match given {
         Some(path) => match trusted::open_file(path) {

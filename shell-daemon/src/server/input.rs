@@ -16,7 +16,7 @@ impl StdinSender {
         Self(Mutex::new(None))
     }
 
-    /// An open input, and the end that the command reads. Must be called within the runtime.
+    /// Opens an input. Returns it with the end that the command reads. Must be called within the runtime.
     ///
     /// # Errors
     /// `limit`, if no descriptor is left.

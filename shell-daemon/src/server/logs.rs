@@ -1,4 +1,4 @@
-//! The operator's log, which goes to standard error.
+//! Writes the operator's log to standard error.
 
 use std::io::IsTerminal as _;
 
@@ -49,7 +49,7 @@ const CONTENT_LOG_LEVELS: [(&str, LevelFilter); 7] = [
     ("tonic", LevelFilter::INFO),
 ];
 
-/// Makes a filter from an operator's text. The verbose levels of a library that logs content are on only if the text
+/// Makes a filter from an operator's text. A library that logs content gets verbose levels only if the text
 /// names that library.
 ///
 /// # Errors
@@ -91,7 +91,7 @@ mod tests {
         for text in ["debug,rmcp=debug", "rmcp=trace", "debug,rmcp::service=debug", "rmcp,debug"] {
             check(text, "rmcp=warn", false);
         }
-        // A quieter filter stays as quiet.
+        // A filter that is less verbose than these levels stays unchanged.
         for text in ["error", "off", "warn", "portcullis_tools=debug", "error,portcullis_tools=debug"] {
             check(text, "rmcp=warn", false);
             check(text, "h2=info", false);

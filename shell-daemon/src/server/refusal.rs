@@ -7,7 +7,7 @@ pub(super) use portcullis_shell_protocol::RefusalCode;
 
 use crate::ShellError;
 
-/// The status for a session that could not be started.
+/// Returns the status for a session that could not be started.
 pub(super) fn start_failure(error: &ShellError) -> Status {
     let refusal = match error {
         ShellError::PostureUnavailable { .. } => RefusalCode::Posture,

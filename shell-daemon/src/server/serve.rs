@@ -141,7 +141,7 @@ async fn accept(listener: &UnixListener, daemon: &Arc<Daemon>, allowed_uids: &[u
 }
 
 /// Takes a permit for a connection. If none is left, the oldest connection that has not sent the token loses its
-/// permit. A flood of connections without the token therefore cannot keep real clients out.
+/// permit. A flood of connections without the token therefore cannot lock out authenticated clients.
 async fn connection_permit(daemon: &Daemon) -> Option<OwnedSemaphorePermit> {
     let permits = &daemon.connections;
     if let Ok(permit) = Arc::clone(permits).try_acquire_owned() {
@@ -150,6 +150,7 @@ async fn connection_permit(daemon: &Daemon) -> Option<OwnedSemaphorePermit> {
     if !daemon.close_unauthenticated() {
         return None;
     }
+    // The cut connection gives its permit back when its stream is dropped.
     timeout(HANG_UP_TIME, Arc::clone(permits).acquire_owned()).await.ok()?.ok()
 }
 

@@ -1,8 +1,8 @@
 //! The threads that make the sessions' connections, and the judge of each connection. The first session with a
 //! network starts the threads.
 //!
-//! The daemon's own threads connect nowhere. The forwarders hand each connection to the confined threads, which can
-//! only connect.
+//! The daemon's own threads make no connections. The forwarders hand each connection to the confined threads,
+//! which can only connect.
 
 use std::{
     io,
@@ -48,8 +48,8 @@ impl SharedSessionEgress {
     /// The client. The first call starts it ([`LazyEgress::get`]).
     ///
     /// # Errors
-    /// The reason why the client cannot be started, for operators. Without the client there is no connection: none is
-    /// made outside the confined threads.
+    /// The reason why the client cannot be started, for operators. Without the client there are no
+    /// connections, because only the confined threads connect.
     pub(super) async fn get(&self) -> Result<SessionEgress, String> {
         let client = async {
             let (network, canary) = (self.network.clone(), self.canary.clone());
@@ -107,7 +107,7 @@ fn start(network: &DaemonNetwork, canary: Canary) -> Result<Egress, TunnelStartE
     })?)
 }
 
-/// The bytes of the file of further certificates, if one is configured.
+/// Returns the contents of the file with additional trusted certificates, if one is configured.
 fn extra_certificates(ca: Option<&Path>) -> Result<Option<Vec<u8>>, TunnelStartError> {
     ca.map(|path| read_ca(path).map_err(|source| TunnelStartError::Ca { path: path.to_owned(), source }))
         .transpose()

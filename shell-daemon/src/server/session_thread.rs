@@ -126,6 +126,7 @@ pub(super) fn start(
                 // Release the permits before the reply: the client may start another session when it receives it.
                 drop(context);
                 if let Some(reply) = reply {
+                    // Sending fails only if the call that asked for the end was dropped.
                     let _ = reply.send(ended);
                 }
             }

@@ -1,4 +1,4 @@
-//! The socket's file. It is made where no other user can replace it, and removed at the end.
+//! Creates the socket's file where no other user can replace it, and removes the file at the end.
 
 use std::{
     ffi::{OsStr, OsString},
@@ -53,7 +53,7 @@ pub(super) fn listen(path: &Path, reach: SocketAccess) -> Result<(UnixListener, 
     // Lock the folder, so that two daemons that start at the same time do not take each other's socket for a leftover.
     rustix::fs::flock(&folder, FlockOperation::LockExclusive)
         .map_err(|errno| faults.failed("has a folder that cannot be locked", errno))?;
-    // Use the handle: the path could lead to another folder by now, the handle leads to the checked folder.
+    // Use the handle of the checked folder, because the path could lead to another folder by now.
     let handle = Path::new("/proc/self/fd").join(folder.as_raw_fd().to_string());
     let unready = OsStr::new(UNREADY_NAME);
     remove_leftover(&faults, &folder, owner, &name, &handle)?;

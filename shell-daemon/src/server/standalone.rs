@@ -69,6 +69,7 @@ pub fn shelld_main() -> ExitCode {
     match run(&arguments) {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
+            // Ignore an error: if standard error is closed, the exit code still reports the failure.
             let _ = writeln!(std::io::stderr(), "portcullis-shelld: {}", escape_for_display(&chain(&error)));
             ExitCode::FAILURE
         }

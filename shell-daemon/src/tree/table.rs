@@ -118,7 +118,7 @@ impl ProcessTable {
             for index in self.children.get(&parent).into_iter().flatten() {
                 let child = self.entries[*index];
                 let number = child.process.pid.as_raw_pid();
-                // `seen` guards against a cycle: entries that were read at different moments can form one.
+                // `seen` guards against a cycle: entries that were read at different times can form one.
                 if seen.insert(number) {
                     parents.push(number);
                     descendants.add(child);

@@ -185,8 +185,9 @@ impl WatchedCommand {
         Ok(Descendants { has_gap, ..ProcessTable::read()?.descendants_of(self.root) })
     }
 
-    /// The maximum number of processes that are counted without being stopped: half of the limit. If the last count was
-    /// at least half of the limit: that count plus one step, so that a large command is not stopped at every sample.
+    /// Returns the maximum number of processes that are counted without being stopped: half of the limit. If
+    /// the last count was at least half of the limit: that count plus one step, so that a large command is
+    /// not stopped at every sample.
     fn max_unfrozen_processes(&self) -> usize {
         let half = self.bounds.processes.div_ceil(2);
         if self.count_when_slowed < half {
@@ -235,8 +236,8 @@ impl WatchedCommand {
         Ok(used)
     }
 
-    /// The current memory, based on the last full count: private memory is read again, the rest is taken from the
-    /// count. `None` if the count is no longer valid.
+    /// Returns the current memory, based on the last full count: private memory is read again, the rest is
+    /// taken from the count. `None` if the count is no longer valid.
     fn use_since_count(&self, descendants: &Descendants) -> Option<MemoryUse> {
         let last_count = self.last_count.filter(|last_count| last_count.is_valid(system_shared_bytes()))?;
         let shared_and_kernel_bytes = last_count.shared_and_kernel_bytes;
@@ -270,12 +271,14 @@ impl WatchedCommand {
         if self.signal.is_forgotten.load(Ordering::Acquire) {
             return;
         }
+        // Keep the first reason: later samples of a command that is being killed may find other breaches.
         let _ = self.signal.breach.set(KillReason { breach, memory_bytes: self.memory_bytes });
         let _ = rustix::io::write(&self.signal.wake, &1_u64.to_ne_bytes());
+        // Ignore a stalled kill: the survivors are sampled, and killed, again.
         let _ = tree::kill_descendants(self.root, KILL_TIME);
     }
 
-    /// The time until the next sample, after one that took `spent` processor time.
+    /// Returns the time until the next sample, after one that took `spent` processor time.
     fn time_until_next(&self, spent: Duration) -> Duration {
         let remaining_bytes = self.bounds.memory_bytes.saturating_sub(self.memory_bytes);
         let until_full = Duration::from_millis(remaining_bytes / (MEMORY_GROWTH / 1000));
@@ -293,8 +296,8 @@ fn yield_to_others(entries: &[ProcessEntry]) {
     entries.iter().for_each(|entry| entry.process.yield_to_others());
 }
 
-/// This thread's processor time. Wall-clock time would not do: on a busy machine a sample takes longer, and that would
-/// postpone the next sample when it matters most.
+/// This thread's processor time. Wall-clock time is unsuitable: on a busy machine a sample takes longer, and
+/// that would postpone the next sample when it matters most.
 fn processor_time() -> Duration {
     let time = clock_gettime(ClockId::ThreadCPUTime);
     Duration::new(time.tv_sec.unsigned_abs(), u32::try_from(time.tv_nsec).unwrap_or_default())

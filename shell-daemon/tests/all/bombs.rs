@@ -76,8 +76,8 @@ fn memory_that_a_program_lends_to_one_it_starts_counts_once() {
 ///
 /// - `fill ADDRESS, SIZE` reads zeros into memory.
 /// - `take SIZE, HOW, FILE` maps memory and fills it.
-/// - `slide SIZE, WINDOW, CODE` fills memory and runs the code for each window. Except at the moment of mapping, only
-///   one window is mapped.
+/// - `slide SIZE, WINDOW, CODE` fills memory and runs the code for each window. Except during a new mapping,
+///   only one window is mapped.
 fn perl(script: &str) -> String {
     let slide = format!(
         "sub slide {{ my ($n, $w, $do) = @_; my $a = syscall({mmap}, 0, $n, 3, {SHARED}, -1, 0); \
@@ -240,8 +240,8 @@ fn a_program_with_hidden_unshared_memory_is_not_killed() {
     let script = format!("syscall({}, {}, 0); sleep 1; print \"on\"", libc::SYS_prctl, libc::PR_SET_DUMPABLE);
     for_each_posture(|fixture| {
         let mut session = bounded(fixture);
-        // Retry, because other programs' shared memory may grow meanwhile, which the daemon cannot distinguish from
-        // the command's.
+        // Retry, because other programs' shared memory may grow in the meantime, which the daemon cannot
+        // distinguish from the command's.
         let goes_on = (0..20).any(|_| {
             let result = attempt(&mut session, &perl(&script));
             let is_hidden = result.end.completion == Completion::Interrupted(Interruption::MemoryHidden);
@@ -450,7 +450,8 @@ fn attempt(session: &mut Session, script: &str) -> CommandResult {
 }
 
 /// Runs something beside a bystander: a thread that starts threads, allocates memory and writes a file all the time.
-/// The bystander must never be refused. Its waiting times are printed but not judged, because the machine may be busy.
+/// The bystander must never be refused. Its waiting times are printed but not checked, because the machine
+/// may be busy.
 fn with_bystander<T>(what: &str, run: impl FnOnce() -> T) -> T {
     let bystander = Bystander::start();
     let result = run();

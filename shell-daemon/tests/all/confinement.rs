@@ -78,8 +78,8 @@ fn files_outside_the_mounts_are_out_of_reach() {
     }
 }
 
-/// A link that is swapped all the time must not help an attacker: the opened file is judged, and not a path that was
-/// checked before.
+/// A link that is swapped all the time must not help an attacker: the check applies to the opened file, not
+/// to a path that was checked before.
 #[test]
 fn a_link_that_is_swapped_leads_nowhere() {
     Fixture::for_each_confined_posture(|fixture| {

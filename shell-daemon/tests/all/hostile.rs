@@ -1,4 +1,4 @@
-//! Commands that exhaust resources: no other command suffers.
+//! Commands that exhaust resources must not affect other commands.
 
 use std::time::{Duration, Instant};
 

@@ -1,5 +1,5 @@
-//! Each layer, without the other layers that would refuse the same act. The control of a test is a session without the
-//! layer itself.
+//! Tests each layer without the other layers that would refuse the same attempt. The control of a test is a
+//! session without the layer under test.
 #![expect(clippy::disallowed_methods, reason = "one of the tests needs a program that makes shared memory")]
 
 use std::{

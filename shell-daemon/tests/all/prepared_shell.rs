@@ -1,4 +1,4 @@
-//! The shell that is prepared for the next command behaves like a fresh one.
+//! Tests that the shell that is prepared for the next command behaves like a new one.
 
 use std::{fs, os::unix::fs::MetadataExt as _, path::Path, time::Duration};
 

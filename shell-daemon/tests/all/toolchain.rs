@@ -1,4 +1,5 @@
-//! The operator's toolchain in a session: programs run, nothing of it is written, and nothing beside it is seen.
+//! The operator's toolchain in a session: its programs run, commands cannot write to it, and sessions see
+//! nothing beside it.
 
 use std::{
     fs,

@@ -20,7 +20,7 @@ statuses! {
 /// A request for an approval, before it is stored.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct NewApprovalRequest {
-    /// Its id, unique in the store.
+    /// The id, unique in the store.
     pub id: String,
     /// The id of the call that waits for the answer.
     pub call: String,
@@ -28,7 +28,7 @@ pub struct NewApprovalRequest {
     pub tool: String,
     /// The question as a person reads it.
     pub question: String,
-    /// The hash of what is asked about. An answer must name the same hash.
+    /// The hash of the content that the question is about. An answer must name the same hash.
     pub hash: String,
     /// When the request expires; `None` if it never does.
     pub expires: Option<i64>,
@@ -52,8 +52,8 @@ pub struct StoredApproval {
 }
 
 impl StoredApproval {
-    /// The status at this time. A waiting request past its time has expired, even before a
-    /// sweep has marked it.
+    /// Returns the status at this time. A waiting request whose expiry time has passed has expired, even
+    /// before a sweep marks it.
     #[must_use]
     pub fn status_at(&self, now: i64) -> ApprovalStatus {
         let has_expired = self.request.expires.is_some_and(|expires| expires <= now);
@@ -74,16 +74,16 @@ pub enum Verdict {
     Deny,
 }
 
-/// An answer as it is stored.
+/// A stored answer.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct StoredAnswer {
     /// Whether the call may run.
     pub verdict: Verdict,
     /// The person who decided.
     pub by: String,
-    /// The way that the answer came, for example `terminal`.
+    /// The channel that the answer came through, for example `terminal`.
     pub via: String,
-    /// Arguments that the person has put in place of the call's.
+    /// Arguments that replace the call's, if the person edited them.
     pub edited_arguments: Option<Json>,
     /// The reason, for the model.
     pub reason: Option<String>,

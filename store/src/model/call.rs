@@ -21,7 +21,7 @@ statuses! {
 }
 
 impl ExternalCallStatus {
-    /// Whether the call takes a result.
+    /// Returns whether the call takes a result.
     #[must_use]
     pub fn is_open(self) -> bool {
         matches!(self, Self::Waiting | Self::Pending)
@@ -31,13 +31,13 @@ impl ExternalCallStatus {
 /// A call that begins.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct NewExternalCall {
-    /// Its id, unique in the store.
+    /// The id, unique in the store.
     pub id: String,
     /// The tool that the call names.
     pub tool: String,
     /// The arguments that the model gave.
     pub arguments: Json,
-    /// The inbox that gets a late result: that of the run, or that of an agent which lives longer than its runs.
+    /// The inbox that gets a late result: the run's, or the inbox of an agent that outlives its runs.
     pub inbox: String,
     /// Whether the run waits for the result ([`ExternalCallStatus::Waiting`]), or continues immediately
     /// ([`ExternalCallStatus::Pending`]). A call with another status is refused.
@@ -46,10 +46,10 @@ pub struct NewExternalCall {
     pub expires: Option<i64>,
 }
 
-/// A call as it is stored. Its result comes from outside the run.
+/// A stored call. Its result comes from outside the run.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct StoredExternalCall {
-    /// Its id.
+    /// The id.
     pub id: String,
     /// The run that made the call.
     pub run: String,
@@ -72,8 +72,8 @@ pub struct StoredExternalCall {
 }
 
 impl StoredExternalCall {
-    /// The status at this time. An open call past its time has expired, even before a sweep
-    /// has marked it.
+    /// Returns the status at this time. An open call whose expiry time has passed has expired, even before a
+    /// sweep marks it.
     #[must_use]
     pub fn status_at(&self, now: i64) -> ExternalCallStatus {
         let is_over = self.expires.is_some_and(|expires| expires <= now);
@@ -81,23 +81,23 @@ impl StoredExternalCall {
     }
 }
 
-/// A call with what its message holds.
+/// A call, with the data of the message that shows it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct CallWithMessage {
     /// The call.
     pub call: StoredExternalCall,
     /// The space of the newest message that shows it; `None` if no space shows it.
     pub space: Option<String>,
-    /// The data that the message keeps beside its text, if there is any.
+    /// The data that the message holds besides its text, if there is any.
     pub metadata: Option<Json>,
 }
 
 /// The result of [`RunStore::time_out_call`](crate::RunStore::time_out_call).
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum WaitEnd {
-    /// It is pending now. A result will come through the inbox.
+    /// The call is pending now. A result will come through the inbox.
     Pending,
-    /// Something else was faster: the call has this status and, if it is resolved, its result.
+    /// The call changed first. It has this status and, if it is resolved, its result.
     Earlier(StoredExternalCall),
 }
 

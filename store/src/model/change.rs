@@ -65,12 +65,13 @@ pub enum Change {
         /// Their ids.
         ids: Vec<String>,
     },
-    /// Changes that depend on those before.
+    /// Changes that depend on the results of the changes before them.
     Then(Then),
 }
 
-/// Makes changes from the results of the changes before, for example the event of a message from its ordinal, or no
-/// event if the message was not changed. The changes take its place in the list; it has no [`Applied`] of its own.
+/// Makes changes from the results of the changes before, for example the event of a message from its ordinal,
+/// or no event if the message was not changed. The made changes replace it in the list, and only they have an
+/// [`Applied`].
 pub struct Then(Box<MakeChanges>);
 
 /// A function of [`Then`].
@@ -89,9 +90,9 @@ impl fmt::Debug for Then {
 }
 
 impl Change {
-    /// A [`Change::Then`]. The function gets the results of all changes before it, in order. It runs while the
-    /// transaction holds its locks, in SQLite on the thread that writes: it must be short, must not wait, and must not
-    /// panic. Its error rolls all changes back.
+    /// Returns a [`Change::Then`]. The function gets the results of all changes before it, in order. It runs
+    /// while the transaction holds its locks, in SQLite on the thread that writes: it must be short, must not
+    /// wait, and must not panic. Its error rolls all changes back.
     pub fn then(changes: impl FnOnce(&[Applied]) -> Result<Vec<Self>, StoreError> + Send + 'static) -> Self {
         Self::Then(Then(Box::new(changes)))
     }
@@ -104,14 +105,14 @@ pub enum Applied {
     Posted(Box<SpaceMessage>),
     /// A message was to be changed.
     Updated {
-        /// Whether it was: false if its status was not the expected one.
+        /// Whether it was changed: false if its status was not the expected one.
         is_changed: bool,
-        /// The message as it is now.
+        /// The message after the change, or unchanged.
         message: Box<SpaceMessage>,
     },
     /// An event is appended.
     Event {
-        /// Its id.
+        /// The id.
         id: i64,
     },
     /// An entry is sent.
@@ -121,19 +122,19 @@ pub enum Applied {
     },
     /// A participant is a member.
     Joined {
-        /// Whether it was not one before.
+        /// Whether the participant was not a member before.
         is_new: bool,
     },
     /// A participant is not a member.
     Left {
-        /// Whether it was one before.
+        /// Whether the participant was a member before.
         was_member: bool,
     },
     /// Notes are set.
     NotesSet,
     /// Notes are removed.
     NotesRemoved {
-        /// The number of stored ones.
+        /// The number of notes that were removed.
         count: u64,
     },
     /// A call has its result, only in [`SpaceStore::resolve_call_with`](crate::SpaceStore::resolve_call_with), before
@@ -156,8 +157,8 @@ pub enum ResolvedWith {
         /// The call, with its result if it has one. [`StoredExternalCall::status_at`] tells whether it has
         /// expired.
         call: Box<StoredExternalCall>,
-        /// The destination of its result. `None` if there is no result, or if an older version of this program wrote
-        /// it.
+        /// The recipient of its result. `None` if there is no result, or if an older version of this program
+        /// wrote it.
         resolution: Option<ResultDelivery>,
     },
 }

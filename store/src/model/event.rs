@@ -1,4 +1,4 @@
-//! Events: what has happened, for readers that follow a topic.
+//! Events, for readers that follow a topic.
 
 use crate::json::Json;
 
@@ -7,7 +7,7 @@ use crate::json::Json;
 pub struct NewEvent {
     /// The topics that it belongs to, at least one, for example `space:s1`.
     pub topics: Vec<String>,
-    /// Its kind.
+    /// The kind.
     pub kind: String,
     /// The facts of the event, in the form of its kind.
     pub data: Json,
@@ -15,14 +15,15 @@ pub struct NewEvent {
     pub created: i64,
 }
 
-/// An event as it is stored.
+/// A stored event.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Event {
-    /// Its id. Ids become visible in growing order, so a reader that asks for those after the last one misses none.
+    /// The id. Ids become visible in increasing order, so a reader that asks for ids after its last one
+    /// misses none.
     pub id: i64,
     /// The topics that it was appended with, sorted.
     pub topics: Vec<String>,
-    /// Its kind.
+    /// The kind.
     pub kind: String,
     /// The facts of the event, in the form of its kind.
     pub data: Json,
@@ -30,7 +31,7 @@ pub struct Event {
     pub created: i64,
 }
 
-/// Which ids the log of events has had.
+/// The newest id of the event log, and the largest id that was removed from it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct EventBounds {
     /// The id of the newest event, even if it was removed; 0 before the first.
@@ -40,9 +41,8 @@ pub struct EventBounds {
 }
 
 impl EventBounds {
-    /// Whether events after this id were removed, so that a reader who has seen the log up to it cannot continue
-    /// without a gap. Read the events first and the bounds after them: events that were removed between are then
-    /// noticed.
+    /// Returns whether events after this id were removed, so that a reader that has read up to it cannot
+    /// continue without a gap. Read the events before the bounds, so that a removal in between is noticed.
     #[must_use]
     pub fn has_gap_after(self, id: i64) -> bool {
         id < self.removed

@@ -18,10 +18,10 @@ pub struct NewInboxEntry {
     pub created: i64,
 }
 
-/// An entry as it is stored.
+/// A stored entry.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct InboxEntry {
-    /// Its place in the agent's inbox, from 1, without gaps.
+    /// The entry's position in the agent's inbox, from 1, without gaps.
     pub ordinal: i64,
     /// The kind of the entry.
     pub kind: String,
@@ -33,7 +33,7 @@ pub struct InboxEntry {
     pub consumed: Option<i64>,
 }
 
-/// Entries of an inbox that a run begins with: those that nothing has consumed, from the first ordinal to the last.
+/// The unconsumed entries of an inbox that a run begins with, from the first ordinal to the last.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct InboxSpan {
     /// The agent whose inbox it is.

@@ -3,7 +3,7 @@
 use super::status::statuses;
 use crate::json::Json;
 
-/// The kind of the inbox's entry that a due plan becomes. Its body is `{"planId", "due", "plan"}`.
+/// The kind of the inbox entry that is made from a due plan. Its body is `{"planId", "due", "plan"}`.
 pub const PLAN_ENTRY: &str = "plan";
 
 statuses! {
@@ -13,7 +13,7 @@ statuses! {
         Goal = "goal",
         /// Something that the agent remembers.
         Memory = "memory",
-        /// Something that the agent does at a time.
+        /// Something that the agent does at a set time.
         Plan = "plan",
     }
 }
@@ -21,23 +21,23 @@ statuses! {
 /// A note that is set.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct NewNote {
-    /// Its id, unique for the agent and the kind. A note with this id is replaced.
+    /// The id, unique for the agent and the kind. A note with this id is replaced.
     pub id: String,
     /// The note, in the caller's form.
     pub body: Json,
-    /// When a plan is next due; `None` for a plan that never is, and for the other kinds.
+    /// When a plan is next due; `None` for a plan that is never due, and for the other kinds.
     pub due: Option<i64>,
     /// The interval of a plan that repeats, in milliseconds. `None` for a plan that is due once, and for the other
     /// kinds.
     pub every: Option<i64>,
 }
 
-/// A note as it is stored.
+/// A stored note.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Note {
-    /// Its id.
+    /// The id.
     pub id: String,
-    /// Its kind.
+    /// The kind.
     pub kind: NoteKind,
     /// The note, in the caller's form.
     pub body: Json,
@@ -62,6 +62,7 @@ pub struct DuePlan {
     pub due: i64,
     /// When it is due again.
     pub next: Option<i64>,
-    /// The ordinal of its entry in the agent's inbox. `None` if the inbox was full, so that this time is missed.
+    /// The ordinal of its entry in the agent's inbox. `None` if the inbox was full, so that this occurrence
+    /// is missed.
     pub ordinal: Option<i64>,
 }

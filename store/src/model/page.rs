@@ -2,10 +2,10 @@
 
 use crate::limits::MAX_PAGE_ROWS;
 
-/// Which page of a listing is wanted. The default is the first page, with as many rows as a page may have.
+/// The requested page of a listing. The default is the first page, with as many rows as a page may have.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct PageRequest<C> {
-    /// The cursor of the page before; none for the first page.
+    /// The cursor that the previous page returned; `None` for the first page.
     pub after: Option<C>,
     /// The maximum number of rows: at least 1 and at most [`MAX_PAGE_ROWS`].
     pub limit: u32,

@@ -16,11 +16,11 @@ statuses! {
 /// A participant that is added.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct NewParticipant {
-    /// Its id, unique among all participants.
+    /// The id, unique among all participants.
     pub id: String,
     /// Whether it is a person or an agent.
     pub kind: ParticipantKind,
-    /// Its name, as others see it.
+    /// The name, as others see it.
     pub name: String,
     /// The caller's description of it.
     pub definition: Json,
@@ -28,18 +28,18 @@ pub struct NewParticipant {
     pub created: i64,
 }
 
-/// A participant as it is stored.
+/// A stored participant.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Participant {
-    /// Its id.
+    /// The id.
     pub id: String,
     /// Whether it is a person or an agent.
     pub kind: ParticipantKind,
-    /// Its name.
+    /// The name.
     pub name: String,
     /// The caller's description of it.
     pub definition: Json,
-    /// Its version: 1 at first, and one more after each change.
+    /// The version: 1 at first, and one more after each change.
     pub version: i64,
     /// When it was added.
     pub created: i64,
@@ -47,16 +47,16 @@ pub struct Participant {
     pub updated: i64,
 }
 
-/// A change of a participant. Its kind stays.
+/// A change of a participant. The kind cannot change.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ParticipantUpdate {
     /// The participant.
     pub id: String,
     /// The version that the caller has read.
     pub version: i64,
-    /// Its name from now on.
+    /// The new name.
     pub name: String,
-    /// Its definition from now on.
+    /// The new definition.
     pub definition: Json,
     /// The caller's current time.
     pub updated: i64,

@@ -20,7 +20,7 @@ statuses! {
 }
 
 impl RunStatus {
-    /// Whether the run has ended.
+    /// Returns whether the run has ended.
     #[must_use]
     pub fn has_ended(self) -> bool {
         matches!(self, Self::Completed | Self::Failed | Self::Cancelled)
@@ -30,11 +30,11 @@ impl RunStatus {
 /// A run that begins.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct NewRun {
-    /// Its id, unique in the store.
+    /// The id, unique in the store.
     pub id: String,
     /// The agent that it belongs to.
     pub agent: String,
-    /// The subject that it works on, for example the folder of a workspace. Any text, even an empty one.
+    /// The subject of the run, for example the folder of a workspace. It can be any text, even an empty one.
     pub workspace: String,
     /// The caller's current time.
     pub created: i64,
@@ -47,27 +47,27 @@ pub struct NewRun {
     /// The lease of the process that begins the run: its owner, and when it expires. `None` for a run that another
     /// process will begin.
     pub lease: Option<(String, i64)>,
-    /// The entries of an inbox that the run begins with. They are consumed with its creation, or the run is not
-    /// created, so that of two runs that begin with one entry one is refused.
+    /// The entries of an inbox that the run begins with. They are consumed in the transaction that creates
+    /// the run, so of two runs that begin with the same entry, one is refused.
     pub consumed_inbox: Option<InboxSpan>,
 }
 
 /// A run as a listing shows it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct RunSummary {
-    /// Its id.
+    /// The id.
     pub id: String,
     /// The agent that it belongs to.
     pub agent: String,
     /// The subject that it works on.
     pub workspace: String,
-    /// When it was created.
+    /// The time of creation.
     pub created: i64,
     /// When a step was last committed.
     pub updated: i64,
     /// The status.
     pub status: RunStatus,
-    /// Its version: 1 at first, and one more after each committed step.
+    /// The version: 1 at first, and one more after each committed step.
     pub version: i64,
     /// The number of its messages, which is the ordinal of the last.
     pub messages: i64,
@@ -77,7 +77,7 @@ pub struct RunSummary {
     pub labels: Vec<String>,
     /// The last lease: its owner, and when it expires or has expired. `None` if it was released.
     pub lease: Option<(String, i64)>,
-    /// When a person asked that the run end. The process that drives the run reads this.
+    /// When cancellation was requested. The process that drives the run reads this.
     pub cancel_requested: Option<i64>,
 }
 
@@ -95,7 +95,7 @@ pub struct Run {
 pub struct RunFilter {
     /// Only runs of this agent.
     pub agent: Option<String>,
-    /// Only runs that work on this.
+    /// Only runs of this workspace.
     pub workspace: Option<String>,
     /// Only runs with this status.
     pub status: Option<RunStatus>,
@@ -128,6 +128,6 @@ pub struct RunLease {
     pub until: i64,
     /// The version of the run, for the next [`CommitStep`](super::CommitStep).
     pub version: i64,
-    /// When a person asked that the run end.
+    /// When cancellation was requested.
     pub cancel_requested: Option<i64>,
 }

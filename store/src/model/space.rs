@@ -5,23 +5,23 @@ use super::ParticipantKind;
 /// A space that is added.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct NewSpace {
-    /// Its id, unique in the store. The id of a removed space is free after [`SpaceStore::sweep_spaces`] is done with
-    /// it.
+    /// The id, unique in the store. The id of a removed space is free once [`SpaceStore::sweep_spaces`] has
+    /// removed all its rows.
     ///
     /// [`SpaceStore::sweep_spaces`]: crate::SpaceStore::sweep_spaces
     pub id: String,
-    /// Its name.
+    /// The name.
     pub name: String,
     /// The caller's current time.
     pub created: i64,
 }
 
-/// A space as it is stored.
+/// A stored space.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Space {
-    /// Its id.
+    /// The id.
     pub id: String,
-    /// Its name.
+    /// The name.
     pub name: String,
     /// When it was added.
     pub created: i64,
@@ -38,7 +38,7 @@ pub struct Member {
     pub id: String,
     /// Whether it is a person or an agent.
     pub kind: ParticipantKind,
-    /// Its name.
+    /// The name.
     pub name: String,
     /// When it joined.
     pub joined: i64,

@@ -6,7 +6,7 @@ use crate::json::Json;
 statuses! {
     /// The kind of a message.
     MessageKind {
-        /// Words of its author.
+        /// Text by its author.
         Text = "text",
         /// A call of a tool that members see.
         Tool = "tool",
@@ -34,22 +34,22 @@ pub struct Author {
     pub id: String,
     /// Whether it is a person or an agent.
     pub kind: ParticipantKind,
-    /// Its name.
+    /// The name.
     pub name: String,
 }
 
 /// A message that is posted.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct NewMessage {
-    /// Its id, unique in the store.
+    /// The id, unique in the store.
     pub id: String,
     /// The space.
     pub space: String,
-    /// The author. A store does not examine whether it is a member.
+    /// The author. A store does not check that the author is a member of the space.
     pub author: Author,
-    /// Its kind.
+    /// The kind.
     pub kind: MessageKind,
-    /// Its text, which a search finds.
+    /// The text, which a search finds.
     pub text: String,
     /// The message of the same space that it replies to.
     pub reply_to: Option<String>,
@@ -63,20 +63,20 @@ pub struct NewMessage {
     pub created: i64,
 }
 
-/// A message as it is stored.
+/// A stored message.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SpaceMessage {
-    /// Its id.
+    /// The id.
     pub id: String,
     /// The space.
     pub space: String,
-    /// Its place in the space, from 1, without gaps.
+    /// The message's position in the space, from 1, without gaps.
     pub ordinal: i64,
     /// The author, as it was when the message was posted.
     pub author: Author,
-    /// Its kind.
+    /// The kind.
     pub kind: MessageKind,
-    /// Its text.
+    /// The text.
     pub text: String,
     /// The message that it replies to.
     pub reply_to: Option<String>,
@@ -92,18 +92,18 @@ pub struct SpaceMessage {
     pub updated: i64,
 }
 
-/// A change of a message. A field that is `None` stays as it is.
+/// A change of a message. A field that is `None` is not changed.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct MessageUpdate {
     /// The message.
     pub id: String,
     /// The status that the message must have. With another status, nothing is changed. `None` allows any status.
     pub expected: Option<MessageStatus>,
-    /// Its text from now on.
+    /// The new text.
     pub text: Option<String>,
-    /// Its status from now on.
+    /// The new status.
     pub status: Option<MessageStatus>,
-    /// Its metadata from now on.
+    /// The new metadata.
     pub metadata: Option<Json>,
     /// The caller's current time.
     pub updated: i64,

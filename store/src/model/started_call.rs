@@ -1,5 +1,5 @@
-//! Started calls: the tool calls of a run that have begun, because such a call may have had effects, and their ends.
-//! The tables of the databases call them effects.
+//! Started calls: the tool calls of a run that have begun, and may therefore have had effects, with their
+//! results. The database tables call them effects.
 
 use crate::json::Json;
 
@@ -12,8 +12,8 @@ pub struct NewStartedCall {
     pub tool: String,
     /// The arguments that the call runs with.
     pub arguments: Json,
-    /// Whether the call may run again if its process ends meanwhile: it only reads, or its tool knows the call by its
-    /// id.
+    /// Whether the call may run again if its process ends before the call does: it only reads, or its tool
+    /// recognizes a repeated call by the id.
     pub may_repeat: bool,
     /// An upper bound on the flow labels that the call adds. Used if the call's end is never recorded.
     pub labels: Vec<String>,
@@ -36,13 +36,14 @@ pub struct StartedCall {
     pub begun: i64,
     /// When it finished. `None` if it runs, or if its process ended first.
     pub finished: Option<i64>,
-    /// The result. `None` as for `finished`.
+    /// The result. `None` if `finished` is `None`.
     pub result: Option<Json>,
     /// The flow labels that the call has added, or adds at most if it has not finished.
     pub labels: Vec<String>,
 }
 
-/// A call that is written with the step that has its result, because it may run again if its process ends before.
+/// A call that is written together with the step that has its result. It may run again if its process ends
+/// before, so its start is not recorded.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct FinishedCall {
     /// The call. Its labels are those that it has added.
@@ -63,9 +64,9 @@ pub enum CallStart {
         /// 1 for a new call.
         attempt: i64,
     },
-    /// It has finished before. Use its stored result.
+    /// The call has already finished. Use its stored result.
     Finished(StartedCall),
-    /// It has begun before and may not be repeated. Its effects are unknown, and the model is told so.
+    /// The call has begun before and may not be repeated. Its effects are unknown, and the model is told so.
     Unknown(StartedCall),
 }
 

@@ -1,4 +1,4 @@
-//! The texts of statuses in the database, and their way back.
+//! Declares statuses with their texts in the database, and parses these texts.
 
 use thiserror::Error;
 
@@ -7,8 +7,8 @@ use thiserror::Error;
 #[error("the status `{0}` is not known")]
 pub(crate) struct UnknownStatus(pub(crate) String);
 
-/// Declares an enum whose variants have a text: for the database, for `Display`, and for serde. As `word_enum!` of the
-/// crate `portcullis-types`, on which the store does not depend.
+/// Declares an enum whose variants have a text: for the database, for `Display`, and for serde. It resembles
+/// `word_enum!` of the crate `portcullis-types`, on which the store does not depend.
 macro_rules! statuses {
     ($(#[$meta:meta])* $name:ident { $($(#[$variant_meta:meta])* $variant:ident = $text:literal,)+ }) => {
         $(#[$meta])*
@@ -21,7 +21,7 @@ macro_rules! statuses {
             /// Every value.
             pub const ALL: &'static [Self] = &[$(Self::$variant),+];
 
-            /// The text of the value, as it is stored and shown.
+            /// Returns the text of the value, in the database and for people.
             #[must_use]
             pub fn as_str(self) -> &'static str {
                 match self {

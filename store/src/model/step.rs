@@ -16,25 +16,25 @@ pub struct StepRecord {
     pub summary: String,
 }
 
-/// A step as it is stored.
+/// A stored step.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Step {
-    /// Its place in the run, from 1.
+    /// The step's position in the run, from 1.
     pub ordinal: i64,
     /// The step.
     pub record: StepRecord,
 }
 
-/// A message as it is stored.
+/// A stored message.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct StoredMessage {
-    /// Its place in the run, from 1.
+    /// The message's position in the run, from 1.
     pub ordinal: i64,
     /// The message.
     pub body: Json,
 }
 
-/// All that one step of a run has changed. A store writes it in one transaction.
+/// All changes of one step of a run. A store writes them in one transaction.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct CommitStep {
     /// The run and its lease.
@@ -45,14 +45,15 @@ pub struct CommitStep {
     pub state: Json,
     /// The status of the run after the step. The lease ends when the run ends.
     pub status: RunStatus,
-    /// The flow labels after the step, all of them.
+    /// All flow labels after the step.
     pub labels: Vec<String>,
     /// The messages that the step adds.
     pub messages: Vec<Json>,
-    /// Calls of the step that were not written before. One that is stored as begun counts as one more attempt.
+    /// Calls of the step that were not written before. A call that is stored as begun gets one more attempt.
     pub finished_calls: Vec<FinishedCall>,
     /// The step.
     pub step: StepRecord,
-    /// The inbox that the step has read, and the ordinal of the last entry that it has consumed, with all before it.
+    /// The inbox that the step has read, and the ordinal of the last entry that it consumes. All entries
+    /// before it are consumed too.
     pub consumed_inbox: Option<(String, i64)>,
 }

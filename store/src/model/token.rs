@@ -1,9 +1,9 @@
-//! Tokens: the hashes of secrets by which callers are known.
+//! Tokens: the hashes of secrets that identify callers.
 
 /// A token, without its secret.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Token {
-    /// Its id, unique in the store.
+    /// The id, unique in the store.
     pub id: String,
     /// The SHA-256 of the secret in 64 lowercase hexadecimal digits, unique in the store.
     pub hash: String,

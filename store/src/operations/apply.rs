@@ -1,4 +1,4 @@
-//! Lists of changes that are written together, and a result with such a list.
+//! Writes lists of changes in one transaction, alone or together with the result of a call.
 
 use std::collections::VecDeque;
 
@@ -19,7 +19,7 @@ use crate::{
 };
 
 pub(crate) async fn apply(sql: &mut dyn Sql, changes: Vec<Change>) -> Result<Vec<Applied>, StoreError> {
-    // The lock of the log comes first in every transaction with several locks, so no two deadlock.
+    // Every transaction with several locks takes the lock of the log first, so that no two deadlock.
     lock_log(sql).await?;
     apply_after(sql, changes, Vec::new()).await
 }
@@ -32,7 +32,7 @@ pub(crate) async fn resolve_call_with(
     changes: Vec<Change>,
 ) -> Result<ResolvedWith, StoreError> {
     check_size("the result", result.len(), MAX_PAYLOAD_BYTES)?;
-    // The lock comes before the call's row, because the changes may append events.
+    // Take the lock before the call's row, because the changes may append events.
     lock_log(sql).await?;
     if let Some(resolution) = resolve_if_open(sql, &id, &result, now).await? {
         let applied = apply_after(sql, changes, vec![Applied::Resolved(resolution)]).await?;
@@ -48,7 +48,7 @@ pub(crate) async fn resolve_call_with(
     Ok(ResolvedWith::Earlier { call: Box::new(call(sql, id).await?), resolution })
 }
 
-/// Writes changes in order. Those that [`Change::Then`] makes take its place.
+/// Writes changes in order. The changes that a [`Change::Then`] makes replace it.
 async fn apply_after(
     sql: &mut dyn Sql,
     changes: Vec<Change>,
@@ -57,7 +57,8 @@ async fn apply_after(
     let mut waiting = VecDeque::from(changes);
     let (mut count, mut bytes) = (0, 0);
     while let Some(change) = waiting.pop_front() {
-        // Each change that was made or waits counts, so that a function which makes functions comes to an end.
+        // Count the waiting changes too. A `Then` that always makes another `Then` therefore reaches the
+        // limit.
         count += 1;
         check_count("the changes", to_i64(count + waiting.len()), to_i64(MAX_CHANGES))?;
         bytes += size_of(&change);
@@ -84,7 +85,7 @@ async fn apply_after(
                 Applied::NotesRemoved { count: remove_notes(sql, agent, kind, ids).await? }
             }
             Change::Then(then) => {
-                // Each one is put at the front, so the last is put there first.
+                // Push in reverse order, so that the first made change is at the front.
                 for made in then.make(&applied)?.into_iter().rev() {
                     waiting.push_front(made);
                 }

@@ -56,8 +56,7 @@ pub(crate) async fn add_approval(
             ],
         )
         .await?;
-    // `on conflict` reports an id that exists in the same way in both databases, and keeps the transaction
-    // usable.
+    // `on conflict` reports an existing id alike in both databases, and keeps the transaction usable.
     if inserted == 0 {
         return Err(StoreError::exists(Entity::Approval, &approval.id));
     }
@@ -80,7 +79,7 @@ pub(crate) async fn answer_approval(
     if let Some(reason) = &answer.reason {
         check_text("the reason", reason)?;
     }
-    // Pages are bounded by `bytes`, so whatever an answer adds to the row is counted.
+    // Pages are bounded by `bytes`, so count the bytes that the answer adds to the row.
     let edited_bytes = answer.edited_arguments.as_ref().map_or(0, Json::len);
     check_size("the edited arguments", edited_bytes, MAX_ARGUMENTS_BYTES)?;
     let status = match answer.verdict {
@@ -105,7 +104,7 @@ pub(crate) async fn answer_approval(
             ],
         )
         .await?;
-    // The row is read after the update, so that an error tells what has closed the request.
+    // Read the row after the update, so that an error has the status that closed the request.
     let found = approval(sql, id).await?;
     if changed == 1 {
         return Ok(found);
@@ -113,7 +112,7 @@ pub(crate) async fn answer_approval(
     let id = found.request.id;
     Err(match found.status {
         _ if found.request.hash != hash => StoreError::OtherHash { id },
-        // It waits and the hash is right, so only its time can have refused the answer.
+        // The request still waits and the hash matches, so it has expired.
         ApprovalStatus::Waiting => StoreError::ApprovalClosed { id, status: ApprovalStatus::Expired },
         status => StoreError::ApprovalClosed { id, status },
     })

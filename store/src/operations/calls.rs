@@ -1,5 +1,5 @@
-//! Calls whose result comes from outside. Each change is an update that names the status before it. If a result, a
-//! timeout, an expiry and a cancellation coincide, exactly one of them takes effect.
+//! Calls whose result comes from outside. Each change is an update that tests the previous status. If a
+//! result, a timeout, an expiry and a cancellation race, exactly one of them takes effect.
 
 use serde_json::value::RawValue;
 
@@ -30,7 +30,7 @@ macro_rules! columns {
     };
 }
 
-/// The place of the column that follows [`columns`].
+/// The index of the column that follows [`columns`].
 const NEXT_COLUMN: usize = 10;
 
 pub(crate) async fn add_call(
@@ -107,7 +107,7 @@ pub(crate) async fn resolve_call(
     Err(StoreError::CallClosed { id: found.id, status })
 }
 
-/// Puts in the result of a call that takes one; `None` for any other call, and if there is no such call.
+/// Stores the result of an open call. `None` if the call is closed or does not exist.
 pub(super) async fn resolve_if_open(
     sql: &mut dyn Sql,
     id: &str,
@@ -124,7 +124,7 @@ pub(super) async fn resolve_if_open(
     if inline == 1 {
         return Ok(Some(ResultDelivery::Inline));
     }
-    // The second statement sees a timeout between the two, and no change leads back to waiting.
+    // If the call times out between the two statements, the second finds it. No change leads back to waiting.
     let late = sql
         .row(
             "update calls set status = 'resolved', result = $2, bytes = bytes + $3, updated = $4 \
@@ -134,7 +134,7 @@ pub(super) async fn resolve_if_open(
         )
         .await?;
     let Some(mut row) = late else { return Ok(None) };
-    // A call of version 1 names no inbox, so its agent's inbox gets the result.
+    // A call that store version 1 wrote names no inbox, so its agent's inbox gets the result.
     let (inbox, run, tool) = (row.text(0)?, row.text(1)?, row.text(2)?);
     let body = result_entry(id, &run, &tool, result)?;
     let entry = NewInboxEntry { agent: inbox, kind: TOOL_RESULT.to_owned(), body, created: now };
@@ -143,7 +143,7 @@ pub(super) async fn resolve_if_open(
     Ok(Some(ResultDelivery::Inbox { ordinal }))
 }
 
-/// The body of the entry that carries a late result.
+/// Returns the body of the entry that carries a late result.
 fn result_entry(id: &str, run: &str, tool: &str, result: &Json) -> Result<Json, StoreError> {
     #[derive(serde::Serialize)]
     #[serde(rename_all = "camelCase")]
@@ -196,7 +196,7 @@ pub(crate) async fn call(sql: &mut dyn Sql, id: String) -> Result<StoredExternal
     read_call(&mut row)
 }
 
-/// The newest calls `c` after a cursor that a filter lets through, with the number of rows as the last parameter.
+/// The newest calls `c` after a cursor that match a filter, with the number of rows as the last parameter.
 macro_rules! listed {
     () => {
         " where (c.created, c.id) < ($1, $2) \
@@ -257,7 +257,7 @@ pub(crate) async fn shown_calls(
     .await
 }
 
-/// A page of calls. The sizes are read first, so that no payload is read that the page has no room for.
+/// Reads a page of calls. The sizes are read first, so that payloads beyond the page are never read.
 async fn list<T>(
     sql: &mut dyn Sql,
     [sizes, statement]: [&'static str; 2],

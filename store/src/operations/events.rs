@@ -1,5 +1,5 @@
-//! The log of events. Its one row gives the ids, and a transaction holds the row's lock until its end, so ids become
-//! visible in growing order.
+//! The log of events. The table `event_log` has one row, which gives the ids. A transaction holds the row's
+//! lock until its end, so ids become visible in increasing order.
 
 use std::collections::BTreeSet;
 
@@ -14,8 +14,8 @@ use crate::{
     sql::{Sql, SqlRow, parameters},
 };
 
-/// Takes the lock of the log. Transactions that lock several rows take it first, so that no two of them wait for each
-/// other.
+/// Takes the lock of the log. Transactions that lock several rows take it first, so that no two of them
+/// deadlock.
 pub(super) async fn lock_log(sql: &mut dyn Sql) -> Result<(), StoreError> {
     sql.execute("update event_log set newest = newest", parameters![]).await.map(|_| ())
 }
@@ -118,7 +118,7 @@ pub(crate) async fn remove_events_before(
 ) -> Result<u64, StoreError> {
     let limit = i64::from(at_most.min(MAX_SWEEP));
     lock_log(sql).await?;
-    // Only the oldest events, up to the first that stays, so that what is kept has no holes.
+    // Delete the oldest events only up to the first that is kept, so that the kept events have no gaps.
     let rows = sql
         .rows(
             "delete from events where id in (select id from events order by id limit $2) \
@@ -130,13 +130,13 @@ pub(crate) async fn remove_events_before(
         .await?;
     let ids = rows.into_iter().map(|mut row| row.int(0)).collect::<Result<Vec<_>, _>>()?;
     let Some(last) = ids.iter().max() else { return Ok(0) };
-    // A reader that comes back learns from this that it has missed events.
+    // A reader that returns learns from this that it has missed events.
     sql.execute("update event_log set removed = $1 where removed < $1", parameters![*last]).await?;
     Ok(u64::try_from(ids.len()).unwrap_or(u64::MAX))
 }
 
-/// Takes a topic from at most this many events, and removes those that have no other. Returns from how many it was
-/// taken.
+/// Removes a topic from at most this many events, and deletes the events that have no other topic. Returns
+/// the number of events that the topic was removed from.
 pub(super) async fn remove_topic(sql: &mut dyn Sql, topic: &str, limit: i64) -> Result<u64, StoreError> {
     let rows = sql
         .rows(
@@ -148,7 +148,7 @@ pub(super) async fn remove_topic(sql: &mut dyn Sql, topic: &str, limit: i64) -> 
         .await?;
     let ids = rows.into_iter().map(|mut row| row.int(0)).collect::<Result<Vec<_>, _>>()?;
     let (Some(first), Some(last)) = (ids.iter().min(), ids.iter().max()) else { return Ok(0) };
-    // Each event has a topic, so those of the range that have none are those that have lost it now.
+    // Each event has a topic, so an event of the range without one has just lost its last.
     sql.execute(
         "delete from events where id between $1 and $2 \
          and not exists (select 1 from event_topics where event = events.id)",

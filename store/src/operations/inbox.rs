@@ -15,9 +15,9 @@ use crate::{
 pub(crate) async fn push_inbox(sql: &mut dyn Sql, entry: NewInboxEntry) -> Result<i64, StoreError> {
     check_name("the agent", &entry.agent)?;
     check_name("the kind of the entry", &entry.kind)?;
-    // The largest result has room for its names.
+    // The names in the entry of a late result need the additional bytes.
     check_size("the entry of the inbox", entry.body.len(), MAX_PAYLOAD_BYTES + MAX_TEXT_BYTES)?;
-    // The row of the agent gives the ordinal, and its lock puts senders in order.
+    // The agent's row gives the ordinal, and its lock serializes senders.
     let row = sql
         .row(
             "insert into inboxes (agent, last, waiting) values ($1, 1, 1) on conflict (agent) do update \
@@ -44,7 +44,7 @@ pub(crate) async fn push_inbox(sql: &mut dyn Sql, entry: NewInboxEntry) -> Resul
     Ok(ordinal)
 }
 
-/// Whether an inbox takes no entry, until the transaction ends.
+/// Whether an inbox is full. The lock of its row keeps the answer valid until the transaction ends.
 pub(super) async fn is_full(sql: &mut dyn Sql, agent: &str) -> Result<bool, StoreError> {
     let row = sql
         .row("update inboxes set last = last where agent = $1 returning waiting", parameters![agent])
@@ -97,7 +97,7 @@ pub(super) async fn consume_up_to(
     up_to: i64,
     now: i64,
 ) -> Result<u64, StoreError> {
-    // Takes the lock before the entries are counted, in the same order as a sender.
+    // Take the lock before counting the entries, in the same order as a sender.
     sql.execute("update inboxes set last = last where agent = $1", parameters![agent]).await?;
     let consumed = sql
         .execute(
@@ -115,7 +115,7 @@ pub(super) async fn consume_up_to(
 
 /// Consumes exactly these entries, or fails.
 pub(super) async fn consume_span(sql: &mut dyn Sql, span: InboxSpan, now: i64) -> Result<(), StoreError> {
-    // The row's lock comes before the entries, in the same order as for a sender.
+    // Lock the row before the entries, in the same order as a sender.
     let InboxSpan { agent, first, last } = span;
     sql.execute("update inboxes set last = last where agent = $1", parameters![&agent]).await?;
     let consumed = sql

@@ -45,7 +45,7 @@ pub(crate) async fn renew_lease(
     guard: LeaseGuard,
     until: i64,
 ) -> Result<RunLease, StoreError> {
-    // A renewal that comes late must not shorten a lease that a later one has moved.
+    // A delayed renewal must not shorten a lease that a later renewal has extended.
     let row = sql
         .row(
             "update runs set lease_until = case when lease_until < $4 then $4 else lease_until end \
@@ -120,7 +120,7 @@ pub(super) async fn lock_run(sql: &mut dyn Sql, guard: &LeaseGuard) -> Result<St
     }
 }
 
-/// The reason why a guarded update has changed nothing.
+/// The reason why a guarded update changed nothing.
 pub(super) async fn why_refused(
     sql: &mut dyn Sql,
     guard: LeaseGuard,
@@ -135,7 +135,7 @@ pub(super) async fn why_refused(
     let leased = row.optional_text(2)?.as_deref() == Some(&*owner)
         && row.optional_int(3)?.is_some_and(|end| end > now);
     Ok(match version {
-        // The end comes first: a run that ends gives its lease back, so the lease would be missing too.
+        // Test the end first: a run that ends releases its lease, so the lease would be missing too.
         _ if ended => StoreError::Ended { run },
         Some(expected) if leased && expected != found => StoreError::Conflict { run, expected, found },
         _ => StoreError::LeaseLost { run, owner },

@@ -19,8 +19,8 @@ pub(crate) async fn add_member(
     participant: String,
     joined: i64,
 ) -> Result<bool, StoreError> {
-    // The lock keeps a concurrent transaction from removing the space, and two from passing the bound
-    // together.
+    // The lock keeps a concurrent transaction from removing the space, and two additions from exceeding the
+    // limit together.
     lock_log(sql).await?;
     ensure_space(sql, &space).await?;
     if sql.row("select 1 from participants where id = $1", parameters![&participant]).await?.is_none() {
@@ -64,7 +64,7 @@ pub(crate) async fn members(
 ) -> Result<Page<Member, AgeCursor>, StoreError> {
     ensure_space(sql, &space).await?;
     let limit = request.rows();
-    // No row comes before this cursor: an id is not empty.
+    // This cursor precedes every row, because no id is empty.
     let (joined, id) = request.after.unwrap_or((i64::MIN, String::new()));
     let rows = sql
         .rows(
@@ -106,7 +106,7 @@ pub(crate) async fn share_space(
 ) -> Result<bool, StoreError> {
     let found = sql
         .row(
-            // A removed space loses its members at its removal, so it needs no condition here.
+            // The removal of a space removes its members, so no condition on the space is needed.
             "select 1 from space_members a join space_members b on b.space = a.space \
              where a.participant = $1 and b.participant = $2 limit 1",
             parameters![participant, other],

@@ -147,7 +147,7 @@ pub(crate) async fn take_due_plans(
             parameters![&agent, NoteKind::Plan.as_str(), &id, next],
         )
         .await?;
-        // A full inbox must not fail the transaction, which would hold up the plans of all other agents.
+        // A full inbox must not fail the transaction, which would delay the plans of all other agents.
         let ordinal = if is_full(sql, &agent).await? {
             None
         } else {
@@ -160,7 +160,7 @@ pub(crate) async fn take_due_plans(
     Ok(plans)
 }
 
-/// The first due time after now. Times that have passed meanwhile are left out.
+/// The first due time after now. Missed times are skipped.
 fn next_due(due: i64, every: i64, now: i64) -> i64 {
     // An interval of 0 in a damaged row would divide by zero.
     let every = every.max(MIN_PLAN_INTERVAL_MS);
@@ -168,7 +168,7 @@ fn next_due(due: i64, every: i64, now: i64) -> i64 {
     due.saturating_add(every.saturating_mul(passed.saturating_add(1)))
 }
 
-/// The body of the entry that a plan becomes.
+/// Returns the body of the inbox entry that is made from a plan.
 fn plan_entry(id: &str, due: i64, plan: &str) -> Result<Json, StoreError> {
     #[derive(serde::Serialize)]
     #[serde(rename_all = "camelCase")]

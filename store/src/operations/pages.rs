@@ -1,4 +1,4 @@
-//! Pages: the cursor of the next, and the rows of payloads up to a number of bytes.
+//! Makes pages of rows: the cursor of the next page, and the number of rows that fit into a number of bytes.
 
 use crate::{
     error::StoreError,
@@ -8,11 +8,12 @@ use crate::{
     store::AgeCursor,
 };
 
-/// The cursor before the newest row. A condition of its own for the first page would keep SQLite from its index.
+/// The cursor before the newest row. With a separate condition for the first page, SQLite would not use its
+/// index.
 pub(super) const NEWEST: AgeCursor = (i64::MAX, String::new());
 
-/// Makes a page of rows. A row's payload has this many bytes. The statement has ended the page at the limit of rows, or
-/// after the row that exceeds [`MAX_PAGE_BYTES`].
+/// Makes a page of rows. `read` also returns the size of a row's payload. The statement has ended the page at
+/// the limit of rows, or after the row that exceeds [`MAX_PAGE_BYTES`].
 pub(super) fn page<T, C>(
     rows: Vec<SqlRow>,
     limit: i64,
@@ -32,8 +33,8 @@ pub(super) fn page<T, C>(
     Ok(Page { items, next })
 }
 
-/// The number of rows that a page has room for. The statement lists their bytes, and the page ends after the row that
-/// reaches [`MAX_PAGE_BYTES`].
+/// Returns the number of rows that a page has room for. The statement lists their bytes, and the page ends
+/// after the row that reaches [`MAX_PAGE_BYTES`].
 pub(super) async fn fitting_rows(
     sql: &mut dyn Sql,
     sizes: &'static str,
@@ -60,7 +61,7 @@ pub(super) fn parse_labels(text: &str) -> Result<Vec<String>, serde_json::Error>
     serde_json::from_str(text)
 }
 
-/// The number that a statement counts.
+/// Runs a statement that counts, and returns the number.
 pub(super) async fn count(
     sql: &mut dyn Sql,
     statement: &'static str,

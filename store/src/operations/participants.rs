@@ -20,7 +20,7 @@ pub(crate) async fn create_participant(sql: &mut dyn Sql, new: NewParticipant) -
     check_name("the id of the participant", &new.id)?;
     check_name("the name of the participant", &new.name)?;
     check_size("the definition", new.definition.len(), MAX_DEFINITION_BYTES)?;
-    // The lock puts additions in order, so that two of them cannot pass the bound together.
+    // The lock serializes additions, so that two of them cannot exceed the limit together.
     lock_log(sql).await?;
     let inserted = sql
         .execute(
@@ -54,7 +54,7 @@ pub(crate) async fn participant(sql: &mut dyn Sql, id: String) -> Result<Partici
     read_participant(&mut row).map(|(participant, ..)| participant)
 }
 
-/// The statement that lists participants, with a condition by which the database finds them through an index.
+/// The statement that lists participants. The database evaluates the condition with an index.
 macro_rules! select_participants {
     ($condition:literal) => {
         concat!(
@@ -109,7 +109,7 @@ pub(crate) async fn update_participant(
     let ParticipantUpdate { id, version, name, definition, updated } = update;
     check_name("the name of the participant", &name)?;
     check_size("the definition", definition.len(), MAX_DEFINITION_BYTES)?;
-    // The statement compares the version, so of two writers that have read one version only the first
+    // The statement compares the version, so of two writers that have read the same version only the first
     // succeeds.
     let changed = sql
         .execute(
@@ -131,7 +131,7 @@ pub(crate) async fn update_participant(
 }
 
 pub(crate) async fn remove_participant(sql: &mut dyn Sql, id: String, now: i64) -> Result<(), StoreError> {
-    // Memberships go with the row through the foreign key. The other rows name the participant only by its
+    // The foreign key removes the memberships with the row. The other rows name the participant only by its
     // id.
     lock_log(sql).await?;
     let removed = sql.row("delete from participants where id = $1 returning kind", parameters![&id]).await?;

@@ -1,10 +1,10 @@
-//! The plans of statements over large tables, as SQLite makes them: each table is searched through an index.
+//! Tests that SQLite searches each large table through an index.
 
 use rusqlite::Connection;
 
 use super::{calls, events, inbox, notes, space_messages};
 
-/// The names by which the statements call rows that a page has already bounded.
+/// The aliases, in the statements, of rows that a page has already bounded.
 const BOUNDED: [&str; 4] = ["candidates", "sized", "found", "(subquery"];
 
 #[test]

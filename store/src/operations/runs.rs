@@ -102,7 +102,7 @@ pub(crate) async fn run(sql: &mut dyn Sql, id: String) -> Result<Run, StoreError
     Ok(Run { summary: read_summary(&mut row)?, state: Json::stored(row.text(13)?) })
 }
 
-/// The statement that lists runs, with a condition by which the database finds them through an index.
+/// The statement that lists runs. The database evaluates the condition with an index.
 macro_rules! select_runs {
     ($condition:literal) => {
         concat!(

@@ -35,7 +35,7 @@ pub(super) async fn post_message(sql: &mut dyn Sql, new: NewMessage) -> Result<S
     if let Some(call) = &new.call {
         check_name("the id of the call", call)?;
     }
-    // The row of the space gives the ordinal, and its lock puts authors in order.
+    // The space's row gives the ordinal, and its lock serializes authors.
     let row = sql
         .row(
             "update spaces set messages = messages + 1 where id = $1 and removed = 0 returning messages",
@@ -47,7 +47,7 @@ pub(super) async fn post_message(sql: &mut dyn Sql, new: NewMessage) -> Result<S
         None => return Err(StoreError::not_found(Entity::Space, &new.space)),
     };
     check_count("the messages of the space", ordinal, MAX_SPACE_MESSAGES)?;
-    // A reply to another space would show whether a message exists there.
+    // A reply to a message of another space would reveal whether that message exists.
     if let Some(reply_to) = &new.reply_to {
         let found = sql
             .row(
@@ -112,14 +112,16 @@ fn check_sizes(text: &str, metadata: Option<&Json>) -> Result<(), StoreError> {
     check_size("the metadata of the message", metadata.map_or(0, Json::len), MAX_METADATA_BYTES)
 }
 
-/// Changes a message, and returns whether it had the expected status, and the message as it is then.
+/// Changes a message that has the expected status. Returns whether it had that status, and the message after
+/// the call.
 pub(super) async fn update_message(
     sql: &mut dyn Sql,
     update: MessageUpdate,
 ) -> Result<(bool, SpaceMessage), StoreError> {
     let MessageUpdate { id, expected, text, status, metadata, updated } = update;
     check_sizes(text.as_deref().unwrap_or_default(), metadata.as_ref())?;
-    // An update takes the row's lock in both databases, so of two updates the second reads the status of the first.
+    // An update takes the row's lock in both databases, so of two concurrent updates the second reads the
+    // status of the first.
     sql.execute("update space_messages set status = status where id = $1", parameters![&id]).await?;
     let mut message = space_message(sql, id).await?;
     if expected.is_some_and(|expected| expected != message.status) {
@@ -218,8 +220,8 @@ pub(crate) async fn space_messages(
                 return Ok(Page { items: Vec::new(), next: None });
             }
             parameters.extend(words.iter().map(Value::from));
-            // The statement always has the same number of words, so that it is prepared once. Null stands for
-            // none.
+            // The statement always has the same number of words, so that it is prepared once. Unused words
+            // are null.
             parameters.resize(4 + MAX_SEARCH_WORDS, Value::Null);
             SEARCH
         }
@@ -228,7 +230,7 @@ pub(crate) async fn space_messages(
     page(rows, limit, read_message)
 }
 
-/// A condition that a message has a word, if there is one.
+/// A condition that a message has a word. A null word matches every message.
 macro_rules! has_word {
     ($word:literal) => {
         concat!(

@@ -1,4 +1,4 @@
-//! Spaces: adding, reading, listing and removing them, and the sweep of what removed ones leave.
+//! Spaces: adding, reading, listing and removing them, and sweeping the rows of removed spaces.
 
 use super::{
     events::{lock_log, remove_topic},
@@ -33,7 +33,7 @@ pub(crate) async fn create_space(sql: &mut dyn Sql, new: NewSpace) -> Result<(),
     check_count("the spaces", count, MAX_SPACES)
 }
 
-/// The statement that selects spaces, with a condition by which the database finds them through an index.
+/// The statement that selects spaces. The database evaluates the condition with an index.
 macro_rules! select_spaces {
     ($condition:literal) => {
         concat!(
@@ -98,8 +98,7 @@ pub(crate) async fn remove_space(sql: &mut dyn Sql, id: String, topic: String) -
     if removed == 0 {
         return Err(StoreError::not_found(Entity::Space, &id));
     }
-    // Only the members go now, so that no one sees the space. Its messages can be too many for one
-    // transaction.
+    // Remove only the members now, which hides the space. Its messages can be too many for one transaction.
     sql.execute("delete from space_members where space = $1", parameters![id]).await?;
     Ok(())
 }
@@ -139,7 +138,7 @@ pub(crate) async fn sweep_spaces(sql: &mut dyn Sql, at_most: u32) -> Result<u64,
             return Ok(removed);
         }
     }
-    // The row of the space goes last, because the sweep finds all other rows through it.
+    // Remove the space's row last, because the sweep finds all other rows through it.
     sql.execute("delete from spaces where id = $1", parameters![id]).await
 }
 

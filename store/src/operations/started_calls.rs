@@ -1,4 +1,4 @@
-//! Effects: which calls of a run have begun, and which have finished.
+//! Started calls: which calls of a run have begun, and which have finished. The tables call them effects.
 
 use super::{
     leases::{lock_run, why_refused},
@@ -139,7 +139,7 @@ pub(crate) async fn add_finished(
         check_size("the arguments", started.arguments.len(), MAX_ARGUMENTS_BYTES)?;
         check_size("the result", result.len(), MAX_PAYLOAD_BYTES)?;
         check_labels(&started.labels)?;
-        // A call that was written at its begin gets its end here and keeps its ordinal, so the order may have
+        // A call whose start was written gets its result here and keeps its ordinal, so the order may have
         // gaps. A stored result is not replaced.
         let bytes = to_i64(started.arguments.len() + result.len());
         sql.execute(

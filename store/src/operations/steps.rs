@@ -25,8 +25,8 @@ pub(crate) async fn commit_step(sql: &mut dyn Sql, commit: CommitStep) -> Result
     check_labels(&labels)?;
     check_payloads(&state, &messages)?;
     let (added, added_calls) = (to_i64(messages.len()), to_i64(finished_calls.len()));
-    // One statement checks version, lease and openness and advances the run, so an owner whose lease has
-    // expired writes nothing. A run that has ended gives its lease back.
+    // One statement checks the version and the lease, and advances the run if it is open. An owner whose
+    // lease has expired therefore writes nothing. A run that ends releases its lease.
     let row = sql
         .row(
             "update runs set version = version + 1, updated = $4, status = $5, ended = $6, labels = $7, \

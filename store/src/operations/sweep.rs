@@ -6,7 +6,7 @@ use crate::{
     sql::{Sql, parameters},
 };
 
-/// The condition of a run to remove: it has ended before the time `$1`, and no call of it takes a result.
+/// The condition of a run to remove: it has ended before the time `$1`, and has no open call.
 macro_rules! is_removable {
     () => {
         "ended = 1 and updated < $1 and not exists ( \
@@ -19,7 +19,7 @@ macro_rules! is_removable {
 const REMOVABLE_RUNS: &str =
     concat!("select id from runs where ", is_removable!(), " order by updated, id limit $2");
 
-/// Removes a run, if it still is to be removed.
+/// Removes a run if it is still removable.
 const REMOVE_RUN: &str = concat!("delete from runs where id = $2 and ", is_removable!());
 
 pub(crate) async fn remove_ended_before(
@@ -38,8 +38,8 @@ pub(crate) async fn remove_ended_before(
     let mut removed = 0;
     for mut row in sql.rows(REMOVABLE_RUNS, parameters![time, limit]).await? {
         let id = row.text(0)?;
-        // The run first, and only as it was listed: in PostgreSQL another transaction may have reopened it since, and
-        // its inbox must then stay.
+        // Remove the run first, and only if it is still removable: in PostgreSQL another transaction may have
+        // reopened it since, and its inbox must then stay.
         let deleted = sql.execute(REMOVE_RUN, parameters![time, &id]).await?;
         if deleted == 0 {
             continue;

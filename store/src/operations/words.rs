@@ -1,5 +1,5 @@
-//! The words of messages, by which a search finds them in both databases alike: runs of letters and digits in lower
-//! case. Letters of scripts without spaces between words are words of their own.
+//! Splits messages into the words that a search matches, alike for both databases. A word is a run of letters
+//! and digits in lower case. In scripts without spaces between words, each letter is a word.
 
 use std::collections::BTreeSet;
 
@@ -10,13 +10,13 @@ use crate::{
     sql::{Sql, Value, parameters},
 };
 
-/// The maximum number of messages of a word that are counted, to find the rarest word of a search.
+/// The maximum number of messages that are counted for a word, to find the rarest word of a search.
 const MAX_COUNTED: i64 = 4_096;
 
 /// The maximum number of words that one statement writes.
 const WORDS_OF_A_STATEMENT: usize = 32;
 
-/// The words of a text that a search finds.
+/// Returns the words of a text that a search finds.
 pub(super) fn indexed_words(text: &str) -> BTreeSet<String> {
     let mut words = BTreeSet::new();
     for word in words_of(text) {
@@ -50,6 +50,7 @@ pub(super) async fn rarest_first(
         let statement = "select count(*) from ( \
                  select 1 from space_message_words where space = $1 and word = $2 limit $3 \
              ) as counted";
+        // The exact number of a frequent word does not matter, so the count stops at the limit.
         match count(sql, statement, parameters![space, &word, MAX_COUNTED]).await? {
             0 => return Ok(Vec::new()),
             messages => counted.push((messages, word)),
@@ -78,7 +79,7 @@ fn words_of(text: &str) -> impl Iterator<Item = String> {
     })
 }
 
-/// Whether a letter is of a script without spaces: Thai, Lao, Myanmar, Khmer, Japanese, Chinese.
+/// Whether a letter belongs to a script without spaces: Thai, Lao, Myanmar, Khmer, Japanese, Chinese.
 fn is_word_alone(character: char) -> bool {
     matches!(u32::from(character),
         0x0E00..=0x0EFF | 0x1000..=0x109F | 0x1780..=0x17FF | 0x3040..=0x30FF | 0x3400..=0x4DBF
@@ -136,7 +137,7 @@ async fn each_group(
     for group in words.chunks(WORDS_OF_A_STATEMENT) {
         let mut parameters = parameters![space, ordinal];
         parameters.extend(group.iter().map(Value::from));
-        // A last group is filled with null, so that one statement is prepared for every size.
+        // Pad the last group with null, so that one prepared statement serves every size.
         parameters.resize(2 + WORDS_OF_A_STATEMENT, Value::Null);
         sql.execute(statement, parameters).await?;
     }

@@ -1,4 +1,4 @@
-//! PostgreSQL errors, sorted by the code that the server gives (`SQLSTATE`).
+//! Classifies PostgreSQL errors by the server's code (`SQLSTATE`).
 
 use deadpool_postgres::{PoolError, TimeoutType};
 use tokio_postgres::{Error, error::SqlState};
@@ -9,12 +9,12 @@ pub(super) fn postgres_error(doing: &'static str, error: Error) -> StoreError {
     StoreError::database(doing, failure_of(&error), error)
 }
 
-/// An error of the pool: of a new connection, or of waiting for one.
+/// Returns an error of the pool: of a new connection, or of waiting for one.
 pub(super) fn pool_error(doing: &'static str, error: PoolError) -> StoreError {
     match error {
         PoolError::Backend(error) => {
             let failure = match failure_of(&error) {
-                // The server was reached, and no connection came of it: TLS or a password is missing.
+                // The server was reached but made no connection: TLS or a password is missing.
                 DatabaseFailure::Other if error.code().is_none() => DatabaseFailure::Refused,
                 failure => failure,
             };
@@ -31,7 +31,7 @@ pub(super) fn pool_error(doing: &'static str, error: PoolError) -> StoreError {
 
 fn failure_of(error: &Error) -> DatabaseFailure {
     let Some(state) = error.code() else {
-        // Without a code the error is not the server's answer: the connection failed, or `tokio_postgres`.
+        // An error without a code is not from the server: the connection or `tokio_postgres` failed.
         return if is_of_connection(error) { DatabaseFailure::Unavailable } else { DatabaseFailure::Other };
     };
     if *state == SqlState::QUERY_CANCELED {
@@ -55,14 +55,15 @@ fn failure_of(error: &Error) -> DatabaseFailure {
             // The other codes of class XX mean damaged data and a damaged index.
             Some("XX") if *state != SqlState::INTERNAL_ERROR => DatabaseFailure::Corrupt,
             Some("28") => DatabaseFailure::Refused,
-            // Broken connections, too many of them, and a server that starts or ends.
+            // Broken connections, too many of them, a server that starts or stops, and a transaction that was
+            // idle for too long (25P03).
             Some("08" | "53" | "57" | "25") => DatabaseFailure::Unavailable,
             _ => DatabaseFailure::Other,
         }
     }
 }
 
-/// Whether the connection failed, and not the agreement about its protection.
+/// Whether the connection failed, but not because of TLS.
 fn is_of_connection(error: &Error) -> bool {
     let mut source = std::error::Error::source(error);
     while let Some(cause) = source {

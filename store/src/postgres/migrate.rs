@@ -1,5 +1,5 @@
-//! The versions of the tables. The table `store_version` has one row with the version, and an advisory lock puts
-//! processes that migrate at the same time in order.
+//! The versions of the tables. The table `store_version` has one row with the version. An advisory lock
+//! serializes processes that migrate at the same time.
 
 use tokio_postgres::{Client, GenericClient};
 
@@ -13,7 +13,7 @@ use crate::{
 pub(super) const MIGRATIONS: &[&str] =
     &[include_str!("schema_1.sql"), include_str!("schema_2.sql"), include_str!("schema_3.sql")];
 
-/// The key of the lock: `PCrs`, as the mark of the SQLite files.
+/// The key of the lock: `PCrs`, like the application id of the SQLite files.
 const LOCK_KEY: i64 = 0x5043_7273;
 
 /// Brings the tables to the newest version, in one transaction. A role that may not make tables can use a store that
@@ -26,10 +26,10 @@ pub(super) async fn migrate(client: &mut Client, scripts: &[&str]) -> Result<(),
     }
     let transaction = client.transaction().await.map_err(failed)?;
     transaction.execute("select pg_advisory_xact_lock($1)", &[&LOCK_KEY]).await.map_err(failed)?;
-    // Another process may have done it while this one waited.
+    // Another process may have migrated the tables while this one waited.
     let version = check_version(&transaction, scripts).await?;
     if version == 0 {
-        // `create schema if not exists` demands the right to make a schema even if it is there.
+        // `create schema if not exists` requires the right to create a schema even if the schema exists.
         let schema = "select 1 from pg_namespace where nspname = 'portcullis'";
         if transaction.query_opt(schema, &[]).await.map_err(failed)?.is_none() {
             transaction.batch_execute("create schema portcullis").await.map_err(failed)?;
@@ -46,7 +46,7 @@ pub(super) async fn migrate(client: &mut Client, scripts: &[&str]) -> Result<(),
     transaction.commit().await.map_err(failed)
 }
 
-/// Refuses a database that cannot keep every text.
+/// Refuses a database that cannot store every text.
 async fn check_encoding(client: &Client) -> Result<(), StoreError> {
     let row = client.query_one("show server_encoding", &[]).await;
     let encoding: String =

@@ -36,7 +36,7 @@ impl<'a, C: GenericClient + Sync> SqlSession<'a, C> {
     }
 }
 
-/// The server refuses NUL in a text, which can only stand in an id that is looked for.
+/// Refuses texts with NUL, as the server would. Only an id or name to look up can have one here.
 fn check_texts(values: &[Value]) -> Result<(), StoreError> {
     match values.iter().any(|value| matches!(value, Value::Text(text) if text.contains('\0'))) {
         true => Err(StoreError::Nul { place: "an id or a name" }),
@@ -48,7 +48,7 @@ fn parameters(values: &[Value]) -> Vec<&(dyn ToSql + Sync)> {
     values.iter().map(|value| value as &(dyn ToSql + Sync)).collect()
 }
 
-/// Columns of other types than the tables have are an error of `tokio_postgres`.
+/// Reads a row. A column of an unexpected type is an error of `tokio_postgres`.
 fn read_row(row: &tokio_postgres::Row) -> Result<SqlRow, tokio_postgres::Error> {
     let values = row.columns().iter().enumerate().map(|(place, column)| {
         Ok(match *column.type_() {

@@ -1,4 +1,4 @@
-//! TLS to the server: rustls with ring, and the authorities that the URL names.
+//! TLS to the server: rustls with ring, and the root certificates that the URL names.
 
 use std::{io, path::Path, sync::Arc};
 
@@ -12,10 +12,10 @@ use tokio_postgres_rustls::MakeRustlsConnect;
 use super::url::Roots;
 use crate::error::OpenError;
 
-/// Makes the connector. The authorities are read once, here.
+/// Makes the connector. The root certificates are read once, here.
 pub(super) fn connector(roots: Roots) -> Result<MakeRustlsConnect, OpenError> {
     let store = match roots {
-        // The connector is never used then, but the type of the pool demands one.
+        // The connector is then unused, but the type of the pool requires one.
         Roots::Unused => RootCertStore::empty(),
         Roots::System => system_roots()?,
         Roots::File(path) => file_roots(&path)?,
@@ -32,7 +32,7 @@ fn system_roots() -> Result<RootCertStore, OpenError> {
     let found = rustls_native_certs::load_native_certs();
     let mut store = RootCertStore::empty();
     store.add_parsable_certificates(found.certs);
-    // A file that cannot be read is no error as long as others have certificates.
+    // A file that cannot be read is not an error if other files have certificates.
     if store.is_empty() {
         let source = match found.errors.into_iter().next() {
             Some(error) => error.into(),

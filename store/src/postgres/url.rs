@@ -23,16 +23,16 @@ pub(super) struct Server {
 pub(super) enum Roots {
     /// TLS is never used.
     Unused,
-    /// Those of the system.
+    /// The root certificates of the system.
     System,
-    /// Those of a file in PEM.
+    /// The certificates of a PEM file.
     File(PathBuf),
 }
 
 /// Reads a URL.
 ///
 /// With TLS, the server's certificate and name are always verified, so `require` is as strict as `verify-full` of
-/// libpq. Without `sslmode`, TLS is demanded of every server that is not reached through a Unix socket.
+/// libpq. Without `sslmode`, TLS is required of every server that is not reached through a Unix socket.
 pub(super) fn parse(text: &str) -> Result<Server, OpenError> {
     let (address, query) = text.split_once('?').unwrap_or((text, ""));
     let (mut mode, mut roots) = (None, None);
@@ -56,7 +56,7 @@ pub(super) fn parse(text: &str) -> Result<Server, OpenError> {
     if config.get_hosts().is_empty() {
         return Err(refused("it names no host; a socket's folder is named by `?host=/FOLDER`"));
     }
-    // One host on the network is enough to demand TLS of all.
+    // One host on the network is enough to require TLS of all.
     let is_local = config.get_hosts().iter().all(|host| matches!(host, Host::Unix(_)));
     let mode = mode.unwrap_or(if is_local { SslMode::Disable } else { SslMode::Require });
     config.ssl_mode(mode);
@@ -71,8 +71,7 @@ pub(super) fn parse(text: &str) -> Result<Server, OpenError> {
 fn ssl_mode(text: &str) -> Result<SslMode, OpenError> {
     match text {
         "disable" => Ok(SslMode::Disable),
-        // `allow` asks for no TLS where the server does not demand it. A server that demands it gets it by `prefer`
-        // too.
+        // `allow` uses TLS only if the server requires it. `prefer` works with such a server too.
         "allow" | "prefer" => Ok(SslMode::Prefer),
         "require" | "verify-ca" | "verify-full" => Ok(SslMode::Require),
         _ => Err(refused("its `sslmode` is not known")),

@@ -16,10 +16,11 @@ const PAGE_BYTES: u64 = 4096;
 /// The number of statements that a connection keeps compiled: more than this crate has.
 const STATEMENTS: usize = 256;
 
-/// The size to which the log is cut when it was brought into the file: 16 MiB.
+/// The size to which the write-ahead log is truncated after a checkpoint: 16 MiB.
 const LOG_BYTES: i64 = 16 << 20;
 
-/// The pause before another try to turn the log on, which does not wait for the locks of others by itself.
+/// The pause between attempts to switch to the write-ahead log. This switch does not wait for locks by
+/// itself.
 const PAUSE: Duration = Duration::from_millis(5);
 
 /// Makes connections to one file.
@@ -30,21 +31,22 @@ pub(super) struct Connect {
 }
 
 impl Connect {
-    /// The connection that writes. It makes and migrates the tables.
+    /// Opens the connection that writes. It makes and migrates the tables.
     pub(super) fn writer(&self) -> Result<Connection, StoreError> {
         let mut connection = self.open().map_err(|error| sqlite_error("open its file", error))?;
         if connection.is_readonly("main").map_err(|error| sqlite_error("open its file", error))? {
             let source = std::io::Error::from(std::io::ErrorKind::ReadOnlyFilesystem);
             return Err(StoreError::database("open its file", DatabaseFailure::ReadOnly, source));
         }
-        // The version comes first, so that a store of a newer version is never written to.
+        // Check the version first, so that a store of a newer version is never written to.
         if migrate::is_foreign(&mut connection).map_err(|error| sqlite_error("read its version", error))? {
             return Err(OpenError::Foreign { path: self.path.clone() }.into());
         }
         migrate::check_version(&connection, migrate::MIGRATIONS)?;
         self.turn_log_on(&connection)?;
         let settings = || -> rusqlite::Result<()> {
-            // A commit waits for the disk. With `NORMAL` the last commits are lost when the machine fails.
+            // A commit waits for the disk. With `NORMAL`, the last commits would be lost if the machine
+            // fails.
             connection.pragma_update(None, "synchronous", "FULL")?;
             connection.pragma_update(None, "journal_size_limit", LOG_BYTES)?;
             if let Some(bytes) = self.options.max_bytes {
@@ -59,7 +61,7 @@ impl Connect {
         Ok(connection)
     }
 
-    /// A connection that reads.
+    /// Opens a connection that reads.
     pub(super) fn reader(&self) -> Result<Connection, StoreError> {
         let open = || -> rusqlite::Result<Connection> {
             let connection = self.open()?;
@@ -71,8 +73,8 @@ impl Connect {
     }
 
     fn open(&self) -> rusqlite::Result<Connection> {
-        // Without `CREATE`: the file was made with its mode. The path is absolute, so it is not a database name in
-        // memory, and no URI.
+        // No `CREATE` flag, because the file already exists with its mode. The path is absolute, so SQLite
+        // takes it neither for the name of a database in memory nor for a URI.
         let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX;
         let connection = Connection::open_with_flags(&self.path, flags)?;
         connection.set_prepared_statement_cache_capacity(STATEMENTS);
@@ -98,7 +100,7 @@ impl Connect {
                     return Err(StoreError::database("turn its log on", DatabaseFailure::Other, source));
                 }
                 Err(error) if error.failure() == Some(DatabaseFailure::Busy) && Instant::now() < deadline => {
-                    // This thread is one for blocking work, so a sleep holds up no task.
+                    // This thread is for blocking work, so the sleep delays no task.
                     std::thread::sleep(PAUSE);
                 }
                 Err(error) => return Err(error),

@@ -1,4 +1,5 @@
-//! The file of the database and its companions: private to the user, and no links.
+//! Checks and creates the file of the database. The file and its companions must be private to the user, and
+//! no links.
 
 use std::{
     ffi::OsString,
@@ -18,7 +19,7 @@ use crate::error::{DatabaseFailure, OpenError, StoreError};
 /// The names that SQLite adds for its companions of a database.
 const COMPANIONS: [&str; 3] = ["-wal", "-shm", "-journal"];
 
-/// Checks the folder and the file of a database, and makes an empty file if there is none.
+/// Checks the folder and the file of a database, and creates an empty file if there is none.
 ///
 /// SQLite opens the file by its path again. Only this user can change a private folder, so the file cannot be replaced
 /// between the check and SQLite's open.
@@ -34,13 +35,13 @@ pub(super) fn prepare(path: &Path) -> Result<(), StoreError> {
         rustix::fs::open(folder_path, flags, Mode::empty()).map_err(|error| failed(folder_path, error))?;
     let stat = rustix::fs::fstat(&folder).map_err(|error| failed(folder_path, error))?;
     check_private(folder_path, &stat, Mode::RWXU)?;
-    // SQLite opens these files by name too, so a link in their place would lead it elsewhere.
+    // SQLite opens these files by name too, so a symlink with such a name would redirect it.
     for companion in COMPANIONS {
         let mut companion_name = OsString::from(name);
         companion_name.push(companion);
         check_file(&folder, &companion_name, &path.with_file_name(&companion_name))?;
     }
-    // The loop also checks a file that another process has made meanwhile.
+    // The loop also checks a file that another process has made in the meantime.
     while !check_file(&folder, name, path)? {
         make_file(&folder, name, path)?;
     }
@@ -57,7 +58,7 @@ fn check_file(folder: impl AsFd, name: &std::ffi::OsStr, path: &Path) -> Result<
         Err(Errno::NOENT) => return Ok(false),
         Err(error) => return Err(failed(path, error)),
     };
-    // A second name of the file could lie where other users can reach it.
+    // A second hard link could be in a folder that other users can access.
     if FileType::from_raw_mode(stat.st_mode) != FileType::RegularFile || stat.st_nlink != 1 {
         return Err(not_regular(path));
     }
@@ -83,12 +84,12 @@ fn check_private(path: &Path, stat: &Stat, wanted: Mode) -> Result<(), OpenError
     Ok(())
 }
 
-/// Makes an empty file. It gets its name when its descriptor is closed, see [`check_file`].
+/// Creates an empty file. It gets its name after its descriptor is closed, see [`check_file`].
 fn make_file(folder: &OwnedFd, name: &std::ffi::OsStr, path: &Path) -> Result<(), StoreError> {
     let mut temporary = OsString::from(name);
     temporary.push(format!(".new-{}-{:?}", getpid().as_raw_nonzero(), std::thread::current().id()));
     let temporary = temporary.as_os_str();
-    // A process with the same id may have left it.
+    // An earlier process with the same id may have left this file.
     let _ = rustix::fs::unlinkat(folder, temporary, AtFlags::empty());
     let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
     let mode = Mode::RUSR | Mode::WUSR;
@@ -99,7 +100,7 @@ fn make_file(folder: &OwnedFd, name: &std::ffi::OsStr, path: &Path) -> Result<()
     // `rename`, not `link`: a link would give the file two names for a moment, and another process would refuse it.
     let named = sync_result
         .and_then(|()| rustix::fs::renameat_with(folder, temporary, folder, name, RenameFlags::NOREPLACE));
-    // The first error is the one that is reported, so an error of the removal is ignored.
+    // Report the first error, and ignore an error of the removal.
     if named.is_err() {
         let _ = rustix::fs::unlinkat(folder, temporary, AtFlags::empty());
     }

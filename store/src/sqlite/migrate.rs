@@ -1,4 +1,5 @@
-//! The versions of the tables. `user_version` of the file has the version, `application_id` says whose file it is.
+//! The versions of the tables. `user_version` of the file has the version, and `application_id` marks the
+//! file as ours.
 
 use rusqlite::{Connection, TransactionBehavior};
 
@@ -12,7 +13,7 @@ pub(super) const MIGRATIONS: &[&str] =
 /// `PCrs`, for a file of runs.
 const APPLICATION_ID: i64 = 0x5043_7273;
 
-/// Whether the file is the database of another program: it has tables, but not our mark.
+/// Whether the file is the database of another program: it has tables, but not our application id.
 pub(super) fn is_foreign(connection: &mut Connection) -> rusqlite::Result<bool> {
     // Read both in one transaction: another process may be creating the tables and the application id.
     let connection = connection.transaction()?;
@@ -41,7 +42,7 @@ pub(super) fn migrate(connection: &mut Connection, scripts: &[&str]) -> Result<(
     let failed = |error| sqlite_error("migrate its tables", error);
     // `Immediate` waits for the write lock here. A transaction that has read first fails instead of waiting.
     let transaction = connection.transaction_with_behavior(TransactionBehavior::Immediate).map_err(failed)?;
-    // Another process may have done it while this one waited.
+    // Another process may have migrated the file while this one waited.
     let version = check_version(&transaction, scripts)?;
     for script in &scripts[version..] {
         transaction.execute_batch(script).map_err(failed)?;

@@ -11,8 +11,8 @@ use crate::{
     sql::TransactionWork,
 };
 
-/// The maximum number of connections that read concurrently. Further readers wait, so that a crowd of them does not
-/// take all threads for blocking work.
+/// The maximum number of connections that read concurrently. Further readers wait, so that they do not take
+/// all threads for blocking work.
 const MAX_READERS: usize = 4;
 
 /// The connections of a store that read.
@@ -38,11 +38,11 @@ impl Readers {
         };
         let (connect, idle) = (self.connect.clone(), Arc::clone(&self.idle));
         let reading = tokio::task::spawn_blocking(move || {
-            // The thread holds the permit, so a caller that has gone does not let a fifth reader begin.
+            // The thread holds the permit, so that a fifth reader cannot start after a caller was dropped.
             let _permit = permit;
             let idle_reader = lock(&idle).pop();
             let mut connection = idle_reader.map_or_else(|| connect.reader(), Ok)?;
-            // One transaction, so that all statements see the same rows.
+            // Use one transaction, so that all statements see the same rows.
             connection.execute_batch("begin").map_err(|error| sqlite_error(doing, error))?;
             let read = SqlSession::new(&mut connection, doing).run(operation);
             // A connection that cannot end its transaction is dropped.
@@ -66,6 +66,6 @@ impl Readers {
 }
 
 fn lock(idle: &Mutex<Vec<Connection>>) -> std::sync::MutexGuard<'_, Vec<Connection>> {
-    // A list of connections is whole at any time.
+    // A panic cannot leave the list in an invalid state.
     idle.lock().unwrap_or_else(PoisonError::into_inner)
 }

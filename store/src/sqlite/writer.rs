@@ -1,5 +1,5 @@
-//! The thread that writes. It takes all writes that wait into one transaction, so that they share the wait for the
-//! disk, and answers each after the commit.
+//! The thread that writes. It combines all waiting writes into one transaction, so that they share one sync
+//! of the disk, and answers each after the commit.
 
 use std::{
     sync::{Arc, Mutex, PoisonError},
@@ -37,13 +37,13 @@ trait Job: Send {
     /// rolled back.
     fn run(&mut self, connection: &mut Connection) -> bool;
 
-    /// The failure of the database, if it is the reason.
+    /// Returns the failure of the database, if it is the reason.
     fn failure(&self) -> Option<DatabaseFailure>;
 
     /// Answers with the result.
     fn answer(self: Box<Self>);
 
-    /// Answers that the changes were lost, unless the write had failed by itself.
+    /// Answers that the changes were lost, unless the write itself had failed.
     fn fail(self: Box<Self>, lost: &Lost);
 }
 
@@ -96,6 +96,7 @@ impl<T: Send> Job for Write<T> {
             // Even a write that succeeded is lost, because the whole group is rolled back.
             _ => Err(StoreError::database(doing, lost.failure, lost.clone())),
         };
+        // The caller may be gone.
         let _ = reply.send(result);
     }
 }
@@ -116,7 +117,7 @@ impl Writer {
         doing: &'static str,
         operation: TransactionWork<T>,
     ) -> Result<T, StoreError> {
-        // A clone, so that the lock is not held while the channel is full.
+        // Clone the sender, so that the lock is not held while the channel is full.
         let jobs = self.jobs.lock().unwrap_or_else(PoisonError::into_inner).clone();
         let Some(jobs) = jobs else { return Err(StoreError::Closed) };
         let (reply, answer) = oneshot::channel();
@@ -124,7 +125,7 @@ impl Writer {
         if jobs.send(Box::new(write)).await.is_err() {
             return Err(StoreError::Closed);
         }
-        // The thread ends only after the last sender is gone, so none is held during the wait.
+        // The thread ends only after the last sender is gone, so hold none during the wait.
         drop(jobs);
         answer.await.unwrap_or(Err(StoreError::Closed))
     }
@@ -167,7 +168,7 @@ fn write_group(connection: &mut Connection, group: &mut [Box<dyn Job>]) -> Resul
     // `immediate` waits for the locks of other processes. A transaction that reads first cannot wait later.
     connection.prepare_cached("begin immediate")?.execute([])?;
     let written = write_in_transaction(connection, group);
-    // In autocommit SQLite has rolled the transaction back by itself.
+    // In autocommit mode, SQLite has already rolled the transaction back.
     if written.is_err() && !connection.is_autocommit() {
         connection.prepare_cached("rollback")?.execute([])?;
     }
@@ -176,7 +177,7 @@ fn write_group(connection: &mut Connection, group: &mut [Box<dyn Job>]) -> Resul
 
 fn write_in_transaction(connection: &mut Connection, group: &mut [Box<dyn Job>]) -> Result<(), Lost> {
     for job in group {
-        // A savepoint for each write, so that one that fails does not undo the others of the group.
+        // Use a savepoint for each write, so that a failed write does not undo the others of the group.
         connection.prepare_cached("savepoint job")?.execute([])?;
         if !job.run(connection) {
             // A failure such as a full disk can end the whole transaction, with the changes of all jobs before.

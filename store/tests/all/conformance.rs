@@ -96,7 +96,7 @@ pub(crate) use foreach_case;
 /// The owner of the leases of most tests.
 pub(crate) const OWNER: &str = "process 1";
 
-/// A time at which the leases of most tests hold.
+/// A time at which the leases of most tests are valid.
 pub(crate) const NOW: i64 = 1_000;
 
 /// When these leases expire.

@@ -1,4 +1,4 @@
-//! A process that is killed while it writes steps: every acknowledged step is there afterwards.
+//! A process is killed while it writes steps. Every acknowledged step is stored afterwards.
 
 use std::{
     env,
@@ -68,7 +68,7 @@ fn every_acknowledged_step_survives_a_kill() {
             .expect("starts");
         let mut lines = BufReader::new(child.stdout.take().expect("a pipe")).lines();
         let acknowledged = |line: String| line.rsplit_once(ACKNOWLEDGED)?.1.parse::<i64>().ok();
-        // The number of steps before the kill differs, so the kill meets other moments of a commit.
+        // The number of steps before the kill differs, so the kills hit different stages of a commit.
         let mut seen = 0;
         while seen < 1 + kill * 7 % 29 {
             let line = lines.next().expect("the child writes").expect("text");

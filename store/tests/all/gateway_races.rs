@@ -1,4 +1,5 @@
-//! Races of two gateways on one store: a due plan, a form, an inbox, the order of events, and changes that lock much.
+//! Races of two gateways on one store: a due plan, a form, an inbox, the order of events, and changes with
+//! many locks.
 
 use std::{collections::BTreeSet, sync::Arc};
 
@@ -23,7 +24,7 @@ const ROUNDS: i64 = 100;
 
 type Stores = [Arc<dyn GatewayStore>; 2];
 
-/// Does something in both stores concurrently.
+/// Runs an operation in both stores concurrently.
 async fn both<T: Send + 'static, F: Future<Output = T> + Send + 'static>(
     stores: &Stores,
     action: impl Fn(Arc<dyn GatewayStore>, &'static str) -> F,
@@ -100,7 +101,7 @@ async fn events_become_visible_in_order(stores: &Stores) {
     let append = |store: Arc<dyn GatewayStore>, name: &'static str| {
         spawn(async move {
             for round in 0..total / 2 {
-                // Some transactions take longer between their event and their end.
+                // Some transactions take longer between their event and their commit.
                 let mut changes = vec![Change::AppendEvent(new_event(&["order", name], &round.to_string()))];
                 changes.extend((0..round % 5).map(|_| Change::PushInbox(new_entry(name, "1"))));
                 store.apply(changes).await.expect("applied");

@@ -1,4 +1,5 @@
-//! The tests of the store: one suite for both databases, then the faults of each, races, crashes and sizes.
+//! The tests of the store: one suite for both databases, then faults of each database, races, crashes and
+//! large stores.
 #![expect(clippy::print_stdout, reason = "tests say what they measured and skipped")]
 
 mod conformance;

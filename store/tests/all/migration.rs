@@ -1,4 +1,4 @@
-//! Stores of older versions: their data is there after the migration, and takes part in what is new.
+//! Stores of older versions keep their data through the migration, and the new features work on that data.
 
 use std::{fs, os::unix::fs::PermissionsExt as _, path::Path};
 
@@ -54,12 +54,12 @@ async fn check(store: &dyn GatewayStore) {
     assert_eq!(store.inboxes_with_entries("a", PageRequest::default()).await.expect("listed").items, ["ada"]);
     let span = InboxSpan { agent: "ada".to_owned(), first: 1, last: 2 };
     store.create_run(NewRun { consumed_inbox: Some(span), ..new_run("s") }).await.expect("begins");
-    // The result of an older version does not say where it went.
+    // The result from an older version does not name its recipient.
     let earlier =
         store.resolve_call_with("old", json("8"), 2, Vec::new()).await.expect("the store has the call");
     let ResolvedWith::Earlier { call, resolution } = earlier else { panic!("{earlier:?}") };
     assert_eq!((call.status, call.result, resolution), (ExternalCallStatus::Resolved, Some(json("7")), None));
-    // A call without a separate inbox gives its result to its agent's.
+    // A call without a separate inbox delivers its result to its agent's inbox.
     let event = vec![Change::AppendEvent(new_event(&["run:r"], "1"))];
     let resolved = store.resolve_call_with("c", json("1"), 2, event).await.expect("resolved");
     assert!(

@@ -1,12 +1,13 @@
-//! The race of a timeout and a result, on a model of the row, in schedules that shuttle chooses. The real rows are in
-//! `races.rs`, and the suite shows that an update which names the status is the compare-and-swap of this model.
+//! Models the race of a timeout and a result on a row, in schedules that shuttle chooses. The real rows are
+//! in `races.rs`, and the suite shows that an update which names the status is the compare-and-swap of this
+//! model.
 
 use shuttle::{
     sync::{Arc, Mutex},
     thread,
 };
 
-/// The schedules that are tried of each kind.
+/// The number of schedules to try of each kind.
 const SCHEDULES: usize = 2_000;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -35,7 +36,7 @@ impl Row {
         is_swapped
     }
 
-    /// The fault that the model must find: a status that is read in one statement and written in another.
+    /// The bug that the model must find: a status that is read in one statement and written in another.
     fn blind_swap(&self, from: Status, to: Status) -> bool {
         let is_swapped = *self.status.lock().expect("whole") == from;
         if is_swapped {
@@ -53,7 +54,7 @@ fn race<const CLIENTS: usize>(swap: fn(&Row, Status, Status) -> bool) {
         let row = Arc::clone(&row);
         move || {
             if !swap(&row, Status::Waiting, Status::Pending) {
-                // Something else was faster, so the result is there.
+                // Another change came first, so the result is stored.
                 assert_eq!(*row.status.lock().expect("whole"), Status::Resolved);
                 *row.inline.lock().expect("whole") += 1;
             }
@@ -81,7 +82,7 @@ fn race<const CLIENTS: usize>(swap: fn(&Row, Status, Status) -> bool) {
 
 #[test]
 fn a_result_and_a_time_out_have_one_winner_in_every_schedule() {
-    // Every schedule of one client; of two there are too many.
+    // Try every schedule of one client. With two clients there are too many.
     shuttle::check_dfs(|| race::<1>(Row::swap), None);
     shuttle::check_random(|| race::<2>(Row::swap), SCHEDULES);
     shuttle::check_pct(|| race::<2>(Row::swap), SCHEDULES, 3);

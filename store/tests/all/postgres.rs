@@ -23,7 +23,7 @@ pub(crate) async fn open_default(url: &str) -> Arc<dyn RunStore> {
     open(url).await.expect("opens")
 }
 
-/// A store whose server must answer soon.
+/// A store with short timeouts for its server.
 async fn open_hasty(url: &str) -> Arc<dyn RunStore> {
     let options =
         PostgresOptions { statement_timeout: Duration::from_millis(400), ..PostgresOptions::default() };
@@ -80,7 +80,7 @@ fn a_connection_that_the_server_ends_is_replaced() {
         let ours = "from pg_stat_activity where application_name = 'portcullis'";
         let ended = client.execute(&format!("select pg_terminate_backend(pid) {ours}"), &[]).await;
         let ended = ended.expect("asked to end");
-        // The server ends its processes a moment after it has said so.
+        // The server ends its processes shortly after it has answered.
         let left = format!("select 1 {ours}");
         while !client.query(&left, &[]).await.expect("listed").is_empty() {
             tokio::task::yield_now().await;
@@ -110,7 +110,7 @@ fn a_slow_server_is_given_up() {
         store.run("r").await.expect("a statement that is not slow");
         store.run("s").await.expect_err("rolled back");
 
-        // A server that does not even say that it is slow.
+        // The stopped server processes cannot even report the timeout.
         let client = server.client("postgres").await;
         let pids = "select pid from pg_stat_activity where application_name = 'portcullis'";
         let pids: Vec<i32> =
@@ -155,7 +155,7 @@ fn a_server_that_refuses_is_reported() {
             |error: StoreError| assert_eq!(error.failure(), Some(DatabaseFailure::Refused), "{error:?}");
         refused(open(&server.url("none")).await.expect_err("no database"));
         refused(open(&url.replace(USER, "stranger")).await.expect_err("no user"));
-        // A role that may only use the tables needs no right to make any.
+        // A role that may only use the tables needs no right to create any.
         let roles = "create role reader login; create role user1 login; \
              grant usage on schema portcullis to reader, user1; \
              grant select on all tables in schema portcullis to reader; \
@@ -166,7 +166,7 @@ fn a_server_that_refuses_is_reported() {
         let reader = open_default(&url.replace(USER, "reader")).await;
         reader.run("r").await.expect("readable");
         refused(reader.create_run(new_run("s")).await.expect_err("may not write"));
-        // A server that follows another takes no writes; a role without the right to write in any way stands for it.
+        // A standby server accepts no writes. A role without any right to write stands in for it.
         let writes = "alter table portcullis.runs disable trigger all; \
              create function read_only() returns trigger language plpgsql as \
              $$ begin raise exception 'follower' using errcode = '25006'; end $$; \
@@ -209,7 +209,7 @@ fn processes_that_open_a_new_database_at_once_all_can() {
 
 #[test]
 fn a_server_without_tls_is_refused_where_tls_is_demanded() {
-    // It answers the request for TLS with "no", and must get nothing more: no name of a user, no password.
+    // The server refuses TLS, so it must get nothing more: no user name, no password.
     let listener = TcpListener::bind("127.0.0.1:0").expect("listens");
     let port = listener.local_addr().expect("an address").port();
     let server = std::thread::spawn(move || {
@@ -228,7 +228,7 @@ fn a_server_without_tls_is_refused_where_tls_is_demanded() {
     assert_eq!((request, rest), ([0, 0, 0, 8, 4, 210, 22, 47], Vec::new()));
 }
 
-/// An authority of tests.
+/// A certificate authority for tests.
 fn authority() -> CertifiedIssuer<'static, KeyPair> {
     let mut params = CertificateParams::new(Vec::new()).expect("parameters");
     params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
@@ -241,7 +241,7 @@ fn tls_verifies_authority_and_name() {
     let key = KeyPair::generate().expect("a key");
     let params = CertificateParams::new(vec!["localhost".to_owned()]).expect("parameters");
     let certificate = params.signed_by(&key, &ours).expect("a certificate");
-    // The port is free a moment before the server takes it.
+    // Another process could take the port before the server does, but the interval is short.
     let port = TcpListener::bind("127.0.0.1:0").expect("listens").local_addr().expect("an address").port();
     let server = Server::start_with(|folder| {
         let write = |name: &str, text: &str| {
@@ -268,7 +268,7 @@ fn tls_verifies_authority_and_name() {
     };
     let (ours, other) = (roots("ours", &ours), roots("other", &other));
     block_on(async {
-        // The name of the socket has the port.
+        // The name of the socket contains the port.
         let socket = format!("{}&port={port}", server.url("postgres"));
         let (client, connection) =
             tokio_postgres::connect(&socket, tokio_postgres::NoTls).await.expect("connects");

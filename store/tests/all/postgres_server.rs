@@ -14,13 +14,13 @@ use tokio_postgres::NoTls;
 /// Where Debian has the programs of each version.
 const INSTALLED: &str = "/usr/lib/postgresql";
 
-/// The variable with which a missing server is a failure.
+/// If this variable is set, a missing server is a failure.
 const REQUIRED: &str = "PORTCULLIS_REQUIRE_POSTGRES";
 
 /// The user of the database.
 pub(crate) const USER: &str = "portcullis";
 
-/// A server. It ends with this value.
+/// A running server. Dropping this ends it.
 pub(crate) struct Server {
     programs: PathBuf,
     user: Option<(String, u32, u32)>,
@@ -49,7 +49,7 @@ impl Server {
             Self { programs, user: ordinary_user(), settings, databases: AtomicUsize::new(0), folder };
         server.give_away();
         server.run("initdb", &["-A", "trust", "-U", USER, "-E", "UTF8", "--locale=C", "--no-sync"], "-D");
-        // A commit does not wait for the disk: the tests end the server, not the machine.
+        // Commits do not wait for the disk, because the tests crash only the server, not the machine.
         server.settings = format!(
             "-c fsync=off -c unix_socket_directories={} {}",
             server.path().display(),
@@ -132,7 +132,7 @@ impl Server {
         self.url(&name)
     }
 
-    /// Runs statements in a database, past the store.
+    /// Runs statements in a database directly, without the store.
     pub(crate) async fn execute(&self, database: &str, sql: &str) {
         self.client(database)
             .await
@@ -141,7 +141,7 @@ impl Server {
             .unwrap_or_else(|error| panic!("{sql}: {error:?}"));
     }
 
-    /// A connection past the store.
+    /// A connection without the store.
     pub(crate) async fn client(&self, database: &str) -> tokio_postgres::Client {
         let (client, connection) =
             tokio_postgres::connect(&self.url(database), NoTls).await.expect("connects");

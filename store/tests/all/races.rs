@@ -1,4 +1,4 @@
-//! Races on real rows: a timeout against results, two drivers of a run, and first openings.
+//! Races on real rows: a timeout against results, two drivers of a run, and concurrent first openings.
 
 use std::sync::Arc;
 
@@ -21,7 +21,7 @@ pub(crate) async fn spawn<T: Send + 'static>(future: impl Future<Output = T> + S
     tokio::spawn(future).await.expect("ends")
 }
 
-/// A timeout in one store meets two results in the others. The agent gets the accepted result once.
+/// A timeout in one store races with two results in the others. The agent gets the accepted result once.
 async fn time_outs_and_results_meet(stores: [Arc<dyn RunStore>; 3]) {
     let [run, ..] = &stores;
     add_run(&**run, "r").await;
@@ -63,7 +63,7 @@ async fn time_outs_and_results_meet(stores: [Arc<dyn RunStore>; 3]) {
     assert_eq!(i64::try_from(inbox.len()).expect("few"), late);
 }
 
-/// Two processes want one run. Each step is committed by one of them, and the loser learns it.
+/// Two processes drive one run. Each step is committed by one of them, and the other gets an error.
 async fn drivers_meet(stores: [Arc<dyn RunStore>; 2]) {
     add_run(&*stores[0], "r").await;
     stores[0].release_lease("r", &guard("r").owner).await.expect("released");

@@ -1,4 +1,4 @@
-//! Many runs, long runs, and the time of a step.
+//! Tests many runs, long runs, and the duration of a step.
 
 use std::{
     sync::Arc,

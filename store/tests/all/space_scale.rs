@@ -1,4 +1,4 @@
-//! A space with many messages: pages and searches go through indexes, so none reads the whole space.
+//! A space with many messages. Pages and searches use indexes, so none reads the whole space.
 
 use std::{
     sync::Arc,
@@ -17,7 +17,7 @@ use crate::{
 /// The messages of the large space in SQLite.
 const MESSAGES: usize = 100_000;
 
-/// Each message of this number has a rare word.
+/// Every message whose number is a multiple of this has a rare word.
 const RARE: usize = 10_000;
 
 async fn fill(store: &Arc<dyn GatewayStore>, messages: usize) {
@@ -67,7 +67,7 @@ async fn check(store: &Arc<dyn GatewayStore>, messages: usize) {
 fn a_large_space_is_listed_and_searched_in_pages() {
     let (_folder, path) = place();
     block_on(async { check(&open_gateway(&path).await, MESSAGES).await });
-    // The plans name an index for each table, and no scan of one.
+    // The query plans use an index for each table, and scan none.
     let connection = Connection::open(&path).expect("opens");
     let plan = |statement: &str| {
         let mut explained = connection.prepare(&format!("explain query plan {statement}")).expect("prepared");

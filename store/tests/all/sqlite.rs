@@ -19,7 +19,7 @@ use tempfile::TempDir;
 
 use crate::conformance::{self, add_run, builders, commit, foreach_case, json, new_run};
 
-/// A folder that is private whatever the umask.
+/// A folder that is private, regardless of the umask.
 fn private_folder() -> TempDir {
     let private = fs::Permissions::from_mode(0o700);
     tempfile::Builder::new().permissions(private).tempdir().expect("a folder")
@@ -40,7 +40,7 @@ pub(crate) async fn open_gateway(path: &Path) -> Arc<dyn GatewayStore> {
     open_gateway_sqlite(path, SqliteOptions::default()).await.expect("opens")
 }
 
-/// Runs a test with several threads, so that writes really meet.
+/// Runs a test with several threads, so that writes are concurrent.
 pub(crate) fn block_on<T>(test: impl Future<Output = T>) -> T {
     tokio::runtime::Builder::new_multi_thread().enable_all().build().expect("starts").block_on(test)
 }
@@ -216,7 +216,7 @@ fn a_damaged_file_is_reported() {
         let ids: Vec<String> = (0..2_000).map(|place| format!("r{place}")).collect();
         futures_util::future::join_all(ids.iter().map(|id| add_run(&*store, id))).await;
         store.close().await;
-        // The first pages, which have the version and the names of the tables, stay.
+        // Keep the first pages, which hold the version and the table names.
         let mut bytes = fs::read(&path).expect("readable");
         let half = bytes.len() / 2;
         bytes[half..].fill(0xa5);
@@ -250,7 +250,7 @@ fn a_lock_of_another_process_is_waited_for_and_then_reported() {
         other.execute_batch("begin immediate").expect("locked");
         let error = store.create_run(new_run("s")).await.expect_err("locked");
         assert_eq!(error.failure(), Some(DatabaseFailure::Busy), "{error:?}");
-        // Readers do not wait, and neither does an open that has nothing to migrate.
+        // Readers do not wait, and neither does an open without a migration.
         store.run("r").await.expect("readable");
         open_sqlite(&path, options).await.expect("opens");
         other.execute_batch("rollback").expect("unlocked");
@@ -274,7 +274,8 @@ fn a_full_database_refuses_and_goes_on_when_there_is_room() {
             1,
             "nothing of the step is there"
         );
-        // Writes of one group: each is written or reported, and what is reported as written is there.
+        // Writes of one group are each stored or reported as failed, and every write that is reported as done
+        // is stored.
         let ids: Vec<String> = (0..50).map(|place| format!("s{place}")).collect();
         let large = async { store.commit_step(step).await.map(|_| ()) };
         let small = ids.iter().map(|id| store.create_run(new_run(id)));
@@ -295,7 +296,7 @@ fn a_full_database_refuses_and_goes_on_when_there_is_room() {
     assert_intact(&path);
 }
 
-/// The suite reaches the small bounds. The rows of these are written past the store.
+/// Runs the suite up to the small limits. For the other limits, rows are inserted without the store.
 #[test]
 fn full_tables_of_a_gateway_take_no_more() {
     let (_folder, path) = place();

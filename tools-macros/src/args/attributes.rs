@@ -42,7 +42,7 @@ pub(crate) enum AttributeTarget {
 }
 
 impl AttributeTarget {
-    /// The attributes of serde that the schema also shows.
+    /// Returns the attributes of serde that the schema also shows.
     const fn allowed(self) -> &'static [&'static str] {
         match self {
             Self::Container => {

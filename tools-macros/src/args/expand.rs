@@ -11,7 +11,8 @@ use super::{
 };
 use crate::{attr::metas, errors::Errors};
 
-/// The type with its derives, and with the code that makes the decoder accept only what the schema allows.
+/// Returns the type with its derives, and with the code that makes the decoder accept only what the schema
+/// allows.
 pub(crate) fn expand(
     facade: &TokenStream,
     keys: &Keys,
@@ -61,7 +62,8 @@ pub(crate) fn expand(
     }
 }
 
-/// The traits of a type whose code serde wrote as inherent functions. The `adapter` refuses every other notation.
+/// Returns the traits of a type whose code serde wrote as inherent functions. The `adapter` refuses every
+/// other notation.
 fn traits(facade: &TokenStream, name: &Ident, adapter: &TokenStream) -> TokenStream {
     quote! {
         impl<'de> #facade::serde::Deserialize<'de> for #name {

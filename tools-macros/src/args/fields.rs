@@ -122,7 +122,7 @@ impl FieldContext<'_> {
         })
     }
 
-    /// The function that makes the value of an omitted field.
+    /// Returns the function that makes the value of an omitted field.
     fn default_of(&self, field: Option<&Ident>, metas: &[Meta]) -> Option<TokenStream> {
         match metas.iter().find(|meta| key(meta) == "default") {
             Some(Meta::NameValue(pair)) => {
@@ -139,7 +139,7 @@ impl FieldContext<'_> {
     }
 }
 
-/// The function that reads a field. If there is a `default`, null means that the field was omitted.
+/// Returns the function that reads a field. If there is a `default`, null means that the field was omitted.
 fn reading(
     facade: &TokenStream,
     function: &Ident,
@@ -173,7 +173,7 @@ fn reading(
     }
 }
 
-/// The function that writes a field.
+/// Returns the function that writes a field.
 fn writing(facade: &TokenStream, function: &Ident, ty: &Type) -> TokenStream {
     quote! {
         #[allow(non_snake_case)]
@@ -188,7 +188,8 @@ fn writing(facade: &TokenStream, function: &Ident, ty: &Type) -> TokenStream {
     }
 }
 
-/// The function that returns a field's schema. `beside_tag` means that the field is the content of a tagged variant.
+/// Returns the function that returns a field's schema. `beside_tag` means that the field is the content of a
+/// tagged variant.
 fn describing(
     facade: &TokenStream,
     function: &Ident,

@@ -54,7 +54,7 @@ impl CompositeFont {
         (number(length), length)
     }
 
-    /// The characters of a code, if the encoding itself gives them.
+    /// Returns the characters of a code, if the encoding itself gives them.
     pub(super) fn characters(&self, code: &[u8]) -> Option<String> {
         match &self.codes {
             Codes::Charset(charset) => charset.characters(code),

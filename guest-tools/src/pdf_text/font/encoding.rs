@@ -25,7 +25,7 @@ impl Encoding {
         }
     }
 
-    /// The encoding of a font that names none, by the name of the font.
+    /// The encoding of a font that names none. It depends on the font's name.
     pub(super) fn for_font(font: &str, otherwise: Self) -> Self {
         if font.starts_with("Symbol") {
             Self::Symbol

@@ -17,8 +17,8 @@ impl GlyphNames {
         Self(std::iter::from_fn(|| Some((words.next()?, words.next()?))).collect())
     }
 
-    /// The characters that a name stands for, by the rules of the Adobe Glyph List Specification. `f_i.alt` is `f` and
-    /// `i`, and `uni00E9` is `é`.
+    /// Returns the characters that a name stands for, by the rules of the Adobe Glyph List Specification.
+    /// `f_i.alt` is `f` and `i`, and `uni00E9` is `é`.
     pub(in crate::pdf_text) fn characters(&self, name: &str) -> Option<String> {
         let base_name = name.split('.').next().filter(|name| name.len() <= MAX_NAME_BYTES)?;
         let mut characters = String::new();

@@ -11,7 +11,7 @@ pub(super) const MAX_TYPE1_BYTES: usize = 64 << 10;
 /// The maximum number of bytes of a CFF program. Its parts can be anywhere in it.
 pub(super) const MAX_CFF_BYTES: usize = 4 << 20;
 
-/// The encoding in a Type 1 program, which has lines such as `dup 65 /A put`.
+/// Reads the encoding in a Type 1 program, which has lines such as `dup 65 /A put`.
 pub(super) fn type1_encoding(program: &[u8]) -> BuiltInEncoding {
     // The encrypted part follows this word.
     let end = memchr::memmem::find(program, b"eexec").unwrap_or(program.len());
@@ -32,7 +32,7 @@ pub(super) fn type1_encoding(program: &[u8]) -> BuiltInEncoding {
     entries.take(256).collect()
 }
 
-/// The encoding in a CFF program whose glyphs have names (Adobe Technical Note 5176).
+/// Reads the encoding in a CFF program whose glyphs have names (Adobe Technical Note 5176).
 pub(super) fn cff_encoding(program: &[u8]) -> BuiltInEncoding {
     read_cff(program).unwrap_or_default()
 }
@@ -66,7 +66,7 @@ struct Index<'a> {
 }
 
 impl<'a> Index<'a> {
-    /// The index at this place, and the place after it.
+    /// Reads the index at this place, and the place after it.
     fn read(bytes: &'a [u8], offset: usize) -> Option<(Self, usize)> {
         let count = usize::from(u16::from_be_bytes(bytes.get(offset..offset + 2)?.try_into().ok()?));
         if count == 0 {
@@ -136,6 +136,7 @@ impl TopDict {
                 (15, _) => top.charset = operand,
                 (16, _) => top.encoding = operand,
                 (17, _) => top.char_strings = Some(operand),
+                // The other operators do not affect the names of the glyphs.
                 _ => {}
             }
         }

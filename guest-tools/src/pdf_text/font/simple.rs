@@ -46,8 +46,8 @@ impl SimpleFont {
     }
 }
 
-/// The characters of all codes: first from the encoding in the program or the named encoding, then from the
-/// differences.
+/// Returns the characters of all codes: first from the encoding in the program or the named encoding, then
+/// from the differences.
 fn characters(
     dict: &Dict<'_>,
     descriptor: &Dict<'_>,
@@ -80,7 +80,7 @@ fn characters(
     }
     let mut code = 0_usize;
     let differences = differences.into_iter().flat_map(|differences| differences.iter::<Object<'_>>());
-    // The list has at most as many items as all codes with a number each. Further items add nothing.
+    // The list needs at most a number and a name for each of the 256 codes. Ignore further items.
     for item in differences.take(1024) {
         match item {
             Object::Number(number) => code = usize::try_from(number.as_i64()).unwrap_or(usize::MAX),
@@ -96,7 +96,7 @@ fn characters(
     Ok(characters)
 }
 
-/// The encoding in the font's program.
+/// Reads the encoding in the font's program.
 fn built_in(descriptor: &Dict<'_>, budget: &mut PdfBudget) -> Result<programs::BuiltInEncoding, Exhausted> {
     if let Some(program) = descriptor.get::<Stream<'_>>(keys::FONT_FILE) {
         return Ok(programs::type1_encoding(&decode(&program, programs::MAX_TYPE1_BYTES, budget)?));
@@ -120,7 +120,7 @@ fn widths(dict: &Dict<'_>, descriptor: &Dict<'_>, font: &str, characters: &[Opti
     characters.iter().map(|text| metrics::width(font, first_character(text))).collect()
 }
 
-/// The widths that a dictionary lists, from its first code on.
+/// Returns the widths that a dictionary lists, from its first code on.
 fn declared_widths(dict: &Dict<'_>, default_width: f64) -> Option<Vec<f64>> {
     let list = dict.get::<Array<'_>>(keys::WIDTHS)?;
     let first_code = usize::try_from(dict.get::<i32>(keys::FIRST_CHAR).unwrap_or(0)).ok()?;

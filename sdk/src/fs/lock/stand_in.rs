@@ -24,7 +24,7 @@ struct Locks {
 
 struct HeldLock {
     path: PathBuf,
-    /// The holder: a call of a test runs on one thread.
+    /// The thread of the holder. A call of a test runs on one thread.
     thread: ThreadId,
 }
 

@@ -1,4 +1,5 @@
-//! The repositories of a mount: a folder is one by what it holds, whatever its name. Git's files in it are protected.
+//! Finds the repositories of a mount. A folder is a repository because of its contents, whatever its name.
+//! Git's files in it are protected.
 
 use std::{
     ffi::OsString,
@@ -34,7 +35,7 @@ impl ScannedMount {
         }
     }
 
-    /// The repositories that a folder is or lies in.
+    /// The repositories among a folder and the folders above it.
     pub(super) fn roots_above(&self, folder: &Path) -> RepositoryRoots {
         if self.repositories.is_empty() {
             return RepositoryRoots(Vec::new());

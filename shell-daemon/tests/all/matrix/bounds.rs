@@ -1,4 +1,4 @@
-//! Commands that exhaust resources, in every column: no other command suffers, and their reports are exact.
+//! Commands that exhaust resources, in every column. No other command suffers, and the reports are exact.
 
 use std::{collections::BTreeSet, path::Path, time::Duration};
 

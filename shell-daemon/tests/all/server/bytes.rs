@@ -103,7 +103,7 @@ async fn connection_without_a_call_is_closed() {
                 tokio::time::sleep(Duration::from_millis(50)).await;
             }
         } else {
-            // The connection's time may already be over.
+            // The connection may have timed out already.
             let _ = stream.write_all(bytes);
         }
         wait_until_async("the daemon has hung up", || daemon.child.try_wait().unwrap().is_some()).await;

@@ -84,7 +84,7 @@ async fn dropped_call_kills_its_command() {
     .await;
     drop(stream);
     wait_until_async("it is dead", || processes_with(&marker).is_empty()).await;
-    // The session may not have noticed yet.
+    // The session may not have noticed the end yet.
     loop {
         match run(&mut shell, exec(&session, "echo on")).await {
             Ok(result) => break assert_eq!(result.stdout, "on\n"),

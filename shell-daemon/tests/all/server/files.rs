@@ -100,7 +100,7 @@ async fn foreign_file_at_the_socket_path_is_kept() {
     drop(live);
     // A process that another test starts has a copy of the listener until it becomes its program.
     wait_until("the listener is closed", || UnixStream::connect(&socket).is_err());
-    // The control: no process listens any more.
+    // The control: no process listens, so the next daemon starts.
     let daemon = standalone(&fixture, &[]).await;
     session(&mut daemon.client().await).await;
 }

@@ -129,7 +129,7 @@ async fn a_session_of_another_connection_is_not_there() {
     };
     codes.push(other.write_stdin(write).await.unwrap_err());
     codes.push(other.kill_session(KillSessionRequest { session_id: owned.clone() }).await.unwrap_err());
-    // The same answers as for ids that no connection has.
+    // The answers are the same as for ids that no connection has.
     codes.push(run(&mut other, exec(&"0".repeat(32), "true")).await.unwrap_err());
     for id in ["", "0", &"g".repeat(32), &"0".repeat(64), "../x"] {
         codes.push(run(&mut other, exec(id, "true")).await.unwrap_err());

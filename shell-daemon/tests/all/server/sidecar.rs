@@ -143,7 +143,7 @@ pub(crate) async fn client_if_open(stream: StdUnixStream, credentials: Credentia
     Some(ShellClient::with_interceptor(channel, credentials))
 }
 
-/// A channel over one connection: when that closes, every call fails.
+/// A channel over one connection. When the connection closes, every call fails.
 pub(crate) async fn channel(stream: StdUnixStream) -> Result<Channel, tonic::transport::Error> {
     stream.set_nonblocking(true).unwrap();
     let mut stream = Some(UnixStream::from_std(stream).unwrap());
@@ -185,7 +185,7 @@ pub(crate) fn shelld_with(fixture: &Fixture, state: &str) -> (Command, PathBuf) 
     (command, socket)
 }
 
-/// Starts a standalone daemon and waits until it lets clients in.
+/// Starts a standalone daemon and waits until it accepts clients.
 pub(crate) async fn standalone(fixture: &Fixture, extra_arguments: &[&str]) -> Standalone {
     standalone_in(fixture, extra_arguments, KernelEnvironment::Nothing).await
 }

@@ -1,4 +1,4 @@
-//! Approvals: one answer, bound to a hash, in time.
+//! Approvals: an approval takes one answer, with the right hash, before it expires.
 
 use portcullis_store::{
     ApprovalFilter, ApprovalStatus, Entity, NewApprovalRequest, PageRequest, RunStore, StoreError,

@@ -1,4 +1,4 @@
-//! Calls: waiting, pending, and one end.
+//! Calls: waiting and pending calls, each of which ends once.
 
 use portcullis_store::{
     Entity, ExternalCallFilter, ExternalCallStatus, PageRequest, ResultDelivery, RunStore, StoreError,
@@ -31,7 +31,7 @@ pub(crate) async fn a_waiting_call_is_resolved_inline(store: &dyn RunStore) {
         expires: None,
     };
     assert_eq!(store.call("c").await.expect("the store has the call"), expected);
-    // The result was faster than the end of the wait, so the run takes it.
+    // The result came before the end of the wait, so the run takes it.
     assert_eq!(
         store.time_out_call("c", NOW + 6).await.expect("the store has the call"),
         WaitEnd::Earlier(expected)

@@ -163,7 +163,7 @@ pub(crate) async fn a_result_and_its_changes_are_one(store: &dyn GatewayStore) {
             matches!(&*applied, [Applied::Resolved(first), Applied::Event { .. }] if *first == expected),
             "{applied:?}"
         );
-        // A second submission learns of the first, with where its result went.
+        // A second submission gets the first result, and its recipient.
         let again =
             store.resolve_call_with(id, json("2"), NOW, event()).await.expect("the store has the call");
         let ResolvedWith::Earlier { call, resolution } = again else { panic!("{again:?}") };

@@ -1,4 +1,4 @@
-//! The log of events: topics, order, and what is kept.
+//! The log of events: its topics, its order, and its retention.
 
 use portcullis_store::{Event, EventBounds, GatewayStore, NewEvent, PageRequest, StoreError};
 
@@ -45,7 +45,8 @@ pub(crate) async fn events_are_read_by_topic_in_order(store: &dyn GatewayStore) 
 }
 
 pub(crate) async fn old_events_are_removed_and_the_gap_is_known(store: &dyn GatewayStore) {
-    // The fifth has an early time, after one that stays: it stays too, for the log has no holes.
+    // The fifth event has an early time, but follows an event that is kept. It is kept too, so that the log
+    // has no gaps.
     for created in [1, 2, 3, 9, 1] {
         let event = NewEvent { created, ..new_event(&["t", "u"], "1") };
         store.append_event(event).await.expect("appended");

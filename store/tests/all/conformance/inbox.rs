@@ -1,4 +1,4 @@
-//! Inboxes: order, consumption, and their bound.
+//! Inboxes: order, consumption, and the limit.
 
 use portcullis_store::{
     ExternalCallStatus, GatewayStore, InboxSpan, Json, LimitError, NewInboxEntry, NewRun, PageRequest,
@@ -36,7 +36,7 @@ pub(crate) async fn entries_are_read_in_order_until_consumed(store: &dyn RunStor
 pub(crate) async fn a_full_inbox_refuses_and_loses_nothing(store: &dyn RunStore) {
     add_run(store, "r").await;
     store.add_call(guard("r"), new_call("c", ExternalCallStatus::Pending)).await.expect("a new call");
-    // Many concurrent ones, so that a group of writes shares its transaction.
+    // Send many entries concurrently, so that a group of writes shares its transaction.
     let places: Vec<i64> = (1..=MAX_INBOX).collect();
     for group in places.chunks(250) {
         let sent = futures_util::future::join_all(

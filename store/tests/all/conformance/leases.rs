@@ -36,7 +36,7 @@ pub(crate) async fn a_lease_ends(store: &dyn RunStore) {
     let mut new = new_run("r");
     new.lease = Some((OWNER.to_owned(), NOW));
     store.create_run(new).await.expect("a new run");
-    // The lease ends at its last millisecond: the owner has lost it when another can take it.
+    // At the time of expiry the owner has already lost the lease, because another owner can take it.
     let error = store.commit_step(commit("r", 1)).await.expect_err("expired");
     assert!(matches!(error, StoreError::LeaseLost { .. }), "{error}");
     let error = store.renew_lease(guard("r"), UNTIL).await.expect_err("expired");

@@ -1,4 +1,4 @@
-//! Bounds: an excess is an error that says what, where and the limit, and nothing is written.
+//! Limits: an excess is an error that names the value, its size and the limit, and nothing is written.
 
 use portcullis_store::{
     CallFinish, ExternalCallStatus, Json, LimitError, NewStartedCall, PageRequest, RunFilter, RunStore,
@@ -79,7 +79,7 @@ pub(crate) async fn names_are_checked(store: &dyn RunStore) {
         "the id of the run",
         MAX_NAME_BYTES,
     );
-    // A text that goes into no row needs no check, but must be no error of the database.
+    // An id to look up is not stored, so it needs no check. It must still not cause an error of the database.
     let error = store.run("a\0b").await.expect_err("no run");
     assert!(matches!(error, StoreError::NotFound { .. } | StoreError::Nul { .. }), "{error}");
     let filter = RunFilter { agent: Some("a\0b".to_owned()), ..RunFilter::default() };

@@ -58,7 +58,7 @@ pub(crate) async fn ended_runs_are_removed_with_all_they_have(store: &dyn RunSto
     ] {
         assert!(matches!(error, StoreError::NotFound { .. }), "{error}");
     }
-    // The id is free again, with nothing left of the old run.
+    // The id can be reused, and nothing is left of the old run.
     add_run(store, "r1").await;
     assert_eq!(
         store.messages("r1", PageRequest::default()).await.expect("the store reads the page").items,

@@ -53,7 +53,7 @@ pub(crate) async fn an_id_is_taken_once(store: &dyn RunStore) {
 }
 
 pub(crate) async fn runs_are_listed_in_pages(store: &dyn RunStore) {
-    // Ids of one time are in the order of their bytes, in both databases.
+    // Runs of the same time are sorted by the bytes of their ids, in both databases.
     let ids = ["B", "a", "b", "Ä", "z-1", "z1"];
     for (place, id) in ids.iter().enumerate() {
         let mut new = new_run(id);

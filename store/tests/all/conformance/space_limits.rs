@@ -1,4 +1,4 @@
-//! Bounds of what a gateway keeps.
+//! Limits on what a gateway stores.
 
 use portcullis_store::{
     Change, GatewayStore, LimitError, MessageUpdate, NewMessage, NewNote, NewParticipant, NoteKind,

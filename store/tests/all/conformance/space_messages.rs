@@ -106,7 +106,7 @@ pub(crate) async fn calls_are_listed_with_their_messages(store: &dyn GatewayStor
         ("s", "shown", "1"),
         ("s", "twice", "2"),
         ("t", "twice", "3"),
-        // The newest message of this call goes with its space, and the call then has none.
+        // The newest message of this call is removed with its space, and the call then has none.
         ("u", "gone", "4"),
     ] {
         let message = new_message(space, &format!("m{metadata}"), "");
@@ -182,7 +182,7 @@ pub(crate) async fn messages_are_listed_newest_first(store: &dyn GatewayStore) {
     add_space(store, "s").await;
     add_space(store, "t").await;
     for place in 1..=5 {
-        // The order is that of posting, whatever the clocks of the posters say.
+        // The order is the order of posting, regardless of the posters' clocks.
         let message = NewMessage { created: -place, ..new_message("s", &format!("m{place}"), "") };
         assert_eq!(post(store, message).await.ordinal, place);
     }
@@ -194,7 +194,7 @@ pub(crate) async fn messages_are_listed_newest_first(store: &dyn GatewayStore) {
     assert_eq!(list(PageRequest::first(2)).await, (vec![5, 4], Some(4)));
     assert_eq!(list(PageRequest::after(4, 2)).await, (vec![3, 2], Some(2)));
     assert_eq!(list(PageRequest::after(2, 2)).await, (vec![1], None));
-    // A page ends at its bytes, with one row more than fits.
+    // A page ends after the row that exceeds its bytes.
     for place in 6..=70 {
         let large = json(&format!("\"{}\"", "x".repeat((1 << 20) - 2)));
         post(store, NewMessage { metadata: Some(large), ..new_message("s", &format!("m{place}"), "") }).await;
@@ -267,7 +267,7 @@ pub(crate) async fn a_changed_text_is_found_by_its_new_words(store: &dyn Gateway
             assert_eq!(found(store, word, PageRequest::default()).await.0, expected, "{word} in {text}");
         }
     }
-    // An update without a text leaves the words.
+    // An update without a text keeps the words.
     change(store, MessageUpdate { status: Some(MessageStatus::Error), ..update("m") })
         .await
         .expect("changed");

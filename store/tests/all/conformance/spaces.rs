@@ -134,7 +134,7 @@ pub(crate) async fn a_removed_space_is_not_found_and_is_swept(store: &dyn Gatewa
     assert_eq!(count(Some("space:t")).await, 5);
     assert_eq!(count(None).await, 6);
     assert!(!store.event_bounds().await.expect("read").has_gap_after(0), "other readers miss nothing");
-    // The id is free again, with nothing left of the old space.
+    // The id can be reused, and nothing is left of the old space.
     add_space(store, "s").await;
     assert_eq!(
         store

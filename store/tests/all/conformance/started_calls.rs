@@ -1,4 +1,4 @@
-//! Effects: a resumed run knows `unknown` from `finished`.
+//! Started calls: a resumed run distinguishes `unknown` from `finished`.
 
 use portcullis_store::{CallFinish, CallStart, Entity, NewStartedCall, PageRequest, RunStore, StoreError};
 
@@ -29,7 +29,7 @@ pub(crate) async fn a_resumed_run_knows_what_has_finished(store: &dyn RunStore) 
     let finished = begin("finished", true).await.expect("known");
     let CallStart::Finished(stored) = finished else { panic!("{finished:?}") };
     assert_eq!((stored.result, stored.labels), (Some(json("\"r\"")), vec!["l".to_owned()]));
-    // The first writing of a call says whether it may be repeated.
+    // The first record of a call decides whether it may be repeated.
     let unknown = begin("unknown", true).await.expect("known");
     assert!(matches!(&unknown, CallStart::Unknown(stored) if stored.finished.is_none()), "{unknown:?}");
     assert_eq!(begin("repeated", false).await.expect("known"), CallStart::Begun { attempt: 2 });

@@ -1,4 +1,4 @@
-//! Steps: all or nothing, by version and lease.
+//! Steps are written completely or not at all, and only with the right version and lease.
 
 use portcullis_store::{
     Json, NewInboxEntry, Page, PageRequest, RunStatus, RunStore, StoreError, limits::MAX_PAGE_BYTES,
