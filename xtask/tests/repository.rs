@@ -356,7 +356,11 @@ fn shipped_code() -> BTreeMap<String, Vec<(usize, String)>> {
 /// The rule of ARCHITECTURE.md that begins like this.
 fn rule_of_the_map(begin: &str) -> String {
     let map = fs::read_to_string(root().join("ARCHITECTURE.md")).expect("readable");
-    map.lines().find(|line| line.starts_with(begin)).unwrap_or_else(|| panic!("no rule: {begin}")).to_owned()
+    let mut lines = map.lines().skip_while(|line| !line.starts_with(begin));
+    let head = lines.next().unwrap_or_else(|| panic!("no rule: {begin}"));
+    let rule: Vec<&str> =
+        std::iter::once(head).chain(lines.take_while(|line| line.starts_with("  - "))).collect();
+    rule.join("\n")
 }
 
 #[test]

@@ -12,7 +12,7 @@ use portcullis_types::{Message, MessageRole};
 use crate::{
     crashing_store::{Crash, CrashPoint, CrashingStore},
     model::Turn,
-    world::{MOMENT, World},
+    world::{World, eventually},
 };
 
 const CONFIRM: (&str, &str) = ("confirm", "{\"text\":\"a\"}");
@@ -27,12 +27,11 @@ async fn calls(world: &World) -> Vec<StoredExternalCall> {
 
 /// The one call of a run, when it is there.
 async fn call(world: &World) -> StoredExternalCall {
-    loop {
-        if let [call] = &calls(world).await[..] {
-            return call.clone();
-        }
-        tokio::time::sleep(MOMENT).await;
-    }
+    eventually("the run has one call", async || match &calls(world).await[..] {
+        [call] => Some(call.clone()),
+        _ => None,
+    })
+    .await
 }
 
 async fn submit(world: &World, id: &str, result: &str) -> ResultDelivery {
@@ -88,13 +87,10 @@ async fn a_result_enters_a_run_that_works() {
     let world = World::new(turns).await;
     let driving = world.drive(None, Continuation::Resume, None, false);
     let submitting = async {
-        let waiting = loop {
-            let calls = calls(&world).await;
-            if calls.len() == 2 {
-                break calls;
-            }
-            tokio::time::sleep(MOMENT).await;
-        };
+        let waiting = eventually("both calls wait", async || {
+            Some(calls(&world).await).filter(|calls| calls.len() == 2)
+        })
+        .await;
         let (confirm, defer): (Vec<_>, Vec<_>) = waiting.iter().partition(|call| call.tool == "confirm");
         submit(&world, &defer[0].id, "1").await;
         submit(&world, &confirm[0].id, "2").await;
@@ -191,14 +187,11 @@ async fn a_call_is_made_once_although_its_process_dies() {
 
 /// Submits the result of `confirm`, unless it has one.
 async fn answer_confirm(world: &World) {
-    loop {
-        let calls = calls(world).await;
-        if let Some(call) = calls.iter().find(|call| call.tool == "confirm") {
-            if call.status == ExternalCallStatus::Waiting {
-                submit(world, &call.id, "\"yes\"").await;
-            }
-            return;
-        }
-        tokio::time::sleep(MOMENT).await;
+    let call = eventually("`confirm` is called", async || {
+        calls(world).await.into_iter().find(|call| call.tool == "confirm")
+    })
+    .await;
+    if call.status == ExternalCallStatus::Waiting {
+        submit(world, &call.id, "\"yes\"").await;
     }
 }

@@ -11,7 +11,7 @@ use portcullis_types::Message;
 
 use crate::{
     model::Turn,
-    world::{MOMENT, World},
+    world::{World, eventually},
 };
 
 async fn world() -> World {
@@ -21,13 +21,11 @@ async fn world() -> World {
 /// The one question that waits.
 async fn question(world: &World) -> StoredApproval {
     let waiting = ApprovalFilter { run: None, status: Some(ApprovalStatus::Waiting) };
-    loop {
+    eventually("a question waits", async || {
         let page = world.store.approvals(waiting.clone(), PageRequest::default()).await.expect("listed");
-        if let Some(approval) = page.items.into_iter().next() {
-            return approval;
-        }
-        tokio::time::sleep(MOMENT).await;
-    }
+        page.items.into_iter().next()
+    })
+    .await
 }
 
 async fn answer(world: &World, verdict: Verdict, edited: Option<&str>, reason: Option<&str>) {
@@ -124,9 +122,11 @@ async fn a_run_without_a_process_is_cancelled_at_once() {
         }
     }
     // As in `drive_after_death`, the first process may be there a moment longer.
-    while world.process(None).cancel(&world.subject.id).await.expect("cancelled") == RunStatus::Running {
-        tokio::time::sleep(MOMENT).await;
-    }
+    eventually("the run is cancelled", async || {
+        let status = world.process(None).cancel(&world.subject.id).await.expect("cancelled");
+        (status != RunStatus::Running).then_some(())
+    })
+    .await;
     let summary = world.store.run(world.subject.id.as_str()).await.expect("the store has the run").summary;
     assert_eq!(summary.status, RunStatus::Cancelled);
     // The model's calls stay in the conversation, and a further prompt tells the model about them.

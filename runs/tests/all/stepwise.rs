@@ -14,7 +14,7 @@ use crate::{
     crash::{check, turns},
     crashing_store::{Crash, CrashPoint, CrashingStore},
     model::Turn,
-    world::{MOMENT, World},
+    world::{World, eventually, unless_leased},
 };
 
 /// Takes the step that follows a version.
@@ -123,12 +123,10 @@ async fn single_steps_go_on_after_a_death_at_any_write() {
                 break;
             }
             crashes += 1;
-            loop {
-                match drive(&world.stepper(None), &world).await {
-                    Err(RunError::Store(StoreError::Leased { .. })) => tokio::time::sleep(MOMENT).await,
-                    driven => break driven.unwrap_or_else(|error| panic!("{place}: {error}")),
-                }
-            }
+            let driven = eventually("the dead process's lease is free", async || {
+                unless_leased(drive(&world.stepper(None), &world).await)
+            });
+            driven.await.unwrap_or_else(|error| panic!("{place}: {error}"));
             check(&world, &place).await;
         }
     }

@@ -34,8 +34,36 @@ const POLICY: &str = "\n[tools.note]\nenabled = true\napproval = \"allow\"\n\
 /// The time limit of a run's wait for a result that a test submits.
 const RESULT_TIMEOUT: Duration = Duration::from_secs(60);
 
-/// The pause before another try to take the place of a dead process.
-pub(crate) const MOMENT: Duration = Duration::from_millis(5);
+/// The pause between two attempts of [`eventually`].
+const PAUSE: Duration = Duration::from_millis(5);
+
+/// The maximum time that a test waits for something that must happen.
+const TEST_TIMEOUT: Duration = Duration::from_mins(2);
+
+/// Repeats an attempt until it returns a value. `what` completes the sentence "waited until …".
+///
+/// # Panics
+/// If there is no value within [`TEST_TIMEOUT`].
+pub(crate) async fn eventually<T>(what: &str, mut attempt: impl AsyncFnMut() -> Option<T>) -> T {
+    let attempts = async {
+        loop {
+            if let Some(value) = attempt().await {
+                return value;
+            }
+            tokio::time::sleep(PAUSE).await;
+        }
+    };
+    let value = tokio::time::timeout(TEST_TIMEOUT, attempts).await;
+    value.unwrap_or_else(|_elapsed| panic!("waited more than {TEST_TIMEOUT:?} until {what}"))
+}
+
+/// The result of driving a run, or `None` while the dead process still has the lease.
+pub(crate) fn unless_leased<T>(driven: Result<T, RunError>) -> Option<Result<T, RunError>> {
+    match driven {
+        Err(RunError::Store(StoreError::Leased { .. })) => None,
+        driven => Some(driven),
+    }
+}
 
 /// A tool that notes its arguments: an effect that can be counted.
 struct Noting {
@@ -213,12 +241,10 @@ impl World {
         next: Continuation,
         asks_elsewhere: bool,
     ) -> Result<AgentRun, RunError> {
-        loop {
-            match self.drive(None, next.clone(), None, asks_elsewhere).await {
-                Err(RunError::Store(StoreError::Leased { .. })) => tokio::time::sleep(MOMENT).await,
-                driven => return driven,
-            }
-        }
+        eventually("the dead process's lease is free", async || {
+            unless_leased(self.drive(None, next.clone(), None, asks_elsewhere).await)
+        })
+        .await
     }
 
     /// The effects so far, in order.
