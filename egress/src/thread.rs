@@ -35,7 +35,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::{
     EgressError, FetchError, Judge, NameSettings, Request, Response, TrustedRoots, TunnelEnd, TunnelLimits,
-    TunnelShare, TunnelWatch, Url, dial,
+    TunnelShare, TunnelWatch, Url, dial_request,
     fetch::FetchClient,
     pool::ConnectionPool,
     proxy::Proxy,

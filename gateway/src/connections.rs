@@ -24,8 +24,11 @@ const GRACE: Duration = Duration::from_secs(10);
 
 /// Serves clients of this listener until `stop` ends.
 pub(crate) async fn serve(listener: TcpListener, router: Router, stop: impl Future<Output = ()>) {
-    let limits =
-        HttpLimits { connections: max_connections(), head: HEAD_DEADLINE, head_bytes: MAX_HEAD_BYTES };
+    let limits = HttpLimits {
+        max_connections: max_connections(),
+        head_timeout: HEAD_DEADLINE,
+        max_head_bytes: MAX_HEAD_BYTES,
+    };
     let answer = move |request: Request<Incoming>| {
         let answering = router.clone().oneshot(request.map(Body::new));
         // The router answers every request.

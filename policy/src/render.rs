@@ -256,12 +256,12 @@ pub(crate) fn quoted<'a>(texts: impl Iterator<Item = &'a str>) -> String {
 }
 
 fn write_audit(out: &mut String, audit: &AuditSettings) -> std::fmt::Result {
-    let AuditSettings { sync, segment, segment_age, keep, checkpoints, key } = audit;
+    let AuditSettings { sync, segment_bytes, segment_age, retention, checkpoints, key } = audit;
     writeln!(out, "\n[audit]\nsync = \"{sync}\"")?;
     let age = humantime::format_duration(*segment_age);
-    writeln!(out, "segment = \"{segment}\"\nsegment_age = \"{age}\"")?;
-    if let Some(keep) = keep {
-        writeln!(out, "keep = \"{}\"", humantime::format_duration(*keep))?;
+    writeln!(out, "segment = \"{segment_bytes}\"\nsegment_age = \"{age}\"")?;
+    if let Some(retention) = retention {
+        writeln!(out, "keep = \"{}\"", humantime::format_duration(*retention))?;
     }
     if let Some(places) = checkpoints {
         let places: Vec<String> = places.iter().map(ToString::to_string).collect();

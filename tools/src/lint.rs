@@ -113,7 +113,7 @@ fn folders(
         Ok(mounts) => {
             let links = examine_links(&mounts);
             // The name of a private file is the graver finding, so it comes first.
-            let first = links.private.first().or_else(|| links.found.first());
+            let first = links.private_files.first().or_else(|| links.shared_files.first());
             let message = |first| format!("`{first}` has further names (hard links)");
             first.map(|first| (LintCode::HardLinks, "mounts".to_owned(), message(first)))
         }

@@ -9,7 +9,7 @@ use super::*;
 use crate::{
     ConversationError, Delta, InMemoryMessageStore, OfferedTool, ProviderErrorKind, StopReason,
     ToolCallDelta,
-    testing::{EventRecorder, Script, Step, TestAgent, Tools, ask_for, text_answer},
+    testing::{EventRecorder, Script, ScriptStep, TestAgent, Tools, ask_for, text_answer},
 };
 
 fn is_provider_error(kind: ProviderErrorKind) -> impl Fn(&AgentEnd) -> bool {
@@ -27,7 +27,7 @@ fn result_kinds(notes: &EventRecorder) -> Vec<Option<ToolErrorKind>> {
 
 #[tokio::test(start_paused = true)]
 async fn a_provider_that_refuses_ends_the_run() {
-    let mut stage = TestAgent::new([vec![Step::Fail(ProviderErrorKind::RateLimited)]]);
+    let mut stage = TestAgent::new([vec![ScriptStep::Fail(ProviderErrorKind::RateLimited)]]);
     let run = stage.run().await;
     assert!(is_provider_error(ProviderErrorKind::RateLimited)(&run.end), "{:?}", run.end);
     assert_eq!(stage.store.messages(), [Message::user("go")]);
@@ -38,12 +38,12 @@ async fn no_call_of_a_broken_answer_runs_and_its_text_is_kept() {
     use ProviderErrorKind::{Incomplete, Malformed, Server, Transport};
     for (last, kind) in [
         (None, Incomplete),
-        (Some(Step::Fail(Transport)), Incomplete),
-        (Some(Step::Fail(Malformed)), Malformed),
-        (Some(Step::Fail(Server)), Server),
-        (Some(Step::Hang), Incomplete),
+        (Some(ScriptStep::Fail(Transport)), Incomplete),
+        (Some(ScriptStep::Fail(Malformed)), Malformed),
+        (Some(ScriptStep::Fail(Server)), Server),
+        (Some(ScriptStep::Hang), Incomplete),
     ] {
-        let mut steps = vec![Step::Delta(Delta::Text("I will".into()))];
+        let mut steps = vec![ScriptStep::Delta(Delta::Text("I will".into()))];
         steps.extend(ask_for(&[("a", "w_echo", "{}")]));
         steps.pop();
         steps.extend(last);
@@ -58,8 +58,8 @@ async fn no_call_of_a_broken_answer_runs_and_its_text_is_kept() {
 
 #[tokio::test(start_paused = true)]
 async fn an_empty_answer_is_an_error_of_the_provider() {
-    let waits = vec![Step::Delta(Delta::End(StopReason::ToolCalls))];
-    let withheld = vec![Step::Delta(Delta::End(StopReason::ContentFilter))];
+    let waits = vec![ScriptStep::Delta(Delta::End(StopReason::ToolCalls))];
+    let withheld = vec![ScriptStep::Delta(Delta::End(StopReason::ContentFilter))];
     for (steps, kind) in [(waits, ProviderErrorKind::Malformed), (withheld, ProviderErrorKind::Rejected)] {
         let mut stage = TestAgent::new([steps]);
         let run = stage.run().await;
@@ -71,12 +71,16 @@ async fn an_empty_answer_is_an_error_of_the_provider() {
 #[tokio::test(start_paused = true)]
 async fn an_answer_without_end_is_given_up() {
     let text = "x".repeat(1 << 20);
-    let endless = vec![Step::Delta(Delta::Text(text)); crate::MAX_ANSWER_BYTES / (1 << 20) + 1];
+    let endless = vec![ScriptStep::Delta(Delta::Text(text)); crate::MAX_ANSWER_BYTES / (1 << 20) + 1];
     let run = TestAgent::new([endless]).run().await;
     assert!(is_provider_error(ProviderErrorKind::Malformed)(&run.end), "{:?}", run.end);
     let calls = vec![(); crate::MAX_LISTED_CALLS + 1].into_iter().enumerate().map(|(nth, ())| {
         let name = Some("r_echo".to_owned());
-        Step::Delta(Delta::ToolCall(crate::ToolCallDelta { index: nth as u64, name, ..Default::default() }))
+        ScriptStep::Delta(Delta::ToolCall(crate::ToolCallDelta {
+            index: nth as u64,
+            name,
+            ..Default::default()
+        }))
     });
     let mut stage = TestAgent::new([calls.collect()]);
     let run = stage.run().await;
@@ -86,7 +90,7 @@ async fn an_answer_without_end_is_given_up() {
 
 #[tokio::test(start_paused = true)]
 async fn a_provider_that_panics_ends_the_run() {
-    let mut stage = TestAgent::new([vec![Step::Delta(Delta::Text("oh".into())), Step::Panic]]);
+    let mut stage = TestAgent::new([vec![ScriptStep::Delta(Delta::Text("oh".into())), ScriptStep::Panic]]);
     let run = stage.run().await;
     let message = "the provider panicked: the script says so".to_owned();
     assert_eq!(run.end, AgentEnd::Internal { message });
@@ -143,7 +147,7 @@ async fn a_run_cancelled_before_it_begins_makes_no_request() {
 
 #[tokio::test(start_paused = true)]
 async fn a_run_can_be_cancelled_during_the_models_answer() {
-    let mut stage = TestAgent::new([vec![Step::Delta(Delta::Text("well".into())), Step::Hang]]);
+    let mut stage = TestAgent::new([vec![ScriptStep::Delta(Delta::Text("well".into())), ScriptStep::Hang]]);
     let handle = stage.agent.handle();
     let cancelling = async {
         tokio::time::sleep(Duration::from_millis(10)).await;
@@ -212,14 +216,14 @@ async fn a_call_that_blocks_its_thread_is_left_behind() {
 #[tokio::test]
 async fn a_hundred_megabytes_of_arguments_are_neither_run_nor_kept() {
     let piece = |nth: usize| {
-        Step::Delta(Delta::ToolCall(ToolCallDelta {
+        ScriptStep::Delta(Delta::ToolCall(ToolCallDelta {
             index: 0,
             id: (nth == 0).then(|| "a".to_owned()),
             name: (nth == 0).then(|| "r_echo".to_owned()),
             arguments: Some("x".repeat(1 << 20)),
         }))
     };
-    let turn = (0..100).map(piece).chain([Step::Delta(Delta::End(StopReason::ToolCalls))]).collect();
+    let turn = (0..100).map(piece).chain([ScriptStep::Delta(Delta::End(StopReason::ToolCalls))]).collect();
     let mut stage = TestAgent::new([turn, text_answer("well")]);
     assert_eq!(stage.run().await.answer(), Some("well"));
     assert_eq!(stage.tools.begun_count(), 0);
@@ -429,14 +433,14 @@ async fn a_stopped_reader_delays_no_cancelled_run_and_misses_no_end() {
 async fn a_stopped_reader_misses_no_end_of_the_largest_answer() {
     // The answer has as many calls as a turn keeps. The first one is split into just as many.
     let delta = |nth: usize, arguments: String| {
-        Step::Delta(Delta::ToolCall(ToolCallDelta {
+        ScriptStep::Delta(Delta::ToolCall(ToolCallDelta {
             index: nth as u64,
             id: Some(format!("c{nth}")),
             name: Some("r_echo".to_owned()),
             arguments: Some(arguments),
         }))
     };
-    let end = Step::Delta(Delta::End(StopReason::ToolCalls));
+    let end = ScriptStep::Delta(Delta::End(StopReason::ToolCalls));
     let call_count = crate::MAX_LISTED_CALLS;
     let turn = std::iter::once(delta(0, "{}".repeat(call_count)))
         .chain((1..call_count).map(|nth| delta(nth, "{}".to_owned())))

@@ -11,7 +11,7 @@ use proptest::prelude::*;
 use super::*;
 use crate::{
     Delta, ExecutionStrategy, ProviderErrorKind, StopReason, ToolCallDelta,
-    testing::{KINDS, Step, TestAgent},
+    testing::{KINDS, ScriptStep, TestAgent},
 };
 
 /// An action of the person.
@@ -53,12 +53,12 @@ fn tool() -> impl Strategy<Value = String> {
     prop_oneof![8 => known, 1 => Just(String::new()), 1 => Just("not a/tool".to_owned())]
 }
 
-fn delta() -> impl Strategy<Value = Step> {
+fn delta() -> impl Strategy<Value = ScriptStep> {
     let id = prop::sample::select(vec!["", "a", "b", "c", "a b", "d"]);
     let arguments = prop::sample::select(vec!["", "{}", r#"{"ms":50}"#, "{}{}", r#"{"a"#, "x"]);
     let non_empty = |text: String| (!text.is_empty()).then_some(text);
     (0..5_u64, id, prop::option::of(tool()), arguments).prop_map(move |(index, id, name, arguments)| {
-        Step::Delta(Delta::ToolCall(ToolCallDelta {
+        ScriptStep::Delta(Delta::ToolCall(ToolCallDelta {
             index,
             id: non_empty(id.to_owned()),
             name,
@@ -67,17 +67,17 @@ fn delta() -> impl Strategy<Value = Step> {
     })
 }
 
-fn step() -> impl Strategy<Value = Step> {
+fn step() -> impl Strategy<Value = ScriptStep> {
     prop_oneof![
         10 => delta(),
-        3 => Just(Step::Delta(Delta::Text("text".into()))),
-        1 => Just(Step::Delta(Delta::Thinking("hm".into()))),
-        2 => (0..100_u64).prop_map(|ms| Step::Wait(Duration::from_millis(ms))),
+        3 => Just(ScriptStep::Delta(Delta::Text("text".into()))),
+        1 => Just(ScriptStep::Delta(Delta::Thinking("hm".into()))),
+        2 => (0..100_u64).prop_map(|ms| ScriptStep::Wait(Duration::from_millis(ms))),
     ]
 }
 
-fn last_step() -> impl Strategy<Value = Option<Step>> {
-    let end = |stop: StopReason| Just(Some(Step::Delta(Delta::End(stop))));
+fn last_step() -> impl Strategy<Value = Option<ScriptStep>> {
+    let end = |stop: StopReason| Just(Some(ScriptStep::Delta(Delta::End(stop))));
     prop_oneof![
         30 => end(StopReason::ToolCalls),
         10 => end(StopReason::Stop),
@@ -85,13 +85,13 @@ fn last_step() -> impl Strategy<Value = Option<Step>> {
         1 => end(StopReason::ContentFilter),
         2 => end(StopReason::Other("odd".into())),
         1 => Just(None),
-        1 => Just(Some(Step::Fail(ProviderErrorKind::Transport))),
-        1 => Just(Some(Step::Panic)),
-        1 => Just(Some(Step::Hang)),
+        1 => Just(Some(ScriptStep::Fail(ProviderErrorKind::Transport))),
+        1 => Just(Some(ScriptStep::Panic)),
+        1 => Just(Some(ScriptStep::Hang)),
     ]
 }
 
-fn turn() -> impl Strategy<Value = Vec<Step>> {
+fn turn() -> impl Strategy<Value = Vec<ScriptStep>> {
     (prop::collection::vec(step(), 0..8), last_step()).prop_map(|(mut steps, last_step)| {
         steps.extend(last_step);
         steps

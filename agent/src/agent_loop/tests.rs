@@ -11,7 +11,7 @@ use tokio::time::Instant;
 use super::*;
 use crate::{
     Delta, ExecutionStrategy, InMemoryMessageStore, MAX_CALLS_PER_TURN, StopReason, ToolCallDelta,
-    testing::{EventRecorder, Script, Step, TestAgent, Tools, ask_for, text_answer},
+    testing::{EventRecorder, Script, ScriptStep, TestAgent, Tools, ask_for, text_answer},
 };
 
 fn answer(text: &str) -> AgentEnd {
@@ -264,13 +264,16 @@ async fn a_result_with_a_foreign_id_counts_for_the_call_that_ran() {
 async fn no_call_of_a_cut_off_answer_runs_and_the_model_learns_why() {
     let mut cut = ask_for(&[("a", "r_echo", "{}"), ("b", "w_echo", "")]);
     cut.pop();
-    cut.push(Step::Delta(Delta::End(StopReason::Length)));
+    cut.push(ScriptStep::Delta(Delta::End(StopReason::Length)));
     let mut stage = TestAgent::new([cut, text_answer("shorter")]);
     let run = stage.run().await;
     assert_eq!(run.end, answer("shorter"));
     assert_eq!(stage.tools.begun_count(), 0);
     assert!(stage.results().iter().all(|text| text.contains("limit of tokens")), "{:?}", stage.results());
-    let text = vec![Step::Delta(Delta::Text("and so".into())), Step::Delta(Delta::End(StopReason::Length))];
+    let text = vec![
+        ScriptStep::Delta(Delta::Text("and so".into())),
+        ScriptStep::Delta(Delta::End(StopReason::Length)),
+    ];
     let mut stage = TestAgent::new([text]);
     assert_eq!(stage.run().await.end, AgentEnd::Length { text: "and so".into() });
 }
@@ -278,14 +281,14 @@ async fn no_call_of_a_cut_off_answer_runs_and_the_model_learns_why() {
 #[tokio::test(start_paused = true)]
 async fn ten_thousand_calls_in_one_answer_get_results_and_few_run() {
     let call = |nth: u64| {
-        Step::Delta(Delta::ToolCall(ToolCallDelta {
+        ScriptStep::Delta(Delta::ToolCall(ToolCallDelta {
             index: nth,
             id: Some(format!("c{nth}")),
             name: Some("r_echo".into()),
             arguments: Some(format!(r#"{{"n":{nth}}}"#)),
         }))
     };
-    let end = Step::Delta(Delta::End(StopReason::ToolCalls));
+    let end = ScriptStep::Delta(Delta::End(StopReason::ToolCalls));
     let mut stage = TestAgent::new([(0..10_000).map(call).chain([end]).collect(), text_answer("oh")]);
     assert_eq!(stage.run().await.end, answer("oh"));
     assert_eq!(stage.tools.begun_count(), MAX_CALLS_PER_TURN);
@@ -381,7 +384,7 @@ async fn a_thousand_calls_in_ten_turns_run_on_a_clock_that_goes() {
 
 #[tokio::test(start_paused = true)]
 async fn the_executor_is_notified_of_every_end_of_a_run() {
-    let mut stage = TestAgent::new([text_answer("one"), vec![Step::Hang], vec![Step::Panic]]);
+    let mut stage = TestAgent::new([text_answer("one"), vec![ScriptStep::Hang], vec![ScriptStep::Panic]]);
     let first = stage.run().await;
     let ended = || stage.tools.ended_runs.lock().expect("not poisoned").clone();
     assert_eq!(ended(), [format!("agent {}", first.run_id)]);

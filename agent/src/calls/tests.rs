@@ -6,7 +6,7 @@ use portcullis_types::{MessageRole, async_trait};
 use super::*;
 use crate::{
     AgentLoop, Delta, InMemoryMessageStore, StopReason,
-    testing::{EventRecorder, Script, Step, TestAgent, ask_for, text_answer},
+    testing::{EventRecorder, Script, ScriptStep, TestAgent, ask_for, text_answer},
     transcript,
 };
 
@@ -36,10 +36,10 @@ impl ToolExecutor for RefusingExecutor {
 }
 
 /// An answer that was cut off: none of its calls runs.
-fn cut_off(ids: [&str; 4]) -> Vec<Step> {
+fn cut_off(ids: [&str; 4]) -> Vec<ScriptStep> {
     let mut steps = ask_for(&ids.map(|id| (id, "t", "{}")));
     steps.pop();
-    steps.push(Step::Delta(Delta::End(StopReason::Length)));
+    steps.push(ScriptStep::Delta(Delta::End(StopReason::Length)));
     steps
 }
 

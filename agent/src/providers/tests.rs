@@ -29,7 +29,7 @@ const KEY: &str = "sk-very-secret-0123";
 /// Limits for servers that fail. Waits are short, because the server has no other client.
 fn limits() -> ProviderLimits {
     ProviderLimits {
-        idle: Duration::from_secs(30),
+        idle_timeout: Duration::from_secs(30),
         retry_wait: Duration::from_millis(1),
         retry_wait_max: Duration::from_secs(2),
         ..ProviderLimits::default()

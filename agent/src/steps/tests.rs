@@ -31,7 +31,7 @@ async fn relayed(stage: &TestAgent) -> (RunState, Vec<String>) {
 }
 
 /// Two stages with one script: one for a driver of the whole run, one for a driver of each step.
-fn stages(turns: &[Vec<testing::Step>], iterations: u32) -> [TestAgent; 2] {
+fn stages(turns: &[Vec<testing::ScriptStep>], iterations: u32) -> [TestAgent; 2] {
     let config = AgentConfig {
         run_id: Some("run".to_owned()),
         max_iterations: NonZeroU32::new(iterations).expect("not 0"),
@@ -43,7 +43,7 @@ fn stages(turns: &[Vec<testing::Step>], iterations: u32) -> [TestAgent; 2] {
 #[tokio::test(start_paused = true)]
 async fn another_driver_at_each_step_gives_the_same_run() {
     let same_calls = [("", "r_echo", r#"{"a":1}"#)];
-    let used = testing::Step::Delta(Delta::Usage(Usage { input_tokens: 3, output_tokens: 2 }));
+    let used = testing::ScriptStep::Delta(Delta::Usage(Usage { input_tokens: 3, output_tokens: 2 }));
     let counted = [vec![used], text_answer("the answer")].concat();
     let with_text =
         [text_answer("first")[..1].to_vec(), ask_for(&[("a", "r_sleep", "{}"), ("b", "w_fail", "{}")])]
@@ -53,7 +53,7 @@ async fn another_driver_at_each_step_gives_the_same_run() {
         vec![with_text.clone(), cut_off, counted],
         // The guard against repeated calls counts across turns.
         (0..5).map(|nth| ask_for(&[(&format!("x{nth}"), same_calls[0].1, same_calls[0].2)])).collect(),
-        vec![with_text.clone(), vec![testing::Step::Fail(ProviderErrorKind::Server)]],
+        vec![with_text.clone(), vec![testing::ScriptStep::Fail(ProviderErrorKind::Server)]],
         // The limit of turns counts across turns too.
         (0..9).map(|nth| ask_for(&[(&format!("x{nth}"), "r_echo", &format!("{{\"n\":{nth}}}"))])).collect(),
     ];

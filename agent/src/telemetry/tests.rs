@@ -19,7 +19,7 @@ use super::{
     super::{
         AgentConfig, AgentEnd, AgentEvent, AgentLoop, AgentRun, Delta, EventEmitter, InMemoryMessageStore,
         ProviderErrorKind, StopReason, Usage, event_channel,
-        testing::{EventRecorder, Script, Step, Tools, ask_for, text_answer},
+        testing::{EventRecorder, Script, ScriptStep, Tools, ask_for, text_answer},
     },
     *,
 };
@@ -55,7 +55,7 @@ impl TelemetryRecorder {
         Telemetry::new(inner, settings, &self.tracers, &self.meters)
     }
 
-    async fn run(&self, content: RecordedContent, turns: Vec<Vec<Step>>) -> AgentRun {
+    async fn run(&self, content: RecordedContent, turns: Vec<Vec<ScriptStep>>) -> AgentRun {
         let config = AgentConfig { run_id: Some("run-1".into()), ..AgentConfig::new("clerk") };
         let emitter = self.emitter((), content);
         let (store, script) = (InMemoryMessageStore::new(), Script::new(turns));
@@ -135,8 +135,8 @@ fn attribute(span: &SpanData, name: &str) -> Option<Value> {
         .map(|attribute| attribute.value.clone())
 }
 
-fn costing(mut turn: Vec<Step>, input_tokens: u64, output_tokens: u64) -> Vec<Step> {
-    turn.insert(0, Step::Delta(Delta::Usage(Usage { input_tokens, output_tokens })));
+fn costing(mut turn: Vec<ScriptStep>, input_tokens: u64, output_tokens: u64) -> Vec<ScriptStep> {
+    turn.insert(0, ScriptStep::Delta(Delta::Usage(Usage { input_tokens, output_tokens })));
     turn
 }
 
@@ -235,12 +235,14 @@ async fn metrics_are_the_spans_times_and_the_tokens() {
 const CONVERSATION: [&str; 4] = ["secret question", "secret argument", "secret thought", "secret answer"];
 const OPERATORS: [&str; 2] = ["as asked", "as the script says"];
 
-fn talkative() -> Vec<Vec<Step>> {
+fn talkative() -> Vec<Vec<ScriptStep>> {
     let arguments = r#"{"x":"secret argument"}"#;
     let mut calls = ask_for(&[("c1", "r_echo", arguments), ("c2", "r_panic", "{}"), ("c3", "r_fail", "{}")]);
-    calls.insert(0, Step::Delta(Delta::Thinking("secret thought".into())));
-    let broken =
-        vec![Step::Delta(Delta::Text("secret answer".into())), Step::Fail(ProviderErrorKind::Server)];
+    calls.insert(0, ScriptStep::Delta(Delta::Thinking("secret thought".into())));
+    let broken = vec![
+        ScriptStep::Delta(Delta::Text("secret answer".into())),
+        ScriptStep::Fail(ProviderErrorKind::Server),
+    ];
     vec![calls, broken]
 }
 
@@ -319,7 +321,9 @@ async fn errors_have_a_type_and_invented_tool_names_are_in_no_metric() {
 #[tokio::test(start_paused = true)]
 async fn a_provider_that_fails_fails_the_turn_and_the_run() {
     let recorder = TelemetryRecorder::new();
-    recorder.run(RecordedContent::Nothing, vec![vec![Step::Fail(ProviderErrorKind::RateLimited)]]).await;
+    recorder
+        .run(RecordedContent::Nothing, vec![vec![ScriptStep::Fail(ProviderErrorKind::RateLimited)]])
+        .await;
     for name in ["chat gpt", "invoke_agent clerk"] {
         assert_eq!(
             attribute(&recorder.span(name), "error.type"),
@@ -417,8 +421,10 @@ async fn a_tool_called_by_an_alias_is_recorded_under_its_name() {
 #[tokio::test(start_paused = true)]
 async fn a_provider_specific_stop_reason_is_not_recorded() {
     let recorder = TelemetryRecorder::new();
-    let turn =
-        vec![Step::Delta(Delta::Text("x".into())), Step::Delta(Delta::End(StopReason::Other("odd".into())))];
+    let turn = vec![
+        ScriptStep::Delta(Delta::Text("x".into())),
+        ScriptStep::Delta(Delta::End(StopReason::Other("odd".into()))),
+    ];
     recorder.run(RecordedContent::Nothing, vec![turn]).await;
     let reasons = attribute(&recorder.span("chat gpt"), "gen_ai.response.finish_reasons").expect("told");
     assert_eq!(reasons.to_string(), "[\"_OTHER\"]");

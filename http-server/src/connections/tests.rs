@@ -28,7 +28,8 @@ impl Served {
         let (stop, mut serving) = (CancellationToken::new(), JoinSet::new());
         let stopped = stop.clone();
         serving.spawn(async move {
-            let limits = HttpLimits { connections, head, head_bytes: 8 << 10 };
+            let limits =
+                HttpLimits { max_connections: connections, head_timeout: head, max_head_bytes: 8 << 10 };
             let answer = async |request: http::Request<hyper::body::Incoming>| {
                 let path = request.uri().path().to_owned();
                 if path == "/never" {

@@ -31,9 +31,9 @@ pub async fn serve_http(
     let gate = Arc::new(Gate::new(server, access, config, stop.clone()));
     let limits = server.limits();
     let of_connections = HttpLimits {
-        connections: limits.max_connections,
-        head: limits.request_timeout,
-        head_bytes: limits.max_head_bytes,
+        max_connections: limits.max_connections,
+        head_timeout: limits.request_timeout,
+        max_head_bytes: limits.max_head_bytes,
     };
     let answering = Arc::clone(&gate);
     let answer = move |request| {

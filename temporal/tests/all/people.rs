@@ -58,7 +58,7 @@ async fn an_answer_by_signal_lets_the_call_run() {
             let waiting = async || {
                 let all =
                     world.store.approvals(Default::default(), PageRequest::default()).await.expect("listed");
-                all.items.into_iter().find(|asked| asked.answer.is_none()).map(|waiting| waiting.asked)
+                all.items.into_iter().find(|asked| asked.answer.is_none()).map(|waiting| waiting.request)
             };
             let asked = wait_for_some(waiting).await;
             let answer = StoredAnswer {

@@ -267,7 +267,7 @@ impl Judge for GrantJudge {
 
     fn limits(&self) -> RequestLimits {
         // The start of the client and the reading of secrets count towards the same time limit.
-        let total = self.deadline.saturating_duration_since(Instant::now());
-        RequestLimits { total, ..self.limits.clone() }
+        let total_timeout = self.deadline.saturating_duration_since(Instant::now());
+        RequestLimits { total_timeout, ..self.limits.clone() }
     }
 }

@@ -40,7 +40,7 @@ pub(crate) async fn a_question_is_answered_once(store: &dyn RunStore) {
         assert_eq!((waiting.status, waiting.answer, waiting.created), (ApprovalStatus::Waiting, None, NOW));
         let decided = store.answer_approval(id, "h1", answer(verdict, 7)).await.expect("decided");
         assert_eq!((decided.status, &decided.answer), (status, &Some(answer(verdict, 7))));
-        assert_eq!((&decided.asked, &*decided.run), (&question(id, None), "r"));
+        assert_eq!((&decided.request, &*decided.run), (&question(id, None), "r"));
         assert_eq!(store.approval(id).await.expect("the store has the question"), decided);
         let error = store.answer_approval(id, "h1", answer(Verdict::Deny, 8)).await.expect_err("decided");
         assert!(
