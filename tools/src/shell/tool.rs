@@ -52,8 +52,7 @@ pub(crate) struct ShellCallContext<'a> {
     pub(crate) on_update: Option<ToolUpdateFn>,
     /// The labels of the runs, which also list the sessions with a network.
     pub(crate) labels: &'a Arc<RunLabels>,
-    /// Judges the call again once it has its session, because its run may have read more data
-    /// while the call waited.
+    /// Judges the call again once it has its session: its run may have read more data meanwhile.
     pub(crate) judge_again: &'a (dyn Fn() -> Result<(), Denial> + Sync),
 }
 
