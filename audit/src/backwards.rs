@@ -77,6 +77,7 @@ impl BackwardLines {
         let end = match bytes.last() {
             Some(b'\n') if is_too_long => LineEnd::TooLong,
             Some(b'\n') => LineEnd::Newline,
+            // Without a newline, the line ends with the file, whatever its length.
             _ => LineEnd::File,
         };
         self.end = offset;

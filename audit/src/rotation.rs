@@ -128,6 +128,7 @@ pub(super) fn rotate_files(
     }
     let folder_flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
     let folder = openat(&files.dir, SEGMENTS_DIR, folder_flags, Mode::empty()).map_err(failed)?;
+    // A process that was killed while sealing may have left this file.
     match unlinkat(&files.dir, NEXT_SEGMENT, AtFlags::empty()) {
         Ok(()) | Err(Errno::NOENT) => {}
         Err(errno) => return Err(failed(errno)),
@@ -137,6 +138,7 @@ pub(super) fn rotate_files(
     let next = openat(&files.dir, NEXT_SEGMENT, flags, Mode::RUSR | Mode::WUSR).map_err(failed)?;
     let mut next = File::from(next);
     next.write_all(first_row).map_err(|source| files.write_error(source))?;
+    // Sync before the rename: after a power loss, the log's name must not refer to an empty file.
     fdatasync(&next).map_err(failed)?;
     // Do not open the segment by the log's name after the change: a process that opens the log then may
     // already have sealed this segment, and the name would refer to the next one.
@@ -145,6 +147,7 @@ pub(super) fn rotate_files(
     let sealed = name.file_name(SEGMENT_EXTENSION);
     linkat(&files.dir, LOG_NAME, &folder, sealed.as_str(), AtFlags::empty()).map_err(failed)?;
     if let Err(errno) = renameat(&files.dir, NEXT_SEGMENT, &files.dir, LOG_NAME) {
+        // If this fails too, `undo_unfinished` removes the name later.
         let _ = unlinkat(&folder, sealed.as_str(), AtFlags::empty());
         return Err(failed(errno));
     }

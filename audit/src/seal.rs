@@ -415,6 +415,7 @@ impl SealState {
         };
         let key = Arc::new(key.map_err(key_error)?);
         let text = format!("{}\n", key.verifier().as_str());
+        // Store the verifying key, so that checkpoints can be verified without the private key.
         stored_texts::write_state_file(files, VERIFIER_KEY_NAME, text.as_bytes())?;
         self.key = Some(Arc::clone(&key));
         Ok(key)
@@ -428,6 +429,7 @@ impl SealState {
     ) -> Result<TreeState, AuditError> {
         match self.tree.take() {
             Some(tree) if tree.segment.number == segment.number => Ok(tree),
+            // No tree is cached, or it belongs to an earlier segment.
             _ => TreeState::at_newest_checkpoint(files, segment, end),
         }
     }

@@ -234,6 +234,7 @@ impl Caller {
         let parent = ctx.extensions.get::<NestingContext>();
         let base = match parent {
             Some(parent) => {
+                // A call that made nested calls is not retried.
                 parent.has_called.store(true, Ordering::Relaxed);
                 parent.caller.clone()
             }

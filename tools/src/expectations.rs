@@ -169,6 +169,7 @@ fn read_if_exists(path: &Path) -> Result<Option<PolicyText>, BootstrapError> {
         Err(TrustError::Unusable { source, .. }) if source.kind() == std::io::ErrorKind::NotADirectory => {
             Ok(None)
         }
+        // `read_trusted` opens the file again, and reports every other error.
         _ => PolicyText::read_trusted(path).map(Some),
     }
 }

@@ -165,6 +165,7 @@ impl OutputStore {
             let is_abandoned =
                 entry.name.ends_with(TEMPORARY) && now.saturating_sub(entry.modified) > ABANDONED_AFTER;
             let is_over_limit = bytes > self.limits.store_bytes || count > self.limits.outputs;
+            // Keep a recent temporary file, because another process may still be writing it.
             if is_abandoned || (is_over_limit && !entry.name.ends_with(TEMPORARY)) {
                 match rustix::fs::unlinkat(&self.folder, &entry.name, AtFlags::empty()) {
                     // Another process may have evicted the same file.
@@ -190,6 +191,7 @@ impl OutputStore {
             }
             let stat = match rustix::fs::statat(&self.folder, name, AtFlags::SYMLINK_NOFOLLOW) {
                 Ok(stat) => stat,
+                // Another process has evicted the file since the listing.
                 Err(Errno::NOENT) => continue,
                 Err(error) => return Err(error.into()),
             };

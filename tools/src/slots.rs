@@ -143,6 +143,7 @@ impl CallSlots {
         cancel: &CancellationToken,
     ) -> Result<CallSlot, ToolError> {
         let abandoned = self.shared.abandoned.load(Ordering::Acquire);
+        // A cancelled call skips this check, so that it reports its cancellation.
         if abandoned >= MAX_ABANDONED && !cancel.is_cancelled() {
             let message = format!("{abandoned} calls that were given up have not stopped yet");
             return Err(ToolError::unavailable(message).with_code("threads_exhausted"));
@@ -190,6 +191,7 @@ impl CallSlots {
         let (number, mut claim_receiver) = {
             let mut state = self.shared.state();
             let is_free = state.can_grant(&claim);
+            // Even if slot and locks are free, do not overtake a waiter for the same lock.
             if is_free && !state.queue.iter().any(|waiter| waiter.claim.comes_before(&claim)) {
                 state.hand_out(&claim);
                 return Ok(GrantedClaim { claim, shared: Arc::clone(&self.shared) });
@@ -293,6 +295,7 @@ impl Drop for GrantedClaim {
         if !self.claim.slot && self.claim.locks.is_empty() {
             return;
         }
+        // The block releases the lock of the state, which `serve` takes again.
         let is_waited_for = {
             let mut state = self.shared.state();
             state.take_back(&self.claim);

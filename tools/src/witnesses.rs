@@ -104,6 +104,7 @@ impl WitnessThread {
 
 impl Drop for WitnessThread {
     fn drop(&mut self) {
+        // Without its sender, `serve` returns after the last checkpoint.
         drop(self.newest.take());
         let ended = self.ended.get_mut();
         if ended.recv_timeout(EXIT_WAIT) == Err(blocking::RecvTimeoutError::Timeout) {

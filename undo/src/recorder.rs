@@ -129,6 +129,7 @@ impl ChangeRecorder {
         let mut destinations = Vec::new();
         let mut pending = vec![(from.clone(), to.clone())];
         while let Some((from, to)) = pending.pop() {
+            // `save_before` marks the record as incomplete at this number of paths.
             if destinations.len() >= MAX_CALL_PATHS {
                 break;
             }
@@ -160,6 +161,7 @@ impl ChangeRecorder {
             None => self.begin()?,
         };
         let added = self.add_to(state, &id, &mut file, root, &path, seen);
+        // Put the record back even after an error, because it has the paths recorded earlier.
         state.record = Some((id, file));
         added?;
         state.saved_paths.insert((root.name().to_owned(), path));

@@ -98,11 +98,13 @@ impl UndoPlan {
                 .place()
                 .map_err(|source| restore_error(restoration.root, restoration.path, source))?;
         }
+        // Innermost first: a restored mode may deny access to the content.
         for restoration in restorations.iter().rev() {
             restoration
                 .restore_mode()
                 .map_err(|source| restore_error(restoration.root, restoration.path, source))?;
         }
+        // Dropping the recorder records the states after this undo.
         drop(recorder);
         for undone in &self.records {
             self.store.note_undone(&undone.id, &record)?;
@@ -181,6 +183,7 @@ impl Restoration<'_> {
                 staged.is_placed = true;
             }
             PathState::Directory { .. } if !matches!(self.current, PathState::Directory { .. }) => {
+                // Accessible until `restore_mode`, so that the content can be put into it.
                 rustix::fs::mkdirat(&parent, name, Mode::RWXU)?;
             }
             PathState::Link { target } => rustix::fs::symlinkat(target, &parent, name)?,

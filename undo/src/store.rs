@@ -327,6 +327,7 @@ impl UndoStore {
                 Err(source) => return Err(UndoError::Store { path, source }),
             }
         }
+        // Rewrite only if many lines are stale, because a rewrite can lose a concurrent line.
         if sizes.len() > kept.len() + max_records {
             sizes::rewrite(&self.folder, &kept);
         }

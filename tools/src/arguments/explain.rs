@@ -221,6 +221,7 @@ fn is_other_kind(error: &ValidationError<'_>, value_location: &str) -> bool {
     let location = error.instance_path().as_str();
     match error.kind() {
         Kind::Type { .. } | Kind::Enum { .. } => location == value_location,
+        // A constant in a direct member of the value is the tag of a variant.
         Kind::Constant { .. } => {
             location == value_location
                 || location.strip_prefix(value_location).is_some_and(|rest| rest.matches('/').count() == 1)

@@ -62,6 +62,7 @@ impl Types {
             Some("string") => Self::STRING,
             Some("array") => Self::ARRAY,
             Some("object") => Self::OBJECT,
+            // In doubt, any type is possible.
             _ => Self::ALL,
         }
     }

@@ -56,6 +56,7 @@ impl WatchedCall {
                 biased;
                 output = &mut future => return output,
                 now = ticks.tick() => {
+                    // `swap` also clears the flag, so each interval counts by itself.
                     if !self.has_spoken.swap(false, Ordering::Relaxed) {
                         let elapsed = now.saturating_duration_since(started);
                         (self.listener)(&ToolEvent::Heartbeat { call_id: call_id.to_owned(), elapsed });

@@ -166,6 +166,7 @@ async fn attempt_until_done(
     for (retries, pause) in RETRY_PAUSES.into_iter().enumerate() {
         let mut outcome = attempt.checked.tool.backend().attempt(attempt, pending_record).await?;
         let resume = Instant::now() + pause;
+        // A retry after the deadline could only time out.
         if !outcome.may_retry || resume >= attempt.deadline {
             return Ok((outcome, retries + 1));
         }

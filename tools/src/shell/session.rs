@@ -131,6 +131,7 @@ impl Session {
                 event = stream.message() => event.map_err(|status| collected.failure(SidecarError::refused(status)))?,
                 () = cancel.cancelled(), if !is_cancelled => {
                     is_cancelled = true;
+                    // From here on the sidecar only has to kill the command.
                     give_up_at = tokio::time::Instant::now() + SIDECAR_KILL_TIME;
                     if let Some(command_id) = collected.command_id.clone() {
                         // Ignore the reply: the stream ends in any case.

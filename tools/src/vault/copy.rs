@@ -78,6 +78,7 @@ impl CopyRun {
             let read_result = self.call(READ_STEP, &arguments, &reader).await;
             match &read_result {
                 Ok(_) => transfer.end(),
+                // Without the end of the transfer, the write step discards its temporary file.
                 Err(_) => drop(transfer.break_off()),
             }
             read_result

@@ -124,6 +124,7 @@ impl RobotsFiles {
             Ok(Some(true)) => None,
             Ok(Some(false)) => Some(RobotsRefusal::Disallowed),
             Ok(None) => Some(RobotsRefusal::Unreadable("its reader gave no answer".to_owned())),
+            // A cancellation says nothing about the file.
             Err(error) if error.kind() == ToolErrorKind::Cancelled => return Err(error),
             Err(error) => Some(RobotsRefusal::Unreadable(error.to_string())),
         })

@@ -114,6 +114,7 @@ impl Backend for GuestTool {
         let mut requests = requests.map(|(declared_hosts, http_client)| {
             GuestRequests::new(attempt, http_client, declared_hosts.clone())
         });
+        // With nothing to serve, these futures stay pending, so that `select!` waits for the guest.
         let serve_requests = async {
             match (&mut requests, &mut http_asks) {
                 (Some(requests), Some(http_asks)) => requests.serve(http_asks).await,
