@@ -123,7 +123,7 @@ struct ConsistencyProof {
     hashes: Vec<String>,
 }
 
-/// What a bundle is to contain.
+/// The contents of a bundle to be written.
 pub struct BundleRequest<'a> {
     /// The log, in its state folder.
     pub log: &'a Path,

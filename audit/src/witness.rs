@@ -85,7 +85,7 @@ pub enum WitnessError {
     Refused {
         /// The HTTP status.
         status: u16,
-        /// What the status means in the protocol.
+        /// The meaning of the status in the protocol.
         meaning: &'static str,
     },
     /// The response contains no valid cosignature of the key.

@@ -8,14 +8,14 @@
 //! | `guest_requests.rs` | the requests of a module's tool, while it runs |
 //! | `external.rs` | a tool whose result is submitted from outside |
 //! | `internal.rs` | a tool that returns its arguments |
-//! | `http.rs` | a tool whose calls are requests to one address |
+//! | `http.rs` | a tool whose calls are requests to one URL |
 //! | `mcp.rs`, `mcp_response.rs` | a tool of an MCP server |
 //! | `egress.rs` | a request, on a thread of the host's HTTP client |
 //! | `shell.rs` | a command, in the sidecar |
 //! | `notification.rs` | a notification, and its step that speaks to a mail server |
 //! | `operation.rs` | the steps of an operation |
-//! | `kept_changes.rs` | saves what a guest changes in mounts with `undo` |
-//! | `reports.rs` | progress and partial results, on their way to the caller |
+//! | `kept_changes.rs` | records a guest's changes in mounts with `undo` |
+//! | `reports.rs` | forwards progress and partial results to the caller |
 
 mod egress;
 mod external;
