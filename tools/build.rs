@@ -1,4 +1,4 @@
-//! Builds the WASI modules of the embedded tools, and passes the paths of the modules and digests to the crate.
+//! Builds the WASI modules of the embedded tools, and passes their paths and digests to the crate.
 //!
 //! Packagers can set `PORTCULLIS_GUESTS_DIR` to a folder of prebuilt modules. Then nothing is built here.
 

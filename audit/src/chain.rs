@@ -1,5 +1,5 @@
-//! Parses a line as a link of the chain: `{"v":2,"seq":N,…,"prev":"<64 hex>","hash":"<64 hex>"}
-//! `. Rows of version 1 begin with `{"seq":N`.
+//! Parses a line as a link of the chain: `{"v":2,"seq":N,…,"prev":"<64 hex>","hash":"<64 hex>"}\n`. Rows of
+//! version 1 begin with `{"seq":N`.
 //!
 //! The hash is the SHA-256 of the raw bytes before `,"hash":"`. It is the last field and has a fixed
 //! width, so a verifier only slices bytes and never serialises a row: `head -c -76 | sha256sum`

@@ -116,8 +116,8 @@ impl SignedCheckpoint {
         Self::parse(std::str::from_utf8(note).ok()?)
     }
 
-    /// Formats the checkpoint as one line, without a newline: `portcullis-checkpoint ORIGIN SIZE ROOT
-    /// SIGNATURE`, with the last two in base64 as in the note.
+    /// Formats the checkpoint as one line, without a newline:
+    /// `portcullis-checkpoint ORIGIN SIZE ROOT SIGNATURE`, with the last two in base64 as in the note.
     #[must_use]
     pub fn to_line(&self) -> String {
         let Checkpoint { origin, size, root } = &self.checkpoint;

@@ -14,8 +14,8 @@
 //!
 //! The chain proves that no row was changed, moved, inserted, or removed between two other rows, unless the
 //! attacker also rewrote all following rows. It cannot detect rows that are missing at the very end, nor an
-//! attacker with this user's rights who rewrote the whole file. To detect both, keep a [`SignedCheckpoint`] or
-//! [`VerifyReport::head`] elsewhere, or have a witness sign the checkpoints ([`WitnessClient`]).
+//! attacker with this user's rights who rewrote the whole file. To detect both, keep a [`SignedCheckpoint`]
+//! or [`VerifyReport::head`] elsewhere, or have a witness sign the checkpoints ([`WitnessClient`]).
 //!
 //! This crate makes no decisions: the pipeline decides whether a call may run and when its rows are written.
 #![forbid(unsafe_code)]

@@ -390,7 +390,7 @@ impl RegistryBuilder {
         log_refusals(&refused);
         let cache = self.cache.unwrap_or_else(|| state.clone());
         process_facts::set_process_facts(&audit, &policy, cache, pins.sha256().map(str::to_owned));
-        // Set after all tools are registered and before any tool is called. The cell is new: this cannot fail.
+        // Set after all tools are registered and before any call. The cell is new, so this cannot fail.
         let tools = Arc::new(ServedTools::new(tools));
         let _ = policy_and_tools
             .set(PolicyAndTools { policy: Arc::clone(&policy), tools: Arc::downgrade(&tools) });

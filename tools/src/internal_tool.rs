@@ -6,8 +6,8 @@ use portcullis_types::{FunctionDecl, SafetyTier, ToolMeta, ToolName, ToolPolicy}
 
 use crate::registry::RegistryError;
 
-/// A tool without code, such as one that makes the user interface draw a chart. Its result is `{"success":
-/// true, "args": ARGUMENTS}`.
+/// A tool without code, such as one that makes the user interface draw a chart. Its result is
+/// `{"success": true, "args": ARGUMENTS}`.
 #[derive(Debug, Clone)]
 pub struct InternalTool {
     /// The declaration for the model.

@@ -1,5 +1,5 @@
-//! Native tools. They run in this process, outside the sandbox, and every listing marks them `native,
-//! unconfined`. They access neither the network, nor other processes, nor files.
+//! Native tools. They run in this process, outside the sandbox, and every listing marks them
+//! `native, unconfined`. They access neither the network, nor other processes, nor files.
 //!
 //! The exception is [`OutputRead`], which reads the store of complete outputs through the store's descriptor.
 
