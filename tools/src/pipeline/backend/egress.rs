@@ -110,7 +110,7 @@ pub(super) async fn send(
     Ok(response)
 }
 
-/// Returns the judge of a call with a configured URL. Its time limit is the rest of the call's.
+/// Returns the judge of a call with a configured URL. Its time limit is the time left for the call.
 pub(super) fn judge_of_configured(attempt: &CallAttempt<'_>) -> Arc<GrantJudge> {
     let CallAttempt { checked, grant, deadline, caller, host, .. } = attempt;
     let time_left = deadline.saturating_duration_since(Instant::now());

@@ -39,7 +39,7 @@ use crate::{
 const MAX_REQUESTS: usize = 256;
 
 /// The maximum number of open responses in one call: 8. Each holds a connection and less than 1 MiB of its
-/// body. A response compressed by brotli can take up to 20 MiB more for the decoder.
+/// body. Only one of them may be compressed by brotli, whose decoder takes up to 20 MiB more.
 const MAX_OPEN_RESPONSES: u32 = 8;
 
 /// The host's side of a call's requests.
