@@ -1,5 +1,5 @@
-//! Builds the hostile guests and the example `weather`, and generates a macro over the hostile guests' names. A hostile
-//! guest without a test therefore does not compile.
+//! Builds the hostile guests and the example `weather`, and generates a macro over the hostile guests' names,
+//! so that a hostile guest without a test does not compile.
 
 use std::{fmt::Write as _, fs, path::PathBuf};
 

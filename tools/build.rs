@@ -1,5 +1,4 @@
-//! Builds the WASI modules of the embedded tools, and passes the paths of the modules and of their digests to the
-//! crate.
+//! Builds the WASI modules of the embedded tools, and passes their paths and digests to the crate.
 //!
 //! Packagers can set `PORTCULLIS_GUESTS_DIR` to a folder of prebuilt modules. Then nothing is built here.
 
@@ -39,8 +38,8 @@ fn main() {
             continue;
         }
         nested::rerun_if_sources_change(&module);
-        // Copy the module into `OUT_DIR`. Cargo reruns this script for an input newer than the script's start, and
-        // would then compile the crate a second time.
+        // Copy the module into `OUT_DIR`: Cargo reruns this script if an input is newer than the script's
+        // start, and would compile the crate a second time.
         let copied_module = PathBuf::from(nested::required("OUT_DIR")).join(format!("{name}.wasm"));
         if let Err(error) = fs::copy(&module, &copied_module) {
             nested::fail(&format!("cannot copy `{}`: {error}", module.display()));

@@ -1,4 +1,4 @@
-//! The approver of a call, as its row records it.
+//! The approver of a call, as the call's row records it.
 
 use serde::{Deserialize, Serialize};
 
@@ -16,29 +16,31 @@ portcullis_types::word_enum! {
     pub enum ApproverKind {
         /// A person at this process's terminal.
         Terminal = "terminal",
-        /// An option of the command line, such as `--approve`, which the operator gave in advance.
+        /// An option of the command line, such as `--approve`, with which the operator approved in advance.
         Flag = "flag",
-        /// A person at a client of the Model Context Protocol, which the client asked.
+        /// A person at a client of the Model Context Protocol, whom the client asked.
         Elicitation = "elicitation",
         /// An earlier answer, which covers later calls too.
         Session = "session",
-        /// A person at another process, who answered with `portcullis approvals`.
+        /// A person who answered from another process with `portcullis approvals`.
         Store = "store",
         /// Code of the program that embeds the runtime.
         Program = "program",
     }
 }
 
-/// The approver of a call, and what was asked.
+/// The approver of a call, and the question.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct RecordedApprover {
     /// The kind of approver.
     pub by: ApproverKind,
-    /// The user of the process that took the answer. The operating system vouches for it, unlike for the name.
+    /// The user of the process that took the answer. The operating system vouches for the user,
+    /// but not for the name.
     pub uid: Option<u32>,
-    /// The approver's name, as far as the approver gives one: the terminal's device, or a client's own name.
+    /// The approver's name, if known: the terminal's device, or the name that a client gives itself.
     pub name: Option<SharedText>,
-    /// SHA-256 of the question, which is kept in `questions/` of the state folder. `None` if no question was shown.
+    /// SHA-256 of the question, which is stored in `questions/` of the state folder. `None` if no
+    /// question was shown.
     pub question_sha256: Option<SharedText>,
     /// The rule that required the approval.
     pub rule: Option<SharedText>,

@@ -1,4 +1,4 @@
-//! Reads a log line by line from its end to its start, with bounded memory, whatever the log contains.
+//! Reads a log backwards, line by line, with bounded memory for any content.
 
 use std::{fs::File, io, os::unix::fs::FileExt as _};
 
@@ -11,11 +11,11 @@ const CHUNK_BYTES: usize = 64 * 1024;
 #[derive(Debug)]
 pub(super) struct BackwardLines {
     file: File,
-    /// The bytes of the file from here on are in `pending`, or were already returned.
+    /// The bytes from here to the end of the file are in `pending`, or were already returned.
     start: u64,
     /// The end of the bytes in `pending`.
     end: u64,
-    /// Bytes before the last returned line. Empty if a line is too long: then only `end` counts.
+    /// Bytes before the last returned line. Empty if a line is too long; then only `end` is valid.
     pending: Vec<u8>,
     is_too_long: bool,
 }
@@ -36,9 +36,9 @@ impl BackwardLines {
         Self { file, start: end, end, pending: Vec::new(), is_too_long: false }
     }
 
-    /// The line before the last returned one. `None` at the start of the file.
+    /// Returns the line before the last returned one. `None` at the start of the file.
     pub(super) fn next(&mut self) -> io::Result<Option<BackwardLine>> {
-        // The newline at the end of the pending bytes belongs to the line itself.
+        // The last newline of the pending bytes belongs to the line itself, so the search skips it.
         let mut searched = 0;
         loop {
             let unsearched = self.pending.len().saturating_sub(searched.max(1));
@@ -50,7 +50,7 @@ impl BackwardLines {
                 return Ok((self.end > 0).then(|| self.take_line(0)));
             }
             if self.pending.len() > MAX_ROW_BYTES {
-                // Keep the last byte: it tells whether the line ends with a newline.
+                // Keep the last byte, which tells whether the line ends with a newline.
                 self.pending.drain(..self.pending.len() - 1);
                 self.is_too_long = true;
                 searched = 1;
@@ -69,7 +69,7 @@ impl BackwardLines {
         Ok(())
     }
 
-    /// Removes the pending bytes from this index on, as the next line.
+    /// Removes the pending bytes from this index on, and returns them as the next line.
     fn take_line(&mut self, index: usize) -> BackwardLine {
         let bytes = self.pending.split_off(index);
         let offset = self.start + index as u64;
@@ -77,6 +77,7 @@ impl BackwardLines {
         let end = match bytes.last() {
             Some(b'\n') if is_too_long => LineEnd::TooLong,
             Some(b'\n') => LineEnd::Newline,
+            // Without a newline, the line ends with the file, whatever its length.
             _ => LineEnd::File,
         };
         self.end = offset;
@@ -99,7 +100,7 @@ mod tests {
         file
     }
 
-    /// The lines from the end, and those from the start in reverse.
+    /// Returns the lines read backwards, and the lines read forwards in reverse order.
     #[expect(clippy::type_complexity, reason = "two lists of the same facts")]
     fn both_ways(text: &[u8]) -> (Vec<(u64, Vec<u8>, LineEnd)>, Vec<(u64, Vec<u8>, LineEnd)>) {
         let mut backward_lines = BackwardLines::new(file(text), text.len() as u64);
@@ -142,7 +143,7 @@ mod tests {
         ) {
             let mut text = Vec::new();
             for (kind, length) in lengths {
-                // Some lines cross the bounds of several chunks.
+                // Some lines span several chunks.
                 let length = if kind == 0 { length * 15 } else { length };
                 text.extend(std::iter::repeat_n(b'a', length));
                 text.extend(kind.to_string().bytes());

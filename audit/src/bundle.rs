@@ -1,4 +1,5 @@
-//! Bundles: a part of a log with everything that proves it, for someone who trusts neither Portcullis nor its operator.
+//! Bundles: a part of a log with the evidence that proves it, for a reader who trusts neither
+//! Portcullis nor its operator.
 //!
 //! ```text
 //! bundle.json             the key, the number of the first row, and the tree before it
@@ -36,7 +37,7 @@ mod check;
 
 pub use check::{BundleReport, check_bundle};
 
-/// The file that describes a bundle. It is the first one.
+/// The file that describes a bundle. It comes first in the archive.
 const MANIFEST: &str = "bundle.json";
 
 /// The file with the rows.
@@ -45,11 +46,11 @@ const ROWS: &str = "rows.txt";
 /// The folder with the checkpoints.
 const NOTES_DIR: &str = "notes";
 
-/// The program in a bundle that checks it.
+/// The program inside a bundle that checks it.
 const VERIFY_PROGRAM: &str = include_str!("bundle/verify.py");
 
-/// The maximum number of bytes of hashes that the proofs for kept checkpoints take: 256 MiB, of 8 million rows with one
-/// checkpoint.
+/// The maximum number of bytes of hashes for the proofs of given checkpoints: 256 MiB, enough for 8 million
+/// rows and one checkpoint.
 const MAX_PROOF_BYTES: usize = 256 << 20;
 
 /// The maximum number of texts in a bundle: policies and questions.
@@ -58,14 +59,14 @@ const MAX_TEXTS: usize = 100_000;
 /// The maximum number of checkpoints in a bundle.
 const MAX_CHECKPOINTS: usize = 10_000;
 
-/// A bundle cannot be made or read.
+/// Why a bundle cannot be written or read.
 #[derive(Debug, Error)]
 #[non_exhaustive]
 pub enum BundleError {
     /// The log cannot be read.
     #[error(transparent)]
     Log(#[from] AuditError),
-    /// The log is not intact up to the checkpoint, so nothing of it can be proven.
+    /// The log does not match the checkpoint, so it proves nothing.
     #[error(
         "row {seq} of the audit log is not as its checkpoint says; look at it with `portcullis audit verify`"
     )]
@@ -76,13 +77,13 @@ pub enum BundleError {
     /// No row is disclosed.
     #[error("no row matches the filters")]
     NoRow,
-    /// The rows name more policies and questions than a bundle has.
+    /// The rows name more policies and questions than a bundle may contain.
     #[error("the rows name more than {MAX_TEXTS} policies and questions; choose fewer rows")]
     TooManyTexts,
-    /// More checkpoints are given than a bundle has.
+    /// More checkpoints are given than a bundle may contain.
     #[error("at most {} checkpoints can be given; give fewer, such as the newest one", MAX_CHECKPOINTS - 1)]
     TooManyCheckpoints,
-    /// The proofs for the given checkpoints do not fit into memory.
+    /// The proofs for the given checkpoints would take too much memory.
     #[error("there are too many rows after the given checkpoints; give a later one")]
     TooManyHashes,
     /// The file cannot be written or read.
@@ -96,24 +97,24 @@ pub enum BundleError {
 /// The contents of `bundle.json`.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct BundleManifest {
-    /// The version of the form: 1.
+    /// The version of the format: 1.
     format: u64,
     /// The log's key.
     key: String,
     /// The number of the first row in `rows.txt`.
     first: u64,
-    /// The number of the last one.
+    /// The number of the last row in `rows.txt`.
     last: u64,
-    /// The number of rows that are disclosed.
+    /// The number of disclosed rows.
     disclosed: u64,
     /// The roots of the largest whole subtrees over the rows before the first one, in hexadecimal.
     #[serde(rename = "left")]
     left_roots: Vec<String>,
-    /// Proofs that the log continues earlier checkpoints.
+    /// Proofs that the log extends earlier checkpoints.
     consistency: Vec<ConsistencyProof>,
 }
 
-/// A proof that the log continues an earlier checkpoint.
+/// A proof that the log extends an earlier checkpoint.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 struct ConsistencyProof {
     /// The number of rows of the earlier checkpoint.
@@ -126,16 +127,16 @@ struct ConsistencyProof {
 pub struct BundleRequest<'a> {
     /// The log, in its state folder.
     pub log: &'a Path,
-    /// The newest checkpoint, which covers all rows that are disclosed.
+    /// The newest checkpoint, which covers all disclosed rows.
     pub checkpoint: SignedCheckpoint,
     /// The log's key.
     pub key: VerifierKey,
-    /// Checkpoints that the reader has. The bundle proves that the log continues them.
+    /// Checkpoints that the reader already has. The bundle proves that the log extends them.
     pub anchors: Vec<SignedCheckpoint>,
-    /// Whether a row is disclosed. It is called twice for each row. From the first disclosed row on, rows about
-    /// processes and the log are always disclosed.
+    /// Whether a row is disclosed. Called twice for each row. From the first disclosed row on, rows about
+    /// processes and the log itself are always disclosed.
     pub is_disclosed: &'a dyn Fn(&Row) -> bool,
-    /// Further files beside the log, with their names in the bundle.
+    /// Additional files beside the log, with their names in the bundle.
     pub files: Vec<(PathBuf, String)>,
 }
 
@@ -152,16 +153,16 @@ impl std::fmt::Debug for BundleRequest<'_> {
     }
 }
 
-/// The facts of a bundle that was written.
+/// The facts about a bundle that was written.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct WrittenBundle {
     /// The numbers of the first and the last row.
     pub rows: (u64, u64),
-    /// The number of rows that are disclosed.
+    /// The number of disclosed rows.
     pub disclosed: u64,
 }
 
-/// The number of the last row that is disclosed. `None` if no row is.
+/// Returns the number of the last disclosed row. `None` if no row is disclosed.
 ///
 /// # Errors
 /// [`BundleError::Log`].
@@ -175,13 +176,13 @@ pub fn last_disclosed(log: &Path, is_disclosed: &dyn Fn(&Row) -> bool) -> Result
     Ok(None)
 }
 
-/// Writes a bundle as a tar file. Its rows begin with the first disclosed row and end with the last row of the
-/// checkpoint.
+/// Writes a bundle as a tar file. Its rows are those from the first disclosed row to the last row
+/// of the checkpoint.
 ///
 /// # Errors
 /// [`BundleError`].
 pub fn write_bundle(out: impl Write, request: &BundleRequest<'_>) -> Result<WrittenBundle, BundleError> {
-    // The bundle also has the checkpoint of its last row.
+    // One place is reserved for the checkpoint of the last row.
     let Some(free) = (MAX_CHECKPOINTS - 1).checked_sub(request.anchors.len()) else {
         return Err(BundleError::TooManyCheckpoints);
     };
@@ -199,7 +200,7 @@ pub fn write_bundle(out: impl Write, request: &BundleRequest<'_>) -> Result<Writ
     let mut notes = stored_checkpoints(state_dir)?;
     let sizes = manifest.first.saturating_sub(1)..manifest.last;
     notes.retain(|note| sizes.contains(&note.checkpoint.size));
-    // The checkpoint of the last row proves all rows, so the oldest others can be left out.
+    // The checkpoint of the last row proves all rows, so the oldest of the others can be dropped.
     for note in notes.split_off(notes.len().saturating_sub(free)) {
         let name = format!("{NOTES_DIR}/{}.note", note.checkpoint.size);
         add(&mut archive, &name, note.note().as_bytes())?;
@@ -209,7 +210,7 @@ pub fn write_bundle(out: impl Write, request: &BundleRequest<'_>) -> Result<Writ
         add(&mut archive, &name, anchor.note().as_bytes())?;
     }
     for name in &texts.texts {
-        // A text that is not kept is missing in the bundle too; its hash in the row shows that there was one.
+        // A text that is no longer stored is omitted; its hash in the row shows that it existed.
         if let Some(text) = read_if_exists(&state_dir.join(name))? {
             add(&mut archive, name, &text)?;
         }
@@ -231,7 +232,7 @@ fn add(archive: &mut tar::Builder<impl Write>, name: &str, content: &[u8]) -> io
     archive.append_data(&mut header(content.len() as u64), name, content)
 }
 
-/// The header of a file. It has no time and no owner, so that equal bundles have equal bytes.
+/// Builds the header of a file. It has no time or owner, so that equal bundles are equal byte for byte.
 fn header(length: u64) -> tar::Header {
     let mut header = tar::Header::new_gnu();
     header.set_size(length);
@@ -261,7 +262,7 @@ fn wanted_texts(request: &BundleRequest<'_>) -> Result<Wanted, BundleError> {
             continue;
         }
         for digest in [&row.policy_digest, &row.old_digest, &row.new_digest].into_iter().flatten() {
-            // A digest from a row is part of a path.
+            // The digest comes from a row and becomes a part of a path, so check it.
             if is_sha256(digest) {
                 texts.insert(format!("{POLICIES_DIR}/{digest}.json"));
                 texts.insert(format!("{POLICIES_DIR}/{digest}.toml"));
@@ -278,7 +279,7 @@ fn wanted_texts(request: &BundleRequest<'_>) -> Result<Wanted, BundleError> {
     Ok(Wanted { first: first.ok_or(BundleError::NoRow)?, texts })
 }
 
-/// Calls a function for each row of a log with its link and its line, until it returns `false`.
+/// Calls a function with the link and the line of each row of a log, until it returns `false`.
 fn each_line(
     log: &Path,
     mut each: impl FnMut(&ChainLink, &[u8]) -> Result<bool, BundleError>,
@@ -301,12 +302,12 @@ fn each_line(
     Ok(())
 }
 
-/// Writes `rows.txt` to a temporary file, and follows the tree.
+/// Writes `rows.txt` to a temporary file, and builds the tree along the way.
 struct RowsWriter {
     first: u64,
     tree: Option<Frontier>,
     left: Option<Frontier>,
-    /// The given checkpoints that end before the first row, with the rows after them.
+    /// The given checkpoints that end before the first row, each with the prover that gets the rows after it.
     provers: Vec<(SignedCheckpoint, Option<ConsistencyProver>)>,
     proof_bytes: usize,
     file: BufWriter<File>,
@@ -327,7 +328,7 @@ impl RowsWriter {
         })
     }
 
-    /// Adds a row. Returns whether further rows are needed.
+    /// Adds a row. Returns whether more rows are needed.
     fn add(
         &mut self,
         request: &BundleRequest<'_>,
@@ -336,7 +337,8 @@ impl RowsWriter {
     ) -> Result<bool, BundleError> {
         let tree = match &mut self.tree {
             Some(tree) => tree,
-            // Retention may have removed rows; the first row that is left then states the tree before it.
+            // Retention may have removed rows. The first remaining row then states the tree of
+            // the rows before it.
             empty if link.seq == 1 => empty.insert(Frontier::default()),
             empty => {
                 let before = seal::frontier_of(line).filter(|before| before.size() + 1 == link.seq);
@@ -402,7 +404,7 @@ impl RowsWriter {
     }
 }
 
-/// Reads a bounded part of a bundle as text.
+/// Reads a part of a bundle as text, up to the limit.
 fn read_text(entry: impl Read) -> Result<String, BundleError> {
     let mut text = String::new();
     let read = entry.take(check::MAX_TEXT_BYTES + 1).read_to_string(&mut text)?;

@@ -1,15 +1,16 @@
-//! The form of a line as a link of the chain: `{"v":2,"seq":N,…,"prev":"<64 hex>","hash":"<64 hex>"}\n`. Rows of the
-//! first version begin with `{"seq":N`.
+//! Parses a line as a link of the chain: `{"v":2,"seq":N,…,"prev":"<64 hex>","hash":"<64 hex>"}\n`. Rows of
+//! version 1 begin with `{"seq":N`.
 //!
-//! The hash is the SHA-256 of the raw bytes before `,"hash":"`. It is the last field and has a fixed width, so a
-//! verifier slices bytes and never serialises a row: `head -c -76 | sha256sum` checks a single line.
+//! The hash is the SHA-256 of the raw bytes before `,"hash":"`. It is the last field and has a fixed
+//! width, so a verifier only slices bytes and never serialises a row: `head -c -76 | sha256sum`
+//! checks a single line.
 
 use sha2::{Digest as _, Sha256};
 
 use super::text::push_number;
 
-/// The maximum length of a row, with its newline: 64 KiB. The limits of all fields together stay below it. The bound
-/// keeps a model from making readers of the log load a line of any size into memory.
+/// The maximum length of a row, with its newline: 64 KiB. The limits of all fields together stay below it.
+/// Without this limit, a model could make readers of the log load a line of any length into memory.
 pub const MAX_ROW_BYTES: usize = 64 * 1024;
 
 /// A hash as the log writes it: 64 lower-case hexadecimal digits.
@@ -18,14 +19,14 @@ pub(super) type Hash = [u8; HASH_BYTES];
 /// The `prev` of the first row.
 pub(super) const GENESIS: Hash = [b'0'; HASH_BYTES];
 
-/// Whether a text is a SHA-256 in hexadecimal. A text that names a file must be checked before it becomes part of a
-/// path.
+/// Whether a text is a SHA-256 in hexadecimal. Check a text that names a file with this before making
+/// it a part of a path.
 #[must_use]
 pub fn is_sha256(text: &str) -> bool {
     text.len() == HASH_BYTES && text.bytes().all(|byte| byte.is_ascii_hexdigit())
 }
 
-/// The fields of a line that form the chain.
+/// The fields of a line that link the chain.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct ChainLink {
     /// The row's number, from 1.
@@ -36,16 +37,16 @@ pub(super) struct ChainLink {
     pub(super) hash: Hash,
 }
 
-/// The reason why a line is not a link.
+/// Why a line is not a valid link.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum LineFault {
-    /// The line does not have the form.
+    /// The line does not have the required form.
     Malformed,
-    /// The line's bytes do not have the hash that the line claims.
+    /// The hash in the line does not match its bytes.
     HashMismatch,
 }
 
-/// Completes a row that is written up to its `prev`: appends `prev` and `hash`, and returns the hash.
+/// Completes a row that has been written up to `prev`: appends `prev` and `hash`, and returns the hash.
 pub(super) fn append_hash(line: &mut Vec<u8>, prev: &Hash) -> Hash {
     line.extend_from_slice(PREV_KEY);
     line.extend_from_slice(prev);
@@ -57,7 +58,7 @@ pub(super) fn append_hash(line: &mut Vec<u8>, prev: &Hash) -> Hash {
     hash
 }
 
-/// Parses a line with its newline, and checks its hash.
+/// Parses a line with its newline, and verifies its hash.
 pub(super) fn check(line: &[u8]) -> Result<ChainLink, LineFault> {
     let body = line.strip_suffix(END).ok_or(LineFault::Malformed)?;
     let (body, hash) = body.split_last_chunk::<HASH_BYTES>().ok_or(LineFault::Malformed)?;
@@ -75,10 +76,10 @@ pub(super) fn check(line: &[u8]) -> Result<ChainLink, LineFault> {
     Ok(ChainLink { seq, prev: *prev, hash: *hash })
 }
 
-/// The length of the end of every line: the digits of the line's own hash, and the closing characters.
+/// The length of the end of every line: the digits of its own hash, and the closing characters.
 pub(super) const HASH_TAIL_BYTES: usize = HASH_BYTES + END.len();
 
-/// The hash at the end of a line. The line's content is not compared with it.
+/// Returns the hash at the end of a line, without comparing it with the content.
 pub(super) fn hash_in(line: &[u8]) -> Option<&Hash> {
     line.strip_suffix(END)?.last_chunk()
 }
@@ -89,13 +90,13 @@ pub(super) fn tail_has_hash(tail: &[u8], hash: &Hash) -> bool {
 }
 
 fn hash_of(body: &[u8]) -> Hash {
-    // The initial value gives the length and is overwritten.
+    // `GENESIS` only sets the length; its value is overwritten.
     let mut hash = GENESIS;
     hex::encode_to_slice(Sha256::digest(body), &mut hash).expect("a SHA-256 has 64 hexadecimal digits");
     hash
 }
 
-/// Begins a line: the version of its form, and the row's number.
+/// Starts a line with the version of its form and the row's number.
 pub(super) fn push_head(line: &mut Vec<u8>, seq: u64) {
     line.extend_from_slice(VERSION_KEY);
     push_number(line, ROW_VERSION);
@@ -106,7 +107,7 @@ pub(super) fn push_head(line: &mut Vec<u8>, seq: u64) {
 
 fn seq_of(head: &[u8]) -> Option<u64> {
     let rest = match head.strip_prefix(VERSION_KEY) {
-        // A later version may have other fields; the chain is the same.
+        // A later version may have other fields, but the same chain.
         Some(rest) => number_at_start(rest)?.1.strip_prefix(b",")?.strip_prefix(SEQ_KEY)?,
         None => head.strip_prefix(b"{")?.strip_prefix(SEQ_KEY)?,
     };

@@ -1,8 +1,8 @@
-//! Checkpoints: a signed statement of how many rows a log has, and of the root of the tree over them.
+//! Checkpoints: signed statements of the number of rows in a log and the root of the tree over them.
 //!
-//! A checkpoint has the form that transparency logs use: a signed note (c2sp.org/signed-note) whose text is a
-//! checkpoint (c2sp.org/tlog-checkpoint). The same statement also fits into one line, for standard error and the
-//! collectors that read it.
+//! A checkpoint has the format of transparency logs: a signed note (c2sp.org/signed-note) whose text
+//! is a checkpoint (c2sp.org/tlog-checkpoint). It can also be written as one line, for standard error
+//! and log collectors.
 
 use std::{fmt, io};
 
@@ -14,16 +14,16 @@ use super::{
     tree::TreeHash,
 };
 
-/// The word before a checkpoint in one line.
+/// The keyword before a checkpoint that is written as one line.
 const LINE_MARK: &str = "portcullis-checkpoint";
 
-/// The maximum length of a note or line that is read: 64 KiB.
+/// The maximum length of a note or line to parse: 64 KiB.
 const MAX_NOTE_BYTES: usize = 64 * 1024;
 
 /// The statement of a checkpoint.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Checkpoint {
-    /// The log's name, which is the name of its key.
+    /// The log's name, which is also the name of its key.
     pub origin: String,
     /// The number of rows.
     pub size: u64,
@@ -53,7 +53,7 @@ impl Checkpoint {
     }
 }
 
-/// A checkpoint with its signatures. Only [`SignedCheckpoint::verify`] says whether they are valid.
+/// A checkpoint with its signatures. They are unverified until [`SignedCheckpoint::verify`].
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SignedCheckpoint {
     /// The statement.
@@ -80,16 +80,16 @@ impl fmt::Display for SignatureFault {
 }
 
 impl SignedCheckpoint {
-    /// Signs a checkpoint of the key's origin.
+    /// Signs a checkpoint whose origin is the key's name.
     ///
     /// # Errors
-    /// [`KeyError::Agent`]. A key in memory always signs.
+    /// [`KeyError::Agent`]. Signing with a key in memory cannot fail.
     pub fn sign(key: &CheckpointKey, size: u64, root: TreeHash) -> Result<Self, KeyError> {
         let checkpoint = Checkpoint { origin: key.name().to_owned(), size, root };
         let failed = |error: NoteError| KeyError::Agent { source: io::Error::other(error) };
         let mut note = Note::new(checkpoint.text().as_bytes(), &[]).map_err(failed)?;
         note.add_sigs(&[key.signer()]).map_err(failed)?;
-        // A note is text and base64.
+        // A note contains only text and base64, so this conversion is lossless.
         let note = String::from_utf8_lossy(&note.to_bytes()).into_owned();
         Ok(Self { checkpoint, note })
     }
@@ -100,7 +100,7 @@ impl SignedCheckpoint {
         &self.note
     }
 
-    /// Parses a note. Its signatures are not checked yet.
+    /// Parses a note without verifying its signatures.
     #[must_use]
     pub fn parse(note: &str) -> Option<Self> {
         if note.len() > MAX_NOTE_BYTES {
@@ -116,8 +116,8 @@ impl SignedCheckpoint {
         Self::parse(std::str::from_utf8(note).ok()?)
     }
 
-    /// The checkpoint in one line, without a newline: `portcullis-checkpoint ORIGIN SIZE ROOT SIGNATURE`, the last two
-    /// in base64 as in the note.
+    /// Formats the checkpoint as one line, without a newline:
+    /// `portcullis-checkpoint ORIGIN SIZE ROOT SIGNATURE`, with the last two in base64 as in the note.
     #[must_use]
     pub fn to_line(&self) -> String {
         let Checkpoint { origin, size, root } = &self.checkpoint;
@@ -127,12 +127,12 @@ impl SignedCheckpoint {
         format!("{LINE_MARK} {origin} {size} {} {}", BASE64.encode(root), signature.unwrap_or_default())
     }
 
-    /// Finds a checkpoint in a line; a collector may have written a prefix.
+    /// Finds a checkpoint in a line, which may have a collector's prefix.
     fn from_line(line: &str) -> Option<Self> {
         let (_, rest) = line.split_once(LINE_MARK)?;
         let mut words = rest.strip_prefix(' ')?.split(' ');
         let (origin, size, root, signature) = (words.next()?, words.next()?, words.next()?, words.next()?);
-        // A collector may have put the line into quotes.
+        // A collector may have quoted the line.
         let is_base64 = |byte: &u8| byte.is_ascii_alphanumeric() || b"+/=".contains(byte);
         let length = signature.bytes().take_while(|byte| is_base64(byte)).count();
         let checkpoint = Checkpoint::parse(&format!("{origin}\n{size}\n{root}\n"))?;
@@ -142,20 +142,21 @@ impl SignedCheckpoint {
         Some(Self { checkpoint, note: String::from_utf8(note.to_bytes()).ok()? })
     }
 
-    /// All checkpoints in a text: notes, and lines with anything before the checkpoint, as a journal has them.
+    /// Finds all checkpoints in a text: notes, and lines with anything before the checkpoint, such as
+    /// those of a journal.
     #[must_use]
     pub fn find_all(text: &str) -> Vec<Self> {
         let mut found: Vec<Self> = text.lines().filter_map(Self::from_line).collect();
         let lines: Vec<&str> = text.lines().collect();
         let mut start = 0;
         while start < lines.len() {
-            // A note: the lines of its text, an empty line, lines of signatures.
+            // A note consists of the lines of its text, an empty line, and lines of signatures.
             let text_lines = lines[start..].iter().take_while(|line| !line.is_empty()).count();
             let signatures = lines.get(start + text_lines + 1..).unwrap_or_default();
             let signatures = signatures.iter().take_while(|line| line.starts_with("— ")).count();
             if text_lines > 0 && signatures > 0 {
                 let end = start + text_lines + 1 + signatures;
-                // Lines of other texts may stand right before the note.
+                // Lines of other texts may directly precede the note, so take only the last three.
                 let note_start = start + text_lines.saturating_sub(3);
                 let note = lines[note_start..end].join("\n") + "\n";
                 found.extend(Self::parse(&note));
@@ -167,7 +168,7 @@ impl SignedCheckpoint {
         found
     }
 
-    /// Checks the signature of the log's key.
+    /// Verifies the signature of the log's key.
     ///
     /// # Errors
     /// [`SignatureFault`].

@@ -1,4 +1,4 @@
-//! Compares a log with checkpoints while its rows are read.
+//! Compares a log with checkpoints while reading its rows.
 
 use std::{fmt, path::Path};
 
@@ -17,12 +17,12 @@ use super::{
     witness::cosigned_notes,
 };
 
-/// The place that a checkpoint comes from.
+/// Where a checkpoint comes from.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum CheckpointPlace {
-    /// The state folder: the name of the file with the checkpoint.
+    /// The state folder, with the name of the checkpoint's file.
     State(String),
-    /// A place outside, such as a journal.
+    /// Outside the state folder, for example a journal.
     Outside,
 }
 
@@ -41,22 +41,23 @@ impl fmt::Display for CheckpointPlace {
 pub enum CheckpointFinding {
     /// The log has exactly the rows that the checkpoint covers.
     Holds,
-    /// The rows from this number to the size of the checkpoint are missing at the end.
+    /// Rows at the end of the log are missing, up to the size of the checkpoint.
     MissingAtEnd {
         /// The number of the first missing row.
         first: u64,
         /// The number of the last missing row.
         last: u64,
     },
-    /// The log has other rows than the checkpoint covers: rows were rewritten, or it is another log.
+    /// The rows differ from those that the checkpoint covers: rows were rewritten, or it is another log.
     OtherRows,
-    /// Retention has removed the last rows that the checkpoint covers, so it proves nothing about the others.
+    /// Retention has removed all rows that the checkpoint covers, so it proves nothing about
+    /// the remaining rows.
     Removed,
     /// The chain breaks before the last row that the checkpoint covers.
     BehindBreak,
     /// The signature does not verify with the log's key.
     Signature(super::SignatureFault),
-    /// The file does not hold a checkpoint.
+    /// The file does not contain a checkpoint.
     Malformed,
 }
 
@@ -73,11 +74,11 @@ impl CheckpointFinding {
 pub struct CheckpointReport {
     /// Where the checkpoint comes from.
     pub place: CheckpointPlace,
-    /// The name of the log in the checkpoint. Empty for a file that is not a checkpoint.
+    /// The name of the log in the checkpoint. Empty if the file is not a checkpoint.
     pub origin: String,
-    /// The number of rows that it covers.
+    /// The number of rows that the checkpoint covers.
     pub size: u64,
-    /// Whether its signature was checked, which needs the log's key.
+    /// Whether the signature was verified, which requires the log's key.
     pub is_signature_checked: bool,
     /// The result of the comparison.
     pub finding: CheckpointFinding,
@@ -88,23 +89,23 @@ struct ComparedCheckpoint {
     report: CheckpointReport,
     root: TreeHash,
     is_decided: bool,
-    /// When each witness of the request has signed it.
+    /// When each of the requested witnesses signed the checkpoint.
     cosigned_at: Vec<Option<Timestamp>>,
 }
 
-/// Checkpoints beside a log that is being read.
+/// The checkpoints to compare with a log that is being read.
 #[derive(Debug)]
 pub(super) struct ComparedCheckpoints {
     /// Sorted by size.
     anchors: Vec<ComparedCheckpoint>,
-    /// The index of the first anchor whose rows are not read yet.
+    /// The index of the first anchor whose rows have not all been read.
     next: usize,
     key: Option<VerifierKey>,
     witnesses: Vec<WitnessKey>,
 }
 
 impl ComparedCheckpoints {
-    /// The checkpoints of a state folder and of the request.
+    /// Collects the checkpoints of a state folder and of the request.
     pub(super) fn new(state_dir: Option<&Path>, request: &VerifyRequest) -> Result<Self, AuditError> {
         let key = match (&request.key, state_dir) {
             (Some(key), _) => Some(key.clone()),
@@ -174,7 +175,7 @@ impl ComparedCheckpoints {
         !self.anchors.is_empty()
     }
 
-    /// Whether a checkpoint states this tree, with a valid signature.
+    /// Whether a checkpoint with a valid signature states this tree.
     pub(super) fn prove(&self, tree: &Frontier) -> bool {
         let root = tree.root();
         self.anchors.iter().any(|anchor| {
@@ -185,7 +186,7 @@ impl ComparedCheckpoints {
         })
     }
 
-    /// Compares the checkpoints of this size with the tree of the rows so far.
+    /// Compares the checkpoints of this size with the tree of the rows read so far.
     pub(super) fn compare(&mut self, size: u64, tree: &Frontier) {
         while let Some(anchor) = self.anchors.get_mut(self.next).filter(|anchor| anchor.report.size <= size) {
             self.next += 1;
@@ -198,8 +199,8 @@ impl ComparedCheckpoints {
         }
     }
 
-    /// The findings for a log with these first and last rows, in the order of the sizes; and what each witness has
-    /// signed.
+    /// Returns the findings for a log with these first and last rows, ordered by size, and what each
+    /// witness has signed.
     pub(super) fn into_reports(
         self,
         first_seq: u64,
@@ -232,8 +233,8 @@ impl ComparedCheckpoints {
     }
 }
 
-/// The checkpoints of the sealed segments, the oldest first, each with its segment. `None` for a file that does not
-/// hold the checkpoint of its segment.
+/// Reads the checkpoints of the sealed segments, the oldest first, each with its segment. `None` if a file
+/// does not contain the checkpoint of its segment.
 fn segment_checkpoints(state_dir: &Path) -> Result<Vec<(SegmentName, Option<SignedCheckpoint>)>, AuditError> {
     let read_error = |path: &Path, source| AuditError::Read { path: path.to_owned(), source };
     let mut notes = Vec::new();
@@ -242,13 +243,13 @@ fn segment_checkpoints(state_dir: &Path) -> Result<Vec<(SegmentName, Option<Sign
         let bytes = stored_texts::read_if_exists(&path).map_err(|source| read_error(&path, source))?;
         let Some(bytes) = bytes else { continue };
         let signed = SignedCheckpoint::from_bytes(&bytes);
-        // The note of another segment proves nothing about this one.
+        // The note of a different segment proves nothing about this one.
         notes.push((name.clone(), signed.filter(|signed| signed.checkpoint.size == name.last)));
     }
     Ok(notes)
 }
 
-/// The checkpoints that the state folder keeps, the oldest first.
+/// Returns the checkpoints in the state folder, the oldest first.
 pub(super) fn stored_checkpoints(state_dir: &Path) -> Result<Vec<SignedCheckpoint>, AuditError> {
     Ok(segment_checkpoints(state_dir)?.into_iter().filter_map(|(_, signed)| signed).collect())
 }

@@ -10,10 +10,10 @@ use super::{
     text::push_string,
 };
 
-/// The maximum size of all connections and requests of a row together: 8 KiB.
+/// The maximum size of all connections and requests in a row: 8 KiB.
 pub(super) const MAX_CONNECTIONS_BYTES: usize = 8 * 1024;
 
-/// Connections of a command that have the same host, port, address and end.
+/// Connections of a command that share host, port, address and end.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct RecordedConnection {
     /// The requested host. `None` if the request could not be read.

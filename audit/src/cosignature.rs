@@ -1,4 +1,4 @@
-//! Cosignatures: the statement of a witness that a checkpoint continues all that it has seen of the log
+//! Cosignatures: a witness's statement that a checkpoint extends every checkpoint of the log that it has seen
 //! (c2sp.org/tlog-cosignature, version 1 with Ed25519).
 
 use base64::{Engine as _, engine::general_purpose::STANDARD as BASE64};
@@ -11,7 +11,7 @@ use super::{
     key::{KeyError, MAX_SHOWN_CHARACTERS},
 };
 
-/// The byte before a key that says Ed25519 cosignatures with a time.
+/// The byte before a key that marks timestamped Ed25519 cosignatures.
 const COSIGNATURE: u8 = 4;
 
 /// The length of the time in a cosignature, in bytes.
@@ -64,12 +64,13 @@ impl WitnessKey {
         &self.name
     }
 
-    /// The first four bytes of the key's hash, which cosignatures name.
+    /// The first four bytes of the key's hash, by which cosignatures identify the key.
     pub(super) fn id(&self) -> u32 {
         self.id
     }
 
-    /// The time of a cosignature of this key over a text. `None` for another key's signature and an invalid one.
+    /// Returns the time of a cosignature of this key over a text. `None` if the signature is
+    /// another key's or invalid.
     fn time_of(&self, signature: &Signature, text: &[u8]) -> Option<Timestamp> {
         if signature.name() != self.name || signature.id() != self.id {
             return None;
@@ -84,7 +85,7 @@ impl WitnessKey {
 }
 
 impl SignedCheckpoint {
-    /// The time at which a witness has signed this checkpoint: the newest, if it has signed several times. `None`
+    /// Returns when a witness signed this checkpoint; if it signed several times, the newest time. `None`
     /// without a valid signature of this key.
     #[must_use]
     pub fn cosigned_at(&self, witness: &WitnessKey) -> Option<Timestamp> {
@@ -94,8 +95,8 @@ impl SignedCheckpoint {
         signatures.filter_map(|signature| witness.time_of(&signature, note.text())).max()
     }
 
-    /// Adds the lines of signatures that are valid cosignatures of a witness, and returns the time of the newest one.
-    /// Other lines are ignored, as the protocol demands. `None` if no line is valid.
+    /// Adds the signature lines that are valid cosignatures of a witness, and returns the time of the newest
+    /// one. Ignores other lines, as the protocol requires. `None` if no line is valid.
     pub(super) fn with_cosignatures(&self, lines: &str, witness: &WitnessKey) -> Option<(Self, Timestamp)> {
         let note = Note::from_bytes(self.note().as_bytes()).ok()?;
         let (mut cosigned, mut newest) = (self.note().to_owned(), None);
@@ -132,7 +133,7 @@ pub(super) mod tests {
             Self { signing, key: WitnessKey::parse(&text).expect("a key") }
         }
 
-        /// The line of a cosignature over the text of a note.
+        /// Builds the line of a cosignature over the text of a note.
         pub(crate) fn line(&self, text: &str, time: u64) -> String {
             let message = format!("cosignature/v1\ntime {time}\n{text}");
             let signature = self.signing.sign(message.as_bytes());
@@ -153,8 +154,8 @@ pub(super) mod tests {
 
     #[test]
     fn the_example_of_the_specification_verifies() {
-        // The note of c2sp.org/tlog-cosignature. The specification does not give the key of its witness, so only the
-        // form is read: another key does not verify it.
+        // The note of c2sp.org/tlog-cosignature. The specification does not give the key of its witness, so
+        // this tests only the parser: another key does not verify the note.
         let note = "example.com/behind-the-sofa\n20852163\nCsUYapGGPo4dkMgIAUqom/Xajj7h2fB2MPA3j2jxq2I=\n\n\
             — example.com/behind-the-sofa Az3grlgtzPICa5OS8npVmf1Myq/5IZniMp+ZJurmRDeOoRDe4URYN7u5/Zhcyv2q1gGzGku9nTo+zyWE+xeMcTOAYQ8=\n\
             — witness.example.com/w1 jWbPPwAAAABkGFDLEZMHwSRaJNiIDoe9DYn/zXcrtPHeolMI5OWXEhZCB9dlrDJsX3b2oyin1nPZqhf5nNo0xUe+mbIUBkBIfZ+qnA==\n";
@@ -173,7 +174,7 @@ pub(super) mod tests {
         assert_eq!(cosigned.checkpoint, signed.checkpoint);
         assert_eq!(cosigned.cosigned_at(&witness.key), Timestamp::from_second(1_679_315_147).ok());
         assert_eq!(SignedCheckpoint::find_all(cosigned.note()), std::slice::from_ref(&cosigned));
-        // Lines of others around it are ignored.
+        // Lines of others around the cosignature are ignored.
         let noisy = format!("{}{line}— x AAAAAAA=\nno line\n", other.line(text_of(&signed), 1));
         assert_eq!(signed.with_cosignatures(&noisy, &witness.key), Some((cosigned.clone(), time)));
         for answer in [
@@ -182,7 +183,7 @@ pub(super) mod tests {
             other.line(text_of(&signed), 1),
             witness.line(text_of(&later), 1),
             line.replace(witness.key.name(), "w.example/2"),
-            // The time is signed too.
+            // The signature also covers the time.
             {
                 let mut bytes =
                     BASE64.decode(line.trim().rsplit(' ').next().expect("base64")).expect("decodes");
@@ -194,7 +195,7 @@ pub(super) mod tests {
             assert_eq!(signed.with_cosignatures(&answer, &witness.key), None, "{answer}");
         }
         assert_eq!(cosigned.cosigned_at(&other.key), None);
-        // If there are several, the newest counts.
+        // If there are several cosignatures, the newest counts.
         let twice = cosigned.with_cosignatures(&witness.line(text_of(&signed), 1_779_315_147), &witness.key);
         let newest = twice.expect("cosigned").0.cosigned_at(&witness.key);
         assert_eq!(newest, Timestamp::from_second(1_779_315_147).ok());
@@ -213,7 +214,7 @@ pub(super) mod tests {
             &good.as_str().replace("w.example", "v.example"),
             &good.as_str().replace("w.example", "w example"),
             &good.as_str()[..good.as_str().len() - 8],
-            // A key that signs checkpoints is not one that cosigns.
+            // A key that signs checkpoints is not a cosigning key.
             log_key.verifier().as_str(),
         ] {
             assert!(matches!(WitnessKey::parse(text), Err(KeyError::WitnessForm { .. })), "{text}");

@@ -1,5 +1,5 @@
-//! Errors of the audit log, for operators; a model never sees them. After an error of a write, the pipeline must not
-//! run the current call, or must not release its result.
+//! Errors of the audit log, for operators; a model never sees them. After a failed write, the pipeline must
+//! not run the current call, or must not release its result.
 
 use std::{io, path::PathBuf, time::Duration};
 
@@ -7,7 +7,7 @@ use thiserror::Error;
 
 use super::key::KeyError;
 
-/// The reason why the audit log cannot be used.
+/// Why the audit log cannot be used.
 #[derive(Debug, Error)]
 #[non_exhaustive]
 pub enum AuditError {
@@ -20,18 +20,18 @@ pub enum AuditError {
         #[source]
         source: io::Error,
     },
-    /// Another kind of file has the log's name: a link, a folder, a pipe, a device.
+    /// The log's name refers to something other than a regular file: a symlink, a folder, a pipe or a device.
     #[error("the audit log `{path}` is not a regular file", path = .path.display())]
     NotAFile {
         /// The log's path.
         path: PathBuf,
     },
-    /// Another process has held the log's lock for too long. That process may be stopped (`SIGSTOP`).
+    /// Another process has held the log's lock for too long. It may be stopped (`SIGSTOP`).
     #[error("the audit log `{path}` has been locked by another process for {waited:?}", path = .path.display())]
     Busy {
         /// The log's path.
         path: PathBuf,
-        /// The time that this process has waited for the lock.
+        /// How long this process has waited for the lock.
         waited: Duration,
     },
     /// The log cannot be read.
@@ -52,7 +52,7 @@ pub enum AuditError {
         #[source]
         source: io::Error,
     },
-    /// Rows did not reach the disk. The error is permanent: the kernel reports a lost page only once.
+    /// Rows could not be synced. The error is permanent, because the kernel reports a lost page only once.
     #[error("the audit log `{path}` cannot be synchronised to the disk", path = .path.display())]
     Sync {
         /// The log's path.
@@ -77,7 +77,7 @@ pub enum AuditError {
         /// The log's path.
         path: PathBuf,
     },
-    /// The last row that this process knows has changed, or a later line is not a valid row.
+    /// The last row that this process has read was changed, or a later line is not a valid row.
     #[error("the audit log `{path}` was altered at byte {offset}; look at it with `portcullis audit verify`, and move it away to start a new one", path = .path.display())]
     Altered {
         /// The log's path.
@@ -85,7 +85,7 @@ pub enum AuditError {
         /// The byte offset of the row.
         offset: u64,
     },
-    /// The torn tail of the log is longer than a crash can explain, so the log keeps it.
+    /// The torn tail of the log is longer than a crash can explain, so it is not cut off.
     #[error("the last {bytes} bytes of the audit log `{path}` hold no valid row", path = .path.display())]
     Corrupt {
         /// The log's path.
@@ -93,7 +93,7 @@ pub enum AuditError {
         /// The number of bytes examined.
         bytes: u64,
     },
-    /// A torn tail cannot be saved elsewhere, so the log keeps it.
+    /// A torn tail cannot be saved elsewhere, so it is not cut off.
     #[error("cannot save the torn tail of the audit log in `{path}`", path = .path.display())]
     SaveTornTail {
         /// The file that should have received the tail.
@@ -120,8 +120,8 @@ pub enum AuditError {
         #[source]
         source: io::Error,
     },
-    /// The log does not have the rows of the newest checkpoint that this state folder keeps: rows were cut off or
-    /// rewritten, or another log was put in its place.
+    /// The log does not contain the rows of the newest checkpoint in this state folder: rows were cut off or
+    /// rewritten, or the log was replaced by another one.
     #[error(
         "the audit log `{path}` has {rows} rows and does not continue its newest checkpoint, which covers {size}; look at it with `portcullis audit verify`, and move it away with `audit.segments` and `audit.checkpoint` to start a new one",
         path = .path.display()
@@ -134,7 +134,7 @@ pub enum AuditError {
         /// The number of the log's last row.
         rows: u64,
     },
-    /// The file of the newest checkpoint does not hold a checkpoint.
+    /// The file of the newest checkpoint does not contain a checkpoint.
     #[error("`{path}` does not hold a checkpoint; look at the log with `portcullis audit verify`, and move the file away if the log is intact", path = .path.display())]
     InvalidCheckpoint {
         /// The file's path.
@@ -147,7 +147,7 @@ pub enum AuditError {
         #[source]
         source: KeyError,
     },
-    /// The thread that synchronises the log cannot be started.
+    /// The thread that syncs the log cannot be started.
     #[error("cannot start the thread that synchronises the audit log")]
     Thread {
         /// The I/O error when the thread was started.

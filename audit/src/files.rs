@@ -1,5 +1,5 @@
-//! The files of a log, opened once by name and then used by handle. This module handles bytes and knows nothing about
-//! rows.
+//! The files of a log, opened once by name and then used by descriptor. This module handles only bytes, and
+//! does not parse rows.
 
 use std::{
     fs::File,
@@ -57,11 +57,11 @@ pub(super) struct Segment {
     pub(super) log: File,
     /// The number, from 1.
     pub(super) number: u64,
-    /// The length of all earlier segments together: the place of this one in the log.
+    /// The length of all earlier segments together, which is this segment's offset in the log.
     pub(super) start_offset: u64,
-    /// The number of its first row, even of one that is not written yet.
+    /// The number of its first row, even if that row has not been written yet.
     pub(super) first_seq: u64,
-    /// When its first row was written. `None` if it was empty when it was opened.
+    /// When its first row was written. `None` if the segment was empty when it was opened.
     pub(super) begun: Option<Timestamp>,
     identity: (u64, u64),
     /// Whether a sync of the log must also sync its directory entry.
@@ -85,7 +85,7 @@ impl LogFiles {
         Ok(Self { dir, state_dir: state_dir.to_owned(), path, device, segment })
     }
 
-    /// The open segment, as this process knows it.
+    /// Returns the open segment, as this process knows it.
     pub(super) fn segment(&self) -> Arc<Segment> {
         Arc::clone(&self.segment.lock())
     }
@@ -105,12 +105,12 @@ impl LogFiles {
         }
     }
 
-    /// The size of a segment if the log's name refers to it. Otherwise the segment was sealed, or the log was moved or
-    /// deleted, and rows in it would be lost.
+    /// Returns the size of a segment if the log's name refers to it. Otherwise the segment was sealed, or the
+    /// log was moved or deleted, and rows written to it would be lost.
     pub(super) fn named_size(&self, segment: &Segment) -> Result<Option<u64>, AuditError> {
         match statat(&self.dir, LOG_NAME, AtFlags::SYMLINK_NOFOLLOW) {
             Ok(stat) if (stat.st_dev, stat.st_ino) == segment.identity => {
-                // Cannot fail: the size of a regular file is not negative.
+                // The fallback is unreachable: the size of a regular file is never negative.
                 Ok(Some(u64::try_from(stat.st_size).unwrap_or_default()))
             }
             Ok(_) | Err(Errno::NOENT) => Ok(None),
@@ -118,7 +118,7 @@ impl LogFiles {
         }
     }
 
-    /// The path of a sealed segment, or `None` if it is still open.
+    /// Returns the path of a sealed segment, or `None` if the segment is still open.
     pub(super) fn sealed_name(&self, segment: &Segment) -> Result<Option<PathBuf>, AuditError> {
         let names =
             segments::listed(&self.state_dir, SEGMENT_EXTENSION).map_err(|source| self.read_error(source))?;
@@ -133,12 +133,12 @@ impl LogFiles {
         Ok(None)
     }
 
-    /// Syncs the log to the disk.
+    /// Syncs the log.
     pub(super) fn sync(&self) -> Result<(), Errno> {
         let segment = self.segment();
         self.device.sync(&segment.log)?;
-        // A new log would be lost without its directory entry. The flag stays clear even if this `fsync` fails, because
-        // a sync failure is permanent.
+        // A new log would be lost without its directory entry. The flag stays cleared even if this `fsync`
+        // fails, because a sync failure is permanent.
         if segment.is_new.swap(false, Ordering::Relaxed) {
             self.device.sync_folder(self.dir.as_fd())?;
         }
@@ -155,10 +155,12 @@ impl LogFiles {
 }
 
 impl Segment {
-    /// Opens the segment with the log's name. `create` is `OFlags::CREATE` to make an empty one if there is none.
+    /// Opens the segment with the log's name. `create` is `OFlags::CREATE` to create an empty
+    /// segment if there is none.
     fn open(dir: &OwnedFd, path: &Path, create: OFlags) -> Result<Self, AuditError> {
         let failed = |errno: Errno| AuditError::Open { path: path.to_owned(), source: errno.into() };
-        // Non-blocking, so that a FIFO in the log's place cannot block the open. Regular files ignore the flag.
+        // Non-blocking, so that opening a FIFO in the log's place returns immediately. Regular
+        // files ignore the flag.
         let flags =
             OFlags::RDWR | OFlags::APPEND | create | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
         let log = match openat(dir, LOG_NAME, flags, Mode::RUSR | Mode::WUSR) {
@@ -169,7 +171,7 @@ impl Segment {
         Self::of(File::from(log), path)
     }
 
-    /// The segment in an open file.
+    /// Returns the segment in an open file.
     pub(super) fn of(log: File, path: &Path) -> Result<Self, AuditError> {
         let stat =
             fstat(&log).map_err(|errno| AuditError::Open { path: path.to_owned(), source: errno.into() })?;
@@ -185,7 +187,7 @@ impl Segment {
             first_seq: start.first_seq,
             begun: start.begun,
             identity: (stat.st_dev, stat.st_ino),
-            // An empty log may be new, so its directory entry may not be on the disk yet.
+            // An empty log may be new, so its directory entry may not have been synced.
             is_new: AtomicBool::new(stat.st_size == 0),
         })
     }
@@ -195,7 +197,7 @@ impl Segment {
         Ok(self.log.metadata()?.len())
     }
 
-    /// The first row of the segment, as it is in the file now.
+    /// Reads the first row of the segment from the file.
     pub(super) fn start(&self) -> io::Result<SegmentStart> {
         SegmentStart::read(&self.log)
     }

@@ -1,4 +1,4 @@
-//! Reads the rows that are written from now on.
+//! Reads the rows of a log as they are written.
 
 use std::{
     fs::{self, File},
@@ -16,7 +16,7 @@ use super::{
 /// The maximum number of rows that are returned at a time: 1,000.
 const MAX_BATCH_ROWS: usize = 1000;
 
-/// The place in a log up to which its rows were read.
+/// A position in a log, up to which its rows have been read.
 #[derive(Debug)]
 pub struct LogFollower {
     path: PathBuf,
@@ -27,11 +27,11 @@ pub struct LogFollower {
 }
 
 impl LogFollower {
-    /// Starts at the present end of a log.
+    /// Starts at the current end of a log.
     ///
     /// # Errors
-    /// [`AuditError::Open`], even if there is no log yet ([`AuditError::is_missing`]), [`AuditError::NotAFile`],
-    /// [`AuditError::Busy`].
+    /// [`AuditError::Open`], also if there is no log yet ([`AuditError::is_missing`]),
+    /// [`AuditError::NotAFile`], [`AuditError::Busy`].
     pub fn at_end(path: &Path) -> Result<Self, AuditError> {
         let (file, offset) = segments::open_at_end(path)?;
         let start = SegmentStart::read(&file);
@@ -47,16 +47,16 @@ impl LogFollower {
         Ok(Self { offset: 0, ..Self::at_end(path)? })
     }
 
-    /// The rows that were written since the last call, at most 1,000. A line that is not a row yields an error in
-    /// its place. Empty if there are none yet.
+    /// Returns the rows that were written since the last call, at most 1,000. A line that is not a row yields
+    /// an error in its place. Empty if there are none yet.
     ///
     /// # Errors
-    /// [`AuditError::Truncated`] and [`AuditError::Replaced`] if the log is no longer the one that was read, and the
-    /// errors of reading. Then no call finds another row.
+    /// [`AuditError::Truncated`] and [`AuditError::Replaced`] if the log is not the one that was read before,
+    /// and the errors of reading. After such an error, no call returns another row.
     pub fn new_rows(&mut self) -> Result<Vec<Result<RowLine, AuditError>>, AuditError> {
         let read_error = |source| AuditError::Read { path: self.path.clone(), source };
-        // Whether the name still refers to this file is asked before the file is read to its end: after that, no row
-        // can be added to a file that has lost its name.
+        // Check whether the name still refers to this file before reading the file to its end: once the file
+        // has lost its name, no row can be added to it.
         let facts = self.file.metadata().map_err(read_error)?;
         let named = fs::symlink_metadata(&self.path);
         let is_named = named.is_ok_and(|named| (named.dev(), named.ino()) == (facts.dev(), facts.ino()));
@@ -69,21 +69,21 @@ impl LogFollower {
         while rows.len() < MAX_BATCH_ROWS
             && let Some(line) = lines.next().map_err(read_error)?
         {
-            // A torn line is being written, or will be cut off: it is read again.
+            // A torn line is still being written, or recovery will cut it off, so read it again next time.
             if line.end == LineEnd::File {
                 break;
             }
             rows.extend(read::parse(&self.path, line.offset, line.bytes, line.end).transpose());
             self.offset = line.offset + line.length;
         }
-        // Every row of this file was read. If it was sealed, the next segment follows.
+        // All rows of this file have been read. If it was sealed, continue with the next segment.
         if rows.is_empty() && !is_named {
             self.enter_next_segment((facts.dev(), facts.ino()))?;
         }
         Ok(rows)
     }
 
-    /// Goes on in the segment after this one, which must be sealed.
+    /// Continues in the segment after this one, which must be sealed.
     fn enter_next_segment(&mut self, identity: (u64, u64)) -> Result<(), AuditError> {
         let replaced_error = || AuditError::Replaced { path: self.path.clone() };
         let state_dir = self.path.parent().ok_or_else(replaced_error)?;

@@ -1,4 +1,4 @@
-//! The key that signs checkpoints: Ed25519, in the text forms of the signed notes of C2SP (c2sp.org/signed-note).
+//! The Ed25519 key that signs checkpoints, in the text format of C2SP signed notes (c2sp.org/signed-note).
 
 use std::{
     fs::{self, File},
@@ -17,29 +17,30 @@ use super::ssh_agent::AgentKey;
 /// The key's name in the state folder.
 pub const KEY_NAME: &str = "audit.key";
 
-/// The name of the key that verifies, in the state folder.
+/// The name of the verifying key in the state folder.
 pub const VERIFIER_KEY_NAME: &str = "audit.key.pub";
 
-/// The name of the key among a service's credentials in systemd (`LoadCredential=portcullis-audit-key:PATH`).
+/// The name of the key among the systemd credentials of a service
+/// (`LoadCredential=portcullis-audit-key:PATH`).
 pub const KEY_CREDENTIAL: &str = "portcullis-audit-key";
 
 /// The maximum size of a key file: 4 KiB. A key has about 100 bytes.
 const MAX_KEY_BYTES: u64 = 4096;
 
-/// The length up to which an error shows a text that is not a key.
+/// The maximum number of characters of an invalid key that an error shows.
 pub(super) const MAX_SHOWN_CHARACTERS: usize = 200;
 
-/// The random bytes in the name of a key.
+/// The number of random bytes in the name of a key.
 const NAME_BYTES: usize = 8;
 
-/// The byte before a key that says Ed25519.
+/// The byte before a key that marks Ed25519.
 const ED25519: u8 = 1;
 
-/// A key cannot be used.
+/// Why a key cannot be used.
 #[derive(Debug, Error)]
 #[non_exhaustive]
 pub enum KeyError {
-    /// The file cannot be read or made.
+    /// The file cannot be read or created.
     #[error("cannot use the key of checkpoints `{path}`", path = .path.display())]
     File {
         /// The file's path.
@@ -48,25 +49,25 @@ pub enum KeyError {
         #[source]
         source: io::Error,
     },
-    /// Others than the owner can read the file.
+    /// Users other than the owner can read the file.
     #[error("the key of checkpoints `{path}` can be read by others; take their rights away with `chmod go= {path}`", path = .path.display())]
     Readable {
         /// The file's path.
         path: PathBuf,
     },
-    /// The SSH agent does not sign.
+    /// The SSH agent cannot or will not sign.
     #[error("cannot use the SSH agent's key for checkpoints")]
     Agent {
         /// The reason.
         #[source]
         source: io::Error,
     },
-    /// The text is not the key of a witness.
+    /// The text is not a witness's key.
     #[error(
         "`{key}` is not the key of a witness; it has the form `NAME+8 hexadecimal digits+base64`, for Ed25519 cosignatures (type 4)"
     )]
     WitnessForm {
-        /// The text, cut after 200 characters.
+        /// The text, truncated after 200 characters.
         key: String,
     },
     /// The text is not a key.
@@ -74,15 +75,15 @@ pub enum KeyError {
         "`{place}` is not a key for checkpoints; a private one begins with `PRIVATE+KEY+`, and the other has the form `NAME+8 hexadecimal digits+base64`"
     )]
     Form {
-        /// The file, or the text itself for a key that verifies.
+        /// The file, or the text itself for a verifying key.
         place: String,
     },
 }
 
-/// Where the key that signs checkpoints is.
+/// Where the key that signs checkpoints is stored.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum KeySource {
-    /// A file with a private key in the form of signed notes.
+    /// A file with a private key in the format of signed notes.
     File(PathBuf),
     /// The Ed25519 key with this fingerprint, `SHA256:…`, in the SSH agent of `SSH_AUTH_SOCK`.
     SshAgent(String),
@@ -123,7 +124,7 @@ impl Signer for KeySigner {
 }
 
 impl CheckpointKey {
-    /// The key of a source.
+    /// Reads the key from its source.
     ///
     /// # Errors
     /// As [`Self::read`]; [`KeyError::Agent`].
@@ -142,11 +143,11 @@ impl CheckpointKey {
         }
     }
 
-    /// Reads a key. The file must be a regular file that only its owner can read: mode 0600 or 0400. A file of root may
-    /// also be readable for its group, as systemd and Kubernetes pass secrets.
+    /// Reads a key. It must be in a regular file that only its owner can read: mode 0600 or 0400. A file that
+    /// root owns may also be readable by its group, because systemd and Kubernetes pass secrets like that.
     ///
     /// # Errors
-    /// [`KeyError::File`], even if there is none; [`KeyError::Readable`], [`KeyError::Form`].
+    /// [`KeyError::File`], also if there is no file; [`KeyError::Readable`], [`KeyError::Form`].
     pub fn read(path: &Path) -> Result<Self, KeyError> {
         let failed = |source| KeyError::File { path: path.to_owned(), source };
         let file = fs::OpenOptions::new()
@@ -167,7 +168,8 @@ impl CheckpointKey {
         Self::parse(text.trim()).ok_or_else(|| KeyError::Form { place: path.display().to_string() })
     }
 
-    /// Reads the key of a state folder, and makes one if there is none: [`KEY_NAME`], readable only by its owner.
+    /// Reads the key of a state folder, and creates one if there is none: [`KEY_NAME`], readable
+    /// only by its owner.
     ///
     /// # Errors
     /// As [`Self::read`].
@@ -179,8 +181,8 @@ impl CheckpointKey {
         }
         let failed = |source| KeyError::File { path: path.clone(), source };
         let text = new_key_text().map_err(failed)?;
-        // A link makes the whole file appear in one step, and fails if another process was faster. The name of the copy
-        // is as random as the key's own.
+        // A hard link makes the complete file appear atomically, and fails if another process was faster. The
+        // name of the temporary file is as random as the key's own.
         let name = text.split('+').nth(2).unwrap_or_default().replace('/', "-");
         let temporary = state_dir.join(format!(".{KEY_NAME}.{name}"));
         let link_result = write_private(&temporary, &text).and_then(|()| fs::hard_link(&temporary, &path));
@@ -195,7 +197,7 @@ impl CheckpointKey {
 
     fn parse(text: &str) -> Option<Self> {
         let signer = StandardSigner::new(text).ok()?;
-        // The form was checked: the last part is the private key in base64.
+        // The format was checked above: the last part is the private key in base64.
         let encoded = text.splitn(5, '+').nth(4)?;
         let decoded = base64::Engine::decode(&base64::engine::general_purpose::STANDARD, encoded).ok()?;
         let seed: [u8; 32] = decoded.get(1..)?.try_into().ok()?;
@@ -204,14 +206,14 @@ impl CheckpointKey {
         Some(Self { signer: KeySigner::InMemory(Box::new(signer)), verifier })
     }
 
-    /// The name of the key, which is the origin of its checkpoints: `portcullis/` and 16 hexadecimal digits in a key
-    /// that Portcullis made.
+    /// The name of the key, which is the origin of its checkpoints: `portcullis/` and 16 hexadecimal digits
+    /// for a key that Portcullis generated.
     #[must_use]
     pub fn name(&self) -> &str {
         self.signer.name()
     }
 
-    /// The key that verifies the signatures of this one.
+    /// The key that verifies this key's signatures.
     #[must_use]
     pub fn verifier(&self) -> &VerifierKey {
         &self.verifier
@@ -224,7 +226,7 @@ impl CheckpointKey {
 
 impl std::fmt::Debug for CheckpointKey {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        // The output leaves the private key out.
+        // Do not print the private key.
         f.debug_struct("CheckpointKey").field("name", &self.name()).finish_non_exhaustive()
     }
 }
@@ -250,7 +252,8 @@ impl VerifierKey {
         Ok(Self { text: text.to_owned(), name: verifier.name().to_owned(), id: verifier.key_id() })
     }
 
-    /// The key of a state folder: [`VERIFIER_KEY_NAME`], which the first checkpoint writes. `None` without one.
+    /// Reads the verifying key of a state folder: [`VERIFIER_KEY_NAME`], which is written with the first
+    /// checkpoint. `None` if there is none.
     ///
     /// # Errors
     /// [`KeyError::File`], [`KeyError::Form`].
@@ -284,7 +287,7 @@ impl VerifierKey {
         &self.name
     }
 
-    /// The first four bytes of the key's hash, which signatures name.
+    /// The first four bytes of the key's hash, by which signatures identify the key.
     pub(super) fn id(&self) -> u32 {
         self.id
     }
@@ -333,7 +336,7 @@ mod tests {
         let path = state.path().join(KEY_NAME);
         assert_eq!(fs::metadata(&path).expect("is there").mode() & 0o777, 0o600);
         assert_eq!(fs::read_dir(state.path()).expect("readable").count(), 1);
-        // The key that verifies has the usual form, and its text is the whole key.
+        // The verifying key has the usual format, and its text is the whole key.
         assert_eq!(VerifierKey::parse(key.verifier().as_str()).expect("parses"), *key.verifier());
 
         fs::set_permissions(&path, fs::Permissions::from_mode(0o644)).expect("set");

@@ -4,21 +4,20 @@
 //! <state>/audit.jsonl            the log; its exclusive flock orders the processes that share it
 //! <state>/audit.live/<process>   held locked by a living process; holds the offset of its oldest open begin
 //! <state>/audit.segments/        sealed segments and their checkpoints
-//! <state>/audit.checkpoint       the newest checkpoint, with which the next start compares the log
+//! <state>/audit.checkpoint       the newest checkpoint, which the next start compares with the log
 //! <state>/audit.key              the key that signs checkpoints, unless another one is set; `audit.key.pub` verifies
 //! <state>/audit.witnesses/       the newest checkpoint that each witness has signed
-//! <state>/audit.torn-<time>      a torn tail that recovery cut off the log; nothing is thrown away
+//! <state>/audit.torn-<time>      a torn tail that recovery moved out of the log; it is never deleted
 //! <state>/policies/<digest>.*    the effective policies that rows name, as `toml`, and as the `json` that is hashed
 //! <state>/questions/<sha256>.txt the questions to approvers that rows name
 //! ```
 //!
-//! The chain proves that no row was changed, moved, inserted, or removed between two other rows, unless the attacker
-//! also rewrote all following rows. The chain cannot prove that no rows are missing at the very end. It also cannot
-//! prove that an attacker with this user's rights did not rewrite the whole file. To detect both, keep a
-//! [`SignedCheckpoint`] or [`VerifyReport::head`] in another place, or have a witness sign the checkpoints
-//! ([`WitnessClient`]).
+//! The chain proves that no row was changed, moved, inserted, or removed between two other rows, unless the
+//! attacker also rewrote all following rows. It cannot detect rows that are missing at the very end, nor an
+//! attacker with this user's rights who rewrote the whole file. To detect both, keep a [`SignedCheckpoint`]
+//! or [`VerifyReport::head`] elsewhere, or have a witness sign the checkpoints ([`WitnessClient`]).
 //!
-//! This crate makes no decisions. The pipeline decides what a call may do, and whether the call waits for its row.
+//! This crate makes no decisions: the pipeline decides whether a call may run and when its rows are written.
 #![forbid(unsafe_code)]
 
 mod approver;

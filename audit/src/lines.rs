@@ -1,4 +1,4 @@
-//! Reads a log line by line with bounded memory, whatever the log contains.
+//! Reads a log line by line, with bounded memory for any content.
 
 use std::{
     borrow::Borrow,
@@ -21,7 +21,7 @@ pub(super) struct LogLines<F> {
 /// A line of the log, with its position.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct NumberedLine<'a> {
-    /// The line's number, counted from 1 at the start of the reading.
+    /// The line's number, counted from 1 where the reader started.
     pub(super) number: u64,
     /// The line's byte offset in the file.
     pub(super) offset: u64,
@@ -45,7 +45,7 @@ pub(super) enum LineEnd {
 }
 
 impl<F: Borrow<File>> LogLines<F> {
-    /// The lines between two byte offsets.
+    /// Reads the lines between two byte offsets.
     pub(super) fn new(file: F, start: u64, end: u64) -> Self {
         let range_reader = PositionedReader { file, at: start, end };
         Self {
@@ -56,7 +56,7 @@ impl<F: Borrow<File>> LogLines<F> {
         }
     }
 
-    /// The next line. `None` at the end.
+    /// Returns the next line. `None` at the end.
     pub(super) fn next(&mut self) -> io::Result<Option<NumberedLine<'_>>> {
         self.line.clear();
         let offset = self.offset;
@@ -68,7 +68,7 @@ impl<F: Borrow<File>> LogLines<F> {
             }
             let newline = chunk.iter().position(|byte| *byte == b'\n');
             let consumed = newline.map_or(chunk.len(), |index| index + 1);
-            // Keep one byte more than the longest row, as proof that the line is too long. Only count the rest.
+            // Keep one byte more than the longest row to mark the line as too long, and only count the rest.
             let free_bytes = (MAX_ROW_BYTES + 1).saturating_sub(self.line.len());
             self.line.extend_from_slice(&chunk[..consumed.min(free_bytes)]);
             self.reader.consume(consumed);
@@ -90,7 +90,7 @@ impl<F: Borrow<File>> LogLines<F> {
     }
 }
 
-/// Reads by position, because other readers may share the file's offset.
+/// Reads by position, because other readers may share the file's cursor.
 #[derive(Debug)]
 struct PositionedReader<F> {
     file: F,
@@ -100,7 +100,7 @@ struct PositionedReader<F> {
 
 impl<F: Borrow<File>> Read for PositionedReader<F> {
     fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
-        // The fallback loses nothing, because the smaller of this number and the buffer's length counts.
+        // The fallback is harmless, because the smaller of this number and the buffer's length is used.
         let remaining = usize::try_from(self.end.saturating_sub(self.at)).unwrap_or(usize::MAX);
         let length = buffer.len().min(remaining);
         let bytes_read = self.file.borrow().read_at(&mut buffer[..length], self.at)?;

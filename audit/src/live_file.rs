@@ -1,13 +1,13 @@
-//! Live files: they show which of the processes that share a log are alive, and where the open calls of dead processes
-//! start.
+//! Live files. They show which of the processes that share a log are alive, and where the open calls of
+//! dead processes start.
 //!
 //! Before its first `begin`, a process creates a file `audit.live/<process>` and keeps it locked. The kernel releases
 //! the lock when the process dies. The file holds one number, the *mark*: every `begin` of that process without an
 //! `end` is at or after that byte of the log. Recovery after a crash therefore reads only the last calls of the dead
 //! process instead of the whole log.
 //!
-//! The mark is written before the first open `begin`. Only a sync advances it, after all `end`s before the new mark are
-//! on the disk. So the mark can be too low, which costs recovery some time, but is never too high.
+//! The mark is written before the first open `begin`. It advances only with a sync, once all `end`s before
+//! the new mark are on disk. So the mark can be too low, which costs recovery some time, but never too high.
 
 use std::{fs::File, io, os::fd::OwnedFd, os::unix::fs::FileExt as _, path::PathBuf, sync::Arc};
 
@@ -21,7 +21,7 @@ use super::{error::AuditError, files::LogFiles, lock};
 /// The folder of the live files.
 const LIVE_DIR: &str = "audit.live";
 
-/// This process's live file, locked as long as this value exists.
+/// This process's live file, locked for as long as this value exists.
 #[derive(Debug)]
 pub(super) struct LiveFile {
     handles: Arc<LiveFileHandles>,
@@ -58,7 +58,7 @@ impl LiveFile {
         Ok(Self { handles, mark: None, unsynced: true })
     }
 
-    /// If there is no mark, sets it to the offset of the `begin` that is about to be written.
+    /// Sets the mark to the offset of the `begin` that is about to be written, unless there is a mark.
     pub(super) fn ensure_marked(&mut self, offset: u64) -> Result<(), AuditError> {
         if self.mark.is_none() {
             self.handles.write_mark(Some(offset))?;
@@ -80,25 +80,25 @@ impl LiveFile {
         }
         match self.handles.write_mark(first_open) {
             Ok(()) => self.mark = first_open,
-            // The old mark stays valid; it only makes a recovery read more.
+            // The old mark is still valid; it only makes recovery read more.
             Err(error) => tracing::warn!(%error, "the audit log's mark was not moved"),
         }
     }
 
-    /// Returns the handles if the file is not synced yet. The caller must then sync them.
+    /// Returns the handles if the file has not been synced. The caller must then sync them.
     pub(super) fn take_unsynced(&mut self) -> Option<Arc<LiveFileHandles>> {
         std::mem::take(&mut self.unsynced).then(|| Arc::clone(&self.handles))
     }
 
-    /// Removes the file, because this process has no open call.
+    /// Removes the file, because this process has no open calls.
     pub(super) fn remove(self) -> Result<(), AuditError> {
         self.handles.remove()
     }
 }
 
 impl LiveFileHandles {
-    /// Syncs the file and its directory entry. Must run before the sync of the rows that the mark covers, so that after
-    /// a power loss the disk has no such row without its mark.
+    /// Syncs the file and its directory entry. Call this before syncing the rows that the mark covers, so
+    /// that after a power loss the disk has no such row without its mark.
     pub(super) fn sync(&self) -> Result<(), Errno> {
         fdatasync(&self.file)?;
         fsync(&self.folder)
@@ -125,17 +125,17 @@ impl LiveFileHandles {
 
 impl Drop for LiveFileHandles {
     fn drop(&mut self) {
-        // Unlock explicitly, because a close is not enough: a child that another thread is starting holds a copy of the
-        // descriptor, and with it the lock, until its `exec`.
+        // Unlock explicitly, because closing is not enough: a child that another thread is starting holds a
+        // copy of the descriptor, and thus the lock, until its `exec`.
         let _ = flock(&self.file, FlockOperation::Unlock);
     }
 }
 
-/// The live file of a dead process, locked by this process as long as the value exists.
+/// The live file of a dead process, which this process keeps locked for as long as the value exists.
 #[derive(Debug)]
 pub(super) struct DeadLiveFile {
     handles: LiveFileHandles,
-    /// The offset of the first row that may be an open call. `None` if the process left no call open.
+    /// The offset of the first row that may be an open call. `None` if the process left no open calls.
     pub(super) mark: Option<u64>,
 }
 
@@ -145,13 +145,14 @@ impl DeadLiveFile {
         &self.handles.name
     }
 
-    /// Removes the file, because the calls of the process are closed.
+    /// Removes the file, because the calls of the process have been closed.
     pub(super) fn remove(&self) -> Result<(), AuditError> {
         self.handles.remove()
     }
 }
 
-/// The live files of dead processes. The caller holds the log's lock, so only one process searches at a time.
+/// Finds the live files of dead processes. The caller holds the log's lock, so only one process
+/// searches at a time.
 pub(super) fn dead_live_files(files: &LogFiles) -> Result<Vec<DeadLiveFile>, AuditError> {
     let path = files.state_dir.join(LIVE_DIR);
     let failed = |errno: Errno| AuditError::Live { path: path.clone(), source: errno.into() };
@@ -163,7 +164,7 @@ pub(super) fn dead_live_files(files: &LogFiles) -> Result<Vec<DeadLiveFile>, Aud
     let mut dead_files = Vec::new();
     for entry in Dir::read_from(&folder).map_err(failed)? {
         let entry = entry.map_err(failed)?;
-        // This program writes only UTF-8 names.
+        // This program writes only UTF-8 names, so the file is not a live file.
         let Ok(name) = entry.file_name().to_str() else {
             continue;
         };
@@ -182,7 +183,7 @@ pub(super) fn dead_live_files(files: &LogFiles) -> Result<Vec<DeadLiveFile>, Aud
         if !file.metadata().map_err(failed)?.is_file() {
             return Err(failed(io::Error::from(io::ErrorKind::InvalidData)));
         }
-        // A held lock means that the process is alive.
+        // If the lock is held, the process is alive.
         if !lock::try_lock_until_close(&file).map_err(|errno| failed(errno.into()))? {
             continue;
         }
@@ -196,7 +197,7 @@ pub(super) fn dead_live_files(files: &LogFiles) -> Result<Vec<DeadLiveFile>, Aud
     Ok(dead_files)
 }
 
-/// Reads a mark. An unreadable mark covers the whole log: its process was killed between two system calls.
+/// Reads a mark. An unreadable mark counts as 0: its process was killed between two system calls.
 fn read_mark(file: &File) -> io::Result<Option<u64>> {
     let mut bytes = [0; NO_MARK.len()];
     let length = file.read_at(&mut bytes, 0)?;
@@ -204,14 +205,14 @@ fn read_mark(file: &File) -> io::Result<Option<u64>> {
         return Ok(None);
     }
     let text = std::str::from_utf8(&bytes[..length]).unwrap_or_default();
-    // Fail closed: a scan from byte 0 misses no open call.
+    // Fail closed: a scan from offset 0 misses no open call.
     Ok(Some(text.strip_suffix('\n').and_then(|digits| digits.parse().ok()).unwrap_or(0)))
 }
 
 /// The mark advances only if the oldest open call is at least this far beyond it: 64 KiB. This saves writes.
 const MARK_STEP_BYTES: u64 = 64 * 1024;
 
-/// The text of an absent mark. It is as long as a mark, so that one write replaces either.
+/// The text of an absent mark. It is as long as a mark, so that one write can replace either by the other.
 const NO_MARK: &str = "--------------------\n";
 
 const OPEN_FOLDER_FLAGS: OFlags =

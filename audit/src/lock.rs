@@ -1,7 +1,8 @@
 //! The lock that orders the processes that share a log: `flock` on the log itself.
 //!
-//! `flock` belongs to an open file description. The kernel releases it when the process dies, and two handles in one
-//! process exclude each other like two processes. A separate lock file would need the same care, and could be deleted.
+//! `flock` belongs to an open file description. The kernel releases it when the process dies, and two
+//! descriptions in one process exclude each other like two processes. A separate lock file would need the
+//! same care, and could be deleted.
 
 use std::{
     fs::File,
@@ -17,12 +18,12 @@ use rustix::{
 
 use super::error::AuditError;
 
-/// The time limit of the wait for the lock: 5 s. A holder normally needs microseconds, or after a crash the time to
-/// scan the last calls. Without this limit, a process that is stopped while it holds the lock would block all others
-/// for ever.
+/// How long to wait for the lock: 5 s. A holder normally needs microseconds, or after a crash the time to
+/// scan the last calls. Without this timeout, a process that is stopped while it holds the lock would block
+/// all others forever.
 pub(super) const LOCK_WAIT: Duration = Duration::from_secs(5);
 
-/// A file whose lock can be held: by reference, or shared.
+/// A file that can be locked, by reference or shared.
 pub(super) trait HeldFile {
     /// The file.
     fn file(&self) -> &File;
@@ -40,7 +41,7 @@ pub(super) struct LockGuard<F: HeldFile>(F);
 
 impl<F: HeldFile> Drop for LockGuard<F> {
     fn drop(&mut self) {
-        // Cannot fail for an open descriptor that holds the lock.
+        // Unlocking an open descriptor that holds the lock cannot fail.
         let _ = flock(self.0.file(), FlockOperation::Unlock);
     }
 }
@@ -54,7 +55,7 @@ pub(super) fn lock_exclusive<F: HeldFile>(
     acquire(file, path, max_wait, FlockOperation::NonBlockingLockExclusive)
 }
 
-/// Waits for the shared lock, during which no process writes.
+/// Waits for the shared lock. No process can write while it is held.
 pub(super) fn lock_shared<F: HeldFile>(
     file: F,
     path: &Path,
@@ -63,7 +64,7 @@ pub(super) fn lock_shared<F: HeldFile>(
     acquire(file, path, max_wait, FlockOperation::NonBlockingLockShared)
 }
 
-/// Takes the lock if it is free, and keeps it until the file is closed. Returns whether it was free.
+/// Acquires the lock if it is free, and keeps it until the file is closed. Returns whether it was free.
 pub(super) fn try_lock_until_close(file: &File) -> Result<bool, Errno> {
     match flock(file, FlockOperation::NonBlockingLockExclusive) {
         Ok(()) => Ok(true),
@@ -72,8 +73,9 @@ pub(super) fn try_lock_until_close(file: &File) -> Result<bool, Errno> {
     }
 }
 
-/// Retries a non-blocking `flock`, because a blocking one needs a signal to time out. The first retries follow
-/// immediately, because a holder mostly needs less than a context switch. Later retries follow at growing intervals.
+/// Retries a non-blocking `flock`, because a blocking call can only be interrupted by a signal. The first
+/// retries only yield, because a holder mostly needs less time than a context switch. Later retries follow at
+/// growing intervals.
 fn acquire<F: HeldFile>(
     file: F,
     path: &Path,

@@ -1,7 +1,8 @@
 //! The log as the pipeline uses it: open, append, flush.
 //!
-//! An append takes this process's mutex, then the lock that orders the processes. It catches up with the rows of other
-//! processes, and writes one whole line with one `write`. From then on the row survives the death of the process.
+//! An append takes this process's mutex, then the lock that orders the processes. It reads the rows that
+//! other processes have added, and writes one whole line with one `write`. After that, the row survives the
+//! death of the process.
 
 use std::{
     path::Path,
@@ -34,9 +35,9 @@ use super::{
     writer::{KernelDevice, LogDevice, LogWriter},
 };
 
-/// A log that is open for writing. Threads share one log through an `Arc`, and each process opens its own.
+/// A log that is open for writing. Threads share one log through an `Arc`; each process opens its own.
 ///
-/// Dropping the log syncs the last rows to the disk.
+/// Dropping the log syncs its last rows.
 #[derive(Debug)]
 pub struct AuditLog {
     shared: Arc<SharedLog>,
@@ -51,8 +52,8 @@ pub struct RowRef {
 }
 
 impl AuditLog {
-    /// Opens the log of a state folder, which must exist. Creates the log if it does not exist, and repairs the
-    /// leftovers of a crash; the [`Recovery`] lists the repairs for the operator.
+    /// Opens the log of a state folder, which must exist. Creates the log if it does not exist, and repairs
+    /// the damage of a crash; [`Recovery`] lists the repairs for the operator.
     ///
     /// Opening takes one `flock` and one short read, and after a crash also a scan of the last calls.
     ///
@@ -64,7 +65,7 @@ impl AuditLog {
         Self::open_on(state_dir, sync, Box::new(KernelDevice))
     }
 
-    /// [`AuditLog::open`] with the writing system calls as an argument, so that tests can make them fail.
+    /// Does the same as [`AuditLog::open`], on the given device, so that tests can make its writes fail.
     pub(super) fn open_on(
         state_dir: &Path,
         mode: SyncMode,
@@ -72,6 +73,7 @@ impl AuditLog {
     ) -> Result<(Self, Recovery), AuditError> {
         let files = Arc::new(LogFiles::open(state_dir, device)?);
         let (mut writer, torn_tail, lock_guard) = LogWriter::start(Arc::clone(&files))?;
+        // Compare before closing calls: a log that contradicts its checkpoint gets no new rows.
         seal::check_newest(&files, writer.place().0, writer.seq())?;
         let closed_begins = recovery::close_dead_calls(&files, &mut writer)?;
         drop(lock_guard);
@@ -100,7 +102,7 @@ impl AuditLog {
             |shared| &shared.syncer,
             |shared, is_requested| {
                 if is_requested {
-                    // Ignored here: the failure is stored, and the next append reports it.
+                    // The failure is stored, and the next append reports it.
                     let _ = shared.sync();
                 }
                 shared.seal_if_due()
@@ -110,24 +112,24 @@ impl AuditLog {
         Ok((Self { shared, thread: Some(thread) }, Recovery { torn: torn_tail, closed_begins }))
     }
 
-    /// Sets what the rows `start` and `stop` of this process say. The log writes `start`, and stores the policy, only
-    /// before the first other row, so a process that only reads leaves no row. If the newest earlier start had another
-    /// policy, a row `policy` follows. The last row of the process is then `stop`.
+    /// Sets the facts for the `start` and `stop` rows of this process. The log writes `start` and stores the
+    /// policy only before the first other row, so a process that only reads leaves no row. If the newest
+    /// earlier `start` had a different policy, a `policy` row follows. The process's last row is `stop`.
     ///
-    /// `facts` is called when the first row is written, and `policy` gives the text of the policy then, if no earlier
-    /// process has stored it.
+    /// `facts` is called when the first row is written. `policy` is called then too, unless an earlier
+    /// process has stored the policy.
     pub fn set_process_facts(&self, facts: GatherFacts, policy: Option<PolicyText>) {
         self.shared.state().start = Some(PendingStart::new(facts, policy));
     }
 
-    /// Sets how the log is sealed from now on. Without it, the process makes no checkpoint and seals no segment, but
-    /// goes on in the segments of others.
+    /// Sets how the log is sealed. Without this call, the process makes no checkpoints and seals no segments,
+    /// but continues in the segments that others start.
     pub fn set_sealing_options(&self, options: SealingOptions) {
         self.shared.set_sealing_options(options);
         self.shared.syncer.request();
     }
 
-    /// Makes a checkpoint of all rows now.
+    /// Makes a checkpoint of all rows.
     ///
     /// # Errors
     /// As [`Self::append`], and [`AuditError::Key`].
@@ -135,7 +137,7 @@ impl AuditLog {
         self.shared.checkpoint_now(false)
     }
 
-    /// Seals the open segment now, whatever its size, and returns the checkpoint of its rows.
+    /// Seals the open segment regardless of its size, and returns the checkpoint of its rows.
     ///
     /// # Errors
     /// As [`Self::append`], and [`AuditError::Key`].
@@ -154,7 +156,7 @@ impl AuditLog {
         })
     }
 
-    /// Keeps the text of a question to an approver beside the log, under its SHA-256.
+    /// Stores the text of a question to an approver beside the log, under its SHA-256.
     ///
     /// # Errors
     /// [`AuditError::StoreText`]. The call must then not run.
@@ -163,18 +165,18 @@ impl AuditLog {
         stored_texts::store_question(&self.shared.files, sha256, question)
     }
 
-    /// Writes one row. When this method returns, the row survives the death of this process; with [`SyncMode::Always`]
-    /// it is also on the disk.
+    /// Writes one row. Once this method returns, the row survives the death of this process; with
+    /// [`SyncMode::Always`] it is also on disk.
     ///
-    /// Blocks for some microseconds, or for up to five seconds while another process holds the log.
+    /// Blocks for a few microseconds, or for up to five seconds while another process holds the log's lock.
     ///
     /// # Errors
-    /// After any error the call must not run, or its result must not be released. Except after [`AuditError::Sync`],
-    /// the log does not have the row, and a later append may succeed.
+    /// After any error, the call must not run, or its result must not be released. Except after
+    /// [`AuditError::Sync`], the log does not contain the row, and a later append may succeed.
     ///
     /// - [`AuditError::Write`]: the row cannot be written, for example because the disk is full.
     /// - [`AuditError::Truncated`], [`AuditError::Replaced`], [`AuditError::Altered`]: the log was tampered with.
-    /// - [`AuditError::Busy`]: another process holds the log.
+    /// - [`AuditError::Busy`]: another process holds the log's lock.
     /// - [`AuditError::Live`], [`AuditError::Read`], [`AuditError::SaveTornTail`], [`AuditError::StoreText`]: the state
     ///   folder is damaged, or the disk is full.
     pub fn append(&self, record: &Record) -> Result<RowRef, AuditError> {
@@ -188,18 +190,18 @@ impl AuditLog {
         &self,
         write: impl FnOnce(&mut LogState, &SharedLog) -> Result<RowRef, AuditError>,
     ) -> Result<RowRef, AuditError> {
-        // First of all: after a failed sync, no later row proves anything.
+        // Check this first: after a failed sync, no later row proves anything.
         self.shared.check_synced()?;
         let row = {
             let mut state = self.shared.state();
-            // Before the lock, because the hash of the program may have to be computed.
+            // Before taking the lock, because computing the hash of the program may take a while.
             if let Some(pending) = &mut state.start {
                 pending.facts();
             }
             let _locked = state.writer.lock()?;
             write(&mut state, &self.shared)?
         };
-        // Sync only after the lock is released, so that other processes can append in the meantime.
+        // Sync after releasing the lock, so that other processes can append meanwhile.
         if self.shared.mode == SyncMode::Always {
             self.shared.sync()?;
         }
@@ -207,16 +209,16 @@ impl AuditLog {
         Ok(row)
     }
 
-    /// Syncs all rows to the disk now.
+    /// Syncs all rows.
     ///
     /// # Errors
-    /// [`AuditError::Sync`], even if only an earlier sync failed.
+    /// [`AuditError::Sync`], also if only an earlier sync failed.
     pub fn flush(&self) -> Result<(), AuditError> {
         self.check_synced()?;
         self.shared.sync()
     }
 
-    /// Checks that every sync so far succeeded. Reports the error that the next append would report.
+    /// Checks that every sync so far has succeeded. Returns the error that the next append would return.
     ///
     /// # Errors
     /// [`AuditError::Sync`] if a sync has failed.
@@ -224,7 +226,8 @@ impl AuditLog {
         self.shared.check_synced()
     }
 
-    /// The time until the thread looks again whether a checkpoint or a sealing is due.
+    /// Seals or makes a checkpoint if that is due, and returns how long the thread waits
+    /// before it checks again.
     #[cfg(test)]
     pub(super) fn seal_if_due(&self) -> Option<std::time::Duration> {
         self.shared.seal_if_due()
@@ -243,10 +246,10 @@ impl AuditLog {
 
 impl Drop for AuditLog {
     fn drop(&mut self) {
-        // Stop before locking the state, because the thread's last sync locks it too.
+        // Stop the thread before locking the state, because its last sync takes the same lock.
         self.shared.syncer.stop();
         if let Some(thread) = self.thread.take() {
-            // A panic in the thread was already printed.
+            // A panic in the thread has already been printed.
             let _ = thread.join();
         }
         let mut state = self.shared.state();
@@ -258,7 +261,8 @@ impl Drop for AuditLog {
         drop(state);
         self.shared.checkpoint_at_exit();
         let mut state = self.shared.state();
-        // If a call is still open, the live file stays, unlocked, and the next start writes the missing `end`.
+        // If a call is still open, keep the live file: it is unlocked, so the next start writes
+        // the missing `end`.
         if state.open.is_empty()
             && let Some(live) = state.live.take()
             && let Err(error) = live.remove()
@@ -268,13 +272,13 @@ impl Drop for AuditLog {
     }
 }
 
-/// The state shared by threads.
+/// The state that threads share.
 #[derive(Debug)]
 pub(super) struct SharedLog {
     pub(super) files: Arc<LogFiles>,
     mode: SyncMode,
     state: Mutex<LogState>,
-    /// Locked before the state, never after it.
+    /// Lock order: acquired before the state, never after it.
     pub(super) seal_state: Mutex<SealState>,
     pub(super) syncer: Syncer,
 }
@@ -286,9 +290,9 @@ pub(super) struct LogState {
     process: String,
     /// `None` before the first `begin`, so that a process that only reads creates no live file.
     live: Option<LiveFile>,
-    /// The open calls of this process. The oldest call comes first.
+    /// The open calls of this process, oldest first.
     open: Vec<OpenCall>,
-    /// The facts for the row `start`, until it is written.
+    /// The facts for the `start` row, until it is written.
     start: Option<PendingStart>,
     has_started: bool,
 }
@@ -301,7 +305,7 @@ struct OpenCall {
 
 impl SharedLog {
     pub(super) fn state(&self) -> MutexGuard<'_, LogState> {
-        // After a panic the state is usable: the writer reads the file's real end before each row.
+        // The state is usable after a panic: the writer reads the real end of the file before each row.
         self.state.lock()
     }
 
@@ -309,15 +313,16 @@ impl SharedLog {
         self.syncer.failure().map_or(Ok(()), |errno| Err(self.sync_error(errno)))
     }
 
-    /// Syncs the written rows, without blocking appends in the meantime.
+    /// Syncs the written rows, without blocking concurrent appends.
     pub(super) fn sync(&self) -> Result<(), AuditError> {
         let (unsynced_handles, end, first_open) = {
             let mut state = self.state();
-            // Read all three before the sync: rows appended during the sync may not be on the disk.
+            // Read all three before the sync, because rows that are appended during the sync
+            // may not be on disk.
             let unsynced_handles = state.live.as_mut().and_then(LiveFile::take_unsynced);
             (unsynced_handles, state.writer.end(), state.first_open())
         };
-        // The live file first: after a power loss, no row may be on the disk without its mark.
+        // The live file first: after a power loss, no row may be on disk without its mark.
         let sync_result =
             unsynced_handles.map_or(Ok(()), |handles| handles.sync()).and_then(|()| self.files.sync());
         if let Err(errno) = sync_result {
@@ -327,7 +332,7 @@ impl SharedLog {
         let mut state = self.state();
         let still_idle = first_open.is_none() && state.writer.end() == end;
         if let Some(live) = &mut state.live {
-            // All rows before `end` are on the disk. Later rows may not be.
+            // All rows before `end` are on disk. Later rows may not be.
             live.advance_mark(if still_idle { None } else { Some(first_open.unwrap_or(end)) });
         }
         Ok(())
@@ -339,9 +344,9 @@ impl SharedLog {
 }
 
 impl LogState {
-    /// Writes the first rows of this process, with the log's lock held, unless they are already written. `change` is
-    /// the row about the policy that the caller writes next; without it, a policy that differs from the newest earlier
-    /// start's gets a row here.
+    /// Writes the first rows of this process, with the log's lock held, unless they have been written.
+    /// `change` is the `policy` row that the caller writes next. Without it, this function writes a row if
+    /// the policy differs from that of the newest earlier `start`.
     fn write_start(&mut self, shared: &SharedLog, change: Option<&PolicyChange>) -> Result<(), AuditError> {
         let Some(pending) = &mut self.start else { return Ok(()) };
         let start = pending.facts();
@@ -372,7 +377,7 @@ impl LogState {
         Ok(())
     }
 
-    /// Writes the last row of this process. Other processes may have the log's lock.
+    /// Writes the last row of this process. Other processes can take the log's lock meanwhile.
     fn write_stop(&mut self, shared: &SharedLog) -> Result<(), AuditError> {
         {
             let _locked = self.writer.lock()?;
@@ -387,7 +392,7 @@ impl LogState {
         Ok(RowRef { seq: self.writer.seq() })
     }
 
-    /// Seals the open segment, with the log's lock held. The row begins the next one.
+    /// Seals the open segment, with the log's lock held. The row becomes the first row of the next segment.
     pub(super) fn begin_segment(&mut self, row: &CheckpointRow) -> Result<SegmentName, AuditError> {
         self.writer.begin_segment(&self.process, row)
     }
@@ -396,8 +401,8 @@ impl LogState {
     fn append(&mut self, shared: &SharedLog, record: &Record) -> Result<RowRef, AuditError> {
         match &record.kind {
             RecordKind::Begin => {
-                // The mark before the row: if the process died in between, a later mark would hide the row from
-                // recovery.
+                // Set the mark before writing the row: if the process dies in between, a mark after the row
+                // would hide it from recovery.
                 self.ensure_marked(shared)?;
                 let offset = self.writer.end();
                 self.writer.write(&self.process, &record.call, &record.kind, 0)?;
@@ -417,14 +422,14 @@ impl LogState {
         Ok(RowRef { seq: self.writer.seq() })
     }
 
-    /// Makes sure that recovery would find the next `begin`: creates and marks the live file.
+    /// Creates and marks the live file, so that recovery finds the next `begin`.
     fn ensure_marked(&mut self, shared: &SharedLog) -> Result<(), AuditError> {
         let live = match &mut self.live {
             Some(live) => live,
             empty => empty.insert(LiveFile::create(&shared.files, &self.process)?),
         };
         live.ensure_marked(self.writer.end())?;
-        // With `Always`, the mark must be on the disk before the row.
+        // With `Always`, the mark must be on disk before the row.
         if shared.mode == SyncMode::Always
             && let Some(handles) = live.take_unsynced()
             && let Err(errno) = handles.sync()
@@ -440,8 +445,8 @@ impl LogState {
     }
 }
 
-/// The unique name of an open log. It includes the time, because process ids are reused, and containers that share a
-/// state folder can have equal ones.
+/// Returns a unique name for an open log. It includes the time, because process ids are reused, and
+/// containers that share a state folder can have equal process ids.
 fn process_name() -> String {
     static COUNT: AtomicU64 = AtomicU64::new(0);
     let count = COUNT.fetch_add(1, Ordering::Relaxed);

@@ -1,13 +1,13 @@
-//! Tracks which calls are open while rows are read: those with a `begin` and no `end`.
+//! Tracks which calls are open while rows are read: those with a `begin` but no `end`.
 
 use std::collections::HashMap;
 
 use super::{read::OpenCallFields, row::RowKind};
 
-/// The open calls of the rows so far, each with a value of its `begin`.
+/// The open calls in the rows read so far, each with a value from its `begin`.
 #[derive(Debug)]
 pub(super) struct OpenCalls<T> {
-    /// By process and call id. A list, because models choose call ids, and one id can occur twice.
+    /// Keyed by process and call id. A list, because models choose call ids, so an id can occur twice.
     open: HashMap<(String, String), Vec<T>>,
     /// The bytes of the keys and values in `open`.
     bytes: usize,
@@ -16,13 +16,13 @@ pub(super) struct OpenCalls<T> {
 }
 
 impl<T> OpenCalls<T> {
-    /// Keeps at most this many bytes. Further open calls are only counted: a forged log has as many as its author
-    /// likes.
+    /// Keeps at most this many bytes. Further open calls are only counted, because a forged log can have
+    /// any number of them.
     pub(super) fn new(max_bytes: usize) -> Self {
         Self { open: HashMap::new(), bytes: 0, max_bytes, left_out: 0 }
     }
 
-    /// Tracks a row. `value` gives the value of a `begin`, and its size in bytes.
+    /// Tracks a row. `value` computes the value of a `begin`, with its size in bytes.
     pub(super) fn track(
         &mut self,
         fields: &OpenCallFields<'_>,
@@ -44,19 +44,19 @@ impl<T> OpenCalls<T> {
             }
             RowKind::End => {
                 let call = call();
-                // If two open calls have one id, this `end` closes the later one. It is unknown which of them it
-                // belongs to.
+                // If two open calls share an id, it is unknown which of them this `end` belongs to.
+                // Close the later one.
                 let closed = self.open.get_mut(&call).and_then(Vec::pop);
                 if self.open.get(&call).is_some_and(Vec::is_empty) {
                     self.open.remove(&call);
                 }
                 match closed {
                     Some(value) => self.bytes -= key_bytes + size_of(&value),
-                    // It closes a call that was only counted, or none.
+                    // The `end` belongs to a call that was only counted, or to none.
                     None => self.left_out = self.left_out.saturating_sub(1),
                 }
             }
-            // These neither open nor close a call.
+            // These rows neither open nor close a call.
             RowKind::Result
             | RowKind::Model
             | RowKind::Approve
@@ -69,7 +69,7 @@ impl<T> OpenCalls<T> {
         }
     }
 
-    /// The values of the open calls, in no order, and the number of those that are left out.
+    /// Returns the values of the open calls, unordered, and the number of calls that were only counted.
     pub(super) fn into_open(self) -> (Vec<T>, u64) {
         (self.open.into_values().flatten().collect(), self.left_out)
     }

@@ -1,4 +1,4 @@
-//! Rows that are not about a call: the start of a process, its end, and changes of the policy.
+//! Rows that are not about a call: the start and end of a process, and changes of the policy.
 
 use std::fmt;
 
@@ -13,7 +13,7 @@ use super::{
     tree::Frontier,
 };
 
-/// The facts of a process that opens the log. They become its row `start`, which is written before its first other row.
+/// The facts of a process that opens the log. They become its `start` row, which precedes its other rows.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct ProcessStart {
     /// The version of Portcullis.
@@ -24,16 +24,16 @@ pub struct ProcessStart {
     pub uid: u32,
     /// The machine's host name, or in a container the container's.
     pub host: Option<SharedText>,
-    /// The name of this instance among several that share a policy. `None` if it was given none.
+    /// The name of this instance among several that share a policy. `None` if it has none.
     pub instance: Option<SharedText>,
     /// Digest of the effective policy.
     pub policy_digest: Option<SharedText>,
-    /// SHA-256 of the lock of approved modules. `None` if there is no lock.
+    /// SHA-256 of the lock file of approved modules. `None` if there is no lock file.
     pub lock_sha256: Option<SharedText>,
 }
 
 portcullis_types::word_enum! {
-    /// The reason why a process read its policy.
+    /// Why a process read its policy.
     #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
     pub enum PolicyChangeCause {
         /// The start of the process.
@@ -46,24 +46,24 @@ portcullis_types::word_enum! {
 /// A change of the policy in force, or a policy that was refused.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct PolicyChange {
-    /// The digest of the policy before. `None` if it is not known.
+    /// The digest of the old policy. `None` if it is unknown.
     pub old_digest: Option<SharedText>,
     /// The digest of the new policy. `None` if it was refused.
     pub new_digest: Option<SharedText>,
-    /// The reason why the process read the policy.
+    /// Why the process read the policy.
     pub cause: PolicyChangeCause,
     /// The user of the process.
     pub uid: u32,
-    /// The reason why the new policy was refused. The policy before stays in force, or the process does not start.
+    /// Why the new policy was refused. The old policy stays in force, or the process does not start.
     pub refused: Option<SharedText>,
 }
 
-/// A checkpoint as a row of the log: the tree over all rows before it.
+/// A checkpoint as a row of the log: the tree of all rows before it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct CheckpointRow {
-    /// The tree's right edge, from which the tree can be continued.
+    /// The tree's right edge, from which the tree can be extended.
     pub(super) frontier: Frontier,
-    /// The number of the segment that has the row.
+    /// The number of the segment that contains the row.
     pub(super) segment: u64,
     /// The length of the segments before it.
     pub(super) bytes_before: u64,
@@ -78,7 +78,7 @@ pub(super) enum ProcessRow<'a> {
     Stop,
 }
 
-/// Replaces the content of `out` by a whole line, and returns its hash.
+/// Replaces the content of `out` with a whole line, and returns the line's hash.
 pub(super) fn write_process_line(out: &mut Vec<u8>, head: &RowHead<'_>, row: ProcessRow<'_>) -> Hash {
     let event = match row {
         ProcessRow::Start(_) => RowKind::Start,
@@ -108,7 +108,7 @@ pub(super) fn write_process_line(out: &mut Vec<u8>, head: &RowHead<'_>, row: Pro
             let CheckpointRow { frontier, segment, bytes_before } = checkpoint;
             field_number(out, "size", Some(frontier.size()));
             field_text(out, "root", Some(&hex::encode(frontier.root())));
-            // One hash for each bit of the size that is set: at most 64.
+            // One hash per bit that is set in the size, so at most 64.
             field_list(out, "frontier", frontier.roots(), usize::MAX, |out, root| {
                 out.push(b'"');
                 out.extend_from_slice(hex::encode(root).as_bytes());
@@ -123,22 +123,23 @@ pub(super) fn write_process_line(out: &mut Vec<u8>, head: &RowHead<'_>, row: Pro
     end_line(out, head)
 }
 
-/// The text of a policy by its digest, which is rendered only if no earlier process has kept it.
+/// Returns the text of a policy. Called only if no earlier process has stored the policy.
 pub type PolicyText = Box<dyn Fn() -> KeptPolicy + Send>;
 
-/// The forms in which a policy is kept.
+/// The forms in which a policy is stored.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct KeptPolicy {
     /// The effective policy as a policy file.
     pub toml: String,
-    /// The canonical JSON of the effective policy. Its SHA-256 is the policy's digest, so the file proves itself.
+    /// The canonical JSON of the effective policy. Its SHA-256 is the policy's digest, so the
+    /// file verifies itself.
     pub json: Vec<u8>,
 }
 
-/// Gathers the facts of a process. Called at most once, when the first row is written.
+/// Collects the facts of a process. Called at most once, when the first row is written.
 pub type GatherFacts = Box<dyn FnOnce() -> ProcessStart + Send>;
 
-/// The start of a process, before its row is written.
+/// The start of a process whose row has not been written.
 pub(super) struct PendingStart {
     facts: ProcessFacts,
     pub(super) policy: Option<PolicyText>,
@@ -146,7 +147,7 @@ pub(super) struct PendingStart {
 
 enum ProcessFacts {
     Gathered(Box<ProcessStart>),
-    /// `None` only while they are gathered.
+    /// `None` only while the facts are being collected.
     ToGather(Option<GatherFacts>),
 }
 
@@ -155,7 +156,8 @@ impl PendingStart {
         Self { facts: ProcessFacts::ToGather(Some(facts)), policy }
     }
 
-    /// The facts, which are gathered on first use and kept: a row that could not be written is tried again.
+    /// Returns the facts. They are collected on first use and kept, because a failed write of
+    /// the row is retried.
     pub(super) fn facts(&mut self) -> &ProcessStart {
         if let ProcessFacts::ToGather(gather) = &mut self.facts {
             let start = gather.take().map(|gather| gather()).unwrap_or_default();

@@ -1,4 +1,4 @@
-//! Reads rows for `audit log`. [`super::verify()`] checks their validity; this module does not.
+//! Reads rows for `audit log`, without checking their validity; [`super::verify()`] does that.
 
 use std::{
     borrow::Cow,
@@ -23,10 +23,11 @@ use super::{
     touched::TouchedMount,
 };
 
-/// A row of any version. A field that its version does not have is empty; a field of a later version is ignored.
+/// A row of any version. A field that the row's version lacks is empty; a field of a later
+/// version is ignored.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Row {
-    /// The version of the row's form. 1 for rows that do not say it.
+    /// The version of the row's format. 1 if the row does not state it.
     #[serde(default = "first_version")]
     pub v: u64,
     /// The row's number, from 1.
@@ -155,23 +156,24 @@ pub struct Row {
     /// In a `policy`: as [`PolicyChange::refused`](super::PolicyChange::refused).
     #[serde(skip_serializing_if = "Option::is_none")]
     pub refused: Option<SharedText>,
-    /// In a `checkpoint`: the number of rows before it, over which its tree is.
+    /// In a `checkpoint`: the number of rows before it, which its tree covers.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub size: Option<u64>,
     /// In a `checkpoint`: the root of the tree, in hexadecimal.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub root: Option<SharedText>,
-    /// In a `checkpoint`: the roots of the tree's largest whole subtrees, in hexadecimal, from the left.
+    /// In a `checkpoint`: the roots of the tree's largest complete subtrees, in hexadecimal,
+    /// from left to right.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub frontier: Option<Vec<SharedText>>,
     /// In a `checkpoint`: the number of its segment.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub segment: Option<u64>,
-    /// In a `checkpoint`: the length of the segments before its own, in bytes.
+    /// In a `checkpoint`: the length of the earlier segments, in bytes.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub bytes_before: Option<u64>,
-    /// The process that made the call, as `pid-time-count`: the time is when it opened the log, in nanoseconds as
-    /// hexadecimal, and the count numbers the logs that the process has opened.
+    /// The process that made the call, as `pid-time-count`: the time at which it opened the log, in
+    /// nanoseconds as hexadecimal, and the number of this log among those that the process has opened.
     pub process: SharedText,
     /// The number of list entries that did not fit into the row.
     #[serde(default)]
@@ -183,7 +185,7 @@ pub struct Row {
 }
 
 impl Row {
-    /// Turns the row back into the call, so that recovery can write another row about it.
+    /// Converts the row back into the call, so that recovery can write another row about it.
     pub(super) fn into_call(self) -> CallRecord {
         CallRecord {
             call_id: self.call_id,
@@ -213,7 +215,7 @@ impl Row {
     }
 }
 
-/// The fields that show which calls are open. They are cheaper to parse than a whole [`Row`].
+/// The fields that tell which calls are open. They are cheaper to parse than a whole [`Row`].
 #[derive(Debug, Deserialize)]
 pub(super) struct OpenCallFields<'line> {
     pub(super) seq: u64,
@@ -227,24 +229,25 @@ pub(super) struct OpenCallFields<'line> {
     pub(super) process: Cow<'line, str>,
 }
 
-/// A row with its line, as the log has it.
+/// A row with its line in the log.
 #[derive(Debug, Clone)]
 pub struct RowLine {
     /// The row.
     pub row: Row,
-    /// The line without its newline. It can have fields of a later version, which the row lacks.
+    /// The line without its newline. It can have fields of a later version that the row lacks.
     pub line: Vec<u8>,
 }
 
-/// The rows of a log, oldest first, up to the log's end at the time of the call.
+/// Returns the rows of a log, oldest first, up to the log's end at the time of the call.
 ///
-/// An invalid line yields an error in its place, and the reading continues after it. A torn last line is skipped; the
-/// next start of a writer reports it. If the log cannot be opened or read, the error is the last item.
+/// An invalid line yields an error in its place, and reading continues after it. A torn last line is
+/// skipped; the next writer that opens the log reports it. If the log cannot be opened or read, the
+/// error is the last item.
 pub fn rows(path: &Path) -> impl Iterator<Item = Result<Row, AuditError>> + use<> {
     row_lines(path).map(|line| line.map(|line| line.row))
 }
 
-/// Like [`rows()`], with the lines.
+/// Does the same as [`rows()`], with the lines.
 pub fn row_lines(path: &Path) -> impl Iterator<Item = Result<RowLine, AuditError>> + use<> {
     RowReader {
         parts: oldest_first(path),
@@ -257,7 +260,8 @@ pub fn row_lines(path: &Path) -> impl Iterator<Item = Result<RowLine, AuditError
     }
 }
 
-/// Like [`row_lines()`], newest first. The time until the first row does not depend on the length of the log.
+/// Does the same as [`row_lines()`], newest first. The time to the first row does not depend on the
+/// length of the log.
 pub fn newest_row_lines(path: &Path) -> impl Iterator<Item = Result<RowLine, AuditError>> + use<> {
     let mut parts = oldest_first(path);
     parts.make_contiguous().reverse();
@@ -272,7 +276,7 @@ pub fn newest_row_lines(path: &Path) -> impl Iterator<Item = Result<RowLine, Aud
     }
 }
 
-/// The parts of a log, or the error instead.
+/// Returns the parts of a log, oldest first, or an error instead.
 fn oldest_first(path: &Path) -> VecDeque<Result<LogPart, AuditError>> {
     match segments::parts(path) {
         Ok(parts) => parts.into_iter().map(Ok).collect(),
@@ -280,15 +284,15 @@ fn oldest_first(path: &Path) -> VecDeque<Result<LogPart, AuditError>> {
     }
 }
 
-/// The outcome of a line: a row, no row, or an error after which the reading goes on.
+/// The outcome of a line: a row, no row, or an error after which reading continues.
 type ParsedLine = Result<Option<RowLine>, AuditError>;
 
-/// Reads the rows of one part after the other.
+/// Reads the rows of one part after another.
 struct RowReader<L> {
     parts: VecDeque<Result<LogPart, AuditError>>,
     open: Option<(PathBuf, L)>,
     begin: fn(File, u64) -> L,
-    /// The next line of the open part. After an error of reading, which would repeat for ever, the part has ended.
+    /// Returns the next line of the open part. A read error ends the part, because it would repeat forever.
     next: fn(&mut L, &Path) -> Result<Option<ParsedLine>, AuditError>,
 }
 
@@ -319,7 +323,7 @@ impl<L> Iterator for RowReader<L> {
     }
 }
 
-/// Parses a line. A torn last line is no row and no error.
+/// Parses a line. A torn last line is neither a row nor an error.
 pub(super) fn parse(path: &Path, offset: u64, bytes: &[u8], end: LineEnd) -> ParsedLine {
     let path = || path.to_owned();
     match end {
@@ -339,7 +343,8 @@ fn first_version() -> u64 {
     1
 }
 
-/// Reads the kind of a row. A kind of a later version becomes [`RowKind::Other`], so that its row is still a row.
+/// Parses the kind of a row. A kind of a later version becomes [`RowKind::Other`], so that its row
+/// is still readable.
 fn known_kind<'de, D: Deserializer<'de>>(deserializer: D) -> Result<RowKind, D::Error> {
     let word = Cow::<'de, str>::deserialize(deserializer)?;
     Ok(RowKind::ALL.into_iter().find(|kind| kind.as_str() == word).unwrap_or(RowKind::Other))

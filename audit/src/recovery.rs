@@ -1,8 +1,8 @@
 //! Recovery at the start after a crash: closes the open calls of dead processes.
 //!
-//! Recovery runs under the log's lock. If two processes start concurrently, the second finds nothing to do. If this
-//! process is killed during recovery, the next process continues: its scan finds the `end`s that were already written,
-//! because the live file of the dead process is removed last.
+//! Recovery runs under the log's lock. If two processes start concurrently, the second finds nothing to do.
+//! If this process is killed during recovery, the next process continues. It finds the `end`s that were
+//! already written, because the live file of the dead process is removed last.
 
 use std::{collections::HashSet, fs::File, os::unix::fs::FileExt as _, path::PathBuf};
 
@@ -28,7 +28,7 @@ pub struct Recovery {
 }
 
 impl Recovery {
-    /// Whether nothing had to be repaired.
+    /// Whether nothing was repaired.
     #[must_use]
     pub fn is_clean(&self) -> bool {
         self.torn.is_none() && self.closed_begins.is_empty()
@@ -68,7 +68,7 @@ pub(super) fn close_dead_calls(files: &LogFiles, writer: &mut LogWriter) -> Resu
     Ok(closed)
 }
 
-/// The `begin`s of these processes that have no `end`, oldest first.
+/// Returns the `begin`s of these processes that have no `end`, oldest first.
 fn open_begins(
     files: &LogFiles,
     writer: &LogWriter,
@@ -76,7 +76,7 @@ fn open_begins(
     scan_start: u64,
 ) -> Result<Vec<Row>, AuditError> {
     let processes: HashSet<&str> = dead_files.iter().map(DeadLiveFile::process).collect();
-    // The list has no bound, because every open call must get its `end`.
+    // No limit here, because every open call must get its `end`.
     let mut open_begin_lines: OpenCalls<Vec<u8>> = OpenCalls::new(usize::MAX);
     for (file, start, end) in ranges_from(files, writer, scan_start)? {
         let mut lines = LogLines::new(&file, row_boundary(&file, start, end), end);
@@ -100,8 +100,8 @@ fn open_begins(
     Ok(rows)
 }
 
-/// The parts of the log's files from a byte of the whole log on, the oldest first. A part whose segment was removed is
-/// left out.
+/// Returns the parts of the log's files from an offset of the whole log on, the oldest first. Omits parts
+/// whose segment was removed.
 fn ranges_from(
     files: &LogFiles,
     writer: &LogWriter,
@@ -125,10 +125,11 @@ fn ranges_from(
     Ok(ranges)
 }
 
-/// The mark, if a row starts there. Otherwise the log was replaced or truncated, so recovery scans the whole file.
+/// Returns the mark if a row starts there, and 0 otherwise: the log was replaced or truncated, so recovery
+/// scans the whole file.
 fn row_boundary(file: &File, mark: u64, end: u64) -> u64 {
     let mut byte = [0];
-    // Mark 0 needs no check.
+    // A mark of 0 needs no check.
     let previous_offset = mark.checked_sub(1).filter(|_| mark <= end);
     let read_result = previous_offset.map(|offset| file.read_exact_at(&mut byte, offset));
     if matches!(read_result, Some(Ok(()))) && byte == *b"\n" { mark } else { 0 }

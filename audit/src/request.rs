@@ -13,9 +13,9 @@ use super::{
 /// One request that the policy allowed, with its destination.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct RecordedRequest {
-    /// The requested URL, with its query, in the same form as a row's subjects.
+    /// The requested URL with its query, in the same form as a row's subjects.
     pub url: SharedText,
-    /// The IP address and port that were dialled last for the request. `None` if no address was dialled.
+    /// The IP address and port that were last dialled for the request. `None` if no address was dialled.
     pub address: Option<SharedText>,
 }
 

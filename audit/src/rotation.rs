@@ -1,5 +1,5 @@
-//! The files of sealed segments: how a segment is sealed, how unfinished sealings are repaired, and how old segments
-//! are removed.
+//! The files of sealed segments: sealing a segment, repairing an unfinished sealing, and
+//! removing old segments.
 
 use std::{
     fs::File,
@@ -27,7 +27,7 @@ use super::{
 /// The temporary name of the new segment.
 const NEXT_SEGMENT: &str = ".audit.next";
 
-/// The sealed segments before this one, the oldest first.
+/// Returns the sealed segments before this one, the oldest first.
 pub(super) fn sealed_before(
     files: &LogFiles,
     segment: &Segment,
@@ -38,9 +38,9 @@ pub(super) fn sealed_before(
     Ok(earlier.map(|name| segments::LogPart::sealed(&files.state_dir, &name)).collect())
 }
 
-/// Signs a checkpoint for each earlier sealed segment that has none, from the first row of the segment after it. A
-/// process that was killed right after the sealing leaves such a segment. The newest sealed segment is skipped, because
-/// the process that seals it signs its checkpoint.
+/// Signs a checkpoint for each sealed segment without one, from the first row of the segment after it. Such a
+/// segment is left by a process that was killed right after sealing it. The newest sealed segment is skipped,
+/// because the process that seals it signs its checkpoint.
 pub(super) fn keep_missing_notes(files: &LogFiles, key: &CheckpointKey) -> Result<(), AuditError> {
     let read_error = |source| files.read_error(source);
     let names = segments::listed(&files.state_dir, SEGMENT_EXTENSION).map_err(read_error)?;
@@ -73,16 +73,17 @@ pub(super) fn store_note(
     stored_texts::store_text(files, SEGMENTS_DIR, &name.file_name(NOTE_EXTENSION), signed.note().as_bytes())
 }
 
-/// Removes sealed segments whose last row is older than this, from the oldest on. Their checkpoints stay.
+/// Removes sealed segments whose last row is older than this, starting with the oldest. Their
+/// checkpoints are kept.
 pub(super) fn remove_old_segments(files: &LogFiles, retention: Duration) -> Result<(), AuditError> {
     let read_error = |source| files.read_error(source);
     let notes = segments::listed(&files.state_dir, NOTE_EXTENSION).map_err(read_error)?;
     for name in segments::listed(&files.state_dir, SEGMENT_EXTENSION).map_err(read_error)? {
         let path = segments::path_of(&files.state_dir, &name, SEGMENT_EXTENSION);
         let modified = std::fs::symlink_metadata(&path).and_then(|metadata| metadata.modified());
-        // A clock that went back makes no segment old.
+        // A clock that was set back makes no segment old.
         let age = SystemTime::now().duration_since(modified.map_err(read_error)?).unwrap_or_default();
-        // Without its checkpoint, the rows after it would have no proven start.
+        // Without its checkpoint, the following rows would have no proven start.
         if age < retention || !notes.contains(&name) {
             break;
         }
@@ -96,25 +97,25 @@ pub(super) fn remove_old_segments(files: &LogFiles, retention: Duration) -> Resu
     Ok(())
 }
 
-/// Whether a checkpoint is kept for the segment with this number.
+/// Whether a checkpoint is stored for the segment with this number.
 pub(super) fn has_note(files: &LogFiles, number: u64) -> Result<bool, AuditError> {
     let notes =
         segments::listed(&files.state_dir, NOTE_EXTENSION).map_err(|source| files.read_error(source))?;
     Ok(notes.iter().any(|name| name.number == number))
 }
 
-/// Takes back the name of a sealed segment from the open one. A process that was killed between the two steps of
-/// [`rotate_files`] leaves it.
+/// Removes the sealed name of the open segment. A process that was killed between the two steps of
+/// [`rotate_files`] leaves such a name.
 pub(super) fn undo_unfinished(files: &LogFiles, segment: &Segment) -> Result<(), AuditError> {
     let Some(path) = files.sealed_name(segment)? else { return Ok(()) };
     unlinkat(CWD, &path, AtFlags::empty()).map_err(|errno| files.write_error(errno.into()))
 }
 
-/// Renames the open segment to its sealed name, and gives the log's name to a new segment with this first row. Returns
-/// the new segment.
+/// Gives the open segment its sealed name, and gives the log's name to a new segment with this first row.
+/// Returns the new segment.
 ///
-/// The old file gets its second name first, and the new file then replaces the first one. So the log's name always
-/// exists, and a reader sees all rows at any moment.
+/// The old file gets its second name first, and the new file then replaces it under the log's name. So the
+/// log's name always exists, and a reader sees all rows at any time.
 pub(super) fn rotate_files(
     files: &LogFiles,
     name: &SegmentName,
@@ -127,6 +128,7 @@ pub(super) fn rotate_files(
     }
     let folder_flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
     let folder = openat(&files.dir, SEGMENTS_DIR, folder_flags, Mode::empty()).map_err(failed)?;
+    // A process that was killed while sealing may have left this file.
     match unlinkat(&files.dir, NEXT_SEGMENT, AtFlags::empty()) {
         Ok(()) | Err(Errno::NOENT) => {}
         Err(errno) => return Err(failed(errno)),
@@ -136,18 +138,20 @@ pub(super) fn rotate_files(
     let next = openat(&files.dir, NEXT_SEGMENT, flags, Mode::RUSR | Mode::WUSR).map_err(failed)?;
     let mut next = File::from(next);
     next.write_all(first_row).map_err(|source| files.write_error(source))?;
+    // Sync before the rename: after a power loss, the log's name must not refer to an empty file.
     fdatasync(&next).map_err(failed)?;
-    // Not by the log's name, after the change: a process that opens the log then may already have sealed this segment,
-    // and the name would be the next one's.
+    // Do not open the segment by the log's name after the change: a process that opens the log then may
+    // already have sealed this segment, and the name would refer to the next one.
     let segment = Segment::of(next, &files.path)?;
 
     let sealed = name.file_name(SEGMENT_EXTENSION);
     linkat(&files.dir, LOG_NAME, &folder, sealed.as_str(), AtFlags::empty()).map_err(failed)?;
     if let Err(errno) = renameat(&files.dir, NEXT_SEGMENT, &files.dir, LOG_NAME) {
+        // If this fails too, `undo_unfinished` removes the name later.
         let _ = unlinkat(&folder, sealed.as_str(), AtFlags::empty());
         return Err(failed(errno));
     }
-    // From here on the segment is sealed. The steps below are best effort.
+    // From here on the segment is sealed, and the steps below are best effort.
     let _ = chmodat(&folder, sealed.as_str(), Mode::RUSR, AtFlags::empty());
     let _ = files.device.sync_folder(folder.as_fd());
     let _ = files.device.sync_folder(files.dir.as_fd());

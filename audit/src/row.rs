@@ -12,12 +12,12 @@ use super::{
 
 pub(super) mod write;
 
-/// A text that rows share. It is cheap to clone, and made with `.into()`.
+/// A text that rows share. Cheap to clone; create it with `.into()`.
 pub type SharedText = Arc<str>;
 
-/// The description of a call. `begin` and `end` of one call have equal descriptions, except for fields that become
-/// known while it runs. Only the call's id and the tool's name are always known; a call of an unknown tool, for
-/// example, has no tier.
+/// The description of a call. The `begin` and `end` of one call have equal descriptions, except for fields
+/// that become known while the call runs. Only the call's id and the tool's name are always known; for
+/// example, a call of an unknown tool has no tier.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct CallRecord {
     /// The call's id.
@@ -40,8 +40,8 @@ pub struct CallRecord {
     pub mounts: Vec<RecordedMount>,
     /// The subjects of the call's arguments. They never contain file contents.
     pub subjects: Vec<Subject>,
-    /// SHA-256 of the arguments' text that was judged last, in hexadecimal. In an `approve` or `revoke`: SHA-256 of the
-    /// tool's declarations.
+    /// SHA-256 of the arguments' text that was judged last, in hexadecimal. In an `approve` or `revoke`:
+    /// SHA-256 of the tool's declarations.
     pub args_sha256: Option<SharedText>,
     /// Digest of the effective policy.
     pub policy_digest: Option<SharedText>,
@@ -51,21 +51,21 @@ pub struct CallRecord {
     pub decision: Option<Decision>,
     /// The stable code of a denial or an error. [`CallEnding::code`] takes precedence.
     pub code: Option<SharedText>,
-    /// The rule that decided.
+    /// The deciding rule.
     pub rule: Option<SharedText>,
     /// The result of the approval: `not_required`, `approved`, `refused`, ….
     pub approval: Option<SharedText>,
-    /// The approver that approved or refused the call. `None` if no approval was needed, or none was given.
+    /// The approver that approved or refused the call. `None` if no approval was needed, or no one answered.
     pub approver: Option<RecordedApprover>,
-    /// The labels of the run when the call was decided. They say what the run's earlier calls have read.
+    /// The labels of the run when the call was judged. They show what the run's earlier calls have read.
     pub labels: Vec<SharedText>,
     /// The flow rule that required an approval of the call, or denied it.
     pub flow_rule: Option<SharedText>,
-    /// The names of the secrets that the host attached to the call's requests, never their values. In a `begin`, the
-    /// secrets for the URLs in the call's arguments.
+    /// The names of the secrets that the host attached to the call's requests, never their values. In a
+    /// `begin`, the secrets for the URLs in the call's arguments.
     pub secrets: Vec<SharedText>,
-    /// The requests that the host's HTTP client made for the call, the last one first: it has the final URL, which must
-    /// be in the row even if earlier requests do not fit.
+    /// The requests that the host's HTTP client made for the call, the last one first: it has the final URL,
+    /// which must be in the row even if earlier requests do not fit.
     pub requests: Vec<RecordedRequest>,
     /// The confinement layers of the call, named as in `doctor`.
     pub posture: Option<SharedText>,
@@ -74,9 +74,9 @@ pub struct CallRecord {
 /// One row to write.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Record {
-    /// The call, the request to a model or the pin that the row is about.
+    /// The subject of the row: a call, a request to a model, or a pin.
     pub call: Arc<CallRecord>,
-    /// The event that the row records about it.
+    /// The recorded event.
     pub kind: RecordKind,
 }
 
@@ -93,13 +93,13 @@ impl Record {
         Self { call: Arc::clone(call), kind: RecordKind::End(ending) }
     }
 
-    /// The row after a request to a model. Of the record, it has the run and the agent.
+    /// The row after a request to a model. It takes only the run and the agent from the record.
     #[must_use]
     pub fn model(call: &Arc<CallRecord>, ending: ModelEnding) -> Self {
         Self { call: Arc::clone(call), kind: RecordKind::Model(ending) }
     }
 
-    /// The row when the late result of a pending call enters the run.
+    /// The row for the late result of a pending call, written when the result enters the run.
     #[must_use]
     pub fn result(call: &Arc<CallRecord>, ending: CallEnding) -> Self {
         Self { call: Arc::clone(call), kind: RecordKind::Result(ending) }
@@ -118,16 +118,17 @@ impl Record {
     }
 }
 
-/// The event that a record states: the phase of a call, the end of a request to a model, or the change of a pin.
+/// The event that a record describes: the phase of a call, the end of a request to a model, or
+/// the change of a pin.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum RecordKind {
     /// The call is about to run.
     Begin,
     /// The call has ended.
     End(CallEnding),
-    /// The call was pending, and its result enters the run now.
+    /// The call was pending, and its result is entering the run.
     Result(CallEnding),
-    /// Not a call of a tool: a model was asked, and has answered or failed.
+    /// Not a call of a tool: a model has answered a request, or has failed.
     Model(ModelEnding),
     /// Not a call: a tool of a module is about to be pinned.
     Approve,
@@ -140,52 +141,52 @@ pub enum RecordKind {
 pub struct ModelEnding {
     /// The model's name, as the provider knows it.
     pub model: SharedText,
-    /// The address of the provider, without its path. `None` if nothing was sent.
+    /// The URL of the provider, without its path. `None` if nothing was sent.
     pub address: Option<SharedText>,
     /// Success, or the kind of the error.
     pub outcome: Outcome,
-    /// The provider's kind of failure, or its reason to stop.
+    /// The provider's kind of failure, or its stop reason.
     pub code: Option<SharedText>,
-    /// The time from the request to the end of the answer.
+    /// The time from the request to the end of the response.
     pub duration: Duration,
     /// The tokens of the request, if the provider reports them.
     pub input_tokens: Option<u64>,
-    /// The tokens of the answer, if the provider reports them.
+    /// The tokens of the response, if the provider reports them.
     pub output_tokens: Option<u64>,
 }
 
-/// The result of a call, with its measurements. [`CallEnding::new`] leaves the measurements out.
+/// The result of a call, with measurements. [`CallEnding::new`] sets no measurements.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct CallEnding {
     /// Success, or the kind of the error.
     pub outcome: Outcome,
     /// The error's code, if it is more precise than [`CallRecord::code`].
     pub code: Option<SharedText>,
-    /// The time from the call's arrival to its result, without waits for an approver.
+    /// The time from the call's arrival to its result, without the waits for an approver.
     pub duration: Option<Duration>,
     /// The processor time of the call.
     pub cpu: Option<Duration>,
     /// The peak memory of the guest, in bytes.
     pub peak_memory_bytes: Option<u64>,
-    /// The size of the result before it was cut, in bytes.
+    /// The size of the result before truncation, in bytes.
     pub output_bytes: Option<u64>,
-    /// Whether the result was cut.
+    /// Whether the result was truncated.
     pub truncated: Option<bool>,
-    /// The names of the mounts that the call touched.
+    /// The names of the mounts that the call accessed.
     pub mounts_used: Vec<SharedText>,
-    /// The accesses of the call to each mount. `None` if they were not observed: the kernel does not report what a
-    /// command touches, and a native tool is host code.
+    /// The call's accesses to each mount. `None` if they were not observed: the kernel does not report what a
+    /// command accesses, and a native tool is host code.
     pub touched: Option<Vec<TouchedMount>>,
     /// The first guest paths that the call opened or changed, other than the subjects of its arguments.
     pub touched_paths: Vec<SharedText>,
     /// The connections of a command and of the jobs of its session. Equal connections are counted together.
     pub connections: Vec<RecordedConnection>,
-    /// The number of connections that are missing from the list.
+    /// The number of connections beyond the limit of the list.
     pub connections_omitted: u64,
 }
 
 impl CallEnding {
-    /// An ending that has only an outcome.
+    /// Creates an ending with only an outcome.
     #[must_use]
     pub fn new(outcome: Outcome) -> Self {
         Self {
@@ -205,14 +206,14 @@ impl CallEnding {
     }
 }
 
-/// The outcome of a call, one word in the row.
+/// The outcome of a call, which is one word in the row.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Outcome {
     /// The call ended with a result.
     Ok,
     /// Unknown, because the call's process died. Only recovery writes this outcome.
     Unknown,
-    /// The result comes later, from outside. A row [`RowKind::Result`] follows when it enters the run.
+    /// The result is submitted later, from outside. A [`RowKind::Result`] row follows when it enters the run.
     Pending,
     /// The call ended with an error of this kind.
     Error(ToolErrorKind),
@@ -263,9 +264,9 @@ portcullis_types::word_enum! {
         Begin = "begin",
         /// Written after the call, or instead of its run.
         End = "end",
-        /// The late result of a pending call, when it enters the run.
+        /// The late result of a pending call, written when the result enters the run.
         Result = "result",
-        /// Not a call: a model was asked, and has answered or failed.
+        /// Not a call: a model has answered a request, or has failed.
         Model = "model",
         /// Not a call: written before a tool of a module is pinned.
         Approve = "approve",
@@ -275,17 +276,17 @@ portcullis_types::word_enum! {
         Start = "start",
         /// Not a call: the policy changed, or a policy was refused.
         Policy = "policy",
-        /// Not a call: the tree over all rows before it. Every segment but the first begins with one.
+        /// Not a call: the tree of all rows before it. Every segment except the first starts with one.
         Checkpoint = "checkpoint",
         /// Not a call: the last row of a process. A process that was killed has none.
         Stop = "stop",
-        /// A kind that a later version writes. Never written.
+        /// A kind that a later version writes. This version never writes it.
         Other = "other",
     }
 }
 
 impl RowKind {
-    /// Whether the row is about a process or the log: a start, an end, a policy, a checkpoint.
+    /// Whether the row is about a process or the log: a start, a stop, a policy, a checkpoint.
     #[must_use]
     pub const fn is_of_process(self) -> bool {
         matches!(self, Self::Start | Self::Policy | Self::Checkpoint | Self::Stop)
@@ -296,15 +297,15 @@ portcullis_types::word_enum! {
     /// The confinement of a tool.
     #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
     pub enum Confinement {
-        /// The WASM sandbox, with the kernel behind it.
+        /// The WASM sandbox, with the kernel's layers around it.
         Wasm = "wasm",
-        /// The threads of the host's HTTP client, which reach only the granted ports.
+        /// The threads of the host's HTTP client, which can reach only the granted ports.
         Egress = "egress",
         /// The sessions of a shell sidecar. The row's posture lists the layers.
         Shell = "shell",
-        /// Nothing runs here: a person or another program submits the result.
+        /// None here: a person or another program submits the result.
         External = "external",
-        /// Nothing runs at all: the tool returns its arguments.
+        /// None: nothing runs, and the tool returns its arguments.
         Internal = "internal",
         /// No confinement: the tool is host code.
         Native = "native, unconfined",
@@ -343,13 +344,14 @@ pub struct Subject {
 }
 
 impl Subject {
-    /// The argument of a protected path that a command made. The host adds it to the row after the command has run.
+    /// The argument of a protected path that a command created. The host adds it to the row after
+    /// the command has run.
     pub const PROTECTED_PATH_MADE: &str = "protected_path_made";
 
-    /// The argument that says that the search for such paths was incomplete.
+    /// The argument that records that the search for such paths was incomplete.
     pub const PROTECTED_PATHS_UNSEEN: &str = "protected_paths_unseen";
 
-    /// Whether an argument of the call has the subject, so that the policy judged it.
+    /// Whether the subject comes from an argument of the call, so that the policy judged it.
     #[must_use]
     pub fn is_of_call(&self) -> bool {
         ![Self::PROTECTED_PATH_MADE, Self::PROTECTED_PATHS_UNSEEN].contains(&&*self.argument)

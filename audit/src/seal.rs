@@ -1,5 +1,5 @@
-//! Checkpoints of a log that is written, and the sealing of its segments. Both run on the thread that syncs the log, so
-//! no call waits for them beyond one row.
+//! Checkpoints of a log during writing, and the sealing of its segments. Both run on the thread that syncs
+//! the log, so a call waits at most for one row to be written.
 
 use std::{
     fmt,
@@ -30,13 +30,13 @@ use super::{
 /// The number of rows after which a checkpoint is made: 1,000.
 pub const CHECKPOINT_ROWS: u64 = 1000;
 
-/// The time after which rows without a checkpoint get one: 60 s.
+/// How long rows can wait for a checkpoint: 60 s.
 pub const CHECKPOINT_INTERVAL: Duration = Duration::from_mins(1);
 
-/// The file with the newest checkpoint that a process of this state folder has made.
+/// The file with the newest checkpoint that a process has made in this state folder.
 pub const NEWEST_CHECKPOINT: &str = "audit.checkpoint";
 
-/// Takes a signed checkpoint to a place outside the log.
+/// Delivers a signed checkpoint to a destination outside the log.
 pub type CheckpointSink = Arc<dyn Fn(&SignedCheckpoint) + Send + Sync>;
 
 /// How a log is sealed.
@@ -46,13 +46,13 @@ pub struct SealingOptions {
     pub segment_bytes: u64,
     /// The age of its first row at which a segment is sealed.
     pub segment_age: Duration,
-    /// The age of its last row at which a sealed segment is removed. `None` keeps all.
+    /// The age of its last row at which a sealed segment is removed. `None` keeps all segments.
     pub retention: Option<Duration>,
     /// The number of rows after which a checkpoint is made.
     pub checkpoint_rows: u64,
-    /// The time after which rows without a checkpoint get one.
+    /// How long rows can wait for a checkpoint.
     pub checkpoint_interval: Duration,
-    /// The key. `None` uses the state folder's key, and creates it if it is missing.
+    /// The key. `None` uses the state folder's key, which is created if it is missing.
     pub key: Option<KeySource>,
     /// The destination of checkpoints. Without it, only sealed segments get checkpoints.
     pub sink: Option<CheckpointSink>,
@@ -89,17 +89,17 @@ impl fmt::Debug for SealingOptions {
     }
 }
 
-/// The state of sealing. It has its own lock, so that appends do not wait for it.
+/// The state of sealing. It has its own lock, so that sealing does not block appends.
 #[derive(Debug, Default)]
 pub(super) struct SealState {
     options: Option<SealingOptions>,
     key: Option<Arc<CheckpointKey>>,
     tree: Option<TreeState>,
-    /// The number of the last row that a checkpoint covers, or that is a checkpoint.
+    /// The number of the last row that is a checkpoint or covered by one.
     covered: u64,
     /// When the first row without a checkpoint was seen.
     uncovered_since: Option<Instant>,
-    /// When a failed attempt may be repeated.
+    /// When to retry after a failed attempt.
     retry_at: Option<Instant>,
 }
 
@@ -107,30 +107,31 @@ pub(super) struct SealState {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Sealing {
     No,
-    /// If the segment is full. Decided again under the log's lock, because another process may have sealed it
-    /// meanwhile.
+    /// If the segment is full. This is checked again under the log's lock, because another process may have
+    /// sealed it meanwhile.
     IfFull,
     Always,
 }
 
-/// The tree over the rows of the log up to a place in the open segment.
+/// The tree of the log's rows up to an offset in the open segment.
 #[derive(Debug)]
 struct TreeState {
     frontier: Frontier,
     segment: Arc<Segment>,
-    /// The offset, in the segment, of the first row that is not in the tree.
+    /// The offset in the segment of the first row that is not in the tree.
     offset: u64,
 }
 
 impl TreeState {
-    /// The tree at the newest checkpoint row before this offset of a segment, or at the start of a first segment.
+    /// Returns the tree at the newest checkpoint row before this offset of a segment, or at the start
+    /// of a first segment.
     fn at_newest_checkpoint(files: &LogFiles, segment: &Arc<Segment>, end: u64) -> Result<Self, AuditError> {
         let log = segment.log.try_clone().map_err(|source| files.read_error(source))?;
         let mut lines = BackwardLines::new(log, end);
         while let Some(line) = lines.next().map_err(|source| files.read_error(source))? {
             if let Some(frontier) = frontier_of(&line.bytes) {
-                // The checkpoint's own content is not verified here: a change of the row does not stop the log, and the
-                // verifier reports it.
+                // Do not verify the checkpoint's own content here: a changed row does not stop the log, and
+                // the verifier reports it.
                 return Ok(Self { frontier, segment: Arc::clone(segment), offset: line.offset });
             }
         }
@@ -140,7 +141,7 @@ impl TreeState {
         Ok(Self { frontier: Frontier::default(), segment: Arc::clone(segment), offset: 0 })
     }
 
-    /// Adds the rows up to an offset.
+    /// Adds the rows up to an offset to the tree.
     fn advance(&mut self, files: &LogFiles, end: u64) -> Result<(), AuditError> {
         let mut lines = LogLines::new(&self.segment.log, self.offset, end);
         while let Some(line) = lines.next().map_err(|source| files.read_error(source))? {
@@ -155,7 +156,7 @@ impl TreeState {
     }
 }
 
-/// The hash in a line, as bytes. The line's content is not compared with it.
+/// Returns the hash in a line, as bytes, without comparing it with the line's content.
 pub(super) fn row_hash(line: &[u8]) -> Option<TreeHash> {
     let digits = chain::hash_in(line)?;
     let mut hash = TreeHash::default();
@@ -163,7 +164,8 @@ pub(super) fn row_hash(line: &[u8]) -> Option<TreeHash> {
     Some(hash)
 }
 
-/// The tree in a checkpoint row. `None` for another row, and if the stated root does not match the frontier.
+/// Returns the tree in a checkpoint row. `None` for any other row, or if the stated root does not
+/// match the frontier.
 pub(super) fn frontier_of(line: &[u8]) -> Option<Frontier> {
     #[derive(Deserialize)]
     struct Fields {
@@ -171,7 +173,7 @@ pub(super) fn frontier_of(line: &[u8]) -> Option<Frontier> {
         root: String,
         frontier: Vec<String>,
     }
-    // The kind of a row is among its first fields.
+    // The kind of a row is among its first fields, so search only these.
     let head = &line[..line.len().min(120)];
     memchr::memmem::find(head, b"\"event\":\"checkpoint\"")?;
     let fields: Fields = serde_json::from_slice(line).ok()?;
@@ -185,12 +187,12 @@ pub(super) fn frontier_of(line: &[u8]) -> Option<Frontier> {
 pub(super) struct StoredCheckpoint {
     /// The signed note.
     pub(super) note: String,
-    /// The place of the checkpoint row in the whole log, in bytes.
+    /// The offset of the checkpoint row in the whole log, in bytes.
     pub(super) offset: u64,
 }
 
 impl StoredCheckpoint {
-    /// Reads the file. `None` if there is none.
+    /// Reads the file. `None` if it does not exist.
     pub(super) fn read(state_dir: &Path) -> Result<Option<(Self, SignedCheckpoint)>, AuditError> {
         let path = state_dir.join(NEWEST_CHECKPOINT);
         let bytes = match stored_texts::read_if_exists(&path) {
@@ -207,7 +209,7 @@ impl StoredCheckpoint {
     }
 }
 
-/// The newest checkpoint that the state folder keeps. `None` if no process has made one.
+/// Returns the newest checkpoint in the state folder. `None` if no process has made one.
 ///
 /// # Errors
 /// [`AuditError::Read`], [`AuditError::InvalidCheckpoint`].
@@ -215,8 +217,8 @@ pub fn newest_checkpoint(state_dir: &Path) -> Result<Option<SignedCheckpoint>, A
     Ok(StoredCheckpoint::read(state_dir)?.map(|(_, signed)| signed))
 }
 
-/// Compares a log that was just opened with the newest checkpoint of the state folder: the rows must be there, and the
-/// checkpoint's own row at its place.
+/// Compares a log that was just opened with the newest checkpoint of the state folder: the rows must exist,
+/// and the checkpoint's own row must be at its offset.
 pub(super) fn check_newest(files: &LogFiles, segment: &Segment, seq: u64) -> Result<(), AuditError> {
     let Some((kept, signed)) = StoredCheckpoint::read(&files.state_dir)? else { return Ok(()) };
     let size = signed.checkpoint.size;
@@ -235,7 +237,8 @@ pub(super) fn check_newest(files: &LogFiles, segment: &Segment, seq: u64) -> Res
     if is_same { Ok(()) } else { Err(disagrees(seq)) }
 }
 
-/// The file with this byte of the whole log, and the byte's place in it. `None` if its segment was removed.
+/// Returns the file that contains this offset of the whole log, and the offset in that file. `None` if its
+/// segment was removed.
 fn file_at(files: &LogFiles, segment: &Segment, offset: u64) -> Result<Option<(File, u64)>, AuditError> {
     if offset >= segment.start_offset {
         let file = segment.log.try_clone().map_err(|source| files.read_error(source))?;
@@ -253,7 +256,7 @@ fn file_at(files: &LogFiles, segment: &Segment, offset: u64) -> Result<Option<(F
 }
 
 impl SharedLog {
-    /// Sets how the log is sealed from now on.
+    /// Sets how the log is sealed.
     pub(super) fn set_sealing_options(&self, options: SealingOptions) {
         let seq = self.state().writer.seq();
         let mut seal_state = self.seal_state();
@@ -265,11 +268,11 @@ impl SharedLog {
     }
 
     fn seal_state(&self) -> MutexGuard<'_, SealState> {
-        // After a panic the state is usable: the tree is only advanced by whole rows.
+        // The state is usable after a panic: the tree advances only by whole rows.
         self.seal_state.lock()
     }
 
-    /// Makes the checkpoint or seals the segment if one of them is due. Returns the time until the next one may be.
+    /// Makes a checkpoint or seals the segment if that is due. Returns the time until the next check.
     pub(super) fn seal_if_due(&self) -> Option<Duration> {
         let mut seal_state = self.seal_state();
         let options = seal_state.options.clone()?;
@@ -299,12 +302,12 @@ impl SharedLog {
             }
             return Some(options.checkpoint_interval);
         }
-        // Without a sink only the segment's age is left to wait for, however long rows have had no checkpoint.
+        // Without a sink, only the segment's age matters, however long rows have had no checkpoint.
         let waited = if options.sink.is_some() { waited } else { Duration::ZERO };
         Some(options.checkpoint_interval.saturating_sub(waited))
     }
 
-    /// Makes the last checkpoint of a process, if checkpoints have a destination and rows lack one.
+    /// Makes the last checkpoint of a process, if there is a sink and rows lack a checkpoint.
     pub(super) fn checkpoint_at_exit(&self) {
         let mut seal_state = self.seal_state();
         let Some(options) = seal_state.options.clone().filter(|options| options.sink.is_some()) else {
@@ -317,7 +320,7 @@ impl SharedLog {
         }
     }
 
-    /// Makes a checkpoint now, and seals the open segment if it must.
+    /// Makes a checkpoint immediately, and seals the open segment if required.
     pub(super) fn checkpoint_now(&self, must_seal: bool) -> Result<SignedCheckpoint, AuditError> {
         let mut seal_state = self.seal_state();
         let options = seal_state.options.clone().unwrap_or_default();
@@ -333,9 +336,9 @@ impl SharedLog {
     ) -> Result<SignedCheckpoint, AuditError> {
         self.check_synced()?;
         let files = &self.files;
-        // The key first: without one, no row is written.
+        // Get the key first: without a key, no row may be written.
         let key = seal_state.key(files, options)?;
-        // Most rows are added without the lock.
+        // Add most rows before taking the lock.
         let (segment, end) = {
             let state = self.state();
             let (segment, end) = state.writer.place();
@@ -364,7 +367,7 @@ impl SharedLog {
             let must_seal = match sealing {
                 Sealing::No => false,
                 Sealing::IfFull => is_full(&tree.segment, tree.offset, options),
-                // A file without rows is not worth a segment.
+                // A file without rows is not worth sealing.
                 Sealing::Always => tree.offset > 0,
             };
             let sealed = if must_seal {
@@ -412,6 +415,7 @@ impl SealState {
         };
         let key = Arc::new(key.map_err(key_error)?);
         let text = format!("{}\n", key.verifier().as_str());
+        // Store the verifying key, so that checkpoints can be verified without the private key.
         stored_texts::write_state_file(files, VERIFIER_KEY_NAME, text.as_bytes())?;
         self.key = Some(Arc::clone(&key));
         Ok(key)
@@ -425,6 +429,7 @@ impl SealState {
     ) -> Result<TreeState, AuditError> {
         match self.tree.take() {
             Some(tree) if tree.segment.number == segment.number => Ok(tree),
+            // No tree is cached, or it belongs to an earlier segment.
             _ => TreeState::at_newest_checkpoint(files, segment, end),
         }
     }
@@ -436,14 +441,14 @@ fn is_full(segment: &Segment, end: u64, options: &SealingOptions) -> bool {
         return false;
     }
     let begun = segment.begun.or_else(|| segment.start().ok()?.begun);
-    // A clock that went back makes no segment old.
+    // A clock that was set back makes no segment old.
     let age = begun.map_or(Duration::ZERO, |begun| {
         Duration::try_from(Timestamp::now().duration_since(begun)).unwrap_or_default()
     });
     end >= options.segment_bytes || age >= options.segment_age
 }
 
-/// Keeps the newest checkpoint in the state folder, unless another process has kept a newer one.
+/// Stores the newest checkpoint in the state folder, unless another process has stored a newer one.
 fn keep_newest(files: &LogFiles, signed: &SignedCheckpoint, offset: u64) -> Result<(), AuditError> {
     if let Ok(Some((_, newest))) = StoredCheckpoint::read(&files.state_dir)
         && newest.checkpoint.size > signed.checkpoint.size
@@ -451,7 +456,7 @@ fn keep_newest(files: &LogFiles, signed: &SignedCheckpoint, offset: u64) -> Resu
         return Ok(());
     }
     let stored = StoredCheckpoint { note: signed.note().to_owned(), offset };
-    // A text and a number always become JSON.
+    // A string and a number can always be serialised.
     let json = serde_json::to_vec(&stored).unwrap_or_default();
     stored_texts::write_state_file(files, NEWEST_CHECKPOINT, &json)
 }

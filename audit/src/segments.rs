@@ -6,8 +6,8 @@
 //! <state>/audit.segments/000003-<first>-<last>.note    the checkpoint of all rows up to its last one
 //! ```
 //!
-//! Every segment but the first begins with a `checkpoint` row, so the chain goes on over the border, and the tree can
-//! be continued without the segments before.
+//! Every segment except the first starts with a `checkpoint` row. The chain thus continues from segment to
+//! segment, and the tree can be extended without the earlier segments.
 
 use std::{
     fs::{self, File},
@@ -35,7 +35,7 @@ use super::{
 /// The folder of the sealed segments in the state folder.
 pub const SEGMENTS_DIR: &str = "audit.segments";
 
-/// The endings of a sealed segment and of its checkpoint.
+/// The extensions of a sealed segment and of its checkpoint.
 pub(super) const SEGMENT_EXTENSION: &str = "jsonl";
 pub(super) const NOTE_EXTENSION: &str = "note";
 
@@ -60,12 +60,12 @@ impl SegmentName {
         let mut numbers = stem.split('-').map(|digits| digits.parse::<u64>().ok());
         let (number, first, last) = (numbers.next()??, numbers.next()??, numbers.next()??);
         let parsed = Self { number, first, last };
-        // Accept only the name that this program writes: without signs, and with the same leading zeros.
+        // Accept only names that this program writes: no signs, and the exact number of leading zeros.
         (numbers.next().is_none() && parsed.file_name(ending) == name).then_some(parsed)
     }
 }
 
-/// The segments or checkpoints in a state folder, the oldest first. Files with other names are ignored.
+/// Lists the segments or checkpoints in a state folder, the oldest first. Ignores files with other names.
 pub(super) fn listed(state_dir: &Path, ending: &str) -> io::Result<Vec<SegmentName>> {
     let mut names = Vec::new();
     let folder = match fs::read_dir(state_dir.join(SEGMENTS_DIR)) {
@@ -82,12 +82,12 @@ pub(super) fn listed(state_dir: &Path, ending: &str) -> io::Result<Vec<SegmentNa
     Ok(names)
 }
 
-/// The path of a sealed segment or its checkpoint.
+/// Returns the path of a sealed segment or its checkpoint.
 pub(super) fn path_of(state_dir: &Path, name: &SegmentName, ending: &str) -> PathBuf {
     state_dir.join(SEGMENTS_DIR).join(name.file_name(ending))
 }
 
-/// The facts that the first row of a segment has.
+/// The facts in the first row of a segment.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct SegmentStart {
     /// The segment's number, from 1.
@@ -100,11 +100,11 @@ pub(super) struct SegmentStart {
     pub(super) begun: Option<Timestamp>,
     /// The first row as a link of the chain. `None` if the segment is empty, or its first line is not a row.
     pub(super) link: Option<ChainLink>,
-    /// The tree of all rows before the segment, from its first row. `None` for a first segment.
+    /// The tree of all rows before the segment, from the segment's first row. `None` for a first segment.
     pub(super) tree: Option<Frontier>,
 }
 
-/// The fields of a first row that tell the position of its segment.
+/// The fields of a first row that give the position of its segment.
 #[derive(Debug, Deserialize)]
 struct FirstRow {
     time: Timestamp,
@@ -113,8 +113,8 @@ struct FirstRow {
 }
 
 impl SegmentStart {
-    /// Reads the first row of a file. If the first line is not a row, the file counts as the first segment. The
-    /// verifier reports the line.
+    /// Reads the first row of a file. If the first line is not a row, the file counts as the first segment,
+    /// and the verifier reports the line.
     pub(super) fn read(file: &File) -> io::Result<Self> {
         let mut line = vec![0; MAX_ROW_BYTES];
         let mut length = 0;
@@ -144,24 +144,25 @@ impl SegmentStart {
     }
 }
 
-/// One file of a log that is read.
+/// One file of a log, for reading.
 #[derive(Debug)]
 pub(super) struct LogPart {
     /// The file's path.
     pub(super) path: PathBuf,
-    /// `None` until the part is reached, because a log can have more segments than a process may have open files.
+    /// `None` until the part is reached, because a log can have more segments than a process
+    /// may have open files.
     file: Option<File>,
-    /// The length up to which the part is read. `None` until the part is reached.
+    /// The length up to which to read. `None` until the part is reached.
     end: Option<u64>,
 }
 
 impl LogPart {
-    /// A sealed segment as a whole.
+    /// Returns a whole sealed segment.
     pub(super) fn sealed(state_dir: &Path, name: &SegmentName) -> Self {
         Self { path: path_of(state_dir, name, SEGMENT_EXTENSION), file: None, end: None }
     }
 
-    /// The facts of the first row.
+    /// Reads the facts in the first row.
     pub(super) fn start(&self) -> Result<SegmentStart, AuditError> {
         let read_error = |source| AuditError::Read { path: self.path.clone(), source };
         match &self.file {
@@ -170,7 +171,7 @@ impl LogPart {
         }
     }
 
-    /// The open file, and the length up to which it is read.
+    /// Opens the file, and returns the length up to which to read.
     pub(super) fn open(self) -> Result<(PathBuf, File, u64), AuditError> {
         let Self { path, file, end } = self;
         let file = match file {
@@ -185,9 +186,10 @@ impl LogPart {
     }
 }
 
-/// The files of a log, the oldest first, as they are at this moment. For a file with another name, only that file.
+/// Returns the current files of a log, the oldest first. If the file has another name,
+/// returns only that file.
 pub(super) fn parts(path: &Path) -> Result<Vec<LogPart>, AuditError> {
-    // The open segment first: segments that are sealed from now on belong to the future.
+    // Open the segment first: segments that are sealed after this point contain only later rows.
     let (file, end) = open_at_end(path)?;
     let mut parts = Vec::new();
     if let (Some(state_dir), true) = (path.parent(), path.file_name().is_some_and(|name| name == LOG_NAME)) {
@@ -204,7 +206,8 @@ pub(super) fn parts(path: &Path) -> Result<Vec<LogPart>, AuditError> {
     Ok(parts)
 }
 
-/// Opens a file of a log for reading, and measures it under the shared lock, so that no row is half-written.
+/// Opens a file of a log for reading, and reads its length under the shared lock, so that no
+/// row is half-written.
 pub(super) fn open_at_end(path: &Path) -> Result<(File, u64), AuditError> {
     let file = open_for_reading(path)?;
     let lock_guard = lock::lock_shared(&file, path, lock::LOCK_WAIT)?;
@@ -220,7 +223,7 @@ fn length_of(file: &File, path: &Path) -> Result<u64, AuditError> {
 
 fn open_for_reading(path: &Path) -> Result<File, AuditError> {
     let failed = |source| AuditError::Open { path: path.to_owned(), source };
-    // Non-blocking, so that a FIFO in the log's place cannot block the open.
+    // Non-blocking, so that opening a FIFO in the log's place returns immediately.
     let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
     let file = match openat(CWD, path, flags, Mode::empty()) {
         Ok(file) => File::from(file),

@@ -1,4 +1,5 @@
-//! Signs with an Ed25519 key of an SSH agent, so that the private key is in no file (draft-ietf-sshm-ssh-agent).
+//! Signs with an Ed25519 key of an SSH agent, so that the private key is not stored in a file
+//! (draft-ietf-sshm-ssh-agent).
 
 use std::{
     env,
@@ -15,10 +16,10 @@ use sha2::{Digest as _, Sha256};
 /// The variable that names the agent's socket.
 const SOCKET_VARIABLE: &str = "SSH_AUTH_SOCK";
 
-/// The maximum length of the answer of an agent: 256 KiB, as OpenSSH's.
+/// The maximum length of an agent's response: 256 KiB, as in OpenSSH.
 const MAX_ANSWER_BYTES: usize = 256 * 1024;
 
-/// The time for an answer: 5 s.
+/// The timeout of a response: 5 s.
 const ANSWER_TIME: Duration = Duration::from_secs(5);
 
 const REQUEST_IDENTITIES: u8 = 11;
@@ -31,13 +32,13 @@ const ED25519: &[u8] = b"ssh-ed25519";
 #[derive(Debug)]
 pub(super) struct AgentKey {
     socket: PathBuf,
-    /// The public key in SSH's form.
+    /// The public key in SSH's format.
     blob: Vec<u8>,
     pub(super) public: VerifyingKey,
 }
 
 impl AgentKey {
-    /// Finds the key with a fingerprint, such as `SHA256:…` of `ssh-add -l`, in the agent of this process.
+    /// Finds the key with a fingerprint, such as `SHA256:…` from `ssh-add -l`, in the agent of this process.
     pub(super) fn find(fingerprint: &str) -> io::Result<Self> {
         let socket = env::var_os(SOCKET_VARIABLE).ok_or_else(|| {
             io::Error::other("no SSH agent is known: the variable SSH_AUTH_SOCK is not set")
@@ -72,7 +73,7 @@ impl AgentKey {
             request.extend(length_of(text)?);
             request.extend_from_slice(text);
         }
-        // No flag is set.
+        // No flags.
         request.extend([0; 4]);
         let answer = ask(&self.socket, &request, SIGN_RESPONSE)?;
         let mut signature = Fields(Fields(&answer).text()?);
@@ -83,7 +84,7 @@ impl AgentKey {
     }
 }
 
-/// Sends a message to an agent, and returns its answer without the kind, which must be this one.
+/// Sends a message to an agent, and returns the payload of its response, which must be of this kind.
 fn ask(socket: &PathBuf, message: &[u8], kind: u8) -> io::Result<Vec<u8>> {
     let mut stream = UnixStream::connect(socket)?;
     stream.set_read_timeout(Some(ANSWER_TIME))?;
@@ -138,7 +139,7 @@ mod tests {
         texts.iter().flat_map(|text| [&length_of(text).expect("short")[..], text].concat()).collect()
     }
 
-    /// An agent that gives these answers, one for each connection.
+    /// Starts an agent that sends these responses, one per connection.
     fn agent(answers: Vec<Vec<u8>>) -> (tempfile::TempDir, PathBuf) {
         let folder = tempfile::tempdir().expect("a folder");
         let socket = folder.path().join("agent");
@@ -150,7 +151,7 @@ mod tests {
                 stream.read_exact(&mut length).expect("a request");
                 let mut request = vec![0; u32::from_be_bytes(length) as usize];
                 stream.read_exact(&mut request).expect("a request");
-                // A client that has seen enough hangs up.
+                // The client may hang up before it has read everything.
                 let _ = stream.write_all(&answer);
             }
         });

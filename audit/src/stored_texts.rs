@@ -1,5 +1,5 @@
-//! Files beside the log: the policies and questions that rows name by their SHA-256, checkpoints, and keys that verify.
-//! Each is written as a whole, and read up to a bound.
+//! Files beside the log: the policies and questions that rows identify by SHA-256, checkpoints, and verifying
+//! keys. Each file is written atomically, and read up to a limit.
 
 use std::{
     fs::File,
@@ -27,7 +27,7 @@ pub const POLICIES_DIR: &str = "policies";
 /// The folder of the questions to approvers in the state folder: `<sha256>.txt`.
 pub const QUESTIONS_DIR: &str = "questions";
 
-/// The file in [`POLICIES_DIR`] that names the policy of the newest start.
+/// The file in [`POLICIES_DIR`] that names the policy of the newest `start`.
 const NEWEST_POLICY: &str = "newest";
 
 fn is_stored(files: &LogFiles, folder: &str, name: &str) -> Result<bool, AuditError> {
@@ -38,8 +38,8 @@ fn is_stored(files: &LogFiles, folder: &str, name: &str) -> Result<bool, AuditEr
     }
 }
 
-/// Writes a file of a folder beside the log. Only their owner can use the folder and the file. A file is either
-/// there as a whole or not at all.
+/// Writes a file into a folder beside the log. Only the owner can access the folder and the file.
+/// The write is atomic.
 pub(super) fn store_text(
     files: &LogFiles,
     folder: &str,
@@ -53,15 +53,15 @@ pub(super) fn store_text(
     replace(files, folder, name, content)
 }
 
-/// Writes a file of the state folder itself, as [`store_text`] does.
+/// Writes a file into the state folder itself, as [`store_text`] does.
 pub(super) fn write_state_file(files: &LogFiles, name: &str, content: &[u8]) -> Result<(), AuditError> {
     replace(files, ".", name, content)
 }
 
-/// The maximum size of a file that is read as a whole: 1 MiB.
+/// The maximum size of a file to read: 1 MiB.
 const MAX_READ_BYTES: u64 = 1 << 20;
 
-/// Reads a file beside the log. A longer one is refused.
+/// Reads a file beside the log. Refuses a longer file.
 fn read_bounded(path: &Path) -> io::Result<Vec<u8>> {
     let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
     let file = File::from(openat(CWD, path, flags, Mode::empty())?);
@@ -73,7 +73,7 @@ fn read_bounded(path: &Path) -> io::Result<Vec<u8>> {
     Ok(bytes)
 }
 
-/// Reads a file beside the log as [`read_bounded`] does. `None` if there is none.
+/// Reads a file beside the log as [`read_bounded`] does. `None` if it does not exist.
 pub(super) fn read_if_exists(path: &Path) -> io::Result<Option<Vec<u8>>> {
     match read_bounded(path) {
         Ok(bytes) => Ok(Some(bytes)),
@@ -86,14 +86,14 @@ fn replace(files: &LogFiles, folder: &str, name: &str, content: &[u8]) -> Result
     let failed = |errno: Errno| store_error(files, folder, name, errno.into());
     let folder_flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
     let directory = openat(&files.dir, folder, folder_flags, Mode::empty()).map_err(failed)?;
-    // Several threads and processes may write the same file concurrently. The process id and a count make their names
-    // unique.
+    // Several threads and processes may write the same file concurrently. The process id and a counter make
+    // the names of their temporary files unique.
     static COUNT: AtomicU64 = AtomicU64::new(0);
     let temporary = format!(".{name}.{}.{}", std::process::id(), COUNT.fetch_add(1, Ordering::Relaxed));
     let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
     let open = || openat(&directory, temporary.as_str(), flags, Mode::RUSR | Mode::WUSR);
     let file = match open() {
-        // A process of this number died before it could rename its copy.
+        // A process with the same id died before it could rename its temporary file.
         Err(Errno::EXIST) => {
             unlinkat(&directory, temporary.as_str(), AtFlags::empty()).map_err(failed)?;
             open()
@@ -105,15 +105,16 @@ fn replace(files: &LogFiles, folder: &str, name: &str, content: &[u8]) -> Result
         .write_all_at(content, 0)
         .and_then(|()| Ok(renameat(&directory, temporary.as_str(), &directory, name)?));
     written.map_err(|source| {
-        // The half-written copy is useless, and the first error says more than one of its removal.
+        // The half-written temporary file is useless. Ignore a failure of its removal, because the first
+        // error is more helpful.
         let _ = unlinkat(&directory, temporary.as_str(), AtFlags::empty());
         store_error(files, folder, name, source)
     })
 }
 
-/// Stores the effective policy of a digest, in both forms.
+/// Stores the effective policy with a digest, in both forms.
 pub(super) fn store_policy(files: &LogFiles, digest: &str, text: &PolicyText) -> Result<(), AuditError> {
-    // The JSON is stored last: if it is there, both are.
+    // The JSON is stored last, so its existence implies that both files exist.
     let json_name = format!("{digest}.json");
     if is_stored(files, POLICIES_DIR, &json_name)? {
         return Ok(());
@@ -132,7 +133,7 @@ pub(super) fn store_question(files: &LogFiles, sha256: &str, question: &str) -> 
     store_text(files, QUESTIONS_DIR, &name, question.as_bytes())
 }
 
-/// The digest of the policy of the newest start. `None` before the first start.
+/// Returns the digest of the policy of the newest `start`. `None` before the first `start`.
 pub(super) fn newest_policy(files: &LogFiles) -> Option<String> {
     let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
     let file = openat(&files.dir, format!("{POLICIES_DIR}/{NEWEST_POLICY}"), flags, Mode::empty()).ok()?;
@@ -141,7 +142,7 @@ pub(super) fn newest_policy(files: &LogFiles) -> Option<String> {
     String::from_utf8(digest.to_vec()).ok().filter(|digest| is_sha256(digest))
 }
 
-/// Remembers the policy of this start.
+/// Stores which policy this `start` has.
 pub(super) fn remember_policy(files: &LogFiles, digest: &str) -> Result<(), AuditError> {
     store_text(files, POLICIES_DIR, NEWEST_POLICY, digest.as_bytes())
 }

@@ -1,5 +1,5 @@
-//! Schedules the syncs of the log. This module knows nothing about rows: it runs a piece of work some time after a
-//! request.
+//! Schedules the syncs of the log. This module does not know about rows: it runs a piece of work some
+//! time after a request.
 
 use std::{
     io,
@@ -14,8 +14,8 @@ use rustix::io::Errno;
 /// The maximum delay of a row's sync with [`SyncMode::Interval`]: 100 ms.
 pub const SYNC_INTERVAL: Duration = Duration::from_millis(100);
 
-/// When a row is synced. The modes differ only after a power loss: in both, a row survives the death of its process as
-/// soon as [`super::AuditLog::append`] returns.
+/// When a row is synced. The modes differ only after a power loss: in both, a row survives the death of its
+/// process once [`super::AuditLog::append`] returns.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum SyncMode {
     /// At most [`SYNC_INTERVAL`] after the row was written, and when the log is dropped.
@@ -50,14 +50,14 @@ impl Syncer {
         }
     }
 
-    /// Makes the thread finish the requested work immediately and then end.
+    /// Makes the thread finish the requested work immediately and then exit.
     pub(super) fn stop(&self) {
         self.lock().stop = true;
         self.request_changed.notify_one();
     }
 
-    /// Stores a failure permanently. The kernel reports a lost page once and then marks it clean, so a later sync that
-    /// succeeds would prove nothing.
+    /// Stores a failure permanently. The kernel reports a lost page once and then marks it clean, so a later
+    /// successful sync would prove nothing.
     pub(super) fn record_failure(&self, errno: Errno) {
         if self.failed.set(errno).is_ok() {
             tracing::error!(%errno, "the audit log cannot be written to the disk; no further call will run");
@@ -69,9 +69,9 @@ impl Syncer {
         self.failed.get().copied()
     }
 
-    /// The thread's loop until it is stopped: waits for a request, collects more requests for [`SYNC_INTERVAL`], and
-    /// does the work. The work gets whether it was requested, and returns the time after which it runs again without a
-    /// request.
+    /// Runs the thread's loop until it is stopped: waits for a request, collects further requests for
+    /// [`SYNC_INTERVAL`], and does the work. `work` is told whether it was requested, and returns the delay
+    /// after which it runs again without a request.
     fn run(&self, work: impl Fn(bool) -> Option<Duration>) {
         let mut next_round = None;
         loop {
@@ -84,7 +84,8 @@ impl Syncer {
                 None => self.request_changed.wait_while(&mut request, is_idle),
             }
             if !request.sync {
-                // Stopped, and nothing is left to sync. A request from before the stop still gets its round.
+                // The thread was stopped, and there is nothing left to sync. A request from before the stop
+                // still gets its round.
                 if request.stop {
                     return;
                 }
@@ -93,7 +94,7 @@ impl Syncer {
                 continue;
             }
             self.request_changed.wait_while_for(&mut request, |request| !request.stop, SYNC_INTERVAL);
-            // Clear the request before the work, so that a request during the work starts another round.
+            // Clear the request before the work, so that a request during the work triggers another round.
             request.sync = false;
             drop(request);
             next_round = work(true);

@@ -1,6 +1,6 @@
 //! Finds the real end of a log: its last whole row, and any torn tail after that row.
 //!
-//! Reads backwards and at most a fixed number of bytes, however long the log is.
+//! Reads backwards, and at most a fixed number of bytes, regardless of the log's length.
 
 use std::{fs::File, io, os::unix::fs::FileExt as _, path::Path};
 
@@ -9,8 +9,8 @@ use super::{
     error::AuditError,
 };
 
-/// The maximum length of a torn tail that a crash can leave: 4 MiB, the writes between two syncs of a busy log. A
-/// longer tail has another cause, and only the operator may cut it off.
+/// The maximum length of a torn tail that a crash can leave: 4 MiB, the writes between two syncs of a busy
+/// log. A longer tail has another cause, and only the operator may cut it off.
 const MAX_TORN_BYTES: usize = 4 * 1024 * 1024;
 
 /// The end of a log.
@@ -22,14 +22,14 @@ pub(super) struct Tail {
     pub(super) hash: Hash,
     /// The offset of the next row.
     pub(super) end: u64,
-    /// The number of bytes after `end` that are not a row.
+    /// The number of bytes after `end`, which are not a row.
     pub(super) torn_bytes: u64,
 }
 
 /// Reads the end of a log that has `size` bytes. The caller holds the log's lock.
 pub(super) fn read(file: &File, path: &Path, size: u64) -> Result<Tail, AuditError> {
     let mut window = Vec::new();
-    // The first window is nearly always enough. The second one fits any row with a torn row after it.
+    // The first window is nearly always enough. The second fits any row followed by a torn row.
     for max_length in [8 * 1024, 2 * MAX_ROW_BYTES, MAX_TORN_BYTES + MAX_ROW_BYTES] {
         let length = usize::try_from(size).unwrap_or(usize::MAX).min(max_length);
         let window_start = size - length as u64;
@@ -56,7 +56,7 @@ pub(super) fn read(file: &File, path: &Path, size: u64) -> Result<Tail, AuditErr
 /// Whether the row with this hash still ends at `end`.
 pub(super) fn still_ends_with(file: &File, end: u64, hash: &Hash) -> io::Result<bool> {
     let Some(tail_start) = end.checked_sub(chain::HASH_TAIL_BYTES as u64) else {
-        // Too short for any row, which is correct only for an empty log.
+        // Too short for any row, which is valid only for an empty log.
         return Ok(end == 0);
     };
     let mut bytes = [0; chain::HASH_TAIL_BYTES];
@@ -71,8 +71,8 @@ enum TailRow {
     WindowTooSmall,
 }
 
-/// The end of a window: a row, and possibly a part of a line after it. A whole but invalid line does not come from a
-/// crash. Cutting it off would hide tampering, so it counts as altered.
+/// Returns the end of a window: a row, and possibly a part of a line after it. A whole but invalid line does
+/// not come from a crash. Cutting it off would hide tampering, so it counts as altered.
 fn last_row(window: &[u8], is_whole_log: bool) -> TailRow {
     let without_row = if is_whole_log { TailRow::NoRow } else { TailRow::WindowTooSmall };
     let Some(newline) = window.iter().rposition(|byte| *byte == b'\n') else { return without_row };

@@ -1,4 +1,4 @@
-//! Tests of the whole log, and their helpers. Tests of a single file are in that file.
+//! Tests of the whole log, and shared helpers. Tests of a single file are in that file.
 
 mod bundles;
 mod crash;
@@ -37,7 +37,7 @@ fn end(call_id: &str) -> Record {
     Record::end(&call(call_id), CallEnding::new(Outcome::Ok))
 }
 
-/// The bytes of a closed log with this many rows.
+/// Returns the bytes of a closed log with this many rows.
 fn filled_log(dir: &Path, rows: usize) -> Vec<u8> {
     let log = open(dir);
     for row in 0..rows {
@@ -75,7 +75,7 @@ fn all_closed_once(dir: &Path) {
     }
 }
 
-/// The names in the state folder and in `audit.live`, except the log.
+/// Returns the names in the state folder and in `audit.live`, except the log.
 fn leftovers(dir: &Path) -> Vec<String> {
     let names = |dir: &Path| -> Vec<String> {
         let Ok(entries) = fs::read_dir(dir) else {

@@ -1,18 +1,18 @@
-//! Strings of a row: bounded, escaped, on one line. This module knows nothing about rows.
+//! Formats the strings of a row: truncated, escaped, on one line. This module does not know about rows.
 //!
-//! The bound counts escaped bytes. If it counted raw bytes, a model could use control characters to make a row six
-//! times as long.
+//! The limit counts escaped bytes. If it counted raw bytes, a model could use control characters to make a
+//! row six times as long.
 
 use std::io::Write as _;
 
 use portcullis_types::is_deceptive;
 
-/// The room for `…[cut: N bytes]`, whatever `N` is.
+/// The space for `…[cut: N bytes]`, for any `N`.
 const MARKER_BYTES: usize = 40;
 
-/// Appends `text` as a JSON string of at most `limit` bytes between the quotes, which must be at least
-/// [`MARKER_BYTES`]. If the text is longer, a marker with the length of the whole text replaces its end. Pushing the
-/// result again changes nothing.
+/// Appends `text` as a JSON string of at most `limit` bytes between the quotes. `limit` must be at least
+/// [`MARKER_BYTES`]. If the text is longer, a marker with the length of the whole text replaces its end. The
+/// function is idempotent: appending its output again gives the same string.
 pub(super) fn push_string(out: &mut Vec<u8>, text: &str, limit: usize) {
     out.push(b'"');
     let start = out.len();
@@ -30,12 +30,13 @@ pub(super) fn push_number(out: &mut Vec<u8>, number: u64) {
     let _ = write!(out, "{number}");
 }
 
-/// Appends the escaped text. If it does not fit, appends as much as leaves room for the marker, and returns `false`.
+/// Appends the escaped text. If it does not fit, appends only as much as leaves space for the marker,
+/// and returns `false`.
 fn push_escaped(out: &mut Vec<u8>, text: &str, start: usize, limit: usize) -> bool {
     let mut cut_at = start;
     for char in text.chars() {
         if out.len() - start <= limit.saturating_sub(MARKER_BYTES) {
-            // The last place where the marker still fits.
+            // The last position at which the marker still fits.
             cut_at = out.len();
         }
         push_char(out, char);
@@ -55,7 +56,7 @@ fn push_char(out: &mut Vec<u8>, char: char) {
         '\r' => out.extend_from_slice(b"\\r"),
         '\t' => out.extend_from_slice(b"\\t"),
         char if is_deceptive(char) => {
-            // JSON escapes UTF-16 units, and a character beyond U+FFFF has two.
+            // JSON escapes UTF-16 code units, and a character beyond U+FFFF has two.
             for unit in char.encode_utf16(&mut [0; 2]) {
                 let _ = write!(out, "\\u{unit:04x}");
             }

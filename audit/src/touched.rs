@@ -10,7 +10,7 @@ use super::{
     text::push_string,
 };
 
-/// The number of times that a call touched a mount, by kind of access. Only operations that succeeded count.
+/// How often a call accessed a mount, by kind of access. Only successful operations count.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct TouchedMount {
     /// The mount's name.
@@ -19,13 +19,13 @@ pub struct TouchedMount {
     pub read: u64,
     /// Existing files that were opened for writing, and names whose times were changed.
     pub written: u64,
-    /// Names that were created: files, folders, links, and the new name of a moved file.
+    /// Names that were created: files, folders, symlinks, and the new name of a moved file.
     pub created: u64,
     /// Names that were removed: deleted files and folders, and the old name of a moved file.
     pub removed: u64,
 }
 
-/// Writes one entry of the row's list of touched mounts.
+/// Writes one entry of the row's list of accessed mounts.
 pub(super) fn push_touched(out: &mut Vec<u8>, touched: &TouchedMount) {
     out.extend_from_slice(b"{\"mount\":");
     push_string(out, &touched.mount, MAX_NAME_BYTES);

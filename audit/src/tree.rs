@@ -1,35 +1,35 @@
-//! The Merkle tree over the rows, as in Certificate Transparency (RFC 6962, section 2.1): SHA-256, a leaf for each row,
-//! whose data are the 32 bytes of the row's hash.
+//! The Merkle tree of the rows, as in Certificate Transparency (RFC 6962, section 2.1): SHA-256, with one
+//! leaf per row, whose data is the 32 bytes of the row's hash.
 //!
-//! A writer needs only the tree's right edge, the [`Frontier`]: the roots of the largest whole subtrees, which is one
-//! hash for each bit of the number of rows that is set.
+//! A writer needs only the tree's right edge, the [`Frontier`]: the roots of the largest complete subtrees,
+//! one hash for each bit that is set in the number of rows.
 
 use sha2::{Digest as _, Sha256};
 
 /// A hash of the tree: 32 bytes.
 pub type TreeHash = [u8; 32];
 
-/// The hash of the leaf of a row.
+/// Returns the leaf hash of a row.
 #[must_use]
 pub fn leaf_hash(row_hash: &TreeHash) -> TreeHash {
     Sha256::new().chain_update([0]).chain_update(row_hash).finalize().into()
 }
 
-/// The hash of the node above two subtrees.
+/// Returns the hash of the node above two subtrees.
 fn node_hash(left: &TreeHash, right: &TreeHash) -> TreeHash {
     Sha256::new().chain_update([1]).chain_update(left).chain_update(right).finalize().into()
 }
 
-/// The right edge of a tree: enough to add leaves, and to compute the root.
+/// The right edge of a tree, which suffices to add leaves and to compute the root.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Frontier {
     size: u64,
-    /// The roots of the largest whole subtrees, from the left.
+    /// The roots of the largest complete subtrees, from left to right.
     roots: Vec<TreeHash>,
 }
 
 impl Frontier {
-    /// A frontier that was stored. `None` if the number of hashes does not fit the size.
+    /// Restores a stored frontier. `None` if the number of hashes does not match the size.
     #[must_use]
     pub fn from_parts(size: u64, roots: Vec<TreeHash>) -> Option<Self> {
         (roots.len() == size.count_ones() as usize).then_some(Self { size, roots })
@@ -41,7 +41,7 @@ impl Frontier {
         self.size
     }
 
-    /// The roots of the largest whole subtrees, from the left.
+    /// The roots of the largest complete subtrees, from left to right.
     #[must_use]
     pub fn roots(&self) -> &[TreeHash] {
         &self.roots
@@ -52,9 +52,9 @@ impl Frontier {
         self.push_subtree(leaf_hash(row_hash), 0);
     }
 
-    /// Adds a whole subtree with 2^`level` leaves. The size must be a multiple of that number.
+    /// Adds a complete subtree with 2^`level` leaves. The size must be a multiple of that number.
     fn push_subtree(&mut self, mut hash: TreeHash, level: u32) {
-        // Each whole subtree of the same height on the left becomes one with the new subtree.
+        // Merge the new subtree with each complete subtree of the same height on its left.
         for _ in 0..(self.size >> level).trailing_ones() {
             let left = self.roots.pop().unwrap_or_default();
             hash = node_hash(&left, &hash);
@@ -63,7 +63,7 @@ impl Frontier {
         self.size += 1 << level;
     }
 
-    /// The root. For an empty tree, the hash of the empty string.
+    /// Returns the root. For an empty tree, this is the hash of the empty string.
     #[must_use]
     pub fn root(&self) -> TreeHash {
         let mut roots = self.roots.iter().rev();
@@ -72,8 +72,8 @@ impl Frontier {
     }
 }
 
-/// Computes the proof that a tree continues an earlier one (RFC 6962, section 2.1.2), from the earlier tree's frontier
-/// and the hashes of the rows after it.
+/// Computes the proof that a tree extends an earlier one (RFC 6962, section 2.1.2), from the earlier tree's
+/// frontier and the hashes of the rows after it.
 #[derive(Debug, Clone)]
 pub struct ConsistencyProver {
     old: Frontier,
@@ -81,7 +81,7 @@ pub struct ConsistencyProver {
 }
 
 impl ConsistencyProver {
-    /// Begins at the earlier tree.
+    /// Starts with the earlier tree.
     #[must_use]
     pub fn new(old: Frontier) -> Self {
         Self { old, leaves: Vec::new() }
@@ -92,7 +92,7 @@ impl ConsistencyProver {
         self.leaves.push(leaf_hash(row_hash));
     }
 
-    /// The proof. Empty if one of the trees is empty or they are equal.
+    /// Returns the proof. Empty if one of the trees is empty or both are equal.
     #[must_use]
     pub fn proof(&self) -> Vec<TreeHash> {
         let size = self.old.size + self.leaves.len() as u64;
@@ -122,10 +122,11 @@ impl ConsistencyProver {
         }
     }
 
-    /// The root of the leaves `start..end`: all new, or old and ending at a border of the old frontier.
+    /// Returns the root of the leaves `start..end`, which are all new, or old and end at a boundary
+    /// of the old frontier.
     fn subtree(&self, start: u64, end: u64) -> TreeHash {
         let mut part = Frontier::default();
-        // The old subtrees in this range.
+        // Add the old subtrees in this range.
         let mut at = 0;
         for (root, level) in self.old.roots.iter().zip(levels(self.old.size)) {
             if at >= start && at + (1 << level) <= end {
@@ -142,8 +143,8 @@ impl ConsistencyProver {
     }
 }
 
-/// Whether a proof shows that the tree of `new_size` leaves continues the tree of `old_size` leaves (RFC 9162, section
-/// 2.1.4.2).
+/// Whether a proof shows that the tree of `new_size` leaves extends the tree of `old_size` leaves (RFC
+/// 9162, section 2.1.4.2).
 #[must_use]
 pub fn is_consistent(
     (old_size, old_root): (u64, &TreeHash),
@@ -184,18 +185,18 @@ pub fn is_consistent(
     new_node == 0 && old_hash == *old_root && new_hash == *new_root
 }
 
-/// The largest power of two below a number above 1.
+/// Returns the largest power of two below a number above 1.
 fn split(size: u64) -> u64 {
     1 << (63 - (size - 1).leading_zeros())
 }
 
-/// The heights of the whole subtrees of a tree, from the left.
+/// Returns the heights of a tree's complete subtrees, from left to right.
 fn levels(size: u64) -> impl Iterator<Item = u32> {
     (0..u64::BITS).rev().filter(move |level| size >> level & 1 == 1)
 }
 
 fn index(position: u64) -> usize {
-    // A position in a list in memory.
+    // The position is an index of a list in memory, so it fits.
     usize::try_from(position).unwrap_or(usize::MAX)
 }
 

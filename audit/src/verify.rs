@@ -23,10 +23,10 @@ use super::{
     tree::Frontier,
 };
 
-/// The maximum number of bytes of open calls that a verification keeps: 16 MiB.
+/// The maximum number of bytes of open calls that the verifier keeps: 16 MiB.
 const MAX_OPEN_BYTES: usize = 16 << 20;
 
-/// The result of a verification. `Default` is the report on an empty log.
+/// The result of a verification. `Default` is the report about an empty log.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct VerifyReport {
     /// The number of whole lines.
@@ -35,12 +35,12 @@ pub struct VerifyReport {
     pub first_seq: u64,
     /// The number of the last row before the break, or of the last row of an intact log. 0 for an empty log.
     pub last_seq: u64,
-    /// The hash of the row [`Self::last_seq`]; 64 zeros for an empty log. A copy kept elsewhere proves later that all
-    /// rows up to this one are unchanged, and that none of them was cut off the end.
+    /// The hash of the row [`Self::last_seq`]; 64 zeros for an empty log. A copy that is kept elsewhere can
+    /// prove later that all rows up to this one are unchanged and that none of them is missing at the end.
     pub head: String,
-    /// The root of the tree over the rows up to [`Self::last_seq`], in hexadecimal.
+    /// The root of the tree of the rows up to [`Self::last_seq`], in hexadecimal.
     pub root: String,
-    /// The number of files that the rows are in.
+    /// The number of files that contain the rows.
     pub segments: u64,
     /// The number of checkpoint rows whose tree was compared.
     pub checkpoint_rows: u64,
@@ -48,27 +48,28 @@ pub struct VerifyReport {
     pub broken: Option<ChainBreak>,
     /// The results for the checkpoints of the state folder and of the request, sorted by their number of rows.
     pub anchors: Vec<CheckpointReport>,
-    /// The report on each witness of the request, in the order of the request.
+    /// The report about each requested witness, in the order of the request.
     pub witnesses: Vec<WitnessReport>,
-    /// Whether the request had a hash that a row must have.
+    /// Whether the request contained a hash that a row must have.
     pub has_head: bool,
     /// The number of the row with that hash. `None` if there is no such row before a break.
     pub head_seq: Option<u64>,
-    /// Calls that have a `begin` but no `end`. Each is still running, or its process died and no other process has
-    /// started since.
+    /// Calls that have a `begin` but no `end`. Such a call is still running, or its process died and no
+    /// process has started since.
     pub open_begins: Vec<OpenBegin>,
-    /// The number of further such calls, if they take more than 16 MiB.
+    /// The number of such calls that were only counted, because they would take more than 16 MiB.
     pub open_begins_left_out: u64,
 }
 
 impl VerifyReport {
-    /// Whether a row has the hash of the request. `None` if there was none.
+    /// Whether a row has the requested hash. `None` if no hash was requested.
     #[must_use]
     pub fn head_found(&self) -> Option<bool> {
         self.has_head.then_some(self.head_seq.is_some())
     }
 
-    /// Whether the chain holds from the first byte to the last, and no checkpoint and no hash contradicts it.
+    /// Whether the chain is unbroken from the first byte to the last, and no checkpoint and no
+    /// hash contradicts it.
     #[must_use]
     pub fn is_intact(&self) -> bool {
         self.broken.is_none()
@@ -83,12 +84,12 @@ impl VerifyReport {
 pub struct WitnessReport {
     /// The name of the witness.
     pub name: String,
-    /// The largest checkpoint that holds and that the witness has signed: its number of rows, and the time by the clock
-    /// of the witness. `None` if there is none.
+    /// The largest valid checkpoint that the witness has signed: its number of rows, and the time by the
+    /// witness's clock. `None` if there is none.
     pub newest: Option<(u64, Timestamp)>,
 }
 
-/// A place where the chain breaks.
+/// Where the chain breaks.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ChainBreak {
     /// The file.
@@ -97,11 +98,11 @@ pub struct ChainBreak {
     pub line: u64,
     /// The byte offset of the line.
     pub offset: u64,
-    /// The reason why the line does not continue the chain.
+    /// Why the line does not continue the chain.
     pub why: BreakReason,
 }
 
-/// The reason why a line is not the next link of the chain.
+/// Why a line is not the next link of the chain.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum BreakReason {
@@ -109,7 +110,7 @@ pub enum BreakReason {
     Malformed,
     /// The line's bytes do not match its hash.
     HashMismatch,
-    /// The row's number does not follow the previous one: rows were removed, doubled or moved.
+    /// The row's number does not follow the previous one: rows were removed, duplicated or moved.
     SequenceGap {
         /// The expected number.
         expected: u64,
@@ -118,12 +119,12 @@ pub enum BreakReason {
     },
     /// The row has the right number, but its `prev` is not the hash of the previous row.
     ChainBroken,
-    /// The row is a checkpoint, and its tree does not match the rows before it.
+    /// The row is a checkpoint whose tree does not match the rows before it.
     OtherTree,
     /// The first row is neither row 1 nor a checkpoint row, or the checkpoint of the rows before it is missing.
     UnprovenStart,
-    /// The last line is incomplete. A crash leaves such lines, and the next start of a writer moves them to another
-    /// file.
+    /// The last line is incomplete. A crash leaves such a line, and the next writer that opens the log moves
+    /// it to another file.
     TornTail,
 }
 
@@ -160,30 +161,32 @@ pub struct OpenBegin {
     pub process: String,
 }
 
-/// The evidence that a verification compares a log with.
+/// The evidence to compare a log with.
 #[derive(Debug, Clone, Default)]
 pub struct VerifyRequest {
-    /// Checkpoints that were kept in other places.
+    /// Checkpoints that were kept elsewhere.
     pub anchors: Vec<SignedCheckpoint>,
-    /// The hash of a row that the log must have, in hexadecimal: the head of an earlier verification.
+    /// The hash of a row that the log must contain, in hexadecimal: the head of an earlier verification.
     pub head: Option<String>,
     /// The key of the log. `None` uses the state folder's key.
     pub key: Option<VerifierKey>,
-    /// Witnesses, each of which must have signed a checkpoint that holds.
+    /// Witnesses, each of which must have signed a valid checkpoint.
     pub witnesses: Vec<WitnessKey>,
 }
 
-/// Verifies a log with its sealed segments and the checkpoints of its state folder, up to its end at the time of the
-/// call. Other processes can continue to write. Of a file with another name, only the file itself is verified.
+/// Verifies a log with its sealed segments and the checkpoints of its state folder, up to its end at the
+/// time of the call. Other processes may continue to write. If the file has another name, only the file
+/// itself is verified.
 ///
 /// # Errors
-/// [`AuditError::Open`], [`AuditError::NotAFile`], [`AuditError::Busy`], [`AuditError::Read`], [`AuditError::Key`]. A
-/// broken chain is not an error: the report describes it. Neither is a missing log if there are checkpoints of it.
+/// [`AuditError::Open`], [`AuditError::NotAFile`], [`AuditError::Busy`], [`AuditError::Read`],
+/// [`AuditError::Key`]. A broken chain is not an error: the report describes it. A missing log is not an
+/// error either if there are checkpoints of it.
 pub fn verify(path: &Path) -> Result<VerifyReport, AuditError> {
     verify_against(path, &VerifyRequest::default())
 }
 
-/// [`verify`], which also compares the log with checkpoints, a hash or a key from other places.
+/// Does the same as [`verify`], and also compares the log with checkpoints, a hash or a key from elsewhere.
 ///
 /// # Errors
 /// As [`verify`].
@@ -207,7 +210,7 @@ pub fn verify_against(path: &Path, request: &VerifyRequest) -> Result<VerifyRepo
     anchors.compare(0, &walk.tree);
     let mut segments = 0;
     let parts = match segments::parts(path) {
-        // Every row of the checkpoints is missing.
+        // There are checkpoints but no log, so every row is missing.
         Err(error) if error.is_missing() && anchors.has_any() => Vec::new(),
         parts => parts?,
     };
@@ -247,7 +250,7 @@ impl ChainWalk {
         is_last_file: bool,
         anchors: &mut ComparedCheckpoints,
     ) {
-        // A torn last line is not a row, so do not count it.
+        // A torn last line is not a row.
         if line.end != LineEnd::File {
             self.rows += 1;
         }
@@ -270,7 +273,7 @@ impl ChainWalk {
                 }
             }
         }
-        // Track calls even after a break, because the auditor wants to know them too.
+        // Track calls even after a break, because the auditor needs to know the open ones.
         if let Some(fields) = fields
             && line.end == LineEnd::Newline
         {
@@ -287,7 +290,7 @@ impl ChainWalk {
     ) -> Result<ChainLink, BreakReason> {
         match line.end {
             LineEnd::Newline => {}
-            // A sealed segment was whole.
+            // Only the open segment can end in a torn line: a sealed segment was complete.
             LineEnd::File if is_last_file => return Err(BreakReason::TornTail),
             LineEnd::File | LineEnd::TooLong => return Err(BreakReason::Malformed),
         }
@@ -315,9 +318,9 @@ impl ChainWalk {
         }
     }
 
-    /// Begins at a row after the first one: retention has removed the rows before it, or a single segment is verified.
-    /// A checkpoint row states the tree of the rows before it, and the kept checkpoint of the removed segment proves
-    /// it.
+    /// Starts at a row after the first one: retention has removed the rows before it, or only one segment is
+    /// verified. A checkpoint row states the tree of the rows before it, and the stored checkpoint of the
+    /// removed segment proves it.
     fn begin_later(
         &mut self,
         link: &ChainLink,

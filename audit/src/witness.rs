@@ -1,5 +1,5 @@
-//! The client of a witness (c2sp.org/tlog-witness), without its connection: the requests that prove to a witness that
-//! the log only grew, and the reading of its answers.
+//! The client of a witness (c2sp.org/tlog-witness), without the connection. It builds the requests that prove
+//! to a witness that the log only grew, and parses the responses.
 
 use std::{
     io,
@@ -30,17 +30,17 @@ use super::{
 /// The folder of the cosigned checkpoints in the state folder: `<id of the key>.note`, the newest of each witness.
 pub const WITNESSES_DIR: &str = "audit.witnesses";
 
-/// The maximum number of rows that one request proves: 2^20, whose hashes take 32 MiB. A witness that is further behind
-/// gets the checkpoints of sealed segments first.
+/// The maximum number of rows that one request proves: 2^20, whose hashes take 32 MiB. A witness that is
+/// further behind gets the checkpoints of sealed segments first.
 const MAX_PROVEN_ROWS: u64 = 1 << 20;
 
-/// The maximum length of a size that a witness answers, in bytes: the digits of 2^64.
+/// The maximum length of a size in a witness's response, in bytes: the digits of 2^64.
 const MAX_SIZE_DIGITS: usize = 20;
 
 /// A request to a witness.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct WitnessRequest {
-    /// The checkpoint that it submits.
+    /// The submitted checkpoint.
     pub checkpoint: SignedCheckpoint,
     /// The body of `POST <prefix>/add-checkpoint`.
     pub body: String,
@@ -49,14 +49,15 @@ pub struct WitnessRequest {
 /// The outcome of a request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum WitnessAnswer {
-    /// The witness has signed the checkpoint, at this time of its clock. The cosigned checkpoint is kept in
+    /// The witness signed the checkpoint at this time by its own clock. The cosigned checkpoint is stored in
     /// [`WITNESSES_DIR`].
     Cosigned(Timestamp),
-    /// The witness has last seen another number of rows than this process knew. The next request begins there.
+    /// The witness has seen another number of rows than this process assumed. The next request
+    /// starts from there.
     Elsewhere,
 }
 
-/// The reason why a witness has not signed a checkpoint.
+/// Why a witness has not signed a checkpoint.
 #[derive(Debug, Error)]
 #[non_exhaustive]
 pub enum WitnessError {
@@ -68,7 +69,7 @@ pub enum WitnessError {
         /// The number of rows in the log.
         rows: u64,
     },
-    /// The witness does not accept the proof that the log continues what it has seen.
+    /// The witness rejects the proof that the log extends the rows that it has seen.
     #[error("the witness has seen other rows of this log: rows were rewritten, or its state was")]
     OtherRows,
     /// Retention has removed rows that the witness has not seen.
@@ -82,36 +83,36 @@ pub enum WitnessError {
     /// The witness refuses the log.
     #[error("the witness answers {status}: {meaning}")]
     Refused {
-        /// The status of HTTP.
+        /// The HTTP status.
         status: u16,
         /// The meaning of the status in the protocol.
         meaning: &'static str,
     },
-    /// The answer has no valid cosignature of the key.
+    /// The response contains no valid cosignature of the key.
     #[error("the answer of the witness has no valid signature of its key")]
     NoCosignature,
-    /// The log cannot be read, or the cosigned checkpoint not kept.
+    /// The log cannot be read, or the cosigned checkpoint cannot be stored.
     #[error(transparent)]
     Log(#[from] AuditError),
 }
 
-/// A witness as the client of one log sees it.
+/// A witness, as the client of one log knows it.
 #[derive(Debug)]
 pub struct WitnessClient {
     files: Arc<LogFiles>,
     key: WitnessKey,
     /// The number of rows that the witness has seen, as far as this process knows.
     seen: u64,
-    /// The size of the newest checkpoint whose cosignature is kept.
+    /// The size of the newest checkpoint whose cosignature is stored.
     cosigned: u64,
 }
 
 impl WitnessClient {
-    /// A client that goes on where the kept checkpoint of this witness is.
+    /// Creates a client that continues from the stored checkpoint of this witness.
     #[must_use]
     pub fn new(log: &AuditLog, key: WitnessKey) -> Self {
         let files = log.files();
-        // A note that is not one proves nothing. The witness itself then says how far it is.
+        // A malformed note proves nothing. The witness itself then says how many rows it has seen.
         let kept = read_note(&note_path(&files.state_dir, &key)).ok().flatten();
         let kept = kept.filter(|signed| signed.cosigned_at(&key).is_some());
         let size = kept.map_or(0, |signed| signed.checkpoint.size);
@@ -124,20 +125,21 @@ impl WitnessClient {
         self.key.name()
     }
 
-    /// The request that brings the witness to a checkpoint, or closer to it. `None` if the witness has signed it or a
-    /// later one.
+    /// Returns the request that gets the witness to a checkpoint, or closer to it. `None` if the witness has
+    /// signed this checkpoint or a later one.
     ///
-    /// Reads the rows from the segment on that the witness has seen last.
+    /// Reads the rows from the segment of the last row that the witness has seen.
     ///
     /// # Errors
-    /// [`WitnessError::RowsRemoved`]; [`WitnessError::Log`], with [`AuditError::CheckpointMismatch`] if the rows of the
-    /// log are not those of the checkpoint.
+    /// [`WitnessError::RowsRemoved`]; [`WitnessError::Log`], with [`AuditError::CheckpointMismatch`] if the
+    /// rows of the log do not match the checkpoint.
     pub fn request(&self, newest: &SignedCheckpoint) -> Result<Option<WitnessRequest>, WitnessError> {
         let size = newest.checkpoint.size;
         if self.cosigned >= size || self.seen > size {
             return Ok(None);
         }
         let checkpoint = match self.seen {
+            // A witness that has seen nothing needs no proof, so the limit does not apply to it.
             seen if seen > 0 && size - seen > MAX_PROVEN_ROWS => {
                 let notes = stored_checkpoints(&self.files.state_dir)?.into_iter();
                 let reachable = |note: &SignedCheckpoint| {
@@ -157,10 +159,10 @@ impl WitnessClient {
         Ok(Some(WitnessRequest { checkpoint, body }))
     }
 
-    /// Reads the answer to a request.
+    /// Parses the response to a request.
     ///
     /// # Errors
-    /// [`WitnessError`]. The next request may succeed: none of the errors is final.
+    /// [`WitnessError`]. No error is final: the next request may succeed.
     pub fn read_answer(
         &mut self,
         request: &WitnessRequest,
@@ -191,7 +193,7 @@ impl WitnessClient {
                 if seen > rows {
                     return Err(WitnessError::RowsMissing { seen, rows });
                 }
-                // The witness compares roots once the sizes are equal.
+                // With equal sizes, the witness compares the roots, so the conflict is in the rows.
                 if seen == self.seen {
                     return Err(WitnessError::OtherRows);
                 }
@@ -204,7 +206,7 @@ impl WitnessClient {
     }
 }
 
-/// The meaning of a status in the protocol.
+/// Returns what a status means in the protocol.
 fn meaning(status: u16) -> &'static str {
     match status {
         400 => "it cannot read the request",
@@ -222,13 +224,13 @@ fn note_path(state_dir: &Path, key: &WitnessKey) -> PathBuf {
     state_dir.join(WITNESSES_DIR).join(note_name(key))
 }
 
-/// Reads a cosigned checkpoint. `None` if there is none, or the file does not hold one.
+/// Reads a cosigned checkpoint. `None` if the file does not exist or does not contain one.
 fn read_note(path: &Path) -> io::Result<Option<SignedCheckpoint>> {
     Ok(stored_texts::read_if_exists(path)?.and_then(|bytes| SignedCheckpoint::from_bytes(&bytes)))
 }
 
-/// The cosigned checkpoints of a state folder, each with its name in the folder. `None` for a file that holds no
-/// checkpoint.
+/// Reads the cosigned checkpoints of a state folder, each with its name in the folder. `None` if a file does
+/// not contain a checkpoint.
 pub(super) fn cosigned_notes(
     state_dir: &Path,
 ) -> Result<Vec<(String, Option<SignedCheckpoint>)>, AuditError> {
@@ -243,7 +245,7 @@ pub(super) fn cosigned_notes(
     for entry in entries {
         let entry = entry.map_err(read_error)?;
         let name = entry.file_name().to_string_lossy().into_owned();
-        // A dot begins the copy of a process that died before it could rename it.
+        // Skip temporary files, whose names start with a dot: their process died before it could rename them.
         if name.ends_with(".note") && !name.starts_with('.') {
             notes.push((format!("{WITNESSES_DIR}/{name}"), read_note(&entry.path()).map_err(read_error)?));
         }
@@ -252,7 +254,7 @@ pub(super) fn cosigned_notes(
     Ok(notes)
 }
 
-/// Parses the size that a witness answers: decimal digits without leading zeros, and a newline.
+/// Parses the size in a witness's response: decimal digits without leading zeros, and a newline.
 fn read_size(body: &[u8]) -> Option<u64> {
     let digits = std::str::from_utf8(body).ok()?.strip_suffix('\n')?;
     let is_number = (1..=MAX_SIZE_DIGITS).contains(&digits.len())
@@ -261,7 +263,7 @@ fn read_size(body: &[u8]) -> Option<u64> {
     is_number.then(|| digits.parse().ok())?
 }
 
-/// The number of the last row of the log.
+/// Returns the number of the last row of the log.
 fn row_count(files: &LogFiles) -> Result<u64, AuditError> {
     let (file, end) = segments::open_at_end(&files.path)?;
     let mut lines = BackwardLines::new(file, end);
@@ -269,7 +271,7 @@ fn row_count(files: &LogFiles) -> Result<u64, AuditError> {
     Ok(last.and_then(|line| chain::check(&line.bytes).ok()).map_or(0, |link| link.seq))
 }
 
-/// The proof that a checkpoint continues the tree over the first `seen` rows, which must be at least one.
+/// Returns the proof that a checkpoint extends the tree of the first `seen` rows. `seen` must be at least 1.
 fn prove(files: &LogFiles, seen: u64, checkpoint: &SignedCheckpoint) -> Result<Vec<TreeHash>, WitnessError> {
     let size = checkpoint.checkpoint.size;
     if seen == size {
@@ -304,11 +306,11 @@ fn prove(files: &LogFiles, seen: u64, checkpoint: &SignedCheckpoint) -> Result<V
     Err(disagrees().into())
 }
 
-/// The files of the log from the last one on that begins at or before the row after the seen ones, and the tree of the
-/// rows before them.
+/// Returns the files of the log, starting with the last one that begins at or before row `seen + 1`, and the
+/// tree of the rows before these files.
 fn parts_from(files: &LogFiles, seen: u64) -> Result<(Frontier, Vec<LogPart>), WitnessError> {
     let mut parts = segments::parts(&files.path)?;
-    // The last file is the open segment, which is read at the length that it has had with the others.
+    // The last file is the open segment. It is read only up to its length at the time of the listing.
     let mut first = None;
     for (index, part) in parts.iter().enumerate() {
         let start = part.start()?;

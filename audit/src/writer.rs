@@ -1,4 +1,4 @@
-//! Writes whole lines at the current end of the log. The caller of every method holds the log's lock.
+//! Writes whole lines at the current end of the log. All methods require the caller to hold the log's lock.
 
 use std::{
     fmt,
@@ -30,15 +30,15 @@ use super::{
     tail::{self, Tail},
 };
 
-/// The system calls that change the log or make it durable. Tests replace them by failing ones.
+/// The system calls that change the log or make it durable. Tests replace them with failing ones.
 pub(super) trait LogDevice: fmt::Debug + Send + Sync {
-    /// `write(2)`, which can write fewer bytes than it gets.
+    /// `write(2)`, which may write fewer bytes than requested.
     fn write(&self, file: &File, bytes: &[u8]) -> Result<usize, Errno>;
     /// `ftruncate(2)`.
     fn truncate(&self, file: &File, size: u64) -> Result<(), Errno>;
     /// `fdatasync(2)`.
     fn sync(&self, file: &File) -> Result<(), Errno>;
-    /// `fsync(2)` of a folder, whose entries are then on the disk.
+    /// `fsync(2)` of a folder, which makes its entries durable.
     fn sync_folder(&self, folder: BorrowedFd<'_>) -> Result<(), Errno>;
 }
 
@@ -77,13 +77,12 @@ pub(super) struct LogWriter {
 pub(super) type LogGuard = LockGuard<Arc<Segment>>;
 
 impl LogWriter {
-    /// Finds the end of a log that was just opened, and cuts off a torn tail. The lock is held until the guard is
-    /// dropped.
+    /// Finds the end of a log that was just opened, and cuts off a torn tail. The guard holds the lock.
     pub(super) fn start(files: Arc<LogFiles>) -> Result<(Self, Option<TornTail>, LogGuard), AuditError> {
         loop {
             let segment = files.segment();
             let guard = lock::lock_exclusive(Arc::clone(&segment), &files.path, lock::LOCK_WAIT)?;
-            // Another process may have sealed the segment, or have finished the sealing, while this one waited.
+            // Another process may have sealed the segment, or finished sealing it, while this one waited.
             let Some(size) = files.named_size(&segment)? else {
                 drop(guard);
                 files.set_segment(files.open_segment()?);
@@ -98,8 +97,8 @@ impl LogWriter {
         }
     }
 
-    /// Takes the lock, and finds the end that other processes left. If they have sealed the segment, goes on in the
-    /// next one.
+    /// Takes the lock, and finds the end that other processes left. If they have sealed the segment,
+    /// continues in the next one.
     pub(super) fn lock(&mut self) -> Result<LogGuard, AuditError> {
         loop {
             let files = Arc::clone(&self.files);
@@ -113,7 +112,8 @@ impl LogWriter {
         }
     }
 
-    /// Goes on in the segment that has the log's name now, if this one was sealed and the rows follow each other.
+    /// Continues in the segment that has the log's name, if the previous segment was sealed and the
+    /// rows are consecutive.
     fn follow(&mut self) -> Result<(), AuditError> {
         let files = Arc::clone(&self.files);
         let replaced_error = || AuditError::Replaced { path: files.path.clone() };
@@ -129,7 +129,8 @@ impl LogWriter {
         let sealed_tail = tail::read(&self.segment.log, &files.path, size)?;
         let first =
             next.start().map_err(|source| files.read_error(source))?.link.ok_or_else(replaced_error)?;
-        // With several segments in between, their own rows prove the order; here only the direct successor is compared.
+        // Compare only with the direct successor. If there are several segments in between, their own
+        // rows prove the order.
         let is_next = next.number == self.segment.number + 1;
         let continues = first.seq == sealed_tail.seq + 1 && first.prev == sealed_tail.hash;
         if (is_next && !continues) || first.seq <= sealed_tail.seq {
@@ -141,20 +142,20 @@ impl LogWriter {
         Ok(())
     }
 
-    /// Makes a segment the one that is written.
+    /// Switches to a segment.
     fn enter(&mut self, segment: Arc<Segment>) {
         self.files.set_segment(Arc::clone(&segment));
         self.segment = segment;
     }
 
-    /// Checks that the last row known to this process is in a segment of this size, unchanged.
+    /// Checks that a segment of this size still contains the last row known to this process, unchanged.
     fn check_known_row(&self, size: u64) -> Result<(), AuditError> {
         let files = &self.files;
         if size < self.end {
             return Err(AuditError::Truncated { path: files.path.clone(), expected: self.end, found: size });
         }
-        // Check the last row even if the size is right: a log that was truncated and filled again has the same size and
-        // other rows.
+        // Check the last row even if the size is unchanged: a log that was truncated and refilled can have
+        // the same size with different rows.
         let is_unchanged = tail::still_ends_with(&self.segment.log, self.end, &self.hash);
         if !is_unchanged.map_err(|source| files.read_error(source))? {
             return Err(AuditError::Altered { path: files.path.clone(), offset: self.end });
@@ -162,7 +163,8 @@ impl LogWriter {
         Ok(())
     }
 
-    /// Finds the end that other processes left, and checks that the last row known to this process is unchanged.
+    /// Finds the end that other processes left, and checks that the last row known to this
+    /// process is unchanged.
     fn catch_up(&mut self, size: u64) -> Result<(), AuditError> {
         let files = Arc::clone(&self.files);
         self.check_known_row(size)?;
@@ -170,7 +172,7 @@ impl LogWriter {
             return Ok(());
         }
         let tail = tail::read(&self.segment.log, &files.path, size)?;
-        // A write adds both bytes and rows, so neither can grow alone.
+        // A write adds both bytes and rows, so neither can grow without the other.
         if tail.end < self.end || (tail.seq > self.seq) != (tail.end > self.end) {
             return Err(AuditError::Altered { path: files.path.clone(), offset: self.end });
         }
@@ -184,7 +186,8 @@ impl LogWriter {
         Ok(())
     }
 
-    /// Writes a row about a call of a process. After an error the log has no new row; at worst it has a torn line.
+    /// Writes a row about a call of a process. After an error the log has no new row, but
+    /// may have a torn line.
     pub(super) fn write(
         &mut self,
         process: &str,
@@ -209,12 +212,12 @@ impl LogWriter {
         let head = RowHead { seq: self.seq + 1, time: Timestamp::now(), process, omitted, prev: &self.hash };
         let hash = fill(&mut self.line, &head);
         if let Err(source) = self.write_out() {
-            // A part of the line may be in the log. If the truncation fails too, the next append finds the torn part
-            // and moves it to another file.
+            // A part of the line may have been written. If the truncation fails too, the next append finds
+            // the torn part and moves it to another file.
             let _ = self.files.device.truncate(&self.segment.log, self.end);
             return Err(self.files.write_error(source));
         }
-        // Update the state only now, because after a failed write the log has no new row.
+        // Update the state only here, because after a failed write the log has no new row.
         self.seq += 1;
         self.hash = hash;
         self.end += self.line.len() as u64;
@@ -231,13 +234,13 @@ impl LogWriter {
         self.segment.start_offset + self.end
     }
 
-    /// The segment that is written, and the offset of the next row in it.
+    /// The open segment, and the offset of the next row in it.
     pub(super) fn place(&self) -> (&Arc<Segment>, u64) {
         (&self.segment, self.end)
     }
 
-    /// Seals the segment: writes the row as the first one of a new file, gives the old file the name of a sealed
-    /// segment, and the new one the log's. The caller has synced the old file.
+    /// Seals the segment: writes the row as the first row of a new file, gives the old file the name of a
+    /// sealed segment, and gives the new file the log's name. The caller has synced the old file.
     pub(super) fn begin_segment(
         &mut self,
         process: &str,
@@ -254,14 +257,15 @@ impl LogWriter {
         Ok(name)
     }
 
-    /// Writes the line with one `write`, so that a killed process leaves either the whole line or a part without a
-    /// newline. A short write means that the disk is full, so it is not continued.
+    /// Writes the line with one `write`, so that a killed process leaves either the whole line or a part
+    /// without a newline. A short write means that the disk is full, so it is not continued.
     fn write_out(&self) -> io::Result<()> {
         loop {
             match self.files.device.write(&self.segment.log, &self.line) {
                 Ok(written) if written == self.line.len() => return Ok(()),
                 Ok(_) => return Err(io::ErrorKind::WriteZero.into()),
-                // Interrupted before a byte was written; after that, the call would return the number of written bytes.
+                // Interrupted before a byte was written. Later, the call would return the
+                // number of bytes written.
                 Err(Errno::INTR) => {}
                 Err(errno) => return Err(errno.into()),
             }
@@ -277,7 +281,7 @@ impl LogWriter {
     /// Copies the torn tail to a separate file, then cuts it off.
     fn save_torn_tail(&self, tail: &Tail) -> Result<TornTail, AuditError> {
         let files = &self.files;
-        // Below 5 MiB, because `tail::read` looks no further back.
+        // Below 5 MiB, because `tail::read` does not look further back.
         let mut bytes = vec![0; usize::try_from(tail.torn_bytes).unwrap_or(usize::MAX)];
         self.segment.log.read_exact_at(&mut bytes, tail.end).map_err(|source| files.read_error(source))?;
 
@@ -290,7 +294,7 @@ impl LogWriter {
         let file = File::from(file);
         file.write_all_at(&bytes, 0).and_then(|()| file.sync_data()).map_err(keep_torn_error)?;
 
-        // Truncate only now that the copy is on the disk.
+        // Truncate only after the copy is on disk.
         files
             .device
             .truncate(&self.segment.log, tail.end)

@@ -23,12 +23,12 @@ use tempfile::TempDir;
 
 use crate::with_policy_key;
 
-/// The fixture of one test. Its folders are removed when it is dropped.
+/// The fixture of one test. Dropping it removes its folders.
 #[derive(Debug)]
 pub struct Fixture {
     root: TempDir,
     policy: String,
-    /// Whether the fixture shares modules that are compiled at their first call.
+    /// Whether the fixture shares modules that are compiled on their first call.
     shares_late_modules: bool,
 }
 
@@ -40,10 +40,10 @@ impl Drop for Fixture {
     }
 }
 
-/// The line of the policy that replaces the timeout of [`LATE_TOOLS`].
+/// The policy line that replaces the timeout of [`LATE_TOOLS`].
 pub const LATE_TIMEOUT: &str = "timeout = \"5m\"";
 
-/// The tools whose modules are compiled at the first call, and the operations with such tools as steps.
+/// The tools whose modules are compiled on the first call, and the operations with such tools as steps.
 const LATE_TOOLS: [&str; 6] = [
     "web_fetch",
     "web_fetch_robots",
@@ -58,7 +58,7 @@ const LATE_TOOLS: [&str; 6] = [
 pub struct CallOutcome(pub ToolResult);
 
 impl Fixture {
-    /// An empty workspace under the shipped policy.
+    /// Creates an empty workspace under the shipped policy.
     ///
     /// # Panics
     /// If the folders cannot be created.
@@ -72,9 +72,9 @@ impl Fixture {
         fixture
     }
 
-    /// Shares modules that are compiled at their first call, such as that of the web tools, with the other fixtures
-    /// that call this function. Compiling such modules takes seconds, and longer on a busy machine, so the tools that
-    /// use them have the timeout [`LATE_TIMEOUT`].
+    /// Shares modules that are compiled on their first call, such as that of the web tools, with the other
+    /// fixtures that call this function. Compiling such modules takes seconds, and longer on a busy machine,
+    /// so the tools that use them have the timeout [`LATE_TIMEOUT`].
     #[must_use]
     pub fn with_shared_modules(mut self) -> Self {
         self.shares_late_modules = true;
@@ -143,8 +143,9 @@ impl Fixture {
         path
     }
 
-    /// The command line's options for this fixture. Writes the policy file. A new state folder starts with the modules
-    /// that an earlier fixture has compiled, so that not every program compiles the core tools.
+    /// Returns the command line's options for this fixture, and writes the policy file. A new state
+    /// folder starts with the modules that an earlier fixture has compiled, so that not every program
+    /// compiles the core tools.
     ///
     /// # Panics
     /// If the policy file cannot be written.
@@ -156,13 +157,13 @@ impl Fixture {
         ["--workspace".into(), workspace, "--state".into(), state, "--policy".into(), policy]
     }
 
-    /// Copies the modules that an earlier fixture has compiled into another new state folder, so that programs with
-    /// that folder need not compile the core tools.
+    /// Copies the modules that an earlier fixture has compiled into another new state folder, so that
+    /// programs with that folder need not compile the core tools.
     pub fn copy_compiled_modules_to(&self, state: &Path) {
         crate::modules::copy_compiled_modules(state);
     }
 
-    /// Copies compiled modules into a new state folder. Returns whether it did.
+    /// Copies compiled modules into a new state folder. Returns whether it copied any.
     fn copy_compiled_modules(&self) -> bool {
         let were_copied = crate::modules::copy_compiled_modules(&self.state());
         if were_copied && self.shares_late_modules {
@@ -171,7 +172,7 @@ impl Fixture {
         were_copied
     }
 
-    /// The host path of a file below `shared`.
+    /// Returns the host path of a file below `shared`.
     #[must_use]
     pub fn shared(&self, relative_path: &str) -> PathBuf {
         self.workspace().join("shared").join(relative_path)
@@ -187,7 +188,7 @@ impl Fixture {
         fs::write(path, content).expect("writable");
     }
 
-    /// The bootstrap envelope of a runner in this fixture.
+    /// Returns the bootstrap envelope of a runner in this fixture.
     #[must_use]
     pub fn envelope(&self) -> RunnerBootstrapEnvelope {
         let mut envelope = RunnerBootstrapEnvelope::new(self.workspace(), self.state());
@@ -196,7 +197,7 @@ impl Fixture {
         envelope
     }
 
-    /// A builder with the core tools.
+    /// Returns a builder with the core tools.
     ///
     /// # Errors
     /// The error of the bootstrap.
@@ -205,13 +206,13 @@ impl Fixture {
         let builder = runtime_builder(&self.envelope()).await;
         match &builder {
             Ok(_) => crate::modules::save_modules(&self.state()),
-            // Remove the copied modules again: tests of a refusal check that nothing was created.
+            // Remove the copied modules again: tests of a refused start check that nothing was created.
             Err(_) => drop(were_copied.then(|| fs::remove_dir_all(self.state()))),
         }
         builder
     }
 
-    /// A registry with the core tools and a shell in a separate sidecar.
+    /// Returns a registry with the core tools and a shell in a separate sidecar.
     ///
     /// # Panics
     /// If the registry cannot be built.
@@ -220,7 +221,7 @@ impl Fixture {
         self.builder().await.expect("bootstraps").shell(shell).build().expect("builds")
     }
 
-    /// A registry with the core tools.
+    /// Returns a registry with the core tools.
     ///
     /// # Panics
     /// If the registry cannot be built.
@@ -228,7 +229,7 @@ impl Fixture {
         self.builder().await.expect("bootstraps").build().expect("builds")
     }
 
-    /// A registry that also has hostile guests as foreign modules.
+    /// Returns a registry that also has hostile guests as foreign modules.
     ///
     /// # Panics
     /// If the registry cannot be built.
@@ -242,7 +243,7 @@ impl Fixture {
         builder.build().expect("builds")
     }
 
-    /// The rows of the audit log, without those about processes.
+    /// Returns the rows of the audit log, without those about processes.
     ///
     /// # Panics
     /// If a row cannot be read.
@@ -251,7 +252,7 @@ impl Fixture {
         call_rows(&self.state())
     }
 
-    /// All rows of the audit log.
+    /// Returns all rows of the audit log.
     ///
     /// # Panics
     /// If a row cannot be read.
@@ -261,7 +262,7 @@ impl Fixture {
     }
 }
 
-/// The rows of a state folder's audit log, without those about processes.
+/// Returns the rows of a state folder's audit log, without those about processes.
 ///
 /// # Panics
 /// If a row cannot be read.
@@ -281,7 +282,7 @@ impl Default for Fixture {
     }
 }
 
-/// A caller whose approver approves everything.
+/// Returns a caller whose approver approves everything.
 #[must_use]
 pub fn approving_caller() -> Caller {
     let mut caller = Caller::new("tester", "run");
@@ -296,7 +297,7 @@ impl CallOutcome {
         Self(registry.execute_with_policy(new_call(tool, arguments.to_string()), &approving_caller()).await)
     }
 
-    /// The result's text.
+    /// Returns the result's text.
     ///
     /// # Panics
     /// If the call failed.
@@ -309,7 +310,7 @@ impl CallOutcome {
         }
     }
 
-    /// The error.
+    /// Returns the error.
     ///
     /// # Panics
     /// If the call succeeded.
@@ -335,7 +336,8 @@ impl CallOutcome {
     }
 }
 
-/// The command line's test binary. It lies in the parent of the folder with the tests' binaries.
+/// Returns the path of the command line's test binary, which lies in the parent of the folder with
+/// the test binaries.
 ///
 /// # Panics
 /// If it does not exist.

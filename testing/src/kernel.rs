@@ -1,6 +1,7 @@
 //! Decides whether a test that needs a kernel feature may be skipped.
 
-/// Whether a missing kernel feature must fail a test: on CI, or with `PORTCULLIS_REQUIRE_KERNEL`, whatever their value.
+/// Whether a missing kernel feature must fail a test: on CI, or with `PORTCULLIS_REQUIRE_KERNEL`,
+/// regardless of their values.
 #[must_use]
 pub fn kernel_is_required() -> bool {
     std::env::var_os("CI").is_some() || std::env::var_os("PORTCULLIS_REQUIRE_KERNEL").is_some()

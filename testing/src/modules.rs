@@ -1,5 +1,5 @@
-//! Shares compiled modules between fixtures, because compiling the core tools in every test would take most of the
-//! tests' time. The cache still makes all its checks on the copies.
+//! Shares compiled modules between fixtures, because compiling the core tools would take most of the time of
+//! every test. The cache still checks the copies.
 
 use std::{
     fs,
@@ -13,14 +13,14 @@ use tempfile::TempDir;
 /// A copy of the cache that the first fixture filled.
 static CORE_MODULES: Mutex<Option<TempDir>> = Mutex::new(None);
 
-/// Modules that later fixtures have compiled under the same key, at the modules' first call. They are large, so only
-/// fixtures that ask for them get copies.
+/// Modules that later fixtures have compiled under the same key, on the modules' first call. They are large,
+/// so only fixtures that ask for them get copies.
 static LATE_MODULES: Mutex<Option<TempDir>> = Mutex::new(None);
 
-/// The part of a state folder with the compiled modules and their key.
+/// The part of a state folder that contains the compiled modules and their key.
 const FOLDER: &str = "modules";
 
-/// Copies the compiled modules into a state folder that does not exist yet. Returns whether it did.
+/// Copies the compiled modules into a state folder that does not exist yet. Returns whether it copied any.
 pub(crate) fn copy_compiled_modules(state: &Path) -> bool {
     let core_folder = CORE_MODULES.lock().unwrap_or_else(PoisonError::into_inner);
     match &*core_folder {
@@ -32,7 +32,7 @@ pub(crate) fn copy_compiled_modules(state: &Path) -> bool {
     }
 }
 
-/// Keeps a copy of a state folder's compiled modules for later fixtures.
+/// Saves a copy of a state folder's compiled modules for later fixtures.
 pub(crate) fn save_modules(state: &Path) {
     let mut core_folder = CORE_MODULES.lock().unwrap_or_else(PoisonError::into_inner);
     if core_folder.is_none() {
@@ -42,7 +42,7 @@ pub(crate) fn save_modules(state: &Path) {
     }
 }
 
-/// Adds the modules of [`LATE_MODULES`] to a state folder that has the kept modules.
+/// Adds the modules of [`LATE_MODULES`] to a state folder that has the saved modules.
 pub(crate) fn copy_late_modules(state: &Path) {
     let late_folder = LATE_MODULES.lock().unwrap_or_else(PoisonError::into_inner);
     if let Some(late_folder) = &*late_folder {
@@ -50,7 +50,7 @@ pub(crate) fn copy_late_modules(state: &Path) {
     }
 }
 
-/// Keeps the modules that a fixture has compiled beyond the kept ones.
+/// Saves the modules that a fixture has compiled in addition to the saved ones.
 pub(crate) fn save_late_modules(state: &Path) {
     let core_folder = CORE_MODULES.lock().unwrap_or_else(PoisonError::into_inner);
     let Some(core_folder) = &*core_folder else { return };
@@ -61,7 +61,7 @@ pub(crate) fn save_late_modules(state: &Path) {
     };
     let entries = fs::read_dir(state.join(FOLDER)).into_iter().flatten().flatten();
     let names: Vec<_> = entries.map(|entry| entry.file_name()).collect();
-    // Skip a fixture whose test made another key: modules compiled under that key are invalid elsewhere.
+    // Skip a fixture whose test created another key: modules compiled under that key are invalid elsewhere.
     let has_same_key = names.iter().all(|name| {
         let (core_module, own_module) = (core_folder.path().join(name), state.join(FOLDER).join(name));
         !core_module.exists() || fs::read(core_module).ok() == fs::read(own_module).ok()

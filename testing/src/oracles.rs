@@ -1,4 +1,5 @@
-//! Properties that must hold for any input. The fuzz targets, and the replay of their seeds, check them.
+//! Properties that must hold for any input. The fuzz targets check them, and so does the
+//! replay of their seeds.
 
 pub mod arguments;
 pub mod frames;

@@ -1,5 +1,5 @@
-//! The environment around a daemon: filters that deny the system calls of confinement, or only pretend to grant
-//! them.
+//! The environment around a daemon: filters that deny the system calls of confinement, or only pretend
+//! that they succeed.
 #![expect(clippy::unwrap_used, reason = "test code, which clippy.toml lets off by function only")]
 
 use std::collections::BTreeMap;
@@ -31,7 +31,7 @@ pub enum KernelEnvironment {
     Nothing,
     /// The filter of a stock container engine.
     StockContainer,
-    /// These calls return an error. The error 0 pretends success: the call returns without effect.
+    /// These calls return an error. With the error 0, the call returns success without any effect.
     Errno(&'static [(SyscallUse, libc::c_int)]),
 }
 
@@ -47,7 +47,7 @@ impl KernelEnvironment {
     /// # Panics
     /// If the kernel accepts no filter, or the function panics.
     pub fn start<T: Send>(self, body: impl FnOnce() -> T + Send) -> T {
-        // A filter cannot be removed, so it is applied to a thread that ends.
+        // A filter cannot be removed, so install it in a thread that ends.
         std::thread::scope(|scope| {
             let started = scope.spawn(|| {
                 match self {
@@ -63,13 +63,13 @@ impl KernelEnvironment {
 }
 
 fn install_errno_filters(answers: &[(SyscallUse, libc::c_int)]) {
-    // A filter has only one errno, so there is one filter for each.
+    // A filter returns only one errno, so there is one filter per errno.
     let mut rules_by_errno: BTreeMap<libc::c_int, BTreeMap<i64, Vec<SeccompRule>>> = BTreeMap::new();
     for (call, errno) in answers {
         let (number, rule) = seccomp_rule(*call);
         rules_by_errno.entry(*errno).or_default().entry(number).or_default().extend(rule);
     }
-    // Compile all filters before the first is applied, because that one may deny calls that compiling needs.
+    // Compile all filters before installing the first, which may deny calls that compiling needs.
     let programs: Vec<BpfProgram> = rules_by_errno
         .into_iter()
         .map(|(errno, rules)| {

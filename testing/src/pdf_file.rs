@@ -2,10 +2,10 @@
 
 use std::fmt::Write as _;
 
-/// A file. Object 1 is the catalog and object 2 the tree of pages. Adding another object returns its number.
+/// A PDF file. Object 1 is the catalog, and object 2 the page tree. Adding another object returns its number.
 #[derive(Clone, Debug)]
 pub struct PdfFile {
-    /// The objects from the third on.
+    /// The objects, starting with the third.
     objects: Vec<Vec<u8>>,
     /// The numbers of the pages.
     pages: Vec<usize>,
@@ -13,17 +13,17 @@ pub struct PdfFile {
     trailer: String,
 }
 
-/// A font that every reader knows, so no file has to contain it.
+/// A font that every reader knows, so files need not contain it.
 pub const HELVETICA: &str = "<< /Type /Font /Subtype /Type1 /BaseFont /Helvetica >>";
 
 impl PdfFile {
-    /// A file without pages.
+    /// Creates a file without pages.
     #[must_use]
     pub const fn new() -> Self {
         Self { objects: Vec::new(), pages: Vec::new(), trailer: String::new() }
     }
 
-    /// A file with a page for each of these contents, which use the font `/F`.
+    /// Creates a file with one page for each of these contents, which use the font `/F`.
     #[must_use]
     pub fn with_pages<T: AsRef<[u8]>>(font: &str, contents: impl IntoIterator<Item = T>) -> Self {
         let mut file = Self::new();
@@ -47,7 +47,7 @@ impl PdfFile {
         self.objects.len() + 3
     }
 
-    /// Adds a stream with these entries besides its length.
+    /// Adds a stream with these entries in addition to its length.
     pub fn stream(&mut self, entries: &str, bytes: &[u8]) -> usize {
         let mut text = format!("<< {entries} /Length {} >>\nstream\n", bytes.len()).into_bytes();
         text.extend(bytes);
@@ -69,7 +69,7 @@ impl PdfFile {
         self.trailer.push_str(entry);
     }
 
-    /// The file as bytes, with a table of its objects.
+    /// Returns the file as bytes, with a table of its objects.
     #[must_use]
     pub fn finish(&self) -> Vec<u8> {
         let mut file = b"%PDF-1.4\n".to_vec();
@@ -90,8 +90,8 @@ impl PdfFile {
         file
     }
 
-    /// The file as bytes in the form of PDF 1.5: a stream with the objects, which `pack` may compress, and a stream
-    /// with their table.
+    /// Returns the file in the form of PDF 1.5: a stream of objects, which `pack` may compress, and a stream
+    /// with the table of objects.
     ///
     /// # Panics
     /// If the file has more than 255 objects, or 4 GiB.
@@ -102,7 +102,8 @@ impl PdfFile {
             self.catalog_and_page_tree().into_iter().chain(self.objects.iter().cloned()).collect();
         let packed_number = objects.len() + 1;
         let (mut index, mut packed) = (String::new(), Vec::new());
-        // A row for each object: its kind, its place in the file or the stream that it is in, and its index there.
+        // One row per object: its kind, its offset in the file or the number of its stream,
+        // and its index there.
         let mut rows: Vec<(u8, usize, u8)> = vec![(0, 0, 0)];
         let mut count = 0_u8;
         for (number, object) in (1..).zip(&objects) {

@@ -1,9 +1,9 @@
-//! Changes of a policy's text by key, so that tests do not depend on its spaces and comments.
+//! Changes a policy's text by key, so that tests do not depend on its white space and comments.
 
 use toml_edit::{DocumentMut, Item, Value};
 
-/// Returns the policy with a key set, or added at the end of its section. `key` is such as `shell.deny`, and `value` is
-/// TOML, such as `["sudo"]`. All other lines stay as they are.
+/// Returns the policy with a key set, or added at the end of its section. `key` is for example `shell.deny`,
+/// and `value` is TOML, for example `["sudo"]`. All other lines are unchanged.
 ///
 /// # Panics
 /// If the policy or the value is not TOML, or the policy has no such section.
@@ -18,7 +18,7 @@ pub fn with_policy_key(policy: &str, key: &str, value: &str) -> String {
         let section = table.get_mut(name).and_then(Item::as_table_mut);
         table = section.unwrap_or_else(|| panic!("the policy has no section `{name}`:\n{policy}"));
     }
-    // `insert` would also replace the key, and with it the comment lines above it.
+    // `insert` would also replace the key itself, and with it the comment lines above it.
     match table.get_mut(key) {
         Some(item) => *item = Item::Value(value),
         None => drop(table.insert(key, Item::Value(value))),

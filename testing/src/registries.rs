@@ -12,7 +12,8 @@ use portcullis_tools::{
 use portcullis_types::SandboxTier;
 use tempfile::TempDir;
 
-/// A builder with the native tools under a policy, and the state folder, which must live as long as the registry.
+/// Returns a builder with the native tools under a policy, and the state folder, which must live as
+/// long as the registry.
 ///
 /// # Panics
 /// If the policy does not load.
@@ -28,7 +29,7 @@ pub fn builder(policy: &str) -> (TempDir, RegistryBuilder) {
     (state, builder)
 }
 
-/// A registry with the native tools, under the shipped policy with an addition.
+/// Returns a registry with the native tools, under the shipped policy with an addition.
 ///
 /// # Panics
 /// If the policy does not load.
@@ -38,7 +39,7 @@ pub fn registry(addition: &str) -> (TempDir, ToolRegistry) {
     (state, builder.build().expect("builds"))
 }
 
-/// The approval request for a call of `echo`.
+/// Returns the approval request for a call of `echo`.
 ///
 /// # Panics
 /// If the approver receives no request.
@@ -54,7 +55,7 @@ pub fn approval_request() -> ApprovalRequest {
     recording_approver.0.lock().expect("not poisoned").take().expect("asked")
 }
 
-/// An approver that keeps the request and denies the call.
+/// An approver that records the request and denies the call.
 #[derive(Default)]
 struct RecordingApprover(Mutex<Option<ApprovalRequest>>);
 

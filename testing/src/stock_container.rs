@@ -8,8 +8,8 @@ use seccompiler::{
     apply_filter,
 };
 
-/// Filters the calling thread like Docker's default profile for a container that is not privileged: no
-/// namespaces, no mounts, none of the kernel's rarer interfaces (`EPERM`), no `clone3` (`ENOSYS`).
+/// Filters the calling thread like Docker's default profile for an unprivileged container: no namespaces, no
+/// mounts, none of the kernel's rarer interfaces (`EPERM`), no `clone3` (`ENOSYS`).
 ///
 /// # Panics
 /// If the kernel accepts no filter.

@@ -1,12 +1,12 @@
-//! Waiting for what another thread or process does.
+//! Waits for an effect of another thread or process.
 
 use std::{
     thread,
     time::{Duration, Instant},
 };
 
-/// The maximum time that a test waits for something that must happen. It is far more than any test needs on a busy
-/// machine, so a missed deadline means a fault, and far less than the time of a guest without bounds.
+/// How long a test waits for something that must happen. It is far more than any test needs on a busy
+/// machine, so a timeout means a fault, and far less than the run time of an endless guest.
 pub const TEST_TIMEOUT: Duration = Duration::from_mins(2);
 
 /// Waits until a condition holds, and checks it every 5 ms. `what` completes the sentence "… until".

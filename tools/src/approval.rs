@@ -21,12 +21,13 @@ pub use session::SessionApprovals;
 pub(crate) use standing::StandingApprovals;
 pub use standing::{RuleWriter, StandingOffer};
 
-/// The time after which a call without an approver's answer is refused: 5 minutes.
+/// How long a call waits for an approver's answer before it is refused: 5 minutes.
 pub const APPROVAL_TIMEOUT: Duration = Duration::from_secs(5 * 60);
 
-/// A caller's approval policy for a call, in addition to the policy file. The stricter of the two holds.
+/// A caller's approval policy. It applies on top of the policy file, and the stricter decision wins.
 pub trait ApprovalPolicy: Send + Sync {
-    /// Decides on one call, whose arguments are already valid. Called once per call, on an executor thread.
+    /// Decides on one call, whose arguments have already been validated. Called once per call, on an executor
+    /// thread.
     fn decide(&self, tool: &ToolFacts, arguments: &Value) -> ApprovalRule;
 }
 
@@ -47,32 +48,33 @@ pub enum ApprovalRule {
 /// An approver of calls: a person at a terminal, a client, a program.
 #[async_trait]
 pub trait Approver: Send + Sync {
-    /// Answers one request. Called once per request, after the checks of policy and paths and before the call has any
-    /// effect. A panic, or no answer within [`Approver::time_limit`], counts as no.
+    /// Answers one request. Called once per request, after the policy and path checks and before the call has
+    /// any effect. A panic, or no answer within [`Approver::time_limit`], counts as a refusal.
     ///
     /// # Cancellation
     /// The future is dropped when the call is cancelled.
     async fn decide(&self, request: &ApprovalRequest) -> AttributedAnswer;
 
-    /// The time limit of an answer. Default: [`APPROVAL_TIMEOUT`].
+    /// How long to wait for an answer. Default: [`APPROVAL_TIMEOUT`].
     fn time_limit(&self) -> Duration {
         APPROVAL_TIMEOUT
     }
 }
 
-/// An answer, and who gave it. An answer that is converted into this comes from the embedding program.
+/// An answer and its author. An [`ApprovalAnswer`] converted into this type is attributed to the embedding
+/// program.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct AttributedAnswer {
     /// The answer.
     pub answer: ApprovalAnswer,
     /// The kind of approver.
     pub by: ApproverKind,
-    /// The approver's name, if it gives one. Nothing vouches for it.
+    /// The approver's name, if it gives one. The name is not verified.
     pub name: Option<String>,
 }
 
 impl AttributedAnswer {
-    /// An answer without a name.
+    /// Returns an answer without a name.
     #[must_use]
     pub fn by(by: ApproverKind, answer: ApprovalAnswer) -> Self {
         Self { answer, by, name: None }
@@ -111,10 +113,10 @@ pub struct ApprovalRequest {
     pub grant: Grant,
     /// The grant of each step, if the call is an operation. The operation's own grant is then empty.
     pub steps: Vec<StepGrant>,
-    /// The digest of the policy in force, module hashes included. An approval kept for later calls holds only while
+    /// The digest of the policy in force, including the module hashes. A cached approval is valid only while
     /// this digest stays the same.
     pub policy_digest: String,
-    /// The rules that [`ApprovalAnswer::ApproveAlways`] would write. `None` if the answer is not offered.
+    /// The rules that [`ApprovalAnswer::ApproveAlways`] would write. `None` if that answer is not offered.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub standing: Option<StandingOffer>,
     /// The hash that an approval is bound to: SHA-256 over tool, arguments, grants and policy digest.
@@ -149,9 +151,9 @@ pub enum ApprovalAnswer {
         /// The reason, for the model.
         reason: Option<String>,
     },
-    /// No person has answered in time, as after [`Approver::time_limit`].
+    /// No one answered in time, for example because [`Approver::time_limit`] had passed.
     TimedOut,
-    /// No person can be asked, as without an approver.
+    /// No one can be asked, for example because there is no approver.
     Unavailable,
 }
 
@@ -178,11 +180,11 @@ pub(crate) struct NotApproved {
 pub(crate) struct AskResult {
     /// The new arguments, if the approver changed them.
     pub(crate) outcome: Result<Option<String>, NotApproved>,
-    /// The giver of the answer, if there was one.
+    /// The author of the answer, if there was one.
     pub(crate) giver: Option<(ApproverKind, Option<String>)>,
 }
 
-/// Asks the approver, unless a standing approval covers the request. Everything but a clear yes is a refusal.
+/// Asks the approver, unless a standing approval covers the request. Anything but a clear yes is a refusal.
 pub(crate) async fn ask(
     approver: Option<&Arc<dyn Approver>>,
     mut request: ApprovalRequest,
@@ -193,10 +195,10 @@ pub(crate) async fn ask(
         return AskResult { outcome: Ok(None), giver: Some((ApproverKind::Session, None)) };
     }
     let Some(approver) = approver else { return unanswered(DenialCode::ApprovalUnavailable) };
-    // Make the offer only for a request that reaches the approver: the offer reads the policy file.
+    // Only for a request that reaches the approver, because looking up the offer reads the policy file.
     let offer = standing.and_then(|standing| standing.offer(&request));
     request.standing.clone_from(&offer);
-    // The approver is foreign code: a separate task catches its panic.
+    // The approver is foreign code. Run it in a separate task, so that a panic does not unwind into this one.
     let (approver, time_limit) = (Arc::clone(approver), approver.time_limit());
     let answering = spawn::spawn_task(async move { approver.decide(&request).await });
     let AttributedAnswer { answer, by, name } = match tokio::time::timeout(time_limit, answering).await {
@@ -230,10 +232,10 @@ async fn keep(standing: Arc<StandingApprovals>, offer: StandingOffer) {
     }
 }
 
-/// The hash that an approval is bound to.
+/// Computes the hash that an approval is bound to.
 ///
 /// # Errors
-/// `internal` if the grant cannot be written as JSON. The approver is then not asked.
+/// `internal` if the grant cannot be serialised as JSON. The approver is then not asked.
 pub(crate) fn binding(
     tool: &str,
     arguments: &str,
@@ -247,7 +249,7 @@ pub(crate) fn binding(
     Ok(digest::hash_parts([tool, arguments, &grant, &steps, policy_digest]))
 }
 
-/// The origin of a URL: one form for all its spellings, with international names as Punycode. `None` for a subject that
+/// Returns the origin of a URL, normalised, with international names as Punycode. `None` for a subject that
 /// is not a URL.
 fn origin(subject: &RequestedSubject) -> Option<String> {
     let RequestedSubject::Url { url: text, .. } = subject else { return None };
@@ -257,6 +259,6 @@ fn origin(subject: &RequestedSubject) -> Option<String> {
         let port = url.port().map_or_else(String::new, |port| format!(":{port}"));
         Some(format!("{}://{host}{port}", url.scheme()))
     };
-    // The policy refuses a URL that cannot be parsed. Here the URL's own text takes the place of its origin.
+    // The policy refuses a URL that cannot be parsed. Here such a URL counts as its own origin.
     Some(parse().unwrap_or_else(|| text.clone()))
 }

@@ -1,9 +1,10 @@
-//! The hint about how to approve a call when there is no approver. Only a front end knows the answer.
+//! Adds a hint to a call that was denied for lack of an approver. The front end words the hint, because only
+//! it knows how a person can approve calls.
 
 use portcullis_policy::DenialCode;
 use portcullis_types::ToolResult;
 
-/// The result, with the front end's hint if the call was denied because there is no approver.
+/// Adds the front end's hint if the call was denied because there is no approver.
 #[must_use]
 pub fn with_approval_hint(mut result: ToolResult, hint: &str) -> ToolResult {
     result.outcome = result.outcome.map_error(|error| {

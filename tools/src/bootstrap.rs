@@ -1,7 +1,7 @@
 //! Assembles a registry with a sandbox.
 //!
-//! [`bootstrap_runtime_tools`] returns the registry, for a program that adds no tools. The other functions return the
-//! builder, for a program that adds parts of its own.
+//! [`bootstrap_runtime_tools`] returns the registry. The other functions return the builder, for programs
+//! that add tools or settings of their own.
 
 use std::{
     path::{Path, PathBuf},
@@ -51,7 +51,8 @@ pub async fn runtime_builder(envelope: &RunnerBootstrapEnvelope) -> Result<Regis
     runtime_builder_with(envelope, &PolicyFiles::find(envelope)?).await
 }
 
-/// Does the same as [`runtime_builder`], with policy texts that were read before and may have been edited since.
+/// Does the same as [`runtime_builder`], with policy texts that were read earlier and may have been edited
+/// since.
 ///
 /// # Errors
 /// As in [`bootstrap_runtime_tools`].
@@ -65,8 +66,8 @@ pub async fn runtime_builder_with(
     build_from(envelope, files, MountSource::Workspace).await
 }
 
-/// Does the same as [`runtime_builder_with`], for a registry that is described and never called. The workspace is not
-/// mounted, so only the state folder is created.
+/// Does the same as [`runtime_builder_with`], for a registry that is only described and never called. The
+/// workspace is not mounted, so only the state folder is created.
 ///
 /// # Errors
 /// As in [`bootstrap_runtime_tools`].
@@ -93,7 +94,7 @@ async fn build_from(
     workspace: MountSource,
 ) -> Result<RegistryBuilder, BootstrapError> {
     let policy = files.load(envelope.sandbox_tier)?;
-    // A registry that only describes shows even a policy that is not as expected.
+    // A registry that is only described also shows a policy that fails its expectations.
     let expected = match workspace {
         MountSource::Workspace => ExpectedPolicy::beside(files, envelope.sandbox_tier)?,
         MountSource::Nowhere => None,
@@ -106,7 +107,7 @@ async fn build_from(
             return Err(BootstrapError::MissingLayer { layer: layer.as_str(), reason: reason.to_owned() });
         }
     }
-    // The layers are checked first, so that a start that they refuse makes nothing on the disk.
+    // Check the confinement layers first, so that a start that they refuse leaves nothing on disk.
     state::prepare(&envelope.state)?;
     let cache = shared_cache(envelope);
     let folder = files.modules_folder(&policy)?;
@@ -175,9 +176,9 @@ fn private_paths(
         state: Some(envelope.state.clone()),
         cache,
         policy: files.operator.path.clone(),
-        // A tool that may write there could plant a module for the next start.
+        // A tool that could write there could plant a module for the next start.
         modules: files.modules_folder(policy)?,
-        // A project's folder is a mount, and the overlay in it is a protected path.
+        // A project's folder is a mount, so the overlay in it is protected by path instead.
         overlay: files
             .overlay
             .as_ref()
@@ -187,8 +188,8 @@ fn private_paths(
     })
 }
 
-/// The mounts of a policy whose folders exist, opened without making anything, and the mounts whose folders are
-/// missing.
+/// Opens the mounts of a policy whose folders exist, and lists the mounts whose folders are missing. Creates
+/// nothing.
 pub(crate) fn existing_mounts(
     envelope: &RunnerBootstrapEnvelope,
     files: &PolicyFiles,
@@ -206,7 +207,7 @@ pub(crate) fn existing_mounts(
     (private_paths(envelope, files, policy, envelope.cache.clone()).and_then(open), missing)
 }
 
-/// The kept changes of an envelope's calls, and the mounts with `undo` that they were made in.
+/// Opens the recorded changes of an envelope's calls, and the mounts with `undo` in which they were made.
 ///
 /// # Errors
 /// [`BootstrapError`] if the policy or a mount is unusable.
@@ -223,8 +224,8 @@ pub fn changes_of(
     Ok((UndoStore::new(&envelope.state), roots.collect()))
 }
 
-/// The envelope's folder of compiled modules, if it is writable: a home can be read-only although the state folder is
-/// not. Without it, the state folder holds the compiled modules.
+/// Returns the envelope's cache folder of compiled modules, if it is writable: a home can be read-only
+/// although the state folder is not. Without it, the state folder holds the compiled modules.
 fn shared_cache(envelope: &RunnerBootstrapEnvelope) -> Option<PathBuf> {
     let cache = envelope.cache.as_ref()?;
     match state::prepare(cache) {
@@ -239,7 +240,7 @@ fn shared_cache(envelope: &RunnerBootstrapEnvelope) -> Option<PathBuf> {
     }
 }
 
-/// The running sidecar that the envelope names.
+/// Returns the running sidecar that the envelope names, if it names one.
 fn shell_source(envelope: &RunnerBootstrapEnvelope) -> ShellSource {
     match &envelope.sidecar {
         Some(SidecarSocket { path, token_file }) => {
@@ -249,7 +250,7 @@ fn shell_source(envelope: &RunnerBootstrapEnvelope) -> ShellSource {
     }
 }
 
-/// Adds a module that the envelope names. If it fails, the start fails.
+/// Adds a module that the envelope names. An unusable module fails the start.
 async fn add_named(builder: &mut RegistryBuilder, path: &Path) -> Result<(), BootstrapError> {
     let name = path.display().to_string();
     let result = match read_file(path) {
@@ -261,8 +262,8 @@ async fn add_named(builder: &mut RegistryBuilder, path: &Path) -> Result<(), Boo
     result.map_err(|source| BootstrapError::Module { name, source })
 }
 
-/// Adds the modules of the folder one after another, so that only one of them is in memory. An unusable module does not
-/// stop the others.
+/// Adds the modules of the folder one at a time, so that only one of them is in memory. An unusable module
+/// does not stop the others.
 async fn add_discovered(builder: &mut RegistryBuilder, folder: &ModulesFolder) {
     for name in folder.names() {
         let result = match name {
@@ -281,7 +282,7 @@ async fn add_discovered(builder: &mut RegistryBuilder, folder: &ModulesFolder) {
     }
 }
 
-/// Whether the policy requires a confinement layer of the threads. A layer that is not required is waived.
+/// Whether the policy requires a thread confinement layer. Any other layer is waived.
 #[must_use]
 pub fn requirement(policy: &WorkspaceSecurityPolicy, layer: Layer) -> Requirement {
     let required = match layer {

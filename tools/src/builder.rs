@@ -50,8 +50,7 @@ mod registration;
 /// The policy in force, and the tools that it applies to.
 struct PolicyAndTools {
     policy: Arc<WorkspaceSecurityPolicy>,
-    /// A weak reference: one of these tools holds this struct, and a strong reference would keep all tools alive for
-    /// ever.
+    /// Weak: one of these tools holds this struct, and a strong reference would leak all tools.
     tools: Weak<ServedTools>,
 }
 
@@ -64,7 +63,7 @@ pub struct RegistryBuilder {
     state: Option<PathBuf>,
     /// The folder that remembers the hash of this program. Default: the state folder.
     cache: Option<PathBuf>,
-    /// Gets the checkpoints of the audit log unless the policy says otherwise.
+    /// Receives the checkpoints of the audit log unless the policy names another sink.
     checkpoint_sink: Option<CheckpointSink>,
     mounts: Option<Arc<MountTable>>,
     runner: Option<HostWasmToolRunner>,
@@ -75,25 +74,25 @@ pub struct RegistryBuilder {
     hidden_examples: Vec<&'static str>,
     capabilities: Vec<Capability>,
     hooks: Vec<Arc<dyn CallHook>>,
-    /// Writes the rules of standing approvals. Without it approvers are not offered any.
+    /// Writes the rules of standing approvals. Without a writer, none are offered to approvers.
     rule_writer: Option<Box<dyn RuleWriter>>,
     modules: Vec<ShippedModule>,
     /// Modules whose tools are steps of operations.
     steps: Vec<ShippedModule>,
-    /// How the host's HTTP client is started. Without it no tool makes requests.
+    /// How the host's HTTP client is started. Without it, no tool can make requests.
     http_client: Option<HttpClientConfig>,
     foreign: Vec<ForeignModule>,
     refused: Vec<RefusedModule>,
-    /// Names of tools that will be added while the registry serves.
+    /// Names of tools that will be added at run time.
     awaited: Vec<ToolName>,
     shell: ShellSource,
-    /// The host folder of the mounts, and the paths that no mount may touch. Without them there is no shell.
+    /// The host folder of the mounts, and the paths that no mount may touch. Without them, there is no shell.
     workspace: Option<(PathBuf, Vec<PathBuf>)>,
 }
 
 impl RegistryBuilder {
-    /// The operator's policy, else the shipped policy; state in `$XDG_STATE_HOME/portcullis/in-process`; no mounts and
-    /// no guests; `output_read` as the only tool.
+    /// Starts with the defaults: the operator's policy, else the shipped policy; state in
+    /// `$XDG_STATE_HOME/portcullis/in-process`; no mounts and no guests; `output_read` as the only tool.
     pub(crate) fn new() -> Self {
         Self {
             policy: None,
@@ -121,9 +120,9 @@ impl RegistryBuilder {
         }
     }
 
-    /// Adds a native tool. It runs in this process, outside the sandbox. The policy must therefore enable it by name
-    /// (`[tools.NAME] enabled = true`), else its calls are denied. Convert a tool written for another interface with
-    /// `IntoTool` of `portcullis-adapters` first.
+    /// Adds a native tool. It runs in this process, outside the sandbox, so its calls are denied unless the
+    /// policy enables it by name (`[tools.NAME] enabled = true`). `IntoTool` of `portcullis-adapters`
+    /// converts tools that were written for another interface.
     pub fn tool(self, tool: impl Tool + 'static) -> Self {
         self.shared_tool(Arc::new(tool))
     }
@@ -134,7 +133,7 @@ impl RegistryBuilder {
         self
     }
 
-    /// Adds an external tool. Each caller of it needs [`external_calls`](crate::Caller::external_calls).
+    /// Adds an external tool. Its callers must set [`external_calls`](crate::Caller::external_calls).
     pub fn external_tool(self, tool: ExternalTool) -> Self {
         self.configured_tool(tool)
     }
@@ -145,16 +144,17 @@ impl RegistryBuilder {
         self
     }
 
-    /// Gives native tools the state that they take as `&State<T>`. It lives as long as the registry, and all calls
-    /// share it. A program that uses the value as well gives an [`Arc`]. The build fails if a tool takes a state that
-    /// was not given, or if two states of one type were given.
+    /// Adds the state that native tools take as `&State<T>`. The state lives as long as the registry, and all
+    /// calls share it. A program that also uses the value itself passes an [`Arc`]. The build fails if a tool
+    /// takes a state that was not added, or if two states of one type were added.
     pub fn tool_state<T: Send + Sync + 'static>(mut self, value: T) -> Self {
         self.states.add(value);
         self
     }
 
-    /// Declares the names of tools that [`ToolRegistry::add_tool`] adds later, so that entries of the policy may name
-    /// them. Without this declaration the build fails at such an entry, because it looks like a misspelt name.
+    /// Declares the names of tools that [`ToolRegistry::add_tool`] adds later, so that entries of the policy
+    /// may name them. Without this declaration the build fails at such an entry, because it looks like a
+    /// misspelt name.
     pub fn awaits(mut self, names: impl IntoIterator<Item = ToolName>) -> Self {
         self.awaited.extend(names);
         self
@@ -167,8 +167,8 @@ impl RegistryBuilder {
         self
     }
 
-    /// Offers approvers a standing approval of commands: rules that this writer adds to the operator's policy. Default:
-    /// none is offered.
+    /// Offers approvers a standing approval of commands: rules that this writer adds to the operator's
+    /// policy. Default: no offer.
     pub fn rule_writer(mut self, writer: impl RuleWriter + 'static) -> Self {
         self.rule_writer = Some(Box::new(writer));
         self
@@ -205,7 +205,7 @@ impl RegistryBuilder {
         self
     }
 
-    /// Adds a hook for all calls. It runs after the hooks that were added before.
+    /// Adds a hook for all calls. Hooks run in the order in which they were added.
     pub fn hook(mut self, hook: impl CallHook + 'static) -> Self {
         self.hooks.push(Arc::new(hook));
         self
@@ -229,7 +229,7 @@ impl RegistryBuilder {
         self
     }
 
-    /// Gives the checkpoints of the audit log to this sink, unless the policy says where they go.
+    /// Sends the checkpoints of the audit log to this sink, unless the policy names another one.
     pub fn checkpoint_sink(mut self, sink: CheckpointSink) -> Self {
         self.checkpoint_sink = Some(sink);
         self
@@ -242,8 +242,8 @@ impl RegistryBuilder {
         self
     }
 
-    /// Sets where the commands of `shell_exec` run. Default: nowhere. [`crate::runtime_builder`] sets the sidecar that
-    /// the envelope names, if there is one.
+    /// Sets where the commands of `shell_exec` run. Default: nowhere. [`crate::runtime_builder`] sets the
+    /// sidecar that the envelope names, if any.
     pub fn shell(mut self, source: ShellSource) -> Self {
         self.shell = source;
         self
@@ -299,7 +299,7 @@ impl RegistryBuilder {
         Ok(())
     }
 
-    /// Refuses to build under a policy that is not as expected.
+    /// Refuses to build under a policy that fails its expectations.
     pub(crate) fn expected(mut self, expected: Option<ExpectedPolicy>) -> Self {
         self.expected = expected;
         self
@@ -312,8 +312,8 @@ impl RegistryBuilder {
         self
     }
 
-    /// Loads a foreign module and queries its declarations. [`Self::build`] decides which of its tools are registered,
-    /// when all modules are known.
+    /// Loads a foreign module and queries its declarations. [`Self::build`] decides which of its tools are
+    /// registered, once all modules are known.
     pub(crate) async fn add_foreign(
         &mut self,
         name: String,
@@ -390,7 +390,7 @@ impl RegistryBuilder {
         log_refusals(&refused);
         let cache = self.cache.unwrap_or_else(|| state.clone());
         process_facts::set_process_facts(&audit, &policy, cache, pins.sha256().map(str::to_owned));
-        // Set after all tools are registered and before any tool is called. The cell is new, so the call cannot fail.
+        // Set after all tools are registered and before any call. The cell is new, so this cannot fail.
         let tools = Arc::new(ServedTools::new(tools));
         let _ = policy_and_tools
             .set(PolicyAndTools { policy: Arc::clone(&policy), tools: Arc::downgrade(&tools) });
@@ -426,8 +426,8 @@ impl std::fmt::Debug for RegistryBuilder {
 }
 
 impl ToolRegistry {
-    /// A registry with the shipped native tools only, under the operator's policy or the shipped policy:
-    /// `get_current_time`, `echo`, arithmetic, `failing_tool`, `output_read`.
+    /// Builds a registry with only the shipped native tools, under the operator's policy or the shipped
+    /// policy: `get_current_time`, `echo`, arithmetic, `failing_tool`, `output_read`.
     ///
     /// # Errors
     /// As in [`RegistryBuilder::build`].
@@ -436,7 +436,7 @@ impl ToolRegistry {
     }
 }
 
-/// The settings of a sidecar that this program starts.
+/// Returns the settings of a sidecar that this program starts.
 fn sidecar_config(
     policy: &WorkspaceSecurityPolicy,
     state: &Path,
@@ -448,8 +448,8 @@ fn sidecar_config(
     SidecarConfig { policy, workspace, state, private, ca, unconfined: false }
 }
 
-/// Whether the policy in force would still give the grant of a stored output: the output's tool can still be called,
-/// and gets every mount of that grant. A tool that is not registered gets nothing.
+/// Whether the policy in force would still give the grant of a stored output: the output's tool can still be
+/// called, and it gets every mount of that grant. A tool that is not registered gets nothing.
 fn still_granted(policy_and_tools: Arc<OnceLock<PolicyAndTools>>) -> StillGranted {
     Arc::new(move |stored| {
         let Some(PolicyAndTools { policy, tools }) = policy_and_tools.get() else { return false };
@@ -472,7 +472,7 @@ fn still_granted(policy_and_tools: Arc<OnceLock<PolicyAndTools>>) -> StillGrante
     })
 }
 
-/// Adds the labels of a stored output to the run that reads it. The output may come from another run or another
+/// Adds the labels of a stored output to the run that reads it. The output may come from another run or
 /// process.
 fn output_follower(
     run_labels: Arc<RunLabels>,
@@ -494,7 +494,7 @@ fn output_follower(
     })
 }
 
-/// The labels that were stored with an output. `None` if they cannot be read.
+/// Parses the labels that were stored with an output. `None` if they cannot be read.
 fn labels_of(stored: &Value) -> Option<BTreeSet<FlowLabel>> {
     stored["labels"].as_array()?.iter().map(|label| label.as_str()?.parse().ok()).collect()
 }

@@ -1,4 +1,4 @@
-//! The caller of a call, and the terms that the caller sets.
+//! The caller of a call, and its limits, listeners and approver.
 
 use std::{
     collections::BTreeSet,
@@ -25,41 +25,41 @@ use crate::{
     web::{FetchedHop, HopTerms},
 };
 
-/// A call with a fresh random id.
+/// Creates a call with a random id.
 #[must_use]
 pub fn new_call(tool: impl Into<String>, arguments: impl Into<String>) -> ToolCall {
     ToolCall { id: random_id("call"), tool: tool.into(), arguments: arguments.into() }
 }
 
-/// An unguessable id: a prefix and 128 random bits.
+/// Returns an unguessable id: a prefix and 128 random bits.
 pub(crate) fn random_id(prefix: &str) -> String {
     let bits: u128 = rand::random();
     format!("{prefix}_{bits:032x}")
 }
 
-/// The error of a call that was cancelled before its backend began.
+/// Returns the error of a call that was cancelled before its backend started.
 pub(crate) fn cancelled_before_run_error() -> ToolError {
     ToolError::cancelled("the call was cancelled before it ran")
 }
 
-/// The error of a call that was cancelled while it ran.
+/// Returns the error of a call that was cancelled while it ran.
 pub(crate) fn cancelled_error() -> ToolError {
     ToolError::cancelled("the call was cancelled")
 }
 
-/// Listener for a guest's standard error. Called at most once per attempt at a call, in the caller's process, before
-/// the result.
+/// Listener for a guest's standard error. Called at most once per attempt at a call, in the caller's process,
+/// before the result arrives.
 pub type StderrFn = Arc<dyn Fn(&str) + Send + Sync>;
 
-/// Called before a call's first effect; an error stops the call. A program that stores its runs writes here that the
-/// call has begun.
+/// Called before a call's first effect; an error stops the call. A program that stores its runs records here
+/// that the call has begun.
 #[async_trait]
 pub trait CallStartListener: Send + Sync {
-    /// Called once for a call that may run, after all checks and approvals, and before its first effect. Not called for
-    /// the steps of an operation, and not for calls that a tool makes: they belong to the call that makes them.
+    /// Called once for a call that may run, after all checks and approvals, and before its first effect. Not
+    /// called for the steps of an operation or for nested calls: they belong to the outer call.
     ///
     /// # Errors
-    /// The call's error. It then has no effect.
+    /// The error becomes the call's error, and the call has no effect.
     ///
     /// # Cancellation
     /// The future is dropped when the call is cancelled.
@@ -76,23 +76,25 @@ pub struct StartingCall {
     pub tool: String,
     /// The JSON text of the arguments that the call runs with.
     pub arguments: String,
-    /// Whether the call can be repeated safely: the tool only reads, or is idempotent by a declaration that counts.
+    /// Whether the call can be retried safely: the tool only reads, or a trusted declaration says that it is
+    /// idempotent.
     pub may_repeat: bool,
-    /// The labels that the call adds to its run at most: if it is interrupted, it may have read all of this.
+    /// The most labels that the call can add to its run. If the call is interrupted, it may have read all of
+    /// this data.
     pub labels: BTreeSet<FlowLabel>,
 }
 
-/// The caller of a call, and the terms of the call.
+/// The caller of a call, with its limits, listeners and approver.
 ///
 /// [`Caller::new`] lists the defaults: no approver, so calls that need an approval are denied; no listeners; no
 /// deadline other than the call's own.
 #[derive(Clone)]
 #[non_exhaustive]
 pub struct Caller {
-    /// The agent's id. Rate limits, stored outputs and shell sessions are kept apart by agent, unless the client [chose
-    /// the name itself](Caller::named_by_itself).
+    /// The agent's id. Rate limits, stored outputs and shell sessions are separate for each agent, unless the
+    /// client [chose the name itself](Caller::named_by_itself).
     pub agent_id: String,
-    /// The run's id. Stored outputs and shell sessions are kept apart by run.
+    /// The run's id. Stored outputs and shell sessions are separate for each run.
     pub run_id: String,
     /// The id of the agent's space, if it has one.
     pub space_id: Option<String>,
@@ -100,10 +102,10 @@ pub struct Caller {
     pub operation_id: Option<String>,
     /// Cancelled when the caller gives up.
     pub cancel: CancellationToken,
-    /// The names of the only tools that the caller may call, and is offered. Calls of other tools are refused with the
-    /// code `tool_not_given`. Default: none, so the policy alone decides.
+    /// An allowlist of the tools that the caller may call and is offered. Calls of other tools are refused
+    /// with the code `tool_not_given`. Default: none, so the policy alone decides.
     pub tools: Option<Arc<BTreeSet<ToolName>>>,
-    /// When the caller's turn ends. No call runs longer. Hooks get one more second for the result.
+    /// When the caller's turn ends. No call runs longer. Hooks get one more second to process the result.
     pub turn_deadline: Option<Instant>,
     /// The caller's approval policy, in addition to the policy file. Default: none.
     pub approval_policy: Option<Arc<dyn ApprovalPolicy>>,
@@ -111,7 +113,7 @@ pub struct Caller {
     pub approver: Option<Arc<dyn Approver>>,
     /// Called before each call's first effect; an error stops the call. Default: none.
     pub start_listener: Option<Arc<dyn CallStartListener>>,
-    /// Keeps the calls of external tools. Default: none, so such calls fail.
+    /// Keeps the pending calls of external tools. Default: none, so such calls fail.
     pub external_calls: Option<Arc<dyn ExternalCalls>>,
     /// Receives partial results.
     pub on_update: Option<ToolUpdateFn>,
@@ -131,26 +133,26 @@ pub struct Caller {
     pub(crate) is_named_by_itself: bool,
 }
 
-/// The owner of a rate or a shell session.
+/// The owner of a rate limit or a shell session.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub(crate) struct Owner {
-    /// `None` if the name proves nothing (see [`Caller::named_by_itself`]).
+    /// `None` if the name is unverified (see [`Caller::named_by_itself`]).
     pub(crate) agent: Option<Arc<str>>,
     /// `None` if the owner is the agent across all its runs.
     pub(crate) run: Option<Arc<str>>,
 }
 
-/// Marks a call as a step of an operation. The operation was already counted and, if needed, approved together with the
-/// grants of its steps. A step therefore needs no approval and no count of its own.
+/// Marks a call as a step of an operation. The operation has already been counted and, if needed, approved
+/// together with the grants of its steps, so a step is neither approved nor counted separately.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct OperationStep {
     /// Whether an approver has approved the operation.
     pub(crate) is_approved: bool,
     /// Which end of a transfer the step is, if the operation is a transfer.
     pub(crate) transfer: Option<TransferEnd>,
-    /// Where the step puts the response to its request, if it makes one.
+    /// Receives the response to the step's request, if the step makes one.
     pub(crate) response: Option<FetchedHop>,
-    /// The terms of the request, if the operation follows redirects itself.
+    /// The limits of the request, if the operation follows redirects itself.
     pub(crate) hop: Option<HopTerms>,
     /// The id of the operation's call. Data that the step reads is labelled with this id.
     pub(crate) reads_as: Option<String>,
@@ -160,7 +162,7 @@ pub(crate) struct OperationStep {
 pub(crate) struct OperationContext {
     /// The id that joins the rows of the call and its steps.
     pub(crate) operation_id: Option<SharedText>,
-    /// The id of the call itself, under which the steps' requests are recorded.
+    /// The id of the call itself. The steps' requests are recorded under it.
     pub(crate) call_id: String,
     /// Whether an approver has approved the call, including the grants of its steps.
     pub(crate) is_approved: bool,
@@ -198,16 +200,16 @@ impl Caller {
         }
     }
 
-    /// A caller whose client chose the agent's name itself, as in a protocol in which clients name themselves. The name
-    /// is only for people who read audit rows and questions. Another caller can have the same name, so everything,
-    /// rates included, is kept apart by run alone. The run must therefore be an id that this process made and gave to
-    /// no other caller.
+    /// Creates a caller whose client chose the agent's name, as in a protocol in which clients name
+    /// themselves. The name is only shown to people, in audit rows and questions. Another caller can have the
+    /// same name, so all state, including rate limits, is separated by run alone. The run must therefore be
+    /// an id that this process generated and gave to no other caller.
     #[must_use]
     pub fn named_by_itself(name: impl Into<String>, run_id: impl Into<String>) -> Self {
         Self { is_named_by_itself: true, ..Self::new(name, run_id) }
     }
 
-    /// The owner whose rate the call counts towards.
+    /// Returns the owner whose rate limit the call counts towards.
     pub(crate) fn counted_as(&self) -> Owner {
         if self.is_named_by_itself {
             return self.owner();
@@ -215,21 +217,24 @@ impl Caller {
         Owner { agent: Some(self.agent_id.as_str().into()), run: None }
     }
 
-    /// The owner of state that outlasts the call, such as a shell session: only this run.
+    /// Returns the owner of state that outlives the call, such as a shell session. It is always this run
+    /// alone.
     pub(crate) fn owner(&self) -> Owner {
         let agent = (!self.is_named_by_itself).then(|| self.agent_id.as_str().into());
         Owner { agent, run: Some(self.run_id.as_str().into()) }
     }
 
-    /// The caller of calls that a tool makes: same agent, run, cancellation and deadline. It shares the slot of the
-    /// tool's own call. A tool that calls tools therefore never waits for its own slot.
+    /// Creates the caller of calls that a tool makes, with the same agent, run, cancellation and deadline.
+    /// The nested calls share the slot of the tool's own call, so a tool that calls tools never waits for its
+    /// own slot.
     ///
-    /// The approver and the approval policy also stay, so a tool cannot bypass them.
+    /// The approver and the approval policy are inherited too, so a tool cannot bypass them.
     #[must_use]
     pub fn nested(ctx: &ToolContext) -> Self {
         let parent = ctx.extensions.get::<NestingContext>();
         let base = match parent {
             Some(parent) => {
+                // A call that made nested calls is not retried.
                 parent.has_called.store(true, Ordering::Relaxed);
                 parent.caller.clone()
             }
@@ -246,13 +251,13 @@ impl Caller {
         }
     }
 
-    /// Whether the caller may call the tool of this name, as far as [`Caller::tools`] decides. The steps of an
-    /// operation belong to the operation's call.
+    /// Whether [`Caller::tools`] lets the caller call this tool. A step of an operation is always allowed: it
+    /// belongs to the operation's call.
     pub(crate) fn is_given(&self, tool: &str) -> bool {
         self.operation_step.is_some() || self.tools.as_ref().is_none_or(|tools| tools.contains(tool))
     }
 
-    /// Whether a listener wants the reports of a running tool.
+    /// Whether a listener wants the progress reports of a running tool.
     pub(crate) fn watches_frames(&self) -> bool {
         self.on_update.is_some() || self.on_progress.is_some() || self.on_event.is_some()
     }

@@ -2,8 +2,8 @@
 
 use sha2::{Digest, Sha256};
 
-/// The SHA-256 of several texts, in hexadecimal. Each text is hashed with its length, so that two different lists never
-/// give the same input.
+/// Computes the SHA-256 of several texts, in hexadecimal. Each text is hashed with its length, so that two
+/// different lists never give the same input.
 pub(crate) fn hash_parts<const N: usize>(parts: [&str; N]) -> String {
     let mut hasher = Sha256::new();
     for part in parts {

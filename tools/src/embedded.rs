@@ -1,8 +1,9 @@
 //! The modules embedded in this program, with their digests and declarations.
 //!
-//! The digests are computed at build time, and the declarations are files beside this one. The start therefore neither
-//! hashes a module nor compiles it to query its tools; the compilation waits for the first call. A test compares the
-//! files with the modules, and `UPDATE_GOLDEN=1 cargo test -p portcullis-tools embedded` rewrites them.
+//! The digests are computed at build time, and the declarations are files beside this one. Startup therefore
+//! neither hashes a module nor compiles it to query its tools; the module is compiled on the first call. A
+//! test compares the files with the modules, and `UPDATE_GOLDEN=1 cargo test -p portcullis-tools embedded`
+//! rewrites them.
 
 use crate::sandbox::{EmbeddedModule, ModuleDigest};
 
@@ -67,7 +68,8 @@ mod tests {
         .expect("a runner");
         for module in [&CORE, &PDF_STEPS, &SEARCH, &VAULT_STEPS, &WEB_STEPS] {
             assert_eq!(module.digest, ModuleDigest::compute(module.wasm), "{}", module.name);
-            // Load the bytes like any trusted module, so that the module itself answers instead of the file.
+            // Load the bytes like any trusted module, so that the declarations come from the module and not
+            // from the file.
             let loaded = runner.load(module.wasm).expect("loads");
             let declarations = runner.describe(&loaded).await.expect("describes itself");
             let declared = serde_json::to_value(&declarations).expect("JSON");

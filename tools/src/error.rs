@@ -1,4 +1,4 @@
-//! Errors in the assembly of a registry, for the operator.
+//! Why a registry could not be assembled, for the operator.
 
 use std::path::PathBuf;
 
@@ -34,7 +34,7 @@ pub enum BootstrapError {
         #[source]
         source: std::io::Error,
     },
-    /// A file that should get the checkpoints of the audit log cannot be opened.
+    /// A checkpoint file of the audit log cannot be opened.
     #[error("cannot write checkpoints to `{}`, which the policy names in `audit.checkpoints`", path.display())]
     Checkpoints {
         /// The file's path.
@@ -43,21 +43,21 @@ pub enum BootstrapError {
         #[source]
         source: std::io::Error,
     },
-    /// The key of a witness is not one.
+    /// The public key of a witness is malformed.
     #[error("the witness `{url}`, which the policy names in `audit.checkpoints`, cannot be used")]
     Witness {
-        /// The prefix of its URL.
+        /// The prefix of the witness's URL.
         url: Url,
-        /// The fault of the key.
+        /// The fault in the key.
         #[source]
         source: KeyError,
     },
-    /// The policy names a witness, and this registry has no HTTP client to reach it with.
+    /// The policy names a witness, but this registry has no HTTP client to reach it.
     #[error(
         "a registry without an HTTP client cannot reach the witness that the policy names in `audit.checkpoints`"
     )]
     NoWitnessClient,
-    /// The thread that takes checkpoints to witnesses cannot be started.
+    /// The thread that sends checkpoints to witnesses cannot be started.
     #[error("cannot start the thread that takes checkpoints to witnesses")]
     WitnessThread {
         /// The system's reason.
@@ -76,10 +76,10 @@ pub enum BootstrapError {
     /// The expectations about the policy cannot be used.
     #[error("the expectations about the policy cannot be used")]
     ExpectationsFile(#[source] PolicyError),
-    /// The policy is not as its operator expects.
+    /// The policy does not meet its operator's expectations.
     #[error("the policy is not as expected")]
     Expectations(#[source] FailedExpectations),
-    /// The policy requires a layer that this kernel lacks.
+    /// The policy requires a confinement layer that this kernel lacks.
     #[error(
         "the policy requires `{layer}`, which is not available here: {reason}; to run without it, take it out of `require` in the policy"
     )]
@@ -110,7 +110,7 @@ pub enum BootstrapError {
     /// The folder of modules cannot be used.
     #[error("the folder of modules cannot be used")]
     Folder(#[from] ModuleFolderError),
-    /// A module that was named cannot be used.
+    /// A module that was named explicitly cannot be used.
     #[error("the module `{}` cannot be used", name.escape_debug())]
     Module {
         /// The module's name, as it was given.
@@ -119,10 +119,10 @@ pub enum BootstrapError {
         #[source]
         source: ModuleError,
     },
-    /// The lock of approvals cannot be read, so it is unknown what was approved.
+    /// The lock file cannot be read, so it is unknown which modules were approved.
     #[error("the approvals of modules cannot be read")]
     Lock(#[from] LockError),
-    /// The tools cannot be registered together.
+    /// The tools cannot be registered, for example because two have the same name.
     #[error("the tools cannot be registered")]
     Registry(#[from] RegistryError),
 }

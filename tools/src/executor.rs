@@ -1,5 +1,5 @@
-//! The registry as an agent's executor of calls. The executor only forwards calls: the loop sets the terms, and the
-//! registry decides.
+//! Implements the agent loop's tool executor for the registry. It only forwards calls: the loop sets deadline
+//! and cancellation, and the registry decides.
 
 use std::sync::Arc;
 
@@ -10,7 +10,7 @@ use portcullis_types::{
 
 use crate::{Caller, RegisteredTool, ToolRegistry, approval_hint::with_approval_hint};
 
-/// This executor has no approver, so calls that need an approval are denied. [`RegistryExecutor`] can have one.
+/// Has no approver, so calls that need an approval are denied. [`RegistryExecutor`] can have one.
 #[async_trait]
 impl ToolExecutor for ToolRegistry {
     fn offers(&self) -> Vec<OfferedTool> {
@@ -25,7 +25,7 @@ impl ToolExecutor for ToolRegistry {
         Self::refuse(self, call, &caller_without_approver(terms), error)
     }
 
-    /// Always true: guests and native tools run on threads of their own.
+    /// Always true: guests and native tools run on their own threads.
     fn never_blocks(&self) -> bool {
         true
     }
@@ -46,16 +46,17 @@ pub struct RegistryExecutor {
 }
 
 impl RegistryExecutor {
-    /// An executor for callers like `template`. Agent, run, space, cancellation, deadline and events come from the
-    /// terms of each call. Everything else comes from the template.
+    /// Creates an executor for callers like `template`. Agent, run, space, cancellation, deadline and events
+    /// come from the terms of each call. All other settings come from the template.
     #[must_use]
     pub fn new(registry: Arc<ToolRegistry>, template: Caller) -> Self {
         Self { registry, template, hint: None, is_run_continued: false }
     }
 
-    /// Continues the run beyond a loop's run, as a conversation of several prompts does: shell sessions stay, and so
-    /// do the labels of what the run has read. The program calls [`ToolRegistry::end_run`] when the conversation is
-    /// over. Default: a loop's run is the whole run.
+    /// Continues the run across several runs of the loop, as a conversation of several prompts does: shell
+    /// sessions and the labels of data that the run has read are kept. The program calls
+    /// [`ToolRegistry::end_run`] at the end of the conversation. Default: each run of the loop is a separate
+    /// run.
     #[must_use]
     pub fn with_continued_run(mut self) -> Self {
         self.is_run_continued = true;
@@ -113,8 +114,8 @@ impl ToolExecutor for RegistryExecutor {
     }
 }
 
-/// The effective tier, in which the policy overrules the declared tier. Only native, external and HTTP tools can have
-/// no tier. A module without a declared tier gets the tier of the policy.
+/// Returns the effective tier. The policy's tier takes precedence over the declared one. Only native,
+/// external and HTTP tools can have no tier; a module without a declared tier gets the policy's tier.
 fn tier(registry: &ToolRegistry, facts: &ToolFacts) -> Option<SafetyTier> {
     let has_none = facts.declared_tier.is_none()
         && matches!(facts.origin, ToolOrigin::Native | ToolOrigin::External | ToolOrigin::Http);
@@ -128,7 +129,7 @@ fn caller_without_approver(terms: &CallTerms) -> Caller {
 
 fn apply_terms(mut caller: Caller, terms: &CallTerms) -> Caller {
     caller.space_id.clone_from(&terms.space_id);
-    // A child token: a tool can cancel the token that it gets, and this must end only its own call.
+    // A child token: a tool may cancel the token that it gets, which must end only its own call.
     caller.cancel = terms.cancel.child_token();
     caller.turn_deadline = terms.turn_deadline;
     caller.on_event.clone_from(&terms.on_event);

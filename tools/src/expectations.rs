@@ -1,4 +1,4 @@
-//! [`ExpectationTexts`]: finds the files with the expectations about a policy, reads them, and has them decided.
+//! [`ExpectationTexts`]: finds, reads and evaluates the files with the operator's expectations of a policy.
 
 use std::path::{Path, PathBuf};
 
@@ -15,20 +15,20 @@ use crate::{
     table::ToolTable,
 };
 
-/// The file of expectations beside the operator's policy. It holds for every policy of its folder.
+/// The file of expectations beside the operator's policy. It applies to every policy in that folder.
 pub const EXPECTATIONS_FILE: &str = "portcullis.expect.toml";
 
-/// The texts of the expectations about one policy.
+/// The expectations of one policy, as text.
 #[derive(Debug, Clone, Default)]
 pub struct ExpectationTexts(Vec<PolicyText>);
 
 impl ExpectationTexts {
-    /// The files beside the operator's policy: [`EXPECTATIONS_FILE`], and for a policy `NAME.toml` also
+    /// Reads the files beside the operator's policy: [`EXPECTATIONS_FILE`], and for a policy `NAME.toml` also
     /// `NAME.expect.toml`. Empty if there are none, or if the policy is the shipped one.
     ///
     /// # Errors
-    /// [`BootstrapError::PolicyFile`] for a file that exists but cannot be read; [`BootstrapError::UntrustedPolicy`]
-    /// for one that another user could change.
+    /// [`BootstrapError::PolicyFile`] if a file exists but cannot be read;
+    /// [`BootstrapError::UntrustedPolicy`] if another user could change a file.
     pub fn beside(files: &PolicyFiles) -> Result<Self, BootstrapError> {
         let Some(policy) = files.operator_path() else { return Ok(Self::default()) };
         let mut paths = vec![policy.with_file_name(EXPECTATIONS_FILE)];
@@ -39,7 +39,7 @@ impl ExpectationTexts {
         texts.collect::<Result<_, _>>().map(Self)
     }
 
-    /// One file, without the check for trust, because the expectations are only shown.
+    /// Reads one file. Its owner is not checked, because the expectations are only shown.
     ///
     /// # Errors
     /// [`BootstrapError::PolicyFile`] if the file cannot be read.
@@ -47,16 +47,16 @@ impl ExpectationTexts {
         PolicyText::read(path).map(|text| Self(vec![text]))
     }
 
-    /// Whether there is no file.
+    /// Whether no file was found.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
 
-    /// Decides the expectations. `known` are the tools that they may name, `tools` those that are here.
+    /// Evaluates the expectations. They may name the tools in `known`; `tools` are the registered ones.
     ///
     /// # Errors
-    /// [`PolicyError`] with the faults of the texts.
+    /// [`PolicyError`] with the mistakes in the texts.
     pub fn decide(
         &self,
         explainer: &Explainer,
@@ -87,11 +87,11 @@ impl ExpectationTexts {
         }
     }
 
-    /// Refuses an edited policy that would not be as expected at the next start. Tools of modules are not asked for, so
-    /// expectations that name one are refused too.
+    /// Refuses an edited policy that would fail its expectations at the next start. Modules are not queried
+    /// for their tools, so an expectation that names a module's tool fails too.
     ///
     /// # Errors
-    /// As at a start: [`BootstrapError`].
+    /// [`BootstrapError`], as at a start.
     pub fn check_edited(files: &PolicyFiles, sandbox_tier: SandboxTier) -> Result<(), BootstrapError> {
         let texts = Self::beside(files)?;
         if texts.is_empty() {
@@ -116,16 +116,16 @@ impl ExpectationTexts {
     }
 }
 
-/// The expectations about the policy of a start.
+/// The expectations that a policy must meet at startup.
 #[derive(Debug)]
 pub(crate) struct ExpectedPolicy {
     texts: ExpectationTexts,
-    /// The places of the policy's rules.
+    /// The source locations of the policy's rules.
     origins: PolicyOrigins,
 }
 
 impl ExpectedPolicy {
-    /// The expectations beside the operator's policy; `None` if there are none.
+    /// Reads the expectations beside the operator's policy; `None` if there are none.
     ///
     /// # Errors
     /// As in [`ExpectationTexts::beside`].
@@ -134,16 +134,16 @@ impl ExpectedPolicy {
         sandbox_tier: SandboxTier,
     ) -> Result<Option<Self>, BootstrapError> {
         let texts = ExpectationTexts::beside(files)?;
-        // The places of rules are read only if a failure could show them.
+        // Read the source locations only if a failure could show them.
         Ok((!texts.is_empty())
             .then(|| Self { texts, origins: PolicyOrigins::read(&files.options(sandbox_tier)) }))
     }
 
-    /// Refuses a policy that is not as expected of these tools.
+    /// Refuses a policy that fails an expectation for these tools.
     ///
     /// # Errors
-    /// [`BootstrapError::ExpectationsFile`] with the faults of the texts, and [`BootstrapError::Expectations`] with the
-    /// expectations that do not hold.
+    /// [`BootstrapError::ExpectationsFile`] with the mistakes in the texts, and
+    /// [`BootstrapError::Expectations`] with the failed expectations.
     pub(crate) fn require(
         self,
         policy: &WorkspaceSecurityPolicy,
@@ -155,7 +155,7 @@ impl ExpectedPolicy {
     }
 }
 
-/// `NAME.expect.toml` for a policy `NAME.toml`.
+/// Returns `NAME.expect.toml` for a policy `NAME.toml`.
 fn own_file(policy: &Path) -> Option<PathBuf> {
     let mut name = policy.file_stem()?.to_owned();
     name.push(".expect.toml");
@@ -164,16 +164,17 @@ fn own_file(policy: &Path) -> Option<PathBuf> {
 
 fn read_if_exists(path: &Path) -> Result<Option<PolicyText>, BootstrapError> {
     match trusted::open_file(path) {
-        // A policy lies beside, and its folder was judged.
+        // A missing file is fine: the trust of this folder was checked when the policy beside it was read.
         Err(error) if error.is_missing() => Ok(None),
         Err(TrustError::Unusable { source, .. }) if source.kind() == std::io::ErrorKind::NotADirectory => {
             Ok(None)
         }
+        // `read_trusted` opens the file again, and reports every other error.
         _ => PolicyText::read_trusted(path).map(Some),
     }
 }
 
-/// The day in UTC.
+/// Returns today's date in UTC.
 fn today() -> Day {
     let date = jiff::Timestamp::now().to_zoned(jiff::tz::TimeZone::UTC).date();
     let small = |number: i8| u8::try_from(number).unwrap_or_default();

@@ -1,4 +1,4 @@
-//! External tools: a person or another program submits their results, perhaps after the call has ended for its run.
+//! External tools: a person or another program submits their results, possibly after the run stopped waiting.
 
 use std::time::Duration;
 
@@ -8,7 +8,7 @@ use serde_json::Value;
 
 use crate::{digest, registry::RegistryError};
 
-/// The time for which a pending call takes a result, unless the tool says otherwise: 24 hours.
+/// How long a pending call accepts a result, unless the tool sets another time: 24 hours.
 pub const EXTERNAL_CALL_TTL: Duration = Duration::from_secs(24 * 60 * 60);
 
 /// A tool whose results are submitted from outside.
@@ -22,20 +22,19 @@ pub struct ExternalTool {
     pub tier: Option<SafetyTier>,
     /// Whether every call needs an approval.
     pub policy: ToolPolicy,
-    /// Whether the run waits for the result, up to [`ExternalTool::timeout`]. Otherwise each call is pending
-    /// immediately.
+    /// Whether the run waits for the result, up to [`ExternalTool::timeout`]. Otherwise each call becomes
+    /// pending immediately.
     pub waits: bool,
-    /// The time limit of the run's wait for the result. The policy may shorten it.
+    /// How long the run waits for the result. The policy may shorten it.
     pub timeout: Duration,
-    /// The time for which a call takes a result, from its beginning. It is never less than the time for which the run
-    /// waits.
+    /// How long a call accepts a result, counted from its start. Never shorter than the run's wait.
     pub lifetime: Duration,
     /// Hints for the registry.
     pub meta: ToolMeta,
 }
 
 impl ExternalTool {
-    /// A tool with this declaration: no tier, no approval of its own, waits for 30 s, and expires after
+    /// Creates a tool with this declaration: no tier, no required approval, a wait of 30 s, and expiry after
     /// [`EXTERNAL_CALL_TTL`].
     #[must_use]
     pub fn new(decl: FunctionDecl) -> Self {
@@ -51,7 +50,7 @@ impl ExternalTool {
         }
     }
 
-    /// The facts that the policy judges the tool by.
+    /// Returns the facts that the policy judges the tool by.
     pub(crate) fn facts(&self) -> Result<ToolFacts, RegistryError> {
         let name = ToolName::parse(&self.decl.name).map_err(|source| RegistryError::Name { source })?;
         Ok(ToolFacts {
@@ -67,12 +66,12 @@ impl ExternalTool {
     }
 }
 
-/// A call of an external tool that begins.
+/// A call of an external tool that is about to start.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct ExternalCall {
-    /// The id under which the result is submitted: a hash of agent, run and call, so that a repeated call finds the
-    /// call that began before.
+    /// The id under which the result is submitted: a hash of agent, run and call, so that a retried call
+    /// finds the pending one.
     pub id: String,
     /// The agent that makes the call.
     pub agent: String,
@@ -86,32 +85,32 @@ pub struct ExternalCall {
     pub expires_at: i64,
 }
 
-/// The id under which the result of a call is submitted: `call_` and a hash of its agent, its run, and its id in the
-/// run.
+/// Returns the id under which the result of a call is submitted: `call_` and a hash of its agent, its run,
+/// and its id in the run.
 #[must_use]
 pub fn external_call_id(agent: &str, run: &str, call: &str) -> String {
     format!("call_{}", digest::hash_parts([agent, run, call]))
 }
 
-/// The progress of an external call.
+/// The state of an external call.
 #[derive(Debug, Clone, PartialEq)]
 pub enum ExternalCallState {
     /// There is no result yet, and the run waits.
     Waiting,
     /// There is no result yet, and the run has continued. A result enters the run as a message.
     Pending,
-    /// The result is there.
+    /// The result has been submitted.
     Resolved(Value),
-    /// The call takes no further result, because it has expired or was cancelled.
+    /// The call accepts no result, because it has expired or was cancelled.
     Closed,
 }
 
-/// Keeps the calls of external tools until their results are submitted. If a submission and a timeout coincide, exactly
-/// one of them takes effect.
+/// Keeps the calls of external tools until their results are submitted. If a submission and a timeout race,
+/// exactly one of them takes effect.
 #[async_trait]
 pub trait ExternalCalls: Send + Sync {
-    /// Adds a call. A call that is there already stays as it is. Returns how far it is, and when it expires, in
-    /// milliseconds since the Unix epoch.
+    /// Adds a call. Idempotent: a call that already exists is left unchanged. Returns the call's state and
+    /// its expiry, in milliseconds since the Unix epoch.
     ///
     /// # Errors
     /// The call's error, if the call cannot be kept.
@@ -123,11 +122,11 @@ pub trait ExternalCalls: Send + Sync {
     /// The call's error, if its state cannot be read.
     ///
     /// # Cancellation
-    /// Safe: the call stays as it is.
+    /// Safe: the call is unaffected.
     async fn wait(&self, id: &str) -> Result<ExternalCallState, ToolError>;
 
-    /// Ends the wait of the run: the call becomes [`ExternalCallState::Pending`], unless something else was faster.
-    /// Returns how far it is.
+    /// Ends the run's wait: the call becomes [`ExternalCallState::Pending`], unless it was resolved or closed
+    /// first. Returns the resulting state.
     ///
     /// # Errors
     /// The call's error, if its state cannot be changed.
@@ -136,6 +135,6 @@ pub trait ExternalCalls: Send + Sync {
     /// Cancels a call, unless it is resolved or closed.
     ///
     /// # Errors
-    /// The call's error, if its state cannot be changed. It then expires.
+    /// The call's error, if its state cannot be changed. The call then stays until it expires.
     async fn cancel(&self, id: &str) -> Result<(), ToolError>;
 }

@@ -1,8 +1,8 @@
-//! The mount where relative paths start, if the policy names another mount than `shared`.
+//! The mount in which relative paths are resolved, if the policy names a mount other than `shared`.
 //!
-//! Shipped tools and the SDK know only `/shared`. Under another home, the declarations of shipped tools name that home,
-//! and the host makes relative paths absolute before it judges them. A guest therefore opens the path that was judged,
-//! whatever home its module was compiled with.
+//! Shipped tools and the SDK know only `/shared`. Under another home, the declarations of shipped tools name
+//! that home, and the host makes relative paths absolute before the policy judges them. A guest therefore
+//! opens exactly the path that was judged, whichever home its module was compiled with.
 
 use portcullis_policy::{MountName, ToolOrigin};
 use portcullis_types::{FunctionDecl, JsonSchema, RoleKind, ToolArgs};
@@ -20,7 +20,7 @@ impl Home {
         (home.as_str() != MountName::SHARED).then(|| Self(home.clone()))
     }
 
-    /// The declaration with the name of this home. A tool that is not shipped keeps its declaration.
+    /// Replaces `/shared` in a declaration by this home. A tool that is not shipped keeps its declaration.
     pub(crate) fn declare(&self, decl: FunctionDecl, origin: ToolOrigin) -> FunctionDecl {
         match origin {
             ToolOrigin::ShippedModule
@@ -41,8 +41,8 @@ impl Home {
         }
     }
 
-    /// The arguments with absolute paths. An absent path gets its default, because the guest would resolve the default
-    /// in its own way.
+    /// Makes the paths in the arguments absolute. An absent path gets its default here, because the guest
+    /// would resolve the default against its own home.
     pub(crate) fn absolute_paths(&self, args: ToolArgs, tool: &RegisteredTool) -> ToolArgs {
         let roles = tool.facts().roles.iter();
         let paths = roles.filter(|role| matches!(role.role, RoleKind::Path(_) | RoleKind::Entry));
@@ -73,12 +73,12 @@ impl Home {
         ToolArgs::from_decoded(value.to_string(), value)
     }
 
-    /// The path, which starts at this home if it is relative.
+    /// Makes a path absolute, relative to this home.
     pub(crate) fn absolute(&self, path: &str) -> String {
         if path.starts_with('/') { path.to_owned() } else { format!("/{}/{path}", self.0) }
     }
 
-    /// The text with this home in place of each `/shared` and of its variable.
+    /// Replaces each `/shared` in the text, and its environment variable, by this home.
     fn rename(&self, text: &str) -> String {
         let shared = format!("/{}", MountName::SHARED);
         let mut renamed = String::with_capacity(text.len());

@@ -35,7 +35,7 @@ use async_trait::async_trait;
 use portcullis_types::{SafetyTier, ToolError, ToolOutput};
 use serde_json::Value;
 
-/// The time limit of one hook before a call, and of all hooks together after a call: 10 s.
+/// The timeout of each hook before a call, and of all hooks together after a call: 10 s.
 pub const HOOK_TIME: Duration = Duration::from_secs(10);
 
 /// A hook on calls. Hooks run in the order in which they were added, and after the call in reverse order. Steps of an
@@ -45,26 +45,27 @@ pub const HOOK_TIME: Duration = Duration::from_secs(10);
 /// The future of a hook is dropped when its caller no longer waits for it.
 #[async_trait]
 pub trait CallHook: Send + Sync {
-    /// Decides on a call whose arguments fit its tool, before the policy and the approver do. Runs once for each set of
-    /// arguments that the call may run with, including arguments that an approver changed. Runs before the rate is
-    /// counted and before the call has a slot, so keep it short. A panic, no answer within [`HOOK_TIME`], or arguments
-    /// that do not fit refuse the call. Default: allow.
+    /// Decides on a call with valid arguments, before the policy and the approver do. Runs once for each set
+    /// of arguments that the call may run with, including arguments that an approver changed. Runs before the
+    /// call is counted towards the rate limit and gets a slot, so keep it short. A panic, no answer within
+    /// [`HOOK_TIME`], or invalid new arguments refuse the call. Default: allow.
     async fn before(&self, _call: &HookedCall) -> BeforeCall {
         BeforeCall::Allow
     }
 
-    /// Returns arguments, as JSON text, for a call whose own arguments do not fit its tool and have no lossless repair.
-    /// The new arguments are checked once, like the call's own. Never runs for a tool that declares itself privileged.
-    /// A panic, or no answer within [`HOOK_TIME`], repairs nothing. Default: none, and the model reads the fault.
+    /// Returns arguments, as JSON text, for a call whose own arguments are invalid and have no lossless
+    /// repair. The new arguments are validated once, like the call's own. Never runs for a tool that declares
+    /// itself privileged. A panic, or no answer within [`HOOK_TIME`], repairs nothing. Default: none, and the
+    /// model reads the fault.
     async fn repair(&self, _call: &MisfitCall) -> Option<String> {
         None
     }
 
-    /// Receives the outcome of a call that ran, and returns the outcome to show, which the registry then bounds like
-    /// any result. A result may become an error, but an error never becomes a result. A panic, or no answer in time,
-    /// withholds the outcome. All hooks together have [`HOOK_TIME`], even past the call's own deadline, but only one
-    /// second after the caller has given up or its turn has ended. Partial results were sent before. Default: the
-    /// outcome is unchanged.
+    /// Receives the outcome of a call that ran, and returns the outcome to show. The registry then truncates
+    /// it like any result. A hook may turn a result into an error, but not an error into a result. A panic or
+    /// a timeout withholds the outcome. All hooks together have [`HOOK_TIME`], even past the call's own
+    /// deadline, but only one second after the caller has cancelled or its turn has ended. Partial results
+    /// have already been sent. Default: the outcome is unchanged.
     async fn after(
         &self,
         _call: &HookedCall,
@@ -74,7 +75,7 @@ pub trait CallHook: Send + Sync {
     }
 }
 
-/// The view of a call that a hook gets.
+/// A call, as hooks see it.
 #[derive(Debug, Clone)]
 #[non_exhaustive]
 pub struct HookedCall {
@@ -86,13 +87,13 @@ pub struct HookedCall {
     pub run_id: String,
     /// The tool's canonical name, even if an alias was called.
     pub tool: String,
-    /// The tier that the tool declares.
+    /// The declared tier of the tool.
     pub tier: Option<SafetyTier>,
-    /// The arguments, which fit the tool.
+    /// The validated arguments.
     pub arguments: Value,
 }
 
-/// A call whose arguments do not fit its tool.
+/// A call whose arguments do not fit its tool's schema.
 #[derive(Debug, Clone)]
 #[non_exhaustive]
 pub struct MisfitCall {
@@ -111,10 +112,10 @@ pub struct MisfitCall {
 /// A hook's answer before a call runs.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum BeforeCall {
-    /// Lets the call go on.
+    /// Lets the call proceed.
     Allow,
-    /// Gives the call other arguments. Later hooks see the new arguments, earlier hooks do not. Add a hook that refuses
-    /// after a hook that changes.
+    /// Replaces the call's arguments. Later hooks see the new arguments, earlier hooks do not, so add hooks
+    /// that refuse after hooks that change.
     Modify {
         /// The JSON text of the arguments.
         arguments: String,

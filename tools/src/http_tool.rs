@@ -1,5 +1,5 @@
-//! HTTP tools: each call is one request to the address that the tool's configuration names. The host makes the request
-//! like every other one: the policy's rules for hosts, addresses, methods, redirects, sizes and secrets hold for it.
+//! HTTP tools: each call is one request to the URL in the tool's configuration. The host makes the request,
+//! so the policy's rules for hosts, addresses, methods, redirects, sizes and secrets apply to it.
 
 use std::{fmt, time::Duration};
 
@@ -20,7 +20,7 @@ use crate::registry::RegistryError;
 pub const HTTP_TOOL_METHODS: [HttpMethod; 5] =
     [HttpMethod::Get, HttpMethod::Post, HttpMethod::Put, HttpMethod::Patch, HttpMethod::Delete];
 
-/// The headers that carry credentials. A configuration is not a place for these: the policy attaches them.
+/// The headers that carry credentials. A configuration must not set them: the policy attaches secrets.
 const CREDENTIAL_HEADERS: [&str; 2] = ["authorization", "cookie"];
 
 const CONTENT_TYPE: &str = "content-type";
@@ -32,27 +32,28 @@ pub struct HttpTool {
     pub decl: FunctionDecl,
     /// A name for people. Default: the tool's own name.
     pub label: Option<String>,
-    /// The tier. `None` counts as side-effecting, but calls may run at the same time as others.
+    /// The tier. `None` counts as side-effecting, but calls may run concurrently with others.
     pub tier: Option<SafetyTier>,
     /// Whether every call needs an approval.
     pub policy: ToolPolicy,
     /// The request that each call makes.
     pub target: HttpTarget,
-    /// The time limit of a whole call: names, connections, redirects, the response. The policy may shorten it.
+    /// The timeout of a whole call: name resolution, connections, redirects, response. The policy may shorten
+    /// it.
     pub timeout: Duration,
     /// Hints for the registry.
     pub meta: ToolMeta,
 }
 
 impl HttpTool {
-    /// A tool with this declaration and request: no approval of its own, a limit of 30 s, and the tier side-effecting
-    /// unless the method only reads.
+    /// Creates a tool with this declaration and request: no required approval, a timeout of 30 s, and the
+    /// tier side-effecting unless the method is safe.
     #[must_use]
     pub fn new(decl: FunctionDecl, target: HttpTarget) -> Self {
         Self {
             decl,
             label: None,
-            // Requests that may have effects run one after the other.
+            // A side-effecting tier makes calls run one at a time.
             tier: (!target.method.is_safe()).then_some(SafetyTier::SideEffecting),
             policy: ToolPolicy::Auto,
             target,
@@ -61,7 +62,7 @@ impl HttpTool {
         }
     }
 
-    /// The facts that the policy judges the tool by.
+    /// Returns the facts that the policy judges the tool by.
     pub(crate) fn facts(&self) -> Result<ToolFacts, RegistryError> {
         let name = ToolName::parse(&self.decl.name).map_err(|source| RegistryError::Name { source })?;
         Ok(ToolFacts {
@@ -77,7 +78,7 @@ impl HttpTool {
     }
 }
 
-/// The request of an HTTP tool, checked: address, method, headers.
+/// The validated request of an HTTP tool: URL, method, headers.
 #[derive(Clone, PartialEq, Eq)]
 pub struct HttpTarget {
     url: Url,
@@ -100,25 +101,25 @@ impl fmt::Debug for HttpTarget {
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 #[non_exhaustive]
 pub enum InvalidHttpTarget {
-    /// The text is not a URL that any policy allows.
+    /// The text is not a URL that a policy could allow.
     #[error("{0}")]
     Url(InvalidUrl),
     /// The method is none of [`HTTP_TOOL_METHODS`].
     #[error("the method is one of GET, POST, PUT, PATCH and DELETE")]
     Method,
-    /// The text cannot name a header.
+    /// The text is not a valid header name.
     #[error("`{}` is not a valid header name", escape_for_display(name))]
     HeaderName {
         /// The text.
         name: String,
     },
-    /// The value has control characters, such as line breaks.
+    /// The value contains control characters, such as line breaks.
     #[error("its value has control characters")]
     HeaderValue {
         /// The header.
         name: String,
     },
-    /// The header belongs to the connection or the framing, and the host sets it.
+    /// The host sets this header itself, because it belongs to the connection or the framing.
     #[error("the host sets this header itself; leave it out")]
     ReservedHeader {
         /// The header.
@@ -132,13 +133,13 @@ pub enum InvalidHttpTarget {
         /// The header.
         name: String,
     },
-    /// The header is given twice, perhaps in another case.
+    /// The header is given twice. Names differ at most in case.
     #[error("the header is given twice")]
     RepeatedHeader {
         /// The header.
         name: String,
     },
-    /// The header names another type of content than the one that is sent.
+    /// The header names a content type other than the one that is sent.
     #[error("{}", content_type_fault(*has_body))]
     ContentType {
         /// Whether a request with the method has a body.
@@ -147,7 +148,7 @@ pub enum InvalidHttpTarget {
 }
 
 impl InvalidHttpTarget {
-    /// The key of `execution` with the mistake, such as `url` or `headers.Host`.
+    /// Returns the key of `execution` that has the mistake, such as `url` or `headers.Host`.
     #[must_use]
     pub fn place(&self) -> String {
         match self {
@@ -172,10 +173,10 @@ fn content_type_fault(has_body: bool) -> &'static str {
 }
 
 impl HttpTarget {
-    /// Checks the parts of a request. The values of headers are sent as they are: nothing in them is replaced.
+    /// Validates the parts of a request. Header values are sent verbatim, without any substitution.
     ///
     /// # Errors
-    /// All mistakes together.
+    /// All mistakes at once.
     pub fn new<'h>(
         url: &str,
         method: HttpMethod,
@@ -202,7 +203,7 @@ impl HttpTarget {
         }
     }
 
-    /// The address, in canonical form.
+    /// The URL, in canonical form.
     #[must_use]
     pub fn url(&self) -> &str {
         self.url.as_str()
@@ -219,9 +220,9 @@ impl HttpTarget {
         &self.headers
     }
 
-    /// Whether this is the address of the tool, whatever the query.
+    /// Whether this is the tool's URL, ignoring the query.
     pub(crate) fn is_at(&self, url: &str) -> bool {
-        // The query has the arguments, so it differs from call to call.
+        // The query carries the arguments, so it differs from call to call.
         let without_query = |mut url: Url| {
             url.set_query(None);
             url
@@ -229,12 +230,12 @@ impl HttpTarget {
         parse_request_url(url).is_ok_and(|url| without_query(url) == without_query(self.url.clone()))
     }
 
-    /// The address with the arguments in its query, after the query that it has: texts, numbers, `true` and `false` as
-    /// they are, lists and objects as JSON. An argument that is `null` is left out. Only the address if the arguments
-    /// are in the body.
+    /// Returns the URL with the arguments appended to its query: strings, numbers and booleans as they are,
+    /// lists and objects as JSON. An argument that is `null` is left out. If the arguments go in the body,
+    /// the URL is unchanged.
     ///
     /// # Errors
-    /// `invalid_arguments` if the address is longer than a URL may be.
+    /// `invalid_arguments` if the URL becomes longer than the maximum.
     pub(crate) fn url_with(&self, args: &ToolArgs) -> Result<Url, ToolError> {
         let mut url = self.url.clone();
         if has_body(self.method) {
@@ -261,7 +262,7 @@ impl HttpTarget {
         Ok(url)
     }
 
-    /// The body of a request with these arguments; `None` if they are in the query.
+    /// Returns the body of a request with these arguments; `None` if they go in the query.
     pub(crate) fn body_with(&self, args: &ToolArgs) -> Option<Bytes> {
         has_body(self.method).then(|| Bytes::copy_from_slice(args.text().as_bytes()))
     }
@@ -295,7 +296,7 @@ fn check_header(
     Ok((parsed_name, parsed_value))
 }
 
-/// Whether a type of content is JSON (RFC 6839, section 3.1, for the suffix).
+/// Whether a content type is JSON (RFC 6839, section 3.1, for the suffix).
 pub(crate) fn is_json(content_type: &str) -> bool {
     let essence = content_type.split(';').next().unwrap_or_default().trim().to_ascii_lowercase();
     essence == "application/json" || essence == "text/json" || essence.ends_with("+json")

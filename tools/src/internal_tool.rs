@@ -1,11 +1,13 @@
-//! Internal tools: nothing runs. A call returns its arguments, so that a program that shows the run can draw them.
+//! Internal tools, which run no code. A call returns its arguments, so that the program that shows the run
+//! can render them.
 
 use portcullis_policy::{OutputBytes, PinStatus, ToolFacts, ToolOrigin};
 use portcullis_types::{FunctionDecl, SafetyTier, ToolMeta, ToolName, ToolPolicy};
 
 use crate::registry::RegistryError;
 
-/// A tool without code, such as one that has a chart drawn. Its result is `{"success": true, "args": ARGUMENTS}`.
+/// A tool without code, such as one that makes the user interface draw a chart. Its result is
+/// `{"success": true, "args": ARGUMENTS}`.
 #[derive(Debug, Clone)]
 pub struct InternalTool {
     /// The declaration for the model.
@@ -19,13 +21,13 @@ pub struct InternalTool {
 }
 
 impl InternalTool {
-    /// A tool with this declaration, and no approval of its own.
+    /// Creates a tool with this declaration and no required approval.
     #[must_use]
     pub fn new(decl: FunctionDecl) -> Self {
         Self { decl, label: None, policy: ToolPolicy::Auto, meta: ToolMeta::default() }
     }
 
-    /// The facts that the policy judges the tool by. A call has no effect.
+    /// Returns the facts that the policy judges the tool by. A call has no effect.
     pub(crate) fn facts(&self) -> Result<ToolFacts, RegistryError> {
         let name = ToolName::parse(&self.decl.name).map_err(|source| RegistryError::Name { source })?;
         Ok(ToolFacts {

@@ -23,29 +23,29 @@
 //! | file | what it is |
 //! |---|---|
 //! | `registry.rs`, `registry/` | the tools, and the only way to call them |
-//! | `pipeline.rs`, `pipeline/` | the seven steps of a call, the backends, and judgements of calls that are not made |
-//! | `call.rs` | the caller of a call, and its terms |
-//! | `arguments.rs`, `arguments/` | from the model's text to a value that fits the tool's schema |
-//! | `approval.rs`, `approval/`, `approval_hint.rs` | how people are asked, and the hint if there is nobody to ask |
+//! | `pipeline.rs`, `pipeline/` | the seven steps of a call, the backends, and explanations of calls |
+//! | `call.rs` | the caller of a call, and its limits, listeners and approver |
+//! | `arguments.rs`, `arguments/` | parse, repair and validate the arguments of a call |
+//! | `approval.rs`, `approval/`, `approval_hint.rs` | asks an approver, and adds a hint if there is none |
 //! | `hook.rs` | code of the embedding program around each call |
-//! | `slots.rs`, `rates.rs` | which calls run concurrently, and how many an agent may make |
-//! | `run_labels.rs` | what the calls of a run have read |
+//! | `slots.rs`, `rates.rs` | concurrency limits and rate limits of calls |
+//! | `run_labels.rs` | labels of the data that the calls of a run have read |
 //! | `output_store.rs` | complete outputs, which a model can page through |
 //! | `bootstrap.rs`, `builder.rs`, `builder/` | assemble a registry |
-//! | `registered.rs`, `table.rs`, `shared_state.rs` | a tool, all tools by name, and what outlives a registry |
-//! | `executor.rs` | the registry as an agent's executor of calls |
+//! | `registered.rs`, `table.rs`, `shared_state.rs` | a tool, all tools by name, and state that outlives a registry |
+//! | `executor.rs` | implements the agent loop's tool executor |
 //! | `native.rs`, `native/` | native tools |
 //! | `vault.rs`, `vault/` | the operation `vault_copyto` |
 //! | `web.rs`, `web/` | the other operations, and requests through the host's HTTP client |
 //! | `shell.rs`, `shell/` | commands in the sessions of a sidecar |
 //! | `configured_tool.rs` | tools that are a configuration instead of code |
-//! | `http_tool.rs`, `mcp_tool.rs`, `external.rs`, `internal_tool.rs` | their kinds |
+//! | `http_tool.rs`, `mcp_tool.rs`, `external.rs`, `internal_tool.rs` | the kinds of configured tools |
 //! | `embedded.rs`, `embedded/` | the modules in this program, and their declarations |
 //! | `modules.rs`, `modules/` | foreign modules and their approvals |
 //! | `policy_files.rs`, `expectations.rs` | find and read the files of the policy and of its expectations |
-//! | `home.rs` | the mount where relative paths start |
-//! | `lint.rs` | lints a policy with what only the file system shows |
-//! | `replay.rs`, `mount_usage.rs` | recorded calls: decided anew, and the mounts that they used |
+//! | `home.rs` | the mount in which relative paths are resolved |
+//! | `lint.rs` | policy lints that need the file system |
+//! | `replay.rs`, `mount_usage.rs` | recorded calls: judged again, and the mounts that they used |
 //! | `state.rs`, `private_file.rs` | the state folder, and files that only their owner may read |
 //! | `sealing.rs`, `witnesses.rs`, `process_facts.rs` | the audit log: its checkpoints, and the facts of this process |
 //! | `digest.rs` | one hash over several texts |

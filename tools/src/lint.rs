@@ -1,5 +1,5 @@
-//! Lints a policy with what only the file system shows: who may change the file, which folders exist, which modules are
-//! approved, which files have names elsewhere.
+//! Policy lints that need the file system: who may change the policy file, which folders exist, which modules
+//! are approved, which files have hard links elsewhere.
 
 use portcullis_policy::{
     KnownTools, LintCode, LintFinding, LintReport, PolicyOrigins, SourceLocation, WorkspaceSecurityPolicy,
@@ -14,8 +14,8 @@ use crate::{
     sandbox::{links::examine_links, mounts::MountError},
 };
 
-/// Lints the texts of a policy. `has_approver` tells whether somebody can answer questions. With `in_force`, also the
-/// mounts and the approvals of this envelope are looked at.
+/// Lints the texts of a policy. `has_approver` tells whether anyone can answer questions. `in_force` also
+/// checks the mounts and the approvals of this envelope.
 #[must_use]
 pub fn lint(
     envelope: &RunnerBootstrapEnvelope,
@@ -47,7 +47,8 @@ fn lint_policy(
     let pins = if in_force { Pins::read(&envelope.state).ok() } else { None };
     pins.iter().flat_map(Pins::tools).for_each(|tool| known.add(tool));
     if policy.modules_dir().is_some() {
-        // The modules are not asked for their tools, so a name that resembles no known one may be theirs.
+        // The modules are not queried for their tools, so an unknown name that resembles no known one may
+        // belong to a module.
         known.add_unreadable();
     }
     let options = files.options(envelope.sandbox_tier);
@@ -66,7 +67,7 @@ fn lint_policy(
     report
 }
 
-/// Entries that give power to tools which are neither shipped nor approved.
+/// Finds entries that give rights to tools which are neither shipped nor approved.
 fn unpinned(policy: &WorkspaceSecurityPolicy, pins: &Pins, origins: &PolicyOrigins) -> Vec<LintFinding> {
     let is_shipped = |name: &str| portcullis_policy::shipped_names().any(|shipped| shipped == name);
     let is_pinned = |name: &ToolName| pins.pin(name).is_some();
@@ -81,7 +82,7 @@ fn unpinned(policy: &WorkspaceSecurityPolicy, pins: &Pins, origins: &PolicyOrigi
         .collect()
 }
 
-/// Mounts whose folders are missing, and mounts with files that have names elsewhere.
+/// Finds mounts whose folders are missing, and mounts with files that have hard links elsewhere.
 fn folders(
     envelope: &RunnerBootstrapEnvelope,
     files: &PolicyFiles,
@@ -112,7 +113,7 @@ fn folders(
     let of_mounts = match mounts {
         Ok(mounts) => {
             let links = examine_links(&mounts);
-            // The name of a private file is the graver finding, so it comes first.
+            // A link to a private file is the more serious finding, so it comes first.
             let first = links.private_files.first().or_else(|| links.shared_files.first());
             let message = |first| format!("`{first}` has further names (hard links)");
             first.map(|first| (LintCode::HardLinks, "mounts".to_owned(), message(first)))
@@ -126,7 +127,7 @@ fn folders(
     findings
 }
 
-/// The key of the mount that cannot be opened, or that of all mounts.
+/// Returns the key of the mount that cannot be opened, or `mounts`.
 fn key_of(error: &BootstrapError) -> String {
     match error {
         BootstrapError::Mount(

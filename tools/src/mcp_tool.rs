@@ -1,6 +1,6 @@
-//! Tools of servers that speak the Model Context Protocol over HTTP. A configuration names the server; its tools are
-//! what the server lists. The host makes the requests like every other one: the policy's rules for hosts, addresses,
-//! methods, redirects, sizes and secrets hold for them.
+//! Tools of servers that speak the Model Context Protocol over HTTP. A configuration names the server, and
+//! the server lists its tools. The host makes the requests, so the policy's rules for hosts, addresses,
+//! methods, redirects, sizes and secrets apply to them.
 
 use std::{
     fmt,
@@ -23,20 +23,20 @@ use crate::{
     registry::RegistryError,
 };
 
-/// The maximum number of tools of one server that are read. Further ones are left out.
+/// The maximum number of tools that are read from one server. Any further tools are ignored.
 pub const MAX_REMOTE_TOOLS: usize = 1024;
 
-/// The maximum number of pages of a listing that are read. Further ones are left out, because a server can give empty
-/// pages without end, and the row of the listing has each request.
+/// The maximum number of pages that are read from a listing. Any further pages are ignored, because a server
+/// can send empty pages without end, and the audit row of the listing records each request.
 pub(crate) const MAX_LISTED_PAGES: usize = 128;
 
-/// The time limit of a listing: 10 s. An agent waits for it before its cycle.
+/// The timeout of a listing: 10 s. An agent waits for the listing before its cycle.
 const LISTING_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// The maximum length of the description of a remote tool, in bytes.
 const MAX_DESCRIPTION_BYTES: usize = 16 << 10;
 
-/// A server, as a configuration names it, with the session that is open there. Clones share the session.
+/// A configured MCP server, with its open session if there is one. Clones share the session.
 #[derive(Clone)]
 pub struct RemoteMcpServer(Arc<McpServerInner>);
 
@@ -68,10 +68,10 @@ impl fmt::Debug for RemoteMcpServer {
 }
 
 impl RemoteMcpServer {
-    /// A server with this name at this address. It is not asked yet.
+    /// Creates a server with this name and URL. Makes no request.
     ///
     /// # Errors
-    /// All mistakes of the address together.
+    /// All mistakes in the URL at once.
     pub fn new(name: ToolName, url: &str) -> Result<Self, Vec<InvalidHttpTarget>> {
         Ok(Self(Arc::new(McpServerInner {
             name,
@@ -88,8 +88,8 @@ impl RemoteMcpServer {
         &self.0.name
     }
 
-    /// A tool that asks the server for its tools, named as the server. It is hidden from models. After a call,
-    /// [`Self::listed`] has the tools.
+    /// Returns a tool that lists the server's tools, with the server's name. It is hidden from models. After
+    /// a call, [`Self::listed`] returns the tools.
     #[must_use]
     pub fn listing(&self) -> McpTool {
         let decl = FunctionDecl {
@@ -102,14 +102,14 @@ impl RemoteMcpServer {
         McpTool { tier: SafetyTier::ReadOnly, meta, timeout, ..McpTool::new(self, decl, McpRequest::List) }
     }
 
-    /// The tools of the last listing. Empty before the first.
+    /// The tools of the last listing. Empty before the first listing.
     #[must_use]
     pub fn listed(&self) -> Vec<RemoteTool> {
         self.0.listed.lock().clone()
     }
 
-    /// A tool of the last listing, for a registry. It has the tier side-effecting, or privileged if the server says
-    /// that it destroys: a server can raise the tier of its tools, and not lower it.
+    /// Turns a tool of the last listing into a tool for a registry. Its tier is side-effecting, or privileged
+    /// if the server declares it destructive: a server can raise the tier of its tools, but not lower it.
     #[must_use]
     pub fn tool(&self, tool: &RemoteTool) -> McpTool {
         let tier = if tool.is_destructive { SafetyTier::Privileged } else { SafetyTier::SideEffecting };
@@ -124,7 +124,7 @@ impl RemoteMcpServer {
         &self.0.session
     }
 
-    /// The id of a new request, unique in all sessions.
+    /// Returns the id of a new request, unique across all sessions.
     pub(crate) fn next_id(&self) -> u64 {
         self.0.last_id.fetch_add(1, Ordering::Relaxed) + 1
     }
@@ -134,7 +134,7 @@ impl RemoteMcpServer {
     }
 }
 
-/// A tool as its server describes it, without mistakes.
+/// A valid tool, as its server describes it.
 #[derive(Debug, Clone, PartialEq)]
 pub struct RemoteTool {
     decl: FunctionDecl,
@@ -142,10 +142,10 @@ pub struct RemoteTool {
 }
 
 impl RemoteTool {
-    /// Reads a tool of a listing.
+    /// Validates a tool of a listing.
     ///
     /// # Errors
-    /// Why the tool cannot be used. Its texts reach models, so a description with characters that people do not see is
+    /// Why the tool cannot be used. Its texts reach models, so invisible characters in a description are
     /// refused.
     pub(crate) fn read(tool: Tool) -> Result<Self, String> {
         let name = ToolName::parse(&*tool.name).map_err(|error| portcullis_types::chain(&error))?;
@@ -168,7 +168,7 @@ impl RemoteTool {
         })
     }
 
-    /// The name at the server, which is also its name here.
+    /// The tool's name, which is the same at the server and here.
     #[must_use]
     pub fn name(&self) -> &str {
         &self.decl.name
@@ -211,7 +211,7 @@ impl McpTool {
         }
     }
 
-    /// The facts that the policy judges the tool by.
+    /// Returns the facts that the policy judges the tool by.
     pub(crate) fn facts(&self) -> Result<ToolFacts, RegistryError> {
         let name = ToolName::parse(&self.decl.name).map_err(|source| RegistryError::Name { source })?;
         Ok(ToolFacts {

@@ -1,4 +1,4 @@
-//! Counts which mounts recorded calls used, so that an overlay can take the rest away.
+//! Counts which mounts recorded calls used, so that an overlay can remove the unused ones.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -13,23 +13,23 @@ use crate::{
     replay::RecordedCall,
 };
 
-/// The first version of rows that say how a call accessed its mounts.
+/// The first version of audit rows that record how a call accessed its mounts.
 const VERSION_WITH_ACCESS: u64 = 2;
 
-/// The use of mounts by the calls of a profile's tools.
+/// How the calls of a profile's tools used the mounts.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct ProfileUse {
     /// The calls that the policy allowed.
     pub calls: u64,
-    /// Of them, those whose accesses are unknown, such as commands and calls whose process died.
+    /// The calls among them whose accesses are unknown, such as commands, and calls whose process died.
     pub unobserved: u64,
-    /// The strongest access to each mount that was used, with the number of calls that used it.
+    /// The strongest access to each mount that was used, and the number of calls that used it.
     pub mounts: BTreeMap<String, (Access, u64)>,
     /// The tools that were called.
     pub tools: BTreeSet<String>,
 }
 
-/// The use of mounts by recorded calls, by the profiles that their tools have under one policy.
+/// How recorded calls used the mounts, by the profile that one policy gives to their tools.
 #[derive(Debug)]
 pub struct MountUsage<'p> {
     policy: &'p WorkspaceSecurityPolicy,
@@ -37,13 +37,13 @@ pub struct MountUsage<'p> {
 }
 
 impl<'p> MountUsage<'p> {
-    /// Counts under this policy.
+    /// Starts a count under this policy.
     #[must_use]
     pub fn new(policy: &'p WorkspaceSecurityPolicy) -> Self {
         Self { policy, profiles: BTreeMap::new() }
     }
 
-    /// Counts the call of a row. A call that was refused used nothing.
+    /// Counts the call of a row. A refused call used nothing.
     pub fn add(&mut self, row: &Row) {
         if row.event != RowKind::End || row.decision.is_none() {
             return;
@@ -56,7 +56,7 @@ impl<'p> MountUsage<'p> {
         let run = RunFacts { labels: call.labels.clone().into(), ..RunFacts::default() };
         let request = CallRequest { tool: &call.facts, subjects: &call.subjects, run: &run };
         let mut used = BTreeMap::new();
-        // A path that the policy allows counts as used, even if nothing was found there or a person said no.
+        // A path that the policy allows counts as used, even if it did not exist or an approver said no.
         if answer_by_names(self.policy, &request).0 != Approval::Deny {
             usage.tools.insert(row.tool.to_string());
             used.extend(call.subjects.iter().filter_map(|subject| named_mount(&call.facts, subject)));
@@ -76,14 +76,14 @@ impl<'p> MountUsage<'p> {
         }
     }
 
-    /// The use of mounts by the calls of a profile's tools.
+    /// Returns how the calls of a profile's tools used the mounts.
     #[must_use]
     pub fn of(&self, profile: &str) -> ProfileUse {
         self.profiles.get(profile).cloned().unwrap_or_default()
     }
 
-    /// The reductions that these numbers allow: for each mount of a profile the access that is left, `None` for none.
-    /// Empty if a call was not observed, or if there are fewer calls than `min_calls`.
+    /// Returns the reductions that these counts allow: for each mount of a profile the remaining access, or
+    /// `None`. Empty if a call was not observed, or if there are fewer calls than `min_calls`.
     #[must_use]
     pub fn reductions(
         &self,
@@ -100,7 +100,7 @@ impl<'p> MountUsage<'p> {
         granted.filter(|(mount, left)| left.is_none_or(|left| left < mount.access)).collect()
     }
 
-    /// A call that cannot be read counts for the profile that its row names.
+    /// Counts a call that cannot be read for the profile that its row names.
     fn add_unknown(&mut self, row: &Row) {
         if let Some(profile) = row.profile.as_deref().filter(|_| has_run(row)) {
             let usage = self.profiles.entry(profile.to_owned()).or_default();
@@ -116,16 +116,17 @@ fn has_run(row: &Row) -> bool {
         && !matches!(row.outcome, Some(Outcome::Error(ToolErrorKind::Denied)))
 }
 
-/// Whether it is known what the call touched.
+/// Whether the row records what the call accessed.
 fn is_observed(row: &Row) -> bool {
     let is_guest = !matches!(row.confinement, Some(Confinement::Shell | Confinement::Native) | None);
-    // A row before version 2 has no `touched`, but its `mounts_used` is complete for a guest that ended. For a command
-    // `mounts_used` has all granted mounts, and what a native tool uses is not observed.
+    // A row before version 2 has no `touched`, but its `mounts_used` is complete for a guest that ended. For
+    // a command, `mounts_used` lists all granted mounts, and the accesses of a native tool are not observed.
     let is_complete_before_v2 = row.v < VERSION_WITH_ACCESS && row.outcome != Some(Outcome::Unknown);
     row.touched.is_some() || (is_guest && is_complete_before_v2)
 }
 
-/// The mounts that the call touched, by its row. An older row does not say how, so the strongest access counts.
+/// Returns the mounts that the row says the call accessed. An older row does not record the kind of access,
+/// so assume the strongest.
 fn touched_mounts(row: &Row) -> Vec<(String, Access)> {
     let Some(touched) = &row.touched else {
         return row.mounts_used.iter().map(|mount| (mount.to_string(), Access::Write)).collect();
@@ -141,7 +142,7 @@ fn touched_mounts(row: &Row) -> Vec<(String, Access)> {
     kinds.collect()
 }
 
-/// The mount of a path that an argument names, with the access of its role.
+/// Returns the mount of a path that an argument names, with the access of its role.
 fn named_mount(facts: &ToolFacts, subject: &RequestedSubject) -> Option<(String, Access)> {
     let RequestedSubject::Path { argument, path, access } = subject else { return None };
     let role = facts.roles.iter().find(|role| role.argument == *argument);
@@ -172,7 +173,7 @@ mod tests {
 
     const READ: &str = r#""tool":"file_read","confinement":"wasm","decision":"allow","outcome":"ok""#;
 
-    /// The reductions of the profile of `file_read` after these rows, as `MOUNT ACCESS`.
+    /// Returns the reductions of the profile of `file_read` after these rows, as `MOUNT ACCESS`.
     fn reductions(rows: &[String], min_calls: u64) -> Vec<String> {
         let policy = policy();
         let mut usage = MountUsage::new(&policy);

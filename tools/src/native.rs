@@ -1,7 +1,7 @@
-//! Native tools. They run in this process, outside the sandbox, and every listing marks them `native, unconfined`. None
-//! of them touches the network, another process, or a file.
+//! Native tools. They run in this process, outside the sandbox, and every listing marks them
+//! `native, unconfined`. They access neither the network, nor other processes, nor files.
 //!
-//! The exception is [`OutputRead`], which reads the store of complete outputs through the store's directory handle.
+//! The exception is [`OutputRead`], which reads the store of complete outputs through the store's descriptor.
 
 mod arithmetic;
 mod capability;

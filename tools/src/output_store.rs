@@ -1,7 +1,8 @@
-//! The store of complete outputs, in the state folder. A model pages through an output that was cut in its result.
+//! The store of complete outputs, in the state folder. A model uses it to page through a truncated result.
 //!
-//! The store records the owner of an output and the grant that the output was made with. The policy decides whether
-//! that grant still holds. The store never lies in a mount: a tool must not find the outputs of others as files.
+//! The store records the owner of an output and the grant under which it was made. The policy decides whether
+//! that grant is still given. The store never lies in a mount: tools must not find the outputs of other calls
+//! as files.
 
 use std::{
     fs::File,
@@ -21,8 +22,8 @@ use serde_json::Value;
 use thiserror::Error;
 use tracing::warn;
 
-/// The maximum total size of the outputs: 256 MiB. Every truncated result adds an output, so without the limit a chatty
-/// agent would fill the disk. The oldest outputs are evicted first.
+/// The maximum total size of the outputs: 256 MiB. Every truncated result adds an output, so without the
+/// limit a chatty agent would fill the disk. The oldest outputs are evicted first.
 pub const MAX_STORE_BYTES: u64 = 256 << 20;
 
 /// The maximum number of outputs: 1,024. Every new output lists the folder, so listing must stay cheap.
@@ -31,13 +32,13 @@ pub const MAX_STORED_OUTPUTS: usize = 1_024;
 /// The maximum length of an output: 16 MiB, twice the limit of a guest's result.
 pub const MAX_OUTPUT_BYTES: u64 = 16 << 20;
 
-/// The default length of a page: as much as a result may show where the policy does not say.
+/// The default length of a page: the default limit of a result.
 pub const DEFAULT_PAGE_BYTES: u64 = crate::policy::DEFAULT_MAX_OUTPUT_BYTES;
 
 /// The maximum length of a page: 1 MiB.
 pub const MAX_PAGE_BYTES: u64 = 1 << 20;
 
-/// A folder of outputs. Several processes can share one folder: an output appears as a whole or not at all, and each
+/// A folder of outputs. Several processes can share one folder: an output appears atomically, and each
 /// process that adds an output evicts old ones.
 ///
 /// All operations block on the disk.
@@ -84,7 +85,7 @@ impl OutputStore {
         let temporary = format!("{}{TEMPORARY}", random_hex::<16>().map_err(OutputStoreError::Write)?);
 
         let write_result = self.write_new(&temporary, &[&header_len.to_le_bytes(), &header, text.as_bytes()]);
-        // A link instead of a rename: on every file system it fails if the name is taken.
+        // Link instead of rename: `linkat` fails on every file system if the name is taken.
         let linked = write_result.and_then(|()| {
             Ok(rustix::fs::linkat(&self.folder, &temporary, &self.folder, &name, AtFlags::empty())?)
         });
@@ -102,13 +103,13 @@ impl OutputStore {
         self.evict(&name).map_err(OutputStoreError::Write)
     }
 
-    /// Finds an output, for its owner.
+    /// Finds an output for its owner.
     ///
     /// # Errors
     /// [`ReadRefused::NotFound`] if there is no such output, and also if it belongs to another owner.
     pub fn find(&self, call_id: &str, owner: &OutputOwner) -> Result<StoredOutput, ReadRefused> {
         let name = file_name(call_id).ok_or(ReadRefused::NotFound)?;
-        // The flags refuse a link, and do not block on a FIFO.
+        // Refuse a symlink, and do not block on a FIFO.
         let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
         let file = match rustix::fs::openat(&self.folder, &name, flags, Mode::empty()) {
             Ok(file) => File::from(file),
@@ -122,7 +123,7 @@ impl OutputStore {
         Ok(output)
     }
 
-    /// A page of an output: see [`StoredOutput::page`].
+    /// Reads a page of an output: see [`StoredOutput::page`].
     ///
     /// # Errors
     /// As in [`OutputStore::find`].
@@ -136,7 +137,7 @@ impl OutputStore {
         self.find(call_id, owner)?.page(offset, limit)
     }
 
-    /// The grant of an output.
+    /// Returns the grant of an output.
     ///
     /// # Errors
     /// As in [`OutputStore::find`].
@@ -150,8 +151,8 @@ impl OutputStore {
         parts.iter().try_for_each(|part| file.write_all(part))
     }
 
-    /// Removes the oldest outputs until the limits hold. If another process evicts at the same time, one or two outputs
-    /// more than necessary can be removed.
+    /// Removes the oldest outputs until the limits hold. Concurrent evictions by another process can remove
+    /// one or two outputs more than necessary.
     fn evict(&self, newest: &str) -> io::Result<()> {
         let mut entries = self.entries()?;
         let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap_or_default();
@@ -164,6 +165,7 @@ impl OutputStore {
             let is_abandoned =
                 entry.name.ends_with(TEMPORARY) && now.saturating_sub(entry.modified) > ABANDONED_AFTER;
             let is_over_limit = bytes > self.limits.store_bytes || count > self.limits.outputs;
+            // Keep a recent temporary file, because another process may still be writing it.
             if is_abandoned || (is_over_limit && !entry.name.ends_with(TEMPORARY)) {
                 match rustix::fs::unlinkat(&self.folder, &entry.name, AtFlags::empty()) {
                     // Another process may have evicted the same file.
@@ -189,6 +191,7 @@ impl OutputStore {
             }
             let stat = match rustix::fs::statat(&self.folder, name, AtFlags::SYMLINK_NOFOLLOW) {
                 Ok(stat) => stat,
+                // Another process has evicted the file since the listing.
                 Err(Errno::NOENT) => continue,
                 Err(error) => return Err(error.into()),
             };
@@ -213,8 +216,8 @@ pub struct OutputOwner {
     pub run_id: String,
 }
 
-/// An output that was found and belongs to the caller. It stays readable while this value lives, even after an
-/// eviction, because the file stays open.
+/// An output that belongs to the caller. It stays readable while this value lives, even after an eviction,
+/// because the file stays open.
 #[derive(Debug)]
 pub struct StoredOutput {
     file: File,
@@ -232,7 +235,7 @@ impl StoredOutput {
         let mut length = [0; 4];
         file.read_exact(&mut length)?;
         let length = u32::from_le_bytes(length);
-        // The length comes from the file, which must not decide how much memory is taken.
+        // The length comes from the file, which must not control how much memory is allocated.
         if length > MAX_HEADER_BYTES {
             return Err(io::Error::new(io::ErrorKind::InvalidData, "a stored output has a malformed header"));
         }
@@ -249,11 +252,12 @@ impl StoredOutput {
         &self.header.grant
     }
 
-    /// The characters that start within `limit` bytes from `offset` on. `limit` is clamped to 1 to [`MAX_PAGE_BYTES`].
+    /// Returns the characters that start within `limit` bytes from `offset` on. `limit` is clamped to 1 to
+    /// [`MAX_PAGE_BYTES`].
     ///
-    /// An offset inside a character moves forward to the next character, so no character is split. Pages whose offsets
-    /// are `limit` apart fit together without a gap or an overlap. The last character can end up to three bytes after
-    /// the limit.
+    /// An offset inside a character moves forward to the next character, so no character is split. Pages
+    /// whose offsets are `limit` apart join without gaps or overlaps. The last character can end up to three
+    /// bytes after the limit.
     ///
     /// # Errors
     /// [`ReadRefused::Store`] if the disk fails, or if the file was changed from outside.
@@ -261,7 +265,7 @@ impl StoredOutput {
         let limit = limit.clamp(1, MAX_PAGE_BYTES);
         let start = offset.min(self.total);
         let end = start.saturating_add(limit).min(self.total);
-        // Also read the rest of a character that starts before the end.
+        // Read three more bytes, for a character that starts before the end and crosses it.
         let read_length = end.saturating_add(MAX_CHAR_TAIL).min(self.total) - start;
         let mut bytes = vec![0; usize::try_from(read_length).unwrap_or(0)];
         self.file.read_exact_at(&mut bytes, self.text_at + start).map_err(OutputStoreError::Read)?;
@@ -364,8 +368,8 @@ fn open_folder(state_dir: &Path) -> rustix::io::Result<OwnedFd> {
     let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
     let state = rustix::fs::openat(CWD, state_dir, flags, Mode::empty())?;
     match rustix::fs::mkdirat(&state, FOLDER, OWNER_FOLDER) {
-        // An earlier start has made the folder, or someone planted a link. The next lines reject a link and a foreign
-        // owner.
+        // An earlier start created the folder, or someone planted a symlink. The next lines reject a symlink
+        // and a foreign owner.
         Ok(()) | Err(Errno::EXIST) => {}
         Err(error) => return Err(error),
     }
@@ -373,20 +377,20 @@ fn open_folder(state_dir: &Path) -> rustix::io::Result<OwnedFd> {
     if rustix::fs::fstat(&folder)?.st_uid != rustix::process::geteuid().as_raw() {
         return Err(Errno::PERM);
     }
-    // A folder that was there can be more open than a new one.
+    // An existing folder can have wider permissions than a new one.
     rustix::fs::fchmod(&folder, OWNER_FOLDER)?;
     Ok(folder)
 }
 
-/// The file name of a call's output. `None` if the id is not a plain name.
+/// Returns the file name of a call's output. `None` if the id is not a plain name.
 fn file_name(call_id: &str) -> Option<String> {
-    // The id comes from a caller and must not lead out of the folder.
+    // The id comes from a caller and must not escape the folder.
     let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'-' || byte == b'_';
     ((1..=MAX_CALL_ID_BYTES).contains(&call_id.len()) && call_id.bytes().all(is_plain))
         .then(|| format!("{call_id}{STORED}"))
 }
 
-/// The first character boundary at or after an index.
+/// Returns the first character boundary at or after an index.
 fn boundary(bytes: &[u8], from: usize) -> usize {
     let is_continuation = |byte: &u8| byte & 0b1100_0000 == 0b1000_0000;
     from + bytes.get(from..).map_or(0, |rest| rest.iter().take_while(|byte| is_continuation(byte)).count())
@@ -405,7 +409,7 @@ const MAX_HEADER_BYTES: u32 = 256 << 10;
 /// The maximum number of bytes of a UTF-8 character after its first byte.
 const MAX_CHAR_TAIL: u64 = 3;
 
-/// A temporary file of this age belongs to a process that died while writing it.
+/// A temporary file this old belongs to a process that died while writing it.
 const ABANDONED_AFTER: Duration = Duration::from_secs(600);
 
 #[cfg(test)]

@@ -1,11 +1,11 @@
-//! The pipeline of a call: seven steps, each a function from the output of the previous step to its own output. Code
+//! The pipeline of a call: seven steps, each a function from the previous step's output to its own. Code
 //! outside this module cannot construct a step's output, and inside it only the step itself does.
 //!
-//! Two things are not steps. Hooks see the outcome of a run before it is shaped (`hooks.rs`). Arguments that an
-//! approver changed go back to the check: step 4 calls steps 2 and 3 for them, a bounded number of times.
+//! Two things are not steps. Hooks see the outcome of a run before it is shaped (`hooks.rs`). If an approver
+//! changes the arguments, step 4 runs steps 2 and 3 again, a bounded number of times.
 //!
-//! Each step takes the output of the previous step, the [`Host`], the caller and the call's pending record. The last
-//! step consumes the record.
+//! Each step takes the previous step's output, the [`Host`], the caller and the call's pending record. The
+//! last step consumes the record.
 
 mod admit;
 mod authorize;

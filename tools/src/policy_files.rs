@@ -23,7 +23,7 @@ use crate::{
     web::{SecretError, SecretLocation, TakenVariables},
 };
 
-/// The texts of the policy, and their sources.
+/// The policy texts, and where they come from.
 #[derive(Debug, Clone)]
 pub struct PolicyFiles {
     pub(crate) operator: PolicyText,
@@ -44,18 +44,19 @@ impl PolicyFiles {
     /// policy's `[project]`, or else in the workspace.
     ///
     /// # Errors
-    /// [`BootstrapError::PolicyFile`] for a file that exists but cannot be read; [`BootstrapError::UntrustedPolicy`]
-    /// for an operator's file that another user could change.
+    /// [`BootstrapError::PolicyFile`] if a file exists but cannot be read;
+    /// [`BootstrapError::UntrustedPolicy`] if another user could change the operator's file.
     pub fn find(envelope: &RunnerBootstrapEnvelope) -> Result<Self, BootstrapError> {
         let operator = match &envelope.policy {
             Some(path) => PolicyText::read_trusted(path)?,
             None => PolicyText::read_operator_policy()?,
         };
         let project = project_of(&operator.text).map(PathBuf::from);
-        // The overlay is not checked for trust: it comes with the workspace, and can only restrict the policy.
+        // The overlay's owner is not checked: the overlay comes with the workspace, and can only
+        // restrict the policy.
         let folder = project.as_ref().unwrap_or(&envelope.workspace);
         let overlay = match PolicyText::read_if_exists(&folder.join(OVERLAY_FILE)) {
-            // The workspace is a file. The error is reported later, when the workspace is opened.
+            // The workspace is a file. Opening the workspace reports this error later.
             Err(BootstrapError::PolicyFile { source, .. })
                 if source.kind() == io::ErrorKind::NotADirectory =>
             {
@@ -66,17 +67,17 @@ impl PolicyFiles {
         Ok(Self { operator, overlay, taken_variables: TakenVariables::default() })
     }
 
-    /// Only the operator's policy, found in the usual places, else the shipped default. For a registry without a
-    /// workspace.
+    /// Reads only the operator's policy, from its usual locations, else the shipped default. For a registry
+    /// without a workspace.
     ///
     /// # Errors
-    /// [`BootstrapError::PolicyFile`] for a file that exists and cannot be read.
+    /// [`BootstrapError::PolicyFile`] if a file exists but cannot be read.
     pub fn without_workspace() -> Result<Self, BootstrapError> {
         Ok(Self::without_overlay(PolicyText::read_operator_policy()?))
     }
 
-    /// One file as the operator's policy, without an overlay and without the check for trust. The policy is only shown,
-    /// not enforced. See [`Self::untrusted`].
+    /// Reads one file as the operator's policy, without an overlay and without the trust check. The policy is
+    /// only shown, not enforced. See [`Self::untrusted`].
     ///
     /// # Errors
     /// [`BootstrapError::PolicyFile`] if the file cannot be read.
@@ -84,7 +85,7 @@ impl PolicyFiles {
         Ok(Self::without_overlay(PolicyText::read(path)?))
     }
 
-    /// Only the shipped policy.
+    /// Returns only the shipped policy.
     #[must_use]
     pub fn shipped() -> Self {
         Self::without_overlay(PolicyText::shipped())
@@ -94,15 +95,15 @@ impl PolicyFiles {
         Self { operator, overlay: None, taken_variables: TakenVariables::default() }
     }
 
-    /// The same files, with the secret values that [`TakenVariables::take`] removed from the environment.
+    /// Adds the secret values that [`TakenVariables::take`] removed from the environment.
     #[must_use]
     pub fn with_taken(mut self, taken_variables: TakenVariables) -> Self {
         self.taken_variables = taken_variables;
         self
     }
 
-    /// The secrets of a policy that was loaded from these files, sorted by name, each with the reason why its value
-    /// cannot be used. The values are read and dropped.
+    /// Lists the secrets of a policy that was loaded from these files, sorted by name, each with the reason
+    /// if its value cannot be used. The values are read and discarded.
     #[must_use]
     pub fn examine_secrets(
         &self,
@@ -112,7 +113,7 @@ impl PolicyFiles {
         self.secrets(policy).into_iter().map(examine).collect()
     }
 
-    /// Why a start would refuse the operator's file, although it can be read: another user could change it.
+    /// Why a start would refuse the operator's file although it is readable: another user could change it.
     #[must_use]
     pub fn untrusted(&self) -> Option<TrustError> {
         trusted::open_file(self.operator.path.as_deref()?).err()
@@ -121,12 +122,12 @@ impl PolicyFiles {
     /// Loads the policy from the texts.
     ///
     /// # Errors
-    /// [`BootstrapError::Policy`] with all faults.
+    /// [`BootstrapError::Policy`] with all mistakes.
     pub fn load(&self, sandbox_tier: SandboxTier) -> Result<WorkspaceSecurityPolicy, BootstrapError> {
         Ok(WorkspaceSecurityPolicy::load(&self.options(sandbox_tier))?)
     }
 
-    /// The texts, for functions that load a policy.
+    /// Returns the texts in the form that functions which load a policy take.
     #[must_use]
     pub fn options(&self, sandbox_tier: SandboxTier) -> LoadOptions<'_> {
         LoadOptions {
@@ -139,7 +140,7 @@ impl PolicyFiles {
         }
     }
 
-    /// Where the operator's policy comes from, in a form for people.
+    /// The source of the operator's policy, for people.
     #[must_use]
     pub fn operator_name(&self) -> &str {
         &self.operator.name
@@ -151,7 +152,7 @@ impl PolicyFiles {
         &self.operator.text
     }
 
-    /// The same files with another text for the operator's policy. The file on disk is not changed.
+    /// Replaces the text of the operator's policy. The file on disk is not changed.
     #[must_use]
     pub fn with_operator_text(mut self, text: String) -> Self {
         self.operator.text = text;
@@ -170,7 +171,7 @@ impl PolicyFiles {
         self.overlay.as_ref().map(|overlay| overlay.text.as_str())
     }
 
-    /// The same files with this overlay. No file on disk is changed.
+    /// Replaces the text of the overlay. No file on disk is changed.
     #[must_use]
     pub fn with_overlay_text(mut self, text: String) -> Self {
         match &mut self.overlay {
@@ -180,14 +181,14 @@ impl PolicyFiles {
         self
     }
 
-    /// Where the overlay comes from, in a form for people.
+    /// The source of the overlay, for people.
     #[must_use]
     pub fn overlay_name(&self) -> Option<&str> {
         self.overlay.as_ref().map(|overlay| overlay.name.as_str())
     }
 
-    /// The folder that holds the policy's foreign modules. The policy names it as an absolute path, or relative to the
-    /// operator's file.
+    /// Returns the folder of the policy's foreign modules. The policy gives it as an absolute path, or
+    /// relative to the operator's file.
     pub(crate) fn modules_folder(
         &self,
         policy: &WorkspaceSecurityPolicy,
@@ -196,13 +197,13 @@ impl PolicyFiles {
         Ok(dir.transpose()?)
     }
 
-    /// Where the values of the policy's secrets come from.
+    /// Returns the sources of the policy's secret values.
     pub(crate) fn secrets(&self, policy: &WorkspaceSecurityPolicy) -> Vec<SecretLocation> {
         let file = self.operator.path.as_deref();
         policy.secrets().map(|secret| SecretLocation::new(secret, file, &self.taken_variables)).collect()
     }
 
-    /// The file with additional trusted certificates.
+    /// Returns the file with additional trusted certificates.
     pub(crate) fn ca(&self, policy: &WorkspaceSecurityPolicy) -> Result<Option<PathBuf>, BootstrapError> {
         let ca = policy.egress().ca.as_deref().map(|ca| modules_path(ca, self.operator.path.as_deref()));
         Ok(ca.transpose()?)
@@ -232,8 +233,8 @@ impl PolicyText {
         }
     }
 
-    /// Reads a file that will be enforced. The text comes from the descriptor that passed the trust check, so the file
-    /// cannot be exchanged between check and read.
+    /// Reads a file that will be enforced. The text is read from the descriptor that passed the trust check,
+    /// so the file cannot be swapped between check and read.
     pub(crate) fn read_trusted(path: &Path) -> Result<Self, BootstrapError> {
         let file = trusted::open_file(path).map_err(|refusal| refused(path, refusal))?;
         Self::read_opened(path, file)

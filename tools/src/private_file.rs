@@ -1,4 +1,4 @@
-//! Opens files with secrets, which only their owner may read.
+//! Opens files that contain secrets and that only their owner may read.
 
 use std::{fs::File, io, os::unix::fs::MetadataExt as _, path::Path};
 
@@ -9,7 +9,7 @@ use portcullis_confine::bounded::{self, LastLink};
 /// # Errors
 /// The system's error, or the reason why the file is refused.
 pub fn open_private_file(path: &Path) -> io::Result<File> {
-    // A planted link must not lead to another file.
+    // Refuse a planted symlink, which could lead to another file.
     let file = bounded::open_regular(path, LastLink::Refuse)?;
     if file.metadata()?.mode() & 0o077 != 0 {
         return Err(io::Error::other("others can read it: its permissions must be 0600"));

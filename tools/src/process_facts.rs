@@ -1,4 +1,4 @@
-//! The facts of this process for the audit log's row `start`, and the policies that its rows name.
+//! The facts of this process for the `start` row of the audit log, and the policies that its rows name.
 
 use std::{
     fs::{self, File},
@@ -20,13 +20,13 @@ use crate::{
     error::BootstrapError,
 };
 
-/// The variable that names this instance among several that share a policy, such as the replicas of a service.
+/// The variable that names this instance among several that share a policy, such as replicas of a service.
 pub const INSTANCE_VARIABLE: &str = "PORTCULLIS_INSTANCE";
 
-/// The file of the cache folder that remembers the hash of this program.
+/// The file in the cache folder that stores the hash of this program.
 const PROGRAM_FILE: &str = "program";
 
-/// Gives the log the facts of this process. They are gathered when the first row is written.
+/// Gives the log the facts of this process. They are collected when the first row is written.
 pub(crate) fn set_process_facts(
     log: &AuditLog,
     policy: &Arc<WorkspaceSecurityPolicy>,
@@ -44,9 +44,9 @@ pub(crate) fn set_process_facts(
     log.set_process_facts(Box::new(facts), Some(Box::new(text)));
 }
 
-/// Records that a process does not start because its policy is refused. Other errors are not recorded, and without a
-/// log nothing is: the log of a state folder begins with the first process that starts. A row that cannot be written is
-/// only a warning, because the process ends anyway.
+/// Records that a process does not start because its policy is refused. Other errors are not recorded.
+/// Nothing is recorded without an existing log: the first process that starts creates the log of a state
+/// folder. A failed write is only a warning, because the process exits anyway.
 pub fn record_refused_start(envelope: &RunnerBootstrapEnvelope, error: &BootstrapError) {
     let is_of_policy = matches!(
         error,
@@ -72,7 +72,7 @@ pub fn record_refused_start(envelope: &RunnerBootstrapEnvelope, error: &Bootstra
     }
 }
 
-/// A policy that was refused. The old policy, if there is one, stays in force.
+/// Describes a refused policy. The old policy, if there is one, stays in force.
 pub(crate) fn refusal(cause: PolicyChangeCause, old_digest: Option<&str>, reason: &str) -> PolicyChange {
     PolicyChange {
         old_digest: old_digest.map(Into::into),
@@ -83,12 +83,12 @@ pub(crate) fn refusal(cause: PolicyChangeCause, old_digest: Option<&str>, reason
     }
 }
 
-/// The user of this process.
+/// Returns the user id of this process.
 pub(crate) fn own_uid() -> u32 {
     rustix::process::getuid().as_raw()
 }
 
-/// The facts that do not depend on the policy.
+/// Collects the facts that do not depend on the policy.
 fn facts(cache: &Path) -> ProcessStart {
     let host = rustix::system::uname().nodename().to_string_lossy().into_owned();
     ProcessStart {
@@ -102,11 +102,12 @@ fn facts(cache: &Path) -> ProcessStart {
     }
 }
 
-/// SHA-256 of this program's file. It is computed once for each file and remembered in the cache folder.
+/// Returns the SHA-256 of this program's file. It is computed once for each file and cached
+/// in the cache folder.
 fn binary_sha256(cache: &Path) -> Option<String> {
     static HASH: OnceLock<Option<String>> = OnceLock::new();
     HASH.get_or_init(|| {
-        // This is the file that runs, even if a new version has its path by now.
+        // The link leads to the running file, even if a new version has replaced it at its path.
         let hash = remembered_hash(Path::new("/proc/self/exe"), cache);
         if let Err(error) = &hash {
             tracing::warn!(%error, "the hash of this program is not on record");
@@ -119,7 +120,7 @@ fn binary_sha256(cache: &Path) -> Option<String> {
 fn remembered_hash(program: &Path, cache: &Path) -> io::Result<String> {
     let mut file = File::open(program)?;
     let facts = file.metadata()?;
-    // The time of the last change cannot be set back, so a changed file never has the line of the file before.
+    // The change time (ctime) cannot be set back, so a changed file never matches the line of the old one.
     let key = format!(
         "{} {} {} {}.{:09} ",
         facts.dev(),
@@ -136,7 +137,7 @@ fn remembered_hash(program: &Path, cache: &Path) -> io::Result<String> {
         return Ok(hash.to_owned());
     }
     let hash = hash_of(&mut file)?;
-    // The hash is computed again next time if it cannot be remembered.
+    // If the hash cannot be cached, the next start computes it again.
     if let Err(error) = remember(&remembered, &format!("{key}{hash}\n")) {
         tracing::debug!(%error, "the hash of this program is not remembered");
     }
@@ -154,9 +155,9 @@ fn hash_of(file: &mut File) -> io::Result<String> {
     }
 }
 
-/// Replaces the file in one step, because another process may read it.
+/// Replaces the file atomically, because another process may be reading it.
 fn remember(path: &Path, line: &str) -> io::Result<()> {
-    // The name has the process id, so that two processes do not write one copy.
+    // The name contains the process id, so that two processes do not write the same copy.
     let copy = path.with_extension(std::process::id().to_string());
     let mut file = fs::OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).open(&copy)?;
     file.write_all(line.as_bytes())?;
@@ -176,7 +177,7 @@ mod tests {
         assert_eq!(hash, hex::encode(Sha256::digest("one")));
         let remembered = folder.path().join(PROGRAM_FILE);
         let line = fs::read_to_string(&remembered).expect("remembered");
-        // A remembered hash is used without reading the program.
+        // A cached hash is used without reading the program.
         fs::write(&remembered, line.replace(&hash, &"0".repeat(64))).expect("written");
         assert_eq!(remembered_hash(&program, folder.path()).expect("remembered"), "0".repeat(64));
         fs::write(&program, "other").expect("written");

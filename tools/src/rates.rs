@@ -1,4 +1,4 @@
-//! Rate limit of an agent's calls of a tool.
+//! The rate limit of an agent's calls of a tool.
 
 use std::{num::NonZeroU32, sync::Arc};
 
@@ -7,11 +7,11 @@ use portcullis_types::{ToolError, ToolErrorKind};
 
 use crate::call::Owner;
 
-/// The maximum number of pairs of owner and tool that are remembered before idle pairs are dropped. A caller can invent
-/// an agent for every call, and each pair costs a few dozen bytes.
+/// The maximum number of pairs of owner and tool that are kept before idle pairs are dropped. A caller can
+/// invent an agent for every call, and each pair takes a few dozen bytes.
 const MAX_REMEMBERED: usize = 16_384;
 
-/// Counts calls per agent and tool. If the client chose the agent's name itself, counts calls per run and tool.
+/// Counts calls per agent and tool, or per run and tool if the client chose the agent's name itself.
 #[derive(Debug)]
 pub(crate) struct Rates {
     limiter: DefaultKeyedRateLimiter<(Owner, Arc<str>)>,
@@ -58,7 +58,7 @@ mod tests {
         check(&rates, [&Caller::new("a", "1"), &Caller::new("a", "2")], "x");
     }
 
-    /// Both callers share one allowance of two calls.
+    /// Checks that both callers share one allowance of two calls.
     #[track_caller]
     fn check(rates: &Rates, [first, second]: [&Caller; 2], tool: &str) {
         rates.admit(first.counted_as(), tool).expect("first");

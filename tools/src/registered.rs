@@ -34,7 +34,7 @@ pub struct RegisteredTool {
     schema: ArgumentSchema,
     defaults: BTreeMap<String, String>,
     pages_itself: bool,
-    /// Where relative paths start, if not in `shared`.
+    /// The mount in which relative paths are resolved, if not `shared`.
     home: Option<Home>,
     backend: Arc<dyn Backend>,
 }
@@ -53,7 +53,7 @@ impl DeclaredExtras {
 }
 
 impl RegisteredTool {
-    /// A native tool. Its declaration is read once, here.
+    /// Registers a native tool. Its declaration is read once, here.
     pub(crate) fn native(tool: Arc<dyn Tool>, origin: ToolOrigin) -> Result<Self, RegistryError> {
         let (decl, meta) = (tool.schema(), tool.meta());
         let facts = ToolFacts {
@@ -70,7 +70,7 @@ impl RegisteredTool {
         Self::new(decl, extras, facts, NativeTool(tool))
     }
 
-    /// A tool of a module, from its declaration. For a foreign module, `pins` holds the approval.
+    /// Registers a tool of a module, from its declaration. For a foreign module, `pins` holds the approval.
     pub(crate) fn guest(
         declaration: ToolDeclaration,
         module_name: &str,
@@ -81,8 +81,7 @@ impl RegisteredTool {
         let decl = declaration.function_decl();
         let name = parse_name(&decl.name)?;
         let declared_facts = DeclarationFacts::new(&declaration);
-        // Only a foreign module can change without a new program, so only it needs an approval of its
-        // content.
+        // Only a foreign module can change without a new program, so only its content needs an approval.
         let pin_status = match origin {
             ToolOrigin::ForeignModule => pins.pin_status(&name, module.digest(), &declared_facts),
             ToolOrigin::ShippedModule
@@ -114,7 +113,7 @@ impl RegisteredTool {
         Self::new(decl, DeclaredExtras { label, output_schema, meta }, facts, backend)
     }
 
-    /// An operation made of steps, or a step that is not a guest.
+    /// Registers an operation made of steps, or a step that is not a guest.
     pub(crate) fn operation(
         decl: FunctionDecl,
         label: &str,
@@ -124,7 +123,7 @@ impl RegisteredTool {
         Self::new(decl, DeclaredExtras::with_label(label), facts, operation)
     }
 
-    /// A tool that a configuration describes. The policy refuses some addresses before any call.
+    /// Registers a tool that a configuration describes. The policy refuses some URLs before any call.
     pub(crate) fn configured(
         tool: ConfiguredTool,
         policy: &WorkspaceSecurityPolicy,
@@ -170,7 +169,7 @@ impl RegisteredTool {
         Self::new(decl, extras, facts, ExternalBackend { waits, lifetime })
     }
 
-    /// A tool that runs commands.
+    /// Registers a tool that runs commands.
     pub(crate) fn shell(
         decl: FunctionDecl,
         label: &str,
@@ -209,7 +208,7 @@ impl RegisteredTool {
         })
     }
 
-    /// The tool under another home.
+    /// Changes the home of the tool.
     pub(crate) fn with_home(mut self, home: &Home) -> Result<Self, RegistryError> {
         self.decl = home.declare(self.decl, self.facts.origin);
         self.schema = compile(&self.decl, &self.facts)?;
@@ -218,7 +217,7 @@ impl RegisteredTool {
         Ok(self)
     }
 
-    /// The checked arguments with absolute paths, if relative ones start elsewhere than in `shared`.
+    /// Makes relative paths in checked arguments absolute, unless the home is `shared`.
     pub(crate) fn with_absolute_paths(&self, args: ToolArgs) -> ToolArgs {
         match &self.home {
             Some(home) => home.absolute_paths(args, self),
@@ -226,13 +225,14 @@ impl RegisteredTool {
         }
     }
 
-    /// Exempts the tool from the output limit. The tool pages its results itself, and its pages must not be cut again.
+    /// Exempts the tool from the output limit. The tool pages its results itself, and a page must not
+    /// be truncated again.
     pub(crate) fn without_output_limit(mut self) -> Self {
         self.pages_itself = true;
         self
     }
 
-    /// Hides the tool from models. A caller reaches it by name only.
+    /// Hides the tool from models. Callers can still call it by name.
     pub(crate) fn hidden(mut self) -> Self {
         self.meta.hidden = true;
         self
@@ -291,13 +291,14 @@ impl RegisteredTool {
         self.backend.confinement()
     }
 
-    /// The request of an HTTP tool or of a tool of an MCP server: method and address.
+    /// The request of an HTTP tool or an MCP tool: method and URL.
     #[must_use]
     pub fn http_target(&self) -> Option<&HttpTarget> {
         self.backend.http_target()
     }
 
-    /// Whether the tool's module declares hosts. The host makes requests to them for the tool, where they are granted.
+    /// Whether the tool's module declares hosts. The host sends requests to them for the tool, if the
+    /// policy grants them.
     #[must_use]
     pub fn declares_hosts(&self) -> bool {
         self.backend.guest().is_some_and(|guest| guest.hosts.is_some())
@@ -350,7 +351,7 @@ impl RegisteredTool {
         &self.decl.name
     }
 
-    /// The default of a string argument, as the schema declares it.
+    /// The default that the schema declares for a string argument.
     pub(crate) fn default_of(&self, argument: &str) -> Option<&str> {
         self.defaults.get(argument).map(String::as_str)
     }
@@ -362,7 +363,8 @@ fn compile(decl: &FunctionDecl, facts: &ToolFacts) -> Result<ArgumentSchema, Reg
     Ok(schema.with_roles(&facts.roles))
 }
 
-/// Refuses an invalid schema of results. Clients receive this schema, and one bad schema could break their whole list.
+/// Refuses an invalid schema of results. Clients receive it, and one bad schema could break
+/// their whole tool list.
 fn check_results(tool: &str, results: &JsonSchema) -> Result<(), RegistryError> {
     let compiled = ArgumentSchema::compile(results);
     compiled.map(drop).map_err(|source| RegistryError::ResultSchema { tool: tool.to_owned(), source })

@@ -1,4 +1,4 @@
-//! [`ToolRegistry`]: the tools, and the only way to call them.
+//! [`ToolRegistry`]: all tools, and the only way to call them.
 
 mod error;
 
@@ -34,34 +34,34 @@ use crate::{
 
 pub use error::{NameHolder, RegistryError};
 
-/// Tools behind one pipeline. [`ToolRegistry::execute_with_policy`] is the only way to a tool of any kind.
+/// All tools, behind one pipeline. [`ToolRegistry::execute_with_policy`] is the only way to call a tool.
 #[derive(Debug)]
 pub struct ToolRegistry {
     host: Host,
     findings: Arc<BuildFindings>,
 }
 
-/// The findings of a registry's build. Listings and approvals use them, calls do not.
+/// The results of a registry's build. Listings and approvals use them; calls do not.
 #[derive(Debug)]
 pub(crate) struct BuildFindings {
     pub(crate) refused: Vec<RefusedModule>,
-    /// Policy entries whose tools are absent, which is not a fault here.
+    /// Policy entries whose tools do not exist, which is not an error here.
     pub(crate) unused_entries: Vec<PolicyFault>,
-    /// The names of tools that a policy and its expectations may use.
+    /// The tool names that a policy and its expectations may use.
     pub(crate) known: KnownTools,
     pub(crate) pins: Pins,
     pub(crate) state: PathBuf,
 }
 
 impl ToolRegistry {
-    /// A builder with the defaults: the operator's policy (`/etc/portcullis/portcullis.toml`, else
+    /// Returns a builder with the defaults: the operator's policy (`/etc/portcullis/portcullis.toml`, else
     /// `$XDG_CONFIG_HOME/portcullis/portcullis.toml`, else the shipped policy); state in
     /// `$XDG_STATE_HOME/portcullis/in-process`; no mounts and no guests; `output_read` as the only tool.
     pub fn builder() -> RegistryBuilder {
         RegistryBuilder::new()
     }
 
-    /// The registry of this host. Operations call their steps through a separate registry.
+    /// Creates the registry of this host. Operations call their steps through a separate registry.
     pub(crate) fn new(mut host: Host, steps: Option<ToolTable>, findings: BuildFindings) -> Self {
         let findings = Arc::new(findings);
         host.operation_steps = steps
@@ -69,8 +69,8 @@ impl ToolRegistry {
         Self { host, findings }
     }
 
-    /// A registry with the same tools, to which further tools can be added only for some callers. Everything else is
-    /// shared: policy, mounts, audit log, slots, rates, and the labels of runs.
+    /// Returns a registry with the same tools, to which more tools can be added for some callers only.
+    /// Everything else is shared: policy, mounts, audit log, slots, rate limits, and the labels of runs.
     #[must_use]
     pub fn fork(&self) -> Self {
         let tools = ToolTable::clone(&self.host.tools.snapshot());
@@ -82,11 +82,11 @@ impl ToolRegistry {
     /// is returned.
     ///
     /// # Cancellation
-    /// Dropping the future or cancelling `caller.cancel` stops the tool, and the row says `cancelled`.
+    /// Dropping the future or cancelling `caller.cancel` stops the tool, and the row records `cancelled`.
     pub async fn execute_with_policy(&self, call: ToolCall, caller: &Caller) -> ToolResult {
         let host = &self.host;
         let mut pending_record = self.new_record(&call, caller);
-        // The first error ends the steps in this block. It is still shaped and recorded below.
+        // The first error skips the remaining steps of this block. It is still shaped and recorded below.
         let outcome = async {
             let resolved = resolve(call, host, caller, &mut pending_record)?;
             let checked = check(resolved, host, caller, &mut pending_record).await?;
@@ -100,9 +100,9 @@ impl ToolRegistry {
         record(shaped, caller, pending_record)
     }
 
-    /// Lets the late result of a pending call into this caller's run. It passes the hooks, is bounded like every
-    /// result, gives the run its label, and leaves a row `result`. A result of a tool that is gone, or that the policy
-    /// denies now, is an error.
+    /// Accepts the late result of a pending call into this caller's run. The result passes the hooks, is
+    /// truncated like every result, adds its label to the run, and gets a `result` row. If its tool no longer
+    /// exists or the policy denies it at present, the result is an error.
     #[must_use = "the model must get the result"]
     pub async fn take_late_result(&self, late: LateResult, caller: &Caller) -> ToolResult {
         let call =
@@ -111,7 +111,7 @@ impl ToolRegistry {
         take_late_result(late, &self.host, caller, pending_record).await
     }
 
-    /// Records a request to a model, in the run of this caller.
+    /// Records a request to a model in this caller's run.
     ///
     /// # Errors
     /// As in [`AuditLog::append`].
@@ -125,22 +125,23 @@ impl ToolRegistry {
         self.host.audit.append(&Record::model(&Arc::new(call), ending)).map(drop)
     }
 
-    /// Records a call that the agent loop refused before the pipeline, and returns the refusal as the call's result.
-    /// Examples of a reason: the model's answer was cut off in the call, the user wrote before the call started, or the
-    /// call was cancelled before its start. The call leaves a row like every call, and does not run.
+    /// Records a call that the agent loop refused before the pipeline, and returns the refusal as the
+    /// call's result. For example, the model's answer was cut off inside the call, the user wrote before
+    /// the call started, or the call was cancelled before it started. The call gets a row like every
+    /// call, and does not run.
     #[must_use = "the model must get the result"]
     pub fn refuse(&self, call: ToolCall, caller: &Caller, error: ToolError) -> ToolResult {
         let mut pending_record = self.new_record(&call, caller);
-        // This only adds the tool's facts to the row. The refusal is already decided, so an error is ignored.
+        // This only adds the tool's facts to the row. The call is refused in any case, so ignore an error.
         let _ = resolve(call, &self.host, caller, &mut pending_record);
         record(shape(Err(error), &self.host, caller, &pending_record), caller, pending_record)
     }
 
-    /// Ends the shell sessions of this caller's run, with all their processes, and forgets what the run's calls have
-    /// read (see `[[flow]]` of the policy). Call this when the run has ended. Later calls with the same run id belong
-    /// to a new run.
+    /// Ends the shell sessions of this caller's run, with all their processes, and forgets the labels of its
+    /// data (see `[[flow]]` of the policy). Call this when the run has ended. Later calls with the same run
+    /// id belong to a new run.
     ///
-    /// The method does not wait. A command that still runs keeps its session until its call ends.
+    /// The method does not block. A running command keeps its session until its call ends.
     pub fn end_run(&self, caller: &Caller) {
         self.host.labels.end_run(&caller.owner());
         for tool in self.tools() {
@@ -150,7 +151,7 @@ impl ToolRegistry {
         }
     }
 
-    /// The kept changes of calls, and the mounts with `undo` that they were made in.
+    /// Returns the recorded changes of calls, and the mounts with `undo` in which they were made.
     #[must_use]
     pub fn kept_changes(&self) -> (UndoStore, Vec<MountRoot>) {
         let with_undo = self.host.policy.mounts().iter().filter(|mount| mount.has_undo);
@@ -161,23 +162,24 @@ impl ToolRegistry {
         (self.host.undo.clone(), roots.collect())
     }
 
-    /// The labels of this caller's run: what its calls have read so far, running calls included, each with the id of
-    /// the call that brought it. A program that stores a run to continue it later stores its labels too.
+    /// Returns the labels of this caller's run: the data that its calls have read so far, including running
+    /// calls, each with the id of the call that added it. A program that stores a run to resume it later must
+    /// store its labels too.
     #[must_use]
     pub fn run_labels(&self, caller: &Caller) -> BTreeMap<FlowLabel, String> {
         Arc::unwrap_or_clone(self.host.labels.facts(caller).labels)
     }
 
-    /// Adds labels to this caller's run before its first call: those of [`ToolRegistry::run_labels`] if the run began
-    /// in another process, or labels of data that reached the model by other means than a call. Without them, a rule of
-    /// `[[flow]]` would forget what the run has read.
+    /// Adds labels to this caller's run before its first call: the labels of [`ToolRegistry::run_labels`] if
+    /// the run started in another process, or labels of data that reached the model other than by a call.
+    /// Without them, `[[flow]]` rules would not apply to that data.
     pub fn add_run_labels(&self, caller: &Caller, labels: impl IntoIterator<Item = (FlowLabel, String)>) {
         self.host.labels.add_labels(&caller.owner(), labels);
     }
 
-    /// Takes over the runs of a registry that this one replaces. Calls may still run in the old one. From now on both
-    /// registries share the labels of runs, including those of calls that still run in the old one. Responses stay free
-    /// of every secret that either registry has read.
+    /// Takes over the runs of a registry that this one replaces. From this call on, both registries share the
+    /// labels of runs, including those of calls that still run in the old one. Secrets that either registry
+    /// has read are redacted from responses.
     pub fn continue_runs_of(&self, other: &Self) {
         self.host.labels.share_with(&other.host.labels);
         if let (Some(own_client), Some(other_client)) = (&self.host.http_client, &other.host.http_client) {
@@ -185,13 +187,13 @@ impl ToolRegistry {
         }
     }
 
-    /// The tools at this moment, sorted by name.
+    /// Returns the current tools, sorted by name.
     #[must_use]
     pub fn tools(&self) -> Vec<Arc<RegisteredTool>> {
         self.host.tools.snapshot().iter().cloned().collect()
     }
 
-    /// The tools to show to a model at this moment, sorted by name. Left out are tools that the policy denies, tools
+    /// Returns the tools to offer to a model, sorted by name. This omits tools that the policy denies, tools
     /// that cannot run here, and tools that their author hides.
     #[must_use]
     pub fn offered(&self) -> Vec<Arc<RegisteredTool>> {
@@ -205,44 +207,44 @@ impl ToolRegistry {
         tools
     }
 
-    /// Adds a native tool, as [`RegistryBuilder::tool`] does, while the registry serves. Calls find the tool from now
-    /// on. An entry of the policy can name the tool only if the builder [awaits it](RegistryBuilder::awaits). Without
-    /// an entry that enables the tool, its calls are denied.
+    /// Adds a native tool at run time, as [`RegistryBuilder::tool`] does. Calls can use it immediately. An
+    /// entry of the policy can name the tool only if the builder [awaits it](RegistryBuilder::awaits).
+    /// Without an entry that enables the tool, its calls are denied.
     ///
     /// # Errors
-    /// [`RegistryError`] if a name is invalid or taken, if a schema is unusable, or if the tool takes a state that the
-    /// builder was not given. Nothing changes then.
+    /// [`RegistryError`] if a name is invalid or taken, if a schema is unusable, or if the tool takes a state
+    /// that was not added to the builder. Then nothing changes.
     pub fn add_tool(&self, tool: Arc<dyn Tool>) -> Result<(), RegistryError> {
         ensure_given(&*tool, &self.host.states)?;
         let tool = RegisteredTool::native(tool, ToolOrigin::Native)?;
         self.host.tools.change(|tools| tools.add(tool))
     }
 
-    /// Adds a tool whose results are submitted from outside, while the registry serves. As for [`Self::add_tool`], an
-    /// entry of the policy can name it only if the builder [awaits it](RegistryBuilder::awaits).
+    /// Adds a tool whose results are submitted from outside, at run time. As for [`Self::add_tool`], an entry
+    /// of the policy can name it only if the builder [awaits it](RegistryBuilder::awaits).
     ///
     /// # Errors
-    /// [`RegistryError`] if a name is invalid or taken, or if a schema is unusable. Nothing changes then.
+    /// [`RegistryError`] if a name is invalid or taken, or if a schema is unusable. Then nothing changes.
     pub fn add_external_tool(&self, tool: ExternalTool) -> Result<(), RegistryError> {
         self.add_configured_tool(tool)
     }
 
-    /// Adds a tool that a configuration describes, while the registry serves. As for [`Self::add_tool`], an entry of
-    /// the policy can name it only if the builder [awaits it](RegistryBuilder::awaits).
+    /// Adds a tool that a configuration describes, at run time. As for [`Self::add_tool`], an entry of the
+    /// policy can name it only if the builder [awaits it](RegistryBuilder::awaits).
     ///
     /// # Errors
-    /// [`RegistryError`] if a name is invalid or taken, if a schema is unusable, or if the policy refuses the address
-    /// of an HTTP tool. Nothing changes then.
+    /// [`RegistryError`] if a name is invalid or taken, if a schema is unusable, or if the policy refuses the
+    /// URL of an HTTP tool. Then nothing changes.
     pub fn add_configured_tool(&self, tool: impl Into<ConfiguredTool>) -> Result<(), RegistryError> {
         let tool = RegisteredTool::configured(tool.into(), &self.host.policy)?;
         self.host.tools.change(|tools| tools.add(tool))
     }
 
-    /// Adds a built-in tool of the gateway. The policy knows these tools by name, so they need no entry, and an entry
-    /// can name them.
+    /// Adds a built-in tool of the gateway. The policy knows these tools by name, so they need no entry,
+    /// although an entry may name them.
     ///
     /// # Errors
-    /// [`RegistryError::NotShipped`] for a name that the policy does not know as the gateway's, and as for
+    /// [`RegistryError::NotShipped`] if the name is not a built-in tool of the gateway, otherwise as for
     /// [`Self::add_tool`].
     pub fn add_gateway_tool(&self, tool: Arc<dyn Tool>) -> Result<(), RegistryError> {
         let name = tool.schema().name;
@@ -251,11 +253,11 @@ impl ToolRegistry {
         self.host.tools.change(|tools| tools.add(tool))
     }
 
-    /// Removes a tool of the embedding program, by its name. Calls of it that run end normally, and later calls do not
-    /// find it. `None` if the program has no tool with this name.
+    /// Removes a tool of the embedding program by name. Calls in flight complete normally, and later calls do
+    /// not find the tool. `None` if the program has no tool with this name.
     #[must_use = "a name that is not a tool of the program removes nothing"]
     pub fn remove_tool(&self, name: &str) -> Option<Arc<RegisteredTool>> {
-        // Check and removal are one change of the table, so no other change comes between them.
+        // Check and removal are one change of the table, so they cannot race with another change.
         let remove = |tools: &mut ToolTable| {
             let is_added = tools.get(name).is_some_and(|tool| tool.facts().origin.is_added_by_program());
             if is_added { tools.remove(name).ok_or(()) } else { Err(()) }
@@ -263,32 +265,32 @@ impl ToolRegistry {
         self.host.tools.change(remove).ok()
     }
 
-    /// Follows the changes of the tools from this moment on.
+    /// Watches the changes of the tools from this call on.
     #[must_use]
     pub fn changes(&self) -> ToolChanges {
         ToolChanges(self.host.tools.changes())
     }
 
-    /// Why no call of a tool can run in this process, even if the policy allows it: there is no shell, or no runner of
-    /// guests. `None` if calls can run.
+    /// Why no call of a tool can run in this process even if the policy allows it: there is no shell, or no
+    /// runner for guests. `None` if calls can run.
     #[must_use]
     pub fn unavailable_reason<'t>(&self, tool: &'t RegisteredTool) -> Option<&'t str> {
         tool.backend().unavailable_reason(&self.host)
     }
 
-    /// The tool with this name or alias.
+    /// Returns the tool with this name or alias.
     #[must_use]
     pub fn get(&self, name: &str) -> Option<Arc<RegisteredTool>> {
         self.host.tools.snapshot().get(name).cloned()
     }
 
-    /// Warnings about policy entries whose tools are absent. They are not faults.
+    /// Warnings about policy entries whose tools do not exist. They are not errors.
     #[must_use]
     pub fn unused_entries(&self) -> &[PolicyFault] {
         &self.findings.unused_entries
     }
 
-    /// The names of tools that a policy and its expectations may use: even those of modules that cannot be used.
+    /// The tool names that a policy and its expectations may use, including tools of unusable modules.
     #[must_use]
     pub fn known_tools(&self) -> &KnownTools {
         &self.findings.known
@@ -300,10 +302,11 @@ impl ToolRegistry {
         &self.findings.refused
     }
 
-    /// The policy's assignment to a tool. Its approval is the strictest one of the tool and its steps.
+    /// Returns the policy's settings for a tool. The approval is the strictest one of the tool and its steps.
     ///
     /// # Errors
-    /// The denial that every call of the tool would get, because the policy refuses the tool or one of its steps.
+    /// The denial that every call of the tool would get, because the policy refuses the tool
+    /// or one of its steps.
     pub fn assignment(
         &self,
         tool: &RegisteredTool,
@@ -340,18 +343,18 @@ impl ToolRegistry {
         self.host.runner.as_deref()
     }
 
-    /// The proven posture of the HTTP client's threads, which are started if they do not run yet. `None` if no profile
-    /// of the policy has hosts, or if this registry makes no requests.
+    /// Starts the threads of the HTTP client if necessary, and returns their proven posture. `None` if no
+    /// profile of the policy has hosts, or if this registry makes no requests.
     ///
     /// # Errors
-    /// `unavailable`, with the reason for the operator. No request is made then.
+    /// `unavailable`, with the reason for the operator. Then no request is made.
     pub async fn egress_posture(&self) -> Option<Result<Posture, ToolError>> {
         let http_client = self.host.http_client.as_ref().filter(|_| self.host.policy.has_network())?;
         Some(http_client.client().await.map(|client| client.posture().clone()))
     }
 
-    /// Records that this registry has taken the place of another one in a running process, after a hangup (SIGHUP). The
-    /// row has both policies. If they are the same, nothing is recorded.
+    /// Records that this registry has replaced another one in a running process, after a hangup (SIGHUP). The
+    /// row names both policies. If they are the same, nothing is recorded.
     ///
     /// # Errors
     /// As in [`AuditLog::append`].
@@ -370,8 +373,8 @@ impl ToolRegistry {
         self.host.audit.record_policy_change(&change).map(drop)
     }
 
-    /// Records that a running process was asked to reload, and keeps this registry because the new policy or a module
-    /// is refused.
+    /// Records that a running process was asked to reload, but keeps this registry because the new policy or
+    /// a module was refused.
     ///
     /// # Errors
     /// As in [`AuditLog::append`].
@@ -381,7 +384,7 @@ impl ToolRegistry {
         self.host.audit.record_policy_change(&change).map(drop)
     }
 
-    /// The findings of the registry's build.
+    /// The results of the registry's build.
     pub(crate) fn findings(&self) -> &BuildFindings {
         &self.findings
     }
@@ -400,13 +403,13 @@ impl ToolRegistry {
     }
 }
 
-/// The changes of a registry's tools, from [`ToolRegistry::changes`].
+/// A watcher of a registry's tools, from [`ToolRegistry::changes`].
 #[derive(Debug, Clone)]
 pub struct ToolChanges(watch::Receiver<Arc<ToolTable>>);
 
 impl ToolChanges {
-    /// Whether tools were added or removed since this value was created, or since the last [`ToolChanges::changed`].
-    /// Always `false` after the registry is dropped.
+    /// Whether tools were added or removed since this value was created, or since [`ToolChanges::changed`]
+    /// last returned. Always `false` after the registry is dropped.
     #[must_use]
     pub fn has_changed(&self) -> bool {
         self.0.has_changed().unwrap_or(false)

@@ -1,5 +1,5 @@
-//! Decides recorded calls anew under another policy. The function that decides about calls gives the answer; its inputs
-//! come from the call's audit row.
+//! Judges recorded calls under another policy. The verdicts come from the function that judges real calls;
+//! its input comes from the call's audit row.
 
 use std::collections::BTreeMap;
 
@@ -15,43 +15,43 @@ use crate::{
     pipeline::{CONFIGURED_URL, SERVER_URL, answer_by_names},
 };
 
-/// Recorded calls whose answer would change in the same way.
+/// A group of recorded calls whose verdict would change in the same way.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 pub struct ChangedAnswer {
     /// The tool.
     pub tool: String,
-    /// The answer before.
+    /// The verdict under the old policy.
     pub was: Approval,
-    /// The answer under the new policy.
+    /// The verdict under the new policy.
     pub would: Approval,
-    /// The rule of the new answer.
+    /// The rule of the new verdict.
     pub rule: String,
 }
 
 /// The result of a replay.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
 pub struct ReplayReport {
-    /// The calls that were decided anew.
+    /// The calls that were judged again.
     pub calls: u64,
-    /// Of them, the calls that would be decided in the same way.
+    /// The calls among them whose verdict is the same.
     pub same: u64,
-    /// The rows of calls that could not be decided anew: the call did not get as far as the policy, or its subjects did
-    /// not fit into the row.
+    /// The rows of calls that could not be judged again: the call failed before the policy judged it, or its
+    /// subjects did not fit into the row.
     pub undecided: u64,
-    /// The answers that would change, each with its number of calls.
+    /// The verdicts that would change, each with its number of calls.
     #[serde(serialize_with = "as_list")]
     pub changed: BTreeMap<ChangedAnswer, u64>,
 }
 
 impl ReplayReport {
-    /// Whether any call would get a more permissive answer.
+    /// Whether any call would get a more permissive verdict.
     #[must_use]
     pub fn is_wider(&self) -> bool {
         self.changed.keys().any(|group| group.would < group.was)
     }
 }
 
-/// Writes the groups as a list, because JSON has no keys with fields.
+/// Writes the groups as a list, because JSON keys are strings.
 fn as_list<S: serde::Serializer>(
     groups: &BTreeMap<ChangedAnswer, u64>,
     serializer: S,
@@ -65,7 +65,7 @@ fn as_list<S: serde::Serializer>(
     serializer.collect_seq(groups.iter().map(|(group, calls)| Counted { group, calls: *calls }))
 }
 
-/// The two answers to a recorded call, and the rule of the new one.
+/// The two verdicts on a recorded call, and the rule of the new one.
 struct TwoAnswers {
     was: Approval,
     would: Approval,
@@ -81,7 +81,7 @@ pub struct Replay<'p> {
 }
 
 impl<'p> Replay<'p> {
-    /// A replay under this policy.
+    /// Starts a replay under this policy.
     #[must_use]
     pub fn new(policy: &'p WorkspaceSecurityPolicy) -> Self {
         let shipped =
@@ -89,8 +89,8 @@ impl<'p> Replay<'p> {
         Self { policy, shipped, report: ReplayReport::default() }
     }
 
-    /// Decides the call of a row anew. `before` is the policy that was in force, if it was kept; without it the
-    /// recorded answer counts, which may also come from links, a caller or a person.
+    /// Judges the call of a row again. `before` is the policy that was in force, if it was stored. Without
+    /// it, the recorded verdict is compared, which may also result from symlinks, a caller or a person.
     pub fn add(&mut self, row: &Row, before: Option<&WorkspaceSecurityPolicy>) {
         match self.decide(row, before) {
             None if row.event == RowKind::End => self.report.undecided += 1,
@@ -108,13 +108,13 @@ impl<'p> Replay<'p> {
         }
     }
 
-    /// The result so far.
+    /// Returns the result.
     #[must_use]
     pub fn into_report(self) -> ReplayReport {
         self.report
     }
 
-    /// `None` if the row is not the decision of a call, or lacks what a decision needs.
+    /// `None` if the row is not the decision of a call, or is not complete enough to judge the call.
     fn decide(&self, row: &Row, before: Option<&WorkspaceSecurityPolicy>) -> Option<TwoAnswers> {
         let decision = row.decision.filter(|_| row.event == RowKind::End)?;
         let RecordedCall { facts, subjects, labels } =
@@ -134,7 +134,7 @@ impl<'p> Replay<'p> {
     }
 }
 
-/// A recorded call as the policy judges it.
+/// A recorded call, in the form that the policy judges.
 #[derive(Debug)]
 pub(crate) struct RecordedCall {
     pub(crate) facts: ToolFacts,
@@ -144,25 +144,26 @@ pub(crate) struct RecordedCall {
 }
 
 impl RecordedCall {
-    /// The call of a row. `None` if the row lacks what a decision needs.
+    /// Reads the call of a row. `None` if the row is not complete enough to judge the call.
     pub(crate) fn of(row: &Row) -> Option<Self> {
         Self::read(row, |name| shipped_tools().chain(gateway_tools()).find(|facts| facts.name == *name))
     }
 
     fn read(row: &Row, shipped: impl Fn(&ToolName) -> Option<ToolFacts>) -> Option<Self> {
-        // The row lacks a part of the call, so the answer could differ from that to the call.
+        // The row lacks a part of the call, so its verdict could differ from the call's.
         if row.omitted > 0 {
             return None;
         }
         let facts = facts(row, shipped)?;
         let subjects = subjects(row, &facts)?;
-        // A label that is unknown here could have met a rule, so such a call counts as undecided.
+        // A label that this version does not know could have matched a rule, so the call counts as undecided.
         let labels = row.labels.iter().map(|label| Some((label.parse::<FlowLabel>().ok()?, String::new())));
         Some(Self { facts, subjects, labels: labels.collect::<Option<BTreeMap<_, _>>>()? })
     }
 }
 
-/// The tool of a row. The row of a module's tool has its tier, and the module was approved, for it was called.
+/// Reconstructs the tool of a row. The row of a module's tool has its tier, and the module was approved,
+/// because the tool was called.
 fn facts(row: &Row, shipped: impl Fn(&ToolName) -> Option<ToolFacts>) -> Option<ToolFacts> {
     let name = ToolName::parse(&*row.tool).ok()?;
     if let Some(facts) = shipped(&name) {
@@ -173,7 +174,7 @@ fn facts(row: &Row, shipped: impl Fn(&ToolName) -> Option<ToolFacts>) -> Option<
         Confinement::Native => ToolOrigin::Native,
         Confinement::External => ToolOrigin::External,
         Confinement::Internal => ToolOrigin::Internal,
-        // A request of a module's tool is a separate row, with another subject.
+        // A request of a module's tool has its own row, with a different subject.
         Confinement::Egress if has_subject(row, CONFIGURED_URL) => ToolOrigin::Http,
         Confinement::Egress if has_subject(row, SERVER_URL) => ToolOrigin::Mcp,
         Confinement::Egress | Confinement::Shell => return None,
@@ -185,10 +186,10 @@ fn has_subject(row: &Row, argument: &str) -> bool {
     row.subjects.iter().any(|subject| &*subject.argument == argument)
 }
 
-/// The subjects of a row, as the policy judges them. `None` if one of them cannot be read, such as a path that was cut.
+/// Reconstructs the subjects of a row. `None` if one of them cannot be parsed, such as a truncated path.
 fn subjects(row: &Row, facts: &ToolFacts) -> Option<Vec<RequestedSubject>> {
     let named = row.subjects.iter().filter(|subject| subject.is_of_call());
-    // An operation touches nothing itself; its steps have rows of their own.
+    // An operation accesses nothing itself; its steps have their own rows.
     let is_operation =
         facts.origin == ToolOrigin::ShippedOperation && row.mounts.is_empty() && !row_is_step(facts);
     if is_operation {
@@ -202,7 +203,7 @@ fn subjects(row: &Row, facts: &ToolFacts) -> Option<Vec<RequestedSubject>> {
                 SubjectKind::Path => {
                     let role = facts.roles.iter().find(|role| role.argument == argument);
                     let declared = role.and_then(|role| RoleKind::path_access(role.role));
-                    // A module's tool that is not known here may write, unless its tier says otherwise.
+                    // An unknown tool of a module may write, unless its tier says otherwise.
                     let access = declared.unwrap_or(match row.tier {
                         Some(SafetyTier::ReadOnly) => Access::Read,
                         _ => Access::Write,
@@ -220,7 +221,7 @@ fn row_is_step(facts: &ToolFacts) -> bool {
     portcullis_policy::Operation::has_step(facts.name.as_str())
 }
 
-/// The answer that the row itself has: a call that a person refused was asked about.
+/// Returns the verdict that the row records: if a person refused the call, the verdict is `ask`.
 pub(crate) fn recorded_answer(row: &Row, decision: Decision) -> Approval {
     match (row.approval.as_deref(), decision) {
         (None | Some("approval_denied"), Decision::Deny) => Approval::Deny,

@@ -1,4 +1,4 @@
-//! The labels of runs. They record the sources that the calls of a run have read so far, running calls included.
+//! The labels of runs. They record which data the calls of a run have read so far, including running calls.
 
 use std::{
     collections::{BTreeMap, BTreeSet, HashMap, VecDeque},
@@ -23,34 +23,33 @@ use crate::{
     shell::{NetworkedSession, NetworkedSessions, SidecarError, end_all, end_all_blocking},
 };
 
-/// The maximum number of runs that are remembered individually. A caller can invent a run for every call, and each run
-/// takes some hundred bytes.
+/// The maximum number of runs that are remembered individually. A caller can invent a run for every call, and
+/// each run takes a few hundred bytes.
 const MAX_REMEMBERED_RUNS: usize = 16_384;
 
 /// Collects labels per run.
 #[derive(Debug, Default)]
 pub(crate) struct RunLabels {
-    /// Shared with the registry that this one replaces, and with the registry that replaces it.
+    /// Shared with the registry that this one replaced, and with the one that replaces it.
     remembered: SharedState<RememberedRuns>,
 }
 
 #[derive(Debug, Default)]
 struct RememberedRuns {
     runs: HashMap<Owner, Arc<BTreeMap<FlowLabel, String>>>,
-    /// The same runs, in order of age. The oldest comes first.
+    /// The same runs, oldest first.
     order: VecDeque<Owner>,
-    /// The labels of forgotten runs. They hold for every run, because any run could be a forgotten one. Otherwise a
-    /// caller could escape a flow rule by starting many runs.
+    /// The labels of evicted runs. They apply to every run, because any run could be an evicted one.
+    /// Otherwise a caller could escape a flow rule by starting many runs.
     forgotten: BTreeMap<FlowLabel, String>,
-    /// The running calls. Their number is bounded by the calls that may run concurrently. A label holds from the moment
-    /// of the read: a partial result, or a call that runs at the same time, could pass the data on before the call
-    /// ends.
+    /// The calls in flight. The concurrency limit bounds their number. A label applies as soon as the data is
+    /// read: a partial result or a concurrent call could pass the data on before the call ends.
     running: Vec<Arc<LabelledCall>>,
     /// The sessions that have a network.
     networked: NetworkedSessions,
 }
 
-/// A running call, with the sources that it has read so far.
+/// A running call, with the data sources that it has read so far.
 #[derive(Debug)]
 struct LabelledCall {
     owner: Owner,
@@ -64,8 +63,8 @@ struct LabelledCall {
     from_stored_outputs: Mutex<BTreeSet<FlowLabel>>,
 }
 
-/// Marks the reads of a running call. Its drop adds the labels to the run, even if the caller has left and the result
-/// is lost.
+/// Records the reads of a running call. Dropping it adds the labels to the run, even if the caller has gone
+/// away and the result is lost.
 #[derive(Debug)]
 pub(crate) struct LabelGuard {
     labels: Arc<RunLabels>,
@@ -73,12 +72,12 @@ pub(crate) struct LabelGuard {
 }
 
 impl RunLabels {
-    /// The facts of the caller's run, with all its labels.
+    /// Returns the facts of the caller's run, with all its labels.
     pub(crate) fn facts<'a>(&self, caller: &'a Caller) -> RunFacts<'a> {
         self.facts_with(caller, |_call, _label| true)
     }
 
-    /// The facts of the caller's run, with those labels of running calls that `is_chosen` accepts.
+    /// Returns the facts of the caller's run, with those labels of running calls that `is_chosen` accepts.
     fn facts_with<'a>(
         &self,
         caller: &'a Caller,
@@ -95,7 +94,7 @@ impl RunLabels {
         }
         for call in remembered.running.iter().filter(|call| call.owner == owner) {
             for label in call.labels().filter(|label| is_chosen(call, label)) {
-                // The shared map is copied only if a running call adds a label.
+                // Copy the shared map only if a running call adds a label.
                 if !labels.contains_key(&label) {
                     Arc::make_mut(&mut labels).insert(label, call.call_id.clone());
                 }
@@ -104,8 +103,9 @@ impl RunLabels {
         RunFacts { agent: &caller.agent_id, run: &caller.run_id, labels }
     }
 
-    /// Follows a call that is about to run with this grant. If a flow rule keeps a mount from the network, the call's
-    /// first use of that mount waits until the run's sessions with a network have ended. The deadline bounds this wait.
+    /// Tracks a call that is about to run with this grant. If a flow rule keeps a mount from the network, the
+    /// call's first use of that mount blocks until the run's sessions with a network have ended, at most
+    /// until the deadline.
     pub(crate) fn track_call(
         self: &Arc<Self>,
         caller: &Caller,
@@ -140,11 +140,11 @@ impl RunLabels {
         LabelGuard { labels: Arc::clone(self), call }
     }
 
-    /// Adds the labels of a stored output to the call that is about to read it. If the policy keeps one of these labels
-    /// from the network, the run's sessions with a network are ended.
+    /// Adds the labels of a stored output to the call that is about to read it. If the policy keeps one of
+    /// these labels from the network, ends the run's sessions with a network.
     ///
     /// # Errors
-    /// The denial of a call if the sessions of its run could not be ended.
+    /// A denial if the sessions of the run could not be ended.
     pub(crate) async fn add_stored_output_labels(
         &self,
         owner: &Owner,
@@ -171,7 +171,7 @@ impl RunLabels {
         })
     }
 
-    /// Adds labels to a running call, or to its run if no such call is known.
+    /// Adds labels to a running call, or to its run if there is no such call.
     fn add_to_running(&self, owner: &Owner, call_id: &str, labels: &BTreeSet<FlowLabel>) {
         let shared = self.shared();
         let mut remembered = shared.lock();
@@ -182,23 +182,23 @@ impl RunLabels {
             remembered.add(owner, labels);
             return;
         };
-        // A provider can use one id for several calls. All calls with this id then get the labels.
+        // A provider can reuse one id for several calls, so all calls with this id get the labels.
         for call in std::iter::once(first).chain(calls) {
             call.from_stored_outputs.lock().extend(labels.iter().cloned());
         }
     }
 
-    /// Shares the memory of another registry from now on, and adds its own memory to it.
+    /// Shares the memory of another registry from this call on, and merges its own memory into it.
     pub(crate) fn share_with(&self, other: &Self) {
         self.remembered.share_with(&other.remembered, RememberedRuns::take_over);
     }
 
-    /// Adds labels to a run, each with the id of the call that brought it.
+    /// Adds labels to a run, each with the id of the call that read the data.
     pub(crate) fn add_labels(&self, owner: &Owner, labels: impl IntoIterator<Item = (FlowLabel, String)>) {
         self.shared().lock().add(owner, labels);
     }
 
-    /// Forgets one run that has ended.
+    /// Forgets a run that has ended.
     pub(crate) fn end_run(&self, owner: &Owner) {
         let shared = self.shared();
         let mut remembered = shared.lock();
@@ -227,10 +227,10 @@ impl RunLabels {
 }
 
 impl RememberedRuns {
-    /// Adds the reads of a call to its run.
+    /// Adds the labels of a finished call to its run.
     fn end(&mut self, call: &Arc<LabelledCall>) {
         self.running.retain(|running_call| !Arc::ptr_eq(running_call, call));
-        // The usual case adds nothing: most calls of a run read nothing, or only what earlier calls have read.
+        // Fast path: most calls read nothing, or nothing new to the run.
         let run_labels = self.runs.get(&call.owner);
         if !call.labels().all(|label| run_labels.is_some_and(|run_labels| run_labels.contains_key(&label))) {
             self.add(&call.owner, call.labels().map(|label| (label, call.call_id.clone())));
@@ -239,7 +239,7 @@ impl RememberedRuns {
 
     fn take_over(&mut self, other: Self) {
         let Self { mut runs, order, forgotten, running, networked } = other;
-        // The order of age is kept, so that the oldest runs are forgotten first here too.
+        // Preserve the order of age, so that the oldest runs are evicted first here too.
         for owner in order {
             let labels = runs.remove(&owner).unwrap_or_default();
             self.add(&owner, Arc::unwrap_or_clone(labels));
@@ -249,7 +249,7 @@ impl RememberedRuns {
         self.networked.take_over(networked);
     }
 
-    /// Adds labels to a run. A label keeps the id of the first call that brought it.
+    /// Adds labels to a run. A label keeps the id of the first call that added it.
     fn add(&mut self, owner: &Owner, labels: impl IntoIterator<Item = (FlowLabel, String)>) {
         let Self { runs, order, forgotten, .. } = self;
         let run_labels = runs.entry(owner.clone()).or_insert_with(|| {
@@ -269,11 +269,11 @@ impl RememberedRuns {
 }
 
 impl LabelledCall {
-    /// The call's labels: one for each mount that it has used, one for the network, one for each secret that its
-    /// requests have carried, and the labels of the stored outputs that it has read.
+    /// Returns the call's labels: one for each mount that it has used, one for the network, one for each
+    /// secret that its requests have carried, and the labels of the stored outputs that it has read.
     fn labels(&self) -> impl Iterator<Item = FlowLabel> {
         let mounts = self.mounts.iter().enumerate().filter(|(index, _)| self.used.is_used(*index));
-        // `Acquire` pairs with the `Release` of `mark_web_read`, which comes before the request.
+        // `Acquire` pairs with the `Release` in `mark_web_read`, which happens before the request.
         let web = self.web.load(Ordering::Acquire).then_some(FlowLabel::Web);
         let sent_secrets = self.sent_secrets.lock().clone().into_iter().map(FlowLabel::Secret);
         let from_stored_outputs = self.from_stored_outputs.lock().clone();
@@ -285,7 +285,7 @@ impl LabelledCall {
     }
 }
 
-/// The refusal of a mount whose content could leave through a session that could not be ended.
+/// Returns the refusal of a mount whose content could leave through a session that could not be ended.
 fn mount_refusal(rule: &str, error: &SidecarError) -> MountRefusal {
     tracing::warn!(error = error as &dyn std::error::Error, rule, "a session with a network cannot be ended");
     MountRefusal {
@@ -296,46 +296,47 @@ fn mount_refusal(rule: &str, error: &SidecarError) -> MountRefusal {
 }
 
 impl LabelGuard {
-    /// The facts of the caller's run with the labels of all other calls.
+    /// Returns the facts of the caller's run, with the labels of all other calls.
     pub(crate) fn facts_without_call<'a>(&self, caller: &'a Caller) -> RunFacts<'a> {
         self.labels.facts_with(caller, |call, _label| !Arc::ptr_eq(call, &self.call))
     }
 
-    /// The facts of the caller's run without the labels of this call's own requests, because an approval covers all
-    /// requests of a call.
+    /// Returns the facts of the caller's run without the labels of this call's own requests, because an
+    /// approval covers all requests of a call.
     pub(crate) fn facts_before_requests<'a>(&self, caller: &'a Caller) -> RunFacts<'a> {
         self.labels.facts_with(caller, |call, label| {
             !Arc::ptr_eq(call, &self.call) || !matches!(label, FlowLabel::Web | FlowLabel::Secret(_))
         })
     }
 
-    /// Ends the run's sessions with a network, if the policy denies the network after the labels of this call's
-    /// requests. Must be called after the labels are marked and before the request is sent.
+    /// Ends the run's sessions with a network, if the labels of this call's requests make the policy deny the
+    /// network. Call this after setting the labels and before sending the request.
     ///
     /// # Errors
-    /// The denial, if a session may still have its network.
+    /// The denial, if a session may still have a network.
     pub(crate) async fn withdraw_networks(&self, policy: &WorkspaceSecurityPolicy) -> Result<(), Denial> {
         let is_of_request = |label: &FlowLabel| matches!(label, FlowLabel::Web | FlowLabel::Secret(_));
         let labels = self.call.labels().filter(is_of_request);
         self.labels.withdraw_networks_after(labels, &self.call.owner, &self.call.call_id, policy).await
     }
 
-    /// The flags of the grant's mounts, which the guest sets as it uses them.
+    /// The flags of the grant's mounts. The guest sets a mount's flag when it uses the mount.
     pub(crate) fn used(&self) -> &MountUse {
         &self.call.used
     }
 
-    /// Marks every mount as used, because it is unknown which are used.
+    /// Marks every mount as used, for a call whose accesses are not observed.
     pub(crate) fn mark_all_mounts_used(&self) {
         (0..self.call.mounts.len()).for_each(|index| self.call.used.mark(index));
     }
 
-    /// Marks the network as read. Called before a request is sent, so that the label precedes the response.
+    /// Marks the network as read. Call this before sending a request, so that the label
+    /// precedes the response.
     pub(crate) fn mark_web_read(&self) {
         self.call.web.store(true, Ordering::Release);
     }
 
-    /// Marks the secrets with these names as sent. Called before a request with them is sent.
+    /// Marks the secrets with these names as sent. Call this before sending a request that carries them.
     pub(crate) fn mark_secrets_sent(&self, names: &[SharedText]) {
         let is_sent = |secret: &&GrantedSecret| names.iter().any(|name| **name == *secret.name.as_str());
         let sent_secrets = self.call.secrets.iter().filter(is_sent).map(|secret| secret.name.clone());
@@ -404,7 +405,7 @@ mod tests {
         labels.add_labels(&owner, [(FlowLabel::Vault, "c1".to_owned())]);
         assert_eq!(labels_of(&labels, "1"), [label("vault", "c1")]);
         assert_eq!(labels_of(&labels, "2"), []);
-        // The first call that brought a label stays the one that is named.
+        // A label keeps the first call that added it.
         labels.add_labels(&owner, [(FlowLabel::Vault, "c2".to_owned())]);
         assert_eq!(labels_of(&labels, "1"), [label("vault", "c1")]);
     }
@@ -418,7 +419,7 @@ mod tests {
         running_call.used().mark(1);
         assert_eq!(labels_of(&labels, "1"), [label("vault", "c1")]);
         assert_eq!(labels_of(&labels, "2"), []);
-        // The run has ended, but its call still runs and reads.
+        // The run has ended, but its call is still running and reading.
         labels.end_run(&run.owner());
         running_call.mark_web_read();
         drop(running_call);
@@ -433,7 +434,7 @@ mod tests {
         let reading_call = call(&labels, &run, "c1", &[]);
         labels.add_to_running(&run.owner(), "c1", &[FlowLabel::Vault].into());
         assert_eq!(labels_of(&labels, "1"), [label("vault", "c1")]);
-        // The call continues under an ended run. What it has read counts for later calls of that run.
+        // The call continues after its run has ended. Its labels then apply to later calls of that run.
         labels.end_run(&run.owner());
         drop(reading_call);
         assert_eq!(labels_of(&labels, "1"), [label("vault", "c1")]);

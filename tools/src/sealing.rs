@@ -1,4 +1,5 @@
-//! Opens the audit log as the policy says: when rows are synced, how segments are sealed, and where checkpoints go.
+//! Opens the audit log with the policy's settings: when rows are synced, how segments are sealed, and
+//! where checkpoints go.
 
 use std::{
     env,
@@ -24,8 +25,8 @@ use crate::{
     witnesses::{Witness, WitnessThread},
 };
 
-/// Opens the log of a state folder, and logs the repairs after a crash. `default_sink` gets the checkpoints if the
-/// policy does not say where they go. Witnesses are reached as `connection` says.
+/// Opens the log of a state folder, and reports the repairs after a crash. `default_sink` receives the
+/// checkpoints if the policy names no destination. `connection` reaches the witnesses.
 pub(crate) fn open_log(
     state: &Path,
     policy: &WorkspaceSecurityPolicy,
@@ -59,7 +60,7 @@ pub(crate) fn open_log(
     Ok(log)
 }
 
-/// The witnesses among the places of checkpoints.
+/// Returns the witnesses among the checkpoint destinations.
 fn witnesses(settings: &AuditSettings) -> Result<Vec<Witness>, BootstrapError> {
     let places = settings.checkpoints.as_deref().unwrap_or_default().iter();
     let witnesses = places.filter_map(|place| match place {
@@ -95,13 +96,13 @@ fn key_source(place: &KeyLocation) -> KeySource {
     }
 }
 
-/// The key among the credentials that systemd passes to a service (systemd.exec(5), `LoadCredential=`).
+/// Finds the key among the credentials that systemd passes to a service (systemd.exec(5), `LoadCredential=`).
 fn credential() -> Option<PathBuf> {
     let path = Path::new(&env::var_os("CREDENTIALS_DIRECTORY")?).join(KEY_CREDENTIAL);
     path.exists().then_some(path)
 }
 
-/// One sink for several places. `None` for an empty list.
+/// Combines several destinations into one sink. `None` for an empty list.
 fn all_sinks(places: &[CheckpointDestination]) -> Result<Option<CheckpointSink>, BootstrapError> {
     let sinks = places.iter().filter_map(sink_of).collect::<Result<Vec<CheckpointSink>, _>>()?;
     Ok((!sinks.is_empty()).then(|| -> CheckpointSink {
@@ -109,7 +110,7 @@ fn all_sinks(places: &[CheckpointDestination]) -> Result<Option<CheckpointSink>,
     }))
 }
 
-/// The sink of a place. `None` for a witness, which needs a thread.
+/// Returns the sink of a destination. `None` for a witness, which needs a thread.
 fn sink_of(place: &CheckpointDestination) -> Option<Result<CheckpointSink, BootstrapError>> {
     match place {
         CheckpointDestination::Stderr => Some(Ok(Arc::new(write_checkpoint_to_stderr))),
@@ -119,11 +120,12 @@ fn sink_of(place: &CheckpointDestination) -> Option<Result<CheckpointSink, Boots
 }
 
 fn file_sink(path: PathBuf) -> Result<CheckpointSink, BootstrapError> {
-    // A place that cannot be used stops the start, and not the first checkpoint.
+    // Open the file once at startup, so that an unusable destination fails the start and not
+    // the first checkpoint.
     let opened = open_for_notes(&path);
     opened.map_err(|source| BootstrapError::Checkpoints { path: path.clone(), source })?;
     Ok(Arc::new(move |signed: &SignedCheckpoint| {
-        // The file is opened for each note, so that it can be rotated and its volume mounted again.
+        // Reopen the file for each note, so that it can be rotated and its volume remounted.
         let note = format!("{}\n", signed.note());
         let written = open_for_notes(&path).and_then(|mut file| file.write_all(note.as_bytes()));
         if let Err(error) = written {
@@ -136,7 +138,7 @@ fn file_sink(path: PathBuf) -> Result<CheckpointSink, BootstrapError> {
 /// Writes a checkpoint to standard error, as one line.
 pub fn write_checkpoint_to_stderr(signed: &SignedCheckpoint) {
     let line = format!("{}\n", signed.to_line());
-    // If standard error is closed, there is no place to say so.
+    // If standard error is closed, there is nowhere to report it.
     let _ = io::stderr().write_all(line.as_bytes());
 }
 

@@ -2,14 +2,14 @@
 //!
 //! | file | content |
 //! |---|---|
-//! | `tool.rs` | [`BashTool`], as it is registered, and one call of it |
-//! | `backend.rs` | where commands run: in a sidecar's sessions, on the host, nowhere |
+//! | `tool.rs` | the registration of [`BashTool`], and one call of it |
+//! | `backend.rs` | where commands run: in a sidecar's sessions, on the host, or nowhere |
 //! | `sidecar.rs` | a connection, and its sessions |
 //! | `connect.rs` | how a sidecar is reached or started |
 //! | `session.rs` | one session, and one command in it |
 //! | `networked.rs` | the sessions that have a network, and the end of a run's sessions |
 //! | `outcome.rs` | the outcome of a command, for a model and for people |
-//! | `output_forwarder.rs` | output on its way to the caller, while it arrives |
+//! | `output_forwarder.rs` | forwards output to the caller while it arrives |
 //! | `failure.rs` | failures of the shell to run a command |
 //!
 //! This crate confines and starts no command: the sidecar does.

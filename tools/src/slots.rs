@@ -1,11 +1,11 @@
-//! Slots of calls: how many calls run concurrently, and which calls may run together. There are ten slots by default, a
-//! bounded queue before them, at most one writer per mount, and at most one call of a module that may change a server.
+//! Slots of calls: how many calls run concurrently, and which ones. There are ten slots by default, a bounded
+//! queue, at most one writer per mount, and at most one call of a module that may change a server.
 //!
-//! Two calls that may write the same mount never run together, whatever their callers and tools are. Otherwise a tool
-//! that reads a file and later writes it back could lose the changes of another tool. The same holds for two calls of
-//! one module that may send requests with effects. Calls that only read run beside both. A call gets its slot and its
-//! exclusive locks together, or waits for both. A call that held one and waited for the other could cause a deadlock,
-//! and waiting writers would block readers.
+//! Two calls that may write the same mount never run concurrently, regardless of caller and tool. Otherwise a
+//! tool that reads a file and later writes it back could lose another tool's changes. The same applies to two
+//! calls of one module that may send requests with effects. Calls that only read run beside both. A call gets
+//! its slot and its exclusive locks together. If it held one while waiting for the other, it could cause a
+//! deadlock, and waiting writers would block readers.
 
 use std::{
     collections::VecDeque,
@@ -21,13 +21,13 @@ use tokio::sync::oneshot;
 
 use crate::{call::cancelled_before_run_error, sandbox::ModuleDigest};
 
-/// The maximum number of calls that may wait for a slot: 1,024. A further call is refused, so that a flood of calls
-/// costs little memory.
+/// The maximum number of calls that may wait for a slot: 1,024. Any further call is refused, so that a flood
+/// of calls costs little memory.
 pub(crate) const MAX_QUEUED: usize = 1024;
 
-/// The maximum number of abandoned calls: 64. An abandoned call has ended for its caller, but its work goes on, for
-/// example because a native tool blocks its thread. At this number, new calls are refused until one of the abandoned
-/// calls returns.
+/// The maximum number of abandoned calls: 64. An abandoned call has returned to its caller, but its work
+/// continues, for example because a native tool blocks its thread. At this number, new calls are refused
+/// until an abandoned call finishes.
 pub(crate) const MAX_ABANDONED: usize = 64;
 
 /// Hands out the slots.
@@ -36,41 +36,41 @@ pub(crate) struct CallSlots {
     shared: Arc<SharedSlots>,
 }
 
-/// A lock that only one running call can have.
+/// A lock that only one running call can hold.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum ExclusiveLock {
-    /// To write the mount of this name.
+    /// For writing to the mount with this name.
     Mount(String),
-    /// To send requests with effects as a tool of this module.
+    /// For sending requests with effects as a tool of this module.
     Module(ModuleDigest),
 }
 
-/// A call's slot, with its exclusive locks. Nested calls share the slot of their parent, and have locks of their own.
+/// A call's slot, with its exclusive locks. Nested calls share their parent's slot, but have their own locks.
 #[derive(Debug, Clone)]
 pub(crate) struct CallSlot {
-    /// Shared by all parts of the call that can write. The last one to end releases the locks. This field stands before
-    /// `lease`, because fields drop in order and the next waiter needs both.
+    /// Shared by all parts of the call that can write. The last part to end releases the locks. This field
+    /// must precede `lease`: fields drop in order, and the next waiter needs both the locks and the slot.
     _locks: Option<Arc<GrantedClaim>>,
     lease: Arc<SlotLease>,
 }
 
 #[derive(Debug)]
 struct SlotLease {
-    /// `None` after the slot was given back or the call was abandoned.
+    /// `None` once the slot was given back or the call was abandoned.
     granted_claim: Mutex<Option<GrantedClaim>>,
     /// Whether the call counts as abandoned.
     is_abandoned: AtomicBool,
     shared: Arc<SharedSlots>,
 }
 
-/// A slot and locks that are handed out together.
+/// A slot and locks that are acquired together.
 #[derive(Debug, Default)]
 struct SlotClaim {
     slot: bool,
     locks: Vec<ExclusiveLock>,
 }
 
-/// A slot and locks that were handed out. The drop returns them.
+/// A slot and locks that were acquired. Dropping it releases them.
 #[derive(Debug)]
 struct GrantedClaim {
     claim: SlotClaim,
@@ -88,7 +88,7 @@ struct SlotsState {
     free: usize,
     /// The locks of running calls.
     held_locks: Vec<ExclusiveLock>,
-    /// The waiters, in order of arrival. The first waiter whose slot and locks are free is served next.
+    /// The waiters, in order of arrival. The first one whose slot and locks are free is served next.
     queue: VecDeque<Waiter>,
     next_number: u64,
 }
@@ -101,8 +101,8 @@ struct Waiter {
 }
 
 impl CallSlot {
-    /// Frees the slot for the next call, although work of this call may go on. That work counts as abandoned until it
-    /// drops the slot as well.
+    /// Frees the slot for the next call, although work of this call may continue. That work counts as
+    /// abandoned until it drops the slot too.
     pub(crate) fn abandon(&self) {
         let granted_claim = self.lease.granted_claim.lock().take();
         if granted_claim.is_some() {
@@ -111,7 +111,8 @@ impl CallSlot {
         }
     }
 
-    /// Frees the slot for the next call, because the rest of this call only waits and uses nothing of this process.
+    /// Frees the slot for the next call, because the rest of this call only waits and uses no
+    /// resources of this process.
     pub(crate) fn give_back(&self) {
         drop(self.lease.granted_claim.lock().take());
     }
@@ -132,7 +133,7 @@ impl CallSlots {
         Self { shared: Arc::new(SharedSlots { state: Mutex::new(state), abandoned: AtomicUsize::new(0) }) }
     }
 
-    /// Takes a slot and the exclusive locks of the call. Waits if needed.
+    /// Acquires a slot and the exclusive locks of the call. Waits if needed.
     ///
     /// # Cancellation
     /// A dropped or cancelled wait leaves the queue.
@@ -142,12 +143,13 @@ impl CallSlots {
         cancel: &CancellationToken,
     ) -> Result<CallSlot, ToolError> {
         let abandoned = self.shared.abandoned.load(Ordering::Acquire);
+        // A cancelled call skips this check, so that it reports its cancellation.
         if abandoned >= MAX_ABANDONED && !cancel.is_cancelled() {
             let message = format!("{abandoned} calls that were given up have not stopped yet");
             return Err(ToolError::unavailable(message).with_code("threads_exhausted"));
         }
         let mut granted_claim = self.acquire(SlotClaim { slot: true, locks }, cancel).await?;
-        // The slot and the locks are returned separately: the slot can be freed while abandoned work still writes.
+        // Slot and locks are released separately: the slot can be freed while abandoned work still writes.
         let locks = std::mem::take(&mut granted_claim.claim.locks);
         let shared = Arc::clone(&self.shared);
         let locks = (!locks.is_empty()).then(|| {
@@ -163,9 +165,9 @@ impl CallSlots {
         })
     }
 
-    /// The slot of a nested call, with the exclusive locks of that call. A nested call waits only
-    /// for locks, never for a slot. The wait ends, because the call that holds the locks already runs and will release
-    /// them.
+    /// Returns the slot of a nested call, and acquires its exclusive locks. A nested call waits only for
+    /// locks, never for a slot. The wait ends, because the call that holds the locks is already running and
+    /// will release them.
     ///
     /// # Cancellation
     /// A dropped or cancelled wait leaves the queue.
@@ -189,6 +191,7 @@ impl CallSlots {
         let (number, mut claim_receiver) = {
             let mut state = self.shared.state();
             let is_free = state.can_grant(&claim);
+            // Even if slot and locks are free, do not overtake a waiter for the same lock.
             if is_free && !state.queue.iter().any(|waiter| waiter.claim.comes_before(&claim)) {
                 state.hand_out(&claim);
                 return Ok(GrantedClaim { claim, shared: Arc::clone(&self.shared) });
@@ -204,7 +207,7 @@ impl CallSlots {
             (number, receiver)
         };
         let _queued = QueuePosition { shared: &self.shared, number };
-        // `biased`: the cancellation of a batch frees slots, and no call of the same batch may take them.
+        // `biased`: cancelling a batch frees slots, and no call of the same batch may take them.
         tokio::select! {
             biased;
             () = cancel.cancelled() => Err(cancelled_before_run_error()),
@@ -214,8 +217,9 @@ impl CallSlots {
 }
 
 impl SlotClaim {
-    /// Whether an earlier waiter must be served before a later one. It must if both want the same lock, except before a
-    /// nested call: the earlier waiter may need the slot of the nested call's parent, so both would wait for ever.
+    /// Whether an earlier waiter must be served before a later one. It must if both want the same lock,
+    /// unless the later one is a nested call: the earlier waiter may need the slot of the nested call's
+    /// parent, which would be a deadlock.
     fn comes_before(&self, later: &Self) -> bool {
         (later.slot || !self.slot) && self.shares_lock(&later.locks)
     }
@@ -246,7 +250,7 @@ impl SharedSlots {
         self.state.lock()
     }
 
-    /// Serves waiters with the free slots and locks, in order of arrival.
+    /// Gives free slots and locks to the waiters, in order of arrival.
     fn serve(self: &Arc<Self>) {
         loop {
             let (reply, granted_claim) = {
@@ -256,17 +260,18 @@ impl SharedSlots {
                 state.hand_out(&claim);
                 (reply, GrantedClaim { claim, shared: Arc::clone(self) })
             };
-            // If the waiter has just given up, this drops the claim, whose drop takes the lock. Therefore the block
-            // above releases the lock first.
+            // If the waiter has just gone away, this drops the claim, which takes the lock again. The block
+            // above has therefore released the lock.
             drop(reply.send(granted_claim));
         }
     }
 }
 
 impl SlotsState {
-    /// The next waiter to serve: the first whose slot and locks are free, and whom no earlier waiter precedes.
+    /// Returns the next waiter to serve: the first whose slot and locks are free, and who need not wait for
+    /// an earlier waiter.
     fn next_servable(&self) -> Option<usize> {
-        // The fast path: no slot is free, and every waiter needs one.
+        // Fast path: no slot is free, and every waiter needs one.
         if self.free == 0 && self.queue.iter().all(|waiter| waiter.claim.slot) {
             return None;
         }
@@ -275,7 +280,7 @@ impl SlotsState {
             if self.can_grant(claim) && !earlier_claims.iter().any(|earlier| earlier.comes_before(claim)) {
                 return Some(index);
             }
-            // Equal claims block the same later claims, so one claim stands for all of them. This keeps the scan short.
+            // Equal claims block the same later claims, so keep only one of them. This keeps the scan short.
             let is_same = |earlier: &&SlotClaim| earlier.slot == claim.slot && earlier.locks == claim.locks;
             if !claim.locks.is_empty() && !earlier_claims.iter().any(is_same) {
                 earlier_claims.push(claim);
@@ -290,6 +295,7 @@ impl Drop for GrantedClaim {
         if !self.claim.slot && self.claim.locks.is_empty() {
             return;
         }
+        // The block releases the lock of the state, which `serve` takes again.
         let is_waited_for = {
             let mut state = self.shared.state();
             state.take_back(&self.claim);
@@ -301,7 +307,7 @@ impl Drop for GrantedClaim {
     }
 }
 
-/// A position in the queue. The drop leaves the queue.
+/// A position in the queue. Dropping it leaves the queue.
 struct QueuePosition<'a> {
     shared: &'a Arc<SharedSlots>,
     number: u64,
@@ -314,7 +320,7 @@ impl Drop for QueuePosition<'_> {
             let index = state.queue.iter().position(|waiter| waiter.number == self.number);
             index.and_then(|index| state.queue.remove(index))
         };
-        // Later waiters may have waited only for this waiter.
+        // Later waiters may have been blocked only by this one.
         if was_waiting.is_some() {
             self.shared.serve();
         }
@@ -404,11 +410,11 @@ mod tests {
         let first = writing(&slots).await.expect("free");
         let (mut second, mut third) = (Box::pin(writing(&slots)), Box::pin(writing(&slots)));
         assert!(poll!(&mut second).is_pending() && poll!(&mut third).is_pending());
-        // Two slots are free, although a writer waits for the mount.
+        // Two slots are free, although a writer is waiting for the mount.
         let readers = [reading(&slots).await, reading(&slots).await];
         let mut late_reader = Box::pin(reading(&slots));
         assert!(poll!(&mut late_reader).is_pending());
-        // Mount and slot are returned together, and the waiters are served in order.
+        // Mount and slot are released together, and the waiters are served in order.
         drop(first);
         let second = second.await.expect("its turn");
         assert!(poll!(&mut third).is_pending() && poll!(&mut late_reader).is_pending());
@@ -452,7 +458,7 @@ mod tests {
         third.await.expect("its turn");
     }
 
-    /// Two mounts and two modules, each wanted or not.
+    /// Two mounts and two modules, each selected or not.
     fn locks(wanted: u8) -> Vec<ExclusiveLock> {
         let all = [
             mount("a"),
@@ -465,8 +471,8 @@ mod tests {
     }
 
     proptest! {
-        /// Calls arrive, give up and end in any order. No lock is ever held twice, no slot too often, and of two
-        /// waiters that want one lock the earlier is served first.
+        /// Calls arrive, give up and end in any order. No lock is ever held twice, no slot is over-committed,
+        /// and of two waiters for the same lock the earlier is served first.
         #[test]
         fn locks_exclude_each_other_in_order_of_arrival(
             slot_count in 1_usize..4,
@@ -507,7 +513,7 @@ mod tests {
                     prop_assert!(running.iter().filter(|(wanted, _)| wanted >> lock & 1 == 1).count() <= 1);
                 }
             }
-            // All that still wait are served when the calls before them end.
+            // All remaining waiters are served when the calls before them end.
             while !waiting.is_empty() {
                 running.clear();
                 let count = waiting.len();

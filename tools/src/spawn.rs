@@ -1,5 +1,5 @@
-//! Spawns tasks and threads. The only other module that does is `web/http_client.rs`, which reads secrets on a blocking
-//! thread.
+//! Spawns tasks and threads. The only other module that does so is `web/http_client.rs`, which reads secrets
+//! on a blocking thread.
 
 use std::future::Future;
 
@@ -7,10 +7,11 @@ use futures_util::future::BoxFuture;
 use portcullis_types::ToolError;
 use tokio::task::JoinSet;
 
-/// Drives a future on a separate thread, which the future may block, and returns its output.
+/// Drives a future on a separate thread, which it may block, and returns its output.
 ///
 /// # Cancellation
-/// If the returned future is dropped, the thread goes on. The inner future must end by a separate deadline.
+/// If the returned future is dropped, the thread continues. The inner future must therefore
+/// have its own deadline.
 pub(crate) async fn spawn_blocking<T: Send + 'static>(
     future: impl Future<Output = T> + Send + 'static,
 ) -> Result<T, ToolError> {
@@ -20,11 +21,12 @@ pub(crate) async fn spawn_blocking<T: Send + 'static>(
         .map_err(|error| ToolError::internal(error.to_string()))
 }
 
-/// Drives a future that must clean up at its end even if its caller stops waiting, and returns its output. The future
-/// is boxed, because it can make calls like the call that contains it.
+/// Drives a future that must clean up at its end even if its caller stops waiting, and returns its output.
+/// The future is boxed, because its type can contain itself: it can make calls like the one that contains it.
 ///
 /// # Cancellation
-/// If the returned future is dropped, the task goes on. The inner future must end by a separate deadline.
+/// If the returned future is dropped, the task continues. The inner future must therefore
+/// have its own deadline.
 pub(crate) async fn run_to_completion<T: Send + 'static>(
     future: BoxFuture<'static, T>,
 ) -> Result<T, ToolError> {
@@ -33,8 +35,8 @@ pub(crate) async fn run_to_completion<T: Send + 'static>(
     task.await.map_err(|error| ToolError::internal(error.to_string()))
 }
 
-/// Drives a future in a separate task, and returns its output. `None` if it panics. Even if the future blocks its
-/// thread, the caller can give up, as long as the runtime has other threads.
+/// Drives a future in a separate task, and returns its output. `None` if it panics. If the future blocks its
+/// thread, the caller can still give up, as long as the runtime has other threads.
 ///
 /// # Cancellation
 /// If the returned future is dropped, the task is aborted at its next await.
@@ -46,8 +48,8 @@ pub(crate) async fn spawn_task<T: Send + 'static>(
     task.join_next().await?.ok()
 }
 
-/// Drives a short future to its end, and does not wait for it. An example is a last message to a sidecar. If the
-/// runtime has ended, the future is dropped.
+/// Drives a short future to completion without waiting for it, such as a last message to a sidecar. If the
+/// runtime has shut down, the future is dropped.
 pub(crate) fn spawn_detached(
     runtime: &tokio::runtime::Handle,
     future: impl Future<Output = ()> + Send + 'static,

@@ -10,13 +10,13 @@ use std::{
 use portcullis_confine::user_folders;
 use thiserror::Error;
 
-/// The state folder of a program that names none: `$XDG_STATE_HOME/portcullis/in-process`, else the same below
+/// Returns the default state folder: `$XDG_STATE_HOME/portcullis/in-process`, else the same below
 /// `$HOME/.local/state`. `None` if neither variable is an absolute path.
 pub(crate) fn default_folder() -> Option<PathBuf> {
     Some(user_folders::state()?.join("portcullis/in-process"))
 }
 
-/// Creates the state folder on first use, and makes an existing folder private.
+/// Creates the state folder if it does not exist, and makes an existing folder private.
 ///
 /// # Errors
 /// [`StateError`] if the folder cannot be created, belongs to another user, or lies on a file system without
@@ -30,10 +30,10 @@ pub fn prepare(path: &Path) -> Result<(), StateError> {
         return Err(StateError::Foreign { path: path.to_owned(), owner: metadata.uid(), own: own_uid });
     }
     if metadata.permissions().mode() & 0o077 != 0 {
-        // A folder that a person made may be too open. Close it, because its content must stay private.
+        // A folder that a person created may be too open. Restrict it, because its content must stay private.
         fs::set_permissions(path, fs::Permissions::from_mode(0o700)).map_err(unusable)?;
-        // Some file systems (vfat, some shares of a virtual machine's host) have no permissions. Every file there looks
-        // open to all users, and each start would make new keys.
+        // Some file systems (vfat, some shared folders of virtual machines) have no permissions. Every file
+        // there looks open to all users, and each start would generate new keys.
         let mode = fs::metadata(path).map_err(unusable)?.permissions().mode() & 0o777;
         if mode & 0o077 != 0 {
             return Err(StateError::Modeless { path: path.to_owned(), mode });
@@ -54,7 +54,7 @@ pub enum StateError {
         #[source]
         source: std::io::Error,
     },
-    /// The folder's file system keeps no permissions, so its content cannot be private.
+    /// The folder's file system does not store permissions, so its content cannot be private.
     #[error(
         "the state folder `{}` has mode {mode:04o} even after `chmod 0700`: its file system keeps no permissions, so \
          keys in it would be everybody's; name a folder of another one with `--state`",

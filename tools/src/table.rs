@@ -1,4 +1,4 @@
-//! The registered tools, by name and alias: [`ToolTable`] at one moment, and [`ServedTools`], which can change.
+//! The registered tools, by name and alias: [`ToolTable`] is a snapshot, and [`ServedTools`] can change.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -16,25 +16,25 @@ use crate::{
     registry::{NameHolder, RegistryError},
 };
 
-/// The registered tools. No two of them share a name or an alias, nor names that differ only in the case of letters.
+/// The registered tools. No two of them share a name or an alias, or have names that differ only in case.
 #[derive(Debug, Default, Clone)]
 pub(crate) struct ToolTable {
     tools: BTreeMap<ToolName, Arc<RegisteredTool>>,
-    /// The tool's name for each alias.
+    /// Maps each alias to the tool's name.
     aliases: BTreeMap<ToolName, ToolName>,
     /// Expected tools that are missing.
     lost: BTreeSet<ToolName>,
-    /// Where relative paths of every tool start, if not in `shared`.
+    /// The mount in which relative paths of all tools are resolved, if not `shared`.
     home: Option<Home>,
 }
 
 impl ToolTable {
-    /// No tools. Relative paths of later ones start in this mount.
+    /// Creates an empty table. Relative paths of tools that are added later are resolved in this mount.
     pub(crate) fn new(home: &MountName) -> Self {
         Self { home: Home::new(home), ..Self::default() }
     }
 
-    /// Adds a tool that callers can name. On an error nothing is added.
+    /// Adds a tool that callers can call by name. On an error, the table is unchanged.
     pub(crate) fn add(&mut self, tool: RegisteredTool) -> Result<(), RegistryError> {
         // A tool with the name of a step would get the policy's entry for that step.
         if let Some(name) = tool.names().find(|name| Operation::has_step(&name.as_str().to_ascii_lowercase()))
@@ -44,7 +44,7 @@ impl ToolTable {
         self.insert(tool)
     }
 
-    /// Adds a tool, which can be a step, under its name and its aliases. On an error nothing is added.
+    /// Adds a tool, which can be a step, under its name and its aliases. On an error, the table is unchanged.
     pub(crate) fn insert(&mut self, tool: RegisteredTool) -> Result<(), RegistryError> {
         if let Some(error) = tool.names().find_map(|name| self.clash(name)) {
             return Err(error);
@@ -67,8 +67,8 @@ impl ToolTable {
         Ok(())
     }
 
-    /// Why a name cannot be given to one more tool: it is taken, or it is a taken name in another case. `None` if the
-    /// name is free.
+    /// Why a name cannot be given to another tool: it is taken, or it differs from a taken name only in case.
+    /// `None` if the name is free.
     fn clash(&self, name: &ToolName) -> Option<RegistryError> {
         if let Some(holder) = self.get(name.as_str()) {
             return Some(RegistryError::Taken { name: name.clone(), holder: NameHolder::new(holder) });
@@ -85,17 +85,17 @@ impl ToolTable {
         Some(removed_tool)
     }
 
-    /// The tool with this name or alias.
+    /// Returns the tool with this name or alias.
     pub(crate) fn get(&self, name: &str) -> Option<&Arc<RegisteredTool>> {
         self.tools.get(name).or_else(|| self.tools.get(self.aliases.get(name)?))
     }
 
-    /// Notes expected tools that are missing. Their calls then fail as unavailable instead of unknown.
+    /// Records expected tools that are missing. Their calls then fail as unavailable instead of unknown.
     pub(crate) fn record_lost_tools(&mut self, lost_names: impl IntoIterator<Item = ToolName>) {
         self.lost.extend(lost_names);
     }
 
-    /// The name of a missing tool, if `name` is one.
+    /// Returns the name of a missing tool, if `name` is one.
     pub(crate) fn lost(&self, name: &str) -> Option<&ToolName> {
         self.lost.get(name)
     }
@@ -120,12 +120,12 @@ impl ServedTools {
         Self { table: watch::Sender::new(Arc::new(tools)), changing: Mutex::default() }
     }
 
-    /// The tools at this moment.
+    /// Returns the current tools.
     pub(crate) fn snapshot(&self) -> Arc<ToolTable> {
         Arc::clone(&self.table.borrow())
     }
 
-    /// Changes the tools that later snapshots contain. A change that fails has no effect.
+    /// Changes the tools for later snapshots. A failed change has no effect.
     pub(crate) fn change<T, E>(&self, change: impl FnOnce(&mut ToolTable) -> Result<T, E>) -> Result<T, E> {
         let _changing = self.changing.lock();
         let mut tools = ToolTable::clone(&self.snapshot());
@@ -134,7 +134,7 @@ impl ServedTools {
         Ok(output)
     }
 
-    /// Follows the changes from this moment on.
+    /// Watches the changes from this call on.
     pub(crate) fn changes(&self) -> watch::Receiver<Arc<ToolTable>> {
         self.table.subscribe()
     }

@@ -1,18 +1,19 @@
 //! The operations `web_fetch`, `web_search` and `send_notification`, and requests through the host's HTTP client.
 //!
-//! One step of an operation makes a request and has no mount. The other steps turn the bytes into text, in guests that
-//! have neither mounts nor a network.
+//! One step of an operation makes a request and has no mount. The other steps convert the bytes to text, in
+//! guests that have neither mounts nor a network.
 //!
 //! - `fetch_tool` and `search_tool` are the tools for models, and `request_step` is their first step.
 //! - `fetch` and `search` make the calls of the steps with the help of `hops`, each through the whole pipeline.
 //! - `robots` reads the `robots.txt` of an origin before a page of it is requested.
-//! - `query` holds the terms of a search, and `provider` writes the request of a search in the format of each provider.
-//! - `http_client` starts the host's HTTP client on first use, and `judge` answers the client's questions from the
-//!   grant of the call. `request` makes one request through both, with the secrets that `secrets` reads and
-//!   `known_secrets` remembers.
-//! - `tool_response` makes the result of an HTTP tool's call from the response.
+//! - `query` parses the arguments of a search, and `provider` builds the request in the
+//!   format of each provider.
+//! - `http_client` starts the host's HTTP client on first use, and `judge` answers the client's questions
+//!   from the grant of the call. `request` makes one request with both, and adds the secrets that `secrets`
+//!   reads and `known_secrets` remembers.
+//! - `tool_response` converts a response to the result of an HTTP tool's call.
 //! - `notification` sends messages, through the request step or to a mail server.
-//! - `declared_hosts` holds the hosts of a module's tool, whose requests use the same path.
+//! - `declared_hosts` holds the hosts that a module's tool declares. Its requests take the same path.
 
 mod declared_hosts;
 mod fetch;

@@ -1,5 +1,5 @@
-//! Takes checkpoints of the audit log to witnesses, on a separate thread, so that neither a call nor the log waits for
-//! the network.
+//! Submits checkpoints of the audit log to witnesses, on a separate thread, so that neither a call nor the
+//! log waits for the network.
 
 use std::{
     io,
@@ -25,17 +25,17 @@ use crate::{
     web::{HttpClientConfig, HttpClientHandle},
 };
 
-/// The time limit of the wait for the last checkpoint at the end of the process: 5 s.
+/// How long the process waits for the last checkpoint at exit: 5 s.
 const EXIT_WAIT: Duration = Duration::from_secs(5);
 
 /// The maximum number of requests for one checkpoint. The limit stops a witness that names
 /// a new size in every answer.
 const MAX_ROUNDS: usize = 8;
 
-/// The maximum size of the answer of a witness, in bytes: 64 KiB, the size of hundreds of signatures.
+/// The maximum size of a witness's response, in bytes: 64 KiB, which has room for hundreds of signatures.
 const MAX_ANSWER_BYTES: usize = 64 << 10;
 
-/// A witness of the policy.
+/// A witness that the policy names.
 #[derive(Debug, Clone)]
 pub(crate) struct Witness {
     url: Url,
@@ -47,7 +47,7 @@ impl Witness {
         let mut url = place.url.clone();
         let key = WitnessKey::parse(&place.key)
             .map_err(|source| BootstrapError::Witness { url: place.url.clone(), source })?;
-        // An `http` URL can have a path.
+        // Cannot fail: an `http` URL always has path segments.
         if let Ok(mut path) = url.path_segments_mut() {
             path.pop_if_empty().push("add-checkpoint");
         }
@@ -55,10 +55,10 @@ impl Witness {
     }
 }
 
-/// The thread that takes checkpoints to witnesses. Dropping it waits a little for the last one.
+/// The thread that submits checkpoints to witnesses. Dropping it waits a little for the last one.
 pub(crate) struct WitnessThread {
     newest: Option<watch::Sender<Option<SignedCheckpoint>>>,
-    /// In a lock only because a sink is shared between threads.
+    /// In a mutex only because a sink is shared between threads.
     ended: Mutex<blocking::Receiver<()>>,
 }
 
@@ -88,13 +88,13 @@ impl WitnessThread {
                 let receiver = receiver.clone();
                 async move { serve(connection, url, client, receiver).await }
             })));
-            // The receiver is gone if the process did not wait.
+            // The send fails if the process did not wait for this thread.
             let _ = ending.send(());
         })?;
         Ok(Self { newest: Some(newest), ended: Mutex::new(ended) })
     }
 
-    /// Leaves a checkpoint to the thread. One that it has not begun with is replaced.
+    /// Passes a checkpoint to the thread. It replaces one that the thread has not started to submit.
     pub(crate) fn submit(&self, signed: &SignedCheckpoint) {
         if let Some(newest) = &self.newest {
             newest.send_replace(Some(signed.clone()));
@@ -104,6 +104,7 @@ impl WitnessThread {
 
 impl Drop for WitnessThread {
     fn drop(&mut self) {
+        // Without its sender, `serve` returns after the last checkpoint.
         drop(self.newest.take());
         let ended = self.ended.get_mut();
         if ended.recv_timeout(EXIT_WAIT) == Err(blocking::RecvTimeoutError::Timeout) {
@@ -118,7 +119,7 @@ struct Connection {
     judge: Arc<ConfiguredOrigins>,
 }
 
-/// Takes each new checkpoint to one witness, until no more can come.
+/// Submits each new checkpoint to one witness, until the sender is dropped.
 async fn serve(
     connection: &Connection,
     url: Url,
@@ -140,7 +141,7 @@ async fn serve(
         must_retry = error.is_some();
         let witness = client.name();
         match &error {
-            // The same error again would fill the journal.
+            // Logging the same error each time would flood the journal.
             Some(error) if last_error.as_ref() == Some(error) => {
                 tracing::debug!(witness, error, "a checkpoint of the audit log is not witnessed");
             }
@@ -152,7 +153,7 @@ async fn serve(
     }
 }
 
-/// Brings a witness to a checkpoint.
+/// Submits a checkpoint to a witness.
 async fn submit(
     connection: &Connection,
     url: &Url,

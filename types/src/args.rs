@@ -5,15 +5,16 @@ use std::sync::{Arc, OnceLock};
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 
-/// A call's arguments: their JSON text and, on demand, the decoded value. The text is the reference, because a
-/// [`Value`] cannot represent every JSON number: a `u128` survives only in the text.
+/// A call's arguments: their JSON text and, on demand, the decoded value. The text is the source of truth,
+/// because a [`Value`] cannot represent every JSON number: a `u128` survives only in the text.
 ///
-/// The registry creates these after strict decoding, which refuses duplicate keys and too much depth or size. A
-/// tool only reads them.
+/// The registry creates these after strict decoding, which refuses duplicate keys and excessive depth or
+/// size. A tool only reads them.
 #[derive(Debug, Clone)]
 pub struct ToolArgs {
     text: Arc<str>,
-    /// Decoded on first use, because a value is many times the size of its text and most tools read the text.
+    /// Decoded on first use, because a value takes many times the memory of its text, and most
+    /// tools read the text.
     value: OnceLock<Value>,
 }
 
@@ -24,7 +25,8 @@ impl ToolArgs {
         Self { text: text.into(), value: OnceLock::from(value) }
     }
 
-    /// Wraps a text that is decoded later. The caller guarantees that the text is valid JSON and was checked.
+    /// Wraps a text that is decoded later. The caller guarantees that the text is valid JSON
+    /// and was validated.
     #[must_use]
     pub fn from_checked(text: impl Into<Arc<str>>) -> Self {
         Self { text: text.into(), value: OnceLock::new() }
@@ -53,7 +55,7 @@ impl ToolArgs {
         self.value.get_or_init(|| serde_json::from_str(&self.text).expect("the caller vouched for the text"))
     }
 
-    /// Decodes the arguments into a type. The text is decoded, not the value, so no number loses digits.
+    /// Decodes the arguments into a type. Decodes the text and not the value, so no number loses precision.
     ///
     /// # Errors
     /// If the text does not fit the type.
@@ -64,7 +66,7 @@ impl ToolArgs {
 
 impl PartialEq for ToolArgs {
     fn eq(&self, other: &Self) -> bool {
-        // Texts first: two calls with different texts need not be decoded.
+        // Compare the texts first: calls with different texts need not be decoded.
         self.text == other.text && self.value() == other.value()
     }
 }

@@ -1,4 +1,4 @@
-//! A call as a front end makes it, and its result. The outcome in it is in `outcome.rs`.
+//! A call as a front end makes it, and its result. `outcome.rs` has the outcome inside the result.
 
 use std::time::Duration;
 
@@ -31,10 +31,11 @@ pub struct ToolResult {
     /// Details for people and logs: the tool's own, and the host's `repaired`, `ignored`, `output_id`, `hooked`,
     /// `tries`, `rest` and `withheld`. A model never sees them, except through [`ToolResult::rest_hint`].
     pub details: Value,
-    /// Whether a part of the result is missing: text was cut, or a block or data was left out because of its length.
+    /// Whether a part of the result is missing: text was truncated, or a block or data was omitted
+    /// because of its length.
     pub truncated: bool,
-    /// The size of the whole result before anything was cut, in bytes: content of every kind, data, and the details of
-    /// a foreign tool.
+    /// The size of the whole result before truncation, in bytes: content of every kind, data, and the details
+    /// of a foreign tool.
     pub original_bytes: u64,
     /// The time from the request to the audit row, without the wait for an approver. Serialised as whole microseconds.
     #[serde(rename = "duration_us", with = "crate::micros")]
@@ -42,7 +43,7 @@ pub struct ToolResult {
 }
 
 impl ToolResult {
-    /// The result of a call that did not run.
+    /// Returns the result of a call that did not run.
     #[must_use]
     pub fn without_run(call: ToolCall, error: ToolError) -> Self {
         Self {
@@ -56,7 +57,8 @@ impl ToolResult {
         }
     }
 
-    /// The text for a model: the output's text, `Tool execution failed: …`, or the JSON of [`ToolOutcome::Pending`].
+    /// Returns the text for a model: the output's text, `Tool execution failed: …`, or the JSON of
+    /// [`ToolOutcome::Pending`].
     #[must_use]
     pub fn model_text(&self) -> String {
         match &self.outcome {
@@ -66,7 +68,7 @@ impl ToolResult {
         }
     }
 
-    /// The outcome for an interface that has only outputs and errors.
+    /// Returns the outcome for an interface that supports only outputs and errors.
     ///
     /// # Errors
     /// As for [`ToolOutcome::into_result`].
@@ -74,10 +76,12 @@ impl ToolResult {
         self.outcome.into_result()
     }
 
-    /// Tells a model how to read the rest of a cut output: for a page of a stored output, which page it is and where
-    /// the next one starts; for a part of a file, how far the stored part goes. `None` if nothing is missing.
+    /// Tells a model how to read the rest of a truncated output. For a page of a stored output: which page it
+    /// is, and where the next one starts. For a part of a file: how far the stored part goes. `None` if
+    /// nothing is missing.
     ///
-    /// The hint names the stored output by `output_id`, because a model knows only the call id of its provider.
+    /// The hint identifies the stored output by `output_id`, because a model knows only its
+    /// provider's call id.
     #[must_use]
     pub fn rest_hint(&self) -> Option<String> {
         if let Some(rest) = self.details["rest"].as_str() {

@@ -33,11 +33,12 @@ pub struct ToolContext {
     pub agent_id: String,
     /// The agent's space, for tools whose results are shown in a space.
     pub space_id: Option<String>,
-    /// A key that is equal for all attempts of this call: 64 hexadecimal digits, usable as the `Idempotency-Key` of a
-    /// request. It is a hash of agent, run and call id, so it is as unique as these three together. Within a run, the
-    /// agent loop makes call ids unique. Empty in a guest, which reaches no service that could use the key.
+    /// A key that is the same for all attempts of this call: 64 hexadecimal digits, usable as the
+    /// `Idempotency-Key` of a request. It is a hash of agent, run and call id, and thus as unique as these
+    /// three together. The agent loop makes call ids unique within a run. Empty in a guest, which cannot
+    /// reach a service that could use the key.
     pub idempotency_key: String,
-    /// Fires when the caller cancels the call.
+    /// Cancelled when the caller cancels the call.
     pub cancel: CancellationToken,
     /// The call's deadline; `None` outside a running call.
     pub deadline: Option<Instant>,
@@ -45,13 +46,13 @@ pub struct ToolContext {
     pub on_update: Option<ToolUpdateFn>,
     /// Receives progress texts, if there is a listener.
     pub on_progress: Option<ProgressFn>,
-    /// Values that the host gives to tools in its own process, by type.
+    /// Values that the host passes to tools in its own process, by type.
     pub extensions: Extensions,
 }
 
 impl ToolContext {
-    /// A context without caller, deadline or listeners. Tests use it as it is; the registry and the guest's entry point
-    /// fill it in.
+    /// Creates a context without caller, deadline or listeners. Tests use it as it is; the registry and the
+    /// guest's entry point fill it in.
     #[must_use]
     pub fn detached(tool_name: impl Into<String>) -> Self {
         Self {
@@ -83,7 +84,7 @@ impl ToolContext {
         }
     }
 
-    /// The time left until the deadline; `None` without a deadline.
+    /// Returns the time left until the deadline; `None` without a deadline.
     #[must_use]
     pub fn remaining(&self) -> Option<Duration> {
         self.deadline.map(|deadline| deadline.saturating_duration_since(Instant::now()))
@@ -106,7 +107,7 @@ impl fmt::Debug for ToolContext {
 
 /// Values by their type, at most one of each type.
 ///
-/// The map is ordered, because a guest with a hash map would ask its host for randomness at every call.
+/// The map is ordered, because a hash map would make a guest ask its host for randomness at every call.
 #[derive(Clone, Default)]
 pub struct Extensions(BTreeMap<TypeId, Arc<dyn Any + Send + Sync>>);
 
@@ -116,7 +117,7 @@ impl Extensions {
         self.0.insert(TypeId::of::<T>(), Arc::new(value));
     }
 
-    /// The value of a type.
+    /// Returns the value of a type.
     #[must_use]
     pub fn get<T: Send + Sync + 'static>(&self) -> Option<&T> {
         self.0.get(&TypeId::of::<T>()).and_then(|value| value.downcast_ref())

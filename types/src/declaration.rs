@@ -34,19 +34,19 @@ pub struct ToolDeclaration {
     /// The safety tier; `None` if the author did not declare one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub tier: Option<SafetyTier>,
-    /// The tool's own demand for approval, beside the policy's.
+    /// The tool's own approval requirement, in addition to the policy's.
     #[serde(default)]
     pub policy: ToolPolicy,
-    /// The time limit of a call, in milliseconds.
+    /// The timeout of a call, in milliseconds.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub timeout_ms: Option<u64>,
-    /// The arguments that are paths, addresses or commands.
+    /// The arguments that are paths, URLs or commands.
     #[serde(default)]
     pub roles: Vec<ArgumentRole>,
     /// The profile that the author suggests.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub profile: Option<String>,
-    /// The hosts that the tool wants to reach.
+    /// The hosts that the tool requests access to.
     #[serde(default)]
     pub hosts: Vec<String>,
     /// Hints for the registry.
@@ -55,7 +55,7 @@ pub struct ToolDeclaration {
 }
 
 impl ToolDeclaration {
-    /// The part for a model.
+    /// Returns the part of the declaration for a model.
     #[must_use]
     pub fn function_decl(&self) -> FunctionDecl {
         FunctionDecl {

@@ -1,9 +1,9 @@
 //! Schema dialects: the JSON Schema dialects of model providers, each derived from a tool's own schema.
 //!
-//! A tool's schema has one normal form (`docs/tool.md` of `portcullis-sdk`, "Schema"). A dialect is a pure function of
-//! the normal form: equal schemas give equal bytes. If the dialect cannot express a constraint, it moves the constraint
-//! into the description or refuses the schema. It never allows arguments that the call could not carry. The registry
-//! checks every call against the normal form, whatever the dialect.
+//! A tool's schema has one normal form (`docs/tool.md` of `portcullis-sdk`, "Schema"). A dialect is a pure
+//! function of the normal form: equal schemas give equal bytes. If the dialect cannot express a constraint,
+//! it moves the constraint into the description or refuses the schema. It never allows arguments that the
+//! call could not carry. The registry validates every call against the normal form, whatever the dialect.
 
 mod anthropic;
 mod gemini;
@@ -39,8 +39,8 @@ impl SchemaDialect {
     /// Translates a schema in normal form.
     ///
     /// # Errors
-    /// If the dialect cannot express the schema. OpenAI and Anthropic also have a non-strict mode, to which the
-    /// normal form itself can be sent.
+    /// If the dialect cannot express the schema. OpenAI and Anthropic also have a non-strict mode, which
+    /// accepts the normal form itself.
     pub fn render(self, schema: &JsonSchema) -> Result<JsonSchema, DialectError> {
         let root = schema.as_value();
         let rendered = match self {
@@ -57,19 +57,19 @@ impl SchemaDialect {
     }
 }
 
-/// The reason why a dialect cannot express a schema.
+/// Why a dialect cannot express a schema.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 #[error("dialect `{dialect}` has no way to say `{pointer}/`: {problem}")]
 pub struct DialectError {
     /// The dialect's name.
     pub dialect: &'static str,
-    /// The JSON pointer of the part at fault; empty for the root.
+    /// The JSON pointer of the offending part; empty for the root.
     pub pointer: String,
     /// The unsupported feature, and a supported feature to use instead.
     pub problem: &'static str,
 }
 
-/// A fault found by a dialect.
+/// A construct that a dialect cannot express.
 #[derive(Debug)]
 struct DialectFault {
     pointer: String,
@@ -86,7 +86,7 @@ const MAP: &str = "an object with arbitrary keys; a list of key and value pairs 
 const ANYTHING: &str = "a value of any kind; write its type out";
 const RECURSION: &str = "a type that contains itself; a list of nodes that name their parent has a place";
 
-/// The pointer to the part below one keyword, or below a name under it.
+/// Returns the pointer to the part below a keyword, or below a name under the keyword.
 fn nested_pointer(pointer: &str, keyword: &str, name: Option<&str>) -> String {
     match name {
         Some(name) => format!("{pointer}/{keyword}/{}", name.replace('~', "~0").replace('/', "~1")),
@@ -94,7 +94,7 @@ fn nested_pointer(pointer: &str, keyword: &str, name: Option<&str>) -> String {
     }
 }
 
-/// The keywords of a schema. Refuses a schema that allows everything or nothing.
+/// Returns the keywords of a schema. Refuses a schema that allows everything or nothing.
 fn keywords_of<'v>(schema: &'v Value, pointer: &str) -> Result<&'v Map<String, Value>, DialectFault> {
     if allows_everything(schema) {
         return Err(DialectFault::new(pointer, ANYTHING));

@@ -1,4 +1,4 @@
-//! Text for people that contains parts from an untrusted source.
+//! Formats text for people that contains untrusted parts.
 //!
 //! | file | what it is |
 //! |---|---|

@@ -1,5 +1,5 @@
-//! The start-up envelope of a runner. The command line makes an envelope from its options; a program that receives
-//! an envelope as text reads it with [`RunnerBootstrapEnvelope::from_json`].
+//! The bootstrap envelope of a runner. The command line builds an envelope from its options. A program that
+//! receives an envelope as text parses it with [`RunnerBootstrapEnvelope::from_json`].
 
 use std::path::PathBuf;
 
@@ -36,14 +36,15 @@ pub struct RunnerBootstrapEnvelope {
     /// The host folder of compiled modules, which several state folders may share. `None` means the state folder.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cache: Option<PathBuf>,
-    /// The operator's policy file; `None` means the usual places, then the shipped default.
+    /// The operator's policy file; `None` means the usual locations, then the shipped default.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub policy: Option<PathBuf>,
-    /// Foreign module files to load in addition to those in the policy's folder. An unusable file prevents the start.
+    /// Foreign module files to load in addition to those in the policy's folder. An unusable
+    /// file fails the start.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub modules: Vec<PathBuf>,
-    /// The program that compiles foreign modules in a separate process: a `portcullis`. Without it foreign modules are
-    /// refused, unless an earlier start has compiled them.
+    /// The program that compiles foreign modules in a separate process: a `portcullis`. Without it, foreign
+    /// modules are refused unless an earlier start has compiled them.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub compiler: Option<PathBuf>,
     /// The shell sidecar that runs beside this process. `None` means that a front end provides a sidecar, or that
@@ -66,7 +67,7 @@ impl RunnerBootstrapEnvelope {
     /// The version that this build reads: 1.
     pub const VERSION: u32 = 1;
 
-    /// An envelope of this version with the tier [`SandboxTier::Process`].
+    /// Creates an envelope of this version with the tier [`SandboxTier::Process`].
     #[must_use]
     pub fn new(workspace: PathBuf, state: PathBuf) -> Self {
         Self {
@@ -82,17 +83,18 @@ impl RunnerBootstrapEnvelope {
         }
     }
 
-    /// Reads an envelope from its JSON text, for a program that another program starts. The command line has options
-    /// instead.
+    /// Parses an envelope from JSON text, for a program that another program starts. The command line
+    /// uses options instead.
     ///
     /// # Errors
-    /// [`EnvelopeError`] for another version, an unknown field, or invalid JSON.
+    /// [`EnvelopeError`] if the version differs, a field is unknown, or the JSON is invalid.
     pub fn from_json(text: &str) -> Result<Self, EnvelopeError> {
         #[derive(Deserialize)]
         struct Version {
             version: u32,
         }
-        // Read the version first, so that a newer envelope fails because of its version and not because of a new field.
+        // Read the version first, so that a newer envelope is refused because of its version and not
+        // because of a new field.
         let Version { version } = serde_json::from_str(text)?;
         if version != Self::VERSION {
             return Err(EnvelopeError::Version { found: version });
@@ -101,16 +103,16 @@ impl RunnerBootstrapEnvelope {
     }
 }
 
-/// The reason why an envelope cannot be used.
+/// Why an envelope cannot be used.
 #[derive(Debug, Error)]
 pub enum EnvelopeError {
-    /// The envelope has another version.
+    /// The version of the envelope is not supported.
     #[error(
         "the envelope has version {found}; this build reads version {}",
         RunnerBootstrapEnvelope::VERSION
     )]
     Version {
-        /// The version found.
+        /// The version of the envelope.
         found: u32,
     },
     /// The text is not a valid envelope.

@@ -9,11 +9,11 @@ crate::word_enum! {
     #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
     #[non_exhaustive]
     pub enum ToolErrorKind {
-        /// The arguments do not fit the tool.
+        /// The arguments do not fit the tool's schema.
         InvalidArguments = "invalid_arguments",
         /// There is no such tool, or the tool did not find its subject.
         NotFound = "not_found",
-        /// The tool reports a failure, or crashed.
+        /// The tool reported a failure, or crashed.
         Failed = "failed",
         /// A memory, output, queue or other limit was reached.
         ResourceLimit = "resource_limit",
@@ -21,13 +21,13 @@ crate::word_enum! {
         RateLimited = "rate_limited",
         /// The caller cancelled the call.
         Cancelled = "cancelled",
-        /// A fault of the runtime itself. The cause is for the operator; the model gets one generic sentence.
+        /// A fault of the runtime itself. The cause is for the operator; the model gets a generic sentence.
         Internal = "internal",
         /// Policy or approval refused the call.
         Denied = "denied",
         /// The deadline passed.
         Timeout = "timeout",
-        /// Something that the tool needs to run safely is missing.
+        /// Something that the tool needs is missing.
         Unavailable = "unavailable",
     }
 }
@@ -45,7 +45,7 @@ impl ToolErrorKind {
     }
 }
 
-/// The reason why a call has no result, in words that a model may read.
+/// Why a call has no result, in words that a model may read.
 ///
 /// [`Display`](fmt::Display) shows the model's message. [`ToolError::operator_detail`] is only for the operator
 /// and is never serialised.
@@ -61,7 +61,7 @@ pub struct ToolError {
 }
 
 /// The serialised form of a [`ToolError`]. An `internal` error always gets the message
-/// [`ToolError::INTERNAL_MESSAGE`], so a forged frame cannot show its own text to a model.
+/// [`ToolError::INTERNAL_MESSAGE`], so a forged frame cannot pass its own text to a model.
 #[derive(Deserialize)]
 struct StoredError {
     kind: ToolErrorKind,
@@ -84,8 +84,8 @@ impl ToolError {
     /// The message that a model gets for every [`ToolErrorKind::Internal`].
     pub const INTERNAL_MESSAGE: &'static str = "An internal error occurred while executing the tool";
 
-    /// An error of a kind, with a message for the model. For the kind `internal`, the message goes to the operator
-    /// instead, as with [`ToolError::internal`].
+    /// Creates an error with a message for the model. If the kind is `internal`, the message goes to the
+    /// operator instead, as with [`ToolError::internal`].
     #[must_use]
     pub fn new(kind: ToolErrorKind, message: impl Into<String>) -> Self {
         if kind == ToolErrorKind::Internal {
@@ -101,7 +101,7 @@ impl ToolError {
         }
     }
 
-    /// The arguments do not fit the tool.
+    /// The arguments do not fit the tool's schema.
     #[must_use]
     pub fn invalid_arguments(message: impl Into<String>) -> Self {
         Self::new(ToolErrorKind::InvalidArguments, message)
@@ -246,8 +246,8 @@ impl From<&str> for ToolError {
     }
 }
 
-/// An I/O error becomes `internal`, because its text may name host paths, which a model must not see. To tell the model
-/// more, a tool converts the error explicitly.
+/// An I/O error becomes `internal`, because its text may contain host paths, which a model must not see. A
+/// tool that wants to tell the model more must convert the error explicitly.
 impl From<std::io::Error> for ToolError {
     fn from(error: std::io::Error) -> Self {
         Self::internal(error.to_string())
@@ -261,7 +261,7 @@ impl From<Box<dyn std::error::Error + Send + Sync>> for ToolError {
     }
 }
 
-/// The texts of an error and all its causes, the outermost first, joined by `: `.
+/// Returns the texts of an error and all its causes, outermost first, joined by `: `.
 #[must_use]
 pub fn chain(error: &dyn std::error::Error) -> String {
     let mut text = error.to_string();

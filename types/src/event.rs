@@ -1,4 +1,4 @@
-//! Events of a call, for observers. The event formats of other systems derive from these.
+//! Events of a call, for observers. Other event formats derive from them.
 
 use std::{sync::Arc, time::Duration};
 
@@ -28,13 +28,13 @@ impl ToolEvent {
     }
 }
 
-/// One event of a call. Events only inform; the audit log is the record.
+/// One event of a call. Events are only informative; the audit log is the record.
 ///
-/// The enum is exhaustive on purpose: an event format that forgets a new event must not compile.
+/// Exhaustive on purpose: an event format that misses a new event must not compile.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "type", rename_all = "snake_case")]
 pub enum ToolEvent {
-    /// The caller requested the call; there is no decision yet.
+    /// The caller requested the call, which has not been decided.
     Requested {
         /// The call's id.
         call_id: String,
@@ -52,7 +52,7 @@ pub enum ToolEvent {
         /// The new part of the text.
         delta: String,
     },
-    /// A person or a program is asked to approve.
+    /// A person or a program is being asked for approval.
     ApprovalRequested {
         /// The call's id.
         call_id: String,
@@ -64,14 +64,15 @@ pub enum ToolEvent {
         /// Whether the approval was given.
         approved: bool,
     },
-    /// All checks passed; the tool starts now.
+    /// All checks have passed, and the tool is starting.
     Started {
         /// The call's id.
         call_id: String,
         /// The tool's name.
         tool: String,
     },
-    /// The tool is running and has reported nothing for a while. The registry sends this event on the tool's behalf.
+    /// The tool is running and has not reported anything for a while. The registry sends this event on
+    /// the tool's behalf.
     Heartbeat {
         /// The call's id.
         call_id: String,
@@ -93,7 +94,8 @@ pub enum ToolEvent {
         /// The partial result.
         partial: ToolOutput,
     },
-    /// The call waits for a result from outside the registry. The call ends with the result if it comes in time.
+    /// The call is waiting for a result from outside the registry. If the result arrives in time, the
+    /// call ends with it.
     Pending {
         /// The call's id.
         call_id: String,
@@ -102,24 +104,24 @@ pub enum ToolEvent {
         /// When the call expires, in milliseconds since the Unix epoch.
         expires: i64,
     },
-    /// The call has ended, and its audit row is written.
+    /// The call has ended, and its audit row has been written.
     Finished {
         /// The call's id.
         call_id: String,
         /// The tool's name.
         tool: String,
-        /// The error's kind; `None` for a result, and for a call whose result comes later.
+        /// The error's kind; `None` for a result, and for a call whose result is submitted later.
         error: Option<ToolErrorKind>,
-        /// Whether the result comes later: the outcome is pending.
+        /// Whether the outcome is pending, so that the result is submitted later.
         #[serde(default, skip_serializing_if = "is_false")]
         is_pending: bool,
         /// The time from the request to the audit row, without the wait for an approver. Serialised as whole
         /// microseconds.
         #[serde(rename = "duration_us", with = "crate::micros")]
         duration: Duration,
-        /// The size of the whole result before anything was cut, in bytes.
+        /// The size of the whole result before truncation, in bytes.
         bytes: u64,
-        /// Whether a part of the result was cut or left out.
+        /// Whether a part of the result was truncated or omitted.
         truncated: bool,
     },
 }

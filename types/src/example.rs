@@ -4,16 +4,16 @@ use serde_json::{Map, Value, json};
 
 use crate::{JsonSchema, RoleKind};
 
-/// The deepest nesting of an example. It ends the example of a recursive type.
+/// The maximum nesting depth of an example. It stops the example of a recursive type.
 const MAX_DEPTH: usize = 8;
 
-/// The maximum number of values of an example. A schema may require any number of values.
+/// The maximum number of values in an example. A schema may require any number of values.
 const MAX_VALUES: usize = 64;
 
 impl JsonSchema {
-    /// Builds minimal arguments that the schema probably allows, with at most 8 levels and 64 values. `roles` say which
-    /// arguments are paths, addresses and commands. The builder understands only the normal form of schemas, so
-    /// validate the example of a foreign schema before showing it.
+    /// Builds minimal arguments that the schema probably allows, with at most 8 levels and 64 values. `roles`
+    /// tells which arguments are paths, URLs and commands. The builder understands only the normal form of
+    /// schemas, so validate the example of a foreign schema before showing it.
     #[must_use]
     pub fn example<'r>(&self, roles: impl IntoIterator<Item = (&'r str, RoleKind)>) -> Value {
         let root = self.as_value();
@@ -47,7 +47,7 @@ impl ExampleBuilder<'_> {
         else {
             return Value::Null;
         };
-        // The budget of values is shared by the whole example, unlike the depth.
+        // The whole example shares one budget of values, unlike the depth.
         self.remaining_values = remaining_values;
         if let Some(known_value) = map.get("default").or_else(|| map.get("const")) {
             return known_value.clone();
@@ -87,7 +87,7 @@ impl ExampleBuilder<'_> {
                 .map(|item_schema| self.value(item_schema, depth))
                 .collect();
         }
-        // The example has at most 4 items: a schema may require thousands, and the example need not be valid.
+        // At most 4 items: a schema may require thousands, and the example need not be valid.
         let count = map.get("minItems").and_then(Value::as_u64).unwrap_or(1).min(4);
         (0..count).map(|_| map.get("items").map_or(Value::Null, |items| self.value(items, depth))).collect()
     }
@@ -101,7 +101,7 @@ impl ExampleBuilder<'_> {
             members.insert(name.to_owned(), value);
         }
         if let Some(values @ Value::Object(_)) = map.get("additionalProperties") {
-            // One member shows the form of a map.
+            // One member shows the structure of a map.
             members.insert("key".to_owned(), self.value(values, depth));
         }
         members.into()

@@ -1,4 +1,4 @@
-//! [`ToolExecutor`]: runs the calls of a loop.
+//! [`ToolExecutor`]: runs the calls of an agent loop.
 
 use std::{fmt, sync::Arc, time::Instant};
 
@@ -6,36 +6,37 @@ use crate::{
     CancellationToken, EventFn, FunctionDecl, SafetyTier, ToolCall, ToolError, ToolResult, async_trait,
 };
 
-/// Owns tools and runs calls of them, as the registry does. The executor enforces every rule about a call; the loop
-/// only decides when the call starts.
+/// Owns tools and runs their calls, as the registry does. The executor enforces all rules about a call; the
+/// loop only decides when the call starts.
 #[async_trait]
 pub trait ToolExecutor: Send + Sync {
-    /// The tools offered to a model, sorted by name. A loop reads them at the start of each turn.
+    /// Returns the tools to offer to a model, sorted by name. A loop reads them at the start of each turn.
     fn offers(&self) -> Vec<OfferedTool>;
 
     /// Runs one call. A refusal or a failure is a result too.
     ///
     /// # Cancellation
-    /// Dropping the future or firing `terms.cancel` stops the call.
+    /// Dropping the future or cancelling `terms.cancel` stops the call.
     async fn execute(&self, call: ToolCall, terms: &CallTerms) -> ToolResult;
 
-    /// Records a call that the loop refused, and returns the refusal as its result. The loop refuses a call if the
-    /// answer that requested it was cut off, if a person spoke in between, or if the call was cancelled before it
-    /// started. An executor with a log records the refusal there. If one such record takes longer than a second, the
-    /// loop skips this method for the turn's remaining calls. Default: only returns the result.
+    /// Records a call that the loop refused, and returns the refusal as its result. The loop refuses a call
+    /// if the response that requested it was cut off, if a person spoke in between, or if the call was
+    /// cancelled before it started. An executor with a log records the refusal there. If one such record
+    /// takes longer than a second, the loop skips this method for the turn's remaining calls. Default: only
+    /// returns the result.
     fn refuse(&self, call: ToolCall, error: ToolError, _terms: &CallTerms) -> ToolResult {
         ToolResult::without_run(call, error)
     }
 
-    /// Whether calls are non-blocking, apart from writing their log row. If so, a loop runs a single call in its
-    /// own task, because handing the call to another thread takes longer than most calls. Calls of other executors run
-    /// in separate tasks, which the loop abandons if they block. Default: no.
+    /// Whether calls are non-blocking, apart from writing their log row. If so, a loop runs a single call in
+    /// its own task, because moving the call to another thread takes longer than most calls. Calls of other
+    /// executors run in separate tasks, which the loop abandons if they block. Default: no.
     fn never_blocks(&self) -> bool {
         false
     }
 
-    /// Called at the end of a run, even of a dropped one, so that the executor can clean up after the run's calls.
-    /// Must not block. Default: nothing.
+    /// Called at the end of a run, also of a dropped one, so that the executor can clean up after the run's
+    /// calls. Must not block. Default: nothing.
     fn run_ended(&self, _agent_id: &str, _run_id: &str) {}
 }
 
@@ -62,7 +63,7 @@ impl<E: ToolExecutor + ?Sized> ToolExecutor for Arc<E> {
     }
 }
 
-/// A tool as a loop sees it.
+/// A tool, as a loop sees it.
 #[derive(Debug, Clone, PartialEq)]
 pub struct OfferedTool {
     /// The declaration for the model.
@@ -74,14 +75,14 @@ pub struct OfferedTool {
 }
 
 impl OfferedTool {
-    /// Whether calls of the tool may run concurrently with others. They may if the tool only reads or declares no tier.
+    /// Whether calls of the tool may run concurrently with others: the tool only reads, or declares no tier.
     #[must_use]
     pub fn may_run_concurrently(&self) -> bool {
         matches!(self.tier, None | Some(SafetyTier::ReadOnly))
     }
 }
 
-/// The terms of a loop's call.
+/// The settings of a loop's call.
 #[derive(Clone)]
 pub struct CallTerms {
     /// The agent's id.
@@ -90,9 +91,9 @@ pub struct CallTerms {
     pub run_id: String,
     /// The agent's space, if it has one.
     pub space_id: Option<String>,
-    /// Fires when the call is cancelled.
+    /// Cancelled when the call is cancelled.
     pub cancel: CancellationToken,
-    /// The end of the turn. No call continues after it. Default: none.
+    /// The end of the turn. No call continues past it. Default: none.
     pub turn_deadline: Option<Instant>,
     /// Receives the call's events. It is called synchronously, so it must not block.
     pub on_event: Option<EventFn>,

@@ -3,8 +3,8 @@
 //! A guest is a WASI command. When it is run with `call`, it reads one [`CallFrame`] and writes lines of JSON: any
 //! number of progress and update frames, then exactly one final frame.
 //!
-//! Two guests that are the ends of a transfer also pass bytes, in chunks between these lines. Only the host
-//! makes calls with a transfer; no caller can request one.
+//! Two guests that are the two ends of a transfer also pass bytes, in chunks between these lines. Only the
+//! host makes calls with a transfer; no caller can request one.
 
 use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
 use serde_json::{Value, value::RawValue};
@@ -26,7 +26,7 @@ pub const MAX_CHUNK_BYTES: usize = 512 << 10;
 /// The maximum size of one transfer: 256 MiB. Both guests and the host enforce this limit.
 pub const MAX_TRANSFER_BYTES: u64 = 256 << 20;
 
-/// The first frame on a guest's standard input. Only the receiving end of a transfer gets more frames after it.
+/// The first frame on a guest's standard input. Only the receiving end of a transfer gets further frames.
 #[derive(Debug, Serialize, Deserialize)]
 pub struct CallFrame {
     /// The version of the frames: [`FRAME_VERSION`].
@@ -35,9 +35,9 @@ pub struct CallFrame {
     pub tool: String,
     /// The call's id.
     pub call_id: String,
-    /// The original text of the arguments, so that no number loses digits.
+    /// The original text of the arguments, so that no number loses precision.
     pub arguments: Box<RawValue>,
-    /// Milliseconds left until the deadline.
+    /// The milliseconds left until the deadline.
     pub deadline_ms: u64,
 }
 
@@ -53,12 +53,13 @@ pub enum GuestFrame {
     Ok(OutputFrame),
     /// The failure. No line follows.
     Error(GuestError),
-    /// This many raw bytes follow the line, and then the next line. Only the sending end of a transfer may send it.
+    /// This many raw bytes follow the line, and then the next line. Only the sending end of a
+    /// transfer may send it.
     Chunk(usize),
 }
 
-/// A line of a guest's standard input after the call frame, if the tool is the receiving end of a transfer. Input
-/// that ends without [`InputFrame::End`] was interrupted.
+/// A line of a guest's standard input after the call frame, if the tool is the receiving end of a transfer.
+/// If the input ends without [`InputFrame::End`], the transfer was aborted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum InputFrame {
@@ -77,14 +78,14 @@ pub enum FinalFrame {
     Error(GuestError),
 }
 
-/// A result on the wire: an object with `content`, or a plain string, short for one text block.
+/// A result on the wire: an object with `content`, or a plain string as shorthand for one text block.
 #[derive(Debug, Clone, PartialEq)]
 pub struct OutputFrame(pub ToolOutput);
 
 impl Serialize for OutputFrame {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         match &self.0 {
-            // Use the short form only if the output has nothing else.
+            // Use the shorthand only if the output has no other content.
             ToolOutput { content, details: Value::Null, structured: None }
                 if let [crate::Content::Text { text }] = content.as_slice() =>
             {
@@ -124,7 +125,7 @@ impl<'de> Deserialize<'de> for OutputFrame {
             }
         }
 
-        /// Unlike [`ToolOutput`] in memory, the wire form requires its content and refuses unknown keys.
+        /// The wire form requires `content` and refuses unknown keys, unlike [`ToolOutput`] in memory.
         #[derive(Deserialize)]
         #[serde(deny_unknown_fields)]
         struct Wire {
@@ -135,7 +136,7 @@ impl<'de> Deserialize<'de> for OutputFrame {
             structured: Option<Value>,
         }
 
-        // Only the value itself tells whether it is a text or an object.
+        // Self-describing input is required, because the value can be a string or an object.
         deserializer.deserialize_any(Visitor)
     }
 }
@@ -146,11 +147,11 @@ impl<'de> Deserialize<'de> for OutputFrame {
 pub struct GuestError {
     /// The kind that the guest claims.
     pub kind: GuestErrorKind,
-    /// The message, which reaches the model unchanged.
+    /// The message, which is passed to the model unchanged.
     pub message: String,
 }
 
-/// The kinds of failure that a guest may claim. Only the host reports the other kinds.
+/// The kinds of failure that a guest may report. Only the host reports the other kinds.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum GuestErrorKind {
@@ -158,7 +159,7 @@ pub enum GuestErrorKind {
     InvalidArguments,
     /// The subject was not found.
     NotFound,
-    /// The guest was denied something that it needs.
+    /// The guest was denied access to something that it needs.
     Denied,
     /// Something that the tool needs is missing.
     Unavailable,
@@ -197,8 +198,8 @@ impl From<GuestError> for ToolError {
     }
 }
 
-/// Converts a guest's own error. Kinds that a guest may not claim become `failed`. The detail of an internal error does
-/// not leave the guest.
+/// Converts a guest's own error. Kinds that a guest may not report become `failed`. The detail of an internal
+/// error stays in the guest.
 impl From<&ToolError> for GuestError {
     fn from(error: &ToolError) -> Self {
         Self { kind: error.kind().into(), message: error.to_string() }

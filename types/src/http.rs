@@ -1,4 +1,4 @@
-//! HTTP requests between a guest and its host: heads as JSON, bodies separately.
+//! HTTP requests between a guest and its host, with heads as JSON and bodies sent separately.
 
 use serde::{Deserialize, Serialize};
 
@@ -10,7 +10,8 @@ pub const HTTP_IMPORT: &str = "portcullis_http";
 /// The maximum size of a request's head as JSON: 64 KiB.
 pub const MAX_HTTP_HEAD_BYTES: usize = 64 << 10;
 
-/// The maximum size of a request's body: 1 MiB minus the head's limit, so that both fit the HTTP client's own limit.
+/// The maximum size of a request's body: 1 MiB minus the head's limit, so that both fit the HTTP
+/// client's own limit.
 pub const MAX_HTTP_BODY_BYTES: usize = (1 << 20) - MAX_HTTP_HEAD_BYTES;
 
 /// The maximum number of bytes of a response's body that one read returns: 64 KiB.
@@ -22,9 +23,9 @@ pub const MAX_HTTP_READ_BYTES: usize = 64 << 10;
 pub struct HttpRequestHead {
     /// The method in capitals, such as `GET`.
     pub method: String,
-    /// The address, with its scheme.
+    /// The URL, with its scheme.
     pub url: String,
-    /// Further headers, in the order in which they are sent. The host sets the headers of the connection itself.
+    /// Further headers, in the order in which they are sent. The host sets the connection's headers itself.
     pub headers: Vec<(String, String)>,
 }
 
@@ -36,17 +37,17 @@ pub struct HttpResponseHead {
     pub body: u32,
     /// The status, such as 200.
     pub status: u16,
-    /// The address that answered, after all redirects.
+    /// The final URL, after all redirects.
     pub url: String,
     /// The headers whose values are text.
     pub headers: Vec<(String, String)>,
 }
 
-/// The failure of a request. A response with any status is not a failure.
+/// The failure of a request. A response with an error status is not a failure.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct HttpFailure {
-    /// The kind of failure, as a guest may claim it.
+    /// The kind of failure, as a guest may report it.
     pub kind: GuestErrorKind,
     /// The stable code, such as `host_not_granted` or `tls_failed`.
     pub code: String,
@@ -54,11 +55,11 @@ pub struct HttpFailure {
     pub message: String,
 }
 
-/// The host's answer to a request.
+/// The host's reply to a request.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum HttpAnswer {
-    /// There is a response. Its body is read piece by piece.
+    /// There is a response. Its body is read in pieces.
     Ok(HttpResponseHead),
     /// There is no response.
     Error(HttpFailure),

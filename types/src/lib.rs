@@ -81,9 +81,9 @@ pub use schema::{FunctionDecl, JsonSchema, JsonSchemaType, UntypedSchema};
 pub use state::{State, StateType};
 pub use tool::{DEFAULT_TIMEOUT, SafetyTier, Tool, ToolPolicy};
 
-/// Re-exported, so that implementors of [`Tool`] use the macro's version of this crate.
+/// Re-exported, so that implementors of [`Tool`] use the same version of the macro as this crate.
 pub use async_trait::async_trait;
-/// Re-exported, so that users of [`ToolContext::cancel`] need no further dependency.
+/// Re-exported, so that users of [`ToolContext::cancel`] need no other dependency.
 pub use tokio_util::sync::CancellationToken;
 
 #[doc(hidden)]

@@ -1,4 +1,4 @@
-//! Messages of a conversation between a person, a model and tools.
+//! The messages of a conversation between a person, a model and tools.
 
 use serde::{Deserialize, Serialize};
 
@@ -37,19 +37,19 @@ pub struct Message {
 }
 
 impl Message {
-    /// The operator's instructions.
+    /// Creates the operator's instructions.
     #[must_use]
     pub fn system(text: impl Into<String>) -> Self {
         Self::new(MessageRole::System, text)
     }
 
-    /// A message of the person.
+    /// Creates a message of the person.
     #[must_use]
     pub fn user(text: impl Into<String>) -> Self {
         Self::new(MessageRole::User, text)
     }
 
-    /// A message of the model, with the calls that it requests. Empty text gives no content.
+    /// Creates a message of the model, with the calls that it requests. Empty text adds no content.
     #[must_use]
     pub fn assistant(text: impl Into<String>, tool_calls: Vec<ToolCall>) -> Self {
         let mut message = Self::new(MessageRole::Assistant, text);
@@ -57,8 +57,8 @@ impl Message {
         Self { tool_calls, ..message }
     }
 
-    /// The result of a call as a message for a model: the content, or `Tool execution failed: …`. If the content was
-    /// cut, a hint says how to read the rest.
+    /// Creates a message for a model from the result of a call: the content, or `Tool execution failed: …`.
+    /// If the content was truncated, a hint tells how to read the rest.
     #[must_use]
     pub fn tool_result(result: &ToolResult) -> Self {
         match &result.outcome {
@@ -80,7 +80,7 @@ impl Message {
         }
     }
 
-    /// The failure of a call as a message for a model: `Tool execution failed: …`.
+    /// Creates a message for a model from the failure of a call: `Tool execution failed: …`.
     #[must_use]
     pub fn tool_failure(tool_call_id: impl Into<String>, error: &ToolError) -> Self {
         Self {
@@ -90,7 +90,7 @@ impl Message {
         }
     }
 
-    /// All text blocks, joined by newlines.
+    /// Returns all text blocks, joined by newlines.
     #[must_use]
     pub fn text(&self) -> String {
         let texts: Vec<&str> = self.content.iter().filter_map(Content::as_text).collect();

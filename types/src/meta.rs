@@ -1,24 +1,26 @@
-//! An author's hints for the registry. They never reach a model and grant nothing.
+//! An author's hints for the registry. They are never shown to a model, and grant nothing.
 
 use serde::{Deserialize, Serialize};
 
-/// Hints of a tool's author. A registry may use them; none of them widens the access of a call.
+/// Hints of a tool's author. A registry may use them; none of them widens a call's access.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct ToolMeta {
     /// Aliases of the tool, for instance earlier names. Never listed to a model.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub aliases: Vec<String>,
-    /// Whether a repeated call with equal arguments has no further effect. Clients of the Model Context Protocol see
-    /// this hint as `idempotentHint`. If a native tool fails because something was unavailable, the registry retries
-    /// the call, unless the tool had made calls itself. A run that is resumed after its process died repeats an
-    /// interrupted call of a tool with this hint. Neither holds for a foreign module, whose hint proves nothing.
+    /// Whether the tool is idempotent: a repeated call with equal arguments has no further effect. Clients of
+    /// the Model Context Protocol see this hint as `idempotentHint`. If a native tool fails because something
+    /// was unavailable, the registry retries the call, unless the tool had made calls itself. A run that is
+    /// resumed after its process died repeats an interrupted call of a tool with this hint. Neither applies
+    /// to a foreign module, whose hints are not trusted.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub idempotent: bool,
     /// Whether the tool is hidden from models. It can still be called by name.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub hidden: bool,
-    /// The maximum number of bytes of an output for a model, if the author wants less than the registry's limit.
+    /// The maximum number of bytes of an output for a model, if the author wants less than
+    /// the registry's limit.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub output_cap_bytes: Option<u64>,
 }

@@ -5,18 +5,18 @@ use std::{borrow::Borrow, fmt, str::FromStr};
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
 
-/// The name of a tool: 1 to 64 characters of `A`–`Z`, `a`–`z`, `0`–`9`, `_` and `-`, which the interfaces of all models
-/// accept. Other alphabets are excluded so that no two names look alike. Two names that differ only in the case of
-/// their letters are different names, but no registry has both.
+/// The name of a tool: 1 to 64 characters of `A`–`Z`, `a`–`z`, `0`–`9`, `_` and `-`, which the APIs of all
+/// models accept. Other alphabets are excluded so that no two names look alike. Names that differ only in
+/// case are different, but no registry contains both.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]
 pub struct ToolName(String);
 
 impl ToolName {
-    /// Checks a name.
+    /// Validates a name.
     ///
     /// # Errors
-    /// [`InvalidToolName`] with the text.
+    /// [`InvalidToolName`] with the invalid text.
     pub fn parse(text: impl Into<String>) -> Result<Self, InvalidToolName> {
         let text = text.into();
         let is_allowed = |byte: u8| matches!(byte, b'A'..=b'Z' | b'a'..=b'z' | b'0'..=b'9' | b'_' | b'-');
@@ -33,7 +33,7 @@ impl ToolName {
         &self.0
     }
 
-    /// Whether this is the same name except for the case of letters.
+    /// Whether the names differ at most in case.
     #[must_use]
     pub fn is_same_but_for_case(&self, other: &Self) -> bool {
         self.0.eq_ignore_ascii_case(&other.0)
@@ -74,11 +74,11 @@ impl From<ToolName> for String {
     }
 }
 
-/// A text that cannot name a tool.
+/// Why a text cannot be a tool name.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 #[error("`{}` is not a tool name: 1 to 64 characters of A-Z, a-z, 0-9, `_` and `-` are allowed", name.escape_default())]
 pub struct InvalidToolName {
-    /// The refused text.
+    /// The invalid text.
     pub name: String,
 }
 

@@ -7,7 +7,7 @@ use crate::{ToolError, ToolOutput};
 
 /// How a call ended for its caller.
 ///
-/// The enum is exhaustive on purpose: an interface that forgets an outcome must not compile.
+/// Exhaustive on purpose: an interface that misses an outcome must not compile.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub enum ToolOutcome {
     /// The tool's output.
@@ -16,12 +16,12 @@ pub enum ToolOutcome {
     /// The call was refused, or it failed.
     #[serde(rename = "Err")]
     Error(ToolError),
-    /// The result comes later, from outside. The run continues without it and gets it as a message.
+    /// The result is submitted later, from outside. The run continues without it and gets it as a message.
     #[serde(rename = "pending")]
     Pending {
         /// The id under which the result is submitted, unique in the store of runs.
         id: String,
-        /// When the call expires, in milliseconds since the Unix epoch. No result is taken after it.
+        /// When the call expires, in milliseconds since the Unix epoch. After that, no result is accepted.
         expires: i64,
     },
 }
@@ -57,8 +57,8 @@ impl ToolOutcome {
         self.error().is_some()
     }
 
-    /// The outcome for an interface that has only outputs and errors. A pending call is the output
-    /// `{"status":"pending","pendingToolCallId":ID}`.
+    /// Returns the outcome for an interface that supports only outputs and errors. A pending call becomes the
+    /// output `{"status":"pending","pendingToolCallId":ID}`.
     ///
     /// # Errors
     /// The call's error.
@@ -70,7 +70,7 @@ impl ToolOutcome {
         }
     }
 
-    /// The same outcome with another error, if it is one.
+    /// Changes the error, if the outcome is one.
     #[must_use]
     pub fn map_error(self, change: impl FnOnce(ToolError) -> ToolError) -> Self {
         match self {
@@ -89,7 +89,7 @@ impl From<Result<ToolOutput, ToolError>> for ToolOutcome {
     }
 }
 
-/// A pending call as an output. The names of the fields are those of specification 003.
+/// Returns a pending call as an output. Specification 003 defines the names of the fields.
 pub(crate) fn pending_output(id: &str) -> ToolOutput {
     ToolOutput::structured(json!({"status": "pending", "pendingToolCallId": id}))
 }

@@ -27,7 +27,7 @@ impl ToolOutput {
         Self { content: vec![Content::text(text)], ..Self::default() }
     }
 
-    /// Data as a result: `structured` gets the value, and the content for the model is its JSON text.
+    /// Returns data as a result: `structured` is the value, and the content for the model is its JSON text.
     #[must_use]
     pub fn structured(value: Value) -> Self {
         Self {
@@ -64,7 +64,7 @@ impl ToolOutput {
     }
 }
 
-/// The length of a value as JSON without spaces, in bytes. Counts the text without building it.
+/// Returns the length of a value as JSON without spaces, in bytes. Counts the text without building it.
 #[must_use]
 pub fn json_bytes(value: &Value) -> usize {
     let mut count = Count(0);

@@ -8,14 +8,14 @@ use thiserror::Error;
 /// The maximum length of a guest path in bytes: 4,096, Linux's `PATH_MAX`.
 pub const MAX_GUEST_PATH_BYTES: usize = 4096;
 
-/// The mount that relative paths start in.
+/// The mount in which relative paths are resolved.
 const DEFAULT_MOUNT: &str = "shared";
 
 /// An absolute path as a guest sees it, such as `/shared/notes/today.md`.
 ///
-/// Parsing drops empty and `.` components and a trailing slash, and puts `/shared/` before a relative path. It keeps
-/// `..`, whose meaning depends on links: only the mount's directory handle can resolve them. [`GuestPath::climbs_out`]
-/// tells whether `..` leads out of the mount even without links.
+/// Parsing drops empty and `.` components and a trailing slash, and prepends `/shared/` to a relative path.
+/// It keeps `..`, whose meaning depends on symlinks: only the mount's directory descriptor can resolve it.
+/// [`GuestPath::climbs_out`] tells whether `..` leads out of the mount even without symlinks.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]
 pub struct GuestPath(String);
@@ -24,8 +24,8 @@ impl GuestPath {
     /// Parses a path that a model or a tool wrote.
     ///
     /// # Errors
-    /// [`InvalidGuestPath`] for an empty path, a NUL character, or more than [`MAX_GUEST_PATH_BYTES`], which include
-    /// the mount that is put before a relative path.
+    /// [`InvalidGuestPath`] if the path is empty, contains a NUL character, or is longer than
+    /// [`MAX_GUEST_PATH_BYTES`], including the mount that is prepended to a relative path.
     pub fn parse(text: &str) -> Result<Self, InvalidGuestPath> {
         if text.is_empty() {
             return Err(InvalidGuestPath::Empty);
@@ -47,7 +47,8 @@ impl GuestPath {
         if normalized.is_empty() {
             normalized.push('/');
         }
-        // Check the length again: `/shared/` may have made the path too long, and every parsed path must parse again.
+        // Check the length again: `/shared/` may have made the path too long, and every parsed path must
+        // be parseable again.
         if normalized.len() > MAX_GUEST_PATH_BYTES {
             return Err(InvalidGuestPath::TooLong { bytes: normalized.len() });
         }
@@ -66,13 +67,13 @@ impl GuestPath {
         self.0.split('/').filter(|part| !part.is_empty())
     }
 
-    /// The name of the mount that the path starts in; `None` for `/`.
+    /// The name of the mount in which the path starts; `None` for `/`.
     #[must_use]
     pub fn mount(&self) -> Option<&str> {
         self.components().next()
     }
 
-    /// The relative part after the mount's name; `.` for the mount itself.
+    /// The part relative to the mount; `.` for the mount itself.
     #[must_use]
     pub fn below_mount(&self) -> &str {
         // The first byte is always `/`.
@@ -82,14 +83,14 @@ impl GuestPath {
         }
     }
 
-    /// Whether `..` leads out of the mount even if no component is a link.
+    /// Whether `..` leads out of the mount even if no component is a symlink.
     #[must_use]
     pub fn climbs_out(&self) -> bool {
         let mut depth = 0_usize;
         // The first component is the mount itself.
         for part in self.components().skip(1) {
             if part == ".." {
-                // Below zero the path has left the mount, even if a later component leads back.
+                // Below zero, the path has left the mount, even if a later component leads back.
                 let Some(parent_depth) = depth.checked_sub(1) else { return true };
                 depth = parent_depth;
             } else {
@@ -128,7 +129,7 @@ impl From<GuestPath> for String {
     }
 }
 
-/// The reason why a text is not a guest path.
+/// Why a text is not a guest path.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
 pub enum InvalidGuestPath {
     /// The text is empty.

@@ -1,9 +1,9 @@
-//! Random names, from the kernel's randomness.
+//! Random names, from the kernel's random number generator.
 
 use std::io;
 
-/// This many random bytes as lower-case hexadecimal digits, two for each byte. Eight bytes are enough for a name that
-/// must differ from others, such as that of a temporary file; 16 or more for one that must not be guessed.
+/// Returns this many random bytes as lower-case hexadecimal digits, two per byte. Eight bytes are enough for
+/// a unique name, such as that of a temporary file; use 16 or more for a name that must be unguessable.
 ///
 /// # Errors
 /// If the kernel provides no random bytes.

@@ -1,9 +1,9 @@
-//! Roles tell the policy which arguments are paths, addresses or commands.
+//! Roles tell the policy which arguments are paths, URLs or commands.
 
 use serde::{Deserialize, Serialize};
 
 crate::word_enum! {
-    /// The use of a mount or a path. `Write` includes reading.
+    /// How a mount or a path is used. `Write` includes reading.
     #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
     pub enum Access {
         /// Reading and listing.
@@ -13,7 +13,7 @@ crate::word_enum! {
     }
 }
 
-/// The role of one argument. The policy reads roles and never guesses from a tool's name.
+/// The role of one argument. The policy reads roles, and infers nothing from a tool's name.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct ArgumentRole {
@@ -24,7 +24,7 @@ pub struct ArgumentRole {
 }
 
 impl ArgumentRole {
-    /// An argument that is a path, used with this access.
+    /// Declares an argument that is a path, used with this access.
     #[must_use]
     pub fn path(argument: impl Into<String>, access: Access) -> Self {
         Self { argument: argument.into(), role: RoleKind::Path(access) }
@@ -47,12 +47,13 @@ impl RoleKind {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum RoleKind {
-    /// A guest path that the tool uses with this access. A link at the end of the path is followed.
+    /// A guest path that the tool uses with this access. A symlink at the end of the path is followed.
     Path(Access),
-    /// A guest path whose directory entry changes, as when a file is removed. The access is always [`Access::Write`]. A
-    /// link at the end of the path is not followed, because the path names the link itself; earlier links are followed.
+    /// A guest path whose directory entry changes, for example when a file is removed. The access is always
+    /// [`Access::Write`]. A symlink at the end of the path is not followed, because the path names the
+    /// symlink itself; earlier symlinks are followed.
     Entry,
-    /// An address that the tool fetches.
+    /// A URL that the tool fetches.
     Url,
     /// A shell command that the tool runs.
     Command,

@@ -20,8 +20,8 @@ pub struct FunctionDecl {
     pub parameters: JsonSchema,
 }
 
-/// A JSON Schema of draft 2020-12, as written. [`JsonSchemaType`] is a typed view of a subset, with conversions both
-/// ways. Clones share the value, because every turn of a model lists every tool.
+/// A JSON Schema of draft 2020-12, as written. [`JsonSchemaType`] is a typed view of a subset, with
+/// conversions in both directions. Clones share the value, because every turn of a model lists every tool.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct JsonSchema(Arc<Value>);
@@ -63,7 +63,7 @@ impl JsonSchema {
         self.0.get("additionalProperties") == Some(&Value::Bool(false))
     }
 
-    /// The typed view of the schema.
+    /// Returns the typed view of the schema.
     ///
     /// # Errors
     /// [`UntypedSchema`] with the first keyword or type that [`JsonSchemaType`] lacks.
@@ -130,14 +130,14 @@ pub enum JsonSchemaType {
     },
     /// A string, optionally from a list.
     String {
-        /// The allowed values, if limited.
+        /// The allowed values, if there is a list of them.
         #[serde(rename = "enum", default, skip_serializing_if = "Option::is_none")]
         enum_values: Option<Vec<String>>,
         /// The description.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         description: Option<String>,
     },
-    /// A whole number.
+    /// An integer.
     Integer {
         /// The description.
         #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -172,7 +172,7 @@ impl JsonSchemaType {
         Self::String { enum_values: None, description: None }
     }
 
-    /// A whole number without description.
+    /// An integer without description.
     #[must_use]
     pub const fn integer() -> Self {
         Self::Integer { description: None }
@@ -191,11 +191,11 @@ impl JsonSchemaType {
     }
 }
 
-/// The reason why [`JsonSchemaType`] cannot express a schema.
+/// Why [`JsonSchemaType`] cannot express a schema.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 #[error("schema at `{pointer}/` has no typed view: {what}")]
 pub struct UntypedSchema {
-    /// The JSON pointer of the schema at fault; empty for the root.
+    /// The JSON pointer of the offending schema; empty for the root.
     pub pointer: String,
     /// The unsupported keyword or type.
     pub what: String,

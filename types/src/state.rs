@@ -11,23 +11,23 @@ use crate::{Extensions, ToolContext, ToolError};
 
 /// A value that lives as long as its registry and is lent to the calls of native tools.
 ///
-/// The builder of a registry takes the value (`RegistryBuilder::tool_state`), and a tool takes it as a parameter
-/// `&State<T>`. Calls run at the same time on several threads, so a value that changes has a lock or atomics inside.
-/// Clones share the value.
+/// The builder of a registry takes the value (`RegistryBuilder::tool_state`), and a tool takes it as a
+/// parameter `&State<T>`. Calls run concurrently on several threads, so a value that changes needs a lock or
+/// atomics inside. Clones share the value.
 pub struct State<T: ?Sized>(Arc<T>);
 
 impl<T: 'static> State<T> {
-    /// Wraps a value. A test gives it to a tool by `ctx.extensions.insert(State::new(value))`.
+    /// Wraps a value. A test passes it to a tool with `ctx.extensions.insert(State::new(value))`.
     #[must_use]
     pub fn new(value: T) -> Self {
         Self(Arc::new(value))
     }
 
-    /// The state of this type in the context of a call.
+    /// Returns the state of this type in a call's context.
     ///
     /// # Errors
-    /// `internal` if the context has none, as outside a registry. A registry refuses a tool without its state before
-    /// the first call.
+    /// `internal` if the context has none, for example outside a registry. A registry refuses a tool without
+    /// its state before the first call.
     pub fn of(ctx: &ToolContext) -> Result<&Self, ToolError>
     where
         T: Send + Sync,
@@ -62,13 +62,13 @@ impl<T: ?Sized + fmt::Debug> fmt::Debug for State<T> {
 /// The type of a state that a tool takes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct StateType {
-    /// The type of the `State`, by which the extensions of a context find it.
+    /// The type id of the `State`, by which the extensions of a context store it.
     id: TypeId,
     name: &'static str,
 }
 
 impl StateType {
-    /// The type of a `State<T>`.
+    /// Returns the type of a `State<T>`.
     #[must_use]
     pub fn of<T: 'static>() -> Self {
         Self { id: TypeId::of::<State<T>>(), name: type_name::<T>() }
@@ -80,7 +80,7 @@ impl StateType {
         self.name
     }
 
-    /// Whether these extensions have a state of the type.
+    /// Whether these extensions contain a state of the type.
     #[must_use]
     pub fn is_in(&self, extensions: &Extensions) -> bool {
         extensions.contains(self.id)

@@ -9,15 +9,16 @@ use crate::{
     ArgumentRole, FunctionDecl, JsonSchema, StateType, ToolArgs, ToolContext, ToolError, ToolMeta, ToolOutput,
 };
 
-/// The time limit of a tool that declares none: 30 seconds.
+/// The timeout of a tool that declares none: 30 seconds.
 pub const DEFAULT_TIMEOUT: Duration = Duration::from_secs(30);
 
 /// A tool that runs in this process.
 ///
-/// Implement [`Tool::execute`]; a tool that needs its context implements [`Tool::call`] too, and the registry calls
-/// only `call`. The specification defines the four required methods. The provided methods serve the registry's further
-/// needs. The registry reads all descriptive methods once, at registration. It calls [`Tool::call`] once per
-/// admitted call, on an executor thread, with the deadline already running. The registry is the only caller.
+/// Implement [`Tool::execute`]. A tool that needs its context also implements [`Tool::call`], which is the
+/// only method that the registry calls. The specification defines the four required methods; the provided
+/// methods are additions of the registry. The registry reads all descriptive methods once, at registration.
+/// It calls [`Tool::call`] once per admitted call, on an executor thread, with the deadline already running.
+/// The registry is the only caller.
 #[async_trait]
 pub trait Tool: Send + Sync {
     /// The declaration for a model.
@@ -32,31 +33,31 @@ pub trait Tool: Send + Sync {
     /// The future is dropped at the deadline or when the call is cancelled.
     async fn execute(&self, args: &str) -> Result<String, ToolError>;
 
-    /// The time limit of one call. The policy may shorten it.
+    /// The timeout of one call. The policy may shorten it.
     fn timeout(&self) -> Duration;
 
-    /// The safety tier of the tool. A tool that declares no tier returns the tier that it counts as.
+    /// The safety tier of the tool. A tool that declares no tier returns the tier that the policy assumes.
     fn safety_tier(&self) -> SafetyTier;
 
-    /// The tier that the author declares; `None` if the author declares none. The policy then counts the tool as
-    /// [`SafetyTier::SideEffecting`], and an agent's loop knows that the tool declares no effects. Default:
-    /// [`Tool::safety_tier`].
+    /// The tier that the author declares; `None` if the author declares none. The policy then treats the tool
+    /// as [`SafetyTier::SideEffecting`], and an agent's loop knows that the tool declares no effects.
+    /// Default: [`Tool::safety_tier`].
     fn declared_tier(&self) -> Option<SafetyTier> {
         Some(self.safety_tier())
     }
 
-    /// The tool's own demand for approval, beside the policy's and independent of the tier. Default:
+    /// The tool's own approval requirement, in addition to the policy's and independent of the tier. Default:
     /// [`ToolPolicy::Auto`].
     fn policy(&self) -> ToolPolicy {
         ToolPolicy::Auto
     }
 
-    /// A name for people. Default: none, and the tool's name is shown.
+    /// A name for people. Default: none, so the tool's name is shown.
     fn label(&self) -> Option<String> {
         None
     }
 
-    /// The arguments that are paths, addresses or commands. Default: none.
+    /// The arguments that are paths, URLs or commands. Default: none.
     fn roles(&self) -> Vec<ArgumentRole> {
         Vec::new()
     }
@@ -71,8 +72,8 @@ pub trait Tool: Send + Sync {
         ToolMeta::default()
     }
 
-    /// The types of the states that the tool takes. A registry refuses a tool whose states it was not given. Default:
-    /// none.
+    /// The types of the states that the tool takes. A registry refuses a tool if it lacks one of these
+    /// states. Default: none.
     fn states(&self) -> Vec<StateType> {
         Vec::new()
     }
@@ -84,7 +85,7 @@ pub trait Tool: Send + Sync {
     /// Same as [`Tool::execute`].
     ///
     /// # Cancellation
-    /// Same as [`Tool::execute`]; `ctx.cancel` fires earlier.
+    /// Same as [`Tool::execute`]; `ctx.cancel` is cancelled earlier.
     async fn call(&self, ctx: &ToolContext, args: &ToolArgs) -> Result<ToolOutput, ToolError> {
         let _ = ctx;
         self.execute(args.text()).await.map(ToolOutput::text)
@@ -92,28 +93,28 @@ pub trait Tool: Send + Sync {
 }
 
 crate::word_enum! {
-    /// The danger of a tool. The tier decides the tool's default profile and approval.
+    /// How dangerous a tool is. The tier decides the tool's default profile and approval.
     ///
-    /// Ordered from harmless to dangerous: the maximum of two tiers is the stricter one.
+    /// Ordered from harmless to dangerous, so the maximum of two tiers is the stricter one.
     #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
     pub enum SafetyTier as "tier" {
         /// The tool has no side effects.
         ReadOnly = "read_only",
         /// The tool changes state within the sandbox.
         SideEffecting = "side_effecting",
-        /// The tool makes high-risk operations.
+        /// The tool performs high-risk operations.
         Privileged = "privileged",
     }
 }
 
-/// A tool's own demand for approval, beside the policy's. Default: `auto`.
+/// A tool's own approval requirement, in addition to the policy's. Default: `auto`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum ToolPolicy {
-    /// A call runs immediately, if tier and policy file allow it.
+    /// A call runs immediately if the tier and the policy file allow it.
     #[default]
     Auto,
-    /// A call waits for an approval, independent of the tier.
+    /// A call waits for an approval, regardless of the tier.
     RequiresApproval,
 }
 

@@ -1,11 +1,12 @@
-//! [`word_enum!`](crate::word_enum!): enums whose variants are words in files, in audit rows and on the command line.
+//! [`word_enum!`](crate::word_enum!): enums whose variants are written as words in files, audit rows and
+//! on the command line.
 
-/// Declares an enum with one word for each variant. The enum gets `ALL`, `as_str` and
-/// [`Display`](std::fmt::Display). The enum must be `Copy` and derive `Serialize` or `Deserialize` of serde, which use
-/// the words.
+/// Declares an enum with one word per variant. The enum gets `ALL`, `as_str` and
+/// [`Display`](std::fmt::Display). It must be `Copy` and derive `Serialize` or `Deserialize` of serde,
+/// which use the words.
 ///
-/// With `as "noun"` after its name the enum also gets [`FromStr`](std::str::FromStr). The error names the noun and
-/// all words.
+/// With `as "noun"` after its name, the enum also gets [`FromStr`](std::str::FromStr), whose error contains
+/// the noun and all words.
 ///
 /// ```
 /// portcullis_types::word_enum! {
@@ -67,7 +68,7 @@ macro_rules! word_enum {
     };
 }
 
-/// The message about an unknown word, for the code that [`word_enum!`](crate::word_enum!) generates.
+/// Formats the error about an unknown word, for the code that [`word_enum!`](crate::word_enum!) generates.
 #[doc(hidden)]
 #[must_use]
 pub fn unknown_word(noun: &str, text: &str, words: &[&str]) -> String {

@@ -1,4 +1,4 @@
-//! Copies the content of files into a record and back.
+//! Copies the content of files into a record, and back.
 
 use std::{
     fs::File,
@@ -13,7 +13,7 @@ use rustix::{
 
 use crate::node::{MountRoot, NodePath};
 
-/// Opens a regular file of a mount for reading. The open does not wait for the other end of a FIFO.
+/// Opens a regular file of a mount for reading. The open does not block on a FIFO.
 pub(crate) fn open_file(root: &MountRoot, path: &NodePath) -> Result<OwnedFd, Errno> {
     root.open(path, OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::NOCTTY, Mode::empty())
 }
@@ -38,7 +38,7 @@ pub(crate) fn have_same_content(first: File, second: File) -> io::Result<bool> {
     }
 }
 
-/// Copies a file: as a reflink where the file system has them (btrfs, XFS), otherwise at most `max_bytes` of it.
+/// Copies a file: as a reflink if the file system supports it (btrfs, XFS), otherwise at most `max_bytes`.
 ///
 /// # Errors
 /// The system's reason, such as a full disk.
@@ -46,8 +46,8 @@ pub fn copy_content(from: OwnedFd, to: &File, max_bytes: u64) -> io::Result<()> 
     if rustix::fs::ioctl_ficlone(to.as_fd(), from.as_fd()).is_ok() {
         return Ok(());
     }
-    // Within one file system the kernel copies (`copy_file_range(2)`), without a buffer in this process. The bound ends
-    // the copy of a file that another process extends as fast as it is copied.
+    // Within one file system, the kernel copies (`copy_file_range(2)`) without a buffer in this process. The
+    // limit stops the copy of a file that another process extends as fast as it is copied.
     io::copy(&mut File::from(from).take(max_bytes), &mut &*to)?;
     Ok(())
 }

@@ -1,4 +1,4 @@
-//! The difference that some calls made, for a person.
+//! Shows a person what some calls changed.
 
 use std::{
     fs::File,
@@ -15,45 +15,45 @@ use crate::{
     plan::{KeptContent, PlannedPath, UndoPlan},
 };
 
-/// The maximum size of a file that is compared line by line: 1 MiB. Larger files are only named.
+/// The maximum size of a file to compare line by line: 1 MiB. Larger files are only named.
 const MAX_COMPARED_BYTES: u64 = 1 << 20;
 
-/// The time limit of the search for the shortest difference of one file. After it a longer difference is shown.
+/// How long to search for the shortest diff of one file. After that, a longer diff is shown.
 const DIFF_TIME: Duration = Duration::from_secs(1);
 
-/// The change of one path, from before the calls to the present.
+/// The change of one path, between its state before the calls and its present state.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Difference {
-    /// The path, as tools name it. It is not escaped.
+    /// The path as tools name it, unescaped.
     pub path: String,
     /// The kind of change.
     pub kind: DifferenceKind,
-    /// Whether the path was changed by someone else after the calls. The difference includes that change.
+    /// Whether someone else changed the path after the calls. The difference includes that change.
     pub is_changed_since: bool,
 }
 
 /// The kind of a change.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum DifferenceKind {
-    /// Lines of a text file, as a unified diff without its head. It is not escaped.
+    /// Lines of a text file, as a unified diff without its header, unescaped.
     Lines(String),
-    /// A file whose lines are not shown: it is binary, too large, or its earlier content was not kept.
+    /// A file whose lines are not shown: it is binary or too large, or its earlier content was not stored.
     File,
-    /// Only the permission bits: before, and now.
+    /// Only the permission bits changed: the old and the new ones.
     Mode(u32, u32),
-    /// A directory, link or special file was made.
+    /// A directory, symlink or special file was created.
     Made,
-    /// A directory, link or special file was removed.
+    /// A directory, symlink or special file was removed.
     Removed,
-    /// Another kind of file stands in the path's place.
+    /// The path now has another kind of file.
     Replaced,
 }
 
 impl UndoPlan {
-    /// The paths that are not as they were before the calls, sorted.
+    /// Returns the paths that differ from their state before the calls, sorted.
     ///
     /// # Errors
-    /// [`UndoError::Keep`] if a path cannot be looked at.
+    /// [`UndoError::Keep`] if a path cannot be examined.
     pub fn differences(&self) -> Result<Vec<Difference>, UndoError> {
         let mut differences = Vec::new();
         for ((mount, path), planned) in &self.paths {
@@ -69,7 +69,7 @@ impl UndoPlan {
         Ok(differences)
     }
 
-    /// The kind of a change. `None` if only the file's time was changed.
+    /// Returns the kind of a change. `None` if only the file's modification time changed.
     fn kind(
         &self,
         mount: &str,
@@ -95,7 +95,7 @@ impl UndoPlan {
                 (PathState::File(before), PathState::File(now)) => {
                     Some(DifferenceKind::Mode(before.mode, now.mode))
                 }
-                // An empty file was made or removed.
+                // An empty file was created or removed.
                 _ => Some(DifferenceKind::File),
             };
         }
@@ -121,7 +121,7 @@ impl UndoPlan {
     }
 }
 
-/// The text of a file. `None` if it is too large, has a NUL byte, or is not UTF-8.
+/// Reads a file as text. `None` if it is too large, has a NUL byte, or is not UTF-8.
 fn text(file: File) -> io::Result<Option<String>> {
     let mut bytes = Vec::new();
     file.take(MAX_COMPARED_BYTES + 1).read_to_end(&mut bytes)?;

@@ -6,7 +6,7 @@ use thiserror::Error;
 
 use crate::plan::Conflict;
 
-/// Why changes cannot be saved, shown or undone.
+/// Why changes cannot be recorded, shown or undone.
 #[derive(Debug, Error)]
 pub enum UndoError {
     /// A file or folder of the store cannot be used.
@@ -18,7 +18,7 @@ pub enum UndoError {
         #[source]
         source: io::Error,
     },
-    /// The present state of a path cannot be kept.
+    /// The present state of a path cannot be recorded.
     #[error("cannot keep the state of `{path}`")]
     Keep {
         /// The path, with its mount.
@@ -41,13 +41,14 @@ pub enum UndoError {
         /// The id of a record, a call or a run.
         name: String,
     },
-    /// The policy no longer has such a mount, or has another folder under its name.
+    /// The policy has no such mount at present, or its mount is another folder.
     #[error("the mount `{mount}` is no longer the folder that the changes were made in")]
     MountChanged {
         /// The mount's name.
         mount: String,
     },
-    /// Paths are no longer as the calls left them, or their earlier content was not kept. Nothing was changed.
+    /// Paths differ from the state in which the calls left them, or their earlier content was not stored.
+    /// Nothing was changed.
     #[error("nothing was undone, because {} of the paths cannot be restored as they were", conflicts.len())]
     Conflicts {
         /// The paths, with reasons.
@@ -62,7 +63,7 @@ pub enum UndoError {
         #[source]
         source: io::Error,
     },
-    /// A step failed after others had been done. The record of the attempt can undo those.
+    /// A step failed after others had been completed. The record of this attempt can undo those.
     #[error("`{path}` cannot be restored; `portcullis undo {record}` undoes what was done so far")]
     Restore {
         /// The path, with its mount.

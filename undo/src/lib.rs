@@ -1,11 +1,11 @@
-//! The changes that calls make in mounts, kept so that a person can see and undo them.
+//! Records the changes that calls make in mounts, so that a person can see and undo them.
 //!
-//! A [`ChangeRecorder`] belongs to one call. Before each change it keeps the present state of the path in the
-//! [`UndoStore`], outside all mounts. At the end of the call it records the new states, so that a later change by
-//! someone else is noticed. [`UndoPlan`] combines the records of one or more calls: it shows the difference, and takes
-//! the changes back.
+//! A [`ChangeRecorder`] belongs to one call. Before each change it stores the present state of the path in
+//! the [`UndoStore`], outside all mounts. At the end of the call it records the new states, so that a later
+//! change by someone else is detected. [`UndoPlan`] combines the records of one or more calls: it shows the
+//! difference, and undoes the changes.
 //!
-//! The store follows no link, and reaches every path through the directory handle of its mount.
+//! The store follows no symlinks, and reaches every path through the descriptor of its mount.
 
 #![forbid(unsafe_code)]
 

@@ -1,5 +1,5 @@
-//! The state of a path in a mount, and the operations on paths. All of them stay beneath the mount's directory, and
-//! follow no link (`openat2(2)`, `RESOLVE_NO_SYMLINKS`).
+//! The state of a path in a mount, and the operations on paths. All of them stay beneath the mount's
+//! directory, and follow no symlinks (`openat2(2)`, `RESOLVE_NO_SYMLINKS`).
 
 use std::{
     ffi::{OsStr, OsString},
@@ -17,19 +17,19 @@ use rustix::{
 };
 use serde::{Deserialize, Serialize};
 
-/// The number of attempts at a resolution while directories are renamed at the same time (`openat2(2)`, `EAGAIN`).
+/// The number of attempts to resolve a path while directories are being renamed (`openat2(2)`, `EAGAIN`).
 const RESOLVE_ATTEMPTS: u32 = 16;
 
-/// The permission bits that are kept and restored. Set-id bits and the sticky bit are left out.
+/// The permission bits that are recorded and restored. Set-id bits and the sticky bit are excluded.
 const PERMISSIONS: u32 = 0o777;
 
-/// A path below a mount, as its components joined by `/`. It never has an empty component, `.` or `..`. The path of the
-/// mount itself is empty.
+/// A path below a mount, as its components joined by `/`. It never contains an empty component, `.` or `..`.
+/// The path of the mount itself is empty.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct NodePath(Vec<u8>);
 
 impl NodePath {
-    /// The path of these components. `None` if a component is empty, `.`, `..`, or contains `/` or NUL.
+    /// Joins components to a path. `None` if a component is empty, `.`, `..`, or contains `/` or NUL.
     pub fn from_components<'c>(components: impl IntoIterator<Item = &'c [u8]>) -> Option<Self> {
         let mut path = Vec::new();
         for component in components {
@@ -45,13 +45,13 @@ impl NodePath {
         Some(Self(path))
     }
 
-    /// The path of an entry of this directory. `None` as in [`Self::from_components`].
+    /// Returns the path of an entry of this directory. `None` as in [`Self::from_components`].
     #[must_use]
     pub fn child(&self, name: &[u8]) -> Option<Self> {
         Self::from_components(self.components().chain([name]))
     }
 
-    /// The path of the directory that contains this path. `None` for the mount itself.
+    /// Returns the path of the directory that contains this path. `None` for the mount itself.
     pub(crate) fn parent(&self) -> Option<Self> {
         if self.0.is_empty() {
             return None;
@@ -87,7 +87,7 @@ impl fmt::Debug for NodePath {
     }
 }
 
-/// Bytes of a name in JSON: a string if they are UTF-8, else a list of numbers.
+/// The bytes of a name in JSON: a string if they are UTF-8, else a list of numbers.
 #[derive(Serialize, Deserialize)]
 #[serde(untagged)]
 enum NameText {
@@ -129,7 +129,7 @@ impl<'de> Deserialize<'de> for NodePath {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum PathState {
-    /// There is nothing.
+    /// Nothing exists there.
     Absent,
     /// A regular file.
     File(FileFacts),
@@ -138,25 +138,25 @@ pub enum PathState {
         /// The permission bits.
         mode: u32,
     },
-    /// A symbolic link.
+    /// A symlink.
     Link {
-        /// The link's text.
+        /// The target of the symlink.
         #[serde(with = "link_text")]
         target: OsString,
     },
-    /// A FIFO, socket or device. It is never restored.
+    /// A FIFO, socket or device, which is never restored.
     Other,
 }
 
-/// A file's facts, which tell whether it was changed. The inode is not one of them, because a restored file is a new
-/// one.
+/// The facts by which a changed file is recognised. The inode is not included, because a restored
+/// file is a new file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct FileFacts {
     /// The size in bytes.
     pub size: u64,
     /// The permission bits.
     pub mode: u32,
-    /// The time of the last change of the content: seconds since the epoch, and nanoseconds.
+    /// The modification time: seconds since the epoch, and nanoseconds.
     pub modified: (i64, u64),
 }
 
@@ -182,15 +182,15 @@ pub struct MountRoot {
     directory: Arc<OwnedFd>,
 }
 
-/// The user and the group that a file belongs to. They are restored where this process may do so, and a difference
-/// does not count as a change.
+/// The user and the group that own a file. They are restored if this process may do so, and a difference does
+/// not count as a change.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct FileOwner {
     pub(crate) user: u32,
     pub(crate) group: u32,
 }
 
-/// The identity of a mount's directory, which a record keeps.
+/// The identity of a mount's directory, which a record stores.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct RootIdentity {
     device: u64,
@@ -198,7 +198,7 @@ pub(crate) struct RootIdentity {
 }
 
 impl MountRoot {
-    /// A mount with this name and directory. A directory that was opened with `O_PATH` suffices.
+    /// Creates a mount with this name and directory. A descriptor opened with `O_PATH` suffices.
     #[must_use]
     pub fn new(name: &str, directory: Arc<OwnedFd>) -> Self {
         Self { name: name.into(), directory }
@@ -210,7 +210,7 @@ impl MountRoot {
         &self.name
     }
 
-    /// A path in the mount, as tools name it.
+    /// Formats a path in the mount, as tools name it.
     pub(crate) fn shown(&self, path: &NodePath) -> String {
         shown(&self.name, path)
     }
@@ -220,11 +220,12 @@ impl MountRoot {
         Ok(RootIdentity { device: stat.st_dev, inode: stat.st_ino })
     }
 
-    /// The state of a path, with its owner. As in [`Self::look`].
+    /// Returns the state of a path with its owner, as in [`Self::look`].
     pub(crate) fn look_with_owner(&self, path: &NodePath) -> io::Result<(PathState, Option<FileOwner>)> {
         let handle = match self.open(path, OFlags::PATH | OFlags::NOFOLLOW, Mode::empty()) {
             Ok(handle) => handle,
-            // `LOOP`: a link stands in the place of a folder on the way. A link at the end is opened itself.
+            // `LOOP`: a symlink takes the place of a folder on the path. A symlink at the
+            // end is opened itself.
             Err(Errno::NOENT | Errno::NOTDIR | Errno::LOOP) => return Ok((PathState::Absent, None)),
             Err(errno) => return Err(errno.into()),
         };
@@ -233,7 +234,7 @@ impl MountRoot {
         Ok((node, Some(FileOwner { user: stat.st_uid, group: stat.st_gid })))
     }
 
-    /// The state of a path. A path below something that is not a directory is absent.
+    /// Returns the state of a path. A path below a non-directory is absent.
     pub(crate) fn look(&self, path: &NodePath) -> io::Result<PathState> {
         Ok(self.look_with_owner(path)?.0)
     }
@@ -249,7 +250,7 @@ impl MountRoot {
         Ok((self.open(&parent, OFlags::PATH | OFlags::DIRECTORY, Mode::empty())?, path.name()))
     }
 
-    /// The names in a directory, in any order.
+    /// Returns the names in a directory, unordered.
     pub(crate) fn names(&self, path: &NodePath) -> io::Result<Vec<Vec<u8>>> {
         let directory = self.open(path, OFlags::RDONLY | OFlags::DIRECTORY, Mode::empty())?;
         let mut names = Vec::new();
@@ -263,7 +264,7 @@ impl MountRoot {
     }
 }
 
-/// A path in a mount, as tools name it.
+/// Formats a path in a mount, as tools name it.
 pub(crate) fn shown(mount: &str, path: &NodePath) -> String {
     format!("/{mount}/{path}")
 }

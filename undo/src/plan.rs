@@ -10,12 +10,13 @@ use crate::{
     store::{ChangeRecord, RecordId, UndoStore},
 };
 
-/// The changes of one or more calls, combined: for each path the state before the first change and after the last.
+/// The changes of one or more calls, combined: for each path the state before the first change
+/// and after the last.
 #[derive(Debug)]
 pub struct UndoPlan {
     pub(crate) store: UndoStore,
     pub(crate) roots: BTreeMap<String, MountRoot>,
-    /// The records, the newest first.
+    /// The records, newest first.
     pub(crate) records: Vec<ChangeRecord>,
     pub(crate) paths: BTreeMap<(String, NodePath), PlannedPath>,
 }
@@ -26,7 +27,7 @@ pub(crate) struct PlannedPath {
     pub(crate) before: PathState,
     pub(crate) owner: Option<FileOwner>,
     pub(crate) content: Option<KeptContent>,
-    /// The state after the last call. `None` if that call's end was not recorded.
+    /// The state after the last call. `None` if the end of that call was not recorded.
     pub(crate) after: Option<PathState>,
     /// Whether someone else changed the path between two of the calls.
     pub(crate) is_changed_between: bool,
@@ -39,10 +40,10 @@ pub(crate) enum KeptContent {
     NotKept(NotKept),
 }
 
-/// A path that cannot be restored to its earlier state without loss.
+/// A path whose earlier state cannot be restored without loss.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Conflict {
-    /// The path, as tools name it. It is not escaped.
+    /// The path as tools name it, unescaped.
     pub path: String,
     /// The reason.
     pub reason: ConflictReason,
@@ -51,24 +52,24 @@ pub struct Conflict {
 /// Why a path cannot be restored.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ConflictReason {
-    /// It was changed after the calls.
+    /// The path was changed after the calls.
     ChangedSince,
-    /// Someone else changed it between the calls.
+    /// Someone else changed the path between the calls.
     ChangedBetween,
-    /// A call ended without a record of its end, so its last state is not known.
+    /// The end of a call was not recorded, so its last state is unknown.
     Unfinished,
-    /// The directory has files that no call has made.
+    /// The directory contains files that no call created.
     HasOtherFiles,
-    /// The file's earlier content was not kept.
+    /// The file's earlier content was not stored.
     NotKept(NotKept),
-    /// It was a FIFO, socket or device.
+    /// The path was a FIFO, socket or device.
     UnsupportedKind,
     /// A call changed more paths than are recorded.
     Incomplete,
 }
 
 impl Conflict {
-    /// Whether a forced undo restores the path. Without the earlier content it leaves the path as it is.
+    /// Whether a forced undo restores the path. Without the earlier content, it leaves the path unchanged.
     #[must_use]
     pub const fn can_be_forced(&self) -> bool {
         matches!(
@@ -96,7 +97,7 @@ impl UndoPlan {
     /// Combines records, which may be in any order. `roots` are the policy's mounts.
     ///
     /// # Errors
-    /// [`UndoError::MountChanged`] if a mount of a record is missing or another folder.
+    /// [`UndoError::MountChanged`] if a mount of a record is missing or is another folder.
     pub fn new(
         store: UndoStore,
         mut records: Vec<ChangeRecord>,
@@ -126,7 +127,7 @@ impl UndoPlan {
                 let planned = paths.entry((before.mount.clone(), before.path.clone()));
                 planned
                     .and_modify(|planned| {
-                        // The next call, which is in the plan already, found the path as `planned.before`.
+                        // The next call, which is already in the plan, found the path as `planned.before`.
                         if own_after.as_ref().is_some_and(|after| *after != planned.before) {
                             planned.is_changed_between = true;
                         }
@@ -146,10 +147,10 @@ impl UndoPlan {
         Ok(Self { store, roots, records, paths })
     }
 
-    /// The paths that cannot be restored without loss.
+    /// Returns the paths that cannot be restored without loss.
     ///
     /// # Errors
-    /// [`UndoError::Keep`] if a path cannot be looked at.
+    /// [`UndoError::Keep`] if a path cannot be examined.
     pub fn conflicts(&self) -> Result<Vec<Conflict>, UndoError> {
         let mut conflicts = Vec::new();
         if self.records.iter().any(|record| record.is_incomplete) {
@@ -202,8 +203,8 @@ impl UndoPlan {
         })
     }
 
-    /// Whether a path is as it was before the calls. Two changes within one tick of the kernel's clock can leave equal
-    /// facts, so the content of a file is compared too.
+    /// Whether a path is in its state before the calls. Two changes within one tick of the kernel's clock can
+    /// leave equal facts, so the content of a file is compared too.
     pub(crate) fn is_as_before(
         &self,
         mount: &str,
@@ -219,13 +220,13 @@ impl UndoPlan {
             return Ok(false);
         }
         let root = self.root(mount)?;
-        // Without the kept content the file counts as changed, and the restoration says what is missing.
+        // Without the stored content, the file counts as changed, and restoring it reports what is missing.
         let Ok(kept) = self.store.content(record, *number) else { return Ok(false) };
         let compare = || have_same_content(open_file(root, path)?.into(), kept);
         compare().map_err(|source| UndoError::Keep { path: root.shown(path), source })
     }
 
-    /// The state that a path has now.
+    /// Returns the present state of a path.
     pub(crate) fn current_node(&self, mount: &str, path: &NodePath) -> Result<PathState, UndoError> {
         let root = self.root(mount)?;
         root.look(path).map_err(|source: io::Error| UndoError::Keep { path: root.shown(path), source })

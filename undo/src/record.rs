@@ -1,4 +1,4 @@
-//! The lines of a record's file: one JSON object a line, in the order of events.
+//! The lines of a record's file: one JSON object per line, in the order of events.
 
 use std::collections::BTreeMap;
 
@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::node::{FileOwner, NodePath, PathState, RootIdentity};
 
-/// The version of the lines. A reader refuses records of a newer version.
+/// The version of the format. A reader refuses records of a newer version.
 pub(crate) const VERSION: u32 = 1;
 
 /// The call that made changes.
@@ -22,7 +22,7 @@ pub struct CallFacts {
     pub tool: String,
 }
 
-/// Why the content of a file was not kept. The file's facts are in the record all the same.
+/// Why the content of a file was not stored. The record still has the file's facts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum NotKept {
@@ -46,13 +46,13 @@ impl NotKept {
     }
 }
 
-/// Where the content of a file is.
+/// Where the content of a file is stored.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum ContentLocation {
     /// In the record's file with this number.
     Kept(u32),
-    /// Nowhere.
+    /// It is not stored.
     NotKept(NotKept),
 }
 

@@ -1,4 +1,4 @@
-//! [`ChangeRecorder`]: saves the states of paths before one call changes them.
+//! [`ChangeRecorder`]: records the states of paths before one call changes them.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -25,7 +25,7 @@ pub enum ChangeScope<'c> {
     Path,
     /// The path with everything below it.
     Tree,
-    /// The destination of a move, with everything that the move replaces or brings.
+    /// The destination of a move, with everything that the move replaces or adds.
     MovedHere {
         /// The mount of the moved path.
         mount: &'c str,
@@ -34,8 +34,8 @@ pub enum ChangeScope<'c> {
     },
 }
 
-/// Keeps the changes of one call. A call that changes nothing leaves no record. The end is recorded when the recorder
-/// is dropped.
+/// Records the changes of one call. A call that changes nothing leaves no record. Dropping the recorder
+/// records the end of the call.
 #[derive(Debug)]
 pub struct ChangeRecorder {
     store: UndoStore,
@@ -47,7 +47,7 @@ pub struct ChangeRecorder {
 
 #[derive(Debug, Default)]
 struct RecorderState {
-    /// The record, from the first change on.
+    /// The record, which exists from the first change on.
     record: Option<(RecordId, File)>,
     saved_paths: BTreeSet<(String, NodePath)>,
     content_files: u32,
@@ -56,30 +56,31 @@ struct RecorderState {
 }
 
 impl ChangeRecorder {
-    /// A recorder for a call that may change these mounts.
+    /// Creates a recorder for a call that may change these mounts.
     #[must_use]
     pub fn new(store: UndoStore, facts: CallFacts, roots: impl IntoIterator<Item = MountRoot>) -> Self {
         let roots = roots.into_iter().map(|root| (root.name().to_owned(), root)).collect();
         Self { store, facts, undone_records: Vec::new(), roots, state: Mutex::default() }
     }
 
-    /// The same recorder, for the changes of an undo of these records.
+    /// Marks the recorder's changes as an undo of these records.
     pub(crate) fn with_undone_records(mut self, records: Vec<String>) -> Self {
         self.undone_records = records;
         self
     }
 
-    /// Whether changes of a mount are kept.
+    /// Whether changes of a mount are recorded.
     #[must_use]
     pub fn records(&self, mount: &str) -> bool {
         self.roots.contains_key(mount)
     }
 
-    /// Saves the present state of a path, unless the call has changed it before. Must return before the change is made.
+    /// Records the present state of a path, unless the call has already changed it. This must return before
+    /// the change is made.
     ///
     /// # Errors
-    /// [`UndoError::Keep`] or [`UndoError::Store`]. The caller must then not make the change. A mount that is not
-    /// recorded is not an error.
+    /// [`UndoError::Keep`] or [`UndoError::Store`]. Then the caller must not make the change. A mount that is
+    /// not recorded is not an error.
     pub fn save_before(
         &self,
         mount: &str,
@@ -94,7 +95,7 @@ impl ChangeRecorder {
         }
         while let Some(path) = pending.pop() {
             let is_saved = state.saved_paths.contains(&(mount.to_owned(), path.clone()));
-            // A directory that was kept without its content may still have content that was not.
+            // A directory that was recorded by itself may still have unrecorded content.
             if is_saved && change == ChangeScope::Path {
                 continue;
             }
@@ -116,7 +117,7 @@ impl ChangeRecorder {
         Ok(())
     }
 
-    /// The destinations of `from` and everything below it, if `from` is moved to `to`.
+    /// Returns the destinations of `from` and everything below it, if `from` is moved to `to`.
     fn destinations_below(
         &self,
         mount: &str,
@@ -128,6 +129,7 @@ impl ChangeRecorder {
         let mut destinations = Vec::new();
         let mut pending = vec![(from.clone(), to.clone())];
         while let Some((from, to)) = pending.pop() {
+            // `save_before` marks the record as incomplete at this number of paths.
             if destinations.len() >= MAX_CALL_PATHS {
                 break;
             }
@@ -141,7 +143,7 @@ impl ChangeRecorder {
         Ok(destinations)
     }
 
-    /// The record's id, if something was changed.
+    /// Returns the record's id, if there were changes.
     #[must_use]
     pub fn id(&self) -> Option<RecordId> {
         self.lock().record.as_ref().map(|(id, _)| id.clone())
@@ -159,6 +161,7 @@ impl ChangeRecorder {
             None => self.begin()?,
         };
         let added = self.add_to(state, &id, &mut file, root, &path, seen);
+        // Put the record back even after an error, because it has the paths recorded earlier.
         state.record = Some((id, file));
         added?;
         state.saved_paths.insert((root.name().to_owned(), path));
@@ -198,7 +201,7 @@ impl ChangeRecorder {
         }
         let file = match open_file(root, path) {
             Ok(file) => file,
-            // Another process has removed or replaced the file since it was seen, or it cannot be read.
+            // Another process has removed or replaced the file in the meantime, or the file is unreadable.
             Err(Errno::NOENT | Errno::LOOP | Errno::ACCESS | Errno::PERM) => {
                 return Ok(ContentLocation::NotKept(NotKept::Unreadable));
             }
@@ -209,7 +212,8 @@ impl ChangeRecorder {
         let copied =
             self.store.create_content(id, number).and_then(|copy| copy_content(file, &copy, MAX_FILE_BYTES));
         if let Err(source) = copied {
-            // Half a content would be restored as a whole one. If it cannot be removed either, its number is not used.
+            // A partial copy would be restored as if it were complete. If it cannot be removed either, its
+            // number stays unused.
             let _ = self.store.remove_content(id, number);
             return Err(UndoError::Keep { path: root.shown(path), source });
         }

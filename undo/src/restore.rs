@@ -1,5 +1,5 @@
-//! Undoes the changes of a plan. First stages all content of files, because only that step can run out of disk space,
-//! and then makes the changes. The states that it overwrites are saved in a new record.
+//! Undoes the changes of a plan. It stages the content of all files first, because only that step can run out
+//! of disk space, and then makes the changes. A new record stores the states that it overwrites.
 
 use std::{
     collections::BTreeSet,
@@ -21,7 +21,7 @@ use crate::{
     store::{MAX_FILE_BYTES, RecordId},
 };
 
-/// A file that is complete under a temporary name, on the file system of its destination.
+/// A complete file under a temporary name, on the file system of its destination.
 struct StagedFile {
     directory: OwnedFd,
     name: OsString,
@@ -31,13 +31,13 @@ struct StagedFile {
 impl Drop for StagedFile {
     fn drop(&mut self) {
         if !self.is_placed {
-            // A file that cannot be removed stays under its temporary name, which says where it comes from.
+            // If the file cannot be removed, it stays under its temporary name, which shows its origin.
             let _ = rustix::fs::unlinkat(&self.directory, &self.name, AtFlags::empty());
         }
     }
 }
 
-/// A path of the plan that still has to be restored.
+/// A path of the plan that has not been restored yet.
 struct Restoration<'p> {
     root: &'p MountRoot,
     path: &'p NodePath,
@@ -47,13 +47,13 @@ struct Restoration<'p> {
 }
 
 impl UndoPlan {
-    /// Undoes the changes. Returns the id of the record of this undo, which can be undone in the same way, or `None` if
-    /// every path is already as it was. With `force`, paths that someone else has changed are restored too, and those
-    /// that cannot be restored are left as they are.
+    /// Undoes the changes. Returns the id of the record of this undo, which can itself be undone, or `None`
+    /// if every path is already in its earlier state. `force` also restores paths that someone else has
+    /// changed, and skips paths that cannot be restored.
     ///
     /// # Errors
     /// - [`UndoError::Restore`]: some paths were restored. The record of this undo lists them.
-    /// - [`UndoError::Store`]: nothing was changed, or everything was restored and the note about it is missing.
+    /// - [`UndoError::Store`]: nothing was changed, or everything was restored but not marked as undone.
     /// - Every other error: nothing was changed.
     pub fn restore(&self, actor: &str, force: bool) -> Result<Option<RecordId>, UndoError> {
         let _lock = self.store.lock()?;
@@ -87,7 +87,7 @@ impl UndoPlan {
             record: record.to_string(),
             source,
         };
-        // Sorted by path, a directory comes before its content. So the content is removed in reverse order.
+        // Sorted by path, a directory precedes its content, so remove in reverse order.
         for restoration in restorations.iter().rev() {
             restoration
                 .remove()
@@ -98,15 +98,17 @@ impl UndoPlan {
                 .place()
                 .map_err(|source| restore_error(restoration.root, restoration.path, source))?;
         }
+        // Innermost first: a restored mode may deny access to the content.
         for restoration in restorations.iter().rev() {
             restoration
                 .restore_mode()
                 .map_err(|source| restore_error(restoration.root, restoration.path, source))?;
         }
+        // Dropping the recorder records the states after this undo.
         drop(recorder);
         for undone in &self.records {
             self.store.note_undone(&undone.id, &record)?;
-            // If an undo made the changes, the calls that it undid are in force again.
+            // If an undo made these changes, the changes that it had undone are in effect again.
             self.store.forget_undone(undone)?;
         }
         Ok(Some(record))
@@ -126,7 +128,7 @@ impl UndoPlan {
 }
 
 impl Restoration<'_> {
-    /// Makes the file under a temporary name, in the nearest directory above it that exists.
+    /// Creates the file under a temporary name, in the nearest existing directory above it.
     fn stage(&mut self, plan: &UndoPlan) -> io::Result<()> {
         let PathState::File(facts) = &self.planned.before else { return Ok(()) };
         let Some(KeptContent::InRecord(record, number)) = &self.planned.content else {
@@ -148,18 +150,18 @@ impl Restoration<'_> {
         let file = File::from(rustix::fs::openat(&directory, &name, flags, Mode::RUSR | Mode::WUSR)?);
         self.staged = Some(StagedFile { directory, name, is_placed: false });
         copy_content(plan.store.content(record, *number)?.into(), &file, MAX_FILE_BYTES)?;
-        // First, because a change of the owner clears permission bits.
+        // Restore the owner first, because changing it clears permission bits.
         restore_owner(file.as_fd(), self.planned.owner);
         finish_file(&file, facts)
     }
 
-    /// Removes what stands at the path, if it is of another kind than before.
+    /// Removes the file at the path, if it is of another kind than before.
     fn remove(&self) -> io::Result<()> {
         let is_directory = match (&self.current, &self.planned.before) {
             (PathState::Absent, _) | (PathState::Directory { .. }, PathState::Directory { .. }) => {
                 return Ok(());
             }
-            // The staged file replaces the file in one step.
+            // The staged file replaces the file atomically.
             (PathState::File(_), PathState::File(_)) => return Ok(()),
             (current, _) => matches!(current, PathState::Directory { .. }),
         };
@@ -168,7 +170,7 @@ impl Restoration<'_> {
         Ok(rustix::fs::unlinkat(parent, name, flags)?)
     }
 
-    /// Puts the earlier state in its place.
+    /// Moves the earlier state into place.
     fn place(&mut self) -> io::Result<()> {
         if self.planned.before == PathState::Absent {
             return Ok(());
@@ -181,6 +183,7 @@ impl Restoration<'_> {
                 staged.is_placed = true;
             }
             PathState::Directory { .. } if !matches!(self.current, PathState::Directory { .. }) => {
+                // Accessible until `restore_mode`, so that the content can be put into it.
                 rustix::fs::mkdirat(&parent, name, Mode::RWXU)?;
             }
             PathState::Link { target } => rustix::fs::symlinkat(target, &parent, name)?,
@@ -189,7 +192,8 @@ impl Restoration<'_> {
         Ok(())
     }
 
-    /// Gives a directory its earlier permissions. This comes last, because they may forbid changes of its content.
+    /// Restores the permissions of a directory. This comes last, because they may forbid
+    /// changes of its content.
     fn restore_mode(&self) -> io::Result<()> {
         if let PathState::Directory { mode } = &self.planned.before {
             let directory = self.root.open(self.path, OFlags::RDONLY | OFlags::DIRECTORY, Mode::empty())?;
@@ -200,7 +204,7 @@ impl Restoration<'_> {
     }
 }
 
-/// Gives a file or directory its earlier owner. Only root may give files away, so a refusal is not an error.
+/// Restores the owner of a file or directory. Only root may change owners, so a refusal is not an error.
 fn restore_owner(file: BorrowedFd<'_>, owner: Option<FileOwner>) {
     let Some(FileOwner { user, group }) = owner else { return };
     let is_owned = rustix::fs::fstat(file).is_ok_and(|stat| (stat.st_uid, stat.st_gid) == (user, group));
@@ -209,7 +213,7 @@ fn restore_owner(file: BorrowedFd<'_>, owner: Option<FileOwner>) {
     }
 }
 
-/// Gives a file the permissions and the time of its earlier state.
+/// Restores the permissions and the modification time of a file.
 fn finish_file(file: &File, facts: &FileFacts) -> io::Result<()> {
     rustix::fs::fchmod(file, Mode::from_raw_mode(facts.mode))?;
     let (tv_sec, nanoseconds) = facts.modified;

@@ -1,5 +1,5 @@
-//! The file with the sizes of records. It has one entry, a line, for each: its id and the bytes that it takes. A record
-//! without an entry is measured when its size is needed, so a lost entry costs time only.
+//! The file with the sizes of records. It has one line per record: its id and its size in bytes. The size of
+//! a record without a line is measured when it is needed, so a lost line only costs time.
 
 use std::{
     collections::BTreeMap,
@@ -9,16 +9,16 @@ use std::{
     path::Path,
 };
 
-/// The maximum length of the part of the file that is read: 1 MiB. An entry has about 30 bytes.
+/// The maximum number of bytes that are read from the file: 1 MiB. A line has about 30 bytes.
 const MAX_BYTES: u64 = 1 << 20;
 
 const SIZES: &str = "sizes";
 
-/// The sizes in a store's folder, by the records' ids. Lines that are not entries are left out.
+/// Returns the sizes in a store's folder by record id. Ignores malformed lines.
 pub(crate) fn read(folder: &Path) -> BTreeMap<String, u64> {
     let mut text = String::new();
     if let Ok(file) = File::open(folder.join(SIZES)) {
-        // Entries that were read before an error count.
+        // Lines that were read before an error still count.
         let _ = file.take(MAX_BYTES).read_to_string(&mut text);
     }
     let entry = |line: &str| {
@@ -28,7 +28,7 @@ pub(crate) fn read(folder: &Path) -> BTreeMap<String, u64> {
     text.lines().filter_map(entry).collect()
 }
 
-/// Adds an entry. Several processes can do so at the same time.
+/// Appends a line. Several processes can do so concurrently.
 pub(crate) fn add(folder: &Path, id: &str, bytes: u64) {
     let file = OpenOptions::new().append(true).create(true).mode(0o600).open(folder.join(SIZES));
     if let Err(error) = file.and_then(|mut file| file.write_all(format!("{id} {bytes}\n").as_bytes())) {
@@ -36,7 +36,7 @@ pub(crate) fn add(folder: &Path, id: &str, bytes: u64) {
     }
 }
 
-/// Replaces all entries. An entry that another process adds meanwhile is lost.
+/// Replaces all lines. A line that another process appends meanwhile is lost.
 pub(crate) fn rewrite(folder: &Path, sizes: &BTreeMap<String, u64>) {
     let lines: String = sizes.iter().map(|(id, bytes)| format!("{id} {bytes}\n")).collect();
     let temporary = folder.join(format!("{SIZES}.{}", std::process::id()));

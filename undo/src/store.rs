@@ -19,14 +19,14 @@ use crate::{
     sizes,
 };
 
-/// The maximum size of one kept file: 256 MiB. The content of a larger file is not kept.
+/// The maximum size of one stored file: 256 MiB. The content of a larger file is not stored.
 pub const MAX_FILE_BYTES: u64 = 256 << 20;
 
-/// The maximum size of the content that is kept for one call: 1 GiB.
+/// The maximum size of the content that is stored for one call: 1 GiB.
 pub const MAX_CALL_BYTES: u64 = 1 << 30;
 
-/// The maximum number of paths that are recorded for one call: 100,000. Further paths are not recorded, and such a call
-/// can only be undone in part.
+/// The maximum number of paths that are recorded for one call: 100,000. Further paths are not recorded, so
+/// the call can only be undone in part.
 pub const MAX_CALL_PATHS: usize = 100_000;
 
 /// The maximum size of the whole store: 4 GiB. The oldest records are removed first.
@@ -59,7 +59,7 @@ impl RecordId {
     }
 }
 
-/// Digits of an id: microseconds since the epoch.
+/// The number of digits of an id: microseconds since the epoch.
 const ID_DIGITS: usize = 17;
 
 impl fmt::Display for RecordId {
@@ -68,26 +68,26 @@ impl fmt::Display for RecordId {
     }
 }
 
-/// The folder `undo` of a state folder.
+/// The `undo` folder of a state folder.
 #[derive(Debug, Clone)]
 pub struct UndoStore {
     folder: PathBuf,
 }
 
-/// The kept changes of one call.
+/// The recorded changes of one call.
 #[derive(Debug, Clone)]
 pub struct ChangeRecord {
     /// The record's id.
     pub id: RecordId,
     /// The call.
     pub call: CallFacts,
-    /// When the call began to change something, in seconds since the epoch.
+    /// When the call made its first change, in seconds since the epoch.
     pub time: u64,
-    /// The records that were undone, if an undo made these changes.
+    /// The undone records, if these changes were made by an undo.
     pub undoes: Vec<String>,
-    /// The record that took these changes back, if one did.
+    /// The record of the undo of these changes, if they were undone.
     pub undone_by: Option<RecordId>,
-    /// Whether the call's end is recorded. Without it the process ended before the call.
+    /// Whether the call's end is recorded. If not, the process died during the call.
     pub is_ended: bool,
     /// Whether paths are missing, because there were more than [`MAX_CALL_PATHS`].
     pub is_incomplete: bool,
@@ -97,7 +97,7 @@ pub struct ChangeRecord {
 }
 
 impl ChangeRecord {
-    /// The number of paths.
+    /// The number of recorded paths.
     #[must_use]
     pub fn paths(&self) -> usize {
         self.before.len()
@@ -105,25 +105,25 @@ impl ChangeRecord {
 }
 
 impl UndoStore {
-    /// The store of a state folder. Its folder is made when the first change is kept.
+    /// Returns the store of a state folder. Its folder is created with the first recorded change.
     #[must_use]
     pub fn new(state: &Path) -> Self {
         Self { folder: state.join(FOLDER) }
     }
 
-    /// All records, the newest first. Records that cannot be read are left out, with a warning in the log.
+    /// Returns all records, newest first. Skips unreadable records, with a warning in the log.
     ///
     /// # Errors
-    /// [`UndoError::Store`] if the folder cannot be read. A missing folder has no records.
+    /// [`UndoError::Store`] if the folder cannot be read. If there is no folder, there are no records.
     pub fn records(&self) -> Result<Vec<ChangeRecord>, UndoError> {
         Ok(self.ids()?.iter().filter_map(|id| self.readable_record(id)).collect())
     }
 
-    /// The newest record that is wanted. Older records are not read. Records that cannot be read are left out, as in
-    /// [`Self::records`].
+    /// Returns the newest record that `is_wanted` accepts. Older records are not read. Skips unreadable
+    /// records, as [`Self::records`] does.
     ///
     /// # Errors
-    /// As of [`Self::records`].
+    /// As for [`Self::records`].
     pub fn newest(
         &self,
         is_wanted: impl Fn(&ChangeRecord) -> bool,
@@ -132,10 +132,10 @@ impl UndoStore {
         Ok(ids.iter().filter_map(|id| self.readable_record(id)).find(is_wanted))
     }
 
-    /// The record with this id, or the newest record of the call with this id.
+    /// Returns the record with this id, or the newest record of the call with this id.
     ///
     /// # Errors
-    /// [`UndoError::Unknown`] if there is none, else as of [`Self::records`].
+    /// [`UndoError::Unknown`] if there is none, otherwise as for [`Self::records`].
     pub fn find_call(&self, name: &str) -> Result<ChangeRecord, UndoError> {
         if let Some(id) = RecordId::parse(name)
             && self.folder.join(name).exists()
@@ -146,10 +146,10 @@ impl UndoStore {
         found.ok_or_else(|| UndoError::Unknown { name: name.to_owned() })
     }
 
-    /// The records of a run, the newest first. A run that changed nothing has none.
+    /// Returns the records of a run, newest first. A run without changes has none.
     ///
     /// # Errors
-    /// [`UndoError::Unknown`] if there are none, else as of [`Self::records`].
+    /// [`UndoError::Unknown`] if there are none, otherwise as for [`Self::records`].
     pub fn find_run(&self, run: &str) -> Result<Vec<ChangeRecord>, UndoError> {
         let mut records = self.records()?;
         records.retain(|record| record.call.run == run);
@@ -170,7 +170,7 @@ impl UndoStore {
             match lines.next() {
                 None => Ok(None),
                 Some(Err(source)) => Err(UndoError::Store { path: path.clone(), source }),
-                // The process may have ended in the middle of the last line.
+                // The process may have died while writing the last line.
                 Some(Ok(line)) => match serde_json::from_slice(&line) {
                     Ok(line) => Ok(Some(line)),
                     Err(_) if lines.next().is_none() => Ok(None),
@@ -210,23 +210,23 @@ impl UndoStore {
         Ok(record)
     }
 
-    /// Opens the kept content of a file.
+    /// Opens the stored content of a file.
     pub(crate) fn content(&self, id: &RecordId, number: u32) -> io::Result<File> {
         File::open(self.record_folder(id).join(number.to_string()))
     }
 
-    /// Notes that a record's changes were undone.
+    /// Marks a record's changes as undone.
     pub(crate) fn note_undone(&self, id: &RecordId, by: &RecordId) -> Result<(), UndoError> {
         let path = self.record_folder(id).join(UNDONE);
         fs::write(&path, by.as_str()).map_err(|source| UndoError::Store { path, source })
     }
 
-    /// Removes the note of [`Self::note_undone`] from the records that an undo had undone, because the undo itself
-    /// was undone.
+    /// Removes the mark of [`Self::note_undone`] from the records that an undo had undone, because the undo
+    /// itself was undone.
     pub(crate) fn forget_undone(&self, undo: &ChangeRecord) -> Result<(), UndoError> {
         for id in undo.undoes.iter().filter_map(|id| RecordId::parse(id)) {
             let path = self.record_folder(&id).join(UNDONE);
-            // Another undo may have taken the record back since, or the record was removed.
+            // Another undo may have undone the record again meanwhile, or the record was removed.
             if fs::read_to_string(&path).is_ok_and(|by| by == undo.id.as_str()) {
                 fs::remove_file(&path).map_err(|source| UndoError::Store { path, source })?;
             }
@@ -234,7 +234,7 @@ impl UndoStore {
         Ok(())
     }
 
-    /// Makes the folder and the file of a new record. Removes the oldest records beyond the limits.
+    /// Creates the folder and the file of a new record. Removes the oldest records beyond the limits.
     pub(crate) fn create(&self) -> Result<(RecordId, File), UndoError> {
         let store_error = |path: &Path, source| UndoError::Store { path: path.to_owned(), source };
         DirBuilder::new()
@@ -248,7 +248,7 @@ impl UndoStore {
             let id = RecordId(format!("{now:0ID_DIGITS$}"));
             match DirBuilder::new().mode(0o700).create(self.record_folder(&id)) {
                 Ok(()) => break id,
-                // Another call began in the same microsecond.
+                // Another call started in the same microsecond.
                 Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
                 Err(source) => return Err(store_error(&self.record_folder(&id), source)),
             }
@@ -258,18 +258,19 @@ impl UndoStore {
         Ok((id, file.map_err(|source| store_error(&path, source))?))
     }
 
-    /// Makes the file for the content of a changed file.
+    /// Creates the file for the content of a changed file.
     pub(crate) fn create_content(&self, id: &RecordId, number: u32) -> io::Result<File> {
         let path = self.record_folder(id).join(number.to_string());
         OpenOptions::new().write(true).create_new(true).mode(0o600).open(path)
     }
 
-    /// Removes the file of a content that could not be copied.
+    /// Removes a content file whose copy failed.
     pub(crate) fn remove_content(&self, id: &RecordId, number: u32) -> io::Result<()> {
         fs::remove_file(self.record_folder(id).join(number.to_string()))
     }
 
-    /// Waits until no other process undoes changes in this store. The lock ends with the returned file.
+    /// Waits until no other process is undoing changes in this store. The lock is held until the
+    /// returned file is dropped.
     pub(crate) fn lock(&self) -> Result<File, UndoError> {
         let store_error = |source: io::Error| UndoError::Store { path: self.folder.clone(), source };
         let folder = File::open(&self.folder).map_err(store_error)?;
@@ -282,7 +283,7 @@ impl UndoStore {
         self.folder.join(&id.0)
     }
 
-    /// The ids of all records, the newest first.
+    /// Returns the ids of all records, newest first.
     fn ids(&self) -> Result<Vec<RecordId>, UndoError> {
         let entries = match fs::read_dir(&self.folder) {
             Ok(entries) => entries,
@@ -295,7 +296,7 @@ impl UndoStore {
         Ok(ids)
     }
 
-    /// Reads a record, or leaves it out with a warning in the log.
+    /// Reads a record. Logs a warning and returns `None` if it is unreadable.
     fn readable_record(&self, id: &RecordId) -> Option<ChangeRecord> {
         match self.record(id) {
             Ok(record) => Some(record),
@@ -306,7 +307,7 @@ impl UndoStore {
         }
     }
 
-    /// Removes the oldest records until a further one has room.
+    /// Removes the oldest records until there is room for another one.
     fn remove_oldest(&self, max_records: usize, max_bytes: u64) -> Result<(), UndoError> {
         let sizes = sizes::read(&self.folder);
         let (mut kept, mut kept_bytes) = (BTreeMap::new(), 0);
@@ -321,24 +322,25 @@ impl UndoStore {
             }
             match fs::remove_dir_all(&path) {
                 Ok(()) => {}
-                // Another process removes the same record.
+                // Another process is removing the same record.
                 Err(error) if error.kind() == io::ErrorKind::NotFound => {}
                 Err(source) => return Err(UndoError::Store { path, source }),
             }
         }
+        // Rewrite only if many lines are stale, because a rewrite can lose a concurrent line.
         if sizes.len() > kept.len() + max_records {
             sizes::rewrite(&self.folder, &kept);
         }
         Ok(())
     }
 
-    /// Stores the size of an ended call's record, so that the next calls need not look at its files.
+    /// Stores the size of a finished call's record, so that later calls need not measure its files.
     pub(crate) fn write_size(&self, id: &RecordId) {
         sizes::add(&self.folder, id.as_str(), folder_bytes(&self.record_folder(id)));
     }
 }
 
-/// The bytes that a record's files take on the disk.
+/// Returns the disk space that a record's files take, in bytes.
 fn folder_bytes(folder: &Path) -> u64 {
     let entries = fs::read_dir(folder).into_iter().flatten().flatten();
     entries.filter_map(|entry| entry.metadata().ok()).map(|metadata| metadata.blocks() * 512).sum()
@@ -387,7 +389,7 @@ mod tests {
     fn a_damaged_record_is_passed_over() {
         let folder = tempfile::tempdir().expect("a folder");
         let store = UndoStore::new(folder.path());
-        // Without its first line the record is damaged.
+        // Without its first line, the record is damaged.
         add(&store, 10, true);
         assert!(store.newest(|_| true).expect("readable").is_none());
     }

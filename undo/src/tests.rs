@@ -1,4 +1,4 @@
-//! Changes in a real folder, saved and undone.
+//! Changes in a real folder are recorded and undone.
 
 use std::{
     collections::BTreeMap,
@@ -41,7 +41,7 @@ impl UndoFixture {
         ChangeRecorder::new(self.store.clone(), CallFacts { call, run, agent, tool }, [self.root()])
     }
 
-    /// Makes changes as a call, with the paths kept before.
+    /// Makes changes as a call, after recording the paths.
     fn call(&self, name: &str, paths: &[&str], change: impl FnOnce(&Path)) {
         let recorder = self.recorder(name);
         for path in paths {
@@ -73,7 +73,7 @@ fn path_of(text: &str) -> NodePath {
     NodePath::from_components(text.split('/').map(str::as_bytes)).expect("a path")
 }
 
-/// The content and permissions of everything below a folder.
+/// Returns the content and permissions of everything below a folder.
 fn tree(folder: &Path) -> BTreeMap<PathBuf, (u32, String)> {
     let mut tree = BTreeMap::new();
     let mut pending = vec![folder.to_owned()];
@@ -182,7 +182,7 @@ fn changes_of_others_are_not_lost() {
     });
     fs::write(at("made/other"), "theirs\n").expect("written");
     fs::write(at("file"), "theirs\n").expect("written");
-    // The folder is another one now, reached by a link.
+    // The folder is now a symlink to another one.
     let elsewhere = tempfile::tempdir().expect("a folder");
     fs::rename(at("folder"), elsewhere.path().join("folder")).expect("moved");
     symlink(elsewhere.path().join("folder"), at("folder")).expect("linked");
@@ -195,7 +195,7 @@ fn changes_of_others_are_not_lost() {
     ];
     assert_eq!(conflicts, expected.map(|(path, reason)| (path.to_owned(), reason)));
     assert_eq!(tree(&fixture.mount), current);
-    // Even by force no link is followed and no file of others is removed.
+    // Even with `force`, no symlink is followed and no file of others is removed.
     let error = fixture.plan(&["change"]).restore("person", true).expect_err("a link");
     assert!(matches!(error, UndoError::Restore { .. }), "{error:?}");
     assert_eq!(fs::read_to_string(elsewhere.path().join("folder/x")).expect("the file is readable"), "2\n");
@@ -208,7 +208,7 @@ fn a_call_without_an_end_is_taken_back_by_force_only() {
     fs::write(fixture.mount.join("file"), "1\n").expect("written");
     let recorder = fixture.recorder("killed");
     recorder.save_before("m", &path_of("file"), ChangeScope::Path).expect("the state can be saved");
-    // The record is copied before its end, as a killed process leaves it.
+    // Copy the record before its end is written, as a killed process would leave it.
     let record = fixture
         .mount
         .with_file_name("undo")
@@ -259,7 +259,7 @@ fn a_full_disk_changes_nothing() {
         fs::write(mount.join("b"), "2\n").expect("written");
     });
     let current = tree(&fixture.mount);
-    // The second content is gone, as if it could not be copied.
+    // The second content file is missing, as if it could not be copied.
     let record = fixture.store.find_call("change").expect("the store has the record");
     fs::remove_file(fixture.mount.with_file_name("undo").join(record.id.as_str()).join("1"))
         .expect("removed");
@@ -291,7 +291,7 @@ fn steps() -> impl Strategy<Value = Vec<Step>> {
     prop::collection::vec(step, 0..12)
 }
 
-/// Makes a change as a guest would: each path is kept before. Errors of the system are the guest's.
+/// Makes a change as a guest would, recording each path before. Errors of the system are the guest's.
 fn run(step: &Step, mount: &Path, recorder: Option<&ChangeRecorder>) {
     let keep = |name: &str, change| {
         if let Some(recorder) = recorder {
@@ -302,7 +302,8 @@ fn run(step: &Step, mount: &Path, recorder: Option<&ChangeRecorder>) {
         Step::Write(name, text) => {
             keep(NAMES[*name], ChangeScope::Path);
             let path = mount.join(NAMES[*name]);
-            // A link would lead to a name that was not kept; the sandbox keeps the resolved name.
+            // Writing through a symlink would change an unrecorded name; the sandbox records
+            // the resolved name.
             if !path.is_symlink() {
                 let _ = fs::write(path, text);
             }
@@ -331,7 +332,7 @@ fn run(step: &Step, mount: &Path, recorder: Option<&ChangeRecorder>) {
 proptest! {
     #![proptest_config(ProptestConfig { cases: 200, ..ProptestConfig::default() })]
 
-    /// After calls of any kind, their undo gives the tree back, and the undo of the undo gives the changes back.
+    /// After calls of any kind, undoing them restores the tree, and undoing the undo restores the changes.
     #[test]
     fn an_undo_gives_the_tree_back(start in steps(), calls in prop::collection::vec(steps(), 1..4)) {
         let fixture = UndoFixture::new();

@@ -1,4 +1,4 @@
-//! Checks a bundle, as `verify.py` in it does.
+//! Checks a bundle, in the same way as the `verify.py` inside it.
 
 use std::{
     collections::HashMap,
@@ -18,7 +18,7 @@ use crate::{
     tree::{Frontier, TreeHash, is_consistent},
 };
 
-/// The maximum length of a text in a bundle besides the rows: 16 MiB.
+/// The maximum length of a text in a bundle, except the rows: 16 MiB.
 pub(super) const MAX_TEXT_BYTES: u64 = 16 << 20;
 
 /// The result of a check.
@@ -26,30 +26,30 @@ pub(super) const MAX_TEXT_BYTES: u64 = 16 << 20;
 pub struct BundleReport {
     /// The numbers of the first and the last row.
     pub rows: (u64, u64),
-    /// The number of rows that are disclosed.
+    /// The number of disclosed rows.
     pub disclosed: u64,
-    /// The key that the checkpoints were verified with.
+    /// The key with which the checkpoints were verified.
     pub key: String,
-    /// The number of checkpoints that hold.
+    /// The number of valid checkpoints.
     pub checkpoints: usize,
-    /// The checks that failed. Empty for a bundle that is proven.
+    /// The checks that failed. Empty if the bundle is proven.
     pub faults: Vec<String>,
 }
 
-/// A checkpoint, and where it comes from.
+/// A checkpoint, and its source.
 struct NamedCheckpoint {
     name: String,
     signed: SignedCheckpoint,
     holds: bool,
 }
 
-/// Checks a bundle. `key` is the log's key from another place. Without it the bundle's own key is used, which proves
-/// only that the bundle is consistent: its owner could have made all of it. `anchors` are checkpoints that were kept in
-/// other places.
+/// Checks a bundle. `key` is the log's key from an independent source. Without it the bundle's own key is
+/// used, which proves only that the bundle is consistent, because its owner could have forged all of it.
+/// `anchors` are checkpoints that were kept elsewhere.
 ///
 /// # Errors
-/// [`BundleError::File`], and [`BundleError::Form`] for a file that is not a bundle. A bundle that proves nothing is
-/// not an error: the report says why.
+/// [`BundleError::File`], and [`BundleError::Form`] if a file is not a bundle. A bundle that proves nothing
+/// is not an error: the report gives the reasons.
 pub fn check_bundle(
     bundle: impl Read,
     key: Option<&VerifierKey>,
@@ -142,7 +142,7 @@ impl Checker {
         }
     }
 
-    /// Compares the checkpoints that cover exactly the rows so far.
+    /// Compares the checkpoints that cover exactly the rows read so far.
     fn compare(&mut self, by_size: &HashMap<u64, Vec<usize>>) {
         let Some(indexes) = by_size.get(&self.tree.size()) else { return };
         let root = self.tree.root();
@@ -166,14 +166,14 @@ impl Checker {
         for (index, note) in self.notes.iter().enumerate() {
             by_size.entry(note.signed.checkpoint.size).or_default().push(index);
         }
-        // A checkpoint over no rows is compared before the first row.
+        // Compare checkpoints of no rows before reading the first row.
         self.compare(&by_size);
         let mut reader = BufReader::new(entry);
         let mut line = Vec::new();
         let mut prev: Option<String> = None;
         loop {
             line.clear();
-            // A line without an end must not fill memory.
+            // A line without a newline must not exhaust memory.
             let mut bounded = (&mut reader).take(MAX_ROW_BYTES as u64 + 1);
             if bounded.read_until(b'\n', &mut line)? == 0 {
                 break;
@@ -188,8 +188,7 @@ impl Checker {
                         break;
                     };
                     let text = |hash: &chain::Hash| String::from_utf8_lossy(hash).into_owned();
-                    // The chain is followed over the rows that are shown and the hashes of those that are
-                    // not.
+                    // The chain runs over the disclosed rows and the hashes of the withheld ones.
                     if link.seq != seq || prev.is_some_and(|prev| prev != text(&link.prev)) {
                         self.faults.push(format!("row {seq} does not follow the row before it"));
                         break;
@@ -208,7 +207,7 @@ impl Checker {
         Ok(())
     }
 
-    /// Checks a text that rows name by its hash.
+    /// Checks a text against the hash by which rows name it.
     fn text(&mut self, name: &str, entry: impl Read) -> Result<(), BundleError> {
         let hashed = below(name, POLICIES_DIR).and_then(|name| name.strip_suffix(".json"));
         let hashed = hashed.or_else(|| below(name, QUESTIONS_DIR)?.strip_suffix(".txt"));
@@ -260,7 +259,7 @@ impl Checker {
     }
 }
 
-/// The name of a file in a folder of the bundle.
+/// Returns the name of a file in a folder of the bundle.
 fn below<'n>(name: &'n str, folder: &str) -> Option<&'n str> {
     name.strip_prefix(folder)?.strip_prefix('/')
 }

@@ -1,7 +1,8 @@
 //! Writes the line of a row.
 //!
-//! Every row about a call has every field, in a fixed order. An unknown field is `null`, and an unknown list is `[]`.
-//! Models and tools choose strings, so each string has a limit. The limits add up to less than [`MAX_ROW_BYTES`].
+//! Every row about a call has every field, in a fixed order. An unknown field is `null`, and an unknown list
+//! is `[]`. Models and tools choose strings, so each string is truncated to a limit. The limits add up to
+//! less than [`MAX_ROW_BYTES`].
 
 use std::{io::Write as _, time::Duration};
 
@@ -20,16 +21,16 @@ use crate::{
     touched::push_touched,
 };
 
-/// The maximum length of an id, name, code or digest in a row, in escaped bytes: 512. Even a call id needs the limit,
-/// because a provider, and therefore a model, can choose it.
+/// The maximum length of an id, name, code or digest in a row, in escaped bytes: 512. Call ids need the limit
+/// too, because a provider, and therefore a model, can choose them.
 pub(crate) const MAX_NAME_BYTES: usize = 512;
 
 /// The maximum length of a subject (path, URL, command) in a row, in escaped bytes: 4 KiB, the length of the longest
 /// guest path.
 pub(crate) const MAX_VALUE_BYTES: usize = 4096;
 
-/// The maximum size of all subjects of a row: 20 KiB. Further subjects are only counted, in `omitted`; the digest of
-/// the arguments still covers them.
+/// The maximum size of all subjects of a row: 20 KiB. Further subjects are only counted, in `omitted`; the
+/// digest of the arguments still covers them.
 const MAX_SUBJECTS_BYTES: usize = 20 * 1024;
 
 /// The maximum size of each of a row's lists of mounts, used mounts and labels: 4 KiB.
@@ -38,10 +39,10 @@ const MAX_NAME_LIST_BYTES: usize = 4 * 1024;
 /// The maximum size of a row's secrets: 1 KiB.
 const MAX_SECRETS_BYTES: usize = 1024;
 
-/// The maximum size of a row's touched mounts: 2 KiB.
+/// The maximum size of a row's accessed mounts: 2 KiB.
 const MAX_TOUCHED_BYTES: usize = 2 * 1024;
 
-/// The maximum size of a row's touched paths: 6 KiB.
+/// The maximum size of a row's accessed paths: 6 KiB.
 const MAX_TOUCHED_PATHS_BYTES: usize = 6 * 1024;
 
 /// The fields that the log adds to a record.
@@ -49,7 +50,7 @@ const MAX_TOUCHED_PATHS_BYTES: usize = 6 * 1024;
 pub(crate) struct RowHead<'a> {
     /// The row's number.
     pub(crate) seq: u64,
-    /// The time of writing.
+    /// When the row is written.
     pub(crate) time: Timestamp,
     /// The process that the call belongs to.
     pub(crate) process: &'a str,
@@ -59,10 +60,11 @@ pub(crate) struct RowHead<'a> {
     pub(crate) prev: &'a Hash,
 }
 
-/// Replaces the content of `out` by a whole line, and returns its hash.
+/// Replaces the content of `out` with a whole line, and returns the line's hash.
 ///
-/// The line is written by hand for speed, because native calls wait for it. A derived [`super::Row`] of bounded
-/// strings, with a `serde_json` formatter for the escapes, writes the same bytes but takes 2.5 times as long.
+/// The line is written by hand for speed, because native calls wait for it. A derived `Serialize` of
+/// [`super::Row`] with bounded strings, and a `serde_json` formatter for the escapes, writes the same bytes
+/// but takes 2.5 times as long.
 pub(crate) fn write_line(
     out: &mut Vec<u8>,
     head: &RowHead<'_>,
@@ -140,8 +142,8 @@ pub(crate) fn write_line(
     let connections = ending.map_or(&[][..], |ending| ending.connections.as_slice());
     omitted += field_list(out, "connections", connections, MAX_CONNECTIONS_BYTES, push_connection);
     omitted += ending.map_or(0, |ending| ending.connections_omitted);
-    // The two lists share one limit, because no call fills both: a command has connections, any other call has
-    // requests.
+    // The two lists share one limit, because no call fills both: a command has connections, any other
+    // call has requests.
     let requests_limit = MAX_CONNECTIONS_BYTES.saturating_sub(out.len() - start);
     omitted += field_list(out, "requests", &call.requests, requests_limit, push_request);
     field_text(out, "posture", call.posture.as_deref());
@@ -156,13 +158,13 @@ pub(crate) fn write_line(
     end_line(out, head)
 }
 
-/// The fields that the end of a request to a model shares with the end of a call.
+/// Returns the fields that the end of a request to a model shares with the end of a call.
 fn model_call_ending(ending: &ModelEnding) -> CallEnding {
     let ModelEnding { outcome, code, duration, .. } = ending;
     CallEnding { code: code.clone(), duration: Some(*duration), ..CallEnding::new(*outcome) }
 }
 
-/// Replaces the content of `out` by the fields that begin every row.
+/// Replaces the content of `out` with the fields that start every row.
 pub(crate) fn begin_line(out: &mut Vec<u8>, head: &RowHead<'_>, event: RowKind) {
     out.clear();
     chain::push_head(out, head.seq);
@@ -213,7 +215,7 @@ pub(crate) fn field_list<T>(
         }
         push(out, entry);
         if out.len() - list_start > limit {
-            // Also removes the comma before the entry.
+            // This also removes the comma before the entry.
             out.truncate(entry_start);
             omitted = (entries.len() - index) as u64;
             break;
@@ -231,7 +233,7 @@ pub(crate) fn field_text(out: &mut Vec<u8>, key: &str, text: Option<&str>) {
     }
 }
 
-/// Writes a word of the fixed vocabulary, which needs neither a limit nor escapes.
+/// Writes a word of a fixed vocabulary, which needs neither a limit nor escaping.
 pub(crate) fn field_word(out: &mut Vec<u8>, key: &str, word: Option<&'static str>) {
     push_key(out, key);
     match word {

@@ -1,11 +1,11 @@
-//! Tests of bundles and their bounds. `tests/tests/all/audit/bundled.rs` tests them through the program.
+//! Tests of bundles and their limits. `tests/tests/all/audit/bundled.rs` tests them through the program.
 
 use super::*;
 use crate::{
     BundleError, BundleRequest, SEGMENTS_DIR, SignedCheckpoint, VerifierKey, check_bundle, write_bundle,
 };
 
-/// A log with two sealed segments, and the request for a bundle of all its rows.
+/// Creates a log with two sealed segments, and the request for a bundle of all its rows.
 fn request(dir: &Path, log: &Path, check: impl FnOnce(BundleRequest<'_>)) {
     let writer = open(dir);
     for id in ["a", "b"] {
@@ -23,7 +23,7 @@ fn write(request: &BundleRequest<'_>) -> Result<Vec<u8>, BundleError> {
     write_bundle(&mut bundle, request).map(|_| bundle)
 }
 
-/// The names of the checkpoints in a bundle.
+/// Returns the names of the checkpoints in a bundle.
 fn checkpoints(bundle: &[u8]) -> Vec<String> {
     let mut archive = tar::Archive::new(bundle);
     let entries = archive.entries().expect("an archive").map(|entry| {
@@ -42,7 +42,7 @@ fn a_bundle_has_the_newest_checkpoints_and_no_more_than_its_check_accepts() {
         let report = check_bundle(&*bundle, None, &[]).expect("a bundle");
         assert_eq!((report.faults, report.checkpoints), (Vec::<String>::new(), 3));
 
-        // A log with very many segments, of which only the newest count.
+        // A log with a great many segments, of which only the newest are included.
         let folder = dir.path().join(SEGMENTS_DIR);
         let note = fs::read(folder.join("000001-1-1.note")).expect("reads");
         for number in 0..10_000 {

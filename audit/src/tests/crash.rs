@@ -56,7 +56,7 @@ fn killed_after(dir: &Path, rows: usize) -> u64 {
     });
     let mut last_seq = seqs.nth(rows).expect("writes");
     child.kill().expect("kills");
-    // Count also the rows that the child reported through the pipe before the kill.
+    // Include the rows that the child reported through the pipe before the kill.
     last_seq = seqs.last().unwrap_or(last_seq);
     child.wait().expect("ends");
     last_seq
@@ -138,10 +138,10 @@ fn a_recovery_that_was_killed_halfway_is_completed() {
     let (_, recovery) = AuditLog::open(dir.path(), SyncMode::Interval).expect("opens");
     assert_eq!(recovery.closed_begins, ["a", "b"]);
 
-    // As after a kill before the live file was removed: all `end`s are there.
+    // The state after a kill right before the live file is removed: all `end`s exist.
     fs::write(&name, &mark).expect("writes");
     drop(open(dir.path()));
-    // As after a kill between the two `end`s, or in the middle of the second one.
+    // The state after a kill between the two `end`s, or in the middle of the second one.
     let log_bytes = fs::read(log_path(dir.path())).expect("reads");
     let lines: Vec<_> = log_bytes.split_inclusive(|byte| *byte == b'\n').collect();
     for torn_row in [&b""[..], &lines[3][..50]] {

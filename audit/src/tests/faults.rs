@@ -20,7 +20,7 @@ use crate::{
     writer::{KernelDevice, LogDevice},
 };
 
-/// Acts like the real device, except where the test's plan says otherwise.
+/// Acts like the real device, unless the test's plan says otherwise.
 #[derive(Debug)]
 struct Faulty {
     writes: Mutex<VecDeque<Result<usize, Errno>>>,
@@ -172,8 +172,8 @@ fn rows_that_come_together_are_synchronised_together() {
         log.append(&end("a")).expect("appends");
     }
     drop(log);
-    // The bound does not depend on the disk's speed: one sync for each interval, one for the last interval, and one at
-    // the end.
+    // The limit is independent of the disk's speed: one sync per interval, one for the last interval,
+    // and one at the end.
     let intervals = begun.elapsed().as_millis() / crate::SYNC_INTERVAL.as_millis();
     let count = syncs.try_iter().count();
     assert!((1..=intervals + 2).contains(&(count as u128)), "{count} in {intervals} intervals");
@@ -188,7 +188,7 @@ fn a_log_that_cannot_be_written_does_not_open() {
     assert!(verify(&log_path(dir.path())).expect_err("is refused").is_missing());
 
     if rustix::process::geteuid().is_root() {
-        // Root passes every permission check.
+        // Root bypasses permission checks.
         println!("skipped: permissions do not bind root");
         return;
     }

@@ -64,7 +64,7 @@ fn a_policy_is_kept_under_the_digest_that_rows_name() {
     let toml = policies.join(format!("{}.toml", digest("one")));
     assert_eq!(fs::read_to_string(&toml).expect("the file is readable"), "# one\n");
     assert_private(&toml);
-    // A kept policy is not written again.
+    // A stored policy is not written again.
     fs::write(&toml, "kept").expect("written");
     introduced(dir.path(), "one").append(&end("d")).expect("appends");
     assert_eq!(fs::read_to_string(&toml).expect("the file is readable"), "kept");

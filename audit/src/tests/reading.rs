@@ -5,7 +5,7 @@ use std::{fs, io::Write as _, path::Path};
 use super::*;
 use crate::{AuditError, LogFollower, newest_row_lines, row_lines};
 
-/// A log that the first version of the format wrote, with calls of every kind. It is never generated again.
+/// A log in version 1 of the format, with calls of every kind. It is never regenerated.
 const FORMAT_1: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/fixtures/format-1.jsonl");
 
 #[test]
@@ -24,7 +24,7 @@ fn a_log_of_the_first_format_is_read_verified_and_continued() {
     verify_intact(dir.path());
 }
 
-/// The line of a row, with other text before its end. The hash is correct for the changed line.
+/// Changes a line of a row before its hash, and returns it with the correct hash of the changed line.
 fn changed(line: &str, change: impl Fn(&str) -> String) -> String {
     use sha2::{Digest as _, Sha256};
     let (body, _) = line.split_once(",\"hash\":").expect("a row");

@@ -182,7 +182,7 @@ fn a_row_has_the_fields_of_the_design_in_their_order() {
     assert_eq!(rewritten, text, "the reader's row has the writer's fields and order");
 }
 
-/// The last request comes first, so that the row has the final URL, however many requests came before it.
+/// The last request comes first, so that the row has the final URL, however many requests precede it.
 #[test]
 fn requests_share_the_bound_of_connections_and_keep_the_last() {
     let dir = tempfile::tempdir().expect("makes a folder");
@@ -195,7 +195,7 @@ fn requests_share_the_bound_of_connections_and_keep_the_last() {
     log.append(&Record::end(&call, CallEnding::new(Outcome::Ok))).expect("appends");
     let row = &read(dir.path())[0];
     assert_eq!((row.requests.as_slice(), row.omitted), (&[request(0), request(1)][..], 3));
-    // A row of a version without the field.
+    // A row of a version that lacks the field.
     let line = fs::read_to_string(log_path(dir.path())).expect("reads");
     let (row_start, rest) = line.split_once(",\"requests\":").expect("the field");
     let (_, row_end) = rest.split_once(",\"posture\"").expect("the next field");

@@ -22,7 +22,7 @@ use crate::{
     writer::{KernelDevice, LogDevice},
 };
 
-/// The checkpoints that a log has given away.
+/// The checkpoints that a log has delivered.
 #[derive(Clone, Default)]
 struct Kept(Arc<Mutex<Vec<SignedCheckpoint>>>);
 
@@ -68,7 +68,7 @@ fn segments(dir: &Path) -> Vec<PathBuf> {
     files
 }
 
-/// A log of three segments with a checkpoint at its end.
+/// Creates a log of three segments with a checkpoint at its end.
 fn sealed_log(dir: &Path) -> Kept {
     let kept = Kept::default();
     let log = open_sealed(dir, &kept);
@@ -95,7 +95,7 @@ fn against(dir: &Path, anchors: &[SignedCheckpoint]) -> VerifyReport {
     verify_against(&log_path(dir), &request).expect("verifies")
 }
 
-/// The findings of the checkpoints outside, oldest first.
+/// Returns the findings about the checkpoints from outside, oldest first.
 fn outside(report: &VerifyReport) -> Vec<CheckpointFinding> {
     let outside = report.anchors.iter().filter(|anchor| anchor.place == CheckpointPlace::Outside);
     outside.map(|anchor| anchor.finding.clone()).collect()
@@ -206,7 +206,7 @@ fn other_processes_go_on_in_the_next_segment() {
     second.seal().expect("seals");
     first.append(&end("open-over-the-border")).expect("appends");
     first.seal().expect("seals");
-    // Two sealings later.
+    // After two more sealings.
     assert_eq!(third.append(&end("c")).expect("appends").seq, 8);
     drop((first, second, third));
     let report = verify_intact(dir.path());
@@ -240,7 +240,8 @@ fn many_processes_seal_and_append_at_once() {
     assert!(outside(&report).iter().all(|finding| *finding == CheckpointFinding::Holds));
 }
 
-/// Runs a function once, when the folders of a sealing are synced: the new segment has the log's name then.
+/// Runs a function once, when the folders of a sealing are synced. The new segment already has
+/// the log's name then.
 struct DuringSealing(Mutex<Option<Box<dyn FnOnce() + Send>>>);
 
 impl fmt::Debug for DuringSealing {
@@ -268,7 +269,7 @@ impl LogDevice for &'static DuringSealing {
     }
 }
 
-/// A process that opens the log waits for no lock of the segment that is being sealed.
+/// A process that opens the log does not wait for a lock of the segment that is being sealed.
 #[test]
 fn a_process_that_opens_during_a_sealing_may_seal_at_once() {
     let dir = tempfile::tempdir().expect("a folder");
@@ -300,7 +301,7 @@ fn a_call_of_a_dead_process_is_closed_over_the_border_of_a_segment() {
     live.append(&end("x")).expect("appends");
     live.seal().expect("seals");
     drop(live);
-    // The live file of the dead process stays, unlocked.
+    // The live file of the dead process remains, unlocked.
     drop(dead);
     let (log, recovery) = AuditLog::open(dir.path(), SyncMode::Interval).expect("opens");
     assert_eq!(recovery.closed_begins, ["dies"]);
@@ -313,7 +314,7 @@ fn a_killed_sealing_is_taken_back() {
     let dir = tempfile::tempdir().expect("a folder");
     drop(open(dir.path()));
     filled_log(dir.path(), 4);
-    // The first step gave the open segment a second name, and the new segment is half-written.
+    // The first step gave the open segment its sealed name, and the new segment is half-written.
     fs::create_dir(dir.path().join(SEGMENTS_DIR)).expect("the folder can be made");
     let sealed = dir.path().join(SEGMENTS_DIR).join("000001-1-4.jsonl");
     fs::hard_link(log_path(dir.path()), &sealed).expect("links");
@@ -326,7 +327,7 @@ fn a_killed_sealing_is_taken_back() {
     drop(log);
     assert_eq!(verify_intact(dir.path()).rows, 6);
 
-    // The second step was done, and the checkpoint is missing: the next sealing adds it.
+    // The second step was completed, but the checkpoint is missing: the next sealing adds it.
     let note = dir.path().join(SEGMENTS_DIR).join("000001-1-5.note");
     fs::remove_file(&note).expect("removed");
     let log = open(dir.path());
@@ -349,7 +350,7 @@ fn retention_removes_segments_and_the_rest_stays_proven() {
     assert_eq!((report.rows, report.first_seq, report.last_seq), (1, 15, 15));
     assert_eq!(outside(&report), [const { CheckpointFinding::Removed }; 3]);
 
-    // The checkpoints of the removed segments are what proves the rest.
+    // The checkpoints of the removed segments prove the remaining rows.
     let note = dir.path().join(SEGMENTS_DIR).join("000003-10-14.note");
     let text = fs::read_to_string(&note).expect("reads");
     fs::remove_file(&note).expect("removed");
@@ -393,7 +394,7 @@ fn one_kept_line_tells_each_way_to_change_the_past() {
             log.seal().expect("seals");
         }),
         ("rolled back to an older state", |dir| {
-            // The segments and the checkpoint of an earlier moment.
+            // The segments and the checkpoint of an earlier state.
             let old = dir.join(SEGMENTS_DIR).join("000001-1-5.jsonl");
             let text = fs::read(&old).expect("reads");
             fs::remove_dir_all(dir.join(SEGMENTS_DIR)).expect("removed");
@@ -423,12 +424,12 @@ fn missing_rows_are_named() {
     let anchor = sealed_log(dir.path()).newest();
     let path = log_path(dir.path());
     let text = fs::read_to_string(&path).expect("reads");
-    // Rows 10 and 11 stay, of rows up to 12.
+    // Keep rows 10 and 11 of the rows up to 12.
     let lines: Vec<&str> = text.split_inclusive('\n').take(2).collect();
     fs::write(&path, lines.concat()).expect("writes");
     let finding = outside(&against(dir.path(), std::slice::from_ref(&anchor)));
     assert_eq!(finding, [CheckpointFinding::MissingAtEnd { first: 12, last: 12 }]);
-    // A start compares with the newest checkpoint of the state folder, and refuses.
+    // A start compares the log with the newest checkpoint of the state folder, and refuses it.
     let refused = AuditLog::open(dir.path(), SyncMode::Interval).map(|_| ());
     assert!(matches!(refused, Err(AuditError::CheckpointMismatch { size: 12, rows: 11, .. })), "{refused:?}");
     fs::remove_file(&path).expect("removed");
@@ -475,7 +476,7 @@ fn a_checkpoint_row_with_another_tree_breaks_the_chain() {
     let log = open_sealed(dir.path(), &kept);
     append(&log, 4);
     drop(log);
-    // A row is changed, and the whole chain after it is hashed anew: only the tree shows it.
+    // One row is changed, and the whole chain after it is recomputed: only the tree reveals the change.
     let text = fs::read_to_string(log_path(dir.path())).expect("reads");
     let mut prev = crate::chain::GENESIS;
     let mut forged = Vec::new();
@@ -547,7 +548,7 @@ fn following_goes_on_over_the_border_of_a_segment() {
 
 #[test]
 fn a_segment_that_cannot_be_sealed_stays_open() {
-    // A file that has the name already stands for a file system without second names.
+    // A file that already has the name simulates a file system without hard links.
     let dir = tempfile::tempdir().expect("a folder");
     fs::create_dir(dir.path().join(SEGMENTS_DIR)).expect("the folder can be made");
     fs::write(dir.path().join(SEGMENTS_DIR).join("000001-1-3.jsonl"), "").expect("writes");
@@ -562,7 +563,7 @@ fn a_segment_that_cannot_be_sealed_stays_open() {
 #[test]
 #[expect(clippy::disallowed_methods, reason = "another program than ours")]
 fn another_program_checks_the_signature_of_a_note() {
-    // OpenSSL knows nothing about notes: it gets the text, the key and the signature as they stand in them.
+    // OpenSSL cannot parse notes: it gets the text, the key and the signature as extracted from them.
     let has_openssl =
         Command::new("openssl").arg("version").output().is_ok_and(|output| output.status.success());
     if !has_openssl {
@@ -596,8 +597,8 @@ fn another_program_checks_the_signature_of_a_note() {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(24))]
 
-    /// Whatever mixture of rows, checkpoints and sealings was written: every checkpoint holds at the end, and with any
-    /// byte changed the newest one or the chain says so.
+    /// After any mixture of rows, checkpoints and sealings, every checkpoint holds at the end, and if any
+    /// byte is changed, the newest checkpoint or the chain reveals it.
     #[test]
     fn any_changed_byte_is_told(
         steps in prop::collection::vec(0_usize..6, 1..14),
@@ -635,7 +636,7 @@ proptest! {
 
 #[test]
 fn rows_without_a_checkpoint_keep_no_thread_busy() {
-    // Long after the interval, with and without a place for checkpoints, and after a failed one.
+    // Long after the interval, with and without a sink, and after a failed checkpoint.
     let interval = Duration::from_millis(20);
     let kept = Kept::default();
     for sink in [None, kept.options().sink] {

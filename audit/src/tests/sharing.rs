@@ -1,5 +1,5 @@
-//! Tests with many threads and many processes on one log. A `flock` belongs to an open file description, so two handles
-//! in this process act like two processes.
+//! Tests with many threads and many processes on one log. A `flock` belongs to an open file description, so
+//! two descriptions in this process act like two processes.
 
 use std::{sync::Barrier, thread};
 

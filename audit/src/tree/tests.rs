@@ -1,4 +1,4 @@
-//! The frontier and its proofs beside the recursive definitions of the RFC.
+//! Compares the frontier and its proofs with the recursive definitions of the RFC.
 
 use proptest::prelude::*;
 
@@ -68,7 +68,7 @@ fn small_trees_have_the_roots_and_proofs_of_the_rfc() {
 
 #[test]
 fn the_empty_tree_and_one_leaf_have_known_roots() {
-    // The first test vectors of RFC 6962's implementations: the empty tree, and a leaf without data.
+    // The first test vectors of RFC 6962 implementations: the empty tree, and a leaf without data.
     let empty = "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855";
     assert_eq!(hex::encode(Frontier::default().root()), empty);
     let leaf = hex::encode(Sha256::digest([0]));

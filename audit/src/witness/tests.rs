@@ -1,4 +1,4 @@
-//! Tests of the client against a witness in memory, honest and not.
+//! Tests of the client against a witness in memory, both honest and dishonest.
 
 use std::{fs, path::Path};
 
@@ -10,7 +10,7 @@ use crate::{
     cosignature::tests::WitnessSigner, is_consistent, log_path, verify_against,
 };
 
-/// A witness that keeps to the specification.
+/// A witness that follows the specification.
 struct Witness {
     signer: WitnessSigner,
     seen: Option<(u64, TreeHash)>,
@@ -53,7 +53,7 @@ impl Witness {
     }
 }
 
-/// Brings a checkpoint to a witness, as the thread that has the connection does.
+/// Submits a checkpoint to a witness, as the thread with the connection does.
 fn submit(
     client: &mut WitnessClient,
     witness: &mut Witness,
@@ -104,7 +104,7 @@ fn checkpoints_are_cosigned_over_segments_and_restarts() {
     assert_eq!(report.witnesses[0].name, "witness.example/w1");
     let (size, time) = report.witnesses[0].newest.expect("signed");
     assert_eq!((size, time.as_second()), (report.last_seq - 1, 1_800_000_005));
-    // A witness that has signed nothing is missing, and that is told.
+    // A requested witness without a signature makes the log count as not intact.
     let other =
         VerifyRequest { witnesses: vec![WitnessSigner::new("other", 9).key], ..VerifyRequest::default() };
     let report = verify_against(&log_path(state.path()), &other).expect("verifies");
@@ -126,11 +126,11 @@ fn a_lost_answer_and_a_lost_note_are_made_good() {
     let mut client = WitnessClient::new(&log, witness.signer.key.clone());
     let second = log.checkpoint().expect("a checkpoint");
     assert!(submit(&mut client, &mut witness, &second).expect("submits").is_some());
-    // A process that comes late with an older checkpoint needs nothing.
+    // A process that submits an older checkpoint late has nothing to do.
     assert_eq!(submit(&mut client, &mut witness, &first).expect("nothing to do"), None);
 }
 
-/// The reason why a witness does not sign the checkpoint of a changed log.
+/// Returns why a witness does not sign the checkpoint of a changed log.
 fn refusal_after(change: impl FnOnce(&Path)) -> String {
     let state = tempfile::tempdir().expect("a folder");
     let mut witness = Witness::new();
@@ -158,7 +158,7 @@ fn a_log_that_was_cut_or_rewritten_with_its_own_key_is_told_by_the_witness() {
         fs::remove_dir_all(state.join(WITNESSES_DIR)).expect("removed");
     });
     assert_eq!(cut, "the witness has seen 6 rows of this log, which has 2: rows were cut off its end");
-    // The attacker writes as many rows again, and the key of the folder signs them.
+    // The attacker writes the same number of rows again, and signs them with the folder's key.
     let rewritten = refusal_after(|state| {
         for name in ["audit.jsonl", "audit.checkpoint"] {
             fs::remove_file(state.join(name)).expect("removed");
@@ -199,7 +199,7 @@ fn answers_of_a_witness_that_lies_are_not_believed() {
         assert_eq!(client.request(&newest).expect("reads"), Some(request.clone()));
     }
     assert!(!state.path().join(WITNESSES_DIR).exists());
-    // A forged note in the folder counts for nothing.
+    // A forged note in the folder is ignored.
     fs::create_dir(state.path().join(WITNESSES_DIR)).expect("the folder can be made");
     let path = note_path(state.path(), &witness.key);
     fs::write(&path, newest.note()).expect("written");

@@ -2,10 +2,10 @@
 
 use portcullis_types::{FinalFrame, GuestFrame, ToolError, ToolErrorKind};
 
-/// Checks that each line that decodes gives an equal frame after encoding and decoding again.
+/// Checks that each decodable line gives an equal frame after encoding and decoding it again.
 ///
 /// # Panics
-/// If it does not.
+/// If a frame differs.
 pub fn check_round_trip(bytes: &[u8]) {
     for line in bytes.split(|byte| *byte == b'\n') {
         let Ok(frame) = serde_json::from_slice::<GuestFrame>(line) else { continue };

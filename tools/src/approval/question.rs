@@ -11,13 +11,13 @@ use portcullis_types::display::{
 use super::{ApprovalRequest, origin};
 use crate::audit::Confinement;
 
-/// The maximum number of subjects (paths, URLs, commands) that a question shows. The question gives the number of the
-/// others.
+/// The maximum number of subjects (paths, URLs, commands) that a question lists. It gives only the count of
+/// the rest.
 const MAX_NAMES: usize = 32;
 
-/// The text of the question, wrapped at `columns`: who calls which tool with which arguments, and what the call may
-/// touch. Text from a model or a tool is escaped, framed and bounded, and the question says how much it leaves out. The
-/// text ends with a newline, after which the front end says how to answer.
+/// Formats the question, wrapped at `columns`: who calls which tool with which arguments, and what the call
+/// may access. Text from a model or a tool is escaped, framed and truncated, and the question says how much
+/// is left out. The text ends with a newline. The front end then prints how to answer.
 #[must_use]
 pub fn question(request: &ApprovalRequest, columns: usize) -> String {
     let mut framed = Framed::new("This call needs your approval.", columns);
@@ -47,7 +47,7 @@ pub fn question(request: &ApprovalRequest, columns: usize) -> String {
     framed.finish()
 }
 
-/// Where the call of a request runs, if it runs here at all.
+/// Says where the call of a request runs, if it runs on this machine at all.
 fn where_the_call_runs(request: &ApprovalRequest) -> String {
     match request.confinement {
         Confinement::External => "nowhere here: a person or another program submits the result".to_owned(),
@@ -61,7 +61,7 @@ fn where_the_call_runs(request: &ApprovalRequest) -> String {
     }
 }
 
-/// Where a call runs, and what confines it there.
+/// Says where a call runs, and what confines it there.
 fn where_it_runs(grant: &Grant, unconfined: bool) -> String {
     match (&grant.shell, unconfined) {
         (None, false) => "in the WASM sandbox".to_owned(),
@@ -106,7 +106,7 @@ fn add_grant_lines(line: &mut impl FnMut(&str, &str, LineLimit), grant: &Grant) 
             RequestedSubject::Url { argument, url } => (argument, "fetch", url.as_str()),
             RequestedSubject::Command { argument, command } => (argument, "execute", command.as_str()),
         };
-        // The value comes last. Text of our own after it could be mistaken for a part of the value.
+        // The value comes last. Any text of ours after it could be mistaken for a part of the value.
         line("names", &format!("{content}, `{argument}`: {value}"), LineLimit::MANY);
         if let Some(origin) = origin(subject) {
             line("which leads to", &origin, LineLimit::FEW);
@@ -115,7 +115,7 @@ fn add_grant_lines(line: &mut impl FnMut(&str, &str, LineLimit), grant: &Grant) 
     for secret in grant.secrets_of_subjects() {
         line("carries", &format!("the secret `{}`, which the host attaches", secret.name), LineLimit::FEW);
     }
-    // These secrets go with a redirect, or with a request that the arguments do not name.
+    // These secrets are sent only on redirects, or with requests that the arguments do not name.
     for secret in grant.secrets_of_other_requests() {
         let hosts_text = rules(&secret.hosts);
         line("may carry", &format!("the secret `{}`, to {hosts_text}", secret.name), LineLimit::FEW);
@@ -132,7 +132,7 @@ fn add_grant_lines(line: &mut impl FnMut(&str, &str, LineLimit), grant: &Grant) 
     }
 }
 
-/// Host rules as a list. At most [`MAX_NAMES`] rules are shown.
+/// Formats host rules as a list of at most [`MAX_NAMES`] rules.
 fn rules<R: fmt::Display>(hosts: &BTreeSet<R>) -> String {
     let host_texts: Vec<String> = hosts.iter().take(MAX_NAMES).map(ToString::to_string).collect();
     let more_mark = if hosts.len() > MAX_NAMES { ", and more" } else { "" };
@@ -157,7 +157,7 @@ mod tests {
         new_call,
     };
 
-    /// Keeps the question, and denies the call.
+    /// Records the question, and denies the call.
     #[derive(Default)]
     struct RecordingApprover(Mutex<String>);
 

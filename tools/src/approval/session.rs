@@ -1,4 +1,4 @@
-//! Approvals that hold for the rest of a session: each for one tool, as long as its grant stays the same.
+//! Approvals that hold for the rest of a session. Each covers one tool with one grant.
 
 use std::{
     collections::BTreeSet,
@@ -12,15 +12,15 @@ use sha2::{Digest, Sha256};
 
 use super::{ApprovalRequest, origin};
 
-/// The maximum number of approvals that a session keeps: 256. After that, every call that none of them covers needs an
-/// approval.
+/// The maximum number of approvals that a session keeps: 256. Beyond that, every call that none of them
+/// covers needs an approval.
 const MAX_KEPT: usize = 256;
 
 /// The approvals that an approver has given for the rest of a session.
 ///
-/// An approval covers later calls of the tool with other arguments. The mounts, the profile, the limits, the origins of
-/// the URLs and everything else that the call may touch must be the same. Privileged tools, and calls that a flow rule
-/// asks about, need an approval each time.
+/// An approval covers later calls of the same tool with other arguments. The mounts, the profile, the limits,
+/// the origins of the URLs and everything else that the call may access must be the same. Privileged tools,
+/// and calls that a flow rule asks about, need an approval each time.
 #[derive(Debug, Default)]
 pub struct SessionApprovals {
     approved_keys: Mutex<BTreeSet<[u8; 32]>>,
@@ -55,13 +55,13 @@ impl SessionApprovals {
     }
 }
 
-/// The grants of a call: the call's own grant, and the grants of its steps.
+/// Returns the call's own grant and the grants of its steps.
 fn grants(request: &ApprovalRequest) -> impl Iterator<Item = &Grant> {
     std::iter::once(&request.grant).chain(request.steps.iter().map(|step| &step.grant))
 }
 
-/// The hash that a session's approval is bound to: tool, tier, policy digest (modules included), and the grants. Each
-/// URL counts only by its origin: an approval of one page must not cover another site.
+/// Computes the hash that a session's approval is bound to: tool, tier, policy digest (modules included), and
+/// the grants. A URL counts only by its origin, because an approval of one page must not cover another site.
 fn key(request: &ApprovalRequest) -> Option<[u8; 32]> {
     let mut hasher = Sha256::new();
     let ApprovalRequest { tool, tier, unconfined, policy_digest, .. } = request;
@@ -173,7 +173,7 @@ mod tests {
         ] {
             assert!(!approvals.covers(&request_for(other_url)), "{other_url}");
         }
-        // A URL that cannot be parsed is its own origin, and equals no other.
+        // A URL that cannot be parsed counts as its own origin, which matches no other.
         approvals.keep(&request_for("https://["));
         assert!(!approvals.covers(&request_for("http://[")));
     }

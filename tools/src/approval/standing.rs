@@ -33,7 +33,8 @@ pub trait RuleWriter: Send + Sync {
     fn write(&self, rules: &[String]) -> Result<(), String>;
 }
 
-/// The rules that approvers have added since the start. The policy in force was loaded at the start and lacks them.
+/// The rules that approvers have added since startup. The policy in force was loaded at startup and lacks
+/// them.
 pub(crate) struct StandingApprovals {
     writer: Box<dyn RuleWriter>,
     added: Mutex<BTreeSet<String>>,
@@ -44,15 +45,15 @@ impl StandingApprovals {
         Self { writer, added: Mutex::default() }
     }
 
-    /// The standing approval to offer for a request. `None` unless the request is for a confined shell command that no
-    /// flow rule stopped, and the operator's policy can hold the rules.
+    /// Returns the standing approval to offer for a request. `None` unless the request is for a confined
+    /// shell command that no flow rule stopped, and the operator's policy can hold the rules.
     pub(crate) fn offer(&self, request: &ApprovalRequest) -> Option<StandingOffer> {
         let rules = rules_for(request)?;
         let file = self.writer.file_for(&rules)?;
         Some(StandingOffer { rules, file })
     }
 
-    /// Writes the rules, and applies them from now on.
+    /// Writes the rules, and applies them to later requests.
     pub(crate) fn keep(&self, offer: &StandingOffer) -> Result<(), String> {
         self.writer.write(&offer.rules)?;
         self.added().extend(offer.rules.iter().cloned());
@@ -77,7 +78,7 @@ impl std::fmt::Debug for StandingApprovals {
     }
 }
 
-/// The exact rules for the commands of a request.
+/// Returns the exact rules for the commands of a request.
 fn rules_for(request: &ApprovalRequest) -> Option<Vec<String>> {
     let grant = &request.grant;
     if grant.shell.is_none() || grant.flow.is_some() || request.unconfined || !request.steps.is_empty() {

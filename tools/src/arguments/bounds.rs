@@ -19,17 +19,18 @@ pub(super) fn ensure_readable(schema: &Value) -> Result<(), SchemaError> {
     Ok(())
 }
 
-/// Refuses a schema with too many patterns, or with alternatives that multiply: thirty definitions that each name the
-/// next one twice take a validator 2^30 steps for one value. `spelled_out` is the copy of the schema in which each
-/// reference is a pointer.
+/// Refuses a schema with too many patterns, or with alternatives that multiply: a chain of thirty definitions
+/// that each name the next one twice makes a validator take 2^30 steps for one value. `spelled_out` is the
+/// copy of the schema in which each reference is a pointer.
 pub(super) fn ensure_bounded(spelled_out: &Value) -> Result<(), SchemaError> {
     CostSurvey { root: spelled_out, weights: HashMap::new(), patterns: 0 }.schema(spelled_out)
 }
 
 struct CostSurvey<'s> {
     root: &'s Value,
-    /// The number of subschemas that one value is checked against, by the address of the schema. The entry is 0 during
-    /// its computation, which ends cycles (the validator has its own guard against cycles).
+    /// The number of subschemas that one value is checked against, keyed by the address of the schema. The
+    /// entry is 0 while it is being computed, which breaks cycles (the validator has its own guard against
+    /// cycles).
     weights: HashMap<*const Value, u64>,
     patterns: usize,
 }
@@ -98,7 +99,7 @@ impl<'s> CostSurvey<'s> {
     }
 }
 
-/// The schema that a `$ref` names. The reference must be a pointer from the root.
+/// Returns the schema that a `$ref` names. The reference must be a pointer from the root.
 pub(super) fn referenced<'s>(root: &'s Value, map: &Map<String, Value>) -> Option<&'s Value> {
     root.pointer(map.get("$ref")?.as_str()?.strip_prefix('#')?)
 }
@@ -118,7 +119,7 @@ fn deeper_than(value: &Value, levels: usize) -> bool {
 /// registered.
 pub const MAX_SCHEMA_BYTES: usize = 256 << 10;
 
-/// The maximum number of patterns in a schema: 128. A pattern of a few letters can take a megabyte when compiled.
+/// The maximum number of patterns in a schema: 128. A pattern of a few letters can compile to a megabyte.
 pub(super) const MAX_PATTERNS: usize = 128;
 
 /// The deepest schema: 100 levels of JSON. The compiler recurses on the stack of the thread that registers the tool.

@@ -16,8 +16,8 @@ use super::explain::{show_name, show_text};
 /// the host parses, validates and keeps.
 pub const MAX_ARGUMENT_BYTES: usize = 1 << 20;
 
-/// The deepest nesting of objects and arrays, the outermost included: 64. Thanks to the limit, later code can recurse
-/// over a value without a stack overflow.
+/// The maximum nesting depth of objects and arrays, including the outermost one: 64. The limit lets later
+/// code recurse over a value without overflowing the stack.
 pub const MAX_ARGUMENT_DEPTH: usize = 64;
 
 /// Decodes a text. Numbers outside `u64` and `i64` become floats in the value, but keep their digits in the text.
@@ -40,7 +40,7 @@ struct Strict {
 }
 
 impl Strict {
-    /// The reader of a value inside this one. Fails below the deepest level that arguments may have.
+    /// Returns the reader of a nested value. Fails beyond [`MAX_ARGUMENT_DEPTH`].
     fn descend<E: Error>(self) -> Result<Self, E> {
         if self.depth == MAX_ARGUMENT_DEPTH {
             return Err(E::custom(format_args!("nested deeper than {MAX_ARGUMENT_DEPTH} levels")));
@@ -128,7 +128,7 @@ fn refusal(text: &str, error: &serde_json::Error) -> ToolError {
     ToolError::invalid_arguments(if error.is_eof() {
         format!("the arguments are not complete JSON: {problem} {location}")
     } else if error.is_data() {
-        // `Strict` itself refused the text: it is well-formed JSON, but not accepted.
+        // `Strict` itself refused the text: it is well-formed JSON that violates one of our limits.
         format!("the arguments cannot be accepted: {problem} {location}")
     } else {
         match text_at(text, line, column) {
@@ -140,11 +140,12 @@ fn refusal(text: &str, error: &serde_json::Error) -> ToolError {
     })
 }
 
-/// A few characters of the text at the position of an error. Lines and columns count from 1, columns in bytes.
+/// Returns a few characters of the text at the position of an error. Lines and columns count from 1, columns
+/// in bytes.
 fn text_at(text: &str, line: usize, column: usize) -> Option<String> {
     let line = text.split('\n').nth(line.checked_sub(1)?)?;
     let mut start = column.checked_sub(1)?.min(line.len());
-    // The column can be inside a character. Step back to the character's start.
+    // The column can be inside a multi-byte character. Step back to the start of the character.
     while !line.is_char_boundary(start) {
         start -= 1;
     }

@@ -1,7 +1,7 @@
 //! Messages about wrong arguments that a model can act on.
 //!
-//! Values and names come from the model, but a front end may print them. They are therefore cut, and characters that
-//! move a cursor or change the writing direction are escaped.
+//! Values and names come from the model, and a front end may print them. They are therefore truncated, and
+//! characters that move the cursor or change the writing direction are escaped.
 
 use std::{collections::BTreeSet, fmt::Write as _, io};
 
@@ -19,7 +19,8 @@ use super::repair::RepairStep;
 pub(super) struct ArgumentFaults(Vec<ArgumentFault>);
 
 impl ArgumentFaults {
-    /// Adds the fault of a float such as 5.0 where an integer is meant. JSON Schema itself accepts the float.
+    /// Adds the fault of a float such as 5.0 where an integer is expected. JSON Schema itself accepts the
+    /// float.
     pub(super) fn add_not_an_integer(&mut self, root: &Value, location: Vec<RepairStep>) {
         let value = location.iter().try_fold(root, |value, step| match step {
             RepairStep::Index(index) => value.get(index),
@@ -34,7 +35,7 @@ impl ArgumentFaults {
         let errors: Vec<_> = errors.take(MAX_COLLECTED).collect();
         let choices: BTreeSet<_> = errors.iter().filter(|error| is_choice(error)).map(location_of).collect();
         for error in &errors {
-            // The list of allowed values already shows the type, so the error about the type is left out.
+            // The list of allowed values already shows the type, so omit the error about the type.
             if matches!(error.kind(), ValidationErrorKind::Type { .. })
                 && choices.contains(location_of(error))
             {
@@ -48,8 +49,8 @@ impl ArgumentFaults {
         self.0.is_empty()
     }
 
-    /// Whether to show this example: a value is wrong, and the example contains its top-level field. A missing field
-    /// needs no example, because the message names it.
+    /// Whether to show this example: a value is wrong, and the example contains its top-level field. A
+    /// missing field needs no example, because the message names the field.
     pub(super) fn needs_example(&self, example: &Value) -> bool {
         let needs_example = |fault: &ArgumentFault| match fault.location.first() {
             Some(RepairStep::Key(name)) => example.get(name).is_some(),
@@ -80,7 +81,8 @@ impl ArgumentFaults {
     }
 }
 
-/// One fault. The field order gives the order of the message: missing fields, then unknown fields, then wrong values.
+/// One fault. The derived order (field by field) gives the order of the message: missing fields, unknown
+/// fields, wrong values.
 #[derive(Debug, PartialEq, Eq, PartialOrd, Ord)]
 struct ArgumentFault {
     kind: FaultKind,
@@ -198,8 +200,9 @@ fn problem(kind: &ValidationErrorKind, instance: &Value) -> String {
     }
 }
 
-/// The branch that the model meant, if exactly one is possible. An optional value has a second branch for null, and a
-/// tagged value has one branch per tag. Every other branch has an error about the value's type or tag.
+/// Finds the branch that the model meant, if exactly one is possible. An optional value has a second branch
+/// for null, and a tagged value has one branch per tag. Every other branch has an error about the value's
+/// type or tag.
 fn likeliest_branch<'c>(
     context: &'c [Vec<ValidationError<'static>>],
     value_location: &str,
@@ -212,12 +215,13 @@ fn likeliest_branch<'c>(
     }
 }
 
-/// Whether an error says that the value has another type or tag than the branch.
+/// Whether an error says that the value's type or tag does not match the branch.
 fn is_other_kind(error: &ValidationError<'_>, value_location: &str) -> bool {
     use ValidationErrorKind as Kind;
     let location = error.instance_path().as_str();
     match error.kind() {
         Kind::Type { .. } | Kind::Enum { .. } => location == value_location,
+        // A constant in a direct member of the value is the tag of a variant.
         Kind::Constant { .. } => {
             location == value_location
                 || location.strip_prefix(value_location).is_some_and(|rest| rest.matches('/').count() == 1)
@@ -226,7 +230,7 @@ fn is_other_kind(error: &ValidationError<'_>, value_location: &str) -> bool {
     }
 }
 
-/// The message when the meant branch is unclear: the types and values that the branches accept.
+/// Formats the message for an unclear branch: the types and values that the branches accept.
 fn no_branch_message(context: &[Vec<ValidationError<'static>>], instance: &Value) -> String {
     use ValidationErrorKind as Kind;
     let mut kinds: Vec<&'static str> = Vec::new();
@@ -249,7 +253,7 @@ fn no_branch_message(context: &[Vec<ValidationError<'static>>], instance: &Value
     format!("{} is not {}", show(instance), alternatives.join(" or "))
 }
 
-/// The names of the properties beside the keyword at the end of a schema path.
+/// Returns the names of the properties beside the keyword at the end of a schema path.
 fn sibling_names<'s>(schema: &'s Value, schema_path: &str) -> Vec<&'s str> {
     let parent = schema_path.rsplit_once('/').map_or("", |(parent, _)| parent);
     let properties = schema.pointer(parent).and_then(|parent| parent.get("properties"));
@@ -258,10 +262,10 @@ fn sibling_names<'s>(schema: &'s Value, schema_path: &str) -> Vec<&'s str> {
         .map_or_else(Vec::new, |map| map.keys().map(String::as_str).collect())
 }
 
-/// The known name that a model probably means: the nearest one, or else one of which the unknown name is a part, or
-/// which is a part of the unknown name, such as `path` of `file_path`.
+/// Guesses the known name that a model meant: the nearest one, or else one that contains the unknown name or
+/// is contained in it, such as `path` in `file_path`.
 fn meant_name<'k>(name: &str, known_names: &[&'k str]) -> Option<&'k str> {
-    // A longer name is not a mistaken name.
+    // A name this long is not a typo.
     if name.len() > MAX_SHOWN_CHARS {
         return None;
     }
@@ -328,7 +332,7 @@ fn quoted(location: &[RepairStep]) -> String {
     format!("'{}'", location_name(location))
 }
 
-/// A location in the form for the model, such as `filters/0/size`. The root is `arguments`.
+/// Formats a location for the model, such as `filters/0/size`. The root is `arguments`.
 pub(super) fn location_name(location: &[RepairStep]) -> String {
     if location.is_empty() {
         return "arguments".to_owned();
@@ -343,8 +347,8 @@ pub(super) fn location_name(location: &[RepairStep]) -> String {
     names.join("/")
 }
 
-/// The steps of a JSON pointer. A member whose name is a number becomes an index. This affects only the order of the
-/// messages.
+/// Splits a JSON pointer into steps. A member whose name is a number becomes an index. This affects only the
+/// order of the messages.
 fn steps(pointer: &str) -> Vec<RepairStep> {
     let parts = pointer.split('/').skip(1);
     parts
@@ -355,20 +359,20 @@ fn steps(pointer: &str) -> Vec<RepairStep> {
         .collect()
 }
 
-/// A value as JSON, cut to [`MAX_SHOWN_CHARS`].
+/// Formats a value as JSON, truncated to [`MAX_SHOWN_CHARS`].
 fn show(value: &Value) -> String {
     let mut head = HeadWriter(Vec::new());
-    // A full buffer fails the write on purpose, because the rest of the value is not needed.
+    // `HeadWriter` fails on purpose once it is full, because the rest of the value is not needed.
     let _ = serde_json::to_writer(&mut head, value);
     show_text(&String::from_utf8_lossy(&head.0), MAX_SHOWN_CHARS)
 }
 
-/// A name, cut and escaped.
+/// Truncates and escapes a name.
 pub(super) fn show_name(name: &str) -> String {
     show_text(name, MAX_SHOWN_CHARS)
 }
 
-/// A text, cut to `max_chars` characters, with control and direction characters escaped.
+/// Truncates a text to `max_chars` characters, and escapes control and direction characters.
 pub(super) fn show_text(text: &str, max_chars: usize) -> String {
     match text.char_indices().nth(max_chars) {
         Some((cut_at, _)) => format!("{}…", escape_for_display(&text[..cut_at])),
@@ -376,12 +380,13 @@ pub(super) fn show_text(text: &str, max_chars: usize) -> String {
     }
 }
 
-/// A writer that keeps the first bytes and fails at the next write.
+/// A writer that keeps the first bytes, and fails at the next write.
 struct HeadWriter(Vec<u8>);
 
 impl io::Write for HeadWriter {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        // A character has at most 4 bytes. One more character tells [`show_text`] that the text is cut.
+        // A character has at most 4 bytes. Room for one more character lets [`show_text`] see that the text
+        // was truncated.
         let free_bytes = MAX_SHOWN_CHARS * 4 + 4 - self.0.len();
         if free_bytes == 0 {
             return Err(io::ErrorKind::WriteZero.into());
@@ -402,8 +407,8 @@ const MAX_SHOWN_CHARS: usize = 80;
 /// The maximum number of allowed values that are listed.
 const MAX_LISTED: usize = 20;
 
-/// The maximum number of faults that a message has.
+/// The maximum number of faults in a message.
 const MAX_SHOWN: usize = 10;
 
-/// The maximum number of errors that are collected. A list of 10^5 wrong items would give 10^5 errors.
+/// The maximum number of errors to collect. A list of 10^5 wrong items would give 10^5 errors.
 const MAX_COLLECTED: usize = 1_000;

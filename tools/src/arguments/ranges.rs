@@ -14,7 +14,7 @@ pub(super) fn spell_out_formats(schema: &mut Value) {
                 map.entry("minimum").or_insert(minimum);
                 map.entry("maximum").or_insert(maximum);
             }
-            // Values under `const`, `enum` and `default` are data, and stay as they are.
+            // Values under `const`, `enum` and `default` are data, not schemas.
             let schemas = map
                 .iter_mut()
                 .filter(|(keyword, _)| !["const", "enum", "default"].contains(&keyword.as_str()));

@@ -1,8 +1,8 @@
-//! Finds the targets of a schema's references, which all lie within the schema.
+//! Resolves the references of a schema, which must all stay within the schema.
 //!
-//! The validator resolves references by itself. The cost limits (`bounds`) and the repairs (`repair`) also read the
-//! schema, and get a copy in which each reference is a pointer from the root. The original reference can be relative to
-//! an `$id`, name an `$anchor`, or be percent-encoded.
+//! The validator resolves references by itself. The cost limits (`bounds`) and the repairs (`repair`) also
+//! read the schema. They get a copy in which each reference is a pointer from the root, because the original
+//! reference can be relative to an `$id`, name an `$anchor`, or be percent-encoded.
 
 use std::collections::{HashMap, HashSet};
 
@@ -14,8 +14,9 @@ use super::{
     schema::SchemaError,
 };
 
-/// Returns a copy of the schema. A reference with one target becomes a pointer. If the target depends on the
-/// validator's path to the reference, `$dynamicRef` lists all possible targets; such a copy is not valid JSON Schema.
+/// Returns a copy of the schema in which a reference with one target is a pointer. If the target depends on
+/// the validator's dynamic scope, `$dynamicRef` lists all possible targets; such a copy is not valid JSON
+/// Schema.
 ///
 /// # Errors
 /// [`SchemaError::Reference`] for a reference that leads to no schema within this one, for two schemas with the same
@@ -39,8 +40,8 @@ pub(super) fn spell_out_references(schema: &Value) -> Result<Value, SchemaError>
     Ok(spelled_out(schema, &targets))
 }
 
-/// The maximum total length of a schema's pointers: 1 MiB. A name can be as long as the schema, and each pointer below
-/// it repeats the name.
+/// The maximum total length of a schema's pointers: 1 MiB. A name can be as long as the schema, and each
+/// pointer through it repeats the name.
 const MAX_POINTER_BYTES: usize = 1 << 20;
 
 /// The possible targets of each schema's references, by the schema's address in memory.
@@ -64,7 +65,7 @@ struct SchemaIndex<'s> {
     resources: HashMap<String, (&'s Value, String)>,
     /// By URI and name: the pointer to the schema with that anchor.
     anchors: HashMap<(String, &'s str), String>,
-    /// By name: the pointers to all schemas that a dynamic reference can lead to.
+    /// By name: the pointers to all schemas that a dynamic reference can resolve to.
     dynamic: HashMap<&'s str, Vec<String>>,
     references: Vec<Reference<'s>>,
     /// All schemas. A reference to anything else in the document is refused.
@@ -147,7 +148,7 @@ impl<'s> ReferenceSurvey<'s> {
         Ok(())
     }
 
-    /// The pointer to the current position of the walk.
+    /// Returns the pointer to the current position of the walk.
     fn pointer(&mut self) -> Result<String, SchemaError> {
         let mut pointer = String::new();
         for step in &self.at {
@@ -166,7 +167,7 @@ impl<'s> ReferenceSurvey<'s> {
 }
 
 impl SchemaIndex<'_> {
-    /// The pointers to the possible targets of a reference, at least one.
+    /// Returns the pointers to the possible targets of a reference. There is at least one.
     fn targets(&self, reference: &Reference<'_>) -> Result<Vec<String>, SchemaError> {
         let refused = || unusable(reference.text);
         let (address_text, fragment) = reference.text.split_once('#').unwrap_or((reference.text, ""));

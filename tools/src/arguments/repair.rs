@@ -1,4 +1,4 @@
-//! Lossless repairs: values of the wrong JSON type that can mean only one thing.
+//! Lossless repairs of values that have the wrong JSON type but only one possible meaning.
 //!
 //! The repairs are `"5"`→`5`, `5.0`→`5`, `"true"`→`true`, null for an absent optional, and JSON in a string where an
 //! object or array belongs. No other guess is made. A value whose type the schema accepts stays as it is, and the
@@ -155,8 +155,8 @@ impl<'s> Repairer<'s> {
     }
 }
 
-/// Reads a string as one of the wanted types, unless a string is allowed. The notations of the types exclude each
-/// other, so at most one type fits.
+/// Reads a string as one of the wanted types, unless a string is allowed. The notations of the types are
+/// disjoint, so at most one type matches.
 pub(super) fn reread(text: &str, types: Types, depth_left: usize) -> Option<(Value, ValueEdit)> {
     if types.intersects(Types::STRING) {
         return None;
@@ -168,7 +168,7 @@ pub(super) fn reread(text: &str, types: Types, depth_left: usize) -> Option<(Val
         _ if types.intersects(Types::INTEGER.union(Types::FRACTION)) && is_number_like(text) => {
             let number: Number = serde_json::from_str(text).ok()?;
             let is_exact = if is_integer(text) {
-                // An integer too large for `Value` loses digits there, but keeps them in the text.
+                // An integer too large for `Value` loses digits in the value, but keeps them in the text.
                 types.intersects(Types::INTEGER)
             } else {
                 types.intersects(Types::FRACTION) && number.to_string() == text
@@ -190,7 +190,8 @@ pub(super) fn reread(text: &str, types: Types, depth_left: usize) -> Option<(Val
     }
 }
 
-/// A whole number in float notation, as an integer. `None` if the float may already have lost digits.
+/// Converts a whole number in float notation to an integer. `None` if the float may already have lost
+/// precision.
 fn float_as_integer(number: &Number) -> Option<i64> {
     if !number.is_f64() {
         return None;

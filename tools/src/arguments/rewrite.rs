@@ -1,8 +1,8 @@
-//! Edits of a JSON text. Values outside the edit keep their bytes. The order of the keys and the white space around an
-//! edited value can change.
+//! Applies edits to a JSON text. Values outside the edit keep their bytes. The order of the keys and the
+//! white space around an edited value can change.
 //!
-//! Serialising the repaired `Value` would be simpler, but a `Value` cannot hold every number: the repair of one field
-//! must not cut the digits of a `u128` beside it.
+//! Serialising the repaired `Value` would be simpler, but a `Value` cannot hold every number: the repair of
+//! one field must not lose digits of a `u128` beside it.
 
 use std::collections::BTreeMap;
 
@@ -19,7 +19,7 @@ pub(super) enum ValueEdit {
     Members(BTreeMap<String, ValueEdit>),
     /// Edit some items of an array.
     Items(BTreeMap<usize, ValueEdit>),
-    /// Replace a string by the JSON in it. The second field edits that JSON.
+    /// Replace a string by the JSON that it contains. The second field edits that JSON.
     Unquote(String, Option<Box<ValueEdit>>),
 }
 

@@ -27,9 +27,9 @@ use super::{
 /// The schema of a tool's arguments, compiled once when the tool is registered.
 ///
 /// The dialect is draft 2020-12. String formats are checked, unless the schema names its dialect (`"$schema":
-/// "https://json-schema.org/draft/2020-12/schema"`), which makes formats mere annotations. References never leave the
-/// document, because there is no retriever. Patterns run on an engine that is linear in the text. A pattern that needs
-/// backtracking is refused at registration.
+/// "https://json-schema.org/draft/2020-12/schema"`), which makes formats mere annotations. References never
+/// leave the document, because there is no retriever. The regex engine runs in linear time, and a pattern
+/// that needs backtracking is refused at registration.
 pub struct ArgumentSchema {
     /// The schema, with its references spelled out.
     schema: Value,
@@ -76,8 +76,8 @@ impl ArgumentSchema {
         self
     }
 
-    /// An example for a model that sent a wrong value. `None` if the example does not fit the schema, is too long to
-    /// help, or has deceptive characters.
+    /// Returns an example for a model that sent a wrong value. `None` if the example does not fit the schema,
+    /// is too long to help, or contains deceptive characters.
     fn example(&self) -> Option<Value> {
         let roles = self.roles.iter().map(|role| (role.argument.as_str(), role.role));
         let example = JsonSchema::new(self.schema.clone()).example(roles);
@@ -115,7 +115,7 @@ impl ArgumentSchema {
         let mut is_valid = self.validator.is_valid(&JsonTree::new(&value));
         if repairs == Repairs::Allowed && (!is_valid || has_whole_float(&value)) {
             let scope = if is_valid { RepairScope::WholeNumbers } else { RepairScope::Everything };
-            // The repaired value is validated like any other, below.
+            // The repaired value is validated below like any other.
             changes.take(repair(&mut value, &self.schema, scope));
             is_valid = self.validator.is_valid(&JsonTree::new(&value));
         }
@@ -128,17 +128,17 @@ impl ArgumentSchema {
         changes.finish(&text, value)
     }
 
-    /// Whether a text fits unchanged: nothing needs a repair, and no key is ignored. This is the fast path of most
-    /// calls, and copies very little.
+    /// Whether a text is valid as it is: nothing needs a repair, and no key is ignored. This is the fast path
+    /// of most calls, and it copies very little.
     fn fits(&self, text: &str) -> bool {
         let Some(ParsedTree { tree, has_whole_float: false }) = JsonTree::read(text) else { return false };
         let JsonTree::Object(members) = &tree else { return false };
         self.known_keys.includes_all(members.names()) && self.validator.is_valid(&tree)
     }
 
-    /// Refuses floats such as 5.0 where whole numbers are meant. JSON Schema counts 5.0 as an integer, so
-    /// [`ArgumentSchema::check`] accepts it, but a typed decoder refuses it. Where repairs are off, call this before a
-    /// person is asked.
+    /// Refuses floats such as 5.0 where integers are expected. JSON Schema counts 5.0 as an integer, so
+    /// [`ArgumentSchema::check`] accepts it, but a typed decoder refuses it. If repairs are off, call this
+    /// before asking an approver.
     ///
     /// # Errors
     /// `invalid_arguments`, with all such numbers in one message.
@@ -154,7 +154,8 @@ impl ArgumentSchema {
         self.refuse(faults)
     }
 
-    /// The error of all faults, if there are any. It has an example if a value is wrong.
+    /// Returns all faults as one error, or `Ok` if there are none. The error has an example if a value is
+    /// wrong.
     fn refuse(&self, faults: ArgumentFaults) -> Result<(), ToolError> {
         if faults.is_empty() {
             return Ok(());
@@ -231,8 +232,8 @@ pub enum SchemaError {
     },
 }
 
-/// Decodes the text and returns the object. An empty text is read as `{}`. If repairs are allowed, `null` counts as no
-/// arguments, and an object quoted as a string is read once more: some models write these.
+/// Decodes the text and returns the object. An empty text is read as `{}`. If repairs are allowed, `null`
+/// counts as no arguments, and an object quoted as a string is decoded again: some models write these.
 fn open<'t>(
     text: &'t str,
     repairs: Repairs,
@@ -304,8 +305,8 @@ impl Changes {
     }
 }
 
-/// Whether a schema names draft 2020-12 as its dialect, in which formats are annotations. Without `$schema` the reader
-/// chooses, and a checked format helps a tool more.
+/// Whether a schema names draft 2020-12 as its dialect, in which formats are annotations. Without `$schema`
+/// the implementation may choose, and a checked format helps a tool more.
 fn names_its_dialect(schema: &Value) -> bool {
     let name = schema.get("$schema").and_then(Value::as_str).map(|name| name.trim_end_matches('#'));
     name == Some("https://json-schema.org/draft/2020-12/schema")
@@ -314,9 +315,9 @@ fn names_its_dialect(schema: &Value) -> bool {
 /// The top-level keys that arguments may have.
 #[derive(Debug)]
 enum KnownKeys {
-    /// Every key is left to the schema: it accepts any key, or refuses unknown keys itself.
+    /// Any key: the schema accepts every key, or refuses unknown keys itself.
     Any,
-    /// The schema ignores all other keys, which are therefore left out.
+    /// Only these keys. The schema ignores all others, so the check drops them.
     Listed(BTreeSet<String>),
 }
 

@@ -335,7 +335,7 @@ fn values_are_shown_short_and_escaped() {
     let key = json!({"path": "a", "k\u{1b}[2J": 1}).to_string();
     let message = compile(schema()).check(&key, Repairs::Allowed).expect_err("refused").to_string();
     assert!(message.starts_with("unknown field 'k\\u{1b}[2J' in arguments"), "{message}");
-    // A name of a megabyte is not shown and not compared.
+    // A name of a megabyte is neither shown nor compared.
     let key = json!({"path": "a", "k".repeat(900_000): 1}).to_string();
     let message = compile(schema()).check(&key, Repairs::Allowed).expect_err("refused").to_string();
     assert!(message.len() < 200, "{message}");
@@ -569,7 +569,7 @@ fn a_wrong_value_gets_a_fitting_example_and_a_missing_one_none() {
     assert_eq!(hint(r#"{"path":"a","mode":"creat","lines":[]}"#), Some(format!("example: {example}")));
     assert!(schema.check(example, Repairs::Off).is_ok());
     assert_eq!(hint(r#"{"mode":"create","lines":[]}"#), None);
-    // An example that lacks the wrong field is not shown.
+    // An example without the wrong field is not shown.
     assert_eq!(hint(r#"{"path":"a","mode":"create","lines":[7],"other":5}"#), None);
 }
 

@@ -1,8 +1,8 @@
-//! The parsed arguments in the form for the validator, mostly borrowed from their text.
+//! The parsed arguments, in the form that the validator reads, mostly borrowed from their text.
 //!
-//! A `Value` copies every key and string into maps made for many keys. For a long list of objects the copy takes longer
-//! than all checks together, and most calls do not need it. This reader is as strict as [`super::decode`], which
-//! explains the fault when this reader refuses a text.
+//! A `Value` copies every key and string, and builds a map for every object. For a long list of objects that
+//! takes longer than all checks together, and most calls do not need it. This reader is as strict as
+//! [`super::decode`], which explains the fault when this reader refuses a text.
 
 use std::{borrow::Cow, cell::Cell, fmt};
 
@@ -34,7 +34,7 @@ pub(super) struct ParsedTree<'t> {
 }
 
 impl<'t> JsonTree<'t> {
-    /// Parses a text. `None` if strict decoding would refuse it for any reason.
+    /// Parses a text. `None` if strict decoding would refuse the text.
     pub(super) fn read(text: &'t str) -> Option<ParsedTree<'t>> {
         if text.len() > MAX_ARGUMENT_BYTES {
             return None;
@@ -47,7 +47,7 @@ impl<'t> JsonTree<'t> {
         Some(ParsedTree { tree, has_whole_float: has_whole_float.get() })
     }
 
-    /// The tree of a value that is already decoded.
+    /// Builds the tree of a value that is already decoded.
     pub(super) fn new(value: &'t Value) -> Self {
         match value {
             Value::Null => Self::Null,
@@ -79,7 +79,7 @@ impl<'t> JsonTree<'t> {
     }
 }
 
-/// The members of an object. More than [`MAX_UNSORTED_MEMBERS`] are sorted by name.
+/// The members of an object, sorted by name if there are more than [`MAX_UNSORTED_MEMBERS`].
 #[derive(Debug)]
 pub(super) struct Members<'t>(Vec<(Cow<'t, str>, JsonTree<'t>)>);
 
@@ -124,7 +124,7 @@ struct TreeReader<'c> {
 }
 
 impl TreeReader<'_> {
-    /// The reader of a value inside this one. Fails below the deepest level that arguments may have.
+    /// Returns the reader of a nested value. Fails beyond [`MAX_ARGUMENT_DEPTH`].
     fn descend<E: Error>(self) -> Result<Self, E> {
         if self.depth == MAX_ARGUMENT_DEPTH {
             return Err(E::custom("too deep"));

@@ -1,7 +1,8 @@
-//! A schema's view of one value: the types that the value may have, and the schema of its content.
+//! The view of a schema that the repairs need: the types that a value may have, and the schema of its
+//! content.
 //!
-//! This view serves the repairs and does not validate. In doubt it answers "anything", which leaves the value
-//! unchanged. A repaired value is validated against the real schema afterwards.
+//! The view does not validate. In doubt it answers "anything", which leaves the value unchanged. A repaired
+//! value is validated against the real schema afterwards.
 
 use serde_json::{Map, Value};
 
@@ -35,7 +36,7 @@ impl Types {
         self.intersection(other) != Self::NONE
     }
 
-    /// Whether these types allow numbers, but only whole ones.
+    /// Whether these types allow integers but no other numbers.
     pub(super) fn are_whole_numbers_only(self) -> bool {
         self.intersects(Self::INTEGER) && !self.intersects(Self::FRACTION)
     }
@@ -61,6 +62,7 @@ impl Types {
             Some("string") => Self::STRING,
             Some("array") => Self::ARRAY,
             Some("object") => Self::OBJECT,
+            // In doubt, any type is possible.
             _ => Self::ALL,
         }
     }
@@ -140,7 +142,7 @@ impl<'s> SchemaView<'s> {
             let mut fitting =
                 subschemas(map, keyword).iter().filter(|branch| self.may_describe(branch, value));
             if let Some(branch) = fitting.next() {
-                // If a second branch fits as well, the value is left unchanged.
+                // If a second branch also matches, leave the value unchanged.
                 return if fitting.next().is_none() {
                     self.describing_within(branch, value, steps)
                 } else {
@@ -151,8 +153,8 @@ impl<'s> SchemaView<'s> {
         None
     }
 
-    /// Whether a branch could be the meant one: the branch accepts the value's type, and its constants (the tags of an
-    /// enum) equal the value's.
+    /// Whether the model may have meant this branch: the branch accepts the value's type, and its constants
+    /// (the tags of an enum) equal the value's.
     fn may_describe(self, branch: &'s Value, value: &Value) -> bool {
         if !self.types(branch).intersects(Types::from_value(value)) {
             return false;
@@ -169,10 +171,10 @@ impl<'s> SchemaView<'s> {
     }
 }
 
-/// The schema of a property: the one with its name, else `additionalProperties`.
+/// Returns the schema of a property: the schema under its name, else `additionalProperties`.
 pub(super) fn property<'s>(map: &'s Map<String, Value>, name: &str) -> Option<&'s Value> {
     map.get("properties").and_then(|properties| properties.get(name)).or_else(|| {
-        // A pattern may apply to the name. Patterns are not evaluated here.
+        // A pattern may apply to the name, and patterns are not evaluated here.
         if map.contains_key("patternProperties") { None } else { map.get("additionalProperties") }
     })
 }
@@ -196,10 +198,10 @@ fn union(types: impl Iterator<Item = Types>) -> Types {
     types.fold(Types::NONE, Types::union)
 }
 
-/// Keywords that describe the content of a value. A schema with one of them needs no search in its references and
-/// branches.
+/// Keywords that describe the content of a value. If a schema has one of them, its references and branches
+/// are not searched.
 const DESCRIBING: [&str; 4] = ["properties", "additionalProperties", "items", "prefixItems"];
 
-/// The maximum number of subschemas that one query reads. References can form cycles, alternatives can multiply, and
-/// the schema may come from an untrusted module.
+/// The maximum number of subschemas that one query reads. References can form cycles, alternatives can
+/// multiply, and the schema may come from an untrusted module.
 const MAX_STEPS: u16 = 256;

@@ -1,4 +1,4 @@
-//! The findings of a build: which names are known, which tools are missing, and which modules are refused.
+//! The results of a build: the known names, the missing tools, and the refused modules.
 
 use portcullis_policy::KnownTools;
 use portcullis_types::ToolName;
@@ -8,7 +8,7 @@ use crate::{
     table::ToolTable,
 };
 
-/// The names that entries of the policy can have: the registered tools, the steps, the approved tools, and the tools of
+/// Collects the names that policy entries may have: registered tools, steps, approved tools, and tools of
 /// refused modules.
 pub(super) fn known_tools(
     tools: &ToolTable,
@@ -30,7 +30,7 @@ pub(super) fn known_tools(
     known_tools
 }
 
-/// The expected tools that are not registered: approved tools, and tools of refused modules.
+/// Lists the expected tools that are not registered: approved tools, and tools of refused modules.
 pub(super) fn missing_tools(tools: &ToolTable, pins: &Pins, refused: &[RefusedModule]) -> Vec<ToolName> {
     let names = pins.tools().chain(refused.iter().flat_map(|module| &module.tools));
     names.filter(|name| tools.get(name.as_str()).is_none()).cloned().collect()

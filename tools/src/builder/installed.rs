@@ -1,11 +1,11 @@
-//! The policy of a registry that names none.
+//! The policy of a registry that is built without one.
 
 use portcullis_policy::WorkspaceSecurityPolicy;
 use portcullis_types::SandboxTier;
 
 use crate::{error::BootstrapError, expectations::ExpectedPolicy, policy_files::PolicyFiles};
 
-/// The operator's policy, or the shipped policy, with what the operator expects of it.
+/// Loads the operator's policy, or the shipped policy, with the operator's expectations of it.
 pub(super) fn installed_policy() -> Result<(WorkspaceSecurityPolicy, Option<ExpectedPolicy>), BootstrapError>
 {
     let files = PolicyFiles::without_workspace()?;

@@ -25,11 +25,11 @@ use crate::{
 /// An embedded module with its declarations.
 pub(super) type ShippedModule = (String, Arc<GuestModule>, Declarations);
 
-/// The tools registered so far. The first tool that claims a name gets it.
+/// The tools registered so far. The first tool to claim a name gets it.
 pub(super) struct Registration<'a> {
     pins: &'a Pins,
     pub(super) tools: ToolTable,
-    /// The steps of operations, which a caller cannot name.
+    /// The steps of operations, which a caller cannot call by name.
     pub(super) steps: ToolTable,
     pub(super) refused: Vec<RefusedModule>,
     /// Name and SHA-256 of each module in use.
@@ -37,8 +37,8 @@ pub(super) struct Registration<'a> {
 }
 
 impl<'a> Registration<'a> {
-    /// Starts without tools. `pins` holds the approvals of foreign modules. Relative paths of all tools start in the
-    /// mount `home`.
+    /// Starts without tools. `pins` holds the approvals of foreign modules. Relative paths in all tools
+    /// resolve against the mount `home`.
     pub(super) fn new(pins: &'a Pins, home: &MountName) -> Self {
         Self {
             pins,
@@ -85,7 +85,8 @@ impl<'a> Registration<'a> {
         Ok(())
     }
 
-    /// Refuses capabilities whose tools are not registered: no agent may be given a capability without its tools.
+    /// Refuses capabilities whose tools are not registered: an agent must not get a capability without its
+    /// tools.
     pub(super) fn ensure_capabilities(&self, capabilities: &[Capability]) -> Result<(), RegistryError> {
         for capability in capabilities {
             let has_tool =
@@ -139,8 +140,8 @@ impl<'a> Registration<'a> {
             for declaration in declarations.tools {
                 let origin = ToolOrigin::ShippedOperation;
                 let step = RegisteredTool::guest(declaration, &name, &module, origin, self.pins)?;
-                // The operation gets the step's whole result. The operation's own result is then cut to the limit and
-                // stored whole.
+                // The operation gets the step's whole result. The operation's own result is then truncated
+                // and stored whole.
                 self.steps.insert(step.without_output_limit())?;
             }
             self.digests.push((name, module.digest().0));
@@ -166,7 +167,7 @@ impl<'a> Registration<'a> {
         self.add(web::search_web(&self.steps, search)?)
     }
 
-    /// Adds `output_read` over this store.
+    /// Adds `output_read`, which reads this store.
     pub(super) fn add_output_read(
         &mut self,
         outputs: &Arc<OutputStore>,
@@ -180,7 +181,7 @@ impl<'a> Registration<'a> {
     /// Adds the tools of foreign modules whose names are free.
     ///
     /// # Errors
-    /// [`BootstrapError`] for a module that was named but cannot be used.
+    /// [`BootstrapError`] if a module that was named explicitly cannot be used.
     pub(super) fn add_foreign_modules(
         &mut self,
         foreign: Vec<ForeignModule>,

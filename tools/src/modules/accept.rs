@@ -1,5 +1,5 @@
-//! Decides which foreign modules are accepted: those whose tool names neither equal nor resemble the name of another
-//! tool. A module is accepted or refused as a whole.
+//! Decides which foreign modules are accepted. A module is refused as a whole if one of its tool names equals
+//! or resembles the name of another tool.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -79,12 +79,12 @@ fn candidate(module: ForeignModule, pins: &Pins) -> ModuleCandidate {
     ModuleCandidate { module, tools, names }
 }
 
-/// The name clash that excludes a module, if there is one.
+/// Returns the name clash that excludes a module, if there is one.
 fn fault(candidates: &[ModuleCandidate], index: usize, table: &ToolTable) -> Option<ModuleError> {
     let candidate = &candidates[index];
     let mut own_names: BTreeMap<String, &ToolName> = BTreeMap::new();
-    // The names of steps are taken as well: the policy's entry for a step would otherwise apply to this tool, or seem
-    // to.
+    // The names of steps are reserved too: otherwise the policy's entry for a step would apply to this tool,
+    // or appear to.
     let steps = Operation::ALL.iter().flat_map(|operation| operation.steps);
     let steps: Vec<ToolName> = steps.filter_map(|step| ToolName::parse(*step).ok()).collect();
     let held_names =
@@ -137,8 +137,8 @@ fn name_clash_error(name: &ToolName, other_name: &ToolName, holder: NameHolder) 
     }
 }
 
-/// The skeleton of a name: no separators, no capitals, and one letter for all letters that look alike (Unicode
-/// Technical Standard 39, "skeleton", for the letters that names can have).
+/// Returns the skeleton of a name: no separators, no capitals, and one letter for all letters that look alike
+/// (Unicode Technical Standard 39, "skeleton", for the letters that names can have).
 pub(super) fn likeness(name: &ToolName) -> String {
     name.as_str()
         .to_ascii_lowercase()

@@ -1,8 +1,8 @@
 //! Approves a tool of a foreign module: shows its current state and the earlier approval, and pins it or withdraws the
 //! pin.
 //!
-//! A pin or a withdrawal is recorded in the audit log before the lock is changed. If the lock then cannot be written, a
-//! row `end` with the same id records the failure.
+//! A pin or a withdrawal is recorded in the audit log before the lock file is changed. If the lock file then
+//! cannot be written, an `end` row with the same id records the failure.
 
 use std::{path::Path, sync::Arc};
 
@@ -38,7 +38,7 @@ pub struct ModuleChange {
 }
 
 impl ToolRegistry {
-    /// The pin that an approval of a tool would write. Nothing is written yet.
+    /// Returns the pin that an approval of a tool would write. Writes nothing.
     ///
     /// # Errors
     /// [`ApproveError`] for an unknown name, or for a tool that does not come from a foreign module.
@@ -53,9 +53,9 @@ impl ToolRegistry {
         Ok(ModuleApproval { tool, declared, before, registry: self })
     }
 
-    /// Withdraws the approval of a name, whether or not a tool has that name now. From the next start on the name
-    /// counts as never approved: the policy alone decides, even about a tool that was quarantined. `agent` is recorded
-    /// as the author of the change.
+    /// Withdraws the approval of a name, even if no tool has that name at present. From the next start on,
+    /// the name counts as never approved: the policy alone decides, even about a tool that was quarantined.
+    /// `agent` is recorded as the author of the change.
     ///
     /// # Errors
     /// [`PinError`] if the withdrawal failed. The approval then stays.
@@ -69,7 +69,7 @@ impl ToolRegistry {
         Ok(pin)
     }
 
-    /// Records a change of the lock, then makes the change.
+    /// Records a change of the lock file, then makes the change.
     fn recorded(
         &self,
         record: &Record,
@@ -79,13 +79,13 @@ impl ToolRegistry {
         let result = change();
         if result.is_err() {
             let failed_ending = CallEnding::new(Outcome::Error(ToolErrorKind::Failed));
-            // A failure of this append is ignored: the caller learns of the failed change in any case.
+            // Ignore a failed append: the caller gets the error of the change in any case.
             let _ = self.audit().append(&Record::end(&record.call, failed_ending));
         }
         Ok(result?)
     }
 
-    /// The audit row of a pin: agent, tool and module. `args_sha256` holds the digest of the
+    /// Builds the audit row of a pin: agent, tool and module. `args_sha256` is the digest of the
     /// declarations.
     fn row(&self, kind: &str, name: &ToolName, pin: &Pin, agent: &str) -> Arc<CallRecord> {
         Arc::new(CallRecord {
@@ -126,7 +126,7 @@ impl ModuleApproval<'_> {
         self.registry.findings().pins.path()
     }
 
-    /// The differences from the approved state. Empty if nothing was approved.
+    /// The differences from the approved state. Empty if there is no earlier approval.
     #[must_use]
     pub fn changes(&self) -> Vec<ModuleChange> {
         let Some(earlier_pin) = self.before else { return Vec::new() };

@@ -1,5 +1,5 @@
-//! The declaration of a module's tool, as facts that a person can read and compare. The hash tells whether anything
-//! changed, and the facts tell what changed.
+//! The declaration of a module's tool, as facts that a person can read and compare. The hash shows whether
+//! anything changed, and the facts show what changed.
 
 use std::collections::BTreeMap;
 
@@ -8,7 +8,7 @@ use portcullis_types::{JsonSchema, RoleKind, ToolDeclaration, ToolMeta, ToolPoli
 use serde_json::Value;
 use sha2::{Digest, Sha256};
 
-/// The maximum number of characters of a fact that are shown and stored. A longer fact also gets its hash.
+/// The maximum number of characters of a fact that are shown and stored. A longer fact also gets a hash.
 const MAX_FACT_CHARS: usize = 400;
 
 /// The text of a fact that the declaration does not state.
@@ -23,8 +23,8 @@ pub struct DeclarationFacts {
 
 impl DeclarationFacts {
     pub(crate) fn new(declaration: &ToolDeclaration) -> Self {
-        // The hash of this text is pinned. A new field that is serialised even when empty would quarantine every pinned
-        // tool.
+        // The hash of this text is pinned. Adding a field that is serialised even when empty would quarantine
+        // every pinned tool.
         let text = serde_json::to_vec(declaration).expect("a map with text keys always serialises");
         let fact_or_none = |text: Option<&str>| fact(text.unwrap_or(NONE));
         let facts = BTreeMap::from([
@@ -70,23 +70,25 @@ impl DeclarationFacts {
         &self.sha256
     }
 
-    /// The facts by name, such as `tier`, `profile`, `roles` and `hosts`. They are bounded, and escaped for a terminal.
+    /// The facts by name, such as `tier`, `profile`, `roles` and `hosts`. Truncated, and escaped for a
+    /// terminal.
     #[must_use]
     pub fn facts(&self) -> &BTreeMap<&'static str, String> {
         &self.facts
     }
 }
 
-/// The hints of a tool's author other than aliases, named as in the attribute.
+/// Lists the hints of a tool's author except aliases, named as in the attribute.
 fn hints(meta: &ToolMeta) -> Vec<String> {
-    // List each field, so that a new hint does not compile until it is shown here. Aliases are a fact of their own.
+    // Destructure without `..`, so that a new hint does not compile until it is shown here. Aliases are a
+    // separate fact.
     let ToolMeta { aliases: _, idempotent, hidden, output_cap_bytes } = meta;
     let flags = [("hidden", *hidden), ("idempotent", *idempotent)];
     let flags = flags.into_iter().filter(|(_, is_said)| *is_said).map(|(name, _)| name.to_owned());
     flags.chain(output_cap_bytes.map(|cap| format!("output_cap of {cap} bytes"))).collect()
 }
 
-/// The names and types of the parameters, and a hash of the whole schema.
+/// Formats the names and types of the parameters, and a hash of the whole schema.
 fn parameters(schema: &JsonSchema) -> String {
     let properties = schema.as_value().get("properties").and_then(Value::as_object);
     let required = schema.as_value().get("required").and_then(Value::as_array);
@@ -108,9 +110,10 @@ fn join_or_none(items: impl Iterator<Item = String>) -> String {
     if items.is_empty() { NONE.to_owned() } else { items.join(", ") }
 }
 
-/// An untrusted text as a fact: escaped, and cut. A cut text gets a hash of the whole, so that a change behind the cut
-/// still shows. A backslash before `u{` in the author's text is doubled, so that the text never looks like an escaped
-/// line end. Any other backslash stays, because existing locks hold these facts.
+/// Formats an untrusted text as a fact: escaped and truncated. A truncated text gets a hash of the whole, so
+/// that a change beyond the cut is still visible. A backslash before `u{` in the author's text is doubled, so
+/// that the text cannot imitate an escaped line break. Other backslashes are unchanged, because existing lock
+/// files contain them.
 fn fact(text: &str) -> String {
     let excerpt: String = text.chars().take(MAX_FACT_CHARS).collect();
     let is_cut = excerpt.len() < text.len();
@@ -123,7 +126,7 @@ fn fact(text: &str) -> String {
     }
 }
 
-/// The start of an escaped character, and the form that it gets in an author's own text.
+/// The start of an escaped character, and its replacement in an author's own text.
 const ESCAPE: &str = r"\u{";
 const DOUBLED_ESCAPE: &str = r"\\u{";
 

@@ -1,4 +1,4 @@
-//! Errors of foreign modules, of the folder of modules, and of the lock. For the operator.
+//! Errors of foreign modules, of the modules folder, and of the lock file. For the operator.
 
 use std::{io, path::PathBuf};
 
@@ -43,8 +43,8 @@ pub enum ModuleError {
     /// One of its tools cannot be registered.
     #[error("its tools cannot be registered")]
     Registry(#[from] RegistryError),
-    /// Another module has a tool with the same or a similar name. A module found in the folder is then refused. Of two
-    /// such modules neither is used, because a guess which one was meant would not be safe.
+    /// Another module has a tool with the same or a similar name. A module found in the folder is then
+    /// refused. If both were found there, both are refused, because choosing one would be a guess.
     #[error("its tool `{tool}` is named like `{other}` of module `{module}`")]
     Ambiguous {
         /// This module's tool.
@@ -69,7 +69,7 @@ pub enum ModuleFolderError {
         #[source]
         source: io::Error,
     },
-    /// Another user could put a module there. That module would get the rights that the policy gives to its tool names.
+    /// Another user could put a module there, which would get the rights that the policy gives its tools.
     #[error("the folder of modules `{}` is not used", path.display())]
     Untrusted {
         /// The folder's path.
@@ -88,7 +88,7 @@ pub enum ModuleFolderError {
         /// The limit.
         limit: usize,
     },
-    /// The folder is relative, but the policy is not a file, so there is no folder to resolve it in.
+    /// The folder is relative, but the policy is not a file, so there is no base folder.
     #[error("the folder of modules `{}` is relative, but the policy is not a file, so there is no folder to resolve it in", path.display())]
     NoBase {
         /// The folder's path.
@@ -96,7 +96,7 @@ pub enum ModuleFolderError {
     },
 }
 
-/// Why the lock of approvals cannot be read or written.
+/// Why the lock file cannot be read or written.
 #[derive(Debug, Error)]
 #[non_exhaustive]
 pub enum LockError {
@@ -109,8 +109,8 @@ pub enum LockError {
         #[source]
         source: io::Error,
     },
-    /// The file does not have the format that this program writes. Nothing in it counts, and a new approval does not
-    /// overwrite it.
+    /// The file does not have the format that this program writes. It is ignored as a whole, and a new
+    /// approval does not overwrite it.
     #[error(
         "`{}` is damaged: {reason}; mend it, or remove it and approve each tool anew",
         path.display()
@@ -160,14 +160,14 @@ pub enum PinError {
         /// The name as it was given.
         name: String,
     },
-    /// The change cannot be recorded, so it is not made.
+    /// The change cannot be recorded in the audit log, so it was not made.
     #[error("the change cannot be recorded, so it was not made")]
     Unrecorded {
         /// The error of the audit log.
         #[from]
         source: AuditError,
     },
-    /// The change is recorded, but the lock cannot be read or written.
+    /// The change was recorded, but the lock file cannot be read or written.
     #[error("the lock cannot be changed")]
     Lock {
         /// The lock's error.

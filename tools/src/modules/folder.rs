@@ -1,5 +1,5 @@
-//! Reads module files: the files of a folder through the folder's handle, and single files by path. The bytes are read
-//! into memory, so later changes to a file have no effect.
+//! Reads module files: the files of a folder relative to its descriptor, and single files by path. The bytes
+//! are read into memory, so later changes to a file have no effect.
 
 use std::{
     fs::{File, OpenOptions},
@@ -44,8 +44,8 @@ impl ModulesFolder {
             Err(TrustError::Kind { .. }) => return Err(unusable(Errno::NOTDIR.into())),
             Err(source) => return Err(ModuleFolderError::Untrusted { path: path.to_owned(), source }),
         }
-        // There is no race between check and open: the check covers every folder on the path, so no other user can
-        // exchange it.
+        // Check and open do not race: the check covers every folder on the path, so other users cannot
+        // replace any.
         let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
         let handle = rustix::fs::open(path, flags, Mode::empty()).map_err(|errno| unusable(errno.into()))?;
         let listing = rustix::fs::Dir::read_from(&handle).map_err(|errno| unusable(errno.into()))?;
@@ -72,14 +72,14 @@ impl ModulesFolder {
         Ok(Self { handle: handle.into(), names })
     }
 
-    /// The names of the modules. `Err` holds the lossy form of a name that is not UTF-8.
+    /// The names of the modules. `Err` is the lossy form of a name that is not UTF-8.
     pub(crate) fn names(&self) -> impl Iterator<Item = Result<&str, &str>> {
         self.names.iter().map(|name| name.as_deref().map_err(String::as_str))
     }
 
     /// Reads one of the folder's modules.
     pub(crate) fn read(&self, name: &str) -> Result<Vec<u8>, ModuleError> {
-        // Non-blocking, so that the open returns immediately if a FIFO has this name.
+        // Non-blocking, so that opening a FIFO of this name returns immediately.
         let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
         match rustix::fs::openat(self.handle.as_fd(), name, flags, Mode::empty()) {
             Ok(file) => {
@@ -90,16 +90,16 @@ impl ModulesFolder {
                 read(file)
             }
             Err(Errno::LOOP) => Err(ModuleError::Link),
-            // The errno when a socket is opened.
+            // Opening a socket fails with `ENXIO`.
             Err(Errno::NXIO) => Err(ModuleError::NotAFile),
             Err(errno) => Err(ModuleError::Read { source: errno.into() }),
         }
     }
 }
 
-/// Reads a module by a path that a person gave. Links are followed.
+/// Reads a module by a path that a person gave. Symlinks are followed.
 pub(crate) fn read_file(path: &Path) -> Result<Vec<u8>, ModuleError> {
-    // Non-blocking, so that the open returns immediately if the path is a FIFO.
+    // Non-blocking, so that opening a FIFO returns immediately.
     let non_blocking = i32::try_from(OFlags::NONBLOCK.bits()).unwrap_or_default();
     let file = OpenOptions::new().read(true).custom_flags(non_blocking).open(path);
     read(file.map_err(|source| ModuleError::Read { source })?)
@@ -118,7 +118,7 @@ fn read(file: File) -> Result<Vec<u8>, ModuleError> {
     Ok(bytes)
 }
 
-/// The path of the modules folder that a policy names: absolute, or relative to the policy's file.
+/// Resolves the path of the modules folder that a policy names: absolute, or relative to the policy file.
 pub(crate) fn modules_path(dir: &str, policy: Option<&Path>) -> Result<PathBuf, ModuleFolderError> {
     let dir = PathBuf::from(dir);
     if dir.is_absolute() {

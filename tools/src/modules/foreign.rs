@@ -1,4 +1,4 @@
-//! A foreign module that is loaded and described, or the reason why it is refused.
+//! A foreign module that has been loaded and described, or the reason why it is refused.
 
 use std::sync::Arc;
 
@@ -20,9 +20,9 @@ pub(crate) struct ForeignModule {
 /// Where a module comes from, which decides how its failure affects the start.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum ModuleOrigin {
-    /// The module was named. The start fails without it.
+    /// The module was named explicitly. The start fails without it.
     Named,
-    /// The module was found in the folder. The start goes on without it, and reports it.
+    /// The module was found in the folder. The start continues without it, and reports it.
     Found,
 }
 

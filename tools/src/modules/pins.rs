@@ -1,10 +1,10 @@
-//! The lock file: the pins of the tools whose module and declarations the operator approved. It lies in the state
-//! folder, which no tool can reach.
+//! The lock file. It pins the module and the declarations of each tool that the operator approved, and lies
+//! in the state folder, which no tool can reach.
 //!
-//! The file has no MAC. People read it too: it says in words what was approved, and a person can review and compare it.
-//! The key of a MAC would lie in the same folder with the same permissions, so an attacker who can write the file could
-//! also forge the MAC. The permissions of the folder protect the file. A file that does not have exactly this module's
-//! format is refused as a whole.
+//! The file has no MAC. It is meant to be read: it says in words what was approved, so that a person can
+//! review it. A MAC key would lie in the same folder with the same permissions, so an attacker who can write
+//! the file could also forge the MAC. The permissions of the folder protect the file. A file in any other
+//! format than this module's is refused as a whole.
 
 use std::{
     collections::BTreeMap,
@@ -38,13 +38,13 @@ const VERSION: u32 = 1;
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Pin {
-    /// The module's file. For people only, because a module can be moved.
+    /// The path of the module's file. For people only, because a module can be moved.
     pub module: String,
     /// The SHA-256 of the module, in hexadecimal.
     pub module_sha256: String,
     /// The SHA-256 of the tool's declaration, in hexadecimal.
     pub declarations_sha256: String,
-    /// The declared facts, in words. For people only: the hash decides.
+    /// The declared facts, in words. For people only: the hash is compared.
     #[serde(default)]
     pub declares: BTreeMap<String, String>,
 }
@@ -144,7 +144,8 @@ impl Pins {
         })
     }
 
-    /// Rereads the file under an exclusive lock on the folder, so that the approvals of another process are kept.
+    /// Rereads the file under an exclusive lock on the folder, so that concurrent approvals of another
+    /// process are kept.
     fn change_now(state: &Path, change: impl FnOnce(&mut BTreeMap<ToolName, Pin>)) -> Result<(), LockError> {
         let write_error = |source| LockError::Write { path: state.join(LOCK_FILE), source };
         let folder = File::open(state).map_err(write_error)?;
@@ -152,15 +153,15 @@ impl Pins {
         flock(&folder, FlockOperation::LockExclusive).map_err(|errno| write_error(errno.into()))?;
         let mut all = Self::read(state)?;
         change(&mut all.pins);
-        // Without the sync of the folder, a crash could undo the rename.
+        // Without an fsync of the folder, a crash could undo the rename.
         write(&all.path, &render(&all.pins)).and_then(|()| folder.sync_all()).map_err(write_error)
     }
 }
 
 fn parse(text: &str) -> Result<BTreeMap<ToolName, Pin>, String> {
     let text: PinsText = toml::from_str(text).map_err(|error| {
-        // Use the bare message, and escape it. The error's own rendering quotes the line, and a forged lock can hold
-        // any text.
+        // Escape the bare message. The error's own rendering quotes the line, and a forged lock file can
+        // contain any text.
         portcullis_types::escape_for_display(error.message()).to_string()
     })?;
     if text.version != VERSION {
@@ -206,7 +207,7 @@ fn bare_or_quoted(key: &str) -> String {
     if is_bare_key { key.to_owned() } else { quoted(key) }
 }
 
-/// A TOML basic string.
+/// Formats a TOML basic string.
 fn quoted(text: &str) -> String {
     let mut out = String::from("\"");
     for character in text.chars() {
@@ -232,7 +233,7 @@ fn write(path: &Path, text: &str) -> io::Result<()> {
             fs::rename(&temporary, path)
         });
     if result.is_err() {
-        // A leftover temporary file does no harm, so a failure here is ignored.
+        // A leftover temporary file is harmless, so ignore this error.
         let _ = fs::remove_file(&temporary);
     }
     result

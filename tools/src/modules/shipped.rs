@@ -1,12 +1,12 @@
-//! The names of shipped tools, for authors who choose a name before a registry exists.
+//! The names of shipped tools, for authors who choose a name without a registry.
 
 use portcullis_policy::shipped_names;
 use portcullis_types::ToolName;
 
 use super::accept::likeness;
 
-/// The shipped tool, or the step of a shipped tool, whose name equals or resembles `name`. A module's tool must not
-/// have such a name.
+/// Finds the shipped tool, or the step of a shipped tool, whose name equals or resembles `name`. A module's
+/// tool must not have such a name.
 #[must_use]
 pub fn shipped_name_like(name: &ToolName) -> Option<&'static str> {
     let own_likeness = likeness(name);

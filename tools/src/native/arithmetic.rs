@@ -13,8 +13,8 @@ use super::input::{declare, decode, results};
 
 /// An arithmetic tool: two numbers in, `{"result": …}` out.
 ///
-/// Whole numbers are computed exactly as long as the operands and the result fit in 64 bits. Everything else is
-/// computed in double precision. A whole result is written as a whole number.
+/// Integers are computed exactly as long as the operands and the result fit in 64 bits. Everything else is
+/// computed in double precision. A result without a fraction is written as an integer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Arithmetic {
     /// `a + b`.
@@ -75,7 +75,7 @@ impl Arithmetic {
             Self::Add => a.checked_add(b),
             Self::Subtract => a.checked_sub(b),
             Self::Multiply => a.checked_mul(b),
-            // A quotient counts as exact only without a remainder.
+            // A quotient is exact only if there is no remainder.
             Self::Divide => (a.checked_rem(b)? == 0).then(|| a.checked_div(b)).flatten(),
         }
     }
@@ -106,7 +106,7 @@ struct Operands {
     b: Number,
 }
 
-/// A finite double as a JSON number, without a fraction if the double is a whole number below 2^53.
+/// Converts a finite double to a JSON number, without a fraction if the double is a whole number below 2^53.
 fn number(double: f64) -> Option<Number> {
     if double.fract() == 0.0 && double.abs() < 9_007_199_254_740_992.0 {
         return format!("{double:.0}").parse::<i64>().ok().map(Number::from);

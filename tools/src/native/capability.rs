@@ -27,17 +27,17 @@ word_enum! {
 }
 
 word_enum! {
-    /// Whether a capability can be given.
+    /// Whether an agent can be given a capability.
     #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
     pub enum CapabilityStatus {
-        /// It has its tools.
+        /// Its tools exist.
         Available = "Available",
-        /// It is specified, but has no tools yet. A registry with it cannot be built.
+        /// It is specified, but has no tools yet. A registry with this capability cannot be built.
         ComingSoon = "ComingSoon",
     }
 }
 
-/// A text that names no capability that can be given.
+/// Why a text does not name a usable capability.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum UnusableCapability {
     /// There is no such capability.
@@ -70,10 +70,10 @@ impl fmt::Display for UnusableCapability {
 impl std::error::Error for UnusableCapability {}
 
 impl Capability {
-    /// The capability of this name, if it can be given.
+    /// Returns the capability with this name, if agents can be given it.
     ///
     /// # Errors
-    /// [`UnusableCapability`] for another text, and for a capability without tools.
+    /// [`UnusableCapability`] for an unknown name, and for a capability without tools.
     pub fn available(name: &str) -> Result<Self, UnusableCapability> {
         let known = Self::ALL.into_iter().find(|known| known.as_str() == name);
         match known {
@@ -83,7 +83,7 @@ impl Capability {
         }
     }
 
-    /// The ability that it gives an agent, in words for people.
+    /// Says in words for people what the capability lets an agent do.
     #[must_use]
     pub const fn description(self) -> &'static str {
         match self {
@@ -95,20 +95,20 @@ impl Capability {
         }
     }
 
-    /// Whether the capability can be given.
+    /// Whether agents can be given the capability.
     #[must_use]
     pub const fn status(self) -> CapabilityStatus {
         if self.tools().is_empty() { CapabilityStatus::ComingSoon } else { CapabilityStatus::Available }
     }
 
-    /// The names of its tools. Those with long results include the tool that reads the rest of one. Empty if the
-    /// capability has no tools yet.
+    /// The names of its tools. If their results can be long, this includes the tool that reads the rest of a
+    /// result. Empty if the capability has no tools yet.
     #[must_use]
     pub const fn tools(self) -> &'static [&'static str] {
         match self {
             Self::CurrentTime => &["get_current_time"],
             Self::WebFetch => &[Operation::WEB_FETCH.name, OUTPUT_READ],
-            // There is no scratchpad.
+            // Research needs a scratchpad, which does not exist yet.
             Self::Research => &[],
             Self::Sandbox => &["shell_exec", OUTPUT_READ],
             Self::FileSystem => &[
@@ -123,7 +123,7 @@ impl Capability {
         }
     }
 
-    /// Instructions for the model, which follow the agent's own.
+    /// Instructions for the model, which are appended to the agent's own.
     #[must_use]
     pub const fn prompt(self) -> &'static str {
         match self {
@@ -141,7 +141,7 @@ impl Capability {
         }
     }
 
-    /// The native tools of the capability, which a builder adds by itself. Its other tools must be registered.
+    /// The native tools of the capability. A builder adds them by itself; the other tools must be registered.
     pub(crate) fn natives(self) -> Vec<Arc<dyn Tool>> {
         match self {
             Self::CurrentTime => vec![Arc::new(GetCurrentTime)],

@@ -6,12 +6,12 @@ use portcullis_types::Tool;
 
 use super::{Arithmetic, EchoTool, FailingTool, GetCurrentTime};
 
-/// The default tools that serve as examples and in tests. `portcullis` does not offer them to models, unless the policy
-/// enables them by name.
+/// The default tools that serve as examples and in tests. `portcullis` does not offer them to models unless
+/// the policy enables them by name.
 pub const EXAMPLES: &[&str] = &["add", "subtract", "multiply", "divide", "echo", "failing_tool"];
 
-/// The tools that need no other part: time, echo, arithmetic, and `failing_tool`, which tests how failures are shown.
-/// `output_read` needs a store, and is added when the registry is built.
+/// Returns the tools without dependencies: time, echo, arithmetic, and `failing_tool`, which shows how
+/// failures are reported. `output_read` needs a store, and is added when the registry is built.
 #[must_use]
 pub fn default_tools() -> Vec<Arc<dyn Tool>> {
     let mut tools = tools_for_models();
@@ -19,7 +19,7 @@ pub fn default_tools() -> Vec<Arc<dyn Tool>> {
     tools
 }
 
-/// The tools of [`default_tools`] that are useful to a model: all except `failing_tool`.
+/// Returns the tools of [`default_tools`] that are useful to a model: all except `failing_tool`.
 #[must_use]
 pub fn tools_for_models() -> Vec<Arc<dyn Tool>> {
     let mut tools: Vec<Arc<dyn Tool>> = vec![Arc::new(GetCurrentTime), Arc::new(EchoTool)];

@@ -1,4 +1,4 @@
-//! `failing_tool`: always fails. It tests how failures are shown and recorded.
+//! `failing_tool`: always fails. It shows how failures are reported and recorded.
 
 use std::time::Duration;
 
@@ -18,7 +18,7 @@ impl FailingTool {
         Self(ToolError::failed(message))
     }
 
-    /// Fails with an internal error. The operator gets the message, and the model gets the generic sentence.
+    /// Fails with an internal error. The operator gets the message, and the model gets a generic one.
     #[must_use]
     pub fn with_internal_error(message: impl Into<String>) -> Self {
         Self(ToolError::internal(message))

@@ -1,10 +1,10 @@
-//! Helpers of the native tools: the schema of a flat object, and the decoding of arguments.
+//! Helpers for native tools: the schema of a flat object, and the decoding of arguments.
 
 use portcullis_types::{FunctionDecl, JsonSchema, ToolError};
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 
-/// A declaration whose arguments have these properties and no others.
+/// Builds a declaration whose arguments have these properties and no others.
 pub(super) fn declare(name: &str, description: &str, properties: &Value, required: &[&str]) -> FunctionDecl {
     FunctionDecl {
         name: name.to_owned(),
@@ -18,7 +18,7 @@ pub(super) fn declare(name: &str, description: &str, properties: &Value, require
     }
 }
 
-/// The schema of results that are objects with all of these properties and no others.
+/// Builds the schema of results that are objects with all of these properties and no others.
 pub(super) fn results(properties: &Value) -> JsonSchema {
     let required: Vec<&str> =
         properties.as_object().into_iter().flatten().map(|(name, _)| name.as_str()).collect();

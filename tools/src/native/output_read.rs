@@ -20,8 +20,8 @@ pub type StillGranted = Arc<dyn Fn(&Value) -> bool + Send + Sync>;
 pub type FollowOutput =
     Arc<dyn Fn(&ToolContext, &Value) -> BoxFuture<'static, Result<(), ToolError>> + Send + Sync>;
 
-/// Reads stored outputs. A caller reads only outputs of the same agent and run, and only while the policy still gives
-/// the grant that the output was made with. The text of the result is exactly the page.
+/// Reads stored outputs. A caller can read only outputs of its own agent and run, and only while the policy
+/// still gives the grant that the output was made with. The text of the result is exactly the page.
 #[derive(Clone)]
 pub struct OutputRead {
     store: Arc<OutputStore>,
@@ -30,8 +30,8 @@ pub struct OutputRead {
 }
 
 impl OutputRead {
-    /// A reader of a store. `still_granted` and then `follow` are called once per call, before any of the output is
-    /// read.
+    /// Creates a reader of a store. `still_granted` and then `follow` are called once per call, before any
+    /// output is read.
     #[must_use]
     pub fn new(store: Arc<OutputStore>, still_granted: StillGranted, follow: FollowOutput) -> Self {
         Self { store, still_granted, follow }
@@ -109,7 +109,7 @@ impl Tool for OutputRead {
         )
     }
 
-    /// A detached context names no caller. No output is stored under the empty owner, so nothing is found.
+    /// A detached context has no caller. No output is stored under the empty owner, so nothing is found.
     async fn execute(&self, args: &str) -> Result<String, ToolError> {
         self.page(&ToolContext::detached("output_read"), args).await.map(|output| output.joined_text())
     }

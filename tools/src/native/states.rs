@@ -1,19 +1,19 @@
-//! The states that an embedding program gives to its native tools.
+//! The values that an embedding program passes to its native tools as state.
 
 use portcullis_types::{Extensions, State, StateType, Tool};
 
 use crate::registry::RegistryError;
 
-/// The states given to a builder so far, at most one of each type.
+/// The state values added so far, at most one of each type.
 #[derive(Default)]
 pub(crate) struct NativeStates {
     states: Extensions,
-    /// The first type that was given twice.
+    /// The first type that was added twice.
     given_twice: Option<StateType>,
 }
 
 impl NativeStates {
-    /// Adds a state. A second one of its type makes [`Self::complete`] fail.
+    /// Adds a state value. A second value of the same type makes [`Self::complete`] fail.
     pub(crate) fn add<T: Send + Sync + 'static>(&mut self, value: T) {
         let ty = StateType::of::<T>();
         if ty.is_in(&self.states) {
@@ -22,11 +22,11 @@ impl NativeStates {
         self.states.insert(State::new(value));
     }
 
-    /// The states, for these tools.
+    /// Returns the state values for these tools.
     ///
     /// # Errors
-    /// [`RegistryError::StateGivenTwice`], and [`RegistryError::StateMissing`] for the first tool that takes another
-    /// state.
+    /// [`RegistryError::StateGivenTwice`], and [`RegistryError::StateMissing`] for the first tool whose state
+    /// was not added.
     pub(crate) fn complete<'t>(
         self,
         tools: impl IntoIterator<Item = &'t dyn Tool>,
@@ -39,7 +39,7 @@ impl NativeStates {
     }
 }
 
-/// Refuses a tool that takes a state which is not among these.
+/// Refuses a tool whose state is not among these values.
 ///
 /// # Errors
 /// [`RegistryError::StateMissing`].

@@ -63,7 +63,7 @@ fn current_time(args: &str, now: Timestamp) -> Result<Value, ToolError> {
 fn zone(name: &str) -> Result<TimeZone, ToolError> {
     let database = TimeZoneDatabase::bundled();
     database.get(name).map_err(|error| {
-        // A longer name gets no suggestion, because the comparison would cost too much.
+        // A longer name gets no suggestion, because comparing it with every zone would cost too much.
         let short_name: String = name.chars().take(MAX_NAME_CHARS).flat_map(char::escape_debug).collect();
         let zones = (name.len() <= MAX_NAME_CHARS).then(|| database.available()).into_iter().flatten();
         let near_zones = near(zones, |zone_name| zone_similarity(name, zone_name.as_str()));
@@ -75,7 +75,7 @@ fn zone(name: &str) -> Result<TimeZone, ToolError> {
     })
 }
 
-/// How similar a name is to a known name. A similar city alone also counts, but slightly less.
+/// Computes how similar a name is to a known name. A match of the city alone also counts, but slightly less.
 fn zone_similarity(name: &str, zone_name: &str) -> f64 {
     let name = name.replace(' ', "_");
     let city = zone_name.rsplit('/').next().unwrap_or(zone_name);

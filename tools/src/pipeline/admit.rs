@@ -1,5 +1,5 @@
-//! Step 3: tier, approval and rate. This step decides whether an approver must be asked. The next step, which has the
-//! call's grant, asks the question.
+//! Step 3: tier, approval and rate limit. This step decides whether an approver must be asked. The next step
+//! asks, because only it knows the call's grant.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
@@ -13,11 +13,11 @@ use crate::{approval::ApprovalRule, audit::Decision, call::Caller};
 #[derive(Debug)]
 pub(crate) struct Admitted {
     pub(super) checked: Checked,
-    /// `Allow` or `Ask`. `Ask` requires an approval even if a rule `unasked` of the policy matches: the caller's own
-    /// policy asks, or a hook changed the arguments that the approver saw.
+    /// `Allow` or `Ask`. `Ask` requires an approval even if an `unasked` rule of the policy matches: the
+    /// caller's own policy asks, or a hook changed the arguments that the approver saw.
     pub(super) fixed_approval: Approval,
-    /// The rule that requires the approval: a key of the policy file, or the caller's own policy. Empty if no rule
-    /// does.
+    /// The rule that requires the approval: a key of the policy file, or the caller's own policy. Empty if no
+    /// rule requires one.
     pub(super) approval_source: String,
 }
 
@@ -45,7 +45,7 @@ pub(crate) fn admit(
             subject: facts.name.to_string(),
             hint,
         };
-        // The policy is code of the embedder. If it panics, the call is denied.
+        // The caller's policy is foreign code. If it panics, the call is denied.
         match catch_unwind(AssertUnwindSafe(|| callers_policy.decide(facts, checked.args.value()))) {
             Ok(ApprovalRule::Allow) => {}
             Ok(ApprovalRule::Ask) => {
@@ -62,17 +62,17 @@ pub(crate) fn admit(
             }
         }
     }
-    // Only an operation itself is counted, not its steps.
+    // Steps do not count towards the rate limit; their operation does.
     if caller.operation_step.is_none() {
         host.rates.admit(caller.counted_as(), facts.name.as_str())?;
     }
     Ok(Admitted { checked, fixed_approval, approval_source })
 }
 
-/// The rule in the audit row when the caller's approval policy asks or denies.
+/// The rule that the audit row shows if the caller's approval policy asks or denies.
 const CALLERS_POLICY: &str = "the caller's approval policy";
 
-/// Turns a denial into an error for the model, and notes the rule and the decision in the audit row.
+/// Turns a denial into an error for the model, and records the rule and the decision in the audit row.
 pub(super) fn refuse(denial: Denial, pending_record: &mut PendingRecord) -> ToolError {
     pending_record.call.decision = Some(Decision::Deny);
     pending_record.call.rule = Some(denial.rule.as_str().into());

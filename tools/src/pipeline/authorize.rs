@@ -1,5 +1,5 @@
-//! Step 4: the call's grant. The policy decides on the names, and the directory handles of the mounts show where the
-//! names lead. With the grant known, the approver is asked if needed.
+//! Step 4: the call's grant. The policy judges the names in the arguments, and the directory descriptors of
+//! the mounts show where these names lead. Once the grant is known, the approver is asked if needed.
 
 use portcullis_policy::{
     Approval, Denial, DenialCode, Grant, NoTrace, RequestedSubject, WorkspaceSecurityPolicy,
@@ -25,8 +25,8 @@ use crate::{
     slots::ExclusiveLock,
 };
 
-/// The number of further rounds of one call's approval. A round is needed when the approver changed the arguments, or
-/// when the grants changed before the approver answered.
+/// The maximum number of further rounds of one call's approval. Another round is needed if the approver
+/// changed the arguments, or if the grants changed while the approver decided.
 const MAX_CHANGES: usize = 8;
 
 /// A call that may run with exactly its grant. Only [`authorize`] constructs it.
@@ -36,11 +36,11 @@ pub(crate) struct Authorized {
     pub(super) grant: Grant,
     /// The grants of the steps, if the call is an operation.
     pub(super) steps: Vec<StepGrant>,
-    /// The locks that no other call may have while this call runs.
+    /// The locks that the call must hold exclusively while it runs.
     pub(super) exclusive: Vec<ExclusiveLock>,
 }
 
-/// Authorizes the call, or refuses it. Arguments that the approver changed go back to step 2, the check.
+/// Authorizes the call, or refuses it. Arguments that the approver changed go through steps 2 and 3 again.
 pub(crate) async fn authorize(
     admitted: Admitted,
     host: &Host,
@@ -58,8 +58,9 @@ pub(crate) async fn authorize(
             return Ok(Authorized { checked: admitted.checked, grant, steps, exclusive });
         }
         if let Some(step) = &caller.operation_step {
-            // The approver of the operation saw this grant and approved it. A step can need an approval that its
-            // operation did not need: then the run has read more since the operation was judged, so deny the step.
+            // The approver of the operation saw this grant and approved it. A step can need an approval that
+            // its operation did not need, because the run has read more data since the operation was judged.
+            // Deny the step then.
             if !step.is_approved {
                 return Err(refuse_flow(denial_without_approval(&admitted.checked, &grant), pending_record));
             }
@@ -79,8 +80,8 @@ pub(crate) async fn authorize(
                 let Checked { mut call, tool, .. } = admitted.checked;
                 call.arguments = arguments;
                 let checked = check_again(call, tool, host, caller, pending_record).await?;
-                // A hook changed the arguments of the approver's answer, and the approver has not seen the result: ask
-                // again.
+                // A hook changed the arguments that the approver gave, and the approver has not seen the
+                // result. Ask again.
                 let is_unseen = checked.notes.hooked;
                 admitted = admit(checked, host, caller, pending_record)?;
                 if is_unseen {
@@ -94,7 +95,7 @@ pub(crate) async fn authorize(
     )))
 }
 
-/// Denies a step that needs an approval although its operation needed none.
+/// Denies a step that needs an approval that its operation did not need.
 fn denial_without_approval(checked: &Checked, grant: &Grant) -> Denial {
     let rule = grant
         .flow
@@ -108,9 +109,10 @@ fn denial_without_approval(checked: &Checked, grant: &Grant) -> Denial {
     }
 }
 
-/// The locks that a call must have alone: to write its mounts, and to send requests with effects. A guest, or the
-/// steps of an operation, may read a file or a resource of a server and write it back. A native tool gets no mount. A
-/// command does not claim a mount, because it may run long and its session isolates it.
+/// The exclusive locks of a call: on the mounts that it writes, and on sending requests with effects. A
+/// guest, or the steps of an operation, may read a file or a remote resource, modify it, and write it back. A
+/// native tool gets no mount. A command does not lock a mount, because it may run long and its session
+/// isolates it.
 fn exclusive_locks(
     tool: &RegisteredTool,
     own: &Grant,
@@ -129,7 +131,7 @@ fn exclusive_locks(
     locks
 }
 
-/// The grants of a call, judged by the names in its arguments and by the targets of these names.
+/// Judges the grants of a call, by the names in its arguments and by the targets of these names.
 async fn judge_grants(
     checked: &Checked,
     host: &Host,
@@ -143,7 +145,7 @@ async fn judge_grants(
     let mut subjects = subjects(tool, args)?;
     subjects.extend(tool.backend().configured_subject(args)?);
     pending_record.call.subjects = subjects.iter().map(row_subject).collect();
-    // An operation touches nothing itself, so its arguments are judged for its steps.
+    // An operation accesses nothing itself, so only its steps are judged by its arguments.
     let own_subjects = if tool.steps().is_empty() { subjects } else { Vec::new() };
     let judged_tool = JudgedTool { facts: tool.facts(), subjects: own_subjects };
     let step_arguments = tool.backend().arguments_of_steps(args)?;
@@ -171,7 +173,7 @@ async fn judge_grants(
     Ok(Grants { own: grant, steps })
 }
 
-/// Refuses the call. If a flow rule denied it, the row gets the rule.
+/// Refuses the call, and records the flow rule if one denied it.
 pub(super) fn refuse_flow(denial: Denial, pending_record: &mut PendingRecord) -> ToolError {
     if denial.code == DenialCode::FlowDenied {
         pending_record.call.flow_rule = Some(denial.rule.as_str().into());
@@ -179,14 +181,14 @@ pub(super) fn refuse_flow(denial: Denial, pending_record: &mut PendingRecord) ->
     refuse(denial, pending_record)
 }
 
-/// The subjects that the arguments name, according to the roles that the tool declares.
+/// Collects the subjects that the arguments name, according to the declared roles.
 fn subjects(tool: &RegisteredTool, args: &ToolArgs) -> Result<Vec<RequestedSubject>, ToolError> {
     let mut subjects = Vec::new();
     for role in &tool.facts().roles {
         let argument = &role.argument;
         let text = match args.value().get(argument) {
             Some(Value::String(text)) => text.as_str(),
-            // The tool will use the default of an absent argument, so the default is judged like any other path.
+            // The tool will use the default of an absent argument, so judge the default like any other path.
             None | Some(Value::Null) => match tool.default_of(argument) {
                 Some(text) => text,
                 None => continue,
@@ -219,7 +221,7 @@ fn row_subject(subject: &RequestedSubject) -> Subject {
     Subject { argument: argument.as_str().into(), kind, value: value.into() }
 }
 
-/// Asks the approver. `Some` holds the arguments that the approver put in place of the call's own.
+/// Asks the approver. `Some` holds the arguments with which the approver replaced the call's own.
 async fn ask_approval(
     admitted: &Admitted,
     grant: &Grant,
@@ -246,17 +248,17 @@ async fn ask_approval(
         steps,
         standing: None,
     };
-    // A copy for the audit row: `ask` consumes the request.
+    // `ask` consumes the request, so keep a copy for the audit row.
     let shown_request = request.clone();
     let rule = match &grant.flow {
         Some(flow_match) => flow_match.rule.clone(),
         None => asking_rule(admitted, policy),
     };
-    // A standing approval is offered only if the call itself, not the caller, requires the question.
+    // No offer if the caller's own policy asks: the offered rules would not stop it from asking again.
     let standing = host.standing.as_ref().filter(|_| admitted.fixed_approval == Approval::Allow);
     let call_id = || checked.call.id.clone();
     caller.emit(&ToolEvent::ApprovalRequested { call_id: call_id() });
-    // The wait for a person is no part of the duration in the row.
+    // The duration in the row does not include the wait for a person.
     pending_record.begin_wait();
     let answer = within_deadline(caller, approval::ask(caller.approver.as_ref(), request, standing)).await;
     pending_record.end_wait();
@@ -283,7 +285,7 @@ async fn ask_approval(
     }
 }
 
-/// The rule that requires the approval: the call's own rule, or the rule of the first step that needs one.
+/// Returns the rule that requires the approval: the call's own rule, or that of the first step with one.
 fn asking_rule(admitted: &Admitted, policy: &WorkspaceSecurityPolicy) -> String {
     let steps = admitted.checked.tool.steps();
     let asks_itself = admitted.fixed_approval == Approval::Ask || !admitted.approval_source.is_empty();

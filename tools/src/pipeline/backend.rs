@@ -1,5 +1,5 @@
-//! Backends, which run tools. Each kind of tool has one file, behind one trait. A new kind needs a new file here and a
-//! new [`ToolOrigin`](portcullis_policy::ToolOrigin).
+//! Backends, which run tools. Each kind of tool has one file that implements one trait. A new kind needs a
+//! new file here and a new [`ToolOrigin`](portcullis_policy::ToolOrigin).
 //!
 //! | file | runs |
 //! |---|---|
@@ -8,14 +8,14 @@
 //! | `guest_requests.rs` | the requests of a module's tool, while it runs |
 //! | `external.rs` | a tool whose result is submitted from outside |
 //! | `internal.rs` | a tool that returns its arguments |
-//! | `http.rs` | a tool whose calls are requests to one address |
+//! | `http.rs` | a tool whose calls are requests to one URL |
 //! | `mcp.rs`, `mcp_response.rs` | a tool of an MCP server |
 //! | `egress.rs` | a request, on a thread of the host's HTTP client |
 //! | `shell.rs` | a command, in the sidecar |
 //! | `notification.rs` | a notification, and its step that speaks to a mail server |
 //! | `operation.rs` | the steps of an operation |
-//! | `kept_changes.rs` | saves what a guest changes in mounts with `undo` |
-//! | `reports.rs` | progress and partial results, on their way to the caller |
+//! | `kept_changes.rs` | records a guest's changes in mounts with `undo` |
+//! | `reports.rs` | forwards progress and partial results to the caller |
 
 mod egress;
 mod external;
@@ -61,26 +61,26 @@ pub(crate) use internal::InternalBackend;
 pub(crate) use mcp::{McpBackend, SERVER_URL};
 pub(crate) use native::NativeTool;
 
-/// Runs tools of one kind. The default of each method suits a backend that lacks the feature.
+/// Runs tools of one kind. Each method's default suits a backend without the feature.
 #[async_trait]
 pub(crate) trait Backend: fmt::Debug + Send + Sync {
     /// The confinement of the tool.
     fn confinement(&self) -> Confinement;
 
-    /// Readies what every call of the tool needs, before the time of the call begins. A failure is left to the attempt,
-    /// which reports it. Default: nothing.
+    /// Prepares whatever all calls of the tool need, before the timeout of the call starts. Failures are
+    /// ignored, because the attempt then fails in the same way and reports it. Default: nothing.
     ///
     /// # Cancellation
-    /// If the future is dropped, the work that it started goes on, for the next call.
+    /// If the future is dropped, the work that it started continues, for the next call.
     async fn prepare(&self, host: &Host) {
         let _ = host;
     }
 
-    /// Makes one attempt at a call. Only the run step calls this method, up to three times per call, with one slot and
-    /// one deadline for all attempts.
+    /// Makes one attempt at a call. Only the run step calls this method, up to three times per call. All
+    /// attempts share one slot and one deadline.
     ///
     /// # Errors
-    /// A failure that prevents the attempt. The outcome of an attempt is in [`AttemptOutcome`].
+    /// A failure that prevents the attempt. The outcome of an attempt that was made is in [`AttemptOutcome`].
     ///
     /// # Cancellation
     /// A dropped future stops the work that it started.
@@ -90,30 +90,30 @@ pub(crate) trait Backend: fmt::Debug + Send + Sync {
         pending_record: &mut PendingRecord,
     ) -> Result<AttemptOutcome, ToolError>;
 
-    /// Whether the tool runs unconfined, outside every sandbox. The question to the approver says so.
+    /// Whether the tool runs unconfined, outside every sandbox. Approval questions show this.
     fn is_unconfined(&self) -> bool {
         false
     }
 
-    /// Why no call can run in this process, even if the policy allows it. `None` if calls can run.
+    /// Why calls cannot run in this process even if the policy allows them. `None` if they can.
     fn unavailable_reason(&self, host: &Host) -> Option<&str> {
         let _ = host;
         None
     }
 
-    /// The grants whose writable mounts no other call may write meanwhile: its own grant, or the grants of its steps.
+    /// The grants whose writable mounts the call locks exclusively: its own, or those of its steps.
     fn writes_alone<'g>(&self, own: &'g Grant, steps: &'g [StepGrant], caller: &Caller) -> Vec<&'g Grant> {
         let _ = (own, steps, caller);
         Vec::new()
     }
 
-    /// The module whose requests with effects the call must make alone, if its own grant allows any.
+    /// The module for which the call locks requests with effects exclusively, if its grant allows any.
     fn requests_alone(&self, own: &Grant) -> Option<ModuleDigest> {
         let _ = own;
         None
     }
 
-    /// Whether results have a limit of their own, in place of the limit of a guest's frame.
+    /// Whether results have their own limit, in place of the limit of a guest's frame.
     fn bounds_results(&self) -> bool {
         false
     }
@@ -123,8 +123,8 @@ pub(crate) trait Backend: fmt::Debug + Send + Sync {
         false
     }
 
-    /// Whether a call that was interrupted can be made again without a second effect, because the second call continues
-    /// the first.
+    /// Whether an interrupted call can be retried without a second effect: the retry continues the first
+    /// call.
     fn may_resume(&self) -> bool {
         false
     }
@@ -139,10 +139,10 @@ pub(crate) trait Backend: fmt::Debug + Send + Sync {
         None
     }
 
-    /// The subject that a call touches although no argument names it, because the tool's configuration does.
+    /// The subject of a call that the tool's configuration names, and no argument.
     ///
     /// # Errors
-    /// Arguments that do not fit the configuration.
+    /// The arguments do not fit the configuration.
     fn configured_subject(&self, args: &ToolArgs) -> Result<Option<RequestedSubject>, ToolError> {
         let _ = args;
         Ok(None)
@@ -153,11 +153,11 @@ pub(crate) trait Backend: fmt::Debug + Send + Sync {
         &[]
     }
 
-    /// The arguments that the steps of an operation are judged by, before anything runs. `None` if these are the
-    /// operation's own arguments.
+    /// The arguments by which the steps of an operation are judged, before anything runs. `None` if these are
+    /// the operation's own arguments.
     ///
     /// # Errors
-    /// Arguments that the operation cannot turn into arguments of its steps.
+    /// The operation cannot derive its steps' arguments from these arguments.
     fn arguments_of_steps(&self, args: &ToolArgs) -> Result<Option<ToolArgs>, ToolError> {
         let _ = args;
         Ok(None)
@@ -169,7 +169,7 @@ pub(crate) trait Backend: fmt::Debug + Send + Sync {
     }
 }
 
-/// The inputs of every attempt at a call.
+/// The input of every attempt at a call.
 #[derive(Clone, Copy)]
 pub(crate) struct CallAttempt<'a> {
     pub(super) checked: &'a Checked,
@@ -178,7 +178,7 @@ pub(crate) struct CallAttempt<'a> {
     pub(super) time_limit: Duration,
     pub(super) deadline: Instant,
     pub(super) labels: &'a LabelGuard,
-    /// The protected kinds, if the guests of the call must not write them.
+    /// The protected kinds that the guests of the call must not write, if any.
     pub(super) withheld: Option<&'a Arc<ProtectedKinds>>,
     /// Whether an approver has approved the call, including the grants of its steps.
     pub(super) is_approved: bool,
@@ -190,49 +190,49 @@ pub(crate) struct CallAttempt<'a> {
 #[derive(Debug)]
 pub(crate) struct AttemptOutcome {
     pub(super) result: Result<ToolOutput, ToolError>,
-    /// Text for the model after the output. It is kept when the output is cut.
+    /// Text for the model after the output. Truncation keeps it.
     pub(super) trailer: Option<String>,
     pub(super) usage: Option<ResourceUsage>,
-    /// Whether another attempt does no harm and may succeed.
+    /// Whether a retry is harmless and may succeed.
     pub(super) may_retry: bool,
-    /// Set if the result comes later, from outside. `result` is then an empty output.
+    /// Set if the result is submitted later, from outside. `result` is then an empty output.
     pub(super) pending: Option<PendingResult>,
 }
 
-/// A result that comes later.
+/// A result that will be submitted later.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct PendingResult {
-    /// The id under which it is submitted.
+    /// The id under which the result is submitted.
     pub(super) id: String,
     /// When the call expires, in milliseconds since the Unix epoch.
     pub(super) expires_at: i64,
 }
 
 impl AttemptOutcome {
-    /// A result without usage, after which there is no other attempt.
+    /// Returns a result without usage that is not retried.
     fn without_retry(result: Result<ToolOutput, ToolError>) -> Self {
         Self { result, trailer: None, usage: None, may_retry: false, pending: None }
     }
 }
 
-/// The resources that a call used, as far as the backend knows them: the fields `cpu_us`, `peak_memory`,
+/// The resources that a call used, as far as the backend knows: the fields `cpu_us`, `peak_memory`,
 /// `mounts_used`, `touched`, `touched_paths` and `connections` of the audit row.
 #[derive(Debug)]
 pub(crate) struct ResourceUsage {
     pub(super) cpu: Duration,
     pub(super) peak_memory_bytes: u64,
     pub(super) mounts_used: Vec<SharedText>,
-    /// The operations of the call in each mount. `None` if nothing observed them.
+    /// The operations of the call in each mount. `None` if they were not observed.
     pub(super) touched: Option<Vec<TouchedMount>>,
-    /// The first guest paths that the call touched.
+    /// The first guest paths that the call accessed.
     pub(super) touched_paths: Vec<SharedText>,
     /// The connections of a command.
     pub(super) connections: Vec<RecordedConnection>,
-    /// The number of connections that are missing from the list.
+    /// The number of connections beyond the limit of the list.
     pub(super) connections_omitted: u64,
 }
 
-/// The error for the caller when a tool exceeds its time limit.
+/// Returns the error of a tool that exceeds its time limit.
 pub(crate) fn time_limit_error(limit: Duration) -> ToolError {
     ToolError::timeout(format!("the tool did not finish within {limit:?}"))
 }

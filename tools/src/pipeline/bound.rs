@@ -1,5 +1,6 @@
-//! The limit of a result. Cuts the content to what a caller sees, marks the cut, and writes the whole as one text for
-//! paging. Every field of every kind of content counts, because a tool can put any amount into each field.
+//! The limit of a result. Truncates the content to what a caller sees, marks the cut, and formats the whole
+//! as one text for paging. Every field of every kind of content counts, because a tool can put any amount of
+//! data into each field.
 
 use portcullis_types::escape_for_display;
 use portcullis_types::{Content, ToolOutput, json_bytes};
@@ -19,8 +20,8 @@ pub(super) fn is_over(content: &[Content], bytes: usize, limit: usize) -> bool {
     bytes > limit || content.len() > MAX_BLOCKS
 }
 
-/// Cuts content to `limit` bytes in total, and marks the cut. Text is cut in place. A block of another kind that is too
-/// long is omitted, because a part of an image is useless. A note with its kind, type and size takes its place.
+/// Truncates content to `limit` bytes in total, and marks the cut. Text is truncated. Any other block that is
+/// too long is replaced by a note with its kind, type and size, because a part of an image is useless.
 pub(super) fn cut(content: &mut Vec<Content>, limit: usize, original_bytes: usize) {
     let mut remaining = limit;
     let mut retained_blocks = Vec::new();
@@ -43,7 +44,7 @@ pub(super) fn cut(content: &mut Vec<Content>, limit: usize, original_bytes: usiz
                 *content = retained_blocks;
                 return;
             }
-            // The other fields of the resource fit, so only its text is cut.
+            // The other fields of the resource fit, so truncate only its text.
             Content::Resource { uri, mime_type, text: Some(mut text), blob: None }
                 if bytes - text.len() <= remaining =>
             {
@@ -65,7 +66,7 @@ pub(super) fn cut(content: &mut Vec<Content>, limit: usize, original_bytes: usiz
     *content = retained_blocks;
 }
 
-/// Bounds a partial result. The rest is not stored, because the final result is still to come.
+/// Truncates a partial result. The rest is not stored, because the final result is still to come.
 pub(super) fn cut_partial(partial: &mut ToolOutput, limit: usize) {
     let bytes = partial.content_bytes();
     if is_over(&partial.content, bytes, limit) {
@@ -79,13 +80,13 @@ pub(super) fn cut_partial(partial: &mut ToolOutput, limit: usize) {
     }
 }
 
-/// The mark where content was cut.
+/// Formats the mark where content was cut.
 pub(super) fn truncation_mark(original_bytes: usize) -> String {
     format!("[output truncated — original size: {} bytes]", format_with_commas(original_bytes))
 }
 
-/// All of a result as one text. Text blocks are unchanged. Any other block follows a line that describes it, with
-/// binary data as the base64 text of the tool.
+/// Formats the whole result as one text. Text blocks are unchanged. Any other block follows a line that
+/// describes it, with binary data in the tool's base64.
 pub(super) fn full_text(output: &ToolOutput, with_data: bool, trailer: Option<&str>) -> String {
     let blocks: Vec<String> = output.content.iter().map(written_out).collect();
     let mut text = blocks.join("\n");
@@ -114,7 +115,7 @@ fn append_line(text: &mut String, line: &str) {
     text.push_str(line);
 }
 
-/// A number with a comma before each group of three digits.
+/// Formats a number with thousands separators.
 pub(crate) fn format_with_commas(number: usize) -> String {
     let digits = number.to_string();
     let first = digits.len() % 3;
@@ -128,14 +129,14 @@ pub(crate) fn format_with_commas(number: usize) -> String {
     text
 }
 
-/// The note in place of an omitted block.
+/// Formats the note that replaces an omitted block.
 fn note(block: &Content) -> String {
     let size = format_with_commas(block.bytes());
     format!("[{}: {size} bytes, over the limit, left out]", described(block))
 }
 
 fn written_out(block: &Content) -> String {
-    // Fields that the describing line shows in full are not repeated.
+    // Omit fields that the describing line shows in full.
     let is_long = |field: &String| field.len() > MAX_NAMED_BYTES;
     let mut fields: Vec<&String> = Vec::new();
     match block {
@@ -163,7 +164,7 @@ fn written_out(block: &Content) -> String {
     text
 }
 
-/// The kind of a block, and its describing fields.
+/// Describes a block by its kind and its fields.
 fn described(block: &Content) -> String {
     let typed =
         |mime_type: &Option<String>| mime_type.as_deref().map_or_else(|| "no type".to_owned(), escape_short);
@@ -184,7 +185,7 @@ fn described(block: &Content) -> String {
     }
 }
 
-/// The start of a tool's text, escaped for use in a line of the host.
+/// Escapes the start of a tool's text, for use in a line of the host.
 fn escape_short(text: &str) -> String {
     let escaped = escape_for_display(&text[..text.floor_char_boundary(MAX_NAMED_BYTES)]).to_string();
     let cut_at = escaped.floor_char_boundary(MAX_NAMED_BYTES);

@@ -1,4 +1,4 @@
-//! The end of the caller's turn. No step waits past this time, and no work starts after it.
+//! The deadline of the caller's turn. No step waits past it, and no work starts after it.
 
 use std::{
     future::{self, Future},
@@ -9,7 +9,7 @@ use portcullis_types::ToolError;
 
 use crate::call::{Caller, cancelled_before_run_error};
 
-/// Waits for a future until the caller's turn ends or the caller gives up.
+/// Waits for a future until the caller's turn ends or the caller cancels.
 ///
 /// # Cancellation
 /// Dropping the returned future drops the inner future.
@@ -17,7 +17,7 @@ pub(super) async fn within_deadline<T>(
     caller: &Caller,
     future: impl Future<Output = T>,
 ) -> Result<T, ToolError> {
-    // `biased`: if the result and the end of the turn are ready together, the end wins.
+    // `biased`: if the result and the end of the turn are ready at once, the end wins.
     tokio::select! {
         biased;
         error = wait_until_over(caller) => Err(error),
@@ -25,7 +25,7 @@ pub(super) async fn within_deadline<T>(
     }
 }
 
-/// Waits until the caller gives up, or the caller's turn has ended.
+/// Waits until the caller cancels or its turn ends.
 pub(super) async fn wait_until_over(caller: &Caller) -> ToolError {
     let turn_end = async {
         match caller.turn_deadline {
@@ -34,14 +34,14 @@ pub(super) async fn wait_until_over(caller: &Caller) -> ToolError {
         }
     };
     tokio::select! {
-        // `biased`: a cancellation is reported as such, even when the turn ends at the same time.
+        // `biased`: report a cancellation as such, even if the turn ends at the same time.
         biased;
         () = caller.cancel.cancelled() => cancelled_before_run_error(),
         () = turn_end => turn_over_error(),
     }
 }
 
-/// Fails if the caller has given up or its turn has ended.
+/// Fails if the caller has cancelled or its turn has ended.
 pub(super) fn ensure_not_over(caller: &Caller) -> Result<(), ToolError> {
     if caller.cancel.is_cancelled() {
         return Err(cancelled_before_run_error());

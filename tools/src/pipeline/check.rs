@@ -1,5 +1,5 @@
-//! Step 2: parses and checks the text of the arguments (see [`crate::arguments`]). The program's hooks can repair
-//! arguments that do not fit, and can refuse or change arguments that fit.
+//! Step 2: parses and validates the arguments (see [`crate::arguments`]). The program's hooks can repair
+//! invalid arguments, and refuse or change valid ones.
 
 use std::sync::Arc;
 
@@ -25,9 +25,9 @@ pub(crate) struct Checked {
 }
 
 impl Checked {
-    /// Whether the call can be repeated safely: `tier`, the tool's tier under the policy, is `ReadOnly`, or the tool
-    /// declares itself idempotent and is not of a foreign module, whose declaration proves nothing, or a second call
-    /// continues the first.
+    /// Whether the call can be retried safely. It can if `tier`, the tool's tier under the policy, is
+    /// `ReadOnly`; if the tool declares itself idempotent, unless it is a foreign module's tool, whose
+    /// declaration is not trusted; or if a retry continues the first call.
     pub(super) fn may_repeat(&self, tier: Option<SafetyTier>) -> bool {
         let is_foreign = self.tool.facts().origin == ToolOrigin::ForeignModule;
         tier == Some(SafetyTier::ReadOnly)
@@ -36,7 +36,7 @@ impl Checked {
     }
 }
 
-/// Notes on a call, for the result's details.
+/// Notes on a call, for the details of its result.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct CallNotes {
     pub(super) repaired: Vec<String>,
@@ -58,7 +58,7 @@ pub(crate) async fn check(
     check_again(call, tool, host, caller, pending_record).await
 }
 
-/// Checks arguments of a known tool: the call's own arguments, or the arguments that an approver put in their place.
+/// Validates arguments of a known tool: the call's own, or those with which an approver replaced them.
 pub(super) async fn check_again(
     call: ToolCall,
     tool: Arc<RegisteredTool>,
@@ -69,7 +69,7 @@ pub(super) async fn check_again(
     let hooks = &host.hooks;
     let mut checked = match check_against_schema(&call.arguments, &tool, pending_record) {
         Ok((args, notes)) => Checked { call, tool, args, notes },
-        // Hooks do not repair the arguments of a privileged tool: a guess is not a basis for a dangerous call.
+        // Hooks do not repair the arguments of a privileged tool: a dangerous call must not rest on a guess.
         Err(error) if hooks.is_empty() || is_privileged(&tool) => return Err(error),
         Err(error) => repaired_by_hooks(call, tool, error, hooks, caller, pending_record).await?,
     };
@@ -79,8 +79,8 @@ pub(super) async fn check_again(
             let Checked { call, tool, .. } = checked;
             checked = match check_with_arguments(call, Arc::clone(&tool), arguments, pending_record) {
                 Ok(checked) => checked,
-                // The mistake is the hook's. The model has nothing to correct, and the row keeps the hash of the
-                // model's arguments.
+                // The mistake is the hook's, so the model has nothing to correct. The row keeps the hash of
+                // the model's arguments.
                 Err(error) => {
                     pending_record.call.args_sha256 = model_args_sha256;
                     return Err(hooks::refuse_misfit(&tool, &error, pending_record));
@@ -91,7 +91,7 @@ pub(super) async fn check_again(
     Ok(checked)
 }
 
-/// Asks the hooks for arguments that fit.
+/// Asks the hooks for valid arguments.
 async fn repaired_by_hooks(
     call: ToolCall,
     tool: Arc<RegisteredTool>,
@@ -116,7 +116,7 @@ async fn repaired_by_hooks(
     })
 }
 
-/// The call with a hook's arguments.
+/// Replaces the call's arguments with a hook's, and validates them.
 fn check_with_arguments(
     mut call: ToolCall,
     tool: Arc<RegisteredTool>,

@@ -1,5 +1,5 @@
-//! Explains calls without making them. The judgement is [`judge_call`], which enforcement uses too; this module only
-//! chooses its inputs and puts the answer into words. Nothing is created on disk, and nothing runs.
+//! Explains calls without making them. Both enforcement and this module decide with [`judge_call`]; this
+//! module only chooses its inputs and words the answer. It creates nothing on disk and runs nothing.
 
 mod expect;
 mod grants;
@@ -39,29 +39,29 @@ use crate::{
     sandbox::{links::ExposedFiles, mounts::MountTable},
 };
 
-/// A tool to be explained: the facts that the policy judges.
+/// A tool to be explained, with the facts that the policy judges.
 #[derive(Debug, Clone)]
 pub struct ExplainedTool {
     facts: ToolFacts,
     /// The steps of an operation.
     steps: Vec<ToolFacts>,
-    /// The request of an HTTP tool or a tool of an MCP server, whose arguments name no address.
+    /// The request of an HTTP tool or an MCP tool, whose URL no argument names.
     target: Option<HttpTarget>,
 }
 
 impl ExplainedTool {
-    /// A shipped tool; `None` for another name, and for a step of an operation, which no call can name.
+    /// Returns a shipped tool; `None` for any other name, and for a step, which no call can name.
     #[must_use]
     pub fn shipped(name: &str) -> Option<Self> {
         shipped_tools().find(|tool| tool.name.as_str() == name).and_then(Self::callable)
     }
 
-    /// Every shipped tool that a call can name under a policy.
+    /// Returns every shipped tool that a call can name under a policy.
     pub fn all_shipped(policy: &WorkspaceSecurityPolicy) -> impl Iterator<Item = Self> {
         policy.offered_tools().filter_map(Self::callable)
     }
 
-    /// A shipped tool with its steps; `None` for a step.
+    /// Adds the steps of a shipped tool; `None` if it is a step itself.
     fn callable(facts: ToolFacts) -> Option<Self> {
         let name = facts.name.as_str();
         if Operation::has_step(name) {
@@ -80,14 +80,15 @@ impl ExplainedTool {
     }
 }
 
-/// Whether a tool may open files that no argument names, as far as its declarations tell.
+/// Whether a tool may open files that no argument names, judging by its declarations.
 fn opens_unnamed_paths(facts: &ToolFacts) -> bool {
     let names_paths = facts.roles.iter().any(|role| role.role.path_access().is_some());
     !names_paths
         && matches!(facts.origin, ToolOrigin::ForeignModule | ToolOrigin::Native | ToolOrigin::External)
 }
 
-/// The subject of such a tool's call: its own address, with the query of the request's subject if there is one.
+/// Returns the subject of a configured tool's call: the tool's URL, with the query of the requested subject
+/// if there is one.
 fn configured_subject(
     tool: &ExplainedTool,
     target: &HttpTarget,
@@ -114,22 +115,22 @@ impl From<&RegisteredTool> for ExplainedTool {
 pub struct ExplainRequest<'a> {
     /// The path, URL or command; `None` for a call whose arguments name nothing.
     pub subject: Option<&'a str>,
-    /// Whether the path is written, whatever the tool declares.
+    /// Whether the path is written, regardless of the tool's declaration.
     pub writes: bool,
     /// The agent's name.
     pub agent: &'a str,
-    /// The labels that earlier calls have given to the run.
+    /// The labels that the run has from earlier calls.
     pub after: &'a [FlowLabel],
 }
 
-/// One rule of the chain that leads to the answer.
+/// One rule of the chain that leads to the verdict.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct LocatedRule {
     /// The rule, as a path in the policy file.
     pub rule: String,
     /// The rule's contribution.
     pub finding: String,
-    /// The place; `None` for a default.
+    /// The source location; `None` for a default.
     pub place: Option<SourceLocation>,
 }
 
@@ -138,15 +139,15 @@ pub struct LocatedRule {
 pub struct Explanation {
     /// The tool.
     pub tool: String,
-    /// The subject in the form that was judged; `None` without one.
+    /// The subject in its judged form; `None` if there is none.
     pub subject: Option<String>,
-    /// The answer.
+    /// The verdict.
     pub verdict: Approval,
     /// The code of a denial.
     pub code: Option<DenialCode>,
     /// The deciding rule.
     pub rule: String,
-    /// The place of the deciding rule; `None` for a default.
+    /// The source location of the deciding rule; `None` for a default.
     pub place: Option<SourceLocation>,
     /// The message of a denial, for people.
     pub message: Option<String>,
@@ -163,7 +164,7 @@ pub struct Explanation {
     pub unchecked: Vec<String>,
 }
 
-/// A policy with its origins and the mounts that exist, ready to explain calls.
+/// A policy with its source locations and its existing mounts, ready to explain calls.
 #[derive(Debug)]
 pub struct Explainer {
     policy: WorkspaceSecurityPolicy,
@@ -175,13 +176,13 @@ pub struct Explainer {
 }
 
 impl Explainer {
-    /// Loads the policy and opens the mounts that exist. Makes no folder.
+    /// Loads the policy and opens the mounts that exist. Creates no folder.
     ///
     /// # Errors
     /// [`BootstrapError`] for a policy or a mount that a start would refuse.
     ///
     /// # Cancellation
-    /// Dropping the future has no effect beyond the answer.
+    /// Safe: the function changes nothing.
     pub async fn new(
         envelope: &RunnerBootstrapEnvelope,
         files: &PolicyFiles,
@@ -229,9 +230,9 @@ impl Explainer {
         Ok(explanation)
     }
 
-    /// Explains the call for every one of these tools whose arguments can name such a subject, and for every tool of a
-    /// module that declares no such arguments, because it may open files that no argument names. The shell is not among
-    /// them: its commands name no path as an argument, and reach all mounts of `[shell]`.
+    /// Explains the call for each of these tools whose arguments can name such a subject, and for each tool
+    /// of a module without such arguments, because it may open files that no argument names. The shell is
+    /// omitted: its arguments name no paths, and its commands reach all mounts of `[shell]`.
     #[must_use]
     pub fn explain_all(&self, tools: &[ExplainedTool], request: &ExplainRequest<'_>) -> Vec<Explanation> {
         let Some(subject) = request.subject else { return Vec::new() };
@@ -284,7 +285,7 @@ impl Explainer {
         Ok(explanation)
     }
 
-    /// Puts an answer into words. Leaves `unchecked` empty.
+    /// Words a verdict. Leaves `unchecked` empty.
     fn explanation(
         &self,
         facts: &ToolFacts,
@@ -325,8 +326,8 @@ impl Explainer {
         }
     }
 
-    /// The verdict and the deciding rule of a call that is not refused. The strictest of an operation and its steps
-    /// counts.
+    /// Returns the verdict and the deciding rule of a call that is not refused. Of an operation and its
+    /// steps, the strictest verdict counts.
     fn granted(&self, tool: &ExplainedTool, grants: &Grants) -> (Approval, String) {
         let mut all = std::iter::once((&tool.facts, &grants.own))
             .chain(tool.steps.iter().zip(grants.steps.iter().map(|step| &step.grant)));
@@ -338,13 +339,13 @@ impl Explainer {
         (Approval::Allow, rule_of(deciding))
     }
 
-    /// The subjects of a tool's call: the subject of the request, as the argument that takes it.
+    /// Returns the subjects of a tool's call: the requested subject, as the argument that takes it.
     fn subjects(
         &self,
         facts: &ToolFacts,
         request: &ExplainRequest<'_>,
     ) -> Result<Vec<RequestedSubject>, ToolError> {
-        // Searches have no subject of their own: the policy names the address of the provider.
+        // Searches have no subject of their own: the policy names the URL of the provider.
         let search = self.policy.search().filter(|_| facts.name.as_str() == "web_search_request");
         let text = match (search, request.subject) {
             (Some(search), _) => search.url.to_string(),
@@ -353,7 +354,8 @@ impl Explainer {
         };
         let role_paths = |role: RoleKind| match role {
             RoleKind::Path(_) | RoleKind::Entry if is_url(&text) => None,
-            // The argument of the wanted access first; `stronger_access` of the policy raises a weaker one.
+            // Prefer an argument with the requested access. The policy raises a weaker one
+            // (`stronger_access`).
             RoleKind::Path(_) | RoleKind::Entry => {
                 Some((role.path_access() == Some(Access::Write)) != request.writes)
             }
@@ -362,7 +364,7 @@ impl Explainer {
         let is_step = Operation::has_step(facts.name.as_str());
         let mut roles: Vec<_> =
             facts.roles.iter().filter_map(|role| Some((role_paths(role.role)?, role))).collect();
-        // A path is one argument of an operation: the step of the other access does not get it.
+        // A path is one argument of an operation, so the step with the other access does not get it.
         if is_step {
             roles.retain(|(is_other_access, _)| !is_other_access);
         }
@@ -413,7 +415,7 @@ impl Explainer {
     }
 }
 
-/// The answer of a policy to a call, by the names of its subjects, and the deciding rule. No link is followed.
+/// Returns the verdict on a call by the names of its subjects, and the deciding rule. Follows no symlink.
 pub(crate) fn answer_by_names(
     policy: &WorkspaceSecurityPolicy,
     request: &CallRequest<'_>,
@@ -436,7 +438,7 @@ fn named_answer(
     }
 }
 
-/// The rule that asks about a call with this grant.
+/// Returns the rule that requires an approval of a call with this grant.
 fn asking_rule(policy: &WorkspaceSecurityPolicy, facts: &ToolFacts, grant: &Grant) -> String {
     match &grant.flow {
         Some(matched) => matched.rule.clone(),
@@ -448,10 +450,10 @@ fn is_url(text: &str) -> bool {
     text.contains("://")
 }
 
-/// The maximum number of tools that are listed as nearest.
+/// The maximum number of tools listed as nearest.
 const MAX_NEAREST: usize = 5;
 
-/// The names of the explained run and its calls, which only texts show.
+/// The names of the explained run and its calls. They appear only in texts.
 const EXPLAINED_RUN: &str = "explained";
 const EXPLAINED_CALL: &str = "explained-call";
 const EARLIER_CALL: &str = "earlier-call";

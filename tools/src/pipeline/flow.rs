@@ -1,5 +1,5 @@
-//! Judges a call by the flow rules again, because time has passed since its authorization: after the wait for a slot,
-//! when a command has its session, and before each request of a guest.
+//! Judges a call by the flow rules again, because time has passed since its authorization: after the wait for
+//! a slot, when a command has its session, and before each request of a guest.
 
 use std::sync::Arc;
 
@@ -8,7 +8,7 @@ use portcullis_policy::{Approval, Denial, DenialCode, FlowLabel, Grant, RunFacts
 use super::{Host, PendingRecord, check::Checked};
 use crate::call::Caller;
 
-/// The run that a call is judged by. The run's labels are noted in the row.
+/// Returns the run by whose labels a call is judged, and records the labels in the row.
 pub(super) fn judged_run<'c>(
     host: &Host,
     caller: &'c Caller,
@@ -16,8 +16,7 @@ pub(super) fn judged_run<'c>(
 ) -> RunFacts<'c> {
     let mut run = host.labels.facts(caller);
     pending_record.call.labels = run.labels.keys().map(|label| label.to_string().into()).collect();
-    // An operation was judged and approved as a whole, so the labels of its own earlier requests do not count against
-    // it.
+    // An operation was judged and approved as a whole, so ignore the labels of its own earlier requests.
     if let Some(operation) = caller.operation_step.as_ref().and_then(|step| step.reads_as.as_deref()) {
         let is_own = |label: &FlowLabel, reader: &str| {
             reader == operation && matches!(label, FlowLabel::Web | FlowLabel::Secret(_))
@@ -29,10 +28,11 @@ pub(super) fn judged_run<'c>(
     run
 }
 
-/// Refuses a call that now meets a stricter flow rule than at its authorization, because its run has read more since.
+/// Refuses a call if a stricter flow rule applies than at its authorization, because its run has
+/// read more data since.
 ///
 /// # Errors
-/// The denial. A repeated call is judged by the labels that the run has then.
+/// The denial. A retried call is judged by the labels that the run has then.
 pub(super) fn judge_flow_again(
     checked: &Checked,
     grant: &Grant,

@@ -1,4 +1,4 @@
-//! Heartbeats, which show a watcher that a long, silent call still runs.
+//! Heartbeats, which show a watcher that a long, silent call is still running.
 
 use std::{
     future::Future,
@@ -15,12 +15,12 @@ use tokio::time::{Instant, MissedTickBehavior};
 
 use crate::call::Caller;
 
-/// The interval of heartbeats, and the silence before the first one: 5 s.
+/// The interval of heartbeats, and the delay of the first one: 5 s.
 const HEARTBEAT_INTERVAL: Duration = Duration::from_secs(5);
 
 /// A call with a watcher.
 pub(super) struct WatchedCall {
-    /// The caller that the call reports to. Its listener also notes that the call has reported.
+    /// The caller that the call reports to. Its listener also records that the call has reported.
     pub(super) caller: Caller,
     listener: EventFn,
     has_spoken: Arc<AtomicBool>,
@@ -35,7 +35,7 @@ impl WatchedCall {
             (Arc::clone(&listener), Arc::clone(&has_spoken), call_id.to_owned());
         let mut caller = caller.clone();
         caller.on_event = Some(Arc::new(move |event| {
-            // Reports of nested calls go to the same listener, but do not count as reports of this call.
+            // Forward the reports of nested calls, but do not count them as reports of this call.
             if event.call_id() == own_call_id {
                 spoken_flag.store(true, Ordering::Relaxed);
             }
@@ -51,11 +51,12 @@ impl WatchedCall {
         // After a stall of the executor, send one heartbeat instead of all missed ones.
         ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
         loop {
-            // `biased`: a call that has ended gets no more heartbeats.
+            // `biased`: a finished call gets no more heartbeats.
             tokio::select! {
                 biased;
                 output = &mut future => return output,
                 now = ticks.tick() => {
+                    // `swap` also clears the flag, so each interval counts by itself.
                     if !self.has_spoken.swap(false, Ordering::Relaxed) {
                         let elapsed = now.saturating_duration_since(started);
                         (self.listener)(&ToolEvent::Heartbeat { call_id: call_id.to_owned(), elapsed });

@@ -1,5 +1,5 @@
-//! Runs the hooks of the program: `before` and `repair` in the check of arguments, `after` between run and shape. A
-//! hook that fails or times out denies the call or withholds its outcome.
+//! Runs the program's hooks: `before` and `repair` during the check of arguments, `after` between run and
+//! shape. A hook that fails or times out denies the call or withholds its outcome.
 
 use std::{future::Future, sync::Arc, time::Duration};
 
@@ -20,10 +20,10 @@ use crate::{
     spawn,
 };
 
-/// The time of the hooks after the caller has left, or after the end of its turn: 1 s.
+/// The timeout of the hooks after the caller has cancelled or its turn has ended: 1 s.
 const FINAL_HOOK_TIME: Duration = Duration::from_secs(1);
 
-/// One hook's answer before a call. `Some` holds arguments in place of the call's own.
+/// Returns one hook's answer before a call. `Some` holds arguments that replace the call's own.
 pub(super) async fn run_before_hook(
     hook: &Arc<dyn CallHook>,
     checked: &Checked,
@@ -43,7 +43,7 @@ pub(super) async fn run_before_hook(
     }
 }
 
-/// Refuses a call because a hook gave it arguments that do not fit.
+/// Refuses a call because a hook gave it invalid arguments.
 pub(super) fn refuse_misfit(
     tool: &RegisteredTool,
     error: &ToolError,
@@ -61,7 +61,7 @@ fn refuse_by_hook(tool: &RegisteredTool, reason: String, pending_record: &mut Pe
     )
 }
 
-/// A hook's arguments in place of arguments that do not fit. `None` if no hook has any.
+/// Returns a hook's replacement for invalid arguments. `None` if no hook has one.
 pub(super) async fn repair(
     hooks: &Hooks,
     misfit: &MisfitCall,
@@ -77,8 +77,8 @@ pub(super) async fn repair(
     Ok(None)
 }
 
-/// Passes the outcome of a call through the hooks, which have [`HOOK_TIME`] together. After the caller's turn they
-/// still have [`FINAL_HOOK_TIME`], because the effects of the call must be reported.
+/// Passes the outcome of a call through the hooks, which share [`HOOK_TIME`]. After the end of the caller's
+/// turn they still have [`FINAL_HOOK_TIME`], because the effects of the call must be reported.
 pub(crate) async fn run_after_hooks(
     outcome: Result<RawOutcome, ToolError>,
     host: &Host,
@@ -86,7 +86,7 @@ pub(crate) async fn run_after_hooks(
 ) -> Result<RawOutcome, ToolError> {
     let mut raw = outcome?;
     let hooks = &host.hooks;
-    // The hooks see a pending result when it enters the run.
+    // A pending result passes the hooks later, when it enters the run.
     if hooks.is_empty() || raw.pending.is_some() {
         return Ok(raw);
     }
@@ -98,11 +98,12 @@ pub(crate) async fn run_after_hooks(
         }
     };
     let mut too_late = std::pin::pin!(too_late);
-    // In reverse, like layers around the call: the hook that saw the arguments first sees the result last.
+    // In reverse order, like layers around the call: the hook that saw the arguments first
+    // sees the result last.
     for hook in hooks.iter().rev() {
         let (hook, call, result) = (Arc::clone(hook), hooked_call(&raw.checked, caller), raw.result.clone());
         let answering = spawn::spawn_task(async move { hook.after(&call, result).await });
-        // `biased`: a ready answer counts, even when the time limit has passed.
+        // `biased`: accept an answer that is ready, even if the timeout has passed.
         let answer = tokio::select! {
             biased;
             answer = answering => answer,
@@ -133,7 +134,7 @@ fn content_bytes(outcome: &RawOutcome) -> usize {
     outcome.result.as_ref().map_or(0, ToolOutput::content_bytes)
 }
 
-/// The error in place of an outcome that the hooks did not finish with.
+/// Returns the error that replaces an outcome if the hooks failed.
 fn withheld_error(result: Result<ToolOutput, ToolError>) -> ToolError {
     let error = match result {
         Ok(_) => {
@@ -147,7 +148,7 @@ fn withheld_error(result: Result<ToolOutput, ToolError>) -> ToolError {
     error.with_code("hook_failed")
 }
 
-/// The rule in the audit row when a hook refuses.
+/// The rule that the audit row shows if a hook refuses a call.
 const RULE: &str = "the program's hooks";
 
 fn hooked_call(checked: &Checked, caller: &Caller) -> HookedCall {
@@ -161,7 +162,7 @@ fn hooked_call(checked: &Checked, caller: &Caller) -> HookedCall {
     }
 }
 
-/// A hook's answer, as long as the caller waits. `None` if the hook panics or times out.
+/// Waits for a hook's answer as long as the caller waits. `None` if the hook panics or times out.
 async fn await_answer<T: Send + 'static>(
     caller: &Caller,
     answering: impl Future<Output = T> + Send + 'static,

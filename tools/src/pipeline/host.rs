@@ -1,4 +1,4 @@
-//! [`Host`]: the shared parts that every call needs.
+//! [`Host`]: the shared state that every call needs.
 
 use std::sync::Arc;
 
@@ -21,8 +21,8 @@ use crate::{
     web::HttpClientHandle,
 };
 
-/// The shared parts of the pipeline, assembled once when the registry is built. The registry of the operations' steps
-/// has the same parts, except tools, hooks and steps.
+/// The shared state of the pipeline, created once when the registry is built. The registry of the operations'
+/// steps shares it, except tools, hooks and steps.
 #[derive(Debug, Clone)]
 pub(crate) struct Host {
     pub(crate) tools: Arc<ServedTools>,
@@ -30,30 +30,31 @@ pub(crate) struct Host {
     pub(crate) mounts: Arc<MountTable>,
     pub(crate) audit: Arc<AuditLog>,
     pub(crate) outputs: Arc<OutputStore>,
-    /// Keeps the changes in mounts with `undo`.
+    /// Records the changes in mounts with `undo`.
     pub(crate) undo: UndoStore,
     pub(crate) runner: Option<Arc<HostWasmToolRunner>>,
     pub(crate) slots: Arc<CallSlots>,
     pub(crate) rates: Arc<Rates>,
     pub(crate) labels: Arc<RunLabels>,
-    /// Starts the HTTP client. Without it no tool makes requests.
+    /// Starts the HTTP client. Without it, no tool can make requests.
     pub(crate) http_client: Option<Arc<HttpClientHandle>>,
     pub(crate) hooks: Hooks,
-    /// The states that native tools take.
+    /// The state values that native tools take.
     pub(crate) states: Extensions,
-    /// The rules that approvers add to the operator's policy. Without it no approval is standing.
+    /// The rules that approvers add to the operator's policy. Without it, there are no standing approvals.
     pub(crate) standing: Option<Arc<StandingApprovals>>,
-    /// The steps of operations, in a separate registry that only operations reach.
+    /// The steps of operations, in a separate registry that only operations can reach.
     pub(crate) operation_steps: Option<Arc<ToolRegistry>>,
 }
 
 impl Host {
-    /// Why no guest can run. `None` if guests can run.
+    /// Why guests cannot run. `None` if they can.
     pub(crate) fn unavailable_guests_reason(&self) -> Option<&'static str> {
         self.runner.is_none().then_some("no WebAssembly runner is set up")
     }
 
-    /// The host of the operations' steps. It has no hooks, because they have seen the operation itself.
+    /// Returns the host of the operations' steps. It has no hooks, because they have seen
+    /// the operation itself.
     pub(crate) fn step_host(&self, tools: ToolTable) -> Self {
         Self {
             tools: Arc::new(ServedTools::new(tools)),

@@ -1,5 +1,6 @@
-//! The judgement of a call, without its host: the policy decides on the names of its subjects, and the mounts' handles
-//! show where these lead. Enforcement and explanations both call [`judge_call`]; only the trace differs.
+//! The decision about a call, independent of its host: the policy judges the names of its subjects, and the
+//! mounts' descriptors show where these names lead. Enforcement and explanations both call [`judge_call`];
+//! only the trace differs.
 
 use std::sync::Arc;
 
@@ -25,12 +26,12 @@ pub(super) struct JudgedTool<'a> {
 #[derive(Debug, PartialEq)]
 pub(super) struct Grants {
     pub(super) own: Grant,
-    /// The grant of each step of an operation. The operation's arguments are judged as the arguments of its steps
-    /// before anything runs, and each step is judged again in its own call.
+    /// The grant of each step of an operation. Before anything runs, the steps are judged by the operation's
+    /// arguments. Each step is judged again in its own call.
     pub(super) steps: Vec<StepGrant>,
 }
 
-/// Judges a call and, for an operation, its steps. `run` gets the labels that the steps may bring.
+/// Judges a call and, for an operation, its steps. Adds to `run` the labels that the steps may bring.
 pub(super) fn judge_call<T: TraceSink>(
     own: &JudgedTool<'_>,
     steps: &[JudgedTool<'_>],
@@ -44,8 +45,8 @@ pub(super) fn judge_call<T: TraceSink>(
     let mut step_grants = Vec::new();
     for step in steps {
         let grant = judge(step.facts, &step.subjects, run, policy, paths, trace)?;
-        // A later step is judged as if this step had read everything that its grant allows, because the approver is
-        // asked only once, beforehand.
+        // Judge a later step as if this step had read everything that its grant allows, because the approver
+        // is asked only once, in advance.
         for label in labels_of(&grant) {
             Arc::make_mut(&mut run.labels).entry(label).or_insert_with(|| call_id.to_owned());
         }
@@ -54,7 +55,8 @@ pub(super) fn judge_call<T: TraceSink>(
     Ok(Grants { own: grant, steps: step_grants })
 }
 
-/// The policy rule that grants the call: the matching `unasked` rules, else the shell table or the profile.
+/// Returns the policy rule that grants the call: the matching `unasked` rules, else the shell
+/// table or the profile.
 pub(super) fn rule_of(grant: &Grant) -> String {
     match grant.shell {
         _ if !grant.unasked.is_empty() => grant.unasked.join(", "),
@@ -63,13 +65,13 @@ pub(super) fn rule_of(grant: &Grant) -> String {
     }
 }
 
-/// The labels of a call that reads all mounts of its grant and sends all its secrets.
+/// Returns the labels of a call that reads all mounts of its grant and sends all its secrets.
 pub(super) fn labels_of(grant: &Grant) -> impl Iterator<Item = FlowLabel> {
     let mounts = grant.mounts.iter().map(|mount| FlowLabel::of_mount(&mount.name));
     mounts.chain(grant.secrets_of_subjects().map(|secret| FlowLabel::Secret(secret.name.clone())))
 }
 
-/// Judges the subjects that a tool or a step wants to touch.
+/// Judges the subjects that a tool or a step wants to access.
 fn judge<T: TraceSink>(
     facts: &ToolFacts,
     subjects: &[RequestedSubject],
@@ -80,8 +82,8 @@ fn judge<T: TraceSink>(
 ) -> Result<Grant, Box<Denial>> {
     let mut grant =
         policy.authorize_traced(&CallRequest { tool: facts, subjects, run }, trace).map_err(Box::new)?;
-    // A command opens files without these checks. A private file that is exposed in any mount therefore refuses every
-    // command.
+    // A command opens files without these checks, so refuse every command while a private file is
+    // exposed in any mount.
     if grant.shell.is_some()
         && let Some(suspect) = paths.exposed.suspects_any()
     {
@@ -92,14 +94,15 @@ fn judge<T: TraceSink>(
             RequestedSubject::Path { argument, path, access } => {
                 let is_of_argument = |role: &&ArgumentRole| role.argument == *argument;
                 let mut roles = facts.roles.iter().filter(is_of_argument);
-                // An argument that also has another role is followed as a link.
+                // If the argument also has another role, the tool follows a symlink at its end.
                 let last_name = if roles.all(|role| role.role == RoleKind::Entry) {
                     LastName::Itself
                 } else {
                     LastName::Followed
                 };
                 judge_target(path, *access, last_name, policy, paths)?;
-                // The rules of a file tool cover the text of its paths.
+                // The `unasked` rules of a file tool match the text of a path, so a symlink on
+                // the path voids them.
                 if grant.shell.is_none()
                     && !grant.unasked.is_empty()
                     && !is_reached_as_written(path, last_name, paths)
@@ -107,14 +110,14 @@ fn judge<T: TraceSink>(
                     grant.ask_despite_rules();
                 }
             }
-            // The policy has already judged the text of these subjects above.
+            // The policy has already judged these subjects by their text.
             RequestedSubject::Url { .. } | RequestedSubject::Command { .. } => {}
         }
     }
     Ok(grant)
 }
 
-/// The denial of a command while a private file is exposed in a mount.
+/// Returns the denial of a command while a private file is exposed in a mount.
 fn command_denial(suspect: LinkSuspicion, exposed: &ExposedFiles) -> Denial {
     let rule = "shell".to_owned();
     match suspect {

@@ -1,5 +1,5 @@
-//! The late result of a pending call, when it enters its run. It passes the hooks and the shape of every result, and
-//! leaves a separate row.
+//! The late result of a pending call. When it enters its run, it passes through the hooks and the shape step
+//! like every result, and gets its own row.
 
 use portcullis_policy::{CallRequest, FlowLabel, Grant, RunFacts};
 use portcullis_types::{ToolArgs, ToolCall, ToolError, ToolResult};
@@ -29,20 +29,20 @@ pub struct LateResult {
     pub result: Value,
 }
 
-/// Lets a late result into the run of its call. A result of a tool that is gone, or that the policy denies now, is
-/// withheld.
+/// Accepts a late result into the run of its call. The result is withheld if its tool no longer exists or the
+/// policy denies the tool at present.
 pub(crate) async fn take(
     late: LateResult,
     host: &Host,
     caller: &Caller,
     mut pending_record: PendingRecord,
 ) -> ToolResult {
-    // The call's events have ended with the call.
+    // The events of the call ended with the call.
     let caller = &Caller { on_event: None, ..caller.clone() };
     pending_record.is_late = true;
     pending_record.call.operation_id = Some(late.id.as_str().into());
     let LateResult { id, tool, arguments, result } = late;
-    // The label precedes the text on its way to the model.
+    // Label the run before the model gets the text.
     host.labels.add_labels(&caller.owner(), [(FlowLabel::Web, id.clone())]);
     let outcome =
         judge(ToolCall { id, tool, arguments }, host, caller, &mut pending_record).map(|(checked, grant)| {
@@ -62,7 +62,7 @@ pub(crate) async fn take(
     record(shaped, caller, pending_record)
 }
 
-/// The call as it was checked, with the grant that it would have now.
+/// Returns the checked call, with the grant that it would get at present.
 fn judge(
     call: ToolCall,
     host: &Host,
@@ -72,7 +72,7 @@ fn judge(
     let args =
         ToolArgs::parse(&call.arguments).map_err(|error| ToolError::invalid_arguments(error.to_string()))?;
     let (call, tool) = resolve(call, host, caller, pending_record)?.into_parts();
-    // The arguments were judged when the call was made. Only the grant of the tool can have changed.
+    // The arguments were judged when the call was made. Only the grant of the tool may have changed since.
     let request = CallRequest { tool: tool.facts(), subjects: &[], run: &RunFacts::default() };
     let grant = host.policy.authorize(&request).map_err(|denial| refuse(denial, pending_record))?;
     Ok((Checked { call, tool, args, notes: CallNotes::default() }, grant))

@@ -1,5 +1,5 @@
-//! The target of a path. The path is followed through its mount's directory handle, links included, and its target is
-//! judged.
+//! The target of a path. The path is followed through its mount's descriptor, including symlinks, and
+//! the target is judged.
 
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
@@ -23,9 +23,9 @@ pub(super) struct PathContext<'a> {
     pub(super) exposed: &'a ExposedFiles,
 }
 
-/// Follows a path through its mount's directory handle, links included. Refuses what the name alone does not show: a
-/// link out of the mount, a special file, a protected or hidden path under another name, or a private file under a
-/// second name.
+/// Follows a path through its mount's descriptor, including symlinks. Refuses what the name alone does not
+/// reveal: a symlink out of the mount, a special file, a protected or hidden path under another name, or a
+/// hard link to a private file.
 pub(super) fn judge_target(
     path: &GuestPath,
     access: Access,
@@ -50,7 +50,7 @@ pub(super) fn judge_target(
         return Err(path_denial(path, DenialCode::SpecialFile, hint));
     }
     let is_vault = mount.name().is_vault();
-    // A removed or renamed name leaves the file itself unchanged.
+    // Removing or renaming a name leaves the file's content unchanged.
     let is_opened = exists && matches!(last_name, LastName::Followed);
     if is_opened && !is_vault {
         match suspicion_of(target, paths.exposed) {
@@ -72,7 +72,8 @@ pub(super) fn judge_target(
     }
 }
 
-/// Whether a path leads through no link: its target, or the nearest existing folder above it, has the path's own names.
+/// Whether a path leads through no symlink: its target, or the nearest existing folder above it, has
+/// exactly the path's names.
 pub(super) fn is_reached_as_written(path: &GuestPath, last_name: LastName, paths: PathContext<'_>) -> bool {
     let Some(mount) = path.mount().and_then(|name| paths.mounts.get(name)) else { return false };
     let root = mount.directory().as_fd();
@@ -82,7 +83,7 @@ pub(super) fn is_reached_as_written(path: &GuestPath, last_name: LastName, paths
         .is_some_and(|components| components.iter().map(String::as_str).eq(written))
 }
 
-/// Refuses a path that leads to a hidden name through a link.
+/// Refuses a path that reaches a hidden name through a symlink.
 fn refuse_hidden(
     path: &GuestPath,
     root: BorrowedFd<'_>,
@@ -99,7 +100,7 @@ fn refuse_hidden(
     }
 }
 
-/// Refuses a write if the path leads to a protected path.
+/// Refuses a write to a path that leads to a protected path.
 fn refuse_protected(
     path: &GuestPath,
     root: BorrowedFd<'_>,
@@ -117,7 +118,7 @@ fn refuse_protected(
     }
 }
 
-/// The components of the target's path below its mount.
+/// Returns the components of the target's path below its mount.
 fn components_of_target(
     path: &GuestPath,
     root: BorrowedFd<'_>,
@@ -135,15 +136,15 @@ fn path_denial(path: &GuestPath, code: DenialCode, hint: &str) -> Box<Denial> {
 /// The target of a path, or the nearest existing folder above it.
 struct NearestTarget<'a> {
     target: OwnedFd,
-    /// The components below the target that do not exist, the last component first.
+    /// The components below the target that do not exist, innermost first.
     missing: Vec<&'a str>,
 }
 
-/// A link on the path leads out of its mount.
+/// A symlink on the path leads out of its mount.
 struct LeavesMount;
 
-/// Opens the target of a path below `root`, or the nearest existing folder above it. `None` if the tool will get an
-/// error there in any case.
+/// Opens the target of a path below `root`, or the nearest existing folder above it. `None` if the tool will
+/// fail on this path in any case.
 fn resolve_nearest<'a>(
     root: BorrowedFd<'_>,
     path: &'a str,
@@ -152,7 +153,7 @@ fn resolve_nearest<'a>(
     let mut existing = path;
     let mut missing = Vec::new();
     loop {
-        // A parent is always followed, because the last name is reached through it.
+        // A parent folder is always followed, because the last name is resolved in it.
         let flags = match last_name {
             LastName::Itself if missing.is_empty() => OFlags::NOFOLLOW,
             LastName::Itself | LastName::Followed => OFlags::empty(),
@@ -160,7 +161,7 @@ fn resolve_nearest<'a>(
         match resolve_beneath(root, existing, flags) {
             Ok(target) => return Ok(Some(NearestTarget { target, missing })),
             Err(Errno::XDEV) => return Err(LeavesMount),
-            // A missing path is judged by its nearest existing parent.
+            // A missing path is judged by its nearest existing ancestor.
             Err(Errno::NOENT) => match existing.rsplit_once('/') {
                 Some((parent, name)) => {
                     missing.push(name);
@@ -172,23 +173,23 @@ fn resolve_nearest<'a>(
                 }
                 None => return Ok(None),
             },
-            // A loop, a file in place of a folder, or a folder without access. The tool gets the same error and reports
-            // it.
+            // A symlink loop, a file in place of a folder, or a folder without access. The tool gets the same
+            // error and reports it.
             Err(_) => return Ok(None),
         }
     }
 }
 
-/// How a link at the end of a path is treated.
+/// How a symlink at the end of a path is treated.
 #[derive(Clone, Copy)]
 pub(super) enum LastName {
-    /// The link is followed.
+    /// The symlink is followed.
     Followed,
-    /// The link itself is removed or renamed.
+    /// The symlink itself is removed or renamed.
     Itself,
 }
 
-/// Why the file may be a private file under another name.
+/// Returns why the file may be a private file under another name.
 fn suspicion_of(handle: BorrowedFd<'_>, exposed: &ExposedFiles) -> Option<LinkSuspicion> {
     let stat = rustix::fs::fstat(handle).ok()?;
     let is_file = FileType::from_raw_mode(stat.st_mode) == FileType::RegularFile;
@@ -204,8 +205,8 @@ fn is_special(handle: BorrowedFd<'_>) -> bool {
     })
 }
 
-/// The path of a target below its mount, with the missing components appended. `None` if the kernel does not know the
-/// path, or if the mount was moved in the meantime.
+/// Returns the path of a target below its mount, with the missing components appended. `None` if the kernel
+/// does not know the path, or if the mount was moved in the meantime.
 fn path_below(root: BorrowedFd<'_>, target: BorrowedFd<'_>, missing: &[&str]) -> Option<Vec<String>> {
     let (root, target) = (real_path(root).ok()?, real_path(target).ok()?);
     let existing = target.strip_prefix(&root).ok()?;

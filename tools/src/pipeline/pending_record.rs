@@ -1,6 +1,7 @@
-//! The pending audit row of a call. Each step of the pipeline adds facts to it.
+//! The unfinished audit row of a call. Each step of the pipeline adds facts to it.
 //!
-//! A record that is dropped before its end writes the end itself, so the row is not lost when a caller leaves.
+//! If a record is dropped before its end is written, `drop` writes it, so the row is not lost when
+//! the caller goes away.
 
 use std::{
     sync::Arc,
@@ -17,7 +18,7 @@ use crate::{
     process_facts,
 };
 
-/// The width at which a question is kept, in columns. The approver has seen the same lines, wrapped at its own width.
+/// The width of a stored question, in columns. The approver saw the same lines, wrapped at another width.
 const KEPT_QUESTION_COLUMNS: usize = 100;
 
 /// The facts of one call, until they are written to the audit log.
@@ -25,16 +26,16 @@ const KEPT_QUESTION_COLUMNS: usize = 100;
 pub(crate) struct PendingRecord {
     log: Arc<AuditLog>,
     pub(crate) call: CallRecord,
-    /// The outcome of the approval. The row has it as a word.
+    /// The outcome of the approval. The row has it as a string.
     approval: Option<ApprovalOutcome>,
     started: Instant,
-    /// The time for which the call has waited for an approver. It does not count as the call's own time.
+    /// How long the call has waited for an approver. This does not count towards its duration.
     waited: Duration,
     /// The start of the current wait.
     waits_since: Option<Instant>,
-    /// The number of bytes that were passed on so far, for a result that is passed on in pieces.
+    /// The number of bytes forwarded so far, for a result that is streamed.
     pub(super) passed_bytes: Option<u64>,
-    /// Whether the record is that of a late result, and not of a call.
+    /// Whether the record describes a late result, not a call.
     pub(super) is_late: bool,
     is_over: bool,
 }
@@ -53,7 +54,7 @@ pub(super) enum ApprovalOutcome {
 }
 
 impl ApprovalOutcome {
-    /// The word in the row.
+    /// The outcome as the row shows it.
     fn as_str(self) -> &'static str {
         match self {
             Self::NotRequired => "not_required",
@@ -96,10 +97,10 @@ impl PendingRecord {
         self.call.approval = Some(outcome.as_str().into());
     }
 
-    /// Records who answered, and keeps the question if a person was shown it.
+    /// Records who answered, and stores the question if a person saw it.
     ///
     /// # Errors
-    /// `unavailable` if the question cannot be kept: the call is then refused, like a call without a row.
+    /// `unavailable` if the question cannot be stored: the call is then refused, like a call without a row.
     pub(super) fn record_approver(
         &mut self,
         by: ApproverKind,
@@ -111,11 +112,12 @@ impl PendingRecord {
             ApproverKind::Terminal | ApproverKind::Elicitation | ApproverKind::Store => {
                 let question = approval::question(request, KEPT_QUESTION_COLUMNS);
                 let sha256 = hex::encode(Sha256::digest(&question));
-                // The question is kept before the row that names its hash.
+                // Store the question before writing the row that contains its hash.
                 self.log.store_question(&sha256, &question).map_err(|error| unrecorded(&error))?;
                 Some(sha256.into())
             }
-            // No question was shown: the answer was given before it, or by a program, which gets the facts instead.
+            // No question was shown: the answer was given in advance, or by a program, which gets
+            // the facts instead.
             ApproverKind::Flag | ApproverKind::Session | ApproverKind::Program => None,
         };
         self.call.approver = Some(RecordedApprover {
@@ -128,8 +130,8 @@ impl PendingRecord {
         Ok(())
     }
 
-    /// Records that the present arguments need no approval. An earlier outcome stays: an approver may have put these
-    /// arguments in place.
+    /// Records that the present arguments need no approval. An earlier outcome is kept, because an approver
+    /// may have supplied these arguments.
     pub(super) fn record_no_approval_needed(&mut self) {
         if self.approval.is_none() {
             self.record_approval(ApprovalOutcome::NotRequired);
@@ -141,7 +143,7 @@ impl PendingRecord {
         self.waits_since = Some(Instant::now());
     }
 
-    /// Ends the wait, whether or not an answer came.
+    /// Ends the wait, with or without an answer.
     pub(super) fn end_wait(&mut self) {
         self.waited += self.waits_since.take().map_or(Duration::ZERO, |since| since.elapsed());
     }
@@ -165,7 +167,7 @@ impl Drop for PendingRecord {
         if self.is_over {
             return;
         }
-        // The call's future was dropped before its end.
+        // The call's future was dropped before it completed.
         let mut ending = CallEnding::new(Outcome::Error(ToolErrorKind::Cancelled));
         ending.code = Some("caller_gone".into());
         ending.duration = Some(self.elapsed());
@@ -176,7 +178,7 @@ impl Drop for PendingRecord {
     }
 }
 
-/// The error for the caller when a row cannot be written.
+/// Returns the error of a call whose row cannot be written.
 pub(super) fn unrecorded(error: &AuditError) -> ToolError {
     tracing::error!(error = error as &dyn std::error::Error, "the audit log cannot be written");
     ToolError::unavailable("the call cannot be recorded, so it is refused")

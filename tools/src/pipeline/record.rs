@@ -37,10 +37,10 @@ pub(crate) fn record(shaped: Shaped, caller: &Caller, mut pending_record: Pendin
     };
     let (outcome, details, truncated, original_bytes) = match pending_record.end(ending) {
         Ok(()) => (outcome, details, truncated, original_bytes),
-        // Withhold details and sizes as well: the id of a stored output would reveal what no row records.
+        // Withhold details and sizes too: the id of a stored output would reveal a call that no row records.
         Err(error) => (ToolOutcome::Error(unrecorded(&error)), Map::new().into(), false, 0),
     };
-    // Listeners hear of the end only after its row is written.
+    // Notify listeners only after the row is written.
     caller.emit(&ToolEvent::Finished {
         call_id: call_id.clone(),
         tool: tool.clone(),

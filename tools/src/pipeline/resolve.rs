@@ -18,7 +18,7 @@ use crate::{
 /// The maximum number of names that a refusal suggests.
 const MAX_SUGGESTIONS: usize = 3;
 
-/// The maximum number of tools of the caller that a refusal lists.
+/// The maximum number of the caller's tools that a refusal lists.
 const MAX_GIVEN_NAMES: usize = 32;
 
 /// A call whose tool is known.
@@ -58,7 +58,7 @@ pub(crate) fn resolve(
         pending_record.call.operation_id.get_or_insert_with(|| random_id("op").into());
     }
     if call.tool != tool.decl().name {
-        // The call used an alias. From here on the canonical name is judged, shown and recorded.
+        // The call used an alias. From here on, judge, show and record the canonical name.
         call.tool.clone_from(&tool.decl().name);
         pending_record.call.tool = call.tool.as_str().into();
     }
@@ -72,10 +72,10 @@ pub(crate) fn resolve(
     Ok(Resolved { call, tool: Arc::clone(tool) })
 }
 
-/// The rule in the audit row when the caller has only some tools, and the called one is not among them.
+/// The rule that the audit row shows if the called tool is not on the caller's allowlist.
 const GIVEN_TOOLS: &str = "the caller's tools";
 
-/// The error for a tool that the caller does not have.
+/// Returns the error of a tool that is not on the caller's allowlist.
 fn tool_not_given_error(name: &str, caller: &Caller) -> ToolError {
     let given = caller.tools.iter().flat_map(|tools| tools.iter());
     let names: Vec<String> = given.take(MAX_GIVEN_NAMES).map(|name| format!("`{name}`")).collect();
@@ -83,7 +83,7 @@ fn tool_not_given_error(name: &str, caller: &Caller) -> ToolError {
     if names.is_empty() { error } else { error.with_hint(format!("you have {}", names.join(", "))) }
 }
 
-/// The error for a tool whose module is missing or unusable.
+/// Returns the error of a tool whose module is missing or unusable.
 fn unavailable_tool_error(name: &ToolName) -> ToolError {
     ToolError::unavailable(format!("the module of tool `{name}` is missing or cannot be used"))
         .with_code("module_unavailable")

@@ -1,5 +1,5 @@
-//! Step 5: runs the call. It takes a slot, writes the `begin` row if the call has effects, starts the deadline, and
-//! runs the tool. A failed attempt is repeated if that does no harm.
+//! Step 5: runs the call. It takes a slot, writes the `begin` row if the call has effects, starts the
+//! deadline, and runs the tool. A failed attempt is retried if that is harmless.
 
 use std::time::{Duration, Instant};
 
@@ -24,17 +24,17 @@ use crate::{
     slots::AbandonOnDrop,
 };
 
-/// The pauses before the second and the third attempt.
+/// The delays before the second and the third attempt.
 const RETRY_PAUSES: [Duration; 2] = [Duration::from_millis(100), Duration::from_millis(400)];
 
 /// The outcome of the tool, before it is shaped.
 #[derive(Debug)]
 pub(crate) struct RawOutcome {
     pub(super) result: Result<ToolOutput, ToolError>,
-    /// Text for the model after the output. It is kept when the output is cut.
+    /// Text for the model after the output. Truncation keeps it.
     pub(super) trailer: Option<String>,
     pub(super) usage: Option<ResourceUsage>,
-    /// Set if the result comes later, from outside.
+    /// Set if the result is submitted later, from outside.
     pub(super) pending: Option<PendingResult>,
     pub(super) grant: Grant,
     pub(super) checked: Checked,
@@ -58,21 +58,21 @@ pub(crate) async fn run(
         }
         None => within_deadline(caller, host.slots.take(exclusive, &caller.cancel)).await??,
     };
-    // The turn may have ended just after the slot was taken.
+    // The turn may have ended right after the slot was taken.
     ensure_not_over(caller)?;
-    // The labels are judged after this wait, in which the run may read more.
+    // Prepare before judging the labels, because the run may read more data meanwhile.
     within_deadline(caller, prepare(&checked.tool, host)).await?;
     if caller.operation_step.is_none() {
         let run_facts = host.labels.facts(caller);
-        // An operation has no grant of its own to judge, only the grants of its steps.
+        // An operation itself has no grant to judge, only the grants of its steps.
         for grant in grants(&grant, &steps) {
             judge_flow_again(&checked, grant, host, &run_facts)
                 .map_err(|denial| refuse_flow(denial, pending_record))?;
         }
     }
     let withheld = host.policy.withheld_kinds(&grant, &host.labels.facts(caller));
-    // The row `begin` lists all secrets that the call may send, in case the call dies with its process. The row `end`
-    // lists the secrets that were sent.
+    // The `begin` row lists all secrets that the call may send, in case the process dies during the call. The
+    // `end` row lists the secrets that were sent.
     if checked.tool.backend().confinement() != Confinement::Native {
         pending_record.call.secrets =
             grant.initial_secrets().map(|secret| secret.name.as_str().into()).collect();
@@ -89,7 +89,7 @@ pub(crate) async fn run(
         };
         within_deadline(caller, start_listener.on_start(&call)).await??;
     }
-    // A call that only reads leaves no effect behind, so it needs no row before it runs.
+    // A call that only reads has no effect to account for, so it needs no row before it runs.
     if pending_record.call.tier != Some(SafetyTier::ReadOnly) {
         pending_record.begin().map_err(|error| unrecorded(&error))?;
     }
@@ -99,22 +99,23 @@ pub(crate) async fn run(
         }
         None => grant.limits.timeout,
     };
-    // The deadline begins here, so the waits for an answer and for a slot do not count.
+    // The deadline starts here, so that the waits for an approval and for a slot do not count.
     let deadline = Instant::now() + time_limit;
     let step = caller.operation_step.as_ref();
     let reader = step.and_then(|step| step.reads_as.as_ref()).unwrap_or(&checked.call.id);
     let labels = host.labels.track_call(caller, reader, &grant, &host.policy, deadline);
     if checked.tool.backend().confinement() == Confinement::Shell {
-        // The kernel does not report which mounts a program touches, and the output is passed on as it arrives.
+        // The kernel does not report which mounts a program accesses, and the output is
+        // streamed as it arrives.
         labels.mark_all_mounts_used();
-        // A command with a network can receive anything, even through a job of an earlier command.
+        // A command with a network can receive any data, even through a background job of an earlier command.
         if grant.shell.as_ref().is_some_and(|shell| shell.network.is_some()) {
             labels.mark_web_read();
         }
     }
     caller.emit(&ToolEvent::Started { call_id: checked.call.id.clone(), tool: checked.call.tool.clone() });
-    // Frees the slot at the end of the wait, even if a native tool still blocks its thread. For a nested call the
-    // parent call frees it.
+    // Frees the slot when the call returns, even if a native tool still blocks its thread. The slot of a
+    // nested call belongs to its parent, which frees it.
     let is_abandonable = checked.tool.backend().may_block() && caller.slot.is_none();
     let _abandon_on_drop = is_abandonable.then(|| AbandonOnDrop(slot.clone()));
     let watched_call = WatchedCall::start(&checked.call.id, caller);
@@ -138,11 +139,12 @@ pub(crate) async fn run(
         }
     };
     checked.notes.tries = tries;
-    // `labels` is dropped here, before the result is released, because the run's next call is judged by these labels.
+    // `labels` is dropped here, before the result is released, because these labels apply to
+    // the run's next call.
     Ok(RawOutcome { result, trailer, usage, pending, grant, checked, has_grown: false, has_changed: false })
 }
 
-/// Readies the tool and, if it is an operation, its steps: their time is the operation's.
+/// Prepares the tool and, if it is an operation, its steps, which share the operation's timeout.
 async fn prepare(tool: &RegisteredTool, host: &Host) {
     tool.backend().prepare(host).await;
     for step in tool.steps() {
@@ -150,13 +152,13 @@ async fn prepare(tool: &RegisteredTool, host: &Host) {
     }
 }
 
-/// The grant of a call and those of its steps.
+/// Returns the grant of a call and the grants of its steps.
 fn grants<'a>(own: &'a Grant, steps: &'a [StepGrant]) -> impl Iterator<Item = &'a Grant> {
     [own].into_iter().chain(steps.iter().map(|step| &step.grant))
 }
 
-/// Makes up to three attempts at a call, if something that it needs is unavailable and another attempt does no harm.
-/// All attempts share one slot, one deadline and one row.
+/// Makes up to three attempts at a call, if a dependency is unavailable and a retry is harmless. All attempts
+/// share one slot, one deadline and one row.
 async fn attempt_until_done(
     attempt: CallAttempt<'_>,
     pending_record: &mut PendingRecord,
@@ -164,11 +166,12 @@ async fn attempt_until_done(
     for (retries, pause) in RETRY_PAUSES.into_iter().enumerate() {
         let mut outcome = attempt.checked.tool.backend().attempt(attempt, pending_record).await?;
         let resume = Instant::now() + pause;
+        // A retry after the deadline could only time out.
         if !outcome.may_retry || resume >= attempt.deadline {
             return Ok((outcome, retries + 1));
         }
         tokio::select! {
-            // `biased`: a cancelled call is not attempted again.
+            // `biased`: a cancelled call is not retried.
             biased;
             () = attempt.caller.cancel.cancelled() => {
                 outcome.result = Err(cancelled_error());

@@ -1,5 +1,5 @@
-//! Step 6: prepares the result for the caller. It bounds every part of the result, and stores the whole text of a
-//! result that is cut.
+//! Step 6: prepares the result for the caller. It limits every part of the result, and stores the full text
+//! of a truncated result.
 
 use portcullis_policy::{FlowLabel, Grant, ToolOrigin};
 use portcullis_types::{
@@ -20,27 +20,27 @@ use crate::{
     registered::RegisteredTool,
 };
 
-/// The maximum length of an error message that a model gets, and of a hint: 4 KiB each, without the note on a cut.
-/// Results have a limit of their own.
+/// The maximum length of an error message for a model, and of a hint: 4 KiB each, without the note on a cut.
+/// Results have their own limit.
 const MAX_ERROR_BYTES: usize = 4096;
 
 /// The maximum length of the code of an error.
 const MAX_CODE_BYTES: usize = 64;
 
-/// The maximum length of a tool's details, as JSON: 64 KiB. Details are for people and logs. Longer details are
-/// withheld as a whole.
+/// The maximum length of a tool's details, as JSON: 64 KiB. Details are for people and logs. Longer details
+/// are withheld as a whole.
 pub(super) const MAX_DETAILS_BYTES: usize = 64 << 10;
 
-/// The maximum number of notes on arguments, without the one that counts the rest, and the maximum length of a note in
-/// bytes. A model can invent thousands of fields.
+/// The maximum number of notes on arguments, without the note that counts the rest, and the maximum length of
+/// a note in bytes. A model can invent thousands of fields.
 const MAX_NOTES: usize = 64;
 const MAX_NOTE_BYTES: usize = 256;
 
-/// The maximum size of a result before it is shaped: the limit of a guest's frame. The output of a command has the
-/// policy's limit `shell.output` instead.
+/// The maximum size of a result before it is shaped: the limit of a guest's frame. The output of a command
+/// has the limit `shell.output` of the policy instead.
 const MAX_RESULT_BYTES: usize = MAX_FINAL_FRAME_BYTES;
 
-/// A result in the form that the caller gets.
+/// A result as the caller gets it.
 #[derive(Debug)]
 pub(crate) struct Shaped {
     pub(super) outcome: ToolOutcome,
@@ -80,25 +80,25 @@ pub(crate) fn shape(
             usage,
         };
     }
-    // The order matters from here on. The trailer comes from the whole result. Then the whole text is stored, then
-    // parts are left out, and at last the mark and the trailer are added after the remaining text.
+    // The order matters from here on. The trailer comes from the whole result. Then the full text is stored,
+    // then parts are removed, and at last the mark and the trailer follow the remaining text.
     let partial_content = PartialContent::from_details(&tool_details, tool);
     let mut rest_note = page_note(&tool_details, tool);
     let mut details = details(tool_details, notes);
     let excess = Excess::measure(&output, &size, tool, &grant, has_grown);
     let trailer = partial_content.as_ref().map(PartialContent::trailer).or(trailer);
     if excess.exceeds() {
-        // Build the text before anything is left out.
+        // Build the full text before removing anything.
         let full_text = full_text(&output, excess.data_not_in_text, trailer.as_deref());
         if let Some(id) = store_output(&full_text, &grant, host, caller, pending_record) {
             rest_note = rest_of_stored(partial_content.as_ref(), rest_note, &id);
             details.insert("output_id".to_owned(), id.into());
         }
     }
-    // The trailer follows the shown text, which may be cut.
+    // The trailer follows the shown text, which may be truncated.
     let shown_trailer = match &partial_content {
         Some(partial_content) if excess.content => {
-            // After a hook's change, the shown bytes can differ from the file's bytes.
+            // If a hook changed the result, the shown bytes can differ from the file's bytes.
             let shown_length = if has_changed { None } else { shown_bytes(&output, excess.limit) };
             partial_content.trailer_of_cut(size.content, shown_length)
         }
@@ -145,10 +145,10 @@ impl Excess {
         let exceeds_limit = size.data > limit;
         Self {
             limit,
-            // A tool that pages its result keeps to the limit itself, unless a hook made the result longer.
+            // A tool that pages its result enforces the limit itself, unless a hook made the result longer.
             content: is_over(&output.content, size.content, limit) && (!tool.pages_itself() || has_grown),
             data: exceeds_limit,
-            // If the text is the JSON of the data, the stored text already contains the data.
+            // If the text is the data as JSON, the stored text already contains the data.
             data_not_in_text: exceeds_limit && !is_text_of_data(output),
         }
     }
@@ -157,7 +157,7 @@ impl Excess {
         self.content || self.data
     }
 
-    /// Leaves out the parts of a result that exceed the limit. `original` is the size of the content in bytes.
+    /// Removes the parts of a result that exceed the limit. `original` is the size of the content in bytes.
     fn leave_out(
         &self,
         output: &mut ToolOutput,
@@ -172,7 +172,7 @@ impl Excess {
             output.structured = None;
             withhold(details, "structured", size.data);
         }
-        // Add the line after the cut, which would otherwise remove it.
+        // Add the line after truncating, which would otherwise remove it.
         if self.data_not_in_text {
             let line =
                 format!("[structured result withheld — its size: {} bytes]", format_with_commas(size.data));
@@ -185,8 +185,8 @@ impl Excess {
 struct Size {
     content: usize,
     data: usize,
-    /// The details of a tool of a foreign module or of the embedding program, which are the tool's own text. The
-    /// details of a shipped tool come from the host, and count 0.
+    /// The details of a foreign module's or the embedding program's tool, which are the tool's own text. The
+    /// details of a shipped tool come from the host, and count as 0.
     details: usize,
 }
 
@@ -208,8 +208,8 @@ impl Size {
     }
 }
 
-/// A result of a shipped tool that is only a part, such as a part of a file that is longer than one result. The details
-/// of other tools are not trusted here, because they could make the host state a wrong length.
+/// A result of a shipped tool that is only a part, such as a part of a long file. The details of other tools
+/// are not trusted here, because they could make the host state a wrong length.
 struct PartialContent {
     next: u64,
     total: u64,
@@ -230,7 +230,7 @@ impl PartialContent {
         usize::try_from(self.total - self.next).unwrap_or(usize::MAX)
     }
 
-    /// Tells the model how to read on after the part.
+    /// Tells the model how to continue reading after the part.
     fn trailer(&self) -> String {
         let total = usize::try_from(self.total).unwrap_or(usize::MAX);
         format!(
@@ -240,8 +240,9 @@ impl PartialContent {
         )
     }
 
-    /// Tells the model how to read on after a part of `bytes` that was cut to its first `shown_length` bytes. `None` if
-    /// the file offsets of the shown bytes are unknown. [`PartialContent::rest_of_part`] then leads to all of it.
+    /// Tells the model how to continue reading after a part of `bytes` that was truncated to its first
+    /// `shown_length` bytes. `None` if the file offsets of the shown bytes are unknown; then
+    /// [`PartialContent::rest_of_part`] points to the whole part.
     fn trailer_of_cut(&self, bytes: usize, shown_length: Option<usize>) -> Option<String> {
         let start = self.next.checked_sub(bytes as u64)?;
         let next_offset = start + shown_length? as u64;
@@ -254,7 +255,7 @@ impl PartialContent {
         ))
     }
 
-    /// Tells the model how to read the stored part of a result that was cut.
+    /// Tells the model how to read the stored part of a truncated result.
     fn rest_of_part(&self, id: &str) -> String {
         let next = usize::try_from(self.next).unwrap_or(usize::MAX);
         format!(
@@ -279,7 +280,7 @@ fn rest_of_stored(
     }
 }
 
-/// The number of bytes of a cut result that are shown, if the result is a single text.
+/// Returns the number of shown bytes of a truncated result, if the result is a single text.
 fn shown_bytes(output: &ToolOutput, limit: usize) -> Option<usize> {
     match output.content.as_slice() {
         [block] => block.as_text().map(|text| text.floor_char_boundary(limit)),
@@ -287,7 +288,7 @@ fn shown_bytes(output: &ToolOutput, limit: usize) -> Option<usize> {
     }
 }
 
-/// Tells the model which page of a stored output this is. `None` for the results of other tools.
+/// Tells the model which page of a stored output this is. `None` for results of other tools.
 fn page_note(details: &Value, tool: &RegisteredTool) -> Option<String> {
     if !tool.pages_itself() {
         return None;
@@ -312,7 +313,7 @@ fn too_large(bytes: usize) -> ToolError {
         .with_code("result_too_large")
 }
 
-/// Whether the single text of a result is the JSON of its data.
+/// Whether the single text of a result is its data as JSON.
 fn is_text_of_data(output: &ToolOutput) -> bool {
     match (output.content.as_slice(), &output.structured) {
         ([block], Some(data)) => block.as_text().is_some_and(|text| {
@@ -322,7 +323,7 @@ fn is_text_of_data(output: &ToolOutput) -> bool {
     }
 }
 
-/// Notes in the details what was withheld, and how large it is.
+/// Records in the details which part was withheld, and its size.
 fn withhold(details: &mut Map<String, Value>, part_name: &str, bytes: usize) {
     let withheld = details.entry("withheld").or_insert_with(|| json!({}));
     if let Value::Object(withheld) = withheld {
@@ -330,8 +331,8 @@ fn withhold(details: &mut Map<String, Value>, part_name: &str, bytes: usize) {
     }
 }
 
-/// Stores the whole text for `output_read`, with the labels of its run. The labels hold for the text even after the run
-/// and the process have ended. If the store fails, the rest of the text is lost, but the call still succeeds.
+/// Stores the full text for `output_read`, with the labels of its run, which stay with the text after the run
+/// and the process have ended. If storing fails, the rest of the text is lost, but the call still succeeds.
 fn store_output(
     text: &str,
     grant: &Grant,
@@ -339,7 +340,7 @@ fn store_output(
     caller: &Caller,
     pending_record: &PendingRecord,
 ) -> Option<String> {
-    // Use a fresh id: a provider can reuse call ids, and one stored output must not replace another.
+    // Use a fresh id: a provider can reuse call ids, and a stored output must not replace another.
     let id = random_id("out");
     let owner = OutputOwner { agent_id: caller.agent_id.clone(), run_id: caller.run_id.clone() };
     let labels: Vec<FlowLabel> = host.labels.facts(caller).labels.keys().cloned().collect();
@@ -353,7 +354,7 @@ fn store_output(
     }
 }
 
-/// The details for the caller: the tool's own details, and the notes on its arguments.
+/// Returns the details for the caller: the tool's own details, and the notes on its arguments.
 fn details(tool_details: Value, notes: CallNotes) -> Map<String, Value> {
     let own_bytes = if tool_details.is_null() { 0 } else { json_bytes(&tool_details) };
     let is_withheld = own_bytes > MAX_DETAILS_BYTES;
@@ -363,7 +364,7 @@ fn details(tool_details: Value, notes: CallNotes) -> Map<String, Value> {
         Value::Null => Map::new(),
         other_value => Map::from_iter([("tool".to_owned(), other_value)]),
     };
-    // Keys that are reserved for the host. A tool's own values under these keys would look like the host's.
+    // Keys that are reserved for the host. A tool's value under such a key would look like the host's.
     for key in ["repaired", "ignored", "output_id", "hooked", "tries", "rest", "withheld"] {
         details.remove(key);
     }
@@ -384,7 +385,7 @@ fn details(tool_details: Value, notes: CallNotes) -> Map<String, Value> {
     details
 }
 
-/// The first notes, each cut to [`MAX_NOTE_BYTES`].
+/// Returns the first notes, each truncated to [`MAX_NOTE_BYTES`].
 fn shorten_notes(notes: Vec<String>) -> Vec<String> {
     let omitted = notes.len().saturating_sub(MAX_NOTES);
     let mut short_notes: Vec<String> =
@@ -419,8 +420,8 @@ fn shape_failure(
     }
 }
 
-/// Bounds the texts of an error. Each of them, the operator's detail included, can contain the words of a guest or a
-/// program.
+/// Truncates the texts of an error. Each of them, including the operator's detail, can contain text of a
+/// guest or a program.
 fn bound_error(error: ToolError) -> ToolError {
     let parts = [Some(error.message()), error.hint(), error.operator_detail()];
     let is_short = parts.into_iter().flatten().all(|text| text.len() <= MAX_ERROR_BYTES);
@@ -439,7 +440,7 @@ fn bound_error(error: ToolError) -> ToolError {
     bounded
 }
 
-/// The start of a text, with the length of the whole.
+/// Returns the start of a text, with the length of the whole.
 pub(super) fn shorten(text: &str, max_bytes: usize) -> String {
     if text.len() <= max_bytes {
         return text.to_owned();

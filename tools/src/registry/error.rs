@@ -1,4 +1,4 @@
-//! Why tools cannot be registered together.
+//! Why tools cannot be registered.
 
 use std::fmt;
 
@@ -8,7 +8,7 @@ use thiserror::Error;
 
 use crate::{arguments::SchemaError, native::Capability, registered::RegisteredTool};
 
-/// The current holder of a name that another tool wants.
+/// The current holder of a name that another tool claims.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum NameHolder {
@@ -28,7 +28,7 @@ pub enum NameHolder {
 }
 
 impl NameHolder {
-    /// The kind of holder that this tool is.
+    /// Returns the kind of holder that this tool is.
     pub(crate) fn new(tool: &RegisteredTool) -> Self {
         match tool.facts().origin {
             ToolOrigin::ShippedModule
@@ -66,17 +66,17 @@ fn hint(denial: &Denial) -> String {
     if denial.hint.is_empty() { String::new() } else { format!("; {}", denial.hint) }
 }
 
-/// Why tools cannot be registered together.
+/// Why tools cannot be registered.
 #[derive(Debug, Error)]
 pub enum RegistryError {
-    /// A name or alias that is invalid.
+    /// A name or alias is invalid.
     #[error("a tool cannot be registered under its name or an alias")]
     Name {
         /// The invalid name.
         #[source]
         source: InvalidToolName,
     },
-    /// Two tools with the same name.
+    /// Two tools have the same name.
     #[error("two tools are named `{name}`: {holder}")]
     Taken {
         /// The refused name.
@@ -84,14 +84,13 @@ pub enum RegistryError {
         /// The current holder of the name.
         holder: NameHolder,
     },
-    /// A tool that the policy does not know as a built-in tool of the gateway.
+    /// The policy does not know the tool as a built-in tool of the gateway.
     #[error("`{}` is not a built-in tool of the gateway", escape_for_display(name))]
     NotShipped {
         /// The refused name.
         name: String,
     },
-    /// Two tools whose names or aliases differ only in the case of letters. A person or a model would take one for the
-    /// other.
+    /// Two tools have names or aliases that differ only in case. A person or a model would confuse them.
     #[error(
         "the names `{name}` and `{other}` differ only in upper and lower case; give one tool another name"
     )]
@@ -101,7 +100,7 @@ pub enum RegistryError {
         /// The name of a registered tool.
         other: ToolName,
     },
-    /// A declared host that is not a valid rule.
+    /// A declared host is not a valid rule.
     #[error("tool `{tool}` declares the host `{}`, which is not a rule: {source}", escape_for_display(text))]
     Hosts {
         /// The tool's name.
@@ -111,7 +110,7 @@ pub enum RegistryError {
         /// The reason.
         source: InvalidHostRule,
     },
-    /// A name that looks like the name of another tool.
+    /// The name looks like the name of another tool.
     #[error("tool `{name}` would be taken for `{other}`")]
     LookAlike {
         /// The refused name.
@@ -119,7 +118,7 @@ pub enum RegistryError {
         /// The name that it resembles.
         other: ToolName,
     },
-    /// The address of an HTTP tool that the policy refuses for every profile.
+    /// The policy refuses the URL of an HTTP tool for every profile.
     #[error("tool `{tool}` requests an address that is refused: {}{}", denial.message(), hint(denial))]
     Address {
         /// The tool's name.
@@ -127,7 +126,7 @@ pub enum RegistryError {
         /// The refusal.
         denial: Box<Denial>,
     },
-    /// A capability whose tools this registry does not have.
+    /// This registry lacks the tools of a capability.
     #[error("the capability `{capability}` is not available: {reason}")]
     CapabilityMissing {
         /// The capability.
@@ -143,7 +142,7 @@ pub enum RegistryError {
         /// The name of the missing step.
         step: &'static str,
     },
-    /// A native tool that takes a state which the registry was not given.
+    /// A native tool takes a state that was not added to the registry.
     #[error(
         "tool `{tool}` takes `&State<{ty}>`, and the registry has no such state; give it by `.tool_state(…)`"
     )]
@@ -153,13 +152,13 @@ pub enum RegistryError {
         /// The type of the state, with its path.
         ty: &'static str,
     },
-    /// Two states of one type, between which a tool could not choose.
+    /// Two states have the same type, so a tool could not choose between them.
     #[error("the registry was given two states of the type `{ty}`; wrap one of them in a new type")]
     StateGivenTwice {
         /// The type of the states, with its path.
         ty: &'static str,
     },
-    /// A result schema that cannot be used.
+    /// A result schema is unusable.
     #[error("tool `{tool}` has an unusable schema of its results")]
     ResultSchema {
         /// The tool's name.
@@ -168,7 +167,7 @@ pub enum RegistryError {
         #[source]
         source: SchemaError,
     },
-    /// A parameter schema that cannot be used.
+    /// A parameter schema is unusable.
     #[error("tool `{tool}` has an unusable parameter schema")]
     Schema {
         /// The tool's name.

@@ -11,34 +11,34 @@ use super::{
     sidecar::Sidecar,
 };
 
-/// The program that runs the commands of a sidecar on this machine.
+/// The shell that a sidecar on this machine runs commands with.
 const BASH: &str = "/bin/bash";
 
-/// The three backends of the shell tool. The backend is chosen when the registry is built and never changes: a failure
-/// does not switch to another backend.
+/// The backend of the shell tool. It is chosen when the registry is built and never changes: there is no
+/// fallback to another backend.
 #[derive(Debug, Clone)]
 pub enum ShellBackend {
-    /// In the sessions of a sidecar, which confines them.
+    /// Commands run in the sessions of a sidecar, which confines them.
     Session(Arc<Sidecar>),
-    /// In the sessions of a sidecar without confinement. This is for local development, and only if the operator asks
-    /// for it by name. Each result says so.
+    /// Commands run in the sessions of a sidecar without confinement. For local development, and only if the
+    /// operator asks for it by name. Each result says so.
     Host(Arc<Sidecar>),
-    /// Nowhere.
+    /// No commands run.
     Disabled {
         /// The reason, for listings.
         reason: String,
     },
 }
 
-/// The source of the sidecar.
+/// Where the sidecar comes from.
 #[derive(Debug, Clone, Default)]
 pub enum ShellSource {
-    /// Nowhere: there is no shell.
+    /// There is no sidecar, so there is no shell.
     #[default]
     Nowhere,
-    /// A sidecar of this program, started with the first command.
+    /// A sidecar that this program starts with the first command.
     Own(Arc<dyn StartSidecar>),
-    /// A sidecar of this program without confinement.
+    /// A sidecar that this program starts without confinement.
     Host(Arc<dyn StartSidecar>),
     /// A sidecar that is already running.
     Socket {
@@ -50,7 +50,7 @@ pub enum ShellSource {
 }
 
 impl ShellBackend {
-    /// The backend for this source.
+    /// Returns the backend for this source.
     pub(crate) fn new(source: &ShellSource, config: SidecarConfig) -> Self {
         if let Some(absence) = config.policy.shell_absence() {
             return Self::Disabled { reason: absence.remedy().to_owned() };

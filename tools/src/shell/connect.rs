@@ -1,4 +1,4 @@
-//! The connection to a sidecar: through the socket of a running sidecar, or to a process that this program starts.
+//! Connects to a sidecar: through the socket of a running one, or to a process that this program starts.
 
 use std::{
     fmt, io,
@@ -42,20 +42,21 @@ pub struct SidecarConfig {
     pub private: Vec<PathBuf>,
     /// The file with additional trusted certificates, for sessions with a network.
     pub ca: Option<PathBuf>,
-    /// Whether the sidecar runs without any confinement: the host's own shell, which the operator asked for by name.
+    /// Whether the sidecar runs without any confinement: it is the host's own shell, which the operator
+    /// asked for by name.
     pub unconfined: bool,
 }
 
-/// Starts sidecars that belong to this process. The crate of the sidecar implements this trait.
+/// Starts sidecars that belong to this process. The sidecar's crate implements this trait.
 pub trait StartSidecar: Send + Sync + fmt::Debug {
-    /// Starts a sidecar. Blocks while the process starts, but does not wait for its first answer.
+    /// Starts a sidecar. Blocks until the process is started, but does not wait for its first message.
     ///
     /// # Errors
     /// The system's error.
     fn start(&self, config: &SidecarConfig) -> io::Result<StartedSidecar>;
 }
 
-/// A sidecar that this program started. It ends when its connection closes.
+/// A sidecar that this program started. It exits when its connection closes.
 #[derive(Debug)]
 pub struct StartedSidecar {
     /// The sidecar's process.
@@ -66,10 +67,10 @@ pub struct StartedSidecar {
     pub token: String,
 }
 
-/// The source of a sidecar.
+/// Where a sidecar comes from.
 #[derive(Debug, Clone)]
 pub(super) enum SidecarSource {
-    /// A running sidecar and its socket.
+    /// A running sidecar, reached through its socket.
     Socket { path: PathBuf, token_file: PathBuf },
     /// A sidecar that is started with the first command.
     Own { starter: Arc<dyn StartSidecar>, config: SidecarConfig },
@@ -79,15 +80,15 @@ pub(super) enum SidecarSource {
 #[derive(Debug)]
 pub(super) struct SidecarConnection {
     pub(super) client: SidecarClient,
-    /// Dropped with the last user of the connection, which ends the process.
+    /// Dropped with the last user of the connection, which stops the process.
     _process: Option<OwnProcess>,
 }
 
 impl SidecarSource {
-    /// Connects. No request is sent yet.
+    /// Connects without sending a request.
     ///
     /// # Cancellation
-    /// A dropped future ends a process that it started.
+    /// Dropping the future stops a process that it started.
     pub(super) async fn connect(&self) -> Result<SidecarConnection, SidecarError> {
         let (stream, token, process) = match self {
             Self::Socket { path, token_file } => {
@@ -116,16 +117,16 @@ impl SidecarSource {
     }
 }
 
-/// HTTP/2 on a connected stream. The channel never reconnects by itself: a broken connection loses the sessions, and
-/// the caller must learn of the loss.
+/// Opens HTTP/2 on a connected stream. The channel never reconnects by itself: the sessions are lost with a
+/// broken connection, and the caller must learn of the loss.
 async fn channel(stream: UnixStream) -> Result<Channel, tonic::transport::Error> {
-    // The first connect gets the stream. A second one, which would reconnect, fails.
+    // The first connect takes the stream. A second connect, which would be a reconnect, fails.
     let stream_once = Arc::new(Mutex::new(Some(stream)));
     let connector = tower::service_fn(move |_uri| {
         let stream = stream_once.lock().take();
         async move { stream.map(TokioIo::new).ok_or_else(|| io::Error::from(io::ErrorKind::NotConnected)) }
     });
-    // The URI is required but never used.
+    // The API requires a URI, but never uses it.
     Endpoint::from_static("http://sidecar.invalid").connect_with_connector(connector).await
 }
 
@@ -161,8 +162,8 @@ impl Interceptor for Credentials {
     }
 }
 
-/// The process of a sidecar that this program started. The drop closes the connection, which ends the process, and
-/// waits for the end.
+/// The process of a sidecar that this program started. Dropping it closes the connection, which stops the
+/// process, and waits for the process to exit.
 #[derive(Debug)]
 struct OwnProcess {
     process: Child,
@@ -182,7 +183,7 @@ impl Drop for OwnProcess {
             }
         }
         tracing::warn!(pid = self.process.id(), "the shell sidecar did not end in time and is killed");
-        // Errors are ignored: the process may have ended just now.
+        // Ignore errors: the process may have exited just now.
         let _ = self.process.kill();
         let _ = self.process.wait();
     }
@@ -194,10 +195,12 @@ fn read_token(path: &Path) -> io::Result<String> {
     Ok(text.trim_end_matches(['\n', '\r']).to_owned())
 }
 
-/// The time limit of a connect: 5 s. A connect waits only while the socket's backlog is full, when the sidecar hangs.
+/// The timeout of a connect: 5 s. A connect blocks only if the sidecar hangs and the
+/// socket's backlog is full.
 const CONNECT_TIME: Duration = Duration::from_secs(5);
 
-/// The time limit for a sidecar of this program to end its sessions: 4 s. One session usually takes some milliseconds.
+/// How long a sidecar of this program may take to end its sessions: 4 s. Ending one session usually takes
+/// a few milliseconds.
 const END_TIME: Duration = Duration::from_secs(4);
 
 /// The maximum length of a token.

@@ -1,4 +1,4 @@
-//! Why the shell failed to run a command. The outcome of a command, its exit code included, is not a failure.
+//! Why the shell failed to run a command. A command that ran and exited with an error is not such a failure.
 
 use std::{io, path::PathBuf};
 
@@ -8,10 +8,10 @@ use tonic::{Code, Status};
 
 use portcullis_shell_protocol::{CODE_KEY, RefusalCode};
 
-/// The error code for the model when there is no session now, but there may be one soon.
+/// The error code for the model if there is no session at present, but a later call may get one.
 const SHELL_UNAVAILABLE: &str = "shell_unavailable";
 
-/// Why a sidecar cannot be used. For operators: a model gets less detail.
+/// Why a sidecar cannot be used. For operators; a model gets less detail.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum SidecarError {
@@ -53,21 +53,21 @@ pub enum SidecarError {
         #[source]
         source: tonic::transport::Error,
     },
-    /// The sidecar answered with a message that this build does not know.
+    /// The sidecar sent a message that this build does not know.
     #[error("the sidecar's answer is malformed: {problem}")]
     Answer {
         /// The problem with the answer.
         problem: &'static str,
     },
-    /// The sidecar refused, or is gone.
+    /// The sidecar refused the request, or has gone away.
     #[error("the sidecar refused: {} ({code})", status.message())]
     Refused {
-        /// The protocol's code, such as `posture`. The name of the gRPC status if there is no code.
+        /// The protocol's code, such as `posture`, or the name of the gRPC status if there is no code.
         code: String,
         /// The gRPC status, with the message.
         status: Box<Status>,
     },
-    /// A session's posture is weaker than the policy requires, even if the sidecar claims otherwise.
+    /// A session's posture is weaker than the policy requires. The sidecar's own claim does not count.
     #[error("the sidecar's session is `{found}`, and the policy asks for `{least}` at least")]
     Posture {
         /// The session's posture.
@@ -84,12 +84,12 @@ impl SidecarError {
         Self::Refused { code, status: Box::new(status) }
     }
 
-    /// Whether the connection, and with it every session, is lost.
+    /// Whether the connection is lost, and all sessions with it.
     pub(super) fn ends_connection(&self) -> bool {
         match self {
             Self::Refused { status, .. } => {
                 self.is_refusal(&[RefusalCode::Stopping])
-                    // A status without a code of the sidecar comes from the transport.
+                    // A status without a sidecar code comes from the transport.
                     || (!is_from_sidecar(status)
                         && matches!(status.code(), Code::Unavailable | Code::Unknown | Code::Internal | Code::Cancelled))
             }
@@ -98,7 +98,7 @@ impl SidecarError {
         }
     }
 
-    /// Whether this machine cannot confine a session. The other failures are temporary.
+    /// Whether this machine cannot confine a session. All other failures are temporary.
     pub(super) fn is_about_this_machine(&self) -> bool {
         match self {
             Self::Posture { .. } => true,
@@ -121,7 +121,7 @@ impl SidecarError {
         self.is_refusal(&[RefusalCode::NotFound, RefusalCode::SessionEnded, RefusalCode::NotKilled])
     }
 
-    /// Whether no part of the command ran, even if a start was reported, and the session goes on.
+    /// Whether no part of the command ran, even if a start was reported, and the session remains usable.
     pub(super) fn keeps_session(&self) -> bool {
         self.is_refusal(&[
             RefusalCode::Limit,
@@ -132,7 +132,7 @@ impl SidecarError {
         ])
     }
 
-    /// Whether a later call may get a session although this one got none.
+    /// Whether a later call may get a session although this one did not.
     pub(super) fn may_recover(&self) -> bool {
         match self {
             Self::Disabled { .. } | Self::Posture { .. } => false,
@@ -151,7 +151,8 @@ impl SidecarError {
         RefusalCode::of(status).is_some_and(|code| codes.contains(&code))
     }
 
-    /// The error for the model. If `had_begun`, the error says that the command may have run in part.
+    /// Converts the failure to an error for the model. If `had_begun`, the error says that the command
+    /// may have run in part.
     pub(super) fn for_model(&self, had_begun: bool) -> ToolError {
         let detail = chain(self);
         let error = match self {
@@ -197,7 +198,7 @@ fn is_from_sidecar(status: &Status) -> bool {
     status.metadata().contains_key(CODE_KEY)
 }
 
-/// The error of a command whose session was ended while it ran.
+/// Returns the error of a command whose session was ended while it ran.
 pub(super) fn withdrawn_error() -> ToolError {
     ToolError::denied(
         "another call of this run has read what the policy keeps from the network, so the session of this command was \

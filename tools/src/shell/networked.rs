@@ -1,8 +1,8 @@
 //! Tracks the sessions that have a network, and ends the sessions of a run.
 //!
-//! A session keeps its network between commands, and jobs that a command leaves behind keep it too. When the run reads
-//! data that a flow rule keeps from the network, no later check would stop these jobs. The session is therefore ended
-//! before the run gets any of the data.
+//! A session keeps its network between commands, and so do the jobs that a command leaves in the background.
+//! Once the run reads data that a flow rule keeps from the network, no later check would stop these jobs. The
+//! session is therefore ended before the run gets any of the data.
 
 use std::{
     sync::{
@@ -20,8 +20,8 @@ use super::{connect::SidecarClient, failure::SidecarError};
 use crate::{call::Owner, spawn};
 use portcullis_shell_protocol::KillSessionRequest;
 
-/// The time limit for the sidecar to end sessions with a network: 10 s. It first kills the running command. That takes
-/// some milliseconds, and more than a second only on a busy machine.
+/// How long the sidecar may take to end sessions with a network: 10 s. It first kills the running command,
+/// which takes a few milliseconds, and more than a second only on a busy machine.
 const END_TIME: Duration = Duration::from_secs(10);
 
 /// A session with a network. Clones refer to the same session.
@@ -32,7 +32,7 @@ pub(crate) struct NetworkedSession {
     pub(super) client: SidecarClient,
     /// The runtime that drives the connection to its sidecar.
     pub(super) runtime: Handle,
-    /// Whether the session was ended because of its run's reads.
+    /// Whether the session was ended because of the data that its run reads.
     withdrawn: Arc<AtomicBool>,
 }
 
@@ -42,14 +42,14 @@ impl NetworkedSession {
         Self { owner, id: id.into(), client, runtime, withdrawn: Arc::default() }
     }
 
-    /// Whether the session was ended, or is about to be, because of its run's reads.
+    /// Whether the session was ended, or is about to be, because of the data that its run reads.
     pub(super) fn is_withdrawn(&self) -> bool {
         self.withdrawn.load(Ordering::Acquire)
     }
 
-    /// Ends the session with all its processes. Returns when no more bytes can pass.
+    /// Ends the session with all its processes. Once this returns, the session can send no more bytes.
     async fn end(&self) -> Result<(), SidecarError> {
-        // Set before the kill, so that the command that the kill ends reports this reason.
+        // Set this before the kill, so that the killed command reports this reason.
         self.withdrawn.store(true, Ordering::Release);
         let request = KillSessionRequest { session_id: self.id.to_string() };
         let mut client = self.client.clone();
@@ -82,22 +82,22 @@ impl NetworkedSessions {
         self.0.retain(|session| *session.id != *id);
     }
 
-    /// The listed sessions of a run.
+    /// Returns the listed sessions of a run.
     pub(crate) fn owned_by(&self, owner: &Owner) -> Vec<NetworkedSession> {
         self.0.iter().filter(|session| session.owner == *owner).cloned().collect()
     }
 }
 
-/// Ends sessions. Returns when all of them have lost their network.
+/// Ends sessions. Returns once all of them have lost their network.
 ///
 /// # Errors
-/// Why one of the sessions may still have its network.
+/// The reason, if one of the sessions may still have a network.
 pub(crate) async fn end_all(sessions: Vec<NetworkedSession>) -> Result<(), SidecarError> {
     let end_requests = sessions.iter().map(NetworkedSession::end);
     join_all(end_requests).await.into_iter().collect()
 }
 
-/// Does the same as [`end_all`], from a thread that may block, and waits until `deadline` at most.
+/// Does the same as [`end_all`], blocking the thread until `deadline` at most.
 ///
 /// # Errors
 /// As in [`end_all`].
@@ -108,7 +108,7 @@ pub(crate) fn end_all_blocking(
     let Some(runtime) = sessions.first().map(|session| session.runtime.clone()) else { return Ok(()) };
     let (result_sender, result_receiver) = mpsc::sync_channel(1);
     spawn::spawn_detached(&runtime, async move {
-        // The waiter may have given up, so a failure to send is ignored.
+        // The send fails if the waiter has timed out, which is fine.
         let _ignored = result_sender.send(end_all(sessions).await);
     });
     result_receiver

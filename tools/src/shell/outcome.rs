@@ -13,13 +13,13 @@ use portcullis_shell_protocol::{Exited, PostureReport, exited::Ending};
 /// The outcome of a command.
 pub(super) struct CommandReply {
     pub(super) result: Result<ToolOutput, ToolError>,
-    /// Text after the output, which is kept when the output is cut.
+    /// Text after the output. Truncation keeps it.
     pub(super) trailer: Option<String>,
-    /// The output of background jobs, which was not streamed while the command ran.
+    /// The output of background jobs. It was not streamed while the command ran.
     pub(super) jobs: Option<String>,
 }
 
-/// The context of a command, as far as its outcome mentions it.
+/// The context of a command that its outcome mentions.
 #[derive(Debug)]
 pub(super) struct CommandContext<'a> {
     pub(super) session: &'a str,
@@ -31,22 +31,23 @@ pub(super) struct CommandContext<'a> {
     pub(super) memory: MemoryBytes,
 }
 
-/// Turns the end of a command into its outcome. A command that ended by itself is a result, even with an exit code
-/// other than 0. A command that was killed for its time, processes or memory is an error, with the end of its output.
+/// Turns the end of a command into its outcome. A command that exited by itself gives a result, even if its
+/// exit code is not 0. A command that was killed for exceeding its time, process or memory limit gives an
+/// error with the last part of its output.
 pub(super) fn outcome(command_result: CollectedCommand, context: &CommandContext<'_>) -> CommandReply {
     let CollectedCommand { merged, stderr_bytes, mut exited } = command_result;
     let background = std::mem::take(&mut exited.background);
     let text = String::from_utf8_lossy(&merged);
-    // A kill does not undo changes to protected paths, so an error reports them too.
+    // Killing a command does not undo its changes to protected paths, so report them in an error too.
     let protected = protected_paths_note(&exited);
     if let Some(error) = kill_error(&exited, context, protected.as_deref(), &text) {
         return CommandReply { result: Err(error), trailer: None, jobs: None };
     }
     let notes = notes(&exited, context, protected);
     let trailer = trailer(&exited, &notes);
-    // `Owned` means that the lossy conversion replaced bytes.
+    // `Owned` means that the lossy conversion replaced invalid bytes.
     let is_lossy = matches!(text, Cow::Owned(_)) || std::str::from_utf8(&background).is_err();
-    // `stderr_bytes` includes bytes beyond the output limit, so it can exceed the kept bytes.
+    // `stderr_bytes` includes bytes beyond the output limit, so it can exceed the length of the kept output.
     let mut details = details(
         &exited,
         context,
@@ -67,7 +68,7 @@ pub(super) fn outcome(command_result: CollectedCommand, context: &CommandContext
     CommandReply { result: Ok(ToolOutput::text(text).with_details(details.into())), trailer, jobs }
 }
 
-/// The error of a command that was killed. `None` if the command ended by itself.
+/// Returns the error of a command that was killed. `None` if the command exited by itself.
 fn kill_error(
     exited: &Exited,
     context: &CommandContext<'_>,
@@ -98,7 +99,7 @@ fn kill_error(
     })
 }
 
-/// The output, followed by the output of background jobs since the last command. The same limits apply.
+/// Appends the output of background jobs since the last command. The same limits apply.
 fn append_background<'a>(output: Cow<'a, str>, jobs: Option<&str>) -> Cow<'a, str> {
     let Some(jobs) = jobs else { return output };
     let mut text = output.into_owned();
@@ -109,7 +110,7 @@ fn append_background<'a>(output: Cow<'a, str>, jobs: Option<&str>) -> Cow<'a, st
     Cow::Owned(text)
 }
 
-/// The output of background jobs since the last command, under a heading.
+/// Formats the output of background jobs since the last command, under a heading.
 fn background_text(background: &[u8], dropped: u64) -> Option<String> {
     if background.is_empty() && dropped == 0 {
         return None;
@@ -124,7 +125,7 @@ fn background_text(background: &[u8], dropped: u64) -> Option<String> {
     Some(text)
 }
 
-/// The lines after the output, each in brackets: how the command ended, and the notes.
+/// Formats the lines after the output, each in brackets: how the command ended, and the notes.
 fn trailer(exited: &Exited, notes: &[String]) -> Option<String> {
     let ending = match exited.ending {
         Some(Ending::Code(0)) => None,
@@ -138,7 +139,7 @@ fn trailer(exited: &Exited, notes: &[String]) -> Option<String> {
     (!lines.is_empty()).then(|| lines.join("\n"))
 }
 
-/// Notes on a command other than its output and its end.
+/// Collects the notes on a command, apart from its output and how it ended.
 fn notes(exited: &Exited, context: &CommandContext<'_>, protected: Option<String>) -> Vec<String> {
     let mut notes = Vec::new();
     if exited.truncated {
@@ -163,15 +164,14 @@ fn notes(exited: &Exited, context: &CommandContext<'_>, protected: Option<String
     notes
 }
 
-/// Why a new session has no network although the policy grants hosts.
+/// Says why a new session has no network although the policy grants hosts.
 fn no_network_note(context: &CommandContext<'_>) -> Option<String> {
     let network = context.posture.network.as_ref().filter(|_| context.is_new)?;
     let absence = portcullis_types::escape_for_display(&network.absence).to_string();
     (!absence.is_empty()).then(|| format!("no network: {absence}"))
 }
 
-/// The connections that were refused. They are listed for a model because most programs say little about a proxy's
-/// answer.
+/// Lists the refused connections for the model, because most programs report little of a proxy's response.
 fn refused_connections(exited: &Exited) -> Option<String> {
     let refused = exited.connections.iter().filter(|connection| !ENDS.contains(&connection.end.as_str()));
     let mut refused_hosts: Vec<String> = refused
@@ -191,8 +191,8 @@ fn refused_connections(exited: &Exited) -> Option<String> {
         .then(|| format!("no connection to {}{omitted_note}{remedy}", refused_hosts.join(", ")))
 }
 
-/// The line of a policy that would grant the refused hosts. Hosts that are not valid rules are left out: the command
-/// chose their text.
+/// Returns the line of a policy that would grant the refused hosts. Hosts that are not valid rules are
+/// omitted: the command chose their text.
 fn line_that_grants(exited: &Exited) -> Option<String> {
     let refused =
         exited.connections.iter().filter(|connection| connection.end == DenialCode::HostNotGranted.as_str());
@@ -262,12 +262,12 @@ fn details(
     details
 }
 
-/// The first part of a killed command's error.
+/// Returns the first part of a killed command's error.
 fn killed_message(what: &str) -> String {
     format!("{what}; the command was killed with all processes that it had started, and its session goes on")
 }
 
-/// The text of an error: what happened, and the end of the output.
+/// Builds the text of an error: what happened, and the last part of the output.
 fn append_last_output(what: &str, output: &str) -> String {
     let output = output.trim_end();
     if output.is_empty() {
@@ -277,7 +277,7 @@ fn append_last_output(what: &str, output: &str) -> String {
     format!("{what}. The last of its output:\n{}", &output[start..])
 }
 
-/// The name of a signal, as `kill -l` prints it (signal(7)).
+/// Returns the name of a signal, as `kill -l` prints it (signal(7)).
 fn signal_name(signal: i32) -> &'static str {
     match signal {
         1 => "SIGHUP",
@@ -316,8 +316,8 @@ fn signal_name(signal: i32) -> &'static str {
     }
 }
 
-/// The maximum number of bytes of a killed command's output that its error repeats. The error's text has a separate
-/// limit.
+/// The maximum number of bytes of a killed command's output that its error repeats. Errors also have a
+/// limit of their own.
 const LAST_OUTPUT_BYTES: usize = 3000;
 
 #[cfg(test)]

@@ -1,9 +1,10 @@
-//! Forwards the output of a command as updates, as it arrives.
+//! Forwards the output of a command as updates while the command runs.
 
 use portcullis_types::{ToolOutput, ToolUpdateFn};
 use serde_json::json;
 
-/// Forwards output as text, as it arrives. An incomplete character waits for its remaining bytes.
+/// Forwards output as text while it arrives. An incomplete character is held back until its
+/// remaining bytes arrive.
 pub(super) struct OutputForwarder {
     listener: Option<ToolUpdateFn>,
     pending: Vec<u8>,
@@ -21,10 +22,10 @@ impl OutputForwarder {
         self.pending.extend_from_slice(bytes);
         let complete_length = match std::str::from_utf8(&self.pending) {
             Ok(_) => self.pending.len(),
-            // The last character may be incomplete, so it waits.
+            // The last character may be incomplete, so hold it back.
             Err(error) if error.error_len().is_none() => error.valid_up_to(),
-            // Invalid bytes. The last three bytes wait, because they may start a character; four bytes are never
-            // incomplete.
+            // Invalid bytes. Hold back the last three, because they may start a character; four bytes
+            // are never incomplete.
             Err(_) => self.pending.len().saturating_sub(3),
         };
         let rest = self.pending.split_off(complete_length);

@@ -17,22 +17,22 @@ use portcullis_shell_protocol::{
     exec_event::Event,
 };
 
-/// A session of a sidecar. Dropping it kills the session's processes, without waiting for their end.
+/// A session of a sidecar. Dropping it kills the session's processes, without waiting for them to exit.
 #[derive(Debug)]
 pub(super) struct SidecarSession {
     id: String,
     /// The posture that the session proved when it was created.
     posture: PostureReport,
-    /// How far the output of the session's background jobs has been received, in bytes.
+    /// The offset up to which the output of the session's background jobs has been received, in bytes.
     background_end: u64,
     /// The client that ends the session.
     client: SidecarClient,
-    /// The entry among the sessions with a network, if the session has one.
+    /// The entry in the list of sessions with a network, if the session has one.
     networked: Option<NetworkedSession>,
     /// The labels of the runs, which also list the sessions with a network.
     labels: Arc<RunLabels>,
-    /// The runtime that sends the end of the session, on whatever thread the session is dropped. If the runtime has
-    /// ended, the connection has ended too.
+    /// The runtime that sends the request to end the session, whichever thread drops the session. If the
+    /// runtime has shut down, so has the connection.
     runtime: Handle,
 }
 
@@ -42,10 +42,10 @@ pub(super) struct SidecarCommand<'a> {
     pub(super) text: &'a str,
     pub(super) workdir: &'a str,
     pub(super) stdin: &'a str,
-    /// The time after which the sidecar kills the command.
+    /// How long the command may run before the sidecar kills it.
     pub(super) time_limit: Duration,
     pub(super) max_output_bytes: u64,
-    /// The call, its run and its agent, for the record of its changes.
+    /// The call, its run and its agent, for the record of the command's changes.
     pub(super) call_id: &'a str,
     pub(super) run_id: &'a str,
     pub(super) agent_id: &'a str,
@@ -56,12 +56,12 @@ pub(super) struct SidecarCommand<'a> {
 pub(super) struct CollectedCommand {
     /// Both streams, in order of arrival.
     pub(super) merged: Vec<u8>,
-    /// The number of bytes of the whole output that were standard error, including those that were cut off.
+    /// The number of bytes of standard error in the whole output, including the truncated part.
     pub(super) stderr_bytes: u64,
     pub(super) exited: Exited,
 }
 
-/// Why the end of a command is unknown.
+/// Why it is unknown how a command ended.
 #[derive(Debug)]
 pub(super) struct CommandFailure {
     pub(super) error: SidecarError,
@@ -77,7 +77,8 @@ impl CommandFailure {
 }
 
 impl SidecarSession {
-    /// Must be called on the runtime that drives the connection. A session with a network is listed from now on.
+    /// Must be called on the runtime that drives the connection. A session with a network is added to the
+    /// list of such sessions.
     pub(super) fn new(
         id: String,
         owner: &Owner,
@@ -103,8 +104,8 @@ impl SidecarSession {
         &self.posture
     }
 
-    /// Runs a command once, and forwards its output as it arrives. A cancelled command is killed, and its end is
-    /// awaited.
+    /// Runs a command once, and forwards its output as it arrives. A cancelled command is killed, and this
+    /// function waits for its end.
     ///
     /// # Cancellation
     /// A dropped future kills the command.
@@ -119,24 +120,25 @@ impl SidecarSession {
         let not_begun = |error| CommandFailure { error, had_begun: false };
         let mut stream = begin(&mut client, request).await.map_err(not_begun)?;
         let mut collected = CollectedOutput::default();
-        // A backstop for a sidecar that hangs. Otherwise the sidecar ends the command itself.
+        // A backstop for a sidecar that hangs. Normally the sidecar kills the command itself.
         let mut give_up_at =
             tokio::time::Instant::from_std(Instant::now() + command.time_limit + SIDECAR_KILL_TIME);
         let mut is_cancelled = false;
         loop {
-            // `biased`: an event that has arrived wins over cancellation and timeout.
+            // `biased`: an event that has arrived takes precedence over cancellation and timeout.
             let event = tokio::select! {
                 biased;
                 event = stream.message() => event.map_err(|status| collected.failure(SidecarError::refused(status)))?,
                 () = cancel.cancelled(), if !is_cancelled => {
                     is_cancelled = true;
+                    // From here on the sidecar only has to kill the command.
                     give_up_at = tokio::time::Instant::now() + SIDECAR_KILL_TIME;
                     if let Some(command_id) = collected.command_id.clone() {
-                        // The reply is not needed, because the stream ends.
+                        // Ignore the reply: the stream ends in any case.
                         let _ = client.cancel(CancelRequest { command_id }).await;
                         continue;
                     }
-                    // The command has not started yet, so it is enough to drop the call.
+                    // The command has not started yet, so dropping the call is enough.
                     return Err(not_begun(SidecarError::Answer { problem: "the command was cancelled" }));
                 }
                 () = tokio::time::sleep_until(give_up_at) => {
@@ -169,7 +171,7 @@ impl SidecarSession {
             workdir: command.workdir.to_owned(),
             stdin: command.stdin.as_bytes().to_vec(),
             stdin_open: false,
-            // At least 1, because 0 would mean the sidecar's own limit.
+            // At least 1, because 0 would select the sidecar's own limit.
             timeout_ms: u64::try_from(command.time_limit.as_millis()).unwrap_or(u64::MAX).max(1),
             max_output_bytes: command.max_output_bytes,
             background_from: self.background_end,
@@ -179,10 +181,10 @@ impl SidecarSession {
         }
     }
 
-    /// Notes how far the output of background jobs has been received.
+    /// Records how much of the output of background jobs has been received.
     fn note_background(&mut self, exited: &Exited) {
-        // A killed command is left out: its error has no room for the output of the jobs, so the next result must
-        // contain that output.
+        // Not for a killed command: its error has no room for the jobs' output, so the next
+        // result must contain it.
         if exited.interruption.is_empty() {
             self.background_end = exited.background_end;
         }
@@ -194,9 +196,9 @@ impl Drop for SidecarSession {
         let (mut client, session_id) = (self.client.clone(), std::mem::take(&mut self.id));
         let (labels, is_networked) = (Arc::clone(&self.labels), self.networked.is_some());
         spawn::spawn_detached(&self.runtime, async move {
-            // A session that has already ended is not found, so an error is ignored.
+            // If the session has already ended, it is not found, so ignore an error.
             let _ = client.kill_session(KillSessionRequest { session_id: session_id.clone() }).await;
-            // Do this only now: until the kill returns, the session may have its network.
+            // Only after the kill, because until then the session may still have its network.
             if is_networked {
                 labels.remove_networked_session(&session_id);
             }
@@ -204,8 +206,8 @@ impl Drop for SidecarSession {
     }
 }
 
-/// Sends the command. A session whose last caller left is busy until that caller's command is dead. A refused command
-/// was not started, so a repeated request runs nothing twice.
+/// Sends the command. If the session's last caller left, the session is busy until that caller's command is
+/// dead. Retrying is safe, because a refused command was not started.
 async fn begin(
     client: &mut SidecarClient,
     request: ExecRequest,
@@ -231,12 +233,12 @@ struct CollectedOutput {
 }
 
 impl CollectedOutput {
-    /// Keeps a piece of output, up to `max_bytes` bytes of output in total, and returns the part that it kept.
+    /// Appends output, up to `max_bytes` bytes in total, and returns the part that was kept.
     fn append<'o>(&mut self, output: &'o Output, max_bytes: u64) -> &'o [u8] {
         if output.stream() == protocol::Stream::Stderr {
             self.stderr_bytes += output.bytes.len() as u64;
         }
-        // A backstop: the sidecar itself applies the limit.
+        // A backstop: the sidecar enforces the limit itself.
         let free_bytes = usize::try_from(max_bytes).unwrap_or(usize::MAX).saturating_sub(self.merged.len());
         let retained = &output.bytes[..output.bytes.len().min(free_bytes)];
         self.merged.extend_from_slice(retained);
@@ -248,9 +250,10 @@ impl CollectedOutput {
     }
 }
 
-/// The pause between two attempts to use a busy session.
+/// The delay between two attempts to use a busy session.
 const BUSY_PAUSE: Duration = Duration::from_millis(5);
 
-/// The time limit for a sidecar to kill a command and, if that fails, its session: 40 s. This usually takes some
-/// milliseconds, and more than a second only on a busy machine. The sidecar gives up each part after 10 s.
+/// How long a sidecar may take to kill a command and, if that fails, its session: 40 s. This usually
+/// takes a few milliseconds, and more than a second only on a busy machine. The sidecar gives up on
+/// each part after 10 s.
 const SIDECAR_KILL_TIME: Duration = Duration::from_secs(40);

@@ -1,4 +1,4 @@
-//! This process's view of a sidecar: at most one connection, and its sessions.
+//! This process's view of a sidecar: at most one connection, with its sessions.
 
 use std::{
     collections::HashMap,
@@ -22,20 +22,20 @@ use crate::{call::Owner, digest, run_labels::RunLabels};
 use portcullis_shell_protocol as protocol;
 use portcullis_shell_protocol::{CreateSessionRequest, HealthRequest, NetworkRequest, SessionLimits};
 
-/// Runs commands in sessions that keep their state. The connection is made on first use, and made again after it broke.
-/// The sessions are lost with the connection, and commands are never repeated.
+/// Runs commands in sessions that keep their state. Connects on first use, and reconnects after the
+/// connection breaks. The sessions are lost with the connection, and commands are never retried.
 #[derive(Debug)]
 pub struct Sidecar {
     source: SidecarSource,
-    /// The variables that the policy passes on from this process's environment.
+    /// The variables of this process's environment that the policy passes on.
     environment: HashMap<String, String>,
     connected: AsyncMutex<Option<Arc<SidecarSessions>>>,
-    /// The same connection, for [`Self::end_run`], which cannot await the lock above.
+    /// The same connection, for [`Self::end_run`], which cannot wait for the async lock above.
     last: Mutex<Weak<SidecarSessions>>,
     state: AtomicU8,
 }
 
-/// Whether a sidecar can make sessions, as far as this process knows.
+/// Whether a sidecar can create sessions, as far as this process knows.
 #[repr(u8)]
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum SidecarState {
@@ -51,23 +51,23 @@ enum SidecarState {
 #[derive(Debug)]
 pub(super) struct SidecarSessions {
     connection: SidecarConnection,
-    /// Each slot has a separate lock, so that two first commands share one session. A session ends when its slot is
-    /// removed and its last command has ended.
+    /// Each slot has its own lock, so that two concurrent first commands share one session. A session ends
+    /// when its slot has been removed and its last command has ended.
     sessions: Mutex<HashMap<SessionKey, SessionSlot>>,
 }
 
 /// The slot of a session, possibly empty.
 type SessionSlot = Arc<AsyncMutex<Option<SidecarSession>>>;
 
-/// The key of a session: its owner, and the name that the run gave it. A run never reaches the session of another run,
-/// even under the same agent name.
+/// The key of a session: its owner, and the name that the run gave it. A run can never reach the session of
+/// another run, even under the same agent name.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub(super) struct SessionKey {
     pub(super) owner: Owner,
     pub(super) name: String,
-    /// Whether the session runs commands that a rule `unasked` allows without an approval. They never share a session
-    /// with approved commands: an approved command could define a shell function with the name of a program, and so
-    /// change what the rule allows.
+    /// Whether the session runs commands that an `unasked` rule allows without an approval. They never share
+    /// a session with approved commands: an approved command could define a shell function with the name of a
+    /// program, which would change what the rule allows.
     pub(super) is_unasked: bool,
 }
 
@@ -78,20 +78,20 @@ pub(super) struct SessionSettings<'a> {
     pub(super) mounts: &'a [GrantedMount],
     /// Variables from this process's environment.
     pub(super) environment: HashMap<String, String>,
-    /// Whether the session runs unconfined. No posture is required then.
+    /// Whether the session runs unconfined. Then no posture is required.
     pub(super) unconfined: bool,
     /// The labels of the runs, which also list the sessions with a network.
     pub(super) labels: &'a Arc<RunLabels>,
 }
 
-/// A sidecar's report on itself, with the evidence.
+/// A sidecar's report on itself, with evidence.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SidecarHealth {
     /// The sidecar's version.
     pub version: String,
     /// `strong`, `contained`, `minimal` or `none`.
     pub posture: String,
-    /// One line on the confinement, as in audit rows.
+    /// One line about the confinement, as in audit rows.
     pub summary: String,
     /// Each layer, with the attempts that prove it.
     pub layers: Vec<LayerHealth>,
@@ -112,14 +112,14 @@ pub struct LayerHealth {
     pub name: String,
     /// `enforced`, `partial`, `waived` or `missing`.
     pub status: String,
-    /// The missing part, and how to get it.
+    /// The missing part, and how to enable it.
     pub reason: String,
     /// Each attempt, with its outcome before and after confinement.
     pub evidence: Vec<(String, String, String)>,
 }
 
 impl Sidecar {
-    /// `shell` names the variables that are passed on from this process's environment. They are read now.
+    /// `shell` names the environment variables to pass on. Their values are read here.
     pub(super) fn new(source: SidecarSource, shell: Option<&ShellPolicy>) -> Self {
         let names = shell.into_iter().flat_map(|shell| &shell.environment);
         let environment =
@@ -134,38 +134,39 @@ impl Sidecar {
         }
     }
 
-    /// Whether the sidecar keeps changes in mounts with undo. Only a sidecar that this program starts shares its store.
+    /// Whether the sidecar records changes in mounts with `undo`. Only a sidecar that this program
+    /// starts shares the store.
     pub(super) fn keeps_changes(&self) -> bool {
         matches!(self.source, SidecarSource::Own { .. })
     }
 
-    /// Why no command can run here, if that is known: the first session could not be confined as the policy requires.
-    /// Other failures do not count. A failure after earlier successes may be temporary, and a sidecar that this program
-    /// did not start may be replaced.
+    /// Why no command can run here, if that is known: the first session could not be confined as the policy
+    /// requires. Other failures do not count. A failure after a success may be temporary, and a sidecar that
+    /// this program did not start may be replaced.
     pub(crate) fn refusal(&self) -> Option<&'static str> {
         let is_refusing = self.state.load(Ordering::Relaxed) == SidecarState::Refusing as u8;
         is_refusing
             .then_some("the shell cannot be confined here as the policy asks; `portcullis doctor` says why")
     }
 
-    /// Notes that a session was created.
+    /// Records that a session was created.
     pub(super) fn mark_serving(&self) {
         self.state.store(SidecarState::Serving as u8, Ordering::Relaxed);
     }
 
-    /// The variables that the policy passes on from this process's environment.
+    /// The variables of this process's environment that the policy passes on.
     pub(super) fn environment(&self) -> &HashMap<String, String> {
         &self.environment
     }
 
-    /// Returns the sidecar's report about itself. For that the sidecar starts a session with the variables of commands,
-    /// and ends it.
+    /// Returns the sidecar's report on itself. To produce it, the sidecar starts a session with the variables
+    /// of commands, and ends it.
     ///
     /// # Errors
     /// [`SidecarError`] if the sidecar cannot be reached or started, or if it refuses.
     ///
     /// # Cancellation
-    /// Dropping the future has no effect.
+    /// Safe: the function changes nothing.
     pub async fn health(&self) -> Result<SidecarHealth, SidecarError> {
         let connected = self.connected().await?;
         let request = HealthRequest { environment: self.environment.clone() };
@@ -190,7 +191,7 @@ impl Sidecar {
         })
     }
 
-    /// The connection, which is made if there is none.
+    /// Returns the connection. Connects if there is none.
     pub(super) async fn connected(&self) -> Result<Arc<SidecarSessions>, SidecarError> {
         let mut connected_slot = self.connected.lock().await;
         if let Some(connected) = &*connected_slot {
@@ -205,7 +206,7 @@ impl Sidecar {
         Ok(connected)
     }
 
-    /// Ends the sessions of a run, and does not wait. A session with a running command ends after that command.
+    /// Ends the sessions of a run, without waiting. A session with a running command ends after that command.
     pub(crate) fn end_run(&self, owner: &Owner) {
         let last_connected = self.last.lock().upgrade();
         if let Some(connected) = last_connected {
@@ -213,11 +214,11 @@ impl Sidecar {
         }
     }
 
-    /// Handles a failure. If the connection is lost, the next call makes a new one.
+    /// Handles a failure. If the connection is lost, the next call reconnects.
     pub(super) async fn failed(&self, connected: &Arc<SidecarSessions>, error: SidecarError) -> SidecarError {
         if error.is_about_this_machine() && matches!(self.source, SidecarSource::Own { .. }) {
             let (unknown, refusing) = (SidecarState::Unknown as u8, SidecarState::Refusing as u8);
-            // Only a state that is still unknown changes. A failure after a success may be temporary.
+            // Change the state only from `Unknown`: a failure after a success may be temporary.
             let _known = self.state.compare_exchange(unknown, refusing, Ordering::Relaxed, Ordering::Relaxed);
         }
         if error.ends_connection() {
@@ -240,12 +241,13 @@ impl fmt::Display for Sidecar {
 }
 
 impl SidecarSessions {
-    /// A client, cheap to clone. All clones share the connection.
+    /// Returns a client, which is cheap to clone. All clones share the connection.
     pub(super) fn client(&self) -> SidecarClient {
         self.connection.client.clone()
     }
 
-    /// The slot of a session, possibly empty. `None` if the run already has [`SESSIONS_OF_A_RUN`] sessions.
+    /// Returns the slot of a session, possibly empty. `None` if the run already has
+    /// [`SESSIONS_OF_A_RUN`] sessions.
     pub(super) fn slot_of(&self, key: &SessionKey) -> Option<SessionSlot> {
         self.forget_empty(&key.owner);
         let mut sessions = self.sessions();
@@ -258,22 +260,23 @@ impl SidecarSessions {
         Some(Arc::clone(sessions.entry(key.clone()).or_default()))
     }
 
-    /// The names of a run's sessions.
+    /// Returns the names of a run's sessions.
     pub(super) fn names_of(&self, owner: &Owner) -> Vec<String> {
         let sessions = self.sessions();
         let mut names: Vec<String> =
             sessions.keys().filter(|key| key.owner == *owner).map(|key| key.name.clone()).collect();
         names.sort_unstable();
-        // Commands with and without an approval have separate sessions, which can have the same name.
+        // Commands with and without an approval have separate sessions, which may have the same name.
         names.dedup();
         names
     }
 
-    /// Removes a run's empty slots that no call is about to fill. Their session was never created, or is lost.
+    /// Removes the empty slots of a run, unless a call is about to fill them. Their session was never
+    /// created, or is lost.
     pub(super) fn forget_empty(&self, owner: &Owner) {
         self.sessions().retain(|key, slot| {
-            // The map is locked, so no call takes a slot in the meantime. A call that already has the slot may be about
-            // to fill it.
+            // The map is locked, so no call can take a slot meanwhile. A call that already has the slot may
+            // be about to fill it.
             key.owner != *owner
                 || Arc::strong_count(slot) > 1
                 || slot.try_lock().map_or(true, |session| session.is_some())
@@ -309,7 +312,8 @@ impl SidecarSessions {
                 command_timeout_ms: 0,
             }),
             environment: settings.environment.clone(),
-            // An empty list never means all mounts: the sidecar refuses it, so a grant without mounts gets no session.
+            // An empty list never means all mounts: the sidecar refuses it, so a grant without
+            // mounts gets no session.
             all_mounts: false,
             network: settings.network().map(network_request),
             all_hosts: false,
@@ -318,7 +322,7 @@ impl SidecarSessions {
         let created =
             self.client().create_session(request).await.map_err(SidecarError::refused)?.into_inner();
         let posture = created.posture.ok_or(SidecarError::Answer { problem: "it names no posture" })?;
-        // If the posture is refused, the drop of this value ends the session.
+        // If the posture is refused, dropping this value ends the session.
         let session =
             SidecarSession::new(created.session_id, owner, posture.clone(), self.client(), settings.labels);
         if let Some(least) = least_posture
@@ -330,7 +334,8 @@ impl SidecarSessions {
     }
 }
 
-/// The owner's name for the sidecar. Two owners have two names, whatever their agents are called.
+/// Returns the owner's name for the sidecar. Different owners have different names, whatever their
+/// agents are called.
 fn name_of(owner: &Owner) -> String {
     let is_there = |part: &Option<Arc<str>>| if part.is_some() { "1" } else { "" };
     let text = |part: &Option<Arc<str>>| part.as_deref().unwrap_or_default().to_owned();
@@ -339,7 +344,8 @@ fn name_of(owner: &Owner) -> String {
 }
 
 impl SessionSettings<'_> {
-    /// The network of a session. `None` without confinement, where nothing could bound the network.
+    /// Returns the network of a session. `None` without confinement, because nothing could
+    /// restrict the network.
     fn network(&self) -> Option<&ShellNetwork> {
         self.shell.network.as_deref().filter(|_| !self.unconfined)
     }
@@ -360,6 +366,6 @@ fn layer_health(layer: protocol::Layer) -> LayerHealth {
     LayerHealth { name: layer.name, status: layer.status, reason: layer.reason, evidence: evidence.collect() }
 }
 
-/// The maximum number of sessions of one run. All runs share the sidecar's sessions, so without this limit one run
-/// could use them all.
+/// The maximum number of sessions of one run. All runs share the sidecar's sessions, so without this limit
+/// one run could use them all.
 const SESSIONS_OF_A_RUN: usize = 8;

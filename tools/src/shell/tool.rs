@@ -31,19 +31,19 @@ use portcullis_shell_protocol::Connection;
 /// The name by which models and policies call [`BashTool`].
 pub const SHELL_EXEC: &str = "shell_exec";
 
-/// The tool that runs shell commands. It runs nothing itself: its backend runs the commands, and a call reaches the
+/// The tool that runs shell commands. It runs nothing itself: its backend does, and a call reaches the
 /// backend only through the pipeline.
 #[derive(Debug, Clone)]
 pub struct BashTool {
     backend: ShellBackend,
 }
 
-/// The inputs of one call.
+/// The input of one call.
 pub(crate) struct ShellCallContext<'a> {
     pub(crate) call_id: &'a str,
     pub(crate) args: &'a Value,
     pub(crate) grant: &'a Grant,
-    /// Whether changes in a mount of the grant are to be kept.
+    /// Whether to record changes in a mount of the grant.
     pub(crate) has_undo: bool,
     pub(crate) time_limit: Duration,
     pub(crate) deadline: Instant,
@@ -52,16 +52,16 @@ pub(crate) struct ShellCallContext<'a> {
     pub(crate) on_update: Option<ToolUpdateFn>,
     /// The labels of the runs, which also list the sessions with a network.
     pub(crate) labels: &'a Arc<RunLabels>,
-    /// Judges the call again when it has its session. Its run may have read more while the call waited.
+    /// Judges the call again once it has its session: its run may have read more data meanwhile.
     pub(crate) judge_again: &'a (dyn Fn() -> Result<(), Denial> + Sync),
 }
 
 /// The outcome of a call.
 pub(crate) struct ShellRun {
     pub(crate) result: Result<ToolOutput, ToolError>,
-    /// Text after the output, which is kept when the output is cut.
+    /// Text after the output. Truncation keeps it.
     pub(crate) trailer: Option<String>,
-    /// The denial of a command that was judged again and did not run.
+    /// The denial, if the command was denied when it was judged again.
     pub(crate) denial: Option<Denial>,
     /// One line about the confinement. `None` if the call did not reach a session.
     pub(crate) posture: Option<String>,
@@ -75,7 +75,7 @@ pub(crate) struct ShellRun {
     pub(crate) protected_complete: bool,
     /// The connections of the command, and of the session's jobs since the previous command.
     pub(crate) connections: Vec<RecordedConnection>,
-    /// The number of connections that are missing from the list.
+    /// The number of connections beyond the limit of the list.
     pub(crate) connections_omitted: u64,
 }
 
@@ -97,7 +97,7 @@ fn default_session() -> String {
 }
 
 impl BashTool {
-    /// A tool that runs commands on this backend.
+    /// Creates a tool that runs commands on this backend.
     pub(crate) fn new(backend: ShellBackend) -> Self {
         Self { backend }
     }
@@ -108,7 +108,7 @@ impl BashTool {
         &self.backend
     }
 
-    /// The tool as a registered tool.
+    /// Turns the tool into a registered tool.
     pub(crate) fn register(self, shell: Option<&ShellPolicy>) -> Result<RegisteredTool, RegistryError> {
         let facts = ToolFacts {
             name: ToolName::parse(SHELL_EXEC).map_err(|source| RegistryError::Name { source })?,
@@ -129,7 +129,7 @@ impl BashTool {
     /// Runs one call's command.
     ///
     /// # Cancellation
-    /// A dropped future kills the command.
+    /// Dropping the future kills the command.
     pub(crate) async fn run(&self, call: ShellCallContext<'_>) -> ShellRun {
         match self.attempt(call).await {
             Ok(run) => run,
@@ -167,7 +167,7 @@ impl BashTool {
             unconfined,
             labels: call.labels,
         };
-        // Only this call has the session from here on, so commands of one session never overlap.
+        // The call holds the session's lock from here on, so commands of one session never overlap.
         let locked_session =
             wait_within(deadline, time_limit, call.caller, LockedSession::take(sidecar, &key, &settings))
                 .await??;
@@ -175,7 +175,7 @@ impl BashTool {
         let Some(session) = &mut *slot else {
             return Err(ToolError::internal("a session that was made is not there").into());
         };
-        // Judge after the session is listed: a call that reads from now on ends this session.
+        // Judge after the session has been listed: a call that reads data after this point ends the session.
         if let Err(denial) = (call.judge_again)() {
             return Ok(ShellRun { denial: Some(denial), ..ShellRun::failed(withdrawn_error(), None) });
         }
@@ -184,16 +184,16 @@ impl BashTool {
             text: &input.command,
             workdir: &workdir,
             stdin: &input.stdin,
-            // The wait for the session counts towards the limit. The command gets the remaining time.
+            // The wait for the session counts towards the timeout, so the command gets the remaining time.
             time_limit: deadline.saturating_duration_since(Instant::now()),
             max_output_bytes: shell.output.0,
             call_id: call.call_id,
             run_id: &call.caller.run_id,
             agent_id: &call.caller.agent_id,
         };
-        // A cancelled command is killed in here, and its end is awaited.
+        // A cancelled command is killed here, and its end is awaited.
         let command_outcome = run_and_pass_on(session, connected.client(), &command, &call).await;
-        // A flow rule can end the session during the command. The output is then withheld.
+        // A flow rule can end the session during the command. Then withhold the output.
         let is_withdrawn = session.is_withdrawn();
         match command_outcome {
             Ok(command_result) => {
@@ -219,7 +219,7 @@ impl BashTool {
             }
             Err(failure) => {
                 if failure.ends_session() {
-                    // The next command gets a new session, and its result says so. This must come before the wait
+                    // The next command gets a new session, and its result says so. Do this before the wait
                     // below, which may be cancelled.
                     *slot = None;
                 }
@@ -229,7 +229,7 @@ impl BashTool {
         }
     }
 
-    /// The sidecar that runs the commands, and whether it runs them unconfined.
+    /// Returns the sidecar that runs the commands, and whether it runs them unconfined.
     fn sidecar(&self) -> Result<(&Sidecar, bool), ToolError> {
         match &self.backend {
             ShellBackend::Session(sidecar) => Ok((sidecar, false)),
@@ -258,7 +258,7 @@ async fn run_and_pass_on(
     command_outcome
 }
 
-/// The error for the model when the end of a command is unknown.
+/// Returns the error for the model if it is unknown how a command ended.
 async fn lost_for_model(
     failure: CommandFailure,
     sidecar: &Sidecar,
@@ -276,7 +276,7 @@ async fn lost_for_model(
 }
 
 impl ShellArguments {
-    /// The working directory in the form that the policy judged.
+    /// Returns the working directory, in the form that the policy judged.
     fn workdir(&self) -> Result<String, ToolError> {
         if self.workdir.is_empty() {
             return Ok(String::new());
@@ -286,10 +286,10 @@ impl ShellArguments {
         Ok(path.as_str().to_owned())
     }
 
-    /// The time limit of the command: the requested limit, if the grant allows it.
+    /// Returns the timeout of the command: the requested one, if the grant allows it.
     fn time_limit(&self, granted_time: Duration) -> Result<Duration, ToolError> {
         let Some(requested) = self.timeout.map(Duration::from_secs) else { return Ok(granted_time) };
-        // One second of tolerance, because the deadline started a moment ago.
+        // Allow one second more, because the deadline started slightly earlier.
         if requested > granted_time + Duration::from_secs(1) {
             return Err(ToolError::invalid_arguments(format!(
                 "field 'timeout': at most {} seconds are granted",
@@ -303,7 +303,7 @@ impl ShellArguments {
 /// Why no command was sent.
 struct NotRun {
     error: ToolError,
-    /// Whether the reason is that no session was available.
+    /// Whether no session was available.
     found_no_session: bool,
 }
 
@@ -341,8 +341,8 @@ impl LockedSession {
             return Err(with_session_names(error).into());
         };
         let mut slot = slot.lock_owned().await;
-        // The session was ended because its run has read more. The result of the next command says that its session is
-        // new.
+        // The session was ended because its run has read more data. The result of the next command says that
+        // its session is new.
         if slot.as_ref().is_some_and(SidecarSession::is_withdrawn) {
             *slot = None;
         }
@@ -354,7 +354,7 @@ impl LockedSession {
                     *slot = Some(session);
                 }
                 Err(error) => {
-                    // Release the slot first: `forget_empty` leaves slots that a call holds.
+                    // Release the slot first: `forget_empty` keeps slots that a call holds.
                     drop(slot);
                     connected.forget_empty(&key.owner);
                     let NotRun { error, found_no_session } =
@@ -371,14 +371,14 @@ impl LockedSession {
     }
 }
 
-/// Waits for a future, at most until the deadline or the cancellation of the call.
+/// Waits for a future until the deadline passes or the call is cancelled.
 async fn wait_within<T>(
     deadline: Instant,
     time_limit: Duration,
     caller: &Caller,
     future: impl Future<Output = T>,
 ) -> Result<T, ToolError> {
-    // `biased`: a session that is ready wins over cancellation and deadline.
+    // `biased`: a session that is ready takes precedence over cancellation and deadline.
     tokio::select! {
         biased;
         output = future => Ok(output),
@@ -390,8 +390,8 @@ async fn wait_within<T>(
 }
 
 impl ShellRun {
-    /// The run of a command whose end is known. The caller gets the output of background jobs as an update, because it
-    /// was not streamed.
+    /// Returns the outcome of a command that ended. The caller gets the output of background jobs as an
+    /// update, because it was not streamed.
     fn ended(
         command_result: CollectedCommand,
         context: &CommandContext<'_>,
@@ -432,7 +432,7 @@ impl ShellRun {
             peak_memory_bytes: 0,
             found_no_session: false,
             protected_paths: Vec::new(),
-            // This run has no finished command to check.
+            // No command finished, so there is nothing to check.
             protected_complete: true,
             connections: Vec::new(),
             connections_omitted: 0,
@@ -480,7 +480,7 @@ fn declaration(shell: Option<&ShellPolicy>) -> FunctionDecl {
     }
 }
 
-/// The sentence about the network.
+/// Returns the sentence about the network.
 fn network(shell: Option<&ShellPolicy>) -> String {
     let hosts = shell.map(|shell| &shell.hosts).filter(|hosts| !hosts.is_empty());
     let Some(hosts) = hosts else { return "There is no network.".to_owned() };
@@ -492,10 +492,10 @@ fn network(shell: Option<&ShellPolicy>) -> String {
     )
 }
 
-/// The hosts that the description lists.
+/// The maximum number of hosts that the description lists.
 const MAX_LISTED: usize = 20;
 
-/// The time limit of a command if the policy has no shell section.
+/// The timeout of a command if the policy has no shell section.
 const TIMEOUT: Duration = Duration::from_secs(60);
 
 #[cfg(test)]

@@ -1,8 +1,8 @@
-//! One copy: runs the read step and the write step concurrently, and orders their ends.
+//! One copy: runs the read step and the write step concurrently, and orders how they complete.
 //!
-//! The write step puts the new content in place only when it learns that all bytes were sent. That happens after the
-//! read step has succeeded and its row is recorded. An earlier failure of a step, or of the caller, breaks the transfer
-//! off, and the write step then removes its temporary file.
+//! The write step moves the new content into place only when it learns that all bytes were sent. That happens
+//! after the read step has succeeded and its row has been written. If a step fails or the caller cancels
+//! before that, the transfer is aborted, and the write step removes its temporary file.
 
 use std::{
     sync::Arc,
@@ -25,11 +25,11 @@ use crate::{
 const READ_STEP: &str = "vault_copyto_read";
 const WRITE_STEP: &str = "vault_copyto_write";
 
-/// The time after which a write step that has not removed its temporary file after an aborted transfer is killed: 1 s.
-/// The copy is aborted 1 s before its deadline, or later if 1 s is more than a quarter of its time.
+/// How long a write step may take to remove its temporary file after an aborted transfer before it is killed:
+/// 1 s. The copy is aborted 1 s before its deadline, or later if 1 s is more than a quarter of its time.
 const TIDY_TIME: Duration = Duration::from_secs(1);
 
-/// The time limit of the call that removes the temporary file of a killed write step.
+/// The timeout of the call that removes the temporary file of a killed write step.
 const CLEAN_UP_TIME: Duration = Duration::from_secs(1);
 
 /// A copy with its two steps.
@@ -43,7 +43,7 @@ pub(super) struct CopyRun {
     pub(super) caller: Caller,
 }
 
-/// Why a copy is stopped from outside.
+/// Why a copy is aborted from outside.
 #[derive(Debug, Clone, Copy)]
 enum CopyStop {
     Cancelled,
@@ -51,10 +51,10 @@ enum CopyStop {
 }
 
 impl CopyRun {
-    /// Makes the copy.
+    /// Runs the copy.
     ///
     /// # Cancellation
-    /// A dropped future breaks the copy off. The steps still clean up.
+    /// Dropping the future aborts the copy. The steps still clean up.
     pub(super) async fn run(self) -> Result<ToolOutput, ToolError> {
         let given_up = self.caller.cancel.child_token();
         // Cancels the copy when this future is dropped.
@@ -62,7 +62,7 @@ impl CopyRun {
         crate::spawn::run_to_completion(self.run_boxed(given_up)).await?
     }
 
-    /// Boxed, because the futures of the steps' calls have the same type as the future that contains this one.
+    /// Boxed, because the future of a step's call has the same type as the future that contains this one.
     fn run_boxed(self, given_up: CancellationToken) -> BoxFuture<'static, Result<ToolOutput, ToolError>> {
         Box::pin(async move { self.make(&given_up).await })
     }
@@ -78,6 +78,7 @@ impl CopyRun {
             let read_result = self.call(READ_STEP, &arguments, &reader).await;
             match &read_result {
                 Ok(_) => transfer.end(),
+                // Without the end of the transfer, the write step discards its temporary file.
                 Err(_) => drop(transfer.break_off()),
             }
             read_result
@@ -85,7 +86,7 @@ impl CopyRun {
         let write_step = async {
             let arguments = json!({ DESTINATION: self.destination, "temporary": temporary });
             let result = self.call(WRITE_STEP, &arguments, &writer).await;
-            // The receiver is gone, so stop the read step.
+            // The receiving side is gone, so stop the read step.
             transfer.break_off();
             reader.cancel.cancel();
             result
@@ -94,13 +95,13 @@ impl CopyRun {
         let both_steps = async { tokio::join!(write_step, read_step) };
         tokio::pin!(both_steps);
         let mut stop_cause = None;
-        // `biased`: a copy that has already ended is not aborted.
+        // `biased`: do not abort a copy that has just completed.
         let (write_result, read_result) = tokio::select! {
             biased;
             ended = &mut both_steps => ended,
             stop = self.wait_for_stop(given_up) => {
                 stop_cause = Some(stop);
-                // `break_off` does not stop a write step that already has all bytes.
+                // `break_off` has no effect on a write step that already has all bytes.
                 transfer.break_off();
                 reader.cancel.cancel();
                 match tokio::time::timeout(TIDY_TIME, &mut both_steps).await {
@@ -119,32 +120,32 @@ impl CopyRun {
         Err(match (stop_cause, read_result) {
             (Some(CopyStop::Cancelled), _) => cancelled_error(),
             (Some(CopyStop::Deadline), _) => time_limit_error(self.context.time_limit),
-            // A read step that ended with `Cancelled` was stopped because the write failed, so it is not the cause.
+            // If the read step was cancelled, the failed write was the cause.
             (None, Err(read_error)) if read_error.kind() != ToolErrorKind::Cancelled => read_error,
             (None, _) => error,
         })
     }
 
-    /// Waits until the copy must end: the caller has given up, or only the time for the clean-up is left.
+    /// Waits until the copy must end: the caller has cancelled, or only the time for cleaning up is left.
     async fn wait_for_stop(&self, given_up: &CancellationToken) -> CopyStop {
         let stop_at = self.context.deadline - TIDY_TIME.min(self.context.time_limit / 4);
         tokio::select! {
-            // `biased`: a cancellation is reported as such, even at the deadline.
+            // `biased`: report a cancellation as such, even at the deadline.
             biased;
             () = given_up.cancelled() => CopyStop::Cancelled,
             () = tokio::time::sleep_until(stop_at.into()) => CopyStop::Deadline,
         }
     }
 
-    /// One call of a step, which passes through the whole pipeline.
+    /// Calls a step through the whole pipeline.
     async fn call(&self, step: &str, arguments: &Value, caller: &Caller) -> Result<ToolOutput, ToolError> {
         let call = new_call(step, arguments.to_string());
         // Boxed, because otherwise the future of the enclosing call would be twice as large.
         Box::pin(self.steps.execute_with_policy(call, caller)).await.into_result()
     }
 
-    /// The caller of a step: the operation's caller, with the same slot and deadline. Only the operation stops a step,
-    /// because it knows what must be cleaned up first.
+    /// Returns the caller of a step: the operation's caller, with the same slot and deadline. Only the
+    /// operation cancels a step, because it knows what must be cleaned up first.
     fn caller_of_step(&self, transfer: Option<TransferEnd>) -> Caller {
         Caller {
             operation_id: self.context.operation_id.as_deref().map(str::to_owned),
@@ -189,7 +190,7 @@ impl CopyRun {
     }
 }
 
-/// Whether the step itself reported the error. Such a step has already cleaned up.
+/// Whether the step itself reported the error, in which case it has already cleaned up.
 fn is_reported_by_guest(error: &ToolError) -> bool {
     match error.kind() {
         ToolErrorKind::Denied | ToolErrorKind::InvalidArguments | ToolErrorKind::NotFound => true,

@@ -83,7 +83,7 @@ impl VaultCopyBackend {
     /// Copies a file by calling both steps.
     ///
     /// # Cancellation
-    /// A dropped future ends the steps, which still clean up.
+    /// Dropping the future stops the steps, which still clean up.
     pub(crate) async fn run(
         &self,
         steps: Option<&Arc<ToolRegistry>>,

@@ -29,7 +29,7 @@ impl WebFetchBackend {
     /// Fetches a page by calling the steps of the operation.
     ///
     /// # Cancellation
-    /// A dropped future closes the connection and stops the guest.
+    /// Dropping the future closes the connection and stops the guest.
     pub(crate) fn run<'a>(
         &'a self,
         steps: Option<&'a Arc<ToolRegistry>>,
@@ -38,7 +38,7 @@ impl WebFetchBackend {
         context: OperationContext,
         caller: &'a Caller,
     ) -> BoxFuture<'a, Result<ToolOutput, ToolError>> {
-        // Boxed, because the futures of the steps' calls have the same type as the future that contains this one.
+        // Boxed, because the future of a step's call has the same type as the future that contains this one.
         Box::pin(async move {
             let steps = OperationSteps::new(steps, context, caller)?;
             let response = match robots {
@@ -53,8 +53,8 @@ impl WebFetchBackend {
         })
     }
 
-    /// Requests the page, and follows its redirects one by one, because the `robots.txt` of each target may disallow
-    /// it. The request step bounds the number of redirects.
+    /// Requests the page, and follows its redirects one at a time, because the `robots.txt` of each target
+    /// may disallow it. The request step limits the number of redirects.
     async fn request_as_robots_allow(
         &self,
         steps: &OperationSteps<'_>,
@@ -76,8 +76,8 @@ impl WebFetchBackend {
     }
 }
 
-/// Runs the guest that reads this kind of body. If the guest runs out of time or memory, a second, plain pass follows:
-/// it reads a page without the extractor, or only the first pages of a PDF file.
+/// Runs the guest that reads this kind of body. If the guest runs out of time or memory, retries with a plain
+/// pass: it reads a page without the extractor, or only the first pages of a PDF file.
 async fn read(
     steps: &OperationSteps<'_>,
     response: &Response,
@@ -102,8 +102,8 @@ async fn read(
         let step = if is_pdf { READ_PDF_STEP } else { READ_STEP };
         outcome = steps.read(step, &reader_arguments, &response.body, deadline).await;
         match &outcome {
-            // The work on pages has a budget, so a timeout comes from the file's structure. A plain pass would time out
-            // too.
+            // The work on pages has a budget, so a timeout comes from the structure of the file. A plain pass
+            // would time out too.
             Err(error) if is_pdf && error.kind() == ToolErrorKind::Timeout => break,
             Err(error) if is_exhausted(error) => {}
             _ => break,
@@ -114,15 +114,16 @@ async fn read(
     Ok(output)
 }
 
-/// The time of both passes over a PDF file together, including the compilation of the module at the first pass.
+/// The timeout of both passes over a PDF file together, including compiling the module in the first pass.
 const PDF_TIME: Duration = Duration::from_secs(10);
 
-/// The mark of a PDF file, and the number of bytes from the start in which readers look for it.
+/// The magic bytes of a PDF file, and the number of bytes from the start in which readers look for them.
 const PDF_MARK: &[u8] = b"%PDF-";
 const PDF_MARK_WITHIN: usize = 1024;
 
-/// Whether a body is a PDF file. A mark at the very start decides, whatever the header says. A mark after other bytes
-/// counts only if the header names PDF or no definite type. A page that quotes the mark therefore stays a page.
+/// Whether a body is a PDF file. Magic bytes at the very start decide, whatever the header says.
+/// Magic bytes further in count only if the header names PDF or no specific type, so a page that
+/// quotes them is still a page.
 fn is_pdf(body: &[u8], content_type: &str) -> bool {
     let essence = content_type.split(';').next().unwrap_or_default().trim().to_ascii_lowercase();
     let may_be_pdf =
@@ -131,7 +132,7 @@ fn is_pdf(body: &[u8], content_type: &str) -> bool {
     start.starts_with(PDF_MARK) || may_be_pdf && start.windows(PDF_MARK.len()).any(|bytes| bytes == PDF_MARK)
 }
 
-/// Whether the guest has used up its time or its memory, or has trapped.
+/// Whether the guest has exhausted its time or memory, or has trapped.
 fn is_exhausted(error: &ToolError) -> bool {
     match error.kind() {
         ToolErrorKind::Timeout | ToolErrorKind::ResourceLimit => true,

@@ -1,5 +1,5 @@
-//! Calls the steps of a web operation: the request, and the guest that reads the response. The operation keeps the
-//! response between the two.
+//! Calls the steps of a web operation: the request, and the guest that reads the response. The operation
+//! keeps the response in between.
 
 use std::{
     sync::{Arc, OnceLock},
@@ -18,14 +18,14 @@ use crate::{
     sandbox::{Transfer, TransferEnd},
 };
 
-/// The maximum number of bytes of a body that the error for a status repeats.
+/// The maximum number of bytes of a body that the error about a status repeats.
 pub(super) const MAX_QUOTED_BYTES: usize = 2048;
 
-/// The cell in which the request step leaves its outcome for the operation, because a result for a model contains no
-/// body.
+/// The cell through which the request step returns its outcome to the operation, because a result for a
+/// model contains no body.
 pub(crate) type FetchedHop = Arc<OnceLock<Result<Hop, RedirectRefused>>>;
 
-/// The request was made, but the policy refused its redirect.
+/// The request was sent, but the policy refused its redirect.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct RedirectRefused;
 
@@ -38,20 +38,20 @@ pub(crate) enum Hop {
     Redirect(Url),
 }
 
-/// The terms of a request whose redirects the operation follows itself, so that it can read `robots.txt` before each of
-/// them.
+/// The settings of a request whose redirects the operation follows itself, so that it can check `robots.txt`
+/// before each of them.
 #[derive(Debug, Clone)]
 pub(crate) struct HopTerms {
-    /// The number of redirects that were followed before this request.
+    /// The number of redirects before this request.
     pub(crate) redirects_followed: u32,
     /// Why `robots.txt` forbids the request, if it does.
     pub(crate) refusal: Option<RobotsRefusal>,
 }
 
-/// Why a request has neither a response nor a redirect to follow.
+/// Why there is neither a response nor a redirect to follow.
 pub(super) struct HopFailure {
     pub(super) error: ToolError,
-    /// Whether the request was made and its redirect refused.
+    /// Whether the request was sent, and its redirect refused.
     pub(super) is_redirect_refused: bool,
 }
 
@@ -63,7 +63,7 @@ pub(super) struct OperationSteps<'a> {
 }
 
 impl<'a> OperationSteps<'a> {
-    /// The steps of an operation. The registry is missing only if a step tries to run steps.
+    /// Starts an operation. The registry is missing only if a step itself tries to run steps.
     pub(super) fn new(
         registry: Option<&'a Arc<ToolRegistry>>,
         context: OperationContext,
@@ -73,7 +73,7 @@ impl<'a> OperationSteps<'a> {
         Ok(Self { registry, context, caller })
     }
 
-    /// Makes a request by calling its step, which follows redirects according to its form.
+    /// Makes a request by calling its step, which follows redirects as its form says.
     pub(super) async fn request(&self, step: &str, arguments: &Value) -> Result<Response, ToolError> {
         match self
             .call(step, arguments, None, self.context.deadline)
@@ -85,7 +85,7 @@ impl<'a> OperationSteps<'a> {
         }
     }
 
-    /// Makes a request by calling its step, until `deadline`. The step follows no redirect.
+    /// Makes a request by calling its step, with this deadline. The step follows no redirects.
     pub(super) async fn hop(
         &self,
         step: &str,
@@ -112,7 +112,7 @@ impl<'a> OperationSteps<'a> {
         requester.turn_deadline = Some(deadline);
         let call = new_call(step, arguments.to_string());
         let outcome = self.registry.execute_with_policy(call, &requester).await.into_result();
-        // The clone shares the body and does not copy it.
+        // Cloning shares the body instead of copying it.
         match (outcome, response_slot.get()) {
             (Ok(_), Some(Ok(hop))) => Ok(hop.clone()),
             (Ok(_), Some(Err(RedirectRefused)) | None) => {
@@ -125,13 +125,13 @@ impl<'a> OperationSteps<'a> {
         }
     }
 
-    /// Calls a step that neither makes a request nor gets a transfer.
+    /// Calls a step without a request or a transfer.
     pub(super) async fn run(&self, step: &str, arguments: &Value) -> Result<ToolOutput, ToolError> {
         let caller = self.caller(OperationStep::default());
         self.registry.execute_with_policy(new_call(step, arguments.to_string()), &caller).await.into_result()
     }
 
-    /// Runs the guest that reads these bytes of a response, until `deadline`.
+    /// Runs the guest that reads these bytes of a response, with this deadline.
     pub(super) async fn read(
         &self,
         step: &str,
@@ -148,8 +148,9 @@ impl<'a> OperationSteps<'a> {
         result.outcome.into_result().map(|output| output.with_details(details))
     }
 
-    /// The caller of a step: the operation's caller, with the same slot and deadline. The operation was already counted
-    /// against the rate, and was approved together with the grants of its steps.
+    /// Returns the caller of a step: the operation's caller, with the same slot and deadline. The
+    /// operation has already been counted towards the rate limit, and was approved together with the
+    /// grants of its steps.
     fn caller(&self, step: OperationStep) -> Caller {
         Caller {
             operation_id: self.context.operation_id.as_deref().map(str::to_owned),
@@ -169,7 +170,7 @@ impl<'a> OperationSteps<'a> {
     }
 }
 
-/// Adds the source of a result to the result's details.
+/// Adds the URL and status of the response to a result's details.
 pub(super) fn add_source(output: &mut ToolOutput, response: &Response) {
     if let Value::Object(details) = &mut output.details {
         details.insert("url".to_owned(), response.url.as_str().into());
@@ -182,7 +183,7 @@ pub(super) fn add_source(output: &mut ToolOutput, response: &Response) {
     }
 }
 
-/// The error for a status of 400 or above, with the server's name and the server's message if there is one.
+/// Returns the error for a status of 400 or above, with the server's name and its message if there is one.
 pub(crate) fn refused_by_status(server: &str, response: &Response, message: &str) -> Option<ToolError> {
     let status = response.status;
     if !status.is_client_error() && !status.is_server_error() {
@@ -198,13 +199,13 @@ pub(crate) fn refused_by_status(server: &str, response: &Response, message: &str
     Some(error.with_code("http_status"))
 }
 
-/// As [`refused_by_status`], with the start of the body as the server's message.
+/// Does the same as [`refused_by_status`], with the start of the body as the server's message.
 pub(crate) fn refused_with_body(response: &Response, body: Option<&str>) -> Option<ToolError> {
     let quoted = body.map_or("", |text| &text[..text.floor_char_boundary(MAX_QUOTED_BYTES)]);
     refused_by_status("the server", response, quoted.trim())
 }
 
-/// Whether the guest itself reported the error. A trap has a code that differs from its kind.
+/// Whether the guest itself reported the error. The code of a trap differs from its kind.
 pub(super) fn is_reported_by_guest(error: &ToolError) -> bool {
     error.kind() == ToolErrorKind::Failed && error.code() == error.kind().as_str()
 }

@@ -1,5 +1,5 @@
-//! The host's HTTP client and the secrets of the policy. The first request starts the client and reads the secrets, so
-//! a process without requests starts no thread for them.
+//! The host's HTTP client and the policy's secrets. The first request starts the client and reads the
+//! secrets, so a process without requests starts no threads for them.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -23,19 +23,19 @@ use super::{
     known_secrets::{KnownSecret, KnownSecrets},
 };
 
-/// The number of the client's threads. One is enough for many requests, because requests mostly wait.
+/// The number of the client's threads. One thread is enough for many requests, because they mostly wait.
 const THREADS: NonZeroUsize = NonZeroUsize::MIN;
 
-/// The settings to start the client with.
+/// The settings for starting the client.
 #[derive(Debug, Clone)]
 pub(crate) struct HttpClientConfig {
-    /// The state folder, which holds the canary for the proof of confinement.
+    /// The state folder. It holds the canary that proves the confinement.
     pub(crate) state: PathBuf,
     pub(crate) landlock: Requirement,
     pub(crate) seccomp: Requirement,
-    /// The ports in all rules of the policy.
+    /// The ports of all host rules in the policy.
     pub(crate) ports: BTreeSet<u16>,
-    /// The proxy of all requests.
+    /// The proxy for all requests.
     pub(crate) proxy: Option<Url>,
     /// The file with additional trusted certificates.
     pub(crate) ca: Option<PathBuf>,
@@ -43,19 +43,19 @@ pub(crate) struct HttpClientConfig {
     pub(crate) secrets: Vec<SecretLocation>,
 }
 
-/// The client, and the settings to start it with.
+/// The client, and the settings for starting it.
 #[derive(Debug)]
 pub(crate) struct HttpClientHandle {
     config: HttpClientConfig,
     client: LazyEgress,
-    /// The secrets by name, each read once. The lock of a secret moves to the thread that reads it. A file system that
-    /// does not answer therefore blocks only one thread for each secret.
+    /// The secrets by name, each read once. The thread that reads a secret holds the secret's lock, so a file
+    /// system that hangs blocks only one thread per secret.
     secrets: BTreeMap<SecretName, Arc<AsyncMutex<Option<Credential>>>>,
-    /// All secrets that were read for any tool. They are kept until the process ends.
+    /// All secrets that were read for any tool. They are kept until the process exits.
     known: Arc<KnownSecrets>,
 }
 
-/// The reason why the client cannot be started.
+/// Why the client cannot be started.
 #[derive(Debug, thiserror::Error)]
 enum ClientStartError {
     #[error("cannot read the certificates in {}", .path.display())]
@@ -73,15 +73,16 @@ impl HttpClientHandle {
         Self { config, client: LazyEgress::default(), secrets, known: Arc::default() }
     }
 
-    /// All secrets that were read so far, for any tool. No response may repeat one of them.
+    /// All secrets that were read so far, for any tool. They are redacted from every response.
     pub(crate) fn known(&self) -> &Arc<KnownSecrets> {
         &self.known
     }
 
-    /// The secrets that the requests of a grant may carry.
+    /// Returns the secrets that the requests of a grant may carry.
     ///
     /// # Cancellation
-    /// If the future is dropped, a started read continues on its thread, and the next request waits for it.
+    /// If the future is dropped, a read in progress continues on its thread, and the next
+    /// request waits for it.
     ///
     /// # Errors
     /// `unavailable` with the code `secret_unavailable` if a secret of the tool cannot be read. The next
@@ -101,7 +102,7 @@ impl HttpClientHandle {
             let known_secrets = Arc::clone(&self.known);
             let read_task = tokio::task::spawn_blocking(move || {
                 let credential = location.read()?;
-                // Remember the value before it can be sent, so that no response can repeat it.
+                // Remember the value before it can be sent, so that it is redacted from every response.
                 known_secrets
                     .add(KnownSecret { credential: credential.clone(), hosts: location.hosts().clone() });
                 Ok(cached.insert(credential).clone())
@@ -117,16 +118,17 @@ impl HttpClientHandle {
         Ok(credentials)
     }
 
-    /// The client. The first request starts it (see [`LazyEgress::get`]).
+    /// Returns the client. The first request starts it (see [`LazyEgress::get`]).
     ///
     /// # Errors
-    /// `unavailable` if the client cannot be started. No request is ever made outside the confined threads.
+    /// `unavailable` if the client cannot be started. There is no fallback: no request is made outside
+    /// the confined threads.
     pub(crate) async fn client(&self) -> Result<Arc<Egress>, ToolError> {
         let config = self.config.clone();
         self.client.get(move || start(&config)).await.map_err(|error| unavailable(&error))
     }
 
-    /// The settings of TLS for a connection whose protocol is not HTTP.
+    /// Returns the TLS settings for a connection with another protocol than HTTP.
     ///
     /// # Errors
     /// `unavailable` if the certificates cannot be read.
@@ -145,8 +147,8 @@ fn unavailable(error: &ClientStartError) -> ToolError {
     ToolError::unavailable("the network cannot be reached from here").with_operator_detail(chain(error))
 }
 
-/// The error for a secret that cannot be read. The request is not made without its secret, because the server would
-/// treat the client as anonymous.
+/// Returns the error of a secret that cannot be read. The request is not sent without its secret, because the
+/// server would treat the client as anonymous.
 fn secret_unreadable(name: &SecretName, error: &SecretError) -> ToolError {
     tracing::warn!(secret = %name, error = error as &dyn std::error::Error, "a secret cannot be read");
     ToolError::unavailable(format!(
@@ -159,7 +161,7 @@ fn secret_unreadable(name: &SecretName, error: &SecretError) -> ToolError {
     .with_operator_detail(chain(error))
 }
 
-/// The certificates that servers are checked against.
+/// Returns the trusted root certificates.
 fn roots(config: &HttpClientConfig) -> Result<TrustedRoots, ClientStartError> {
     let ca = config
         .ca
@@ -211,7 +213,7 @@ mod tests {
         [tools.web_fetch_request]\nprofile = 'Net'\n[secrets.s]\nfrom = 'file:/none'\n\
         hosts = ['https://a.example']\nheader = 'Authorization: Bearer {secret}'\ntools = ['web_fetch']\n";
 
-    /// A client under this policy, with its state in this folder, and the grant of a request.
+    /// Creates a client under this policy with this state folder, and the grant of a request.
     fn client(state: &tempfile::TempDir) -> (HttpClientHandle, Grant) {
         let operator = PolicySource { name: "p", text: POLICY };
         let options = LoadOptions { operator, overlay: None, sandbox_tier: SandboxTier::Process };
@@ -249,7 +251,7 @@ mod tests {
         }
     }
 
-    /// Checks that a call ends by its deadline and by its cancellation while something before its request hangs.
+    /// Checks that both the deadline and a cancellation end a call while a step before its request hangs.
     async fn check_ends(client: &HttpClientHandle, grant: &Grant) {
         let short_limit = Duration::from_millis(50);
         assert_eq!(ask(client, grant, short_limit, CancellationToken::new()).await, ToolErrorKind::Timeout);

@@ -14,32 +14,32 @@ use portcullis_policy::{Denial, DenialCode, Grant, JudgedRequest, UrlHost};
 use super::{DeclaredHosts, known_secrets::KnownSecrets};
 use crate::{audit::RecordedRequest, call::Caller};
 
-/// The judge of one call's requests.
+/// Judges the requests of one call.
 #[derive(Debug)]
 pub(crate) struct GrantJudge {
     grant: Grant,
     /// The hosts that the tool declares, if it is a tool of a module.
     declared: Option<DeclaredHosts>,
-    /// The identity whose idle connections the requests can reuse.
+    /// The identity under which requests can reuse idle connections.
     key: Option<PoolIdentity>,
     limits: RequestLimits,
-    /// The time at which the requests must have ended.
+    /// The deadline of the requests.
     deadline: Instant,
-    /// The denial behind the last refusal. The client reports only its code and reason; this denial also has the rule
-    /// and the hint.
+    /// The denial behind the last refusal, with its rule and hint. The client reports only
+    /// its code and reason.
     denial: Mutex<Option<Denial>>,
-    /// The secrets that requests of the grant may carry, and all secrets that were read for any tool. They are set
+    /// The secrets that requests of the grant may carry, and all secrets that were read for any tool. Set
     /// before the request is sent.
     secrets: OnceLock<(Vec<Credential>, Arc<KnownSecrets>)>,
     /// The names of the secrets that a request has carried.
     sent_secrets: Mutex<BTreeSet<String>>,
-    /// The number of redirects that the grant allows, including the redirects before this request.
+    /// The maximum number of redirects under the grant, including the redirects before this request.
     max_redirects: u32,
     /// Whether the caller follows redirects itself.
     stops_at_redirects: bool,
-    /// The redirect where the request ended.
+    /// The redirect at which the request ended.
     redirect: Mutex<Option<Redirect>>,
-    /// The requests that were allowed. Each has the address that was dialled last for it.
+    /// The allowed requests, each with the address that was last dialled for it.
     requests: Mutex<Vec<(Url, Option<SocketAddr>)>>,
 }
 
@@ -53,7 +53,7 @@ pub(crate) enum Redirect {
 }
 
 impl GrantJudge {
-    /// A judge for requests that may take `time_limit` in total.
+    /// Creates a judge for requests that may take `time_limit` in total.
     pub(crate) fn new(grant: Grant, declared_hosts: Option<DeclaredHosts>, time_limit: Duration) -> Self {
         let (max_redirects, bytes) = match &grant.network {
             Some(network) => (network.max_redirects, network.max_response.0),
@@ -82,10 +82,11 @@ impl GrantJudge {
         }
     }
 
-    /// Lets the requests reuse connections that requests of the same identity left idle. The identity consists of
-    /// policy, tool, agent and run, the network part of the grant, the secrets and the declared hosts. The policy's
-    /// digest is part of it, so that no connection outlives a policy. Agent and run are part of it, so that a server
-    /// cannot link the requests of two runs. If the identity cannot be serialised, no connection is reused.
+    /// Lets the requests reuse idle connections of requests with the same identity. The identity
+    /// consists of policy, tool, agent and run, the network part of the grant, the secrets and the
+    /// declared hosts. It includes the policy's digest so that no connection outlives a policy, and
+    /// agent and run so that a server cannot link the requests of two runs. If the identity cannot be
+    /// serialised, no connection is reused.
     pub(crate) fn with_pooled_connections(mut self, policy: &str, tool: &str, caller: &Caller) -> Self {
         let Grant { profile, network, secrets, .. } = &self.grant;
         let declared_rules = self.declared.as_ref().map(DeclaredHosts::rules);
@@ -100,14 +101,14 @@ impl GrantJudge {
         &self.grant
     }
 
-    /// Sets the secrets that the requests may carry, and the secrets that no response may repeat. Without them no
-    /// secret is attached.
+    /// Sets the secrets that the requests may carry, and the secrets to redact from responses. Without this
+    /// call, no secret is attached.
     pub(super) fn set_credentials(&self, credentials: Vec<Credential>, known_secrets: Arc<KnownSecrets>) {
-        // Each judge serves one request, so the secrets are set only once.
+        // Each judge serves one request, so this is called only once.
         let _again = self.secrets.set((credentials, known_secrets));
     }
 
-    /// The names of the secrets that were sent so far, even if the request failed.
+    /// The names of the secrets that have been sent, even if the request failed.
     pub(crate) fn sent_secrets(&self) -> BTreeSet<String> {
         self.sent_secrets.lock().clone()
     }
@@ -121,42 +122,43 @@ impl GrantJudge {
         Ok(judged)
     }
 
-    /// The same judge, for servers that may take all of the time until they begin to answer.
+    /// Lets a server use all of the remaining time before the first byte of its response.
     pub(crate) fn with_slow_answers(mut self) -> Self {
         self.limits.first_byte_timeout = self.deadline.saturating_duration_since(Instant::now());
         self
     }
 
-    /// The same judge, which follows no redirects.
+    /// Disables redirects.
     pub(crate) fn without_redirects(mut self) -> Self {
         (self.limits.max_redirects, self.max_redirects) = (0, 0);
         self
     }
 
-    /// The same judge, for responses whose compression needs no decoder of several MiB.
+    /// Refuses compressed responses whose decoder needs several MiB of memory.
     pub(crate) fn with_small_decoders(mut self) -> Self {
         self.limits.window_bytes = SMALL_WINDOW_BYTES;
         self
     }
 
-    /// The same judge for a caller that follows redirects itself, and has already followed this many.
+    /// Makes requests stop at redirects, for a caller that follows them itself and has already
+    /// followed this many.
     pub(crate) fn stopping_at_redirects(mut self, followed: u32) -> Self {
         self.limits.max_redirects = self.max_redirects.saturating_sub(followed);
         self.stops_at_redirects = true;
         self
     }
 
-    /// The redirect where the request ended, if it ended at one.
+    /// Returns the redirect at which the request ended, if it did.
     pub(crate) fn take_redirect(&self) -> Option<Redirect> {
         self.redirect.lock().take()
     }
 
-    /// The number of redirects that the grant allows.
+    /// The maximum number of redirects under the grant.
     pub(super) fn max_redirects(&self) -> u32 {
         self.max_redirects
     }
 
-    /// The requests that were allowed so far, the last one first.
+    /// The allowed requests so far, the last one first.
     pub(crate) fn requests(&self) -> Vec<RecordedRequest> {
         let requests = self.requests.lock();
         let recorded = |(url, address): &(Url, Option<SocketAddr>)| RecordedRequest {
@@ -166,7 +168,7 @@ impl GrantJudge {
         requests.iter().rev().map(recorded).collect()
     }
 
-    /// The denial of a refused request.
+    /// Returns the denial of a refused request.
     pub(crate) fn take_denial(&self) -> Option<Denial> {
         self.denial.lock().take()
     }
@@ -178,8 +180,8 @@ impl GrantJudge {
     }
 }
 
-/// The maximum size of the decompression window of [`GrantJudge::with_small_decoders`]: 64 KiB, which is enough for
-/// gzip.
+/// The maximum size of the decompression window with [`GrantJudge::with_small_decoders`]: 64 KiB, which
+/// is enough for gzip.
 const SMALL_WINDOW_BYTES: usize = 64 << 10;
 
 impl Judge for GrantJudge {
@@ -210,8 +212,8 @@ impl Judge for GrantJudge {
     }
 
     fn redirect(&self, from: &Url, to: &Url) -> Result<(), Refusal> {
-        // Only the target matters here: the client asks `request` about the real method next. `GET` stands in for
-        // it, so a grant without `GET` follows no redirect.
+        // Only the target matters here: the client asks `request` about the real method next. `GET` stands in
+        // for the method, so a grant without `GET` follows no redirects.
         let judge = || {
             let judged = self.grant.judge_request(Method::GET.as_str(), from.as_str())?;
             self.grant.judge_redirect(&judged, Method::GET.as_str(), to.as_str()).map(|_judged| ())
@@ -223,7 +225,7 @@ impl Judge for GrantJudge {
             Err(_) => Redirect::Refused,
         };
         *self.redirect.lock() = Some(redirect);
-        // A refused redirect returns the policy's refusal. An allowed one only ends this request.
+        // A refused redirect returns the policy's refusal. An allowed redirect only ends this request.
         judged?;
         Err(Refusal {
             code: "redirect_not_followed",
@@ -238,7 +240,7 @@ impl Judge for GrantJudge {
     fn known_secrets(&self) -> Vec<Credential> {
         let Some((own_credentials, known_secrets)) = self.secrets.get() else { return Vec::new() };
         let mut all_credentials = known_secrets.all();
-        // The secrets of this request may have been forgotten, if very many others were read in the meantime.
+        // This request's secrets may have been evicted, if a great many others were read in the meantime.
         let unlisted = own_credentials
             .iter()
             .filter(|credential| !all_credentials.iter().any(|listed| listed.has_value_of(credential)));
@@ -266,7 +268,7 @@ impl Judge for GrantJudge {
     }
 
     fn limits(&self) -> RequestLimits {
-        // The start of the client and the reading of secrets count towards the same time limit.
+        // Starting the client and reading the secrets count towards the same timeout.
         let total_timeout = self.deadline.saturating_duration_since(Instant::now());
         RequestLimits { total_timeout, ..self.limits.clone() }
     }

@@ -1,5 +1,5 @@
-//! The secrets that were read, kept until the process ends. No response may repeat one of them, even after its value or
-//! its entry in the policy has changed.
+//! All secrets that were read, kept until the process exits. They are redacted from responses even after the
+//! value or the policy entry has changed.
 
 use std::collections::BTreeSet;
 
@@ -8,18 +8,18 @@ use portcullis_policy::{HostRule, UrlHost};
 
 use crate::shared_state::SharedState;
 
-/// The maximum number of values that are remembered. Each reload of a policy with changed secrets adds some. When the
-/// list is full, the oldest value is forgotten.
+/// The maximum number of values that are kept. Each reload of a policy with changed secrets adds some. If the
+/// list is full, the oldest value is evicted.
 const MAX_KNOWN_SECRETS: usize = 1_024;
 
-/// The secrets that were read. Registries that share this list see the same secrets.
+/// The secrets that were read. Registries that share this list know the same secrets.
 #[derive(Debug, Default)]
 pub(crate) struct KnownSecrets {
-    /// Shared with the registry that this one replaces, and with the registry that replaces it.
+    /// Shared with the registry that this one replaced, and with the one that replaces it.
     list: SharedState<Vec<KnownSecret>>,
 }
 
-/// A secret, with the hosts that its policy sends it to.
+/// A secret, with the hosts that the policy sends it to.
 #[derive(Debug, Clone)]
 pub(super) struct KnownSecret {
     pub(super) credential: Credential,
@@ -27,18 +27,18 @@ pub(super) struct KnownSecret {
 }
 
 impl KnownSecrets {
-    /// Remembers a secret, unless a secret with the same value already covers its hosts.
+    /// Adds a secret, unless a secret with the same value already covers its hosts.
     pub(super) fn add(&self, secret: KnownSecret) {
         add(&mut self.list.current().lock(), secret);
     }
 
-    /// All known secrets.
+    /// Returns all known secrets.
     pub(super) fn all(&self) -> Vec<Credential> {
         self.list.current().lock().iter().map(|secret| secret.credential.clone()).collect()
     }
 
-    /// Whether a host may have received one of the secrets. Scheme and port do not matter, because any server of a host
-    /// could repeat what another server of the host received.
+    /// Whether a host may have received one of the secrets. Scheme and port do not matter, because one server
+    /// of a host could repeat data that another server of the host received.
     pub(super) fn has_secret_of_host(&self, url: &Url) -> bool {
         let Some(host) = url.host_str().and_then(|host| UrlHost::parse(host).ok()) else { return true };
         self.list
@@ -48,7 +48,7 @@ impl KnownSecrets {
             .any(|secret| secret.hosts.iter().any(|rule| rule.covers_host(&host)))
     }
 
-    /// Shares the list of another registry from now on, and adds its own secrets to it.
+    /// Shares the list of another registry from this call on, and merges its own secrets into it.
     pub(crate) fn share_with(&self, other: &Self) {
         self.list.share_with(&other.list, |secrets, own_secrets| {
             for secret in own_secrets {

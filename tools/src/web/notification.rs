@@ -1,12 +1,12 @@
 //! `send_notification`: sends a message by Slack, Discord or e-mail.
 //!
 //! - `message` turns the arguments of a call into the arguments of its step, by the services that the policy names.
-//! - `answer` reads what Slack and Discord answer.
-//! - `mail` is the step that speaks to a mail server, and `smtp` the conversation.
+//! - `response` parses the responses of Slack and Discord.
+//! - `mail` is the step that sends by a mail server, and `smtp` implements the protocol.
 //!
-//! Slack and Discord are reached by the request step of all web operations. Their interfaces with a token in a header
-//! are used, and not webhooks: the address of a webhook is itself a secret, and addresses stand in rows, questions and
-//! errors.
+//! Slack and Discord are reached with the request step of all web operations. It uses their APIs with a token
+//! in a header instead of webhooks: the URL of a webhook is itself a secret, and URLs appear in rows,
+//! questions and errors.
 
 use std::sync::Arc;
 
@@ -38,7 +38,7 @@ use message::{MAX_BODY_CHARS, MAX_RECIPIENT_CHARS, MAX_SUBJECT_CHARS, MessageDel
 /// The name of the step for Slack and Discord.
 const REQUEST_STEP: &str = "send_notification_request";
 
-/// The form of the requests. No redirect is followed: the message would be sent to another place.
+/// The form of the requests. Redirects are not followed, because they would send the message to another URL.
 pub(crate) const NOTIFICATION_FORM: RequestForm =
     RequestForm { method: HttpMethod::Post, accept: "application/json", redirects: Redirects::Never };
 
@@ -55,8 +55,8 @@ impl SendNotificationBackend {
         &self.steps
     }
 
-    /// The arguments of the step that the call makes. They are computed before anything runs, so that the address is
-    /// judged and shown to the approver.
+    /// Returns the arguments of the step that the call uses. They are computed before anything runs, so that
+    /// the URL is judged and shown to the approver.
     ///
     /// # Errors
     /// As in [`Notification::parse`] and [`Notification::delivery`].
@@ -66,10 +66,10 @@ impl SendNotificationBackend {
         ToolArgs::parse(&arguments).map_err(|error| ToolError::internal(error.to_string()))
     }
 
-    /// Sends the message by calling one step.
+    /// Sends the message by calling one of the steps.
     ///
     /// # Cancellation
-    /// A dropped future closes the connection. The message may have been sent.
+    /// Dropping the future closes the connection. The message may already have been sent.
     pub(crate) fn run<'a>(
         &'a self,
         steps: Option<&'a Arc<ToolRegistry>>,
@@ -77,7 +77,7 @@ impl SendNotificationBackend {
         context: OperationContext,
         caller: &'a Caller,
     ) -> BoxFuture<'a, Result<ToolOutput, ToolError>> {
-        // Boxed, because the futures of the steps' calls have the same type as the future that contains this one.
+        // Boxed, because the future of a step's call has the same type as the future that contains this one.
         Box::pin(async move {
             let delivery = Notification::parse(arguments)?.delivery(&self.settings)?;
             let steps = OperationSteps::new(steps, context, caller)?;
@@ -100,7 +100,7 @@ impl SendNotificationBackend {
     }
 }
 
-/// `send_notification`, built from these steps.
+/// Builds `send_notification` from these steps.
 pub(crate) fn send_notification(
     steps: &ToolTable,
     settings: Arc<NotifySettings>,

@@ -1,6 +1,6 @@
-//! The request of a search in each provider's format. The sources are the documentation of SearXNG's search API,
-//! Brave's Web Search API, Tavily's Search API and Google's Custom Search JSON API (`cse.list`). DuckDuckGo documents
-//! no interface; its page accepts the fields of its own form.
+//! Builds the request of a search in each provider's format. The sources are the documentation of SearXNG's
+//! search API, Brave's Web Search API, Tavily's Search API and Google's Custom Search JSON API (`cse.list`).
+//! DuckDuckGo documents no API; its page accepts the fields of its own form.
 
 use portcullis_policy::{SearchProvider, SearchSettings};
 use serde_json::{Value, json};
@@ -13,7 +13,7 @@ use super::{
 /// The maximum number of results that Google returns for one request.
 const MAX_GOOGLE_RESULTS: u32 = 10;
 
-/// The arguments of the request step for a search.
+/// Returns the arguments of the request step for a search.
 pub(super) fn request(settings: &SearchSettings, query: &SearchQuery) -> Value {
     let number = query.max_results.to_string();
     let site = query.site.as_ref().map(|site| site.as_str());
@@ -48,7 +48,7 @@ pub(super) fn request(settings: &SearchSettings, query: &SearchQuery) -> Value {
                 pairs.append_pair("siteSearch", site).append_pair("siteSearchFilter", "i");
             }
             if let Some(since) = query.since {
-                // `d[N]` means the last N days, so one more day includes the date itself.
+                // `d[N]` selects the last N days, so one more day includes the date itself.
                 pairs.append_pair("dateRestrict", &format!("d{}", since.days() + 1));
             }
         }
@@ -73,7 +73,8 @@ pub(super) fn request(settings: &SearchSettings, query: &SearchQuery) -> Value {
     json!({ URL: url.as_str() })
 }
 
-/// The shortest time range of SearXNG that includes the date. `None` if the longest range is too short.
+/// Returns SearXNG's shortest time range that includes the date. `None` if even the longest
+/// range is too short.
 fn range_of(since: Since) -> Option<&'static str> {
     match since.days() {
         ..1 => Some("day"),
@@ -90,7 +91,7 @@ mod tests {
 
     use super::{super::search_tool::SearchToolVariant, *};
 
-    /// The arguments of the request step, for a search with these settings.
+    /// Returns the arguments of the request step for a search with these settings.
     fn provider_request(settings: &str, arguments: &Value) -> (String, Value) {
         let text = format!("version = 1\n[search]\n{settings}");
         let operator = PolicySource { name: "p", text: &text };

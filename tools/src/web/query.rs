@@ -1,4 +1,4 @@
-//! Reads a search from the arguments of its tool.
+//! Parses a search from the arguments of its tool.
 
 use jiff::{Timestamp, ToSpan as _, civil::Date, tz::TimeZone};
 use portcullis_policy::{HostName, UrlHost};
@@ -7,7 +7,7 @@ use serde_json::Value;
 
 use super::search_tool::SearchToolVariant;
 
-/// The maximum length of a query, in characters. Every provider accepts at least this many.
+/// The maximum length of a query, in characters. Every provider accepts this length.
 pub(super) const MAX_QUERY_CHARS: usize = 400;
 
 /// The maximum length of a host name, in characters (RFC 1035, section 2.3.4).
@@ -36,11 +36,11 @@ pub(super) struct Since {
 }
 
 impl SearchQuery {
-    /// Reads arguments that fit the tool's schema.
+    /// Parses arguments that fit the tool's schema.
     ///
     /// # Errors
-    /// `invalid_arguments` for a blank query or a query with control characters, for a `site` that is not a host name,
-    /// and for a `since` that is not a date or lies in the future.
+    /// `invalid_arguments` if the query is blank or has control characters, if `site` is not a host name, or
+    /// if `since` is not a date or lies in the future.
     pub(super) fn parse(
         arguments: &Value,
         variant: SearchToolVariant,
@@ -71,7 +71,8 @@ impl SearchQuery {
     }
 }
 
-/// Reads a host name. IP addresses are refused, and so is other text, which could add search operators to the query.
+/// Parses a host name. Refuses IP addresses and any other text, which could add search
+/// operators to the query.
 fn site(text: &str) -> Result<HostName, ToolError> {
     match UrlHost::parse(text) {
         Ok(UrlHost::Name(name)) => Ok(name),
@@ -99,7 +100,7 @@ impl Since {
                 &format!("`{}` is not a date; write one such as `{today}`", short_text.escape_default()),
             )
         })?;
-        // East of UTC the next day may have started already.
+        // East of UTC, the next day may already have started.
         let tomorrow = today.saturating_add(1.day());
         if date > tomorrow {
             return Err(invalid("since", &format!("{date} is in the future; today is {today} (UTC)")));
@@ -118,7 +119,7 @@ fn invalid(field: &str, message: &str) -> ToolError {
     ToolError::invalid_arguments(format!("field '{field}': {message}"))
 }
 
-/// The number of characters of a refused text that an error repeats.
+/// The maximum number of characters of a refused text that an error repeats.
 const MAX_SHOWN_CHARS: usize = 64;
 
 #[cfg(test)]

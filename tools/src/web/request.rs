@@ -1,4 +1,5 @@
-//! One request through the HTTP client: judged by the policy, sent on a confined thread, and noted in the audit row.
+//! One request by the HTTP client: judged by the policy, sent on a confined thread, and
+//! recorded in the audit row.
 
 use std::sync::Arc;
 
@@ -17,7 +18,7 @@ use crate::audit::{CallRecord, SharedText};
 pub(crate) const USER_AGENT: HeaderValue =
     HeaderValue::from_static(concat!("portcullis/", env!("CARGO_PKG_VERSION")));
 
-/// The reason why there is no response.
+/// Why there is no response.
 pub(crate) enum RequestFailure {
     /// The policy or the tool's own declaration refuses the request.
     Denied(Denial),
@@ -25,11 +26,11 @@ pub(crate) enum RequestFailure {
     Failed(ToolError),
 }
 
-/// Sends a request with the secrets of the judge's grant. The judge's remaining time also limits the start of the
-/// client and the reading of secrets, whose files can lie on a slow file system.
+/// Sends a request with the secrets of the judge's grant. Starting the client and reading the secrets, whose
+/// files can lie on a slow file system, count towards the judge's time limit.
 ///
-/// Before the request is sent, the row gets the proven posture of the client's threads. After the request, the row has
-/// the names of the secrets that were sent, and the addresses that were requested.
+/// Before the request is sent, the row gets the proven posture of the client's threads. Afterwards it gets
+/// the names of the secrets that were sent, and the requested addresses.
 ///
 /// # Cancellation
 /// Dropping the future or cancelling the token closes the connection.
@@ -44,8 +45,8 @@ pub(crate) async fn request(
     await_and_record(client.send(Arc::clone(judge) as _, request, cancel), judge, row).await
 }
 
-/// Sends a request as [`request`] does, and returns when the head of the response has come. The caller then reads the
-/// body.
+/// Sends a request as [`request`] does, and returns once the head of the response has arrived. The caller
+/// then reads the body.
 ///
 /// # Cancellation
 /// As for [`request`]. Dropping the response closes the connection too.
@@ -60,7 +61,7 @@ pub(crate) async fn stream(
     await_and_record(client.stream(Arc::clone(judge) as _, request, cancel), judge, row).await
 }
 
-/// Starts the client and reads the secrets. Notes in the row the client's posture and the secrets that may be sent.
+/// Starts the client and reads the secrets. Records the client's posture and the secrets that may be sent.
 async fn prepare_request(
     http_client: &HttpClientHandle,
     judge: &GrantJudge,
@@ -71,7 +72,7 @@ async fn prepare_request(
     row.secrets.clear();
     let limit = judge.limits().total_timeout;
     let prepared = tokio::select! {
-        // `biased`: nothing is requested after a cancellation.
+        // `biased`: check cancellation first, so that nothing is requested after it.
         biased;
         () = cancel.cancelled() => Err(tool_error(&FetchError::Cancelled, &[])),
         prepared = timeout(limit, client(http_client, judge)) => {
@@ -80,13 +81,13 @@ async fn prepare_request(
     };
     let client = prepared.map_err(RequestFailure::Failed)?;
     row.posture = Some(client.posture().summary().into());
-    // If the caller leaves during the request, the row ends with these names.
+    // Set the names before the request, so that the row has them even if the caller goes away.
     row.secrets = secrets_for(judge.grant(), request.url.as_str());
     Ok(client)
 }
 
-/// Awaits the response, and notes in the row the addresses and the secrets that were sent. The client ends the request
-/// when the token is cancelled or the judge's time limit expires.
+/// Awaits the response, and records the requested addresses and the secrets that were sent. The client ends
+/// the request when the token is cancelled or the judge's time limit expires.
 async fn await_and_record<T>(
     answer: impl Future<Output = Result<T, FetchError>>,
     judge: &GrantJudge,
@@ -103,13 +104,13 @@ async fn await_and_record<T>(
     })
 }
 
-/// The error of a request or a body that failed without a denial. The policy judges nothing in a body, so an error of a
-/// body is never a denial.
+/// Returns the error of a request or body that failed other than by a denial. A body is not judged, so its
+/// errors are never denials.
 pub(crate) fn request_error(error: FetchError, judge: &GrantJudge) -> ToolError {
     tool_error(&with_granted_redirects(error, judge), &judge.known_secrets())
 }
 
-/// Starts the client if it does not run yet, and reads the secrets of the grant.
+/// Starts the client if necessary, and reads the secrets of the grant.
 async fn client(http_client: &HttpClientHandle, judge: &GrantJudge) -> Result<Arc<Egress>, ToolError> {
     let client = http_client.client().await?;
     let credentials = http_client.credentials(judge.grant()).await?;
@@ -117,7 +118,7 @@ async fn client(http_client: &HttpClientHandle, judge: &GrantJudge) -> Result<Ar
     Ok(client)
 }
 
-/// Notes the requested addresses in the row when dropped, so that the row has them even if its caller has left.
+/// Records the requested addresses on drop, so that the row has them even if its caller has gone away.
 struct RecordedOnDrop<'a> {
     judge: &'a GrantJudge,
     row: &'a mut CallRecord,
@@ -129,8 +130,8 @@ impl Drop for RecordedOnDrop<'_> {
     }
 }
 
-/// Replaces the redirect limit of this request by the limit of the grant. A caller that follows redirects itself has
-/// already used a part of the grant's limit.
+/// Replaces the redirect limit of this request by the limit of the grant. A caller that follows redirects
+/// itself has already used up a part of the grant's limit.
 fn with_granted_redirects(error: FetchError, judge: &GrantJudge) -> FetchError {
     match error {
         FetchError::TooManyRedirects { .. } => FetchError::TooManyRedirects { limit: judge.max_redirects() },
@@ -138,13 +139,13 @@ fn with_granted_redirects(error: FetchError, judge: &GrantJudge) -> FetchError {
     }
 }
 
-/// The names of the secrets that a request to this URL may carry.
+/// Returns the names of the secrets that a request to this URL may carry.
 pub(crate) fn secrets_for(grant: &Grant, url: &str) -> Vec<SharedText> {
     grant.secrets_for(url).map(|secret| secret.name.as_str().into()).collect()
 }
 
-/// The tool's error for a failed request. Its texts are cleaned of secrets, because they can quote the server, such as
-/// the names in its certificate.
+/// Converts the error of a failed request. Secrets are redacted from its texts, because these can quote the
+/// server, such as the names in its certificate.
 fn tool_error(error: &FetchError, credentials: &[Credential]) -> ToolError {
     let kind = match error {
         FetchError::Cancelled => ToolErrorKind::Cancelled,

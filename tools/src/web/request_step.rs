@@ -15,7 +15,7 @@ pub(crate) const URL: &str = "url";
 /// The argument with the body, which is JSON.
 pub(crate) const BODY: &str = "body";
 
-/// The timeout that operations of the web, and their request steps, declare.
+/// The timeout that web operations and their request steps declare.
 const TIMEOUT: Duration = Duration::from_secs(30);
 
 /// The backend of the step.
@@ -25,11 +25,11 @@ pub(crate) struct RequestStep {
     pub(crate) form: RequestForm,
 }
 
-/// The form of a step's requests: the parts that all of them share.
+/// The parts that all requests of a step share.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct RequestForm {
     pub(crate) method: HttpMethod,
-    /// The header `Accept`.
+    /// The `Accept` header.
     pub(crate) accept: &'static str,
     pub(crate) redirects: Redirects,
 }
@@ -37,13 +37,13 @@ pub(crate) struct RequestForm {
 /// Whether a request follows redirects.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Redirects {
-    /// Redirects are followed within the grant. Each redirect is judged again.
+    /// Redirects are followed within the grant. Each target is judged again.
     AsGranted,
     /// No redirect is followed.
     Never,
 }
 
-/// The request step of an operation, which is its first step.
+/// Builds the request step of an operation, which is its first step.
 pub(crate) fn request_step(
     operation: Operation,
     http_client: Arc<HttpClientHandle>,
@@ -70,7 +70,7 @@ pub(crate) fn request_step(
     RegisteredTool::operation(decl, "Request", facts, RequestStep { http_client, form })
 }
 
-/// The facts of an operation of the web, or of its request step.
+/// Returns the facts of a web operation, or of its request step.
 pub(super) fn facts(name: &str, roles: Vec<ArgumentRole>) -> Result<ToolFacts, RegistryError> {
     Ok(ToolFacts {
         name: ToolName::parse(name).map_err(|source| RegistryError::Name { source })?,
@@ -84,7 +84,7 @@ pub(super) fn facts(name: &str, roles: Vec<ArgumentRole>) -> Result<ToolFacts, R
     })
 }
 
-/// The steps of an operation, in order.
+/// Returns the steps of an operation, in order.
 pub(super) fn steps_of(
     operation: Operation,
     steps: &ToolTable,

@@ -1,8 +1,8 @@
-//! `robots.txt` (RFC 9309): read for each origin before a page of it is requested.
+//! `robots.txt` (RFC 9309), which is read for each origin before a page of the origin is requested.
 //!
-//! The request step of `web_fetch` requests the file, under the same grant, and leaves a row for it. The file is
-//! untrusted text, so a guest parses it. The guest has neither mounts nor a network, and its memory and time have the
-//! limits of a call. A parser on the client's thread, or elsewhere in this process, would share memory with secrets and
+//! The request step of `web_fetch` requests the file under the same grant, with its own audit row. The file
+//! is untrusted text, so a guest parses it, without mounts or network and with a call's limits of memory and
+//! time. A parser on the client's thread, or elsewhere in this process, would share memory with secrets and
 //! with the calls of other agents.
 
 use std::{
@@ -25,31 +25,30 @@ use super::{
 /// The step that reads the file.
 const ROBOTS_STEP: &str = "web_fetch_robots";
 
-/// The number of bytes of a file that are read: 500 KiB, the least that RFC 9309 requires (section 2.5). The rest is
-/// ignored.
+/// The maximum number of bytes that are read of a file: 500 KiB, the minimum that RFC 9309 requires (section
+/// 2.5). The rest is ignored.
 const MAX_ROBOTS_BYTES: usize = 500 * 1024;
 
-/// The number of redirects that a request for the file follows (RFC 9309, section 2.3.1.2), unless the policy allows
-/// fewer.
+/// The maximum number of redirects for the file (RFC 9309, section 2.3.1.2), unless the policy allows fewer.
 const MAX_ROBOTS_REDIRECTS: u32 = 5;
 
 /// The maximum number of origins in the cache. A model chooses the hosts, and each file can have [`MAX_ROBOTS_BYTES`].
 const MAX_KEPT_ORIGINS: usize = 64;
 
-/// The time for which a file stays in the cache: 24 hours (RFC 9309, section 2.4).
+/// How long a file stays in the cache: 24 hours (RFC 9309, section 2.4).
 const MAX_KEPT_AGE: Duration = Duration::from_secs(24 * 60 * 60);
 
-/// Why `robots.txt` forbids the request of a page.
+/// Why `robots.txt` forbids a request.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum RobotsRefusal {
     /// A rule of the file disallows the page.
     Disallowed,
-    /// The file cannot be read, for this reason. No page of the origin may be requested.
+    /// The file cannot be read, for this reason. Then no page of the origin may be requested.
     Unreadable(String),
 }
 
 impl RobotsRefusal {
-    /// The denial of this page.
+    /// Returns the denial for this page.
     pub(crate) fn denial(&self, url: &Url) -> Denial {
         let file = format!("{}/robots.txt", url.origin().ascii_serialization());
         let (code, reason) = match self {
@@ -72,14 +71,14 @@ impl RobotsRefusal {
     }
 }
 
-/// The cache of the files, by origin.
+/// The cache of `robots.txt` files, by origin.
 #[derive(Debug, Default)]
 pub(crate) struct RobotsFiles(Mutex<HashMap<String, CachedFile>>);
 
-/// The cache's rules for an origin.
+/// The cached rules of an origin.
 #[derive(Debug, PartialEq, Eq)]
 enum CachedRules {
-    /// The file was read; its rules, if it has any.
+    /// The file is cached: its rules, if it has any.
     Known(Option<Bytes>),
     /// The file must be requested.
     Unknown,
@@ -92,17 +91,17 @@ struct CachedFile {
 }
 
 impl RobotsFiles {
-    /// Why the origin's file forbids the request of a page. `None` if it allows the page.
+    /// Returns why the origin's file forbids a request. `None` if the file allows it.
     ///
     /// # Errors
-    /// A failure that the page's request would also meet, such as a host without an address or a host that the policy
-    /// refuses.
+    /// A failure that would also affect the page's request, such as a host without an address or a host that
+    /// the policy refuses.
     pub(super) async fn refusal(
         &self,
         steps: &OperationSteps<'_>,
         url: &Url,
     ) -> Result<Option<RobotsRefusal>, ToolError> {
-        // The file gets half of the time, so that the refusal of a slow host comes before the call's own deadline.
+        // The file gets half of the time, so that a slow host is refused before the call's own deadline.
         let now = Instant::now();
         let robots_deadline = now + steps.context.deadline.saturating_duration_since(now) / 2;
         let origin = url.origin().ascii_serialization();
@@ -125,6 +124,7 @@ impl RobotsFiles {
             Ok(Some(true)) => None,
             Ok(Some(false)) => Some(RobotsRefusal::Disallowed),
             Ok(None) => Some(RobotsRefusal::Unreadable("its reader gave no answer".to_owned())),
+            // A cancellation says nothing about the file.
             Err(error) if error.kind() == ToolErrorKind::Cancelled => return Err(error),
             Err(error) => Some(RobotsRefusal::Unreadable(error.to_string())),
         })
@@ -141,7 +141,7 @@ impl RobotsFiles {
         }
     }
 
-    /// Adds a file to the cache. A full cache drops its oldest file.
+    /// Adds a file to the cache. If the cache is full, evicts the oldest file.
     fn keep(&self, origin: String, rules: Option<Bytes>, now: Instant) {
         let mut files = self.0.lock();
         if files.len() >= MAX_KEPT_ORIGINS && !files.contains_key(&origin) {
@@ -176,8 +176,8 @@ async fn request(
     Ok(Err(RobotsRefusal::Unreadable(format!("more than {MAX_ROBOTS_REDIRECTS} redirects"))))
 }
 
-/// The rules of a response (RFC 9309, section 2.3.1). A status of 2xx gives the rules, a status of 4xx means that there
-/// are none, and with any other status the rules are unknown.
+/// Returns the rules of a response (RFC 9309, section 2.3.1). A 2xx status gives the rules, a 4xx status
+/// means that there are none, and with any other status the rules are unknown.
 fn rules(response: &Response) -> Result<Option<Bytes>, RobotsRefusal> {
     let status = response.status;
     if status.is_client_error() {
@@ -186,14 +186,14 @@ fn rules(response: &Response) -> Result<Option<Bytes>, RobotsRefusal> {
     if !status.is_success() {
         return Err(RobotsRefusal::Unreadable(format!("status {}", status.as_u16())));
     }
-    // One byte more than the limit tells the reader that the last line is cut. The bytes are copied, because a slice
-    // would keep the whole body in memory.
+    // One byte beyond the limit tells the reader that the last line is truncated. Copy the bytes, because a
+    // slice would keep the whole body in memory.
     let file_bytes = &response.body[..response.body.len().min(MAX_ROBOTS_BYTES + 1)];
     Ok((!file_bytes.is_empty()).then(|| Bytes::copy_from_slice(file_bytes)))
 }
 
-/// Whether the page's request would fail as well: the policy refuses the host, the client accepts no request, or there
-/// is not a connection.
+/// Whether the page's request would fail too: the policy refuses the host, the client accepts no requests, or
+/// the connection fails.
 fn fails_for_the_page_too(error: &ToolError) -> bool {
     const NO_CONNECTION: [&str; 10] = [
         "name_unresolved",
@@ -246,7 +246,7 @@ mod tests {
         }
         assert_eq!(files.cached_rules(&origin(0), first_read), CachedRules::Unknown);
         assert_eq!(files.cached_rules(&origin(1), first_read), CachedRules::Known(None));
-        // A file that is read again takes no additional place.
+        // Reading a file again takes no additional entry.
         files.keep(origin(1), text("rules"), time_of(1));
         assert_eq!(files.cached_rules(&origin(2), first_read), CachedRules::Known(None));
     }

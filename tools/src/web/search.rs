@@ -1,4 +1,4 @@
-//! One search: requests the provider's response, then lets a guest read it.
+//! One search: requests the provider's response, then runs a guest that reads it.
 
 use std::sync::Arc;
 
@@ -23,8 +23,8 @@ const REQUEST_STEP: &str = "web_search_request";
 const READ_STEP: &str = "web_search_read";
 
 impl WebSearchBackend {
-    /// The arguments of the request step. They are computed before anything runs, so that the URL is judged and shown
-    /// to the approver.
+    /// Returns the arguments of the request step. They are computed before anything runs, so that the URL is
+    /// judged and shown to the approver.
     ///
     /// # Errors
     /// `invalid_arguments`, as in [`SearchQuery::parse`].
@@ -37,7 +37,7 @@ impl WebSearchBackend {
     /// Searches by calling both steps.
     ///
     /// # Cancellation
-    /// A dropped future closes the connection and stops the guest.
+    /// Dropping the future closes the connection and stops the guest.
     pub(crate) fn run<'a>(
         &'a self,
         steps: Option<&'a Arc<ToolRegistry>>,
@@ -45,7 +45,7 @@ impl WebSearchBackend {
         context: OperationContext,
         caller: &'a Caller,
     ) -> BoxFuture<'a, Result<ToolOutput, ToolError>> {
-        // Boxed, because the futures of the steps' calls have the same type as the future that contains this one.
+        // Boxed, because the future of a step's call has the same type as the future that contains this one.
         Box::pin(async move {
             let query = SearchQuery::parse(arguments, self.variant, Timestamp::now())?;
             let steps = OperationSteps::new(steps, context, caller)?;
@@ -64,8 +64,8 @@ impl WebSearchBackend {
             }
             let outcome =
                 steps.read(READ_STEP, &reader_arguments, &response.body, steps.context.deadline).await;
-            // For an error status the guest returns the provider's message. If the guest failed, the error has the
-            // status alone.
+            // For an error status, the guest returns the provider's message. If the guest failed, the error
+            // has only the status.
             let provider_text = outcome.as_ref().map(ToolOutput::joined_text).unwrap_or_default();
             if let Some(error) = refused_by_status("the provider", &response, &provider_text) {
                 return Err(error);
@@ -86,7 +86,7 @@ impl WebSearchBackend {
     }
 }
 
-/// Explains a refused redirect, and names the setting to change.
+/// Explains a refused redirect, and names the setting that would allow it.
 fn explain_redirect(error: ToolError) -> ToolError {
     if error.code() != "too_many_redirects" {
         return error;
@@ -96,8 +96,8 @@ fn explain_redirect(error: ToolError) -> ToolError {
         .with_hint("`url` of `[search]` in the policy must be the address that answers")
 }
 
-/// A result of `search_web`: data only, without dates. The guest has read untrusted bytes, so every
-/// value is read as text only.
+/// Converts the output to a result of `search_web`: only data, without dates. The guest has read untrusted
+/// bytes, so every value is treated as plain text.
 fn as_data(output: ToolOutput) -> ToolOutput {
     let text = |result: &Value, key: &str| result[key].as_str().unwrap_or_default().to_owned();
     let results: Vec<Value> = output.details["results"]

@@ -1,4 +1,5 @@
-//! `web_search` and `search_web` as registered tools. They have one backend, and differ in name and arguments.
+//! `web_search` and `search_web` as registered tools. They share one backend, and differ in their
+//! names and arguments.
 
 use std::sync::Arc;
 
@@ -20,7 +21,7 @@ pub(crate) struct WebSearchBackend {
     pub(super) variant: SearchToolVariant,
 }
 
-/// The tool that asked for the search. It decides the names of the arguments and the form of the results.
+/// The tool that was called. It decides the names of the arguments and the form of the results.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum SearchToolVariant {
     /// `web_search`.
@@ -30,7 +31,7 @@ pub(super) enum SearchToolVariant {
 }
 
 impl SearchToolVariant {
-    /// The argument with the number of results.
+    /// The name of the argument with the number of results.
     pub(super) const fn max_results(self) -> &'static str {
         match self {
             Self::Own => "max_results",
@@ -46,8 +47,8 @@ impl WebSearchBackend {
     }
 }
 
-/// The form of a search request. Redirects are not followed, because some providers redirect queries with a mark such
-/// as `!!x` to other sites.
+/// Returns the form of a search request. Redirects are not followed, because some providers redirect queries
+/// with a prefix such as `!!x` to other sites.
 pub(crate) fn search_form(provider: SearchProvider) -> RequestForm {
     let accept = match provider {
         SearchProvider::Duckduckgo => "text/html",
@@ -58,7 +59,7 @@ pub(crate) fn search_form(provider: SearchProvider) -> RequestForm {
     RequestForm { method: provider.method(), accept, redirects: Redirects::Never }
 }
 
-/// `web_search`, built from these steps.
+/// Builds `web_search` from these steps.
 pub(crate) fn web_search(
     steps: &ToolTable,
     settings: Arc<SearchSettings>,
@@ -77,9 +78,8 @@ pub(crate) fn web_search(
     tool(Operation::WEB_SEARCH, SearchToolVariant::Own, description, &properties, steps, settings)
 }
 
-/// `search_web`, for programs that know the search by this name, built from the same steps. It is hidden from models,
-/// which have `web_search`.
-/// Programs call it by name.
+/// Builds `search_web` from the same steps, for programs that know the search by this name. It is hidden from
+/// models, which have `web_search`, but programs can call it by name.
 pub(crate) fn search_web(
     steps: &ToolTable,
     settings: Arc<SearchSettings>,
@@ -101,7 +101,7 @@ pub(crate) fn search_web(
     tool.hidden().with_results(results)
 }
 
-/// The arguments that both tools have.
+/// Returns the schema of the arguments that both tools share.
 fn arguments(variant: SearchToolVariant) -> Value {
     json!({
         "query": {

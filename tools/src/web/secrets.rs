@@ -1,5 +1,5 @@
-//! Reads the secrets of a policy from a file, a variable or a systemd credential. Their values enter the process only
-//! here, and leave it only through the HTTP client.
+//! Reads the secrets of a policy from files, variables or systemd credentials. Their values enter the process
+//! only here, and leave it only through the HTTP client.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -28,7 +28,7 @@ pub enum SecretError {
     /// The variable is not set.
     #[error("the variable `{0}` is not set")]
     NoVariable(String),
-    /// There is no folder of credentials.
+    /// There is no folder of systemd credentials.
     #[error(
         "`{CREDENTIALS_VARIABLE}` names no folder, so there are no credentials: start Portcullis as a service of systemd with `LoadCredential=`, or name a file as `file:…`"
     )]
@@ -56,13 +56,13 @@ pub enum SecretError {
     Header(#[from] InvalidCredential),
 }
 
-/// The values of variables that were removed from this process's environment at the start.
+/// The values of variables that were removed from this process's environment at startup.
 #[derive(Debug, Clone, Default)]
 pub struct TakenVariables(BTreeMap<String, Result<SecretValue, InvalidSecret>>);
 
 impl TakenVariables {
-    /// Removes the variables that hold the policy's secrets from the environment. If this process has another thread,
-    /// which could read the environment at the same time, the variables stay and are read at the first use.
+    /// Removes the variables that hold the policy's secrets from the environment. If this process has another
+    /// thread, which could read the environment concurrently, the variables stay and are read on first use.
     #[must_use]
     pub fn take(policy: &WorkspaceSecurityPolicy) -> Self {
         let Ok(one_thread) = SingleThreaded::check() else { return Self::default() };
@@ -78,7 +78,7 @@ impl TakenVariables {
     }
 }
 
-/// A secret of the policy, with the location of its value.
+/// A secret of the policy, and where its value is stored.
 #[derive(Debug, Clone)]
 pub(crate) struct SecretLocation {
     name: SecretName,
@@ -87,12 +87,12 @@ pub(crate) struct SecretLocation {
     hosts: BTreeSet<HostRule>,
     /// The folder of the policy file, for relative paths.
     base: Option<PathBuf>,
-    /// The value that was removed from the environment.
+    /// The value, if it was removed from the environment.
     taken_value: Option<Result<SecretValue, InvalidSecret>>,
 }
 
 impl SecretLocation {
-    /// The location of a secret. `policy_file` is the operator's policy; relative paths start at its folder.
+    /// Locates a secret. `policy_file` is the operator's policy; relative paths are resolved in its folder.
     pub(crate) fn new(
         (name, rule): (&SecretName, &SecretRule),
         policy_file: Option<&Path>,
@@ -129,7 +129,7 @@ impl SecretLocation {
         }
     }
 
-    /// Reads the value. Blocks, because the file can lie on any file system.
+    /// Reads the value. Blocks, because the file can lie on a slow file system.
     pub(crate) fn read(&self) -> Result<Credential, SecretError> {
         let value = match (&self.source, &self.taken_value) {
             (_, Some(value)) => value.clone()?,
@@ -168,8 +168,8 @@ fn credential(name: &str) -> Result<PathBuf, SecretError> {
 fn read_file(path: &Path, group: GroupReaders) -> Result<SecretValue, SecretError> {
     let file = trusted::open_file(path).map_err(SecretError::Untrusted)?;
     trusted::judge_readers(file.as_fd(), path, group).map_err(SecretError::Untrusted)?;
-    // One read into a buffer with room for the largest value, a line break and one more byte. A buffer that grows would
-    // leave copies of the value in memory.
+    // Read once, into a buffer with room for the longest value, a line break and one more byte. A growing
+    // buffer would leave copies of the value in freed memory.
     let mut bytes = Vec::with_capacity(MAX_FILE_BYTES + 1);
     let read_bounded =
         |file: File, bytes: &mut Vec<u8>| file.take(MAX_FILE_BYTES as u64 + 1).read_to_end(bytes);
@@ -179,7 +179,7 @@ fn read_file(path: &Path, group: GroupReaders) -> Result<SecretValue, SecretErro
     }
 }
 
-/// The maximum size of a value, with a line break after it.
+/// The maximum size of a value, including a line break.
 const MAX_FILE_BYTES: usize = SecretValue::MAX_BYTES + 2;
 
 #[cfg(test)]
@@ -191,7 +191,7 @@ mod tests {
 
     use super::*;
 
-    /// The location of a secret with this source. Relative paths start at `base`.
+    /// Creates the location of a secret with this source. Relative paths are resolved in `base`.
     fn location(source: &str, base: Option<&Path>) -> SecretLocation {
         let text = format!(
             "version = 1\n[profiles.N]\nhosts = ['https://*']\n[secrets.s]\nfrom = '{source}'\n\

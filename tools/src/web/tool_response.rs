@@ -1,4 +1,4 @@
-//! The response of an HTTP tool's request as the result of a call.
+//! Converts the response of an HTTP tool's request to the result of a call.
 
 use portcullis_egress::Response;
 use portcullis_types::{ToolError, ToolOutput};
@@ -7,15 +7,16 @@ use serde_json::{Value, json};
 use super::hops::{add_source, refused_with_body};
 use crate::http_tool::is_json;
 
-/// The maximum length of a JSON text that becomes structured data: 1 MiB. A longer one stays a text, because a parsed
-/// value can take many times the memory of its text.
+/// The maximum length of a JSON text that becomes structured data: 1 MiB. A longer text stays a text, because
+/// a parsed value can take many times the memory of its text.
 const MAX_PARSED_BYTES: usize = 1 << 20;
 
-/// The result of a call: JSON as structured data, text as it is, and of anything else the type and size.
+/// Returns the result of a call: JSON as structured data, text as it is, and only type and
+/// size of anything else.
 ///
 /// # Errors
-/// The call's error for a status of 400 or above, with the start of the body, and `response_invalid` for a body that is
-/// declared as JSON but is not JSON.
+/// The call's error if the status is 400 or above, with the start of the body, and `response_invalid` if a
+/// body is declared as JSON but is not JSON.
 pub(crate) fn output_of_response(response: &Response) -> Result<ToolOutput, ToolError> {
     let content_type = response.headers.get("content-type").and_then(|value| value.to_str().ok());
     let content_type = content_type.unwrap_or_default();
@@ -40,7 +41,8 @@ pub(crate) fn output_of_response(response: &Response) -> Result<ToolOutput, Tool
 }
 
 fn output_of_text(text: &str, content_type: &str) -> Result<ToolOutput, ToolError> {
-    // Some servers name no type. Their JSON is recognised, but not a text such as `5`, which is a text as well.
+    // Some servers name no content type. Recognise their JSON, but only objects and lists:
+    // `5` is also a text.
     let may_be_json = content_type.is_empty() && text.trim_start().starts_with(['{', '[']);
     if text.len() > MAX_PARSED_BYTES || !(is_json(content_type) || may_be_json) {
         return Ok(ToolOutput::text(text));
@@ -55,7 +57,7 @@ fn output_of_text(text: &str, content_type: &str) -> Result<ToolOutput, ToolErro
     }
 }
 
-/// Whether a body of this type is text: the types of text, of JSON, XML, scripts and forms, and no type at all.
+/// Whether a body of this type is text: text, JSON, XML, scripts and forms, or no type at all.
 fn is_text(content_type: &str) -> bool {
     let essence = content_type.split(';').next().unwrap_or_default().trim().to_ascii_lowercase();
     let texts = [

@@ -1,4 +1,4 @@
-//! Anthropic's strict tool use. The supported keywords are those of Anthropic's guide to structured outputs.
+//! Anthropic's strict tool use. The supported keywords come from Anthropic's guide to structured outputs.
 
 use serde_json::{Map, Value};
 

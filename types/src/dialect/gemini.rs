@@ -20,7 +20,7 @@ fn schema(value: &Value, pointer: &str) -> Result<Map<String, Value>, DialectFau
     if let Some(Value::Array(branches)) = map.remove("anyOf") {
         return merge_union(&map, &branches, pointer);
     }
-    // Gemini has no list of types, so make it a union with one branch for each type.
+    // Gemini has no list of types, so convert it to a union with one branch per type.
     if let Some(Value::Array(kinds)) = map.get("type").cloned() {
         let branches: Vec<Value> = kinds
             .into_iter()
@@ -34,7 +34,7 @@ fn schema(value: &Value, pointer: &str) -> Result<Map<String, Value>, DialectFau
         map.retain(|key, _| key == "description" || key == "default");
         return merge_union(&map, &branches, pointer);
     }
-    // Gemini has no `const`, but an `enum` of one value.
+    // Gemini has no `const`, so use an `enum` with one value.
     if let Some(value) = map.remove("const") {
         map.insert("enum".to_owned(), json!([value]));
     }
@@ -84,8 +84,8 @@ fn array(map: &mut Map<String, Value>, pointer: &str) -> Result<(), DialectFault
     Ok(())
 }
 
-/// Merges the branches of a union into one schema that allows at least as much. `enclosing` has the union's
-/// annotations.
+/// Merges the branches of a union into one schema that allows at least the same values. `enclosing` has the
+/// union's annotations.
 fn merge_union(
     enclosing: &Map<String, Value>,
     branches: &[Value],
@@ -99,7 +99,7 @@ fn merge_union(
         rendered.push(schema(branch, &nested_pointer(pointer, "anyOf", Some(&index.to_string())))?);
     }
     let mut merged = merge(rendered, pointer)?;
-    // `null` branches were filtered out above, so a shorter list means that the value may be null.
+    // `null` branches were filtered out above, so a shorter list means that the value is nullable.
     if non_null_branches.len() < branches.len() {
         merged.insert("nullable".to_owned(), true.into());
     }
@@ -133,7 +133,8 @@ fn merge(mut branches: Vec<Map<String, Value>>, pointer: &str) -> Result<Map<Str
         merge_objects(&branches, pointer)
     } else if all_of_kinds(&["string"]) {
         Ok(merge_strings(&branches))
-    // The type is wider than the branches. This is safe, because the registry checks calls against the normal form.
+    // The type is wider than the branches, which is safe because the registry validates calls
+    // against the normal form.
     } else if all_of_kinds(&["integer", "number"]) {
         Ok(Map::from_iter([("type".to_owned(), json!("number"))]))
     } else {
@@ -141,7 +142,7 @@ fn merge(mut branches: Vec<Map<String, Value>>, pointer: &str) -> Result<Map<Str
     }
 }
 
-/// Merges strings: the values of all branches, or any string if one branch allows any.
+/// Merges strings: the values of all branches, or any string if one branch allows any string.
 fn merge_strings(branches: &[Map<String, Value>]) -> Map<String, Value> {
     let mut merged = Map::from_iter([("type".to_owned(), json!("string"))]);
     let mut values: Vec<Value> = Vec::new();
@@ -160,8 +161,8 @@ fn merge_strings(branches: &[Map<String, Value>]) -> Map<String, Value> {
     merged
 }
 
-/// Merges objects. The result has the properties of all branches, requires what every branch requires, and describes
-/// which properties belong together.
+/// Merges objects. The result has the properties of all branches, requires only what every branch requires,
+/// and describes which properties belong together.
 fn merge_objects(branches: &[Map<String, Value>], pointer: &str) -> Result<Map<String, Value>, DialectFault> {
     let mut properties: Map<String, Value> = Map::new();
     let mut form_lines = Vec::new();
@@ -192,7 +193,7 @@ fn merge_objects(branches: &[Map<String, Value>], pointer: &str) -> Result<Map<S
     ]))
 }
 
-/// The description of one branch, such as ``- `kind` = "circle", `radius`, optionally `color`: a circle``.
+/// Describes one branch, such as ``- `kind` = "circle", `radius`, optionally `color`: a circle``.
 fn describe_branch(branch: &Map<String, Value>) -> String {
     let required: Vec<&str> = required_of(branch).collect();
     let mut parts = Vec::new();

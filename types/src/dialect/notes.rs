@@ -1,4 +1,4 @@
-//! Moves keywords that a dialect lacks into the description.
+//! Moves keywords that a dialect does not support into the description.
 
 use serde_json::{Map, Value};
 

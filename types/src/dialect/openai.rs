@@ -1,4 +1,4 @@
-//! OpenAI's strict mode. The supported keywords are those of OpenAI's guide to structured outputs.
+//! OpenAI's strict mode. The supported keywords come from OpenAI's guide to structured outputs.
 
 use serde_json::{Map, Value, json};
 
@@ -44,7 +44,7 @@ fn object(map: &mut Map<String, Value>, pointer: &str) -> Result<(), DialectFaul
     let mut strict_properties = Map::new();
     for (name, property) in &properties {
         let rendered = schema(property, &nested_pointer(pointer, "properties", Some(name)))?;
-        // Strict mode requires every property, so an optional property may be null instead.
+        // Strict mode requires every property, so make an optional property nullable.
         let is_required = required.iter().any(|required_name| required_name == name);
         strict_properties.insert(name.clone(), if is_required { rendered } else { nullable(rendered) });
         if !is_required {
@@ -73,7 +73,7 @@ fn nullable(schema: Value) -> Value {
         Some(Value::String(kind)) if !map.contains_key("const") => {
             map.insert("type".to_owned(), json!([kind, "null"]));
             if let Some(Value::Array(values)) = map.get_mut("enum") {
-                // `enum` restricts the types too, so null must be in both lists.
+                // `enum` restricts the types too, so both lists need null.
                 values.push(Value::Null);
             }
             Value::Object(map)

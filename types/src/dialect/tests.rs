@@ -1,4 +1,4 @@
-//! Each rule of each dialect, tested separately. The goldens of `portcullis-sdk` cover whole tools.
+//! Tests each rule of each dialect separately. The goldens of `portcullis-sdk` cover whole tools.
 
 use serde_json::{Value, json};
 

@@ -9,14 +9,14 @@ use icu_properties::{
 };
 use unicode_width::UnicodeWidthChar as _;
 
-/// Shows at most 256 characters of a text. Deceptive characters are escaped.
+/// Displays at most 256 characters of a text, with deceptive characters escaped.
 #[derive(Debug, Clone, Copy)]
 pub struct EscapedText<'a>(pub &'a str);
 
-/// The maximum number of characters of untrusted text that are shown; a longer text ends with `…`.
+/// The maximum number of characters that are shown of an untrusted text; a longer text ends with `…`.
 const MAX_SHOWN_CHARS: usize = 256;
 
-/// The maximum number of combining marks on one character. More marks would paint over the neighbouring lines.
+/// The maximum number of combining marks on one character. More marks would overlap the neighbouring lines.
 const MAX_MARKS: usize = 4;
 
 impl fmt::Display for EscapedText<'_> {
@@ -32,8 +32,8 @@ impl fmt::Display for EscapedText<'_> {
     }
 }
 
-/// Shows a text with three kinds of characters escaped: those that [`is_deceptive`] names, marks without a
-/// visible base, and marks after the fourth on one character.
+/// Displays a text with three kinds of characters escaped: those that [`is_deceptive`] accepts, marks without
+/// a visible base, and marks after the fourth on one character.
 #[must_use]
 pub fn escape_for_display(text: &str) -> impl fmt::Display + '_ {
     struct FullyEscaped<'a>(&'a str);
@@ -51,7 +51,7 @@ pub fn escape_for_display(text: &str) -> impl fmt::Display + '_ {
 /// Escapes character by character.
 #[derive(Default)]
 struct Escaper {
-    /// The number of marks that the last shown character may still carry.
+    /// The number of marks that the last shown character may still get.
     marks_left: usize,
 }
 
@@ -66,7 +66,7 @@ impl Escaper {
         self.marks_left = match character {
             // A mark on a space would have no visible base.
             ' ' => 0,
-            // Cannot underflow: a mark was escaped above if `marks_left` is 0.
+            // Cannot underflow: if `marks_left` is 0, the mark was escaped above.
             _ if is_mark => self.marks_left - 1,
             _ => MAX_MARKS,
         };
@@ -74,8 +74,8 @@ impl Escaper {
     }
 }
 
-/// Whether a character deceives a terminal or a reader. Control characters, invisible characters, blanks other than
-/// the space, enclosing marks, and characters without a meaning of their own (private use, unassigned) do.
+/// Whether a character can deceive a terminal or a reader: control characters, invisible characters, blanks
+/// other than the space, enclosing marks, and characters without a defined meaning (private use, unassigned).
 #[must_use]
 pub fn is_deceptive(character: char) -> bool {
     if character.is_ascii() {
@@ -93,9 +93,9 @@ pub fn is_deceptive(character: char) -> bool {
     is_deceptive_category || is_invisible(character) || is_blank(character)
 }
 
-/// Whether a character is invisible or changes how others are shown: bidirectional controls, zero-width
-/// characters, fillers, variation selectors, line separators, annotations and tags (Unicode Technical Report
-/// 36, section 2).
+/// Whether a character is invisible or changes how others are displayed: bidirectional controls, zero-width
+/// characters, fillers, variation selectors, line separators, annotations and tags (Unicode Technical
+/// Report 36, section 2).
 #[must_use]
 pub fn is_invisible(character: char) -> bool {
     if character.is_ascii() {
@@ -108,7 +108,8 @@ pub fn is_invisible(character: char) -> bool {
     is_format || CodePointSetData::new::<DefaultIgnorableCodePoint>().contains(character)
 }
 
-/// Whether a character belongs to a right-to-left script. Its neighbours on the line may be shown in another order.
+/// Whether a character belongs to a right-to-left script. Its neighbours on the line may be
+/// displayed in another order.
 #[must_use]
 pub fn is_right_to_left(character: char) -> bool {
     !character.is_ascii()
@@ -118,7 +119,7 @@ pub fn is_right_to_left(character: char) -> bool {
         )
 }
 
-/// Whether a character is a letter or symbol by its category but has no visible glyph.
+/// Whether a character is categorised as a letter or symbol but has no visible glyph.
 fn is_blank(character: char) -> bool {
     matches!(
         character,
@@ -128,7 +129,7 @@ fn is_blank(character: char) -> bool {
     )
 }
 
-/// Whether a character combines with the one before it, or takes no column.
+/// Whether a character combines with the previous one, or takes no column.
 fn is_mark(character: char) -> bool {
     !character.is_ascii()
         && (character.width().is_none_or(|columns| columns == 0)
@@ -194,7 +195,7 @@ mod tests {
         }
     }
 
-    /// Checks all of Unicode: each character alone, and after another character.
+    /// Checks all of Unicode: each character by itself, and after another character.
     #[test]
     fn every_character_is_seen_or_escaped() {
         for character in (0..=0x10_ffff).filter_map(char::from_u32) {
@@ -230,7 +231,7 @@ mod tests {
         let escaped = escape_text(&stacked_marks);
         assert_eq!(escaped.matches('\u{301}').count(), MAX_MARKS);
         assert_eq!(escaped.matches("\\u{301}").count(), 100 - MAX_MARKS);
-        // An escaped character carries no marks either.
+        // An escaped character cannot carry marks either.
         assert_eq!(escape_text("\u{200b}\u{301}"), "\\u{200b}\\u{301}");
     }
 

@@ -4,20 +4,20 @@ use std::fmt::Write as _;
 
 use super::{is_right_to_left, text};
 
-/// The least width, in columns, at which names and values stand side by side.
+/// The minimum width, in columns, at which names and values are side by side.
 const WIDE_COLUMNS: usize = 40;
 
 /// The width of a name, in columns, with its margins.
 const NAME_COLUMNS: usize = 13;
 
-/// The maximum number of consecutive spaces that are shown unchanged. A longer run is shown as a count, because it
-/// could push the following text to a place where readers expect trusted text.
+/// The maximum number of consecutive spaces that are shown unchanged. A longer run is shown as a count,
+/// because it could push the following text to where readers expect trusted text.
 const MAX_SPACES: usize = 8;
 
 /// Marks a space at either end of a folded line.
 const SPACE_SIGN: char = '␣';
 
-/// The maximum number of lines of a value. A longer value shows its first and its last lines.
+/// The maximum number of lines of a value. For a longer value, its first and its last lines are shown.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct LineLimit {
     first: usize,
@@ -31,8 +31,8 @@ impl LineLimit {
     pub const MANY: Self = Self { first: 48, last: 16 };
 }
 
-/// Lines of names and values. A value is escaped and folded at the terminal's width, so no part of the value
-/// stands at the start of a line, where trusted text starts.
+/// Lines of names and values. A value is escaped and folded at the terminal's width, so no part of it appears
+/// at the start of a line, where trusted text starts.
 #[derive(Debug)]
 pub struct Framed {
     out: String,
@@ -44,7 +44,7 @@ impl Framed {
     /// Starts with a trusted line, for a terminal of this width.
     #[must_use]
     pub fn new(head: &str, columns: usize) -> Self {
-        // The width is at least 4 columns: the margin and the free column take 3.
+        // The width is at least 4 columns, because the margin and the free column take 3.
         Self { out: format!("{head}\n"), columns: columns.max(4), left_out: 0 }
     }
 
@@ -56,7 +56,7 @@ impl Framed {
         } else {
             (format!("  {name}\n│ "), "│ ".to_owned(), "┆ ".to_owned())
         };
-        // The last column stays free, because some terminals wrap as soon as it is written.
+        // Leave the last column free, because some terminals wrap as soon as it is written.
         let columns_left = self.columns - if is_wide { NAME_COLUMNS } else { 2 } - 1;
         let value = shorten_spaces(&text::inline(value));
         let pieces = fold(&value, columns_left);
@@ -92,7 +92,7 @@ impl Framed {
         let _ = writeln!(self.out, "{}", format!("{prefix}{piece}").trim_end());
     }
 
-    /// All lines, followed by a trusted line that counts the characters that are not shown, if any.
+    /// Returns all lines, followed by a trusted line that counts the omitted characters, if any.
     #[must_use]
     pub fn finish(mut self) -> String {
         if self.left_out > 0 {
@@ -106,7 +106,7 @@ impl Framed {
     }
 }
 
-/// Replaces each row of more than [`MAX_SPACES`] spaces by a count.
+/// Replaces each run of more than [`MAX_SPACES`] spaces by a count.
 pub(super) fn shorten_spaces(text: &str) -> String {
     let mut shortened = String::with_capacity(text.len());
     let mut rest = text;
@@ -127,9 +127,10 @@ pub(super) fn shorten_spaces(text: &str) -> String {
 pub(super) fn fold(text: &str, max_columns: usize) -> Vec<&str> {
     let (mut pieces, mut start, mut used_columns) = (Vec::new(), 0, 0);
     for (offset, character) in text.char_indices() {
-        // Terminals disagree about the width of a character, but none uses more columns than counted here.
+        // Terminals disagree about the width of a character, but none uses more columns
+        // than are counted here.
         let columns = if character.is_ascii() { 1 } else { 2 };
-        // A piece has at least one character, so that the loop makes progress on a very narrow terminal.
+        // A piece has at least one character, so that the loop advances even on a very narrow terminal.
         if used_columns + columns > max_columns && offset > start {
             pieces.push(&text[start..offset]);
             (start, used_columns) = (offset, 0);
@@ -140,8 +141,8 @@ pub(super) fn fold(text: &str, max_columns: usize) -> Vec<&str> {
     pieces
 }
 
-/// Makes the first and the last space of a folded piece visible. Without the sign, readers would join two words at a
-/// fold.
+/// Makes the first and the last space of a folded piece visible. Otherwise readers would join
+/// two words at a fold.
 pub(super) fn mark_end_spaces(piece: &str) -> String {
     let mut marked = piece.to_owned();
     if marked.ends_with(' ') {
@@ -165,7 +166,7 @@ mod tests {
 
     const HEAD: &str = "A question.";
 
-    /// The screen of a terminal of this width, which wraps long lines.
+    /// Simulates the screen of a terminal of this width, which wraps long lines.
     fn screen(text: &str, columns: usize) -> Vec<String> {
         let characters = |line: &str| line.chars().collect::<Vec<_>>();
         let rows = text.lines().flat_map(|line| {

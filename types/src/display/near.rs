@@ -1,9 +1,9 @@
-//! "Did you mean": the known names that a mistyped name resembles.
+//! "Did you mean": finds the known names that resemble a mistyped name.
 
-/// How similar two names are, from 0 (nothing in common) to 1 (equal except for the case of letters): the share of the
-/// letters of the longer name that no edit changes. An edit inserts, removes or replaces one letter or swaps two
-/// neighbours. A name of more than 64 bytes resembles nothing, because a comparison costs the product of both lengths
-/// and a stranger may have chosen the name.
+/// Computes how similar two names are, from 0 (nothing in common) to 1 (equal except for case): the share of
+/// the longer name's letters that no edit changes. An edit inserts, removes or replaces one letter, or swaps
+/// two neighbours. A name of more than 64 bytes resembles nothing, because the cost of a comparison is the
+/// product of both lengths, and the name may be untrusted.
 ///
 /// ```
 /// use portcullis_types::display::near::similarity;
@@ -19,8 +19,8 @@ pub fn similarity(name: &str, known: &str) -> f64 {
     strsim::normalized_damerau_levenshtein(&name.to_lowercase(), &known.to_lowercase())
 }
 
-/// The candidates that are near enough to suggest, the most similar first; equally similar ones keep their order.
-/// `similarity` is from 0 to 1, as [`similarity`] computes it.
+/// Returns the candidates that are similar enough to suggest, the most similar first; the sort is stable.
+/// `similarity` returns 0 to 1, as [`similarity`] does.
 pub fn near<T>(candidates: impl IntoIterator<Item = T>, similarity: impl Fn(&T) -> f64) -> Vec<T> {
     let mut near_ones: Vec<(f64, T)> = candidates
         .into_iter()
@@ -31,15 +31,15 @@ pub fn near<T>(candidates: impl IntoIterator<Item = T>, similarity: impl Fn(&T) 
     near_ones.into_iter().map(|(_, candidate)| candidate).collect()
 }
 
-/// The known name that most resembles an unknown one, if one is near enough to suggest.
+/// Returns the known name that most resembles an unknown one, if it is similar enough to suggest.
 pub fn nearest_name<'k>(name: &str, known: impl IntoIterator<Item = &'k str>) -> Option<&'k str> {
     near(known, |known| similarity(name, known)).into_iter().next()
 }
 
-/// A name that differs in half of its letters is another word, not a typing mistake.
+/// A name that differs in half of its letters is a different word, not a typo.
 const MIN_SIMILARITY: f64 = 0.5;
 
-/// The maximum length of a name that is compared, in bytes. Names of tools and keys of policies are shorter.
+/// The maximum length of a name to compare, in bytes. Tool names and policy keys are shorter.
 const MAX_COMPARED_BYTES: usize = 64;
 
 #[cfg(test)]

@@ -1,18 +1,18 @@
-//! Results as text: exact for programs, harmless for terminals.
+//! Results as text: exact for programs, safe for terminals.
 
 use super::{escape_for_display, framed};
 use crate::Content;
 
-/// The text of a result: its text blocks joined by newlines, as for a model. A block of another kind becomes a line
-/// that describes it.
+/// Returns the text of a result: its text blocks joined by newlines, as for a model. Any other block becomes
+/// a line that describes it.
 #[must_use]
 pub fn of_content(content: &[Content]) -> String {
     let blocks: Vec<String> = content.iter().map(block_text).collect();
     blocks.join("\n")
 }
 
-/// A text for a terminal. Control characters and deceptive characters are escaped, except tabs and newlines,
-/// including those of Windows.
+/// Escapes a text for a terminal. Control characters and deceptive characters are escaped, except tabs and
+/// newlines, including CRLF.
 #[must_use]
 pub fn for_terminal(text: &str) -> String {
     let mut escaped = String::with_capacity(text.len());
@@ -35,7 +35,7 @@ pub fn for_terminal(text: &str) -> String {
     escaped
 }
 
-/// A text for a terminal, with a newline at its end.
+/// Escapes a text for a terminal, and ends it with a newline.
 #[must_use]
 pub fn for_terminal_with_newline(text: &str) -> String {
     let mut escaped = for_terminal(text);
@@ -45,22 +45,22 @@ pub fn for_terminal_with_newline(text: &str) -> String {
     escaped
 }
 
-/// A text within a trusted line. Every character that a terminal would act on is escaped.
+/// Escapes a text for use within a trusted line. Every character that a terminal would act on is escaped.
 #[must_use]
 pub fn inline(text: &str) -> String {
     escape_for_display(text).to_string()
 }
 
-/// A text of several lines below a trusted line. Each line is escaped and follows a margin, so that none looks trusted.
-/// If the terminal's width is given, long lines are folded here: the terminal itself would continue them in the
-/// margin's column.
+/// Formats a text of several lines below a trusted line. Each line is escaped and follows a margin, so that
+/// no line looks trusted. If the terminal's width is given, long lines are folded here, because the terminal
+/// would continue them in the margin's column.
 #[must_use]
 pub fn behind_margin(text: &str, margin: &str, columns: Option<usize>) -> String {
     let with_margin = |piece: &str| format!("{margin}{piece}").trim_end().to_owned() + "\n";
     let Some(columns) = columns else {
         return text.lines().map(|line| with_margin(&for_terminal(line))).collect();
     };
-    // The last column stays free, because some terminals wrap as soon as it is written.
+    // Leave the last column free, because some terminals wrap as soon as it is written.
     let max_columns = columns.saturating_sub(margin.chars().count() + 1).max(1);
     let mut output = String::new();
     for line in text.lines() {
@@ -76,7 +76,7 @@ pub fn behind_margin(text: &str, margin: &str, columns: Option<usize>) -> String
     output
 }
 
-/// Stands for a tab where columns are counted.
+/// Replaces a tab where columns are counted.
 const TAB: &str = "    ";
 
 /// Joins the lines of a text into one line.
@@ -86,14 +86,14 @@ pub fn in_one_line(text: &str) -> String {
     inline(&lines.join(" "))
 }
 
-/// A number of bytes in a readable unit; exact below 1 KiB.
+/// Formats a number of bytes in a readable unit; exact below 1 KiB.
 #[must_use]
 pub fn bytes(count: u64) -> String {
     let units = [("GiB", 1_u64 << 30), ("MiB", 1 << 20), ("KiB", 1 << 10)];
     match units.into_iter().find(|(_, size)| count >= *size) {
         None => format!("{count} bytes"),
         Some((unit, size)) if count.is_multiple_of(size) => format!("{} {unit}", count / size),
-        // One decimal, rounded down: a size is never shown larger than it is.
+        // One decimal, rounded down, so that a size is never overstated.
         Some((unit, size)) => format!("{}.{} {unit}", count / size, count % size * 10 / size),
     }
 }
@@ -115,7 +115,7 @@ fn block_text(content: &Content) -> String {
     }
 }
 
-/// The decoded size of base64 text.
+/// Returns the decoded size of base64 text.
 fn decoded_size(base64: &str) -> String {
     let padding = base64.bytes().rev().take_while(|byte| *byte == b'=').count();
     // Saturating, because a text that is not base64 may be all padding.
@@ -145,7 +145,7 @@ mod tests {
                 let output = behind_margin(&text, "  | ", Some(columns));
                 for line in output.lines() {
                     assert!(line.starts_with("  |"), "{columns}: {output}");
-                    // One character is always placed, even if it does not fit.
+                    // At least one character is always placed, even if it does not fit.
                     assert!(line.chars().count() <= columns.max(6), "{columns}: {output}");
                 }
             }

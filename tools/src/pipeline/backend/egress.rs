@@ -1,5 +1,5 @@
-//! Backend of request steps, and the sending of a call's only request. The host's HTTP client makes the requests, on
-//! its confined threads.
+//! The backend of request steps, and a helper that sends a call's single request. The host's HTTP client
+//! makes the requests, on its confined threads.
 
 use std::{sync::Arc, time::Instant};
 
@@ -49,7 +49,7 @@ impl Backend for RequestStep {
         }
         let method =
             Method::from_bytes(method.as_bytes()).map_err(|error| ToolError::internal(error.to_string()))?;
-        // The judged form of the URL, because the argument's text may be another spelling.
+        // Use the judged form of the URL, because the argument may spell it differently.
         let request = Request {
             method,
             headers: headers(HeaderValue::from_static(self.form.accept), text(BODY).is_some()),
@@ -61,7 +61,7 @@ impl Backend for RequestStep {
             if let Some(response_slot) =
                 caller.operation_step.as_ref().and_then(|step| step.response.as_ref())
             {
-                // A step makes one request, so the cell is still empty.
+                // A step makes one request, so the cell is empty.
                 let _ = response_slot.set(hop);
             }
         };
@@ -87,10 +87,10 @@ impl Backend for RequestStep {
     }
 }
 
-/// Sends the judged request of a call, and marks what the run has read and sent by it.
+/// Sends the judged request of a call, and labels the run with the data that it read and sent.
 ///
 /// # Errors
-/// A flow rule's denial. The inner result says what became of the request.
+/// A flow rule's denial. The inner result is the outcome of the request.
 pub(super) async fn send(
     attempt: &CallAttempt<'_>,
     http_client: &HttpClientHandle,
@@ -99,18 +99,18 @@ pub(super) async fn send(
     pending_record: &mut PendingRecord,
 ) -> Result<Result<Response, RequestFailure>, ToolError> {
     let CallAttempt { grant, labels, caller, host, .. } = attempt;
-    // Mark the labels before the request is sent, so that they precede the response.
+    // Set the labels before the request is sent, so that they precede the response.
     labels.mark_web_read();
     labels.mark_secrets_sent(&web::secrets_for(grant, request.url.as_str()));
     labels.withdraw_networks(&host.policy).await.map_err(|denial| refuse_flow(denial, pending_record))?;
     let cancel = caller.cancel.child_token();
     let response = web::request(http_client, judge, request, cancel, &mut pending_record.call).await;
-    // A redirect can have sent more secrets.
+    // A redirect may have carried more secrets.
     labels.mark_secrets_sent(&pending_record.call.secrets);
     Ok(response)
 }
 
-/// The judge of a call whose address is configured. Its time is what is left of the call's.
+/// Returns the judge of a call with a configured URL. Its time limit is the time left for the call.
 pub(super) fn judge_of_configured(attempt: &CallAttempt<'_>) -> Arc<GrantJudge> {
     let CallAttempt { checked, grant, deadline, caller, host, .. } = attempt;
     let time_left = deadline.saturating_duration_since(Instant::now());
@@ -121,7 +121,7 @@ pub(super) fn judge_of_configured(attempt: &CallAttempt<'_>) -> Arc<GrantJudge> 
     Arc::new(judge)
 }
 
-/// The error of a request that has no response. A denial is put into the row.
+/// Returns the error of a failed request, and records a denial in the row.
 pub(super) fn error_of(failure: RequestFailure, pending_record: &mut PendingRecord) -> ToolError {
     match failure {
         RequestFailure::Denied(denial) => refuse(denial, pending_record),
@@ -129,7 +129,7 @@ pub(super) fn error_of(failure: RequestFailure, pending_record: &mut PendingReco
     }
 }
 
-/// The headers of a request. A body is JSON.
+/// Returns the headers of a request. A body is always JSON.
 pub(super) fn headers(accept: HeaderValue, has_body: bool) -> HeaderMap {
     let mut headers = HeaderMap::new();
     headers.insert("user-agent", web::USER_AGENT);
@@ -140,7 +140,7 @@ pub(super) fn headers(accept: HeaderValue, has_body: bool) -> HeaderMap {
     headers
 }
 
-/// The result for the row and the operation, without the body. The body goes to the guest.
+/// Builds the result for the row and the operation, without the body: the body goes to the guest.
 fn summary(response: &Response) -> ToolOutput {
     let (status, bytes) = (response.status.as_u16(), response.body.len());
     let mut details = json!({

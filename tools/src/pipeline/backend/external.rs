@@ -1,5 +1,5 @@
-//! Backend of external tools. The call is kept where its result will be submitted, and the run waits for the result if
-//! the tool says so. Meanwhile the call has no slot.
+//! The backend of external tools. A store keeps the call until its result is submitted, and the run waits for
+//! the result if the tool says so. A waiting call holds no slot.
 
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
@@ -19,7 +19,7 @@ use crate::{
 pub(crate) struct ExternalBackend {
     /// Whether the run waits for the result.
     pub(crate) waits: bool,
-    /// The time for which a call takes a result.
+    /// How long a call accepts a result.
     pub(crate) lifetime: Duration,
 }
 
@@ -44,7 +44,7 @@ impl Backend for ExternalBackend {
                 "the results of this tool are submitted from outside, and this program keeps no calls for it";
             return Err(ToolError::unavailable(message).with_code("no_external_calls"));
         };
-        // The label precedes the arguments on their way out, and the result on its way in.
+        // Label the run before the arguments leave and the result arrives.
         labels.mark_web_read();
         let call = ExternalCall {
             id: external_call_id(&caller.agent_id, &caller.run_id, &checked.call.id),
@@ -54,7 +54,7 @@ impl Backend for ExternalBackend {
             waits: self.waits,
             expires_at: expires_at(self.lifetime.max(time_limit)),
         };
-        // Joins the row of the call with that of a late result.
+        // The operation id joins the row of the call with the row of a late result.
         pending_record.call.operation_id = Some(call.id.as_str().into());
         let (state, expires_at) = calls.add(&call).await?;
         let pending = PendingResult { id: call.id.clone(), expires_at };
@@ -65,7 +65,7 @@ impl Backend for ExternalBackend {
         });
         let waited = match state {
             ExternalCallState::Waiting => {
-                // A nested call has the slot of its parent, whose tool waits within its own slot.
+                // A nested call shares the slot of its parent, which must keep it.
                 if caller.slot.is_none() {
                     slot.give_back();
                 }
@@ -77,10 +77,10 @@ impl Backend for ExternalBackend {
             Ok(ExternalCallState::Resolved(value)) => {
                 AttemptOutcome::without_retry(Ok(submitted_output(value)))
             }
-            // The run has stopped waiting for the call, now or in a process that has died since.
+            // The run has stopped waiting for the call: in this process, or in an earlier one that died.
             Ok(ExternalCallState::Waiting | ExternalCallState::Pending) if self.waits => {
                 let milliseconds = time_limit.as_millis();
-                // Specification 003 sets this text, with its capital letter.
+                // Specification 003 defines this text, including the capital letter.
                 let error = ToolError::timeout(format!("Tool timed out after {milliseconds}ms"));
                 AttemptOutcome::without_retry(Err(error))
             }
@@ -97,13 +97,13 @@ impl Backend for ExternalBackend {
     }
 }
 
-/// Waits for a result until the deadline, or until the call is cancelled.
+/// Waits for a result until the deadline passes or the call is cancelled.
 async fn wait(
     calls: &dyn ExternalCalls,
     id: &str,
     attempt: &CallAttempt<'_>,
 ) -> Result<ExternalCallState, ToolError> {
-    // `biased`: a cancelled call takes no result.
+    // `biased`: check cancellation first, so that a cancelled call accepts no result.
     tokio::select! {
         biased;
         () = attempt.caller.cancel.cancelled() => {
@@ -115,7 +115,7 @@ async fn wait(
     }
 }
 
-/// A submitted result as an output.
+/// Converts a submitted result to an output.
 pub(crate) fn submitted_output(value: Value) -> ToolOutput {
     match value {
         Value::String(text) => ToolOutput::text(text),
@@ -123,7 +123,7 @@ pub(crate) fn submitted_output(value: Value) -> ToolOutput {
     }
 }
 
-/// The time after this duration, in milliseconds since the Unix epoch.
+/// Returns the time after this duration, in milliseconds since the Unix epoch.
 fn expires_at(duration: Duration) -> i64 {
     let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
     i64::try_from(now.saturating_add(duration).as_millis()).unwrap_or(i64::MAX)

@@ -1,4 +1,4 @@
-//! Backend of module tools. Each call runs in a fresh store, on a thread that is confined to the call's mounts.
+//! The backend of module tools. Each call runs in a fresh store, on a thread confined to the call's mounts.
 
 use std::{sync::Arc, time::Duration};
 
@@ -24,7 +24,7 @@ use crate::{
     web::DeclaredHosts,
 };
 
-/// The maximum number of touched paths of a row: 32.
+/// The maximum number of accessed paths in a row: 32.
 const MAX_TOUCHED_PATHS: usize = 32;
 
 /// A tool of a module.
@@ -48,14 +48,14 @@ impl Backend for GuestTool {
         host.unavailable_guests_reason()
     }
 
-    /// A guest may read a file and write it back, so it must write its mounts alone. For a step, the operation already
-    /// holds the mounts.
+    /// A guest may read a file, modify it and write it back, so it locks its writable mounts. A step need
+    /// not: its operation already holds the locks.
     fn writes_alone<'g>(&self, own: &'g Grant, _steps: &'g [StepGrant], caller: &Caller) -> Vec<&'g Grant> {
         if caller.operation_step.is_none() { vec![own] } else { Vec::new() }
     }
 
-    /// A guest may read from a server and write back what it changed, so it must make such requests alone. A tool that
-    /// declares no host makes none.
+    /// A guest may read a remote resource, modify it and write it back, so it locks such requests. A tool
+    /// that declares no host makes none.
     fn requests_alone(&self, own: &Grant) -> Option<ModuleDigest> {
         let may_change = own
             .network
@@ -68,14 +68,14 @@ impl Backend for GuestTool {
         Some(self)
     }
 
-    /// Loads the module's code. On the first call ever, that compiles it, which can take seconds.
+    /// Loads the module's code. The first load of all compiles the module, which can take seconds.
     async fn prepare(&self, host: &Host) {
         let Some(runner) = host.runner.clone() else { return };
         if self.module.is_loaded() {
             return;
         }
         let module = Arc::clone(&self.module);
-        // Ignore the error, as the trait says.
+        // The attempt loads the code again and reports the error.
         let _ = spawn::spawn_blocking(async move { runner.load_code(&module) }).await;
     }
 
@@ -114,6 +114,7 @@ impl Backend for GuestTool {
         let mut requests = requests.map(|(declared_hosts, http_client)| {
             GuestRequests::new(attempt, http_client, declared_hosts.clone())
         });
+        // With nothing to serve, these futures stay pending, so that `select!` waits for the guest.
         let serve_requests = async {
             match (&mut requests, &mut http_asks) {
                 (Some(requests), Some(http_asks)) => requests.serve(http_asks).await,
@@ -126,13 +127,13 @@ impl Backend for GuestTool {
                 None => std::future::pending().await,
             }
         };
-        // The other two futures never end: the guest's end drops them.
+        // The other two futures never complete: the guest's end drops them.
         let run_result = tokio::select! {
             result = guest_run => result,
             never = serve_requests => match never {},
             never = keep_changes => match never {},
         };
-        // Each request has its own row. The call's row names the secrets of all.
+        // Each request has its own row. The call's row lists the secrets of all requests.
         pending_record.call.secrets = requests.as_ref().map(GuestRequests::secrets).unwrap_or_default();
         let is_ended_by_host = !matches!(&run_result, Ok(report) if report.result.is_ok());
         let mut outcome = outcome_of(run_result, attempt, pending_record);
@@ -146,7 +147,7 @@ impl Backend for GuestTool {
     }
 }
 
-/// The outcome of a guest that has run, or could not.
+/// Returns the outcome of a guest that ran, or that could not be run.
 fn outcome_of(
     run_result: Result<GuestReport, WasmError>,
     CallAttempt { checked, time_limit, caller, .. }: CallAttempt<'_>,
@@ -197,14 +198,14 @@ fn row_touched(touched: &sandbox::MountTouches) -> TouchedMount {
     }
 }
 
-/// The first touched paths that the row's subjects do not name.
+/// Returns the first accessed paths that are not among the row's subjects.
 fn paths_beyond_subjects(touched: &[String], subjects: &[Subject]) -> Vec<SharedText> {
     let is_subject = |path: &str| subjects.iter().any(|subject| &*subject.value == path);
     let beyond = touched.iter().filter(|path| !is_subject(path));
     beyond.take(MAX_TOUCHED_PATHS).map(|path| path.as_str().into()).collect()
 }
 
-/// The frame on the guest's standard input.
+/// Builds the frame for the guest's standard input.
 fn call_frame(checked: &Checked, time_limit: Duration) -> Result<Vec<u8>, ToolError> {
     let internal = |error: serde_json::Error| ToolError::internal(error.to_string());
     let frame = CallFrame {
@@ -220,7 +221,7 @@ fn call_frame(checked: &Checked, time_limit: Duration) -> Result<Vec<u8>, ToolEr
     Ok(line)
 }
 
-/// The result of a guest's report. A violation is a denial, even if the guest reports success.
+/// Returns the result of a guest's report. A violation is a denial, even if the guest reports success.
 fn guest_result(report: GuestReport, pending_record: &mut PendingRecord) -> Result<ToolOutput, ToolError> {
     if let Some(violation) = report.violation {
         let mut denial = match violation {
@@ -266,7 +267,7 @@ fn guest_result(report: GuestReport, pending_record: &mut PendingRecord) -> Resu
                 Denial { code: DenialCode::FlowDenied, rule: refusal.rule, subject: path, hint: refusal.hint }
             }
         };
-        // Effects before the violation remain, so the tool's own message is added.
+        // Effects before the violation remain, so add the tool's own message.
         if let Ok(FinalFrame::Error(error)) = report.result {
             denial.hint = format!("{}; the tool said: {}", denial.hint, error.message);
         }
@@ -279,13 +280,13 @@ fn guest_result(report: GuestReport, pending_record: &mut PendingRecord) -> Resu
     }
 }
 
-/// Whether the call of a guest that could not start may be attempted again: no code of the guest has run, and a thread
-/// may soon be free. A step of an operation is not repeated, because the other end of the transfer has already started.
+/// Whether to retry the call of a guest that could not start: no guest code has run, and a thread may soon be
+/// free. A step of an operation is not retried, because the other end of the transfer has already started.
 fn may_retry(error: &WasmError, caller: &Caller) -> bool {
     matches!(error, WasmError::Exhausted { .. }) && caller.operation_step.is_none()
 }
 
-/// The error for the caller when the runner could not run the guest.
+/// Converts an error of the runner to an error for the caller.
 fn runner_error(error: &WasmError, time_limit: Duration, caller: &Caller) -> ToolError {
     tracing::error!(error = error as &dyn std::error::Error, "the runner could not run a guest");
     let detail = error.to_string();

@@ -1,12 +1,12 @@
-//! Serves the requests of one guest. The call's grant and the tool's declaration judge each request. A confined thread
-//! of the host's HTTP client sends the request, and the audit log has separate rows for it.
+//! Serves the requests of one guest. Each request is judged by the call's grant and the tool's declaration. A
+//! confined thread of the host's HTTP client sends it, and it has its own rows in the audit log.
 //!
-//! The guest gets the head of a response as soon as the head has come, and the body as the server sends it. Each body
-//! has at most `max_response` bytes. The host holds a few pieces of 64 KiB of each open response, however long its body
-//! is. The number of open responses therefore bounds the memory of a call.
+//! The guest gets the head of a response when it arrives, and the body as it is streamed. A body is at most
+//! `max_response` bytes long. Whatever the length of a body, the host buffers only a few chunks of 64 KiB of
+//! each open response, so the limit on open responses bounds the memory of a call.
 //!
-//! The `begin` row of a request is written before the guest gets anything of the response. If the request may have
-//! effects, the row is written before the request is sent. The `end` row is written before the guest learns that the
+//! The `begin` row of a request is written before the guest gets anything of the response, and before the
+//! request is sent if the request may have effects. The `end` row is written before the guest learns that the
 //! body has ended, or when the response is closed.
 
 use std::{
@@ -38,11 +38,11 @@ use crate::{
 /// The maximum number of requests of one call: 256. Each request leaves rows in the audit log.
 const MAX_REQUESTS: usize = 256;
 
-/// The maximum number of responses that are open at a time in one call: 8. Each takes a connection and less than 1 MiB
-/// for its body. One of them may be compressed by brotli, whose decoder takes up to 20 MiB more.
+/// The maximum number of open responses in one call: 8. Each holds a connection and less than 1 MiB of its
+/// body. Only one of them may be compressed by brotli, whose decoder takes up to 20 MiB more.
 const MAX_OPEN_RESPONSES: u32 = 8;
 
-/// The host's end of a call's requests.
+/// The host's side of a call's requests.
 pub(super) struct GuestRequests<'a> {
     attempt: CallAttempt<'a>,
     http_client: &'a HttpClientHandle,
@@ -60,10 +60,10 @@ pub(super) struct GuestRequests<'a> {
 /// A response that the guest has neither read to its end nor closed.
 struct OpenResponse {
     response: StreamedResponse,
-    /// The part of the last piece that the guest has not read yet.
+    /// The unread part of the last chunk.
     rest: bytes::Bytes,
     judge: Arc<GrantJudge>,
-    /// The request's row. If the response is dropped with the call, the row's end is still written.
+    /// The request's row. If the response is dropped with the call, the `end` row is still written.
     record: PendingRecord,
 }
 
@@ -90,11 +90,11 @@ impl<'a> GuestRequests<'a> {
         self.secrets.iter().cloned().collect()
     }
 
-    /// Serves requests until the call ends. The end of the call drops the future.
+    /// Serves requests until the call ends, which drops the future.
     ///
     /// # Cancellation
-    /// Dropping the future closes the connection of the running request, and the row of this request ends with
-    /// `cancelled`. Open responses stay open until [`Self::finish`].
+    /// Dropping the future closes the connection of the request in flight, and the row of this request ends
+    /// with `cancelled`. Open responses stay open until [`Self::finish`].
     pub(super) async fn serve(&mut self, asks: &mut mpsc::Receiver<HttpOperation>) -> Infallible {
         loop {
             match asks.recv().await {
@@ -113,21 +113,21 @@ impl<'a> GuestRequests<'a> {
                 }
                 Some(HttpOperation::Close { body, reply }) => {
                     if let Some(response) = self.open.remove(&body) {
-                        // The reply to a close cannot carry an error. `record` keeps the error, which fails the call
-                        // at its end.
+                        // The reply to a close cannot carry an error. `record` remembers the error, which
+                        // fails the call at its end.
                         let _kept =
                             self.record(response.record, RequestEnd::Closed(response.response.has_ended()));
                     }
                     reply.send(());
                 }
-                // The guest has ended, and its report follows.
+                // The guest has ended. Wait until the call drops this future.
                 None => std::future::pending().await,
             }
         }
     }
 
-    /// Waits forever if the call is cancelled. The guest of a cancelled call gets no further answer, so that it cannot
-    /// report success.
+    /// Waits forever if the call is cancelled. The guest of a cancelled call gets no further answer, so it
+    /// cannot report success.
     async fn wait_if_cancelled(&self) {
         if self.attempt.caller.cancel.is_cancelled() {
             std::future::pending::<()>().await;
@@ -144,7 +144,7 @@ impl<'a> GuestRequests<'a> {
                 format!("more than {MAX_OPEN_RESPONSES} responses are open; read or drop one first");
             return Err(ToolError::failed(message).with_code("too_many_responses"));
         }
-        // Count refused requests too, because each of them leaves a row.
+        // Refused requests count too, because each leaves a row.
         self.requests_made += 1;
         let mut pending_record = self.new_record(&head);
         let result = self.perform(&head, body, &mut pending_record).await;
@@ -162,8 +162,8 @@ impl<'a> GuestRequests<'a> {
         }
     }
 
-    /// Judges the request, sends it, and writes its `begin` row. The row comes before the sending if the request may
-    /// have effects, otherwise before the response is passed on.
+    /// Judges the request, sends it, and writes its `begin` row. The row is written before sending if the
+    /// request may have effects, otherwise before the response is passed on.
     async fn perform(
         &mut self,
         head: &HttpRequestHead,
@@ -179,7 +179,8 @@ impl<'a> GuestRequests<'a> {
         let tool = checked.tool.facts().name.as_str();
         let judge = Arc::new(judge.with_pooled_connections(host.policy.digest().as_str(), tool, caller));
         let judged = judge.judge(&head.method, &head.url).map_err(|denial| refuse(denial, pending_record))?;
-        // Judge the flow again: other calls of the run and this guest may have read more since the call was authorized.
+        // Judge the flow again: the run may have read more data since the call was authorized, in this guest
+        // or in other calls.
         judge_flow_again(checked, grant, host, &labels.facts_before_requests(caller))
             .map_err(|denial| refuse_flow(denial, pending_record))?;
         let request = request(&judged, head, body)?;
@@ -195,7 +196,7 @@ impl<'a> GuestRequests<'a> {
         labels.withdraw_networks(&host.policy).await.map_err(|denial| refuse_flow(denial, pending_record))?;
         let cancel = caller.cancel.child_token();
         let result = web::stream(self.http_client, &judge, request, cancel, &mut pending_record.call).await;
-        // A redirect may have carried further secrets.
+        // A redirect may have carried more secrets.
         labels.mark_secrets_sent(&pending_record.call.secrets);
         let response = result.map_err(|failure| match failure {
             RequestFailure::Denied(denial) => refuse(denial, pending_record),
@@ -207,8 +208,8 @@ impl<'a> GuestRequests<'a> {
         Ok((response, judge))
     }
 
-    /// The pending record of a request. Its operation id is the id of the call, or of the call's operation, and joins
-    /// the rows.
+    /// Creates the pending record of a request. Its operation id is the id of the call, or of the call's
+    /// operation, and joins the rows.
     fn new_record(&self, head: &HttpRequestHead) -> PendingRecord {
         let CallAttempt { checked, grant, caller, host, .. } = self.attempt;
         let operation = caller.operation_id.as_deref().unwrap_or(&checked.call.id);
@@ -249,14 +250,14 @@ impl<'a> GuestRequests<'a> {
         head
     }
 
-    /// Returns the next bytes of a body. Returns no bytes at its end, and for a response that is not open.
+    /// Returns the next bytes of a body. No bytes mean the end of the body, or a response that is not open.
     async fn read(&mut self, number: u32, max: usize) -> Result<Vec<u8>, ToolError> {
         let Some(open_response) = self.open.get_mut(&number) else { return Ok(Vec::new()) };
         let read_result = open_response.read(max).await;
         if read_result.as_ref().is_ok_and(|bytes| !bytes.is_empty()) {
             return read_result;
         }
-        // Write the row before the guest learns of the end.
+        // Write the row before the guest learns that the body has ended.
         if let Some(OpenResponse { record, .. }) = self.open.remove(&number) {
             self.record(
                 record,
@@ -266,8 +267,8 @@ impl<'a> GuestRequests<'a> {
         read_result
     }
 
-    /// Closes the responses that are still open when the guest has ended. `failure` is the reason if the host ended the
-    /// guest.
+    /// Closes the responses that are still open after the guest has ended. `failure` is the reason if the
+    /// host stopped the guest.
     ///
     /// # Errors
     /// `unavailable` with the code `audit_unwritable` if a row of a request could not be written.
@@ -276,7 +277,7 @@ impl<'a> GuestRequests<'a> {
         open_responses.sort_unstable_by_key(|(number, _)| *number);
         for (_, OpenResponse { response, record, .. }) in open_responses {
             let end = failure.map_or(RequestEnd::Closed(response.has_ended()), RequestEnd::Failed);
-            // `record` keeps the first error. The other rows are still written.
+            // `record` remembers the first error. Still write the other rows.
             let _kept = self.record(record, end);
         }
         self.unrecorded.map_or(Ok(()), Err)
@@ -308,7 +309,7 @@ impl<'a> GuestRequests<'a> {
         pending_record.end(ending).map_err(|error| self.remember(unrecorded(&error)))
     }
 
-    /// Keeps the first error of the audit log, which fails the call.
+    /// Remembers the first error of the audit log, which fails the call.
     fn remember(&mut self, error: ToolError) -> ToolError {
         self.unrecorded.get_or_insert(error).clone()
     }
@@ -317,14 +318,14 @@ impl<'a> GuestRequests<'a> {
 /// The end of a request.
 #[derive(Clone, Copy)]
 enum RequestEnd<'e> {
-    /// The guest has read the response to its end (`true`), or has given up the rest (`false`), which is not an error.
+    /// The guest has read the response to its end (`true`) or closed it early (`false`, not an error).
     Closed(bool),
-    /// There is no response, or its body broke off.
+    /// There was no response, or its body was cut off.
     Failed(&'e ToolError),
 }
 
 impl OpenResponse {
-    /// Returns up to `max` bytes of the body. No bytes mean its end.
+    /// Returns up to `max` bytes of the body. No bytes mean the end of the body.
     ///
     /// # Cancellation
     /// Dropping the future loses no byte.
@@ -336,26 +337,26 @@ impl OpenResponse {
         Ok(self.rest.split_to(max.min(self.rest.len())).into())
     }
 
-    /// Counts bytes that the guest gets, for the `end` row.
+    /// Adds to the bytes that the guest has received, for the `end` row.
     fn count(&mut self, bytes: usize) {
         let passed = self.record.passed_bytes.unwrap_or_default();
         self.record.passed_bytes = Some(passed.saturating_add(bytes as u64));
     }
 }
 
-/// The policy rule that grants a request.
+/// Returns the policy rule that grants a request.
 fn rule_of(grant: &Grant) -> String {
     format!("profiles.{}.hosts", grant.profile)
 }
 
-/// The request to send. Its URL is the judged form, because the guest's text may be another spelling.
+/// Builds the request to send, with the judged form of the URL: the guest may spell it differently.
 fn request(judged: &JudgedRequest, head: &HttpRequestHead, body: Vec<u8>) -> Result<Request, ToolError> {
     let invalid = |problem: String| ToolError::invalid_arguments(problem).with_code("request_invalid");
     let method = Method::from_bytes(head.method.as_bytes())
         .map_err(|_invalid| invalid(format!("`{}` is not a method", head.method.escape_debug())))?;
     let mut headers = HeaderMap::new();
     headers.insert("user-agent", web::USER_AGENT);
-    // The first value of a name replaces the default, and further values are added.
+    // The guest's first value of a header replaces the default, and further values are added.
     let mut guest_headers = HeaderMap::new();
     for (name, value) in &head.headers {
         let escaped_name = name.escape_debug();
@@ -370,7 +371,7 @@ fn request(judged: &JudgedRequest, head: &HttpRequestHead, body: Vec<u8>) -> Res
     Ok(Request { method, url: judged.url().clone(), headers, body: body.into() })
 }
 
-/// The error in the form for the guest, without the operator's detail.
+/// Converts an error for the guest, without the operator's detail.
 fn fault(error: &ToolError) -> HttpFailure {
     HttpFailure { kind: error.kind().into(), code: error.code().to_owned(), message: error.to_string() }
 }

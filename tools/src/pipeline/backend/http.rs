@@ -1,4 +1,4 @@
-//! Backend of HTTP tools. A call is one request, which the host's HTTP client makes on its confined threads.
+//! The backend of HTTP tools. A call is one request, made on a confined thread of the host's HTTP client.
 
 use portcullis_egress::{HeaderMap, HeaderValue, Method, Request};
 use portcullis_policy::RequestedSubject;
@@ -15,14 +15,14 @@ use crate::{
     web,
 };
 
-/// The place of the address in questions and rows: the key of the configuration. No argument has this name, because a
-/// schema that a model gets has no dots in its names.
+/// The configuration key of the tool's URL. Approval questions and audit rows show it. It cannot clash with
+/// an argument, because argument names contain no dots.
 pub(crate) const CONFIGURED_URL: &str = "execution.url";
 
-/// Why no call can run in a program without the HTTP client.
+/// The reason in a program without the HTTP client.
 pub(super) const NO_CLIENT: &str = "this program makes no requests for tools";
 
-/// The header `Accept`, unless the configuration sets it.
+/// The `Accept` header, unless the configuration sets it.
 const ACCEPT: HeaderValue = HeaderValue::from_static("application/json, text/*;q=0.9, */*;q=0.5");
 
 /// An HTTP tool.
@@ -43,7 +43,7 @@ impl Backend for HttpBackend {
         Some(&self.0)
     }
 
-    /// The address, with the arguments in its query if they are sent there.
+    /// The tool's URL, with the arguments in its query if the method has no body.
     fn configured_subject(&self, args: &ToolArgs) -> Result<Option<RequestedSubject>, ToolError> {
         let url = self.0.url_with(args)?.into();
         Ok(Some(RequestedSubject::Url { argument: CONFIGURED_URL.to_owned(), url }))
@@ -78,7 +78,7 @@ impl Backend for HttpBackend {
     }
 }
 
-/// The configured headers over the default ones.
+/// Returns the default headers, overridden by the configured ones.
 fn configured_headers(target: &HttpTarget, has_body: bool) -> HeaderMap {
     let mut headers = headers(ACCEPT, has_body);
     for (name, value) in target.headers() {

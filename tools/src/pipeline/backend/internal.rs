@@ -1,4 +1,4 @@
-//! Backend of internal tools. Nothing runs: a call returns its arguments.
+//! The backend of internal tools. It runs nothing: a call returns its arguments.
 
 use portcullis_types::{ToolError, ToolOutput, async_trait};
 use serde_json::json;

@@ -1,6 +1,7 @@
-//! Keeps the changes that a guest makes in mounts with `undo`.
+//! Records the changes that a guest makes in mounts with `undo`.
 //!
-//! The worker's thread is confined to the mounts, so it asks this side of the call and waits for the answer.
+//! The worker's thread is confined to the mounts and cannot write the record, so it asks this side of the
+//! call and waits for the answer.
 
 use std::{convert::Infallible, sync::Arc, sync::mpsc as blocking};
 
@@ -16,14 +17,14 @@ use crate::{
     spawn::spawn_blocking,
 };
 
-/// The changes of one call, and the worker's questions about them.
+/// The recorded changes of one call, and the worker's requests to record more.
 #[derive(Debug)]
 pub(super) struct KeptChanges {
     recorder: Arc<ChangeRecorder>,
     questions: mpsc::UnboundedReceiver<KeepQuestion>,
 }
 
-/// A path that a guest waits to change.
+/// A path that a guest is waiting to change.
 #[derive(Debug)]
 struct KeepQuestion {
     mount: String,
@@ -32,7 +33,7 @@ struct KeepQuestion {
     answer: blocking::SyncSender<Result<(), KeepRefused>>,
 }
 
-/// An [`ChangeScope`] that owns its paths.
+/// A [`ChangeScope`] that owns its paths.
 #[derive(Debug)]
 enum OwnedScope {
     Path,
@@ -41,7 +42,7 @@ enum OwnedScope {
 }
 
 impl OwnedScope {
-    /// `None` for a path that no file has.
+    /// `None` if no file can have the path.
     fn new(scope: GuestChange<'_>) -> Option<Self> {
         Some(match scope {
             GuestChange::Path => Self::Path,
@@ -62,7 +63,7 @@ impl OwnedScope {
     }
 }
 
-/// The mounts with `undo` that a call may write.
+/// Returns the mounts with `undo` that a call may write.
 pub(super) fn written_with_undo<'g>(
     grant: &'g Grant,
     host: &'g Host,
@@ -73,7 +74,7 @@ pub(super) fn written_with_undo<'g>(
 }
 
 impl KeptChanges {
-    /// The two ends for a call. `None` if the call may write no mount with `undo`.
+    /// Creates both sides for a call. `None` if the call may not write to a mount with `undo`.
     pub(super) fn start(attempt: CallAttempt<'_>) -> Option<(ChangeKeeper, Self)> {
         let CallAttempt { checked, grant, caller, host, .. } = attempt;
         let roots = written_with_undo(grant, host).filter_map(|mount| {
@@ -103,13 +104,13 @@ impl KeptChanges {
             sender
                 .send(KeepQuestion { mount: mount.to_owned(), path, change, answer })
                 .map_err(|_gone| KeepRefused)?;
-            // If the call ends meanwhile, the other end is dropped and the wait ends too.
+            // If the call ends meanwhile, the other side is dropped, which ends this wait.
             answered.recv().map_err(|_gone| KeepRefused)?
         });
         Some((keeper, Self { recorder, questions }))
     }
 
-    /// Answers the worker's questions. The future ends only by being dropped.
+    /// Answers the worker's requests. The future never completes; the call drops it.
     pub(super) async fn serve(&mut self) -> Infallible {
         loop {
             let Some(question) = self.questions.recv().await else { std::future::pending().await };
@@ -124,10 +125,10 @@ impl KeptChanges {
                     );
                     KeepRefused
                 });
-                // The end of the call is recorded when the last owner drops the recorder. This thread must not be the
-                // last one: the process may end as soon as the worker has its answer.
+                // Dropping the last reference to the recorder records the end of the call. This thread must
+                // not be the last owner, because the process may exit as soon as the worker has its answer.
                 drop(recorder);
-                // The worker has left if its call has ended.
+                // The send fails if the call has ended, and the worker with it.
                 let _ = question.answer.send(answer);
             };
             if let Err(error) = spawn_blocking(work).await {

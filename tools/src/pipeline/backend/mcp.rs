@@ -1,5 +1,6 @@
-//! Backend of the tools of MCP servers. A call is a few requests, which the host's HTTP client makes on its confined
-//! threads: the first one begins a session with the server (Model Context Protocol 2025-11-25, "Streamable HTTP").
+//! The backend of the tools of MCP servers. A call makes a few requests, on the confined threads of the
+//! host's HTTP client. The first one starts a session with the server (Model Context Protocol 2025-11-25,
+//! "Streamable HTTP").
 
 use std::{sync::Arc, time::Instant};
 
@@ -28,7 +29,7 @@ use crate::{
 /// The configuration key of the server's URL. Approval questions and audit rows show it.
 pub(crate) const SERVER_URL: &str = "mcp.servers.url";
 
-/// The revision of the protocol that is asked for.
+/// The protocol revision that the client requests.
 const VERSION: &str = "2025-11-25";
 
 /// The revisions that a server may choose. The messages used here are the same in all of them.
@@ -37,10 +38,10 @@ const VERSIONS: [&str; 3] = [VERSION, "2025-06-18", "2025-03-26"];
 /// The header with the session's id.
 const SESSION_ID: &str = "mcp-session-id";
 
-/// The header with the revision of the protocol.
+/// The header with the protocol revision.
 const PROTOCOL_VERSION: &str = "mcp-protocol-version";
 
-/// The forms of an answer: one message, or a stream of them.
+/// A response is one message, or a stream of messages.
 const ACCEPT: HeaderValue = HeaderValue::from_static("application/json, text/event-stream");
 
 /// A tool of a server, or the listing of its tools.
@@ -64,7 +65,7 @@ impl Backend for McpBackend {
         Some(self.server.target())
     }
 
-    /// The address of the server. The arguments are in the body of a request.
+    /// The URL of the server. The arguments go in the body of a request.
     fn configured_subject(&self, _args: &ToolArgs) -> Result<Option<RequestedSubject>, ToolError> {
         let url = self.server.target().url().to_owned();
         Ok(Some(RequestedSubject::Url { argument: SERVER_URL.to_owned(), url }))
@@ -99,7 +100,7 @@ impl Backend for McpBackend {
                 McpRequest::Call(name) => exchange.call(name, &checked.args).await,
             }
         };
-        // The limit of a request is that of the whole call, and there are several requests.
+        // One timeout for the whole call, which can make several requests.
         let time_left = deadline.saturating_duration_since(Instant::now());
         let result = tokio::time::timeout(time_left, exchange).await;
         let result = result.unwrap_or_else(|_elapsed| Err(time_limit_error(time_limit)));
@@ -118,7 +119,7 @@ struct Exchange<'a, 'c> {
 }
 
 impl Exchange<'_, '_> {
-    /// Reads all tools of the server, and keeps those that can be used.
+    /// Lists all tools of the server, and keeps the valid ones.
     async fn list(&mut self) -> Result<ToolOutput, ToolError> {
         let (mut tools, mut refused, mut cursor) = (Vec::new(), Vec::new(), None);
         for _ in 0..MAX_LISTED_PAGES {
@@ -150,14 +151,14 @@ impl Exchange<'_, '_> {
         output_of_call(result)
     }
 
-    /// Makes a request in the session, and reads its result.
+    /// Sends a request in the session, and reads its result.
     async fn ask<T: DeserializeOwned>(&mut self, method: &str, params: Value) -> Result<T, ToolError> {
         let session = self.session().await?;
         let id = self.server.next_id();
         let message = json!({ "jsonrpc": "2.0", "id": id, "method": method, "params": params });
         let mut response = self.post(&message, Some(&session)).await?;
         if response.status == StatusCode::NOT_FOUND && session.id.is_some() {
-            // The session has ended, and the server has not read the request ("Session Management").
+            // The session has expired, and the server has not processed the request ("Session Management").
             {
                 let mut open = self.server.session().lock().await;
                 if open.as_ref() == Some(&session) {
@@ -170,7 +171,7 @@ impl Exchange<'_, '_> {
         read_result(&response, id).await
     }
 
-    /// The open session, or a new one.
+    /// Returns the open session, or starts one.
     async fn session(&mut self) -> Result<McpSession, ToolError> {
         let server = self.server;
         let mut open = server.session().lock().await;

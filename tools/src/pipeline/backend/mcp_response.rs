@@ -1,4 +1,4 @@
-//! The answers of MCP servers: from the body of a response to the result of a call.
+//! Parses the responses of MCP servers into results of calls.
 
 use std::{convert::Infallible, pin::pin};
 
@@ -18,10 +18,10 @@ use crate::web::refused_with_body;
 /// The maximum length of a message from a server, in bytes: 4 MiB, as for messages of clients.
 const MAX_MESSAGE_BYTES: usize = 4 << 20;
 
-/// In place of content of a later revision.
+/// Replaces content of a kind that a later revision defines.
 const UNKNOWN: &str = "[content of a kind that is not known here]";
 
-/// A message of JSON-RPC 2.0, as far as an answer is concerned.
+/// The fields of a JSON-RPC 2.0 message that a response needs.
 #[derive(Deserialize)]
 struct JsonRpcMessage<'m> {
     id: Option<Id>,
@@ -30,7 +30,7 @@ struct JsonRpcMessage<'m> {
     error: Option<RpcError>,
 }
 
-/// The id of a message. Our requests have numbers; a server's own requests can have anything.
+/// The id of a message. The ids of our requests are numbers; a server's own requests can have any id.
 #[derive(Deserialize)]
 #[serde(untagged)]
 enum Id {
@@ -44,7 +44,7 @@ struct RpcError {
     message: String,
 }
 
-/// The result of the request with this id.
+/// Returns the result of the request with this id.
 ///
 /// # Errors
 /// `http_status` for a status of 400 or above, `remote_error` for an error of the server, and `response_invalid` for a
@@ -61,7 +61,7 @@ pub(super) async fn read_result<T: DeserializeOwned>(response: &Response, id: u6
         let mut events = pin!(SseStream::from_bytes_stream(bytes));
         while let Some(event) = events.next().await {
             let event = event.map_err(|error| invalid(&format!("no stream of events: {error}")))?;
-            // Other events are notifications and requests of the server, for which this client has no use.
+            // Other events are the server's notifications and requests, which this client ignores.
             if let Some(result) = event.data.as_deref().and_then(|data| result_of(data, id)) {
                 return result;
             }
@@ -72,7 +72,7 @@ pub(super) async fn read_result<T: DeserializeOwned>(response: &Response, id: u6
     answer.unwrap_or_else(|| Err(invalid("no answer to the request")))
 }
 
-/// The result that a message has for this request; `None` if the message is not its answer.
+/// Returns the result for this request; `None` if the message does not answer it.
 fn result_of<T: DeserializeOwned>(text: &str, id: u64) -> Option<Result<T, ToolError>> {
     if text.len() > MAX_MESSAGE_BYTES {
         return Some(Err(invalid(&format!("a message of more than {} MiB", MAX_MESSAGE_BYTES >> 20))));
@@ -98,10 +98,10 @@ fn invalid(found: &str) -> ToolError {
     ToolError::failed(format!("the server's answer is {found}")).with_code("response_invalid")
 }
 
-/// The result of a call of a remote tool.
+/// Converts the result of a call of a remote tool.
 ///
 /// # Errors
-/// `remote_error` if the tool says that it has failed.
+/// `remote_error` if the tool reports a failure.
 pub(super) fn output_of_call(result: CallToolResult) -> Result<ToolOutput, ToolError> {
     let content: Vec<Content> = result.content.into_iter().map(content).collect();
     if result.is_error == Some(true) {
@@ -113,7 +113,7 @@ pub(super) fn output_of_call(result: CallToolResult) -> Result<ToolOutput, ToolE
         Some(structured) => ToolOutput::structured(structured),
         None => ToolOutput::default(),
     };
-    // Servers repeat structured data as a text for clients that know no structured data.
+    // Servers repeat structured data as text, for clients without support for structured data.
     if !content.is_empty() {
         output.content = content;
     }

@@ -1,4 +1,5 @@
-//! Backend of native tools. They run in this process, outside the sandbox. Each call has a thread that it may block.
+//! The backend of native tools. They run in this process, outside the sandbox. Each call has a thread of its
+//! own.
 
 use std::{
     fmt,
@@ -59,13 +60,13 @@ impl Backend for NativeTool {
         let ctx = context(attempt, Arc::clone(&has_called));
         let result = run(Arc::clone(&self.0), ctx, checked.args.clone(), attempt.time_limit).await;
         let harmless = checked.may_repeat(pending_record.call.tier);
-        // A tool that made nested calls is not attempted again, because a second attempt would repeat their effects.
+        // A tool that made nested calls is not retried, because a retry would repeat their effects.
         let may_retry = harmless && !has_called.load(Ordering::Relaxed) && is_unavailable(&result);
         Ok(AttemptOutcome { may_retry, ..AttemptOutcome::without_retry(result) })
     }
 }
 
-/// The tool's context for the call.
+/// Builds the tool's context for the call.
 fn context(attempt: CallAttempt<'_>, has_called: Arc<AtomicBool>) -> ToolContext {
     let CallAttempt { checked, caller, deadline, slot, grant, host, .. } = attempt;
     let call = &checked.call;
@@ -77,10 +78,10 @@ fn context(attempt: CallAttempt<'_>, has_called: Arc<AtomicBool>) -> ToolContext
     ctx.idempotency_key = digest::hash_parts([&caller.agent_id, &caller.run_id, &call.id]);
     ctx.cancel = caller.cancel.child_token();
     ctx.deadline = Some(deadline);
-    // The reports of a native tool are passed on like the frames of a guest.
+    // Forward the reports of a native tool like the frames of a guest.
     ctx.on_update = update_forwarder(&call.id, caller, Some(grant.limits.max_output));
     ctx.on_progress = progress_forwarder(&call.id, caller);
-    // The calls that the tool makes belong to its own call, which has begun.
+    // Nested calls belong to the tool's own call, which has already started, so they get no start listener.
     let caller = Caller { slot: Some(slot.clone()), start_listener: None, ..caller.clone() };
     ctx.extensions = host.states.clone();
     ctx.extensions.insert(NestingContext { caller, has_called });
@@ -91,8 +92,8 @@ fn is_unavailable(result: &Result<ToolOutput, ToolError>) -> bool {
     result.as_ref().is_err_and(|error| error.kind() == ToolErrorKind::Unavailable)
 }
 
-/// Runs a native tool so that it cannot delay other calls. A panic of the tool is contained. A tool that blocks its
-/// thread is abandoned at the deadline.
+/// Runs a native tool so that it cannot delay other calls. A panic of the tool is caught. A tool that blocks
+/// its thread is abandoned at the deadline.
 async fn run(
     tool: Arc<dyn Tool>,
     ctx: ToolContext,
@@ -102,11 +103,11 @@ async fn run(
     let cancel = ctx.cancel.clone();
     let deadline = ctx.deadline.unwrap_or_else(|| Instant::now() + time_limit);
     let cancel_token = cancel.clone();
-    // Every end of the wait cancels the tool, even if the caller drops this future.
+    // Cancel the tool whenever this function returns, even if the caller drops the future.
     let _stop = cancel.clone().drop_guard();
     let call = async move {
         let tool_call = AssertUnwindSafe(tool.call(&ctx, &args)).catch_unwind();
-        // `biased`: cancellation and deadline come first, so a tool is not polled after its time.
+        // `biased`: check cancellation and deadline first, so that a tool is never polled after its deadline.
         tokio::select! {
             biased;
             () = cancel_token.cancelled() => Err(cancelled_error()),
@@ -115,7 +116,7 @@ async fn run(
         }
     };
     let thread = crate::spawn::spawn_blocking(call);
-    // Repeat the limits outside the thread, for a tool that blocks it.
+    // Check the limits outside the thread too, for a tool that blocks the thread.
     tokio::select! {
         result = thread => result?,
         () = cancel.cancelled() => Err(cancelled_error()),

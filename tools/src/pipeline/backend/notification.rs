@@ -1,4 +1,4 @@
-//! Backends of `send_notification`: the operation, and the step that speaks to a mail server.
+//! The backends of `send_notification`: the operation, and the step that speaks to a mail server.
 
 use std::sync::Arc;
 
@@ -25,8 +25,8 @@ impl Backend for SendNotificationBackend {
         self.steps()
     }
 
-    /// The steps are judged by the address that the method and the policy give. Of the two steps only one has an
-    /// address, and the other one is not made.
+    /// The steps are judged by the URL that the method and the policy give. Only one of the two steps has a
+    /// URL, and the other one does not run.
     fn arguments_of_steps(&self, args: &ToolArgs) -> Result<Option<ToolArgs>, ToolError> {
         self.step_arguments(args.value()).map(Some)
     }
@@ -62,10 +62,10 @@ impl Backend for MailStep {
         let mail = PreparedMail::new(checked.args.value())?;
         labels.mark_secrets_sent(&web::secrets_for(grant, url.as_str()));
         labels.withdraw_networks(&host.policy).await.map_err(|denial| refuse_flow(denial, pending_record))?;
-        // If the caller leaves, the row ends with these names.
+        // Set the secrets before sending, so that the row has them even if the caller cancels.
         pending_record.call.secrets = web::secrets_for(grant, url.as_str());
         let sent = tokio::select! {
-            // `biased`: nothing is sent after a cancellation.
+            // `biased`: check cancellation first, so that nothing is sent after it.
             biased;
             () = caller.cancel.cancelled() => Err(MailFailure::Tool(crate::call::cancelled_error())),
             sent = tokio::time::timeout(time_limit, mail.send(&self.http_client, &judge, &url)) => {

@@ -1,4 +1,4 @@
-//! Backend of operations. An operation is a call that calls its steps. Each step has its own audit row.
+//! The backend of operations. An operation is a call that calls its steps. Each step has its own audit row.
 
 use std::sync::Arc;
 
@@ -18,7 +18,7 @@ use crate::{
 
 #[async_trait]
 impl Backend for VaultCopyBackend {
-    /// The operation touches files only through its steps, which are guests.
+    /// The operation accesses files only through its steps, which are guests.
     fn confinement(&self) -> Confinement {
         Confinement::Wasm
     }
@@ -27,7 +27,7 @@ impl Backend for VaultCopyBackend {
         host.unavailable_guests_reason()
     }
 
-    /// The operation holds the mounts that its steps write.
+    /// The operation holds the locks of the mounts that its steps write.
     fn writes_alone<'g>(&self, _own: &'g Grant, steps: &'g [StepGrant], _caller: &Caller) -> Vec<&'g Grant> {
         steps.iter().map(|step| &step.grant).collect()
     }

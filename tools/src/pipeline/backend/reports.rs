@@ -11,7 +11,8 @@ use crate::{
     sandbox::StreamFrame,
 };
 
-/// The listener for partial results, each bounded like a result. `None` if the caller has no listener.
+/// Returns the listener for partial results, which truncates each of them like a result. `None` if the caller
+/// has no listener.
 pub(super) fn update_forwarder(
     call_id: &str,
     caller: &Caller,
@@ -31,7 +32,7 @@ pub(super) fn update_forwarder(
     })
 }
 
-/// The listener for progress. `None` if the caller has no listener.
+/// Returns the listener for progress. `None` if the caller has no listener.
 pub(super) fn progress_forwarder(call_id: &str, caller: &Caller) -> Option<ProgressFn> {
     caller.watches_frames().then(|| {
         let (watcher, id) = (caller.clone(), call_id.to_owned());
@@ -43,7 +44,7 @@ pub(super) fn progress_forwarder(call_id: &str, caller: &Caller) -> Option<Progr
     })
 }
 
-/// Cuts a report to a length that can be shown.
+/// Truncates a report to a length that can be shown.
 pub(super) fn bound_frame(frame: StreamFrame, limit: OutputBytes) -> StreamFrame {
     match frame {
         StreamFrame::Progress(text) => StreamFrame::Progress(shorten(&text, MAX_PROGRESS_BYTES)),
@@ -54,8 +55,8 @@ pub(super) fn bound_frame(frame: StreamFrame, limit: OutputBytes) -> StreamFrame
     }
 }
 
-/// The maximum length of a progress text that is passed on: 4 KiB, the limit of errors as well. Progress is one line
-/// for a watcher.
+/// The maximum length of a progress text that is forwarded: 4 KiB, like the limit of errors. Progress is one
+/// line for a person.
 const MAX_PROGRESS_BYTES: usize = 4096;
 
 /// Passes a progress or update frame to the caller's listeners.

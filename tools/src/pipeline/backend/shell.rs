@@ -1,4 +1,4 @@
-//! Backend of commands, which run in the sessions of a sidecar.
+//! The backend of commands, which run in the sessions of a sidecar.
 
 use portcullis_policy::Grant;
 use portcullis_types::{ToolError, ToolOutput, async_trait};
@@ -53,7 +53,8 @@ impl Backend for BashTool {
             time_limit,
             deadline,
             caller,
-            // Partial results have no limit: they are pieces of the output, and the sidecar's message size bounds them.
+            // Partial results need no limit here: they are pieces of the output, and the sidecar's message
+            // size bounds them.
             on_update: update_forwarder(&checked.call.id, caller, None),
             labels: &host.labels,
             judge_again: &|| judge_flow_again(checked, grant, host, &labels.facts_without_call(caller)),
@@ -98,7 +99,7 @@ fn shell_result(
     let usage = ResourceUsage {
         cpu: shell_run.cpu,
         peak_memory_bytes: shell_run.peak_memory_bytes,
-        // The kernel does not report which mounts a program touched, so all are listed.
+        // The kernel does not report which mounts a program accessed, so list all of them.
         mounts_used: grant.mounts.iter().map(|mount| mount.name.as_str().into()).collect(),
         touched: None,
         touched_paths: Vec::new(),

@@ -1,6 +1,6 @@
-//! Decides whether a policy is as its operator expects. Enumerates all calls that an expectation covers, and asks the
-//! functions that decide about calls. Nothing is sampled, so a claim about all paths or all chains holds for all of
-//! them.
+//! Decides whether a policy meets its operator's expectations. It enumerates all calls that an expectation
+//! covers, and judges them with the same functions as real calls. Nothing is sampled, so a claim about all
+//! paths or all chains holds for all of them.
 
 mod coverage;
 mod flows;
@@ -20,7 +20,7 @@ use coverage::Mentions;
 use verdicts::AnswerChecker;
 
 impl Explainer {
-    /// An explainer that judges names: it opens no mount and follows no link.
+    /// Creates an explainer that judges names only: it opens no mount and follows no symlink.
     #[must_use]
     pub fn by_names(policy: WorkspaceSecurityPolicy, origins: PolicyOrigins) -> Self {
         Self {
@@ -32,7 +32,7 @@ impl Explainer {
         }
     }
 
-    /// Decides expectations. `tools` must be the complete list. `today` is the day by which `until` is judged.
+    /// Evaluates expectations. `tools` must be the complete list. `today` is compared with `until`.
     #[must_use]
     pub fn decide_expectations(
         &self,
@@ -50,7 +50,7 @@ impl Explainer {
         ExpectationReport { results, coverage: self.coverage(tools, &mentions) }
     }
 
-    /// Whether the policy is the one that was signed off.
+    /// Checks that the policy is the one that was signed off.
     fn decide_signed(&self, signed: &PinnedDigest, today: Day) -> ExpectationResult {
         let digest = self.policy.digest().as_str();
         let by = signed.by.as_ref().map_or_else(String::new, |by| format!(" by {by}"));

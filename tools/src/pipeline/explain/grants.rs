@@ -1,4 +1,4 @@
-//! The map of what each tool may do in each mount. Every entry is an answer of the function that decides about calls.
+//! The map of what each tool may do in each mount. Entries come from the function that judges real calls.
 
 use std::{collections::BTreeMap, sync::Arc};
 
@@ -20,11 +20,11 @@ pub struct ToolGrants {
     pub step: Option<String>,
     /// The profile.
     pub profile: String,
-    /// Whether a call runs, asks, or is refused whatever it names.
+    /// Whether any call runs, asks or is refused, regardless of its arguments.
     pub verdict: Approval,
-    /// The rule of that answer.
+    /// The rule of that verdict.
     pub rule: String,
-    /// The place of the rule; `None` for a default.
+    /// The source location of the rule; `None` for a default.
     pub place: Option<SourceLocation>,
     /// The mounts that the tool may read or write, sorted by name.
     pub mounts: Vec<MountGrant>,
@@ -41,19 +41,19 @@ pub struct MountGrant {
     pub access: Access,
     /// The rule that grants it.
     pub rule: String,
-    /// The place of the rule; `None` for a default.
+    /// The source location of the rule; `None` for a default.
     pub place: Option<SourceLocation>,
 }
 
 impl Explainer {
-    /// The mounts and hosts that these tools may use. An operation has an entry for each step, because no two steps
-    /// hold their grants at the same time.
+    /// Returns the mounts and hosts that these tools may use. An operation has one entry per step, because
+    /// steps never hold their grants at the same time.
     #[must_use]
     pub fn grants_of(&self, tools: &[ExplainedTool]) -> Vec<ToolGrants> {
         tools.iter().flat_map(|tool| self.all_grants(tool)).collect()
     }
 
-    /// The grants of a tool or of one of its steps, in a run that has read nothing.
+    /// Returns the grants of a tool or of one of its steps, in a run that has read nothing.
     pub(super) fn grants(&self, tool: &ExplainedTool, step: Option<&ToolFacts>) -> ToolGrants {
         let facts = step.unwrap_or(&tool.facts);
         let (verdict, rule) = self.strictest_of(tool, facts, &[], None);
@@ -71,7 +71,7 @@ impl Explainer {
         }
     }
 
-    /// The mounts that a tool may touch.
+    /// Returns the mounts that a tool may access.
     fn mounts_of(&self, facts: &ToolFacts, profile: &ProfileName) -> Vec<MountGrant> {
         let mounts = self.policy.mounts().iter().filter_map(|mount| {
             let access = self.policy.access_to(facts, &mount.name)?;
@@ -82,7 +82,7 @@ impl Explainer {
         mounts.collect()
     }
 
-    /// The answer to a call that names one path, or nothing, and the deciding rule.
+    /// Returns the verdict on a call with one path or none, and the deciding rule.
     pub(super) fn verdict(
         &self,
         facts: &ToolFacts,
@@ -92,7 +92,7 @@ impl Explainer {
         self.with_names(facts, labels, path, |request| answer_by_names(&self.policy, request))
     }
 
-    /// Judges a call that names one path, or nothing, in a run with these labels.
+    /// Judges a call with one path or none, in a run with these labels.
     fn with_names<T>(
         &self,
         facts: &ToolFacts,
@@ -109,7 +109,7 @@ impl Explainer {
     }
 }
 
-/// The hosts of a grant, for its requests or its commands.
+/// Returns the hosts of a grant, for its requests or its commands.
 fn hosts_of(grant: &Grant) -> Vec<String> {
     let requests = grant.network.iter().flat_map(|network| network.hosts.iter().map(ToString::to_string));
     let shell = grant.shell.iter().filter_map(|shell| shell.network.as_ref());

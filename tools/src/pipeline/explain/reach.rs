@@ -1,9 +1,9 @@
-//! Where data can go: from a mount, a secret, a variable or the web, over chains of calls.
+//! Where data can flow from a mount, a secret, a variable or the web, through chains of calls.
 //!
-//! A tool's result goes to the model, and the model can pass it to any tool. So the answer has two kinds of flows: from
-//! a place to the model or, within one operation, to another place; and from the model to a place, under the flow rules
-//! for a run that has read the first place. The answer over-approximates: it may list a flow that carries no data, and
-//! misses none that the grants allow.
+//! A tool's result goes to the model, and the model can pass it to any tool. So there are two kinds of flows:
+//! from a place to the model or, within one operation, to another place; and from the model to a place, under
+//! the flow rules for a run that has read the first place. The result over-approximates: it may list a flow
+//! that carries no data, but it misses no flow that the grants allow.
 
 use std::{
     collections::{BTreeMap, BTreeSet, VecDeque},
@@ -33,7 +33,7 @@ pub enum ReachSource {
     Variable(String),
 }
 
-/// The name of the source as the place where flows begin.
+/// Writes the name of the place where the flows start.
 impl fmt::Display for ReachSource {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
@@ -48,25 +48,26 @@ impl fmt::Display for ReachSource {
 /// One step of a data flow.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct FlowStep {
-    /// The place that the data comes from.
+    /// The place where the data comes from.
     pub from: String,
     /// The tool.
     pub tool: String,
     /// Whether the call runs, asks, or is refused.
     pub verdict: Approval,
-    /// The rule of that answer.
+    /// The rule of that verdict.
     pub rule: String,
-    /// The rule of `unasked` that spares some of the calls their question. `None` if each call asks, or no call does.
+    /// The `unasked` rule that lets some of the calls run without a question. `None` if every call
+    /// asks, or no call does.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub unasked: Option<String>,
     /// The places that the data reaches: `/MOUNT`, a host, or `the model`. Empty if the call is refused.
     pub to: Vec<String>,
 }
 
-/// The place of data that a model has seen.
+/// The name of the model as a place.
 pub(super) const MODEL: &str = "the model";
 
-/// The beginning of a secret's place.
+/// The prefix of a secret's place.
 const SECRET_START: &str = "secret ";
 
 /// Whether a place is a secret. A model never sees it, but may see a response to a request that carries it.
@@ -74,15 +75,15 @@ pub(super) fn is_secret(place: &str) -> bool {
     place.starts_with(SECRET_START)
 }
 
-/// The place of data that a model has seen in a run that has read another place.
+/// Returns the place of data that a model has seen in a run that has read another place.
 pub(super) fn model_after(place: &str) -> String {
     let reason = if is_secret(place) { "a response to " } else { "" };
     format!("{MODEL}, after {reason}{place}")
 }
 
 impl Explainer {
-    /// The flows that data can take from a source, nearest first. Data that reaches a mount can be read from there by
-    /// another run, which has no label of the source; those flows follow.
+    /// Returns the flows from a source, nearest first. Data that reaches a mount can be read there by another
+    /// run, which lacks the label of the source; those flows follow.
     #[must_use]
     pub fn reach(&self, source: &ReachSource, tools: &[ExplainedTool]) -> Vec<FlowStep> {
         let mut steps = Vec::new();
@@ -126,7 +127,8 @@ impl Explainer {
                 continue;
             }
             let (verdict, rule) = strictest(&grants);
-            // An operation passes what one step reads on to the next one; a tool's own result goes to the model.
+            // An operation passes the data that one step reads to the next step; the result of any other tool
+            // goes to the model.
             let mut to = places(&grants, Some(mount));
             if tool.steps.is_empty() {
                 to.insert(0, MODEL.to_owned());
@@ -141,7 +143,7 @@ impl Explainer {
         }
     }
 
-    /// The flows of data that a model has read from a place, in a run that has these labels.
+    /// Adds the flows from a model that has read a place, in a run with these labels.
     pub(super) fn flows_from_model(
         &self,
         place: &str,
@@ -151,7 +153,7 @@ impl Explainer {
     ) {
         let from = model_after(place);
         for tool in tools {
-            // Each place is judged by itself: a flow rule can ask about one and not about another.
+            // Judge each place separately: a flow rule can ask about one place and not about another.
             let mut flows: BTreeMap<(Approval, String, Option<String>), BTreeSet<String>> = BTreeMap::new();
             let mut add = |(verdict, rule): (Approval, String), mount: Option<&MountName>, place| {
                 let mount = mount.map(|mount| (mount, Access::Write));
@@ -177,7 +179,7 @@ impl Explainer {
         }
     }
 
-    /// The strictest answer of an operation and its step to a call that writes this path.
+    /// Returns the strictest verdict on a call of an operation and its step that writes this path.
     pub(super) fn strictest_of(
         &self,
         tool: &ExplainedTool,
@@ -212,7 +214,7 @@ impl Explainer {
         }
     }
 
-    /// A secret goes only to its hosts, with the requests of its tools: the host attaches it, and no guest or model
+    /// A secret goes only to its hosts, in requests of its tools: the host attaches it, and no guest or model
     /// sees it. A response may reveal the secret.
     fn flows_from_secret(&self, name: &SecretName, tools: &[ExplainedTool], steps: &mut Vec<FlowStep>) {
         let Some((_, secret)) = self.policy.secrets().find(|(known, _)| *known == name) else { return };
@@ -242,7 +244,7 @@ impl Explainer {
         }
     }
 
-    /// A variable reaches commands if `[shell] environment` names it.
+    /// A variable reaches commands if `[shell] environment` lists it.
     fn flows_from_variable(&self, name: &str, tools: &[ExplainedTool], steps: &mut Vec<FlowStep>) {
         let is_passed_on = self
             .policy
@@ -260,14 +262,15 @@ impl Explainer {
             let unasked = self.unasked_rule(tool, &[], (verdict, &rule), None);
             steps.push(FlowStep { from: from.clone(), tool: name_of(tool), verdict, rule, unasked, to });
         }
-        // A variable gives a run no label, so no flow rule holds its value back.
+        // A variable adds no label to a run, so no flow rule stops its value.
         if reaches_model {
             self.flows_from_model(&from, &[], tools, steps);
         }
     }
 
-    /// The rule of `unasked` that spares some calls of a tool their question. For a file tool, only calls that name a
-    /// path in the mount count. A command that a rule covers may do all that the shell may.
+    /// Returns the `unasked` rule that lets some calls of a tool run without a question. For a file tool,
+    /// only calls that name a path in the mount count. A command that a rule covers may do everything
+    /// that the shell may.
     fn unasked_rule(
         &self,
         tool: &ExplainedTool,
@@ -275,7 +278,7 @@ impl Explainer {
         (verdict, rule): (Approval, &str),
         mount: Option<(&MountName, Access)>,
     ) -> Option<String> {
-        // A flow rule that asks beats the rules of `unasked`.
+        // A flow rule that asks takes precedence over `unasked` rules.
         if verdict != Approval::Ask || !tool.steps.is_empty() || is_flow_rule(rule) {
             return None;
         }
@@ -291,7 +294,7 @@ impl Explainer {
         let mut patterns =
             patterns.filter(|(_, pattern)| pattern.mount(self.policy.home()) == mount.as_str());
         patterns.find_map(|(argument, pattern)| {
-            // A pattern that cannot be decided counts as one that spares a question.
+            // In doubt, assume that the pattern matches.
             let Ok(paths) = classes.of(pattern) else {
                 return Some(format!("tools.{name}.unasked.{argument}[\"{pattern}\"]"));
             };
@@ -304,7 +307,7 @@ impl Explainer {
         })
     }
 
-    /// The grants of a tool, or of all its steps.
+    /// Returns the grants of a tool, or of all its steps.
     pub(super) fn all_grants(&self, tool: &ExplainedTool) -> Vec<ToolGrants> {
         self.grants_by_facts(tool).into_iter().map(|(_, grants)| grants).collect()
     }
@@ -321,13 +324,13 @@ fn name_of(tool: &ExplainedTool) -> String {
     tool.facts.name.to_string()
 }
 
-/// The strictest answer of a tool or its steps, with its rule.
+/// Returns the strictest verdict of a tool or its steps, with its rule.
 fn strictest(grants: &[ToolGrants]) -> (Approval, String) {
     let strictest = grants.iter().max_by_key(|grants| grants.verdict);
     strictest.map_or((Approval::Deny, String::new()), |grants| (grants.verdict, grants.rule.clone()))
 }
 
-/// The mounts that these grants may write, without the data's own, and their hosts.
+/// Returns the hosts of these grants, and the mounts that they may write except the source itself.
 fn places(grants: &[ToolGrants], own: Option<&MountName>) -> Vec<String> {
     let mut places = BTreeSet::new();
     for grants in grants {

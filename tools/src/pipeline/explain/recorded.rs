@@ -1,4 +1,5 @@
-//! Explains a recorded call under the policy of its time, which the state folder keeps under its digest.
+//! Explains a recorded call under the policy that was in force. The state folder keeps each
+//! policy under its digest.
 
 use std::{
     io,
@@ -21,8 +22,8 @@ use crate::{
     replay::{RecordedCall, recorded_answer},
 };
 
-/// The maximum size of a kept policy that is read: 4 MiB. The canonical JSON is longer than the text that it comes
-/// from.
+/// The maximum size of a stored policy: 4 MiB. The canonical JSON is longer than the text
+/// that it was made from.
 const MAX_KEPT_BYTES: u64 = 4 << 20;
 
 /// Why a row cannot be explained.
@@ -40,7 +41,7 @@ pub enum RowError {
     /// The log cannot be read.
     #[error("the audit log cannot be read")]
     Log(#[from] AuditError),
-    /// The row is about something else.
+    /// The row does not record a call.
     #[error("row {seq} is not about a call: it is of the kind `{kind}`")]
     NotACall {
         /// The number.
@@ -48,7 +49,7 @@ pub enum RowError {
         /// The kind.
         kind: RowKind,
     },
-    /// The row has no decision, because the call did not get as far as the policy.
+    /// The row has no decision, because the call failed before the policy judged it.
     #[error("row {seq} has no decision: the call did not get as far as the policy")]
     NoDecision {
         /// The number.
@@ -60,7 +61,7 @@ pub enum RowError {
         /// The number.
         seq: u64,
     },
-    /// The row's subjects or labels cannot be judged.
+    /// The row is not complete enough to judge the call again.
     #[error(
         "the call of row {seq} cannot be judged again: its subjects or labels did not fit into the row, or its tool is not known"
     )]
@@ -68,7 +69,7 @@ pub enum RowError {
         /// The number.
         seq: u64,
     },
-    /// The policy of the row was not kept.
+    /// The stored policy of the row cannot be read.
     #[error("the policy of row {seq} cannot be read from `{}`", path.display())]
     Policy {
         /// The number.
@@ -79,7 +80,7 @@ pub enum RowError {
         #[source]
         source: io::Error,
     },
-    /// The kept file is not the policy that the row names.
+    /// The stored file is not the policy that the row names.
     #[error("`{}` is not the policy of row {seq}: its SHA-256 is {found}", path.display())]
     OtherPolicy {
         /// The number.
@@ -89,7 +90,7 @@ pub enum RowError {
         /// The hash of the file.
         found: String,
     },
-    /// This version cannot load the kept policy.
+    /// This version cannot load the stored policy.
     #[error("the policy of row {seq} cannot be loaded")]
     Load {
         /// The number.
@@ -100,12 +101,12 @@ pub enum RowError {
     },
 }
 
-/// The words of a row about its call.
+/// The decision that a row records.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct RecordedDecision {
     /// The row's number.
     pub seq: u64,
-    /// The row's time, in microseconds of UTC.
+    /// The row's time in UTC, with microseconds.
     pub time: String,
     /// The call.
     pub call_id: SharedText,
@@ -123,26 +124,27 @@ pub struct RecordedDecision {
     pub approver: Option<RecordedApprover>,
     /// The digest of the policy.
     pub policy_digest: SharedText,
-    /// The recorded answer in the words of an explanation: a call that a person refused was asked about.
+    /// The recorded verdict in the terms of an explanation: if a person refused the call,
+    /// the verdict is `ask`.
     pub verdict: Approval,
-    /// Whether the explanation has the same answer.
+    /// Whether the explanation has the same verdict.
     pub agrees: bool,
 }
 
-/// The explanation of a recorded call, and what its row says.
+/// The explanation of a recorded call, beside the decision in its row.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct RecordedExplanation {
-    /// The explanation, under the policy of that time.
+    /// The explanation under the policy that was in force.
     #[serde(flatten)]
     pub explanation: Explanation,
-    /// The row's words.
+    /// The recorded decision.
     pub recorded: RecordedDecision,
 }
 
-/// Explains the call of a row of an envelope's audit log. Names are judged, not files.
+/// Explains the call of a row of an envelope's audit log. Judges names only, and opens no file.
 ///
 /// # Errors
-/// [`RowError`] for a row that is not there, is not a call, or whose policy is not at hand.
+/// [`RowError`] if the row does not exist, is not a call, or its policy is not available.
 pub fn explain_row(envelope: &RunnerBootstrapEnvelope, seq: u64) -> Result<RecordedExplanation, RowError> {
     let row = find_row(&audit::log_path(&envelope.state), seq)?;
     if !matches!(row.event, RowKind::Begin | RowKind::End) {
@@ -160,7 +162,7 @@ pub fn explain_row(envelope: &RunnerBootstrapEnvelope, seq: u64) -> Result<Recor
     };
     let request = CallRequest { tool: &call.facts, subjects: &call.subjects, run: &run };
     let mut trace = Trace::default();
-    // The answer has all that is shown; the rules that lead to it come from the trace.
+    // The verdict comes from the same function as elsewhere; the trace adds the rules that led to it.
     let denial = explainer.policy.authorize_traced(&request, &mut trace).err();
     let (verdict, rule, _) = named_answer(&explainer.policy, &request);
     let subject = call.subjects.first();
@@ -196,7 +198,7 @@ pub fn explain_row(envelope: &RunnerBootstrapEnvelope, seq: u64) -> Result<Recor
     })
 }
 
-/// Finds a row. A line that is not a row counts only if the row is not found.
+/// Finds a row. A malformed line is an error only if the row is not found.
 fn find_row(log: &Path, seq: u64) -> Result<Row, RowError> {
     let mut last = 0;
     let mut fault = None;
@@ -210,14 +212,14 @@ fn find_row(log: &Path, seq: u64) -> Result<Row, RowError> {
     Err(fault.map_or(RowError::NoRow { seq, last }, RowError::Log))
 }
 
-/// The policy of a digest, and the sections in which the kept text differs from the JSON that was hashed.
+/// Loads the policy with a digest, and lists the sections in which it differs from the JSON that was hashed.
 fn policy_of_row(
     folder: &Path,
     seq: u64,
     digest: &str,
     tier: SandboxTier,
 ) -> Result<(Explainer, Vec<String>), RowError> {
-    // The digest names a file, so nothing else may stand in it.
+    // The digest becomes a file name, so refuse any other text.
     if !audit::is_sha256(digest) {
         return Err(RowError::NoDigest { seq });
     }
@@ -241,7 +243,7 @@ fn policy_of_row(
     Ok((Explainer::by_names(policy, origins), differing))
 }
 
-/// The sections whose values differ. The hashes of modules are bound to a policy at a start, and are in no text.
+/// Lists the sections that differ. Module hashes are added at startup and are in no policy text.
 fn differing_sections(hashed: &[u8], policy: &WorkspaceSecurityPolicy) -> Vec<String> {
     let read = |json: &[u8]| serde_json::from_slice::<serde_json::Map<String, Value>>(json);
     let (Ok(hashed), Ok(kept)) = (read(hashed), read(&policy.canonical_json())) else {

@@ -1,4 +1,4 @@
-//! The step that sends a message by a mail server, through a connection of the host's HTTP client.
+//! The step that sends a message by a mail server, over a connection of the host's HTTP client.
 
 use std::{net::IpAddr, sync::Arc};
 
@@ -18,7 +18,7 @@ use crate::{call::random_id, registered::RegisteredTool, registry::RegistryError
 /// The name of the step.
 pub(crate) const MAIL_STEP: &str = "send_notification_mail";
 
-/// The argument with the server, as the URL that it is judged as.
+/// The argument that names the server, as the URL by which it is judged.
 pub(crate) const SERVER: &str = "server";
 
 /// The step's backend.
@@ -51,19 +51,19 @@ pub(crate) fn mail_step(http_client: Arc<HttpClientHandle>) -> Result<Registered
     RegisteredTool::operation(decl, "Send a mail", facts, MailStep { http_client })
 }
 
-/// A message that is ready to be sent.
+/// A message that is ready to send.
 pub(crate) struct PreparedMail {
     message: Message,
-    /// The id of the message, which is its header `Message-ID`.
+    /// The value of the message's `Message-ID` header.
     id: String,
     user: Option<String>,
 }
 
 impl PreparedMail {
-    /// Writes the message. Header fields are encoded, so that no text becomes a further field.
+    /// Builds the message. Header fields are encoded, so that no text can inject another field.
     ///
     /// # Errors
-    /// `invalid_arguments` for a recipient that is not an address.
+    /// `invalid_arguments` if the recipient is not an address.
     pub(crate) fn new(arguments: &Value) -> Result<Self, ToolError> {
         let text = |key: &str| arguments[key].as_str().unwrap_or_default();
         let address = |key: &str| {
@@ -92,7 +92,7 @@ impl PreparedMail {
     /// Sends the message to the server.
     ///
     /// # Cancellation
-    /// Dropping the future closes the connection. The message may have been sent.
+    /// Dropping the future closes the connection. The message may already have been sent.
     pub(crate) async fn send(
         &self,
         http_client: &HttpClientHandle,
@@ -128,9 +128,9 @@ impl PreparedMail {
 
 /// Why a mail was not sent.
 pub(crate) enum MailFailure {
-    /// There is no connection, or the policy refuses it.
+    /// There is no connection, or the policy refuses the connection.
     Dial(portcullis_egress::FetchError),
-    /// The rest.
+    /// Any other failure.
     Tool(ToolError),
 }
 
@@ -149,7 +149,7 @@ fn smtp_error(error: &SmtpError, credentials: &[Credential]) -> ToolError {
         .with_operator_detail(clean(portcullis_types::chain(error)))
 }
 
-/// The judge of a connection to a mail server. The policy has no word for what is said there, so it is judged as a
+/// Judges a connection to a mail server. Policies have no method for SMTP, so the connection is judged as a
 /// `POST` to the server's URL.
 #[derive(Debug)]
 struct MailJudge(Arc<GrantJudge>);

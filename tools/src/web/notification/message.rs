@@ -12,7 +12,7 @@ pub(super) const MAX_RECIPIENT_CHARS: usize = 254;
 /// The maximum length of a subject, in characters.
 pub(super) const MAX_SUBJECT_CHARS: usize = 200;
 
-/// The maximum length of a message, in characters: what Slack keeps of one.
+/// The maximum length of a message, in characters: Slack truncates longer ones.
 pub(super) const MAX_BODY_CHARS: usize = 40_000;
 
 /// The maximum length of a message to Discord, in characters (<https://docs.discord.com/developers/resources/message>).
@@ -34,7 +34,7 @@ enum Method {
     Discord,
 }
 
-/// A service that takes messages by HTTP.
+/// A service that accepts messages by HTTP.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Service {
     Slack,
@@ -53,9 +53,9 @@ impl Service {
 /// How a message is delivered.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum MessageDelivery {
-    /// By the request step.
+    /// With the request step.
     Request { service: Service, arguments: Value },
-    /// By the step that speaks to a mail server.
+    /// With the step that sends by a mail server.
     Mail { arguments: Value },
 }
 
@@ -69,10 +69,10 @@ impl MessageDelivery {
 }
 
 impl Notification {
-    /// Reads the arguments, whose types the schema has checked.
+    /// Parses arguments that fit the tool's schema.
     ///
     /// # Errors
-    /// `invalid_arguments` for texts that the service cannot take.
+    /// `invalid_arguments` for texts that the service does not accept.
     pub(super) fn parse(arguments: &Value) -> Result<Self, ToolError> {
         let text = |key: &str| arguments[key].as_str().unwrap_or_default().to_owned();
         let method = match arguments["method"].as_str() {
@@ -98,7 +98,7 @@ impl Notification {
         Err(ToolError::invalid_arguments(format!("field '{field}': {problem}")))
     }
 
-    /// How the message is delivered.
+    /// Returns how to deliver the message.
     ///
     /// # Errors
     /// `unavailable` with the code `notification_not_configured` if the policy does not name the service.
@@ -113,7 +113,7 @@ impl Notification {
             Method::Discord => {
                 let url = settings.discord.as_ref().ok_or_else(|| not_configured("discord"))?.to_string();
                 let url = format!("{}/channels/{}/messages", url.trim_end_matches('/'), self.recipient);
-                // Without this, a text can notify everyone on a server.
+                // Otherwise a message could notify everyone on a server.
                 let body = json!({ "content": self.discord_text(), "allowed_mentions": { "parse": [] } });
                 let arguments = json!({ URL: url, BODY: body.to_string() });
                 Ok(MessageDelivery::Request { service: Service::Discord, arguments })
@@ -135,8 +135,9 @@ impl Notification {
         }
     }
 
-    /// The text in Slack's form, in which these three characters must be written as references
-    /// (<https://docs.slack.dev/messaging/formatting-message-text>). Otherwise `<!channel>` would notify a whole channel.
+    /// Formats the text for Slack, which requires references for these three characters
+    /// (<https://docs.slack.dev/messaging/formatting-message-text>). Otherwise `<!channel>` would
+    /// notify a whole channel.
     fn slack_text(&self) -> String {
         let text = format!("{}\n{}", self.subject, self.body);
         text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;")

@@ -1,18 +1,19 @@
-//! Reads the responses of Slack and Discord. They are small JSON texts from a service that the operator has named; of
-//! each only one or two short texts are used.
+//! Parses the responses of Slack and Discord. They are small JSON texts from a service that the operator
+//! chose. Only one or two short strings of each are used.
 
 use portcullis_types::ToolError;
 use serde::Deserialize;
 
 use super::message::Service;
 
-/// The maximum length of a response that is read, in bytes. Both services send less.
+/// The maximum length of a response, in bytes. Both services send less.
 const MAX_ANSWER_BYTES: usize = 64 << 10;
 
-/// The maximum length of an id, and of the reason of a refusal, in bytes.
+/// The maximum length of an id, and of the reason for a refusal, in bytes.
 const MAX_WORD_BYTES: usize = 128;
 
-/// Slack's answer (<https://docs.slack.dev/reference/methods/chat.postMessage>). It has status 200 for errors as well.
+/// Slack's response (<https://docs.slack.dev/reference/methods/chat.postMessage>). Its status is
+/// 200 for errors too.
 #[derive(Deserialize)]
 struct SlackAnswer {
     ok: bool,
@@ -20,17 +21,17 @@ struct SlackAnswer {
     error: Option<String>,
 }
 
-/// Discord's answer: the message.
+/// Discord's response: the message.
 #[derive(Deserialize)]
 struct DiscordAnswer {
     id: String,
 }
 
-/// The id of the message that was sent.
+/// Returns the id of the message that was sent.
 ///
 /// # Errors
-/// `failed` with the code `notification_refused` if the service says so, and `answer_unexpected` for another answer.
-/// The message may then have been sent.
+/// `failed` with the code `notification_refused` if the service reports an error, and `answer_unexpected` if
+/// the response is malformed. In the latter case the message may have been sent.
 pub(super) fn message_id(service: Service, body: &[u8]) -> Result<String, ToolError> {
     let unexpected = || {
         ToolError::failed(format!(
@@ -57,7 +58,7 @@ pub(super) fn message_id(service: Service, body: &[u8]) -> Result<String, ToolEr
     id.filter(|id| is_word(id)).ok_or_else(unexpected)
 }
 
-/// Whether a text of a service is short and of plain characters.
+/// Whether a text from a service is short and consists of plain characters.
 fn is_word(text: &str) -> bool {
     (1..=MAX_WORD_BYTES).contains(&text.len())
         && text.bytes().all(|byte| byte.is_ascii_alphanumeric() || matches!(byte, b'.' | b'_' | b'-'))

@@ -1,4 +1,4 @@
-//! One conversation with a mail server (RFC 5321), over a connection that is open already.
+//! One SMTP session with a mail server (RFC 5321), over an open connection.
 
 use std::{
     io,
@@ -21,7 +21,7 @@ use rustls::{ClientConfig, pki_types::ServerName};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio_rustls::TlsConnector;
 
-/// The maximum number of bytes that are read from a server. A conversation takes a few hundred.
+/// The maximum number of bytes that are read from a server. An SMTP session takes a few hundred.
 const MAX_RECEIVED_BYTES: usize = 64 << 10;
 
 /// A user and a password.
@@ -33,10 +33,10 @@ pub(super) struct Login {
 /// Why a message was not sent.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum SmtpError {
-    /// The connection cannot be used, or TLS fails.
+    /// The connection failed, or TLS failed.
     #[error("cannot reach the mail server")]
     Connection(#[source] io::Error),
-    /// The host cannot have a certificate.
+    /// A certificate cannot name the host.
     #[error("the mail server's name cannot have a certificate")]
     Name(#[source] rustls::pki_types::InvalidDnsNameError),
     /// The password is not text.
@@ -51,7 +51,7 @@ pub(super) enum SmtpError {
 }
 
 impl SmtpError {
-    /// The stable code.
+    /// The stable error code.
     pub(super) fn code(&self) -> &'static str {
         match self {
             Self::Connection(_) | Self::Name(_) => "mail_connection",
@@ -64,7 +64,7 @@ impl SmtpError {
 /// Sends a message.
 ///
 /// # Cancellation
-/// Dropping the future closes the connection. The message may have been sent.
+/// Dropping the future closes the connection. The message may already have been sent.
 pub(super) async fn send(
     stream: TcpStream,
     server: &Url,
@@ -84,7 +84,7 @@ pub(super) async fn send(
             Box::new(Bounded { stream, peer, left: MAX_RECEIVED_BYTES })
         }
     };
-    // The default name says nothing about this machine: `[127.0.0.1]`.
+    // The default name, `[127.0.0.1]`, reveals nothing about this machine.
     let mut connection = AsyncSmtpConnection::connect_with_transport(stream, &ClientId::default())
         .await
         .map_err(SmtpError::Refused)?;
@@ -97,12 +97,12 @@ pub(super) async fn send(
             .map_err(SmtpError::Login)?;
     }
     connection.send(message.envelope(), &message.formatted()).await.map_err(SmtpError::Refused)?;
-    // Ignore the error: the server has taken the message.
+    // Ignore the error: the server has accepted the message.
     let _ = connection.quit().await;
     Ok(())
 }
 
-/// A stream that ends after a number of bytes, so that an endless answer does not fill the memory.
+/// A stream that ends after a number of bytes, so that an endless response cannot exhaust memory.
 #[derive(Debug)]
 struct Bounded<S> {
     stream: S,

@@ -1,4 +1,4 @@
-//! The grants that no expectation mentions.
+//! Finds the grants that no expectation mentions.
 
 use std::collections::BTreeSet;
 
@@ -13,7 +13,7 @@ use super::super::{ExplainedTool, Explainer};
 pub struct Coverage {
     /// All grants: each access of a tool to a mount, and each host of a tool.
     pub grants: u64,
-    /// Those that no expectation mentions.
+    /// The grants that no expectation mentions.
     pub uncovered: Vec<UncoveredGrant>,
 }
 
@@ -30,7 +30,7 @@ pub struct UncoveredGrant {
     pub access: Option<Access>,
     /// The rule that grants it.
     pub rule: String,
-    /// The place of the rule; `None` for a default.
+    /// The source location of the rule; `None` for a default.
     pub place: Option<SourceLocation>,
 }
 
@@ -38,9 +38,9 @@ pub struct UncoveredGrant {
 #[derive(Debug, Default)]
 pub(super) struct Mentions {
     mounts: BTreeSet<(String, String, Access)>,
-    /// Tools with the host of a URL.
+    /// Tools, each with the host of a URL.
     urls: BTreeSet<(String, HostRule)>,
-    /// Accesses to mounts, of whatever tool.
+    /// Accesses to mounts, by any tool.
     flows: BTreeSet<(String, Access)>,
     hosts: Vec<portcullis_policy::ExpectedHosts>,
 }
@@ -87,7 +87,7 @@ impl Mentions {
 }
 
 impl Explainer {
-    /// The grants that are not mentioned. A tool that no call can reach has none.
+    /// Returns the grants that are not mentioned. A tool that no call can reach has none.
     pub(super) fn coverage(&self, tools: &[ExplainedTool], mentions: &Mentions) -> Coverage {
         let mut coverage = Coverage::default();
         for grants in self.grants_of(tools).into_iter().filter(|grants| grants.verdict != Approval::Deny) {

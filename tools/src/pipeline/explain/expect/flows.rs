@@ -1,4 +1,4 @@
-//! Decides `[[never]]`: looks for a chain of calls that leads data where it must not go.
+//! Evaluates `[[never]]`: searches for a chain of calls that carries data to a forbidden place.
 
 use std::collections::{BTreeMap, VecDeque};
 
@@ -13,7 +13,7 @@ use super::{
     report::{Counterexample, ExpectationKind, ExpectationResult},
 };
 
-/// The place of data that a model makes up.
+/// The source of data that a model makes up.
 const NO_SOURCE: &str = "anything";
 
 impl Explainer {
@@ -38,7 +38,7 @@ impl Explainer {
         let steps: Vec<FlowStep> =
             steps.into_iter().filter(|step| is_open(step, flow.only_unasked)).collect();
         let chain = if flow.writes.is_none() && flow.reaches.is_none() {
-            // Without an end, reading alone is forbidden.
+            // Without a destination, the read itself is forbidden.
             steps.iter().find(|step| step.from == start).map(|step| vec![step.clone()])
         } else {
             chain_to(&start, &steps, |place| is_end(flow, place))
@@ -63,7 +63,7 @@ fn reach_source(source: &ExpectedSource) -> ReachSource {
     }
 }
 
-/// Whether data can take a step.
+/// Whether data can flow through a step.
 fn is_open(step: &FlowStep, only_unasked: bool) -> bool {
     match step.verdict {
         Approval::Allow => true,
@@ -76,7 +76,7 @@ fn is_end(flow: &ForbiddenFlow, place: &str) -> bool {
     match place.strip_prefix('/') {
         Some(mount) => flow.writes.as_ref().is_some_and(|forbidden| forbidden.as_str() == mount),
         None if place == MODEL => false,
-        // A host that cannot be read is any host.
+        // A host that cannot be parsed may be any host.
         None => flow.reaches.as_ref().is_some_and(|hosts| {
             let rule = place.parse::<HostRule>().ok();
             let rule = rule.or_else(|| place.parse::<TunnelRule>().ok().map(|rule| rule.rule().clone()));
@@ -85,18 +85,18 @@ fn is_end(flow: &ForbiddenFlow, place: &str) -> bool {
     }
 }
 
-/// The shortest chain of steps from a place to an end.
+/// Finds the shortest chain of steps from a place to a destination, by a breadth-first search.
 fn chain_to(start: &str, steps: &[FlowStep], is_end: impl Fn(&str) -> bool) -> Option<Vec<FlowStep>> {
     let mut by_place: BTreeMap<&str, Vec<&FlowStep>> = BTreeMap::new();
     for step in steps {
         by_place.entry(&step.from).or_default().push(step);
     }
-    // For each place, the step that leads to it. The step names the place before.
+    // For each place, the step that leads to it. That step names the previous place.
     let mut predecessors: BTreeMap<String, Option<FlowStep>> = BTreeMap::from([(start.to_owned(), None)]);
     let mut pending = VecDeque::from([start.to_owned()]);
     while let Some(place) = pending.pop_front() {
         for step in by_place.get(place.as_str()).into_iter().flatten() {
-            // The response to a secret goes to the model too.
+            // The model also sees the response to a request that carries a secret.
             let responded = is_secret(&place).then(|| MODEL.to_owned());
             for to in step.to.iter().cloned().chain(responded) {
                 let one = FlowStep { to: vec![to.clone()], ..(*step).clone() };
@@ -114,7 +114,7 @@ fn chain_to(start: &str, steps: &[FlowStep], is_end: impl Fn(&str) -> bool) -> O
     None
 }
 
-/// The steps that lead to the last one, and the last one.
+/// Collects the steps that lead to the last one, and the last one.
 fn chain_of(last: FlowStep, predecessors: &BTreeMap<String, Option<FlowStep>>) -> Vec<FlowStep> {
     let mut chain = vec![last];
     while let Some(Some(before)) = chain.last().and_then(|step| predecessors.get(&step.from)) {

@@ -45,25 +45,25 @@ portcullis_types::word_enum! {
 pub struct ExpectationResult {
     /// The kind.
     pub kind: ExpectationKind,
-    /// The name that the file gives, or else what is expected.
+    /// The name in the file, or else a summary of the expectation.
     pub name: String,
-    /// The place of the expectation.
+    /// The source location of the expectation.
     pub place: SourceLocation,
     /// Whether it holds.
     pub holds: bool,
     /// The number of calls or flows that were checked.
     pub cases: u64,
-    /// The first case that is not as expected. `None` if all are.
+    /// The first case that fails the expectation. `None` if all cases meet it.
     pub counterexample: Option<Counterexample>,
 }
 
-/// A case that is not as expected.
+/// A case that fails an expectation.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[serde(tag = "kind", rename_all = "snake_case")]
 pub enum Counterexample {
-    /// A call with another answer.
+    /// A call with a different verdict.
     Call(AnsweredCall),
-    /// The steps of a flow that must not be possible.
+    /// The steps of a forbidden flow.
     #[serde(rename = "way")]
     Flow {
         /// The steps, in order. Each leads to one place.
@@ -76,7 +76,7 @@ pub enum Counterexample {
     },
 }
 
-/// A call and its answer.
+/// A call and its verdict.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct AnsweredCall {
     /// The tool.
@@ -85,18 +85,19 @@ pub struct AnsweredCall {
     pub subject: Option<String>,
     /// How a path is accessed.
     pub access: Option<Access>,
-    /// The answer.
+    /// The verdict.
     pub verdict: Approval,
     /// The code of a denial.
     pub code: Option<DenialCode>,
     /// The deciding rule.
     pub rule: String,
-    /// The place of the rule; `None` for a default.
+    /// The source location of the rule; `None` for a default.
     pub place: Option<SourceLocation>,
 }
 
 impl ExpectationResult {
-    /// One line for people: whether it holds, what is expected, and where. Deceptive characters are escaped.
+    /// Formats one line for people: whether the expectation holds, what it expects, and where it is written.
+    /// Deceptive characters are escaped.
     #[must_use]
     pub fn line(&self) -> String {
         let Self { kind, name, place, holds, cases, .. } = self;
@@ -110,7 +111,7 @@ impl ExpectationResult {
     }
 }
 
-/// The line, and for an expectation that fails the counterexample below it.
+/// Writes the line, followed by the counterexample if the expectation fails.
 impl fmt::Display for ExpectationResult {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&self.line())?;
@@ -121,7 +122,7 @@ impl fmt::Display for ExpectationResult {
     }
 }
 
-/// Indented lines.
+/// Writes indented lines.
 impl fmt::Display for Counterexample {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
@@ -168,18 +169,18 @@ impl fmt::Display for Counterexample {
     }
 }
 
-/// A policy that is not as its operator expects.
+/// A policy that fails its operator's expectations.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 #[error("{}", lines(failed, *left_out))]
 pub struct FailedExpectations {
-    /// The expectations that do not hold, at most 50; never empty.
+    /// The failed expectations, at most 50; never empty.
     pub failed: Vec<ExpectationResult>,
-    /// The number of further ones.
+    /// The number of failed expectations beyond these.
     pub left_out: usize,
 }
 
 impl FailedExpectations {
-    /// The expectations of a report that do not hold; `None` if all hold.
+    /// Collects the failed expectations of a report; `None` if all hold.
     #[must_use]
     pub fn of(report: ExpectationReport) -> Option<Self> {
         let mut failed: Vec<ExpectationResult> =

@@ -27,7 +27,7 @@ fn decide(explainer: &Explainer, expectations: &str) -> ExpectationReport {
     explainer.decide_expectations(&expectations, &tools, Day { year: 2026, month: 11, day: 26 })
 }
 
-/// Decides one expectation about the shipped policy with an addition. `None` if it holds, else its text.
+/// Evaluates one expectation of the shipped policy with an addition. `None` if it holds, else its text.
 fn failure(addition: &str, expectation: &str) -> Option<String> {
     let report = decide(&explainer(&format!("{DEFAULT_POLICY}\n{addition}\n")), expectation);
     let [result] = report.results.as_slice() else { panic!("{report:?}") };
@@ -58,7 +58,7 @@ fn expectations_about_a_pattern_cover_every_path() {
         &expect(all, "paths = \"/vault/**\"\naccess = \"read\"\nverdict = \"deny\""),
         &["reads /vault: ALLOW by profiles."],
     );
-    // A single name that is hidden, or protected, anywhere below is found.
+    // A single hidden or protected name anywhere below is found.
     check_holds(
         "",
         &expect("tool = \"file_read\"", "paths = \"/shared/**\"\naccess = \"read\"\nverdict = \"allow\""),
@@ -81,7 +81,7 @@ fn expectations_about_a_pattern_cover_every_path() {
             "paths = \"/shared/**/.git/hooks/**\"\naccess = \"write\"\nverdict = \"deny\"\ncode = \"protected_path\"",
         ),
     );
-    // The paths of `unasked` are told apart from the others.
+    // The paths of `unasked` are distinguished from the others.
     let unasked = "[tools.file_write]\napproval = \"ask\"\nunasked = { path = \"src/**\" }";
     check_fails(
         unasked,
@@ -122,7 +122,7 @@ fn chains_of_calls_are_found_or_there_are_none() {
         "[[never]]\nreads = \"vault\"\nwrites = \"shared\"\n",
         &["/vault → vault_copyto (", ") → /shared"],
     );
-    // The vault reaches the web over a copy: each step is named.
+    // Data of the vault can reach the web through a copy: each step is named.
     check_fails(
         "",
         "[[never]]\nreads = \"vault\"\nreaches = \"web\"\n",
@@ -134,7 +134,7 @@ fn chains_of_calls_are_found_or_there_are_none() {
     check_fails("", "[[never]]\nreads = \"vault\"\n", &["/vault → "]);
     check_fails("", "[[never]]\nreaches = \"example.com\"\n", &["web_fetch (asks by"]);
     check_holds("", "[[never]]\nreaches = \"web\"\nunasked = true\n");
-    // A source reaches itself again.
+    // A source can reach itself.
     check_fails("", "[[never]]\nreads = \"shared\"\nwrites = \"shared\"\n", &["→ /shared"]);
 }
 
@@ -154,7 +154,7 @@ fn calls_that_are_spared_a_question_count_as_unasked() {
     let report = holds(&spared);
     let shown = report.results[0].to_string();
     assert!(shown.contains("(runs by tools.file_write.unasked.path[\"/tmp/a/*\"]) → /tmp"), "{shown}");
-    // A rule about another mount spares nothing here.
+    // A rule about another mount does not affect this one.
     let elsewhere = asks.replacen("\"ask\"\n", "\"ask\"\nunasked = { path = \"src/*\" }\n", 1);
     assert!(holds(&elsewhere).holds(), "{:?}", holds(&elsewhere).results);
     let shell = text(asks).replace("\n[shell]", "\n[shell]\nunasked = [\"ls *\"] #");
@@ -222,9 +222,9 @@ fn names_cannot_forge_lines() {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(48))]
 
-    /// An expectation about all paths holds if and only if no path has another answer. For each generated pattern
-    /// there are a name that fits it and is listed nowhere, and all the names that a list may have, so a
-    /// counterexample cannot be missed.
+    /// An expectation about all paths holds if and only if no path has a different verdict. For each
+    /// generated pattern, the paths include a name that matches it and is on no list, and all the names that
+    /// a list may have, so a counterexample cannot be missed.
     #[test]
     fn an_expectation_holds_if_and_only_if_no_path_is_otherwise(
         hidden in prop::collection::btree_set("[ab]{1,2}|[*]b", 0..3),
@@ -257,7 +257,8 @@ proptest! {
             "write" => &[Access::Write],
             _ => &[Access::Read, Access::Write],
         };
-        // The four long names fit `a*a` and its like, and no entry of a list but `*b` fits them.
+        // The four long names match `a*a` and similar patterns, and of the list entries only `*b` matches
+        // them.
         let names = ["a", "b", "ab", "ba", "bb", "aa", "z", "A", "aza", "azb", "bza", "bzb"];
         let mut paths = vec!["/m".to_owned()];
         for first in names {
@@ -282,7 +283,7 @@ proptest! {
                     };
                     let own = match tool.steps.is_empty() {
                         true => answer(&tool.facts),
-                        // An operation without steps that have a profile is refused whatever it names.
+                        // An operation without a step that has a profile is always refused.
                         false => tool.steps.iter().map(answer).min().unwrap_or(Approval::Deny),
                     };
                     (own.as_str() != verdict).then(|| format!("{} {path} {own}", tool.facts.name))

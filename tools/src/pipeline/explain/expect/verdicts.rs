@@ -1,4 +1,4 @@
-//! Decides `[[expect]]`: asks the evaluator about every call that an expectation covers.
+//! Evaluates `[[expect]]`: judges every call that an expectation covers.
 
 use std::{
     collections::{BTreeMap, HashMap},
@@ -27,15 +27,15 @@ enum CallSubject<'a> {
     Command(&'a str),
 }
 
-/// The labels of a run, each with the call that brought it.
+/// The labels of a run, each with the call that added it.
 type Labels = BTreeMap<FlowLabel, String>;
 
-/// Decides expectations about answers.
+/// Evaluates expectations of verdicts.
 pub(super) struct AnswerChecker<'a> {
     explainer: &'a Explainer,
     tools: &'a [ExplainedTool],
     classes: PathClasses<'a>,
-    /// The paths of each pattern.
+    /// The paths that represent each pattern.
     paths: HashMap<String, Result<Arc<[GuestPath]>, TooManyClasses>>,
 }
 
@@ -44,7 +44,7 @@ impl<'a> AnswerChecker<'a> {
         Self { explainer, tools, classes: PathClasses::new(&explainer.policy), paths: HashMap::new() }
     }
 
-    /// Decides one expectation. Stops at the first counterexample.
+    /// Evaluates one expectation. Stops at the first counterexample.
     pub(super) fn decide(&mut self, expected: &ExpectedAnswer, mentions: &mut Mentions) -> ExpectationResult {
         let tools = self.chosen(&expected.tools);
         let mut cases = 0;
@@ -110,7 +110,7 @@ impl<'a> AnswerChecker<'a> {
                                     .for_each(|access| look(CallSubject::Path(path, *access), self));
                             }
                         }
-                        // A claim that cannot be decided does not hold.
+                        // An undecidable claim does not hold.
                         Err(error) => {
                             return Some(Counterexample::Problem { message: error.to_string() });
                         }
@@ -121,7 +121,7 @@ impl<'a> AnswerChecker<'a> {
         found
     }
 
-    /// The tools that an expectation means. A step of an operation can be named by itself.
+    /// Returns the tools that an expectation selects. A step of an operation can be named directly.
     fn chosen(&self, chosen: &ExpectedTools) -> Vec<ExplainedTool> {
         let alone =
             |facts: &ToolFacts| ExplainedTool { facts: facts.clone(), steps: Vec::new(), target: None };
@@ -134,7 +134,7 @@ impl<'a> AnswerChecker<'a> {
                     let mut steps = self.tools.iter().flat_map(|tool| &tool.steps);
                     listed_tool
                         .or_else(|| steps.find(|step| step.name == *name).map(alone))
-                        // A shipped tool that is not offered is judged all the same.
+                        // A shipped tool is judged even if it is not offered.
                         .or_else(|| ExplainedTool::shipped(name.as_str()))
                 })
                 .collect(),
@@ -151,8 +151,8 @@ impl<'a> AnswerChecker<'a> {
         }
     }
 
-    /// The answers to the calls of a tool that name this. Of an operation, the step counts that may do most, unless the
-    /// operation itself is answered more strictly.
+    /// Returns the verdicts on the calls of a tool with this subject. The most permissive step of an
+    /// operation counts, unless the verdict on the operation itself is stricter.
     fn of_tool(&self, tool: &ExplainedTool, named: CallSubject<'_>, labels: &Labels) -> Vec<AnsweredCall> {
         if tool.steps.is_empty() {
             return self.of_facts(&tool.facts, named, labels).0;
@@ -170,7 +170,7 @@ impl<'a> AnswerChecker<'a> {
         answers.max_by_key(|answer| answer.verdict).into_iter().collect()
     }
 
-    /// The answers for each argument that can name this, and the labels that the call brings.
+    /// Returns the verdicts for each argument that can take this subject, and the labels that the call adds.
     fn of_facts(
         &self,
         facts: &ToolFacts,
@@ -228,7 +228,7 @@ impl<'a> AnswerChecker<'a> {
     }
 }
 
-/// Notes the grants that an expectation mentions.
+/// Records the grants that an expectation mentions.
 fn mention(tool: &ExplainedTool, named: CallSubject<'_>, mentions: &mut Mentions) {
     let names = std::iter::once(&tool.facts).chain(&tool.steps).map(|facts| facts.name.as_str());
     match named {
@@ -242,7 +242,7 @@ fn mention(tool: &ExplainedTool, named: CallSubject<'_>, mentions: &mut Mentions
     }
 }
 
-/// The expectation in words, for one without a name.
+/// Summarises an expectation that has no name.
 fn summary(expected: &ExpectedAnswer) -> String {
     let list = |texts: Vec<String>| match texts.as_slice() {
         [] => String::new(),
