@@ -345,8 +345,7 @@ impl GuestFs {
         if from == to { Ok(()) } else { Err(Errno::XDEV) }
     }
 
-    /// Judges the target of a new symlink. The target must stay in the mount, computed lexically, without
-    /// following links.
+    /// Judges the target of a new symlink. It must stay in the mount, without following other symlinks.
     pub(super) fn judge_link_target(&mut self, fd: u32, target: &str, link: &str) -> FsResult {
         let (preopen, base) = self.directory_of(fd)?;
         let Some((parent, _)) = split(link) else { return Ok(()) };
@@ -366,8 +365,7 @@ impl GuestFs {
         Ok(())
     }
 
-    /// Copies the permissions of the replaced file to the new one. Runs after both names of a `path_rename`
-    /// were allowed.
+    /// Copies the permissions of the replaced file, after both names of a `path_rename` were allowed.
     pub(super) fn copy_permissions(
         &mut self,
         from: (u32, &str),

@@ -140,8 +140,7 @@ pub struct GuestJob {
 }
 
 impl HostWasmToolRunner {
-    /// Starts the engine and the ticker, and installs the signal handler that interrupts threads. Workers
-    /// start later, on demand.
+    /// Starts the engine and the ticker, and installs the signal handler that interrupts threads.
     ///
     /// # Errors
     /// [`WasmError`] if one of these steps fails.
@@ -166,8 +165,7 @@ impl HostWasmToolRunner {
         Ok(Self { engine, linker, cache, compiler, ticker, canary, locks, pools: Mutex::default(), config })
     }
 
-    /// Wraps a module that is embedded in this program. Its first call compiles it or loads its code from
-    /// the cache.
+    /// Wraps a module of this program. Its first call compiles it or loads its code from the cache.
     #[must_use]
     pub fn embedded(module: &'static EmbeddedModule) -> Arc<GuestModule> {
         Arc::new(GuestModule::from_embedded(module))
@@ -332,8 +330,7 @@ impl HostWasmToolRunner {
             used: job.used,
             keeper: job.keeper,
             control: Arc::clone(&control),
-            // A clone: `sender` itself keeps the channel open, so that `frames.recv()` never ends before
-            // the call.
+            // A clone: `sender` keeps the channel open, so that `frames.recv()` never ends before the call.
             listener: job
                 .is_watched
                 .then(|| Listener { sender: sender.clone(), dropped: Arc::clone(&dropped) }),
@@ -408,10 +405,10 @@ impl HostWasmToolRunner {
         Ok(pool)
     }
 
-    /// Returns whether the kernel can report which pages a call touched (`PAGEMAP_SCAN`), which makes
-    /// clearing memory cheaper. The first check opens the kernel's interface permanently. A program that
-    /// makes itself non-dumpable must call this function first, because an ordinary user's process cannot
-    /// open the interface afterwards.
+    /// Returns whether the kernel can report touched pages (`PAGEMAP_SCAN`), which makes clearing memory
+    /// cheaper. The first check opens the kernel's interface permanently. A program that makes itself
+    /// non-dumpable must call this first, because an ordinary user's process cannot open the interface
+    /// afterwards.
     #[must_use]
     pub fn has_pagemap_scan() -> bool {
         wasmtime::PoolingAllocationConfig::is_pagemap_scan_available()
@@ -460,8 +457,7 @@ async fn await_report(
     let (mut cancelled, mut given_up) = (false, false);
     loop {
         tokio::select! {
-            // `biased`: queued frames are delivered before the answer, and the answer wins over a
-            // concurrent cancellation.
+            // `biased`: queued frames come before the answer, and the answer wins over a cancellation.
             biased;
             Some(frame) = frames.recv() => watch(frame),
             answer = &mut answer => return answer.map_err(|_cause| WasmError::WorkerLost)?,
