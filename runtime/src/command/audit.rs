@@ -29,7 +29,7 @@ fn path(common: &CommonOptions) -> Result<PathBuf, CliError> {
     Ok(audit::log_path(&setup::envelope(common)?.state))
 }
 
-/// Reads the rows of a log, one after the other. A log that does not exist has none.
+/// Reads the rows of a log one at a time. A missing log has no rows.
 ///
 /// # Errors
 /// [`CliError::Audit`] if a row cannot be read.
@@ -68,8 +68,8 @@ pub(super) fn demonstration_table(path: &Path) -> Result<String, CliError> {
     Ok(table::render(head, rows))
 }
 
-/// A posture in short: a session's level, or the names of a thread's layers, without the text in parentheses and
-/// after `=`.
+/// Shortens a posture to a session's level, or to the names of a thread's layers. The text in parentheses and
+/// after `=` is left out.
 fn posture_layers(posture: &str) -> String {
     let mut parenthesis_depth = 0_usize;
     let outside_parentheses = posture.chars().filter(|character| {

@@ -43,8 +43,8 @@ pub(crate) fn write_answer(text: &str) -> Result<(), CliError> {
     }
 }
 
-/// Writes to standard error. On a terminal, characters that the terminal would act on are escaped, because the text
-/// may quote a model, a tool or a file.
+/// Writes to standard error. On a terminal, control characters are escaped, because the text may quote a
+/// model, a tool or a file.
 pub(crate) fn write_stderr(text: &str) {
     let mut stderr = io::stderr().lock();
     // Ignore write errors: there is no stream left to report them on.

@@ -109,7 +109,7 @@ pub(super) fn denials(figures: &Figures) -> Markup {
     if figures.denials.is_empty() {
         return html! { p { "No call was denied." } };
     }
-    // The page has room for some rows only, so the heaviest come first.
+    // The page has room for some rows only, so the most frequent come first.
     let entries = figures.denials.heaviest(|denials| denials.calls);
     let rows = entries.iter().take(MAX_ROWS).map(|(kind, denials)| {
         vec![
