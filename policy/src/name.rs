@@ -21,7 +21,7 @@ pub struct ProfileName(Arc<str>);
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct SecretName(Arc<str>);
 
-/// A text that cannot name a mount, a profile or a secret.
+/// A text that is not a valid name of a mount, a profile or a secret.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 #[error("`{}` is not a valid {what} name: 1 to 64 characters of {allowed} are allowed", name.escape_default())]
 pub struct InvalidName {
@@ -85,8 +85,8 @@ impl ProfileName {
     /// The profile without mounts. Every policy has it, even without defining it.
     pub const NOTHING: &'static str = "Nothing";
 
-    /// The profile of a tool that runs commands, if the policy has a shell. Its mounts are those of `[shell]`; a policy
-    /// cannot define or assign it.
+    /// The profile of a tool that runs commands, if the policy has a shell. Its mounts are those of
+    /// `[shell]`. A policy cannot define or assign it.
     pub const SHELL: &'static str = "Shell";
 
     /// Checks a name.

@@ -1,5 +1,5 @@
-//! The authority of a URL: scheme, host and port, each in one canonical form, so that two spellings of one place are
-//! equal values.
+//! The authority of a URL: scheme, host and port, each in one canonical form, so that two spellings of one
+//! authority are equal values.
 
 use std::{
     fmt,
@@ -74,7 +74,8 @@ impl UrlHost {
     /// [`InvalidHost`] with the text.
     pub fn parse(text: &str) -> Result<Self, InvalidHost> {
         let invalid = || InvalidHost(text.chars().take(MAX_SHOWN_CHARS).collect());
-        // The parser fails at a forbidden character instead of dropping it. Its error would not help the reader.
+        // The parser fails at a forbidden character instead of dropping it. Its error would not help the
+        // reader.
         let host = url::Host::parse(text).ok().ok_or_else(invalid)?;
         match host {
             url::Host::Domain(name) => HostName::canonical(&name).map(Self::Name).ok_or_else(invalid),
@@ -83,7 +84,7 @@ impl UrlHost {
         }
     }
 
-    /// The name; `None` for an address.
+    /// Returns the name, or `None` for an address.
     #[must_use]
     pub fn name(&self) -> Option<&HostName> {
         match self {
@@ -94,7 +95,8 @@ impl UrlHost {
 }
 
 impl HostName {
-    /// The name in canonical form; `None` if it has no such form. The text must have passed `url::Host::parse`.
+    /// Returns the name in canonical form, or `None` if it has none. The text must have passed
+    /// `url::Host::parse`.
     fn canonical(text: &str) -> Option<Self> {
         let name = text.strip_suffix('.').unwrap_or(text);
         let is_allowed = |byte: u8| matches!(byte, b'a'..=b'z' | b'0'..=b'9' | b'-' | b'_');
@@ -113,7 +115,7 @@ impl HostName {
         &self.0
     }
 
-    /// Whether this name equals another name, or lies below it at any depth.
+    /// Returns whether this name equals another name, or lies below it at any depth.
     pub(crate) fn is_or_is_below(&self, ancestor: &str) -> bool {
         self.as_str() == ancestor || self.is_below(ancestor)
     }
@@ -160,7 +162,8 @@ impl fmt::Display for UrlHost {
         match self {
             Self::Name(name) => name.fmt(f),
             Self::Address(IpAddr::V4(address)) => address.fmt(f),
-            // The standard library writes some addresses with an embedded IPv4 address; the URL standard does not.
+            // The standard library formats some addresses with an embedded IPv4 address. The URL standard
+            // does not.
             Self::Address(IpAddr::V6(address)) => bracketed(*address).fmt(f),
         }
     }

@@ -12,20 +12,20 @@ use crate::{Grant, HostRule, RequestedSubject, SecretName, WorkspaceSecurityPoli
 pub struct GrantedSecret {
     /// The secret's name.
     pub name: SecretName,
-    /// The hosts that may get the secret; never empty.
+    /// The hosts that may receive the secret. Never empty.
     pub hosts: BTreeSet<HostRule>,
 }
 
 impl Grant {
-    /// Whether a request to this address carries the secret of this name. The request itself is judged separately.
-    /// Check again for each redirect.
+    /// Returns whether a request to this address carries the secret of this name. The request itself is
+    /// judged separately. Check again for each redirect.
     #[must_use]
     pub fn attaches_secret(&self, name: &str, url: &str) -> bool {
         self.secrets_for(url).any(|secret| secret.name.as_str() == name)
     }
 
-    /// The secrets that a request to this address carries, sorted by name. Empty if the text is not the URL of a
-    /// request.
+    /// Returns the secrets that a request to this address carries, sorted by name. Empty if the text is not
+    /// the URL of a request.
     pub fn secrets_for(&self, url: &str) -> impl Iterator<Item = &GrantedSecret> {
         let target = parse_url(url).ok().map(|(_, target)| target);
         let covers = move |secret: &&GrantedSecret| {
@@ -45,8 +45,8 @@ impl Grant {
         self.secrets.iter().filter(move |secret| !is_of_subjects(secret))
     }
 
-    /// The secrets that requests may carry when the call starts: those for the addresses in its arguments, or all
-    /// secrets if no argument names an address, because the tool then chooses its requests.
+    /// Returns the secrets that requests may carry when the call starts: those for the addresses in its
+    /// arguments, or all secrets if no argument names an address, because the tool then chooses its requests.
     pub fn initial_secrets(&self) -> impl Iterator<Item = &GrantedSecret> {
         let names_addresses =
             self.subjects.iter().any(|subject| matches!(subject, RequestedSubject::Url { .. }));

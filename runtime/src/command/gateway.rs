@@ -127,7 +127,7 @@ fn read_components(path: &std::path::Path) -> Result<String, CliError> {
     bounded::read_text(file, MAX_COMPONENTS_BYTES).map_err(failed)
 }
 
-/// Loads the operator's token, and returns the path of its file.
+/// Makes the gateway accept the operator's token, and returns the path of its file.
 async fn operator_token(
     options: &GatewayOptions,
     envelope: &RunnerBootstrapEnvelope,
