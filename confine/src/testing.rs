@@ -56,7 +56,7 @@ impl ConfineFixture {
         self.canary.clone()
     }
 
-    /// Both layers; `read/` is readable and `write/` is writable.
+    /// Returns both layers; `read/` is readable and `write/` is writable.
     pub(crate) fn rules(&self) -> ThreadConfinement {
         ThreadConfinement {
             landlock: Requirement::Required,
@@ -70,7 +70,7 @@ impl ConfineFixture {
         }
     }
 
-    /// The rules of [`Self::rules`] with only one layer.
+    /// Returns the rules of [`Self::rules`] with only one layer.
     pub(crate) fn rules_with_only(&self, layer: Layer) -> ThreadConfinement {
         let mut rules = self.rules();
         match layer {

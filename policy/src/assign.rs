@@ -80,9 +80,9 @@ impl WorkspaceSecurityPolicy {
         assignment
     }
 
-    /// The effective tier of a tool. A foreign module's claim to only read is not trusted: its tier is at least
-    /// side-effecting if it may write a mount or make requests with methods that are not safe (RFC 9110, 9.2.1). For
-    /// all other tools it is the declared tier.
+    /// Returns the effective tier of a tool. A foreign module's claim to only read is not trusted: its tier
+    /// is at least side-effecting if it may write a mount or make requests with methods that are not safe
+    /// (RFC 9110, 9.2.1). For all other tools it is the declared tier.
     ///
     /// The effective tier decides which calls run concurrently, which calls get an audit row before they run, and which
     /// hints clients receive.
@@ -99,7 +99,7 @@ impl WorkspaceSecurityPolicy {
         }
     }
 
-    /// The source of a tool's approval: a key of the policy file, or the tool's own declaration.
+    /// Returns the source of a tool's approval: a key of the policy file, or the tool's own declaration.
     #[must_use]
     pub fn approval_rule(&self, tool: &ToolFacts, assignment: &ToolAssignment) -> String {
         let (name, approval) = (&tool.name, assignment.approval);
@@ -167,8 +167,8 @@ fn profile<T: TraceSink>(
     }
 }
 
-/// The strictest of the assigned approval, the tool's own request, and the floors that reductions set. `tier` is the
-/// effective tier. The assigned approval:
+/// Returns the strictest of the assigned approval, the tool's own request, and the floors that reductions
+/// set. `tier` is the effective tier. The assigned approval:
 ///
 /// | tool | with `approval` in its entry | without |
 /// |---|---|---|

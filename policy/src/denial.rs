@@ -96,7 +96,8 @@ portcullis_types::word_enum! {
 }
 
 impl Denial {
-    /// The message for a model, without the hint. Characters that a terminal would act on are escaped.
+    /// Returns the message for a model, without the hint. Characters that a terminal would act on are
+    /// escaped.
     #[must_use]
     pub fn message(&self) -> String {
         // The subject can be text from a model, which must not control the operator's terminal.

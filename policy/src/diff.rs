@@ -81,7 +81,7 @@ impl PolicyDiff {
         diff
     }
 
-    /// Whether the new policy may allow something that the old one does not.
+    /// Returns whether the new policy may allow something that the old one does not.
     #[must_use]
     pub fn is_wider(&self) -> bool {
         self.changes.iter().any(|change| change.direction != Direction::Narrower)

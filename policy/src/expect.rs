@@ -48,7 +48,7 @@ impl Expectations {
         Err(PolicyError { faults, left_out })
     }
 
-    /// The number of expectations.
+    /// Returns the number of expectations.
     #[must_use]
     pub fn len(&self) -> usize {
         self.answers.len() + self.never.len() + self.unchanged.len()

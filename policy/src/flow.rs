@@ -37,7 +37,7 @@ pub enum FlowLabel {
 }
 
 impl FlowLabel {
-    /// The label of a call that has read a mount.
+    /// Returns the label of a call that has read a mount.
     #[must_use]
     pub fn of_mount(name: &MountName) -> Self {
         if name.is_vault() { Self::Vault } else { Self::Mount(name.clone()) }
@@ -191,7 +191,7 @@ impl MatchedFlowRule {
     }
 }
 
-/// The strictest rule that applies to a call with this grant in this run.
+/// Returns the strictest rule that applies to a call with this grant in this run.
 pub(crate) fn strictest_match<T: TraceSink>(
     rules: &BTreeSet<FlowRule>,
     kinds: &ProtectedKinds,
@@ -231,7 +231,7 @@ pub(crate) fn network_rule(rules: &BTreeSet<FlowRule>, label: &FlowLabel) -> Opt
     rules.iter().any(is_met).then(|| rule_of(label, &FlowSink::Network))
 }
 
-/// The name of a rule for a call with this sink, in a run with this label.
+/// Returns the name of a rule for a call with this sink, in a run with this label.
 fn rule_of(label: &FlowLabel, sink: &FlowSink) -> String {
     rule_name(&label.to_string(), &sink.to_string())
 }

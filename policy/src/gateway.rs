@@ -25,7 +25,7 @@ const ALL: &[(&str, ToolOrigin, SafetyTier)] = &[
     ("skip", ShippedNative, ReadOnly),
 ];
 
-/// The names of the gateway's built-in tools, sorted.
+/// Returns the names of the gateway's built-in tools, sorted.
 pub fn gateway_names() -> impl Iterator<Item = &'static str> {
     ALL.iter().map(|(name, ..)| *name)
 }
@@ -36,7 +36,7 @@ pub fn gateway_tool_origin(name: &str) -> Option<ToolOrigin> {
     ALL.iter().find(|(known, ..)| *known == name).map(|(_, origin, _)| *origin)
 }
 
-/// The facts of the gateway's built-in tools, sorted by name.
+/// Returns the facts of the gateway's built-in tools, sorted by name.
 ///
 /// # Panics
 /// Never: the names are valid.

@@ -83,7 +83,7 @@ impl HiddenNames {
         self.patterns.is_empty()
     }
 
-    /// The patterns in folded form, sorted.
+    /// Returns the patterns in folded form, sorted.
     pub fn patterns(&self) -> impl Iterator<Item = &str> + Clone {
         self.patterns.iter().map(|pattern| pattern.text.as_str())
     }
@@ -95,7 +95,7 @@ impl HiddenNames {
         mount != MountName::VAULT
     }
 
-    /// The pattern that hides a name, if any.
+    /// Returns the pattern that hides a name, if any.
     #[must_use]
     pub fn hides(&self, name: &str) -> Option<&str> {
         // `.` and `..` are not names to hide, but a pattern such as `*.` would match them.
@@ -116,7 +116,7 @@ impl HiddenNames {
         self.matching(&folded)
     }
 
-    /// The pattern that matches a folded name, if any.
+    /// Returns the pattern that matches a folded name, if any.
     fn matching(&self, folded: &str) -> Option<&str> {
         self.patterns.iter().find(|pattern| pattern.matches(folded)).map(|pattern| pattern.text.as_str())
     }
@@ -167,7 +167,7 @@ impl HiddenPattern {
         Ok(Self { text: folded, ends })
     }
 
-    /// Whether the pattern matches a folded name.
+    /// Returns whether the pattern matches a folded name.
     fn matches(&self, name: &str) -> bool {
         let Some((prefix, suffix)) = self.ends else { return self.text == name };
         // Nearly every name fails here, so the parts between the wildcards are compared for few names.
@@ -179,9 +179,9 @@ impl HiddenPattern {
     }
 }
 
-/// Whether a folded name matches a pattern. The parts between the wildcards must occur in order: the first at the
-/// start, the last at the end. The first occurrence of each part leaves the most text for the later parts, so no
-/// backtracking is needed.
+/// Returns whether a folded name matches a pattern. The parts between the wildcards must occur in order: the
+/// first at the start, the last at the end. The first occurrence of each part leaves the most text for the
+/// later parts, so no backtracking is needed.
 pub(crate) fn matches_wildcards(pattern: &str, name: &str) -> bool {
     let Some((prefix, rest)) = pattern.split_once('*') else { return pattern == name };
     let Some(name) = name.strip_prefix(prefix) else { return false };

@@ -220,7 +220,7 @@ fn steps_share_no_mount(operation: &Operation, file: &PolicyFile, faults: &mut F
     }
 }
 
-/// The profile that a tool's entry names.
+/// Returns the profile that a tool's entry names.
 fn stated_profile<'a>(tool: &str, file: &'a PolicyFile) -> Option<&'a Located<String>> {
     file.tools.iter().find(|entry| entry.name.value.as_str() == tool)?.profile.as_ref()
 }
@@ -230,7 +230,7 @@ fn find<'a>(profile: &Located<String>, file: &'a PolicyFile) -> Option<&'a Profi
     entry.map(|entry| &entry.value)
 }
 
-/// The `hosts` of a profile, if it grants any.
+/// Returns the `hosts` of a profile, if it grants any.
 fn hosts_of(profile: &ProfileEntry) -> Option<&Located<Vec<Located<HostRule>>>> {
     profile.network.hosts.as_ref().filter(|hosts| !hosts.value.is_empty())
 }

@@ -70,7 +70,7 @@ impl ProtectedKinds {
         }
     }
 
-    /// The patterns in folded form: names, then endings, each sorted.
+    /// Returns the patterns in folded form: names, then endings, each sorted.
     pub fn patterns(&self) -> impl Iterator<Item = String> {
         let endings = self.endings.iter().map(|ending| format!("*{ending}"));
         self.names.patterns().map(str::to_owned).chain(endings)

@@ -164,7 +164,7 @@ pub enum InvalidMailName {
 const MAX_MAIL_BYTES: usize = 254;
 
 impl MailAddress {
-    /// The text.
+    /// Returns the text.
     #[must_use]
     pub fn as_str(&self) -> &str {
         &self.0
@@ -172,7 +172,7 @@ impl MailAddress {
 }
 
 impl MailUser {
-    /// The text.
+    /// Returns the text.
     #[must_use]
     pub fn as_str(&self) -> &str {
         &self.0

@@ -196,7 +196,7 @@ impl PolicyOrigins {
         values
     }
 
-    /// The origin of a key's whole value: the last stage that changed it.
+    /// Returns the origin of a key's whole value: the last stage that changed it.
     fn origin(&self, key: &str) -> Origin {
         for (index, stage) in self.stages.iter().enumerate().rev() {
             let is_changed = match index.checked_sub(1).and_then(|before| self.stages.get(before)) {
@@ -219,7 +219,7 @@ impl PolicyOrigins {
         Origin::Default
     }
 
-    /// The origin of an element: the first stage that has it.
+    /// Returns the origin of an element: the first stage that has it.
     fn element_origin(&self, key: &str, element: &toml::Value) -> Origin {
         let first = self.stages.iter().enumerate().find(|(_, stage)| stage.values.has_element(key, element));
         let Some((index, stage)) = first else { return Origin::Default };

@@ -126,7 +126,7 @@ impl PathPattern {
         covers_in(mount, pattern, path)
     }
 
-    /// The mount of a pattern that starts with `/`, and the pattern below it.
+    /// Returns the mount of a pattern that starts with `/`, and the pattern below it.
     fn split_absolute(&self) -> Option<(&str, &str)> {
         let absolute = self.0.strip_prefix('/')?;
         Some(absolute.split_once('/').unwrap_or((absolute, "")))
@@ -137,13 +137,13 @@ impl PathPattern {
         covers_in(mount, pattern, path)
     }
 
-    /// The mount, and the components below it.
+    /// Returns the mount, and the components below it.
     pub(crate) fn split<'t>(&'t self, home: &'t MountName) -> (&'t str, Vec<&'t str>) {
         let (mount, pattern) = self.split_absolute().unwrap_or((home.as_str(), &self.0));
         (mount, pattern.split('/').filter(|name| !name.is_empty()).collect())
     }
 
-    /// The name of the mount whose paths the pattern covers.
+    /// Returns the name of the mount whose paths the pattern covers.
     #[must_use]
     pub fn mount<'t>(&'t self, home: &'t MountName) -> &'t str {
         self.split(home).0

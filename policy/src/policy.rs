@@ -127,12 +127,12 @@ impl WorkspaceSecurityPolicy {
         &self.sandbox
     }
 
-    /// The paths of a file tool that need no approval: arguments with patterns.
+    /// Returns the paths of a file tool that need no approval: arguments with patterns.
     pub fn unasked_patterns(&self, tool: &ToolName) -> impl Iterator<Item = (&str, &PathPattern)> {
         self.effective.tools.get(tool).into_iter().flat_map(|rule| rule.unasked.rules())
     }
 
-    /// The tools with an entry of the operator, sorted.
+    /// Returns the tools with an entry of the operator, sorted.
     pub fn entries(&self) -> impl Iterator<Item = &ToolName> {
         self.effective.tools.iter().filter(|(_, rule)| rule.by_operator).map(|(name, _)| name)
     }
@@ -141,7 +141,8 @@ impl WorkspaceSecurityPolicy {
         &self.tool_mentions
     }
 
-    /// The folder of foreign modules, as the operator wrote it: absolute, or relative to the policy file.
+    /// Returns the folder of foreign modules, as the operator wrote it: absolute, or relative to the policy
+    /// file.
     #[must_use]
     pub fn modules_dir(&self) -> Option<&str> {
         self.effective.modules_dir.as_deref()
@@ -154,7 +155,7 @@ impl WorkspaceSecurityPolicy {
         &self.effective.home
     }
 
-    /// The folder of the project whose policy this is, as the operator wrote it: an absolute path.
+    /// Returns the folder of the project whose policy this is, as the operator wrote it: an absolute path.
     #[must_use]
     pub fn project(&self) -> Option<&str> {
         self.effective.project.as_deref()
@@ -173,18 +174,18 @@ impl WorkspaceSecurityPolicy {
         self.effective.require.contains(&layer)
     }
 
-    /// The layers that every WASM call must have.
+    /// Returns the layers that every WASM call must have.
     pub fn required_layers(&self) -> impl Iterator<Item = RequiredLayer> {
         self.effective.require.iter().copied()
     }
 
-    /// The protected paths, which no tool may write.
+    /// Returns the protected paths, which no tool may write.
     #[must_use]
     pub fn protected(&self) -> &ProtectedPaths {
         &self.effective.protect
     }
 
-    /// The names of files and folders that no tool sees.
+    /// Returns the names of files and folders that no tool sees.
     #[must_use]
     pub fn hidden(&self) -> &HiddenNames {
         &self.effective.hide
@@ -196,25 +197,25 @@ impl WorkspaceSecurityPolicy {
         &self.kinds
     }
 
-    /// The settings of the audit log.
+    /// Returns the settings of the audit log.
     #[must_use]
     pub fn audit(&self) -> &AuditSettings {
         &self.effective.audit
     }
 
-    /// All limits.
+    /// Returns all limits.
     #[must_use]
     pub fn limits(&self) -> &Limits {
         &self.effective.limits
     }
 
-    /// The maximum number of calls that run concurrently.
+    /// Returns the maximum number of calls that run concurrently.
     #[must_use]
     pub fn concurrency(&self) -> usize {
         self.effective.limits.concurrency
     }
 
-    /// The maximum number of calls of one tool that an agent may make in a minute.
+    /// Returns the maximum number of calls of one tool that an agent may make in a minute.
     #[must_use]
     pub fn calls_per_minute(&self) -> u32 {
         self.effective.limits.calls_per_minute
@@ -273,7 +274,8 @@ impl WorkspaceSecurityPolicy {
         !self.networks.is_empty()
     }
 
-    /// The ports of all rules of all profiles. A request under this policy never goes to another port.
+    /// Returns the ports of all rules of all profiles. A request under this policy never goes to another
+    /// port.
     #[must_use]
     pub fn network_ports(&self) -> BTreeSet<u16> {
         self.networks.values().flat_map(|network| network.hosts.iter().map(HostRule::port)).collect()
@@ -291,7 +293,7 @@ impl WorkspaceSecurityPolicy {
         &self.effective.egress
     }
 
-    /// The secrets, sorted by name: their sources, hosts and tools, but never a value.
+    /// Returns the secrets, sorted by name: their sources, hosts and tools, but never a value.
     pub fn secrets(&self) -> impl Iterator<Item = (&SecretName, &SecretRule)> {
         self.effective.secrets.iter()
     }
@@ -308,7 +310,7 @@ impl WorkspaceSecurityPolicy {
         self.effective.search.as_ref()
     }
 
-    /// The digest of the effective policy.
+    /// Returns the digest of the effective policy.
     #[must_use]
     pub fn digest(&self) -> &PolicyDigest {
         &self.digest

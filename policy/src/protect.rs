@@ -88,7 +88,7 @@ impl ProtectedPaths {
         self.patterns.dedup();
     }
 
-    /// The patterns in folded form, sorted.
+    /// Returns the patterns in folded form, sorted.
     pub fn patterns(&self) -> impl Iterator<Item = &str> + Clone {
         self.patterns.iter().map(|pattern| pattern.text.as_str())
     }
@@ -207,7 +207,7 @@ impl Pattern {
         Ok(Self { text: parts.join("/"), parts })
     }
 
-    /// The folded text.
+    /// Returns the folded text.
     pub(crate) fn as_str(&self) -> &str {
         &self.text
     }

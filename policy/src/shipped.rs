@@ -53,8 +53,8 @@ pub fn shipped_names() -> impl Iterator<Item = &'static str> {
     ALL.iter().map(|(name, _, _)| *name)
 }
 
-/// The facts of all shipped tools, sorted by name, without their declared outputs. `shell_exec` declares the timeout of
-/// `[shell]`, which is not known here.
+/// Returns the facts of all shipped tools, sorted by name, without their declared outputs. `shell_exec`
+/// declares the timeout of `[shell]`, which is not known here.
 ///
 /// # Panics
 /// Never: the names are valid.

@@ -249,7 +249,7 @@ pub(crate) enum CliError {
 }
 
 impl CliError {
-    /// The exit code of the process.
+    /// Returns the exit code of the process.
     pub(crate) fn exit_code(&self) -> ExitCode {
         let code = match self {
             Self::Bootstrap(

@@ -139,12 +139,13 @@ pub(crate) fn is_project_workspace(workspace: &Path) -> bool {
     workspace.ends_with(MOUNTS_PART) && workspace.with_file_name(STATE_PART).is_dir()
 }
 
-/// The folder of the project files: `$XDG_CONFIG_HOME/portcullis/projects`, else below `$HOME/.config`.
+/// Returns the folder of the project files: `$XDG_CONFIG_HOME/portcullis/projects`, else below
+/// `$HOME/.config`.
 pub(crate) fn projects_folder() -> Option<PathBuf> {
     Some(config_folder()?.join("projects"))
 }
 
-/// The file of a project with this name.
+/// Returns the file of a project with this name.
 pub(crate) fn file_of(projects: &Path, name: &str) -> PathBuf {
     let mut file = OsString::from(name);
     file.push(".");

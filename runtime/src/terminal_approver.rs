@@ -98,13 +98,13 @@ impl TerminalApprover {
     }
 }
 
-/// The device of the terminal that this process was started from.
+/// Returns the device of the terminal that this process was started from.
 fn terminal_name() -> Option<String> {
     let name = ttyname(io::stdin(), Vec::new()).or_else(|_| ttyname(io::stderr(), Vec::new())).ok()?;
     Some(name.to_string_lossy().into_owned())
 }
 
-/// The width of a terminal.
+/// Returns the width of a terminal.
 fn columns(terminal: &File) -> usize {
     let columns = tcgetwinsize(terminal).map_or(0, |size| usize::from(size.ws_col));
     if columns == 0 { UNKNOWN_COLUMNS } else { columns }

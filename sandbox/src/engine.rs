@@ -53,8 +53,8 @@ pub(super) fn build_for_compiling() -> Result<Engine, WasmError> {
     Engine::new(&config).map_err(|source| WasmError::Engine { source })
 }
 
-/// The settings that affect compiled code. Both engines must share them, because an engine refuses code
-/// that was compiled with other settings.
+/// Returns the settings that affect compiled code. Both engines must share them, because an engine refuses
+/// code that was compiled with other settings.
 fn common_config() -> Config {
     let mut config = Config::new();
     config

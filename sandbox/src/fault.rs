@@ -82,7 +82,7 @@ pub enum GuestFault {
 }
 
 impl GuestFault {
-    /// The stable code of the fault.
+    /// Returns the stable code of the fault.
     #[must_use]
     pub const fn code(&self) -> &'static str {
         match self {
@@ -103,7 +103,7 @@ impl GuestFault {
         }
     }
 
-    /// The kind of error that the caller receives.
+    /// Returns the kind of error that the caller receives.
     #[must_use]
     pub const fn kind(&self) -> ToolErrorKind {
         match self {

@@ -155,12 +155,12 @@ impl GuestFs {
         }
     }
 
-    /// The first violation of the call.
+    /// Returns the first violation of the call.
     pub(super) fn violation(&self) -> Option<&Violation> {
         self.violation.as_ref()
     }
 
-    /// The names of the mounts that the guest has used.
+    /// Returns the names of the mounts that the guest has used.
     pub(super) fn mounts_used(&self) -> Vec<String> {
         let used = self.preopens.iter().enumerate().filter(|(index, _)| self.used.is_used(*index));
         used.map(|(_, preopen)| preopen.handle.name().to_string()).collect()

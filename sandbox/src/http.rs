@@ -160,7 +160,7 @@ fn checked_head(head: &[u8], body_bytes: usize) -> Result<HttpRequestHead, HttpF
     })
 }
 
-/// The failure reported after the host's end was dropped.
+/// Returns the failure reported after the host's end was dropped.
 fn stopped_failure() -> HttpFailure {
     HttpFailure {
         kind: GuestErrorKind::Unavailable,
@@ -169,7 +169,7 @@ fn stopped_failure() -> HttpFailure {
     }
 }
 
-/// The failure reported to a tool that may not make requests.
+/// Returns the failure reported to a tool that may not make requests.
 fn no_network_failure() -> HttpFailure {
     HttpFailure {
         kind: GuestErrorKind::Denied,

@@ -71,8 +71,8 @@ pub(crate) fn apply(mount: &OwnedFd, map: &OwnedFd) -> io::Result<()> {
     sys::map_mount(mount.as_fd(), map.as_fd())
 }
 
-/// The lines of the id map: the owner becomes the other user, and every other id below the other user's stays
-/// the same. A line maps ids in the file system to ids that the mount shows.
+/// Returns the lines of the id map: the owner becomes the other user, and every other id below the other
+/// user's stays the same. A line maps ids in the file system to ids that the mount shows.
 fn map_lines(owner: u32, other: u32) -> String {
     let mut text = String::new();
     if owner > 0 {

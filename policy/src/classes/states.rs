@@ -172,7 +172,7 @@ impl<'a> PathStates<'a> {
     }
 }
 
-/// The patterns that the last names begin after one more name, and whether the name completes one.
+/// Returns the patterns that the last names begin after one more name, and whether the name completes one.
 fn follow(
     patterns: &[Vec<String>],
     begun: &[(usize, usize)],
@@ -193,7 +193,7 @@ fn follow(
     (next.into_keys().collect(), is_complete)
 }
 
-/// The positions in a pattern after one more name.
+/// Returns the positions in a pattern after one more name.
 fn advance(pattern: &[impl AsRef<str>], positions: &[usize], globs: &[String]) -> Vec<usize> {
     let next = positions.iter().filter_map(|position| match pattern.get(*position)?.as_ref() {
         "**" => Some(*position),

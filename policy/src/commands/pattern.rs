@@ -124,7 +124,7 @@ impl<'de> Deserialize<'de> for CommandPattern {
     }
 }
 
-/// Whether a word matches a pattern in which `*` matches any text.
+/// Returns whether a word matches a pattern in which `*` matches any text.
 fn glob(pattern: &str, word: &str) -> bool {
     let Some((prefix, rest)) = pattern.split_once('*') else { return pattern == word };
     let Some(mut remaining) = word.strip_prefix(prefix) else { return false };

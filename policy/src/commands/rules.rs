@@ -117,7 +117,7 @@ impl CommandRules {
         self.allow.iter().map(|list| list.iter().map(ToString::to_string).collect())
     }
 
-    /// The denied commands, sorted.
+    /// Returns the denied commands, sorted.
     pub fn denied(&self) -> impl Iterator<Item = String> {
         self.deny.iter().map(ToString::to_string)
     }
@@ -128,7 +128,7 @@ impl CommandRules {
         self.operators.as_ref()
     }
 
-    /// The commands that need no approval, sorted.
+    /// Returns the commands that need no approval, sorted.
     pub fn unasked(&self) -> impl Iterator<Item = String> {
         self.unasked.iter().map(ToString::to_string)
     }
@@ -232,7 +232,7 @@ impl CommandRules {
         self.unasked = patterns;
     }
 
-    /// The commands that need no approval.
+    /// Returns the commands that need no approval.
     pub(crate) fn unasked_patterns(&self) -> &BTreeSet<CommandPattern> {
         &self.unasked
     }

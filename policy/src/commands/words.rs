@@ -76,7 +76,7 @@ impl CommandWord {
         self.text.starts_with(['-', UNKNOWN])
     }
 
-    /// Whether the literal part of the word contains a text.
+    /// Returns whether the literal part of the word contains a text.
     pub(super) fn contains(&self, part: &str) -> bool {
         self.text.contains(part)
     }

@@ -54,7 +54,7 @@ pub(crate) fn read_expectations(
     expectations
 }
 
-/// The tables of a list; empty if the key is absent.
+/// Returns the tables of a list. Empty if the key is absent.
 fn sections<'t>(root: &Section<'t>, key: &str, faults: &mut Faults<'_>) -> Vec<Section<'t>> {
     let Some(entry) = root.entry(key) else { return Vec::new() };
     let elements = entry.list(faults).unwrap_or_default();

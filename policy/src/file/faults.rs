@@ -39,7 +39,7 @@ impl<'s> Faults<'s> {
         }
     }
 
-    /// The text that faults are collected for.
+    /// Returns the text that faults are collected for.
     pub(crate) fn source(&self) -> PolicySource<'s> {
         self.source
     }
@@ -159,7 +159,7 @@ impl LineIndex {
         Self { lines, characters }
     }
 
-    /// The line and the column of a byte offset. Both count from 1; the column counts characters.
+    /// Returns the line and the column of a byte offset. Both count from 1. The column counts characters.
     fn line_and_column(&self, text: &str, offset: usize) -> (usize, usize) {
         let offset = offset.min(text.len());
         let line = self.lines.partition_point(|begin| *begin <= offset);
@@ -168,7 +168,7 @@ impl LineIndex {
         (line, self.characters_before(text, offset) - self.characters_before(text, begin) + 1)
     }
 
-    /// The number of characters that start before a byte offset.
+    /// Returns the number of characters that start before a byte offset.
     fn characters_before(&self, text: &str, offset: usize) -> usize {
         let step = offset / STEP_BYTES;
         let rest_of_step = text.as_bytes().get(step * STEP_BYTES..offset).unwrap_or_default();
@@ -176,7 +176,7 @@ impl LineIndex {
     }
 }
 
-/// The number of characters that start in a part of a text.
+/// Returns the number of characters that start in a part of a text.
 fn count_characters(bytes: &[u8]) -> usize {
     // In UTF-8, every byte except a continuation byte (`10xxxxxx`) starts a character.
     bytes.iter().filter(|byte| **byte & 0b1100_0000 != 0b1000_0000).count()

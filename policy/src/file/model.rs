@@ -266,12 +266,12 @@ pub(crate) struct ReducedSecret {
 }
 
 impl NetworkEntries {
-    /// The rules of `hosts`.
+    /// Returns the rules of `hosts`.
     pub(crate) fn rules(&self) -> impl Iterator<Item = &Located<HostRule>> {
         self.hosts.iter().flat_map(|hosts| &hosts.value)
     }
 
-    /// Whether requests with this method are granted.
+    /// Returns whether requests with this method are granted.
     pub(crate) fn grants_method(&self, method: HttpMethod) -> bool {
         match &self.methods {
             Some(methods) => methods.value.iter().any(|granted| granted.value == method),
@@ -281,7 +281,7 @@ impl NetworkEntries {
 }
 
 impl<A> ShellEntries<A> {
-    /// The rules of `hosts`.
+    /// Returns the rules of `hosts`.
     pub(crate) fn rules(&self) -> impl Iterator<Item = &Located<TunnelRule>> {
         self.hosts.iter().flat_map(|hosts| &hosts.value)
     }
@@ -290,7 +290,7 @@ impl<A> ShellEntries<A> {
 impl ReducedAccess {
     pub(crate) const ALL: [Self; 3] = [Self::None, Self::Read, Self::Write];
 
-    /// The name used in policy files.
+    /// Returns the name used in policy files.
     pub(crate) const fn as_str(self) -> &'static str {
         match self {
             Self::None => "none",

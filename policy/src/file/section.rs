@@ -44,7 +44,7 @@ impl<'t> Section<'t> {
         &self.path
     }
 
-    /// The path of a key of this table.
+    /// Returns the path of a key of this table.
     pub(crate) fn path_of(&self, name: &str) -> String {
         key_path(&self.path, name)
     }
@@ -54,14 +54,14 @@ impl<'t> Section<'t> {
         self.table.iter().map(|(name, value)| self.entry_of(name, value))
     }
 
-    /// The entry of a key.
+    /// Returns the entry of a key.
     pub(crate) fn entry(&self, name: &str) -> Option<SectionEntry<'t>> {
         let mut entries = self.table.iter();
         let (name, value) = entries.find(|(key, _)| key.get_ref() == name)?;
         Some(self.entry_of(name, value))
     }
 
-    /// The table at a key, if the key is present and its value is a table.
+    /// Returns the table at a key, if the key is present and its value is a table.
     pub(crate) fn section(&self, name: &str, faults: &mut Faults<'_>) -> Option<Section<'t>> {
         self.entry(name)?.section(faults)
     }
@@ -101,7 +101,7 @@ impl<'t> Section<'t> {
 }
 
 impl<'t> SectionEntry<'t> {
-    /// The value as a table.
+    /// Returns the value as a table.
     pub(crate) fn section(&self, faults: &mut Faults<'_>) -> Option<Section<'t>> {
         match self.value.as_table() {
             Some(table) => Some(Section { table, path: self.path.clone(), at: self.at }),
@@ -109,17 +109,17 @@ impl<'t> SectionEntry<'t> {
         }
     }
 
-    /// Whether the value is a table.
+    /// Returns whether the value is a table.
     pub(crate) fn is_table(&self) -> bool {
         self.value.as_table().is_some()
     }
 
-    /// Whether the value is a list.
+    /// Returns whether the value is a list.
     pub(crate) fn is_list(&self) -> bool {
         self.value.as_array().is_some()
     }
 
-    /// The value as a string.
+    /// Returns the value as a string.
     pub(crate) fn text(&self, faults: &mut Faults<'_>) -> Option<&'t str> {
         match self.value.as_str() {
             Some(text) => Some(text),
@@ -127,7 +127,7 @@ impl<'t> SectionEntry<'t> {
         }
     }
 
-    /// The value as a boolean.
+    /// Returns the value as a boolean.
     pub(crate) fn boolean(&self, faults: &mut Faults<'_>) -> Option<bool> {
         match self.value.as_bool() {
             Some(value) => Some(value),
@@ -142,7 +142,7 @@ impl<'t> SectionEntry<'t> {
         Some(i128::from_str_radix(integer.as_str(), integer.radix()).unwrap_or(i128::MAX))
     }
 
-    /// The value as a list. The path of each element ends with the element's index.
+    /// Returns the value as a list. The path of each element ends with the element's index.
     pub(crate) fn list(&self, faults: &mut Faults<'_>) -> Option<Vec<SectionEntry<'t>>> {
         let Some(elements) = self.value.as_array() else {
             return self.refuse_type("a list", faults);

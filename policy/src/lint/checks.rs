@@ -66,7 +66,7 @@ impl Context<'_> {
         LintFinding::new(code, self.origins.place_or_start(&rule), rule, message)
     }
 
-    /// The operator's entry for a tool.
+    /// Returns the operator's entry for a tool.
     fn entry(&self, tool: &str) -> Option<&ToolEntry> {
         self.file.tools.iter().find(|entry| entry.name.value.as_str() == tool)
     }

@@ -22,7 +22,7 @@ portcullis_types::word_enum! {
 }
 
 impl Scheme {
-    /// The port of a URL that names none: 80 or 443 (RFC 9110, section 4.2).
+    /// Returns the port of a URL that names none: 80 or 443 (RFC 9110, section 4.2).
     #[must_use]
     pub const fn default_port(self) -> u16 {
         match self {
@@ -109,7 +109,7 @@ impl HostName {
         (name.len() <= MAX_NAME_BYTES && name.split('.').all(is_label)).then(|| Self(name.into()))
     }
 
-    /// The name as text.
+    /// Returns the name as text.
     #[must_use]
     pub fn as_str(&self) -> &str {
         &self.0
@@ -120,7 +120,7 @@ impl HostName {
         self.as_str() == ancestor || self.is_below(ancestor)
     }
 
-    /// Whether this name lies below another name at any depth.
+    /// Returns whether this name lies below another name at any depth.
     pub(crate) fn is_below(&self, ancestor: &str) -> bool {
         self.0.strip_suffix(ancestor).is_some_and(|labels| labels.len() > 1 && labels.ends_with('.'))
     }
@@ -131,19 +131,19 @@ impl Authority {
         Self { scheme, host, port }
     }
 
-    /// The scheme.
+    /// Returns the scheme.
     #[must_use]
     pub fn scheme(&self) -> Scheme {
         self.scheme
     }
 
-    /// The host. It is also the server's name in TLS and in the header `Host`.
+    /// Returns the host. It is also the server's name in TLS and in the header `Host`.
     #[must_use]
     pub fn host(&self) -> &UrlHost {
         &self.host
     }
 
-    /// The port; never 0.
+    /// Returns the port. It is never 0.
     #[must_use]
     pub fn port(&self) -> u16 {
         self.port
@@ -176,7 +176,7 @@ impl fmt::Display for Authority {
     }
 }
 
-/// An IPv6 address as the URL standard writes it.
+/// Returns an IPv6 address as the URL standard writes it.
 fn bracketed(address: Ipv6Addr) -> url::Host<&'static str> {
     url::Host::Ipv6(address)
 }

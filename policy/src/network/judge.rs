@@ -37,7 +37,7 @@ pub struct JudgedRequest {
 pub struct JudgedAddress(SocketAddr);
 
 impl JudgedRequest {
-    /// The method.
+    /// Returns the method.
     #[must_use]
     pub fn method(&self) -> HttpMethod {
         self.method
@@ -50,8 +50,8 @@ impl JudgedRequest {
         &self.url
     }
 
-    /// The authority that the request goes to. Credentials and pooled connections must never be used for another
-    /// authority.
+    /// Returns the authority that the request goes to. Credentials and pooled connections must never be used
+    /// for another authority.
     #[must_use]
     pub fn authority(&self) -> &Authority {
         &self.authority

@@ -17,7 +17,7 @@ pub struct ProxyAddress {
 }
 
 impl ProxyAddress {
-    /// The address as a URL without user, path, query and fragment.
+    /// Returns the address as a URL without user, path, query and fragment.
     #[must_use]
     pub fn url(&self) -> &Url {
         &self.url

@@ -78,7 +78,7 @@ impl HostRule {
         }
     }
 
-    /// Whether this rule grants everything that another rule grants.
+    /// Returns whether this rule grants everything that another rule grants.
     #[must_use]
     pub fn covers_rule(&self, other: &Self) -> bool {
         self.scheme == other.scheme
@@ -115,7 +115,7 @@ impl HostRule {
         self.hosts == HostPattern::Any
     }
 
-    /// The endpoint that the rule names, if its host is an address.
+    /// Returns the endpoint that the rule names, if its host is an address.
     pub(crate) fn endpoint(&self) -> Option<PrivateEndpoint> {
         match &self.hosts {
             HostPattern::Exact(UrlHost::Address(address)) => {
@@ -125,19 +125,19 @@ impl HostRule {
         }
     }
 
-    /// Whether the rule's host is an address.
+    /// Returns whether the rule's host is an address.
     #[must_use]
     pub fn is_address(&self) -> bool {
         matches!(self.hosts, HostPattern::Exact(UrlHost::Address(_)))
     }
 
-    /// The port.
+    /// Returns the port.
     #[must_use]
     pub fn port(&self) -> u16 {
         self.port
     }
 
-    /// The scheme.
+    /// Returns the scheme.
     #[must_use]
     pub fn scheme(&self) -> Scheme {
         self.scheme

@@ -41,7 +41,7 @@ pub struct ShellNetwork {
 }
 
 impl TunnelRule {
-    /// The rule as a [`HostRule`].
+    /// Returns the rule as a [`HostRule`].
     #[must_use]
     pub fn rule(&self) -> &HostRule {
         &self.0
@@ -55,7 +55,7 @@ impl ShellNetwork {
             .then(|| Self { hosts: hosts.clone(), allow_private: egress.allow_private.clone() })
     }
 
-    /// The ports of all rules.
+    /// Returns the ports of all rules.
     #[must_use]
     pub fn ports(&self) -> BTreeSet<u16> {
         self.hosts.iter().map(|rule| rule.0.port()).collect()

@@ -40,7 +40,7 @@ impl TextIndex {
         index
     }
 
-    /// The place of a key.
+    /// Returns the place of a key.
     pub(super) fn place(&self, key: &str) -> Option<SourceLocation> {
         self.keys.get(key).cloned()
     }
@@ -71,7 +71,7 @@ impl TextIndex {
         rule.map(|rule| rule.place.clone())
     }
 
-    /// The beginning of the text.
+    /// Returns the beginning of the text.
     pub(super) fn start(&self) -> SourceLocation {
         self.start.clone()
     }

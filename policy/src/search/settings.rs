@@ -61,7 +61,7 @@ impl SearchSettings {
 }
 
 impl SearchUrl {
-    /// The URL.
+    /// Returns the URL.
     #[must_use]
     pub fn as_url(&self) -> &Url {
         &self.0

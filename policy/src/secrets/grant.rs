@@ -34,12 +34,13 @@ impl Grant {
         self.secrets.iter().filter(covers)
     }
 
-    /// The secrets that requests to the addresses in the call's arguments carry, sorted by name.
+    /// Returns the secrets that requests to the addresses in the call's arguments carry, sorted by name.
     pub fn secrets_of_subjects(&self) -> impl Iterator<Item = &GrantedSecret> {
         self.secrets.iter().filter(self.is_of_subjects())
     }
 
-    /// The other secrets of the grant. A redirect, or a request that no argument names, may carry them.
+    /// Returns the other secrets of the grant. A redirect, or a request that no argument names, may carry
+    /// them.
     pub fn secrets_of_other_requests(&self) -> impl Iterator<Item = &GrantedSecret> {
         let is_of_subjects = self.is_of_subjects();
         self.secrets.iter().filter(move |secret| !is_of_subjects(secret))
@@ -68,7 +69,7 @@ impl Grant {
 }
 
 impl WorkspaceSecurityPolicy {
-    /// The secrets of a tool's grant, sorted by name.
+    /// Returns the secrets of a tool's grant, sorted by name.
     pub(crate) fn secrets_of(&self, tool: &str) -> Arc<[GrantedSecret]> {
         let secrets = self.effective().secrets.iter().filter(|(_, rule)| rule.applies_to_tool(tool));
         secrets.map(|(name, rule)| GrantedSecret { name: name.clone(), hosts: rule.hosts.clone() }).collect()

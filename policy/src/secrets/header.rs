@@ -40,19 +40,19 @@ pub enum InvalidSecretHeader {
 }
 
 impl SecretHeader {
-    /// The name, in lower case.
+    /// Returns the name, in lower case.
     #[must_use]
     pub fn name(&self) -> &str {
         &self.name
     }
 
-    /// The text before the value.
+    /// Returns the text before the value.
     #[must_use]
     pub fn value_prefix(&self) -> &str {
         &self.value_prefix
     }
 
-    /// The text after the value.
+    /// Returns the text after the value.
     #[must_use]
     pub fn value_suffix(&self) -> &str {
         &self.value_suffix

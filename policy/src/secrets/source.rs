@@ -40,7 +40,7 @@ pub enum InvalidSecretSource {
 }
 
 impl SecretSource {
-    /// The kind of the source: the word before the colon.
+    /// Returns the kind of the source: the word before the colon.
     #[must_use]
     pub const fn kind(&self) -> &'static str {
         match self {

@@ -56,7 +56,7 @@ impl VariableName {
             || SECRET_SUFFIXES.iter().any(|end| name.ends_with(end))
     }
 
-    /// The name as text.
+    /// Returns the name as text.
     #[must_use]
     pub fn as_str(&self) -> &str {
         &self.0

@@ -44,7 +44,7 @@ pub(super) fn each_row(log: &Path, mut use_row: impl FnMut(Row)) -> Result<(), C
     Ok(())
 }
 
-/// The calls of a short log as a table, with each call's mounts and posture.
+/// Returns the calls of a short log as a table, with each call's mounts and posture.
 pub(super) fn demonstration_table(path: &Path) -> Result<String, CliError> {
     let rows: Vec<Row> =
         audit::rows(path).collect::<Result<_, _>>().map_err(|source| CliError::Audit { source })?;
@@ -85,7 +85,7 @@ fn posture_layers(posture: &str) -> String {
     names.collect::<Vec<_>>().join(", ")
 }
 
-/// The outcome column of a row.
+/// Returns the outcome column of a row.
 fn outcome_cell(row: &Row) -> String {
     match (row.event, row.outcome) {
         (RowKind::Begin, _) => "begins".to_owned(),

@@ -119,7 +119,7 @@ pub(super) fn with_approval_hint(result: ToolResult) -> ToolResult {
     )
 }
 
-/// The exit code of a call's outcome.
+/// Returns the exit code of a call's outcome.
 pub(super) fn exit_code(outcome: &ToolOutcome) -> ExitCode {
     match outcome {
         ToolOutcome::Output(_) | ToolOutcome::Pending { .. } => ExitCode::SUCCESS,

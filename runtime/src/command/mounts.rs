@@ -187,7 +187,7 @@ fn by_tool(policy: &WorkspaceSecurityPolicy, grants: &[ToolGrants], use_counts: 
     table::render_columns(head.collect(), rows)
 }
 
-/// The grants, sorted by mount.
+/// Returns the grants, sorted by mount.
 fn sorted_by_mount(grants: &[ToolGrants]) -> Vec<(&MountGrant, &ToolGrants)> {
     let mut rows: Vec<(&MountGrant, &ToolGrants)> =
         grants.iter().flat_map(|grants| grants.mounts.iter().map(move |grant| (grant, grants))).collect();

@@ -187,7 +187,7 @@ async fn status_label(store: &dyn RunStore, run: &RunSummary) -> Result<&'static
     Ok(if is_driven { run.status.as_str() } else { INTERRUPTED })
 }
 
-/// The first prompt of a run. Empty if it is not stored yet.
+/// Returns the first prompt of a run. Empty if it is not stored yet.
 async fn first_prompt(store: &dyn RunStore, id: &str) -> Result<String, CliError> {
     let page = store.messages(id, PageRequest::first(1)).await?;
     let text = |message: &StoredMessage| {

@@ -60,7 +60,7 @@ pub(crate) fn run(common: &CommonOptions, options: ToolsOptions) -> Result<ExitC
     Ok(ExitCode::SUCCESS)
 }
 
-/// The client format that the options ask for.
+/// Returns the client format that the options ask for.
 fn client_format(format: &ToolsFormat) -> Option<ToolListFormat> {
     [
         (format.openai, ToolListFormat::OpenAi),

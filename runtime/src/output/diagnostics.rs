@@ -30,7 +30,7 @@ impl Diagnostics {
         diagnostics
     }
 
-    /// The collected text, if there is any.
+    /// Returns the collected text, if there is any.
     pub(crate) fn text(&self) -> Option<String> {
         let text = self.0.lock().clone();
         (!text.is_empty()).then_some(text)

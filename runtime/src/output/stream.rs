@@ -5,12 +5,12 @@ use std::io::{self, IsTerminal, Write};
 use super::text;
 use crate::error::CliError;
 
-/// Whether a person reads standard output.
+/// Returns whether a person reads standard output.
 pub(crate) fn stdout_is_terminal() -> bool {
     io::stdout().is_terminal()
 }
 
-/// Whether a person reads standard error.
+/// Returns whether a person reads standard error.
 pub(crate) fn stderr_is_terminal() -> bool {
     io::stderr().is_terminal()
 }
@@ -18,12 +18,12 @@ pub(crate) fn stderr_is_terminal() -> bool {
 /// The width of a terminal that does not report one: the classic 80 columns.
 const USUAL_COLUMNS: usize = 80;
 
-/// The width of standard output, if it is a terminal.
+/// Returns the width of standard output, if it is a terminal.
 pub(crate) fn stdout_columns() -> Option<usize> {
     stdout_is_terminal().then(|| columns(&console::Term::stdout()))
 }
 
-/// The width of standard error, if it is a terminal.
+/// Returns the width of standard error, if it is a terminal.
 pub(crate) fn stderr_columns() -> Option<usize> {
     stderr_is_terminal().then(|| columns(&console::Term::stderr()))
 }

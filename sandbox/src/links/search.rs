@@ -193,7 +193,7 @@ mod tests {
     use super::*;
     use crate::links::LinkSuspicion;
 
-    /// A search that ends on command.
+    /// Returns a search that ends on command.
     fn held_links() -> (PrivateLinks, mpsc::Sender<ExposedFiles>, mpsc::Receiver<()>) {
         let (answer, answers) = mpsc::channel();
         let (start_sender, starts) = mpsc::channel();

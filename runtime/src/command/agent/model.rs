@@ -7,7 +7,7 @@ use portcullis_agent::{ApiKey, ProviderKind, ProviderSettings};
 
 use crate::{agent_file::AgentFile, cli::ModelChoice, error::CliError};
 
-/// The settings of the chosen model, with its key.
+/// Returns the settings of the chosen model, with its key.
 ///
 /// # Errors
 /// [`CliError::NoModel`] if no model is named, [`CliError::Provider`] if the key cannot be read.

@@ -107,12 +107,12 @@ impl Answerer {
     }
 }
 
-/// The executor of a model's calls.
+/// Returns the executor of a model's calls.
 pub(in crate::command) fn executor(registry: Arc<ToolRegistry>, caller: Caller) -> RegistryExecutor {
     RegistryExecutor::new(registry, caller).with_hint(HOW_TO_APPROVE)
 }
 
-/// The exit code of a run's end.
+/// Returns the exit code of a run's end.
 pub(in crate::command) fn exit_code(end: &AgentEnd) -> ExitCode {
     match end {
         AgentEnd::Answer { .. } => ExitCode::SUCCESS,

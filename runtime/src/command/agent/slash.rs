@@ -53,7 +53,7 @@ pub(super) fn parse(line: &str) -> Typed<'_> {
     }
 }
 
-/// The list of commands, for people.
+/// Returns the list of commands, for people.
 pub(super) fn help() -> String {
     let mut help = String::new();
     for (_, name, argument, what) in COMMANDS {

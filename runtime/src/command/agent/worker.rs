@@ -111,7 +111,7 @@ async fn stepper(
     Ok(Stepper::new(runs, parts))
 }
 
-/// The caller of the model's calls. Without `--approve`, questions are asked in the store.
+/// Returns the caller of the model's calls. Without `--approve`, questions are asked in the store.
 fn caller(approve: bool, capabilities: &Capabilities) -> Caller {
     let mut caller = call::caller(AGENT_ID.to_owned(), approve);
     caller.tools = capabilities.tools();

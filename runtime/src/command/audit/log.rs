@@ -152,7 +152,7 @@ impl Listing {
     }
 }
 
-/// The rows of one run as a table.
+/// Returns the rows of one run as a table.
 ///
 /// # Errors
 /// [`CliError::Audit`] if a row cannot be read.

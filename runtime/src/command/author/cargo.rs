@@ -163,7 +163,7 @@ pub(crate) enum Network {
     IfNeeded,
 }
 
-/// The output of `cargo metadata`, which also writes a missing lock file. `None` if cargo fails.
+/// Returns the output of `cargo metadata`, which also writes a missing lock file. `None` if cargo fails.
 pub(crate) fn metadata(folder: &Path, network: Network) -> Result<Option<Vec<u8>>, AuthorError> {
     let mut cargo = program("cargo", folder);
     cargo
