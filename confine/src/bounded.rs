@@ -41,6 +41,7 @@ pub fn open_regular(path: &Path, last_link: LastLink) -> io::Result<File> {
 /// The reader's errors, and [`io::ErrorKind::FileTooLarge`] if there are more bytes.
 pub fn read_bytes(reader: impl Read, max_bytes: u64) -> io::Result<Vec<u8>> {
     let mut bytes = Vec::new();
+    // One byte more than allowed, to tell a full reader from a longer one.
     reader.take(max_bytes.saturating_add(1)).read_to_end(&mut bytes)?;
     match bytes.len() as u64 > max_bytes {
         true => {

@@ -76,6 +76,7 @@ impl ControlGroup {
         let optional = [
             // Without this limit a process would use swap beyond `memory.max`.
             ("memory.swap.max", Some("0".to_owned())),
+            // Quota and period in microseconds: 1,000 µs of 100 ms are one percent.
             ("cpu.max", limits.cpu_percent.map(|percent| format!("{} 100000", u64::from(percent) * 1000))),
         ];
         for (file, value) in optional {
@@ -116,6 +117,7 @@ impl Drop for ControlGroup {
         let _ = self.write_value("cgroup.kill", "1");
         for _ in 0..REMOVAL_ATTEMPTS {
             match rustix::fs::rmdir(&self.folder) {
+                // The group stays busy until its last killed process has exited.
                 Err(Errno::BUSY) => std::thread::sleep(Duration::from_millis(1)),
                 _ => return,
             }

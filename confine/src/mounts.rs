@@ -223,6 +223,7 @@ fn real_path_of(path: &Path) -> Option<PathBuf> {
         rest.push(existing.file_name()?);
         existing = match existing.parent() {
             Some(parent) if !parent.as_os_str().is_empty() => parent,
+            // The parent of a single relative name is the current folder.
             _ => Path::new("."),
         };
     }

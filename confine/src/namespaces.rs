@@ -171,6 +171,7 @@ impl Namespaces {
             if self.requested.contains(&layer) {
                 let attempts = self.enter_layer(layer, || {
                     sys::unshare(flag, one_thread)?;
+                    // A new UTS namespace keeps the old name, so the proof needs a new one.
                     if layer == Layer::UtsNamespace { attempt::rename_machine() } else { Ok(()) }
                 })?;
                 if let (Layer::NetNamespace, Some(port), Some(attempts)) = (layer, listen, attempts) {

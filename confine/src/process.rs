@@ -215,6 +215,8 @@ pub(crate) fn try_start_process(one_thread: &SingleThreaded) -> SyscallOutcome {
         Ok(Fork::Child) => sys::exit(0),
         Ok(Fork::Parent { child }) => {
             let options = rustix::process::WaitOptions::empty();
+            // Reap the child, so that it does not count against a later attempt. An error changes nothing:
+            // the start has succeeded.
             let _ = rustix::io::retry_on_intr(|| rustix::process::waitpid(Some(child), options));
             SyscallOutcome::Succeeded
         }

@@ -430,6 +430,7 @@ fn share_resource(kind: libc::c_int, first: libc::pid_t, second: libc::pid_t) ->
     // SAFETY: only numbers are passed, and no memory is touched.
     match unsafe { libc::syscall(libc::SYS_kcmp, first, second, kind, 0, 0) } {
         0 => Some(true),
+        // `EPERM`, or `ENOSYS` without `kcmp`: the kernel does not tell.
         -1 if io::Error::last_os_error().raw_os_error() != Some(libc::ESRCH) => None,
         _ => Some(false),
     }

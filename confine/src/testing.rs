@@ -56,7 +56,7 @@ impl ConfineFixture {
         self.canary.clone()
     }
 
-    /// Returns both layers; `read/` is readable and `write/` is writable.
+    /// Returns rules with both layers: `read/` is readable and `write/` is writable.
     pub(crate) fn rules(&self) -> ThreadConfinement {
         ThreadConfinement {
             landlock: Requirement::Required,

@@ -36,6 +36,7 @@ pub(crate) async fn dial(
         let has_more = waiting.len() > 0;
         tokio::select! {
             ended = under_way.next() => match ended {
+                // Nothing is in flight, so every address has failed.
                 None => return Err(last_error),
                 Some((address, Ok(Ok(stream)))) => {
                     // Disable Nagle's algorithm: a request is one write, and must not be delayed. An error

@@ -192,6 +192,7 @@ impl AsyncRead for Watched {
         };
         let bytes_read = (buffer.filled().len() - filled_before) as u64;
         self.watch.received.set(self.watch.received.get() + bytes_read);
+        // The runtime's readiness can be stale, so ask the kernel before reporting that nothing has arrived.
         if poll.is_pending() && self.watch.is_idle.get() && self.stream.has_input() {
             return Poll::Ready(Err(io::Error::new(io::ErrorKind::InvalidData, "bytes without a request")));
         }

@@ -42,6 +42,7 @@ pub(crate) fn follow(
     if becomes_get(&request.method, status) {
         next_request.method = Method::GET;
         next_request.body.clear();
+        // These headers describe the body that was just dropped (RFC 9110, section 15.4).
         for name in [header::CONTENT_TYPE, header::CONTENT_LANGUAGE, header::CONTENT_ENCODING] {
             next_request.headers.remove(name);
         }

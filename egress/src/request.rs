@@ -38,6 +38,7 @@ impl Request {
             return Err(FetchError::HeaderForbidden { name: name.clone() });
         }
         let headers: usize =
+            // A header line also has `: ` and a line break: 4 bytes.
             self.headers.iter().map(|(name, value)| name.as_str().len() + value.len() + 4).sum();
         let size = self.method.as_str().len() + self.url.as_str().len() + headers + self.body.len();
         if size > limits.request_bytes {

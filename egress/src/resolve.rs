@@ -124,6 +124,7 @@ impl Resolver {
         options.edns0 = false;
         options.ip_strategy = LookupIpStrategy::Ipv4AndIpv6;
         options.use_hosts_file = ResolveHosts::Never;
+        // Each request judges the addresses that it dials, so no answer is reused.
         options.cache_size = 0;
         let servers = TokioResolver::builder_with_config(config, TokioRuntimeProvider::default())
             .with_options(options)

@@ -144,6 +144,7 @@ pub(crate) async fn serve(
     // If the caller is gone, the failed send drops the response, which cancels the request.
     let _ignored = response_sender.send(Ok(response));
     let pass_result = timeout_at(deadline, stream_body(body, judge, &pieces)).await;
+    // The caller may have dropped the response, so a failed send is ignored.
     let _ignored = end_sender.send(pass_result.unwrap_or_else(|_elapsed| Err(timeout_error())));
 }
 

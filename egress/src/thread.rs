@@ -242,8 +242,7 @@ impl Egress {
     /// Dropping the future closes the connection.
     ///
     /// # Errors
-    /// [`FetchError::Refused`] for the judge's refusal. The other variants give the reason why there is no
-    /// connection.
+    /// [`FetchError::Refused`] for the judge's refusal. Other variants say why there is no connection.
     pub async fn dial(&self, judge: Arc<dyn Judge>, url: Url) -> Result<TcpStream, FetchError> {
         let cancel = CancellationToken::new();
         let _cancel_on_drop = cancel.clone().drop_guard();

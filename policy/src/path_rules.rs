@@ -180,6 +180,7 @@ fn covers(pattern: &[&str], names: &[&str]) -> bool {
             }
             _ => {}
         }
+        // Backtrack: let the last `**` match one more name.
         let Some((any_at, any_name_at)) = last_any else { return false };
         last_any = Some((any_at, any_name_at + 1));
         (at, name_at) = (any_at + 1, any_name_at + 1);

@@ -36,6 +36,7 @@ impl Notifier {
         let mut command = Command::new(program);
         command.args(arguments).stdin(Stdio::null()).stdout(Stdio::null());
         for key in ProviderKind::ALL.into_iter().filter_map(ProviderKind::key_variable) {
+            // The program needs no key of a model's provider.
             command.env_remove(key);
         }
         for (name, value) in VARIABLES.into_iter().zip([&*asked.id, run.as_str(), &*asked.tool]) {

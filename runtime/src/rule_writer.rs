@@ -60,6 +60,7 @@ fn replace(file: &Path, text: &str) -> io::Result<()> {
     let mut unfinished = tempfile::NamedTempFile::new_in(folder)?;
     unfinished.write_all(text.as_bytes())?;
     unfinished.as_file().set_permissions(fs::metadata(&file)?.permissions())?;
+    // Sync before the rename: after a crash, the name must not lead to an empty policy.
     unfinished.as_file().sync_all()?;
     unfinished.persist(&file)?;
     Ok(())

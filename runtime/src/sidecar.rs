@@ -71,6 +71,7 @@ impl StartSidecar for OwnSidecar {
         )]
         let process = Command::new(&self.program)
             .arg(EMBEDDED_ENTRY)
+            // The sidecar gets its settings in the setup line, and no secret from the environment.
             .env_clear()
             .current_dir("/")
             // The sidecar gets its own process group: signals from the terminal must not reach it, because

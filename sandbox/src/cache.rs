@@ -234,6 +234,8 @@ fn deserialize(engine: &Engine, code: &[u8]) -> wasmtime::Result<Module> {
 fn engine_tag(engine: &Engine) -> Vec<u8> {
     use std::hash::{DefaultHasher, Hash, Hasher};
 
+    // `DefaultHasher::new` has fixed keys, so all processes of one build agree on the tag. A build with
+    // another hash only compiles again.
     let mut hasher = DefaultHasher::new();
     engine.precompile_compatibility_hash().hash(&mut hasher);
     hasher.finish().to_le_bytes().to_vec()
@@ -300,6 +302,7 @@ fn ensure_private(folder: &Path) -> io::Result<()> {
         )));
     }
     if metadata.mode() & 0o077 != 0 {
+        // Through the handle: the name may lead to another folder by now (TOCTOU race).
         handle.set_permissions(fs::Permissions::from_mode(0o700))?;
     }
     Ok(())

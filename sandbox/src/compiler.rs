@@ -99,6 +99,7 @@ impl Compiler {
         let child = std::process::Command::new(&self.program)
             .arg(COMPILE_COMMAND)
             .args(&self.arguments)
+            // The child handles foreign bytes, so it gets no secret from the environment.
             .env_clear()
             .current_dir("/")
             .stdin(Stdio::piped())

@@ -109,6 +109,8 @@ impl CallControl {
     /// written off, the resource is released immediately.
     pub(super) fn hold(&self, resource: CallResource) {
         let mut resources = self.resources.lock();
+        // Checked under the lock: the state changes before the last release takes the lock, so a resource is
+        // never added after it.
         if !matches!(self.state.load(Ordering::Acquire), DONE | WRITTEN_OFF) {
             resources.push(resource);
         }

@@ -122,6 +122,8 @@ impl WorkerLease {
     /// Ends the job, and makes its worker available for the next job.
     pub(super) fn leave_idle(self, next_job: SyncSender<Assignment>) {
         let pool = self.pool.upgrade();
+        // Release the lease before the worker is visible as idle. Otherwise the next call could find the pool
+        // full although this worker is free.
         drop(self);
         if let Some(pool) = pool {
             pool.idle().push(next_job);

@@ -79,8 +79,7 @@ pub struct RunnerConfig {
     pub compile_limits: CompileLimits,
 }
 
-/// Runs guests of any module. Each call has a fresh store, on a thread that the kernel confines to exactly the call's
-/// mounts.
+/// Runs guests of any module. Each call has a fresh store, on a thread that is confined to the call's mounts.
 ///
 /// The confinement stops logic errors in guests and in the WASI layer. It does not stop native code in this process: an
 /// attacker who breaks out of WebAssembly itself controls a thread of this process.
@@ -212,6 +211,7 @@ impl HostWasmToolRunner {
                 match &error {
                     WasmError::Compile { source } => self.cache.store_refusal(digest, &source.to_string()),
                     WasmError::CompileLimit { .. } => self.cache.store_refusal(digest, &error.to_string()),
+                    // Other failures may be temporary, so the next start tries again.
                     _ => {}
                 }
                 Err(error)
@@ -442,8 +442,7 @@ fn early_answer(
     None
 }
 
-/// Waits for the report, and delivers frames in the meantime. A cancelled call is stopped, and its worker is written
-/// off if it does not stop.
+/// Waits for the report and delivers frames. A cancelled call that does not stop is written off.
 async fn await_report(
     pool: &WorkerPool,
     control: &Arc<CallControl>,

@@ -51,6 +51,7 @@ pub(super) fn of_call(change: &PendingChange) -> Option<Vec<ChangeOperation>> {
         libc::SYS_unlinkat | libc::SYS_mkdirat | libc::SYS_mknodat => one(at(0, 1, false)),
         libc::SYS_symlinkat => one(at(1, 2, false)),
         libc::SYS_linkat => one(at(2, 3, false)),
+        // The system call has no flags argument, so it always follows a symlink.
         libc::SYS_fchmodat => one(at(0, 1, true)),
         FCHMODAT2 if flags(3) & libc::AT_EMPTY_PATH != 0 => one(whole_descriptor(argument(0))),
         FCHMODAT2 => one(at(0, 1, flags(3) & libc::AT_SYMLINK_NOFOLLOW == 0)),

@@ -66,6 +66,7 @@ fn parse(bytes: &[u8]) -> Result<Option<ConnectHead>, TunnelError> {
         if header.name.eq_ignore_ascii_case("host") {
             let is_same = header.value.eq_ignore_ascii_case(authority.as_bytes())
                 || header.value.eq_ignore_ascii_case(host.as_bytes());
+            // A second `Host` is ambiguous: two readers could take different ones.
             if has_host || !is_same {
                 return Err(invalid("its header `Host` names another host"));
             }

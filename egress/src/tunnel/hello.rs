@@ -38,6 +38,7 @@ pub(super) async fn read(
     loop {
         while fed < bytes.len() {
             let mut unread = &bytes[fed..];
+            // The acceptor may take only a part of the bytes.
             fed += acceptor.read_tls(&mut unread).map_err(|_full| TunnelError::NotTls)?;
             match acceptor.accept() {
                 Ok(Some(accepted)) => {

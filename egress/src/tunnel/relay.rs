@@ -71,6 +71,7 @@ async fn relay_one_way(
 /// Waits until no byte has been carried for `idle`.
 async fn wait_until_idle(last_activity: &Cell<Instant>, idle: Duration) {
     loop {
+        // Activity during the sleep moves the end, so compute it again.
         let idle_end = last_activity.get() + idle;
         if Instant::now() >= idle_end {
             return;

@@ -74,6 +74,7 @@ impl CommandPattern {
             let Some((word, later_words)) = rest.split_first() else { return true };
             match argument.literal() {
                 Some(text) if glob(word, text) => rest = later_words,
+                // Other words may precede the expected one, so keep looking for it.
                 Some(_) => {}
                 // The argument may expand to all words that are still missing.
                 None if argument.may_be_several => return true,

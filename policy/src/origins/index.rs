@@ -40,7 +40,7 @@ impl TextIndex {
         index
     }
 
-    /// Returns the place of a key.
+    /// Returns the position of a key.
     pub(super) fn place(&self, key: &str) -> Option<SourceLocation> {
         self.keys.get(key).cloned()
     }

@@ -53,6 +53,7 @@ impl HistoryFile {
         if lines.len() > MAX_HISTORY_LINES {
             lines.drain(..lines.len() - MAX_HISTORY_LINES);
             shorten(&path, &lines).map_err(failed)?;
+            // The rename has replaced the file, so the old handle would append to the removed one.
             file = open(&path).map_err(failed)?;
         }
         Ok((Self { file, path }, lines))

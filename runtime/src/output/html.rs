@@ -167,6 +167,7 @@ pub(crate) fn check_new_file(path: &Path) -> Result<(), CliError> {
             let source = io::Error::from(io::ErrorKind::AlreadyExists);
             Err(CliError::Page { path: path.to_owned(), source })
         }
+        // A missing file is the usual case. Any other error is reported when the file is written.
         Err(_) => Ok(()),
     }
 }

@@ -48,6 +48,7 @@ impl GuestFs {
         }
         let stat = match rustix::fs::statat(directory, name, AtFlags::SYMLINK_NOFOLLOW) {
             Ok(stat) if FileType::from_raw_mode(stat.st_mode) == FileType::RegularFile => stat,
+            // The general path handles directories, refuses special files, and maps errors.
             _ => return Ok(None),
         };
         self.judge_sight_in(fd, preopen, directory, name)?;

@@ -78,6 +78,7 @@ impl GuestFs {
 fn components(path: &std::path::Path) -> Vec<&[u8]> {
     let names = path.components().filter_map(|component| match component {
         Component::Normal(name) => Some(name.as_bytes()),
+        // A real path below its mount has only normal components.
         _ => None,
     });
     names.collect()

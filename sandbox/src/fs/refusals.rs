@@ -112,6 +112,7 @@ impl GuestFs {
             HostErrno::INVAL => Errno::INVAL,
             // Directories were renamed too often during the resolution.
             HostErrno::AGAIN | HostErrno::INTR => Errno::AGAIN,
+            // Fail closed: after an unexpected error, the stock function must not try the path again.
             _ => Errno::IO,
         }
     }

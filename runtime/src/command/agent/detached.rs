@@ -36,6 +36,7 @@ pub(super) fn background_run() -> Result<Option<RunId>, CliError> {
             let _ = rustix::process::setsid();
             Ok(Some(id.parse()?))
         }
+        // Without the variable, this is not the background process.
         Err(_) => Ok(None),
     }
 }
