@@ -75,7 +75,7 @@ pub(crate) fn prove(control: LimitControl) -> Result<Evidence, ConfineError> {
 ///
 /// Otherwise the limit would also count other processes, or would not be enforced at all. The limit then
 /// stays unchanged, and the result is `None`. Two attempts distinguish the cases: with at most
-/// [`TRIAL_PROCESSES`] processes another one can still be started, and with at most one process none can.
+/// [`TRIAL_PROCESSES`] processes one more can still be started, and with at most one process none can.
 pub(crate) fn bound_processes(
     one_thread: &SingleThreaded,
     processes: u64,

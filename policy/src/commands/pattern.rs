@@ -48,7 +48,7 @@ impl CommandPattern {
                 .iter()
                 .zip(arguments)
                 .all(|(word, argument)| argument.literal().is_some_and(|text| glob(word, text)))
-            // The last `*` matches any text, but not a variable, because nobody has read its value.
+            // The last `*` matches any text, but not a variable, because the variable's value is unknown.
             && arguments[expected.len()..].iter().all(CommandWord::is_known)
     }
 

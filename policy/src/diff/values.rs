@@ -26,7 +26,7 @@ enum Order {
     Words(&'static [&'static str]),
     /// Presence gives more.
     Presence,
-    /// Any difference must be looked at.
+    /// Any difference needs a review.
     Unordered,
 }
 

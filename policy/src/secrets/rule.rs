@@ -23,9 +23,9 @@ pub struct SecretRule {
     pub hosts: BTreeSet<HostRule>,
     /// The header that carries the secret.
     pub header: SecretHeader,
-    /// The tools whose requests carry the secret. Never empty. An operation stands for its steps.
+    /// The tools whose requests carry the secret. Never empty. An operation covers its steps.
     pub tools: BTreeSet<ToolName>,
-    /// Whether the secret is used at all. Default: yes.
+    /// Whether the secret is used. Default: yes.
     pub enabled: bool,
 }
 

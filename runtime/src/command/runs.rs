@@ -168,7 +168,7 @@ pub(super) fn time(milliseconds: i64) -> String {
     time.map_or_else(|_| milliseconds.to_string(), |time| format!("{time:.0}"))
 }
 
-/// The word for a run that is no longer driven by a process.
+/// The word for an unfinished run that no process drives.
 const INTERRUPTED: &str = "interrupted";
 
 /// Returns the word for a run's status, for a person: a run that has not ended may be driven, wait for an

@@ -24,8 +24,8 @@ const LINE_START: &str = "you> ";
 /// The name of the history of typed prompts.
 const HISTORY: &str = "agent";
 
-/// Reads and answers prompts. The terminal is read outside the runtime, whose worker thread serves the
-/// connections meanwhile.
+/// Reads and answers prompts. Reads the terminal outside the runtime, so that the runtime's worker thread
+/// can serve the connections while a person types.
 pub(super) fn run(
     runtime: &Runtime,
     session: &Session,

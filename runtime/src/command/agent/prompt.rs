@@ -41,7 +41,7 @@ impl Answerer {
         self.work(async move |agent| agent.ask(prompt).await, cancel_requested, show).await
     }
 
-    /// Continues a run, as [`Answerer::answer`] answers a prompt. Keeps the run's lease meanwhile.
+    /// Continues a run, as [`Answerer::answer`] answers a prompt. Keeps the run's lease while it works.
     ///
     /// # Errors
     /// As in [`Answerer::answer`].

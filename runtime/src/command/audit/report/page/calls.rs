@@ -156,7 +156,7 @@ pub(super) fn approvals(figures: &Figures) -> Markup {
         vec![
             html! { code { (Untrusted(&kind.tool)) } },
             answer(&kind.answer),
-            // The way of an answer is a word of this program. All other cells are texts of the log.
+            // `by` is one of this program's own words, so it is not `Untrusted`.
             html! { (kind.by) },
             html! { (Untrusted(&kind.approver)) },
             html! { @match kind.uid { Some(uid) => (uid), None => span.none { "–" } } },
