@@ -1,4 +1,4 @@
-//! Reads files of bounded size: neither a large file nor a FIFO in a file's place holds a program up.
+//! Reads files of bounded size, so that neither a large file nor a FIFO in a file's place blocks a program.
 
 use std::{
     fs::{File, OpenOptions},
@@ -9,7 +9,7 @@ use std::{
 
 use rustix::fs::OFlags;
 
-/// Whether a symbolic link at the end of a path is followed.
+/// Whether a symlink at the end of a path is followed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum LastLink {
     /// The link's target is opened.
@@ -21,26 +21,27 @@ pub enum LastLink {
 /// Opens a regular file for reading. The open does not block.
 ///
 /// # Errors
-/// Those of opening a file; [`io::ErrorKind::InvalidInput`] for anything except a regular file.
+/// The errors of opening a file, and [`io::ErrorKind::InvalidInput`] for anything except a regular file.
 pub fn open_regular(path: &Path, last_link: LastLink) -> io::Result<File> {
     let flags = match last_link {
         LastLink::Follow => OFlags::NONBLOCK,
         LastLink::Refuse => OFlags::NONBLOCK | OFlags::NOFOLLOW,
     };
     let file = OpenOptions::new().read(true).custom_flags(flags.bits().cast_signed()).open(path)?;
-    // Examine the open file: the path may lead elsewhere by now.
+    // Check the open file, because the path may lead elsewhere by now.
     match file.metadata()?.is_file() {
         true => Ok(file),
         false => Err(io::Error::new(io::ErrorKind::InvalidInput, "it is not a regular file")),
     }
 }
 
-/// All bytes of a reader, which has at most `max_bytes`.
+/// Reads all bytes of a reader, of which there may be at most `max_bytes`.
 ///
 /// # Errors
-/// Those of the reader; [`io::ErrorKind::FileTooLarge`] if there are more bytes.
+/// The reader's errors, and [`io::ErrorKind::FileTooLarge`] if there are more bytes.
 pub fn read_bytes(reader: impl Read, max_bytes: u64) -> io::Result<Vec<u8>> {
     let mut bytes = Vec::new();
+    // One byte more than allowed, to tell a full reader from a longer one.
     reader.take(max_bytes.saturating_add(1)).read_to_end(&mut bytes)?;
     match bytes.len() as u64 > max_bytes {
         true => {
@@ -50,13 +51,14 @@ pub fn read_bytes(reader: impl Read, max_bytes: u64) -> io::Result<Vec<u8>> {
     }
 }
 
-/// The whole text of a reader, which has at most `max_bytes`.
+/// Reads the whole text of a reader, which may have at most `max_bytes`.
 ///
 /// # Errors
-/// As for [`read_bytes`]; [`io::ErrorKind::InvalidData`] if the bytes are not UTF-8.
+/// As in [`read_bytes`], and [`io::ErrorKind::InvalidData`] if the bytes are not UTF-8.
 pub fn read_text(reader: impl Read, max_bytes: u64) -> io::Result<String> {
     let bytes = read_bytes(reader, max_bytes)?;
-    // Editors of Windows write UTF-16, with a byte order mark or, in a text that begins with ASCII, without one.
+    // Windows editors write UTF-16, with a byte order mark or without. Without one, ASCII text has a zero in
+    // its second byte.
     let is_utf16 =
         bytes.starts_with(&[0xff, 0xfe]) || bytes.starts_with(&[0xfe, 0xff]) || bytes.get(1) == Some(&0);
     String::from_utf8(bytes).map_err(|error| {
@@ -68,7 +70,7 @@ pub fn read_text(reader: impl Read, max_bytes: u64) -> io::Result<String> {
     })
 }
 
-/// A limit for people, in the largest unit of which it is a multiple.
+/// Formats a limit for people, in the largest unit of which it is a multiple.
 fn size(bytes: u64) -> String {
     let units = [("MiB", 1 << 20), ("KiB", 1 << 10)];
     match units.into_iter().find(|(_, unit)| bytes > 0 && bytes.is_multiple_of(*unit)) {
@@ -98,7 +100,7 @@ mod tests {
         check(b"\xff\xfet\0", 9, Err((io::ErrorKind::InvalidData, "it is UTF-16; save it as UTF-8")));
         let problem = "it is not UTF-8: invalid utf-8 sequence of 1 bytes from index 1";
         check(b"t\xffxt", 9, Err((io::ErrorKind::InvalidData, problem)));
-        // A limit in the middle of a character is too small for the text, and not a fault of the text.
+        // A limit that splits a character means that the text is too large, not that it is invalid.
         check("ä".as_bytes(), 1, Err((io::ErrorKind::FileTooLarge, "it has more than 1 bytes")));
         check(b"text", u64::MAX, Ok("text"));
     }

@@ -1,7 +1,8 @@
-//! The canary of a confined thread or process: objects that must be out of its reach, and attempts to reach them.
+//! The canary of a confined thread or process: objects that must be out of its reach, and the attempts to
+//! reach them.
 //!
-//! This module makes the attempts, reports their outcomes, and knows the expected ones. `thread.rs` and `process.rs`
-//! decide what follows from an outcome.
+//! This module makes the attempts, reports their outcomes, and knows the expected outcomes. `thread.rs` and
+//! `process.rs` decide about the consequences.
 
 use std::{
     ffi::CStr,
@@ -39,14 +40,14 @@ pub struct Canary {
 }
 
 impl Canary {
-    /// Opens the canary file in `state_dir` once, and makes it first if it is missing.
+    /// Opens the canary file in `state_dir` once, and creates it if it is missing.
     ///
-    /// The file is never removed, because several processes may share the folder. If something else removes it while
-    /// they run, their calls are refused until they start again.
+    /// The file is never removed, because several processes may share the folder. If another program removes
+    /// it while they run, their calls are refused until they restart.
     ///
     /// # Errors
-    /// [`ConfineError`] if the folder cannot be opened, if the file can be neither made nor read, or if something
-    /// else is in its place (a link, a FIFO, another user's file).
+    /// [`ConfineError`] if the folder cannot be opened, if the file can be neither created nor read, or if
+    /// its name belongs to something else (a symlink, a FIFO, another user's file).
     pub fn create(state_dir: &Path) -> Result<Self, ConfineError> {
         let path = state_dir.join(FILE_NAME.to_string_lossy().as_ref());
         let failed = |source: io::Error| ConfineError::CanaryCreate { path: path.clone(), source };
@@ -73,25 +74,25 @@ impl Canary {
         Ok(Self { state_dir: Arc::new(dir), root: None })
     }
 
-    /// The canary for a process that got the handle of the state folder from another process.
+    /// Creates the canary for a process that received the handle of the state folder from another process.
     #[must_use]
     pub fn from_state_dir(state_dir: Arc<OwnedFd>) -> Self {
         Self { state_dir, root: None }
     }
 
-    /// Adds the handle of the machine's root folder, for a process that will get another root.
+    /// Adds the handle of the machine's root folder, for a process that will get another root folder.
     #[must_use]
     pub fn with_root(self, root: Arc<OwnedFd>) -> Self {
         Self { root: Some(root), ..self }
     }
 
-    /// The canary file's path, as the calling process sees it now.
+    /// Returns the canary file's current path.
     pub(crate) fn path(&self) -> io::Result<PathBuf> {
         let folder = std::fs::read_link(format!("/proc/self/fd/{}", self.state_dir.as_raw_fd()))?;
         Ok(folder.join(FILE_NAME.to_string_lossy().as_ref()))
     }
 
-    /// The handle of the state folder, for a process that is going to be confined.
+    /// Returns the handle of the state folder, for a process that is about to be confined.
     #[must_use]
     pub fn state_dir(&self) -> BorrowedFd<'_> {
         self.state_dir.as_fd()
@@ -137,7 +138,8 @@ impl Canary {
             };
             return match result {
                 Ok(()) => SyscallOutcome::Succeeded,
-                // Retry: on a slow file system, the signal that interrupts a guest may interrupt this attempt instead.
+                // Retry: on a slow file system, the signal that interrupts a guest may interrupt this attempt
+                // instead.
                 Err(rustix::io::Errno::INTR) => continue,
                 Err(errno) => SyscallOutcome::Failed(errno.raw_os_error()),
             };
@@ -155,7 +157,7 @@ impl Canary {
     }
 }
 
-/// One attempt. It changes nothing, even if it succeeds.
+/// An attempt. It changes nothing, even if it succeeds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Probe {
     ReadState,
@@ -172,31 +174,31 @@ pub(crate) enum Probe {
 }
 
 impl Probe {
-    /// The attempts on a new thread. They are few on purpose: a container's own filter may kill the process for a call
-    /// that it does not expect.
+    /// The attempts on a new thread. There are few on purpose: a container's own filter may kill the process
+    /// for a call that it does not expect.
     pub(crate) const ALL: [Self; 6] =
         [Self::ReadState, Self::WriteState, Self::ListState, Self::Socket, Self::Execute, Self::Clone];
 
     /// The attempts before every call, one for each layer.
     pub(crate) const PER_CALL: [Self; 2] = [Self::ReadState, Self::Socket];
 
-    /// The attempts on a new thread with a network. `port` is the port that the thread must not reach, and `abi` the
-    /// kernel's Landlock version.
+    /// Returns the attempts on a new thread with a network. `port` is the port that the thread must not
+    /// reach, and `abi` the kernel's Landlock version.
     pub(crate) fn network_probes(port: u16, abi: u32) -> Vec<Self> {
         let holds_ports = (abi >= CONNECT_ABI).then_some(Self::Network(NetworkProbe::OtherPort(port)));
         let filtered = NetworkProbe::filter_probes(port).map(Self::Network);
         Self::ALL.into_iter().chain(holds_ports).chain(filtered).collect()
     }
 
-    /// The attempts of a thread with a network before every call. The thread's filter refuses every open of a file
-    /// before Landlock sees it, so the attempt on the port proves Landlock instead. Below ABI 4, Landlock has no rules
-    /// for ports, and no attempt proves it.
+    /// Returns the attempts of a thread with a network before every call. The thread's filter refuses every
+    /// open of a file before Landlock sees it, so the attempt on the port proves Landlock instead. Below ABI
+    /// 4, Landlock has no rules for ports, and no attempt proves it.
     pub(crate) fn network_probes_per_call(port: u16, abi: u32) -> Vec<Self> {
         let holds_ports = (abi >= CONNECT_ABI).then_some(Self::Network(NetworkProbe::OtherPort(port)));
         holds_ports.into_iter().chain([Self::Socket, Self::Network(NetworkProbe::Udp)]).collect()
     }
 
-    /// The attempts on a process for one layer. `abi` is the kernel's Landlock version.
+    /// Returns the attempts on a process for one layer. `abi` is the kernel's Landlock version.
     ///
     /// A process with another user cannot reach the state folder or signal a parent that stays root, even without
     /// Landlock. Such a process tries the root folder instead, which no rule ever grants.
@@ -209,8 +211,8 @@ impl Probe {
             Layer::Landlock => &[Self::ReadState, Self::WriteState, Self::ListState],
             Layer::Seccomp => &[Self::Socket, Self::InternetSocket, Self::Clone],
             Layer::Privileges => &[Self::Capability],
-            // Other modules prove the rest: `limits.rs` knows the values of the limits, and `namespaces/` makes the
-            // targets of its attempts first.
+            // Other modules prove the rest: `limits.rs` knows the values of the limits, and `namespaces/`
+            // must first create the targets of its attempts.
             _ => &[],
         }
     }
@@ -226,7 +228,7 @@ impl Probe {
         }
     }
 
-    /// The attempt in words, to follow "to".
+    /// Returns the attempt in words, to follow "to".
     pub(crate) fn describe(self) -> &'static str {
         match self {
             Self::ReadState => "open a file of the state folder for reading",
@@ -243,7 +245,7 @@ impl Probe {
         }
     }
 
-    /// The exact refusal that a confined thread must get. Any other error could have another cause.
+    /// Returns the exact refusal that a confined thread must get. Any other error could have another cause.
     pub(crate) fn refusal(self) -> SyscallOutcome {
         SyscallOutcome::Failed(match self {
             Self::ReadState | Self::WriteState | Self::ListState | Self::ListRoot => libc::EACCES,
@@ -255,7 +257,7 @@ impl Probe {
         })
     }
 
-    /// Whether `outcome`, seen before the layer was applied, makes a later refusal meaningful.
+    /// Returns whether `outcome`, seen before the layer was applied, makes a later refusal meaningful.
     pub(crate) fn is_free(self, outcome: SyscallOutcome) -> bool {
         match self {
             Self::ReadState
@@ -264,13 +266,14 @@ impl Probe {
             | Self::Socket
             | Self::ListRoot
             | Self::InternetSocket => outcome == SyscallOutcome::Succeeded,
-            // Any other outcome means that the kernel looked at the invalid arguments, so nothing had refused the call
-            // before.
+            // Any other outcome means that the kernel examined the invalid arguments, so nothing refused the
+            // call earlier.
             Self::Execute => outcome != self.refusal(),
-            // Docker's filter answers `ENOSYS` like this crate's. The attempt then proves nothing, and the other
-            // attempts must.
+            // Docker's filter answers `ENOSYS` as this crate's does. The attempt then proves nothing, and the
+            // other attempts must.
             Self::Clone => true,
-            // An ordinary user has no capability from the start, and can never signal a parent of another user.
+            // An ordinary user has no capability from the start, and can never signal another user's parent
+            // process.
             Self::Capability | Self::SignalParent => true,
             Self::Network(probe) => probe.is_free(outcome),
         }

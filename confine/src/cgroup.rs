@@ -1,8 +1,8 @@
-//! The control group of a session, where one can be made. It limits all processes of the session together.
+//! The control group of a session, where one can be created. It limits all processes of the session together.
 //!
-//! Uses only cgroup v2, and makes groups only below this process's group or beside it. The operator who starts the
-//! daemon therefore decides where it may make groups. Few machines let an ordinary user make groups without
-//! preparation, so no posture requires this layer.
+//! Uses only cgroup v2, and creates groups only below this process's group or beside it. The operator who
+//! starts the daemon therefore decides where it may create groups. Few machines let an ordinary user create
+//! groups without preparation, so no posture requires this layer.
 
 use std::{
     fs, io,
@@ -25,15 +25,15 @@ use crate::{
 pub struct ControlGroup {
     folder: PathBuf,
     limits: GroupLimits,
-    /// Files of limits that could not be set.
+    /// The files of the limits that could not be set.
     missing: Vec<String>,
 }
 
 impl ControlGroup {
-    /// Makes an empty group with these limits.
+    /// Creates an empty group with these limits.
     ///
     /// # Errors
-    /// The reason why no group can be made here, and the remedy, in words for an operator.
+    /// The reason why no group can be created here, and the remedy, in words for an operator.
     pub fn create(limits: GroupLimits) -> Result<Self, String> {
         let parents = parent_groups()
             .map_err(|error| format!("there is no cgroup v2 to be found ({error}): {ADVICE}"))?;
@@ -56,7 +56,8 @@ impl ControlGroup {
             return Err(format!("cgroup v2 lacks the controller memory or pids here: {ADVICE}"));
         }
         for controller in REQUIRED.into_iter().chain(["cpu"]) {
-            // Ignored: the controller may be on already. The check below reads the result.
+            // An error is ignored, because the controller may be enabled already. The check below reads the
+            // result.
             let _ = write(&parent.join("cgroup.subtree_control"), &format!("+{controller}"));
         }
         if !has_controllers("cgroup.subtree_control") {
@@ -75,6 +76,7 @@ impl ControlGroup {
         let optional = [
             // Without this limit a process would use swap beyond `memory.max`.
             ("memory.swap.max", Some("0".to_owned())),
+            // Quota and period in microseconds: 1,000 µs of 100 ms are one percent.
             ("cpu.max", limits.cpu_percent.map(|percent| format!("{} 100000", u64::from(percent) * 1000))),
         ];
         for (file, value) in optional {
@@ -95,7 +97,7 @@ impl ControlGroup {
         self.write_value("cgroup.procs", &process.as_raw_pid().to_string())
     }
 
-    /// The handle and values that a process of the group needs for [`prove_group`].
+    /// Returns the handle and values that a process of the group needs for [`prove_group`].
     ///
     /// # Errors
     /// The system's error if the handle cannot be opened.
@@ -111,10 +113,11 @@ impl ControlGroup {
 
 impl Drop for ControlGroup {
     fn drop(&mut self) {
-        // The session's end has killed all processes that it found. This kills any that it missed.
+        // The end of the session has killed all processes that it found. This kills any that it missed.
         let _ = self.write_value("cgroup.kill", "1");
         for _ in 0..REMOVAL_ATTEMPTS {
             match rustix::fs::rmdir(&self.folder) {
+                // The group stays busy until its last killed process has exited.
                 Err(Errno::BUSY) => std::thread::sleep(Duration::from_millis(1)),
                 _ => return,
             }
@@ -122,15 +125,15 @@ impl Drop for ControlGroup {
     }
 }
 
-/// The values that a proof needs, in a form that can be sent.
+/// The values that a proof needs, in a serializable form.
 #[derive(Clone, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub struct GroupProof {
     processes: u64,
     missing: Vec<String>,
 }
 
-/// Proves the group of the calling process: while the limit is 0, no process can be started. A group that does not hold
-/// is reported as missing. This is not an error, because no posture requires this layer.
+/// Proves the group of the calling process: while the limit is 0, no process can be started. A group that
+/// does not hold is reported as missing. That is not an error, because no posture requires this layer.
 #[must_use]
 pub fn prove_group(one_thread: &SingleThreaded, limit_file: OwnedFd, proof: GroupProof) -> LayerReport {
     let mut limit_file = fs::File::from(limit_file);
@@ -159,9 +162,9 @@ pub fn prove_group(one_thread: &SingleThreaded, limit_file: OwnedFd, proof: Grou
     LayerReport { layer: Layer::Cgroup, status, evidence: vec![evidence] }
 }
 
-/// The groups in which a session's group may be made: this process's own group, and the group above it. The group above
-/// matters because only a group without processes can have limited groups below it; a daemon therefore often runs in a
-/// subgroup of the group that was delegated to it.
+/// Returns the groups in which a session's group may be created: this process's own group, and its parent.
+/// The parent matters because only a group without processes can have limited groups below it. A daemon
+/// therefore often runs in a subgroup of the group that was delegated to it.
 fn parent_groups() -> io::Result<Vec<PathBuf>> {
     let mounts = fs::read_to_string("/proc/self/mountinfo")?;
     let groups = fs::read_to_string("/proc/self/cgroup")?;
@@ -207,7 +210,7 @@ mod tests {
 
     const LIMITS: GroupLimits = GroupLimits { memory_bytes: 1 << 30, processes: 64, cpu_percent: Some(150) };
 
-    /// A folder that looks like a group, without the kernel's behaviour.
+    /// Creates a folder that looks like a group, without the kernel's behaviour.
     fn group(controllers: &str, subtree: &str) -> tempfile::TempDir {
         let folder = tempfile::tempdir().unwrap();
         fs::write(folder.path().join("cgroup.controllers"), controllers).unwrap();

@@ -1,4 +1,4 @@
-//! [`ChangeListener`]: the host's end of the changes that a process is about to make.
+//! [`ChangeListener`]: the host's end of the file changes that a process is about to make.
 
 use std::{
     io,
@@ -11,9 +11,9 @@ use crate::sys;
 
 pub use operations::{ChangeOperation, PathArgument};
 
-/// Receives the file changes of filtered processes before they are made (seccomp user notification). Made by
-/// [`crate::confine_current_process`], and passed to the process that watches. Without a watching process the calls
-/// fail with `ENOSYS`.
+/// Receives the file changes of filtered processes before they are made (seccomp user notification).
+/// [`crate::confine_current_process`] creates it, and the caller passes it to the watching process. Without a
+/// watching process the calls fail with `ENOSYS`.
 #[derive(Debug)]
 pub struct ChangeListener(OwnedFd);
 
@@ -21,14 +21,14 @@ pub struct ChangeListener(OwnedFd);
 #[derive(Clone, Copy, Debug)]
 pub struct PendingChange {
     id: u64,
-    /// The number of the calling thread, in the watcher's PID namespace.
+    /// The id of the calling thread, in the watcher's PID namespace.
     pub thread: u32,
     call: i64,
     arguments: [u64; 6],
 }
 
 impl PendingChange {
-    /// The paths that the call changes. Empty for a call that changes none.
+    /// Returns the paths that the call changes. Empty for a call that changes none.
     #[must_use]
     pub fn operations(&self) -> Vec<ChangeOperation> {
         operations::of_call(self).unwrap_or_default()
@@ -36,13 +36,13 @@ impl PendingChange {
 }
 
 impl ChangeListener {
-    /// Makes answers faster where one thread receives the calls and answers them: the kernel then wakes caller and
-    /// listener in turn on one processor. Has no effect before Linux 6.6.
+    /// Makes answers faster if one thread receives the calls and answers them: the kernel then wakes caller
+    /// and listener in turn on one processor. Has no effect before Linux 6.6.
     pub fn prefer_one_thread(&self) {
         let _ = sys::wake_notified_in_turn(self.0.as_fd());
     }
 
-    /// Waits for the next call. `None` if the caller is gone again.
+    /// Waits for the next call. Returns `None` if the caller is already gone.
     ///
     /// # Errors
     /// The kernel's error.
@@ -59,19 +59,20 @@ impl ChangeListener {
         }
     }
 
-    /// Whether the call still waits. If it does, its thread's number has not been reused, so data that was read from
-    /// `/proc` belongs to that thread.
+    /// Returns whether the call still waits. If it does, its thread's id has not been reused, so data that
+    /// was read from `/proc` belongs to that thread.
     #[must_use]
     pub fn is_pending(&self, change: &PendingChange) -> bool {
         sys::is_notification_pending(self.0.as_fd(), change.id)
     }
 
-    /// Allows the call: the kernel makes it. An error is ignored: the caller is then gone.
+    /// Allows the call: the kernel executes it. An error is ignored, because it means that the caller is
+    /// gone.
     pub fn allow(&self, change: &PendingChange) {
         let _ = sys::answer_notification(self.0.as_fd(), change.id, None);
     }
 
-    /// Refuses the call, with `EIO`. An error is ignored: the caller is then gone.
+    /// Refuses the call with `EIO`. An error is ignored, because it means that the caller is gone.
     pub fn refuse(&self, change: &PendingChange) {
         let _ = sys::answer_notification(self.0.as_fd(), change.id, Some(libc::EIO));
     }

@@ -1,11 +1,13 @@
-//! Takes a secret out of this process's environment.
+//! Removes a secret from this process's environment.
 
 use crate::{SingleThreaded, sys};
 
-/// Removes a variable from the environment and overwrites its text, so that neither `/proc/self/environ` nor a program
-/// that this process starts can show it. Returns the variable's value; `None` if the variable is not set.
+/// Removes a variable from the environment and overwrites its text, so that neither `/proc/self/environ` nor
+/// a program that this process starts can show it. Returns the variable's value, or `None` if the variable is
+/// not set.
 ///
-/// The token rules out other threads: even a thread of a C library could read the environment while it is overwritten.
+/// The token rules out other threads: even a thread of a C library could read the environment during the
+/// overwrite.
 #[must_use]
 pub fn take_variable(name: &str, one_thread: &SingleThreaded) -> Option<Vec<u8>> {
     sys::take_variable(name, one_thread)
@@ -23,8 +25,8 @@ mod tests {
         fs::read("/proc/self/environ").unwrap()
     }
 
-    /// The test harness has several threads. The test therefore starts itself as a process with only this test, and
-    /// pretends to be single-threaded.
+    /// The test harness has several threads. The test therefore starts its own program again with only this
+    /// test, and pretends to be single-threaded.
     #[test]
     fn a_taken_variable_is_gone() {
         #[expect(clippy::disallowed_methods, reason = "the test starts itself with a variable")]

@@ -6,12 +6,12 @@ use std::{io, path::PathBuf};
 
 use crate::{Layer, SyscallOutcome};
 
-/// A failure of confinement. After any error of [`crate::confine_current_thread`] the thread may be half confined, so
-/// it must end without running a job.
+/// A failure of confinement. After any error of [`crate::confine_current_thread`] the thread may be partially
+/// confined, so it must end without running a job.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum ConfineError {
-    /// A required layer does not exist here.
+    /// A required layer is not available here.
     #[error("{layer} is required, but {reason}")]
     LayerMissing {
         /// The layer at fault.
@@ -19,8 +19,8 @@ pub enum ConfineError {
         /// The missing feature of the kernel.
         reason: String,
     },
-    /// Something refused an attempt before the layer was applied, so a later refusal would prove nothing about the
-    /// layer. The thread is confined from outside, or has been confined before.
+    /// Something refused an attempt before the layer was applied, so a later refusal would prove nothing
+    /// about the layer. The thread is confined from outside, or was confined earlier.
     #[error(
         "cannot prove {layer}: the attempt to {canary} gave {observed} even before the layer was applied"
     )]
@@ -45,12 +45,12 @@ pub enum ConfineError {
         /// canary was deleted while this process ran.
         observed: SyscallOutcome,
     },
-    /// The canary file could not be made.
+    /// The canary file could not be created.
     #[error("cannot create the canary {}", path.display())]
     CanaryCreate {
         /// The canary's path.
         path: PathBuf,
-        /// The I/O error of making it.
+        /// The I/O error of creating it.
         #[source]
         source: io::Error,
     },
@@ -70,7 +70,7 @@ pub enum ConfineError {
         #[source]
         source: Option<io::Error>,
     },
-    /// The rules give a thread both mounts and a network. Such a thread could send files away.
+    /// The rules give a thread both mounts and a network. Such a thread could exfiltrate files.
     #[error("a thread with network access cannot have mounts, and {mounts} were requested")]
     MountsWithNetwork {
         /// The number of mounts.
@@ -83,7 +83,7 @@ pub enum ConfineError {
         #[source]
         source: io::Error,
     },
-    /// The file behind a path's handle is of a kind for which no rule can be made, or cannot be examined.
+    /// The file behind a path's handle cannot be examined, or is of a kind that no rule can grant.
     #[error("path handle {index} cannot be granted")]
     PathUnusable {
         /// The handle's index in `paths`, from 0.
@@ -114,7 +114,7 @@ pub enum ConfineError {
         #[source]
         source: io::Error,
     },
-    /// The process could not become another user.
+    /// The process could not switch to another user.
     #[error("cannot become user {uid}")]
     UserKept {
         /// The user's number.
@@ -123,7 +123,7 @@ pub enum ConfineError {
         #[source]
         source: io::Error,
     },
-    /// Some capability could not be given up.
+    /// Some capability could not be dropped.
     #[error("cannot give up all capabilities")]
     CapabilitiesKept {
         /// The error of the system call, or a note that the call had no effect.
@@ -137,7 +137,8 @@ pub enum ConfineError {
         #[source]
         source: io::Error,
     },
-    /// A namespace was entered but could not be set up or used. The process is between namespaces and must end.
+    /// A namespace was entered but could not be set up or used. The process is in an intermediate state and
+    /// must end.
     #[error("in the new namespaces, this process cannot {step}")]
     NamespaceBroken {
         /// The step that failed, worded to follow "cannot" in the message.
@@ -173,16 +174,16 @@ pub enum ConfineError {
         #[source]
         source: seccompiler::Error,
     },
-    /// The kernel gives no listener for changes of files (Linux 5.5 or later does), or another program holds the only
-    /// one that a process can have.
+    /// The kernel provides no listener for changes of files (Linux 5.5 or later does), or another program
+    /// holds the only listener that a process can have.
     #[error("cannot watch the changes that the process makes")]
     SeccompListener {
         /// The kernel's error.
         #[source]
         source: std::io::Error,
     },
-    /// The application has its own handler for the signal that frees stuck threads. Replacing it would break the
-    /// application, and keeping it may restart system calls instead of ending them.
+    /// The application has its own handler for the signal that interrupts stuck threads. Replacing it would
+    /// break the application, and keeping it may restart system calls instead of ending them.
     #[error("signal {signal} already has a handler of the application")]
     InterruptTaken {
         /// The signal's number.

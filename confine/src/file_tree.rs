@@ -1,12 +1,12 @@
-//! Builds a file tree that holds only the binds, and moves the process into it.
+//! Builds a file tree that contains only the binds, and moves the process into it.
 //!
-//! Steps that can fail because of the environment come first and do not touch the tree in use: copies of mounts, and
-//! new file systems. Only then is the new tree assembled and entered. A failure after that point leaves the process
-//! between two trees, so the process must end.
+//! Steps that can fail because of the environment come first and do not touch the tree in use: they copy
+//! mounts and create file systems. Only then is the new tree assembled and entered. A failure after that
+//! point leaves the process between two trees, so the process must end.
 //!
-//! Folders and files are bound by handle. A handle belongs to the mount namespace in which it was opened. Its path is
-//! therefore opened again in the new namespace, without following links, and is used only if it leads to the same file
-//! (TOCTOU race).
+//! Folders and files are bound by handle. A handle belongs to the mount namespace in which it was opened. Its
+//! path is therefore opened again in the new namespace, without following symlinks, and is used only if it
+//! leads to the same file (TOCTOU race).
 
 mod accounts;
 mod copies;
@@ -43,24 +43,26 @@ use copies::{copy, copy_all, copy_mount, handle_path, stat_kind};
 pub struct FileTree {
     /// The caller's folders.
     pub mounts: Vec<Bind>,
-    /// Folders, files and devices of the system. If the real path of one lies below the place of another, it becomes a
-    /// symbolic link to that path.
+    /// Folders, files and devices of the system. If the real path of one of them lies below the target of
+    /// another, it becomes a symlink to that path.
     pub system: Vec<Bind>,
-    /// Further files and folders, treated like those of the system. Where a separate user is possible, that user reads
-    /// them as their owner.
+    /// Further files and folders, treated like those of the system. If a separate user is possible, that user
+    /// reads them as their owner.
     pub toolchain: Vec<Bind>,
-    /// Folders and files below the mounts, as paths in the new tree, that become read-only. An absent one is skipped.
+    /// Folders and files below the mounts, as paths in the new tree, that become read-only. Missing ones are
+    /// skipped.
     pub read_only: Vec<PathBuf>,
-    /// Folders below the mounts, as paths in the new tree, that stay where they are: they are writable inside, but
+    /// Folders below the mounts, as paths in the new tree, that are pinned: they are writable inside, but
     /// cannot be renamed, removed or replaced. Outer folders come first.
     pub fixed: Vec<PathBuf>,
-    /// Files and folders below the mounts, as paths in the new tree, that are covered: their names stay visible, but
-    /// none of their content can be reached. A path that does not exist is skipped.
+    /// Files and folders below the mounts, as paths in the new tree, that are covered: their names stay
+    /// visible, but their content is out of reach. A path that does not exist is skipped.
     pub hidden: Vec<PathBuf>,
-    /// Further files: their paths in the new tree, and their texts, below 1 MiB together. All users can read them.
+    /// Further files: their paths in the new tree and their texts, together smaller than 1 MiB. All users can
+    /// read them.
     pub files: Vec<(PathBuf, String)>,
-    /// Symbolic links: their paths in the new tree, and where they lead. A link is left out if something else lies at
-    /// its path, above it or below it.
+    /// Symlinks: their paths in the new tree and their targets. A symlink is left out if something else lies
+    /// at its path, above it or below it.
     pub links: Vec<(PathBuf, PathBuf)>,
     /// The home of the tree's user.
     pub home: PathBuf,
@@ -92,7 +94,7 @@ pub struct BuiltTree {
     pub user: Option<ProcessUser>,
 }
 
-/// A tree whose parts are made but not yet assembled.
+/// A tree whose parts are created but not yet assembled.
 pub(crate) struct PreparedTree<'a> {
     tree: &'a FileTree,
     parts: Vec<TreePart>,
@@ -103,7 +105,7 @@ pub(crate) struct PreparedTree<'a> {
     user: Option<ProcessUser>,
 }
 
-/// The content of one place.
+/// The content of one path in the tree.
 struct TreePart {
     target: PathBuf,
     source: BindSource,
@@ -117,7 +119,7 @@ enum BindSource {
 }
 
 impl FileTree {
-    /// Whether nothing of the tree lies at a path, above it or below it.
+    /// Returns whether nothing of the tree lies at a path, above it or below it.
     fn has_room_for(&self, path: &Path) -> bool {
         let binds = self.mounts.iter().chain(&self.system).chain(&self.toolchain);
         let binds = binds.map(|bind| bind.target.as_path());
@@ -131,14 +133,14 @@ impl FileTree {
 }
 
 impl<'a> PreparedTree<'a> {
-    /// Makes all parts. Must be called in the new mount namespace, by the first process of a process namespace. With
-    /// `separate_user`, the mounts show that user as their owner, if all of them support it.
+    /// Creates all parts. Must be called in the new mount namespace, by the first process of a process
+    /// namespace. With `separate_user`, the mounts show that user as their owner, if all of them support it.
     pub(crate) fn new(
         tree: &'a FileTree,
         separate_user: Option<(ProcessUser, &OwnedFd)>,
     ) -> Result<Self, TreeUnavailable> {
         let step = |step| move |error| TreeUnavailable { step, source: error };
-        // Keep mounts that are made outside later from appearing inside.
+        // Prevent mounts that are made outside later from propagating into the tree.
         let private = MountPropagationFlags::PRIVATE | MountPropagationFlags::REC;
         rustix::mount::mount_change("/", private)
             .map_err(|errno| step(TreeStep::PartMounts)(errno.into()))?;
@@ -178,7 +180,7 @@ impl<'a> PreparedTree<'a> {
             let source = if is_below_another {
                 BindSource::Link(path)
             } else {
-                // Not every file system can show another owner.
+                // Not every file system supports ID-mapped mounts.
                 let mapped = map.and_then(|map| copy(bind, Some(map)).ok());
                 mapped.map_or_else(|| copy(bind, None), Ok).map_err(step(TreeStep::CopySystemFolder))?
             };
@@ -202,7 +204,7 @@ impl<'a> PreparedTree<'a> {
         // `/proc` is only a temporary mount point: the process leaves the old tree soon.
         move_to(&self.root, CWD, "/proc").map_err(step("attach the new root folder"))?;
         let root = self.root.as_fd();
-        // The tree's user must be able to read the tree's files, and this process still has another user.
+        // The tree's user must be able to read the tree's files, but this process still has another user.
         let umask = rustix::process::umask(Mode::WGRP | Mode::WOTH);
         for TreePart { target, source } in &self.parts {
             attach(root, target, source).map_err(step("put a folder in its place"))?;
@@ -231,7 +233,8 @@ impl<'a> PreparedTree<'a> {
                 .map_err(step("protect a path"))?;
             read_only += usize::from(protected);
         }
-        // This follows the read-only binds, because binding a folder again would uncover a file that was covered in it.
+        // This follows the read-only binds, because binding a folder again would uncover a file that was
+        // covered in it.
         let mut hidden = 0;
         for target in &self.tree.hidden {
             hidden += usize::from(cover(root, target).map_err(step("hide a path"))?);
@@ -271,7 +274,7 @@ impl<'a> PreparedTree<'a> {
     }
 }
 
-/// Makes a new file system that is not attached yet.
+/// Creates a file system that is not attached yet.
 fn file_system(kind: &str, options: &[(&str, &str)], attributes: MountAttrFlags) -> io::Result<OwnedFd> {
     let context = rustix::mount::fsopen(kind, FsOpenFlags::FSOPEN_CLOEXEC)?;
     for (key, value) in options {
@@ -308,7 +311,7 @@ fn attach(root: BorrowedFd<'_>, target: &Path, source: &BindSource) -> io::Resul
     }
 }
 
-/// Makes a folder and the missing folders above it.
+/// Creates a folder and its missing parents.
 fn make_folder(root: BorrowedFd<'_>, target: &Path) -> io::Result<()> {
     let mut path = PathBuf::new();
     for component in target.components() {
@@ -328,7 +331,8 @@ fn move_to(mount: &OwnedFd, folder: BorrowedFd<'_>, target: impl rustix::path::A
     Ok(rustix::mount::move_mount(mount, "", folder, target, MoveMountFlags::MOVE_MOUNT_F_EMPTY_PATH)?)
 }
 
-/// Covers the parts of `/proc` that show the machine instead of processes. `/proc` as a whole is read-only.
+/// Covers the entries of `/proc` that describe the machine instead of processes. `/proc` as a whole is
+/// read-only.
 fn mask_proc(root: BorrowedFd<'_>) -> io::Result<()> {
     let open_beneath = |path: &str, flags| {
         let flags = OFlags::PATH | OFlags::CLOEXEC | flags;
@@ -354,8 +358,8 @@ fn mask_proc(root: BorrowedFd<'_>) -> io::Result<()> {
     Ok(())
 }
 
-/// Opens a path that was found below a mount. `None` if it disappeared or became a link since then; the scan after a
-/// command reports this.
+/// Opens a path that was found below a mount. Returns `None` if it has disappeared or become a symlink since
+/// then. The scan after a command reports this.
 fn open_found(root: BorrowedFd<'_>, target: &Path) -> io::Result<Option<OwnedFd>> {
     let resolve = ResolveFlags::BENEATH | ResolveFlags::NO_SYMLINKS | ResolveFlags::NO_MAGICLINKS;
     let flags = OFlags::PATH | OFlags::CLOEXEC;
@@ -366,8 +370,9 @@ fn open_found(root: BorrowedFd<'_>, target: &Path) -> io::Result<Option<OwnedFd>
     }
 }
 
-/// Binds a path below a mount onto itself, with these attributes. The path is then a mount point, which cannot be
-/// renamed or removed. Returns `false` for a path that does not exist; such a path is neither made nor protected.
+/// Binds a path below a mount onto itself, with these attributes. The path is then a mount point, which
+/// cannot be renamed or removed. Returns `false` for a path that does not exist, which is neither created nor
+/// protected.
 fn bind_onto_itself(root: BorrowedFd<'_>, target: &Path, mount_flags: MountAttrFlags) -> io::Result<bool> {
     let Some(target) = open_found(root, target)? else { return Ok(false) };
     move_onto(&copy_mount(target.as_fd(), mount_flags | ATTRIBUTES)?, &target)?;
@@ -398,7 +403,7 @@ fn move_onto(mount: &OwnedFd, target: &OwnedFd) -> io::Result<()> {
     Ok(rustix::mount::move_mount(mount, "", target, "", flags)?)
 }
 
-/// An absolute path, relative to the root folder.
+/// Makes an absolute path relative to the root folder.
 fn relative_to_root<P: AsRef<Path> + ?Sized>(target: &P) -> &Path {
     let target = target.as_ref();
     target.strip_prefix("/").unwrap_or(target)
@@ -416,10 +421,11 @@ const TMP: &str = "/tmp";
 /// The size of the root file system, which holds folders, links and the files of [`FileTree::files`].
 const ROOT_SIZE: &str = "2m";
 
-/// The size of `/dev/shm`, and of `/tmp` if it is in memory. Process limits do not count this memory.
+/// The size of `/dev/shm`, and of `/tmp` if it is in memory. The limits of a process do not count this
+/// memory.
 const MEMORY_SIZE: &str = "64m";
 
-/// The number of files of each file system in memory.
+/// The maximum number of files of each file system in memory.
 const MAX_FILES: &str = "16384";
 
 const LINKS: [(&str, &str); 4] = [

@@ -1,8 +1,9 @@
-//! Frees a thread that is stuck in a system call.
+//! Interrupts a thread that is stuck in a system call.
 //!
-//! An epoch stops a guest's own code. A guest that waits in the kernel (a FIFO, a slow disk) notices the epoch only
-//! after the system call ends. A signal with an empty handler ends the call with `EINTR`. The runner decides when to
-//! send the signal, and must handle calls that cannot be interrupted (a dead NFS server).
+//! The engine's epoch stops a guest's own code. A guest that waits in the kernel (a FIFO, a slow disk)
+//! notices the epoch only after the system call returns. A signal with an empty handler ends the call with
+//! `EINTR`. The runner decides when to send the signal, and must handle calls that cannot be interrupted (a
+//! dead NFS server).
 
 use rustix::thread::Pid;
 
@@ -11,13 +12,13 @@ use crate::{
     sys::{self, Handler},
 };
 
-/// Installs the empty handler for the whole process. A second call changes nothing.
+/// Installs the empty handler for the whole process. This is idempotent.
 ///
 /// The handler is never uninstalled, because a worker cannot tell whether another worker still needs it.
 ///
 /// # Errors
-/// [`ConfineError::InterruptTaken`] if the application handles `SIGURG` itself, as Go code in the process does. The
-/// application's handler stays.
+/// [`ConfineError::InterruptTaken`] if the application handles `SIGURG` itself, as Go code in the process
+/// does. The application's handler stays installed.
 pub fn install_handler() -> Result<(), ConfineError> {
     install_handler_of(SIGNAL)
 }
@@ -29,7 +30,7 @@ pub struct ThreadTarget {
 }
 
 impl ThreadTarget {
-    /// The calling thread, with the signal unblocked from now on.
+    /// Returns the calling thread, after unblocking the signal on it.
     #[must_use]
     pub fn current() -> Self {
         sys::unblock_on_this_thread(SIGNAL);
@@ -51,14 +52,15 @@ fn install_handler_of(signal: i32) -> Result<(), ConfineError> {
     let failed = |source| ConfineError::InterruptInstall { signal, source };
     match sys::signal_handler(signal).map_err(failed)? {
         Handler::Ours => Ok(()),
-        // Two threads that race to this point install the same handler.
+        // Racing threads install the same handler.
         Handler::Unset => sys::install_empty_handler(signal).map_err(failed),
         Handler::Foreign => Err(ConfineError::InterruptTaken { signal }),
     }
 }
 
-/// `SIGURG` is ignored by default, so an early signal, before the handler is installed, does no harm. The kernel sends
-/// it only for out-of-band data on sockets that asked for it, and no library in this program does.
+/// `SIGURG` is ignored by default, so a signal that arrives before the handler is installed does no harm. The
+/// kernel sends it only for out-of-band data on sockets that asked for it, and no library in this program
+/// does.
 const SIGNAL: i32 = libc::SIGURG;
 
 #[cfg(test)]

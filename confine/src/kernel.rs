@@ -1,14 +1,14 @@
-//! Asks the running kernel which layers it supports, without changing anything.
+//! Queries the running kernel for the layers that it supports, without changing anything.
 //!
-//! `doctor`, errors at load, and the first step of confinement use the answer. A supported layer is not yet an enforced
-//! layer.
+//! `doctor`, errors at load time, and the first step of confinement use the answer. A supported layer is not
+//! yet an enforced layer.
 
 use std::io;
 
 use crate::{KernelSupport, landlock::REQUIRED_ABI, sys};
 
-/// Asks the kernel for its layers. The two system calls are cheap, and the answer is not cached, because an outer
-/// sandbox may be applied at any time.
+/// Queries the kernel for its layers. The two system calls are cheap, and the answer is not cached, because
+/// an outer sandbox may be applied at any time.
 #[must_use]
 pub fn probe_kernel() -> KernelSupport {
     let landlock = sys::landlock_abi();

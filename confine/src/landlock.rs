@@ -1,4 +1,4 @@
-//! Applies Landlock to the calling thread, which then has access to the mounts and to no other file.
+//! Applies Landlock to the calling thread, which can then access the mounts and no other file.
 //!
 //! - A thread with a network gets no path, and TCP connections to its ports. Landlock does not judge MPTCP, UDP and TCP
 //!   fast open; the filter of `seccomp/network.rs` refuses them.
@@ -103,14 +103,16 @@ fn apply(
             rules = rules.add_rule(NetPort::new(*port, AccessNet::ConnectTcp))?;
         }
     }
-    // The canary is refused before every call, and with auditd each refusal would add a line to the system's log.
+    // The canary is refused before every call. With auditd, each refusal would add a line to the system's
+    // log.
     if abi >= QUIET_ABI {
         rules = rules.log_same_exec(false)?;
     }
     rules.restrict_self()
 }
 
-/// The rights of a mount. They never include execution, device ioctls, or the making of devices, FIFOs and sockets.
+/// Returns the rights of a mount. They never include execution, device ioctls, or creating devices, FIFOs and
+/// sockets.
 fn rights(access: MountAccess) -> BitFlags<AccessFs> {
     let read = make_bitflags!(AccessFs::{ReadFile | ReadDir});
     match access {
@@ -123,9 +125,9 @@ fn rights(access: MountAccess) -> BitFlags<AccessFs> {
     }
 }
 
-/// The rights of a path for a process: a mount's rights, execution, and below a writable path the making of FIFOs. They
-/// never include the making of devices and sockets. A rule for a plain file or a device has only the rights of files,
-/// because the kernel accepts no others.
+/// Returns the rights of a path for a process: a mount's rights, execution, and creating FIFOs below a
+/// writable path. They never include creating devices and sockets. A rule for a plain file or a device has
+/// only the rights of files, because the kernel accepts no others.
 fn process_rights(index: usize, path: &PathRule) -> Result<BitFlags<AccessFs>, ConfineError> {
     let unusable = |source| ConfineError::PathUnusable { index, source };
     let stat = rustix::fs::fstat(&path.handle).map_err(|errno| unusable(errno.into()))?;
@@ -145,7 +147,7 @@ fn process_rights(index: usize, path: &PathRule) -> Result<BitFlags<AccessFs>, C
     }
 }
 
-/// The rights of later versions, which a kernel of version `abi` cannot restrict.
+/// Returns the rights of later versions, which a kernel of version `abi` cannot restrict.
 fn missing_rights(abi: u32) -> Vec<String> {
     LATER_RIGHTS
         .iter()
@@ -162,8 +164,8 @@ fn require_directory(index: usize, mount: &MountRule) -> Result<(), ConfineError
     }
 }
 
-/// The rights that [`apply`] requests with best effort, each with the version that introduced it. Keep both lists
-/// equal: [`enforce`] compares Landlock's report with this one.
+/// The rights that [`apply`] requests with best effort, each with the version that introduced it. Keep both
+/// lists in sync: [`enforce`] compares Landlock's report with this one.
 const LATER_RIGHTS: [(u32, &str); 6] = [
     (4, "net_bind_tcp"),
     (4, "net_connect_tcp"),

@@ -1,18 +1,19 @@
-//! Confines one OS thread, or a process with all its children, and proves the confinement on that very thread or
-//! process.
+//! Confines one OS thread, or a process with all its children, and proves the confinement on that same thread
+//! or process.
 //!
-//! **A worker thread** calls [`confine_current_thread`] before its first job. Landlock leaves it the mounts and no
-//! other file. Seccomp leaves it file work on handles, and refuses new threads, programs, sockets and executable pages.
-//! A layer counts as enforced only after a [`Canary`] saw it refuse an attempt that had worked before. The returned
-//! [`ProvenThread`] carries the [`Posture`] for audit rows, and repeats the proof before each call.
+//! **A worker thread** calls [`confine_current_thread`] before its first job. Landlock leaves it the mounts
+//! and no other file. Seccomp leaves it file operations on handles, and refuses new threads, programs,
+//! sockets and executable pages. A layer counts as enforced only after a [`Canary`] has shown that it refuses
+//! an attempt that worked earlier. The returned [`ProvenThread`] carries the [`Posture`] for audit rows, and
+//! repeats the proof before each call.
 //!
 //! **A thread with [`NetworkRules`]** has the opposite rights: it opens no file, and connects to the granted TCP ports
 //! and no others.
 //!
-//! **A process** of one thread calls [`confine_current_process`] and gets a [`ProcessPosture`]: limits, no privileges,
-//! Landlock, and a filter. The filter leaves the calls that programs need, without any way to another process, to the
-//! network or to the kernel's rarer interfaces. Before that, the process may enter new namespaces with [`Namespaces`],
-//! with a file tree that holds only the binds.
+//! **A process** of one thread calls [`confine_current_process`] and gets a [`ProcessPosture`]: limits, no
+//! privileges, Landlock, and a filter. The filter allows the calls that programs need, but none that reach
+//! another process, the network or the kernel's rarer interfaces. Before that, the process may enter new
+//! namespaces with [`Namespaces`], with a file tree that contains only the binds.
 //!
 //! This crate has these limits:
 //!

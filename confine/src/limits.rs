@@ -1,7 +1,7 @@
 //! Lowers the limits of a process irrevocably, and proves that they cannot be raised again.
 //!
-//! Nothing here raises a limit: a limit that is already lower stays, but that of descriptors becomes one lower still, so
-//! that its proof has a control.
+//! Nothing here raises a limit: a lower limit is kept. The limit of descriptors ends at least one below the
+//! hard limit, so that its proof has a control.
 
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
@@ -9,15 +9,16 @@ use crate::{
     ConfineError, Evidence, Layer, ProcessLimits, SingleThreaded, SyscallOutcome, process::try_start_process,
 };
 
-/// The attempt of the proof, and its outcome before the final limits.
+/// The attempt of the proof, and its outcome before the final limits were set.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct LimitControl {
     raised_limit: u64,
     before: SyscallOutcome,
 }
 
-/// Lowers all limits of the calling process. First it makes the control of the proof: it sets the limit of descriptors
-/// to one more than the final value, which must succeed. The final value therefore stays below the hard limit.
+/// Lowers all limits of the calling process. First it runs the control of the proof: it sets the limit of
+/// descriptors to one more than the final value, which must succeed. The final value therefore stays below
+/// the hard limit.
 pub(crate) fn apply(limits: &ProcessLimits) -> Result<LimitControl, ConfineError> {
     let hard_limit = getrlimit(Resource::Nofile).maximum;
     let descriptors =
@@ -47,7 +48,8 @@ pub(crate) fn apply(limits: &ProcessLimits) -> Result<LimitControl, ConfineError
     Ok(LimitControl { raised_limit, before })
 }
 
-/// Tries to raise a limit again, which only a privileged process may do. Call this after the privileges are gone.
+/// Tries to raise a limit again, which only a privileged process may do. Call this after the privileges are
+/// dropped.
 pub(crate) fn prove(control: LimitControl) -> Result<Evidence, ConfineError> {
     let observed = try_set_limit(Resource::Nofile, control.raised_limit);
     let expected = SyscallOutcome::Failed(libc::EPERM);
@@ -67,12 +69,13 @@ pub(crate) fn prove(control: LimitControl) -> Result<Evidence, ConfineError> {
     })
 }
 
-/// Limits the processes and threads of this process's user, if the kernel counts only the processes of the session: in
-/// a user namespace, or with a user that no other process has. Call this as that user, without privileges.
+/// Limits the processes and threads of this process's user, if the kernel counts only the processes of the
+/// session. It does so in a user namespace, or for a user that no other process has. Call this as that user,
+/// without privileges.
 ///
-/// Otherwise the limit would count other processes too, or would not hold at all. The limit then stays unchanged, and
-/// the result is `None`. Two attempts tell the cases apart: with at most [`TRIAL_PROCESSES`] a process can still be
-/// started, and with at most one process none can.
+/// Otherwise the limit would also count other processes, or would not be enforced at all. The limit then
+/// stays unchanged, and the result is `None`. Two attempts distinguish the cases: with at most
+/// [`TRIAL_PROCESSES`] processes one more can still be started, and with at most one process none can.
 pub(crate) fn bound_processes(
     one_thread: &SingleThreaded,
     processes: u64,
@@ -90,7 +93,7 @@ pub(crate) fn bound_processes(
     lower_limit(1, original_limits.maximum)?;
     let after = try_start_process(one_thread);
     if before == SyscallOutcome::Succeeded && after == SyscallOutcome::Failed(libc::EAGAIN) {
-        // The hard limit too, so that the process can never raise it again.
+        // Lower the hard limit too, so that the process can never raise it again.
         lower_limit(process_limit, Some(process_limit))?;
         return Ok(Some(Evidence { layer: Layer::Limits, canary: START_CANARY.into(), before, after }));
     }
@@ -99,7 +102,7 @@ pub(crate) fn bound_processes(
     Ok(None)
 }
 
-/// The wanted limit, or the current hard limit if that is lower.
+/// Returns the wanted limit, or the current hard limit if that is lower.
 fn clamp_to_hard_limit(resource: Resource, limit: u64) -> u64 {
     getrlimit(resource).maximum.map_or(limit, |maximum| maximum.min(limit))
 }
@@ -111,8 +114,8 @@ fn try_set_limit(resource: Resource, value: u64) -> SyscallOutcome {
     }
 }
 
-/// The limit of the first attempt: more processes than a starting session has, and fewer than a user has who also runs
-/// other processes.
+/// The limit of the first attempt. A starting session has fewer processes, and a user who also runs other
+/// processes has more.
 const TRIAL_PROCESSES: u64 = 8;
 
 const START_CANARY: &str = "start a process where its user may have one";

@@ -1,5 +1,5 @@
-//! Opens folders below a workspace without following a link, and other folders of the host by their absolute paths.
-//! Checks that they overlap neither each other nor a private path.
+//! Opens folders below a workspace without following symlinks, and other folders of the host by their
+//! absolute paths. Checks that they overlap neither each other nor a private path.
 //!
 //! All later access goes through the returned handles. The caller passes the list of folders as values.
 
@@ -34,18 +34,18 @@ impl MountFolder<'_> {
     }
 }
 
-/// Opens folders, in order. The handles are `O_PATH`: they name a folder and grant no access to its content by
-/// themselves.
+/// Opens folders, in order. The handles are `O_PATH`: they identify a folder and grant no access to its
+/// content by themselves.
 ///
-/// A missing folder below the workspace is made, and no part of its path may be a link. A folder with an absolute path
-/// must exist; links on its path are followed now, and never again.
+/// A missing folder below the workspace is created, and no part of its path may be a symlink. A folder with
+/// an absolute path must exist. Symlinks on its path are followed once, at this point.
 ///
-/// `private` are host paths that must be disjoint from every mount: neither may equal or contain the other. Links in
-/// them are resolved before the comparison.
+/// `private` are host paths that must be disjoint from every mount: neither may equal or contain the other.
+/// Symlinks in them are resolved before the comparison.
 ///
 /// # Errors
-/// [`MountError`] if a mount is a link below the workspace or not a folder, cannot be opened, overlaps another mount or
-/// a private path, or lies in a file system of the kernel.
+/// [`MountError`] if a mount is a symlink below the workspace or not a folder, cannot be opened, overlaps
+/// another mount or a private path, or lies in a kernel file system.
 pub fn open_mounts(
     workspace: &Path,
     mounts: &[MountFolder<'_>],
@@ -64,7 +64,7 @@ pub fn open_mounts(
             true => open_absolute(*mount)?,
             false => open_mount(root.as_fd(), *mount)?,
         };
-        // Compare real paths: names alone do not show where a link leads.
+        // Compare real paths, because a name does not show where a symlink leads.
         let resolved_path =
             real_path(directory.as_fd()).map_err(|source| MountError::open(*mount, source))?;
         let description = format!("mount `{}`", mount.name);
@@ -82,7 +82,7 @@ pub fn open_mounts(
 /// The reason why mounts cannot be used.
 #[derive(Debug, thiserror::Error)]
 pub enum MountError {
-    /// The workspace cannot be made or opened.
+    /// The workspace cannot be created or opened.
     #[error("cannot open the workspace `{}`", path.display())]
     Workspace {
         /// The host path.
@@ -91,7 +91,7 @@ pub enum MountError {
         #[source]
         source: io::Error,
     },
-    /// A mount's folder cannot be made or opened.
+    /// A mount's folder cannot be created or opened.
     #[error(
         "cannot open mount `{mount}` at `{folder}` below the workspace (a mount must be a real folder, not a link)"
     )]
@@ -115,7 +115,8 @@ pub enum MountError {
         #[source]
         source: io::Error,
     },
-    /// A mount's folder belongs to the kernel, such as `/proc`. Its files act on the machine or show other processes.
+    /// A mount's folder is on a kernel file system, such as `/proc`. Its files act on the machine or show
+    /// other processes.
     #[error(
         "mount `{mount}` at `{folder}` is a file system of the kernel, and no tool gets one; name a folder of files"
     )]
@@ -147,7 +148,7 @@ impl MountError {
     }
 }
 
-/// The current host path of a handle.
+/// Returns the current host path of a handle.
 ///
 /// # Errors
 /// The system's error, for example if `/proc` is not mounted.
@@ -163,8 +164,8 @@ fn open_workspace(path: &Path) -> Result<File, MountError> {
     File::open(path).map_err(error)
 }
 
-/// Opens a mount's folder by its absolute path. The kernel follows links on the path, except the magic links of
-/// `/proc`, which lead to files of processes.
+/// Opens a mount's folder by its absolute path. The kernel follows symlinks on the path, except the magic
+/// links of `/proc`, which lead to files of processes.
 fn open_absolute(mount: MountFolder<'_>) -> Result<OwnedFd, MountError> {
     let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
     let resolve = ResolveFlags::NO_MAGICLINKS;
@@ -172,7 +173,7 @@ fn open_absolute(mount: MountFolder<'_>) -> Result<OwnedFd, MountError> {
         .map_err(|source| MountError::open(mount, source))?;
     let kind = rustix::fs::fstatfs(&handle).map_err(|source| MountError::open(mount, source))?.f_type;
     let resolved_path = real_path(handle.as_fd()).map_err(|source| MountError::open(mount, source))?;
-    // `/dev` is a memory file system like `/tmp` often is, so only its path tells it apart.
+    // `/dev` is a tmpfs, as `/tmp` often is, so only its path distinguishes it.
     if KERNEL_FILE_SYSTEMS.contains(&kind)
         || resolved_path.starts_with("/dev") && !resolved_path.starts_with("/dev/shm")
     {
@@ -181,7 +182,8 @@ fn open_absolute(mount: MountFolder<'_>) -> Result<OwnedFd, MountError> {
     Ok(handle)
 }
 
-/// Opens a mount's folder from the workspace, and makes missing folders step by step. Links are refused at each step.
+/// Opens a mount's folder below the workspace, and creates missing folders step by step. Symlinks are refused
+/// at each step.
 fn open_mount(root: BorrowedFd<'_>, mount: MountFolder<'_>) -> Result<OwnedFd, MountError> {
     let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
     let resolve = ResolveFlags::BENEATH | ResolveFlags::NO_SYMLINKS | ResolveFlags::NO_MAGICLINKS;
@@ -200,14 +202,14 @@ fn open_mount(root: BorrowedFd<'_>, mount: MountFolder<'_>) -> Result<OwnedFd, M
             Ok(()) | Err(Errno::EXIST) => {}
             Err(source) => return Err(MountError::open(mount, source)),
         }
-        // Open each step without links before making the next folder below it.
+        // Open each step without following symlinks before creating the next folder below it.
         open(&created_path).map_err(|source| MountError::open(mount, source))?;
     }
     open(mount.folder).map_err(|source| MountError::open(mount, source))
 }
 
-/// The real path of a path that may not exist yet: the real path of its nearest existing ancestor, with the rest
-/// appended.
+/// Returns the real path of a path that may not exist yet: the real path of its nearest existing ancestor,
+/// with the rest appended.
 fn real_path_of(path: &Path) -> Option<PathBuf> {
     let mut rest = Vec::new();
     let mut existing = path;
@@ -221,6 +223,7 @@ fn real_path_of(path: &Path) -> Option<PathBuf> {
         rest.push(existing.file_name()?);
         existing = match existing.parent() {
             Some(parent) if !parent.as_os_str().is_empty() => parent,
+            // The parent of a single relative name is the current folder.
             _ => Path::new("."),
         };
     }

@@ -1,10 +1,12 @@
-//! Moves a process into namespaces: separate files, processes, shared memory, host name and network.
+//! Moves a process into namespaces with separate files, processes, shared memory, host name and network.
 //!
-//! Two processes take part, each with one thread. The outer process prepares, because only a process outside a process
-//! namespace can start its first process. The inner process enters the other namespaces and moves into its file tree.
+//! Two processes take part, each with one thread. The outer process prepares, because the first process of a
+//! process namespace can only be started from outside. The inner process enters the other namespaces and
+//! moves into its file tree.
 //!
-//! If a namespace is not available here, the report says why and how to get it, and the caller decides what follows. If
-//! a namespace was entered and does not refuse what it must refuse, that is an error.
+//! If a namespace is not available here, the report gives the reason and the remedy, and the caller decides
+//! about the consequences. If a namespace was entered but does not refuse the attempts that it must refuse,
+//! that is an error.
 
 use std::{io, os::fd::OwnedFd};
 
@@ -28,25 +30,25 @@ mod loopback;
 
 use attempt::NamespaceAttempt;
 
-/// The separate user of a file tree: a user other than the owner of the files.
+/// The separate user of a file tree, other than the owner of the files.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub struct SeparateUser {
     /// The owner of the files.
     pub owner: ProcessUser,
-    /// The separate user. Its number must be larger than the owner's, and no other process may have it.
+    /// The separate user. Its id must be larger than the owner's, and no other process may have it.
     pub other: ProcessUser,
 }
 
 /// The outer process's preparations. The child inherits them through the fork.
 #[derive(Debug)]
 pub struct Namespaces {
-    /// Reports of the namespaces that are already decided: waived, or not available.
+    /// Reports of the namespaces that are already decided: waived or not available.
     reports: Vec<LayerReport>,
-    /// Namespaces that the inner process must enter. It is in the process namespace from its start.
+    /// The namespaces that the inner process must enter. It is in the process namespace from its start.
     requested: Vec<Layer>,
     /// The outer process.
     outer_process: Pid,
-    /// The outcome of the outer process's attempt to find itself by its process number.
+    /// The outcome of the outer process's attempt to find itself by its process id.
     outer_visibility: SyscallOutcome,
     /// The separate user, and the id map that shows that user as the files' owner.
     separate_user: Option<(ProcessUser, OwnedFd)>,
@@ -68,7 +70,7 @@ pub struct NamespacedProcess {
 }
 
 impl Namespaces {
-    /// Leaves out all namespaces, with this status.
+    /// Leaves out all namespaces, each with this status.
     #[must_use]
     pub fn absent(status: &LayerStatus) -> Self {
         let report = |layer| LayerReport { layer, status: status.clone(), evidence: Vec::new() };
@@ -84,10 +86,10 @@ impl Namespaces {
 
     /// Prepares for the first inner process: the next process that the calling process forks.
     ///
-    /// The calling process stays in its namespaces, with one exception: if it lacks the privilege to make namespaces,
-    /// it enters a user namespace, in which it has the same user as before, or `user` if that is given. `separate_user`
-    /// is the separate user of a file tree. If the file systems or the kernel do not support it, [`BuiltTree::user`] is
-    /// `None`.
+    /// The calling process stays in its namespaces, with one exception: if it lacks the privilege to create
+    /// namespaces, it enters a user namespace, in which it keeps its user, or has `user` if that is given.
+    /// `separate_user` is the separate user of a file tree. If the file systems or the kernel do not support
+    /// it, [`BuiltTree::user`] is `None`.
     ///
     /// # Errors
     /// If a user namespace was entered but cannot be used. The process must then end.
@@ -117,7 +119,8 @@ impl Namespaces {
             return Ok(namespaces);
         }
         namespaces.has_own_users = !is_admin;
-        // Mapping owners needs privileges in the initial user namespace. Without a map, the tree's user is the owner.
+        // Mapping owners needs privileges in the initial user namespace. Without a map, the tree's user is
+        // the owner.
         if is_admin && let Some(SeparateUser { owner, other }) = separate_user {
             namespaces.separate_user = id_map::create(one_thread, owner, other).ok().map(|map| (other, map));
         }
@@ -131,8 +134,8 @@ impl Namespaces {
         Ok(namespaces)
     }
 
-    /// Whether the next child is the first process of a process namespace. When that child ends, the kernel kills all
-    /// other processes in the namespace.
+    /// Returns whether the next child is the first process of a process namespace. When that child ends, the
+    /// kernel kills all other processes in the namespace.
     #[must_use]
     pub fn has_processes(&self) -> bool {
         self.requested.contains(&Layer::PidNamespace)
@@ -140,13 +143,13 @@ impl Namespaces {
 
     /// Enters the namespaces and the tree. Only the process that was forked after [`Self::prepare`] may call this.
     ///
-    /// With `listen`, the network namespace gets a loopback device and a listener on that port of 127.0.0.1. The
-    /// listener is made after the proof of the namespace, and the proof is then repeated. Without a network namespace
-    /// there is no listener.
+    /// With `listen`, the network namespace gets a loopback device and a listener on that port of 127.0.0.1.
+    /// The listener is created after the namespace is proved, and the proof is then repeated. Without a
+    /// network namespace there is no listener.
     ///
     /// # Errors
-    /// [`ConfineError::NotRefused`] if a namespace does not hold, [`ConfineError::NamespaceBroken`] if the process is
-    /// between two trees. The process must end in either case.
+    /// [`ConfineError::NotRefused`] if a namespace does not hold, [`ConfineError::NamespaceBroken`] if the
+    /// process is between two trees. In either case the process must end.
     pub fn enter(
         mut self,
         one_thread: &SingleThreaded,
@@ -168,6 +171,7 @@ impl Namespaces {
             if self.requested.contains(&layer) {
                 let attempts = self.enter_layer(layer, || {
                     sys::unshare(flag, one_thread)?;
+                    // A new UTS namespace keeps the old name, so the proof needs a new one.
                     if layer == Layer::UtsNamespace { attempt::rename_machine() } else { Ok(()) }
                 })?;
                 if let (Layer::NetNamespace, Some(port), Some(attempts)) = (layer, listen, attempts) {
@@ -176,8 +180,8 @@ impl Namespaces {
             }
         }
         if !self.requested.is_empty() {
-            // Hides the names of control groups in `/proc`. It limits nothing, so it is not a layer, and errors are
-            // ignored.
+            // Hides the names of control groups in `/proc`. This limits nothing, so it is not a layer, and
+            // errors are ignored.
             let _ = sys::unshare(UnshareFlags::NEWCGROUP, one_thread);
         }
         let tree = if self.requested.contains(&Layer::MountNamespace) {
@@ -190,8 +194,8 @@ impl Namespaces {
         Ok(NamespacedProcess { reports: self.reports, tree, has_own_users: self.has_own_users, listener })
     }
 
-    /// Makes the loopback device and its listener, and repeats the attempts to reach the outside: with a device, the
-    /// kernel refuses them in another way.
+    /// Creates the loopback device and its listener, and repeats the attempts to reach the outside: with a
+    /// device, the kernel refuses them with another error.
     fn listen(
         &mut self,
         port: u16,
@@ -209,8 +213,8 @@ impl Namespaces {
         Ok(Ok(listener))
     }
 
-    /// Enters one namespace and proves it. Returns the attempts of the proof, each with its earlier outcome; `None` if
-    /// the namespace is not available.
+    /// Enters one namespace and proves it. Returns the attempts of the proof, each with its earlier outcome,
+    /// or `None` if the namespace is not available.
     fn enter_layer(
         &mut self,
         layer: Layer,
@@ -243,7 +247,7 @@ impl Namespaces {
         Ok(Some(attempts))
     }
 
-    /// Enters the mount namespace and the tree, and proves them. `None` if they are not available.
+    /// Enters the mount namespace and the tree, and proves them. Returns `None` if they are not available.
     fn enter_tree(
         &mut self,
         one_thread: &SingleThreaded,
@@ -274,7 +278,8 @@ impl Namespaces {
             return Ok(None);
         }
         let separate_user = self.separate_user.as_ref().map(|(user, map)| (*user, map));
-        // Until `enter`, a failure leaves the process in its old tree; a failure of `enter` must end it.
+        // Until `enter`, a failure leaves the process in its old tree. A failure of `enter` must end the
+        // process.
         let built = match PreparedTree::new(tree, separate_user) {
             Ok(prepared) => prepared.enter()?,
             Err(TreeUnavailable { step, source }) => {
@@ -299,15 +304,15 @@ impl Namespaces {
     }
 }
 
-/// Enters a user namespace, in which an ordinary user may make the other namespaces. The inner error says why that was
-/// refused; nothing has changed then.
+/// Enters a user namespace, in which an ordinary user may create the other namespaces. The inner error gives
+/// the reason why that was refused. In that case nothing has changed.
 fn enter_user_namespace(
     one_thread: &SingleThreaded,
     user: Option<ProcessUser>,
 ) -> Result<Result<(), String>, ConfineError> {
     if let Some(user) = user {
-        // A new user namespace maps only the user that makes it, so this process must become `user` first. It could not
-        // go back after a failure, so a child process tries both steps before.
+        // A new user namespace maps only the user that creates it, so this process must switch to `user`
+        // first. It could not switch back after a failure, so a child process tries both steps first.
         let is_possible = succeeds_in_child(one_thread, || {
             become_user(user).is_ok() && sys::unshare(UnshareFlags::NEWUSER, one_thread).is_ok()
         });
@@ -315,8 +320,8 @@ fn enter_user_namespace(
             return Ok(Err(advice::user_namespace(&io::Error::from_raw_os_error(libc::EPERM))));
         }
         become_user(user)?;
-        // The change of user made the process undumpable, and the files below `/proc/self` that define the id map now
-        // belong to root.
+        // Switching the user made the process undumpable, so the files below `/proc/self` that define the id
+        // map belong to root.
         rustix::process::set_dumpable_behavior(DumpableBehavior::Dumpable)
             .map_err(|errno| namespace_broken("become dumpable")(errno.into()))?;
     }
@@ -325,8 +330,8 @@ fn enter_user_namespace(
     if let Err(error) = sys::unshare(UnshareFlags::NEWUSER, one_thread) {
         return Ok(Err(advice::user_namespace(&error)));
     }
-    // The kernel lets root map itself only with `CAP_SETFCAP`: root in the namespace could give files capabilities that
-    // are valid for root outside.
+    // The kernel lets root map itself only with `CAP_SETFCAP`: root in the namespace could otherwise give
+    // files capabilities that are valid for root outside.
     let step = if uid.is_root() {
         "stay root, which takes CAP_SETFCAP (--cap-add=SETFCAP, or --user with an ordinary user's number)"
     } else {
@@ -336,7 +341,8 @@ fn enter_user_namespace(
     Ok(Ok(()))
 }
 
-/// The attempts that prove a file tree, each with its earlier outcome. The error says why the tree cannot be proved.
+/// Returns the attempts that prove a file tree, each with its earlier outcome. The error gives the reason why
+/// the tree cannot be proved.
 fn attempts_on_tree(canary: &Canary) -> Result<Vec<(NamespaceAttempt, SyscallOutcome)>, String> {
     let root = NamespaceAttempt::root_folder()
         .map_err(|error| format!("the root folder cannot be looked at ({error})"))?;
@@ -346,8 +352,8 @@ fn attempts_on_tree(canary: &Canary) -> Result<Vec<(NamespaceAttempt, SyscallOut
         canary.path().map_err(|error| format!("the state folder has no path to prove it by ({error})"))?;
     let state = NamespaceAttempt::state_by_path(path);
     match state.run() {
-        // A process with another user than the daemon's is refused anyway, so rely only on the attempt on the root
-        // folder.
+        // A process of another user than the daemon's is refused in any case, so rely only on the attempt on
+        // the root folder.
         SyscallOutcome::Failed(libc::EACCES) => {}
         SyscallOutcome::Succeeded => attempts.push((state, SyscallOutcome::Succeeded)),
         // For example, the canary was removed.
@@ -360,7 +366,7 @@ fn namespace_broken(step: &'static str) -> impl Fn(io::Error) -> ConfineError {
     move |source| ConfineError::NamespaceBroken { step, source }
 }
 
-/// Whether `attempt` succeeds in a child process, which then ends.
+/// Returns whether `attempt` succeeds in a child process, which then ends.
 fn succeeds_in_child(one_thread: &SingleThreaded, attempt: impl FnOnce() -> bool) -> io::Result<bool> {
     match fork(one_thread)? {
         Fork::Child => sys::exit(i32::from(!attempt())),
@@ -375,7 +381,7 @@ fn succeeds_in_child(one_thread: &SingleThreaded, attempt: impl FnOnce() -> bool
 /// Maps this user and group to the same numbers inside, and no other user or group.
 fn map_same_ids(uid: Uid, gid: Gid) -> io::Result<()> {
     let (uid, gid) = (uid.as_raw(), gid.as_raw());
-    // Without this line, an ordinary user may not write `gid_map`.
+    // Without this line, an ordinary user may not write `gid_map` (user_namespaces(7)).
     std::fs::write("/proc/self/setgroups", "deny")?;
     std::fs::write("/proc/self/uid_map", format!("{uid} {uid} 1"))?;
     std::fs::write("/proc/self/gid_map", format!("{gid} {gid} 1"))

@@ -1,7 +1,7 @@
-//! The enforced layers as values: their status, and the evidence for it.
+//! The enforced layers as values, with their status and the evidence for it.
 //!
-//! [`crate::confine_current_thread`] makes these values from proofs. [`crate::probe_kernel`] makes its value from the
-//! kernel's support alone.
+//! [`crate::confine_current_thread`] builds these values from proofs. [`crate::probe_kernel`] builds its
+//! value only from the kernel's support.
 
 use std::{borrow::Cow, collections::BTreeSet, fmt, sync::Arc};
 
@@ -24,7 +24,7 @@ pub enum Layer {
     Limits,
     /// A separate file tree that holds only the binds (for processes).
     MountNamespace,
-    /// Separate process numbers: no outside process has a number inside.
+    /// Separate process ids: no outside process has an id inside.
     PidNamespace,
     /// Separate shared memory, semaphores and message queues.
     IpcNamespace,
@@ -52,7 +52,7 @@ impl Layer {
         Self::MountNamespace,
     ];
 
-    /// The name that policy files and audit rows use.
+    /// Returns the name that policy files and audit rows use.
     #[must_use]
     pub fn as_str(self) -> &'static str {
         match self {
@@ -76,16 +76,16 @@ impl fmt::Display for Layer {
     }
 }
 
-/// How far a layer holds.
+/// The degree to which a layer is enforced.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "status", rename_all = "snake_case")]
 pub enum LayerStatus {
     /// The whole layer is enforced and proven.
     Enforced,
-    /// All required rights are enforced and proven, but the running kernel is too old for the rights named here.
-    /// If seccomp is enforced too, it restricts each of them in another way. There is one exception: a thread with a
-    /// network whose status lacks `net_connect_tcp` may connect to every port. This status satisfies a requirement
-    /// even where seccomp is waived.
+    /// All required rights are enforced and proven, but the running kernel is too old for the rights named
+    /// here. If seccomp is enforced too, it restricts each of them in another way, with one exception: a
+    /// thread with a network whose status lacks `net_connect_tcp` may connect to every port. This status
+    /// satisfies a requirement even where seccomp is waived.
     Partial {
         /// The rights that this kernel cannot restrict, e.g. `scope_signal`.
         missing: Vec<String>,
@@ -94,15 +94,15 @@ pub enum LayerStatus {
     Waived,
     /// The layer cannot be applied here.
     Missing {
-        /// The missing feature of the kernel.
+        /// The missing kernel feature.
         reason: String,
     },
 }
 
-/// The outcome of a call, without its value.
+/// The outcome of a system call, without its value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SyscallOutcome {
-    /// The call went through.
+    /// The call succeeded.
     Succeeded,
     /// The call failed with this `errno`.
     Failed(i32),
@@ -164,10 +164,10 @@ const ERRNO_NAMES: [(i32, &str); 16] = [
     (111, "ECONNREFUSED"),
 ];
 
-/// One attempt, made on the thread or in the process itself before and after its layer was applied.
+/// An attempt that was made on the thread or in the process itself, before and after its layer was applied.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Evidence {
-    /// The layer that the attempt is evidence for.
+    /// The layer that the attempt gives evidence for.
     pub layer: Layer,
     /// The attempt, e.g. `open a file of the state folder for reading`.
     pub canary: Cow<'static, str>,
@@ -178,10 +178,11 @@ pub struct Evidence {
 }
 
 impl Evidence {
-    /// Whether the evidence proves the layer: its outcome changed when the layer was applied. Confinement fails unless
-    /// the attempt was free before (it succeeded, or failed for another reason, such as a port without a listener) and
-    /// is refused under the layer. If something else, such as an outer container's filter, refused the attempt before,
-    /// the outcome is the same, and the evidence says nothing about the layer.
+    /// Returns whether the evidence proves the layer: its outcome changed when the layer was applied.
+    /// Confinement fails unless the attempt was free before (it succeeded, or failed for another reason, such
+    /// as a port without a listener) and is refused under the layer. If something else, such as an outer
+    /// container's filter, refused the attempt before, the outcome is the same, and the evidence says nothing
+    /// about the layer.
     #[must_use]
     pub fn is_proof(&self) -> bool {
         self.before != self.after
@@ -230,7 +231,7 @@ impl Posture {
         Self(Arc::new(PostureInner { summary, landlock, landlock_abi, seccomp, network, evidence }))
     }
 
-    /// The status of one layer. A layer that only a process can have counts as waived.
+    /// Returns the status of one layer. A layer that only a process can have counts as waived.
     #[must_use]
     pub fn layer(&self, layer: Layer) -> &LayerStatus {
         match layer {
@@ -240,40 +241,40 @@ impl Posture {
         }
     }
 
-    /// The status of Landlock.
+    /// Returns the status of Landlock.
     #[must_use]
     pub fn landlock(&self) -> &LayerStatus {
         &self.0.landlock
     }
 
-    /// The status of the system-call filter.
+    /// Returns the status of the system-call filter.
     #[must_use]
     pub fn seccomp(&self) -> &LayerStatus {
         &self.0.seccomp
     }
 
-    /// The Landlock version of the kernel, if it has one.
+    /// Returns the Landlock version of the kernel, if it has one.
     #[must_use]
     pub fn landlock_abi(&self) -> Option<u32> {
         self.0.landlock_abi
     }
 
-    /// The ports that the thread may connect to, if it has a network. The kernel enforces them only if Landlock is
-    /// applied and its status does not list `net_connect_tcp` as missing.
+    /// Returns the ports that the thread may connect to, if it has a network. The kernel enforces them only
+    /// if Landlock is applied and its status does not list `net_connect_tcp` as missing.
     #[must_use]
     pub fn network(&self) -> Option<&BTreeSet<u16>> {
         self.0.network.as_ref()
     }
 
-    /// The attempts on the thread, and their outcomes.
+    /// Returns the attempts on the thread, with their outcomes.
     #[must_use]
     pub fn evidence(&self) -> &[Evidence] {
         &self.0.evidence
     }
 
-    /// One line for audit rows, equal for all threads with the same posture:
-    /// `landlock=partial(abi 7 missing fs_resolve_unix),seccomp=enforced`. A thread with a network also lists its
-    /// ports: `landlock=enforced(abi 9 tcp 53+443),seccomp=enforced`.
+    /// Returns one line for audit rows, equal for all threads with the same posture: `landlock=partial(abi 7
+    /// missing fs_resolve_unix),seccomp=enforced`. A thread with a network also lists its ports:
+    /// `landlock=enforced(abi 9 tcp 53+443),seccomp=enforced`.
     #[must_use]
     pub fn summary(&self) -> &str {
         &self.0.summary
@@ -286,7 +287,8 @@ impl fmt::Display for Posture {
     }
 }
 
-/// The layers that the running kernel supports. Support proves nothing: only a [`Posture`] says that a layer holds.
+/// The layers that the running kernel supports. Support proves nothing: only a [`Posture`] shows that a layer
+/// is enforced.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct KernelSupport {
     /// The Landlock version, or `None` with the reason in [`Self::missing`].
@@ -298,7 +300,8 @@ pub struct KernelSupport {
 }
 
 impl KernelSupport {
-    /// The reason why a layer cannot be enforced here, in words for an operator; `None` if no obstacle is known.
+    /// Returns the reason why a layer cannot be enforced here, in words for an operator, or `None` if no
+    /// obstacle is known.
     #[must_use]
     pub fn missing(&self, layer: Layer) -> Option<&str> {
         match layer {
@@ -311,7 +314,7 @@ impl KernelSupport {
     }
 }
 
-/// `layer=status`. The text contains no comma, because the comma separates layers.
+/// Formats `layer=status`. The text contains no comma, because commas separate layers.
 pub(crate) fn summarize(layer: Layer, status: &LayerStatus, detail: Option<String>) -> String {
     let word = match status {
         LayerStatus::Enforced => "enforced",

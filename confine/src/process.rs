@@ -1,5 +1,5 @@
-//! Confines a process with limits, privileges, Landlock and seccomp, each with a control before and a proof after. Also
-//! has the few calls about processes that safe libraries lack.
+//! Confines a process with limits, privileges, Landlock and seccomp, each with a control before and a proof
+//! afterwards. Also contains the few calls on processes that safe libraries lack.
 //!
 //! A thread's layers bind a process only if the process has one thread, which [`SingleThreaded`] guarantees.
 
@@ -35,7 +35,8 @@ impl SingleThreaded {
         if threads == 1 { Ok(Self(PhantomData)) } else { Err(ConfineError::ThreadsRunning { threads }) }
     }
 
-    /// A token for a fresh thread of a test, which shares nothing with other threads that the test depends on.
+    /// Returns a token for a fresh thread of a test, which shares nothing with other threads that the test
+    /// depends on.
     #[cfg(test)]
     pub(crate) fn pretend() -> Self {
         Self(PhantomData)
@@ -44,19 +45,19 @@ impl SingleThreaded {
 
 /// Confines the calling process and its children for the rest of their lives, and proves each layer in the process.
 ///
-/// If changes are to be watched, the listener must be passed on before this process changes a file: until then every
-/// change waits.
+/// If changes are to be watched, the listener must be passed on before this process changes a file: until
+/// then, every change blocks.
 ///
 /// # Errors
-/// [`ConfineError`] if a required layer is missing, cannot be applied, or does not refuse its attempts. The process may
-/// then be half confined, and must end.
+/// [`ConfineError`] if a required layer is missing, cannot be applied, or does not refuse its attempts. The
+/// process may then be partially confined, and must end.
 pub fn confine_current_process(
     one_thread: &SingleThreaded,
     rules: &ProcessConfinement,
 ) -> Result<(ProcessPosture, Option<ChangeListener>), ConfineError> {
     let limit_control = limits::apply(&rules.limits)?;
     let (mut layers, listener) = confine_privileges(rules, &probe_kernel())?;
-    // Prove the limits only now that the privilege to raise them is gone. The seccomp filter does not forbid the
+    // Prove the limits after the privilege to raise them is dropped. The seccomp filter does not forbid the
     // attempt, so a refusal comes from the limit.
     let mut evidence = vec![limits::prove(limit_control)?];
     if let Some(processes) = rules.limits.processes {
@@ -67,7 +68,7 @@ pub fn confine_current_process(
     Ok((ProcessPosture::new(layers), listener))
 }
 
-/// Applies all layers that bind a thread. `kernel` is an argument so that a test can take a layer away.
+/// Applies all layers that bind a thread. `kernel` is an argument, so that a test can take a layer away.
 fn confine_privileges(
     rules: &ProcessConfinement,
     kernel: &KernelSupport,
@@ -80,7 +81,7 @@ fn confine_privileges(
             landlock::restrict_process(&rules.paths, rules.network.as_ref(), abi)
         })?,
         apply_layer(rules, kernel, Layer::Seccomp, || {
-            // First, because the allow list forbids further filters. The proof of this layer changes no file.
+            // First, because the allowlist forbids further filters. The proof of this layer changes no file.
             if rules.watch_changes {
                 listener = Some(seccomp::watch_changes()?.into());
             }
@@ -105,7 +106,7 @@ fn apply_layer(
     }
     let mut controls = Vec::new();
     let abi = kernel.landlock_abi.unwrap_or_default();
-    // The first process of a process namespace has a parent without a number, which it cannot signal.
+    // The first process of a process namespace has a parent without an id, which it cannot signal.
     let has_parent = rustix::process::getppid().is_some();
     let probes = Probe::process_probes(layer, abi, rules.user).iter();
     for probe in probes.filter(|probe| has_parent || **probe != Probe::SignalParent) {
@@ -132,7 +133,7 @@ fn apply_layer(
     Ok(LayerReport { layer, status, evidence })
 }
 
-/// Gives up all capabilities, and the ways to gain new ones.
+/// Drops all capabilities, and the ways to gain new ones.
 fn give_up_privileges(user: Option<ProcessUser>) -> Result<LayerStatus, ConfineError> {
     let capabilities_error =
         |errno: rustix::io::Errno| ConfineError::CapabilitiesKept { source: errno.into() };
@@ -166,7 +167,7 @@ fn give_up_privileges(user: Option<ProcessUser>) -> Result<LayerStatus, ConfineE
     Ok(LayerStatus::Enforced)
 }
 
-/// Changes this process, which has one thread, to another user without supplementary groups.
+/// Switches this process, which has one thread, to another user without supplementary groups.
 pub(crate) fn become_user(user: ProcessUser) -> Result<(), ConfineError> {
     let (uid, gid) = (Uid::from_raw(user.uid), Gid::from_raw(user.gid));
     let is_already_user = (rustix::process::getuid(), rustix::process::geteuid()) == (uid, uid)
@@ -175,7 +176,7 @@ pub(crate) fn become_user(user: ProcessUser) -> Result<(), ConfineError> {
     if is_already_user {
         return Ok(());
     }
-    // The user last: without root, the process may not change its groups.
+    // The user last: a process that is not root may not change its groups.
     rustix::thread::set_thread_groups(&[])
         .and_then(|()| rustix::thread::set_thread_res_gid(gid, gid, gid))
         .and_then(|()| rustix::thread::set_thread_res_uid(uid, uid, uid))
@@ -214,6 +215,8 @@ pub(crate) fn try_start_process(one_thread: &SingleThreaded) -> SyscallOutcome {
         Ok(Fork::Child) => sys::exit(0),
         Ok(Fork::Parent { child }) => {
             let options = rustix::process::WaitOptions::empty();
+            // Reap the child, so that it does not count against a later attempt. An error changes nothing:
+            // the start has succeeded.
             let _ = rustix::io::retry_on_intr(|| rustix::process::waitpid(Some(child), options));
             SyscallOutcome::Succeeded
         }
@@ -222,10 +225,9 @@ pub(crate) fn try_start_process(one_thread: &SingleThreaded) -> SyscallOutcome {
 }
 
 /// Gives the calling thread the lowest real-time priority, so that it runs before all threads of ordinary scheduling.
-///
-/// Use it for a thread that sleeps nearly always, and that the processes under its watch must not starve. An ordinary
-/// priority would not be enough: a group of processes that the kernel schedules as one would still get a share beside
-/// the thread. Children of the thread have the usual priority.
+/// Use it for a thread that sleeps nearly always and that must not be starved by the processes it watches. An
+/// ordinary priority would not be enough: a group of processes that the kernel schedules as one entity would
+/// still get a share of the time. Children of the thread have ordinary priority.
 ///
 /// # Errors
 /// The kernel's error. The call usually needs `CAP_SYS_NICE`.
@@ -233,22 +235,23 @@ pub fn set_realtime_priority() -> io::Result<()> {
     sys::schedule_in_real_time()
 }
 
-/// Whether two processes share one address space, as after `vfork` until the new program runs (kcmp(2)). `None` if the
-/// kernel does not tell: it must be built with `kcmp`, and the caller must be allowed to inspect both processes.
+/// Returns whether two processes share one address space, as after `vfork` until the new program runs
+/// (kcmp(2)). `None` if the kernel does not tell: it must be built with `kcmp`, and the caller must be
+/// allowed to inspect both processes.
 #[must_use]
 pub fn share_memory(first: rustix::process::Pid, second: rustix::process::Pid) -> Option<bool> {
     sys::share_memory(first.as_raw_pid(), second.as_raw_pid())
 }
 
-/// Whether two threads share one table of descriptors (kcmp(2)). `None` if the kernel does not tell.
+/// Returns whether two threads share one descriptor table (kcmp(2)). `None` if the kernel does not tell.
 #[must_use]
 pub fn share_descriptors(first: rustix::process::Pid, second: rustix::process::Pid) -> Option<bool> {
     sys::share_descriptors(first.as_raw_pid(), second.as_raw_pid())
 }
 
-/// Lets the calling thread inspect the processes of a user, as that user's own processes may. For root without
-/// `CAP_SYS_PTRACE`, as in most containers. The thread keeps all other rights of root except the rights on files, so
-/// use it only for files below `/proc`.
+/// Lets the calling thread inspect the processes of a user, as that user's own processes may. It is for root
+/// without `CAP_SYS_PTRACE`, as in most containers. The thread keeps all other rights of root except the
+/// rights on files, so use it only for files below `/proc`.
 ///
 /// # Errors
 /// The kernel's error. The call usually needs `CAP_SETUID` and `CAP_SETGID`.
@@ -258,8 +261,8 @@ pub fn set_thread_user(user: ProcessUser) -> io::Result<()> {
         return Ok(());
     }
     sys::become_user_of_thread(user.uid, user.gid)?;
-    // Changing the effective user cleared the effective capabilities. Set them again, without the capabilities on
-    // files.
+    // Changing the effective user cleared the effective capabilities. Set them again, without the
+    // capabilities on files.
     sets.effective.remove(FILE_CAPABILITIES);
     sets.effective &= sets.permitted;
     Ok(rustix::thread::set_capabilities(None, sets)?)
@@ -275,8 +278,8 @@ const FILE_CAPABILITIES: CapabilitySet = CapabilitySet::CHOWN
     .union(CapabilitySet::LINUX_IMMUTABLE)
     .union(CapabilitySet::MAC_OVERRIDE);
 
-/// Closes all descriptors except the standard ones, because the parent may have leaked some. Call this first, before
-/// this process owns descriptors.
+/// Closes all descriptors except the standard ones, because the parent may have leaked some. Call this first,
+/// before this process owns any descriptor.
 ///
 /// # Errors
 /// The kernel's error.
@@ -287,7 +290,7 @@ pub fn close_inherited(one_thread: &SingleThreaded) -> io::Result<()> {
 /// A child that has ended.
 #[derive(Clone, Copy, Debug)]
 pub struct EndedChild {
-    /// The process number.
+    /// The process id.
     pub pid: rustix::process::Pid,
     /// The child's exit status.
     pub status: ExitStatus,
@@ -297,7 +300,7 @@ pub struct EndedChild {
     pub peak_memory_bytes: u64,
 }
 
-/// Waits until a child has ended. `None` if no child is left.
+/// Waits until a child has ended. Returns `None` if no child is left.
 ///
 /// # Errors
 /// The kernel's error.

@@ -17,32 +17,32 @@ pub struct ProcessPosture {
 pub struct LayerReport {
     /// The layer that was applied or is missing.
     pub layer: Layer,
-    /// How far the layer holds.
+    /// The degree to which the layer is enforced.
     pub status: LayerStatus,
     /// The attempts, with their outcomes before and after. Empty for a layer that was waived.
     pub evidence: Vec<Evidence>,
 }
 
 impl ProcessPosture {
-    /// Makes a posture from reports, which keep their order.
+    /// Creates a posture from reports, which keep their order.
     #[must_use]
     pub fn new(layers: Vec<LayerReport>) -> Self {
         Self { layers }
     }
 
-    /// Every layer that was tried, each once.
+    /// Returns every layer that was tried, each once.
     #[must_use]
     pub fn layers(&self) -> &[LayerReport] {
         &self.layers
     }
 
-    /// The status of one layer, if it was tried.
+    /// Returns the status of one layer, if it was tried.
     #[must_use]
     pub fn layer(&self, layer: Layer) -> Option<&LayerStatus> {
         self.layers.iter().find(|report| report.layer == layer).map(|report| &report.status)
     }
 
-    /// One line for audit rows: `limits=enforced,privileges=enforced,landlock=…,seccomp=enforced`.
+    /// Returns one line for audit rows: `limits=enforced,privileges=enforced,landlock=…,seccomp=enforced`.
     #[must_use]
     pub fn summary(&self) -> String {
         let layers: Vec<String> =

@@ -13,15 +13,15 @@ pub struct ThreadConfinement {
     pub seccomp: Requirement,
     /// The only directories below which the thread may open files. Empty means that it opens no file at all.
     pub mounts: Vec<MountRule>,
-    /// The connections that the thread may make; `None` means no socket at all. A thread with a network has no mounts,
-    /// and its filter refuses to open files.
+    /// The connections that the thread may make. `None` means no socket at all. A thread with a network has
+    /// no mounts, and its filter refuses to open files.
     pub network: Option<NetworkRules>,
     /// The target of the attempts whose refusal proves each layer.
     pub canary: Canary,
 }
 
 impl ThreadConfinement {
-    /// The requirement on one layer. A layer that a thread cannot have is waived.
+    /// Returns the requirement on one layer. A layer that a thread cannot have is waived.
     #[must_use]
     pub fn requirement(&self, layer: Layer) -> Requirement {
         match layer {
@@ -39,8 +39,8 @@ impl ThreadConfinement {
     }
 }
 
-/// Whether a layer must hold. There is no third value "if it works": the operator must decide whether a layer is on or
-/// off.
+/// Whether a layer must be enforced. There is no third value "if it works": the operator must decide whether
+/// a layer is on or off.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Requirement {
     /// The layer is applied and proven, or confinement fails.
@@ -52,8 +52,8 @@ pub enum Requirement {
 /// One directory tree that the thread may reach.
 #[derive(Clone, Debug)]
 pub struct MountRule {
-    /// The open directory, from which the Landlock rule is made. Use the same handle for the guest's preopen, because a
-    /// path that is looked up twice can lead to two directories (TOCTOU race).
+    /// The open directory, from which the Landlock rule is made. Use the same handle for the guest's preopen,
+    /// because two lookups of a path can lead to two directories (TOCTOU race).
     pub dir: Arc<OwnedFd>,
     /// The access below the directory.
     pub access: MountAccess,
@@ -63,17 +63,18 @@ pub struct MountRule {
 /// bind nor listen. It has no datagrams, because a system-call filter cannot see where a datagram goes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct NetworkRules {
-    /// The ports that the thread may connect to; empty means none. Landlock enforces them from version 4 on (Linux
-    /// 6.7). With an earlier version every port is open, and the posture lists `net_connect_tcp` as missing.
+    /// The ports that the thread may connect to. Empty means none. Landlock enforces them from version 4 on
+    /// (Linux 6.7). With an earlier version every port is open, and the posture lists `net_connect_tcp` as
+    /// missing.
     pub ports: BTreeSet<u16>,
 }
 
-/// The access below a mount. Neither value allows the execution of a file, or the making of a device, FIFO or socket.
+/// The access below a mount. Neither value allows executing a file, or creating a device, FIFO or socket.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum MountAccess {
     /// Read files and list directories.
     Read,
-    /// Also write, truncate, create, link, rename and remove files, directories and symbolic links.
+    /// Also write, truncate, create, link, rename and remove files, directories and symlinks.
     Write,
 }
 
@@ -84,7 +85,7 @@ pub struct ProcessConfinement {
     pub landlock: Requirement,
     /// Whether the process must have the system-call filter.
     pub seccomp: Requirement,
-    /// The user that the process becomes, if it is root. `None` keeps its user.
+    /// The user that the process switches to, if it is root. `None` keeps its user.
     pub user: Option<ProcessUser>,
     /// The only files, folders and devices that may be opened, or below which files may be opened.
     pub paths: Vec<PathRule>,
@@ -101,8 +102,8 @@ pub struct ProcessConfinement {
 }
 
 impl ProcessConfinement {
-    /// The requirement on one layer. Privileges and limits work everywhere and are never waived. Namespaces are entered
-    /// earlier, by [`crate::Namespaces`], and count as waived here.
+    /// Returns the requirement on one layer. Privileges and limits work everywhere and are never waived.
+    /// Namespaces are entered earlier, by [`crate::Namespaces`], and count as waived here.
     #[must_use]
     pub fn requirement(&self, layer: Layer) -> Requirement {
         match layer {
@@ -146,14 +147,14 @@ pub enum PathAccess {
     List,
     /// Read files, list folders, execute programs.
     Read,
-    /// In addition to [`PathAccess::Read`], everything of [`MountAccess::Write`], and making FIFOs.
+    /// In addition to [`PathAccess::Read`], everything of [`MountAccess::Write`], and creating FIFOs.
     Write,
     /// Read and write a device, without device-specific requests.
     Device,
 }
 
-/// Limits of a process and of each process below it. The kernel applies them to each process separately, except
-/// [`Self::processes`]: it counts that one per user, and does not apply it to the machine's root.
+/// Limits of a process and of each process below it. The kernel applies them to each process separately,
+/// except [`Self::processes`], which it counts per user and does not apply to the machine's root.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub struct ProcessLimits {
     /// Open descriptors of each process.
@@ -162,20 +163,20 @@ pub struct ProcessLimits {
     pub memory_bytes: u64,
     /// The size of any file that is written.
     pub file_bytes: u64,
-    /// Processes and threads of this user, which no other process may have. If an attempt shows that the kernel counts
-    /// other processes too, or does not apply the limit to the user, the limit stays unchanged and has no evidence.
-    /// `None` keeps the current limit.
+    /// Processes and threads of this user, which no other process may have. If an attempt shows that the
+    /// kernel also counts other processes, or does not apply the limit to the user, the limit stays unchanged
+    /// and has no evidence. `None` keeps the current limit.
     pub processes: Option<u64>,
     /// Processor time of each process. `None` keeps the current limit.
     pub cpu: Option<Duration>,
 }
 
-/// Limits of all processes of a session together, where a control group can be made for them.
+/// Limits of all processes of a session together, if a control group can be created for them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub struct GroupLimits {
     /// Memory, including memory files. Beyond this limit one of the processes is killed.
     pub memory_bytes: u64,
-    /// Processes at a time. Beyond this limit none can be started.
+    /// Concurrent processes. Beyond this limit none can be started.
     pub processes: u64,
     /// Processor time in percent of one processor. `None` means no limit.
     pub cpu_percent: Option<u32>,

@@ -1,10 +1,10 @@
-//! The system-call filter of a worker thread. It allows the calls that a WASM guest's work on open handles needs, and
-//! no others. `process.rs` has the much wider filter of a shell's processes, and `network.rs` that of a thread that
-//! connects.
+//! The system-call filter of a worker thread. It allows the calls with which a WASM guest works on open
+//! handles, and no others. `process.rs` has the much wider filter of a shell's processes, and `network.rs`
+//! the filter of a thread that connects.
 //!
-//! Refused calls get `EPERM` and never end the process: the refusal is an error of that call, and the audit row says
-//! so. One exception cannot be changed: a call in another architecture's convention, `int 0x80` on x86-64, ends the
-//! process. No compiler emits such a call.
+//! Refused calls get `EPERM` and never kill the process: the refusal is an error of that call, and the audit
+//! row reports it. One exception cannot be changed: a call in another architecture's convention, `int 0x80`
+//! on x86-64, ends the process. No compiler emits such a call.
 //!
 //! **Which call was refused?** `strace -f -e status=failed -p PID` shows each refusal on its thread. In a test,
 //! `SeccompAction::Log` in place of the `Errno` in [`compile`] allows everything and makes the kernel log each number
@@ -13,9 +13,9 @@
 //! **Adding a call**: it must act on this thread's own memory, on time, or on a handle. It must not act on a path
 //! alone, on another thread or process, on limits, identities or namespaces, or on code.
 //!
-//! The filter sees only call numbers and register values. It cannot judge `openat2`'s flags, which are behind a
-//! pointer, or the owner of a descriptor, because the process has one descriptor table. From Linux 5.11 on, the kernel
-//! answers calls that are allowed with any arguments from a bitmap, without running the filter.
+//! The filter sees only call numbers and register values. It cannot check `openat2`'s flags, which are behind
+//! a pointer, or the owner of a descriptor, because the process has one descriptor table. From Linux 5.11 on,
+//! the kernel answers calls that are allowed with any arguments from a bitmap, without running the filter.
 
 use std::{collections::BTreeMap, os::fd::OwnedFd, sync::OnceLock};
 
@@ -37,19 +37,19 @@ pub(crate) fn restrict() -> Result<LayerStatus, ConfineError> {
     install(programs()?)
 }
 
-/// Filters the system calls of the calling thread irrevocably. The thread may connect, and opens no file.
+/// Filters the calling thread's system calls, irrevocably. The thread may connect, and opens no file.
 pub(crate) fn restrict_to_network() -> Result<LayerStatus, ConfineError> {
     install(network::programs()?)
 }
 
-/// Has changes of files by the calling process, which has one thread, and by all its children arrive on the returned
-/// listener before they are made.
+/// Makes file changes by the calling process, which has one thread, and by all its children arrive on the
+/// returned listener before they are made.
 pub(crate) fn watch_changes() -> Result<OwnedFd, ConfineError> {
     changes::install()
 }
 
-/// Filters the system calls of the calling process, which has one thread, and of all its children. With `network` the
-/// process may connect by TCP.
+/// Filters the system calls of the calling process, which has one thread, and of all its children. With
+/// `network` the process may connect by TCP.
 pub(crate) fn restrict_process(network: Option<&NetworkRules>) -> Result<LayerStatus, ConfineError> {
     let errno_filters =
         [(libc::ENOSYS, &process::UNKNOWN[..]), (libc::EOPNOTSUPP, &process::UNSUPPORTED[..])];
@@ -57,23 +57,24 @@ pub(crate) fn restrict_process(network: Option<&NetworkRules>) -> Result<LayerSt
 }
 
 fn install(programs: &Programs) -> Result<LayerStatus, ConfineError> {
-    // The allow list must be last, because it forbids the installation of another filter.
+    // The allowlist must be last, because it forbids the installation of another filter.
     for program in programs.errno_filters.iter().chain([&programs.allow_list]) {
         apply_filter(program).map_err(|source| ConfineError::SeccompApply { source })?;
     }
     Ok(LayerStatus::Enforced)
 }
 
-/// Compiled filters. All of them judge each call, and one refusal is enough. If two filters refuse, the one that was
-/// installed later decides the error.
+/// Compiled filters. All of them judge each call, and one refusal is enough. If several refuse, the filter
+/// that was installed last decides the error.
 struct Programs {
-    /// One filter for each error other than `EPERM`, such as `ENOSYS` for `clone3`, which makes libc fall back as on an
-    /// older kernel. The allow list must allow these calls too: it is installed later, so its refusal would win.
+    /// One filter for each error other than `EPERM`, such as `ENOSYS` for `clone3`, which makes libc fall
+    /// back as on an older kernel. The allowlist must allow these calls too: it is installed later, so its
+    /// refusal would win.
     errno_filters: Vec<BpfProgram>,
     allow_list: BpfProgram,
 }
 
-/// A thread's filters, compiled once per process. Every thread gets a copy in the kernel.
+/// Returns a thread's filters, compiled once per process. Every thread gets a copy in the kernel.
 fn programs() -> Result<&'static Programs, ConfineError> {
     static PROGRAMS: OnceLock<Programs> = OnceLock::new();
     if let Some(programs) = PROGRAMS.get() {
@@ -112,19 +113,19 @@ fn compile(
     Ok(Programs { errno_filters, allow_list: allow_list.try_into()? })
 }
 
-/// The allow list. A call with an empty vector is allowed with any arguments; a call with rules, if one of them
-/// matches.
+/// Returns the allowlist. A call with an empty vector is allowed with any arguments. A call with rules is
+/// allowed if one of them matches.
 fn allowed() -> Result<BTreeMap<i64, Vec<SeccompRule>>, BackendError> {
     let unconditional = [MEMORY, WAITING, TIME, THREAD, FILES, LEGACY].concat();
     let mut rules: BTreeMap<i64, Vec<SeccompRule>> =
         unconditional.into_iter().map(|number| (number, Vec::new())).collect();
 
     rules.append(&mut common_rules()?);
-    // The pooling allocator uses this request to ask which pages of an instance were written. Every other ioctl is
-    // refused, above all TIOCSTI, which types into the operator's terminal.
+    // The pooling allocator uses this request to query which pages of an instance were written. Every other
+    // ioctl is refused, above all TIOCSTI, which types into the operator's terminal.
     rules.insert(libc::SYS_ioctl, match_any(1, &[PAGEMAP_SCAN])?);
-    // The pooling allocator gives back many regions in one call. Allow the call only for this process and this advice,
-    // which is no more than `madvise` can do; on another process it could do harm.
+    // The pooling allocator returns many regions in one call. Allow the call only for this process and this
+    // advice, which is no more than `madvise` can do. On another process it could do harm.
     let this_process = SeccompCondition::new(0, SeccompCmpArgLen::Dword, SeccompCmpOp::Eq, PIDFD_SELF)?;
     let dont_need = SeccompCondition::new(
         3,
@@ -134,7 +135,7 @@ fn allowed() -> Result<BTreeMap<i64, Vec<SeccompRule>>, BackendError> {
     )?;
     rules.insert(libc::SYS_process_madvise, vec![SeccompRule::new(vec![this_process, dont_need])?]);
     rules.insert(libc::SYS_fcntl, match_any(1, &FCNTL.map(as_unsigned))?);
-    // A file that replaces another one takes over its read, write and execute permissions. The set-user-ID and
+    // A file that replaces another takes over its read, write and execute permissions. The set-user-ID and
     // set-group-ID bits are never allowed.
     let permissions_only = SeccompCondition::new(
         1,
@@ -146,19 +147,19 @@ fn allowed() -> Result<BTreeMap<i64, Vec<SeccompRule>>, BackendError> {
     Ok(rules)
 }
 
-/// The rules of every confined thread.
+/// Returns the rules of every confined thread.
 fn common_rules() -> Result<BTreeMap<i64, Vec<SeccompRule>>, BackendError> {
     let mut rules = BTreeMap::new();
-    // Refuse executable pages: the engine maps a module's code before the worker exists, so only an exploit asks a
-    // worker for one.
+    // Refuse executable pages: the engine maps a module's code before the worker exists, so only an exploit
+    // asks for one.
     let executable = u64::from(as_unsigned(libc::PROT_EXEC));
     for number in [libc::SYS_mmap, libc::SYS_mprotect] {
         let prot = SeccompCondition::new(2, SeccompCmpArgLen::Dword, SeccompCmpOp::MaskedEq(executable), 0)?;
         rules.insert(number, vec![SeccompRule::new(vec![prot])?]);
     }
-    // Crashes need this: Rust's and wasmtime's fault handlers restore the default action and return to the faulting
-    // instruction. If restoring were refused, the thread would fault forever. A worker must not change other signals,
-    // above all the interrupting signal.
+    // Crashes need this: Rust's and wasmtime's fault handlers restore the default action and return to the
+    // faulting instruction. If restoring were refused, the thread would fault forever. A worker must not
+    // change other signals, above all the signal that interrupts it.
     rules.insert(libc::SYS_rt_sigaction, match_any(0, &FAULTS.map(as_unsigned))?);
     Ok(rules)
 }
@@ -201,7 +202,8 @@ const PIDFD_SELF: u64 = (-10_000_i32).cast_unsigned() as u64;
 const MEMORY: &[libc::c_long] =
     &[libc::SYS_brk, libc::SYS_madvise, libc::SYS_mremap, libc::SYS_munmap, libc::SYS_membarrier];
 
-/// Calls of locks and of a `current_thread` runtime, whose epoll and eventfd must exist before the filter is installed.
+/// Calls for locks and for a `current_thread` runtime, whose epoll and eventfd must exist before the filter
+/// is installed.
 const WAITING: &[libc::c_long] = &[
     libc::SYS_futex,
     libc::SYS_epoll_ctl,
@@ -219,7 +221,7 @@ const TIME: &[libc::c_long] = &[
     libc::SYS_nanosleep,
 ];
 
-/// Calls of a thread about itself, including its end.
+/// Calls by which a thread acts on itself, including its end.
 const THREAD: &[libc::c_long] = &[
     libc::SYS_exit,
     libc::SYS_exit_group,
@@ -237,13 +239,13 @@ const THREAD: &[libc::c_long] = &[
     libc::SYS_clone3,
 ];
 
-/// Work on handles, and on paths below handles. Landlock decides where the paths may lead. Calls that change modes (a
-/// rule above allows `fchmod`), owners or extended attributes, make devices, or open files by inode number are missing
-/// on purpose.
+/// Operations on handles, and on paths below handles. Landlock decides where the paths may lead. Calls that
+/// change modes (a rule above allows `fchmod`), owners or extended attributes, create devices, or open files
+/// by inode number are missing on purpose.
 const FILES: &[libc::c_long] = &[
     libc::SYS_close,
     libc::SYS_dup,
-    // The WASI layer checks `..` with this call if `openat2` gave up. It reveals less than `statx`.
+    // The WASI layer checks `..` with this call after `openat2` has failed. It reveals less than `statx`.
     libc::SYS_faccessat2,
     libc::SYS_fadvise64,
     libc::SYS_fallocate,
@@ -278,7 +280,7 @@ const FILES: &[libc::c_long] = &[
     libc::SYS_writev,
 ];
 
-/// Older names of calls above, with the same effect. On x86-64 libc and rustix `open` still use them.
+/// Older forms of calls above, with the same effect. On x86-64, libc and rustix `open` still use them.
 #[cfg(target_arch = "x86_64")]
 const LEGACY: &[libc::c_long] = &[libc::SYS_epoll_wait, libc::SYS_open, libc::SYS_poll, libc::SYS_readlink];
 #[cfg(not(target_arch = "x86_64"))]

@@ -1,6 +1,7 @@
-//! The calls that safe libraries lack, each behind a safe function.
+//! The system calls that safe libraries lack, each behind a safe function.
 //!
-//! Besides one place in `sandbox`, this file has the only `unsafe` code of the host's crates. It makes no decisions.
+//! Besides one function in `sandbox`, this file has the only `unsafe` code of the host's crates. It makes no
+//! decisions.
 #![expect(unsafe_code, reason = "raw system calls; every other module of the project is free of it")]
 
 use std::{
@@ -21,15 +22,15 @@ pub(crate) enum HarmlessCall {
     Execve,
     /// The description has size 0. If not refused, the call gives `EINVAL`.
     Clone3,
-    /// The capability has a number that no kernel knows. If not refused, the call gives `EINVAL`, or `EPERM` for a
-    /// process that may not drop any capability.
+    /// The capability has a number that no kernel knows. If not refused, the call gives `EINVAL`, or `EPERM`
+    /// for a process that may not drop any capability.
     DropUnknownCapability,
     #[cfg(test)]
     Test(TestCall),
 }
 
-/// Further calls, only for the tests. An outer sandbox may kill the process for them, so the shipped proof does not
-/// make them.
+/// Further calls, which only the tests make. An outer sandbox may kill the process for them, so the shipped
+/// proof leaves them out.
 #[cfg(test)]
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum TestCall {
@@ -59,9 +60,9 @@ pub(crate) enum TestCall {
     SetOwnFcntl,
     IgnoreInterrupt,
     Personality,
-    /// Gives advice for another process's memory.
+    /// Gives advice on another process's memory.
     MadviseOther,
-    /// Changes limits and priority of another process.
+    /// Change the limits and priority of another process.
     PrlimitOther,
     ReniceOther,
     PidfdGetfd,
@@ -179,7 +180,7 @@ fn test_call(call: TestCall) -> (libc::c_long, [libc::c_long; 4]) {
         TestCall::PrlimitOther => (libc::SYS_prlimit64, [i32::MAX.into(), 0, 0, 0]),
         TestCall::ReniceOther => (libc::SYS_setpriority, [0, i32::MAX.into(), 0, 0]),
         TestCall::PidfdGetfd => (libc::SYS_pidfd_getfd, [INVALID, INVALID, 0, 0]),
-        // With size 0 no segment is ever made.
+        // With size 0 no segment is ever created.
         TestCall::ShmGet => (libc::SYS_shmget, [0; 4]),
         // `CLONE_NEWUSER` with `CLONE_THREAD`, which no kernel accepts.
         TestCall::CloneNamespace => {
@@ -189,8 +190,8 @@ fn test_call(call: TestCall) -> (libc::c_long, [libc::c_long; 4]) {
     }
 }
 
-/// Maps one anonymous page with the protection `map_prot`, changes it to `new_prot` if given, and unmaps the page.
-/// Returns the outcome of the last step before the unmapping.
+/// Maps one anonymous page with the protection `map_prot`, changes it to `new_prot` if given, and unmaps the
+/// page. Returns the outcome of the last step before the unmapping.
 #[cfg(test)]
 pub(crate) fn attempt_page(map_prot: libc::c_int, new_prot: Option<libc::c_int>) -> SyscallOutcome {
     const PAGE_BYTES: usize = 4096;
@@ -211,7 +212,7 @@ pub(crate) fn attempt_page(map_prot: libc::c_int, new_prot: Option<libc::c_int>)
     result
 }
 
-/// The kernel's Landlock version.
+/// Returns the kernel's Landlock version.
 pub(crate) fn landlock_abi() -> io::Result<u32> {
     const CREATE_RULESET_VERSION: libc::c_long = 1;
     // SAFETY: with this flag the call takes a null pointer and size 0, and returns a number.
@@ -226,7 +227,7 @@ pub(crate) fn landlock_abi() -> io::Result<u32> {
     u32::try_from(version).map_err(|_negative| io::Error::last_os_error())
 }
 
-/// Whether the kernel supports filters that answer with an `errno`.
+/// Returns whether the kernel supports filters that answer with an `errno`.
 pub(crate) fn seccomp_errno_available() -> io::Result<()> {
     let action: u32 = libc::SECCOMP_RET_ERRNO;
     // SAFETY: the call reads one u32, which outlives it.
@@ -262,8 +263,8 @@ pub(crate) fn install_listening_filter(program: &[seccompiler::sock_filter]) -> 
     Ok(listener)
 }
 
-/// Tells the kernel that a listener's thread and the thread of a call wait for each other, so that it wakes one where
-/// the other ran. A kernel before 6.6 does not know the flag.
+/// Tells the kernel that a listener's thread and the calling thread wait for each other, so that it wakes one
+/// where the other ran. A kernel before 6.6 does not know the flag.
 pub(crate) fn wake_notified_in_turn(listener: BorrowedFd<'_>) -> io::Result<()> {
     // The kernel takes the flags by value.
     // SAFETY: the call reads no memory.
@@ -287,13 +288,13 @@ pub(crate) fn receive_notification(listener: BorrowedFd<'_>) -> io::Result<libc:
     }
 }
 
-/// Whether a call still waits for its answer.
+/// Returns whether a call still waits for its answer.
 pub(crate) fn is_notification_pending(listener: BorrowedFd<'_>, id: u64) -> bool {
     // SAFETY: the kernel reads the number, which outlives the call.
     unsafe { libc::ioctl(listener.as_raw_fd(), libc::SECCOMP_IOCTL_NOTIF_ID_VALID, &raw const id) == 0 }
 }
 
-/// Answers a call: fails it with an error, or lets the kernel make it.
+/// Answers a call: fails it with an error, or lets the kernel execute it.
 pub(crate) fn answer_notification(
     listener: BorrowedFd<'_>,
     id: u64,
@@ -325,11 +326,11 @@ pub(crate) enum Handler {
     Foreign,
 }
 
-/// Asks for the owner of `signal`'s handler.
+/// Queries the owner of `signal`'s handler.
 pub(crate) fn signal_handler(signal: libc::c_int) -> io::Result<Handler> {
     // SAFETY: all-zero bytes are a valid `sigaction`: integers, and an optional function pointer.
     let mut current: libc::sigaction = unsafe { mem::zeroed() };
-    // SAFETY: a null new action means "only ask"; `current` is valid for writing.
+    // SAFETY: a null new action only queries; `current` is valid for writing.
     if unsafe { libc::sigaction(signal, ptr::null(), &raw mut current) } != 0 {
         return Err(io::Error::last_os_error());
     }
@@ -361,8 +362,8 @@ pub(crate) fn install_empty_handler(signal: libc::c_int) -> io::Result<()> {
 #[cfg(test)]
 pub(crate) fn install_foreign_handler(signal: libc::c_int) {
     extern "C" fn foreign_handler(signal: libc::c_int) {
-        // The code must differ from the empty handler: the linker may merge equal functions, and this one would count
-        // as ours.
+        // The code must differ from the empty handler: the linker may merge equal functions, and this handler
+        // would then count as ours.
         std::hint::black_box(signal);
     }
     let address = foreign_handler as extern "C" fn(libc::c_int) as *const () as libc::sighandler_t;
@@ -381,8 +382,8 @@ pub(crate) fn unblock_on_this_thread(signal: libc::c_int) {
     }
 }
 
-/// Sends `signal` to one thread of this process. A thread that is gone is not an error. The thread is named by the
-/// kernel's id, because using a `pthread_t` after the thread's end is undefined behaviour.
+/// Sends `signal` to one thread of this process. A thread that is gone is not an error. The thread is
+/// identified by the kernel's id, because using a `pthread_t` after the thread's end is undefined behaviour.
 pub(crate) fn signal_thread(thread: libc::pid_t, signal: libc::c_int) {
     // SAFETY: `tgkill` takes three integers. The process id is read again here, so no thread of another
     // process can be hit, even if it got the number of an ended thread.
@@ -398,8 +399,8 @@ pub(crate) enum ForkSide {
     Child,
 }
 
-/// Forks this process. The token makes this safe: the only thread calls this, so no other thread can hold a lock, and
-/// the child may do everything that its parent may.
+/// Forks this process. The token makes this safe: there is no other thread that could hold a lock, and the
+/// child may do everything that its parent may.
 pub(crate) fn fork(_one_thread: &SingleThreaded) -> io::Result<ForkSide> {
     // SAFETY: the process has one thread, see above.
     match unsafe { libc::fork() } {
@@ -409,26 +410,27 @@ pub(crate) fn fork(_one_thread: &SingleThreaded) -> io::Result<ForkSide> {
     }
 }
 
-/// Whether two processes have one address space, as after `vfork` (kcmp(2), `KCMP_VM`). `None` if the kernel does not
-/// tell.
+/// Returns whether two processes share one address space, as after `vfork` (kcmp(2), `KCMP_VM`). `None` if
+/// the kernel does not tell.
 pub(crate) fn share_memory(first: libc::pid_t, second: libc::pid_t) -> Option<bool> {
     const KCMP_VM: libc::c_int = 1;
     share_resource(KCMP_VM, first, second)
 }
 
-/// Whether two processes or threads share one table of descriptors (kcmp(2), `KCMP_FILES`). `None` if the kernel does
-/// not tell.
+/// Returns whether two processes or threads share one descriptor table (kcmp(2), `KCMP_FILES`). `None` if the
+/// kernel does not tell.
 pub(crate) fn share_descriptors(first: libc::pid_t, second: libc::pid_t) -> Option<bool> {
     const KCMP_FILES: libc::c_int = 2;
     share_resource(KCMP_FILES, first, second)
 }
 
-/// Whether two processes share a resource of a kind that needs no further arguments (kcmp(2)). A process that is gone
-/// shares none.
+/// Returns whether two processes share a resource of a kind that needs no further arguments (kcmp(2)). A
+/// process that is gone shares none.
 fn share_resource(kind: libc::c_int, first: libc::pid_t, second: libc::pid_t) -> Option<bool> {
     // SAFETY: only numbers are passed, and no memory is touched.
     match unsafe { libc::syscall(libc::SYS_kcmp, first, second, kind, 0, 0) } {
         0 => Some(true),
+        // `EPERM`, or `ENOSYS` without `kcmp`: the kernel does not tell.
         -1 if io::Error::last_os_error().raw_os_error() != Some(libc::ESRCH) => None,
         _ => Some(false),
     }
@@ -436,8 +438,8 @@ fn share_resource(kind: libc::c_int, first: libc::pid_t, second: libc::pid_t) ->
 
 /// Changes the effective user and group of only the calling thread. The real and the saved ids stay.
 ///
-/// The file system ids would not be enough: the effective user decides whether a user namespace belongs to the caller,
-/// and so whether the caller may inspect the processes there (`cap_capable`).
+/// The file system ids would not be enough: the effective user decides whether a user namespace belongs to
+/// the caller, and therefore whether the caller may inspect the processes in it (`cap_capable`).
 pub(crate) fn become_user_of_thread(uid: libc::uid_t, gid: libc::gid_t) -> io::Result<()> {
     const UNCHANGED: libc::c_long = -1;
     let check = |result: libc::c_long| if result == 0 { Ok(()) } else { Err(io::Error::last_os_error()) };
@@ -477,7 +479,7 @@ pub(crate) fn close_from(first: libc::c_uint, _one_thread: &SingleThreaded) -> i
     }
 }
 
-/// A child that has ended: its id, its raw wait status, and its resource usage.
+/// A child that has ended, with its id, its raw wait status, and its resource usage.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct ReapedChild {
     pub(crate) pid: libc::pid_t,
@@ -485,7 +487,7 @@ pub(crate) struct ReapedChild {
     pub(crate) usage: libc::rusage,
 }
 
-/// Waits for any child. `None` if no child is left.
+/// Waits for any child. Returns `None` if no child is left.
 pub(crate) fn wait_for_any_child() -> io::Result<Option<ReapedChild>> {
     loop {
         let mut status = 0;
@@ -510,7 +512,7 @@ pub(crate) fn unshare(
     namespaces: rustix::thread::UnshareFlags,
     _one_thread: &SingleThreaded,
 ) -> io::Result<()> {
-    // Only unsharing the descriptor table is unsafe. No caller asks for it; exclude it anyway.
+    // Only unsharing the descriptor table is unsafe. No caller requests it, but exclude it in any case.
     let namespaces = namespaces.difference(rustix::thread::UnshareFlags::FILES);
     // SAFETY: no descriptor table is unshared, and there is no other thread.
     Ok(unsafe { rustix::thread::unshare_unsafe(namespaces) }?)
@@ -537,7 +539,7 @@ pub(crate) fn take_variable(name: &str, _one_thread: &SingleThreaded) -> Option<
     }
 }
 
-/// The depth of a change to mounts.
+/// The scope of a change to mounts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum MountDepth {
     /// One mount.
@@ -606,7 +608,7 @@ impl SharedPage {
         }
     }
 
-    /// Asks for the page by its number.
+    /// Queries the page by its id.
     pub(crate) fn find(&self) -> SyscallOutcome {
         // SAFETY: all-zero bytes are a valid `shmid_ds`, a struct of integers; the kernel writes one there.
         let result = unsafe {

@@ -1,6 +1,6 @@
 //! A small fixture for the tests: a state folder, two mounts, a folder outside, and fresh threads.
 //!
-//! Every confined thread is a new one, so that the test process stays unconfined.
+//! Every confined thread is a fresh thread, so that the test process stays unconfined.
 
 use std::{
     fs::File,
@@ -56,7 +56,7 @@ impl ConfineFixture {
         self.canary.clone()
     }
 
-    /// Both layers; `read/` is readable and `write/` is writable.
+    /// Returns rules with both layers: `read/` is readable and `write/` is writable.
     pub(crate) fn rules(&self) -> ThreadConfinement {
         ThreadConfinement {
             landlock: Requirement::Required,
@@ -70,7 +70,7 @@ impl ConfineFixture {
         }
     }
 
-    /// The rules of [`Self::rules`] with only one layer.
+    /// Returns the rules of [`Self::rules`] with only one layer.
     pub(crate) fn rules_with_only(&self, layer: Layer) -> ThreadConfinement {
         let mut rules = self.rules();
         match layer {
@@ -82,7 +82,7 @@ impl ConfineFixture {
     }
 }
 
-/// Runs `body` on a fresh thread, and passes a panic on.
+/// Runs `body` on a fresh thread, and propagates a panic.
 pub(crate) fn run_on_new_thread<T: Send>(body: impl FnOnce() -> T + Send) -> T {
     thread::scope(|scope| scope.spawn(body).join()).unwrap_or_else(|panic| std::panic::resume_unwind(panic))
 }
@@ -101,8 +101,8 @@ pub(crate) fn confined<T: Send>(
     })
 }
 
-/// Whether the kernel has both layers. If not, prints that the test is skipped, or panics where a missing layer is a
-/// failure ([`kernel_is_required`]).
+/// Returns whether the kernel has both layers. If not, prints that the test is skipped, or panics if a
+/// missing layer is a failure ([`kernel_is_required`]).
 pub(crate) fn kernel_has_layers() -> bool {
     let kernel = probe_kernel();
     let Some(reason) = Layer::THREAD.iter().find_map(|layer| kernel.missing(*layer)) else {
@@ -118,7 +118,7 @@ pub(crate) fn open(path: impl AsRef<Path>, flags: OFlags) -> Result<(), Errno> {
     rustix::fs::open(path.as_ref(), flags | OFlags::CLOEXEC, Mode::RUSR | Mode::WUSR).map(drop)
 }
 
-/// Asserts that this thread cannot make a socket of any of these families and kinds.
+/// Asserts that this thread cannot create a socket of any of these families and kinds.
 #[track_caller]
 pub(crate) fn assert_no_socket_can_be_made() {
     for family in [

@@ -1,7 +1,7 @@
-//! Confines a thread: control, apply, prove, and prove again before every call.
+//! Confines a thread in four steps: control, apply, prove, and prove again before every call.
 //!
-//! This module knows the order of the steps and the meaning of outcomes. Each layer's module knows how to apply the
-//! layer.
+//! This module knows the order of the steps and the meaning of outcomes. The module of each layer knows how
+//! to apply it.
 
 use std::{io, marker::PhantomData, thread};
 
@@ -12,8 +12,8 @@ use crate::{
     landlock, probe_kernel, seccomp,
 };
 
-/// Proof that the calling thread is confined. The proof belongs to the thread on which it was made, and cannot leave
-/// it:
+/// Proof that the calling thread is confined. The proof belongs to the thread on which it was made, and
+/// cannot leave that thread:
 ///
 /// ```compile_fail
 /// fn elsewhere(proven: portcullis_confine::ProvenThread) {
@@ -24,14 +24,14 @@ use crate::{
 pub struct ProvenThread {
     posture: Posture,
     canary: Canary,
-    /// The attempts before each call.
+    /// The attempts that are made before each call.
     per_call_probes: Vec<Probe>,
     /// Makes the type neither `Send` nor `Sync`: on another thread, it would vouch for the wrong thread.
     not_send: PhantomData<*const ()>,
 }
 
 impl ProvenThread {
-    /// The proven posture.
+    /// Returns the proven posture.
     #[must_use]
     pub fn posture(&self) -> &Posture {
         &self.posture
@@ -58,9 +58,9 @@ impl ProvenThread {
 
 /// Confines the calling thread for the rest of its life, and proves each required layer on it.
 ///
-/// Call it on a fresh thread that you own, after everything that the thread needs exists (engine, runtime, handles).
-/// Never call it on an executor's thread, or on a thread that starts others later, which would inherit the confinement.
-/// A waived layer is skipped. `no_new_privs` is set in any case.
+/// Call it on a fresh thread that you own, after everything that the thread needs exists (engine, runtime,
+/// handles). Never call it on an executor's thread, or on a thread that starts other threads later, which
+/// would inherit the confinement. A waived layer is skipped. `no_new_privs` is set in any case.
 ///
 /// # Errors
 /// If a required layer is missing, cannot be applied, or does not refuse its attempts. The thread may then be
@@ -69,8 +69,8 @@ pub fn confine_current_thread(rules: &ThreadConfinement) -> Result<ProvenThread,
     confine_with(&probe_kernel(), rules)
 }
 
-/// Confines a new thread, which then ends. `doctor` and the load of a policy use this to learn which layers hold here,
-/// without giving up a thread.
+/// Confines a new thread, which then ends. `doctor` and the load of a policy use this to learn which layers
+/// can be enforced here, without sacrificing a thread.
 ///
 /// # Errors
 /// The errors of [`confine_current_thread`], and [`ConfineError::ScratchThread`].
@@ -84,8 +84,8 @@ pub fn prove_on_scratch_thread(rules: &ThreadConfinement) -> Result<Posture, Con
         .map_err(|_payload| ConfineError::ScratchThread { source: io::Error::other("it panicked") })?
 }
 
-/// Confines the calling thread. `kernel` is an argument so that a test can take a layer away. A layer that is claimed
-/// but absent fails when it is applied or proved.
+/// Confines the calling thread. `kernel` is an argument, so that a test can take a layer away. A layer that
+/// is claimed but absent fails when it is applied or proved.
 fn confine_with(kernel: &KernelSupport, rules: &ThreadConfinement) -> Result<ProvenThread, ConfineError> {
     for layer in Layer::THREAD {
         if rules.requirement(layer) == Requirement::Required {
@@ -115,7 +115,7 @@ fn confine_with(kernel: &KernelSupport, rules: &ThreadConfinement) -> Result<Pro
         (Requirement::Required, Some(network)) => landlock::restrict_to_network(network, abi)?,
         (Requirement::Waived, _) => LayerStatus::Waived,
     };
-    // Prove Landlock before applying the filter: with a network, the filter's refusal would hide Landlock's.
+    // Prove Landlock before applying the filter: with a network, the filter's refusal would mask Landlock's.
     let mut evidence = prove(Layer::Landlock)?;
     let seccomp = match (rules.seccomp, &rules.network) {
         (Requirement::Required, None) => seccomp::restrict()?,
@@ -140,7 +140,7 @@ fn require_supported(kernel: &KernelSupport, layer: Layer) -> Result<(), Confine
     }
 }
 
-/// The negative control: every attempt that a layer must refuse has to work before.
+/// Runs the negative control: every attempt that a layer must refuse has to work before the layer is applied.
 fn negative_control(
     rules: &ThreadConfinement,
     probes: &[Probe],
@@ -163,7 +163,7 @@ fn negative_control(
     Ok(controls)
 }
 
-/// Repeats attempts, each of which must now be refused in the expected way.
+/// Repeats the attempts, each of which must be refused in the expected way.
 fn prove<'a>(
     rules: &ThreadConfinement,
     controls: impl Iterator<Item = &'a (Probe, SyscallOutcome)>,

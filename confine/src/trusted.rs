@@ -1,9 +1,9 @@
-//! Opens a file that decides about rights, such as a policy, only if no user except root and this process's user can
-//! change the file, or any folder or link on its path.
+//! Opens a file that decides about rights, such as a policy, only if no user except root and this process's
+//! user can change the file or any folder or symlink on its path.
 //!
-//! The walk along the path uses handles, and judges each one before it opens the next below it. The file is judged by
-//! the descriptor that is then read (no TOCTOU race). On a read-only file system, such as a container's mounted
-//! configuration, no user here can change anything, so permissions do not count.
+//! The walk along the path uses handles, and judges each handle before it opens the next component below it.
+//! The file is judged through the descriptor that is then read (no TOCTOU race). On a read-only file system,
+//! such as a container's mounted configuration, no user here can change anything, so permissions are ignored.
 
 mod first;
 mod readers;
@@ -54,7 +54,7 @@ impl fmt::Display for PathObject {
 /// The reason why a file is not trusted.
 #[derive(Debug, thiserror::Error)]
 pub enum TrustError {
-    /// The file, or a folder or link on its path, cannot be opened or examined.
+    /// The file, or a folder or symlink on its path, cannot be opened or examined.
     #[error("cannot open `{}`", path.display())]
     Unusable {
         /// The path that cannot be opened.
@@ -130,7 +130,7 @@ pub enum TrustError {
 }
 
 impl TrustError {
-    /// Whether the file does not exist.
+    /// Returns whether the file does not exist.
     #[must_use]
     pub fn is_missing(&self) -> bool {
         match self {
@@ -168,7 +168,7 @@ pub fn open_file(path: &Path) -> Result<File, TrustError> {
 /// Checks that only root and this process's user can change a folder's entries and its path.
 ///
 /// # Errors
-/// As for [`open_file`], but for a folder.
+/// As in [`open_file`], but for a folder.
 pub fn judge_folder(path: &Path) -> Result<(), TrustError> {
     let mut doubt = None;
     let path_end = follow_path(path, &mut doubt);
@@ -184,12 +184,12 @@ pub fn judge_folder(path: &Path) -> Result<(), TrustError> {
 /// Checks that only root and this process's user can change an open regular file, whatever its path.
 ///
 /// # Errors
-/// As for [`open_file`].
+/// As in [`open_file`].
 pub fn judge_file(file: BorrowedFd<'_>, path: &Path) -> Result<(), TrustError> {
     judge(file, PathObject::File, path)
 }
 
-/// The end of a path.
+/// The object at the end of a path.
 enum PathEnd {
     File(OwnedFd),
     Folder,
@@ -197,8 +197,8 @@ enum PathEnd {
     Other,
 }
 
-/// Follows a path and judges each folder and link on it. The first object that another user can change becomes the
-/// `doubt`. After a doubt, the file at the end of the path is not opened.
+/// Follows a path and judges each folder and symlink on it. The first object that another user can change
+/// becomes the `doubt`. After a doubt, the file at the end of the path is not opened.
 fn follow_path(path: &Path, doubt: &mut Option<TrustError>) -> Result<(PathEnd, PathBuf), TrustError> {
     let unusable = |current_path: &Path, source: io::Error| TrustError::Unusable {
         path: current_path.to_owned(),
@@ -247,7 +247,7 @@ fn follow_path(path: &Path, doubt: &mut Option<TrustError>) -> Result<(PathEnd, 
                 }
                 components.extend(reversed_components(&target));
             }
-            // Do not open a file to which other users could have led this walk.
+            // Do not open a file to which other users could have redirected this walk.
             FileType::RegularFile if components.is_empty() && doubt.is_some() => {
                 return Ok((PathEnd::Other, component_path));
             }
@@ -262,8 +262,8 @@ fn follow_path(path: &Path, doubt: &mut Option<TrustError>) -> Result<(PathEnd, 
     Ok((PathEnd::Folder, current_path))
 }
 
-/// Opens a file that was seen to be a regular file. `None` if it no longer is one: a trusted user may have replaced it
-/// since.
+/// Opens a file that was found to be a regular file. Returns `None` if that has changed: a trusted user may
+/// have replaced the file in the meantime.
 fn open_regular(folder: BorrowedFd<'_>, name: &OsStr) -> Result<Option<OwnedFd>, Errno> {
     let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
     let file = rustix::fs::openat(folder, name, flags, Mode::empty())?;
@@ -271,7 +271,7 @@ fn open_regular(folder: BorrowedFd<'_>, name: &OsStr) -> Result<Option<OwnedFd>,
     Ok((kind == FileType::RegularFile).then_some(file))
 }
 
-/// Judges an object on the path, and records the first doubt. Only errors of the system end the walk.
+/// Judges an object on the path, and records the first doubt. Only system errors end the walk.
 fn judge_component(
     handle: BorrowedFd<'_>,
     object: PathObject,
@@ -287,7 +287,7 @@ fn judge_component(
     }
 }
 
-/// The names of a path, the last name first.
+/// Returns the components of a path, the last one first.
 fn reversed_components(path: &Path) -> Vec<OsString> {
     let names = path.components().rev().filter_map(|component| match component {
         Component::Normal(name) => Some(name.to_owned()),
@@ -311,7 +311,7 @@ fn judge(handle: BorrowedFd<'_>, object: PathObject, path: &Path) -> Result<(), 
     if is_trusted_owner && writers.is_none() {
         return Ok(());
     }
-    // The last check, because it needs a further system call and rarely matters.
+    // Checked last, because it needs a further system call and rarely matters.
     if rustix::fs::fstatvfs(handle)
         .is_ok_and(|file_system| file_system.f_flag.contains(StatVfsMountFlags::RDONLY))
     {
@@ -336,14 +336,14 @@ fn is_trusted(owner: u32, own_uid: u32) -> bool {
     owner == own_uid || owner == 0 || (owner == UNMAPPED && !is_mapped(UNMAPPED))
 }
 
-/// The other users who may write to an object, and the `chmod` mode that forbids that.
+/// Returns the other users who may write to an object, and the `chmod` mode that forbids that.
 fn other_writers(
     stat: &Stat,
     object: PathObject,
     handle: BorrowedFd<'_>,
 ) -> Option<(&'static str, &'static str)> {
-    // A link's permissions do not count. In a folder with the sticky bit, only the owner of a name can change the
-    // name's target, and the walk judges the owner of each name on the path.
+    // A symlink's permissions are ignored. In a folder with the sticky bit, only the owner of a name can
+    // rename or remove it, and the walk judges the owner of each name on the path.
     let is_sticky = object == PathObject::Folder && stat.st_mode & 0o1000 != 0;
     if object == PathObject::Link || is_sticky {
         return None;
@@ -356,7 +356,8 @@ fn other_writers(
         .then_some(("others of its group", "g-w"))
 }
 
-/// Whether the object has an access list besides its mode. The group bits of the mode are then the mask of the list.
+/// Returns whether the object has an access list besides its mode. The group bits of the mode are then the
+/// mask of the list.
 fn has_access_list(handle: BorrowedFd<'_>) -> bool {
     // `getxattr` fails on an `O_PATH` handle, but works on the handle's name below `/proc`.
     let name = format!("/proc/self/fd/{}", handle.as_raw_fd());
@@ -367,11 +368,11 @@ fn has_access_list(handle: BorrowedFd<'_>) -> bool {
     }
 }
 
-/// Whether the owner is the only member of a group, as on systems where each user has a group of the same name and
-/// files are group-writable by default.
+/// Returns whether the owner is the only member of a group, as on systems where each user has a group of the
+/// same name and files are group-writable by default.
 ///
-/// A group that is not in this machine's files may have any members. A group without members belongs to a program: each
-/// user who runs that program, by its set-group-ID bit or as a service, is in the group.
+/// A group that is not in this machine's files may have any members. A group without members belongs to a
+/// program: each user who runs that program, by its set-group-ID bit or as a service, is in the group.
 fn is_private_group(group: u32, owner: u32) -> bool {
     let (Some(users), Some(groups)) = (read_table("/etc/passwd"), read_table("/etc/group")) else {
         return false;
@@ -410,8 +411,8 @@ fn has_only_owner(users: &str, groups: &str, group: u32, owner: u32) -> bool {
     is_listed && has_owner
 }
 
-/// Whether a user's number stands only for that user. In a user namespace that does not map [`UNMAPPED`], this number
-/// stands for every user outside, and no process inside has such a user.
+/// Returns whether a user id stands only for that user. In a user namespace that does not map [`UNMAPPED`],
+/// this id stands for every user outside, and no process inside has it.
 fn is_mapped(uid: u32) -> bool {
     let Some(map) = read_table("/proc/self/uid_map") else { return true };
     map.lines().any(|line| {
@@ -431,10 +432,10 @@ fn read_table(path: &str) -> Option<String> {
 const FILE: &str = "regular file";
 const FOLDER: &str = "folder";
 
-/// The kernel's stand-in for owners that a user namespace does not map (`/proc/sys/kernel/overflowuid`).
+/// The kernel's placeholder for owners that a user namespace does not map (`/proc/sys/kernel/overflowuid`).
 const UNMAPPED: u32 = 65534;
 
-/// The maximum number of links on one path: as many as the kernel follows.
+/// The maximum number of symlinks on one path: as many as the kernel follows.
 const MAX_LINKS: usize = 40;
 
 /// The maximum length of a table of users or groups that is read, in bytes: 4 MiB.
@@ -522,7 +523,7 @@ mod tests {
         open_file(&link).expect("a link that only we could have made");
         fs::set_permissions(&open, Permissions::from_mode(0o777)).unwrap();
         check_refused(&link, PathObject::Folder, &open);
-        // A link elsewhere and a path that goes through the folder and back are refused too.
+        // A symlink elsewhere and a path that goes through the folder and back are refused too.
         let second = dir.path().join("second.toml");
         symlink("open/link.toml", &second).unwrap();
         check_refused(&second, PathObject::Folder, &open);

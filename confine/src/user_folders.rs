@@ -2,27 +2,29 @@
 
 use std::{env, ffi::OsString, path::PathBuf};
 
-/// The value of a variable of this process, if it is an absolute path. A relative path would depend on the current
-/// folder, which an agent may have written; the specification requires that it is ignored.
+/// Returns the value of an environment variable, if it is an absolute path. A relative path would depend on
+/// the current folder, which an agent may have written. The specification requires ignoring it.
 #[must_use]
 pub fn absolute_variable(name: &str) -> Option<PathBuf> {
     absolute(env::var_os(name))
 }
 
-/// The folder of configuration: `$XDG_CONFIG_HOME`, else `$HOME/.config`. `None` if neither variable is an absolute
-/// path.
+/// Returns the configuration folder: `$XDG_CONFIG_HOME`, else `$HOME/.config`. `None` if neither variable is
+/// an absolute path.
 #[must_use]
 pub fn config() -> Option<PathBuf> {
     folder(env::var_os("XDG_CONFIG_HOME"), env::var_os("HOME"), ".config")
 }
 
-/// The folder of state: `$XDG_STATE_HOME`, else `$HOME/.local/state`. `None` if neither variable is an absolute path.
+/// Returns the state folder: `$XDG_STATE_HOME`, else `$HOME/.local/state`. `None` if neither variable is an
+/// absolute path.
 #[must_use]
 pub fn state() -> Option<PathBuf> {
     folder(env::var_os("XDG_STATE_HOME"), env::var_os("HOME"), ".local/state")
 }
 
-/// The folder of caches: `$XDG_CACHE_HOME`, else `$HOME/.cache`. `None` if neither variable is an absolute path.
+/// Returns the cache folder: `$XDG_CACHE_HOME`, else `$HOME/.cache`. `None` if neither variable is an
+/// absolute path.
 #[must_use]
 pub fn cache() -> Option<PathBuf> {
     folder(env::var_os("XDG_CACHE_HOME"), env::var_os("HOME"), ".cache")

@@ -1,4 +1,5 @@
-//! The addresses that a request may dial: those of the host, all of them judged, or those of the operator's proxy.
+//! The addresses that a request may dial: those of the host, after the judge has allowed all of them, or
+//! those of the operator's proxy.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
@@ -9,7 +10,7 @@ use crate::{
     target::{HostKind, Target},
 };
 
-/// Addresses that may be dialled. Only this module makes the value, and only its addresses are dialled.
+/// Addresses that may be dialled. Only this module creates the value, and only its addresses are dialled.
 #[derive(Debug)]
 pub(crate) struct JudgedAddresses(Vec<SocketAddr>);
 
@@ -45,8 +46,8 @@ impl JudgedAddresses {
         Ok(Self::interleaved(proxy_addresses, proxy.port))
     }
 
-    /// Returns IPv6 and IPv4 addresses in turn, IPv6 first, each in the resolver's order (RFC 8305, section 4). So a
-    /// family without a route costs one attempt, not one for each of its addresses.
+    /// Returns IPv6 and IPv4 addresses in turn, IPv6 first, each in the resolver's order (RFC 8305, section
+    /// 4). A family without a route then costs one attempt instead of one for each of its addresses.
     fn interleaved(addresses_found: Vec<IpAddr>, port: u16) -> Self {
         let (ipv6, ipv4): (Vec<_>, Vec<_>) = addresses_found.into_iter().partition(IpAddr::is_ipv6);
         let (mut ipv6_addresses, mut ipv4_addresses) = (ipv6.into_iter(), ipv4.into_iter());
@@ -65,9 +66,9 @@ impl JudgedAddresses {
     }
 }
 
-/// Asks the judge about a target that a proxy resolves, as far as its addresses are known without a name server.
-/// `localhost` and the names below it always lead to the loopback device (RFC 6761, section 6.3), here that of the
-/// proxy's machine.
+/// Asks the judge about the addresses of a target that a proxy resolves, as far as they are known without a
+/// name server. `localhost` and the names below it always resolve to the loopback device (RFC 6761, section
+/// 6.3), here that of the proxy's machine.
 pub(crate) fn judge_unresolved(target: &Target, judge: &dyn Judge) -> Result<(), FetchError> {
     let known_addresses = match &target.kind {
         HostKind::Address(address) => vec![*address],
@@ -82,7 +83,7 @@ pub(crate) fn judge_unresolved(target: &Target, judge: &dyn Judge) -> Result<(),
     Ok(())
 }
 
-/// Whether a name, in lower case as in URLs, leads to the loopback device.
+/// Returns whether a name, in lower case as in URLs, leads to the loopback device.
 fn is_local(name: &str) -> bool {
     name == "localhost" || name.ends_with(".localhost")
 }

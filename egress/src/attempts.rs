@@ -10,8 +10,8 @@ use tokio::{
 
 use crate::{FetchError, RequestLimits, address::JudgedAddresses};
 
-/// Connects to the addresses in their order until one accepts. The next attempt begins when one has failed, or after
-/// [`ATTEMPT_DELAY`]. The first connection wins, and the other attempts are cancelled.
+/// Connects to the addresses in order until one accepts. The next attempt starts when an attempt fails, or
+/// after [`ATTEMPT_DELAY`]. The first connection wins, and the other attempts are cancelled.
 ///
 /// # Cancellation
 /// Dropping the future closes the connections.
@@ -38,14 +38,15 @@ pub(crate) async fn dial(
         let has_more = waiting.len() > 0;
         tokio::select! {
             ended = under_way.next() => match ended {
+                // Nothing is in flight, so every address has failed.
                 None => return Err(last_error),
                 Some((address, Ok(Ok(stream)))) => {
-                    // Disable Nagle's algorithm: a request is one write, and must not wait for more. An error is
-                    // ignored: the connection is only slower.
+                    // Disable Nagle's algorithm: a request is one write, and must not be delayed. An error
+                    // only makes the connection slower, so it is ignored.
                     let _slower = stream.set_nodelay(true);
                     return Ok((address, stream));
                 }
-                // Landlock refuses the port.
+                // Landlock refuses the port, so the other addresses would fail too.
                 Some((_, Ok(Err(source)))) if source.kind() == io::ErrorKind::PermissionDenied => {
                     return Err(FetchError::PortClosed { port });
                 }
@@ -63,6 +64,6 @@ pub(crate) async fn dial(
     }
 }
 
-/// The delay until the next attempt begins while the last one is unanswered: 250 ms, as RFC 8305, section 5,
+/// The delay before the next attempt starts while the last one is unanswered: 250 ms, as RFC 8305, section 5,
 /// recommends.
 pub(crate) const ATTEMPT_DELAY: Duration = Duration::from_millis(250);

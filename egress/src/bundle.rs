@@ -1,4 +1,4 @@
-//! The trusted certificates as one text in PEM form (RFC 7468), for programs that read a file.
+//! The trusted certificates as one PEM text (RFC 7468), for programs that read them from a file.
 
 use base64::{Engine as _, engine::general_purpose::STANDARD};
 use rustls::pki_types::{CertificateDer, pem::PemObject as _};

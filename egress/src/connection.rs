@@ -1,8 +1,8 @@
-//! A connection that speaks HTTP/1.1, over TCP or, for `https`, over TLS. It serves one request after the other.
+//! A connection that speaks HTTP/1.1 over TCP or, for `https`, over TLS. It serves one request at a time.
 //!
-//! A connection that has served a request is used again only while it is quiet: the server has sent nothing after its
-//! response, and has not closed the connection. A further byte would be taken for the beginning of the next response
-//! (response splitting).
+//! A connection that has served a request is reused only while it is quiet: the server has sent nothing after
+//! its response, and has not closed the connection. A further byte would be taken for the beginning of the
+//! next response (response splitting).
 
 use std::{
     cell::Cell,
@@ -36,7 +36,7 @@ use crate::{
     target::{Scheme, Target},
 };
 
-/// An open connection. Dropping it closes it, since only its owner drives it.
+/// An open connection. Dropping it closes it, because only its owner drives it.
 pub(crate) struct Connection {
     /// The address that was dialled: the target's, or the proxy's.
     pub(crate) address: SocketAddr,
@@ -54,7 +54,7 @@ struct ConnectionDriver {
 }
 
 impl Connection {
-    /// Performs the TLS handshake, if the target's scheme asks for it, and sets up HTTP.
+    /// Performs the TLS handshake if the target's scheme is `https`, and sets up HTTP.
     ///
     /// # Cancellation
     /// Dropping the future closes the connection.
@@ -97,7 +97,7 @@ impl Connection {
     /// Sends a request, and returns the response with its body unread.
     ///
     /// # Cancellation
-    /// The caller must drop the connection together with the future, since a request is under way on it.
+    /// The caller must drop the connection together with the future, because a request is in flight on it.
     pub(crate) async fn send(
         &mut self,
         request: http::Request<Full<Bytes>>,
@@ -116,12 +116,13 @@ impl Connection {
         self.watch.received.get()
     }
 
-    /// Whether the connection can take the next request: the last response was read to its end, both sides keep the
-    /// connection, and no byte has come since. Called after a response, and again before the next request. Until the
-    /// first byte of that request is written, each poll of the connection is as strict.
+    /// Returns whether the connection can take the next request: the last response was read to its end, both
+    /// sides keep the connection open, and no byte has arrived since. Called after a response, and again
+    /// before the next request. Until the first byte of that request is written, each poll of the connection
+    /// is as strict.
     pub(crate) fn can_be_reused(&mut self) -> bool {
         self.watch.is_idle.set(true);
-        // A waker that does nothing: no task waits on the connection until the next request polls it.
+        // A no-op waker: no task waits for the connection until the next request polls it.
         let mut context = Context::from_waker(futures_util::task::noop_waker_ref());
         !self.driver.has_ended
             && self.driver.http.as_mut().poll(&mut context).is_pending()
@@ -130,8 +131,8 @@ impl Connection {
 }
 
 impl ConnectionDriver {
-    /// Drives the connection until `future` is done. After the connection has ended, `future` still gets the bytes that
-    /// were received before, or the error.
+    /// Drives the connection until `future` completes. After the connection has ended, `future` still
+    /// receives the bytes that arrived earlier, or the error.
     async fn drive<T>(&mut self, future: impl Future<Output = T>) -> T {
         let mut future = std::pin::pin!(future);
         loop {
@@ -149,11 +150,11 @@ impl ConnectionDriver {
 #[derive(Default)]
 struct ByteWatch {
     received: Cell<u64>,
-    /// Whether no request is in flight. A byte that the server sends at such a time is a fault.
+    /// Whether no request is in flight. A byte that the server sends while this holds is a fault.
     is_idle: Cell<bool>,
 }
 
-/// A stream that counts received bytes, and fails on bytes that come without a request.
+/// A stream that counts received bytes, and fails on bytes that arrive without a request.
 struct Watched {
     stream: Transport,
     watch: Rc<ByteWatch>,
@@ -172,8 +173,8 @@ impl Transport {
         }
     }
 
-    /// Whether the kernel holds received bytes, or the end of the connection. Asks the kernel, since the runtime's
-    /// readiness is as old as its last look at the descriptor.
+    /// Returns whether the kernel holds received bytes, or the end of the connection. This asks the kernel
+    /// directly, because the runtime's readiness can be stale.
     fn has_input(&self) -> bool {
         let mut byte = [0_u8; 1];
         let peeked = recv(self.tcp(), &mut byte[..], RecvFlags::PEEK | RecvFlags::DONTWAIT);
@@ -194,6 +195,7 @@ impl AsyncRead for Watched {
         };
         let bytes_read = (buffer.filled().len() - filled_before) as u64;
         self.watch.received.set(self.watch.received.get() + bytes_read);
+        // The runtime's readiness can be stale, so ask the kernel before reporting that nothing has arrived.
         if poll.is_pending() && self.watch.is_idle.get() && self.stream.has_input() {
             return Poll::Ready(Err(io::Error::new(io::ErrorKind::InvalidData, "bytes without a request")));
         }
@@ -248,5 +250,5 @@ impl AsyncWrite for Watched {
     }
 }
 
-/// The minimum size of a buffer that the HTTP library takes: 8 KiB.
+/// The minimum size of a buffer that the HTTP library accepts: 8 KiB.
 const MIN_HEADER_BYTES: usize = 8 << 10;

@@ -17,7 +17,7 @@ use crate::{
 #[derive(Clone)]
 pub struct SecretValue(Zeroizing<Vec<u8>>);
 
-/// The reason why a text is not a valid secret. The text is not repeated.
+/// The reason why a text is not a valid secret. It does not repeat the text.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum InvalidSecret {
     /// The secret is empty, or only a line break.
@@ -49,8 +49,8 @@ impl SecretValue {
     /// The length of the longest value: 4 KiB, half of what common servers accept as one header.
     pub const MAX_BYTES: usize = 4096;
 
-    /// Checks a value, and drops one line break at its end, as editors write it. The bytes are overwritten when the
-    /// value is dropped or refused.
+    /// Checks a value, and drops one line break at its end, which editors add. The bytes are overwritten when
+    /// the value is dropped or refused.
     ///
     /// # Errors
     /// [`InvalidSecret`], without the text.
@@ -119,7 +119,7 @@ impl Credential {
         for part in [prefix.as_bytes(), &value.0, suffix.as_bytes()] {
             header_bytes.extend_from_slice(part);
         }
-        // The owner overwrites its bytes when the last request with them is dropped.
+        // Overwrites its bytes when the last request that shares them is dropped.
         let header_bytes = Bytes::from_owner(Overwritten(header_bytes));
         let mut header_value = HeaderValue::from_maybe_shared(header_bytes).map_err(|_invalid| invalid())?;
         header_value.set_sensitive(true);
@@ -139,15 +139,15 @@ impl Credential {
         &self.header
     }
 
-    /// Whether another credential has the same value in the same header. The comparison takes time that depends on the
-    /// values, so it must not check a stranger's guess.
+    /// Returns whether another credential has the same value in the same header. The comparison is not
+    /// constant-time, so it must not check a stranger's guess.
     #[must_use]
     pub fn has_value_of(&self, other: &Self) -> bool {
         self.header == other.header && self.value == other.value
     }
 
-    /// Returns the value of the header. It is for a protocol that has no headers, such as SMTP; requests get it from
-    /// the client.
+    /// Returns the value of the header. It is for a protocol that has no headers, such as SMTP. The client
+    /// attaches it to HTTP requests itself.
     #[must_use]
     pub fn expose(&self) -> &HeaderValue {
         &self.value

@@ -1,7 +1,8 @@
 //! Decompression, piece by piece.
 //!
-//! A response of a few kilobytes can expand to gigabytes. The decoder makes one piece of at most 64 KiB at a time, on
-//! demand, and stops at the limit of the whole body. So its memory is bounded, however far a body expands.
+//! A response of a few kilobytes can expand to gigabytes. The decoder produces one piece of at most 64 KiB at
+//! a time, on demand, and stops at the limit of the whole body. Its memory is therefore bounded, however far
+//! a body expands.
 
 use std::io::{self, Write};
 
@@ -29,7 +30,7 @@ impl ContentCoding {
         HeaderValue::from_static(if Self::Brotli.fits_window(limits) { "gzip, br" } else { "gzip" })
     }
 
-    /// Whether the decoder's window is within the limit `window_bytes`.
+    /// Returns whether the decoder's window is within the limit `window_bytes`.
     fn fits_window(self, limits: &RequestLimits) -> bool {
         let window = match self {
             Self::Identity => 0,
@@ -39,8 +40,8 @@ impl ContentCoding {
         window <= limits.window_bytes
     }
 
-    /// Returns the response's coding. Several in sequence are refused: they were not offered, and multiply the cost of
-    /// a decompression bomb.
+    /// Returns the response's coding. Several codings in sequence are refused: they were not offered, and
+    /// they multiply the effect of a decompression bomb.
     pub(crate) fn from_headers(headers: &HeaderMap, limits: &RequestLimits) -> Result<Self, FetchError> {
         let coding = Self::from_name(headers)?;
         if coding.fits_window(limits) { Ok(coding) } else { Err(FetchError::CodingUnsupported) }
@@ -100,13 +101,14 @@ impl BodyDecoder {
         Self { coding, input: Bytes::new(), decoded: 0, limit }
     }
 
-    /// Takes the next piece of the transfer, once [`Self::next_piece`] has decoded the last one.
+    /// Takes the next piece of the transfer, after [`Self::next_piece`] has decoded the last one.
     pub(crate) fn push(&mut self, input: Bytes) {
         debug_assert!(self.input.is_empty(), "the last piece is decoded");
         self.input = input;
     }
 
-    /// Returns the next decoded piece, of at most [`MAX_PIECE_BYTES`]. `None` means that it needs more of the transfer.
+    /// Returns the next decoded piece, of at most [`MAX_PIECE_BYTES`], or `None` if it needs more of the
+    /// transfer.
     pub(crate) fn next_piece(&mut self) -> Result<Option<Bytes>, FetchError> {
         let input = &mut self.input;
         let decoded = match &mut self.coding {
@@ -117,8 +119,8 @@ impl BodyDecoder {
         self.count_decoded(decoded)
     }
 
-    /// Returns the rest of the decoded body, after the last piece was decoded. A compressed body that is cut off is an
-    /// error.
+    /// Returns the rest of the decoded body, after the last piece was decoded. A truncated compressed body is
+    /// an error.
     pub(crate) fn finish(mut self) -> Result<Option<Bytes>, FetchError> {
         let finished = match &mut self.coding {
             Coding::Identity => Ok(Bytes::new()),
@@ -139,8 +141,8 @@ impl BodyDecoder {
     }
 }
 
-/// Decodes gzip until there is half a piece, or no input. One write adds at most another half, since the decoder passes
-/// on its buffer of 32 KiB before it fills it again.
+/// Decodes gzip until it has half a piece, or no input. One write adds at most another half, because the
+/// decoder flushes its buffer of 32 KiB before it fills the buffer again.
 fn gunzip(decoder: &mut MultiGzDecoder<Vec<u8>>, input: &mut Bytes) -> io::Result<Bytes> {
     while !input.is_empty() && decoder.get_mut().len() < MAX_PIECE_BYTES / 2 {
         let consumed = decoder.write(input)?;
@@ -150,7 +152,8 @@ fn gunzip(decoder: &mut MultiGzDecoder<Vec<u8>>, input: &mut Bytes) -> io::Resul
         input.advance(consumed);
     }
     if input.is_empty() {
-        // Flush the output of all received input, so that a line that a server has flushed is not held back.
+        // Flush the output of all received input, so that a line that the server has flushed is not held
+        // back.
         decoder.flush()?;
     }
     let output = decoder.get_mut();
@@ -161,7 +164,7 @@ fn gunzip(decoder: &mut MultiGzDecoder<Vec<u8>>, input: &mut Bytes) -> io::Resul
 impl Brotli {
     fn new() -> Self {
         let alloc = StandardAlloc::default();
-        // Strict: without large windows of up to 1 GiB, which RFC 7932 does not define.
+        // Strict: refuses the large windows of up to 1 GiB that RFC 7932 does not define.
         let state = BrotliState::new_strict(alloc, alloc, alloc);
         Self { state, output: vec![0; MAX_PIECE_BYTES], total: 0, has_ended: false, has_more: false }
     }
@@ -205,8 +208,8 @@ pub(crate) const MAX_PIECE_BYTES: usize = 64 << 10;
 /// The window of a gzip decoder: 32 KiB (RFC 1951, section 2).
 const GZIP_WINDOW_BYTES: usize = 32 << 10;
 
-/// The maximum size of a window of a brotli decoder, 16 MiB; a stream states its own (RFC 7932, section 9.1). The
-/// decoder allocates it at the beginning. With its tables it holds up to 20 MiB.
+/// The maximum size of a window of a brotli decoder, 16 MiB. A stream states the size of its window (RFC
+/// 7932, section 9.1). The decoder allocates the window at the start, and holds up to 20 MiB with its tables.
 const BROTLI_WINDOW_BYTES: usize = 16 << 20;
 
 #[cfg(test)]

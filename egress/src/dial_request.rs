@@ -8,8 +8,8 @@ use url::Url;
 
 use crate::{FetchError, Judge, fetch::FetchClient, route::Route, target::Target};
 
-/// Asks the judge about the URL's host and all its addresses, and connects to one of them, or through the proxy. The
-/// stream is non-blocking and has no TLS.
+/// Asks the judge about the URL's host and all its addresses, and connects to one of them or through the
+/// proxy. The stream is non-blocking and has no TLS.
 ///
 /// # Cancellation
 /// Dropping the future closes the connection.
@@ -30,7 +30,7 @@ pub(crate) async fn judge_and_connect<'c>(
     judge: &dyn Judge,
     url: &Url,
 ) -> Result<(Target, Route<'c>), FetchError> {
-    // Ask the judge before the ports are checked: its refusal says which grant is missing.
+    // Ask the judge before checking the ports: its refusal names the missing grant.
     judge.request(&Method::CONNECT, url)?;
     let target = Target::parse(url, &client.ports)?;
     let limits = judge.limits();

@@ -1,7 +1,7 @@
 //! Connections to a few origins, for a client of this process that speaks the protocol of a model's provider.
 //!
 //! The operator has named the origins in the client's own settings, so their addresses are not judged. The
-//! dialling thread may connect to their ports and to name servers, and do nothing else.
+//! dialling thread can only connect to their ports and to name servers.
 
 use std::{
     collections::BTreeSet,
@@ -29,14 +29,14 @@ pub struct DiallerSettings {
     pub landlock: Requirement,
     /// Whether the thread must have the system-call filter.
     pub seccomp: Requirement,
-    /// The time limit for the name servers' answer, and then for each address of a name.
+    /// The timeout for the name servers' answer, and then for each address of a name.
     pub connect_timeout: Duration,
-    /// The folder of the canary, a part of the proof of confinement. The folder must exist when the first connection is
-    /// made. `None` means a temporary folder.
+    /// The folder of the canary, which is a part of the proof of confinement. The folder must exist when the
+    /// first connection is opened. `None` means a temporary folder.
     pub folder: Option<PathBuf>,
 }
 
-/// A dialler, which hands out connections to some origins. Its thread starts with the first connection.
+/// A dialler, which opens connections to some origins. Its thread starts with the first connection.
 pub struct Dialler {
     origins: Arc<ConfiguredOrigins>,
     /// Whether a name server may be needed.
@@ -47,14 +47,14 @@ pub struct Dialler {
     temporary: Arc<OnceLock<TempDir>>,
 }
 
-/// The reason why there is no connection.
+/// The reason why no connection was opened.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum DialError {
-    /// The folder of the thread's canary could not be made.
+    /// The folder of the thread's canary could not be created.
     #[error("cannot make a temporary folder for the proof of confinement")]
     Folder(#[source] io::Error),
-    /// The canary could not be made.
+    /// The canary could not be created.
     #[error("cannot prepare the proof of confinement")]
     Canary(#[source] ConfineError),
     /// The thread could not be started.
@@ -66,7 +66,7 @@ pub enum DialError {
 }
 
 impl Dialler {
-    /// Creates a dialler to the hosts and ports of these URLs. Nothing is started yet.
+    /// Creates a dialler to the hosts and ports of these URLs. It starts nothing yet.
     #[must_use]
     pub fn new<'a>(origins: impl IntoIterator<Item = &'a Url>, settings: DiallerSettings) -> Self {
         let limits = RequestLimits {
@@ -87,8 +87,8 @@ impl Dialler {
     /// Dropping the future closes the connection.
     ///
     /// # Errors
-    /// [`DialError::Connect`] with the code `origin_not_configured` for another origin, or the reason why there is no
-    /// connection.
+    /// [`DialError::Connect`] with the code `origin_not_configured` for another origin, or the reason why the
+    /// connection could not be opened.
     pub async fn dial(&self, url: Url) -> Result<TcpStream, DialError> {
         let (settings, needs_names) = (self.settings.clone(), self.needs_names);
         let ports = self.origins.ports();
@@ -125,7 +125,8 @@ fn start(
         seccomp: settings.seccomp,
         ports,
         proxy: None,
-        // Only names require name servers: without them, addresses and the names of the hosts file can be reached.
+        // Only host names need name servers. Without them, addresses and names in the hosts file can still be
+        // reached.
         names: if needs_names { NameSettings::read_system()? } else { NameSettings::read_hosts()? },
         roots: TrustedRoots::empty(),
         threads: NonZeroUsize::MIN,

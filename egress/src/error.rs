@@ -42,7 +42,7 @@ pub enum EgressError {
         /// The problem, such as `it has no host`.
         problem: &'static str,
     },
-    /// No certificate is trusted, so that no `https` request could succeed.
+    /// No certificate is trusted, so no `https` request could succeed.
     #[error("there is no trusted certificate: install the machine's CA certificates, or name a file as `ca`")]
     NoRoots,
     /// A certificate of `ca` cannot be read.
@@ -96,7 +96,7 @@ pub enum FetchError {
     /// The URL has no host, or parts that cannot be sent.
     #[error("the URL cannot be sent as a request")]
     UrlUnusable,
-    /// Requests may not go to this port.
+    /// Requests must not go to this port.
     #[error("port {port} is not open to requests")]
     PortClosed {
         /// The port.
@@ -108,8 +108,8 @@ pub enum FetchError {
         /// The method.
         method: Method,
     },
-    /// The request has a header that belongs to the connection or the framing, that carries a credential of this
-    /// request, or that asks for a part of a response from a host that may know a secret.
+    /// The request has a header that belongs to the connection or the framing, that carries a credential of
+    /// this request, or that asks for a partial response from a host that may know a secret.
     #[error("the header `{name}` cannot be set")]
     HeaderForbidden {
         /// The header.
@@ -157,7 +157,7 @@ pub enum FetchError {
         #[source]
         source: io::Error,
     },
-    /// The proxy refused to open a tunnel, or asked for credentials. The text of its answer is not read.
+    /// The proxy refused to open a tunnel, or asked for credentials. The body of its answer is not read.
     #[error("the proxy answers {status} to a connection to {host}{}", missing(*status))]
     ProxyRefused {
         /// The host behind the proxy.
@@ -182,7 +182,8 @@ pub enum FetchError {
         #[source]
         source: io::Error,
     },
-    /// TLS failed: the certificate is untrusted, expired or another host's, or the two sides do not agree.
+    /// TLS failed: the certificate is untrusted, expired or for another host, or the two sides have no
+    /// version or cipher in common.
     #[error("cannot agree on TLS with {host}")]
     TlsFailed {
         /// The URL's host, which the certificate must name.
@@ -207,7 +208,7 @@ pub enum FetchError {
         /// The limit.
         limit: Duration,
     },
-    /// The whole request took longer than the limit, or resolving the host of a tunnel or dial did.
+    /// The whole request exceeded the timeout, or resolving the host of a tunnel or dial did.
     #[error("the request was not finished within {limit:?}")]
     TotalTimeout {
         /// The limit.
@@ -222,7 +223,8 @@ pub enum FetchError {
         #[source]
         source: hyper::Error,
     },
-    /// The response's framing is ambiguous, so two readers could see two bodies (RFC 9112, section 6.3).
+    /// The response's framing is ambiguous, so two readers could see different bodies (RFC 9112, section
+    /// 6.3).
     #[error("the response from {host} has {fault}")]
     Framing {
         /// The URL's host.
@@ -230,8 +232,8 @@ pub enum FetchError {
         /// The fault, such as `two lengths`.
         fault: &'static str,
     },
-    /// The response is partial (RFC 9110, section 15.3.7), and its host may know a secret: redaction would miss a value
-    /// that is cut in two.
+    /// The response is partial (RFC 9110, section 15.3.7), and its host may know a secret: redaction would
+    /// miss a value that is split across two parts.
     #[error("the response from {host} is a part, which is refused where a secret may be repeated")]
     ResponsePartial {
         /// The host that sent the part.
@@ -255,7 +257,7 @@ pub enum FetchError {
         #[source]
         source: hyper::Error,
     },
-    /// The body as transferred, or as announced, is larger than the limit.
+    /// The body as transferred, or as announced, exceeds the limit.
     #[error("the response has more than {limit} bytes")]
     ResponseTooLarge {
         /// The limit, in bytes.
@@ -270,7 +272,7 @@ pub enum FetchError {
     /// The response has a compression that was not offered, or several.
     #[error("the response has a content coding other than gzip and br")]
     CodingUnsupported,
-    /// The compressed body is damaged or cut off.
+    /// The compressed body is damaged or truncated.
     #[error("cannot decompress the response")]
     CodingInvalid {
         /// The decoder's error.
@@ -289,7 +291,7 @@ pub enum FetchError {
         /// The host that sent the redirect.
         host: String,
     },
-    /// A redirect would carry the request's body to another origin, such as with status 307 or 308.
+    /// A redirect would carry the request's body to another origin, for example with status 307 or 308.
     #[error("the redirect of {host} would send the request's body to another origin")]
     RedirectBody {
         /// The host that sent the redirect.
@@ -304,7 +306,7 @@ pub enum FetchError {
     /// The caller cancelled the request. Its connection is closed.
     #[error("the request was cancelled")]
     Cancelled,
-    /// Every thread's queue is full, or a thread has as many streams or tunnels as it may.
+    /// Every thread's queue is full, or a thread has reached its limit of streams or tunnels.
     #[error("too many requests are under way")]
     Busy,
     /// The thread can no longer prove its confinement, and has ended.
@@ -365,7 +367,7 @@ impl FetchError {
     }
 }
 
-/// Returns a hint if the status is 407, with which a proxy asks for credentials.
+/// Returns a hint for status 407, with which a proxy asks for credentials.
 fn missing(status: u16) -> &'static str {
     match status {
         407 => ": it asks for credentials, and none can be configured",

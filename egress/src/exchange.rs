@@ -1,4 +1,4 @@
-//! Sends one request over a connection and reads its response, by HTTP/1.1.
+//! Sends one request over an HTTP/1.1 connection and reads its response.
 
 use bytes::Bytes;
 use http::{HeaderMap, HeaderValue, Method, StatusCode, header};
@@ -15,10 +15,11 @@ use crate::{
     target::Target,
 };
 
-/// The pool and key that keep a connection after its response. `None` closes the connection.
+/// The pool and key under which a connection is kept after its response. `None` closes the connection.
 pub(crate) type ReturnToPool<'p> = Option<(&'p ConnectionPool, PoolKey)>;
 
-/// The form of the request target: absolute for a plain `http` request to a proxy, else origin form.
+/// The form of the request target: absolute form for a plain `http` request to a proxy, otherwise origin
+/// form.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum RequestTargetForm {
     /// The path and query (RFC 9112, section 3.2.1).
@@ -35,7 +36,7 @@ pub(crate) struct ResponseHead {
     pub(crate) coding: ContentCoding,
 }
 
-/// Sends the request and reads the head of the response, within the limit `first_byte`.
+/// Sends the request and reads the head of the response, within the timeout `first_byte`.
 ///
 /// # Cancellation
 /// The caller must drop the connection with the future.
@@ -104,7 +105,7 @@ struct Source<'p> {
 }
 
 impl Source<'_> {
-    /// Keeps the connection, once the body was read to its end.
+    /// Returns the connection to the pool, once the body was read to its end.
     fn finish(self) {
         if let Some((pool, key)) = self.return_to_pool {
             pool.add(key, self.connection);
@@ -113,8 +114,8 @@ impl Source<'_> {
 }
 
 impl<'p> BodyReader<'p> {
-    /// Creates the reader of a head's body. The body of a redirect is not read: the connection is closed unless the
-    /// body is empty.
+    /// Creates the reader of a response's body. The body of a redirect is not read: the connection is closed
+    /// unless the body is empty.
     pub(crate) fn new(
         connection: Connection,
         head: &mut ResponseHead,
@@ -141,7 +142,7 @@ impl<'p> BodyReader<'p> {
         Ok(Self { host, source: Some(source), decoder, wire_limit: limits.wire_bytes, wire_bytes: 0 })
     }
 
-    /// Whether the body has no further piece.
+    /// Returns whether the body has no further piece.
     pub(crate) fn has_ended(&self) -> bool {
         self.source.is_none()
     }
@@ -161,7 +162,7 @@ impl<'p> BodyReader<'p> {
             }
             let Source { connection, body, .. } = source;
             let Some(frame) = connection.drive(body.frame()).await else { return self.finish() };
-            // Trailers, which have no data, are dropped.
+            // Drop trailers, which have no data.
             let Ok(piece) = frame.map_err(|source| classify_error(&self.host, source))?.into_data() else {
                 continue;
             };
@@ -180,15 +181,16 @@ impl<'p> BodyReader<'p> {
             Some(decoder) => decoder.finish()?,
             None => None,
         };
-        // Keep the connection only now: one that has sent a damaged body serves no other request.
+        // Keep the connection only at this point: a connection that has sent a damaged body must not serve
+        // another request.
         source.into_iter().for_each(Source::finish);
         Ok(last_piece)
     }
 }
 
-/// Refuses a response whose length a proxy before this client could read differently (RFC 9112, sections 6.3 and 11.2),
-/// and a 1xx status. The HTTP library refuses lengths that differ, but accepts equal ones, even as a list in one
-/// header, and a length beside `chunked`.
+/// Refuses a response whose length a proxy in front of this client could read differently (RFC 9112, sections
+/// 6.3 and 11.2), and a 1xx status. The HTTP library refuses conflicting lengths, but accepts repeated equal
+/// ones, even as a list in one header, and a length beside `chunked`.
 fn check_framing(target: &Target, status: StatusCode, headers: &HeaderMap) -> Result<(), FetchError> {
     let fault = |fault| Err(FetchError::Framing { host: target.host.clone(), fault });
     if status.is_informational() {
@@ -222,7 +224,7 @@ fn check_length(headers: &HeaderMap, limits: &RequestLimits) -> Result<(), Fetch
     }
 }
 
-/// The error that tells the caller what is wrong with a response.
+/// Maps an error of the HTTP library to the error that tells the caller what is wrong with a response.
 pub(crate) fn classify_error(host: &str, source: hyper::Error) -> FetchError {
     let host = host.to_owned();
     if source.is_parse_too_large() {
@@ -240,7 +242,7 @@ pub(crate) fn classify_error(host: &str, source: hyper::Error) -> FetchError {
     }
 }
 
-/// Whether the connection was cut off below HTTP: reset, or TLS without `close_notify`.
+/// Returns whether the connection was cut off below HTTP: reset, or TLS without `close_notify`.
 fn is_cut_off(error: &hyper::Error) -> bool {
     use std::{error::Error, io::ErrorKind};
     let io = error.source().and_then(|source| source.downcast_ref::<std::io::Error>());

@@ -1,7 +1,8 @@
-//! A request with its redirects. Each redirect is checked, judged, resolved and dialled like a first request.
+//! A request with its redirects. Each redirect is checked, judged, resolved and dialled like the first
+//! request.
 //!
-//! A request reuses an idle connection of its grant to the same origin. The connection's address is judged again, and
-//! the name is not resolved again.
+//! A request reuses an idle connection of its grant to the same origin. The connection's address is judged
+//! again, but the name is not resolved again.
 
 use std::{collections::BTreeSet, net::SocketAddr, sync::Arc};
 
@@ -23,12 +24,13 @@ use crate::{
     target::Target,
 };
 
-/// The HTTP client of one thread: everything that requests need, made before the thread is confined, and the connection
-/// pool.
+/// The HTTP client of one thread. It holds the connection pool and everything else that requests need,
+/// created before the thread is confined.
 pub(crate) struct FetchClient {
     pub(crate) resolver: Resolver,
     pub(crate) tls: Arc<ClientConfig>,
-    /// The ports that requests may go to. A name server's port is among them only if the settings list it.
+    /// The ports that requests may go to. The port of a name server is among them only if the settings list
+    /// it.
     pub(crate) ports: BTreeSet<u16>,
     /// The proxy of all connections, if there is one.
     pub(crate) proxy: Option<Proxy>,
@@ -79,7 +81,7 @@ impl FetchClient {
             judge.request(&request.method, &request.url)?;
             parts::refuse_request(judge, &request)?;
             let (address, mut head, body) = self.exchange(judge, &target, limits, &request).await?;
-            // Redact before following a redirect, whose target could carry the secret on.
+            // Redact before following a redirect, whose target could carry the secret further.
             redacted |= redact::redact_headers(&mut head.headers, &judge.known_secrets());
             parts::refuse_response(judge, &request, head.status, &head.headers)?;
             if !redirect::is_redirect(head.status, &head.headers) {
@@ -116,8 +118,9 @@ impl FetchClient {
             let received_before = connection.bytes_received();
             let outgoing = build_request(target, request, &attached, form, key.is_some(), limits);
             let (mut head, body) = match exchange::send(&mut connection, target, outgoing, limits).await {
-                // The server closed the idle connection, or sent bytes without a request. Retry once on a new one: the
-                // method is idempotent, and no byte of a response has come (RFC 9110, section 9.2.2).
+                // The server closed the idle connection, or sent bytes without a request. Retry once on a new
+                // connection: the method is idempotent, and no byte of a response has arrived (RFC 9110,
+                // section 9.2.2).
                 Err(FetchError::ResponseTruncated { .. } | FetchError::ResponseInvalid { .. })
                     if is_kept && connection.bytes_received() == received_before =>
                 {
@@ -141,9 +144,9 @@ impl FetchClient {
         }
     }
 
-    /// Takes an idle connection of the grant to this origin, and has its address judged again. A method that is not
-    /// idempotent gets a new connection: if the server closed an idle one just then, it would be unknown whether it has
-    /// acted on the request.
+    /// Takes an idle connection of the grant to this origin, and has its address judged again. A method that
+    /// is not idempotent gets a new connection: if the server closed an idle connection at that point, the
+    /// client could not tell whether the server has acted on the request.
     fn take_from_pool(
         &self,
         judge: &dyn Judge,
@@ -192,7 +195,8 @@ impl OpenResponse<'_> {
     }
 }
 
-/// Whether a method is idempotent (RFC 9110, section 9.2.2). Methods of other specifications count as not idempotent.
+/// Returns whether a method is idempotent (RFC 9110, section 9.2.2). Methods of other specifications count as
+/// not idempotent.
 fn is_idempotent(method: &Method) -> bool {
     matches!(*method, Method::GET | Method::HEAD | Method::PUT | Method::DELETE | Method::OPTIONS)
 }
@@ -200,7 +204,7 @@ fn is_idempotent(method: &Method) -> bool {
 /// Returns the credentials of one request, and reports each to the judge.
 ///
 /// # Errors
-/// [`FetchError::HeaderForbidden`] if a header is set twice: a server could take either value.
+/// [`FetchError::HeaderForbidden`] if a header would be sent twice: a server could take either value.
 fn credentials_for<'j>(judge: &'j dyn Judge, request: &Request) -> Result<Vec<&'j Credential>, FetchError> {
     let mut attached: Vec<&Credential> = Vec::new();
     for credential in judge.credentials() {

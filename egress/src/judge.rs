@@ -1,6 +1,6 @@
-//! The judge of requests, which stands for the policy and the grant.
+//! The judge of requests, which represents the policy and the grant.
 //!
-//! An implementation decides. This module defines when it is asked.
+//! An implementation makes the decisions. This module defines when it is asked.
 
 use std::{
     fmt,
@@ -25,10 +25,10 @@ pub trait Judge: Send + Sync {
     /// The refusal.
     fn request(&self, method: &Method, url: &Url) -> Result<(), Refusal>;
 
-    /// Decides whether `address` may be connected to as `host`. Called for every address of a name before any of them
-    /// is dialled, and for a host that is written as an address. One refusal refuses the request, so a name with a
-    /// public and a private address is refused. Called even for the address of a reused connection, whose name is not
-    /// resolved again.
+    /// Decides whether `address` may be connected to as `host`. Called for every address of a name before any
+    /// of them is dialled, and for a host that is written as an address. One refusal refuses the request, so
+    /// a name with a public and a private address is refused. Also called for the address of a reused
+    /// connection, whose name is not resolved again.
     ///
     /// Behind a proxy, which resolves names itself, called only for hosts that are addresses, and with the loopback
     /// addresses for `localhost` and the names below it.
@@ -39,8 +39,8 @@ pub trait Judge: Send + Sync {
     /// The refusal.
     fn address(&self, host: &str, port: u16, address: IpAddr) -> Result<(), Refusal>;
 
-    /// Receives the address of the connection that a request is about to use, or of the attempt that failed last;
-    /// behind a proxy, the proxy's. For audit rows. Default: does nothing.
+    /// Receives the address of the connection that a request is about to use, or of the attempt that failed
+    /// last. Behind a proxy it is the proxy's address. For audit rows. Default: does nothing.
     fn on_dialled(&self, _address: SocketAddr) {}
 
     /// Decides whether a redirect may be followed. Called before [`Self::request`] is called for its target.
@@ -54,8 +54,8 @@ pub trait Judge: Send + Sync {
         &[]
     }
 
-    /// Returns the secrets that are redacted. Called when a response or a piece of a stream has come, since a secret
-    /// may become known after the request was sent. Default: [`Self::credentials`].
+    /// Returns the secrets that are redacted. Called when a response or a piece of a stream arrives, because
+    /// a secret may become known after the request was sent. Default: [`Self::credentials`].
     fn known_secrets(&self) -> Vec<Credential> {
         self.credentials().to_vec()
     }
@@ -66,9 +66,9 @@ pub trait Judge: Send + Sync {
         false
     }
 
-    /// Decides whether the host of `url` may have got one of the secrets, from this request or any other. Called only
-    /// for a request that asks for a part, and for a partial response; both are refused for such a host. Default:
-    /// whether [`Self::should_attach`] holds for any credential.
+    /// Decides whether the host of `url` may have received one of the secrets, from this request or any
+    /// other. Called only for a request that asks for a partial response, and for a partial response. Both
+    /// are refused for such a host. Default: whether [`Self::should_attach`] holds for any credential.
     fn may_repeat_a_secret(&self, url: &Url) -> bool {
         self.credentials().iter().any(|credential| self.should_attach(credential, url))
     }
@@ -76,8 +76,8 @@ pub trait Judge: Send + Sync {
     /// Receives each credential before the request that carries it is sent. Default: does nothing.
     fn on_attached(&self, _credential: &Credential) {}
 
-    /// Returns the identity of the grant, under which connections are pooled. Called for each request, even after a
-    /// redirect. Default: `None`, so that each request opens a new connection.
+    /// Returns the identity of the grant, under which connections are pooled. Called for each request, even
+    /// after a redirect. Default: `None`, so that each request opens a new connection.
     fn pool_identity(&self) -> Option<PoolIdentity> {
         None
     }
@@ -87,9 +87,9 @@ pub trait Judge: Send + Sync {
     fn limits(&self) -> RequestLimits;
 }
 
-/// The identity of a grant. Requests whose judges return equal identities may reuse each other's connections. So an
-/// identity must contain everything by which two grants can differ: where requests may go, which secrets they carry,
-/// and on whose behalf they are made.
+/// The identity of a grant. Requests whose judges return equal identities may reuse each other's connections.
+/// An identity must therefore contain everything by which two grants can differ: where requests may go, which
+/// secrets they carry, and on whose behalf they are made.
 #[derive(Clone, PartialEq, Eq, Hash)]
 pub struct PoolIdentity(Arc<str>);
 
@@ -112,6 +112,6 @@ impl fmt::Debug for PoolIdentity {
 pub struct Refusal {
     /// The stable code of the rule, for callers and audit rows.
     pub code: &'static str,
-    /// The reason in words, for the model: without a host path and without a secret.
+    /// The reason in words, for the model. It contains no host path and no secret.
     pub reason: String,
 }

@@ -1,4 +1,4 @@
-//! A client that starts when it is first needed.
+//! A client that starts on first use.
 
 use std::{io, sync::Arc};
 
@@ -6,18 +6,18 @@ use tokio::sync::Mutex;
 
 use crate::{Egress, EgressError};
 
-/// An [`Egress`] that starts when it is first needed, so that a process without connections pays nothing.
+/// An [`Egress`] that starts on first use, so that a process without connections pays nothing.
 #[derive(Debug, Default)]
 pub struct LazyEgress(Arc<Mutex<Option<Arc<Egress>>>>);
 
 impl LazyEgress {
-    /// Returns the running client. If there is none, or its threads have ended, runs `start` on a thread that may
-    /// block. The new threads prove their confinement before they serve. After a failed start, the next caller tries
-    /// again, since the cause may be gone by then.
+    /// Returns the running client. If there is none, or its threads have ended, runs `start` on a thread that
+    /// may block. The new threads prove their confinement before they serve. After a failed start, the next
+    /// caller tries again, because the cause may have gone away.
     ///
     /// # Cancellation
-    /// After the future is dropped, a running start goes on, and later callers wait for it. So a file system that does
-    /// not answer holds up one thread, not one for each call.
+    /// If the future is dropped, a running start continues, and later callers wait for it. A file system that
+    /// does not respond therefore blocks one thread instead of one for each call.
     ///
     /// # Errors
     /// The error of `start`, or [`EgressError::Thread`] if it panics.

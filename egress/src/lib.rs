@@ -1,27 +1,30 @@
 //! The host's HTTP client, which makes the requests of tools on threads that may connect and do nothing else.
 //!
-//! A tool has no sockets. [`Egress::send`] takes a [`Request`] and a [`Judge`], which stands for the policy and the
-//! grant. The judge is asked about each request, each address that a name resolves to, and each redirect. Only judged
-//! addresses are dialled: a name is resolved once for a request, and the connection goes to an address of that answer.
+//! A tool has no sockets. [`Egress::send`] takes a [`Request`] and a [`Judge`], which represents the policy
+//! and the grant. The judge is asked about each request, each address that a name resolves to, and each
+//! redirect. Only judged addresses are dialled: a name is resolved once for a request, and the connection
+//! goes to an address of that answer.
 //!
 //! [`Egress::stream`] makes the same request, and streams the body of the response.
 //!
-//! The threads confine themselves with `portcullis-confine`: no file, TCP to the named ports only, no other protocol.
-//! Resolver configuration, hosts file and certificates are read before that. Names are resolved over TCP, since no
-//! filter can bound where a datagram goes. [`Egress::posture`] is the proof, for audit rows.
+//! The threads confine themselves with `portcullis-confine`: they open no file, and connect by TCP to the
+//! configured ports only. The resolver configuration, the hosts file and the certificates are read before
+//! that. Names are resolved over TCP, because no filter can restrict where a datagram goes.
+//! [`Egress::posture`] holds the proof for audit rows.
 //!
 //! [`Egress::tunnel`] carries the TLS of a confined program, unread, to a host that the judge allows.
 //!
-//! A [`Dialler`] hands out connections to a few origins, for a client of this process that speaks its own protocol.
+//! A [`Dialler`] opens connections to a few origins, for a client of this process that speaks its own
+//! protocol.
 //!
 //! A connection is kept for the next request of the grant that opened it, and for no other grant ([`PoolIdentity`]).
 //! `pool.rs` has the bounds. If the operator names a proxy, it carries every connection.
 //!
-//! A [`Credential`] is attached to the requests that the judge names, after all checks. Responses are redacted before
-//! anything else sees them, so that they repeat no credential.
+//! A [`Credential`] is attached to the requests that the judge selects, after all checks. Responses are
+//! redacted before any other code sees them, so no credential leaks through them.
 //!
-//! This crate makes no policy: the judge decides which hosts, methods and addresses are allowed, and which requests
-//! carry a credential. The crate keeps no cookies and no cache.
+//! This crate makes no policy decisions: the judge decides which hosts, methods and addresses are allowed,
+//! and which requests carry a credential. The crate keeps no cookies and no cache.
 //!
 //! ```no_run
 //! # async fn example(judge: std::sync::Arc<dyn portcullis_egress::Judge>) -> Result<(), Box<dyn std::error::Error>> {

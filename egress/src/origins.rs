@@ -1,4 +1,4 @@
-//! [`ConfiguredOrigins`]: a judge for the origins that the operator has named.
+//! [`ConfiguredOrigins`]: a judge that allows the origins that the operator has configured.
 
 use std::{collections::BTreeSet, net::IpAddr};
 
@@ -7,8 +7,8 @@ use url::Url;
 
 use crate::{Judge, Refusal, RequestLimits};
 
-/// A [`Judge`] that allows requests to configured origins, at any address, and refuses redirects. It is for a client
-/// whose origins are in its own settings: a model's provider, a witness of the audit log.
+/// A [`Judge`] that allows requests to configured origins, at any address, and refuses redirects. It is for a
+/// client whose own settings name the origins, such as a model's provider or a witness of the audit log.
 #[derive(Debug)]
 pub struct ConfiguredOrigins {
     allowed: BTreeSet<(String, u16)>,
@@ -16,13 +16,13 @@ pub struct ConfiguredOrigins {
 }
 
 impl ConfiguredOrigins {
-    /// The origins of these URLs, and the limits of each request.
+    /// Creates the judge for the origins of these URLs, with the limits of each request.
     #[must_use]
     pub fn new<'a>(urls: impl IntoIterator<Item = &'a Url>, limits: RequestLimits) -> Self {
         Self { allowed: urls.into_iter().filter_map(origin_of).collect(), limits }
     }
 
-    /// The ports of the origins.
+    /// Returns the ports of the origins.
     #[must_use]
     pub fn ports(&self) -> BTreeSet<u16> {
         self.allowed.iter().map(|(_, port)| *port).collect()

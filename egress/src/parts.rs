@@ -1,7 +1,7 @@
-//! Partial responses, which are refused where a secret could come back cut in two.
+//! Refuses partial responses in which a secret could come back split in two.
 //!
-//! Redaction finds whole values in one body. A server that echoes its request and honours ranges would return each half
-//! of a secret to a separate request.
+//! Redaction finds whole values in one body. A server that echoes its request and honours ranges could return
+//! each half of a secret to a separate request.
 
 use http::{HeaderMap, HeaderName, StatusCode, header};
 
@@ -31,8 +31,8 @@ pub(crate) fn refuse_response(
     Ok(())
 }
 
-/// Whether a response is partial (RFC 9110, sections 14.4 and 14.6, and RFC 3229). Headers count under any status,
-/// since a server could send a part under any.
+/// Returns whether a response is partial (RFC 9110, sections 14.4 and 14.6, and RFC 3229). Headers count
+/// under any status, because a server could send a part under any status.
 fn is_part(status: StatusCode, headers: &HeaderMap) -> bool {
     let is_multipart = |value: &http::HeaderValue| {
         let name = value.as_bytes().split(|byte| *byte == b';').next().unwrap_or_default();
@@ -43,8 +43,8 @@ fn is_part(status: StatusCode, headers: &HeaderMap) -> bool {
         || headers.get_all(header::CONTENT_TYPE).iter().any(is_multipart)
 }
 
-/// The headers that ask for a part. `Request-Range` is an old name of `Range` that servers still accept. `A-IM`
-/// (RFC 3229) requests a delta response. One of its forms is a byte range.
+/// The headers that ask for a partial response. `Request-Range` is an old name of `Range` that servers still
+/// accept. `A-IM` (RFC 3229) requests a delta response, which can be a byte range.
 const RANGE_HEADERS: [HeaderName; 4] = [
     header::RANGE,
     header::IF_RANGE,

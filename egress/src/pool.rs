@@ -1,10 +1,10 @@
 //! The connection pool: idle connections that wait for the next request of the same grant.
 //!
-//! The pool key is the grant's key, as the judge gives it, with scheme, host, port and header limits. It separates
-//! grants for three purposes:
+//! The pool key combines the judge's identity of the grant with scheme, host, port and header limits. It
+//! separates grants for three purposes:
 //!
 //! - A server cannot link the requests of two grants.
-//! - A secret, or a login that is bound to the connection, serves only the grant that has sent it.
+//! - A secret, or a login that is bound to the connection, serves only the grant that sent it.
 //! - A response that a server has prepared for one grant cannot reach another.
 
 use std::{cell::RefCell, time::Duration};
@@ -55,7 +55,8 @@ impl IdleConnection {
 }
 
 impl ConnectionPool {
-    /// Takes the most recently used quiet connection of this key. Closes more recent ones that are no longer quiet.
+    /// Takes the most recently used quiet connection of this key. Closes more recently used connections that
+    /// are not quiet any more.
     pub(crate) fn take(&self, key: &PoolKey) -> Option<Connection> {
         self.close_expired();
         let mut idle_connections = self.idle.borrow_mut();
@@ -68,8 +69,8 @@ impl ConnectionPool {
         None
     }
 
-    /// Keeps a connection whose last response was read to its end, if it is quiet. If the key or the pool has too many
-    /// connections, closes the one with the longest idle time.
+    /// Keeps a connection whose last response was read to its end, if it is quiet. If the key or the pool has
+    /// too many connections, closes the connection that has been idle longest.
     pub(crate) fn add(&self, key: PoolKey, mut connection: Connection) {
         if !connection.can_be_reused() {
             return;
@@ -87,11 +88,11 @@ impl ConnectionPool {
         idle_connections.push(IdleConnection { key, connection, idle_since: Instant::now() });
     }
 
-    /// Waits until a connection reaches [`MAX_IDLE_TIME`] or [`MAX_AGE`], and closes it. Never completes while the pool
-    /// is empty.
+    /// Waits until a connection reaches [`MAX_IDLE_TIME`] or [`MAX_AGE`], and closes it. Never completes
+    /// while the pool is empty.
     ///
     /// # Cancellation
-    /// Cancel safe: no connection is lost.
+    /// Cancel-safe: no connection is lost.
     pub(crate) async fn expire(&self) {
         let next_expiry = self.idle.borrow().iter().map(IdleConnection::expires_at).min();
         match next_expiry {
@@ -107,8 +108,8 @@ impl ConnectionPool {
     }
 }
 
-/// The maximum number of idle connections of a thread, however many servers tools ask. Each holds a descriptor and a
-/// buffer of at most the header limit.
+/// The maximum number of idle connections of a thread, however many servers tools contact. Each holds a
+/// descriptor and a buffer of at most the header limit.
 pub(crate) const MAX_IDLE_CONNECTIONS: usize = 32;
 
 /// The maximum number of idle connections of one grant to one origin: as many as browsers keep to a host.
@@ -178,7 +179,7 @@ mod tests {
         pool.add(key.clone(), idle_connection);
         tokio::time::advance(MAX_IDLE_TIME - Duration::from_millis(1)).await;
         let idle_connection = pool.take(&key).expect("still kept");
-        // The idle time begins again at zero; the age goes on.
+        // The idle time restarts at zero, but the age does not.
         pool.add(key.clone(), idle_connection);
         pool.expire().await;
         assert!(pool.idle.borrow().is_empty());

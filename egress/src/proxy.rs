@@ -1,6 +1,7 @@
 //! The operator's proxy, and tunnels through it (RFC 9110, section 9.3.6).
 //!
-//! TLS ends at the origin. So the proxy sees only host and port of `https` requests, but everything of `http` requests.
+//! TLS ends at the origin. The proxy therefore sees only host and port of `https` requests, but everything of
+//! `http` requests.
 
 use tokio::{
     io::{AsyncReadExt as _, AsyncWriteExt as _},
@@ -46,13 +47,13 @@ impl Proxy {
         Ok(Self { host: host.to_owned(), port, kind })
     }
 
-    /// Whether the host is a name, which must be resolved.
+    /// Returns whether the host is a name, which must be resolved.
     pub(crate) fn has_name(&self) -> bool {
         matches!(self.kind, HostKind::Name(_))
     }
 }
 
-/// Asks a connected proxy for a tunnel. After success, all bytes are from and to the target.
+/// Asks a connected proxy for a tunnel. After success, all bytes flow to and from the target.
 ///
 /// # Cancellation
 /// The caller must drop the connection together with the future.
@@ -73,8 +74,8 @@ pub(crate) async fn open_tunnel(proxy: &mut TcpStream, target: &Target) -> Resul
             };
             return Err(FetchError::ProxyInvalid { host: host(), problem });
         }
-        // A head ends with a line break. Without this check, an answer that comes byte by byte would be parsed again
-        // for each byte.
+        // Parse only when a line is complete. Otherwise an answer that arrives byte by byte would be parsed
+        // again for each byte.
         if head[length_before..].contains(&b'\n') {
             match status_of(&head) {
                 Ok(None) => {}
@@ -89,8 +90,9 @@ pub(crate) async fn open_tunnel(proxy: &mut TcpStream, target: &Target) -> Resul
 /// Returns the status of the proxy's response, or `None` while its head is incomplete.
 ///
 /// # Errors
-/// The problem of an answer that is not HTTP/1, that two readers could read differently, or that has bytes after a 2xx
-/// head. Such bytes come from the proxy, because a TLS client speaks first, but would be taken for the origin's.
+/// The problem of an answer that is not HTTP/1, that two readers could read differently, or that has bytes
+/// after a 2xx head. A TLS client speaks first, so such bytes come from the proxy, but would be taken for the
+/// origin's.
 fn status_of(answer: &[u8]) -> Result<Option<u16>, &'static str> {
     let mut headers = [httparse::EMPTY_HEADER; MAX_PROXY_HEADERS];
     let mut response = httparse::Response::new(&mut headers);
@@ -102,7 +104,7 @@ fn status_of(answer: &[u8]) -> Result<Option<u16>, &'static str> {
     };
     let status = response.code.ok_or("it has no status")?;
     if !(200..300).contains(&status) {
-        // Of a refusal, only the status is used.
+        // Only the status of a refusal is used.
         return Ok(Some(status));
     }
     for header in response.headers.iter() {

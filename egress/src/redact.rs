@@ -1,9 +1,9 @@
-//! Finds secrets in responses, and replaces them before anything else sees the bytes.
+//! Finds secrets in responses, and replaces them before any other code sees the bytes.
 //!
-//! A server repeats a secret when it echoes its request, or reports an error with the refused header. The search finds
-//! the raw value and its forms in base64 (all three alignments, both alphabets), hexadecimal and UTF-16. In each form,
-//! bytes may be escaped as in URLs, JSON, HTML or a string literal. This protects against careless servers only: a
-//! malicious server can pass on the secret that it got in another form.
+//! A server repeats a secret when it echoes its request, or reports an error with the refused header. The
+//! search finds the raw value and its forms in base64 (all three alignments, both alphabets), hexadecimal and
+//! UTF-16. In each form, bytes may be escaped as in URLs, JSON, HTML or a string literal. This protects only
+//! against careless servers: a malicious server can return the secret in another form.
 
 use std::ops::Range;
 
@@ -25,14 +25,15 @@ const _: () = assert!(REDACTED.len() <= SecretValue::MIN_BYTES);
 /// One searched form of a secret.
 pub(crate) struct SecretPattern {
     bytes: Zeroizing<Vec<u8>>,
-    /// Whether line breaks may stand between the bytes, as in base64 by MIME (RFC 2045, section 6.8).
+    /// Whether line breaks may occur between the bytes, as in base64 by MIME (RFC 2045, section 6.8).
     is_wrapped: bool,
-    /// Whether the base64 digit before the form, and the one after it, hold bits of both the secret and its neighbour.
+    /// Whether the base64 digit before the form, and the digit after it, hold bits of both the secret and its
+    /// neighbour.
     edges: (bool, bool),
 }
 
-/// Returns the forms of a value that stands after `prefix`. After `Basic` they include the forms of the encoded pair of
-/// user name and password, and of the password.
+/// Returns the forms of a value that follows `prefix`. After `Basic`, the value is an encoded pair of user
+/// name and password, so the forms of the decoded pair and of the password are included.
 pub(crate) fn patterns(value: &[u8], prefix: &str) -> Vec<SecretPattern> {
     let mut all_patterns = Vec::new();
     add_patterns(&mut all_patterns, value);
@@ -103,7 +104,7 @@ pub(crate) fn redact(text: &mut Vec<u8>, credentials: &[Credential]) -> bool {
 pub fn redact_text(text: String, credentials: &[Credential]) -> String {
     let mut bytes = text.into_bytes();
     redact(&mut bytes, credentials);
-    // Patterns are ASCII, so no byte of another character is lost.
+    // Patterns are ASCII, so the replacement never splits another character.
     String::from_utf8_lossy(&bytes).into_owned()
 }
 
@@ -125,7 +126,7 @@ pub(crate) fn redact_headers(headers: &mut HeaderMap, credentials: &[Credential]
             continue;
         }
         is_redacted = true;
-        // With the replacement, a valid header value stays valid.
+        // The replacement keeps a header value valid, so this never drops a header.
         if let Ok(value) = HeaderValue::from_bytes(&text) {
             clean.append(name.clone(), value);
         }
@@ -134,7 +135,7 @@ pub(crate) fn redact_headers(headers: &mut HeaderMap, credentials: &[Credential]
     is_redacted
 }
 
-/// Whether a header's name, which is in lower case, has a form of a secret in any case.
+/// Returns whether a header's name, which is in lower case, contains a form of a secret, ignoring case.
 fn is_repeated_in_name(name: &str, credentials: &[Credential]) -> bool {
     let patterns = credentials.iter().flat_map(Credential::patterns);
     patterns.into_iter().any(|pattern| {
@@ -148,13 +149,13 @@ fn is_repeated_in_name(name: &str, credentials: &[Credential]) -> bool {
 struct SecretMatches {
     /// The ranges of all secrets, sorted and disjoint.
     matches: Vec<Range<usize>>,
-    /// The index at which a secret may begin that only further text completes, or the length of the text.
+    /// The index at which a secret may begin that needs more text to complete, or the length of the text.
     undecided_from: usize,
 }
 
 fn find_secrets(text: &[u8], credentials: &[Credential]) -> SecretMatches {
     let patterns: Vec<&SecretPattern> = credentials.iter().flat_map(Credential::patterns).collect();
-    // A match begins with the first byte of a pattern, or with an escape that may stand for it.
+    // A match begins with the first byte of a pattern, or with an escape of that byte.
     let mut begins = [false; 256];
     for first in patterns.iter().filter_map(|pattern| pattern.bytes.first()).chain(ESCAPES) {
         begins[usize::from(*first)] = true;
@@ -164,7 +165,8 @@ fn find_secrets(text: &[u8], credentials: &[Credential]) -> SecretMatches {
     if patterns.is_empty() {
         return SecretMatches { matches, undecided_from };
     }
-    // The base64 digits at both edges hold bits of the secret and of its neighbours, so they are replaced too.
+    // The base64 digits at both edges hold bits of the secret and of its neighbours, so they are replaced
+    // too.
     let is_digit = |index: usize| text.get(index).is_some_and(|byte| is_base64(*byte));
     for (index, byte) in text.iter().enumerate().filter(|(_, byte)| begins[usize::from(**byte)]) {
         for pattern in &patterns {
@@ -201,13 +203,13 @@ fn is_base64(byte: u8) -> bool {
     byte.is_ascii_alphanumeric() || b"+/-_".contains(&byte)
 }
 
-/// The positions where a match of the bytes so far may end. There are several if a byte may stand for itself or begin
-/// an escape.
+/// The positions where a match of the bytes so far may end. There are several if a byte may be literal or
+/// begin an escape.
 #[derive(Default)]
 struct MatchEnds {
     current: Vec<usize>,
     next: Vec<usize>,
-    /// Whether further text could make a match of the last searched text, or a longer one.
+    /// Whether more text could complete or extend a match of the last searched text.
     may_continue: bool,
 }
 
@@ -241,7 +243,7 @@ impl MatchEnds {
     }
 }
 
-/// Whether the text ends at `position`, or within a line break or an escape that begins there.
+/// Returns whether the text ends at `position`, or within a line break or an escape that begins there.
 fn is_cut_within(text: &[u8], position: usize) -> bool {
     let is_digits = |bytes: &[u8]| bytes.iter().all(u8::is_ascii_hexdigit);
     match text.get(position..).unwrap_or_default() {
@@ -295,8 +297,8 @@ fn for_each_encoding(text: &[u8], position: usize, byte: u8, mut on_end: impl Fn
     }
 }
 
-/// Returns the character of an HTML entity, given without `&` and `;`. The names are those that escaping functions
-/// write.
+/// Returns the character of an HTML entity, given without `&` and `;`. The names are those that common
+/// escaping functions write.
 fn entity(name: &[u8]) -> Option<u32> {
     let character = match name {
         b"amp" => b'&',

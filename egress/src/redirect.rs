@@ -5,7 +5,8 @@ use url::Url;
 
 use crate::{FetchError, Request};
 
-/// Whether this response redirects the request. A redirect status without `Location` is an ordinary response.
+/// Returns whether this response redirects the request. A redirect status without `Location` is an ordinary
+/// response.
 pub(crate) fn is_redirect(status: StatusCode, headers: &HeaderMap) -> bool {
     matches!(
         status,
@@ -17,8 +18,8 @@ pub(crate) fn is_redirect(status: StatusCode, headers: &HeaderMap) -> bool {
     ) && headers.contains_key(header::LOCATION)
 }
 
-/// Returns the next request. Only [`KEPT_ACROSS_ORIGINS`] headers are sent to another origin: an allow list, since a
-/// deny list would miss custom credential headers. A body is sent only to its own origin.
+/// Returns the next request. Only [`KEPT_ACROSS_ORIGINS`] headers are sent to another origin: an allowlist,
+/// because a denylist would miss custom credential headers. A body is sent only to its own origin.
 pub(crate) fn follow(
     request: &Request,
     status: StatusCode,
@@ -41,6 +42,7 @@ pub(crate) fn follow(
     if becomes_get(&request.method, status) {
         next_request.method = Method::GET;
         next_request.body.clear();
+        // These headers describe the body that was just dropped (RFC 9110, section 15.4).
         for name in [header::CONTENT_TYPE, header::CONTENT_LANGUAGE, header::CONTENT_ENCODING] {
             next_request.headers.remove(name);
         }
@@ -68,8 +70,8 @@ fn location(base: &Url, headers: &HeaderMap) -> Option<Url> {
     base.join(str::from_utf8(value.as_bytes()).ok()?).ok()
 }
 
-/// Whether the next request becomes a `GET`: after 303 unless it is a `HEAD`, and for `POST` after 301 and 302 (RFC
-/// 9110, section 15.4.2).
+/// Returns whether the next request becomes a `GET`: after 303 unless the method is `HEAD`, and for `POST`
+/// after 301 and 302 (RFC 9110, section 15.4.2).
 fn becomes_get(method: &Method, status: StatusCode) -> bool {
     match status {
         StatusCode::SEE_OTHER => !matches!(*method, Method::GET | Method::HEAD),

@@ -17,7 +17,7 @@ pub struct Request {
     pub url: Url,
     /// Further headers. Those of the connection and of the framing are refused.
     pub headers: HeaderMap,
-    /// The body; empty means none.
+    /// The body. Empty means none.
     pub body: Bytes,
 }
 
@@ -28,7 +28,8 @@ impl Request {
         Self { method: Method::GET, url, headers: HeaderMap::new(), body: Bytes::new() }
     }
 
-    /// Refuses a request that is too large, or whose method or headers could make a server read another request.
+    /// Refuses a request that is too large, or whose method or headers could make a server read a different
+    /// request.
     pub(crate) fn check(&self, limits: &RequestLimits) -> Result<(), FetchError> {
         if matches!(self.method, Method::CONNECT | Method::TRACE) {
             return Err(FetchError::MethodForbidden { method: self.method.clone() });
@@ -37,6 +38,7 @@ impl Request {
             return Err(FetchError::HeaderForbidden { name: name.clone() });
         }
         let headers: usize =
+            // A header line also has `: ` and a line break: 4 bytes.
             self.headers.iter().map(|(name, value)| name.as_str().len() + value.len() + 4).sum();
         let size = self.method.as_str().len() + self.url.as_str().len() + headers + self.body.len();
         if size > limits.request_bytes {
@@ -78,7 +80,7 @@ pub struct Response {
     pub wire_bytes: usize,
     /// The compression that was removed.
     pub coding: ContentCoding,
-    /// Whether this response, or a redirect before it, repeated a secret, which was redacted.
+    /// Whether this response, or a redirect before it, repeated a secret. The secret was redacted.
     pub redacted: bool,
 }
 
@@ -99,15 +101,15 @@ impl fmt::Debug for Response {
     }
 }
 
-/// Whether a request cannot set this header, because it belongs to the connection or the framing, or because this crate
-/// sets it. A request with such a header is refused.
+/// Returns whether a request cannot set this header, because the header belongs to the connection or the
+/// framing, or because this crate sets it. A request with such a header is refused.
 #[must_use]
 pub fn is_reserved_header(name: &HeaderName) -> bool {
     FORBIDDEN_HEADERS.contains(name)
 }
 
-/// The headers that a request cannot set: of the connection (RFC 9110, section 7.6.1), of the framing, and those that
-/// this crate sets.
+/// The headers that a request cannot set: headers of the connection (RFC 9110, section 7.6.1), of the
+/// framing, and those that this crate sets.
 pub(crate) const FORBIDDEN_HEADERS: [HeaderName; 13] = [
     header::HOST,
     header::ACCEPT_ENCODING,

@@ -1,7 +1,7 @@
-//! Name resolution: by the hosts file, then by the machine's name servers over TCP.
+//! Name resolution by the hosts file, then by the machine's name servers over TCP.
 //!
-//! The configuration is read before the thread is confined. Names are resolved as they are written, without the
-//! machine's search domains. Answers are not cached, since each request judges the addresses that it dials.
+//! The configuration is read before the thread is confined. Names are resolved as written, without the
+//! machine's search domains. Answers are not cached, because each request judges the addresses that it dials.
 
 use std::{
     fs, io,
@@ -28,12 +28,12 @@ use crate::{EgressError, FetchError};
 /// The configuration of name resolution.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct NameSettings {
-    /// The name servers, asked over TCP (RFC 7766) in this order. Empty means that only names of [`Self::hosts`] have
-    /// addresses.
+    /// The name servers, asked over TCP (RFC 7766) in this order. If empty, only the names of [`Self::hosts`]
+    /// can be resolved.
     pub servers: Vec<SocketAddr>,
     /// The text of a hosts file (hosts(5)). Its names are resolved without a server.
     pub hosts: String,
-    /// The time limit for a server's answer. Default: 5 s.
+    /// The timeout of a server's answer. Default: 5 s.
     pub timeout: Duration,
 }
 
@@ -56,9 +56,9 @@ impl NameSettings {
         Ok(Self { servers, hosts: read_hosts(hosts)?, timeout: options.timeout })
     }
 
-    /// Reads the configuration like [`Self::read_system`], but without name servers if `/etc/resolv.conf` is missing,
-    /// cannot be read, or names none. Also returns that reason. From such a machine, addresses and the names of
-    /// `/etc/hosts` can be reached, and other names fail ([`crate::FetchError::NoNameServers`]).
+    /// Reads the configuration like [`Self::read_system`], but without name servers if `/etc/resolv.conf` is
+    /// missing, cannot be read, or names none. Also returns that reason. Addresses and the names of
+    /// `/etc/hosts` can then be reached, and other names fail ([`crate::FetchError::NoNameServers`]).
     ///
     /// # Errors
     /// [`EgressError::Hosts`] if `/etc/hosts` exists and cannot be read.
@@ -93,7 +93,7 @@ impl NameSettings {
 
 fn read_hosts(path: &Path) -> Result<String, EgressError> {
     match fs::read(path) {
-        // Only comments may have bytes that are not UTF-8.
+        // Bytes that are not UTF-8 are expected only in comments.
         Ok(bytes) => Ok(String::from_utf8_lossy(&bytes).into_owned()),
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(String::new()),
         Err(source) => Err(EgressError::Hosts { source }),
@@ -124,6 +124,7 @@ impl Resolver {
         options.edns0 = false;
         options.ip_strategy = LookupIpStrategy::Ipv4AndIpv6;
         options.use_hosts_file = ResolveHosts::Never;
+        // Each request judges the addresses that it dials, so no answer is reused.
         options.cache_size = 0;
         let servers = TokioResolver::builder_with_config(config, TokioRuntimeProvider::default())
             .with_options(options)

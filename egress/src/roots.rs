@@ -1,4 +1,4 @@
-//! The certificates that servers are checked against. They are read before a thread is confined.
+//! The trusted certificates for the verification of servers. They are read before a thread is confined.
 
 use std::{io, path::Path, sync::Arc};
 
@@ -15,8 +15,8 @@ use crate::EgressError;
 /// The maximum size of a file with further certificates: 1 MiB.
 pub const MAX_CA_BYTES: u64 = 1 << 20;
 
-/// Reads a file with further certificates, for [`TrustedRoots::read`]. The file is opened without blocking, since a
-/// FIFO in its place would hold up the caller for ever.
+/// Reads a file with further certificates, for [`TrustedRoots::read`]. The open does not block, because a
+/// FIFO in the file's place would block the caller forever.
 ///
 /// # Errors
 /// If the file cannot be read, is not a regular file, or has more than [`MAX_CA_BYTES`].
@@ -31,7 +31,7 @@ pub struct TrustedRoots(Arc<RootCertStore>);
 /// Whether the machine's certificates are trusted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SystemRoots {
-    /// The machine's certificates are trusted. `SSL_CERT_FILE` and `SSL_CERT_DIR` name others in their place.
+    /// The machine's certificates are trusted. `SSL_CERT_FILE` and `SSL_CERT_DIR` replace them.
     Trust,
     /// Only certificates that the caller adds are trusted.
     Leave,
@@ -63,7 +63,7 @@ impl TrustedRoots {
         Ok(Self(Arc::new(store)))
     }
 
-    /// Returns no certificates, for threads that only dial. Every `https` request fails.
+    /// Creates an empty set of certificates, for threads that only dial. Every `https` request fails.
     #[must_use]
     pub fn empty() -> Self {
         Self(Arc::new(RootCertStore::empty()))
@@ -79,8 +79,9 @@ impl TrustedRoots {
         Ok(Arc::new(config))
     }
 
-    /// Returns the TLS settings: TLS 1.2 and 1.3, and HTTP/1.1 only. Sessions are not resumed, since a session ticket
-    /// would tell a server that two requests come from one process, even under different grants.
+    /// Returns the TLS settings: TLS 1.2 and 1.3, and HTTP/1.1 only. TLS sessions are not resumed, because a
+    /// session ticket would tell a server that two requests come from one process, even under different
+    /// grants.
     pub(crate) fn client_config(&self) -> Result<Arc<ClientConfig>, EgressError> {
         let provider = Arc::new(ring::default_provider());
         let mut config = ClientConfig::builder_with_provider(provider)

@@ -23,8 +23,8 @@ pub(crate) struct Route<'c> {
 }
 
 impl<'c> Route<'c> {
-    /// Asks the judge about the target's known addresses. Behind a proxy, the target's name is not resolved here: the
-    /// proxy resolves it, and its machine may be the only one with name servers.
+    /// Asks the judge about the target's known addresses. Behind a proxy, the target's name is not resolved
+    /// here: the proxy resolves it, and only the proxy's machine may have name servers.
     ///
     /// # Cancellation
     /// Dropping the future ends the wait for the name servers.
@@ -45,8 +45,8 @@ impl<'c> Route<'c> {
         Ok(Self { addresses, proxy })
     }
 
-    /// Connects for a request. For `https` behind a proxy, opens a tunnel, so that TLS runs between this client and the
-    /// target.
+    /// Connects for a request. For `https` behind a proxy, opens a tunnel, so that TLS runs between this
+    /// client and the target.
     ///
     /// # Cancellation
     /// Dropping the future closes the connection.
@@ -100,7 +100,8 @@ pub(crate) fn form(client: &FetchClient, target: &Target) -> RequestTargetForm {
     }
 }
 
-/// Asks the judge about the address of a pooled connection, or behind a proxy about the target's known addresses.
+/// Asks the judge about the address of a pooled connection. Behind a proxy, asks about the target's known
+/// addresses instead.
 pub(crate) fn judge_pooled(
     client: &FetchClient,
     target: &Target,

@@ -1,8 +1,8 @@
 //! A streamed response, whose body is passed on as it arrives.
 //!
-//! The thread reads, decodes and redacts one piece after the other, and the caller takes them from a short queue.
-//! Backpressure: while the queue is full, the thread reads nothing from this connection, so the kernel's buffers fill
-//! and the server must wait.
+//! The thread reads, decodes and redacts one piece at a time, and the caller takes them from a short queue.
+//! Backpressure: while the queue is full, the thread reads nothing from this connection, so the kernel's
+//! buffers fill up and the server must wait.
 
 use std::{fmt, net::SocketAddr};
 
@@ -44,7 +44,8 @@ pub struct StreamedResponse {
     _cancel_on_drop: DropGuard,
 }
 
-/// The end of a body. It has a separate channel, so that a thread that stops is not taken for the end.
+/// The end of a body. It has a separate channel, so that a thread that stops early is not mistaken for the
+/// end.
 enum BodyEnd {
     Awaited(oneshot::Receiver<Result<(), FetchError>>),
     Complete,
@@ -52,8 +53,8 @@ enum BodyEnd {
 }
 
 impl StreamedResponse {
-    /// Whether the body is known to have no further piece: it was empty from the beginning, or [`Self::next`] has
-    /// returned `None`.
+    /// Returns whether the body is known to have no further piece: it was empty from the start, or
+    /// [`Self::next`] has returned `None`.
     #[must_use]
     pub fn has_ended(&self) -> bool {
         matches!(self.end, BodyEnd::Complete)
@@ -61,14 +62,14 @@ impl StreamedResponse {
 
     /// Returns the next decompressed and redacted piece, of 1 byte to 64 KiB, or `None` at the end.
     ///
-    /// A secret that becomes known in the middle of a body ([`Judge::known_secrets`]) is redacted in later pieces, and
-    /// not in earlier ones.
+    /// A secret that becomes known in the middle of a body ([`Judge::known_secrets`]) is redacted only in
+    /// later pieces.
     ///
     /// # Cancellation
-    /// Cancel safe: no piece is lost.
+    /// Cancel-safe: no piece is lost.
     ///
     /// # Errors
-    /// The reason why there are no further pieces: a limit, a deadline, a fault of the server, or
+    /// The reason why there are no further pieces: a limit, a timeout, a fault of the server, or
     /// [`FetchError::Cancelled`]. After an error, each further call fails.
     pub async fn next(&mut self) -> Result<Option<Bytes>, FetchError> {
         if let Some(piece) = self.pieces.recv().await {
@@ -120,7 +121,7 @@ pub(crate) async fn serve(
     let open_response = match open_result.unwrap_or_else(|_elapsed| Err(timeout_error())) {
         Ok(open_response) => open_response,
         Err(error) => {
-            // A failed send is ignored: the caller is gone.
+            // A failed send means that the caller is gone, so it is ignored.
             let _ignored = response_sender.send(Err(error));
             return;
         }
@@ -140,9 +141,10 @@ pub(crate) async fn serve(
         cancel: cancel.clone(),
         _cancel_on_drop: cancel.drop_guard(),
     };
-    // If the caller is gone, the send drops the response, which cancels the request.
+    // If the caller is gone, the failed send drops the response, which cancels the request.
     let _ignored = response_sender.send(Ok(response));
     let pass_result = timeout_at(deadline, stream_body(body, judge, &pieces)).await;
+    // The caller may have dropped the response, so a failed send is ignored.
     let _ignored = end_sender.send(pass_result.unwrap_or_else(|_elapsed| Err(timeout_error())));
 }
 
@@ -154,7 +156,7 @@ async fn stream_body(
 ) -> Result<(), FetchError> {
     let mut redactor = Redactor::new();
     while let Some(piece) = body.next().await? {
-        // Ask for the secrets again: one may have become known since the last piece.
+        // Ask for the secrets again, because a secret may have become known since the last piece.
         send(pieces, redactor.push(&piece, &judge.known_secrets())).await;
     }
     send(pieces, redactor.finish(&judge.known_secrets())).await;
@@ -165,10 +167,10 @@ async fn stream_body(
 async fn send(pieces: &mpsc::Sender<Bytes>, text: Vec<u8>) {
     let mut text = Bytes::from(text);
     while !text.is_empty() {
-        // An error is ignored: a caller that is gone has cancelled the request.
+        // An error means that the caller is gone, which cancels the request, so it is ignored.
         let _ignored = pieces.send(text.split_to(text.len().min(MAX_PIECE_BYTES))).await;
     }
 }
 
-/// The maximum number of pieces that wait for the caller.
+/// The maximum number of pieces that are queued for the caller.
 const QUEUED_PIECES: usize = 2;

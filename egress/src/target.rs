@@ -1,4 +1,4 @@
-//! The target of a URL: scheme, host and port, of the kinds that requests may have.
+//! The target of a URL: scheme, host and port, checked to be of a kind that requests may use.
 
 use std::{
     collections::BTreeSet,
@@ -11,7 +11,7 @@ use url::{Host, Url};
 
 use crate::FetchError;
 
-/// A checked URL, in the parts that requests need.
+/// A checked URL, split into the parts that requests need.
 #[derive(Clone, Debug)]
 pub(crate) struct Target {
     /// The host as [`Url::host_str`] writes it.
@@ -43,7 +43,7 @@ pub(crate) enum Scheme {
 }
 
 impl Target {
-    /// Checks a URL. `ports` are those that requests may go to.
+    /// Checks a URL. `ports` are the ports that requests may go to.
     pub(crate) fn parse(url: &Url, ports: &BTreeSet<u16>) -> Result<Self, FetchError> {
         let scheme = match url.scheme() {
             "http" => Scheme::Http,

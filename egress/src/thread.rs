@@ -1,7 +1,7 @@
 //! The threads that make requests: their start, confinement and jobs.
 //!
-//! Each thread builds a separate runtime before it is confined, and proves its confinement before each job. Its jobs
-//! run concurrently on that runtime; none of them starts a task or a thread.
+//! Each thread builds its own runtime before it is confined, and proves its confinement before each job. Its
+//! jobs run concurrently on that runtime. None of them starts a task or a thread.
 
 use std::{
     collections::BTreeSet,
@@ -53,12 +53,12 @@ pub struct EgressConfig {
     pub landlock: Requirement,
     /// Whether the threads must have the system-call filter, which refuses other protocols, files and programs.
     pub seccomp: Requirement,
-    /// The ports that requests may go to. The threads may also connect to the name servers' ports, only to resolve
+    /// The ports that requests may go to. Threads may also connect to name servers, but only to resolve
     /// names.
     pub ports: BTreeSet<u16>,
-    /// The proxy of all requests, tunnels and connections, as `http://host:port`. With a proxy the threads connect to its
-    /// port only. If its host is a name, they also ask name servers for this one name. [`Self::ports`] then bounds the
-    /// ports that the proxy is asked for.
+    /// The proxy of all requests, tunnels and connections, as `http://host:port`. With a proxy the threads
+    /// connect to its port only. If its host is a name, they also ask name servers for this name.
+    /// [`Self::ports`] then limits the ports that the proxy is asked for.
     pub proxy: Option<Url>,
     /// The configuration of name resolution.
     pub names: NameSettings,
@@ -87,7 +87,7 @@ impl fmt::Debug for Egress {
 }
 
 impl Egress {
-    /// Starts the threads, and returns once each has confined itself and proved it.
+    /// Starts the threads, and returns after each of them has confined itself and proved its confinement.
     ///
     /// # Errors
     /// [`EgressError::Proxy`], [`EgressError::Thread`], [`EgressError::Hosts`], [`EgressError::Resolver`] or
@@ -116,29 +116,29 @@ impl Egress {
         Ok(Self { job_senders, next_index: AtomicUsize::new(0), posture: posture.ok_or_else(no_thread)? })
     }
 
-    /// The threads' proven posture, for audit rows.
+    /// Returns the threads' proven posture, for audit rows.
     #[must_use]
     pub fn posture(&self) -> &Posture {
         &self.posture
     }
 
-    /// Whether at least one thread serves. A thread ends when it cannot prove its confinement again, even if only for
-    /// lack of a descriptor. Once all have ended, a new client must be started.
+    /// Returns whether at least one thread is serving. A thread ends when it cannot prove its confinement
+    /// again, even if it only lacks a free descriptor. After all have ended, a new client must be started.
     #[must_use]
     pub fn is_serving(&self) -> bool {
         self.job_senders.iter().any(|jobs| !jobs.is_closed())
     }
 
-    /// Makes a request and follows its redirects, as far as the judge allows. The judge's limit `total` includes the
-    /// wait for a thread.
+    /// Makes a request and follows its redirects, as far as the judge allows. `total` includes the wait for a
+    /// thread.
     ///
     /// # Cancellation
-    /// Cancelling the token, or dropping the future, closes the request's connection. A server may have acted on
-    /// the request before.
+    /// Cancelling the token, or dropping the future, closes the request's connection. The server may already
+    /// have acted on the request.
     ///
     /// # Errors
-    /// [`FetchError::Refused`] for the judge's refusal; the other variants say why there is no response. A status of
-    /// 4xx or 5xx is a response.
+    /// [`FetchError::Refused`] for the judge's refusal. The other variants give the reason why there is no
+    /// response. A status of 4xx or 5xx is a response.
     pub async fn send(
         &self,
         judge: Arc<dyn Judge>,
@@ -150,17 +150,17 @@ impl Egress {
         self.submit_and_wait(judge, request, &cancel, Job::Request).await
     }
 
-    /// Makes a request like [`Self::send`], and returns as soon as the head of the response has come. The body is read
-    /// as the caller takes it. The judge's limit `total` includes the body.
+    /// Makes a request like [`Self::send`], and returns as soon as the head of the response has arrived. The
+    /// body is read as the caller takes it. The judge's timeout `total` includes the body.
     ///
     /// Each piece of the body is redacted with the secrets that are known when it is passed on.
     ///
     /// # Cancellation
-    /// As [`Self::send`]. Dropping the response closes the connection too, unless its body has come to its end.
+    /// As in [`Self::send`]. Dropping the response also closes the connection, unless its body has ended.
     ///
     /// # Errors
-    /// As [`Self::send`], and [`FetchError::Busy`] while the thread streams as many responses as it may. Faults of the
-    /// body come with its pieces.
+    /// As in [`Self::send`], and [`FetchError::Busy`] if the thread has reached its limit of streamed
+    /// responses. Faults of the body are returned with its pieces.
     pub async fn stream(
         &self,
         judge: Arc<dyn Judge>,
@@ -199,17 +199,17 @@ impl Egress {
             });
         }
         cancel.cancel();
-        // Wait until the thread has dropped the request, so that no call reaches the judge after this function returns.
+        // Wait until the thread has dropped the request, so that the judge is not called after the return.
         if has_begun.load(Ordering::SeqCst) {
             let _cancelled = response.await;
         }
         Err(FetchError::TotalTimeout { limit })
     }
 
-    /// Serves the connection of a client that asks for a tunnel, until it ends. `stream` must be non-blocking. The
-    /// judge is asked about a request with the method `CONNECT`, and about all addresses of the host. `watch` gets the
-    /// facts, including those of a refusal. If `share` or the thread has no free tunnel, the client gets status 503 and
-    /// `busy`.
+    /// Serves the connection of a client that asks for a tunnel, until it ends. `stream` must be
+    /// non-blocking. The judge is asked about a request with the method `CONNECT`, and about all addresses of
+    /// the host. `watch` receives the facts, including those of a refusal. If `share` or the thread has no
+    /// free tunnel, the client gets status 503 and `busy`.
     ///
     /// # Cancellation
     /// Cancelling the token, or dropping the future, closes both connections.
@@ -231,7 +231,7 @@ impl Egress {
             Ok(()) => drop(done_receiver.await),
             Err(error) => watch.refuse(&error),
         }
-        // Has an effect only if the thread ended before it recorded an end.
+        // Takes effect only if the thread ended before it recorded an end.
         watch.end(TunnelEnd::Broken);
     }
 
@@ -242,7 +242,7 @@ impl Egress {
     /// Dropping the future closes the connection.
     ///
     /// # Errors
-    /// [`FetchError::Refused`] for the judge's refusal; the other variants say why there is no connection.
+    /// [`FetchError::Refused`] for the judge's refusal. Other variants say why there is no connection.
     pub async fn dial(&self, judge: Arc<dyn Judge>, url: Url) -> Result<TcpStream, FetchError> {
         let cancel = CancellationToken::new();
         let _cancel_on_drop = cancel.clone().drop_guard();
@@ -281,7 +281,7 @@ enum Job {
     Dial(DialJob),
 }
 
-/// A job that hands out one connection.
+/// A job that opens one connection and hands it to the caller.
 struct DialJob {
     judge: Arc<dyn Judge>,
     url: Url,
@@ -297,7 +297,7 @@ struct TunnelJob {
     share: TunnelShare,
     watch: TunnelWatch,
     cancel: CancellationToken,
-    /// Dropped at the end of the job, which tells the caller.
+    /// Dropped at the end of the job, which notifies the caller.
     _done: oneshot::Sender<()>,
 }
 
@@ -327,11 +327,11 @@ fn run_thread(
         }
         Err(error) => ready.send(Err(error)),
     };
-    // A failed send is ignored: `Egress::start` no longer waits for the result.
+    // `Egress::start` no longer waits for the result, so a failed send is ignored.
     drop(start_result);
 }
 
-/// Builds everything that needs a file, a thread or a new descriptor of the runtime, and then confines the thread.
+/// Builds everything that needs a file, a thread or a new descriptor, and then confines the thread.
 fn set_up(
     ThreadSettings { config, proxy }: &ThreadSettings,
     tls: Arc<ClientConfig>,
@@ -395,8 +395,8 @@ async fn serve(client: &FetchClient, proven: &ProvenThread, queue: &mut mpsc::Re
                         }
                     }
                     Job::Stream(job) if streams.len() < MAX_STREAMS => streams.push(stream(client, job)),
-                    // Refuse streams and tunnels instead of queueing them: running ones may last for long, and requests
-                    // would wait behind them.
+                    // Refuse streams and tunnels instead of queueing them: running ones can last long, and
+                    // requests would be stuck behind them.
                     Job::Stream(_) => job.refuse(FetchError::Busy),
                 }
             }
@@ -411,7 +411,7 @@ async fn serve(client: &FetchClient, proven: &ProvenThread, queue: &mut mpsc::Re
 
 impl Job {
     fn refuse(self, error: FetchError) {
-        // A failed send is ignored: the caller is gone.
+        // The caller is gone if the send fails, so the error is ignored.
         match self {
             Self::Request(job) => drop(job.result_sender.send(Err(error))),
             Self::Stream(job) => drop(job.result_sender.send(Err(error))),
@@ -421,23 +421,23 @@ impl Job {
     }
 }
 
-/// Serves one tunnel. A panic ends this tunnel only.
+/// Serves one tunnel. A panic ends only this tunnel.
 async fn serve_tunnel(client: &FetchClient, job: TunnelJob, permit: OwnedSemaphorePermit) {
     let TunnelJob { judge, stream, limits, share: _, watch, cancel, _done } = job;
-    // Declared last, so the permit is free before the drop of `_done` tells the caller of the end.
+    // Dropped before `_done`, so the permit is free when the caller learns of the end.
     let _permit = permit;
     let carried = tunnel::carry(client, &*judge, stream, &limits, &watch);
     watch.end(run_until_cancelled(&cancel, carried, TunnelEnd::Cancelled, TunnelEnd::Broken).await);
 }
 
-/// Answers one client that gets no tunnel with `busy`.
+/// Answers `busy` to a client that gets no tunnel.
 async fn refuse_tunnel(job: TunnelJob) {
     let TunnelJob { stream, limits, watch, cancel, _done, .. } = job;
     let answered = tunnel::refuse_busy(stream, &limits, &watch);
     watch.end(run_until_cancelled(&cancel, answered, TunnelEnd::Cancelled, TunnelEnd::Broken).await);
 }
 
-/// Runs one job until it is done or cancelled. A panic ends this job only.
+/// Runs one job until it completes or is cancelled. A panic ends only this job.
 async fn run_until_cancelled<R>(
     cancel: &CancellationToken,
     future: impl Future<Output = R>,
@@ -445,7 +445,7 @@ async fn run_until_cancelled<R>(
     panicked: R,
 ) -> R {
     tokio::select! {
-        // `biased`: when cancellation and result are ready together, the result is dropped, since the caller is gone.
+        // `biased`: a cancelled job drops even a result that is ready, because the caller is gone.
         biased;
         () = cancel.cancelled() => cancelled,
         result = AssertUnwindSafe(future).catch_unwind() => result.unwrap_or(panicked),
@@ -457,7 +457,7 @@ async fn dial(client: &FetchClient, job: DialJob) {
     let connected = dial_request::connect(client, &*job.judge, &job.url);
     let cancelled = Err(FetchError::Cancelled);
     let result = run_until_cancelled(&job.cancel, connected, cancelled, Err(FetchError::Stopped)).await;
-    // A failed send is ignored: the caller is gone, and the connection is closed.
+    // If the caller is gone, the send fails and the connection is closed.
     let _ignored = job.result_sender.send(result);
 }
 
@@ -467,7 +467,7 @@ async fn run(client: &FetchClient, job: RequestJob<Response>) {
     let fetched = client.fetch(&*job.judge, job.request);
     let cancelled = Err(FetchError::Cancelled);
     let result = run_until_cancelled(&job.cancel, fetched, cancelled, Err(FetchError::Stopped)).await;
-    // A failed send is ignored: the caller is gone.
+    // The caller is gone if the send fails, so the error is ignored.
     let _ignored = job.result_sender.send(result);
 }
 
@@ -480,22 +480,22 @@ async fn stream(client: &FetchClient, job: RequestJob<StreamedResponse>) {
     run_until_cancelled(&cancel, serving, (), ()).await;
 }
 
-/// The maximum number of jobs that wait for a thread. Further ones are refused: callers have limits of their own, and
-/// an unbounded queue would hold unbounded bodies.
+/// The maximum number of jobs that are queued for a thread. Further jobs are refused: callers have limits of
+/// their own, and an unbounded queue would hold unbounded bodies.
 const MAX_QUEUED_REQUESTS: usize = 128;
 
-/// The maximum number of requests with collected bodies and of dials, together, that a thread works on at a time. Each
-/// request may hold a body of the limit's size.
+/// The maximum number of requests with collected bodies and of dials that a thread runs concurrently. Each
+/// request may hold a body of the maximum size.
 const MAX_RUNNING_REQUESTS: usize = 64;
 
-/// The maximum number of responses that a thread streams at a time. Each has a connection and a few pieces of 64 KiB,
-/// however long its body is.
+/// The maximum number of responses that a thread streams concurrently. Each needs a connection and a few
+/// pieces of 64 KiB, however long its body is.
 const MAX_STREAMS: usize = 128;
 
-/// The maximum number of tunnels that a thread carries at a time. Each has two descriptors and 32 KiB of buffers.
+/// The maximum number of concurrent tunnels of a thread. Each has two descriptors and 32 KiB of buffers.
 const MAX_TUNNELS: usize = 1024;
 
-/// The maximum number of clients answered with `busy` at a time. Further ones are disconnected without an answer.
+/// The maximum number of concurrent answers with `busy`. Further clients are disconnected unanswered.
 const MAX_REFUSALS: usize = 64;
 
 #[cfg(test)]

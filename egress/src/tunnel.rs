@@ -1,14 +1,14 @@
 //! Tunnels, which carry the TLS of a confined program, unread, to a host that the judge allows.
 //!
-//! A client asks for a tunnel by HTTP `CONNECT` (RFC 9110, section 9.3.6), of which nothing is sent to a server. The
-//! steps: read the head, ask the judge, resolve the name, ask the judge about its addresses, answer the client, read
-//! the first TLS message (`ClientHello`), whose server name must be the host, and connect. So a client without a
-//! matching `ClientHello` reaches no server.
+//! A client asks for a tunnel by HTTP `CONNECT` (RFC 9110, section 9.3.6), of which nothing is sent to a
+//! server. The steps: read the head, ask the judge, resolve the name, ask the judge about its addresses,
+//! answer the client, read the first TLS message (`ClientHello`), whose server name must be the host, and
+//! connect. A client without a matching `ClientHello` therefore reaches no server.
 //!
 //! - `head` reads the request, and `hello` reads the `ClientHello`.
-//! - `relay` carries the bytes both ways.
-//! - `share` bounds the tunnels of one owner.
-//! - `error` has the reasons for which a tunnel is not opened.
+//! - `relay` carries the bytes in both directions.
+//! - `share` limits the tunnels of one owner.
+//! - `error` has the reasons why a tunnel is not opened.
 
 use std::{io, net::SocketAddr, sync::Arc, time::Duration};
 
@@ -33,14 +33,14 @@ use head::ConnectHead;
 /// The limits of one tunnel.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TunnelLimits {
-    /// The maximum length of the request of the client, in bytes. Default: 8 KiB.
+    /// The maximum length of the client's request, in bytes. Default: 8 KiB.
     pub head_bytes: usize,
     /// The maximum number of bytes that the client sends until its `ClientHello` is complete. Default: 32 KiB.
     pub hello_bytes: usize,
-    /// The time limit from the connection to the end of the request, and again from the answer to the end of the
+    /// The timeout from the connection to the end of the request, and again from the answer to the end of the
     /// `ClientHello`. Default: 10 s each.
     pub greeting_timeout: Duration,
-    /// The time after which a tunnel without a byte in either direction ends. Default: 5 minutes.
+    /// The timeout of a tunnel that carries no byte in either direction. Default: 5 minutes.
     pub idle_timeout: Duration,
 }
 
@@ -55,7 +55,7 @@ impl Default for TunnelLimits {
     }
 }
 
-/// A view of a tunnel's facts, while the tunnel lasts and after. Cheap to clone: all clones see the same tunnel.
+/// A view of a tunnel's facts, during and after the tunnel. Cheap to clone: all clones see the same tunnel.
 #[derive(Clone, Debug, Default)]
 pub struct TunnelWatch(Arc<Mutex<TunnelFacts>>);
 
@@ -66,11 +66,11 @@ pub struct TunnelFacts {
     pub target: Option<(String, u16)>,
     /// The address that was connected to, which is the proxy's if there is one. `None` if no connection was made.
     pub address: Option<SocketAddr>,
-    /// The bytes of the client that were written to the server.
+    /// The number of bytes from the client that were written to the server.
     pub sent: u64,
-    /// The bytes of the server that were written to the client.
+    /// The number of bytes from the server that were written to the client.
     pub received: u64,
-    /// How the tunnel ended. `None` while it lasts.
+    /// How the tunnel ended. `None` while it is open.
     pub end: Option<TunnelEnd>,
 }
 
@@ -141,7 +141,8 @@ pub(crate) async fn carry(
     watch: &TunnelWatch,
 ) -> TunnelEnd {
     let Ok(mut client_stream) = TcpStream::from_std(stream) else { return TunnelEnd::Broken };
-    // Disable Nagle's algorithm, so that small messages do not wait. An error is ignored: the tunnel is only slower.
+    // Disable Nagle's algorithm, so that small messages are not delayed. An error only makes the tunnel
+    // slower, so it is ignored.
     let _slower = client_stream.set_nodelay(true);
     match open(client, judge, &mut client_stream, limits, watch).await {
         Ok((server_stream, hello)) => {
@@ -156,7 +157,8 @@ pub(crate) async fn carry(
     }
 }
 
-/// Refuses a client for lack of a free tunnel. Reads its request first, since an earlier answer could be lost.
+/// Refuses a client because no tunnel is free. Reads its request first, because an earlier answer could be
+/// lost.
 ///
 /// # Cancellation
 /// Dropping the future closes the connection.
@@ -174,11 +176,11 @@ pub(crate) async fn refuse_busy(
     refused_end(&error)
 }
 
-/// Records a refusal, and then answers the client. This order matters: the audit row may be written as soon as the
-/// client has its answer.
+/// Records a refusal, and then answers the client. The order matters: the audit row may be written as soon as
+/// the client has its answer.
 async fn refuse(client_stream: &mut TcpStream, error: &TunnelError, answer: &[u8], watch: &TunnelWatch) {
     watch.end(refused_end(error));
-    // An error is ignored: the client may be gone.
+    // The client may be gone, so an error is ignored.
     let _ignored = client_stream.write_all(answer).await;
 }
 

@@ -1,4 +1,4 @@
-//! Assigns a tool its tier, profile, approval and limits. The arguments of a call have no influence.
+//! Assigns a tool its tier, profile, approval and limits. The arguments of a call have no influence on them.
 
 use portcullis_types::{Access, DEFAULT_TIMEOUT, SafetyTier, ToolPolicy};
 
@@ -9,8 +9,8 @@ use crate::{
 };
 
 impl WorkspaceSecurityPolicy {
-    /// Assigns tier, profile, approval and limits to a tool. The result depends only on the policy and these facts. The
-    /// registry calls this at registration and again for every call.
+    /// Assigns tier, profile, approval and limits to a tool. The result depends only on the policy and these
+    /// facts. The registry calls this at registration and again for every call.
     ///
     /// # Errors
     /// [`Denial`] for a tool with `enabled = false`, for a quarantined tool, and for a native tool that is not enabled
@@ -29,7 +29,8 @@ impl WorkspaceSecurityPolicy {
         if assignment.enabled { Ok(assignment) } else { Err(not_enabled(self.effective(), tool)) }
     }
 
-    /// Like [`Self::assign`], for listings: describes even a tool that may not be called, with `enabled` false.
+    /// Like [`Self::assign`], for listings: also describes a tool that may not be called, with `enabled`
+    /// false.
     #[must_use]
     pub fn describe(&self, tool: &ToolFacts) -> ToolAssignment {
         self.describe_traced(tool, &mut NoTrace)
@@ -62,8 +63,8 @@ impl WorkspaceSecurityPolicy {
         let assignment = ToolAssignment {
             tier,
             profile,
-            // The effective tier decides. By the declared tier, a module that claims to be harmless would need fewer
-            // approvals than an honest module with the same grant.
+            // The effective tier decides. With the declared tier, a module that claims to be harmless would
+            // need fewer approvals than an honest module with the same grant.
             approval: approval(policy, rule, tool, tier),
             timeout: timeout.min(timeout_cap),
             memory,
@@ -79,9 +80,9 @@ impl WorkspaceSecurityPolicy {
         assignment
     }
 
-    /// The effective tier of a tool. A foreign module's claim to only read is not trusted: its tier is at least
-    /// side-effecting if it may write a mount or make requests with methods that are not safe (RFC 9110, 9.2.1). For
-    /// all other tools it is the declared tier.
+    /// Returns the effective tier of a tool. A foreign module's claim to only read is not trusted: its tier
+    /// is at least side-effecting if it may write a mount or make requests with methods that are not safe
+    /// (RFC 9110, 9.2.1). For all other tools it is the declared tier.
     ///
     /// The effective tier decides which calls run concurrently, which calls get an audit row before they run, and which
     /// hints clients receive.
@@ -98,7 +99,7 @@ impl WorkspaceSecurityPolicy {
         }
     }
 
-    /// The source of a tool's approval: a key of the policy file, or the tool's own declaration.
+    /// Returns the source of a tool's approval: a key of the policy file, or the tool's own declaration.
     #[must_use]
     pub fn approval_rule(&self, tool: &ToolFacts, assignment: &ToolAssignment) -> String {
         let (name, approval) = (&tool.name, assignment.approval);
@@ -112,14 +113,15 @@ impl WorkspaceSecurityPolicy {
         }
         match tool.declared_policy {
             ToolPolicy::RequiresApproval => "the tool's own declaration".to_owned(),
-            // Neither the entry nor the tier sets this approval: the tool is unknown to the policy.
+            // Neither the entry nor the tier sets this approval: the tool has no entry in the policy.
             ToolPolicy::Auto => format!("tools.{name}"),
         }
     }
 }
 
-/// The profile that the tool's entry states. Without one, shipped modules and enabled natives get the tier's profile,
-/// shipped tools that run commands get the shell's, and all others, including steps of operations, get `Nothing`.
+/// Returns the profile that the tool's entry names. Without one, shipped modules and enabled natives get the
+/// tier's profile, shipped tools that run commands get the shell's, and all others, including steps of
+/// operations, get `Nothing`.
 fn profile<T: TraceSink>(
     policy: &EffectivePolicy,
     rule: Option<&ToolRule>,
@@ -165,8 +167,8 @@ fn profile<T: TraceSink>(
     }
 }
 
-/// The strictest of the assigned approval, the tool's own request, and the floors that reductions set. `tier` is the
-/// effective tier. The assigned approval:
+/// Returns the strictest of the assigned approval, the tool's own request, and the floors that reductions
+/// set. `tier` is the effective tier. The assigned approval:
 ///
 /// | tool | with `approval` in its entry | without |
 /// |---|---|---|
@@ -186,7 +188,7 @@ fn approval(
     let tier_rule = policy.tiers.rule(tier);
     let rule_approval = rule.and_then(|rule| rule.approval);
     let assigned = match (tool.origin, rule_approval) {
-        // The operator's approval stands alone, because the tier of a shipped tool can be trusted.
+        // The operator's approval is final, because the tier of a shipped tool can be trusted.
         (
             ToolOrigin::ShippedNative
             | ToolOrigin::ShippedShell
@@ -218,11 +220,11 @@ fn approval(
         (ToolOrigin::External | ToolOrigin::Http, None) => {
             tier_rule.approval.max(policy.tiers.rule(SafetyTier::SideEffecting).approval)
         }
-        // Only the listing of a server's tools reads; the tools themselves ask.
+        // Only the listing of a server's tools is read-only. The tools themselves ask.
         (ToolOrigin::Mcp, None) if tier == SafetyTier::ReadOnly => tier_rule.approval,
         (ToolOrigin::Mcp, None) => tier_rule.approval.max(Approval::Ask),
-        // A foreign tool's tier cannot lower the approval below that of a tool without a tier, and cannot make an
-        // unknown module count as known.
+        // A foreign tool's tier cannot lower the approval below the approval of a tool without a tier, and
+        // cannot make an unknown module count as known.
         (ToolOrigin::ForeignModule, None) if rule.is_some_and(|rule| rule.by_operator) => {
             tier_rule.approval.max(policy.tiers.rule(SafetyTier::SideEffecting).approval)
         }
@@ -257,7 +259,7 @@ fn is_enabled(rule: Option<&ToolRule>, origin: ToolOrigin) -> bool {
 fn not_enabled(policy: &EffectivePolicy, tool: &ToolFacts) -> Denial {
     let name = &tool.name;
     let disabled = policy.tools.get(name).is_some_and(|rule| rule.enabled == Some(false));
-    // A disabled tool stays refused after an approval, so that reason comes first.
+    // A disabled tool stays refused after an approval, so report that reason first.
     if tool.pin_status == PinStatus::Quarantined && !disabled {
         let hint = format!("an operator can approve it again with `portcullis tool approve {name}`");
         let rule = format!("portcullis.lock: tools.{name}");

@@ -1,4 +1,4 @@
-//! `[audit]`: when rows are synced, how the log is sealed, and where its checkpoints go.
+//! `[audit]`: when rows are synced, when segments are sealed, and where checkpoints are sent.
 
 use std::{fmt, time::Duration};
 
@@ -14,23 +14,25 @@ use crate::{
 /// The settings of the audit log, with every default filled in.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct AuditSettings {
-    /// When rows are synced to the disk. In the canonical form it is a separate key, from before the others existed.
+    /// When rows are synced to disk. In the canonical form this is a separate key, which is older than the
+    /// others.
     #[serde(skip)]
     pub sync: AuditSync,
     /// The size at which a segment is sealed. Default: 64 MiB.
     #[serde(rename = "segment")]
     pub segment_bytes: FileBytes,
-    /// The age of its first row at which a segment is sealed. Default: 30 days.
+    /// The age of a segment's first row at which the segment is sealed. Default: 30 days.
     #[serde(serialize_with = "seconds")]
     pub segment_age: Duration,
-    /// The age of its last row at which a sealed segment is removed. `None`, the default, keeps all.
+    /// The age of its last row at which a sealed segment is removed. `None`, the default, keeps all segments.
     #[serde(rename = "keep", skip_serializing_if = "Option::is_none", serialize_with = "optional_seconds")]
     pub retention: Option<Duration>,
-    /// The destinations of checkpoints. `None`, the default: standard error in a server, none in other commands.
+    /// The destinations of checkpoints. `None`, the default, means standard error in a server and none in
+    /// other commands.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub checkpoints: Option<Vec<CheckpointDestination>>,
-    /// The key that signs checkpoints. `None`, the default, uses the key among the credentials that systemd passes, or
-    /// else the state folder's key, which is created if it is missing.
+    /// The key that signs checkpoints. `None`, the default, uses the key among the credentials that systemd
+    /// passes, or otherwise the state folder's key, which is created if it is missing.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub key: Option<KeyLocation>,
 }
@@ -44,8 +46,8 @@ impl AuditSettings {
     pub(crate) const AGE_BOUNDS: LimitBounds<Duration> =
         LimitBounds { least: Duration::from_mins(1), most: Duration::from_hours(100 * 365 * 24) };
 
-    /// Whether all settings except the sync are the default. The canonical form then leaves the settings out, so that
-    /// policies without them keep the digest from before they existed.
+    /// Returns whether all settings except `sync` are the default. The canonical form then omits the
+    /// settings, so that policies without them keep the digest from before the settings existed.
     pub(crate) fn is_default_but_sync(&self) -> bool {
         *self == Self { sync: self.sync, ..Self::default() }
     }
@@ -64,24 +66,25 @@ impl Default for AuditSettings {
     }
 }
 
-/// A place that gets checkpoints.
+/// A destination of checkpoints.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub enum CheckpointDestination {
     /// Standard error, as one line each.
     Stderr,
     /// A file, to which signed notes are appended: an absolute path.
     File(String),
-    /// A witness, which signs what continues the log that it has seen.
+    /// A witness, which signs only extensions of the log that it has already seen.
     Witness(WitnessDestination),
 }
 
-/// A witness of the protocol of C2SP (c2sp.org/tlog-witness). In text, its URL and its key with a space between.
+/// A witness that speaks the C2SP protocol (c2sp.org/tlog-witness). In text it is its URL and its key,
+/// separated by a space.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct WitnessDestination {
-    /// The prefix of submissions: an `http` or `https` URL without query. A cosignature is checked with the key, so a
-    /// connection without TLS betrays no more than the log's size and root.
+    /// The prefix of submissions: an `http` or `https` URL without query. A cosignature is verified with the
+    /// key, so a connection without TLS reveals no more than the log's size and root.
     pub url: Url,
-    /// The key that verifies its cosignatures: `NAME+8 hexadecimal digits+base64`.
+    /// The key that verifies the witness's cosignatures: `NAME+8 hexadecimal digits+base64`.
     pub key: String,
 }
 
@@ -142,7 +145,7 @@ impl Serialize for CheckpointDestination {
     }
 }
 
-/// The place of a key that signs.
+/// The location of a signing key.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub enum KeyLocation {
     /// A file: an absolute path.
@@ -151,7 +154,7 @@ pub enum KeyLocation {
     SshAgent(String),
 }
 
-/// The beginning of the name of a key in an SSH agent.
+/// The prefix of the name of a key in an SSH agent.
 const SSH_AGENT: &str = "ssh-agent:";
 
 /// The length of the base64 digits in a fingerprint.
@@ -191,7 +194,7 @@ impl Serialize for KeyLocation {
     }
 }
 
-/// Parses the path of a file outside the workspace. `otherwise` is what else the text may be.
+/// Parses the path of a file outside the workspace. `otherwise` names the other form that the text may have.
 fn parse_absolute(text: &str, otherwise: &str) -> Result<String, String> {
     if !text.starts_with('/') || text.contains('\0') || text.len() > MAX_PATH_BYTES {
         return Err(format!("write {otherwise}, or the absolute path of a file"));

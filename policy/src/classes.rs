@@ -1,8 +1,9 @@
 //! [`PathClasses`]: the paths of a pattern, divided into the classes that the evaluator can tell apart.
 //!
-//! A decision about a path depends on the mount and on what the names below it match: hidden names, protected paths and
-//! kinds, and the patterns of `unasked`. There are finitely many combinations, so one path for each combination stands
-//! for all paths of the pattern. Only the evaluator decides about these paths; this module just finds them.
+//! A decision about a path depends on the mount and on what the names below it match: hidden names, protected
+//! paths and kinds, and the patterns of `unasked`. There are finitely many combinations, so one path for each
+//! combination represents all paths of the pattern. This module only finds these paths. The evaluator decides
+//! about them.
 
 mod names;
 mod states;
@@ -31,19 +32,20 @@ pub struct TooManyClasses {
 #[derive(Debug)]
 pub struct PathClasses<'p> {
     policy: &'p WorkspaceSecurityPolicy,
-    /// The classes of names by the mount and the globs of the pattern, because most patterns share them.
+    /// The classes of names, cached by the mount and the globs of the pattern, because most patterns share
+    /// them.
     names: BTreeMap<(String, Vec<String>), Option<Vec<NameClass>>>,
 }
 
 impl<'p> PathClasses<'p> {
-    /// The classes under a policy.
+    /// Prepares the classes of a policy.
     #[must_use]
     pub fn new(policy: &'p WorkspaceSecurityPolicy) -> Self {
         Self { policy, names: BTreeMap::new() }
     }
 
-    /// One path for each class of a pattern. A pattern without `/` at its start is relative to `home`. Paths with `..`
-    /// belong to no pattern.
+    /// Returns one path for each class of a pattern. A pattern without a leading `/` is relative to `home`.
+    /// Paths with `..` belong to no pattern.
     ///
     /// # Errors
     /// [`TooManyClasses`] if the pattern cannot be decided within the bounds.
@@ -62,7 +64,7 @@ impl<'p> PathClasses<'p> {
             .or_insert_with(|| NameGlobs::new(self.policy, &rules, &globs).classes(MAX_NAME_STATES));
         let names = names.as_deref().ok_or_else(too_many)?;
         let found = PathStates::new(&rules, &components, names).representatives().ok_or_else(too_many)?;
-        // A path that is too long to be one is in no call.
+        // No call can contain a path that is too long.
         Ok(found.iter().filter_map(|names| GuestPath::parse(&path_of(mount, names)).ok()).collect())
     }
 }

@@ -1,12 +1,12 @@
-//! [`Denial`]: a refusal as a value. It says what is refused, why, and what the model may do instead.
+//! [`Denial`]: a refusal as a value, with the refused subject, the reason, and an alternative for the model.
 
 use std::fmt;
 
 use portcullis_types::{EscapedText, ToolError};
 use serde::Serialize;
 
-/// The refusal of a call. It names guest paths, names of the policy, and the call's own commands and addresses, but no
-/// path of the host and no secret, so a model may see all of it.
+/// The refusal of a call. It names guest paths, names of the policy, and the call's own commands and
+/// addresses, but no host path and no secret, so a model may see all of it.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Denial {
     /// The stable code.
@@ -15,7 +15,7 @@ pub struct Denial {
     pub rule: String,
     /// The refused subject: a guest path, an address, a command, or a tool's name.
     pub subject: String,
-    /// A hint at what the model may do instead; may be empty.
+    /// A hint about an alternative for the model. May be empty.
     pub hint: String,
 }
 
@@ -54,11 +54,11 @@ portcullis_types::word_enum! {
         NativeNotEnabled = "native_not_enabled",
         /// The policy, or the calling program, denies the tool's calls.
         ApprovalDenied = "approval_denied",
-        /// A person was asked and said no. Raised where people are asked.
+        /// A person was asked and refused. Raised where people are asked.
         ApprovalRefused = "approval_refused",
         /// There is no approver, or asking failed. Raised where people are asked.
         ApprovalUnavailable = "approval_unavailable",
-        /// No answer came in time. Raised where people are asked.
+        /// No answer arrived in time. Raised where people are asked.
         ApprovalTimedOut = "approval_timed_out",
         /// A hook of the embedding program refuses the call. Raised where hooks are asked.
         HookRefused = "hook_refused",
@@ -96,10 +96,11 @@ portcullis_types::word_enum! {
 }
 
 impl Denial {
-    /// The message for a model, without the hint. Characters that a terminal would act on are escaped.
+    /// Returns the message for a model, without the hint. Characters that a terminal would act on are
+    /// escaped.
     #[must_use]
     pub fn message(&self) -> String {
-        // The subject can be text of a model, which must not control the operator's terminal.
+        // The subject can be text from a model, which must not control the operator's terminal.
         let subject = EscapedText(&self.subject);
         match self.code {
             DenialCode::PathEscapesMount => format!("`{subject}` leads out of its mount"),
@@ -173,7 +174,7 @@ impl From<Denial> for ToolError {
     fn from(denial: Denial) -> Self {
         let error = Self::denied(denial.message())
             .with_code(denial.code.as_str())
-            // Only the operator reads the rule: it can have an address that the model must not learn.
+            // Only the operator reads the rule: it can contain an address that the model must not learn.
             .with_operator_detail(format!("refused by {}", denial.rule));
         if denial.hint.is_empty() { error } else { error.with_hint(denial.hint) }
     }

@@ -1,8 +1,8 @@
-//! Compares two policies by their effect: what each tool may do, and every other value in force.
+//! Compares two policies by their effect: the permissions of each tool, and every other value in force.
 //!
-//! The grants of tools are answers of the evaluator. The other values are compared in their canonical form, the one
-//! that the digest hashes, so a value that a later version adds is never overlooked: without a rule here it counts as
-//! [`Direction::Changed`].
+//! The grants of tools are the evaluator's answers. The other values are compared in their canonical form,
+//! the form that the digest hashes, so a value that a later version adds is never overlooked: without a rule
+//! here it counts as [`Direction::Changed`].
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -15,12 +15,12 @@ use crate::{Approval, CallRequest, RunFacts, ToolFacts, ToolOrigin, WorkspaceSec
 mod values;
 
 portcullis_types::word_enum! {
-    /// Whether a change gives more or less.
+    /// Whether a change gives more or fewer permissions.
     #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize)]
     pub enum Direction {
         /// The new policy allows something that the old one does not.
         Wider = "wider",
-        /// The values differ, and neither is part of the other. A reader must look at them.
+        /// The values differ, and neither contains the other, so a reader must check them.
         Changed = "changed",
         /// The new policy allows less.
         Narrower = "narrower",
@@ -30,7 +30,7 @@ portcullis_types::word_enum! {
 /// One difference between two policies.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 pub struct EffectChange {
-    /// Whether the new policy gives more or less.
+    /// Whether the new policy gives more or fewer permissions.
     pub direction: Direction,
     /// The tool, or the key of the value.
     pub subject: String,
@@ -49,13 +49,13 @@ pub struct EffectChange {
 pub struct PolicyDiff {
     /// The differences.
     pub changes: Vec<EffectChange>,
-    /// Sections whose values differ without any effect on the tools that are known.
+    /// The sections whose values differ without any effect on the known tools.
     pub without_effect: Vec<String>,
 }
 
 impl PolicyDiff {
-    /// Compares two policies. `tools` are tools besides the shipped ones; tools that only an entry of a policy names
-    /// count as approved tools of modules.
+    /// Compares two policies. `tools` are tools besides the shipped ones. Tools that only an entry of a
+    /// policy names count as approved tools of modules.
     #[must_use]
     pub fn between(
         old: &WorkspaceSecurityPolicy,
@@ -66,7 +66,7 @@ impl PolicyDiff {
         let mut known: BTreeMap<ToolName, ToolFacts> = BTreeMap::new();
         let named = [old, new].into_iter().flat_map(WorkspaceSecurityPolicy::entries);
         let named = named.map(|name| ToolFacts::undeclared(name.clone(), ToolOrigin::ForeignModule));
-        // The later facts replace earlier ones, so a real declaration replaces what is assumed for a name.
+        // Later facts replace earlier ones, so a real declaration replaces the assumption about a name.
         for facts in named.chain(tools.iter().cloned()).chain(shipped_tools()) {
             known.insert(facts.name.clone(), facts);
         }
@@ -81,7 +81,7 @@ impl PolicyDiff {
         diff
     }
 
-    /// Whether the new policy may allow something that the old one does not.
+    /// Returns whether the new policy may allow something that the old one does not.
     #[must_use]
     pub fn is_wider(&self) -> bool {
         self.changes.iter().any(|change| change.direction != Direction::Narrower)
@@ -105,7 +105,7 @@ impl PolicyDiff {
         }
         let mounts: BTreeSet<&String> = old.mounts.keys().chain(new.mounts.keys()).collect();
         for mount in mounts {
-            // `None` sorts before reading, and reading before writing, so a greater value is a wider one.
+            // `None` sorts before reading, and reading before writing, so a greater value is wider.
             let (before, after) = (old.mounts.get(mount).copied(), new.mounts.get(mount).copied());
             if before != after {
                 let direction = if after > before { Direction::Wider } else { Direction::Narrower };
@@ -164,7 +164,7 @@ impl PolicyDiff {
     }
 }
 
-/// The sections whose effect is what tools may do.
+/// The sections whose effect is the permissions of tools.
 const TOOL_SECTIONS: [&str; 4] = ["networks", "profiles", "tiers", "tools"];
 
 /// The grants of a policy to one tool.

@@ -19,14 +19,14 @@ impl PolicyDigest {
         Self(hex::encode(Sha256::digest(canonical_json(policy))))
     }
 
-    /// The digest as text: 64 hexadecimal digits.
+    /// Returns the digest as text: 64 hexadecimal digits.
     #[must_use]
     pub fn as_str(&self) -> &str {
         &self.0
     }
 }
 
-/// The text that the digest hashes.
+/// Returns the text that the digest hashes.
 pub(crate) fn canonical_json(policy: &EffectivePolicy) -> Vec<u8> {
     serde_json::to_vec(policy).expect("a map with text keys always serialises")
 }

@@ -1,5 +1,5 @@
-//! The effective policy: every name resolved, every default filled in, everything sorted. The evaluator decides by it,
-//! and the policy digest is its hash.
+//! The effective policy: every name resolved, every default filled in, everything sorted. The evaluator uses
+//! it for every decision, and the policy digest is its hash.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -74,8 +74,8 @@ pub(crate) struct EffectivePolicy {
     pub(crate) modules: BTreeMap<String, String>,
 }
 
-/// Whether this is the default. The JSON then leaves it out, so that policies without the key `home` keep the digest
-/// from before the key existed.
+/// Returns whether this is the default. The JSON then omits it, so that policies without the key `home` keep
+/// the digest from before the key existed.
 fn is_default_home(home: &MountName) -> bool {
     *home == MountName::shared()
 }
@@ -88,16 +88,17 @@ pub(crate) struct Tiers {
     pub(crate) privileged: TierRule,
 }
 
-/// The rule for a tier's tools that have no entry of their own.
+/// The rule for tools of a tier that have no entry of their own.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub(crate) struct TierRule {
     pub(crate) profile: ProfileName,
     pub(crate) approval: Approval,
-    /// The least approval that reductions demand of every tool of the tier, whatever approval the tool's entry sets.
+    /// The minimum approval that reductions demand for every tool of the tier, whatever approval the tool's
+    /// entry sets.
     pub(crate) approval_floor: Approval,
 }
 
-/// The rule of one tool's entry.
+/// The rule from one tool's entry.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub(crate) struct ToolRule {
     /// Whether the operator has an entry for the tool. An entry in a reduction must not make a foreign module count as
@@ -106,22 +107,23 @@ pub(crate) struct ToolRule {
     pub(crate) enabled: Option<bool>,
     pub(crate) profile: Option<ProfileName>,
     pub(crate) approval: Option<Approval>,
-    /// The least approval that a reduction demands where the operator's entry sets none.
+    /// The minimum approval that a reduction demands if the operator's entry sets none.
     pub(crate) approval_floor: Approval,
     /// The paths that need no approval.
     #[serde(skip_serializing_if = "PathRules::is_empty")]
     pub(crate) unasked: PathRules,
     #[serde(rename = "timeout_ms", serialize_with = "as_optional_millis")]
     pub(crate) timeout: Option<Duration>,
-    /// The upper bound on a call's time: `limits.max_timeout`, or the shorter timeout of a reduction if the operator's
-    /// entry sets no `timeout`.
+    /// The maximum duration of a call: `limits.max_timeout`, or the shorter timeout of a reduction if the
+    /// operator's entry sets no `timeout`.
     #[serde(rename = "timeout_cap_ms", serialize_with = "as_millis")]
     pub(crate) timeout_cap: Duration,
     /// The memory of a guest (all its memories together), or of a command with its jobs. `None` means
     /// `limits.wasm_memory` for a guest and `shell.memory` for a command.
     pub(crate) memory: Option<MemoryBytes>,
     pub(crate) max_output_bytes: OutputBytes,
-    /// Whether the tool of the operator's entry may be missing. The key has no effect if the tool is registered.
+    /// Whether the tool may be missing although the operator has an entry for it. The key has no effect if
+    /// the tool is registered.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub(crate) optional: bool,
 }
@@ -145,14 +147,14 @@ impl Tiers {
 }
 
 impl TierRule {
-    /// The rule of a tier without an entry in the policy: no mounts, approval `ask`.
+    /// Returns the rule of a tier without an entry in the policy: no mounts, approval `ask`.
     fn unnamed() -> Self {
         Self { profile: ProfileName::nothing(), approval: Approval::Ask, approval_floor: Approval::Allow }
     }
 }
 
 impl ToolRule {
-    /// The rule of a tool whose only entry is in a reduction.
+    /// Returns the rule of a tool whose only entry is in a reduction.
     pub(crate) fn unnamed(limits: &Limits) -> Self {
         Self {
             by_operator: false,
@@ -172,8 +174,8 @@ impl ToolRule {
 
 /// Resolves the names of a policy and fills in defaults. Unknown names are faults.
 ///
-/// Defaults never grant: a missing tier gets no mounts and the approval `ask`, a missing `require` means all layers,
-/// and the shipped protected names hold unless the operator excepts one by name.
+/// Defaults never grant: a missing tier gets no mounts and the approval `ask`, a missing `require` means all
+/// layers, and the shipped protected names apply unless the operator excepts one by name.
 pub(crate) fn resolve(file: &PolicyFile, faults: &mut Faults<'_>) -> EffectivePolicy {
     let limits = resolve_limits(&file.limits);
     let mounts: BTreeMap<MountName, String> =
@@ -212,7 +214,7 @@ pub(crate) fn resolve(file: &PolicyFile, faults: &mut Faults<'_>) -> EffectivePo
         version: 1,
         require: match &file.require {
             Some(layers) => layers.iter().map(|layer| layer.value).collect(),
-            // By default all layers are required; only the operator can leave one out.
+            // By default all layers are required. Only the operator can leave one out.
             None => RequiredLayer::ALL.into_iter().collect(),
         },
         home: home.unwrap_or_else(MountName::shared),
@@ -320,9 +322,9 @@ fn resolve_limits(entries: &LimitEntries) -> Limits {
     }
 }
 
-/// The shipped names and kinds, without those that the operator excepts, and with the operator's own. `paths` and
-/// `kinds` add to the shipped lists: if they replaced them, the author of a new name would not notice that the shipped
-/// ones are gone.
+/// Returns the shipped names and kinds, without those that the operator excepts, and with the operator's own.
+/// `paths` and `kinds` add to the shipped lists: if they replaced them, the author of a new name would not
+/// notice that the shipped names are gone.
 ///
 /// Excepting a name of the shipped `paths` makes it a kind. Excepting a kind drops it.
 fn resolve_protection(entries: &ProtectEntries, faults: &mut Faults<'_>) -> (ProtectedPaths, ProtectedKinds) {

@@ -1,4 +1,5 @@
-//! The error of a policy that cannot be used: all faults of one load, each with its place, for the operator.
+//! The error of a policy that cannot be used: all faults of one load, each with its position, for the
+//! operator.
 
 use std::fmt;
 
@@ -17,9 +18,9 @@ pub struct PolicyFault {
     pub line: usize,
     /// The column in characters, from 1.
     pub column: usize,
-    /// The key's path, such as `tools.file_read.profile`; empty where the text is not valid TOML.
+    /// The key's path, such as `tools.file_read.profile`. Empty if the text is not valid TOML.
     pub key: String,
-    /// The mistake, and what to write instead.
+    /// The mistake, and the correct line.
     pub message: String,
     /// The code under which `portcullis policy lint` lists it.
     pub code: LintCode,
@@ -36,11 +37,11 @@ impl fmt::Display for PolicyFault {
     }
 }
 
-/// A policy that was rejected as a whole. No other policy takes its place.
+/// A policy that was rejected as a whole. No other policy replaces it.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 #[error("{}", lines(faults, *left_out))]
 pub struct PolicyError {
-    /// The faults, in the order of the texts; never empty.
+    /// The faults, in the order of the texts. Never empty.
     pub faults: Vec<PolicyFault>,
     /// The number of further faults that were left out.
     pub left_out: usize,

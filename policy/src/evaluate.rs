@@ -11,12 +11,12 @@ use crate::{
     TraceSink, TracedRule, WorkspaceSecurityPolicy, flow, network::check_url,
 };
 
-/// One call, with everything that the policy judges.
+/// A call, with everything that the policy considers.
 #[derive(Debug, Clone, Copy)]
 pub struct CallRequest<'a> {
     /// The called tool.
     pub tool: &'a ToolFacts,
-    /// The subjects of the call's arguments, by their roles. An omitted argument has no subject.
+    /// The subjects of the call's arguments, according to their roles. An omitted argument has no subject.
     pub subjects: &'a [RequestedSubject],
     /// The run that the call belongs to, with what the run has read.
     pub run: &'a RunFacts<'a>,
@@ -52,11 +52,11 @@ pub enum RequestedSubject {
 }
 
 impl RequestedSubject {
-    /// The argument of a subject that no argument names, such as a file that a guest opens by itself. It matches no
-    /// declared role, so the access stays as given.
+    /// The argument name of a subject that no argument names, such as a file that a guest opens by itself. It
+    /// matches no declared role, so the access stays as given.
     pub const NO_ARGUMENT: &str = "";
 
-    /// A path that no argument names.
+    /// Creates a path that no argument names.
     #[must_use]
     pub fn unnamed_path(path: GuestPath, access: Access) -> Self {
         Self::Path { argument: Self::NO_ARGUMENT.to_owned(), path, access }
@@ -64,20 +64,20 @@ impl RequestedSubject {
 }
 
 impl WorkspaceSecurityPolicy {
-    /// Decides one call. A granted call may still need an approval ([`Grant::approval`]).
+    /// Decides about one call. A granted call may still need an approval ([`Grant::approval`]).
     ///
-    /// The decision is about names. A path that passes here may be a link to another file; the mount's directory handle
-    /// must refuse such a link with its own [`Denial`]. A URL that passes here is judged again when it is requested,
-    /// together with every address of its host ([`Grant::judge_address`]).
+    /// The decision is about names. A path that passes may be a symlink to another file. The mount's
+    /// directory handle must refuse such a symlink with its own [`Denial`]. A URL that passes is judged again
+    /// when it is requested, together with every address of its host ([`Grant::judge_address`]).
     ///
     /// # Errors
-    /// The [`Denial`] of the first subject that does not pass, because every subject must pass.
+    /// The [`Denial`] of the first subject that does not pass. Every subject must pass.
     pub fn authorize(&self, request: &CallRequest<'_>) -> Result<Grant, Denial> {
         self.authorize_traced(request, &mut NoTrace)
     }
 
-    /// The access of a tool to a mount, as a call gets it that names only the mount, in a run that has read nothing.
-    /// `None` without access.
+    /// Returns the access of a tool to a mount, for a call that names only the mount, in a run that has read
+    /// nothing. `None` without access.
     #[must_use]
     pub fn access_to(&self, tool: &ToolFacts, mount: &MountName) -> Option<Access> {
         let path = GuestPath::parse(&format!("/{mount}")).ok()?;
@@ -88,10 +88,10 @@ impl WorkspaceSecurityPolicy {
         })
     }
 
-    /// Like [`Self::authorize`], which is this function without a trace: records each rule that decides or contributes.
+    /// Like [`Self::authorize`], but records each rule that decides or contributes in a trace.
     ///
     /// # Errors
-    /// As in [`Self::authorize`]. The denial names the deciding rule, which the trace does not repeat.
+    /// As in [`Self::authorize`]. The denial names the deciding rule, so the trace does not repeat it.
     pub fn authorize_traced<T: TraceSink>(
         &self,
         request: &CallRequest<'_>,
@@ -126,7 +126,7 @@ impl WorkspaceSecurityPolicy {
         let mut grant = Grant {
             tool: request.tool.name.clone(),
             mounts: self.shared_mounts_of(&assignment.profile),
-            // A tool without hosts can send no secret.
+            // A tool without hosts cannot send a secret.
             secrets: match &network {
                 Some(_) => self.secrets_of(request.tool.name.as_str()),
                 None => Arc::new([]),
@@ -149,7 +149,7 @@ impl WorkspaceSecurityPolicy {
         grant.flow = self.flow_match_traced(&grant, request.run, trace);
         match &grant.flow {
             Some(matched) if matched.approval == Approval::Deny => return Err(flow_denied(request, matched)),
-            // A flow rule that asks beats the rules of `unasked`.
+            // A flow rule that asks takes precedence over the rules of `unasked`.
             Some(_) => grant.approval = Approval::Ask,
             None if grant.approval == Approval::Ask => {
                 grant.unasked = self.unasked_rules(&grant);
@@ -165,8 +165,9 @@ impl WorkspaceSecurityPolicy {
         Ok(grant)
     }
 
-    /// The strictest flow rule that matches this grant and the labels of this run, if any. [`Self::authorize`] applies
-    /// it. A caller that lets time pass must check again, because the run may have read more.
+    /// Returns the strictest flow rule that matches this grant and the labels of this run, if any.
+    /// [`Self::authorize`] applies it. A caller that waits afterwards must check again, because the run may
+    /// have read more.
     #[must_use]
     pub fn strictest_flow_match(&self, grant: &Grant, run: &RunFacts<'_>) -> Option<MatchedFlowRule> {
         self.flow_match_traced(grant, run, &mut NoTrace)
@@ -182,24 +183,24 @@ impl WorkspaceSecurityPolicy {
         flow::strictest_match(&policy.flow, &policy.kinds, grant, run, trace)
     }
 
-    /// The flow rule that denies, or asks about, the use of the network by a run with this label; `None` if no such
-    /// rule exists. A session with a network must end before its run gets the label.
+    /// Returns the flow rule that denies, or asks about, the use of the network by a run with this label, or
+    /// `None` if there is no such rule. A session with a network must end before its run gets the label.
     #[must_use]
     pub fn network_rule_after(&self, label: &FlowLabel) -> Option<String> {
         flow::network_rule(&self.effective().flow, label)
     }
 
-    /// The protected kinds that a call with this grant must not write in this run. There are some only if a flow rule
-    /// asks about or denies protected kinds after what the run has read, and no argument of the call names a file of
-    /// such a kind. The enforcing layer refuses these writes, because a guest may write files that its arguments do not
-    /// name.
+    /// Returns the protected kinds that a call with this grant must not write in this run. This is `Some`
+    /// only if a flow rule asks about or denies protected kinds after the reads of the run, and no argument
+    /// of the call names a file of such a kind. The enforcing layer refuses these writes, because a guest may
+    /// write files that its arguments do not name.
     #[must_use]
     pub fn withheld_kinds(&self, grant: &Grant, run: &RunFacts<'_>) -> Option<Arc<ProtectedKinds>> {
         let policy = self.effective();
         flow::withholds_kinds(&policy.flow, &policy.kinds, grant, run).then(|| self.shared_kinds())
     }
 
-    /// The rules that spare a call its approval. Empty unless they cover every command of the call.
+    /// Returns the rules that exempt a call from approval. Empty unless they cover every command of the call.
     fn unasked_rules(&self, grant: &Grant) -> Vec<String> {
         let Some(shell) = self.shell().filter(|_| grant.shell.is_some()) else {
             return self.unasked_paths(grant);
@@ -207,7 +208,7 @@ impl WorkspaceSecurityPolicy {
         let mut all_rules = Vec::new();
         for subject in &grant.subjects {
             if let RequestedSubject::Command { command, .. } = subject {
-                // One command that no rule covers leaves the question for the whole call.
+                // If no rule covers one of the commands, the whole call needs approval.
                 let Ok(rules) = shell.commands.unasked_rules(command) else { return Vec::new() };
                 all_rules.extend(rules.iter().map(|rule| format!("shell.unasked[\"{rule}\"]")));
             }
@@ -215,7 +216,8 @@ impl WorkspaceSecurityPolicy {
         all_rules
     }
 
-    /// The rules that cover all paths of a file tool's call. Empty if a reduction demands an approval.
+    /// Returns the rules that cover all paths of a file tool's call. Empty if a reduction demands an
+    /// approval.
     fn unasked_paths(&self, grant: &Grant) -> Vec<String> {
         let policy = self.effective();
         let Some(rule) = policy.tools.get(&grant.tool) else { return Vec::new() };
@@ -306,14 +308,14 @@ fn flow_denied(request: &CallRequest<'_>, matched: &MatchedFlowRule) -> Denial {
     }
 }
 
-/// The stronger of the requested access and the access that the argument's role declares, so that a caller that
-/// misreads the roles cannot have a write checked as a read.
+/// Returns the stronger of the requested access and the access that the argument's role declares, so that a
+/// caller that misreads the roles cannot have a write checked as a read.
 fn stronger_access(tool: &ToolFacts, argument: &str, requested: Access) -> Access {
     let role = tool.roles.iter().find(|role| role.argument == argument).map(|role| role.role);
     role.and_then(RoleKind::path_access).map_or(requested, |declared| declared.max(requested))
 }
 
-/// A hint that lists the tool's mounts with this access.
+/// Returns a hint that lists the tool's mounts with this access.
 fn reachable_mounts_hint(access: Access, mounts: &[GrantedMount]) -> String {
     let (word, mount_names): (_, Vec<String>) = match access {
         Access::Read => ("readable", mounts.iter().map(|mount| format!("/{}", mount.name)).collect()),

@@ -1,7 +1,7 @@
 //! [`Expectations`]: an operator's expectations about a policy, read from a separate file.
 //!
-//! This module has the values of the file. Another crate decides whether they hold, with the evaluator's answers: it
-//! knows the tools, and the chains of calls.
+//! This module holds the values of the file. Another crate, which knows the tools and the chains of calls,
+//! checks them with the evaluator's answers.
 
 use portcullis_types::{Access, GuestPath, ToolName};
 use serde::Serialize;
@@ -48,13 +48,13 @@ impl Expectations {
         Err(PolicyError { faults, left_out })
     }
 
-    /// The number of expectations.
+    /// Returns the number of expectations.
     #[must_use]
     pub fn len(&self) -> usize {
         self.answers.len() + self.never.len() + self.unchanged.len()
     }
 
-    /// Whether nothing is expected.
+    /// Returns whether there are no expectations.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.len() == 0
@@ -64,25 +64,25 @@ impl Expectations {
 /// An entry `[[expect]]`: the answer to calls.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ExpectedAnswer {
-    /// `name`, for people.
+    /// The `name` of the entry, for people.
     pub name: Option<String>,
-    /// The place of the entry.
+    /// The location of the entry.
     pub place: SourceLocation,
     /// The tools that are called.
     pub tools: ExpectedTools,
-    /// The subjects of the calls. Empty for calls whose arguments name nothing.
+    /// The subjects of the calls. Empty for calls whose arguments name no subject.
     pub subjects: Vec<ExpectedSubject>,
     /// How paths are accessed: one or both.
     pub access: Vec<Access>,
     /// The answer to each of the calls.
     pub verdict: Approval,
-    /// The code of each denial; `None` for any.
+    /// The code of each denial. `None` means any code.
     pub code: Option<DenialCode>,
     /// The labels of the run.
     pub after: Vec<FlowLabel>,
 }
 
-/// The tools of an `[[expect]]`.
+/// The tools of an `[[expect]]` entry.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum ExpectedTools {
     /// All tools.
@@ -93,7 +93,7 @@ pub enum ExpectedTools {
     OfProfile(ProfileName),
 }
 
-/// A subject of the calls of an `[[expect]]`.
+/// A subject of the calls of an `[[expect]]` entry.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum ExpectedSubject {
     /// One path.
@@ -109,21 +109,21 @@ pub enum ExpectedSubject {
 /// An entry `[[never]]`: a data flow that must not exist.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ForbiddenFlow {
-    /// `name`, for people.
+    /// The `name` of the entry, for people.
     pub name: Option<String>,
-    /// The place of the entry.
+    /// The location of the entry.
     pub place: SourceLocation,
-    /// Where the data comes from; `None` for anything that a model sends.
+    /// The source of the data. `None` means anything that a model sends.
     pub reads: Option<ExpectedSource>,
-    /// The mount that it does not reach.
+    /// The mount that the data must not reach.
     pub writes: Option<MountName>,
-    /// The hosts that it does not reach.
+    /// The hosts that the data must not reach.
     pub reaches: Option<ExpectedHosts>,
-    /// Whether only flows without any question are forbidden.
+    /// Whether only flows without any approval question are forbidden.
     pub only_unasked: bool,
 }
 
-/// Where the data of a `[[never]]` comes from.
+/// The source of the data of a `[[never]]` entry.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum ExpectedSource {
     /// A mount.
@@ -136,7 +136,7 @@ pub enum ExpectedSource {
     Variable(String),
 }
 
-/// The hosts of a `[[never]]`.
+/// The hosts of a `[[never]]` entry.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum ExpectedHosts {
     /// Every host.
@@ -148,7 +148,7 @@ pub enum ExpectedHosts {
 }
 
 impl ExpectedHosts {
-    /// Whether a granted rule allows one of these hosts.
+    /// Returns whether a granted rule allows one of these hosts.
     #[must_use]
     pub fn meets(&self, granted: &HostRule) -> bool {
         match self {
@@ -159,16 +159,16 @@ impl ExpectedHosts {
     }
 }
 
-/// An entry `[[unchanged]]`: a policy digest that somebody has approved.
+/// An entry `[[unchanged]]`: a policy digest that a person has approved.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct PinnedDigest {
-    /// The place of the entry.
+    /// The location of the entry.
     pub place: SourceLocation,
     /// The digest or its beginning, in lowercase hexadecimal.
     pub digest: String,
-    /// The last day on which the entry holds; `None` for ever.
+    /// The last day on which the entry is valid. `None` means forever.
     pub until: Option<Day>,
-    /// The person who signed.
+    /// The person who approved the digest.
     pub by: Option<String>,
 }
 
@@ -187,7 +187,7 @@ impl Day {
     /// Reads `2026-12-31`.
     ///
     /// # Errors
-    /// A text that says which form is meant.
+    /// A text that names the expected form.
     pub fn parse(text: &str) -> Result<Self, String> {
         let wrong = || "it is not a day; write for example \"2026-12-31\"".to_owned();
         let has_form = text.len() == 10

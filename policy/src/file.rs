@@ -1,4 +1,4 @@
-//! The policy file as text: its grammar, and a reader that finds every fault with its place.
+//! The policy file as text: its grammar, and a reader that finds every fault with its position.
 //!
 //! - `keys`: the allowed keys of each section.
 //! - `syntax`: the fault of a text that is not valid TOML.

@@ -1,8 +1,8 @@
-//! Flow rules ask about or deny calls of a run after earlier calls of the run have read something.
+//! Flow rules ask about or deny calls of a run after earlier calls of the run have read certain data.
 //!
-//! Each call gives its run labels for what it reads. A rule names labels and sinks. Once the run has one of the labels,
-//! the rule decides about every call whose grant has one of the sinks, because the data that the run has read could
-//! leave through the sink.
+//! Each call gives its run labels for what it reads. A rule names labels and sinks. Once the run has one of
+//! the labels, the rule applies to every call whose grant has one of the sinks, because the data that the run
+//! has read could leave through the sink.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -23,7 +23,7 @@ use crate::{
     render::quoted_texts,
 };
 
-/// A label of a run: something that the run's calls have read.
+/// A label of a run: a source that the run's calls have read.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum FlowLabel {
     /// The mount `vault`, written `vault`.
@@ -37,7 +37,7 @@ pub enum FlowLabel {
 }
 
 impl FlowLabel {
-    /// The label of a call that has read a mount.
+    /// Returns the label of a call that has read a mount.
     #[must_use]
     pub fn of_mount(name: &MountName) -> Self {
         if name.is_vault() { Self::Vault } else { Self::Mount(name.clone()) }
@@ -82,7 +82,7 @@ impl Serialize for FlowLabel {
     }
 }
 
-/// A way in which a call could pass on what its run has read.
+/// A way in which a call could pass on the data that its run has read.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) enum FlowSink {
     /// The network, written `network`.
@@ -95,11 +95,12 @@ pub(crate) enum FlowSink {
     WriteKinds,
 }
 
-/// The sink of protected kinds. A policy with a rule about this sink may not have a mount called `protected`.
+/// The sink of protected kinds. A policy with a rule about this sink must not have a mount called
+/// `protected`.
 const KINDS_SINK: &str = "write:protected";
 
 impl FlowSink {
-    /// Whether a call with this grant has the sink.
+    /// Returns whether a call with this grant has the sink.
     fn applies_to(&self, grant: &Grant, kinds: &ProtectedKinds) -> bool {
         match self {
             Self::WriteKinds => kinds::may_write(grant, kinds),
@@ -127,7 +128,7 @@ impl Serialize for FlowSink {
     }
 }
 
-/// One `[[flow]]` section: it decides about calls with one of the sinks in runs with one of the labels.
+/// A `[[flow]]` section. It applies to calls with one of the sinks in runs with one of the labels.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 pub(crate) struct FlowRule {
     pub(crate) after: BTreeSet<FlowLabel>,
@@ -136,15 +137,15 @@ pub(crate) struct FlowRule {
     pub(crate) approval: Approval,
 }
 
-/// The run of a call, with what its calls have read so far.
+/// The run of a call, with the data sources that its calls have read so far.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct RunFacts<'a> {
     /// The agent's name.
     pub agent: &'a str,
     /// The run's id.
     pub run: &'a str,
-    /// The run's labels, each with the id of the call that brought it. Shared, because every call of the run is judged
-    /// by them.
+    /// The run's labels, each with the id of the call that added it. Shared, because every call of the run is
+    /// judged by them.
     pub labels: Arc<BTreeMap<FlowLabel, String>>,
 }
 
@@ -158,19 +159,20 @@ pub struct MatchedFlowRule {
     /// The sink, as the policy writes it.
     #[serde(skip)]
     pub sink: String,
-    /// The id of the call that brought the label.
+    /// The id of the call that added the label.
     pub call_id: String,
     /// `ask` or `deny`.
     pub approval: Approval,
 }
 
 impl FlowRule {
-    /// The label of the run that makes the rule apply; `None` if the rule does not apply to the run.
+    /// Returns the label of the run that makes the rule apply, or `None` if the rule does not apply to the
+    /// run.
     fn label_in(&self, run: &RunFacts<'_>) -> Option<&FlowLabel> {
         self.after.iter().find(|label| run.labels.contains_key(*label))
     }
 
-    /// The whole rule, for a trace.
+    /// Returns the whole rule, for a trace.
     fn traced(&self, finding: &str) -> TracedRule {
         let after: Vec<String> = self.after.iter().map(ToString::to_string).collect();
         let then: Vec<String> = self.then.iter().map(ToString::to_string).collect();
@@ -179,7 +181,7 @@ impl FlowRule {
 }
 
 impl MatchedFlowRule {
-    /// The place of the rule in the policy, for hints.
+    /// Returns the location of the rule in the policy, for hints.
     #[must_use]
     pub fn describe_for_hint(&self) -> String {
         let Self { label, sink, approval, .. } = self;
@@ -189,7 +191,7 @@ impl MatchedFlowRule {
     }
 }
 
-/// The strictest rule that applies to a call with this grant in this run.
+/// Returns the strictest rule that applies to a call with this grant in this run.
 pub(crate) fn strictest_match<T: TraceSink>(
     rules: &BTreeSet<FlowRule>,
     kinds: &ProtectedKinds,
@@ -219,17 +221,17 @@ pub(crate) fn strictest_match<T: TraceSink>(
             approval: rule.approval,
         })
     });
-    // `reduce` and not `max_by_key`, because the first of equally strict rules is named.
+    // `reduce` instead of `max_by_key`, because the first of equally strict rules is named.
     matches.reduce(|strictest, next| if next.approval > strictest.approval { next } else { strictest })
 }
 
-/// The rule that denies, or asks about, the network for a run with this label.
+/// Returns the rule that denies, or asks about, the network for a run with this label.
 pub(crate) fn network_rule(rules: &BTreeSet<FlowRule>, label: &FlowLabel) -> Option<String> {
     let is_met = |rule: &FlowRule| rule.after.contains(label) && rule.then.contains(&FlowSink::Network);
     rules.iter().any(is_met).then(|| rule_of(label, &FlowSink::Network))
 }
 
-/// The name of a rule for a call with this sink, in a run with this label.
+/// Returns the name of a rule for a call with this sink, in a run with this label.
 fn rule_of(label: &FlowLabel, sink: &FlowSink) -> String {
     rule_name(&label.to_string(), &sink.to_string())
 }
@@ -238,8 +240,8 @@ fn rule_name(labels: &str, sinks: &str) -> String {
     format!("{RULE_START}{labels}{RULE_ARROW}{sinks}{RULE_END}")
 }
 
-/// The labels and the sinks in the name of a rule. `None` for the name of another rule; no labels for
-/// [`WITHHELD_KIND_RULE`].
+/// Returns the labels and the sinks in the name of a rule. `None` for the name of any other rule. For
+/// [`WITHHELD_KIND_RULE`] there are no labels.
 pub(crate) fn parse_rule_name(rule: &str) -> Option<(Option<&str>, &str)> {
     let inner = rule.strip_prefix(RULE_START)?.strip_suffix(RULE_END)?;
     Some(match inner.split_once(RULE_ARROW) {
@@ -248,14 +250,14 @@ pub(crate) fn parse_rule_name(rule: &str) -> Option<(Option<&str>, &str)> {
     })
 }
 
-/// Whether a decision names a flow rule.
+/// Returns whether a decision names a flow rule.
 #[must_use]
 pub fn is_flow_rule(rule: &str) -> bool {
     parse_rule_name(rule).is_some()
 }
 
-/// The rule of a guest that may not write a file of a protected kind, which no argument of its call names. Any label of
-/// the run can be the reason.
+/// The rule of a guest that must not write a file of a protected kind, which no argument of its call names.
+/// Any label of the run can be the reason.
 pub const WITHHELD_KIND_RULE: &str = "flow[write:protected]";
 
 /// The parts of a rule's name, such as `flow[vault -> shell]`.
@@ -263,8 +265,9 @@ const RULE_START: &str = "flow[";
 const RULE_ARROW: &str = " -> ";
 const RULE_END: &str = "]";
 
-/// Whether a call of this run must not write files of a protected kind. That is so if a rule about these files applies
-/// to the run and the call does not have the rule's sink, because its arguments name other files.
+/// Returns whether a call of this run must not write files of a protected kind. It must not if a rule about
+/// these files applies to the run and the call does not have the rule's sink, because its arguments name
+/// other files.
 pub(crate) fn withholds_kinds(
     rules: &BTreeSet<FlowRule>,
     kinds: &ProtectedKinds,
@@ -276,8 +279,8 @@ pub(crate) fn withholds_kinds(
     rules.iter().any(withholds) && !kinds::may_write(grant, kinds)
 }
 
-/// Resolves the mounts and secrets that rules name. An unknown name is a fault, because a rule about it would have no
-/// effect.
+/// Resolves the mounts and secrets that rules name. An unknown name is a fault, because a rule about it would
+/// have no effect.
 pub(crate) fn resolve_flow(
     entries: &[FlowEntry],
     mounts: &BTreeMap<MountName, String>,
@@ -340,7 +343,7 @@ pub(crate) fn write_flow(out: &mut String, rules: &BTreeSet<FlowRule>) -> fmt::R
     Ok(())
 }
 
-/// Writes one line a rule, for people.
+/// Writes one line for each rule, for people.
 pub(crate) fn write_flow_summary(out: &mut String, rules: &BTreeSet<FlowRule>) -> fmt::Result {
     if !rules.is_empty() {
         writeln!(out, "\nflow: what a run has read, and what its later calls meet")?;

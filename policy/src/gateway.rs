@@ -1,5 +1,5 @@
-//! The built-in tools of the gateway, as a policy must know them: their names, origins and declared tiers. A process
-//! without a gateway does not register them, and their names are free for other tools there.
+//! The built-in tools of the gateway as a policy needs them: their names, origins and declared tiers. A
+//! process without a gateway does not register them, and other tools may use their names there.
 
 use portcullis_types::{SafetyTier, ToolName};
 
@@ -25,18 +25,18 @@ const ALL: &[(&str, ToolOrigin, SafetyTier)] = &[
     ("skip", ShippedNative, ReadOnly),
 ];
 
-/// The names of the gateway's built-in tools, sorted.
+/// Returns the names of the gateway's built-in tools, sorted.
 pub fn gateway_names() -> impl Iterator<Item = &'static str> {
     ALL.iter().map(|(name, ..)| *name)
 }
 
-/// The origin of a built-in tool of the gateway; `None` for any other name.
+/// Returns the origin of a built-in tool of the gateway, or `None` for any other name.
 #[must_use]
 pub fn gateway_tool_origin(name: &str) -> Option<ToolOrigin> {
     ALL.iter().find(|(known, ..)| *known == name).map(|(_, origin, _)| *origin)
 }
 
-/// The facts of the gateway's built-in tools, sorted by name.
+/// Returns the facts of the gateway's built-in tools, sorted by name.
 ///
 /// # Panics
 /// Never: the names are valid.

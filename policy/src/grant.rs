@@ -10,41 +10,42 @@ use crate::{
     ProfileName, RequestedSubject, ShellGrant, limits::as_millis,
 };
 
-/// Everything that an allowed call gets. Only [`crate::WorkspaceSecurityPolicy::authorize`] creates grants.
+/// The permissions of an allowed call. Only [`crate::WorkspaceSecurityPolicy::authorize`] creates grants.
 ///
 /// The JSON of a grant is stable, because approvals hash it and audit rows contain it.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[non_exhaustive]
 pub struct Grant {
-    /// The tool, for hints that name it. Not part of the JSON, because an approval has the name beside the grant.
+    /// The tool, for hints that name it. It is not part of the JSON, because an approval stores the name
+    /// beside the grant.
     #[serde(skip)]
     pub tool: ToolName,
     /// The profile that grants the mounts.
     pub profile: ProfileName,
     /// The granted mounts, sorted by name. The call sees no other mounts.
     pub mounts: Arc<[GrantedMount]>,
-    /// Whether the call may run immediately or must be approved first; never `deny`.
+    /// Whether the call may run immediately or must be approved first. Never `deny`.
     pub approval: Approval,
     /// The limits of the call.
     pub limits: GrantLimits,
     /// The subjects of the call's arguments, in the order of the request.
     pub subjects: Vec<RequestedSubject>,
-    /// The hosts that the call's requests may reach; `None` for a profile without hosts. A grant never combines a
-    /// network with the vault or a shell.
+    /// The hosts that the call's requests may reach. `None` for a profile without hosts. A grant never
+    /// combines a network with the vault or a shell.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub network: Option<Arc<NetworkGrant>>,
-    /// The secrets that the call's requests carry, each to its own hosts, sorted by name; empty for a grant without a
-    /// network.
+    /// The secrets that the call's requests carry, each to its own hosts, sorted by name. Empty for a grant
+    /// without a network.
     #[serde(skip_serializing_if = "has_none")]
     pub secrets: Arc<[GrantedSecret]>,
-    /// Whether the arguments leave this host, and the result comes from outside: the tool is external.
+    /// Whether the tool is external: the arguments leave this host, and the result comes from outside.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub is_external: bool,
-    /// The shell that the call's command may run in; `None` for a call that runs no command.
+    /// The shell that the call's command may run in. `None` for a call that runs no command.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub shell: Option<ShellGrant>,
-    /// The rules that spare the call its approval, as paths in the policy, such as `shell.unasked["ls *"]`. Empty if
-    /// the call would need no approval anyway, or needs one.
+    /// The rules that exempt the call from approval, as paths in the policy, such as `shell.unasked["ls *"]`.
+    /// Empty if the call needs no approval anyway, or still needs one.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub unasked: Vec<String>,
     /// The flow rule that asks about the call, if any. [`Self::approval`] is then `ask`.
@@ -53,8 +54,8 @@ pub struct Grant {
 }
 
 impl Grant {
-    /// Withdraws the rules that spare the call its approval, because a path of the call leads elsewhere than its text
-    /// says.
+    /// Withdraws the rules that exempt the call from approval, because a path of the call leads to another
+    /// file than its text shows.
     pub fn ask_despite_rules(&mut self) {
         if !self.unasked.is_empty() {
             self.unasked.clear();
@@ -92,7 +93,7 @@ pub struct GrantLimits {
 }
 
 impl Grant {
-    /// The labels that the call adds to its run if it uses all that it is granted.
+    /// Returns the labels that the call adds to its run if it uses everything that it is granted.
     pub fn possible_labels(&self) -> impl Iterator<Item = FlowLabel> {
         let has_network = self.reaches_network();
         let mounts = self.mounts.iter().map(|mount| FlowLabel::of_mount(&mount.name));
@@ -100,7 +101,7 @@ impl Grant {
         mounts.chain(has_network.then_some(FlowLabel::Web)).chain(secrets)
     }
 
-    /// Whether the call can send something away: it has a network, its command has one, or it is external.
+    /// Returns whether the call can send data away: it has a network, its command has one, or it is external.
     #[must_use]
     pub fn reaches_network(&self) -> bool {
         self.network.is_some()
@@ -108,7 +109,7 @@ impl Grant {
             || self.shell.as_ref().is_some_and(|shell| shell.network.is_some())
     }
 
-    /// The granted access to a mount; `None` if the mount is not granted.
+    /// Returns the granted access to a mount, or `None` if the mount is not granted.
     #[must_use]
     pub fn access_to(&self, mount: &str) -> Option<Access> {
         self.mounts.iter().find(|granted| granted.name.as_str() == mount).map(|granted| granted.access)

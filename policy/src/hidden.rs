@@ -1,4 +1,4 @@
-//! Hidden names: files and folders of the mounts that no tool sees, such as `.env` and `*.pem`.
+//! Hidden names: files and folders in the mounts that no tool can see, such as `.env` and `*.pem`.
 
 use serde::{Serialize, Serializer};
 use thiserror::Error;
@@ -7,7 +7,7 @@ use crate::{MountName, protect::fold};
 
 /// The patterns of `[hide] paths`, ready for matching.
 ///
-/// A pattern is one name, in which each `*` stands for any characters, or none. It covers every path that has a
+/// A pattern is one name, in which each `*` matches any characters, or none. It covers every path that has a
 /// component with such a name, at any depth of every mount except the vault. Names are compared as in
 /// [`ProtectedPaths`](crate::ProtectedPaths): without case and without invisible characters.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -42,7 +42,7 @@ pub enum InvalidHiddenName {
     /// The pattern has a NUL or another control character.
     #[error("a hidden name cannot have control characters")]
     Control,
-    /// The pattern has another wildcard than `*`.
+    /// The pattern has a wildcard other than `*`.
     #[error("`?`, `[` and `]` are not supported: `*` is the only wildcard")]
     Wildcard,
     /// The pattern is longer than any name.
@@ -66,7 +66,7 @@ impl HiddenNames {
         Self { patterns }
     }
 
-    /// Adds a pattern; returns false if it is present.
+    /// Adds a pattern. Returns `false` if it is already present.
     pub(crate) fn insert(&mut self, pattern: HiddenPattern) -> bool {
         match self.patterns.binary_search(&pattern) {
             Ok(_) => false,
@@ -77,32 +77,33 @@ impl HiddenNames {
         }
     }
 
-    /// Whether nothing is hidden.
+    /// Returns whether nothing is hidden.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.patterns.is_empty()
     }
 
-    /// The patterns in folded form, sorted.
+    /// Returns the patterns in folded form, sorted.
     pub fn patterns(&self) -> impl Iterator<Item = &str> + Clone {
         self.patterns.iter().map(|pattern| pattern.text.as_str())
     }
 
-    /// Whether hidden names apply in a mount. They do not apply in the vault, which has its own rules.
+    /// Returns whether hidden names apply in a mount. They do not apply in the vault, which has its own
+    /// rules.
     #[must_use]
     pub fn apply_to_mount(mount: &str) -> bool {
         mount != MountName::VAULT
     }
 
-    /// The pattern that hides a name, if any.
+    /// Returns the pattern that hides a name, if any.
     #[must_use]
     pub fn hides(&self, name: &str) -> Option<&str> {
         // `.` and `..` are not names to hide, but a pattern such as `*.` would match them.
         if self.patterns.is_empty() || matches!(name, "." | "..") {
             return None;
         }
-        // A search asks about each name that it finds. For ASCII, folding is lower case: no ASCII character is
-        // invisible, and each letter has two forms only.
+        // Fast path: a search asks about each name that it finds. For ASCII, folding is lower case, because
+        // no ASCII character is invisible and each letter has only two forms.
         let mut buffer = [0; MAX_NAME_BYTES];
         if let Some(lower) = buffer.get_mut(..name.len())
             && name.is_ascii()
@@ -115,12 +116,12 @@ impl HiddenNames {
         self.matching(&folded)
     }
 
-    /// The pattern that matches a folded name, if any.
+    /// Returns the pattern that matches a folded name, if any.
     fn matching(&self, folded: &str) -> Option<&str> {
         self.patterns.iter().find(|pattern| pattern.matches(folded)).map(|pattern| pattern.text.as_str())
     }
 
-    /// The pattern that hides a path, if any: one of its components has a hidden name.
+    /// Returns the pattern that hides a path, if any: one of the path's components has a hidden name.
     pub fn covers<I>(&self, components: I) -> Option<&str>
     where
         I: IntoIterator<Item: AsRef<str>>,
@@ -166,10 +167,10 @@ impl HiddenPattern {
         Ok(Self { text: folded, ends })
     }
 
-    /// Whether the pattern matches a folded name.
+    /// Returns whether the pattern matches a folded name.
     fn matches(&self, name: &str) -> bool {
         let Some((prefix, suffix)) = self.ends else { return self.text == name };
-        // Nearly every name fails here, so the parts between the wildcards are looked at for few names.
+        // Nearly every name fails here, so the parts between the wildcards are compared for few names.
         let (text, bytes) = (self.text.as_bytes(), name.as_bytes());
         bytes.len() >= prefix + suffix
             && bytes.starts_with(&text[..prefix])
@@ -178,9 +179,9 @@ impl HiddenPattern {
     }
 }
 
-/// Whether a folded name matches a pattern. The parts between the wildcards must occur in order: the first at the
-/// start, the last at the end. The first occurrence of each part leaves the most text for the later parts, so no
-/// backtracking is needed.
+/// Returns whether a folded name matches a pattern. The parts between the wildcards must occur in order: the
+/// first at the start, the last at the end. The first occurrence of each part leaves the most text for the
+/// later parts, so no backtracking is needed.
 pub(crate) fn matches_wildcards(pattern: &str, name: &str) -> bool {
     let Some((prefix, rest)) = pattern.split_once('*') else { return pattern == name };
     let Some(name) = name.strip_prefix(prefix) else { return false };

@@ -1,4 +1,4 @@
-//! The invariants of every policy. A policy that breaks one is rejected.
+//! The invariants of every policy. A policy that violates one is rejected.
 
 use portcullis_types::Access;
 
@@ -10,8 +10,8 @@ use crate::{
     shipped::SHELL_EXEC,
 };
 
-/// Checks every invariant except one: the code that resolves `[shell]` checks that no shell has the vault. A reduction
-/// cannot break an invariant, because it only takes mounts and access away.
+/// Checks every invariant except one: the code that resolves `[shell]` checks that no shell has the vault. A
+/// reduction cannot violate an invariant, because it only takes mounts and access away.
 pub(crate) fn check(file: &PolicyFile, faults: &mut Faults<'_>) {
     mounts_are_disjoint(file, faults);
     nothing_profile_is_empty(file, faults);
@@ -31,8 +31,8 @@ pub(crate) fn check(file: &PolicyFile, faults: &mut Faults<'_>) {
     }
 }
 
-/// Mounts must be disjoint. Two mounts on one folder would give the files of one profile the access of another. This
-/// check compares names; the code that opens the folders detects links.
+/// Checks that mounts are disjoint. Two mounts on one folder would give the files of one profile the access
+/// of another. This check compares names. The code that opens the folders detects symlinks.
 fn mounts_are_disjoint(file: &PolicyFile, faults: &mut Faults<'_>) {
     for (index, later) in file.mounts.iter().enumerate() {
         for earlier in &file.mounts[..index] {
@@ -48,7 +48,8 @@ fn mounts_are_disjoint(file: &PolicyFile, faults: &mut Faults<'_>) {
     }
 }
 
-/// `Nothing` must have no mounts and no hosts, because foreign modules and tools without a profile run with it.
+/// Checks that `Nothing` has no mounts and no hosts, because foreign modules and tools without a profile run
+/// with it.
 fn nothing_profile_is_empty(file: &PolicyFile, faults: &mut Faults<'_>) {
     for profile in &file.profiles {
         if profile.value.name.as_str() == ProfileName::NOTHING {
@@ -62,14 +63,15 @@ fn nothing_profile_is_empty(file: &PolicyFile, faults: &mut Faults<'_>) {
     }
 }
 
-/// The grants of a shell are in `[shell]`; readers would mistake a profile called `Shell` for them.
+/// Refuses a profile called `Shell`: the grants of a shell are in `[shell]`, and readers would mistake the
+/// profile for them.
 fn no_profile_is_called_shell(file: &PolicyFile, faults: &mut Faults<'_>) {
     for profile in file.profiles.iter().filter(|profile| profile.value.name.is_shell()) {
         faults.add_at(profile, "the mounts of a shell stand in `[shell]`; use another name for a profile");
     }
 }
 
-/// Readers of the policy would confuse names that differ only in case.
+/// Refuses names that differ only in case, because readers of the policy would confuse them.
 fn no_two_profiles_differ_in_case_only(file: &PolicyFile, faults: &mut Faults<'_>) {
     for (index, later) in file.profiles.iter().enumerate() {
         let name = later.value.name.as_str();
@@ -95,7 +97,7 @@ fn the_vault_is_never_writable(file: &PolicyFile, faults: &mut Faults<'_>) {
     }
 }
 
-/// A call that reads the vault and can write elsewhere could leak secrets in one step.
+/// Refuses a profile that can read the vault and write elsewhere, because one call could leak secrets.
 fn the_vault_is_never_beside_a_writable_mount(file: &PolicyFile, faults: &mut Faults<'_>) {
     for profile in &file.profiles {
         let writable = profile
@@ -113,7 +115,8 @@ fn the_vault_is_never_beside_a_writable_mount(file: &PolicyFile, faults: &mut Fa
     }
 }
 
-/// A tool whose entry names no profile must not reach secrets by declaring a harmless tier.
+/// Refuses a tier whose profile has the vault: a tool without a profile could otherwise reach secrets by
+/// declaring that tier.
 fn no_tier_reaches_the_vault(file: &PolicyFile, faults: &mut Faults<'_>) {
     for tier in &file.tiers {
         if find(&tier.profile, file).is_some_and(reaches_vault) {
@@ -128,7 +131,7 @@ fn no_tier_reaches_the_vault(file: &PolicyFile, faults: &mut Faults<'_>) {
     }
 }
 
-/// A call that reads the vault and can send a request could leak secrets in one step.
+/// Refuses a profile with the vault and hosts, because one call could leak secrets.
 fn no_profile_has_vault_and_hosts(file: &PolicyFile, faults: &mut Faults<'_>) {
     for profile in file.profiles.iter().filter(|profile| reaches_vault(&profile.value)) {
         if let Some(hosts) = hosts_of(&profile.value) {
@@ -137,8 +140,9 @@ fn no_profile_has_vault_and_hosts(file: &PolicyFile, faults: &mut Faults<'_>) {
     }
 }
 
-/// The hosts of a shell are in `[shell]`, and only the shell's forwarder reaches them. A tool that runs commands gets
-/// the profile `Shell`, which no policy defines, so only its entry could name a profile with hosts.
+/// Refuses hosts in the profile of a shell: the shell's hosts are in `[shell]`, and only the shell's
+/// forwarder reaches them. A tool that runs commands gets the profile `Shell`, which no policy defines, so
+/// only its entry could name a profile with hosts.
 fn no_shell_has_hosts_of_a_profile(file: &PolicyFile, faults: &mut Faults<'_>) {
     if let Some(profile_name) = stated_profile(SHELL_EXEC, file)
         && find(profile_name, file).is_some_and(|profile| hosts_of(profile).is_some())
@@ -150,7 +154,8 @@ fn no_shell_has_hosts_of_a_profile(file: &PolicyFile, faults: &mut Faults<'_>) {
     }
 }
 
-/// The operation passes data that one step read to the other steps, and a step with hosts could send it away.
+/// Refuses hosts for any step beside a step with the vault: the operation passes data between steps, and a
+/// step with hosts could send it away.
 fn no_step_beside_the_vault_has_hosts(operation: &Operation, file: &PolicyFile, faults: &mut Faults<'_>) {
     let steps = operation.steps.iter().filter_map(|step| {
         let profile_name = stated_profile(step, file)?;
@@ -171,8 +176,8 @@ fn no_step_beside_the_vault_has_hosts(operation: &Operation, file: &PolicyFile, 
     }
 }
 
-/// An operation accesses only what its steps access, each with its own grant. A profile of the operation itself is
-/// refused, because it would have no effect, but readers would expect one.
+/// Refuses a profile for an operation: an operation accesses only what its steps access, each with its own
+/// grant. The profile would have no effect, but readers would expect one.
 fn an_operation_has_nothing_itself(operation: &Operation, file: &PolicyFile, faults: &mut Faults<'_>) {
     if let Some(profile) = stated_profile(operation.name, file)
         && profile.value != ProfileName::NOTHING
@@ -187,7 +192,7 @@ fn an_operation_has_nothing_itself(operation: &Operation, file: &PolicyFile, fau
     }
 }
 
-/// A mount that two steps share would let data pass from one grant to the other without the operation.
+/// Refuses a mount that two steps share: data could pass from one grant to the other without the operation.
 fn steps_share_no_mount(operation: &Operation, file: &PolicyFile, faults: &mut Faults<'_>) {
     for (index, later) in operation.steps.iter().enumerate() {
         let Some(profile_name) = stated_profile(later, file) else { continue };
@@ -215,7 +220,7 @@ fn steps_share_no_mount(operation: &Operation, file: &PolicyFile, faults: &mut F
     }
 }
 
-/// The profile that a tool's entry names.
+/// Returns the profile that a tool's entry names.
 fn stated_profile<'a>(tool: &str, file: &'a PolicyFile) -> Option<&'a Located<String>> {
     file.tools.iter().find(|entry| entry.name.value.as_str() == tool)?.profile.as_ref()
 }
@@ -225,7 +230,7 @@ fn find<'a>(profile: &Located<String>, file: &'a PolicyFile) -> Option<&'a Profi
     entry.map(|entry| &entry.value)
 }
 
-/// The `hosts` of a profile, if it grants any.
+/// Returns the `hosts` of a profile, if it grants any.
 fn hosts_of(profile: &ProfileEntry) -> Option<&Located<Vec<Located<HostRule>>>> {
     profile.network.hosts.as_ref().filter(|hosts| !hosts.value.is_empty())
 }

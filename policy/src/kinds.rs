@@ -1,4 +1,5 @@
-//! Protected kinds: names of files that other programs run or load, but that tools have reasons to write.
+//! Protected kinds: names of files that other programs run or load, but that tools have legitimate reasons to
+//! write.
 //!
 //! No tool ever writes a name of `[protect] paths`. A protected kind is written like any other file, unless a flow rule
 //! with the sink `write:protected` asks about it or denies it.
@@ -21,7 +22,7 @@ pub struct ProtectedKinds {
     endings: BTreeSet<String>,
 }
 
-/// One element of `[protect] kinds` or `[protect] except`.
+/// An element of `[protect] kinds` or `[protect] except`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum KindPattern {
     /// A list of plain names, as in `paths`.
@@ -53,7 +54,7 @@ impl ProtectedKinds {
         }
     }
 
-    /// Removes a pattern; returns false if it is not present.
+    /// Removes a pattern. Returns `false` if it is not present.
     pub(crate) fn remove(&mut self, pattern: &KindPattern) -> bool {
         match pattern {
             KindPattern::Name(name) => self.names.remove(name),
@@ -61,7 +62,7 @@ impl ProtectedKinds {
         }
     }
 
-    /// Whether a pattern is present.
+    /// Returns whether a pattern is present.
     pub(crate) fn has(&self, pattern: &KindPattern) -> bool {
         match pattern {
             KindPattern::Name(name) => self.names.has(name),
@@ -69,14 +70,14 @@ impl ProtectedKinds {
         }
     }
 
-    /// The patterns in folded form: names, then endings, each sorted.
+    /// Returns the patterns in folded form: names, then endings, each sorted.
     pub fn patterns(&self) -> impl Iterator<Item = String> {
         let endings = self.endings.iter().map(|ending| format!("*{ending}"));
         self.names.patterns().map(str::to_owned).chain(endings)
     }
 
-    /// The pattern that covers a path, if any: the pattern names the path itself or a folder above it. `components` are
-    /// those of [`ProtectedPaths::covers`].
+    /// Returns the pattern that covers a path, if any: the pattern names the path itself or a folder above
+    /// it. `components` have the same form as in [`ProtectedPaths::covers`].
     pub fn covers<I>(&self, components: I) -> Option<String>
     where
         I: IntoIterator<Item: AsRef<str>, IntoIter: Clone>,
@@ -85,15 +86,16 @@ impl ProtectedKinds {
         if let Some(pattern) = self.names.covers(components.clone()) {
             return Some(pattern.to_owned());
         }
-        // Endings also match names of folders. A wrong match only costs one more question.
+        // Endings also match names of folders. A false match only costs one more question.
         components
             .into_iter()
             .find_map(|name| self.ending_of(name.as_ref()))
             .map(|ending| format!("*{ending}"))
     }
 
-    /// The pattern that the last components of a path start without completing it, as `.github` does for
-    /// `.github/workflows`. Making such a folder is harmless, but renaming or linking one brings all its content along.
+    /// Returns the pattern that the last components of a path start without completing it, as `.github` does
+    /// for `.github/workflows`. Creating such a folder is harmless, but renaming or linking one brings all
+    /// its content along.
     pub fn begun_by<I>(&self, components: I) -> Option<&str>
     where
         I: IntoIterator<Item: AsRef<str>, IntoIter: Clone>,
@@ -134,9 +136,9 @@ impl fmt::Display for KindPattern {
     }
 }
 
-/// Whether a call with this grant may write a file of a protected kind. It may if one of its arguments names such a
-/// file for writing. It also may if no argument names the files that it writes: a command, or a tool whose paths have
-/// no role.
+/// Returns whether a call with this grant may write a file of a protected kind. It may if one of its
+/// arguments names such a file for writing, or if no argument names the files that it writes: a command, or a
+/// tool whose paths have no role.
 pub(crate) fn may_write(grant: &Grant, kinds: &ProtectedKinds) -> bool {
     if !grant.mounts.iter().any(|mount| mount.access == Access::Write) {
         return false;

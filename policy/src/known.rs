@@ -1,5 +1,5 @@
-//! The known tools, and the entries of a policy that name none of them. An entry without a tool restricts nothing, so
-//! it must be reported.
+//! The known tools, and the check for entries of a policy that name none of them. An entry without a tool
+//! restricts nothing, so it must be reported.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -11,18 +11,19 @@ use crate::{
     gateway_names, shipped,
 };
 
-/// The names that entries `[tools.NAME]` may use: those of the shipped tools, registered or not, and the added names.
+/// The names that entries `[tools.NAME]` may use: those of the shipped tools, registered or not, and added
+/// names.
 #[derive(Debug, Clone)]
 pub struct KnownTools {
     names: BTreeSet<String>,
     /// Aliases that calls may use, each with its tool. An entry must use the tool's own name.
     aliases: BTreeMap<String, String>,
-    /// Whether some module could not be asked for its tools, so that they are unknown.
+    /// Whether some module could not be queried for its tools, so that they are unknown.
     has_unreadable: bool,
 }
 
 impl KnownTools {
-    /// The shipped tools, and those of the gateway.
+    /// Returns the shipped tools and those of the gateway.
     #[must_use]
     pub fn shipped() -> Self {
         Self {
@@ -42,24 +43,24 @@ impl KnownTools {
         self.aliases.insert(alias.to_string(), tool.to_string());
     }
 
-    /// Notes that a module could not be asked for its tools. The damaged module is reported elsewhere, and must not
-    /// keep other tools from working. An unknown name in an entry may then belong to that module, unless it resembles
-    /// the name of a known tool; such a name stays a fault.
+    /// Records that a module could not be queried for its tools. The damaged module is reported elsewhere,
+    /// and must not prevent other tools from working. An unknown name in an entry may then belong to that
+    /// module. A name that resembles the name of a known tool is still a fault.
     pub fn add_unreadable(&mut self) {
         self.has_unreadable = true;
     }
 
-    /// The message about a name that no tool has; `None` for the name of a known tool.
+    /// Returns the message about a name that no tool has, or `None` for the name of a known tool.
     pub(crate) fn unknown(&self, name: &str) -> Option<String> {
         (!self.names.contains(name)).then(|| self.fault(name, false))
     }
 
-    /// Whether an entry without a known tool may name a tool of an unreadable module.
+    /// Returns whether an entry without a known tool may name a tool of an unreadable module.
     fn may_be_unreadable(&self, name: &str) -> bool {
         self.has_unreadable && nearest_name(name, self.names.iter().map(String::as_str)).is_none()
     }
 
-    /// The message for a place that names no known tool.
+    /// Formats the message about an entry or a secret that names no known tool.
     fn fault(&self, name: &str, is_entry: bool) -> String {
         if let Some(tool) = self.aliases.get(name) {
             let replacement = if is_entry { format!("[tools.{tool}]") } else { tool.clone() };
@@ -71,14 +72,14 @@ impl KnownTools {
     }
 }
 
-/// An entry for a tool in a policy text, or a tool that a secret names, with its place.
+/// An entry for a tool in a policy text, or a tool that a secret names, with its position.
 #[derive(Debug, Clone)]
 pub(crate) struct ToolMention {
     name: ToolName,
     optional: bool,
-    /// Whether the place is an entry `[tools.NAME]`. Only an entry can be optional.
+    /// Whether this is an entry `[tools.NAME]`. Only an entry can be optional.
     is_entry: bool,
-    /// The place, with an empty message.
+    /// The position, with an empty message.
     location: PolicyFault,
 }
 
@@ -88,7 +89,7 @@ impl ToolMention {
         Self { name: name.value.clone(), optional, is_entry: true, location }
     }
 
-    /// A tool that a secret names.
+    /// Records a tool that a secret names.
     pub(crate) fn of_secret(name: &Located<ToolName>, faults: &Faults<'_>) -> Self {
         Self { is_entry: false, ..Self::new(name, false, faults) }
     }
@@ -119,7 +120,8 @@ impl WorkspaceSecurityPolicy {
                 let message = "no tool of this name is here, so the entry does nothing".to_owned();
                 warnings.push(PolicyFault { message, ..location.clone() });
             } else if faults.len() == MAX_FAULTS {
-                // Faults beyond the maximum are only counted: a message costs a comparison with every known name.
+                // Faults beyond the maximum are only counted, because a message costs a comparison with every
+                // known name.
                 faults_out += 1;
             } else {
                 let message = known.fault(name.as_str(), *is_entry);

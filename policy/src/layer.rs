@@ -1,5 +1,5 @@
-//! Two settings that other crates enforce: the kernel layers that a call must have, and when an audit row is synced to
-//! disk.
+//! Two settings that other crates enforce: the kernel layers that a call must have, and when an audit row is
+//! synced to disk.
 
 use serde::{Deserialize, Serialize};
 

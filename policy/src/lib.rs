@@ -1,11 +1,12 @@
 //! The policy file and the decisions made from it.
 //!
-//! Callers pass the text of an operator's file and optionally the text of a workspace's overlay. They get a
-//! [`WorkspaceSecurityPolicy`], or a [`PolicyError`] that lists the faults with their places. Each decision is a
-//! [`Grant`], or a [`Denial`] that names the refused subject, the rule, and a hint.
+//! Callers pass the text of an operator's file and optionally the text of a workspace's overlay. They receive
+//! a [`WorkspaceSecurityPolicy`], or a [`PolicyError`] that lists the faults with their positions. Each
+//! decision is a [`Grant`], or a [`Denial`] that names the refused subject, the rule, and a hint.
 //!
-//! This crate opens no file, follows no link, reads no clock and asks no person, so that equal inputs give equal
-//! decisions. It decides on parsed guest paths; the directory handles of the mounts enforce the decision.
+//! This crate opens no file, follows no symlink, reads no clock and asks no person, so that equal inputs give
+//! equal decisions. It decides about parsed guest paths. The directory handles of the mounts enforce the
+//! decision.
 //!
 //! ```
 //! use portcullis_policy::{DEFAULT_POLICY, LoadOptions, PolicySource, WorkspaceSecurityPolicy};

@@ -37,8 +37,8 @@ impl fmt::Display for FileBytes {
     }
 }
 
-/// `[limits]`, with every default filled in. [`Limits::default`] defines the defaults; the shipped policy and the
-/// documents repeat them.
+/// `[limits]`, with every default filled in. [`Limits::default`] is the source of truth for the defaults. The
+/// shipped policy and the documents repeat them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 pub struct Limits {
     /// The maximum number of calls that run concurrently.
@@ -50,12 +50,12 @@ pub struct Limits {
     /// The limit on all memories of one call together, for tools whose entry sets no other limit. A policy may set it
     /// from 64 KiB, one page, to 4 GiB, all that a 32-bit guest can address.
     pub wasm_memory: MemoryBytes,
-    /// The time limit of any call, whatever its tool declares or its entry says.
+    /// The maximum duration of any call, whatever its tool declares or its entry sets.
     #[serde(rename = "max_timeout_ms", serialize_with = "as_millis")]
     pub max_timeout: Duration,
 }
 
-/// The maximum size of the text that one call returns to the model, where the policy does not say: 16 KiB.
+/// The maximum size of the text that one call returns to the model, if the policy sets no other: 16 KiB.
 pub const DEFAULT_MAX_OUTPUT_BYTES: u64 = 16 << 10;
 
 impl Default for Limits {
@@ -70,8 +70,8 @@ impl Default for Limits {
     }
 }
 
-/// The smallest and the largest value that a policy may set. Zero is not allowed: it would switch a tool off, and
-/// `enabled = false` does that. The upper bounds keep a typing mistake from switching a limit off.
+/// The smallest and the largest value that a policy may set. Zero is not allowed: it would disable a tool,
+/// which is the purpose of `enabled = false`. The upper bounds keep a typo from disabling a limit.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct LimitBounds<T> {
     pub(crate) least: T,
@@ -93,7 +93,7 @@ pub(crate) const KIB: u64 = 1024;
 pub(crate) const MIB: u64 = 1024 * KIB;
 pub(crate) const GIB: u64 = 1024 * MIB;
 
-/// The exact size, in the largest unit that divides it, as a policy file writes it.
+/// Formats the exact size, in the largest unit that divides it, as a policy file writes it.
 pub(crate) fn format_in_largest_unit(bytes: u64) -> String {
     for (unit, factor) in [("GiB", GIB), ("MiB", MIB), ("KiB", KIB)] {
         if bytes >= factor && bytes.is_multiple_of(factor) {
@@ -105,7 +105,7 @@ pub(crate) fn format_in_largest_unit(bytes: u64) -> String {
 
 /// Serialises a duration as whole milliseconds, the smallest unit of policy files.
 pub(crate) fn as_millis<S: Serializer>(duration: &Duration, serializer: S) -> Result<S::Ok, S::Error> {
-    // Cannot fail: no duration of a policy is longer than 24 h.
+    // Cannot fail: no duration in a policy is longer than 24 h.
     serializer.serialize_u64(u64::try_from(duration.as_millis()).unwrap_or(u64::MAX))
 }
 

@@ -1,6 +1,6 @@
 //! `portcullis policy lint`: faults, warnings and likely mistakes, each with a stable code.
 //!
-//! A check that needs the file system is in the crate that reads the files. It makes its findings with
+//! A check that needs the file system is in the crate that reads the files. It creates its findings with
 //! [`LintFinding::new`].
 
 mod checks;
@@ -19,7 +19,7 @@ portcullis_types::word_enum! {
         Fault = "P00",
         /// An entry or a secret names a tool that does not exist.
         NoTool = "P01",
-        /// A shipped protected name or kind is taken away.
+        /// A shipped protected name or kind is excepted.
         ShippedNameDropped = "P02",
         /// Commands get a variable whose name looks like that of a secret.
         SecretVariable = "P03",
@@ -37,13 +37,13 @@ portcullis_types::word_enum! {
         FolderMissing = "P09",
         /// Files of a mount have names elsewhere.
         HardLinks = "P10",
-        /// A tool asks, and nobody can answer.
+        /// A tool asks for approval, but nobody can answer.
         NoApprover = "P11",
         /// A tool reads the vault without a question.
         VaultUnasked = "P12",
-        /// A limit is above another one that caps it.
+        /// A limit exceeds another limit that caps it.
         LimitWithoutEffect = "P13",
-        /// An entry gives power to a module's tool that is not approved.
+        /// An entry gives permissions to a module's tool that is not approved.
         NotPinned = "P14",
         /// A line of a reduction takes nothing away.
         OverlayWithoutEffect = "P15",
@@ -53,19 +53,19 @@ portcullis_types::word_enum! {
         IdleNetwork = "P17",
         /// Every search is denied.
         IdleSearch = "P18",
-        /// `unasked` spares questions that are not asked.
+        /// `unasked` exempts calls that need no approval anyway.
         UnaskedWithoutAsk = "P19",
         /// A kernel layer is waived.
         LayerWaived = "P20",
         /// Requests that change something may go to every host.
         ChangesEverywhere = "P21",
-        /// Relative paths lead nowhere.
+        /// Relative paths start at a mount that does not exist.
         HomeMissing = "P22",
     }
 }
 
 portcullis_types::word_enum! {
-    /// The weight of a finding.
+    /// The severity of a finding.
     #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
     pub enum LintLevel as "level" {
         /// Worth knowing; often intended.
@@ -78,13 +78,13 @@ portcullis_types::word_enum! {
 }
 
 impl LintCode {
-    /// Whether a start refuses a policy with such a finding.
+    /// Returns whether a start refuses a policy with such a finding.
     #[must_use]
     pub const fn refuses_start(self) -> bool {
         matches!(self.level(), LintLevel::Error)
     }
 
-    /// The weight of findings with this code.
+    /// Returns the severity of findings with this code.
     #[must_use]
     pub const fn level(self) -> LintLevel {
         match self {
@@ -110,7 +110,7 @@ impl LintCode {
         }
     }
 
-    /// The meaning of the code in one sentence, for lists of rules.
+    /// Returns the meaning of the code in one sentence, for lists of rules.
     #[must_use]
     pub const fn summary(self) -> &'static str {
         match self {
@@ -140,7 +140,7 @@ impl LintCode {
         }
     }
 
-    /// The line to write instead, for people.
+    /// Returns the correct line, for people.
     #[must_use]
     pub const fn hint(self) -> &'static str {
         match self {
@@ -184,20 +184,20 @@ impl LintCode {
 pub struct LintFinding {
     /// The stable code.
     pub code: LintCode,
-    /// The weight.
+    /// The severity.
     pub level: LintLevel,
     /// The place in a policy text.
     pub place: SourceLocation,
-    /// The key's path; empty for the whole text.
+    /// The key's path. Empty for the whole text.
     pub key: String,
     /// The mistake.
     pub message: String,
-    /// The line or the change that mends it.
+    /// The line or the change that fixes the mistake.
     pub hint: String,
 }
 
 impl LintFinding {
-    /// A finding at a place.
+    /// Creates a finding at a position.
     #[must_use]
     pub fn new(
         code: LintCode,
@@ -215,7 +215,7 @@ impl LintFinding {
         }
     }
 
-    /// The mistake behind its key.
+    /// Returns the mistake, prefixed with its key.
     #[must_use]
     pub fn keyed_message(&self) -> String {
         if self.key.is_empty() { self.message.clone() } else { format!("{}: {}", self.key, self.message) }
@@ -237,7 +237,7 @@ pub struct LintReport {
 }
 
 impl LintReport {
-    /// The report on texts that do not load.
+    /// Builds the report on texts that do not load.
     #[must_use]
     pub fn of_faults(error: PolicyError) -> Self {
         let mut report = Self::default();
@@ -245,8 +245,8 @@ impl LintReport {
         report
     }
 
-    /// Lints a policy that was loaded from these texts. `known` are the tools that entries may name; `has_approver`
-    /// tells whether somebody can answer questions.
+    /// Lints a policy that was loaded from these texts. `known` are the tools that entries may name, and
+    /// `has_approver` is whether a person can answer questions.
     #[must_use]
     pub fn of_policy(
         options: &LoadOptions<'_>,
@@ -268,7 +268,7 @@ impl LintReport {
         self.findings.sort_by(|one, other| (&one.place, one.code).cmp(&(&other.place, other.code)));
     }
 
-    /// The weight of the heaviest finding; `None` without findings.
+    /// Returns the severity of the most severe finding, or `None` without findings.
     #[must_use]
     pub fn heaviest(&self) -> Option<LintLevel> {
         self.findings.iter().map(|finding| finding.level).max()

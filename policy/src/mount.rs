@@ -11,13 +11,13 @@ pub struct MountSpec {
     pub name: MountName,
     /// The folder: relative to the workspace, or absolute. It has no `.`, no `..`, and no doubled or trailing slashes.
     pub folder: String,
-    /// Whether changes are kept so that a person can undo them. Default: no.
+    /// Whether changes are recorded so that a person can undo them. Default: no.
     pub has_undo: bool,
 }
 
 impl MountSpec {
-    /// Whether the folder is given by its absolute path on the host. Such a folder must exist and is never made, and
-    /// links on its path are followed once, when it is opened.
+    /// Returns whether the folder is given by its absolute path on the host. Such a folder must exist and is
+    /// never created. Symlinks on its path are followed once, when it is opened.
     #[must_use]
     pub fn is_absolute(&self) -> bool {
         self.folder.starts_with('/')
@@ -26,9 +26,9 @@ impl MountSpec {
 
 /// Checks a folder of `[mounts]` and converts it to the form of [`MountSpec::folder`].
 ///
-/// A relative folder is a proper subfolder of the workspace, because the workspace itself contains files that no tool
-/// may reach, such as its `portcullis.toml`. An absolute folder can only come from the operator: a file that came with
-/// a workspace may have no mounts.
+/// A relative folder is a proper subfolder of the workspace, because the workspace itself contains files that
+/// no tool may reach, such as its `portcullis.toml`. An absolute folder can only come from the operator: a
+/// file that comes with a workspace may have no mounts.
 pub(crate) fn parse_folder(text: &str) -> Result<String, &'static str> {
     if text.is_empty() {
         return Err("a mount needs a folder");
@@ -57,9 +57,9 @@ pub(crate) fn parse_folder(text: &str) -> Result<String, &'static str> {
     }
 }
 
-/// The folder of `[project]` in an operator's text, in the form of [`MountSpec::folder`]. Callers need it before they
-/// load the policy, because the overlay lies in that folder. `None` for a text without a valid
-/// `[project]`; loading the text then reports its faults.
+/// Returns the folder of `[project]` in an operator's text, in the form of [`MountSpec::folder`]. Callers
+/// need it before they load the policy, because the overlay lies in that folder. `None` for a text without a
+/// valid `[project]`. Loading the text then reports its faults.
 #[must_use]
 pub fn project_of(text: &str) -> Option<String> {
     let (table, _) = toml::de::DeTable::parse_recoverable(text);
@@ -72,8 +72,8 @@ pub(crate) fn parse_project(text: &str) -> Result<String, &'static str> {
     if text.starts_with('/') { parse_folder(text) } else { Err("a project's folder is an absolute path") }
 }
 
-/// Checks a folder of the host that is not a mount. Its path is absolute, or relative to the policy file; the caller
-/// resolves it.
+/// Checks a folder of the host that is not a mount. Its path is absolute, or relative to the policy file. The
+/// caller resolves it.
 pub(crate) fn parse_host_folder(text: &str) -> Result<String, &'static str> {
     if text.is_empty() {
         return Err("a folder is missing; write its path, absolute or relative to this file");
@@ -87,9 +87,9 @@ pub(crate) fn parse_host_folder(text: &str) -> Result<String, &'static str> {
     Ok(text.to_owned())
 }
 
-/// Whether two folders in the form of [`MountSpec::folder`] are equal or one lies in the other.
+/// Returns whether two folders in the form of [`MountSpec::folder`] are equal or one lies in the other.
 ///
-/// Case does not count, because on some file systems two names that differ in case open the same folder.
+/// Case is ignored, because on some file systems two names that differ in case open the same folder.
 pub(crate) fn folders_overlap(one: &str, other: &str) -> bool {
     let (one, other) = (one.to_lowercase(), other.to_lowercase());
     // An absolute folder may lead into the workspace. The code that opens the folders compares their real paths.

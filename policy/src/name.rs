@@ -21,7 +21,7 @@ pub struct ProfileName(Arc<str>);
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct SecretName(Arc<str>);
 
-/// A text that cannot name a mount, a profile or a secret.
+/// A text that is not a valid name of a mount, a profile or a secret.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 #[error("`{}` is not a valid {what} name: 1 to 64 characters of {allowed} are allowed", name.escape_default())]
 pub struct InvalidName {
@@ -40,7 +40,7 @@ impl MountName {
     /// The mount where relative paths start, unless a policy names another.
     pub const SHARED: &'static str = "shared";
 
-    /// The mount [`MountName::SHARED`].
+    /// Returns the mount [`MountName::SHARED`].
     #[must_use]
     pub fn shared() -> Self {
         Self(Self::SHARED.into())
@@ -54,7 +54,7 @@ impl MountName {
         parse_lowercase_name("mount", text).map(Self)
     }
 
-    /// Whether this is the vault.
+    /// Returns whether this is the vault.
     #[must_use]
     pub fn is_vault(&self) -> bool {
         self.as_str() == Self::VAULT
@@ -85,8 +85,8 @@ impl ProfileName {
     /// The profile without mounts. Every policy has it, even without defining it.
     pub const NOTHING: &'static str = "Nothing";
 
-    /// The profile of a tool that runs commands, if the policy has a shell. Its mounts are those of `[shell]`; a policy
-    /// cannot define or assign it.
+    /// The profile of a tool that runs commands, if the policy has a shell. Its mounts are those of
+    /// `[shell]`. A policy cannot define or assign it.
     pub const SHELL: &'static str = "Shell";
 
     /// Checks a name.
@@ -103,25 +103,25 @@ impl ProfileName {
         }
     }
 
-    /// The profile [`ProfileName::NOTHING`].
+    /// Returns the profile [`ProfileName::NOTHING`].
     #[must_use]
     pub fn nothing() -> Self {
         Self(Self::NOTHING.into())
     }
 
-    /// The profile [`ProfileName::SHELL`].
+    /// Returns the profile [`ProfileName::SHELL`].
     #[must_use]
     pub fn shell() -> Self {
         Self(Self::SHELL.into())
     }
 
-    /// Whether this is the profile [`ProfileName::SHELL`].
+    /// Returns whether this is the profile [`ProfileName::SHELL`].
     #[must_use]
     pub fn is_shell(&self) -> bool {
         self.as_str() == Self::SHELL
     }
 
-    /// The rule that grants a mount to this profile, as a path in the policy file.
+    /// Returns the rule that grants a mount to this profile, as a path in the policy file.
     #[must_use]
     pub fn mount_rule(&self, mount: &str) -> String {
         if self.is_shell() {
@@ -135,7 +135,7 @@ impl ProfileName {
 macro_rules! is_text {
     ($($name:ident),*) => {$(
         impl $name {
-            /// The name as text.
+            /// Returns the name as text.
             #[must_use]
             pub fn as_str(&self) -> &str {
                 &self.0

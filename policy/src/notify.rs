@@ -1,5 +1,5 @@
-//! `[notify]`: the services through which `send_notification` sends, and their addresses. The section grants nothing:
-//! the profiles of the tool's steps must have the hosts.
+//! `[notify]`: the services through which `send_notification` sends, with their addresses. The section grants
+//! nothing: the profiles of the tool's steps must have the hosts.
 
 use std::{
     fmt::{self, Write},
@@ -77,15 +77,15 @@ impl Serialize for NotifyUrl {
     }
 }
 
-/// A mail server: `smtps://HOST:PORT` with TLS from the first byte (RFC 8314, section 3.3), or `smtp://HOST:PORT`
-/// without TLS. It is judged as `https://HOST:PORT/` or `http://HOST:PORT/`.
+/// A mail server: `smtps://HOST:PORT` with TLS from the first byte (RFC 8314, section 3.3), or
+/// `smtp://HOST:PORT` without TLS. It is judged as `https://HOST:PORT/` or `http://HOST:PORT/`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct MailServer(Url);
 
 /// A text that is not a mail server.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
 pub enum InvalidMailServer {
-    /// The scheme is another one.
+    /// The scheme is neither `smtps` nor `smtp`.
     #[error("a mail server is written `smtps://HOST:PORT`, or `smtp://HOST:PORT` without TLS")]
     Scheme,
     /// The text is not a URL that a request may have.
@@ -97,13 +97,13 @@ pub enum InvalidMailServer {
 }
 
 impl MailServer {
-    /// The URL that the server is judged as.
+    /// Returns the URL as which the server is judged.
     #[must_use]
     pub fn as_url(&self) -> &Url {
         &self.0
     }
 
-    /// Whether the connection has TLS.
+    /// Returns whether the connection has TLS.
     #[must_use]
     pub fn has_tls(&self) -> bool {
         self.0.scheme() == "https"
@@ -147,7 +147,7 @@ pub struct MailAddress(String);
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct MailUser(String);
 
-/// A text that is no address, or no user.
+/// A text that is not a valid address or user.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
 pub enum InvalidMailName {
     /// The text is not an address.
@@ -164,7 +164,7 @@ pub enum InvalidMailName {
 const MAX_MAIL_BYTES: usize = 254;
 
 impl MailAddress {
-    /// The text.
+    /// Returns the text.
     #[must_use]
     pub fn as_str(&self) -> &str {
         &self.0
@@ -172,7 +172,7 @@ impl MailAddress {
 }
 
 impl MailUser {
-    /// The text.
+    /// Returns the text.
     #[must_use]
     pub fn as_str(&self) -> &str {
         &self.0

@@ -18,45 +18,47 @@ impl Operation {
     pub const VAULT_COPYTO: Self =
         Self { name: "vault_copyto", steps: &["vault_copyto_read", "vault_copyto_write"] };
 
-    /// Fetches from the web: one step makes a request, and the others read `robots.txt` and the body without any
-    /// access. PDF files have a separate reading step.
+    /// Fetches from the web: one step makes a request, and the others read `robots.txt` and the body without
+    /// any access. PDF files have a separate reading step.
     pub const WEB_FETCH: Self = Self {
         name: "web_fetch",
         steps: &["web_fetch_request", "web_fetch_robots", "web_fetch_read", "web_fetch_read_pdf"],
     };
 
-    /// Searches the web: one step sends the query to the provider, the other reads the answer without any access.
+    /// Searches the web: one step sends the query to the provider, and the other reads the answer without any
+    /// access.
     pub const WEB_SEARCH: Self =
         Self { name: "web_search", steps: &["web_search_request", "web_search_read"] };
 
-    /// [`Self::WEB_SEARCH`] under the name that other systems' programs call.
+    /// [`Self::WEB_SEARCH`] under the name that programs of other systems call.
     pub const SEARCH_WEB: Self = Self { name: "search_web", steps: Self::WEB_SEARCH.steps };
 
-    /// Sends a message to a person or a channel: one step makes a request, the other speaks to a mail server. A call
-    /// makes one of the two.
+    /// Sends a message to a person or a channel: one step makes a request, and the other speaks to a mail
+    /// server. A call uses one of the two.
     pub const SEND_NOTIFICATION: Self =
         Self { name: "send_notification", steps: &["send_notification_request", "send_notification_mail"] };
 
-    /// Whether an operation or a step of this name exists only with `[notify]`.
+    /// Returns whether an operation or a step of this name exists only with `[notify]`.
     #[must_use]
     pub fn needs_notify(name: &str) -> bool {
         Self::SEND_NOTIFICATION.name == name || Self::SEND_NOTIFICATION.steps.contains(&name)
     }
 
-    /// Whether an operation or a step of this name exists only with a provider in `[search]`.
+    /// Returns whether an operation or a step of this name exists only with a provider in `[search]`.
     #[must_use]
     pub fn needs_search_provider(name: &str) -> bool {
         let searches = [Self::WEB_SEARCH, Self::SEARCH_WEB];
         searches.iter().any(|operation| operation.name == name || operation.steps.contains(&name))
     }
 
-    /// The first operation with the same steps as the operation of this name; `None` if there is no such operation.
+    /// Returns the first operation with the same steps as the operation of this name, or `None` if there is
+    /// no such operation.
     pub(crate) fn first_with_steps_of(name: &str) -> Option<&'static Self> {
         let named_operation = Self::ALL.iter().find(|operation| operation.name == name)?;
         Self::ALL.iter().find(|operation| operation.steps == named_operation.steps)
     }
 
-    /// Whether this is the name of a step.
+    /// Returns whether this is the name of a step.
     #[must_use]
     pub fn has_step(name: &str) -> bool {
         Self::ALL.iter().any(|operation| operation.steps.contains(&name))

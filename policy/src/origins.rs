@@ -1,9 +1,9 @@
-//! [`PolicyOrigins`]: the text and the line that each value of a policy comes from.
+//! [`PolicyOrigins`]: the text and the line from which each value of a policy comes.
 //!
-//! A policy is loaded in stages: the operator's text, the section of the sandbox tier, the overlay. Each stage
-//! has the values of [`crate::WorkspaceSecurityPolicy::effective_toml`], so every key of the grammar is among them. The
-//! origin of a value is the last stage that changed it; the origin of an element of a list is the first stage that has
-//! it.
+//! A policy is loaded in stages: the operator's text, the section of the sandbox tier, the overlay. Each
+//! stage has the values of [`crate::WorkspaceSecurityPolicy::effective_toml`], so every key of the grammar is
+//! included. The origin of a value is the last stage that changed it. The origin of an element of a list is
+//! the first stage that has it.
 
 mod index;
 mod values;
@@ -24,7 +24,7 @@ use crate::{
 use index::TextIndex;
 use values::{StageValues, ValueRow};
 
-/// A place in a text of a policy or of expectations.
+/// A position in a text of a policy or of expectations.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 pub struct SourceLocation {
     /// The name under which the text was loaded, usually the file's path.
@@ -36,7 +36,7 @@ pub struct SourceLocation {
 }
 
 impl SourceLocation {
-    /// The start of a text.
+    /// Returns the start of a text.
     #[must_use]
     pub fn start_of(file: &str) -> Self {
         Self { file: file.to_owned(), line: 1, column: 1 }
@@ -49,12 +49,12 @@ impl fmt::Display for SourceLocation {
     }
 }
 
-/// Where a value comes from. In JSON the place, or the word `default`.
+/// The origin of a value. In JSON it is the position, or the word `default`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Origin {
     /// No text sets the value.
     Default,
-    /// This place of a text sets it.
+    /// This position of a text sets the value.
     Text(SourceLocation),
 }
 
@@ -81,16 +81,16 @@ impl Serialize for Origin {
 pub struct PolicyValue {
     /// The key's path in a policy file, such as `limits.concurrency`.
     pub key: String,
-    /// The value, or the element; `None` if the key has none.
+    /// The value or the element. `None` if the key has none.
     pub value: Option<toml::Value>,
-    /// Where it comes from.
+    /// The origin of the value.
     pub origin: Origin,
 }
 
 /// The origins of all values of a policy.
 #[derive(Debug, Clone)]
 pub struct PolicyOrigins {
-    /// In the order in which the stages are applied; the operator's text is the first.
+    /// The stages in the order in which they are applied. The operator's text is the first.
     stages: Vec<Stage>,
     /// The start of the operator's text.
     operator: SourceLocation,
@@ -101,7 +101,7 @@ pub struct PolicyOrigins {
 struct Stage {
     values: StageValues,
     text: TextIndex,
-    /// The path in front of this stage's keys in its text: `sandbox.TIER.` or nothing.
+    /// The path prefix of this stage's keys in its text: `sandbox.TIER.` or nothing.
     prefix: String,
 }
 
@@ -121,11 +121,11 @@ impl Stage {
 }
 
 impl PolicyOrigins {
-    /// Reads the texts of a policy once more, stage by stage. The texts must belong to a policy that
-    /// [`crate::WorkspaceSecurityPolicy::load`] has accepted; otherwise the origins mean nothing.
+    /// Reads the texts of a policy again, stage by stage. The texts must belong to a policy that
+    /// [`crate::WorkspaceSecurityPolicy::load`] has accepted. Otherwise the origins are meaningless.
     #[must_use]
     pub fn read(options: &LoadOptions<'_>) -> Self {
-        // The load has found no faults, so the collectors below stay unread.
+        // The load has found no faults, so the collectors below are not read.
         let mut faults = Faults::new(options.operator);
         let file = read_policy(&mut faults);
         let mut effective = resolve(&file, &mut faults);
@@ -147,15 +147,16 @@ impl PolicyOrigins {
         Self { stages, operator: operator_text.start() }
     }
 
-    /// Like [`Self::place_of`]; the place of `version`, which every policy has, for a rule that is in no section of a
-    /// text.
+    /// Like [`Self::place_of`], but returns the position of `version`, which every policy has, for a rule
+    /// that is in no section of a text.
     #[must_use]
     pub fn place_or_start(&self, rule: &str) -> SourceLocation {
         self.place_of(rule).or_else(|| self.place_of("version")).unwrap_or_else(|| self.operator.clone())
     }
 
-    /// The place of a rule that a decision names, such as `profiles.R.mounts.shared`, `hide.paths["*.pem"]` or
-    /// `flow[vault -> shell]`. For a rule that no text has, the place of the nearest section around it.
+    /// Returns the position of a rule that a decision names, such as `profiles.R.mounts.shared`,
+    /// `hide.paths["*.pem"]` or `flow[vault -> shell]`. For a rule that no text has, returns the position of
+    /// the nearest enclosing section.
     #[must_use]
     pub fn place_of(&self, rule: &str) -> Option<SourceLocation> {
         if let Some((after, then)) = flow::parse_rule_name(rule) {
@@ -177,7 +178,7 @@ impl PolicyOrigins {
         }
     }
 
-    /// Every value in force, sorted by key, lists element by element, and every key without a value.
+    /// Returns every value in force, sorted by key, lists element by element, and every key without a value.
     #[must_use]
     pub fn values(&self) -> Vec<PolicyValue> {
         let Some(last) = self.stages.last() else { return Vec::new() };
@@ -195,7 +196,7 @@ impl PolicyOrigins {
         values
     }
 
-    /// The origin of a key's whole value: the last stage that changed it.
+    /// Returns the origin of a key's whole value: the last stage that changed it.
     fn origin(&self, key: &str) -> Origin {
         for (index, stage) in self.stages.iter().enumerate().rev() {
             let is_changed = match index.checked_sub(1).and_then(|before| self.stages.get(before)) {
@@ -209,7 +210,7 @@ impl PolicyOrigins {
             return match stage.place(key).or(inherited) {
                 Some(place) => Origin::Text(place),
                 None if index == 0 => Origin::Default,
-                // An entry that only a reduction has brings its defaults along.
+                // An entry that only a reduction has adds its defaults.
                 None if self.stages[index - 1].values.of(key).is_empty() => Origin::Default,
                 // Another line of the stage has changed the value.
                 None => Origin::Text(stage.text.start()),
@@ -218,11 +219,12 @@ impl PolicyOrigins {
         Origin::Default
     }
 
-    /// The origin of an element: the first stage that has it.
+    /// Returns the origin of an element: the first stage that has it.
     fn element_origin(&self, key: &str, element: &toml::Value) -> Origin {
         let first = self.stages.iter().enumerate().find(|(_, stage)| stage.values.has_element(key, element));
         let Some((index, stage)) = first else { return Origin::Default };
-        // A list of the operator adds to the shipped one, so an element that is not in the text is a default.
+        // A list of the operator adds to the shipped list, so an element that is not in the text is a
+        // default.
         let place = match index {
             0 => stage.text.element_place(key, element),
             _ => stage.element_place(key, element),
@@ -234,7 +236,7 @@ impl PolicyOrigins {
         }
     }
 
-    /// The place of the nearest section around a key, in the operator's text.
+    /// Returns the position of the nearest enclosing section of a key, in the operator's text.
     fn place_around(&self, key: &str) -> Option<SourceLocation> {
         let operator = self.stages.first()?;
         let mut around = key;

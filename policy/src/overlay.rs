@@ -1,7 +1,7 @@
 //! Reductions: applies a `[sandbox.TIER]` section or a workspace's overlay to a policy.
 //!
-//! A reduction can only make the policy stricter. A value that would widen the policy is a fault that names both
-//! values. If such a value were ignored, its author would believe that it takes effect.
+//! A reduction can only make the policy stricter. A value that would widen the policy is a fault that names
+//! both values. If such a value were ignored, its author would believe that it is in force.
 
 use std::{collections::BTreeSet, fmt::Display, time::Duration};
 
@@ -101,12 +101,13 @@ fn reduce_profile(policy: &mut EffectivePolicy, reduced: &ReducedProfile, faults
     }
 }
 
-/// Reduces a tier. The approval applies to every tool of the tier, even if the tool's entry sets another.
+/// Reduces a tier. The approval applies to every tool of the tier, even if the tool's entry sets another
+/// approval.
 fn reduce_tier(policy: &mut EffectivePolicy, reduced: &ReducedTier, faults: &mut Faults<'_>) {
     let is_of_shell = reduced.tier == SafetyTier::Privileged;
     let mut took_unasked = is_of_shell && take_unasked(&mut policy.shell, reduced.approval.value);
     if reduced.approval.value != Approval::Allow {
-        // The tier of a tool is not known here, so the rules of every file tool go.
+        // The tier of a tool is not known here, so the rules of every file tool are removed.
         for rule in policy.tools.values_mut() {
             took_unasked |= !std::mem::take(&mut rule.unasked).is_empty();
         }
@@ -116,8 +117,8 @@ fn reduce_tier(policy: &mut EffectivePolicy, reduced: &ReducedTier, faults: &mut
         refuse_widening(&reduced.approval, reduced.approval.value, rule.approval, faults);
         return;
     }
-    // The floor also applies to tools whose entry sets an approval, so `ask` on top of `ask` can still take something
-    // away.
+    // The floor also applies to tools whose entry sets an approval, so `ask` on top of `ask` can still take
+    // permissions away.
     if reduced.approval.value <= rule.approval_floor && !took_unasked {
         warn_of_no_effect(&reduced.approval, faults);
     }
@@ -160,7 +161,7 @@ fn reduce_tool(policy: &mut EffectivePolicy, reduced: &ReducedTool, faults: &mut
         } else if rule.timeout.is_some() {
             rule.timeout = Some(timeout.value);
         } else {
-            // Lower only the cap: the tool may declare a shorter time, which must stay.
+            // Lower only the cap: the tool may declare a shorter timeout, which must be kept.
             rule.timeout_cap = timeout.value;
         }
     }
@@ -174,8 +175,8 @@ fn reduce_tool(policy: &mut EffectivePolicy, reduced: &ReducedTool, faults: &mut
     }
 }
 
-/// Takes away the commands that need no approval, if a reduction demands an approval of commands. Returns whether there
-/// were any.
+/// Removes the commands that need no approval, if a reduction demands an approval of commands. Returns
+/// whether there were any.
 fn take_unasked(shell: &mut ShellOrAbsence, approval: Approval) -> bool {
     let Ok(shell) = shell else { return false };
     if approval == Approval::Allow || shell.commands.unasked_patterns().is_empty() {
@@ -191,7 +192,7 @@ fn reduce_tool_approval(
     took_unasked: bool,
     faults: &mut Faults<'_>,
 ) {
-    // The operator's approval counts first. Without one, an earlier reduction may have set the floor.
+    // The operator's approval takes precedence. Without one, an earlier reduction may have set the floor.
     let current_approval = rule.approval.unwrap_or(rule.approval_floor);
     if approval.value < current_approval {
         refuse_widening(approval, approval.value, current_approval, faults);

@@ -10,8 +10,8 @@ use serde::{Serialize, Serializer};
 
 use crate::{MountName, RequestedSubject, hidden::matches_wildcards};
 
-/// The tools that can have such rules: those that touch only what their arguments name. A foreign module may
-/// also write what they do not name.
+/// The tools that can have such rules: those that access only the files that their arguments name. A foreign
+/// module may also write other files.
 pub(crate) const FILE_TOOLS: [&str; 6] =
     ["file_delete", "file_edit", "file_list", "file_read", "file_search", "file_write"];
 
@@ -22,13 +22,14 @@ const MAX_PATTERN_BYTES: usize = 4096;
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
 pub(crate) struct PathRules(BTreeMap<String, BTreeSet<PathPattern>>);
 
-/// A pattern of paths, such as `src/**` or `/tmp/*.txt`. In a component, `*` stands for any characters. The component
-/// `**` stands for any number of components. A pattern without a `/` at its start is relative to the mount `home`.
+/// A pattern of paths, such as `src/**` or `/tmp/*.txt`. In a component, `*` matches any characters. The
+/// component `**` matches any number of components. A pattern without a leading `/` is relative to the mount
+/// `home`.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub struct PathPattern(String);
 
 impl PathRules {
-    /// The rules of these arguments, each with one pattern.
+    /// Builds the rules of these arguments, each with one pattern.
     pub(crate) fn new(patterns: impl IntoIterator<Item = (String, PathPattern)>) -> Self {
         let mut rules = BTreeMap::<String, BTreeSet<PathPattern>>::new();
         for (argument, pattern) in patterns {
@@ -37,7 +38,7 @@ impl PathRules {
         Self(rules)
     }
 
-    /// All rules, as `ARGUMENT["PATTERN"]`.
+    /// Returns all rules, as `ARGUMENT["PATTERN"]`.
     pub(crate) fn patterns(&self) -> BTreeSet<String> {
         let rules = self.0.iter();
         rules
@@ -51,27 +52,27 @@ impl PathRules {
         self.0.is_empty()
     }
 
-    /// All rules: each argument with each of its patterns.
+    /// Returns all rules: each argument with each of its patterns.
     pub(crate) fn rules(&self) -> impl Iterator<Item = (&str, &PathPattern)> {
         self.0
             .iter()
             .flat_map(|(argument, patterns)| patterns.iter().map(move |pattern| (argument.as_str(), pattern)))
     }
 
-    /// The rules that cover all paths of a call, one for each path, as `ARGUMENT["PATTERN"]`. Empty if a path is not
-    /// covered, or if the call names something else than paths.
+    /// Returns the rules that cover all paths of a call, one for each path, as `ARGUMENT["PATTERN"]`. Empty
+    /// if a path is not covered, or if the call names a subject other than a path.
     pub(crate) fn covering(&self, subjects: &[RequestedSubject], home: &MountName) -> Vec<String> {
         let rule = |subject: &RequestedSubject| {
             let RequestedSubject::Path { argument, path, .. } = subject else { return None };
             let pattern = self.0.get(argument)?.iter().find(|pattern| pattern.covers(path, home))?;
             Some(format!("{argument}[\"{pattern}\"]"))
         };
-        // One path that no rule covers leaves the question for the whole call.
+        // If no rule covers one of the paths, the whole call needs approval.
         subjects.iter().map(rule).collect::<Option<Vec<_>>>().unwrap_or_default()
     }
 }
 
-/// The value of the key, in TOML.
+/// Formats the value of the key, in TOML.
 impl fmt::Display for PathRules {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let rules = self.0.iter().map(|(argument, patterns)| {
@@ -86,7 +87,7 @@ impl PathPattern {
     /// Reads a pattern of at most 4,096 bytes.
     ///
     /// # Errors
-    /// Why the text is not a pattern.
+    /// The reason why the text is not a pattern.
     pub fn parse(text: &str) -> Result<Self, String> {
         if text.len() > MAX_PATTERN_BYTES {
             return Err(format!("a pattern has at most {MAX_PATTERN_BYTES} bytes"));
@@ -117,15 +118,15 @@ impl PathPattern {
         Ok(Self(text.to_owned()))
     }
 
-    /// Whether a pattern that starts with `/` covers a path. A pattern that does not, and a path with `..`, never
-    /// match.
+    /// Returns whether a pattern that starts with `/` covers a path. Other patterns, and paths with `..`,
+    /// never match.
     #[must_use]
     pub fn covers_absolute(&self, path: &GuestPath) -> bool {
         let Some((mount, pattern)) = self.split_absolute() else { return false };
         covers_in(mount, pattern, path)
     }
 
-    /// The mount of a pattern that starts with `/`, and the pattern below it.
+    /// Returns the mount of a pattern that starts with `/`, and the pattern below it.
     fn split_absolute(&self) -> Option<(&str, &str)> {
         let absolute = self.0.strip_prefix('/')?;
         Some(absolute.split_once('/').unwrap_or((absolute, "")))
@@ -136,23 +137,23 @@ impl PathPattern {
         covers_in(mount, pattern, path)
     }
 
-    /// The mount, and the components below it.
+    /// Returns the mount, and the components below it.
     pub(crate) fn split<'t>(&'t self, home: &'t MountName) -> (&'t str, Vec<&'t str>) {
         let (mount, pattern) = self.split_absolute().unwrap_or((home.as_str(), &self.0));
         (mount, pattern.split('/').filter(|name| !name.is_empty()).collect())
     }
 
-    /// The name of the mount whose paths the pattern covers.
+    /// Returns the name of the mount whose paths the pattern covers.
     #[must_use]
     pub fn mount<'t>(&'t self, home: &'t MountName) -> &'t str {
         self.split(home).0
     }
 }
 
-/// Whether a pattern below a mount covers a path.
+/// Returns whether a pattern below a mount covers a path.
 fn covers_in(mount: &str, pattern: &str, path: &GuestPath) -> bool {
     let names: Vec<&str> = path.components().collect();
-    // A path with `..` has another target than its text says.
+    // A path with `..` has a different target than its text shows.
     if names.contains(&"..") {
         return false;
     }
@@ -160,8 +161,9 @@ fn covers_in(mount: &str, pattern: &str, path: &GuestPath) -> bool {
     names.first() == Some(&mount) && covers(&pattern, &names[1..])
 }
 
-/// Whether a pattern covers the names of a path. Each `**` first stands for as few names as possible. Only the last
-/// `**` is extended when the rest does not match: an earlier one could not help.
+/// Returns whether a pattern covers the names of a path. Each `**` first matches as few names as possible.
+/// Only the last `**` is extended when the rest does not match, because extending an earlier one could not
+/// help.
 fn covers(pattern: &[&str], names: &[&str]) -> bool {
     let (mut at, mut name_at) = (0, 0);
     let mut last_any: Option<(usize, usize)> = None;
@@ -178,6 +180,7 @@ fn covers(pattern: &[&str], names: &[&str]) -> bool {
             }
             _ => {}
         }
+        // Backtrack: let the last `**` match one more name.
         let Some((any_at, any_name_at)) = last_any else { return false };
         last_any = Some((any_at, any_name_at + 1));
         (at, name_at) = (any_at + 1, any_name_at + 1);
@@ -242,7 +245,7 @@ mod tests {
         }
     }
 
-    /// Tries each way.
+    /// The reference for the test: tries every alternative.
     fn covers_slowly(pattern: &[&str], names: &[&str]) -> bool {
         match pattern {
             [] => names.is_empty(),

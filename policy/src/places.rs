@@ -1,4 +1,4 @@
-//! The names and places of policy files. This crate names the places and looks at none of them.
+//! The names and locations of policy files. This crate names the locations, but does not access them.
 
 use std::path::{Path, PathBuf};
 
@@ -11,8 +11,8 @@ pub const SHIPPED_POLICY_NAME: &str = "shipped default";
 /// The maximum size of a policy file, in bytes: 1 MiB.
 pub const MAX_POLICY_FILE_BYTES: u64 = 1 << 20;
 
-/// The default places of the operator's policy: `/etc/portcullis/portcullis.toml`, then the same file below the user's
-/// folder of configuration. The first that exists is the policy.
+/// Returns the default locations of the operator's policy: `/etc/portcullis/portcullis.toml`, then the same
+/// file below the user's configuration folder. The first existing file is the policy.
 #[must_use]
 pub fn default_policy_paths(user_config: Option<PathBuf>) -> Vec<PathBuf> {
     let folders = [Some(Path::new("/etc").to_owned()), user_config];

@@ -21,8 +21,8 @@ use crate::{
     warnings,
 };
 
-/// A policy that was read completely, breaks no invariant and is ready to decide. The value is immutable: another
-/// policy is another value with another [`PolicyDigest`].
+/// A policy that was read completely, violates no invariant and is ready to decide. The value is immutable: a
+/// different policy is a different value with its own [`PolicyDigest`].
 #[derive(Debug, Clone)]
 pub struct WorkspaceSecurityPolicy {
     effective: EffectivePolicy,
@@ -30,9 +30,9 @@ pub struct WorkspaceSecurityPolicy {
     mounts: Vec<MountSpec>,
     /// The mounts of every profile, in the form of a grant.
     profiles: BTreeMap<ProfileName, Arc<[GrantedMount]>>,
-    /// The mounts of the shell, in the form of a grant; `None` without a shell.
+    /// The mounts of the shell, in the form of a grant. `None` without a shell.
     shell_mounts: Option<Arc<[GrantedMount]>>,
-    /// The network of the shell, in the form of a grant; `None` without a shell or without hosts.
+    /// The network of the shell, in the form of a grant. `None` without a shell or without hosts.
     shell_network: Option<Arc<ShellNetwork>>,
     kinds: Arc<ProtectedKinds>,
     /// The networks of the profiles that have hosts, in the form of a grant.
@@ -42,7 +42,7 @@ pub struct WorkspaceSecurityPolicy {
     warnings: Arc<[PolicyFault]>,
     /// Every entry for a tool, and every tool of a secret, in all texts.
     tool_mentions: Arc<[ToolMention]>,
-    /// The sandbox tiers with a section, and for each whether the section was applied.
+    /// The sandbox tiers with a section, and for each of them whether the section was applied.
     sandbox: Arc<[(SandboxTier, bool)]>,
 }
 
@@ -51,8 +51,8 @@ impl WorkspaceSecurityPolicy {
     /// overlay as reductions.
     ///
     /// # Errors
-    /// [`PolicyError`] with the faults of both texts, at most 50 for each. Sections of other sandbox tiers are checked
-    /// as well.
+    /// [`PolicyError`] with the faults of both texts, at most 50 for each. Sections of other sandbox tiers
+    /// are checked too.
     pub fn load(options: &LoadOptions<'_>) -> Result<Self, PolicyError> {
         let mut faults = Faults::new(options.operator);
         let file = read_policy(&mut faults);
@@ -67,13 +67,13 @@ impl WorkspaceSecurityPolicy {
             if *tier == options.sandbox_tier {
                 reduce(&mut effective, reduction, &mut faults);
             } else {
-                // The section of another tier is only checked; its reduced copy is dropped.
+                // The section of another tier is only checked, so its reduced copy is dropped.
                 reduce(&mut effective.clone(), reduction, &mut faults);
             }
             mentions.extend(tool_mentions(reduction, &faults));
         }
         let sandbox = file.sandbox.iter().map(|(tier, _)| (*tier, *tier == options.sandbox_tier)).collect();
-        // Read this before the faults are taken, because the overlay is applied only to a policy without faults.
+        // Read this before taking the faults, because the overlay is applied only to a policy without faults.
         let is_usable = faults.is_empty();
         let mut warnings = faults.take_warnings();
         let (mut all_faults, mut left_out) = faults.into_parts();
@@ -102,36 +102,37 @@ impl WorkspaceSecurityPolicy {
         }
     }
 
-    /// Binds modules to the policy: their SHA-256 hashes become part of the digest. A module replaces an earlier module
-    /// of the same name.
+    /// Binds modules to the policy: their SHA-256 hashes become part of the digest. A module replaces an
+    /// earlier module of the same name.
     #[must_use]
     pub fn with_modules(self, modules: impl IntoIterator<Item = (String, [u8; 32])>) -> Self {
         let Self { mut effective, warnings, tool_mentions, sandbox, .. } = self;
         effective.modules.extend(modules.into_iter().map(|(name, hash)| (name, hex::encode(hash))));
-        // The digest covers the modules, so the policy is derived again.
+        // The digest covers the modules, so derive the policy again.
         Self { warnings, tool_mentions, sandbox, ..Self::from_effective(effective) }
     }
 
-    /// Valid lines that probably do not say what their author meant: unused names, lines without effect, variables
-    /// whose names look like secrets. They are in the order of the texts, at most 50 for each text, then the number of
-    /// further ones.
+    /// Returns valid lines that probably do not express their author's intent: unused names, lines without
+    /// effect, variables whose names look like secrets. They are in the order of the texts, at most 50 for
+    /// each text, then the number of further ones.
     #[must_use]
     pub fn warnings(&self) -> &[PolicyFault] {
         &self.warnings
     }
 
-    /// The sandbox tiers with a section in the operator's policy, and for each whether the section was applied.
+    /// Returns the sandbox tiers with a section in the operator's policy, and for each of them whether the
+    /// section was applied.
     #[must_use]
     pub fn sandbox_sections(&self) -> &[(SandboxTier, bool)] {
         &self.sandbox
     }
 
-    /// The paths of a file tool that need no approval: arguments with patterns.
+    /// Returns the paths of a file tool that need no approval: arguments with patterns.
     pub fn unasked_patterns(&self, tool: &ToolName) -> impl Iterator<Item = (&str, &PathPattern)> {
         self.effective.tools.get(tool).into_iter().flat_map(|rule| rule.unasked.rules())
     }
 
-    /// The tools with an entry of the operator, sorted.
+    /// Returns the tools with an entry of the operator, sorted.
     pub fn entries(&self) -> impl Iterator<Item = &ToolName> {
         self.effective.tools.iter().filter(|(_, rule)| rule.by_operator).map(|(name, _)| name)
     }
@@ -140,111 +141,112 @@ impl WorkspaceSecurityPolicy {
         &self.tool_mentions
     }
 
-    /// The folder of foreign modules, as the operator wrote it: absolute, or relative to the policy file.
+    /// Returns the folder of foreign modules, as the operator wrote it: absolute, or relative to the policy
+    /// file.
     #[must_use]
     pub fn modules_dir(&self) -> Option<&str> {
         self.effective.modules_dir.as_deref()
     }
 
-    /// The mount where relative paths of tools start, and where a shell session begins. Default: `shared`, even if the
-    /// policy has no mount of this name; relative paths then lead nowhere.
+    /// Returns the mount where relative paths of tools start, and where a shell session begins. Default:
+    /// `shared`, even if the policy has no mount of this name. Relative paths then cannot be resolved.
     #[must_use]
     pub fn home(&self) -> &MountName {
         &self.effective.home
     }
 
-    /// The folder of the project whose policy this is, as the operator wrote it: an absolute path.
+    /// Returns the folder of the project whose policy this is, as the operator wrote it: an absolute path.
     #[must_use]
     pub fn project(&self) -> Option<&str> {
         self.effective.project.as_deref()
     }
 
-    /// The mounts, sorted by name. Their folders have disjoint names; the code that opens the folders must check that
-    /// no link joins them.
+    /// Returns the mounts, sorted by name. Their folders have disjoint names. The code that opens the folders
+    /// must check that no symlink joins them.
     #[must_use]
     pub fn mounts(&self) -> &[MountSpec] {
         &self.mounts
     }
 
-    /// Whether every WASM call must have a layer.
+    /// Returns whether every WASM call must have a layer.
     #[must_use]
     pub fn requires(&self, layer: RequiredLayer) -> bool {
         self.effective.require.contains(&layer)
     }
 
-    /// The layers that every WASM call must have.
+    /// Returns the layers that every WASM call must have.
     pub fn required_layers(&self) -> impl Iterator<Item = RequiredLayer> {
         self.effective.require.iter().copied()
     }
 
-    /// The protected paths, which no tool may write.
+    /// Returns the protected paths, which no tool may write.
     #[must_use]
     pub fn protected(&self) -> &ProtectedPaths {
         &self.effective.protect
     }
 
-    /// The names of files and folders that no tool sees.
+    /// Returns the names of files and folders that no tool sees.
     #[must_use]
     pub fn hidden(&self) -> &HiddenNames {
         &self.effective.hide
     }
 
-    /// The protected kinds, which flow rules with the sink `write:protected` apply to.
+    /// Returns the protected kinds, to which flow rules with the sink `write:protected` apply.
     #[must_use]
     pub fn protected_kinds(&self) -> &ProtectedKinds {
         &self.kinds
     }
 
-    /// The settings of the audit log.
+    /// Returns the settings of the audit log.
     #[must_use]
     pub fn audit(&self) -> &AuditSettings {
         &self.effective.audit
     }
 
-    /// All limits.
+    /// Returns all limits.
     #[must_use]
     pub fn limits(&self) -> &Limits {
         &self.effective.limits
     }
 
-    /// The maximum number of calls that run concurrently.
+    /// Returns the maximum number of calls that run concurrently.
     #[must_use]
     pub fn concurrency(&self) -> usize {
         self.effective.limits.concurrency
     }
 
-    /// The maximum number of calls of one tool that an agent may make in a minute.
+    /// Returns the maximum number of calls of one tool that an agent may make in a minute.
     #[must_use]
     pub fn calls_per_minute(&self) -> u32 {
         self.effective.limits.calls_per_minute
     }
 
-    /// The upper bound on the time of any call.
+    /// Returns the maximum duration of any call.
     #[must_use]
     pub fn max_timeout(&self) -> Duration {
         self.effective.limits.max_timeout
     }
 
-    /// The shell; `None` if commands do not run. [`Self::shell_absence`] then gives the reason.
+    /// Returns the shell, or `None` if commands do not run. [`Self::shell_absence`] then gives the reason.
     #[must_use]
     pub fn shell(&self) -> Option<&ShellPolicy> {
         self.effective.shell.as_ref().ok()
     }
 
-    /// The reason why there is no shell; `None` if there is one.
+    /// Returns the reason why there is no shell, or `None` if there is one.
     #[must_use]
     pub fn shell_absence(&self) -> Option<ShellAbsence> {
         self.effective.shell.as_ref().err().copied()
     }
 
-    /// The profiles and their mounts, sorted by name; each has its own worker pool. The shell's profile is not
-    /// included.
+    /// Returns the profiles with their mounts, sorted by name. Each has its own worker pool. The shell's
+    /// profile is not included.
     pub fn profiles(&self) -> impl Iterator<Item = (&ProfileName, &[GrantedMount])> {
         self.profiles.iter().map(|(name, mounts)| (name, &**mounts))
     }
 
-    /// The mounts of a profile, sorted by name. [`ProfileName::SHELL`] has the shell's mounts; an unknown profile has
-    /// none.
+    /// Returns the mounts of a profile, sorted by name. [`ProfileName::SHELL`] has the shell's mounts, and an
+    /// unknown profile has none.
     #[must_use]
     pub fn mounts_of(&self, profile: &ProfileName) -> &[GrantedMount] {
         if profile.is_shell() {
@@ -253,67 +255,69 @@ impl WorkspaceSecurityPolicy {
         self.profiles.get(profile).map_or(&[], |mounts| mounts)
     }
 
-    /// The network of a profile; `None` for a profile without hosts, for [`ProfileName::SHELL`], and for an
-    /// unknown profile.
+    /// Returns the network of a profile. `None` for a profile without hosts, for [`ProfileName::SHELL`], and
+    /// for an unknown profile.
     #[must_use]
     pub fn network_of(&self, profile: &ProfileName) -> Option<&NetworkGrant> {
         self.networks.get(profile).map(Arc::as_ref)
     }
 
-    /// Whether an entry `[tools.NAME]` of the operator says `enabled = true`.
+    /// Returns whether an entry `[tools.NAME]` of the operator says `enabled = true`.
     #[must_use]
     pub fn names_enabled(&self, tool: &str) -> bool {
         self.effective.tools.get(tool).is_some_and(|rule| rule.enabled == Some(true))
     }
 
-    /// Whether any profile has hosts.
+    /// Returns whether any profile has hosts.
     #[must_use]
     pub fn has_network(&self) -> bool {
         !self.networks.is_empty()
     }
 
-    /// The ports of all rules of all profiles. A request under this policy never goes to another port.
+    /// Returns the ports of all rules of all profiles. A request under this policy never goes to another
+    /// port.
     #[must_use]
     pub fn network_ports(&self) -> BTreeSet<u16> {
         self.networks.values().flat_map(|network| network.hosts.iter().map(HostRule::port)).collect()
     }
 
-    /// The network of the shell; `None` if there is no shell, or if the shell has no hosts.
+    /// Returns the network of the shell, or `None` if there is no shell or the shell has no hosts.
     #[must_use]
     pub fn shell_network(&self) -> Option<&ShellNetwork> {
         self.shell_network.as_deref()
     }
 
-    /// `[egress]`, with every default filled in.
+    /// Returns `[egress]`, with every default filled in.
     #[must_use]
     pub fn egress(&self) -> &EgressSettings {
         &self.effective.egress
     }
 
-    /// The secrets, sorted by name: their sources, hosts and tools, but never a value.
+    /// Returns the secrets, sorted by name: their sources, hosts and tools, but never a value.
     pub fn secrets(&self) -> impl Iterator<Item = (&SecretName, &SecretRule)> {
         self.effective.secrets.iter()
     }
 
-    /// `[notify]`; `None` without the section. No tool then sends notifications.
+    /// Returns `[notify]`, or `None` without the section. No tool can send notifications in that case.
     #[must_use]
     pub fn notify(&self) -> Option<&NotifySettings> {
         self.effective.notify.as_ref()
     }
 
-    /// `[search]`; `None` without a provider. No tool then searches the web.
+    /// Returns `[search]`, or `None` without a provider. No tool can search the web in that case.
     #[must_use]
     pub fn search(&self) -> Option<&SearchSettings> {
         self.effective.search.as_ref()
     }
 
-    /// The digest of the effective policy.
+    /// Returns the digest of the effective policy.
     #[must_use]
     pub fn digest(&self) -> &PolicyDigest {
         &self.digest
     }
 
-    /// The effective policy as canonical JSON. Its SHA-256 is [`Self::digest`], so anybody can check a kept copy.
+    /// Returns the effective policy as canonical JSON. Its SHA-256 is [`Self::digest`], so anybody can verify
+    /// a kept copy.
     #[must_use]
     pub fn canonical_json(&self) -> Vec<u8> {
         crate::digest::canonical_json(&self.effective)
@@ -377,7 +381,7 @@ impl WorkspaceSecurityPolicy {
                 (name.clone(), Arc::new(NetworkGrant::resolve(network, &effective.egress)))
             })
             .collect();
-        // Only the effective policy is hashed, because warnings and places do not change what is allowed.
+        // Only the effective policy is hashed, because warnings and positions do not change any permission.
         let digest = PolicyDigest::compute(&effective);
         let (warnings, tool_mentions, sandbox) = Default::default();
         Self {

@@ -11,10 +11,11 @@ use portcullis_types::is_invisible;
 /// `.git/hooks` covers `/shared/.git/hooks` and `/shared/a/b/.git/hooks/pre-commit`, but neither
 /// `/shared/.git/index` nor `/shared/x.git/hooks`.
 ///
-/// Names are compared without case, by Unicode's mapping and not only ASCII's, and without invisible characters: on
-/// some file systems `.GIT`, `.gıt` and `.g<U+200C>it` open the same folder. A wrong match only refuses more.
+/// Names are compared without case, by Unicode's mapping and not only ASCII's, and without invisible
+/// characters: on some file systems `.GIT`, `.gıt` and `.g<U+200C>it` open the same folder. A false match
+/// only refuses more.
 ///
-/// Both checks are cheap enough for every opening of a file: they allocate only for a path with `..`.
+/// Both checks are cheap enough for every open of a file: they allocate only for a path with `..`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ProtectedPaths {
     /// Sorted by text and deduplicated, so equal sets are equal values.
@@ -25,7 +26,7 @@ pub struct ProtectedPaths {
 pub(crate) struct Pattern {
     /// The folded components, joined by `/`.
     text: String,
-    /// The folded components; never empty.
+    /// The folded components. Never empty.
     parts: Vec<String>,
 }
 
@@ -68,14 +69,14 @@ impl ProtectedPaths {
         Self { patterns }
     }
 
-    /// Removes a pattern; returns false if it is not present.
+    /// Removes a pattern. Returns `false` if it is not present.
     pub(crate) fn remove(&mut self, pattern: &Pattern) -> bool {
         let count_before = self.patterns.len();
         self.patterns.retain(|retained| retained != pattern);
         self.patterns.len() < count_before
     }
 
-    /// Whether a pattern is present.
+    /// Returns whether a pattern is present.
     pub(crate) fn has(&self, pattern: &Pattern) -> bool {
         self.patterns.contains(pattern)
     }
@@ -87,14 +88,14 @@ impl ProtectedPaths {
         self.patterns.dedup();
     }
 
-    /// The patterns in folded form, sorted.
+    /// Returns the patterns in folded form, sorted.
     pub fn patterns(&self) -> impl Iterator<Item = &str> + Clone {
         self.patterns.iter().map(|pattern| pattern.text.as_str())
     }
 
-    /// The pattern that protects a path, if any: the pattern names the path itself or a folder above it. A protected
-    /// path must not be opened for writing, created, removed, renamed or linked, and must not be the target of a rename
-    /// or a link.
+    /// Returns the pattern that protects a path, if any: the pattern names the path itself or a folder above
+    /// it. A protected path must not be opened for writing, created, removed, renamed or linked, and must not
+    /// be the target of a rename or a link.
     ///
     /// `components` are the names below the mount. Pass `path.split('/')`: empty names and `.` are skipped. A path with
     /// `..` is matched both as written and with `..` resolved lexically. The code that opens the path must resolve
@@ -111,8 +112,8 @@ impl ProtectedPaths {
         self.find(resolved.iter(), Pattern::is_prefix_of)
     }
 
-    /// Whether the last components of a path start a pattern without completing it, as in `/shared/a/.git` for
-    /// `.git/hooks`.
+    /// Returns whether the last components of a path start a pattern without completing it, as in
+    /// `/shared/a/.git` for `.git/hooks`.
     ///
     /// Creating such a folder, or files in it, is harmless. Renaming or linking something onto it is not, because the
     /// new content would become protected paths.
@@ -123,7 +124,7 @@ impl ProtectedPaths {
         self.find_incomplete_pattern(components).is_some()
     }
 
-    /// The pattern that the last components of a path start without completing it.
+    /// Returns the pattern that the last components of a path start without completing it.
     pub(crate) fn find_incomplete_pattern<I>(&self, components: I) -> Option<&str>
     where
         I: IntoIterator<Item: AsRef<str>, IntoIter: Clone>,
@@ -194,7 +195,7 @@ impl Pattern {
         if text.contains(['*', '?', '[', ']']) {
             return Err(InvalidPattern::Wildcard);
         }
-        // People write folders with a slash at the end. Strip only one, because `a//` is a mistake.
+        // People write folders with a trailing slash. Strip only one, because `a//` is a mistake.
         let text = text.strip_suffix('/').unwrap_or(text);
         if text.is_empty() {
             return Err(InvalidPattern::Empty);
@@ -206,7 +207,7 @@ impl Pattern {
         Ok(Self { text: parts.join("/"), parts })
     }
 
-    /// The folded text.
+    /// Returns the folded text.
     pub(crate) fn as_str(&self) -> &str {
         &self.text
     }
@@ -215,12 +216,12 @@ impl Pattern {
         self.parts.first().is_some_and(|part| is_same_name(name, part))
     }
 
-    /// Whether the components start with the whole pattern.
+    /// Returns whether the components start with the whole pattern.
     pub(crate) fn is_prefix_of<C: AsRef<str>>(&self, components: &mut dyn Iterator<Item = C>) -> bool {
         self.parts.iter().all(|part| components.next().is_some_and(|name| is_same_name(name.as_ref(), part)))
     }
 
-    /// Whether the components start the pattern without completing it.
+    /// Returns whether the components start the pattern without completing it.
     pub(crate) fn has_proper_prefix<C: AsRef<str>>(&self, components: &mut dyn Iterator<Item = C>) -> bool {
         let mut parts = self.parts.iter();
         let mut any = false;
@@ -234,8 +235,8 @@ impl Pattern {
     }
 }
 
-/// Resolves `..` lexically; `None` if there is no `..`. A `..` above the first component is dropped, as the kernel does
-/// at the root.
+/// Resolves `..` lexically. Returns `None` if there is no `..`. A `..` above the first component is dropped,
+/// as the kernel does at the root.
 fn resolve_dots<I>(components: I) -> Option<Vec<I::Item>>
 where
     I: Iterator<Item: AsRef<str>> + Clone,
@@ -254,7 +255,7 @@ where
     Some(resolved)
 }
 
-/// Whether a name equals a folded name.
+/// Returns whether a name equals a folded name.
 fn is_same_name(name: &str, folded: &str) -> bool {
     // For ASCII this equals `fold`: an ASCII letter has only two forms, and no ASCII character is invisible.
     if name.is_ascii() { name.eq_ignore_ascii_case(folded) } else { fold(name).eq(folded.chars()) }

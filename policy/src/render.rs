@@ -17,7 +17,8 @@ use crate::{
 };
 
 impl WorkspaceSecurityPolicy {
-    /// The effective policy as a policy file, with every default written out. Loading the file gives the same digest.
+    /// Returns the effective policy as a policy file, with every default written out. Loading the file gives
+    /// the same digest.
     ///
     /// Some demands of reductions have no key in an operator's policy. They become sections `[sandbox.…]`, equal ones
     /// for each sandbox tier, so that they apply wherever the file is loaded. Two things become comments: every list of
@@ -27,7 +28,7 @@ impl WorkspaceSecurityPolicy {
         toml_of(self.effective())
     }
 
-    /// A listing of what the policy grants: tiers, tools with an entry, profiles with their mounts.
+    /// Returns a listing of the policy's grants: tiers, tools with an entry, profiles with their mounts.
     #[must_use]
     pub fn summary(&self) -> String {
         let policy = self.effective();
@@ -38,7 +39,7 @@ impl WorkspaceSecurityPolicy {
     }
 }
 
-/// An effective policy as a policy file.
+/// Formats an effective policy as a policy file.
 pub(crate) fn toml_of(policy: &EffectivePolicy) -> String {
     let mut out = String::new();
     // Writing to a string cannot fail.
@@ -79,7 +80,8 @@ fn write_toml(out: &mut String, policy: &EffectivePolicy) -> std::fmt::Result {
         let rule = policy.tiers.rule(tier);
         writeln!(out, "{tier} = {{ profile = \"{}\", approval = \"{}\" }}", rule.profile, rule.approval)?;
     }
-    // Leave out entries that only reductions have: here they would make a tool count as known to the operator.
+    // Leave out entries that only reductions have: here they would make a tool count as known to the
+    // operator.
     for (name, rule) in policy.tools.iter().filter(|(_, rule)| rule.by_operator) {
         writeln!(out, "\n[tools.{name}]")?;
         write_tool(out, rule)?;
@@ -219,7 +221,7 @@ fn write_summary(out: &mut String, policy: &EffectivePolicy) -> std::fmt::Result
             None => "profile by tier".to_owned(),
         }];
         let approval =
-            // The floor of a reduction counts even if the operator's entry sets less.
+            // The floor of a reduction applies even if the operator's entry sets less.
             rule.approval.map_or(rule.approval_floor, |approval| approval.max(rule.approval_floor));
         if rule.approval.is_some() || approval > Approval::Allow {
             parts.push(format!("approval {approval}"));
@@ -239,13 +241,13 @@ fn write_summary(out: &mut String, policy: &EffectivePolicy) -> std::fmt::Result
     write_flow_summary(out, &policy.flow)
 }
 
-/// Mounts in one line.
+/// Formats mounts in one line.
 pub(crate) fn shown_mounts<'a>(mounts: impl Iterator<Item = (&'a MountName, &'a Access)>) -> String {
     let mounts: Vec<String> = mounts.map(|(name, access)| format!("/{name} {access}")).collect();
     if mounts.is_empty() { "no mounts".to_owned() } else { mounts.join(", ") }
 }
 
-/// Texts as TOML strings, separated by commas.
+/// Formats texts as TOML strings, separated by commas.
 pub(crate) fn quoted_texts(texts: &[String]) -> String {
     quoted(texts.iter().map(String::as_str))
 }
@@ -273,7 +275,7 @@ fn write_audit(out: &mut String, audit: &AuditSettings) -> std::fmt::Result {
     }
 }
 
-/// A TOML basic string.
+/// Formats a TOML basic string.
 pub(crate) fn quote(text: &str) -> String {
     let mut out = String::from("\"");
     for character in text.chars() {

@@ -1,14 +1,14 @@
-//! Git repositories in folders that are not called `.git`: bare repositories, and those of submodules and worktrees.
-//! Git reads their configuration and runs their hooks when a user works in them or follows a `.git` file to them, so
-//! they need the protection of `.git` too.
+//! Git repositories in folders that are not called `.git`: bare repositories, and those of submodules and
+//! worktrees. Git reads their configuration and runs their hooks when a user works in them or follows a
+//! `.git` file to them, so they need the same protection as `.git`.
 //!
 //! This module only compares names. The caller holds the folder and lists its names.
 
 use crate::{ProtectedPaths, protect::Pattern};
 
 /// The names in a folder by which Git recognises a repository (gitrepository-layout(5)).
-///
-/// Case is ignored, because some file systems ignore it. The files behind the names are not examined, because each may
+/// Case is ignored, because some file systems ignore it. The files behind the names are not examined, because
+/// each may be a symlink.
 /// be a link.
 #[expect(clippy::struct_excessive_bools, reason = "one for each name, independent of the others")]
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -23,7 +23,7 @@ impl RepositoryMarks {
     /// The names that mark a repository.
     pub const NAMES: [&str; 4] = ["HEAD", "objects", "refs", "commondir"];
 
-    /// Notes a name in the folder. Returns whether the name is a mark.
+    /// Records a name in the folder. Returns whether the name is a mark.
     pub fn record_name(&mut self, name: &[u8]) -> bool {
         let marks = [&mut self.head, &mut self.objects, &mut self.refs, &mut self.common];
         let mut matching_marks =
@@ -32,8 +32,8 @@ impl RepositoryMarks {
         matching_marks.next().map(|(_, mark)| *mark = true).is_some()
     }
 
-    /// Whether Git would treat the folder as a repository. In the folder of a worktree, `commondir` names the folder
-    /// that has everything except `HEAD`.
+    /// Returns whether Git would treat the folder as a repository. In the folder of a worktree, `commondir`
+    /// names the folder that has everything except `HEAD`.
     #[must_use]
     pub fn is_repository(self) -> bool {
         self.head && (self.common || (self.objects && self.refs))
@@ -41,8 +41,8 @@ impl RepositoryMarks {
 }
 
 impl ProtectedPaths {
-    /// The pattern that protects a path below a repository, matched as if the repository's folder were called `.git`.
-    /// For patterns that apply at any depth, use [`ProtectedPaths::covers`].
+    /// Returns the pattern that protects a path below a repository, matched as if the repository's folder
+    /// were called `.git`. For patterns that apply at any depth, use [`ProtectedPaths::covers`].
     pub fn covers_in_repository<'a, I>(&self, components: I) -> Option<&str>
     where
         I: IntoIterator<Item = &'a str, IntoIter: Clone>,
@@ -50,7 +50,7 @@ impl ProtectedPaths {
         self.find_first(&std::iter::once(GIT).chain(components), Pattern::is_prefix_of)
     }
 
-    /// Whether a path below a repository starts a protected path without completing it.
+    /// Returns whether a path below a repository starts a protected path without completing it.
     pub fn is_prefix_in_repository<'a, I>(&self, components: I) -> bool
     where
         I: IntoIterator<Item = &'a str, IntoIter: Clone>,
@@ -58,8 +58,8 @@ impl ProtectedPaths {
         self.find_first(&std::iter::once(GIT).chain(components), Pattern::has_proper_prefix).is_some()
     }
 
-    /// Whether a folder of this name is a repository with protected content. A file of this name makes Git use another
-    /// folder, of any name.
+    /// Returns whether a folder of this name is a repository with protected content. A file of this name
+    /// redirects Git to another folder, of any name.
     #[must_use]
     pub fn names_repository(&self, name: &str) -> bool {
         // Fast path: nearly all names are ASCII and not `.git`.

@@ -1,5 +1,5 @@
-//! The shipped tools, as a policy must know them without a registry: their names, origins, declared tiers and roles. A
-//! test compares this list with the real tools.
+//! The shipped tools as a policy needs them without a registry: their names, origins, declared tiers and
+//! roles. A test compares this list with the real tools.
 
 use std::time::Duration;
 
@@ -47,14 +47,14 @@ const ALL: &[(&str, ToolOrigin, SafetyTier)] = &[
 /// The tool that runs commands.
 pub(crate) const SHELL_EXEC: &str = "shell_exec";
 
-/// The names of the shipped tools, sorted. A policy's entry may use any of them, whether or not the program has
-/// registered the tool.
+/// Returns the names of the shipped tools, sorted. A policy's entry may use any of them, whether or not the
+/// program has registered the tool.
 pub fn shipped_names() -> impl Iterator<Item = &'static str> {
     ALL.iter().map(|(name, _, _)| *name)
 }
 
-/// The facts of all shipped tools, sorted by name, without their declared outputs. `shell_exec` declares the timeout of
-/// `[shell]`, which is not known here.
+/// Returns the facts of all shipped tools, sorted by name, without their declared outputs. `shell_exec`
+/// declares the timeout of `[shell]`, which is not known here.
 ///
 /// # Panics
 /// Never: the names are valid.
@@ -72,8 +72,8 @@ pub fn shipped_tools() -> impl Iterator<Item = ToolFacts> {
 }
 
 impl WorkspaceSecurityPolicy {
-    /// The shipped tools that exist under this policy: those that search the web need a provider, and those that send
-    /// notifications a service.
+    /// Returns the shipped tools that exist under this policy: tools that search the web need a provider, and
+    /// tools that send notifications need a service.
     pub fn offered_tools(&self) -> impl Iterator<Item = ToolFacts> {
         let (has_provider, has_notify) = (self.search().is_some(), self.notify().is_some());
         shipped_tools()
@@ -82,13 +82,14 @@ impl WorkspaceSecurityPolicy {
     }
 }
 
-/// The declaration of a shipped tool about approvals. A notification leaves the machine with a text of the model's.
+/// Returns the declaration of a shipped tool about approvals. A notification sends text from the model to
+/// another machine.
 fn declared_policy(name: &str) -> ToolPolicy {
     if name == Operation::SEND_NOTIFICATION.name { ToolPolicy::RequiresApproval } else { ToolPolicy::Auto }
 }
 
-/// The time that a shipped tool declares in its `#[tool]`. It is repeated here, because the policy knows no module. A
-/// test compares it with the registered tools.
+/// Returns the timeout that a shipped tool declares in its `#[tool]`. It is repeated here, because this crate
+/// knows no module. A test compares it with the registered tools.
 fn timeout(name: &str) -> Option<Duration> {
     let seconds = match name {
         "file_read" | "file_list" => 10,
@@ -99,7 +100,7 @@ fn timeout(name: &str) -> Option<Duration> {
     Some(Duration::from_secs(seconds))
 }
 
-/// The roles of a shipped tool's arguments.
+/// Returns the roles of a shipped tool's arguments.
 fn roles(name: &str) -> Vec<ArgumentRole> {
     let role = |argument: &str, role| ArgumentRole { argument: argument.to_owned(), role };
     let (source, destination) = (

@@ -8,8 +8,8 @@ pub const DEFAULT_POLICY: &str = include_str!("../default.toml");
 /// The maximum length of a policy text in bytes: 256 KiB.
 pub(crate) const MAX_POLICY_TEXT_BYTES: usize = 256 * 1024;
 
-/// The maximum length of an overlay in bytes: 64 KiB. An overlay comes from the workspace, where an agent may have
-/// written it to slow every start.
+/// The maximum length of an overlay in bytes: 64 KiB. An overlay comes from the workspace, where an agent may
+/// have written it to slow down every start.
 pub(crate) const MAX_OVERLAY_BYTES: usize = 64 * 1024;
 
 /// One policy text and its name in errors.

@@ -6,8 +6,8 @@ use portcullis_types::{ArgumentRole, RoleKind, SafetyTier, ToolName, ToolPolicy}
 
 use crate::{Approval, MemoryBytes, OutputBytes, ProfileName};
 
-/// The declarations of a tool, and its origin. The policy trusts the origin, and follows a declaration only if it asks
-/// for less.
+/// The origin of a tool and its declarations. The policy trusts the origin, and follows a declaration only if
+/// it asks for less.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ToolFacts {
     /// The tool's registered name.
@@ -29,7 +29,7 @@ pub struct ToolFacts {
 }
 
 impl ToolFacts {
-    /// A tool that declares only its name. A module's tool counts as approved.
+    /// Creates the facts of a tool that declares only its name. A module's tool counts as approved.
     #[must_use]
     pub fn undeclared(name: ToolName, origin: ToolOrigin) -> Self {
         Self {
@@ -56,8 +56,9 @@ impl ToolFacts {
         }
     }
 
-    /// Whether a call may run a command if the policy has a shell: the tool is the shipped tool of the shell, and
-    /// declares an argument as a command. A guest never gets a shell, even if it declares such an argument.
+    /// Returns whether a call may run a command if the policy has a shell: the tool is the shipped tool of
+    /// the shell, and declares an argument as a command. A guest never gets a shell, even if it declares such
+    /// an argument.
     #[must_use]
     pub fn may_run_commands(&self) -> bool {
         let declares = self.roles.iter().any(|role| role.role == RoleKind::Command);
@@ -65,7 +66,7 @@ impl ToolFacts {
     }
 }
 
-/// The origin of a tool. It decides what a tool without an entry gets.
+/// The origin of a tool. It decides about the permissions of a tool without an entry.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum ToolOrigin {
     /// A shipped tool in this process: it runs with the profile `Nothing`, unless the policy names another.
@@ -74,33 +75,34 @@ pub enum ToolOrigin {
     ShippedShell,
     /// An embedder's tool in this process, outside the sandbox: it runs only with `enabled = true`.
     Native,
-    /// A tool whose results a person or another program submits: nothing of it runs here. It has the profile `Nothing`,
-    /// and at least the approval of a tool with effects. Flow rules treat its calls as network requests.
+    /// A tool whose results a person or another program submits. None of its code runs here. It has the
+    /// profile `Nothing`, and at least the approval of a tool with effects. Flow rules treat its calls as
+    /// network requests.
     External,
     /// A shipped tool of the gateway that reads or writes a space. Like [`ToolOrigin::ShippedNative`], but flow rules
     /// treat its calls as network requests, because the people of the space can read them.
     ShippedSpace,
-    /// A tool whose calls are requests to one address, which its configuration names; the host makes them. It has the
-    /// profile `Nothing`, and so no network, unless the policy names another, and at least the approval of a tool with
-    /// effects.
+    /// A tool whose calls are requests to one address, which its configuration names. The host makes the
+    /// requests. It has the profile `Nothing`, and therefore no network, unless the policy names another
+    /// profile. It has at least the approval of a tool with effects.
     Http,
-    /// A tool of an MCP server, and the listing of the server's tools: the host makes the requests. Its profile is
-    /// `Nothing` unless the policy names another. Its approval is `ask` unless its entry has one. The listing only
-    /// reads, so it has the approval of its tier.
+    /// A tool of an MCP server, or the listing of the server's tools. The host makes the requests. Its
+    /// profile is `Nothing` unless the policy names another. Its approval is `ask` unless its entry has one.
+    /// The listing only reads, so it has the approval of its tier.
     Mcp,
     /// A tool without code: a call returns its arguments and has no effect. It has the profile `Nothing`.
     Internal,
     /// A shipped module.
     ShippedModule,
-    /// A shipped operation or one of its steps: it has the profile `Nothing`, unless the policy names another. No
-    /// tier's profile is meant for a step.
+    /// A shipped operation or one of its steps: it has the profile `Nothing`, unless the policy names another
+    /// profile. No tier's profile is intended for a step.
     ShippedOperation,
     /// A foreign module: it has the profile `Nothing` and at least the approval `ask`, unless the policy has an entry.
     ForeignModule,
 }
 
 impl ToolOrigin {
-    /// Whether the tool is shipped with Portcullis.
+    /// Returns whether the tool is shipped with Portcullis.
     #[must_use]
     pub fn is_shipped(self) -> bool {
         match self {
@@ -115,7 +117,8 @@ impl ToolOrigin {
         }
     }
 
-    /// Whether the embedding program has added the tool: it is neither shipped nor of a foreign module.
+    /// Returns whether the embedding program has added the tool: it is neither shipped nor from a foreign
+    /// module.
     #[must_use]
     pub fn is_added_by_program(self) -> bool {
         !self.is_shipped() && self != Self::ForeignModule
@@ -144,13 +147,14 @@ pub struct ToolAssignment {
     pub profile: ProfileName,
     /// Whether calls run immediately, wait for a person's answer, or are refused.
     pub approval: Approval,
-    /// The time limit of a call; never above `limits.max_timeout`.
+    /// The time limit of a call. Never above `limits.max_timeout`.
     pub timeout: Duration,
-    /// The limit on a call's memories together; with the profile `Shell`, on a command with its jobs.
+    /// The limit on all memories of a call together. With the profile `Shell`, it limits a command with its
+    /// jobs.
     pub memory: MemoryBytes,
     /// The limit on the text that a call returns to the model.
     pub max_output: OutputBytes,
-    /// Whether the tool may be called. Always true in the result of
+    /// Whether the tool may be called. Always `true` in the result of
     /// [`crate::WorkspaceSecurityPolicy::assign`].
     pub enabled: bool,
 }

@@ -1,15 +1,16 @@
-//! The rules that a decision looks at, for people. The evaluator itself records them, so that an explanation cannot
-//! differ from the decision. Enforcement records nothing: its sink is [`NoTrace`], whose calls the compiler removes.
+//! The rules that a decision considers, for people. The evaluator itself records them, so that an explanation
+//! cannot differ from the decision. Enforcement records nothing: its sink is [`NoTrace`], whose calls the
+//! compiler removes.
 
 use serde::Serialize;
 
-/// Takes the rules that the evaluator looks at, in the order in which it looks.
+/// Receives the rules that the evaluator considers, in order.
 pub trait TraceSink {
     /// Records one rule. A sink that keeps nothing does not call the closure.
     fn record(&mut self, rule: impl FnOnce() -> TracedRule);
 }
 
-/// The sink of enforcement: nothing is recorded and nothing is allocated.
+/// The sink of enforcement: records nothing and allocates nothing.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct NoTrace;
 
@@ -18,12 +19,12 @@ impl TraceSink for NoTrace {
     fn record(&mut self, _rule: impl FnOnce() -> TracedRule) {}
 }
 
-/// The sink of an explanation: all rules that were looked at.
+/// The sink of an explanation: collects all considered rules.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Trace(Vec<TracedRule>);
 
 impl Trace {
-    /// The rules, in the order in which the evaluator looked at them.
+    /// Returns the rules, in the order in which the evaluator considered them.
     #[must_use]
     pub fn into_rules(self) -> Vec<TracedRule> {
         self.0
@@ -36,11 +37,11 @@ impl TraceSink for Trace {
     }
 }
 
-/// One rule that a decision looked at.
+/// A rule that a decision considered.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct TracedRule {
-    /// The rule as a path in the policy file, such as `profiles.R.mounts.shared`. [`crate::PolicyOrigins`] finds its
-    /// place.
+    /// The rule as a path in the policy file, such as `profiles.R.mounts.shared`. [`crate::PolicyOrigins`]
+    /// finds its position.
     pub rule: String,
     /// The rule's contribution to the decision, as a phrase for people.
     pub finding: String,

@@ -1,5 +1,5 @@
-//! Warnings of an operator's policy: unused names, rules that never apply, secrets that a shell would get. The warnings
-//! of a reduction are in `overlay` and its helpers.
+//! Warnings about an operator's policy: unused names, rules that never apply, secrets that a shell would get.
+//! The warnings about a reduction are in `overlay` and its helpers.
 
 use crate::{
     LintCode, ProfileName, TunnelRule,
@@ -72,8 +72,8 @@ fn warn_of_idle_network(file: &PolicyFile, faults: &mut Faults<'_>) {
     }
 }
 
-/// Warns of secrets in the environment, because every command can read its environment and write the secret into a
-/// mount.
+/// Warns of secrets in the environment, because every command can read its environment and write the secret
+/// to a mount.
 fn warn_of_secret_variables<A>(shell: &ShellEntries<A>, faults: &mut Faults<'_>) {
     for name in shell.environment.iter().flatten().filter(|name| name.value.looks_secret()) {
         faults.warn_at(
@@ -84,7 +84,7 @@ fn warn_of_secret_variables<A>(shell: &ShellEntries<A>, faults: &mut Faults<'_>)
     }
 }
 
-/// Warns of a rule of `allow` that `deny` covers: `deny` beats `allow`, so such a rule allows nothing.
+/// Warns of a rule of `allow` that `deny` covers: `deny` takes precedence, so such a rule allows nothing.
 fn warn_of_shadowed_rules<A>(shell: &ShellEntries<A>, faults: &mut Faults<'_>) {
     for allowed in shell.allow.iter().flatten() {
         if let Some(denied) = shell.deny.iter().find(|denied| denied.covers_rule(allowed)) {

@@ -1,8 +1,8 @@
-//! [`AgentFile`]: the operator's default model, the agent's capabilities and the prices of models, `agent.toml` beside
-//! the policy.
+//! [`AgentFile`]: `agent.toml` beside the policy, with the operator's default model, the agent's capabilities
+//! and the prices of models.
 //!
-//! The file names the server that keys and conversations go to. It is therefore read like a policy, only if no other
-//! user can change it, and never from a project's folder.
+//! The file names the server that keys and conversations are sent to. It is therefore read like a policy:
+//! only if no other user can change it, and never from a project's folder.
 
 use std::{
     collections::BTreeMap,
@@ -29,7 +29,7 @@ pub(crate) const MAX_AGENT_FILE_BYTES: u64 = 64 << 10;
 /// The file's name in the folder of the operator's files.
 const FILE: &str = "agent.toml";
 
-/// The tokens that a price is for.
+/// The number of tokens that a price is for.
 const PRICED_TOKENS: f64 = 1_000_000.0;
 
 /// The content of the file. Without a file, everything is unset.
@@ -89,7 +89,7 @@ pub(crate) struct Price {
 }
 
 impl AgentFile {
-    /// Reads the file of the operator's folder. A missing file leaves everything unset.
+    /// Reads the file in the operator's folder. A missing file leaves everything unset.
     ///
     /// # Errors
     /// [`AgentFileError`] if there is a file that cannot be used.
@@ -97,7 +97,7 @@ impl AgentFile {
         Self::place().map_or_else(|| Ok(Self::default()), |path| Self::read_from(&path))
     }
 
-    /// Where the file is looked for. `None` if no variable names a folder.
+    /// Returns the path of the file, or `None` if no variable names a folder.
     pub(crate) fn place() -> Option<PathBuf> {
         Some(setup::config_folder()?.join(FILE))
     }
@@ -125,7 +125,7 @@ impl AgentFile {
 }
 
 impl Price {
-    /// The cost of these tokens, for people.
+    /// Formats the cost of these tokens for people.
     pub(crate) fn cost(&self, usage: Usage) -> String {
         // No run has 2^53 tokens, so the conversion is exact.
         let [input, output] = [usage.input_tokens, usage.output_tokens].map(|tokens| tokens as f64);
@@ -134,7 +134,7 @@ impl Price {
     }
 }
 
-/// Why the file cannot be used.
+/// The reason why the file cannot be used.
 #[derive(Debug, Error)]
 pub(crate) enum AgentFileError {
     /// Another user could change the file.

@@ -1,4 +1,4 @@
-//! Makes folders atomically: complete or not at all.
+//! Creates folders atomically: complete or not at all.
 
 use std::{
     fs::{self, DirBuilder},
@@ -9,8 +9,8 @@ use std::{
 
 use rustix::fs::{CWD, RenameFlags};
 
-/// Fills a folder under a temporary name, then renames it, so that no process finds a half-filled folder. An existing
-/// folder is never replaced. If a step fails, the unfinished folder is removed.
+/// Fills a folder under a temporary name and then renames it, so that no process sees a half-filled folder.
+/// An existing folder is never replaced. If a step fails, the unfinished folder is removed.
 ///
 /// # Errors
 /// The errors of `fill`, `AlreadyExists` if the path is taken, and the system's errors.

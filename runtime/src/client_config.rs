@@ -35,8 +35,8 @@ pub(crate) struct Launch {
     pub(crate) arguments: Vec<OsString>,
 }
 
-/// The text for the client's configuration file, with a final newline. `None` if a path is not UTF-8, because the
-/// file can hold only text.
+/// Returns the text for the client's configuration file, with a final newline. `None` if a path is not UTF-8,
+/// because the file can hold only text.
 pub(crate) fn snippet(client: ConfigClient, launch: &Launch) -> Option<String> {
     let command = launch.program.to_str()?;
     let arguments: Vec<&str> =
@@ -67,7 +67,7 @@ fn toml(command: &str, arguments: &[&str]) -> String {
     )
 }
 
-/// A text as a TOML basic string. It is a JSON string, except that JSON does not escape U+007F.
+/// Returns a text as a TOML basic string. It is a JSON string, except that JSON does not escape U+007F.
 pub(crate) fn toml_string(text: &str) -> String {
     Value::from(text).to_string().replace('\u{7f}', "\\u007f")
 }

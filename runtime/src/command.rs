@@ -35,7 +35,7 @@ use crate::{
 
 pub(crate) fn dispatch(cli: Cli) -> Result<ExitCode, CliError> {
     let common = &cli.common;
-    // No `_`, so that a command without an implementation does not compile.
+    // No `_` arm, so that a command without an implementation does not compile.
     match cli.command {
         CliCommand::Init(options) => init::run(common, &options),
         CliCommand::Completions(options) => completions::run(&options),

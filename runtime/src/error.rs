@@ -1,5 +1,5 @@
-//! [`CliError`]: why a command gives no answer. The operator sees an error with its whole chain of causes. A
-//! tool's own error is an answer, not an error of the command line.
+//! [`CliError`]: the reason why a command gives no answer. The operator sees an error with its whole chain of
+//! causes. A tool's own error is an answer, not an error of the command line.
 
 use std::{fmt::Write as _, io, path::PathBuf, process::ExitCode};
 
@@ -32,10 +32,10 @@ const USAGE: u8 = 2;
 /// The exit code if a required part is unavailable.
 const UNAVAILABLE: u8 = 5;
 
-/// The cause of an error: another error, or a text without a type.
+/// The cause of an error: another error, or an untyped text.
 pub(crate) type Cause = Box<dyn std::error::Error + Send + Sync>;
 
-/// Why a command has no answer.
+/// The reason why a command has no answer.
 #[derive(Debug, Error)]
 pub(crate) enum CliError {
     /// No registry could be assembled, or no policy loaded.
@@ -52,10 +52,10 @@ pub(crate) enum CliError {
     /// A submitted result is not JSON.
     #[error("the result of a call is a JSON value, such as `{{\"confirmed\": true}}` or `\"text\"`")]
     SubmittedResult { source: serde_json::Error },
-    /// The workspace cannot be made or found.
+    /// The workspace cannot be created or found.
     #[error("cannot use the workspace `{}`", path.display())]
     Workspace { path: PathBuf, source: io::Error },
-    /// A project cannot be used or made.
+    /// A project cannot be used or created.
     #[error("cannot use the project file `{}`", file.display())]
     Project {
         /// The project's file, or the folder of all project files.
@@ -101,31 +101,31 @@ pub(crate) enum CliError {
     /// A file cannot be written.
     #[error("cannot write `{}`", path.display())]
     Write { path: PathBuf, source: io::Error },
-    /// There is no folder for state.
+    /// There is no state folder.
     #[error("there is no folder for state: set XDG_STATE_HOME or HOME, or give --state DIR")]
     NoState,
-    /// A running sidecar is named without its token file.
+    /// A running sidecar was named without its token file.
     #[error("--shell unix:PATH needs --shell-token-file FILE: the file that the sidecar was started with")]
     ShellToken,
     /// The arguments of a call cannot be read.
     #[error("cannot read the arguments from standard input")]
     Arguments { source: io::Error },
-    /// There is no audit log where there should be one.
+    /// There is no audit log where one is expected.
     #[error("there is no audit log at `{}`", path.display())]
     NoAuditLog { path: PathBuf },
-    /// A file that should have checkpoints or a key cannot be read.
+    /// A file of checkpoints or a key cannot be read.
     #[error("cannot read `{}`", path.display())]
     AnchorFile { path: PathBuf, source: io::Error },
-    /// A file has no checkpoint.
+    /// A file contains no checkpoint.
     #[error(
         "`{}` has no checkpoint: neither a signed note nor a line with `portcullis-checkpoint`",
         path.display()
     )]
     NoAnchor { path: PathBuf },
-    /// The file with the key that verifies checkpoints has no key.
+    /// The file of the key that verifies checkpoints contains no key.
     #[error("cannot use the key of checkpoints")]
     VerifierKey { source: KeyError },
-    /// A bundle cannot be made or checked.
+    /// A bundle cannot be created or checked.
     #[error("cannot use the bundle `{}`", path.display())]
     Bundle { path: PathBuf, source: BundleError },
     /// The audit log cannot be read.
@@ -134,7 +134,7 @@ pub(crate) enum CliError {
     /// A page cannot be written. An existing file is never replaced.
     #[error("cannot write the page `{}`", path.display())]
     Page { path: PathBuf, source: io::Error },
-    /// The kept changes cannot be shown or undone.
+    /// The recorded changes cannot be shown or undone.
     #[error("cannot undo or show changes")]
     Undo {
         #[from]
@@ -164,7 +164,7 @@ pub(crate) enum CliError {
     /// A run cannot be driven.
     #[error(transparent)]
     Run(#[from] RunError),
-    /// A worker for Temporal cannot work.
+    /// A worker for Temporal cannot run.
     #[cfg(feature = "temporal")]
     #[error(transparent)]
     Worker(#[from] portcullis_temporal::WorkerError),
@@ -183,19 +183,19 @@ pub(crate) enum CliError {
     /// The state folder cannot be used.
     #[error(transparent)]
     State(#[from] StateError),
-    /// The process of a run in the background has ended immediately.
+    /// The process of a background run has ended immediately.
     #[error("the process of the run `{id}` has ended; its log is `{}`", log.display())]
     Detached { id: RunId, log: PathBuf },
-    /// The process of a run in the background cannot be started.
+    /// The process of a background run cannot be started.
     #[error("cannot start the process of the run `{id}`")]
     Detach { id: RunId, source: io::Error },
-    /// Arguments that take the place of a call's are not a JSON object.
+    /// The edited arguments of a call are not a JSON object.
     #[error("the arguments are not a JSON object")]
     EditedArguments,
-    /// A file that states the default model cannot be used.
+    /// The file of the default model cannot be used.
     #[error(transparent)]
     AgentFile(#[from] AgentFileError),
-    /// There is nothing to ask the model.
+    /// There is no prompt for the model.
     #[error(
         "there is no prompt: give one, or `-` to read it from standard input, or start the program on a terminal for a \
          conversation"
@@ -210,19 +210,19 @@ pub(crate) enum CliError {
     /// The history of typed lines cannot be used.
     #[error("cannot use the history `{}`", path.display())]
     History { path: PathBuf, source: io::Error },
-    /// The terminal gives no line.
+    /// The terminal cannot be read.
     #[error("cannot read from the terminal")]
     Terminal { source: io::Error },
-    /// The folder of the demonstration cannot be made.
+    /// The folder of the demonstration cannot be created.
     #[error("cannot prepare the demonstration")]
     Demo { source: io::Error },
-    /// A tool's crate cannot be made, built or tried.
+    /// A tool's crate cannot be created, built or tried.
     #[error(transparent)]
     Author(#[from] AuthorError),
     /// A path cannot be written into a configuration.
     #[error("a path of the configuration is not UTF-8, and its file can contain only text")]
     Unprintable,
-    /// The gateway does not serve.
+    /// The gateway cannot serve.
     #[error(transparent)]
     Gateway(#[from] GatewayError),
     /// The script with components for the page cannot be used.
@@ -231,13 +231,13 @@ pub(crate) enum CliError {
     /// No client can be served.
     #[error(transparent)]
     Mcp(#[from] McpError),
-    /// The server does not listen.
+    /// The server cannot listen.
     #[error(transparent)]
     Bind(#[from] BindError),
     /// The async runtime, a thread or a signal handler cannot be set up.
     #[error("cannot set up the async runtime, a thread or a signal handler")]
     Start { source: io::Error },
-    /// The thread that does the command's work has panicked. The panic's message is on standard error.
+    /// The thread that runs the command has panicked. The panic's message is on standard error.
     #[error("the command ended by a fault of the program, which is described above")]
     Panicked,
     /// The answer cannot be encoded.
@@ -249,7 +249,7 @@ pub(crate) enum CliError {
 }
 
 impl CliError {
-    /// The exit code of the process.
+    /// Returns the exit code of the process.
     pub(crate) fn exit_code(&self) -> ExitCode {
         let code = match self {
             Self::Bootstrap(
@@ -315,14 +315,14 @@ impl CliError {
             | Self::ToolFile(_) => USAGE,
             Self::Author(error) if error.is_usage() => USAGE,
             Self::Author(error) if error.is_unavailable() => UNAVAILABLE,
-            // Anything else is a failure of the work itself and not of its request.
+            // Anything else is a failure of the work itself and not of the request.
             _ => 1,
         };
         ExitCode::from(code)
     }
 
-    /// The error with its causes, one per line. A fault of a policy starts at the beginning of its line, as editors
-    /// and CI systems expect.
+    /// Formats the error with its causes, one per line. A policy fault starts at the beginning of its line,
+    /// as editors and CI systems expect.
     pub(crate) fn report(&self) -> String {
         if let Self::Bootstrap(BootstrapError::Policy(faults)) = self {
             return format!("error: the policy cannot be used\n{faults}\n");
@@ -342,7 +342,7 @@ impl CliError {
     }
 }
 
-/// Whether a run that cannot be driven is a mistake of the command line.
+/// Returns whether a run that cannot be driven is a mistake on the command line.
 fn is_usage(error: &RunError) -> bool {
     matches!(
         error,
@@ -358,7 +358,7 @@ fn is_usage(error: &RunError) -> bool {
     )
 }
 
-/// The causes of an error, one per line.
+/// Formats the causes of an error, one per line.
 pub(crate) fn causes(error: &dyn std::error::Error) -> String {
     let mut text = String::new();
     let mut cause = error.source();
@@ -367,7 +367,7 @@ pub(crate) fn causes(error: &dyn std::error::Error) -> String {
         let message = error.to_string();
         let mut lines = message.lines();
         let _ = writeln!(text, "  caused by: {}", lines.next().unwrap_or_default());
-        // Indent further lines of a cause, so that none can pass for a line of this report.
+        // Indent further lines of a cause, so that none can be mistaken for a line of this report.
         lines.for_each(|line| {
             let _ = writeln!(text, "    {}", line.trim_end());
         });

@@ -1,10 +1,11 @@
-//! The command line of Portcullis: reads options, calls the registry, shows the outcome.
+//! The command line of Portcullis: parses options, calls the registry, and shows the outcome.
 //!
-//! This crate decides nothing and enforces nothing. Every tool call goes through
-//! [`portcullis_tools::ToolRegistry::execute_with_policy`], every policy through `portcullis-policy`, and every
-//! proof through `portcullis-confine`. This crate converts options to their input, and their output to text.
+//! This crate makes no decisions and enforces nothing. Every tool call goes through
+//! [`portcullis_tools::ToolRegistry::execute_with_policy`], every policy through `portcullis-policy`, and
+//! every proof through `portcullis-confine`. This crate converts options to their input, and their output to
+//! text.
 //!
-//! Only the answer of a command goes to standard output; everything else goes to standard error.
+//! Only the answer of a command goes to standard output. Everything else goes to standard error.
 //!
 //! | file | what it is |
 //! |---|---|

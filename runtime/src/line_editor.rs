@@ -23,7 +23,7 @@ pub(crate) struct LineEditor {
 /// The person's input at a prompt.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Input {
-    /// A line, without its end. A pasted text can have several lines.
+    /// A line, without its line break. A pasted text can have several lines.
     Line(String),
     /// Ctrl-C, which drops the line.
     Cleared,
@@ -32,12 +32,12 @@ pub(crate) enum Input {
 }
 
 impl LineEditor {
-    /// An editor on this process's terminal, with the history `name` in an existing state folder.
+    /// Opens an editor on this process's terminal, with the history `name` in an existing state folder.
     ///
     /// # Errors
     /// [`CliError::History`] if the history cannot be read, [`CliError::Terminal`] if there is no terminal.
     pub(crate) fn open(state: &Path, name: &str) -> Result<Self, CliError> {
-        // The terminal itself, so that no prompt goes into a file that standard output was redirected to.
+        // Use the terminal itself, so that no prompt goes into a file that standard output is redirected to.
         let config = Config::builder()
             .behavior(Behavior::PreferTerm)
             .history_ignore_space(true)
@@ -52,8 +52,8 @@ impl LineEditor {
         Ok(Self { editor: Editor::with_history(config, memory).map_err(failed)?, history })
     }
 
-    /// Reads a line after a prompt, and adds it to the history. A line that begins with a blank, or equals the line
-    /// before it, is not added. This blocks until the person has typed the line.
+    /// Reads a line after a prompt, and adds it to the history. A line that begins with a blank, or repeats
+    /// the previous line, is not added. This blocks until the person has typed the line.
     ///
     /// # Errors
     /// [`CliError::Terminal`] if the terminal fails, [`CliError::History`] if the history cannot be written.
@@ -79,12 +79,12 @@ fn failed(error: ReadlineError) -> CliError {
     CliError::Terminal { source }
 }
 
-/// The mode of the terminal at the start. While a line is edited, the terminal is in another mode.
+/// The original mode of the terminal. While a line is edited, the terminal is in another mode.
 #[derive(Debug)]
 pub(crate) struct TerminalMode(Option<Termios>);
 
 impl TerminalMode {
-    /// Remembers the mode of standard input, if it is a terminal.
+    /// Saves the mode of standard input, if it is a terminal.
     pub(crate) fn remember() -> Self {
         Self(tcgetattr(io::stdin()).ok())
     }
@@ -92,7 +92,7 @@ impl TerminalMode {
     /// Restores the mode. Needed if the program ends while a line is edited.
     pub(crate) fn restore(&self) {
         if let Some(mode) = &self.0 {
-            // The error is ignored: the program ends, and nothing else can be done for the terminal.
+            // Ignore the error: the program ends, and there is no other way to restore the terminal.
             let _ = tcsetattr(io::stdin(), OptionalActions::Now, mode);
         }
     }

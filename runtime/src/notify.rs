@@ -6,16 +6,16 @@ use parking_lot::Mutex;
 use portcullis_agent::ProviderKind;
 use portcullis_runs::{RunId, store::NewApprovalRequest};
 
-/// The variables that the program gets, beside those of this process: the question, the run and the tool.
+/// The variables that the program gets besides those of this process: the question, the run and the tool.
 const VARIABLES: [&str; 3] = ["PORTCULLIS_QUESTION", "PORTCULLIS_RUN", "PORTCULLIS_TOOL"];
 
-/// Runs the operator's program for each question. The program is neither waited for nor stopped.
+/// Runs the operator's program for each question, without waiting for it or stopping it.
 #[derive(Debug)]
 pub(crate) struct Notifier {
     /// The program with its arguments, as `agent.toml` names them.
     command: Vec<String>,
-    /// The programs that have not been seen to end. They are reaped when the next one starts, so that no zombie
-    /// remains.
+    /// The programs that may still be running. They are reaped when the next one starts, so that no zombies
+    /// accumulate.
     running: Mutex<Vec<Child>>,
 }
 
@@ -25,8 +25,8 @@ impl Notifier {
         (!command.is_empty()).then(|| Self { command, running: Mutex::default() })
     }
 
-    /// Starts the program. It gets ids and the tool's name, and no text of the model: `portcullis approvals show` shows
-    /// that escaped.
+    /// Starts the program. It receives ids and the tool's name, but no text from the model. `portcullis
+    /// approvals show` shows that text escaped.
     #[expect(
         clippy::disallowed_methods,
         reason = "the operator's program, named in a file that no other user can change"
@@ -36,6 +36,7 @@ impl Notifier {
         let mut command = Command::new(program);
         command.args(arguments).stdin(Stdio::null()).stdout(Stdio::null());
         for key in ProviderKind::ALL.into_iter().filter_map(ProviderKind::key_variable) {
+            // The program needs no key of a model's provider.
             command.env_remove(key);
         }
         for (name, value) in VARIABLES.into_iter().zip([&*request.id, run.as_str(), &*request.tool]) {

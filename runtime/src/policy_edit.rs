@@ -7,8 +7,8 @@ use toml_edit::{DocumentMut, InlineTable, Item, Value, value};
 
 use crate::{cli::MountOption, error::CliError, setup::real_path};
 
-/// The policy with further mounts. They are granted to each profile that has the home mount, and to the shell if it
-/// has that mount, with the same access or less.
+/// Returns the policy with further mounts. They are granted to each profile that has the home mount, and to
+/// the shell if it has that mount, with the same access or less.
 ///
 /// # Errors
 /// [`CliError::Mount`] if a name is taken or a path is not text. A text that is not TOML is returned unchanged,
@@ -18,7 +18,7 @@ pub(crate) fn with_mounts(text: &str, mounts: &[MountOption]) -> Result<String, 
     let home = policy.get("home").and_then(Item::as_str).unwrap_or(MountName::SHARED).to_owned();
     for mount in mounts {
         let refuse = |problem: &str| CliError::Mount { mount: mount.to_string(), source: problem.into() };
-        // A folder that does not exist is refused when it is opened.
+        // A missing folder is refused when it is opened.
         let folder = real_path(&mount.folder).ok();
         let folder =
             folder.as_deref().and_then(Path::to_str).ok_or_else(|| refuse("its path is not UTF-8"))?;
@@ -41,8 +41,8 @@ pub(crate) fn with_mounts(text: &str, mounts: &[MountOption]) -> Result<String, 
     Ok(policy.to_string())
 }
 
-/// The policy with further commands that need no approval. `None` if the text is not TOML or has no section
-/// `[shell]`.
+/// Returns the policy with further commands that need no approval. `None` if the text is not TOML or has no
+/// section `[shell]`.
 pub(crate) fn with_unasked(text: &str, rules: &[String]) -> Option<String> {
     let mut policy: DocumentMut = text.parse().ok()?;
     let shell = policy.get_mut("shell")?.as_table_like_mut()?;

@@ -1,7 +1,7 @@
 //! Projects: existing folders, each with an operator's policy in `$XDG_CONFIG_HOME/portcullis/projects/NAME.toml`.
 //!
-//! A project's file lies outside its folder, because a file that comes with a repository may only restrict a policy. A
-//! command that runs in the folder or below it finds the file.
+//! A project's file lies outside its folder, because a file that comes with a repository may only restrict a
+//! policy. A command that runs in the folder or below it finds the file.
 
 use std::{
     ffi::OsString,
@@ -25,8 +25,8 @@ use crate::{
 /// The mount of a project's folder.
 pub(crate) const MOUNT: &str = "project";
 
-/// The part of a project's state folder that holds the mounts `tmp` and `vault`. They are apart from the rest,
-/// because tools see them.
+/// The part of a project's state folder that contains the mounts `tmp` and `vault`. They are separate from
+/// the rest, because tools see them.
 pub(crate) const MOUNTS_PART: &str = "mounts";
 
 /// The part of a project's state folder that no tool sees: the audit log, compiled modules and whole outputs.
@@ -50,7 +50,7 @@ pub(crate) struct Project {
 }
 
 impl fmt::Display for Project {
-    /// One line for people: name, folder and file.
+    /// Formats one line for people: name, folder and file.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let inline_path = |path: &Path| text::inline(&path.display().to_string());
         let (name, folder, file) =
@@ -60,8 +60,8 @@ impl fmt::Display for Project {
 }
 
 impl Project {
-    /// The project of a policy file. `None` if the file names no folder or cannot be read. Loading the policy then
-    /// reports the fault.
+    /// Returns the project of a policy file. `None` if the file names no folder or cannot be read. Loading
+    /// the policy then reports the fault.
     pub(crate) fn from_file(file: &Path) -> Option<Self> {
         Self::read(file.to_owned()).ok()
     }
@@ -77,7 +77,7 @@ impl Project {
         Ok(Self { name, file, folder })
     }
 
-    /// The innermost project that contains a folder.
+    /// Finds the innermost project that contains a folder.
     ///
     /// # Errors
     /// [`CliError::Project`] if a project's file cannot be read or names no folder, or if two files name the project's
@@ -112,7 +112,7 @@ impl Project {
         }
     }
 
-    /// All projects of a folder of project files, sorted by name.
+    /// Reads all projects of a folder of project files, sorted by name.
     fn read_all(projects: &Path) -> Result<Vec<Self>, CliError> {
         let failed = |error: io::Error| CliError::Project { file: projects.to_owned(), source: error.into() };
         let entries = match fs::read_dir(projects) {
@@ -134,17 +134,18 @@ impl Project {
     }
 }
 
-/// Whether this is the workspace of a project: the folder of its mounts `tmp` and `vault`.
+/// Returns whether this is the workspace of a project: the folder of its mounts `tmp` and `vault`.
 pub(crate) fn is_project_workspace(workspace: &Path) -> bool {
     workspace.ends_with(MOUNTS_PART) && workspace.with_file_name(STATE_PART).is_dir()
 }
 
-/// The folder of the project files: `$XDG_CONFIG_HOME/portcullis/projects`, else below `$HOME/.config`.
+/// Returns the folder of the project files: `$XDG_CONFIG_HOME/portcullis/projects`, else below
+/// `$HOME/.config`.
 pub(crate) fn projects_folder() -> Option<PathBuf> {
     Some(config_folder()?.join("projects"))
 }
 
-/// The file of a project with this name.
+/// Returns the file of a project with this name.
 pub(crate) fn file_of(projects: &Path, name: &str) -> PathBuf {
     let mut file = OsString::from(name);
     file.push(".");
@@ -160,13 +161,13 @@ pub(crate) fn name_for(folder: &Path) -> String {
     let name: String =
         name.chars().map(|character| if is_plain(character) { character } else { '-' }).collect();
     let name = name.trim_start_matches('.');
-    // A name with this ending would be taken for a file of expectations.
+    // A name with this ending would be mistaken for a file of expectations.
     let name = &name.replace(".expect", "-expect");
     if name.is_empty() { MOUNT.to_owned() } else { name.to_owned() }
 }
 
-/// The policy of a project: the shipped policy with the mount `project` instead of `shared`, and with the toolchains
-/// in `[shell]`.
+/// Returns the policy of a project: the shipped policy with the mount `project` instead of `shared`, and with
+/// the toolchains in `[shell]`.
 pub(crate) fn policy_text(
     folder: &str,
     toolchains: &FoundToolchains,
@@ -189,7 +190,7 @@ pub(crate) fn policy_text(
         mounts.remove(shared);
         let mount = [("path", toml_edit::Value::from(folder)), ("undo", true.into())];
         mounts.insert(MOUNT, value(mount.into_iter().collect::<InlineTable>()));
-        // Sorting puts the folder, which matters most, first.
+        // Sorting puts the folder first, which matters most.
         mounts.sort_values();
     }
     let names: toml_edit::Array = HIDDEN.into_iter().collect();
@@ -223,7 +224,7 @@ fn insert_toolchains(shell: &mut toml_edit::Table, toolchains: &FoundToolchains)
     }
 }
 
-/// The time of one command: tests of a project often compile it first.
+/// The time limit of one command: tests of a project often compile it first.
 const COMMAND_TIME: &str = "10m";
 
 /// The names that a new project's policy hides: files that often hold keys.
@@ -288,7 +289,7 @@ mod tests {
         WorkspaceSecurityPolicy::load(&options).unwrap_or_else(|error| panic!("{text}\n{error}"))
     }
 
-    /// A folder of project files, and folders beside it.
+    /// Creates a folder of project files, and folders beside it.
     fn projects(files: &[(&str, &str)]) -> (tempfile::TempDir, PathBuf) {
         let root = tempfile::tempdir().expect("a folder");
         let base = real_path(root.path()).expect("a path");

@@ -7,7 +7,7 @@ use portcullis_types::{SandboxTier, chain};
 
 use crate::policy_edit;
 
-/// Writes into the operator's policy file that the program started with.
+/// Writes to the operator's policy file with which the program started.
 #[derive(Debug)]
 pub(crate) struct PolicyRuleWriter {
     files: PolicyFiles,
@@ -15,14 +15,14 @@ pub(crate) struct PolicyRuleWriter {
 }
 
 impl PolicyRuleWriter {
-    /// The writer for a policy. `None` for the shipped policy, which has no file.
+    /// Creates the writer for a policy. Returns `None` for the shipped policy, which has no file.
     pub(crate) fn new(files: &PolicyFiles, sandbox_tier: SandboxTier) -> Option<Self> {
         files.operator_path()?;
         Some(Self { files: files.clone(), sandbox_tier })
     }
 
-    /// The text of the file with the rules added. It must load, and the rules must then hold, because an overlay can
-    /// take them away.
+    /// Returns the text of the file with the rules added. The text must load, and the rules must be in force,
+    /// because an overlay can remove them.
     fn edited(&self, file: &Path, rules: &[String]) -> Result<String, String> {
         let text = fs::read_to_string(file).map_err(|error| error.to_string())?;
         let edited = policy_edit::with_unasked(&text, rules).ok_or("it has no section `[shell]`")?;
@@ -33,7 +33,7 @@ impl PolicyRuleWriter {
         if !rules.iter().all(|rule| effective.contains(rule)) {
             return Err("an overlay or the section of the sandbox tier takes the rules away".to_owned());
         }
-        // A rule that the operator's expectations forbid would keep the next start from its policy.
+        // A rule that the operator's expectations forbid would make the next start fail.
         ExpectationTexts::check_edited(&files, self.sandbox_tier).map_err(|error| chain(&error))?;
         Ok(edited)
     }
@@ -53,13 +53,14 @@ impl RuleWriter for PolicyRuleWriter {
     }
 }
 
-/// Replaces the content of a file, as a whole or not at all. A link is followed, and the file keeps its permissions.
+/// Replaces the content of a file atomically. A symlink is followed, and the file keeps its permissions.
 fn replace(file: &Path, text: &str) -> io::Result<()> {
     let file = file.canonicalize()?;
     let folder = file.parent().ok_or(io::ErrorKind::NotFound)?;
     let mut unfinished = tempfile::NamedTempFile::new_in(folder)?;
     unfinished.write_all(text.as_bytes())?;
     unfinished.as_file().set_permissions(fs::metadata(&file)?.permissions())?;
+    // Sync before the rename: after a crash, the name must not lead to an empty policy.
     unfinished.as_file().sync_all()?;
     unfinished.persist(&file)?;
     Ok(())
@@ -78,7 +79,7 @@ mod tests {
         fs::write(&file, DEFAULT_POLICY).expect("written");
         let files = PolicyFiles::read(&file).expect("reads");
         let writer = PolicyRuleWriter::new(&files, SandboxTier::Process).expect("a file");
-        // In the order of a command, which is not that of the policy.
+        // In the order of the command, which differs from the order in the policy.
         let rules = ["ls".to_owned(), "cargo test -p x".to_owned()];
         assert_eq!(writer.file_for(&rules), Some(file.display().to_string()));
         assert_eq!(fs::read_to_string(&file).expect("readable"), DEFAULT_POLICY);
@@ -88,7 +89,7 @@ mod tests {
         assert!(text.contains("unasked = [\"ls\", \"cargo test -p x\"]"), "{text}");
         let policy = PolicyFiles::read(&file).expect("reads").load(SandboxTier::Process).expect("loads");
         assert!(policy.shell().expect("a shell").commands.unasked_rules("ls && cargo test -p x").is_ok());
-        // The rest of the file is as it was.
+        // The rest of the file is unchanged.
         assert_eq!(text.lines().count(), DEFAULT_POLICY.lines().count() + 1);
     }
 

@@ -26,14 +26,14 @@ const LOG_VARIABLE: &str = "PORTCULLIS_LOG";
 /// model gave no complete answer. 130: interrupted. README.md explains them.
 #[must_use]
 pub fn run(args: impl IntoIterator<Item = OsString>) -> ExitCode {
-    // No command is given if the program started itself as a shell session or as the sidecar.
+    // There is no command if the program started itself as a shell session or as the sidecar.
     let sidecar =
         portcullis_shell_daemon::enter_if_session().or_else(portcullis_shell_daemon::enter_if_embedded);
     if let Some(code) = sidecar {
         return code;
     }
-    // `/proc/self/pagemap` makes clearing a guest's memory cheaper. Open it before the process is concealed: after
-    // that an ordinary user's process cannot open it. It is opened once and stays open.
+    // `/proc/self/pagemap` makes clearing a guest's memory cheaper. Open it before the process is concealed,
+    // because an ordinary user's process cannot open it afterwards. It is opened once and stays open.
     let _has_pagemap_scan = HostWasmToolRunner::has_pagemap_scan();
     if let Err(error) = conceal_memory() {
         stream::write_stderr(&format!(
@@ -43,15 +43,15 @@ pub fn run(args: impl IntoIterator<Item = OsString>) -> ExitCode {
         return ExitCode::FAILURE;
     }
     let args: Vec<OsString> = args.into_iter().collect();
-    // No command is given if the program started itself to compile a foreign module.
+    // There is no command if the program started itself to compile a foreign module.
     if is_compiler(&args) {
         return compile_from_stdin(&args);
     }
     let cli = match Cli::try_parse_from(args) {
         Ok(cli) => cli,
         Err(error) => {
-            // Help and version are answers; everything else is an error. Clap chooses the stream. Ignore write errors:
-            // there is no stream left to report them on.
+            // Help and version are answers. Everything else is an error. Clap chooses the stream. Ignore
+            // write errors: there is no stream left to report them on.
             let _ = error.print();
             return ExitCode::from(u8::try_from(error.exit_code()).unwrap_or(2));
         }

@@ -21,15 +21,15 @@ const STORE_VARIABLE: &str = "PORTCULLIS_STORE";
 /// The file of the store in the state folder.
 const FILE: &str = "runs.db";
 
-/// The time for which a run is kept after its end: 90 days.
+/// How long a run is kept after its end: 90 days.
 pub(crate) const RETENTION: Duration = Duration::from_secs(90 * 24 * 60 * 60);
 
-/// The maximum number of rows that one start cleans up.
+/// The maximum number of rows that one start removes.
 const SWEEP: u32 = 100;
 
-/// Where a store is.
+/// The location of a store.
 enum StoreLocation {
-    /// As the operator names it.
+    /// The location as the operator names it.
     Named(String),
     /// The file in the state folder.
     State(PathBuf),
@@ -43,7 +43,8 @@ fn location(options: &StoreOptions, state: &Path) -> StoreLocation {
     }
 }
 
-/// Opens the store to drive runs, and removes what is older than [`RETENTION`]. The file is made if there is none.
+/// Opens the store to drive runs, and removes runs that are older than [`RETENTION`]. The file is created if
+/// it is missing.
 pub(crate) async fn open_to_drive(options: &StoreOptions, state: &Path) -> Result<Runs, CliError> {
     state::prepare(state)?;
     let store = open_location(location(options, state)).await?;
@@ -54,7 +55,7 @@ pub(crate) async fn open_to_drive(options: &StoreOptions, state: &Path) -> Resul
         let retention = i64::try_from(RETENTION.as_millis()).unwrap_or(i64::MAX);
         store.remove_ended_before(now - retention, SWEEP).await
     };
-    // Ignore the error here: a store without writes fails the run's first write, which reports it.
+    // Ignore the error here: a store that cannot be written fails the run's first write, which reports it.
     if let Err(error) = sweep.await {
         tracing::warn!(error = &error as &dyn std::error::Error, "cannot remove old runs");
     }
@@ -74,7 +75,8 @@ pub(crate) async fn open_gateway(
     Ok((store, RunProcess::start(state)?))
 }
 
-/// Keeps the external calls of clients that have no agent loop here, if a tool of the command line is external.
+/// Stores the external calls of clients that have no agent loop here, if a tool of the command line is
+/// external.
 pub(crate) async fn client_calls(
     options: &StoreOptions,
     envelope: &RunnerBootstrapEnvelope,
@@ -87,7 +89,8 @@ pub(crate) async fn client_calls(
     Ok(Some(Arc::new(ClientCalls::new(runs, workspace))))
 }
 
-/// Opens a store to read it, or to answer its questions. `None` if there is no file, because no run was ever stored.
+/// Opens a store to read it, or to answer its questions. Returns `None` if there is no file, because no run
+/// was ever stored.
 pub(crate) async fn open_existing(
     options: &StoreOptions,
     state: &Path,

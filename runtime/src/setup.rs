@@ -29,7 +29,7 @@ use crate::{
     tool_file, workspace,
 };
 
-/// The time after which the terminal shows why a start is slow.
+/// The delay before the terminal shows why a start is slow.
 const SLOW_START: Duration = Duration::from_millis(400);
 
 /// The values of secrets that were removed from the environment. They are process-wide, like the environment.
@@ -38,14 +38,14 @@ static TAKEN_VARIABLES: OnceLock<TakenVariables> = OnceLock::new();
 /// The workspace if the options name none and the current folder is in no project.
 pub(crate) const DEFAULT_WORKSPACE: &str = "./workspace";
 
-/// The mounts of the command line. They are process-wide, as the command line is: a program reads its policy at several
-/// places, and each must see them.
+/// The mounts of the command line. They are process-wide, like the command line: a program reads its policy
+/// in several places, and each must see them.
 static MOUNT_OPTIONS: OnceLock<Vec<MountOption>> = OnceLock::new();
 
 /// The length of the workspace's hash in the name of its state folder, in hexadecimal digits.
 const WORKSPACE_HASH_CHARS: usize = 16;
 
-/// The envelope for the options. It makes no files.
+/// Builds the envelope for the options. Creates no files.
 pub(crate) fn envelope(common: &CommonOptions) -> Result<RunnerBootstrapEnvelope, CliError> {
     if matches!(common.shell, ShellOption::Socket(_)) && common.shell_token_file.is_none() {
         return Err(CliError::ShellToken);
@@ -71,14 +71,15 @@ pub(crate) fn envelope(common: &CommonOptions) -> Result<RunnerBootstrapEnvelope
         }
     };
     let mut envelope = match &project {
-        // The project's folder is itself a mount, so the other mounts and the rest of the state lie elsewhere.
+        // The project's folder is itself a mount, so the other mounts and the rest of the state lie
+        // elsewhere.
         Some(_) => {
             RunnerBootstrapEnvelope::new(state.join(project::MOUNTS_PART), state.join(project::STATE_PART))
         }
         None => RunnerBootstrapEnvelope::new(workspace, state),
     };
     envelope.sandbox_tier = common.sandbox_tier;
-    // A state folder that the user named holds everything, so that it can be deleted as a whole.
+    // A state folder that the user named contains everything, so that it can be deleted as a whole.
     if common.state.is_none() {
         envelope.cache = user_folders::cache().map(|folder| folder.join("portcullis"));
     }
@@ -92,8 +93,8 @@ pub(crate) fn envelope(common: &CommonOptions) -> Result<RunnerBootstrapEnvelope
     Ok(envelope)
 }
 
-/// The project of the policy that the options name, or else of the current folder. `None` if the options name a
-/// workspace.
+/// Returns the project of the policy that the options name, or else of the current folder. `None` if the
+/// options name a workspace.
 ///
 /// # Errors
 /// [`CliError::Project`] if the project files have a fault, [`CliError::Workspace`] if the current folder is gone.
@@ -109,8 +110,9 @@ pub(crate) fn project(common: &CommonOptions) -> Result<Option<Project>, CliErro
     }
 }
 
-/// Takes the policy's secrets out of the environment. This must happen while the process has one thread, so every
-/// command makes its envelope first. This load of the policy is silent: the later load reports warnings and faults.
+/// Removes the policy's secrets from the environment. This must happen while the process has one thread, so
+/// every command first builds its envelope. This load of the policy is silent, because the later load reports
+/// warnings and faults.
 fn take_variables(envelope: &RunnerBootstrapEnvelope) {
     let no_subscriber = tracing::subscriber::NoSubscriber::default();
     let policy = tracing::subscriber::with_default(no_subscriber, || {
@@ -123,7 +125,7 @@ fn take_variables(envelope: &RunnerBootstrapEnvelope) {
     }
 }
 
-/// The policy files of an envelope, with the mounts of the command line.
+/// Finds the policy files of an envelope, with the mounts of the command line.
 pub(crate) fn policy_files(envelope: &RunnerBootstrapEnvelope) -> Result<PolicyFiles, CliError> {
     let files = with_taken_variables(PolicyFiles::find(envelope)?);
     match MOUNT_OPTIONS.get().map(Vec::as_slice).unwrap_or_default() {
@@ -135,7 +137,7 @@ pub(crate) fn policy_files(envelope: &RunnerBootstrapEnvelope) -> Result<PolicyF
     }
 }
 
-/// Adds the secret values that are no longer in the environment.
+/// Adds the secret values that were removed from the environment.
 fn with_taken_variables(files: PolicyFiles) -> PolicyFiles {
     files.with_taken(TAKEN_VARIABLES.get().cloned().unwrap_or_default())
 }
@@ -150,8 +152,8 @@ pub(crate) fn envelope_with(
     Ok(envelope)
 }
 
-/// The single-threaded runtime of a command. Guests have their own threads, and native tools run on blocking
-/// threads.
+/// Builds the single-threaded runtime of a command. Guests have their own threads, and native tools run on
+/// blocking threads.
 pub(crate) fn runtime() -> Result<Runtime, CliError> {
     tokio::runtime::Builder::new_current_thread()
         .enable_all()
@@ -159,8 +161,8 @@ pub(crate) fn runtime() -> Result<Runtime, CliError> {
         .map_err(|source| CliError::Start { source })
 }
 
-/// The runtime of a command that waits for a person between its calls. Its worker thread serves the connections, such
-/// as that of the shell's sidecar, while the command blocks on the terminal.
+/// Builds the runtime of a command that waits for a person between its calls. Its worker thread serves the
+/// connections, such as that of the shell's sidecar, while the command blocks on the terminal.
 pub(crate) fn waiting_runtime() -> Result<Runtime, CliError> {
     tokio::runtime::Builder::new_multi_thread()
         .worker_threads(1)
@@ -169,7 +171,7 @@ pub(crate) fn waiting_runtime() -> Result<Runtime, CliError> {
         .map_err(|source| CliError::Start { source })
 }
 
-/// The registry of an envelope, with a prepared workspace. Commands run at `shell`.
+/// Builds the registry of an envelope, with a prepared workspace. Commands run at `shell`.
 ///
 /// # Cancellation
 /// Dropping the future stops everything that it started.
@@ -182,11 +184,11 @@ pub(crate) async fn registry(
     Ok(builder(envelope, &policy_files(envelope)?, shell).await?.build()?)
 }
 
-/// The registry of a command that makes calls. Like [`registry`], but a policy that is refused is also recorded in the
-/// audit log.
+/// Builds the registry of a command that makes calls. Like [`registry`], but also records a refused policy in
+/// the audit log.
 ///
 /// # Cancellation
-/// As for [`registry`].
+/// As in [`registry`].
 pub(crate) async fn calling_registry(
     envelope: &RunnerBootstrapEnvelope,
     shell: ShellSource,
@@ -194,11 +196,12 @@ pub(crate) async fn calling_registry(
     recording_refusals(envelope, registry(envelope, shell).await)
 }
 
-/// The registry of a server. Like [`registry`], but the checkpoints of the audit log go to standard error unless the
-/// policy says where they go: a server's standard error is collected, and so they leave the machine.
+/// Builds the registry of a server. Like [`registry`], but the checkpoints of the audit log go to standard
+/// error unless the policy names another destination. A server's standard error is collected, so the
+/// checkpoints leave the machine.
 ///
 /// # Cancellation
-/// As for [`registry`].
+/// As in [`registry`].
 pub(crate) async fn serving_registry(
     envelope: &RunnerBootstrapEnvelope,
     shell: ShellSource,
@@ -209,7 +212,7 @@ pub(crate) async fn serving_registry(
 /// Like [`serving_registry`], for a server that adds tools with these names later.
 ///
 /// # Cancellation
-/// As for [`registry`].
+/// As in [`registry`].
 pub(crate) async fn serving_registry_awaiting(
     envelope: &RunnerBootstrapEnvelope,
     shell: ShellSource,
@@ -221,7 +224,7 @@ pub(crate) async fn serving_registry_awaiting(
     Ok(builder.checkpoint_sink(Arc::new(write_checkpoint_to_stderr)).build()?)
 }
 
-/// The result of a start. A policy that is refused is recorded in the audit log.
+/// Returns the result of a start. Records a refused policy in the audit log.
 pub(crate) fn recording_refusals(
     envelope: &RunnerBootstrapEnvelope,
     built: Result<ToolRegistry, CliError>,
@@ -232,10 +235,10 @@ pub(crate) fn recording_refusals(
     built
 }
 
-/// A registry that only describes its tools under a policy, without the workspace's folders.
+/// Builds a registry that only describes its tools under a policy, without the workspace's folders.
 ///
 /// # Cancellation
-/// As for [`registry`].
+/// As in [`registry`].
 pub(crate) async fn describing_registry(
     envelope: &RunnerBootstrapEnvelope,
     files: &PolicyFiles,
@@ -245,10 +248,10 @@ pub(crate) async fn describing_registry(
     Ok(tool_file::add_to(builder).build()?)
 }
 
-/// Like [`registry`], with policy texts that were read before.
+/// Like [`registry`], with policy texts that were read earlier.
 ///
 /// # Cancellation
-/// As for [`registry`].
+/// As in [`registry`].
 pub(crate) async fn registry_under(
     envelope: &RunnerBootstrapEnvelope,
     files: &PolicyFiles,
@@ -271,8 +274,8 @@ async fn builder(
     Ok(builder)
 }
 
-/// The folder of the operator's files: `$XDG_CONFIG_HOME/portcullis`, else `$HOME/.config/portcullis`. `None` if
-/// neither variable is an absolute path.
+/// Returns the folder of the operator's files: `$XDG_CONFIG_HOME/portcullis`, else
+/// `$HOME/.config/portcullis`. `None` if neither variable is an absolute path.
 pub(crate) fn config_folder() -> Option<PathBuf> {
     Some(user_folders::config()?.join("portcullis"))
 }
@@ -296,14 +299,15 @@ impl SlowStartNotice {
     }
 }
 
-/// A short hash of a workspace's path.
+/// Returns a short hash of a workspace's path.
 fn workspace_hash(workspace: &Path) -> String {
     let mut name = hex::encode(Sha256::digest(workspace.as_os_str().as_encoded_bytes()));
     name.truncate(WORKSPACE_HASH_CHARS);
     name
 }
 
-/// The real path of a folder that need not exist. Links in the existing part of the path are resolved.
+/// Returns the real path of a folder that need not exist. Symlinks in the existing part of the path are
+/// resolved.
 pub(crate) fn real_path(path: &Path) -> io::Result<PathBuf> {
     let absolute = std::path::absolute(path)?;
     let mut missing = Vec::new();

@@ -1,4 +1,4 @@
-//! The shell sidecar of a command: which one the options choose, and how a private one is started.
+//! Chooses the shell sidecar of a command from the options, and starts a private one.
 
 use std::{
     io::{self, Write as _},
@@ -17,11 +17,11 @@ use portcullis_types::{ShellPosture, random_hex};
 
 use crate::cli::{CommonOptions, ShellOption};
 
-/// A path of this program that is valid even if the program's file was replaced. This program also compiles foreign
-/// modules and serves as its own shell sidecar.
+/// A path of this program that stays valid even if the program's file is replaced. This program also compiles
+/// foreign modules and serves as its own shell sidecar.
 pub(crate) const OWN_PROGRAM: &str = "/proc/self/exe";
 
-/// The shell that the options choose.
+/// Returns the shell that the options choose.
 pub(crate) fn shell_source(common: &CommonOptions) -> ShellSource {
     match &common.shell {
         ShellOption::Own => ShellSource::Own(Arc::new(OwnSidecar::new(OWN_PROGRAM))),
@@ -42,8 +42,8 @@ pub struct OwnSidecar {
 }
 
 impl OwnSidecar {
-    /// A sidecar that is started from `program`, which must pass its start to [`crate::run`] as the binary
-    /// `portcullis` does.
+    /// Creates a sidecar that is started from `program`, which must pass its start to [`crate::run`] as the
+    /// binary `portcullis` does.
     #[must_use]
     pub fn new(program: impl Into<PathBuf>) -> Self {
         Self { program: program.into() }
@@ -71,10 +71,11 @@ impl StartSidecar for OwnSidecar {
         )]
         let process = Command::new(&self.program)
             .arg(EMBEDDED_ENTRY)
+            // The sidecar gets its settings in the setup line, and no secret from the environment.
             .env_clear()
             .current_dir("/")
-            // The sidecar gets its own process group: a terminal's signals must not reach it, because cancelled
-            // calls still have time to end. The sidecar ends with this process.
+            // The sidecar gets its own process group: signals from the terminal must not reach it, because
+            // cancelled calls still need time to end. The sidecar ends with this process.
             .process_group(0)
             .stdin(Stdio::from(OwnedFd::from(sidecar_end)))
             .stdout(Stdio::null())

@@ -1,5 +1,5 @@
-//! Asks the person at the terminal for approvals. It shows the call in full with its grant, and approves only after
-//! a clear yes.
+//! Asks the person at the terminal for approvals. It shows the whole call with its grant, and approves only
+//! after an explicit yes.
 
 use std::{
     fs::{File, OpenOptions},
@@ -22,16 +22,16 @@ use crate::output::text;
 /// The maximum length of an answer that is read, in bytes.
 const MAX_ANSWER_BYTES: u64 = 4096;
 
-/// The width of a terminal that does not report one, narrow enough for any terminal.
+/// The width of a terminal that does not report its width, narrow enough for any terminal.
 const UNKNOWN_COLUMNS: usize = 40;
 
 const HOW_TO_ANSWER: &str = "Approve? y = yes, n = no; any other text is a no with that reason: ";
 
-/// The line after the question if an approval may hold for further calls.
+/// The line after the question if an approval may also cover further calls.
 const HOW_TO_ANSWER_ONCE_OR_FOR_ALL: &str = "Approve? y = yes, s = yes, also for later calls of this tool with \
      the same access, until this program ends, n = no; any other text is a no with that reason: ";
 
-/// The part of the answers' line that offers a standing approval.
+/// Formats the part of the line of answers that offers a standing approval.
 fn how_to_approve_always(offer: &StandingOffer) -> String {
     let rules: Vec<String> = offer.rules.iter().map(|rule| format!("\"{rule}\"")).collect();
     let (rules, file) = (text::inline(&rules.join(", ")), text::inline(&offer.file));
@@ -40,14 +40,14 @@ fn how_to_approve_always(offer: &StandingOffer) -> String {
 
 #[derive(Debug)]
 pub(crate) struct TerminalApprover {
-    /// The lock allows one question at a time, because concurrent calls may ask at the same time.
+    /// The lock allows one question at a time, because concurrent calls may ask simultaneously.
     terminal: Mutex<File>,
     approvals: SessionApprovals,
 }
 
 impl TerminalApprover {
-    /// The terminal of this process, if standard input or standard error is a terminal. If neither is, no person is
-    /// at this program, even if it was started from a terminal.
+    /// Finds the terminal of this process, if standard input or standard error is a terminal. If neither is,
+    /// no person uses this program, even if it was started from a terminal.
     pub(crate) fn find() -> Option<Self> {
         if !io::stdin().is_terminal() && !io::stderr().is_terminal() {
             return None;
@@ -63,7 +63,7 @@ impl TerminalApprover {
 impl Approver for TerminalApprover {
     async fn decide(&self, request: &ApprovalRequest) -> AttributedAnswer {
         let terminal = self.terminal.lock().await;
-        // Check after the wait for the lock: the answer to another question may cover this call.
+        // Check after waiting for the lock: the answer to another question may cover this call.
         if self.approvals.covers(request) {
             return AttributedAnswer::by(ApproverKind::Session, ApprovalAnswer::Approve);
         }
@@ -82,7 +82,7 @@ impl TerminalApprover {
         let (Ok(terminal), Ok((cancel_end, _asking))) = (terminal.try_clone(), io::pipe()) else {
             return deny_without_answer();
         };
-        // The thread ends with this future: dropping `_asking` closes the pipe that it polls.
+        // The thread ends with this future: dropping `_asking` closes the pipe that the thread polls.
         let answering = tokio::task::spawn_blocking(move || ask(terminal, &cancel_end, &question));
         match answering.await {
             Ok(Ok(Some(line))) if may_keep && is_letter(&line, "s") => {
@@ -98,21 +98,22 @@ impl TerminalApprover {
     }
 }
 
-/// The device of the terminal that this process was started from.
+/// Returns the device of the terminal that this process was started from.
 fn terminal_name() -> Option<String> {
     let name = ttyname(io::stdin(), Vec::new()).or_else(|_| ttyname(io::stderr(), Vec::new())).ok()?;
     Some(name.to_string_lossy().into_owned())
 }
 
-/// The width of a terminal.
+/// Returns the width of a terminal.
 fn columns(terminal: &File) -> usize {
     let columns = tcgetwinsize(terminal).map_or(0, |size| usize::from(size.ws_col));
     if columns == 0 { UNKNOWN_COLUMNS } else { columns }
 }
 
-/// Asks, and returns the line of the answer. `None` if the question was dropped. Then no typed line is read.
+/// Asks, and returns the line of the answer. Returns `None` if the question was dropped, and then reads no
+/// typed line.
 fn ask(mut terminal: File, cancel_end: &PipeReader, question: &str) -> io::Result<Option<String>> {
-    // Discard input that was typed before the question.
+    // Discard input that was typed before the question, so that it cannot approve the call.
     tcflush(&terminal, QueueSelector::IFlush)?;
     terminal.write_all(question.as_bytes())?;
     let mut poll_fds = [PollFd::new(&terminal, PollFlags::IN), PollFd::new(cancel_end, PollFlags::IN)];
@@ -124,13 +125,14 @@ fn ask(mut terminal: File, cancel_end: &PipeReader, question: &str) -> io::Resul
     if !poll_fds[1].revents().is_empty() {
         return Ok(None);
     }
-    // A terminal becomes readable with a whole line.
+    // A terminal in canonical mode becomes readable when a line is complete.
     let mut line = String::new();
     BufReader::new(terminal.take(MAX_ANSWER_BYTES)).read_line(&mut line)?;
     Ok(Some(line))
 }
 
-/// Only a clear yes approves. Text that is neither yes nor no denies, and is the reason of the denial.
+/// Parses an answer. Only an explicit yes approves. Text that is neither yes nor no denies, and is the reason
+/// of the denial.
 fn parse_answer(line: &str) -> ApprovalAnswer {
     let answer = line.trim();
     match answer.to_ascii_lowercase().as_str() {
@@ -140,7 +142,7 @@ fn parse_answer(line: &str) -> ApprovalAnswer {
     }
 }
 
-/// Whether an answer is only this letter.
+/// Returns whether an answer is only this letter.
 fn is_letter(line: &str, letter: &str) -> bool {
     line.trim().eq_ignore_ascii_case(letter)
 }
@@ -157,7 +159,7 @@ mod tests {
 
     use super::*;
 
-    /// A terminal, and the end of it that plays the person.
+    /// Creates a terminal, and the end of it that plays the person.
     fn terminal() -> (TerminalApprover, File) {
         let person: OwnedFd = openpt(OpenptFlags::RDWR | OpenptFlags::NOCTTY).expect("a terminal");
         grantpt(&person).and_then(|()| unlockpt(&person)).expect("set up");

@@ -13,22 +13,22 @@ use portcullis_adapters::hsafa::{
 use portcullis_tools::{ConfiguredTool, RegistryBuilder, confine::bounded};
 use thiserror::Error;
 
-/// The tools of the command line. They are process-wide, as the command line is: a program builds registries at several
-/// places, and each must know the tools, because the policy can name them.
+/// The tools of the command line. They are process-wide, like the command line: a program builds registries
+/// in several places, and each must know the tools, because the policy can name them.
 static TOOLS: OnceLock<Vec<ConfiguredTool>> = OnceLock::new();
 
-/// Why a file of tools cannot be used.
+/// The reason why a file of tools cannot be used.
 #[derive(Debug, Error)]
 pub(crate) enum ToolFileError {
-    /// It cannot be read.
+    /// The file cannot be read.
     #[error("cannot read the tool file `{}`", path.display())]
     Read { path: PathBuf, source: io::Error },
-    /// Its text has mistakes.
+    /// The file's text has mistakes.
     #[error("the tool file `{}` has mistakes", path.display())]
     Invalid { path: PathBuf, source: InvalidConfigurations },
 }
 
-/// Reads the files, for all registries of this process.
+/// Reads the files for all registries of this process.
 pub(crate) fn read(files: &[PathBuf]) -> Result<(), ToolFileError> {
     if files.is_empty() || TOOLS.get().is_some() {
         return Ok(());
@@ -46,12 +46,12 @@ pub(crate) fn add_to(builder: RegistryBuilder) -> RegistryBuilder {
     tools().cloned().fold(builder, RegistryBuilder::configured_tool)
 }
 
-/// Whether the command line names any tool.
+/// Returns whether the command line names any tool.
 pub(crate) fn have_any() -> bool {
     tools().next().is_some()
 }
 
-/// Whether the results of some tool are submitted from outside.
+/// Returns whether the results of some tool are submitted from outside.
 pub(crate) fn have_external() -> bool {
     tools().any(|tool| matches!(tool, ConfiguredTool::External(_)))
 }

@@ -1,7 +1,7 @@
-//! Finds the toolchains of a person's home, for the policy that `portcullis init` proposes.
+//! Finds the toolchains in a person's home, for the policy that `portcullis init` proposes.
 //!
-//! A toolchain's folder often holds keys too, such as `~/.cargo/credentials.toml`. Only the folders that programs need
-//! are proposed, never the whole.
+//! A toolchain's folder often also contains keys, such as `~/.cargo/credentials.toml`. Only the folders that
+//! programs need are proposed, never the whole folder.
 
 use std::{
     collections::BTreeMap,
@@ -11,7 +11,7 @@ use std::{
 
 use portcullis_tools::confine::user_folders::absolute_variable;
 
-/// The toolchains that were found, as `[shell]` of a policy names their parts.
+/// The toolchains that were found, in the form of `[shell]` of a policy.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(crate) struct FoundToolchains {
     /// The names of the toolchains, for people.
@@ -25,18 +25,19 @@ pub(crate) struct FoundToolchains {
 
 struct ToolchainKind {
     name: &'static str,
-    /// The variable that names its folder. Commands get it.
+    /// The variable that names the toolchain's folder. Commands get it.
     variable: Option<&'static str>,
-    /// The folder below the home, where the variable is not set.
+    /// The folder below the home, if the variable is not set.
     folder: &'static str,
-    /// Whether the folder holds one folder for each version. The newest version then takes the folder's place.
+    /// Whether the folder contains one folder for each version. The newest version is then used.
     has_versions: bool,
-    /// A part that only this toolchain has, for a folder that other programs use too. Without the part, the toolchain
-    /// counts as missing.
+    /// A file or folder that only this toolchain has, for a folder that other programs use too. Without it,
+    /// the toolchain counts as missing.
     marker: Option<&'static str>,
-    /// The files and folders in it that programs need. Each is proposed if it exists. Empty: the whole folder.
+    /// The files and folders in the toolchain's folder that programs need. Each is proposed if it exists.
+    /// Empty means the whole folder.
     parts: &'static [&'static str],
-    /// The folders of programs in it.
+    /// The folders of programs in the toolchain's folder.
     programs: &'static [&'static str],
 }
 
@@ -50,14 +51,14 @@ const PLAIN: ToolchainKind = ToolchainKind {
     programs: &[],
 };
 
-/// The toolchains that are looked for. A kind counts as found if one of its parts exists. The programs of cargo and go
-/// may be the system's, and only their fetched dependencies lie in the home.
+/// The toolchains that are searched for. A kind counts as found if one of its parts exists. The programs of
+/// cargo and go may be the system's, so that only their fetched dependencies lie in the home.
 const KINDS: [ToolchainKind; 6] = [
     ToolchainKind {
         name: "rustup",
         variable: Some("RUSTUP_HOME"),
         folder: ".rustup",
-        // rustup's programs try to make the last folder if they do not see it.
+        // rustup's programs try to create the last folder if they cannot see it.
         parts: &["toolchains", "settings.toml", "update-hashes"],
         ..PLAIN
     },
@@ -102,11 +103,11 @@ const KINDS: [ToolchainKind; 6] = [
     },
 ];
 
-/// Go's own folder, where its installer puts it.
+/// The folder in which Go's installer puts it.
 const GO: &str = "/usr/local/go/bin";
 
 impl FoundToolchains {
-    /// Looks in a home, and in the folders that this process's variables name.
+    /// Searches a home, and the folders that this process's variables name.
     pub(crate) fn in_home(home: &Path) -> Self {
         let mut found = Self::with_variables(home, absolute_variable);
         if Path::new(GO).is_dir() {
@@ -135,7 +136,7 @@ impl FoundToolchains {
             if parts.is_empty() || is_absent {
                 continue;
             }
-            // Leave out a path that is not UTF-8, or that no policy can name.
+            // Skip a path that is not UTF-8, or that no policy can name.
             let Some(read) = parts.iter().map(|part| policy_notation(part, home)).collect::<Option<Vec<_>>>()
             else {
                 continue;
@@ -151,7 +152,7 @@ impl FoundToolchains {
     }
 }
 
-/// A path in a policy's notation.
+/// Formats a path in a policy's notation.
 fn policy_notation(path: &Path, home: &Path) -> Option<String> {
     let text = match path.strip_prefix(home) {
         Ok(below) => format!("~/{}", below.to_str()?),
@@ -160,7 +161,7 @@ fn policy_notation(path: &Path, home: &Path) -> Option<String> {
     text.parse::<portcullis_tools::policy::HostPath>().is_ok().then_some(text)
 }
 
-/// The name of the newest version in a folder of versions, such as `v22.1.0`.
+/// Returns the name of the newest version in a folder of versions, such as `v22.1.0`.
 fn newest(versions: &Path) -> Option<String> {
     let names = fs::read_dir(versions).ok()?.filter_map(|entry| entry.ok()?.file_name().into_string().ok());
     let number = |name: &String| -> Option<Vec<u64>> {

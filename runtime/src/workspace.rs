@@ -1,4 +1,4 @@
-//! Prepares a workspace at its first use: makes the folders, and a text that explains them.
+//! Prepares a workspace at its first use: creates the folders, and a text that explains them.
 
 use std::{fs, io, os::unix::fs::DirBuilderExt as _, path::Path};
 
@@ -26,15 +26,15 @@ Try:
     portcullis audit log
 ";
 
-/// Makes the folder of the mount `shared` with its text, unless it exists. An existing folder is left
+/// Creates the folder of the mount `shared` with its text, unless it exists. An existing folder is left
 /// unchanged, with or without the text.
 pub(crate) fn prepare(envelope: &RunnerBootstrapEnvelope) -> Result<(), CliError> {
     let workspace = &envelope.workspace;
-    // In the usual case the folder exists, and the policy is not read here. A project has no such folder.
+    // Fast path: the folder exists, so the policy need not be read here. A project has no such folder.
     if workspace.join(SHARED).symlink_metadata().is_ok() || project::is_project_workspace(workspace) {
         return Ok(());
     }
-    // A policy may map the mount to another folder, or have none. Load it first, so that an unusable policy
+    // A policy may map the mount to another folder, or lack it. Load it first, so that an unusable policy
     // leaves nothing behind.
     let policy = setup::policy_files(envelope)?.load(envelope.sandbox_tier)?;
     let Some(mount) = policy.mounts().iter().find(|mount| mount.name.as_str() == SHARED) else {
@@ -45,8 +45,8 @@ pub(crate) fn prepare(envelope: &RunnerBootstrapEnvelope) -> Result<(), CliError
         .map_err(|source| CliError::Workspace { path: workspace.clone(), source })
 }
 
-/// Makes the folders of the other mounts too, because the registry reports each folder that it has to make. Errors
-/// are ignored: the registry makes or reports the rest.
+/// Also creates the folders of the other mounts, because the registry reports each folder that it has to
+/// create. Errors are ignored: the registry creates or reports the rest.
 fn make_others(workspace: &Path, mounts: &[MountSpec]) {
     let top_level_mounts =
         mounts.iter().filter(|mount| mount.name.as_str() != SHARED && !mount.folder.contains('/'));
@@ -57,7 +57,7 @@ fn make_others(workspace: &Path, mounts: &[MountSpec]) {
     }
 }
 
-/// Makes the folder atomically: if two processes start concurrently, neither finds it without the text.
+/// Creates the folder atomically: if two processes start concurrently, neither sees it without the text.
 fn make(folder: &Path) -> io::Result<()> {
     if folder.symlink_metadata().is_ok() {
         return Ok(());

@@ -29,7 +29,7 @@ const MAX_ENTRY_BYTES: u64 = 256 << 20;
 const KEY_BYTES: usize = 32;
 const MAC_BYTES: usize = 32;
 
-/// The cache in one folder, which several workspaces may share.
+/// A cache in one folder. Several workspaces may share the folder.
 #[derive(Debug)]
 pub(super) struct ModuleCache {
     folder: PathBuf,
@@ -93,12 +93,13 @@ impl ModuleCache {
         Ok(module)
     }
 
-    /// Whether the cache has an entry for a module. Only loading the entry shows whether it is genuine.
+    /// Returns whether the cache has an entry for a module. Only loading the entry shows whether it is
+    /// genuine.
     pub(super) fn contains(&self, digest: ModuleDigest) -> bool {
         self.code_path(digest).is_file()
     }
 
-    /// The stored answer of a module to the verb `describe`.
+    /// Loads the cached answer of a module to the verb `describe`.
     pub(super) fn load_declarations(&self, digest: ModuleDigest) -> Option<String> {
         let bytes =
             self.read_verified_or_remove(&self.declarations_path(digest), CacheKind::Declarations, digest)?;
@@ -117,13 +118,13 @@ impl ModuleCache {
         self.folder.join(format!("{digest}.json"))
     }
 
-    /// The stored reason why an earlier start could not compile a module.
+    /// Loads the reason why an earlier start could not compile a module.
     pub(super) fn load_refusal(&self, digest: ModuleDigest) -> Option<String> {
         let bytes = self.read_verified_or_remove(&self.refusal_path(digest), CacheKind::Refusal, digest)?;
         String::from_utf8(bytes).ok()
     }
 
-    /// Stores why a module cannot be compiled.
+    /// Stores the reason why a module cannot be compiled.
     pub(super) fn store_refusal(&self, digest: ModuleDigest, reason: &str) {
         let path = self.refusal_path(digest);
         if let Err(error) = self.write(&path, CacheKind::Refusal, digest, reason.as_bytes()) {
@@ -175,7 +176,8 @@ impl ModuleCache {
             split.is_some_and(|(content, tag)| self.mac(kind, digest, content).verify_slice(tag).is_ok());
         if !is_authentic {
             tracing::warn!(path = %path.display(), "a cached file is damaged or of another version: it is made again");
-            // The next start then finds no file, and makes a new one. A failure to remove the file is ignored.
+            // The next start then finds no file and compiles again. A failure to remove the file is
+            // ignored.
             let _ = fs::remove_file(path);
             return None;
         }
@@ -186,20 +188,22 @@ impl ModuleCache {
     fn write(&self, path: &Path, kind: CacheKind, digest: ModuleDigest, content: &[u8]) -> io::Result<()> {
         let temporary = self.folder.join(format!(".{digest}.{}", random_hex::<8>()?));
         let tag = self.mac(kind, digest, content).finalize().into_bytes();
-        // The file is not synced to disk: a file that a crash cuts off fails its MAC check and is made again.
+        // The file is not synced to disk: a file truncated by a crash fails its MAC check and is written
+        // again.
         let result = new_private(&temporary).and_then(|mut file| {
             file.write_all(content)?;
             file.write_all(&tag)?;
             fs::rename(&temporary, path)
         });
         if result.is_err() {
-            // The temporary file is useless now. If it cannot be removed, it does no harm.
+            // Best effort: a leftover temporary file does no harm.
             let _ = fs::remove_file(&temporary);
         }
         result
     }
 
-    /// A MAC over the kind, the module's digest, the engine's version and settings, and the content.
+    /// Returns a MAC over the kind, the module's digest, the engine's version and settings, and the
+    /// content.
     fn mac(&self, kind: CacheKind, digest: ModuleDigest, content: &[u8]) -> Hmac<Sha256> {
         let mut mac = Hmac::<Sha256>::new_from_slice(&self.key).expect("HMAC takes keys of any length");
         mac.update(&[kind as u8]);
@@ -212,7 +216,7 @@ impl ModuleCache {
     }
 }
 
-/// Loads native code whose MAC was just checked, or that the compiling process has just written.
+/// Loads native code whose MAC was just checked, or which the compiling process has just written.
 #[expect(
     unsafe_code,
     reason = "the one way to load compiled code; the design names this place beside confine/src/sys.rs"
@@ -225,10 +229,13 @@ fn deserialize(engine: &Engine, code: &[u8]) -> wasmtime::Result<Module> {
     unsafe { Module::deserialize(engine, code) }
 }
 
-/// A tag of everything that makes the code of one engine unusable for another engine: version, target, settings.
+/// Returns a tag of everything that makes the code of one engine unusable for another: version, target,
+/// settings.
 fn engine_tag(engine: &Engine) -> Vec<u8> {
     use std::hash::{DefaultHasher, Hash, Hasher};
 
+    // `DefaultHasher::new` has fixed keys, so all processes of one build agree on the tag. A build with
+    // another hash only compiles again.
     let mut hasher = DefaultHasher::new();
     engine.precompile_compatibility_hash().hash(&mut hasher);
     hasher.finish().to_le_bytes().to_vec()
@@ -239,8 +246,8 @@ fn read_or_make_key(path: &Path) -> io::Result<[u8; KEY_BYTES]> {
         match read_key(path) {
             Ok(bytes) => match bytes.try_into() {
                 Ok(key) => return Ok(key),
-                // The file has no whole key: it was cut short, or `read_key` discarded the key. Remove the file and
-                // make a new one.
+                // The file has no whole key: it is truncated, or `read_key` rejected it. Replace it by a
+                // new key.
                 Err(_) => fs::remove_file(path)?,
             },
             Err(error) if error.kind() == io::ErrorKind::NotFound => {}
@@ -250,7 +257,8 @@ fn read_or_make_key(path: &Path) -> io::Result<[u8; KEY_BYTES]> {
         getrandom::fill(&mut key).map_err(io::Error::from)?;
         let temporary = path.with_extension(random_hex::<8>()?);
         new_private(&temporary)?.write_all(&key)?;
-        // Unlike a rename, a hard link does not replace a key that another process has made in the meantime.
+        // Unlike a rename, a hard link does not replace a key that another process has created in the
+        // meantime.
         let linked = fs::hard_link(&temporary, path);
         fs::remove_file(&temporary)?;
         match linked {
@@ -261,8 +269,8 @@ fn read_or_make_key(path: &Path) -> io::Result<[u8; KEY_BYTES]> {
     }
 }
 
-/// Reads the key, if no other user can have read or written it. Otherwise returns no bytes. A new key is then made, and
-/// everything stored under the old key is compiled again.
+/// Reads the key, if no other user can have read or written it. Otherwise returns no bytes: the caller
+/// creates a new key, and everything cached under the old key is compiled again.
 fn read_key(path: &Path) -> io::Result<Vec<u8>> {
     let file = open_private(path)?;
     let metadata = file.metadata()?;
@@ -294,6 +302,7 @@ fn ensure_private(folder: &Path) -> io::Result<()> {
         )));
     }
     if metadata.mode() & 0o077 != 0 {
+        // Through the handle: the name may lead to another folder by now (TOCTOU race).
         handle.set_permissions(fs::Permissions::from_mode(0o700))?;
     }
     Ok(())
@@ -308,7 +317,8 @@ fn read_private(path: &Path) -> io::Result<Vec<u8>> {
 }
 
 fn open_private(path: &Path) -> io::Result<File> {
-    // `NOFOLLOW`, so that a planted link cannot lead to another file. `NONBLOCK`, so that a FIFO cannot block the open.
+    // `NOFOLLOW`, so that a planted symlink cannot lead to another file. `NONBLOCK`, so that a FIFO cannot
+    // block the open.
     let flags = i32::try_from((OFlags::NOFOLLOW | OFlags::NONBLOCK).bits()).expect("small flags");
     OpenOptions::new().read(true).custom_flags(flags).open(path)
 }

@@ -1,4 +1,4 @@
-//! [`ChangeKeeper`]: lets the host keep the state of a path before a guest changes it.
+//! [`ChangeKeeper`]: lets the host save the state of a path before a guest changes it.
 
 use std::{fmt, sync::Arc};
 
@@ -9,7 +9,7 @@ pub enum GuestChange<'c> {
     Path,
     /// A path with everything below it.
     Tree,
-    /// The destination of a move, with everything that the move replaces or brings.
+    /// The destination of a move, with everything that the move replaces or brings along.
     MovedHere {
         /// The mount of the moved path.
         mount: &'c str,
@@ -18,7 +18,7 @@ pub enum GuestChange<'c> {
     },
 }
 
-/// The host did not keep the state of a path, so the guest must not change the path.
+/// The host did not save the state of a path, so the guest must not change the path.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct KeepRefused;
 
@@ -33,7 +33,7 @@ pub struct ChangeKeeper(Arc<KeepFunction>);
 type KeepFunction = dyn Fn(&str, &[&[u8]], GuestChange<'_>) -> Result<(), KeepRefused> + Send + Sync;
 
 impl ChangeKeeper {
-    /// A keeper that calls this function.
+    /// Creates a keeper that calls this function.
     pub fn new(
         keep: impl Fn(&str, &[&[u8]], GuestChange<'_>) -> Result<(), KeepRefused> + Send + Sync + 'static,
     ) -> Self {

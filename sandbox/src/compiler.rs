@@ -65,8 +65,8 @@ pub(super) struct Compiler {
 }
 
 impl Compiler {
-    /// A compiler that runs the `portcullis` program at this path. The child gets the state folder, so that it can
-    /// prove that it cannot reach it.
+    /// Creates a compiler that runs the `portcullis` program at this path. The child gets the path of the
+    /// state folder, so that it can prove that the folder is out of its reach.
     pub(super) fn new(
         program: PathBuf,
         limits: CompileLimits,
@@ -99,6 +99,7 @@ impl Compiler {
         let child = std::process::Command::new(&self.program)
             .arg(COMPILE_COMMAND)
             .args(&self.arguments)
+            // The child handles foreign bytes, so it gets no secret from the environment.
             .env_clear()
             .current_dir("/")
             .stdin(Stdio::piped())
@@ -106,7 +107,7 @@ impl Compiler {
             .stderr(Stdio::null())
             .spawn()
             .map_err(|source| compiler_error("it cannot be started", source))?;
-        // From here on the child is killed when this value is dropped.
+        // Dropping this value kills the child, so every early return below cleans up.
         let child = CompilerProcess(child);
         apply_limits(&child.0, &self.limits)
             .map_err(|source| compiler_error("it cannot be limited", source))?;
@@ -131,7 +132,8 @@ fn apply_limits(child: &Child, limits: &CompileLimits) -> io::Result<()> {
     Ok(())
 }
 
-/// Writes the module, reads the answer, and waits for the child's end. The time limit covers all of it.
+/// Writes the module, reads the answer, and waits for the child to exit. The timeout covers all three
+/// steps.
 fn exchange(
     mut child: CompilerProcess,
     wasm: &[u8],
@@ -144,14 +146,14 @@ fn exchange(
     let deadline = Instant::now() + limits.wall;
     thread::scope(|scope| {
         let (sender, answers) = mpsc::channel();
-        // A child that ends early does not read all bytes. Its answer or its exit status tells why, so a failed write
-        // is ignored.
+        // A child that exits early does not read all bytes. A failed write is ignored, because the child's
+        // answer or exit status gives the reason.
         scope.spawn(move || child_stdin.write_all(wasm));
         scope.spawn(move || {
             let mut answer = Vec::new();
             // One byte for the kind of the answer, and one to notice code that is too long.
             let read = child_stdout.take(MAX_CODE_BYTES + 2).read_to_end(&mut answer);
-            // The receiver is gone after a timeout, so a failure to send is ignored.
+            // The receiver is gone after a timeout, so a failed send is ignored.
             let _ = sender.send(read.map(|_| answer));
         });
         let answer = loop {

@@ -1,5 +1,6 @@
-//! The process that compiles a foreign module. It is confined like a worker without mounts. It reads the module from
-//! its standard input, and writes native code to its standard output. Its parent sets its limits.
+//! The process that compiles a foreign module. It is confined like a worker without mounts, reads the
+//! module from its standard input, and writes native code to its standard output. Its parent sets its
+//! limits.
 
 use std::{
     ffi::{OsStr, OsString},
@@ -15,16 +16,16 @@ use super::{MAX_MODULE_BYTES, WasmError, engine, module::check_size};
 /// The first argument, which selects this role of the program.
 pub(super) const COMPILE_COMMAND: &str = "compile-module-from-stdin";
 
-/// First byte of an answer with native code.
+/// The first byte of an answer with native code.
 pub(super) const COMPILED: u8 = b'+';
 
-/// First byte of an answer with the reason of a failure.
+/// The first byte of an answer with the reason of a failure.
 pub(super) const REFUSED: u8 = b'-';
 
 const REQUIRED: &str = "required";
 const WAIVED: &str = "waived";
 
-/// The arguments after [`COMPILE_COMMAND`].
+/// Returns the arguments that follow [`COMPILE_COMMAND`].
 pub(super) fn arguments(state: &Path, landlock: Requirement, seccomp: Requirement) -> Vec<OsString> {
     let word = |requirement| match requirement {
         Requirement::Required => REQUIRED.into(),
@@ -33,7 +34,8 @@ pub(super) fn arguments(state: &Path, landlock: Requirement, seccomp: Requiremen
     vec![state.into(), word(landlock), word(seccomp)]
 }
 
-/// Whether the program was started to compile a module. The program must then call [`compile_from_stdin`] with the same
+/// Returns whether the program was started to compile a module. The program must then call
+/// [`compile_from_stdin`] with the same
 /// arguments, and exit.
 #[must_use]
 pub fn is_compiler(args: &[OsString]) -> bool {
@@ -54,7 +56,7 @@ pub fn compile_from_stdin(args: &[OsString]) -> ExitCode {
     if result.is_ok() { ExitCode::SUCCESS } else { ExitCode::FAILURE }
 }
 
-/// Why the module was not compiled. The parent gets the text.
+/// The reason why the module was not compiled. The parent gets its text.
 #[derive(Debug, thiserror::Error)]
 enum CompilerChildError {
     #[error("the arguments are not those of a compiler")]
@@ -88,7 +90,7 @@ fn compile(args: &[OsString]) -> Result<Vec<u8>, CompilerChildError> {
     let mut wasm = Vec::new();
     io::stdin().lock().take(MAX_MODULE_BYTES as u64 + 1).read_to_end(&mut wasm)?;
     check_size(&wasm)?;
-    // Prove the confinement again, directly before the foreign bytes are compiled.
+    // Prove the confinement again, directly before foreign bytes reach the compiler.
     proven.reprove()?;
     // The alternate form of the engine's error includes its causes.
     engine

@@ -14,14 +14,15 @@ use portcullis_confine::interrupt::ThreadTarget;
 
 use super::{runner::STOP_GRACE, ticker::TICK};
 
-/// A call counts as stuck when its thread still runs this long after the first interrupt. The slot of a stuck call is
-/// released. This is later than the caller's own limit ([`STOP_GRACE`]).
+/// A call counts as stuck when its thread still runs this long after the first interrupt. The slot of a
+/// stuck call is released. The value exceeds the caller's own limit ([`STOP_GRACE`]), so the caller gives
+/// up first.
 const STUCK_AFTER: Duration = STOP_GRACE.saturating_add(TICK.saturating_mul(10));
 
-/// A resource that a call holds until its thread is free. The drop releases it.
+/// A resource that a call holds until its thread is free. Dropping it releases the resource.
 pub type CallResource = Box<dyn Any + Send>;
 
-/// Why a call was stopped before it ended by itself.
+/// The reason why a call was stopped before its guest ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub(super) enum CallStop {
     #[error("the deadline passed")]
@@ -36,7 +37,8 @@ pub(super) struct CallControl {
     deadline: Instant,
     state: AtomicU8,
     thread: OnceLock<ThreadTarget>,
-    /// Held by the work and not by the caller, because the caller may leave long before the thread is free.
+    /// Owned by the call and not by its caller, because the caller may return long before the thread is
+    /// free.
     resources: Mutex<Vec<CallResource>>,
     overdue_ticks: AtomicU32,
 }
@@ -61,7 +63,7 @@ impl CallControl {
         self.deadline
     }
 
-    /// Why the call should stop now. `None` if it may go on.
+    /// Returns why the call must stop, or `None` if it may continue.
     pub(super) fn stop_reason(&self) -> Option<CallStop> {
         if self.state.load(Ordering::Relaxed) == CANCELLED {
             return Some(CallStop::Cancelled);
@@ -69,20 +71,21 @@ impl CallControl {
         (Instant::now() >= self.deadline).then_some(CallStop::Deadline)
     }
 
-    /// Requests the end of the call, which the ticker enforces.
+    /// Requests cancellation, which the ticker enforces.
     pub(super) fn cancel(&self) {
         // Only a running call can be cancelled. A call that has ended keeps its state.
         let _already_over =
             self.state.compare_exchange(RUNNING, CANCELLED, Ordering::AcqRel, Ordering::Relaxed);
     }
 
-    /// Sets the thread on which the call runs. Called once, by that thread.
+    /// Sets the thread on which the call runs. That thread calls this once.
     pub(super) fn set_thread(&self, thread: ThreadTarget) {
         let _set_once = self.thread.set(thread);
     }
 
-    /// Interrupts a blocking system call of the call's thread, if the call should stop. The ticker repeats this at
-    /// every tick until the call has ended, because a signal can arrive just before the system call.
+    /// Interrupts a blocking system call of the call's thread, if the call should stop. The ticker repeats
+    /// this at every tick until the call has ended, because a signal that arrives just before the system
+    /// call does not interrupt it.
     pub(super) fn interrupt_if_overdue(&self) {
         let is_over = matches!(self.state.load(Ordering::Acquire), DONE | WRITTEN_OFF);
         if !is_over
@@ -97,15 +100,17 @@ impl CallControl {
         }
     }
 
-    /// Releases what the call holds. Called when the call's thread is free, or counts as stuck.
+    /// Releases the call's resources. Called when its thread is free or counts as stuck.
     pub(super) fn release_resources(&self) {
         drop(std::mem::take(&mut *self.resources.lock()));
     }
 
-    /// Holds one more resource until the call's thread is free, or counts as stuck. If the call has ended or was
+    /// Holds a resource until the call's thread is free, or counts as stuck. If the call has ended or was
     /// written off, the resource is released immediately.
     pub(super) fn hold(&self, resource: CallResource) {
         let mut resources = self.resources.lock();
+        // Checked under the lock: the state changes before the last release takes the lock, so a resource is
+        // never added after it.
         if !matches!(self.state.load(Ordering::Acquire), DONE | WRITTEN_OFF) {
             resources.push(resource);
         }
@@ -118,7 +123,7 @@ impl CallControl {
 
     /// Ends the call from the caller's side. Returns `false` if the worker finished first.
     pub(super) fn write_off(&self) -> bool {
-        // One atomic step: either this write-off or the worker's `finish` comes first, and both sides learn which.
+        // A single atomic exchange decides which side was first: this write-off or the worker's `finish`.
         let written_off = self
             .state
             .fetch_update(Ordering::AcqRel, Ordering::Acquire, |state| (state != DONE).then_some(WRITTEN_OFF))

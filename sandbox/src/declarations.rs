@@ -1,5 +1,5 @@
-//! Checks a module's answer to `describe`. The answer is untrusted text that goes to every model and client, and stays
-//! in memory as long as the process runs. Each part of it is therefore limited.
+//! Checks a module's answer to `describe`. The answer is untrusted text that every model and client
+//! receives, and it stays in memory as long as the process runs. Each part of it is therefore bounded.
 
 use portcullis_types::{
     Declarations, FRAME_VERSION, JsonSchema, ToolDeclaration, ToolMeta, ToolName, json_bytes,
@@ -32,7 +32,7 @@ const MAX_LISTED: usize = 64;
 /// Checks a module's answer to `describe`: its version, names and limits, and that each role belongs to an
 /// argument of the schema.
 pub(super) fn check(text: &str) -> Result<Declarations, WasmError> {
-    // The reason can quote any name of the module, so it is cut.
+    // The reason can quote any name of the module, so it is truncated.
     let refuse =
         |reason: String| WasmError::Describe { reason: reason.chars().take(MAX_REASON_CHARS).collect() };
     if text.trim().is_empty() {
@@ -120,7 +120,7 @@ fn ensure_bounded(tool: &ToolDeclaration) -> Result<(), WasmError> {
     ] {
         ensure_at_most(MAX_LISTED, count, what)?;
     }
-    // The longest word stands for all, because the message names no single one.
+    // Only the longest word is checked, because the message names no single word.
     let words = hosts.iter().chain(aliases).chain(roles.iter().map(|role| &role.argument));
     ensure_at_most(
         MAX_WORD_BYTES,
@@ -140,7 +140,7 @@ mod tests {
         json!({"name": "t", "parameters": {"type": "object", "properties": {"a": {"type": "string"}}}})
     }
 
-    /// The answer of a module whose one tool also has this field.
+    /// Checks the answer of a module whose only tool also has this field.
     #[track_caller]
     fn check_with(key: &str, value: Value) -> Result<Declarations, WasmError> {
         let mut tool = tool();

@@ -17,8 +17,9 @@ pub(super) const MAX_TABLE_ELEMENTS: usize = 100_000;
 /// end of the host's stack.
 const MAX_WASM_STACK_BYTES: usize = 1 << 20;
 
-/// The number of bytes of a slot's memory that are zeroed in place and kept after a call, instead of returned to the
-/// system. If the kernel can report which pages were touched, only those pages are zeroed.
+/// The number of bytes of a slot's memory that stay resident after a call. They are zeroed in place instead
+/// of being returned to the system. If the kernel can report which pages were touched, only those pages are
+/// zeroed.
 const KEEP_RESIDENT_BYTES: usize = 2 << 20;
 
 /// The maximum size of one memory in the engine: all that 32-bit WebAssembly can address. The engine reserves this much
@@ -44,16 +45,16 @@ pub(super) fn build(slots: u32) -> Result<Engine, WasmError> {
     Engine::new(&config).map_err(|source| WasmError::Engine { source })
 }
 
-/// Builds an engine that only compiles, for the engine of [`build`]. It uses one thread, and reserves no address space
-/// for instances.
+/// Builds an engine that only compiles code for the engine of [`build`]. It uses one thread, and reserves
+/// no address space for instances.
 pub(super) fn build_for_compiling() -> Result<Engine, WasmError> {
     let mut config = common_config();
     config.parallel_compilation(false);
     Engine::new(&config).map_err(|source| WasmError::Engine { source })
 }
 
-/// The settings that affect compiled code. They must be equal in both engines, because an engine refuses code that was
-/// compiled with other settings.
+/// Returns the settings that affect compiled code. Both engines must share them, because an engine refuses
+/// code that was compiled with other settings.
 fn common_config() -> Config {
     let mut config = Config::new();
     config

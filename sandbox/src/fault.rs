@@ -6,10 +6,10 @@ use std::time::Duration;
 use portcullis_types::{ToolError, ToolErrorKind};
 use thiserror::Error;
 
-/// Advice to an author whose tool writes text to its standard output.
+/// Advice for the author of a tool that writes text to its standard output.
 pub(super) const STDOUT_ADVICE: &str = "standard output carries only frames, so there is no `println!` in a tool: write with `eprintln!`, or report with `ctx.progress`";
 
-/// How a guest failed. Each fault has a stable code, and none of them harms the runner.
+/// The way in which a guest failed. Each fault has a stable code, and none of them harms the runner.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 #[non_exhaustive]
 pub enum GuestFault {
@@ -82,7 +82,7 @@ pub enum GuestFault {
 }
 
 impl GuestFault {
-    /// The stable code of the fault.
+    /// Returns the stable code of the fault.
     #[must_use]
     pub const fn code(&self) -> &'static str {
         match self {
@@ -103,7 +103,7 @@ impl GuestFault {
         }
     }
 
-    /// The kind of error that the caller gets.
+    /// Returns the kind of error that the caller receives.
     #[must_use]
     pub const fn kind(&self) -> ToolErrorKind {
         match self {
@@ -131,7 +131,8 @@ impl From<&GuestFault> for ToolError {
     }
 }
 
-/// Why the runner could not run a guest. For the operator: a model reads only that the tool is unavailable.
+/// The reason why the runner could not run a guest. It is for the operator: a model only reads that the
+/// tool is unavailable.
 #[derive(Debug, Error)]
 #[non_exhaustive]
 pub enum WasmError {
@@ -150,7 +151,7 @@ pub enum WasmError {
     /// A thread could not be started.
     #[error("cannot start a {what} thread")]
     Thread {
-        /// Which thread.
+        /// The thread's name.
         what: &'static str,
         /// The system's reason.
         #[source]
@@ -222,9 +223,9 @@ pub enum WasmError {
     /// A part of the module's answer is too large.
     #[error("{what} is {size} long; at most {limit} are taken")]
     Declares {
-        /// The part that is too long, or that has too many entries.
+        /// The part that is too long or has too many entries.
         what: String,
-        /// The part's size: bytes of a text, or the number of entries of a list.
+        /// The part's size: the bytes of a text, or the number of entries of a list.
         size: usize,
         /// The greatest allowed size, in the same unit.
         limit: usize,

@@ -1,9 +1,9 @@
 //! Decides what a guest may reach through its directory descriptors, before the stock WASI function runs.
 //!
-//! The kernel resolves every path, on `O_PATH` handles beneath the guest's descriptor. Links are therefore followed
-//! exactly as the later open will follow them, and the result decides. An escape, or a write to a protected path, is a
-//! violation: the whole call is `denied`, even if the guest reports success. A FIFO, socket or device is refused before
-//! an open could block on it.
+//! The kernel resolves every path, on `O_PATH` handles beneath the guest's descriptor. Symlinks are
+//! therefore followed exactly as the later open follows them, and the decision is made on the resolved
+//! target. An escape, or a write to a protected path, is a violation: the whole call is `denied`, even if
+//! the guest reports success. A FIFO, socket or device is refused before an open could block on it.
 
 mod entry;
 mod lock;
@@ -45,8 +45,8 @@ use crate::{
 /// The first descriptor of a preopen. Descriptors 0 to 2 are the standard streams.
 const FIRST_PREOPEN: u32 = 3;
 
-/// The maximum number of a guest's open descriptors, including its streams and preopens: 128. A directory takes up to
-/// three descriptors of this process, which needs others for its own work.
+/// The maximum number of a guest's open descriptors, including its streams and preopens: 128. A directory
+/// takes up to three descriptors of this process, which needs more for its own work.
 const MAX_OPEN_DESCRIPTORS: usize = 128;
 
 /// A mount, with the access that one pool of workers grants.
@@ -108,14 +108,14 @@ pub(super) struct OpenIntent {
     pub(super) writes: bool,
 }
 
-/// The target of a `path_open`, which is passed on to [`GuestFs::record_opened`].
+/// The target of a `path_open`, which the caller passes on to [`GuestFs::record_opened`].
 #[derive(Debug)]
 pub(super) struct OpenTarget {
     preopen: usize,
     directory: Option<OwnedFd>,
     writes: bool,
     touch: Touch,
-    /// The guest path, if there is room to note it.
+    /// The guest path, if there is room to record it.
     path: Option<String>,
 }
 
@@ -124,8 +124,8 @@ pub(super) struct OpenTarget {
 pub(super) enum NameChange {
     /// The name is created or removed, or its metadata change.
     Alter,
-    /// The name is given to a link or to an existing file or directory, or taken from it. With a directory, its whole
-    /// content appears or disappears below the name.
+    /// A link, file or directory takes the name, or loses it. A directory's whole content appears or
+    /// disappears below the name.
     Move,
 }
 
@@ -155,12 +155,12 @@ impl GuestFs {
         }
     }
 
-    /// The first violation of the call.
+    /// Returns the first violation of the call.
     pub(super) fn violation(&self) -> Option<&Violation> {
         self.violation.as_ref()
     }
 
-    /// The names of the mounts that the guest has used.
+    /// Returns the names of the mounts that the guest has used.
     pub(super) fn mounts_used(&self) -> Vec<String> {
         let used = self.preopens.iter().enumerate().filter(|(index, _)| self.used.is_used(*index));
         used.map(|(_, preopen)| preopen.handle.name().to_string()).collect()
@@ -170,7 +170,7 @@ impl GuestFs {
         self.descriptors.get(&fd)
     }
 
-    /// The cursor of a directory, for listing. The cursor skips hidden names.
+    /// Returns the cursor that lists a directory. The cursor skips hidden names.
     pub(super) fn cursor(&mut self, fd: u32) -> FsResult<&mut DirectoryCursor> {
         let hidden = match self.directory_of(fd) {
             Ok((preopen, _)) => self.hidden_in(preopen).cloned(),
@@ -254,7 +254,7 @@ impl GuestFs {
         let flags = if follow { OFlags::empty() } else { OFlags::NOFOLLOW };
         match resolve(base.as_fd(), path, flags) {
             Err(error @ HostErrno::XDEV) => Err(self.refusal(error, preopen, &base, path)),
-            // The stock function reports the other errors.
+            // The stock function reports all other errors.
             Err(_) => Ok(()),
             Ok(target) => self.judge_sight(preopen, &target, path, false),
         }
@@ -279,8 +279,8 @@ impl GuestFs {
     pub(super) fn judge_name_change(&mut self, fd: u32, path: &str, change: NameChange) -> FsResult {
         let (preopen, base) = self.directory_of(fd)?;
         let Some((parent, name)) = split(path) else {
-            // With `.`, `..` or nothing there is no name to change, and the stock function reports that. An escape is
-            // still a violation.
+            // A path that is empty or ends in `.` or `..` has no name to change. The stock function reports
+            // that, but an escape is still a violation.
             return match resolve(base.as_fd(), path, OFlags::empty()) {
                 Err(error @ HostErrno::XDEV) => Err(self.refusal(error, preopen, &base, path)),
                 _ => Ok(()),
@@ -303,8 +303,8 @@ impl GuestFs {
         self.keep(preopen, parent.as_fd(), Some(name), scope)
     }
 
-    /// Judges a path that an operation follows to an existing file, such as the source of a hard link. The file must
-    /// not be protected under its real name either.
+    /// Judges a path that an operation follows to an existing file, such as the source of a hard link. The
+    /// file's real name must not be protected either.
     pub(super) fn judge_existing_target(&mut self, fd: u32, path: &str, follow: bool) -> FsResult {
         let (preopen, base) = self.directory_of(fd)?;
         let flags = if follow { OFlags::empty() } else { OFlags::NOFOLLOW };
@@ -324,8 +324,8 @@ impl GuestFs {
         }
     }
 
-    /// Judges an in-place change of a path's target, such as a change of its times. A file with several names changes
-    /// under all of them.
+    /// Judges an in-place change of a path's target, such as a change of its times. Such a change shows
+    /// under every name of the file.
     pub(super) fn judge_change_in_place(&mut self, fd: u32, path: &str, follow: bool) -> FsResult {
         let (preopen, base) = self.directory_of(fd)?;
         let flags = if follow { OFlags::empty() } else { OFlags::NOFOLLOW };
@@ -339,13 +339,13 @@ impl GuestFs {
         Ok(())
     }
 
-    /// Judges a hard link. The link must stay in the mount of its file, where both names are visible.
+    /// Judges a hard link. Both names must be in the same mount.
     pub(super) fn judge_link(&mut self, from: u32, to: u32) -> FsResult {
         let ((from, _), (to, _)) = (self.directory_of(from)?, self.directory_of(to)?);
         if from == to { Ok(()) } else { Err(Errno::XDEV) }
     }
 
-    /// Judges the target of a new symbolic link. The target must stay in the mount, counted without following links.
+    /// Judges the target of a new symlink. It must stay in the mount, without following other symlinks.
     pub(super) fn judge_link_target(&mut self, fd: u32, target: &str, link: &str) -> FsResult {
         let (preopen, base) = self.directory_of(fd)?;
         let Some((parent, _)) = split(link) else { return Ok(()) };
@@ -365,8 +365,7 @@ impl GuestFs {
         Ok(())
     }
 
-    /// Runs after both names of a `path_rename` were allowed. Copies the permissions of the replaced file to the new
-    /// one.
+    /// Copies the permissions of the replaced file, after both names of a `path_rename` were allowed.
     pub(super) fn copy_permissions(
         &mut self,
         from: (u32, &str),
@@ -378,8 +377,8 @@ impl GuestFs {
         permissions::copy_permissions(from, to).map_err(|_cause| Errno::IO)
     }
 
-    /// The preopen and the directory of a descriptor. A descriptor that was judged as a file stays a file, even if the
-    /// stock function found a directory in its place, so no path can be resolved from it.
+    /// Returns the preopen and the directory of a descriptor. A descriptor that was judged as a file stays
+    /// a file, even if the stock function then opened a directory, so no path can be resolved from it.
     fn directory_of(&mut self, fd: u32) -> FsResult<(usize, Arc<OwnedFd>)> {
         let (preopen, handle) = match self.descriptors.get(&fd) {
             Some(Descriptor::Directory(directory)) => (directory.preopen, Arc::clone(&directory.handle)),
@@ -390,8 +389,8 @@ impl GuestFs {
         Ok((preopen, handle))
     }
 
-    /// Marks a mount as used, before a path in it is resolved, because a missing name also reveals something about the
-    /// mount.
+    /// Marks a mount as used. This happens before a path in the mount is resolved, because even a missing
+    /// name reveals something about the mount.
     fn enter(&mut self, preopen: usize) -> FsResult {
         self.used.enter(preopen).map_err(|refusal| {
             let path = format!("/{}", self.preopens[preopen].handle.name());
@@ -412,9 +411,9 @@ impl GuestFs {
         let is_file = match kind {
             FileType::RegularFile => true,
             FileType::Directory => false,
-            // A link that is not followed. The open itself will fail.
+            // A symlink that is not followed. The open itself fails.
             FileType::Symlink => false,
-            // The open of a FIFO would wait for its other end, and the open of a device can have any effect.
+            // Opening a FIFO waits for its other end, and opening a device can have any effect.
             _ => return Err(Errno::ACCES),
         };
         if intent.writes {
@@ -423,7 +422,7 @@ impl GuestFs {
             if is_file {
                 self.refuse_stand_in(preopen, &below)?;
             }
-            // The name counts as well as its target: a protected name is still protected if it is a link.
+            // Check the name as well as its target: a protected name stays protected if it is a symlink.
             if let Some((parent, name)) = split(path) {
                 let parent = resolve(base.as_fd(), parent, OFlags::DIRECTORY)
                     .map_err(|error| self.refusal(error, preopen, base, path))?;
@@ -434,9 +433,10 @@ impl GuestFs {
         Ok(())
     }
 
-    /// Judges a file with several names. No handle tells where the other names are. The file must not be changed in
-    /// place, because another name may lie where this guest may not write. Replacing the file is allowed, because the
-    /// other names keep the old content. A private file must not be read under a name outside its private place.
+    /// Judges a file with several names. A handle does not tell where the other names are. The file must
+    /// not be changed in place, because another name may be in a folder that this guest must not write.
+    /// Replacing the file is allowed, because the other names keep the old content. A private file must not
+    /// be read under a name outside its private folder.
     fn judge_links(&mut self, preopen: usize, target: &OwnedFd, stat: &Stat, writes: bool) -> FsResult {
         if stat.st_nlink <= 1 {
             return Ok(());
@@ -452,16 +452,16 @@ impl GuestFs {
 
     /// Judges the read of a file that may have several names.
     fn judge_read_of_links(&self, preopen: usize, stat: &Stat) -> FsResult {
-        // One file with such a name must not fail the search of a whole mount: the guest is refused the file and goes
-        // on. A path that the call itself names was judged before (`pipeline/authorize.rs`).
+        // Deny only this file to the guest: a violation would fail the search of a whole mount. A path that
+        // the call itself names was judged earlier (`pipeline/authorize.rs`).
         let is_readable = stat.st_nlink <= 1
             || self.preopens[preopen].handle.name().is_vault()
             || self.exposed.suspects(stat).is_none();
         if is_readable { Ok(()) } else { Err(Errno::PERM) }
     }
 
-    /// Judges a file that will be created. Its parent must exist, and its name must not be a dangling link: through
-    /// such a link the file would be created under a name that was not checked.
+    /// Judges a file that will be created. Its parent must exist. Its name must not be a dangling symlink,
+    /// which would create the file under a name that was not checked.
     fn judge_missing(&mut self, preopen: usize, base: &OwnedFd, path: &str) -> FsResult {
         let Some((parent, name)) = split(path) else { return Err(Errno::NOENT) };
         let parent = match resolve(base.as_fd(), parent, OFlags::DIRECTORY) {
@@ -481,7 +481,7 @@ impl GuestFs {
 }
 
 impl Directory {
-    /// The directory's cursor, which is opened on first use.
+    /// Returns the directory's cursor, which is opened on first use.
     fn cursor(&mut self, hidden: Option<Arc<HiddenNames>>) -> Result<&mut DirectoryCursor, HostErrno> {
         match &mut self.cursor {
             Some(cursor) => Ok(cursor),

@@ -25,7 +25,7 @@ impl Errno {
     pub(super) const XDEV: Self = Self(75);
 }
 
-/// A forbidden attempt of a guest. The first one decides the call.
+/// A forbidden attempt of a guest. The first one decides the outcome of the call.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Violation {
     /// A path left its mount.
@@ -40,15 +40,15 @@ pub enum Violation {
         /// The pattern that protects it.
         pattern: String,
     },
-    /// The guest tried to make, change or remove a name that is hidden from it.
+    /// The guest tried to create, change or remove a hidden name.
     Hidden {
         /// The path in the form that the guest uses.
         path: String,
         /// The pattern that hides it.
         pattern: String,
     },
-    /// The guest tried to write a file of a protected kind, in a run where only a call whose arguments name the file
-    /// may write it.
+    /// The guest tried to write a file of a protected kind, in a run in which only a call that names the
+    /// file in its arguments may write it.
     WithheldKind {
         /// The path in the form that the guest uses.
         path: String,
@@ -60,7 +60,7 @@ pub enum Violation {
         /// The path in the form that the guest uses.
         path: String,
     },
-    /// The host could not keep the state of a path before the guest changed it, so the path was not changed.
+    /// The host could not save the state of a path before the guest changed it, so the change was refused.
     NotKept {
         /// The path in the form that the guest uses.
         path: String,
@@ -77,7 +77,7 @@ pub enum Violation {
 /// The verdict on a path: proceed with the stock function, or return an error number.
 pub(super) type FsResult<T = ()> = Result<T, Errno>;
 
-/// Splits a path into its parent and its last name. `None` if the path does not end in a name.
+/// Splits a path into its parent and its last name. Returns `None` if the path does not end in a name.
 pub(super) fn split(path: &str) -> Option<(&str, &str)> {
     let path = path.trim_end_matches('/');
     let (parent, name) = match path.rsplit_once('/') {

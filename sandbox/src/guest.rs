@@ -1,4 +1,5 @@
-//! Runs one call of one guest on the current thread: builds the store and the instance, runs `_start`, and reports.
+//! Runs one call of one guest on the current thread: builds the store and the instance, runs `_start`, and
+//! reports the outcome.
 
 use std::{
     sync::Arc,
@@ -41,9 +42,9 @@ pub(super) struct GuestState {
     pub(super) locks: GuestLocks,
     pub(super) limiter: Limiter,
     pub(super) control: Arc<CallControl>,
-    /// The zero of the guest's monotonic clock.
+    /// The origin of the guest's monotonic clock.
     pub(super) started: Instant,
-    /// The guest's exported memory, after the first host function has looked it up.
+    /// The guest's exported memory, cached by the first host function that looks it up.
     pub(super) memory: Option<Memory>,
 }
 
@@ -56,9 +57,9 @@ pub struct GuestReport {
     pub violation: Option<Violation>,
     /// The mounts that the guest has used.
     pub mounts_used: Vec<String>,
-    /// The operations of the guest in each mount, as far as they succeeded.
+    /// The guest's successful operations in each mount.
     pub touched: Vec<MountTouches>,
-    /// The first guest paths that it opened or changed, with links resolved.
+    /// The first guest paths that the guest opened or changed, with links resolved.
     pub touched_paths: Vec<String>,
     /// The guest's standard error.
     pub stderr: String,
@@ -81,7 +82,7 @@ pub(super) fn run(
     let result = match job.module.0.instantiate(&mut store) {
         Ok(instance) => match call_start(&mut store, &instance) {
             Ok(()) => None,
-            // Code of the guest has run, so the fault is the guest's.
+            // The guest's code has run, so the failure is the guest's fault.
             Err(error) => Some(
                 classify_fault(&error, store.data(), job).unwrap_or_else(|| misuse(&error, store.data())),
             ),
@@ -121,8 +122,8 @@ impl std::fmt::Debug for GuestPreopens {
 }
 
 impl GuestPreopens {
-    /// Opens the root of each mount through the handle that the kernel's rule is made from, so that both mean the same
-    /// directory.
+    /// Opens the root of each mount through the handle from which the kernel's rule is made, so that both
+    /// refer to the same directory.
     ///
     /// # Errors
     /// [`WasmError::Preopen`] if a root cannot be opened.
@@ -147,7 +148,7 @@ impl GuestPreopens {
 
 fn new_store(setup: &WorkerSetup, job: &mut WorkerJob) -> Store<GuestState> {
     let transfer_input = job.transfer_input();
-    // File operations may block: the thread serves only this call.
+    // File operations may block, because the thread serves only this call.
     let mut wasi = WasiCtxBuilder::new()
         .allow_blocking_current_thread(true)
         .args(&["tool", job.verb.as_str()])
@@ -175,7 +176,7 @@ fn new_store(setup: &WorkerSetup, job: &mut WorkerJob) -> Store<GuestState> {
     };
     let mut store = Store::new(&setup.engine, state);
     store.limiter(|state| &mut state.limiter);
-    // The ticker advances the epoch. At each tick the guest's code stops and calls this callback.
+    // The ticker advances the epoch. At each tick the guest's code stops and this callback runs.
     store.set_epoch_deadline(1);
     store.epoch_deadline_callback(|state| match state.data().control.stop_reason() {
         Some(reason) => Err(Error::new(reason)),
@@ -193,7 +194,7 @@ fn call_start(store: &mut Store<GuestState>, instance: &Instance) -> wasmtime::R
     }
 }
 
-/// The guest's fault that an error stands for, if there is one.
+/// Maps an error to the guest's fault, if the error is one.
 fn classify_fault(error: &Error, state: &GuestState, job: &WorkerJob) -> Option<GuestFault> {
     if let Some(reason) = error.downcast_ref::<CallStop>() {
         return Some(match reason {
@@ -217,8 +218,8 @@ fn classify_fault(error: &Error, state: &GuestState, job: &WorkerJob) -> Option<
     }
 }
 
-/// All other faults: no entry point, no memory, or arguments that a host function cannot use, such as a pointer out of
-/// bounds.
+/// Reports all other errors as a trap: no entry point, no memory, or unusable arguments of a host function,
+/// such as an out-of-bounds pointer.
 fn misuse(error: &Error, state: &GuestState) -> GuestFault {
     tracing::debug!(error = format!("{error:#}"), "a guest misused its host");
     limit_fault_or(
@@ -227,8 +228,8 @@ fn misuse(error: &Error, state: &GuestState) -> GuestFault {
     )
 }
 
-/// Attributes a failure to an allocation that was refused before it. Depending on its language, the guest then aborts,
-/// traps or exits with a code.
+/// Attributes a failure to an allocation that was refused earlier. Depending on its language, the guest
+/// then aborts, traps or exits with a code.
 fn limit_fault_or(fault: GuestFault, limiter: &Limiter) -> GuestFault {
     match limiter.refused() {
         Some(LimitRefusal::Memory) => GuestFault::MemoryLimit { limit_bytes: limiter.limit_bytes() },

@@ -1,4 +1,4 @@
-//! The wait of a guest's thread for an answer of its host.
+//! Blocks a guest's thread until its host answers.
 
 use std::{
     sync::mpsc::{Receiver, RecvTimeoutError},
@@ -9,14 +9,14 @@ use wasmtime::{Error, Result};
 
 use super::control::CallControl;
 
-/// The interval at which a waiting thread checks whether its call has ended. An epoch does not interrupt a host
-/// function.
+/// The interval at which a waiting thread checks whether its call has ended. The epoch does not interrupt a
+/// host function.
 const POLL_INTERVAL: Duration = Duration::from_millis(10);
 
-/// Waits for an answer. `None` if the host gives none.
+/// Waits for an answer. Returns `None` if the host dropped the request.
 ///
 /// # Errors
-/// The reason why the call ends, if it ends first.
+/// The reason why the call must stop, if it must stop before the answer arrives.
 pub(super) fn await_answer<T>(receiver: &Receiver<T>, control: &CallControl) -> Result<Option<T>> {
     loop {
         match receiver.recv_timeout(POLL_INTERVAL) {

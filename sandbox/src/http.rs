@@ -1,8 +1,8 @@
 //! HTTP requests of guests: the functions that a guest imports, and the channel to the host that serves them.
 //!
-//! A guest's thread has no socket. It passes each request on, and blocks until the answer, its deadline or its
-//! cancellation. The host's end of the channel judges the request and makes it. A guest has one request in flight at a
-//! time, and can have several responses open.
+//! A guest's thread has no socket. It passes each request on, and blocks until it is answered, its deadline
+//! expires, or the call is cancelled. The host's end of the channel judges the request and makes it. A
+//! guest has one request in flight at a time, and can have several responses open.
 //!
 //! | function | does |
 //! |---|---|
@@ -33,7 +33,7 @@ use super::{
     preview1::parts,
 };
 
-/// A question from a guest to the host's end.
+/// A request of a guest to the host's end of the channel.
 #[derive(Debug)]
 pub enum HttpOperation {
     /// Make a request.
@@ -45,13 +45,13 @@ pub enum HttpOperation {
         /// Receives the answer.
         reply: HttpReply<Result<HttpResponseHead, HttpFailure>>,
     },
-    /// Return the next bytes of a response, as soon as there are any.
+    /// Return the next bytes of a response as soon as any arrive.
     Read {
         /// The response's number, as the guest gives it.
         body: u32,
         /// The maximum number of bytes to return, at least 1.
         max: usize,
-        /// Receives the bytes. No bytes mean the end.
+        /// Receives the bytes. An empty answer means the end.
         reply: HttpReply<Result<Vec<u8>, HttpFailure>>,
     },
     /// Drop a response.
@@ -63,11 +63,11 @@ pub enum HttpOperation {
     },
 }
 
-/// Receives the answer to one question. If it is dropped, the guest learns that its requests are no longer served.
+/// Answers one request. Dropping it tells the guest that its requests are not served any more.
 pub struct HttpReply<T>(blocking::SyncSender<T>);
 
 impl<T> HttpReply<T> {
-    /// Gives the answer. A guest that has ended in the meantime does not get it.
+    /// Sends the answer. A guest that has ended in the meantime does not receive it.
     pub fn send(self, answer: T) {
         let _ignored = self.0.try_send(answer);
     }
@@ -84,10 +84,10 @@ impl<T> fmt::Debug for HttpReply<T> {
 pub struct HttpPort(mpsc::Sender<HttpOperation>);
 
 impl HttpPort {
-    /// Both ends of a new channel.
+    /// Creates a channel and returns both ends.
     #[must_use]
     pub fn open() -> (Self, mpsc::Receiver<HttpOperation>) {
-        // A capacity of 1 is enough, because a guest asks one question at a time.
+        // A capacity of 1 is enough, because a guest makes one request at a time.
         let (sender, receiver) = mpsc::channel(1);
         (Self(sender), receiver)
     }
@@ -107,7 +107,7 @@ impl GuestHttp {
         Self { port, last_answer: Vec::new() }
     }
 
-    /// Sends a question to the host's end, and waits for the answer.
+    /// Sends a request to the host's end, and waits for the answer.
     fn ask<T>(
         &self,
         control: &CallControl,
@@ -160,7 +160,7 @@ fn checked_head(head: &[u8], body_bytes: usize) -> Result<HttpRequestHead, HttpF
     })
 }
 
-/// The fault if the host's end has been dropped.
+/// Returns the failure reported after the host's end was dropped.
 fn stopped_failure() -> HttpFailure {
     HttpFailure {
         kind: GuestErrorKind::Unavailable,
@@ -169,7 +169,7 @@ fn stopped_failure() -> HttpFailure {
     }
 }
 
-/// The fault if the tool may not make requests.
+/// Returns the failure reported to a tool that may not make requests.
 fn no_network_failure() -> HttpFailure {
     HttpFailure {
         kind: GuestErrorKind::Denied,
@@ -178,8 +178,8 @@ fn no_network_failure() -> HttpFailure {
     }
 }
 
-/// Defines the functions. A guest that calls them without a grant gets a fault. A module that imports them but declares
-/// no hosts is refused when it is loaded.
+/// Defines the HTTP functions. A guest that calls them without a grant gets a failure. A module that
+/// imports them but declares no hosts is refused when it is loaded.
 pub(super) fn add_to_linker(linker: &mut Linker<GuestState>) -> Result<()> {
     linker.func_wrap(
         HTTP_IMPORT,
@@ -215,7 +215,8 @@ pub(super) fn add_to_linker(linker: &mut Linker<GuestState>) -> Result<()> {
         |mut caller: Caller<'_, GuestState>, body: i32, out: i32, len: i32| -> Result<i32> {
             let (memory, state, _) = parts(&mut caller)?;
             let max = usize::try_from(as_unsigned(len)).unwrap_or(usize::MAX).min(MAX_HTTP_READ_BYTES);
-            // Check before the host is asked, because bytes that do not fit into the memory would be lost.
+            // Check the range before asking the host, because bytes that do not fit into the memory would
+            // be lost.
             slice(memory, out, max).map_err(out_of_bounds_error)?;
             if max == 0 {
                 return Ok(0);
@@ -225,7 +226,7 @@ pub(super) fn add_to_linker(linker: &mut Linker<GuestState>) -> Result<()> {
             let answer = state.http.ask(&control, |reply| HttpOperation::Read { body, max, reply })?;
             match answer.flatten() {
                 Ok(bytes) => {
-                    // Copy no more than fits, even if the host's end returns more.
+                    // Never copy more than fits, even if the host's end returns more.
                     let read = bytes.get(..max).unwrap_or(&bytes);
                     write_bytes(memory, as_unsigned(out), read).map_err(out_of_bounds_error)?;
                     as_i32(read.len())
@@ -328,7 +329,7 @@ mod tests {
         let control = Arc::new(control(Duration::from_secs(600)));
         let canceller = Arc::clone(&control);
         let thread = thread::spawn(move || {
-            // The thread keeps the reply and does not answer, so only the cancellation ends the wait.
+            // The thread keeps the reply and never answers, so only the cancellation ends the wait.
             let ask = asks.blocking_recv().expect("is asked");
             canceller.cancel();
             ask

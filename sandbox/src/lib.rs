@@ -1,4 +1,5 @@
-//! Runs guest tools: WASI preview 1 modules, each call in a fresh store on a thread confined by the kernel.
+//! Runs guest tools: WASI preview 1 modules, each call in a fresh store on a thread that the kernel
+//! confines.
 //!
 //! In reading order:
 //!

@@ -13,7 +13,7 @@ pub(super) struct Limiter {
     refused: Option<LimitRefusal>,
 }
 
-/// The last refusal. A guest that fails after it most likely failed because of it.
+/// The last refusal. A guest that fails after a refusal most likely failed because of it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum LimitRefusal {
     Memory,
@@ -25,7 +25,8 @@ impl Limiter {
         Self { limit_bytes, memory_bytes: 0, table_elements: 0, refused: None }
     }
 
-    /// The size of all memories together, in bytes. Memories never shrink, so this is also the peak.
+    /// Returns the size of all memories together, in bytes. Memories never shrink, so this is also the
+    /// peak.
     pub(super) fn memory_bytes(&self) -> usize {
         self.memory_bytes
     }

@@ -1,11 +1,11 @@
-//! Hard links: other names of a file, which neither a path nor a handle shows. A mount may contain a name of a file of
-//! the vault, the state folder, a module or the operator's policy. An attacker who planted this name could reach that
-//! file.
+//! Hard links: further names of a file, which neither a path nor a handle shows. A mount may contain a name
+//! of a file of the vault, the state folder, a module or the operator's policy. An attacker who planted
+//! such a name could reach that file.
 //!
-//! Two rules follow. A guest never changes a file in place that has more than one name (`fs.rs`). A private file that
-//! has a name outside its private place cannot be read under that name. The search for private files runs in the
-//! private places, which are small, and not in the mounts. `search.rs` decides when to search, `walk.rs` searches, and
-//! `examine.rs` reports for `doctor`.
+//! Two rules follow. A guest never changes a file in place that has more than one name (`fs.rs`). A private
+//! file that has a name outside its private folder cannot be read under that name. The search for such
+//! files scans the private folders, which are small, and not the mounts. `search.rs` decides when to
+//! search, `walk.rs` searches, and `examine.rs` reports for `doctor`.
 
 mod examine;
 mod private;
@@ -30,7 +30,7 @@ const MAX_PRIVATE_ENTRIES: usize = 200_000;
 /// The maximum number of files that are named to a model and by `doctor`.
 const MAX_NAMED: usize = 20;
 
-/// Advice for a file that is not changed in place.
+/// Advice for a file that must not be changed in place.
 pub const REPLACE: &str = "a change would show under its other names too, wherever they are; replace it whole, as \
      `file_write` with `overwrite` and `file_edit` do, or make it anew";
 
@@ -45,23 +45,23 @@ type FileIdentity = (u64, u64);
 #[derive(Debug, Default)]
 pub struct ExposedFiles {
     files: BTreeSet<FileIdentity>,
-    /// The private names of some of the files, in the form for a person or a model.
+    /// The private names of some of the files, in the form shown to a person or a model.
     names: Vec<String>,
     unknown: Option<LinkSearchFault>,
 }
 
-/// Why the search could not find out which private files have a name elsewhere.
+/// The reason why the search could not determine which private files have a name elsewhere.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum LinkSearchFault {
     /// There are more entries than the limit.
     TooMany,
     /// A search did not end in time.
     Overdue,
-    /// A part of the private places could not be read.
+    /// A part of the private folders could not be read.
     Unreadable,
 }
 
-/// Why a file with several names is refused.
+/// The reason why a file with several names is refused.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum LinkSuspicion {
     /// The file is a private file.
@@ -71,7 +71,7 @@ pub enum LinkSuspicion {
 }
 
 impl ExposedFiles {
-    /// The suspicion against a file. Only a file with several names can be suspect.
+    /// Returns the suspicion against a file. Only a file with several names can be suspect.
     pub fn suspects(&self, stat: &Stat) -> Option<LinkSuspicion> {
         if stat.st_nlink <= 1 {
             return None;
@@ -82,7 +82,8 @@ impl ExposedFiles {
         self.unknown.map(LinkSuspicion::Unknown)
     }
 
-    /// The suspicion against the files of any mount, because any mount can contain a name of a private file.
+    /// Returns the suspicion against the files of any mount, because any mount can contain a name of a
+    /// private file.
     pub fn suspects_any(&self) -> Option<LinkSuspicion> {
         if self.files.is_empty() {
             self.unknown.map(LinkSuspicion::Unknown)
@@ -91,13 +92,13 @@ impl ExposedFiles {
         }
     }
 
-    /// The private names of some of the files, at most 20.
+    /// Returns the private names of some of the files, at most 20.
     #[must_use]
     pub fn names(&self) -> &[String] {
         &self.names
     }
 
-    /// The number of further files, which are not named.
+    /// Returns the number of further files, which are not named.
     #[must_use]
     pub fn unnamed_count(&self) -> usize {
         self.files.len() - self.names.len()
@@ -115,7 +116,7 @@ impl ExposedFiles {
 }
 
 impl LinkSearchFault {
-    /// The reason and the remedy, for a model and a person.
+    /// Returns the reason and the remedy, for a model or a person.
     #[must_use]
     pub fn hint(self) -> String {
         match self {
@@ -137,9 +138,9 @@ impl LinkSearchFault {
     }
 }
 
-/// The time for which a call waits for a search while the last result can still be used.
+/// How long a call waits for a search while the last result is still usable.
 const SEARCH_WAIT: Duration = Duration::from_secs(1);
 
-/// The time for which calls wait for a search if no result can be used: for the first search, or the first one in a
+/// How long calls wait for a search if no result is usable: for the first search, or the first one in a
 /// long time.
 const FIRST_SEARCH_WAIT: Duration = Duration::from_secs(10);

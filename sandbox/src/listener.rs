@@ -1,4 +1,4 @@
-//! Sends progress and partial results of a running call to its observer, through a bounded queue.
+//! Sends progress and partial results of a running call to its observer through a bounded queue.
 
 use std::sync::{
     Arc,
@@ -25,7 +25,7 @@ pub enum StreamFrame {
 #[derive(Debug)]
 pub struct Listener {
     pub(super) sender: mpsc::Sender<StreamFrame>,
-    /// The number of frames that the queue had no room for.
+    /// The number of frames that were dropped because the queue was full.
     pub(super) dropped: Arc<AtomicU64>,
 }
 

@@ -5,8 +5,9 @@
 //! | `lock(path, len)` | waits for the lock of an absolute guest path; returns the lock's number, or minus an error number of WASI |
 //! | `unlock(number)` | releases a lock |
 //!
-//! A guest's thread cannot open the files of the locks, so it passes each question on, and blocks until the answer, its
-//! deadline or its cancellation. All locks of a call are released when its guest has ended, however it ends.
+//! A guest's thread cannot open the lock files. It passes each request on, and blocks until it is answered,
+//! its deadline expires, or the call is cancelled. All locks of a call are released when its guest has
+//! ended, for whatever reason.
 
 use std::{
     collections::HashMap,
@@ -28,7 +29,7 @@ use super::{
     preview1::parts,
 };
 
-/// A question from a guest to the host's end.
+/// A request of a guest to the host's end of the channel.
 #[derive(Debug)]
 enum LockOperation {
     Lock { key: LockKey, reply: blocking::SyncSender<FsResult<u32>> },
@@ -50,21 +51,22 @@ pub(super) struct CallLocks<'a> {
 }
 
 impl<'a> CallLocks<'a> {
-    /// Both ends of a new channel. `control` is the call's.
+    /// Creates a channel and returns both ends. `control` belongs to the call.
     pub(super) fn open(locks: &'a PathLocks, control: &Arc<CallControl>) -> (LockPort, Self) {
-        // One place is enough, because a guest asks one question at a time.
+        // A capacity of 1 is enough, because a guest makes one request at a time.
         let (sender, questions) = mpsc::channel(1);
         let control = Arc::clone(control);
         (LockPort(sender), Self { locks, control, questions, held: HashMap::new(), next_number: 0 })
     }
 
-    /// Serves the guest. The end of the call drops the future.
+    /// Serves the guest. The future never completes: it is dropped when the call ends.
     ///
     /// # Cancellation
-    /// A dropped wait for a lock leaves its queue. Locks that are held stay held until [`Self`] is dropped.
+    /// A dropped wait for a lock leaves the lock's queue. Locks that are held stay held until [`Self`] is
+    /// dropped.
     async fn serve(&mut self) -> Infallible {
         while let Some(question) = self.questions.recv().await {
-            // A guest that has ended in the meantime does not get the answer.
+            // A guest that has ended in the meantime does not receive the answer.
             let _is_received = match question {
                 LockOperation::Lock { key, reply } => reply.try_send(self.lock(key).await).is_ok(),
                 LockOperation::Unlock { number, reply } => {
@@ -77,7 +79,7 @@ impl<'a> CallLocks<'a> {
     }
 
     async fn lock(&mut self, key: LockKey) -> FsResult<u32> {
-        // The call would wait for itself.
+        // The call would deadlock on itself.
         if self.held.values().any(|lock| lock.key() == key) {
             return Err(Errno::BUSY);
         }
@@ -88,7 +90,8 @@ impl<'a> CallLocks<'a> {
             tracing::error!(error = &error as &dyn std::error::Error, "a lock of a path cannot be taken");
             Errno::IO
         })?;
-        // The numbers of a call stay below the limit of an `i32`, because each lock takes a switch between threads.
+        // A call cannot use up the numbers below `i32::MAX`, because each lock takes a switch between
+        // threads.
         let number = self.next_number;
         self.next_number = number.wrapping_add(1) & MAX_NUMBER;
         self.held.insert(number, lock);
@@ -96,7 +99,7 @@ impl<'a> CallLocks<'a> {
     }
 }
 
-/// Serves the locks of a guest until its report has come.
+/// Serves the locks of a guest until its report arrives.
 ///
 /// # Cancellation
 /// As in [`CallLocks::serve`].
@@ -110,20 +113,21 @@ pub(super) async fn serving<T>(call_locks: Option<CallLocks<'_>>, report: impl F
     }
 }
 
-/// The greatest number of a lock, so that no number is negative for the guest.
+/// The greatest number of a lock. It is non-negative for the guest.
 const MAX_NUMBER: u32 = i32::MAX.unsigned_abs();
 
 impl Drop for CallLocks<'_> {
     fn drop(&mut self) {
         let held = std::mem::take(&mut self.held);
         if !held.is_empty() {
-            // A caller can leave before the guest's thread has stopped. Until then the guest may still write.
+            // A caller can return before the guest's thread has stopped. Until then the guest may still
+            // write.
             self.control.hold(Box::new(held));
         }
     }
 }
 
-/// The guest's side of its locks.
+/// The guest's access to its locks.
 #[derive(Debug)]
 pub(super) struct GuestLocks(Option<LockPort>);
 
@@ -147,7 +151,7 @@ impl GuestLocks {
     }
 }
 
-/// Defines the functions.
+/// Defines the lock functions.
 pub(super) fn add_to_linker(linker: &mut Linker<GuestState>) -> Result<()> {
     linker.func_wrap(
         LOCK_IMPORT,
@@ -169,7 +173,7 @@ pub(super) fn add_to_linker(linker: &mut Linker<GuestState>) -> Result<()> {
         |mut caller: Caller<'_, GuestState>, number: i32| -> Result<()> {
             let (_, state, _) = parts(&mut caller)?;
             let number = as_unsigned(number);
-            // Without an answer the call has ended, and its locks with it.
+            // No answer means that the call has ended, which also released its locks.
             let _ = state.locks.ask(&state.control, |reply| LockOperation::Unlock { number, reply })?;
             Ok(())
         },

@@ -1,9 +1,9 @@
-//! Access to a guest's memory, for host functions. Every address and every length comes from the guest, so each is
-//! checked.
+//! Access to a guest's memory for host functions. Every address and every length comes from the guest, so
+//! each is checked.
 
 use super::fs_result::{Errno, FsResult};
 
-/// Reads a text.
+/// Reads a string.
 pub(super) fn text(memory: &[u8], address: i32, len: i32) -> FsResult<&str> {
     let len = usize::try_from(as_unsigned(len)).map_err(|_cause| Errno::FAULT)?;
     let bytes = slice(memory, address, len)?;
@@ -38,7 +38,7 @@ pub(super) fn write_bytes(memory: &mut [u8], address: u32, bytes: &[u8]) -> FsRe
     Ok(())
 }
 
-/// Converts a number. Guests pass unsigned numbers, which WebAssembly types as signed.
+/// Reinterprets a number. Guests pass unsigned numbers, which WebAssembly types as signed.
 pub(super) fn as_unsigned(value: i32) -> u32 {
     value.cast_unsigned()
 }

@@ -1,4 +1,4 @@
-//! [`GuestModule`]: a guest module, its compiled code and its linking.
+//! [`GuestModule`]: a guest module with its compiled and linked code.
 
 use std::{fmt, sync::OnceLock};
 
@@ -22,7 +22,7 @@ const MAX_SHOWN_CHARS: usize = 100;
 pub struct ModuleDigest(pub [u8; 32]);
 
 impl ModuleDigest {
-    /// The digest of some bytes.
+    /// Computes the digest of some bytes.
     #[must_use]
     pub fn compute(bytes: &[u8]) -> Self {
         Self(Sha256::digest(bytes).into())
@@ -38,7 +38,7 @@ impl fmt::Display for ModuleDigest {
 /// A module that is embedded in this program.
 #[derive(Debug)]
 pub struct EmbeddedModule {
-    /// A short name, for listings and faults.
+    /// A short name for listings and faults.
     pub name: &'static str,
     /// The module's bytes.
     pub wasm: &'static [u8],
@@ -48,8 +48,8 @@ pub struct EmbeddedModule {
     pub declarations: &'static str,
 }
 
-/// A module that can be called. Its code is loaded on first use, because most processes call few of the modules that
-/// they know.
+/// A module that can be called. Its code is loaded on first use, because most processes call few of the
+/// modules that they know.
 pub struct GuestModule {
     digest: ModuleDigest,
     /// The embedded module, if this program contains it.
@@ -60,28 +60,28 @@ pub struct GuestModule {
 }
 
 impl GuestModule {
-    /// The module's digest.
+    /// Returns the module's digest.
     #[must_use]
     pub fn digest(&self) -> ModuleDigest {
         self.digest
     }
 
-    /// A module that is embedded in this program.
+    /// Wraps a module that is embedded in this program.
     pub(super) fn from_embedded(module: &'static EmbeddedModule) -> Self {
         Self { embedded: Some(module), ..Self::cached(module.digest) }
     }
 
-    /// The embedded module, if this program contains it.
+    /// Returns the embedded module, if this program contains it.
     pub(super) fn embedded(&self) -> Option<&'static EmbeddedModule> {
         self.embedded
     }
 
-    /// A module whose code is in the cache.
+    /// Wraps a module whose code is in the cache.
     pub(super) fn cached(digest: ModuleDigest) -> Self {
         Self { digest, embedded: None, linked: OnceLock::new(), loading: Mutex::new(()) }
     }
 
-    /// A module whose code is already loaded.
+    /// Wraps a module whose code is already loaded.
     ///
     /// # Errors
     /// As in [`Self::ready`].
@@ -95,15 +95,15 @@ impl GuestModule {
         Ok(module)
     }
 
-    /// Whether a call finds the code loaded, so that it need not wait for it.
+    /// Returns whether the code is already loaded, so that a call need not wait for it.
     #[must_use]
     pub fn is_loaded(&self) -> bool {
         self.linked.get().is_some()
     }
 
-    /// Returns the module linked against WASI preview 1 and the functions for HTTP requests and locks, which are all
-    /// that guests can import. `load` is called once to load the code. Its argument holds the module's bytes if the
-    /// module is embedded.
+    /// Returns the module linked against WASI preview 1 and the functions for HTTP requests and locks.
+    /// Guests can import nothing else. `load` is called once to load the code. Its argument holds the
+    /// module's bytes if the module is embedded.
     ///
     /// # Errors
     /// The errors of `load`, and [`WasmError::Link`] for a module that has other imports.
@@ -116,12 +116,12 @@ impl GuestModule {
             return Ok(linked);
         }
         let _loading = self.loading.lock();
-        // Check again, because another call may have loaded the code during the wait for the lock.
+        // Check again, because another call may have loaded the code while this one waited for the lock.
         if let Some(linked) = self.linked.get() {
             return Ok(linked);
         }
         let code = load(self.embedded.map(|module| module.wasm))?;
-        // The initial memory image is mapped from a memfd, which a confined worker could not create.
+        // The initial memory image is mapped from a memfd, which a confined worker cannot create.
         code.initialize_copy_on_write_image().map_err(|source| WasmError::Compile { source })?;
         let linked = linker
             .instantiate_pre(&code)
@@ -130,8 +130,8 @@ impl GuestModule {
     }
 }
 
-/// Names all unknown imports of a module in one error, because the engine's own error names only the first. An error of
-/// another kind is returned unchanged.
+/// Names all unknown imports of a module in one error, because the engine's own error names only the first.
+/// Any other error is returned unchanged.
 fn list_unknown_imports(
     linker: &Linker<GuestState>,
     code: &Module,
@@ -166,10 +166,11 @@ fn list_unknown_imports(
     wasmtime::Error::msg(format!("it imports functions that guests cannot have: {}", unknown.join(", ")))
 }
 
-/// The maximum length of the quoted standard error when a module does not describe itself, in characters.
+/// The maximum length of the standard error that is quoted if a module fails to describe itself, in
+/// characters.
 const MAX_LAST_CHARS: usize = 512;
 
-/// The end of a guest's standard error, which contains a panic's message, as a part of one line.
+/// Returns the end of a guest's standard error, which contains a panic's message, as part of one line.
 pub(super) fn stderr_tail(stderr: &str) -> String {
     let stderr = stderr.trim();
     if stderr.is_empty() {
@@ -181,7 +182,7 @@ pub(super) fn stderr_tail(stderr: &str) -> String {
     format!("; it wrote: {}", portcullis_types::escape_for_display(&last_output))
 }
 
-/// A name from a module, cut and escaped for one line.
+/// Returns a name from a module, truncated and escaped for one line.
 pub(super) fn escape_short(name: &str) -> String {
     let short: String = name.chars().take(MAX_SHOWN_CHARS).collect();
     portcullis_types::escape_for_display(&short).to_string()
@@ -192,7 +193,7 @@ pub(super) fn escape_short(name: &str) -> String {
 pub(super) struct LinkedModule(pub(super) InstancePre<GuestState>);
 
 impl LinkedModule {
-    /// Whether the module imports a function of this module of the host.
+    /// Returns whether the module imports a function from this host module.
     pub(super) fn imports_from(&self, host_module: &str) -> bool {
         self.0.module().imports().any(|import| import.module() == host_module)
     }

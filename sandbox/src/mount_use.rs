@@ -23,7 +23,7 @@ pub struct MountUse {
 /// The refusal. The guest then gets no data of the mount, and the call is denied.
 pub type BeforeUse = dyn Fn(usize) -> Result<(), MountRefusal> + Send + Sync;
 
-/// Why the host refuses a mount that the grant includes.
+/// The host's refusal of a mount that the grant includes.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct MountRefusal {
     /// The policy rule behind the refusal.
@@ -33,7 +33,7 @@ pub struct MountRefusal {
 }
 
 impl MountUse {
-    /// Unset marks for this number of mounts.
+    /// Creates unset marks for this number of mounts.
     #[must_use]
     pub fn new(mounts: usize) -> Self {
         Self { marks: (0..mounts).map(|_| AtomicU8::new(UNUSED)).collect(), before_use: None }
@@ -48,9 +48,9 @@ impl MountUse {
     /// Marks a mount as used.
     ///
     /// # Panics
-    /// If there is no mark for this mount, because its use would go unnoticed.
+    /// If this mount has no mark, because its use would go unnoticed.
     pub fn mark(&self, index: usize) {
-        // A mount that was entered stays entered.
+        // `fetch_max`: a mount that was entered stays entered.
         self.marks[index].fetch_max(MARKED, Ordering::AcqRel);
     }
 
@@ -76,7 +76,7 @@ impl MountUse {
         Ok(())
     }
 
-    /// Whether a mount was used. A mount without a mark counts as used.
+    /// Returns whether a mount was used. A mount without a mark counts as used.
     #[must_use]
     pub fn is_used(&self, index: usize) -> bool {
         self.marks.get(index).is_none_or(|mark| mark.load(Ordering::Acquire) != UNUSED)

@@ -21,7 +21,8 @@ use crate::links::{PrivateLinks, PrivatePaths};
 pub use portcullis_confine::mounts::MountError;
 pub use portcullis_confine::mounts::real_path;
 
-/// The number of attempts at a resolution while directories are renamed at the same time (`openat2(2)`, `EAGAIN`).
+/// The number of attempts to resolve a path while directories are renamed concurrently (`openat2(2)`,
+/// `EAGAIN`).
 const RESOLVE_ATTEMPTS: u32 = 16;
 
 /// A mount's open directory.
@@ -32,20 +33,20 @@ pub struct MountHandle {
 }
 
 impl MountHandle {
-    /// The mount's name. The guest sees the mount as `/name`.
+    /// Returns the mount's name. The guest sees the mount as `/name`.
     #[must_use]
     pub fn name(&self) -> &MountName {
         &self.name
     }
 
-    /// The directory, opened with `O_PATH`. The handle itself gives no access to content.
+    /// Returns the directory, opened with `O_PATH`. The handle itself gives no access to content.
     #[must_use]
     pub fn directory(&self) -> &Arc<OwnedFd> {
         &self.directory
     }
 }
 
-/// All mounts of a policy, opened, and proven to be disjoint from each other and from private paths.
+/// All mounts of a policy, opened and proven to be disjoint from each other and from private paths.
 #[derive(Debug, Default)]
 pub struct MountTable {
     mounts: Vec<MountHandle>,
@@ -58,7 +59,7 @@ impl MountTable {
     /// The `private` host paths must be disjoint from every mount. Links are resolved before the comparison.
     ///
     /// # Errors
-    /// As of [`open_mounts`].
+    /// As in [`open_mounts`].
     pub fn open(workspace: &Path, specs: &[MountSpec], private: &PrivatePaths) -> Result<Self, MountError> {
         let folders: Vec<_> =
             specs.iter().map(|spec| MountFolder { name: spec.name.as_str(), folder: &spec.folder }).collect();
@@ -66,7 +67,7 @@ impl MountTable {
             specs.iter().filter(|spec| workspace.join(&spec.folder).symlink_metadata().is_err()).collect();
         let relative_count = specs.iter().filter(|spec| !spec.is_absolute()).count();
         let directories = open_mounts(workspace, &folders, &private.all())?;
-        // On first use all folders are missing. Later, a missing folder can mean a typing error in the policy.
+        // On first use all folders are missing. Later, a missing folder can mean a typo in the policy.
         if missing.len() < relative_count {
             for MountSpec { name, folder, .. } in missing {
                 tracing::warn!(mount = %name, folder = %folder.escape_debug(), "the folder of a mount did not exist and was created");
@@ -89,18 +90,18 @@ impl MountTable {
         Ok(Self { mounts, links: PrivateLinks::new(vault, private) })
     }
 
-    /// All mounts, in the order of the policy.
+    /// Iterates over all mounts in the order of the policy.
     pub fn iter(&self) -> impl Iterator<Item = &MountHandle> {
         self.mounts.iter()
     }
 
-    /// The search for private files that have names elsewhere.
+    /// Returns the search for private files that have names elsewhere.
     #[must_use]
     pub fn private_links(&self) -> &PrivateLinks {
         &self.links
     }
 
-    /// The mount with this name.
+    /// Returns the mount with this name.
     #[must_use]
     pub fn get(&self, name: &str) -> Option<&MountHandle> {
         self.mounts.iter().find(|mount| mount.name.as_str() == name)
@@ -110,7 +111,7 @@ impl MountTable {
 /// Resolves a path beneath a directory, without opening its target.
 ///
 /// # Errors
-/// The error of the system, which is [`Errno::XDEV`] for a path that leaves the folder.
+/// The system's error, which is [`Errno::XDEV`] for a path that leaves the folder.
 pub fn resolve_beneath(base: BorrowedFd<'_>, path: &str, flags: OFlags) -> Result<OwnedFd, Errno> {
     let flags = flags | OFlags::PATH | OFlags::CLOEXEC;
     let beneath = ResolveFlags::BENEATH | ResolveFlags::NO_MAGICLINKS;
@@ -118,7 +119,7 @@ pub fn resolve_beneath(base: BorrowedFd<'_>, path: &str, flags: OFlags) -> Resul
     for _ in 0..RESOLVE_ATTEMPTS {
         match rustix::fs::openat2(base, path, flags, Mode::empty(), beneath) {
             Err(Errno::AGAIN | Errno::INTR) => {}
-            // For an absolute path `openat2(2)` returns `EXDEV`, as for every escape.
+            // `openat2(2)` returns `EXDEV` for an absolute path, as for every escape.
             other => return other,
         }
     }

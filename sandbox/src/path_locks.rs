@@ -1,11 +1,12 @@
 //! Locks of paths: at most one call at a time holds the lock of a path, among all processes that share a state folder.
 //!
-//! Within a process a queue orders the calls of each path. Between processes, the kernel's `flock` on a file below
-//! `STATE/locks` excludes. The kernel releases it when the process dies, so no lock outlives its holder. The file is
-//! named after the path's identity and is removed by its holder.
+//! Within a process, a queue orders the calls of each path. Between processes, the kernel's `flock` on a
+//! file below `STATE/locks` provides mutual exclusion. The kernel releases it when the process dies, so no
+//! lock outlives its holder. The file is named after the path's identity, and its holder removes it.
 //!
-//! The files do not lie beside the guests' own files: a mount may be read-only, and a project would fill with them. No
-//! guest and no confined thread can open them, so the host takes the locks, outside the confinement.
+//! The lock files do not lie beside the guests' own files: a mount may be read-only, and they would litter
+//! a project. No guest and no confined thread can open them, so the host takes the locks, outside the
+//! confinement.
 
 use std::{
     collections::HashMap,
@@ -24,11 +25,11 @@ use rustix::{
 use sha2::{Digest, Sha256};
 use tokio::sync::OwnedMutexGuard;
 
-/// The interval at which a call asks for a lock that another process holds: 10 ms.
+/// The interval at which a call retries a lock that another process holds: 10 ms.
 const RETRY_INTERVAL: Duration = Duration::from_millis(10);
 
-/// The identity of a path: its last name in the directory that the kernel found. Two paths that lead to the same name
-/// through links have one identity.
+/// The identity of a path: its last name in the directory that the kernel resolved. Two paths that lead to
+/// the same name through symlinks have one identity.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(super) struct LockKey([u8; 16]);
 
@@ -52,7 +53,7 @@ pub(super) struct PathLocks {
     queues: Mutex<HashMap<LockKey, Weak<tokio::sync::Mutex<()>>>>,
 }
 
-/// A lock that is held. The drop releases it.
+/// A lock that is held. Dropping it releases the lock.
 #[derive(Debug)]
 pub(super) struct HeldLock {
     key: LockKey,
@@ -70,30 +71,32 @@ impl HeldLock {
 
 impl Drop for HeldLock {
     fn drop(&mut self) {
-        // The file is removed while it is locked, so a process that opened it sees that it locked a removed file. A
-        // confined thread may not remove it. The file then stays for the path's next holder.
+        // The file is removed while it is locked, so that a process that has it open notices that it locked
+        // a removed file. A confined thread may not remove it. Then the file stays for the path's next
+        // holder.
         let _ = std::fs::remove_file(&self.path);
     }
 }
 
 impl PathLocks {
-    /// Locks below this state folder. The folder of the files is created with the first lock.
+    /// Prepares locks below this state folder. The folder of the lock files is created with the first lock.
     pub(super) fn new(state: &Path) -> Self {
         Self { folder: state.join("locks"), queues: Mutex::default() }
     }
 
-    /// Takes a lock, after all calls of this process that asked for it earlier.
+    /// Takes a lock, after all earlier calls of this process that asked for it.
     ///
     /// # Errors
-    /// The system's error, if the file cannot be made.
+    /// The system's error, if the lock file cannot be created.
     ///
     /// # Cancellation
-    /// A dropped wait leaves the queue.
+    /// A dropped wait leaves the lock's queue.
     pub(super) async fn acquire(&self, key: LockKey) -> io::Result<HeldLock> {
         let turn = self.queue(key).lock_owned().await;
         let path = self.folder.join(hex::encode(key.0));
         loop {
-            // These calls take microseconds and never wait, so they may run on the executor's thread.
+            // These system calls take microseconds and never block, so they may run on the executor's
+            // thread.
             match lock_file(&path) {
                 Ok(Some(file)) => return Ok(HeldLock { key, path, _file: file, _turn: turn }),
                 Ok(None) => tokio::time::sleep(RETRY_INTERVAL).await,
@@ -108,7 +111,7 @@ impl PathLocks {
         if let Some(queue) = queues.get(&key).and_then(Weak::upgrade) {
             return queue;
         }
-        // Few calls run concurrently, so few queues are left.
+        // Few calls run concurrently, so few queues remain.
         queues.retain(|_, queue| queue.strong_count() > 0);
         let queue = Arc::default();
         queues.insert(key, Arc::downgrade(&queue));
@@ -116,7 +119,7 @@ impl PathLocks {
     }
 }
 
-/// Opens and locks a file. `None` if another holder has it.
+/// Opens and locks a file. Returns `None` if another holder has the lock.
 fn lock_file(path: &Path) -> Result<Option<File>, Errno> {
     let flags = OFlags::CREATE | OFlags::RDWR | OFlags::NOFOLLOW | OFlags::CLOEXEC;
     loop {
@@ -132,7 +135,8 @@ fn lock_file(path: &Path) -> Result<Option<File>, Errno> {
             Ok(named) if (named.st_dev, named.st_ino) == (locked.st_dev, locked.st_ino) => {
                 return Ok(Some(file));
             }
-            // The last holder has removed the file. The lock is worthless, because others will lock a new file.
+            // The last holder removed the file. A lock on the removed file is worthless, because others
+            // will lock a new file.
             Ok(_) | Err(Errno::NOENT) => {}
             Err(errno) => return Err(errno),
         }
@@ -143,7 +147,7 @@ fn create_folder(folder: &Path) -> io::Result<()> {
     use std::os::unix::fs::DirBuilderExt as _;
 
     match std::fs::DirBuilder::new().mode(0o700).create(folder) {
-        // Another call or process was faster.
+        // Another call or process created it first.
         Err(error) if error.kind() == io::ErrorKind::AlreadyExists => Ok(()),
         result => result,
     }
@@ -179,7 +183,7 @@ mod tests {
     #[tokio::test]
     async fn another_process_is_excluded_and_no_file_is_left() {
         let state = tempfile::tempdir().expect("a folder");
-        // Each has its own queues, as two processes have.
+        // Each value has its own queues, as two processes have.
         let (one, other) = (PathLocks::new(state.path()), PathLocks::new(state.path()));
         let held = one.acquire(key("a")).await.expect("free");
         let mut waiting = Box::pin(other.acquire(key("a")));

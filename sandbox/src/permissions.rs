@@ -1,6 +1,6 @@
-//! Preserves permissions on a rename. WASI has no file modes, so a program that renames a new file over an old one, as
-//! the core tools do, would make a script non-executable. Therefore the permissions of the replaced file are copied to
-//! the new one.
+//! Preserves permissions on a rename. WASI has no file modes, so a program that renames a new file over an
+//! old one, as the core tools do, would make a script non-executable. The permissions of the replaced file
+//! are therefore copied to the new one.
 
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
@@ -18,7 +18,7 @@ pub(super) struct HeldName<'a> {
     pub(super) path: &'a str,
 }
 
-/// The permissions that a file had before it got those of another file.
+/// The permissions of a file before it received those of another file.
 #[derive(Debug)]
 pub(super) struct SavedPermissions {
     file: OwnedFd,
@@ -26,7 +26,7 @@ pub(super) struct SavedPermissions {
 }
 
 impl SavedPermissions {
-    /// Restores the file's permissions, after a rename that failed.
+    /// Restores the file's permissions after a failed rename.
     pub(super) fn restore(self) {
         // Ignore a failure: `fchmod` on this handle has just succeeded.
         let _ = rustix::fs::fchmod(&self.file, self.before);
@@ -54,14 +54,16 @@ pub(super) fn copy_permissions(
     if before == new_mode {
         return Ok(None);
     }
-    // The name may lead elsewhere by now: the flags refuse a link, do not block on a FIFO, and stay in the mount.
+    // The name may lead elsewhere by now: the flags refuse a symlink, do not block on a FIFO, and stay in
+    // the mount.
     let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
     let beneath = ResolveFlags::BENEATH | ResolveFlags::NO_MAGICLINKS;
     let file = match rustix::fs::openat2(source.directory, source.path, flags, Mode::empty(), beneath) {
         Err(Errno::ACCESS) => return Ok(None),
         opened => opened?,
     };
-    // Checked again on the open handle, because another name may have been made in the meantime (TOCTOU race).
+    // Check again on the open handle, because another name may have been created in the meantime (TOCTOU
+    // race).
     if rustix::fs::fstat(&file)?.st_nlink > 1 {
         return Ok(None);
     }

@@ -35,7 +35,7 @@ pub(super) struct Subscriptions {
 struct Subscription {
     userdata: u64,
     event: u8,
-    /// The time from the start of the wait. Zero if the event is ready.
+    /// The delay from the start of the wait. Zero if the event is ready.
     delay: Duration,
 }
 
@@ -69,7 +69,7 @@ impl Subscriptions {
     }
 }
 
-/// The size of `count` subscriptions in the guest's memory, in bytes.
+/// Returns the size of `count` subscriptions in the guest's memory, in bytes.
 pub(super) fn subscriptions_bytes(count: u32) -> Result<usize, Errno> {
     let count = usize::try_from(count).map_err(|_cause| Errno::INVAL)?;
     if count == 0 || count > MAX_SUBSCRIPTIONS {
@@ -97,8 +97,8 @@ fn parse_subscription(bytes: &[u8], monotonic_now: Duration) -> Result<Subscript
     let [event] = field(bytes, 8)?;
     let delay = match event {
         TAG_CLOCK => {
-            // `$subscription_clock`: the id at 16, the timeout at 24, and the flags at 40. The precision at 32 is not
-            // used.
+            // `$subscription_clock`: the id at 16, the timeout at 24, and the flags at 40. The precision at
+            // 32 is ignored.
             let clock = u32::from_le_bytes(field(bytes, 16)?);
             let timeout = Duration::from_nanos(u64::from_le_bytes(field(bytes, 24)?));
             let absolute = u16::from_le_bytes(field(bytes, 40)?) & FLAG_ABSOLUTE != 0;

@@ -16,7 +16,8 @@ use super::{
     worker::{self, Assignment, WorkerJob, WorkerSetup},
 };
 
-/// The number of threads of a pool that may be stuck in the kernel. With more, the pool refuses further calls.
+/// The number of threads of a pool that may be stuck in the kernel. Beyond it, the pool refuses further
+/// calls.
 pub(super) const MAX_STUCK: usize = 4;
 
 /// The worker threads for one set of mounts.
@@ -48,7 +49,7 @@ impl WorkerPool {
         &self.setup
     }
 
-    /// Whether at most one call runs.
+    /// Returns whether at most one call is running.
     pub(super) fn is_uncontended(&self) -> bool {
         self.setup.busy.load(Ordering::Relaxed) <= 1
     }
@@ -71,10 +72,10 @@ impl WorkerPool {
         }
     }
 
-    /// Writes off a call whose worker is stuck. The worker counts as stuck until it comes back. Returns `false` if the
-    /// worker finished just before.
+    /// Writes off a call whose worker is stuck. The worker counts as stuck until it returns. Returns
+    /// `false` if the worker finished first.
     pub(super) fn write_off(&self, control: &CallControl) -> bool {
-        // Count first, because a worker that comes back immediately decrements the counter.
+        // Increment first, because a worker that returns immediately decrements the counter.
         self.stuck.fetch_add(1, Ordering::AcqRel);
         let written_off = control.write_off();
         if !written_off {
@@ -86,7 +87,7 @@ impl WorkerPool {
     fn take_lease(self: &Arc<Self>, job: &WorkerJob) -> Result<WorkerLease, WasmError> {
         let stuck = self.stuck.load(Ordering::Acquire);
         let limit = self.max_busy + MAX_STUCK;
-        // One atomic step, so that two calls cannot both take the last worker.
+        // One atomic update, so that two calls cannot both take the last worker.
         let reserved = self.setup.busy.fetch_update(Ordering::AcqRel, Ordering::Acquire, |busy| {
             (stuck <= MAX_STUCK && busy < limit).then_some(busy + 1)
         });
@@ -101,7 +102,7 @@ impl WorkerPool {
     }
 }
 
-/// A short label of a set of mounts, such as `shared:w,tmp:w`.
+/// Returns a short label of a set of mounts, such as `shared:w,tmp:w`.
 pub(super) fn label(mounts: &[GrantedMount]) -> String {
     if mounts.is_empty() {
         return "none".to_owned();
@@ -110,7 +111,7 @@ pub(super) fn label(mounts: &[GrantedMount]) -> String {
     names.collect::<Vec<_>>().join(",")
 }
 
-/// Counts one busy worker of a pool. The drop ends the count, however the worker ends.
+/// Counts one busy worker of a pool. Dropping it ends the count, however the worker ends.
 #[derive(Debug)]
 pub(super) struct WorkerLease {
     pool: Weak<WorkerPool>,
@@ -121,6 +122,8 @@ impl WorkerLease {
     /// Ends the job, and makes its worker available for the next job.
     pub(super) fn leave_idle(self, next_job: SyncSender<Assignment>) {
         let pool = self.pool.upgrade();
+        // Release the lease before the worker is visible as idle. Otherwise the next call could find the pool
+        // full although this worker is free.
         drop(self);
         if let Some(pool) = pool {
             pool.idle().push(next_job);

@@ -35,16 +35,16 @@ macro_rules! forward {
         let (memory, state, fuel) = parts(&mut $caller)?;
         state.wasi.set_hostcall_fuel(fuel);
         let mut memory = GuestMemory::Unshared(memory);
-        // These functions never wait: file operations block the thread, and standard input is complete or served by
-        // `streams`.
+        // These functions never return `Pending`: file operations block the thread, and standard input is
+        // complete or served by `streams`.
         stock::$function(&mut state.wasi, &mut memory, $($argument),+)
             .now_or_never()
             .unwrap_or_else(|| Err(Error::msg("a function of the host would wait")))
     }};
 }
 
-/// Judges a call before it is forwarded. The expression gets the file layer and the guest's memory. An error number
-/// from the expression is the call's answer.
+/// Judges a call before it is forwarded. The expression gets the file layer and the guest's memory. If the
+/// expression returns an error number, that is the call's result.
 macro_rules! ask {
     ($caller:ident, |$fs:ident, $memory:ident| $question:expr) => {{
         let (memory, state, _) = parts(&mut $caller)?;
@@ -57,7 +57,8 @@ macro_rules! ask {
     }};
 }
 
-/// Notes operations on names, for the audit row, if the forwarded call succeeded. Returns the call's error number.
+/// Records operations on names for the audit row, if the forwarded call succeeded. Returns the call's error
+/// number.
 macro_rules! note {
     ($caller:ident, $errno:expr, $(($fd:ident, $path:ident, $len:ident) => $touch:ident),+) => {{
         let errno = $errno?;
@@ -115,8 +116,8 @@ fn add_path_open(linker: &mut Linker<GuestState>) -> Result<()> {
                 text(memory, path, path_len)?,
                 intent
             ));
-            // The stock function resolves the path again, and another process may have exchanged the file since. The
-            // open still stays in the mount (SECURITY.md, "The race before an open").
+            // The stock function resolves the path again, and another process may have exchanged the file
+            // since. The open still stays in the mount (SECURITY.md, "The race before an open").
             let errno = forward!(
                 caller, path_open, fd, dirflags, path, path_len, oflags, rights, inheriting, fdflags, out
             )?;
@@ -198,7 +199,7 @@ fn add_name_changes(linker: &mut Linker<GuestState>) -> Result<()> {
         MODULE,
         "path_unlink_file",
         |mut caller: Caller<'_, GuestState>, fd: i32, path: i32, len: i32| -> Result<i32> {
-            // The name can be a file or link that leads to a repository, so the stricter rule applies.
+            // The name can be a file or symlink that leads to a repository, so the stricter rule applies.
             ask!(caller, |fs, memory| fs.judge_name_change(
                 as_unsigned(fd),
                 text(memory, path, len)?,
@@ -247,7 +248,7 @@ fn add_rename(linker: &mut Linker<GuestState>) -> Result<()> {
          to_len: i32|
          -> Result<i32> {
             let saved_permissions = ask!(caller, |fs, memory| {
-                // A move of content away from a protected path would end its protection.
+                // Moving content away from a protected path would end its protection.
                 let (from, to) = (text(memory, from, from_len)?, text(memory, to, to_len)?);
                 fs.judge_name_change(as_unsigned(from_fd), from, NameChange::Move)?;
                 fs.judge_name_change(as_unsigned(to_fd), to, NameChange::Move)?;
@@ -343,7 +344,7 @@ fn add_descriptors(linker: &mut Linker<GuestState>) -> Result<()> {
             forward!(caller, fd_filestat_set_times, fd, atim, mtim, which)
         },
     )?;
-    // The stock function treats an exit code above 125 as an error of the host. This one accepts every code.
+    // The stock function treats an exit code above 125 as a host error. This one accepts every code.
     linker.func_wrap(MODULE, "proc_exit", |code: i32| Err::<(), _>(Error::new(I32Exit(code))))?;
     linker.func_wrap(
         MODULE,
@@ -409,7 +410,7 @@ fn add_poll(linker: &mut Linker<GuestState>) -> Result<()> {
     Ok(())
 }
 
-/// Functions that every file tool calls. Defined here, they avoid the cost of entering a runtime on the stock path.
+/// Defines functions that every file tool calls. They avoid the stock path's cost of entering a runtime.
 fn add_unjudged(linker: &mut Linker<GuestState>) -> Result<()> {
     linker.func_wrap(
         MODULE,
@@ -462,7 +463,7 @@ fn read_directory(
     write_bytes(memory, as_unsigned(out), &filled.to_le_bytes())
 }
 
-/// The guest's memory, the call's state, and the limit on the bytes that host functions may copy.
+/// Returns the guest's memory, the call's state, and the limit on the bytes that host functions may copy.
 pub(super) fn parts<'a>(
     caller: &'a mut Caller<'_, GuestState>,
 ) -> Result<(&'a mut [u8], &'a mut GuestState, usize)> {

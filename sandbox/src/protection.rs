@@ -18,13 +18,14 @@ pub(super) struct Protection {
 }
 
 impl Protection {
-    /// The names that are hidden in a mount. `None` if there are none, so that paths need not be compared.
+    /// Returns the names that are hidden in a mount. `None` if there are none, so that callers can skip the
+    /// comparison.
     pub(super) fn hidden_in(&self, mount: &str) -> Option<&Arc<HiddenNames>> {
         (!self.hidden.is_empty() && HiddenNames::apply_to_mount(mount)).then_some(&self.hidden)
     }
 
-    /// The violation if a guest writes a path, or `None` if it may write the path. The path is given as its components
-    /// below its mount, with links resolved.
+    /// Returns the violation if a guest must not write a path. The path is given as its components below
+    /// its mount, with links resolved.
     pub(super) fn violation(
         &self,
         mount: BorrowedFd<'_>,
@@ -39,8 +40,8 @@ impl Protection {
         Some(Violation::WithheldKind { path: path(), pattern })
     }
 
-    /// The violation if a guest gives this path to a prepared directory or to a link. If the path is the start of a
-    /// protected pattern, the prepared content would appear under protected names.
+    /// Returns the violation if a guest must not give this path to a prepared directory or a link. If the
+    /// path is the start of a protected pattern, the prepared content would appear under protected names.
     pub(super) fn violation_of_stand_in(
         &self,
         below: &[String],

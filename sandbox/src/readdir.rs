@@ -1,7 +1,7 @@
-//! `fd_readdir` with a cursor, which reads a directory once, however many calls the guest needs.
+//! `fd_readdir` with a cursor: each directory is read once, however many calls the guest needs.
 //!
-//! The guest's cookies are the kernel's directory offsets, so a guest can return to any entry it has seen. Most guests
-//! never do, and are served from the last batch.
+//! The guest's cookies are the kernel's directory offsets, so a guest can return to any entry that it has
+//! seen. Most guests read straight through, and are served from the last batch.
 
 use std::{mem::MaybeUninit, os::fd::OwnedFd, sync::Arc};
 
@@ -75,7 +75,7 @@ impl DirectoryCursor {
     /// Returns the index in the batch after the entry with this cookie. If the batch has no such entry, a new batch is
     /// read.
     fn seek(&mut self, cookie: u64) -> Result<usize, Os> {
-        // The batch after this cookie is already loaded.
+        // The batch that follows this cookie is already loaded.
         if cookie != 0 && cookie == self.batch_start {
             return Ok(0);
         }
@@ -91,7 +91,7 @@ impl DirectoryCursor {
         Ok(0)
     }
 
-    /// Reads the next batch with a visible entry. A batch that stays empty is the end of the directory.
+    /// Reads the next batch that has a visible entry. If the batch stays empty, the directory has ended.
     fn fill(&mut self) -> Result<(), Os> {
         self.batch.clear();
         self.batch_start = self.batch_end;
@@ -99,7 +99,8 @@ impl DirectoryCursor {
         Ok(())
     }
 
-    /// Reads one batch from the kernel, without its hidden entries. Returns whether there were any entries.
+    /// Reads one batch from the kernel, and leaves out hidden entries. Returns whether the kernel returned
+    /// any entries.
     fn read_batch(&mut self) -> Result<bool, Os> {
         let mut has_entries = false;
         let mut entries = RawDir::new(&self.directory, &mut self.buffer);
@@ -124,7 +125,7 @@ impl DirectoryCursor {
                 kind: wasi_kind(entry.file_type()),
                 name: name.into(),
             });
-            // A batch is one read of the kernel, so it ends before the buffer is filled again.
+            // A batch is one `getdents64`, so it ends before the buffer is filled again.
             if entries.is_buffer_empty() {
                 break;
             }
@@ -152,7 +153,7 @@ impl DirectoryEntry {
     }
 }
 
-/// WASI's number for a file type (`$filetype`).
+/// Returns WASI's number for a file type (`$filetype`).
 fn wasi_kind(kind: FileType) -> u8 {
     match kind {
         FileType::BlockDevice => 1,

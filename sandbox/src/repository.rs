@@ -1,6 +1,7 @@
 //! Detects Git repositories whose folder is not named `.git`, to protect their files from writes.
 //!
-//! A folder is examined beneath its mount's handle, and only if a name in the path makes a repository possible.
+//! A folder is examined beneath its mount's handle, and only if a name in the path can belong to a
+//! repository.
 
 use std::os::fd::BorrowedFd;
 
@@ -9,9 +10,10 @@ use rustix::{fs::OFlags, io::Errno};
 
 use crate::mounts::resolve_beneath;
 
-/// Returns the pattern that protects a path. The path is given as its components below the mount, with links resolved.
-/// A path is protected if Git obeys it in a repository, or if it would complete a folder to a repository. The latter is
-/// refused too, because the files that Git would then obey may have been written earlier.
+/// Returns the pattern that protects a path. The path is given as its components below the mount, with
+/// links resolved. A path is protected if Git obeys it in a repository, or if it would complete a folder to
+/// a repository. The latter is refused too, because files that Git would then obey may have been written
+/// earlier.
 #[must_use]
 pub fn protects(protected: &ProtectedPaths, mount: BorrowedFd<'_>, below: &[String]) -> Option<String> {
     let parts = |start: usize| below[start..].iter().map(String::as_str);
@@ -27,7 +29,7 @@ pub fn protects(protected: &ProtectedPaths, mount: BorrowedFd<'_>, below: &[Stri
     if !RepositoryMarks::default().record_name(name.as_bytes()) || !protected.names_repository(GIT) {
         return None;
     }
-    // In a folder with the name of a repository, all relevant files are already protected.
+    // In a folder named like a repository, all relevant files are already protected.
     if folder.last().is_some_and(|folder| protected.names_repository(folder)) {
         return None;
     }
@@ -37,13 +39,13 @@ pub fn protects(protected: &ProtectedPaths, mount: BorrowedFd<'_>, below: &[Stri
     (after.is_repository() && !before.is_repository()).then(|| GIT.to_owned())
 }
 
-/// The parts of a repository that a folder has. A part that cannot be examined counts as present.
+/// Returns the parts of a repository that a folder has. A part that cannot be examined counts as present.
 fn marks(mount: BorrowedFd<'_>, folder: &[String]) -> RepositoryMarks {
     let mut marks = RepositoryMarks::default();
     for name in RepositoryMarks::NAMES {
         let path: Vec<&str> = folder.iter().map(String::as_str).chain([name]).collect();
         let lookup = resolve_beneath(mount, &path.join("/"), OFlags::NOFOLLOW);
-        // A name that is not UTF-8 was converted with loss, so it cannot be looked up.
+        // A name that is not UTF-8 was converted lossily, so it cannot be looked up.
         let is_nameless = folder.iter().any(|part| part.contains(char::REPLACEMENT_CHARACTER));
         if is_nameless || !matches!(lookup, Err(Errno::NOENT | Errno::NOTDIR)) {
             marks.record_name(name.as_bytes());

@@ -39,12 +39,14 @@ use super::{
 };
 use crate::{change_keeper::ChangeKeeper, mount_use::MountUse, mounts::MountTable};
 
-/// The grace period of a call's thread after the deadline or the cancellation: 1 s. After it the thread is written off.
-/// On a busy machine a thread can wait long for a processor, and a thread can hang in the kernel indefinitely.
+/// The grace period of a call's thread after the deadline or the cancellation: 1 s. Then the thread is
+/// written off. On a busy machine a thread can wait long for a processor, and a thread can hang in the
+/// kernel indefinitely.
 pub(super) const STOP_GRACE: Duration = Duration::from_secs(1);
 
-/// The time for which a caller polls for its answer before it sleeps: 250 µs, slightly longer than a short call takes
-/// on a slow machine. A wake-up costs up to 60 µs, as much as the call itself, and more if the processor sleeps too.
+/// How long a caller polls for its answer before it sleeps: 250 µs, slightly longer than a short call takes
+/// on a slow machine. A wake-up costs up to 60 µs, as much as the call itself, and more if the processor
+/// sleeps too.
 const CALLER_SPIN: Duration = Duration::from_micros(250);
 
 /// The limits of a `describe`: 5 s, and 64 MiB of memory.
@@ -70,15 +72,14 @@ pub struct RunnerConfig {
     pub seccomp: Requirement,
     /// The maximum number of calls that run concurrently.
     pub concurrency: usize,
-    /// The `portcullis` program that compiles foreign modules. Without it, only foreign modules that were compiled
-    /// before can be loaded.
+    /// The `portcullis` program that compiles foreign modules. Without it, only foreign modules that are
+    /// already in the cache can be loaded.
     pub compiler: Option<PathBuf>,
     /// The limits of the compilation of a foreign module.
     pub compile_limits: CompileLimits,
 }
 
-/// Runs guests of any module. Each call has a fresh store, on a thread that the kernel confines to exactly the call's
-/// mounts.
+/// Runs guests of any module. Each call has a fresh store, on a thread that is confined to the call's mounts.
 ///
 /// The confinement stops logic errors in guests and in the WASI layer. It does not stop native code in this process: an
 /// attacker who breaks out of WebAssembly itself controls a thread of this process.
@@ -95,7 +96,7 @@ pub struct HostWasmToolRunner {
     config: RunnerConfig,
 }
 
-/// The linker, wrapped because wasmtime's type does not implement `Debug`.
+/// Wraps the linker, because wasmtime's type does not implement `Debug`.
 struct LinkerBox(Linker<GuestState>);
 
 impl std::fmt::Debug for LinkerBox {
@@ -115,13 +116,13 @@ pub struct GuestJob {
     pub mounts: Vec<GrantedMount>,
     /// A mark for each mount, which is set when the guest uses the mount.
     pub used: MountUse,
-    /// Keeps the states of paths before the guest changes them. Without it no state is kept.
+    /// Saves the states of paths before the guest changes them. Without it no state is saved.
     pub keeper: Option<ChangeKeeper>,
     /// The protected kinds, if the guest must not write them.
     pub withheld: Option<Arc<ProtectedKinds>>,
     /// The maximum size of all memories of the guest together, in bytes.
     pub memory_bytes: usize,
-    /// The time limit, for messages.
+    /// The time limit that messages name.
     pub time_limit: Duration,
     /// The time at which the guest is stopped.
     pub deadline: Instant,
@@ -138,14 +139,13 @@ pub struct GuestJob {
 }
 
 impl HostWasmToolRunner {
-    /// Starts the engine and the ticker, and installs the signal handler that interrupts threads. Workers are started
-    /// later.
+    /// Starts the engine and the ticker, and installs the signal handler that interrupts threads.
     ///
     /// # Errors
     /// [`WasmError`] if one of these steps fails.
     pub fn new(config: RunnerConfig) -> Result<Self, WasmError> {
         interrupt::install_handler()?;
-        // One call can consist of two guests that run concurrently and share its slot.
+        // A call can consist of two guests that run concurrently and share the call's slot.
         let slots = config.concurrency.saturating_mul(2).saturating_add(MAX_STUCK + 2);
         let slots = u32::try_from(slots).unwrap_or(u32::MAX);
         let engine = engine::build(slots)?;
@@ -164,7 +164,7 @@ impl HostWasmToolRunner {
         Ok(Self { engine, linker, cache, compiler, ticker, canary, locks, pools: Mutex::default(), config })
     }
 
-    /// A module that is embedded in this program. Its first call compiles it, or loads its code from the cache.
+    /// Wraps a module of this program. Its first call compiles it or loads its code from the cache.
     #[must_use]
     pub fn embedded(module: &'static EmbeddedModule) -> Arc<GuestModule> {
         Arc::new(GuestModule::from_embedded(module))
@@ -180,7 +180,7 @@ impl HostWasmToolRunner {
         Ok(Arc::new(GuestModule::linked(digest, &self.linker.0, &code)?))
     }
 
-    /// Loads a foreign module: from the cache if possible. Otherwise the module is compiled in a process with limited
+    /// Loads a foreign module from the cache if possible. Otherwise compiles it in a process with limited
     /// time, limited memory and no files.
     ///
     /// # Errors
@@ -198,8 +198,8 @@ impl HostWasmToolRunner {
         Ok(Arc::new(GuestModule::linked(digest, &self.linker.0, &code)?))
     }
 
-    /// Compiles a foreign module. A refusal that would repeat is stored: otherwise a module that uses up the time limit
-    /// would do so at every start.
+    /// Compiles a foreign module. A refusal that would recur is stored: otherwise a module that uses up the
+    /// time limit would do so at every start.
     async fn compile_foreign(&self, wasm: &[u8], digest: ModuleDigest) -> Result<Module, WasmError> {
         if let Some(reason) = self.cache.load_refusal(digest) {
             return Err(WasmError::RefusedBefore { reason, digest });
@@ -211,6 +211,7 @@ impl HostWasmToolRunner {
                 match &error {
                     WasmError::Compile { source } => self.cache.store_refusal(digest, &source.to_string()),
                     WasmError::CompileLimit { .. } => self.cache.store_refusal(digest, &error.to_string()),
+                    // Other failures may be temporary, so the next start tries again.
                     _ => {}
                 }
                 Err(error)
@@ -249,8 +250,8 @@ impl HostWasmToolRunner {
         }
     }
 
-    /// The confinement of a worker, with evidence. Runs the module as in [`Self::describe`], and returns the posture of
-    /// its thread.
+    /// Returns the confinement of a worker, with evidence. Runs the module as in [`Self::describe`], and
+    /// returns the posture of its thread.
     ///
     /// # Errors
     /// [`WasmError`] if no worker could be confined, or if the module could not run.
@@ -262,7 +263,7 @@ impl HostWasmToolRunner {
     }
 
     async fn run_describe(&self, module: &Arc<GuestModule>) -> Result<GuestReport, WasmError> {
-        // Load first, so that the compilation does not count towards the module's time.
+        // Load first, so that the compilation does not count towards the module's time limit.
         self.ready(module)?;
         let job = GuestJob {
             module: Arc::clone(module),
@@ -283,10 +284,10 @@ impl HostWasmToolRunner {
         self.run_verb(Verb::Describe, job, |_| {}).await
     }
 
-    /// Runs one call. `watch` gets progress and update frames as they arrive, in the caller's task.
+    /// Runs one call. `watch` receives progress and update frames as they arrive, in the caller's task.
     ///
     /// # Cancellation
-    /// A dropped future stops the guest, and so does the job's token.
+    /// Dropping the future stops the guest, and so does the job's token.
     ///
     /// # Errors
     /// [`WasmError`] if the guest cannot be started or does not end properly. A tool's own error is in the report.
@@ -329,7 +330,7 @@ impl HostWasmToolRunner {
             used: job.used,
             keeper: job.keeper,
             control: Arc::clone(&control),
-            // A clone: `sender` itself keeps the channel open, so that `frames.recv()` never ends before the call.
+            // A clone: `sender` keeps the channel open, so that `frames.recv()` never ends before the call.
             listener: job
                 .is_watched
                 .then(|| Listener { sender: sender.clone(), dropped: Arc::clone(&dropped) }),
@@ -358,9 +359,9 @@ impl HostWasmToolRunner {
         report
     }
 
-    /// Loads a module's code, if it is not loaded. This takes some milliseconds if the cache has the code, and seconds
-    /// if it must be compiled. It blocks the thread. A call loads the code itself, in its own time; a program that
-    /// counts the time of calls loads it before.
+    /// Loads a module's code unless it is loaded. This blocks the thread for some milliseconds if the cache
+    /// has the code, and for seconds if it must be compiled. A call loads the code within its own time
+    /// limit. A program that measures calls loads the code first.
     ///
     /// # Errors
     /// [`WasmError`] if the code cannot be compiled, loaded or linked. The call then fails in the same way.
@@ -368,7 +369,7 @@ impl HostWasmToolRunner {
         self.ready(module).map(drop)
     }
 
-    /// The module's code, which is loaded on first use.
+    /// Returns the module's code, which is loaded on first use.
     fn ready(&self, module: &GuestModule) -> Result<LinkedModule, WasmError> {
         let ready = module.ready(&self.linker.0, |embedded| match embedded {
             Some(wasm) => self.cache.load_or_compile(&self.engine, wasm, module.digest()),
@@ -377,7 +378,7 @@ impl HostWasmToolRunner {
         ready.cloned()
     }
 
-    /// The pool of a set of mounts, which is created on first use.
+    /// Returns the pool of a set of mounts, which is created on first use.
     fn pool(&self, mounts: &[GrantedMount]) -> Result<Arc<WorkerPool>, WasmError> {
         let mut pools = self.pools.lock();
         if let Some(pool) = pools.get(mounts) {
@@ -404,15 +405,16 @@ impl HostWasmToolRunner {
         Ok(pool)
     }
 
-    /// Whether the kernel can report which pages a call touched (`PAGEMAP_SCAN`), which makes it cheaper to clear
-    /// memory. The first check opens the kernel's interface permanently. A program that makes itself non-dumpable must
-    /// call this function before, because an ordinary user's process cannot open the interface afterwards.
+    /// Returns whether the kernel can report touched pages (`PAGEMAP_SCAN`), which makes clearing memory
+    /// cheaper. The first check opens the kernel's interface permanently. A program that makes itself
+    /// non-dumpable must call this first, because an ordinary user's process cannot open the interface
+    /// afterwards.
     #[must_use]
     pub fn has_pagemap_scan() -> bool {
         wasmtime::PoolingAllocationConfig::is_pagemap_scan_available()
     }
 
-    /// Whether a layer must confine every worker.
+    /// Returns whether a layer must confine every worker.
     #[must_use]
     pub fn requirement(&self, layer: Layer) -> Requirement {
         match layer {
@@ -423,8 +425,8 @@ impl HostWasmToolRunner {
     }
 }
 
-/// Polls for the answer of a short call before its caller sleeps. If several calls run, no caller polls, so that the
-/// calls get the processor.
+/// Polls for the answer of a short call before its caller sleeps. If several calls run, callers do not
+/// poll, which leaves the processor to the calls.
 fn early_answer(
     pool: &WorkerPool,
     answer: &mut oneshot::Receiver<Result<GuestReport, WasmError>>,
@@ -440,8 +442,7 @@ fn early_answer(
     None
 }
 
-/// Waits for the report, and delivers frames in the meantime. A cancelled call is stopped, and its worker is written
-/// off if it does not stop.
+/// Waits for the report and delivers frames. A cancelled call that does not stop is written off.
 async fn await_report(
     pool: &WorkerPool,
     control: &Arc<CallControl>,
@@ -455,8 +456,7 @@ async fn await_report(
     let (mut cancelled, mut given_up) = (false, false);
     loop {
         tokio::select! {
-            // `biased`: waiting frames are delivered before the answer, and the answer counts even if the caller
-            // cancels at the same time.
+            // `biased`: queued frames come before the answer, and the answer wins over a cancellation.
             biased;
             Some(frame) = frames.recv() => watch(frame),
             answer = &mut answer => return answer.map_err(|_cause| WasmError::WorkerLost)?,
@@ -469,7 +469,7 @@ async fn await_report(
                 if pool.write_off(control) {
                     return Err(WasmError::Stuck);
                 }
-                // The worker finished just before, and its answer is on its way.
+                // The worker finished first, and its answer is about to arrive.
                 given_up = true;
             }
         }

@@ -6,8 +6,8 @@ use portcullis_types::{
 
 use super::{ChunkSink, GuestFault, Listener, StreamFrame, fault::STDOUT_ADVICE};
 
-/// The maximum size of the stored standard error of a guest: 64 KiB, for the operator's log and for authors. One half
-/// is from the start, and one half from the end, where a panic's message is.
+/// The maximum size of the stored standard error of a guest: 64 KiB, for the operator's log and for
+/// authors. Half of it comes from the start, and half from the end, which contains a panic's message.
 const MAX_STDERR_BYTES: usize = 64 << 10;
 
 /// The maximum length of an invalid line that a fault quotes, in characters.
@@ -52,7 +52,7 @@ impl Stdout {
     }
 }
 
-/// Reads frames from a guest's output. A fault ends the call immediately.
+/// Reads frames from a guest's output. Any fault ends the call immediately.
 #[derive(Debug, Default)]
 pub(super) struct FrameReader {
     line: Vec<u8>,
@@ -85,7 +85,7 @@ impl FrameReader {
             self.extend(line)?;
             let line = std::mem::take(&mut self.line);
             self.take_line(&line)?;
-            // Put the buffer back, so that the next line reuses its memory.
+            // Put the buffer back, so that the next line reuses its allocation.
             self.line = line;
             self.line.clear();
             bytes = &rest[1..];
@@ -177,8 +177,8 @@ impl FrameReader {
     }
 }
 
-/// Explains an invalid line and its likely cause: text from `println!`, which is a separate line, or text from
-/// `print!`, which precedes the next frame.
+/// Explains an invalid line and its likely cause: text from `println!`, which is a separate line, or text
+/// from `print!`, which precedes the next frame.
 fn explain_malformed(line: &[u8], error: &serde_json::Error) -> String {
     let Ok(text) = str::from_utf8(line) else {
         return format!("it is not UTF-8; {STDOUT_ADVICE}");
@@ -192,7 +192,7 @@ fn explain_malformed(line: &[u8], error: &serde_json::Error) -> String {
     format!("{error}; {STDOUT_ADVICE}")
 }
 
-/// The starts of the frames that the SDK writes.
+/// The prefixes of the frames that the SDK writes.
 const FRAME_BEGINNINGS: [&str; 5] =
     ["{\"ok\":", "{\"error\":", "{\"progress\":", "{\"update\":", "{\"chunk\":"];
 
@@ -209,7 +209,8 @@ fn quote_text(text: &str) -> String {
 #[derive(Debug, Default)]
 pub(super) struct Stderr {
     beginning: Vec<u8>,
-    /// The last bytes after `beginning`. They can grow to the whole limit, and are then cut back to half of it.
+    /// The last bytes after `beginning`. The buffer can grow to the whole limit, and is then cut back to
+    /// half of it.
     end: Vec<u8>,
     dropped_bytes: usize,
 }
@@ -235,11 +236,11 @@ impl Stderr {
         self.dropped_bytes = self.dropped_bytes.saturating_add(surplus);
     }
 
-    /// The text, with a note where bytes were dropped.
+    /// Returns the text, with a note where bytes were dropped.
     pub(super) fn into_text(mut self) -> String {
         self.drop_all_but(MAX_STDERR_BYTES / 2);
         if self.dropped_bytes == 0 {
-            // Join the parts first, because a character can span both.
+            // Join the parts before decoding, because a character can span both.
             self.beginning.append(&mut self.end);
         }
         let mut text = String::from_utf8_lossy(&self.beginning).into_owned();

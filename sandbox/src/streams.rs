@@ -13,8 +13,8 @@ use super::{
 /// The maximum number of buffers in one `fd_write` or `fd_read`.
 const MAX_IO_VECTORS: u32 = 1024;
 
-/// The maximum number of bytes in one `fd_write` to a standard stream: 128 KiB. The guest calls again for the rest.
-/// Many vectors can name the same memory, and a guest can be stopped only between two calls.
+/// The maximum number of bytes in one `fd_write` to a standard stream: 128 KiB. The guest calls again for
+/// the rest. Many vectors can refer to the same memory, and a guest can be stopped only between two calls.
 const MAX_WRITE_BYTES: u32 = 128 << 10;
 
 /// Passes a guest's output to its reader. A fault ends the call.
@@ -51,7 +51,7 @@ pub(super) fn write_stream(
     Ok(write_bytes(memory, as_unsigned(out), &written.to_le_bytes()).map_or_else(|errno| errno.0, |()| 0))
 }
 
-/// Reads from a transfer into the first buffer that is not empty. The guest calls again for more.
+/// Reads from a transfer into the first non-empty buffer. The guest calls again for more.
 pub(super) fn read_stream(
     memory: &mut [u8],
     state: &mut GuestState,

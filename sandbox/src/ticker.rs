@@ -1,5 +1,5 @@
-//! The thread that advances the engine's epoch and interrupts overdue calls. The thread sleeps while no call runs, and
-//! ends with the runner.
+//! The thread that advances the engine's epoch and interrupts overdue calls. It sleeps while no call runs,
+//! and ends with the runner.
 
 use std::{
     io,
@@ -19,11 +19,11 @@ use super::control::CallControl;
 /// The interval of the epoch while a call runs: 5 ms. Guest code overruns its deadline by at most one tick.
 pub(super) const TICK: Duration = Duration::from_millis(5);
 
-/// The number of ticks without a call before the thread sleeps. A thread that is still awake saves the next call the
-/// cost of a wake-up.
+/// The number of ticks without a call before the thread sleeps. A thread that is still awake spares the
+/// next call a wake-up.
 const IDLE_TICKS: u32 = 40;
 
-/// Owns the ticking thread.
+/// Owns the ticker's thread.
 #[derive(Debug)]
 pub(super) struct Ticker {
     shared: Arc<TickerState>,
@@ -39,7 +39,8 @@ struct TickerState {
 }
 
 impl TickerState {
-    /// The list is only pushed to and removed from, so it stays valid after a panic while it was locked.
+    /// Locks the list. It is only pushed to and removed from, so it stays valid even if a holder of the
+    /// lock panicked.
     fn calls(&self) -> MutexGuard<'_, Vec<Arc<CallControl>>> {
         self.calls.lock()
     }
@@ -61,7 +62,8 @@ impl Ticker {
     pub(super) fn watch(&self, control: Arc<CallControl>) -> TickerGuard {
         let shared = Arc::clone(&self.shared);
         shared.calls().push(Arc::clone(&control));
-        // The ticker sets `asleep` under the lock of the list, so it has either seen this call or sleeps already.
+        // The ticker sets `asleep` under the lock of the list. It has therefore either seen this call or is
+        // already asleep.
         if shared.asleep.load(Ordering::Acquire) {
             shared.wake.notify_one();
         }
@@ -72,7 +74,7 @@ impl Ticker {
 impl Drop for Ticker {
     fn drop(&mut self) {
         {
-            // The lock makes sure that the thread either sees the flag or already waits for the wake-up.
+            // The lock ensures that the thread either sees the flag or already waits for the wake-up.
             let _calls = self.shared.calls();
             self.shared.is_ending.store(true, Ordering::Release);
         }
@@ -84,7 +86,7 @@ impl Drop for Ticker {
     }
 }
 
-/// Keeps a call watched by the ticker until it is dropped.
+/// Keeps a call watched by the ticker until the guard is dropped.
 #[derive(Debug)]
 pub(super) struct TickerGuard {
     shared: Arc<TickerState>,

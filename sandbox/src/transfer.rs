@@ -1,7 +1,7 @@
 //! Passes bytes from the standard output of one guest to the standard input of another, while both run.
 //!
-//! A few chunks can wait. Unlike progress frames, chunks are never dropped: the sender waits for the receiver, on the
-//! sender's own worker thread, until its deadline or cancellation.
+//! A few chunks can be queued. Unlike progress frames, chunks are never dropped: the sender blocks on its
+//! own worker thread until there is room, its deadline expires, or its call is cancelled.
 
 use std::{collections::VecDeque, sync::Arc, time::Duration};
 
@@ -13,9 +13,9 @@ use super::{
     control::{CallControl, CallStop},
 };
 
-/// The maximum number of chunks that wait for the receiver, of at most 512 KiB each. Together with one chunk at each
-/// end, this is all the memory of a transfer between two guests. [`Transfer::from_bytes`] queues all its bytes
-/// together.
+/// The maximum number of queued chunks, of at most 512 KiB each. Together with one chunk at each end, this
+/// is all the memory of a transfer between two guests. [`Transfer::from_bytes`] queues all its bytes at
+/// once.
 const CAPACITY: usize = 4;
 
 /// The length of one wait, which bounds how late a deadline or a cancellation is noticed.
@@ -35,14 +35,14 @@ struct TransferState {
     /// The number of bytes in all chunks sent so far.
     bytes: u64,
     phase: TransferPhase,
-    /// Whether the receiver has got a chunk or the end.
+    /// Whether the receiver has received a chunk or the end.
     is_received: bool,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum TransferPhase {
     Open,
-    /// All chunks were sent, and the sender has ended and is recorded.
+    /// All chunks were sent, and the sender has ended and was recorded.
     Ended,
     /// The receiver knows that the transfer is complete.
     EndReceived,
@@ -58,7 +58,7 @@ pub enum TransferEnd {
     Receiving(Arc<Transfer>),
 }
 
-/// An item that the receiver gets.
+/// An item for the receiver.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum TransferItem {
     Chunk(Vec<u8>),
@@ -69,13 +69,13 @@ pub(super) enum TransferItem {
 }
 
 impl Transfer {
-    /// A transfer with the default limit of bytes.
+    /// Creates a transfer with the default limit of bytes.
     #[must_use]
     pub fn new() -> Arc<Self> {
         Self::with_limit(MAX_TRANSFER_BYTES)
     }
 
-    /// A complete transfer of bytes that are already in memory. It has only a receiver.
+    /// Creates a complete transfer of bytes that are already in memory. It has only a receiver.
     #[must_use]
     pub fn from_bytes(bytes: &[u8]) -> Arc<Self> {
         let transfer = Self::with_limit(MAX_TRANSFER_BYTES);
@@ -106,30 +106,30 @@ impl Transfer {
         }
     }
 
-    /// Prevents the receiver from getting the end. Returns `false` if the receiver already has it.
+    /// Prevents the receiver from receiving the end. Returns `false` if the receiver already has it.
     pub fn break_off(&self) -> bool {
         let mut state = self.state();
         if state.phase == TransferPhase::EndReceived {
             return false;
         }
         state.phase = TransferPhase::BrokenOff;
-        // The receiver gets none of the waiting chunks, so their memory is freed.
+        // The receiver gets none of the queued chunks, so their memory is freed.
         state.chunks.clear();
         self.changed.notify_all();
         true
     }
 
-    /// The number of bytes sent so far.
+    /// Returns the number of bytes sent so far.
     pub fn bytes(&self) -> u64 {
         self.state().bytes
     }
 
-    /// Whether the receiver has got a chunk or the end.
+    /// Returns whether the receiver has received a chunk or the end.
     pub fn is_received(&self) -> bool {
         self.state().is_received
     }
 
-    /// Sends a chunk. Waits until there is room for it.
+    /// Sends a chunk. Blocks until there is room for it.
     fn send(&self, chunk: Vec<u8>, control: &CallControl) -> Result<(), SendRefusal> {
         let mut state = self.state();
         loop {
@@ -152,11 +152,11 @@ impl Transfer {
         }
     }
 
-    /// Waits for the next item.
+    /// Blocks until the next item arrives.
     pub(super) fn receive(&self, control: &CallControl) -> Result<TransferItem, CallStop> {
         let mut state = self.state();
         loop {
-            // Waiting chunks come before the phase, so the end follows the last chunk.
+            // Queued chunks come before the phase, so the end follows the last chunk.
             if let Some(chunk) = state.chunks.pop_front() {
                 state.is_received = true;
                 self.changed.notify_all();
@@ -177,7 +177,8 @@ impl Transfer {
         }
     }
 
-    /// Each change is a single step, so the state stays valid after a panic while it was locked.
+    /// Locks the state. Each change is a single step, so the state stays valid even if a holder of the lock
+    /// panicked.
     fn state(&self) -> MutexGuard<'_, TransferState> {
         self.state.lock()
     }
@@ -187,7 +188,7 @@ impl Transfer {
     }
 }
 
-/// Why a chunk was not sent.
+/// The reason why a chunk was not sent.
 #[derive(Debug, PartialEq, Eq)]
 enum SendRefusal {
     BrokenOff,
@@ -204,7 +205,7 @@ pub(super) struct ChunkSink {
 }
 
 impl ChunkSink {
-    /// Sends a chunk. Waits until there is room for it.
+    /// Sends a chunk. Blocks until there is room for it.
     pub(super) fn send(&self, chunk: Vec<u8>) -> Result<(), GuestFault> {
         self.transfer.send(chunk, &self.control).map_err(|refused| match refused {
             SendRefusal::TooMuch => GuestFault::TransferTooLarge { limit_bytes: self.transfer.limit_bytes },

@@ -10,7 +10,7 @@ use super::{
     transfer::{Transfer, TransferItem},
 };
 
-/// Buffered input, and the transfer that supplies more.
+/// Buffered input and the transfer that supplies more.
 #[derive(Debug)]
 pub(super) struct TransferReader {
     ready: Vec<u8>,
@@ -21,12 +21,12 @@ pub(super) struct TransferReader {
 }
 
 impl TransferReader {
-    /// An input that starts with the call's frame.
+    /// Creates an input that starts with the call frame.
     pub(super) fn new(call_frame: Vec<u8>, transfer: Arc<Transfer>) -> Self {
         Self { ready: call_frame, position: 0, transfer, is_over: false }
     }
 
-    /// Waits for input, and reads at least one byte. Returns zero at the end of the input.
+    /// Blocks until there is input, and reads at least one byte. Returns zero at the end of the input.
     pub(super) fn read(&mut self, buffer: &mut [u8], control: &CallControl) -> Result<usize, CallStop> {
         if self.position == self.ready.len() && !self.is_over {
             self.fetch_more(control)?;
@@ -56,7 +56,7 @@ impl TransferReader {
     }
 
     fn push_line(&mut self, frame: InputFrame) {
-        // A write of numbers to a `Vec` cannot fail.
+        // Serializing numbers to a `Vec` cannot fail.
         let _ = serde_json::to_writer(&mut self.ready, &frame);
         self.ready.push(b'\n');
     }

@@ -31,9 +31,9 @@ use super::{
 };
 use crate::{change_keeper::ChangeKeeper, links::ExposedFiles, mount_use::MountUse};
 
-/// The time for which a worker polls for its next call before it sleeps: 400 µs. A thread's wake-up costs 10 to 60 µs,
-/// as much as a call itself, and more if the processor sleeps too. Calls often come in a row. Between two of them the
-/// caller, which can be another process, reads the answer and prepares the next call.
+/// How long a worker polls for its next call before it sleeps: 400 µs. A thread's wake-up costs 10 to 60
+/// µs, as much as a call itself, and more if the processor sleeps too. Calls often come in bursts. Between
+/// two of them the caller, which can be another process, reads the answer and prepares the next call.
 const SPIN: Duration = Duration::from_micros(400);
 
 /// The size of a worker's stack: the guest's share (`engine`), and more than twice that for host functions. Only
@@ -53,7 +53,7 @@ pub(super) struct WorkerJob {
     pub(super) exposed: Arc<ExposedFiles>,
     /// The marks of the pool's mounts.
     pub(super) used: MountUse,
-    /// Keeps the states of paths before the guest changes them.
+    /// Saves the states of paths before the guest changes them.
     pub(super) keeper: Option<ChangeKeeper>,
     pub(super) control: Arc<CallControl>,
     /// Receives progress and update frames, if the call has an observer.
@@ -69,7 +69,7 @@ pub(super) struct WorkerJob {
 }
 
 impl WorkerJob {
-    /// The reader of the guest's standard output. Takes the listener out of the job.
+    /// Builds the reader of the guest's standard output. Takes the listener out of the job.
     pub(super) fn stdout(&mut self) -> Stdout {
         match self.verb {
             Verb::Call => Stdout::Frames(FrameReader::new(self.listener.take(), self.transfer_output())),
@@ -77,7 +77,7 @@ impl WorkerJob {
         }
     }
 
-    /// The standard input of the receiving end of a transfer. Takes the call frame out of the job.
+    /// Builds the standard input of the receiving end of a transfer. Takes the call frame out of the job.
     pub(super) fn transfer_input(&mut self) -> Option<TransferReader> {
         match &self.transfer {
             Some(TransferEnd::Receiving(transfer)) => {
@@ -126,7 +126,7 @@ pub(super) struct WorkerSetup {
     pub(super) busy: AtomicUsize,
 }
 
-/// The kernel's rule for a preopen. It has the same handle and the same access.
+/// Builds the kernel's rule for a preopen, with the same handle and the same access.
 pub(super) fn mount_rule(preopen: &Preopen) -> MountRule {
     MountRule {
         dir: Arc::clone(preopen.handle.directory()),
@@ -142,12 +142,12 @@ pub(super) fn mount_rule(preopen: &Preopen) -> MountRule {
 pub(super) struct Assignment {
     pub(super) job: WorkerJob,
     pub(super) lease: WorkerLease,
-    /// The sender for this worker's next job. It travels with the job: an idle worker holds no sender, so the worker
-    /// ends when its pool does.
+    /// The sender for this worker's next job. It travels with the job: an idle worker holds no sender, so
+    /// it ends when its pool is dropped.
     pub(super) next_job: SyncSender<Assignment>,
 }
 
-/// Starts a worker, with its first job already in its channel.
+/// Starts a worker whose first job is already in its channel.
 pub(super) fn start(pool: &Arc<WorkerPool>, job: WorkerJob, lease: WorkerLease) -> Result<(), WasmError> {
     let (next_job, receiver) = mpsc::sync_channel(1);
     let first = Assignment { job, lease, next_job: next_job.clone() };
@@ -165,8 +165,8 @@ pub(super) fn start(pool: &Arc<WorkerPool>, job: WorkerJob, lease: WorkerLease) 
 
 /// The main loop of a worker thread.
 fn work(setup: &WorkerSetup, receiver: &mpsc::Receiver<Assignment>) {
-    // Created before the confinement, and entered for the whole life of the thread. Otherwise wasmtime-wasi would start
-    // a global runtime, whose threads would inherit the confinement.
+    // Created before the confinement, and entered for the whole life of the thread. Otherwise wasmtime-wasi
+    // would start a global runtime, whose threads would inherit the confinement.
     let Ok(runtime) = tokio::runtime::Builder::new_current_thread().enable_time().build() else { return };
     let _entered = runtime.enter();
     let thread = ThreadTarget::current();
@@ -178,12 +178,13 @@ fn work(setup: &WorkerSetup, receiver: &mpsc::Receiver<Assignment>) {
         drop(ticking);
         // A thread whose confinement is in doubt is not reused.
         let is_reusable = !matches!(report, Err(WasmError::Unconfined { .. } | WasmError::Confine(_)));
-        // The worker becomes idle before the answer is sent, so that the caller's next call finds it.
+        // The worker becomes idle before the answer is sent, so that it is available for the caller's next
+        // call.
         match is_reusable {
             true => lease.leave_idle(next_job),
             false => drop(lease),
         }
-        // A call that was written off no longer has a receiver, so a failure to send is ignored.
+        // A call that was written off has no receiver any more, so a failed send is ignored.
         let _ = reply.send(report);
         if !is_reusable {
             return;
@@ -204,7 +205,7 @@ fn serve(
     guest::run(setup, proven.posture().clone(), job)
 }
 
-/// Waits for the next assignment. `None` if the pool is gone.
+/// Waits for the next assignment. Returns `None` if the pool is gone.
 fn receive(receiver: &mpsc::Receiver<Assignment>, setup: &WorkerSetup) -> Option<Assignment> {
     let start = Instant::now();
     // Do not poll while other workers run, because they need the processor.

@@ -1,5 +1,5 @@
-//! The attempts of a thread that may only connect: the port that Landlock must refuse, and each way around the port
-//! rules that Landlock leaves open.
+//! The attempts of a thread that may only connect: the port that Landlock must refuse, and each way around
+//! Landlock's port rules.
 //!
 //! The attempts send nothing beyond this machine: they reach only a loopback port that this module opens.
 
@@ -20,12 +20,12 @@ use rustix::{
 
 use crate::{ConfineError, Layer, SyscallOutcome};
 
-/// One attempt on the network.
+/// An attempt on the network.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum NetworkProbe {
     /// Connect to this port, which no rule grants.
     OtherPort(u16),
-    /// Connect to this port with the first `sendto`, which Landlock does not see.
+    /// Connect to this port in the first `sendto`, which Landlock does not see.
     FastOpen(u16),
     Netlink,
     Mptcp,
@@ -35,7 +35,7 @@ pub(crate) enum NetworkProbe {
 }
 
 impl NetworkProbe {
-    /// The attempts that the filter must refuse.
+    /// Returns the attempts that the filter must refuse.
     pub(super) const fn filter_probes(port: u16) -> [Self; 6] {
         [Self::Netlink, Self::Mptcp, Self::Udp, Self::FastOpen(port), Self::Bind, Self::Listen]
     }
@@ -68,12 +68,12 @@ impl NetworkProbe {
         }
     }
 
-    /// Whether `outcome`, seen before the layer was applied, makes a later refusal meaningful. A kernel may lack MPTCP
-    /// or have fast open switched off, so any answer other than the filter's is meaningful.
+    /// Returns whether `outcome`, seen before the layer was applied, makes a later refusal meaningful. A
+    /// kernel may lack MPTCP or have fast open disabled, so any answer other than the filter's is meaningful.
     pub(super) fn is_free(self, outcome: SyscallOutcome) -> bool {
         match self {
-            // An outer container's filter may refuse these calls like this crate's. They then prove nothing, and the
-            // other attempts must.
+            // An outer container's filter may refuse these calls as this crate's does. They then prove
+            // nothing, and the other attempts must.
             Self::Netlink | Self::Mptcp | Self::FastOpen(_) => true,
             Self::Udp => outcome == SyscallOutcome::Succeeded,
             Self::OtherPort(_) | Self::Bind | Self::Listen => {
@@ -115,8 +115,8 @@ pub(crate) struct OtherPort {
 impl OtherPort {
     pub(crate) fn open(excluded_ports: &BTreeSet<u16>) -> Result<Self, ConfineError> {
         let failed = |source: io::Error| ConfineError::CanaryPort { source };
-        // A listener on a granted port stays open until the loop ends, so that the kernel does not choose the port
-        // again.
+        // A listener on a granted port stays open until the loop ends, so that the kernel does not choose its
+        // port again.
         let mut held_listeners = Vec::new();
         loop {
             let listener = TcpListener::bind(SocketAddrV4::new(Ipv4Addr::LOCALHOST, 0)).map_err(failed)?;

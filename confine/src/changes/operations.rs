@@ -3,7 +3,7 @@
 use super::PendingChange;
 use crate::seccomp::FCHMODAT2;
 
-/// One effect of a call on the names of files.
+/// An effect of a call on the names of files.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ChangeOperation {
     /// Only the content, the permissions or the name of this path.
@@ -22,15 +22,17 @@ pub enum ChangeOperation {
 /// A path in the arguments of a call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PathArgument {
-    /// The caller's descriptor of the directory that a relative path starts at. `None`: its working directory.
+    /// The caller's descriptor of the directory that a relative path starts at. `None` means its working
+    /// directory.
     pub directory: Option<i32>,
-    /// The address of the path's text in the caller's memory. `None`: what the descriptor refers to.
+    /// The address of the path's text in the caller's memory. `None` means the descriptor's own file.
     pub text: Option<u64>,
     /// Whether a link at the path's end is followed.
     pub follows: bool,
 }
 
-/// The effects of a call. `None` for a call that changes nothing, which the filter does not pass on.
+/// Returns the effects of a call, or `None` for a call that changes nothing, which the filter does not pass
+/// on.
 pub(super) fn of_call(change: &PendingChange) -> Option<Vec<ChangeOperation>> {
     let argument = |index: usize| change.arguments[index];
     let at = |directory: usize, text: usize, follows: bool| PathArgument {
@@ -49,6 +51,7 @@ pub(super) fn of_call(change: &PendingChange) -> Option<Vec<ChangeOperation>> {
         libc::SYS_unlinkat | libc::SYS_mkdirat | libc::SYS_mknodat => one(at(0, 1, false)),
         libc::SYS_symlinkat => one(at(1, 2, false)),
         libc::SYS_linkat => one(at(2, 3, false)),
+        // The system call has no flags argument, so it always follows a symlink.
         libc::SYS_fchmodat => one(at(0, 1, true)),
         FCHMODAT2 if flags(3) & libc::AT_EMPTY_PATH != 0 => one(whole_descriptor(argument(0))),
         FCHMODAT2 => one(at(0, 1, flags(3) & libc::AT_SYMLINK_NOFOLLOW == 0)),
@@ -79,12 +82,12 @@ fn whole_descriptor(argument: u64) -> PathArgument {
     PathArgument { directory: Some(descriptor(argument)), text: None, follows: true }
 }
 
-/// Whether an open with these flags follows a link at the path's end (open(2)).
+/// Returns whether an open with these flags follows a symlink at the path's end (open(2)).
 fn open_follows(flags: i32) -> bool {
     flags & libc::O_NOFOLLOW == 0 && flags & (libc::O_CREAT | libc::O_EXCL) != libc::O_CREAT | libc::O_EXCL
 }
 
-/// A 32-bit argument, such as a descriptor. The upper half of its register means nothing.
+/// Returns a 32-bit argument, such as a descriptor. The upper half of its register is undefined.
 #[expect(clippy::cast_possible_truncation, reason = "the kernel reads the lower half only")]
 fn descriptor(argument: u64) -> i32 {
     (argument as u32).cast_signed()
@@ -108,7 +111,7 @@ mod tests {
             (libc::O_WRONLY | libc::O_CREAT | libc::O_EXCL, false),
             (libc::O_RDWR | libc::O_NOFOLLOW, false),
         ] {
-            // The upper half of a register means nothing.
+            // The upper half of a register is undefined.
             let dirty = i64::from(flags) | 7 << 40;
             let operations = of_call(&change(libc::SYS_openat, [here, 4096, dirty, 0])).expect("a change");
             let path = PathArgument { directory: None, text: Some(4096), follows };

@@ -7,11 +7,11 @@ use crate::ProcessUser;
 pub(super) const PASSWD: &str = "/etc/passwd";
 pub(super) const GROUP: &str = "/etc/group";
 
-/// The texts of `/etc/passwd` and `/etc/group`.
+/// Returns the texts of `/etc/passwd` and `/etc/group`.
 pub(super) fn account_files(user: ProcessUser, home: &Path) -> [(&'static str, String); 2] {
     let ProcessUser { uid, gid } = user;
     let home = home.display();
-    // The session's line comes first: the first match counts, and another line may have the same user number.
+    // The session's line comes first: the first match wins, and another line may have the same user id.
     [
         (
             PASSWD,

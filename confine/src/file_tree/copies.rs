@@ -1,4 +1,4 @@
-//! Copies of the mounts that hold the binds of a tree. A copy is not attached to any tree.
+//! Copies the mounts that contain the binds of a tree. A copy is not attached to any tree.
 
 use std::{
     io,
@@ -37,7 +37,7 @@ pub(super) fn copy(bind: &Bind, map: Option<&OwnedFd>) -> io::Result<BindSource>
 }
 
 pub(super) fn copy_mount(source: BorrowedFd<'_>, mount_flags: MountAttrFlags) -> io::Result<OwnedFd> {
-    // Recursive, because the kernel lets only the maker of the mounts below leave them out of a copy.
+    // Recursive, because the kernel lets only the creator of the mounts below leave them out of a copy.
     let flags = OpenTreeFlags::OPEN_TREE_CLONE
         | OpenTreeFlags::OPEN_TREE_CLOEXEC
         | OpenTreeFlags::AT_EMPTY_PATH
@@ -47,7 +47,7 @@ pub(super) fn copy_mount(source: BorrowedFd<'_>, mount_flags: MountAttrFlags) ->
     Ok(copy)
 }
 
-/// Opens the file of a handle again, in this mount namespace.
+/// Opens the file behind a handle again, in this mount namespace.
 fn reopen_by_path(handle: &OwnedFd) -> io::Result<OwnedFd> {
     let flags = OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC;
     let reopened = rustix::fs::open(handle_path(handle)?, flags, Mode::empty())?;

@@ -1,15 +1,15 @@
-//! [`TreeUnavailable`]: why no tree was made, and the step that failed, in words for an operator.
+//! [`TreeUnavailable`]: why no tree was built, with the step that failed, in words for an operator.
 
 use std::{fmt, io};
 
-/// The reason why no tree was made. Nothing has changed, so the process may go on in its old tree.
+/// The reason why no tree was built. Nothing has changed, so the process may continue in its old tree.
 #[derive(Debug)]
 pub(crate) struct TreeUnavailable {
     pub(crate) step: TreeStep,
     pub(crate) source: io::Error,
 }
 
-/// A step of making a tree's parts, which may fail because of the environment.
+/// A step of creating a tree's parts, which may fail because of the environment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum TreeStep {
     PartMounts,

@@ -1,10 +1,10 @@
-//! Says why a namespace is not available, and how to make it available, in words for an operator.
+//! Explains why a namespace is not available, and how to make it available, in words for an operator.
 
 use std::io;
 
 use crate::{Layer, file_tree::TreeStep};
 
-/// The advice on a user namespace, which every user except root needs first.
+/// Returns the advice on a user namespace, which every user except root needs first.
 pub(super) fn user_namespace(error: &io::Error) -> String {
     let cause = namespace_switches().into_iter().find_map(|(path, forbidding, advice)| {
         let value = std::fs::read_to_string(path).ok()?;
@@ -18,7 +18,7 @@ pub(super) fn user_namespace(error: &io::Error) -> String {
     format!("an ordinary user needs a user namespace, which was refused ({error}): {advice}")
 }
 
-/// The advice on one of the other namespaces.
+/// Returns the advice on one of the other namespaces.
 pub(super) fn namespace(layer: Layer, error: &io::Error) -> String {
     let advice = match error.raw_os_error() {
         Some(libc::EINVAL) => kernel_option_advice(layer),
@@ -28,7 +28,7 @@ pub(super) fn namespace(layer: Layer, error: &io::Error) -> String {
     format!("it was refused ({error}): {advice}")
 }
 
-/// The advice on the file tree.
+/// Returns the advice on the file tree.
 pub(super) fn tree(step: TreeStep, error: &io::Error) -> String {
     let advice = match error.raw_os_error() {
         Some(libc::EPERM) if step == TreeStep::MountProc => {
@@ -53,7 +53,7 @@ fn kernel_option_advice(layer: Layer) -> &'static str {
     }
 }
 
-/// The advice for a machine where AppArmor allows a user namespace but no privileges in it.
+/// Returns the advice for a machine where AppArmor allows a user namespace but no privileges in it.
 fn apparmor_advice() -> Option<&'static str> {
     let (path, forbidding, advice) = APPARMOR;
     let value = std::fs::read_to_string(path).ok()?;

@@ -1,4 +1,4 @@
-//! Makes the targets that a process in namespaces must not reach, and the attempts to reach them.
+//! Creates the targets that a process in namespaces must not reach, and makes the attempts to reach them.
 
 use std::{
     io,
@@ -15,7 +15,7 @@ use rustix::{
 
 use crate::{ConfineError, Evidence, Layer, SyscallOutcome, sys::SharedPage};
 
-/// One attempt, made before and after its namespace is entered.
+/// An attempt that is made before and after its namespace is entered.
 pub(super) struct NamespaceAttempt {
     /// The attempt in words, to follow "to".
     description: &'static str,
@@ -25,8 +25,8 @@ pub(super) struct NamespaceAttempt {
 }
 
 impl NamespaceAttempt {
-    /// The attempts for a namespace that a process enters by itself. The first attempt must succeed before the
-    /// namespace is entered. Each further attempt that succeeds too gives more evidence.
+    /// Returns the attempts for a namespace that a process enters by itself. The first attempt must succeed
+    /// before the namespace is entered. Each further attempt that succeeds gives more evidence.
     pub(super) fn for_layer(layer: Layer) -> io::Result<Vec<Self>> {
         match layer {
             Layer::IpcNamespace => {
@@ -51,8 +51,8 @@ impl NamespaceAttempt {
                     libc::ECONNREFUSED,
                     abstract_socket,
                 )];
-                // Skipped where the process may not listen. Without a loopback device the attempt fails before as well,
-                // and proves nothing.
+                // Skipped if the process may not listen. Without a loopback device the attempt already fails
+                // before the namespace is entered, and proves nothing.
                 if let Ok(listener) = TcpListener::bind(SocketAddr::from(([127, 0, 0, 1], 0))) {
                     let address = listener.local_addr()?;
                     let connect = move || {
@@ -71,7 +71,7 @@ impl NamespaceAttempt {
         Self::new("find the process outside by its number", libc::ESRCH, move || find(outer))
     }
 
-    /// Compares the folder's identity, which needs no right to read the folder.
+    /// Compares the folder's identity, which needs no permission to read the folder.
     pub(super) fn root_folder() -> io::Result<Self> {
         let identity = || rustix::fs::stat("/").map(|stat| (stat.st_dev, stat.st_ino));
         let machine_root = identity()?;
@@ -113,8 +113,8 @@ impl NamespaceAttempt {
         })
     }
 
-    /// Repeats an attempt on the network in a namespace that has a loopback device. 127.0.0.1 then has a route, but
-    /// nothing listens at the attempt's port.
+    /// Repeats an attempt on the network in a namespace that has a loopback device. In this namespace
+    /// 127.0.0.1 has a route, but nothing listens on the attempt's port.
     pub(super) fn proof_with_loopback(&self, before: SyscallOutcome) -> Result<Evidence, ConfineError> {
         let (layer, expected) = (Layer::NetNamespace, SyscallOutcome::Failed(libc::ECONNREFUSED));
         let after = self.run();
@@ -131,12 +131,12 @@ impl NamespaceAttempt {
     }
 }
 
-/// Whether the calling process can find this process.
+/// Tests whether the calling process can find this process.
 pub(super) fn find(process: Pid) -> SyscallOutcome {
     outcome(rustix::process::test_kill_process(process).map_err(rustix::io::Errno::raw_os_error))
 }
 
-/// Changes the machine's name in this namespace.
+/// Changes the host name in this namespace.
 pub(super) fn rename_machine() -> io::Result<()> {
     let name: &[u8] = if machine_name() == MACHINE_NAME { b"session" } else { MACHINE_NAME };
     Ok(rustix::system::sethostname(name)?)

@@ -1,7 +1,8 @@
-//! Gives a session a separate user that does not own the session's files. The mounts show the separate user as the
-//! owner, and store files that it makes under the real owner.
+//! Gives a session a separate user that does not own the session's files. The mounts show the separate user
+//! as the owner, and store files that it creates under the real owner.
 //!
-//! A process that escapes every other layer is then a user that the machine does not know and that owns no file.
+//! A process that escapes every other layer then runs as a user that is unknown to the machine and owns no
+//! file.
 
 use std::{
     io,
@@ -21,8 +22,8 @@ use crate::{
     sys,
 };
 
-/// Makes a user namespace without processes, to serve as an id map for mounts. A child process keeps the namespace
-/// alive until its maps are written and it is opened.
+/// Creates a user namespace without processes, which serves as an id map for mounts. A child process keeps
+/// the namespace alive until its maps are written and it is opened.
 pub(super) fn create(
     one_thread: &SingleThreaded,
     owner: ProcessUser,
@@ -34,7 +35,7 @@ pub(super) fn create(
         Fork::Child => {
             drop((entered_reader, release_writer));
             let entered = sys::unshare(UnshareFlags::NEWUSER, one_thread).is_ok();
-            // The error is ignored: without this byte, the parent reads the end of the pipe.
+            // The error is ignored: without this byte, the parent reads end-of-file.
             let _ = rustix::io::write(&entered_writer, &[u8::from(entered)]);
             // Stay alive until the parent has opened the namespace or is gone.
             let _ = rustix::io::retry_on_intr(|| rustix::io::read(&release_reader, &mut [0; 1]));
@@ -59,7 +60,7 @@ pub(super) fn create(
         Ok(_) => Err(io::ErrorKind::PermissionDenied.into()),
         Err(errno) => Err(errno.into()),
     };
-    // Lets the child end.
+    // End-of-file on this pipe lets the child end.
     drop(release_writer);
     rustix::io::retry_on_intr(|| rustix::process::waitpid(Some(child), WaitOptions::empty()))?;
     result
@@ -70,8 +71,8 @@ pub(crate) fn apply(mount: &OwnedFd, map: &OwnedFd) -> io::Result<()> {
     sys::map_mount(mount.as_fd(), map.as_fd())
 }
 
-/// The lines of the id map: the owner becomes the other user, and each other id below the other user's stays the same.
-/// A line maps ids in the file system to ids that the mount shows.
+/// Returns the lines of the id map: the owner becomes the other user, and every other id below the other
+/// user's stays the same. A line maps ids in the file system to ids that the mount shows.
 fn map_lines(owner: u32, other: u32) -> String {
     let mut text = String::new();
     if owner > 0 {

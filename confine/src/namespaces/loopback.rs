@@ -1,7 +1,7 @@
-//! Makes a loopback device in a network namespace, and the one listener on it.
+//! Creates a loopback device in a network namespace, and the only listener on it.
 //!
-//! The namespace has no other device, so a connection in it can lead only to this listener. A process outside the
-//! namespace accepts the connections; the namespace itself needs no server.
+//! The namespace has no other device, so a connection in it can only reach this listener. A process outside
+//! the namespace accepts the connections, so the namespace itself needs no server.
 
 use std::{
     io,

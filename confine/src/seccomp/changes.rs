@@ -1,8 +1,9 @@
-//! The filter that lets the host look at a change of a file before the kernel makes it (seccomp_unotify(2)).
+//! The filter that lets the host inspect a change of a file before the kernel makes it (seccomp_unotify(2)).
 //!
-//! It refuses nothing: each call waits until the holder of the listener lets it go on or fails it. The later filters
-//! judge the call too, and their refusal wins. The arguments behind pointers can change after the holder has read them
-//! (TOCTOU race), so the filter is not a protection from a program that evades it.
+//! It refuses nothing: each call waits until the holder of the listener lets it continue or fails it. The
+//! filters that are installed later judge the call too, and their refusal wins. The arguments behind pointers
+//! can change after the holder has read them (TOCTOU race), so the filter does not protect against a program
+//! that evades it.
 
 use std::{collections::BTreeMap, os::fd::OwnedFd};
 
@@ -19,7 +20,7 @@ pub(super) fn install() -> Result<OwnedFd, ConfineError> {
 
 fn program() -> Result<BpfProgram, BackendError> {
     let arch = TargetArch::try_from(std::env::consts::ARCH)?;
-    // `seccompiler` has no action for a listener. The mark is replaced in the compiled program.
+    // `seccompiler` has no action for a listener, so this mark is replaced in the compiled program.
     let marked = SeccompAction::Trace(MARK);
     let filter = SeccompFilter::new(calls()?, SeccompAction::Allow, marked, arch)?;
     let mut program: BpfProgram = filter.try_into()?;
@@ -31,12 +32,12 @@ fn program() -> Result<BpfProgram, BackendError> {
     Ok(program)
 }
 
-/// The calls that change names, content or permissions by path, and `fchmod`.
+/// Returns the calls that change names, content or permissions by path, and `fchmod`.
 fn calls() -> Result<BTreeMap<i64, Vec<SeccompRule>>, BackendError> {
     let mut rules: BTreeMap<i64, Vec<SeccompRule>> =
         CHANGES.iter().chain(LEGACY_CHANGES).map(|number| (*number, Vec::new())).collect();
     for (number, flags) in OPENS {
-        // An open changes something if it writes, creates or truncates.
+        // An open changes a file if it writes, creates or truncates.
         let changes =
             [libc::O_WRONLY, libc::O_RDWR, libc::O_CREAT, libc::O_TRUNC].map(libc::c_int::cast_unsigned);
         let changes = changes.into_iter().map(|flag| SeccompRule::new(vec![masked(*flags, flag, flag)?]));
@@ -51,7 +52,7 @@ const MARK: u32 = 1;
 /// The instruction that returns a constant action (`BPF_RET | BPF_K`).
 const RETURN: u16 = 0x06;
 
-/// Opens, each with the index of its flags.
+/// Calls that open a file, each with the index of its flags.
 #[cfg(target_arch = "x86_64")]
 const OPENS: &[(libc::c_long, u8)] = &[(libc::SYS_open, 1), (libc::SYS_openat, 2)];
 #[cfg(not(target_arch = "x86_64"))]
@@ -71,7 +72,7 @@ const CHANGES: &[libc::c_long] = &[
     libc::SYS_fchmod,
 ];
 
-/// Older names of calls above, with the same effect.
+/// Older forms of calls above, with the same effect.
 #[cfg(target_arch = "x86_64")]
 const LEGACY_CHANGES: &[libc::c_long] = &[
     libc::SYS_creat,

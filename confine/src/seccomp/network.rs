@@ -23,7 +23,7 @@ use super::{
 };
 use crate::ConfineError;
 
-/// The filters, compiled once per process.
+/// Returns the filters, compiled once per process.
 pub(super) fn programs() -> Result<&'static Programs, ConfineError> {
     static PROGRAMS: OnceLock<Programs> = OnceLock::new();
     if let Some(programs) = PROGRAMS.get() {
@@ -80,7 +80,7 @@ fn equal(index: u8, value: libc::c_int) -> Result<SeccompCondition, BackendError
     SeccompCondition::new(index, SeccompCmpArgLen::Dword, SeccompCmpOp::Eq, u64::from(as_unsigned(value)))
 }
 
-/// Reading, writing and connecting. Landlock judges the port of `connect`.
+/// Calls for reading, writing and connecting. Landlock judges the port of `connect`.
 const STREAMS: &[libc::c_long] = &[
     libc::SYS_close,
     libc::SYS_connect,
@@ -94,7 +94,7 @@ const STREAMS: &[libc::c_long] = &[
     libc::SYS_writev,
 ];
 
-/// Older names of calls above. Unlike the worker's list, this one has no `open` and `readlink`.
+/// Older forms of calls above. Unlike the worker's list, this one has no `open` and `readlink`.
 #[cfg(target_arch = "x86_64")]
 const LEGACY: &[libc::c_long] = &[libc::SYS_epoll_wait, libc::SYS_poll];
 #[cfg(not(target_arch = "x86_64"))]

@@ -1,5 +1,5 @@
-//! The system-call filter of a shell and its programs. It allows the calls that ordinary programs need, without a way
-//! to other processes' memory, to the network, to other namespaces or to the kernel's rarer interfaces.
+//! The system-call filter of a shell and its programs. It allows the calls that ordinary programs need, but
+//! none that reach other processes' memory, the network, other namespaces or the kernel's rarer interfaces.
 //!
 //! Some calls are refused although programs make them:
 //!
@@ -20,15 +20,15 @@ use seccompiler::{BackendError, SeccompCmpArgLen, SeccompCmpOp, SeccompCondition
 
 use super::{LEGACY, MEMORY, THREAD, TIME, WAITING, as_unsigned, match_any};
 
-/// Calls that get `ENOSYS`, so that programs fall back to an older form. `clone3` and `openat2` pass the arguments that
-/// the filter must judge behind a pointer. `memfd_create` and `vmsplice` hold memory that is in no process's page
-/// table, so neither a process limit nor a look at the mappings would find it.
+/// Calls that get `ENOSYS`, so that programs fall back to an older form. `clone3` and `openat2` pass the
+/// arguments that the filter must check behind a pointer. `memfd_create` and `vmsplice` hold memory that is
+/// in no process's page table, so neither a process limit nor a scan of the mappings would find it.
 pub(super) const UNKNOWN: [libc::c_long; 4] =
     [libc::SYS_clone3, libc::SYS_openat2, libc::SYS_memfd_create, libc::SYS_vmsplice];
 
-/// Calls that get `EOPNOTSUPP`, as from a file system without extended attributes. Programs that copy such attributes
-/// go on without them. Landlock does not see these calls, so they would reach files that the session may not write or
-/// even read.
+/// Calls that get `EOPNOTSUPP`, as from a file system without extended attributes. Programs that copy such
+/// attributes continue without them. Landlock does not see these calls, so they would reach files that the
+/// session may not write or even read.
 pub(super) const UNSUPPORTED: [libc::c_long; 8] = [
     libc::SYS_fremovexattr,
     libc::SYS_fsetxattr,
@@ -40,7 +40,7 @@ pub(super) const UNSUPPORTED: [libc::c_long; 8] = [
     REMOVEXATTRAT,
 ];
 
-/// The allow list, in the same form as a worker thread's. With `may_connect` it also has IPv4 streams.
+/// Returns the allowlist, in the same form as a worker thread's. With `may_connect` it also has IPv4 streams.
 pub(super) fn allowed(may_connect: bool) -> Result<BTreeMap<i64, Vec<SeccompRule>>, BackendError> {
     let unconditional = [
         MEMORY,
@@ -54,8 +54,8 @@ pub(super) fn allowed(may_connect: bool) -> Result<BTreeMap<i64, Vec<SeccompRule
         PROCESSES,
         IDENTITY,
         LEGACY_CALLS,
-        // Allowed by this list, because another filter answers them (`EOPNOTSUPP`), and of two answers the kernel takes
-        // the refusal of this list.
+        // This list must allow the calls that another filter answers with `EOPNOTSUPP`: of two answers, the
+        // kernel takes this list's refusal.
         &UNSUPPORTED,
     ]
     .concat();
@@ -73,12 +73,12 @@ pub(super) fn allowed(may_connect: bool) -> Result<BTreeMap<i64, Vec<SeccompRule
     rules.insert(libc::SYS_socketpair, kinds.collect::<Result<_, _>>()?);
 
     rules.insert(libc::SYS_clone, vec![SeccompRule::new(vec![masked(0, NAMESPACES, 0)?])?]);
-    // Refused: typing into a terminal, signals that the kernel would send for the process, and requests that change a
-    // file that was opened only for reading.
+    // Refused: typing into a terminal, signals that the kernel would send for the process, and requests that
+    // change a file that was opened read-only.
     let terminal_ioctls = [TIOCSTI, TIOCLINUX, TIOCSETD, FIOSETOWN, SIOCSPGRP];
     rules.insert(libc::SYS_ioctl, match_none(1, &[&terminal_ioctls[..], &FILE_IOCTLS].concat())?);
     rules.insert(libc::SYS_fcntl, match_none(1, &[as_unsigned(libc::F_SETOWN), F_SETSIG, F_SETOWN_EX])?);
-    // This is allowed only on the calling process, whose number is 0.
+    // Allowed only on the calling process, whose id is 0 in these calls.
     for number in [
         libc::SYS_prlimit64,
         libc::SYS_sched_setaffinity,
@@ -89,7 +89,7 @@ pub(super) fn allowed(may_connect: bool) -> Result<BTreeMap<i64, Vec<SeccompRule
     }
     rules.insert(libc::SYS_setpriority, vec![SeccompRule::new(vec![equal(0, 0)?, equal(1, 0)?])?]);
     rules.insert(libc::SYS_prctl, match_any(0, &PRCTL.map(as_unsigned))?);
-    // The value 0 is Linux, and the largest one is a query. Other values switch memory protections off.
+    // The value 0 is Linux, and the largest value is a query. Other values disable memory protections.
     rules.insert(libc::SYS_personality, match_any(0, &[0, u32::MAX])?);
 
     add_mode_rules(&mut rules)?;
@@ -99,8 +99,8 @@ pub(super) fn allowed(may_connect: bool) -> Result<BTreeMap<i64, Vec<SeccompRule
     Ok(rules)
 }
 
-/// Adds making and connecting IPv4 streams. Landlock judges the port. IPv6 is missing: there is only one listener, and
-/// programs fall back to IPv4.
+/// Adds the calls that create and connect IPv4 streams. Landlock judges the port. IPv6 is missing: there is
+/// only one listener, and programs fall back to IPv4.
 fn add_stream_rules(rules: &mut BTreeMap<i64, Vec<SeccompRule>>) -> Result<(), BackendError> {
     let sockets = [0, libc::IPPROTO_TCP].into_iter().map(|protocol| {
         SeccompRule::new(vec![
@@ -126,8 +126,8 @@ fn add_stream_rules(rules: &mut BTreeMap<i64, Vec<SeccompRule>>) -> Result<(), B
     Ok(())
 }
 
-/// Adds the calls that set a mode, without the set-user-ID and set-group-ID bits: a program with these bits would be a
-/// way out if root ran it later.
+/// Adds the calls that set a mode, without the set-user-ID and set-group-ID bits: a program with these bits
+/// would be an escape if root ran it later.
 fn add_mode_rules(rules: &mut BTreeMap<i64, Vec<SeccompRule>>) -> Result<(), BackendError> {
     // Each call with the index of its mode argument.
     for (number, mode) in [
@@ -149,7 +149,7 @@ fn add_mode_rules(rules: &mut BTreeMap<i64, Vec<SeccompRule>>) -> Result<(), Bac
         #[cfg(target_arch = "x86_64")]
         (libc::SYS_mknod, 1),
     ] {
-        // Plain files (0 means the same) and FIFOs: making devices and sockets is refused.
+        // Plain files (0 means the same) and FIFOs. Creating devices and sockets is refused.
         let kinds = [0, libc::S_IFREG, libc::S_IFIFO]
             .into_iter()
             .map(|kind| SeccompRule::new(vec![masked(mode, libc::S_IFMT | SET_ID_BITS, kind)?]));
@@ -179,7 +179,7 @@ fn match_none(index: u8, values: &[u32]) -> Result<Vec<SeccompRule>, BackendErro
     Ok(vec![SeccompRule::new(conditions.collect::<Result<_, _>>()?)?])
 }
 
-/// Every flag of `clone` that makes a namespace.
+/// Every flag of `clone` that creates a namespace.
 const NAMESPACES: u32 = (libc::CLONE_NEWNS
     | libc::CLONE_NEWCGROUP
     | libc::CLONE_NEWUTS
@@ -223,7 +223,7 @@ pub(crate) const FCHMODAT2: libc::c_long = 452;
 const SETXATTRAT: libc::c_long = 463;
 const REMOVEXATTRAT: libc::c_long = 466;
 
-/// The settings of a process about itself, except its filter, securebits and memory map.
+/// The settings of a process for itself, except its filter, securebits and memory map.
 const PRCTL: [libc::c_int; 13] = [
     libc::PR_SET_NAME,
     libc::PR_GET_NAME,
@@ -267,7 +267,8 @@ const MORE_FILES: &[libc::c_long] = &[
     libc::SYS_umask,
 ];
 
-/// Work on open descriptors and on the process's own memory. Sockets come from `socketpair`, or from the network rules.
+/// Operations on open descriptors and on the process's own memory. Sockets come from `socketpair`, or from
+/// the network rules.
 const DESCRIPTORS_AND_MEMORY: &[libc::c_long] = &[
     libc::SYS_close_range,
     libc::SYS_dup3,
@@ -305,8 +306,8 @@ const DESCRIPTORS_AND_MEMORY: &[libc::c_long] = &[
     libc::SYS_vmsplice,
 ];
 
-/// Starting, ending and waiting; timers, facts of the machine, and Landlock's own calls. Landlock decides which
-/// processes a signal may reach.
+/// Starting, ending and waiting for processes, timers, facts of the machine, and Landlock's own calls.
+/// Landlock decides which processes a signal may reach.
 const PROCESSES: &[libc::c_long] = &[
     libc::SYS_execve,
     libc::SYS_execveat,
@@ -346,8 +347,8 @@ const PROCESSES: &[libc::c_long] = &[
     libc::SYS_waitid,
 ];
 
-/// Calls of user, group, process group and session identity, and of capabilities. Without capabilities, a setter can
-/// only set an identity that the process already has.
+/// Calls on user, group, process group and session identity, and on capabilities. Without capabilities, a
+/// setter can only set an identity that the process already has.
 const IDENTITY: &[libc::c_long] = &[
     libc::SYS_capget,
     libc::SYS_capset,
@@ -374,7 +375,7 @@ const IDENTITY: &[libc::c_long] = &[
     libc::SYS_setuid,
 ];
 
-/// Calls that only older architectures have. Most do what a call above does.
+/// Calls that exist only on older architectures. Most are older forms of a call above.
 #[cfg(target_arch = "x86_64")]
 const LEGACY_CALLS: &[libc::c_long] = &[
     libc::SYS_access,

@@ -1,4 +1,4 @@
-//! Finds the first file of several places, such as the operator's policy.
+//! Finds the first existing file among several paths, such as the operator's policy.
 
 use std::{
     fs::File,
@@ -8,14 +8,14 @@ use std::{
 
 use super::{TrustError, open_file};
 
-/// Opens the first of the files that exists, as [`open_file`] does. `None` if none exists.
+/// Opens the first of the files that exists, as [`open_file`] does. Returns `None` if none exists.
 ///
-/// Only an absent file lets the search go on. A file that cannot be used ends it, because the file may refuse what a
-/// later one allows; so does a link whose target is missing. `doubted` is called with the reason if another user could
-/// have removed an absent file.
+/// The search continues only after a missing file. An unusable file ends the search, because it may refuse
+/// something that a later file allows. A dangling symlink ends it too. `doubted` is called with the reason if
+/// another user could have removed a missing file.
 ///
 /// # Errors
-/// The path that ended the search, and the error of [`open_file`]. A link whose target is missing is
+/// The path that ended the search, and the error of [`open_file`]. A dangling symlink is
 /// [`TrustError::Unusable`].
 pub fn open_first(
     paths: impl IntoIterator<Item = PathBuf>,
@@ -47,7 +47,7 @@ mod tests {
 
     use super::*;
 
-    /// A folder with the files `first` and `second`, whose texts are their names.
+    /// Creates a folder with the files `first` and `second`, whose texts are their names.
     fn fixture() -> (tempfile::TempDir, [PathBuf; 2]) {
         let folder = tempfile::tempdir().expect("a folder");
         let paths = ["first", "second"].map(|name| folder.path().join(name).join("p.toml"));
@@ -61,7 +61,7 @@ mod tests {
         (folder, paths)
     }
 
-    /// The text of the file that is found.
+    /// Returns the text of the file that is found.
     fn found(paths: &[PathBuf; 2]) -> Result<Option<String>, (PathBuf, TrustError)> {
         let opened = open_first(paths.clone(), |path, doubt| panic!("{path:?}: {doubt}"))?;
         Ok(opened.map(|(path, mut file)| {
@@ -93,7 +93,7 @@ mod tests {
             (&path, source.to_string().as_str()),
             (&paths[0], "it is a link to a file that does not exist")
         );
-        // A link with a target is as good as a file.
+        // A symlink with a target is as good as a file.
         fs::rename(&paths[1], folder.path().join("missing")).expect("moved");
         let opened = open_first(paths, |path, doubt| panic!("{path:?}: {doubt}")).expect("opened");
         assert!(opened.is_some());
@@ -110,7 +110,7 @@ mod tests {
         fs::set_permissions(&paths[0], Permissions::from_mode(0o666)).expect("opened");
         let (path, error) = found(&paths).expect_err("writable");
         assert!(path == paths[0] && matches!(error, TrustError::Writable { .. }), "{error:?}");
-        // A path that cannot be followed: a file stands where a folder should be.
+        // A path that cannot be followed: a file in the place of a folder.
         paths[0].push("p.toml");
         let (path, error) = found(&paths).expect_err("no folder");
         assert!(path == paths[0] && matches!(error, TrustError::Unusable { .. }), "{error:?}");

@@ -12,16 +12,16 @@ use super::{TrustError, has_access_list, is_private_group};
 /// Whether members of a file's group may read a secret.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum GroupReaders {
-    /// Group members count as others, unless the owner is the group's only member or the file system is read-only:
-    /// orchestrators mount secrets read-only and group-readable.
+    /// Group members count as other users, unless the owner is the group's only member or the file system is
+    /// read-only: orchestrators mount secrets read-only and group-readable.
     Refused,
-    /// Group members do not count. systemd grants a service its credentials with an access list, whose mask appears as
-    /// the group's bits.
+    /// Group members are ignored. systemd grants a service its credentials with an access list, whose mask
+    /// appears as the group's bits.
     Ignored,
 }
 
-/// Checks that other users cannot read an open file that holds a secret. [`super::open_file`] checks who can change the
-/// file.
+/// Checks that other users cannot read an open file that holds a secret. [`super::open_file`] checks who can
+/// change the file.
 ///
 /// # Errors
 /// [`TrustError::Readable`], or [`TrustError::Unusable`] if the file cannot be examined.

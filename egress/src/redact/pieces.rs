@@ -1,8 +1,8 @@
-//! Redaction of a body that comes in pieces. A secret may begin in one piece and end in another.
+//! Redacts a body that arrives in pieces. A secret may begin in one piece and end in another.
 //!
-//! The redactor holds back the end of the received text while it may be the beginning of a secret, in any of its forms.
-//! It passes on all other bytes as soon as it has searched them. The pieces together equal the redaction of the whole
-//! body.
+//! The redactor holds back the end of the received text while it may be the beginning of a secret, in any of
+//! its forms. It passes on all other bytes as soon as it has searched them. The concatenated pieces equal the
+//! redaction of the whole body.
 
 use zeroize::Zeroize as _;
 
@@ -11,8 +11,8 @@ use crate::Credential;
 
 /// A redactor of one body.
 pub(crate) struct Redactor {
-    /// The text that is held back. After a search it is not longer than the longest form of a secret: 8 KiB of
-    /// hexadecimal digits, each of which may be written in 13 bytes.
+    /// The text that is held back. After a search it is not longer than the longest form of a secret: 8 KiB
+    /// of hexadecimal digits, each of which may be escaped in up to 13 bytes.
     held: Vec<u8>,
     /// The length of the start of `held` that belongs to a match whose replacement was passed on. `None` if the last
     /// byte that was passed on belongs to no replacement.
@@ -26,12 +26,13 @@ impl Redactor {
         Self { held: Vec::new(), replaced: None, credit: FIRST_CREDIT_BYTES }
     }
 
-    /// Takes the next piece, and returns the text that no later piece can make a part of a secret. `credentials` are
-    /// the secrets known now. A new one is found in the held text and in later pieces.
+    /// Takes the next piece, and returns the text that no later piece can make part of a secret.
+    /// `credentials` are the secrets known so far. A new secret is found in the held text and in later
+    /// pieces.
     pub(crate) fn push(&mut self, piece: &[u8], credentials: &[Credential]) -> Vec<u8> {
         self.held.extend_from_slice(piece);
-        // The credit bounds the work: after a long beginning of a secret, each single byte would start a search of all
-        // held text.
+        // The credit bounds the work: after a long prefix of a secret, each single byte would otherwise start
+        // a search of all held text.
         self.credit = self.credit.saturating_add(piece.len().saturating_mul(CREDIT_OF_A_BYTE));
         match self.credit.checked_sub(self.held.len()) {
             Some(credit) => self.credit = credit,
@@ -46,7 +47,7 @@ impl Redactor {
         self.release(undecided_from, matches)
     }
 
-    /// Returns the text that is held back, redacted, once the body has ended.
+    /// Returns the held text, redacted, after the body has ended.
     pub(crate) fn finish(mut self, credentials: &[Credential]) -> Vec<u8> {
         let SecretMatches { matches, .. } = find_secrets(&self.held, credentials);
         self.release(self.held.len(), matches)
@@ -58,8 +59,8 @@ impl Redactor {
         self.held.len()
     }
 
-    /// Returns the text before `undecided_from`. A match that begins there is replaced as a whole, and `replaced` keeps
-    /// how far it reaches into the rest.
+    /// Returns the text before `undecided_from`. A match that begins before that index is replaced as a
+    /// whole, and `replaced` records how far the match reaches into the rest.
     fn release(&mut self, undecided_from: usize, mut matches: Vec<std::ops::Range<usize>>) -> Vec<u8> {
         let mut is_begun = self.replaced.is_some();
         if let Some(end) = self.replaced.take() {
@@ -88,7 +89,7 @@ impl Redactor {
     }
 }
 
-/// Overwrites the text that is held back, which may be a part of a secret.
+/// Overwrites the held text, which may be part of a secret.
 impl Drop for Redactor {
     fn drop(&mut self) {
         self.held.zeroize();

@@ -1,4 +1,4 @@
-//! The reasons for which a tunnel is not opened.
+//! The reasons why a tunnel is not opened.
 
 use std::{io, time::Duration};
 
@@ -50,8 +50,8 @@ impl TunnelError {
         }
     }
 
-    /// Returns the HTTP answer to the client's request. Its body has code and reason, for people who read a program's
-    /// output.
+    /// Returns the HTTP answer to the client's request. Its body contains the code and the reason, for people
+    /// who read the output of a program.
     pub(crate) fn answer(&self) -> String {
         let status = match self {
             Self::Method => "405 Method Not Allowed\r\nAllow: CONNECT",

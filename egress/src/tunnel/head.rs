@@ -28,8 +28,8 @@ pub(super) async fn read(stream: &mut TcpStream, limit: usize) -> Result<Connect
                 false => TunnelError::Head { problem: "it ends too early" },
             });
         }
-        // A head ends with a line break. Without this check, a client that sends byte by byte would have the whole head
-        // parsed again for every byte.
+        // Parse only when a line is complete. Otherwise a client that sends byte by byte would have the whole
+        // head parsed again for every byte.
         if bytes[length_before..].contains(&b'\n')
             && let Some(head) = parse(&bytes)?
         {
@@ -56,8 +56,8 @@ fn parse(bytes: &[u8]) -> Result<Option<ConnectHead>, TunnelError> {
     let (host, port) = target(authority)?;
     let mut has_host = false;
     for header in request.headers.iter() {
-        // The head is not forwarded, so most headers are ignored. These two would announce a body, where TLS must
-        // follow.
+        // The head is not forwarded, so most headers are ignored. These two would announce a body where TLS
+        // must follow.
         if header.name.eq_ignore_ascii_case("transfer-encoding")
             || (header.name.eq_ignore_ascii_case("content-length") && header.value != b"0")
         {
@@ -66,6 +66,7 @@ fn parse(bytes: &[u8]) -> Result<Option<ConnectHead>, TunnelError> {
         if header.name.eq_ignore_ascii_case("host") {
             let is_same = header.value.eq_ignore_ascii_case(authority.as_bytes())
                 || header.value.eq_ignore_ascii_case(host.as_bytes());
+            // A second `Host` is ambiguous: two readers could take different ones.
             if has_host || !is_same {
                 return Err(invalid("its header `Host` names another host"));
             }

@@ -16,8 +16,8 @@ pub(super) struct ClientHello {
 }
 
 impl ClientHello {
-    /// Returns the bytes, if the message names `host` as its server. With Encrypted Client Hello (ECH), the outer name
-    /// counts, which the network sees.
+    /// Returns the bytes if the message names `host` as its server. With Encrypted Client Hello (ECH), the
+    /// outer name is compared, which is the name that the network sees.
     pub(super) fn require_name(self, host: &str) -> Result<Vec<u8>, TunnelError> {
         match self.server_name {
             Some(name) if name.eq_ignore_ascii_case(host) => Ok(self.bytes),
@@ -27,7 +27,7 @@ impl ClientHello {
     }
 }
 
-/// Reads the message, in at most `limit` bytes. `bytes` were received with the request.
+/// Reads the message, of at most `limit` bytes. `bytes` were received with the request.
 pub(super) async fn read(
     stream: &mut TcpStream,
     mut bytes: Vec<u8>,
@@ -38,6 +38,7 @@ pub(super) async fn read(
     loop {
         while fed < bytes.len() {
             let mut unread = &bytes[fed..];
+            // The acceptor may take only a part of the bytes.
             fed += acceptor.read_tls(&mut unread).map_err(|_full| TunnelError::NotTls)?;
             match acceptor.accept() {
                 Ok(Some(accepted)) => {
@@ -58,5 +59,5 @@ pub(super) async fn read(
     }
 }
 
-/// The room for one read. Most messages are shorter.
+/// The buffer size of one read. Most messages are shorter.
 const READ_BYTES: usize = 2 << 10;

@@ -1,7 +1,7 @@
-//! Carries the bytes of a tunnel both ways.
+//! Carries the bytes of a tunnel in both directions.
 //!
-//! Each direction ends separately: a side that has sent everything may still receive. Each direction has one buffer, so
-//! a side that does not read stops the other (backpressure).
+//! Each direction ends separately: a side that has sent everything may still receive. Each direction has one
+//! buffer, so a side that does not read stalls the other (backpressure).
 
 use std::{cell::Cell, io, time::Duration};
 
@@ -16,8 +16,8 @@ use tokio::{
 
 use super::{TunnelEnd, TunnelFacts, TunnelWatch};
 
-/// Carries bytes until both sides have finished, or neither has sent any for `idle`. `hello` is the client's first TLS
-/// message, which goes to the server first.
+/// Carries bytes until both sides have finished, or neither has sent a byte for `idle`. `hello` is the
+/// client's first TLS message, which is sent to the server first.
 pub(super) async fn relay_both_ways(
     mut client_stream: TcpStream,
     mut server_stream: TcpStream,
@@ -38,7 +38,7 @@ pub(super) async fn relay_both_ways(
     let to_server = relay_one_way(hello, client_read, server_write, note(|facts| &mut facts.sent));
     let to_client = relay_one_way(Vec::new(), server_read, client_write, note(|facts| &mut facts.received));
     tokio::select! {
-        // `biased`: when the end and the idle limit are ready together, the end wins.
+        // `biased`: if the end and the idle timeout are ready together, the end wins.
         biased;
         ended = async { tokio::try_join!(to_server, to_client) } => ended.map(|_both| TunnelEnd::Closed),
         () = wait_until_idle(&last_activity, idle) => Ok(TunnelEnd::Idle),
@@ -58,7 +58,7 @@ async fn relay_one_way(
         let length = reader.read(&mut buffer).await?;
         if length == 0 {
             return match writer.shutdown().await {
-                // The other side has already closed.
+                // The other side has already closed the connection.
                 Err(error) if error.kind() == io::ErrorKind::NotConnected => Ok(()),
                 ended => ended,
             };
@@ -68,9 +68,10 @@ async fn relay_one_way(
     }
 }
 
-/// Waits until no byte was carried for `idle`.
+/// Waits until no byte has been carried for `idle`.
 async fn wait_until_idle(last_activity: &Cell<Instant>, idle: Duration) {
     loop {
+        // Activity during the sleep moves the end, so compute it again.
         let idle_end = last_activity.get() + idle;
         if Instant::now() >= idle_end {
             return;

@@ -1,4 +1,4 @@
-//! The bound on the tunnels of one owner.
+//! Limits the tunnels of one owner.
 
 use std::sync::Arc;
 
@@ -16,19 +16,19 @@ impl Default for TunnelShare {
 }
 
 impl TunnelShare {
-    /// Whether this is the only clone, and no tunnel of the share is open.
+    /// Returns whether this is the only clone, and no tunnel of the share is open.
     #[must_use]
     pub fn is_unused(&self) -> bool {
         Arc::strong_count(&self.0) == 1
     }
 
-    /// Whether both are clones of one share.
+    /// Returns whether both are clones of one share.
     #[must_use]
     pub fn is_same(&self, other: &Self) -> bool {
         Arc::ptr_eq(&self.0, &other.0)
     }
 
-    /// Takes a permit for one tunnel. Returns `None` if the owner has as many tunnels as it may.
+    /// Takes a permit for one tunnel. Returns `None` if the owner has reached its limit.
     pub(crate) fn take(&self) -> Option<OwnedSemaphorePermit> {
         Arc::clone(&self.0).try_acquire_owned().ok()
     }

@@ -1,4 +1,5 @@
-//! Requests and tunnels through a proxy: the bytes that the proxy gets, the judgement, and hostile proxies.
+//! Requests and tunnels through a proxy: the bytes that the proxy gets, the judge's decisions, and hostile
+//! proxies.
 #![expect(clippy::unwrap_used, reason = "test code, which clippy.toml lets off by function only")]
 
 use std::{

@@ -1,7 +1,7 @@
 //! The classes of a single name: which of the policy's patterns it matches.
 //!
-//! All patterns are followed together, character by character, as one automaton. Its states are found from the empty
-//! name on, so that every reachable combination is met, with the shortest name that meets it.
+//! All patterns are followed together, character by character, as one automaton. Its states are explored from
+//! the empty name on, so every reachable combination is found, with the shortest name that reaches it.
 
 use std::collections::{BTreeMap, HashSet, VecDeque};
 
@@ -15,20 +15,20 @@ pub(super) const MAX_NAME_STATES: usize = 20_000;
 /// A character that comparisons ignore.
 const INVISIBLE: char = '\u{200c}';
 
-/// The patterns that a name matches, with the shortest name that matches just these.
+/// The patterns that a name matches, with the shortest name that matches exactly these.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct NameClass {
     pub(super) name: String,
     pub(super) is_hidden: bool,
-    /// The name ends like a protected kind.
+    /// Whether the name ends like a protected kind.
     pub(super) has_kind_ending: bool,
-    /// The folded form, if it is a name of a protected path or kind.
+    /// The folded name, if it is part of a protected path or kind.
     pub(super) part: Option<String>,
     /// The globs of patterns that match.
     pub(super) globs: Vec<String>,
 }
 
-/// The meaning of a match.
+/// The source of a glob, which gives a match its meaning.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 enum Meaning {
     Hidden,
@@ -58,7 +58,7 @@ pub(super) struct NameGlobs {
     other: char,
 }
 
-/// The positions in globs that a name has reached, sorted. A glob that can no longer match has none.
+/// The sorted positions that a name has reached in globs. A glob that can no longer match has none.
 type GlobPositions = Vec<(usize, usize)>;
 
 impl NameGlobs {
@@ -88,22 +88,23 @@ impl NameGlobs {
                 is_folded,
             })
             .collect();
-        // `other` stands for every character that is in no glob. A name with it is shown, so a letter is preferred.
-        // Globs can use up the 26 letters, but hardly the 20,992 CJK ideographs, which have no case either.
+        // `other` represents every character that is in no glob. Names with it are shown to people, so a
+        // letter is preferred. Globs can use up the 26 letters, but hardly the 20,992 CJK ideographs, which
+        // have no case either.
         let is_used = |other: char| globs.iter().any(|glob| glob.characters.contains(&other));
         let mut others = ('a'..='z').rev().chain('\u{4e00}'..='\u{9fff}');
         let other = others.find(|other| !is_used(*other)).unwrap_or(char::REPLACEMENT_CHARACTER);
         Self { globs, other }
     }
 
-    /// All classes of names; `None` if there are more states than this.
+    /// Returns all classes of names, or `None` if there are more states than `max_states`.
     pub(super) fn classes(&self, max_states: usize) -> Option<Vec<NameClass>> {
         // The subset construction: a state is the set of positions that a name has reached in all globs. The search is
         // breadth-first, so that each class gets one of its shortest names.
         let start = self.epsilon_closure((0..self.globs.len()).map(|glob| (glob, 0)).collect());
         // No name leads back to the start, because `.` is followed only from there.
         let mut seen = HashSet::from([start.clone()]);
-        // For each state the state before it, and the character between them.
+        // For each state, the previous state and the character between them.
         let mut predecessors: Vec<(usize, char)> = vec![(0, self.other)];
         let mut pending = VecDeque::from([(0, start)]);
         let mut classes: BTreeMap<Vec<usize>, usize> = BTreeMap::new();
@@ -139,7 +140,7 @@ impl NameGlobs {
         )
     }
 
-    /// The class of a name that matches these globs; `None` for `.` and `..`.
+    /// Returns the class of a name that matches these globs, or `None` for `.` and `..`.
     fn class(&self, matched: &[usize], name: String) -> Option<NameClass> {
         let globs = || matched.iter().map(|glob| &self.globs[*glob]);
         let has = |meaning: Meaning| globs().any(|glob| glob.meaning == meaning);
@@ -155,7 +156,8 @@ impl NameGlobs {
         })
     }
 
-    /// The globs that match a name in this state. For a hidden name, one hiding glob and the globs of patterns.
+    /// Returns the globs that match a name in this state. For a hidden name, these are one hiding glob and
+    /// the globs of patterns.
     fn matched(&self, state: &GlobPositions) -> Vec<usize> {
         let is_end = |(glob, position): &&(usize, usize)| self.globs[*glob].characters.len() == *position;
         let matched: Vec<usize> = state.iter().filter(is_end).map(|(glob, _)| *glob).collect();
@@ -165,7 +167,7 @@ impl NameGlobs {
             *glob == hiding || matches!(self.globs[*glob].meaning, Meaning::Glob | Meaning::NoName)
         };
         let mut kept: Vec<usize> = matched.into_iter().filter(is_kept).collect();
-        // One glob stands for all that hide.
+        // One glob represents all that hide the name.
         kept.iter_mut().filter(|glob| is_hiding(glob)).for_each(|glob| *glob = self.first_hiding());
         kept.sort_unstable();
         kept
@@ -175,15 +177,15 @@ impl NameGlobs {
         self.globs.iter().position(|glob| glob.meaning == Meaning::Hidden).unwrap_or_default()
     }
 
-    /// Whether a name in this state is hidden whatever follows.
+    /// Returns whether every name that starts with this state's name is hidden.
     fn is_hidden_for_good(&self, (glob, position): (usize, usize)) -> bool {
         let Glob { characters, meaning, .. } = &self.globs[glob];
         *meaning == Meaning::Hidden && position + 1 == characters.len() && characters[position] == '*'
     }
 
-    /// One character for each different step from this state: the next characters of each glob in each form that a
-    /// comparison distinguishes, an ignored character, and one that stands for all others. A character whose folded
-    /// form has several characters steps like these characters in turn.
+    /// Returns one character for each distinct step from this state: the next characters of each glob in each
+    /// form that a comparison distinguishes, an ignored character, and one that represents all others. A
+    /// character whose folded form has several characters steps like these characters in turn.
     fn relevant_characters(&self, state: &GlobPositions) -> Vec<char> {
         let (mut as_written, mut variants) = (Vec::new(), Vec::new());
         for (glob, position) in state {
@@ -201,7 +203,7 @@ impl NameGlobs {
                 }
             }
         }
-        // The first name of a class is shown, so plain characters come first.
+        // The first name of a class is shown to people, so plain characters come first.
         let all = as_written.into_iter().chain([self.other]).chain(variants).chain([INVISIBLE]);
         let mut characters = Vec::new();
         for character in all {
@@ -237,14 +239,14 @@ impl NameGlobs {
     /// Adds the positions after one more character.
     fn advance(&self, (glob, position): (usize, usize), character: char, next: &mut GlobPositions) {
         match self.globs[glob].characters.get(position) {
-            // A wildcard matches the character and may go on, or end with it.
+            // A wildcard matches the character, and may continue or end with it.
             Some('*') => next.extend([(glob, position), (glob, position + 1)]),
             Some(expected) if *expected == character => next.push((glob, position + 1)),
             Some(_) | None => {}
         }
     }
 
-    /// Adds the positions behind wildcards, which may stand for nothing.
+    /// Adds the positions after wildcards, which may match nothing.
     fn epsilon_closure(&self, mut state: GlobPositions) -> GlobPositions {
         let mut index = 0;
         while let Some((glob, position)) = state.get(index).copied() {
@@ -253,7 +255,7 @@ impl NameGlobs {
             }
             index += 1;
         }
-        // A name that will be hidden whatever follows needs no further protection states. Without this, each set of
+        // A name that is already hidden for good needs no further protection states. Otherwise each set of
         // such globs would be a state.
         if let Some(hidden) = state.iter().copied().filter(|at| self.is_hidden_for_good(*at)).min() {
             state.retain(|at| {

@@ -1,4 +1,4 @@
-//! The classes of a path: its names, one after the other, in each combination that a decision can tell apart.
+//! The classes of a path: its names in sequence, in each combination that a decision can tell apart.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
 
@@ -9,7 +9,7 @@ use super::names::NameClass;
 /// The maximum number of states of one pattern.
 const MAX_PATH_STATES: usize = 50_000;
 
-/// The policy's patterns of paths, as they concern one mount.
+/// The policy's path patterns that apply to one mount.
 #[derive(Debug)]
 pub(super) struct PathRulesOfMount {
     mount: String,
@@ -52,36 +52,36 @@ impl PathRulesOfMount {
         self.kind_endings.iter().map(String::as_str)
     }
 
-    /// The single names of protected paths and kinds.
+    /// Returns the individual names of protected paths and kinds.
     pub(super) fn parts(&self) -> impl Iterator<Item = &str> {
         self.protected.iter().chain(&self.kinds).flatten().map(String::as_str)
     }
 
-    /// The single globs of the patterns of `unasked`.
+    /// Returns the individual globs of the patterns of `unasked`.
     pub(super) fn globs(&self) -> impl Iterator<Item = &str> {
         self.unasked.iter().flatten().map(String::as_str).filter(|name| *name != "**")
     }
 }
 
-/// The patterns that the names of a path have met so far.
+/// The patterns that the names of a path have matched so far.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Default)]
 struct MatchState {
     /// The positions in the pattern.
     pattern: Vec<usize>,
-    /// Whether a name is hidden. Then only `pattern` matters besides.
+    /// Whether a name is hidden. Then only `pattern` still matters.
     is_hidden: bool,
     is_protected: bool,
     is_kind: bool,
-    /// The protected paths that the last names begin, each with the number of names.
+    /// The protected paths that the last names begin, each with the number of matched names.
     protected: Vec<(usize, usize)>,
-    /// The same for protected kinds.
+    /// The protected kinds that the last names begin, in the same form.
     kinds: Vec<(usize, usize)>,
     /// The positions in each pattern of `unasked`.
     unasked: Vec<Vec<usize>>,
 }
 
-/// The part of a state that a decision depends on: whether the path is hidden, protected, of a protected kind, or the
-/// beginning of one, and which patterns of `unasked` cover it.
+/// The part of a state that a decision depends on: whether the path is hidden, protected, of a protected
+/// kind, or a prefix of one, and which patterns of `unasked` cover it.
 type Signature = ([bool; 4], Vec<bool>);
 
 /// The search for the states of one pattern.
@@ -97,7 +97,7 @@ impl<'a> PathStates<'a> {
         Self { rules, pattern, names }
     }
 
-    /// The names of one path for each class; `None` if there are too many states.
+    /// Returns the names of one path for each class, or `None` if there are too many states.
     pub(super) fn representatives(&self) -> Option<Vec<Vec<&'a str>>> {
         let start = MatchState {
             pattern: epsilon_closure(self.pattern, vec![0]),
@@ -119,7 +119,7 @@ impl<'a> PathStates<'a> {
             }
             for class in self.names {
                 let next = self.step(&state, class);
-                // From an empty set of positions no further name leads to a match.
+                // From an empty set of positions, no further name leads to a match.
                 if next.pattern.is_empty() || seen.contains_key(&next) {
                     continue;
                 }
@@ -172,7 +172,7 @@ impl<'a> PathStates<'a> {
     }
 }
 
-/// The patterns that the last names begin after one more name, and whether the name completes one.
+/// Returns the patterns that the last names begin after one more name, and whether the name completes one.
 fn follow(
     patterns: &[Vec<String>],
     begun: &[(usize, usize)],
@@ -193,7 +193,7 @@ fn follow(
     (next.into_keys().collect(), is_complete)
 }
 
-/// The positions in a pattern after one more name.
+/// Returns the positions in a pattern after one more name.
 fn advance(pattern: &[impl AsRef<str>], positions: &[usize], globs: &[String]) -> Vec<usize> {
     let next = positions.iter().filter_map(|position| match pattern.get(*position)?.as_ref() {
         "**" => Some(*position),
@@ -202,7 +202,7 @@ fn advance(pattern: &[impl AsRef<str>], positions: &[usize], globs: &[String]) -
     epsilon_closure(pattern, next.collect())
 }
 
-/// Adds the positions behind each `**`, which may stand for no name.
+/// Adds the positions after each `**`, which may match no name.
 fn epsilon_closure(pattern: &[impl AsRef<str>], mut positions: Vec<usize>) -> Vec<usize> {
     let mut index = 0;
     while let Some(position) = positions.get(index).copied() {

@@ -95,7 +95,7 @@ fn any_name() -> impl Strategy<Value = String> {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(96))]
 
-    /// The statement that expectations rest on: what holds for all classes holds for every path.
+    /// Expectations rely on this: a property of all classes is a property of every path.
     #[test]
     fn the_classes_have_every_answer_that_a_path_has(
         hidden in prop::collection::btree_set("[ab]{1,2}[*][ab.]{1,2}|[ab.]{2,3}", 0..3),

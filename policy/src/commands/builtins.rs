@@ -1,4 +1,4 @@
-//! Bash's own commands and variables that hide code: text that bash runs later, or in an unexpected place.
+//! Bash's own commands and variables that hide code: text that bash runs later, or in an unexpected context.
 
 use super::{runs, words::CommandWord};
 
@@ -76,7 +76,7 @@ pub(super) fn ensure_harmless(variable: &str) -> Result<(), String> {
     Ok(())
 }
 
-/// Whether a call may change the search path of programs.
+/// Returns whether a call may change the search path of programs.
 pub(super) fn may_set_path(words: &[CommandWord]) -> bool {
     // `hash -p FILE NAME` counts too, because it makes a name run another program.
     words.iter().any(|word| {

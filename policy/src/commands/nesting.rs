@@ -1,15 +1,15 @@
-//! Bounds the nesting of a command. The parser backtracks at each level of some constructs: if the inner text is not a
-//! command, each level doubles the parsing time.
+//! Limits the nesting of a command. The parser backtracks at each level of some constructs: if the inner text
+//! is not a command, each level doubles the parsing time.
 
 use brush_parser::Token;
 
-/// The maximum number of brackets and `case` clauses within one another.
+/// The maximum nesting depth of brackets and `case` clauses.
 const MAX_DEPTH: usize = 6;
 
 /// The maximum number of substitutions of a text. The tokenizer recurses once for each `$(`, closed or not.
 const MAX_SUBSTITUTIONS: usize = 256;
 
-/// The maximum number of `[` in a word. The parser searches for the end of each.
+/// The maximum number of `[` in a word. The parser searches for the end of each one.
 const MAX_INDEXES: usize = 512;
 
 /// An open construct.
@@ -32,8 +32,8 @@ pub(super) fn ensure_few_substitutions(command: &str) -> Result<(), String> {
 
 /// Checks that the tokens of a text are nested shallowly enough for the parser.
 ///
-/// A closing token lowers the count only where the parser accepts it as one. Words that merely look like closing
-/// tokens, such as an argument `esac`, must not hide the real depth.
+/// A closing token lowers the count only where the parser accepts it as a closing token. Words that merely
+/// look like one, such as an argument `esac`, must not hide the real depth.
 ///
 /// # Errors
 /// A message if the tokens are nested too deeply.

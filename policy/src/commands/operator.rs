@@ -49,7 +49,7 @@ impl Operator {
         Self::Subshell,
     ];
 
-    /// The operator in a policy's notation.
+    /// Returns the operator in a policy's notation.
     #[must_use]
     pub const fn as_str(self) -> &'static str {
         match self {

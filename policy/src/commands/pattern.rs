@@ -1,4 +1,4 @@
-//! A rule about commands: a program's name and the words that follow it.
+//! A rule about commands: the name of a program and the words that follow it.
 
 use std::{fmt, str::FromStr};
 
@@ -11,12 +11,13 @@ use super::{InvalidCommandRule, words::CommandWord};
 /// A program's name and the words that follow it. In each word `*` matches any text.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct CommandPattern {
-    /// Never empty; the first word is the program's name.
+    /// The words. Never empty: the first word is the program's name.
     words: Vec<String>,
 }
 
 impl CommandPattern {
-    /// Whether a call certainly matches: its first words are these words, and the program is the system's. For `allow`.
+    /// Returns whether a call certainly matches: its first words match these words, and the program is the
+    /// system's. For `allow`.
     pub(super) fn covers(&self, words: &[CommandWord]) -> bool {
         let (name, rest) = (&self.words[0], &self.words[1..]);
         let Some((program_word, arguments)) = words.split_first() else { return false };
@@ -25,14 +26,14 @@ impl CommandPattern {
             && rest.len() <= arguments.len()
             && rest.iter().zip(arguments).all(|(word, argument)| match argument.literal() {
                 Some(text) => glob(word, text),
-                // An unknown word matches only `*`. A word that may expand to several words, or to none, could shift
-                // the words after it.
+                // An unknown word matches only `*`. A word that may expand to several words, or to none,
+                // could shift the words after it.
                 None => word == "*" && !argument.may_be_several,
             })
     }
 
-    /// Whether a call has exactly these words. A last word `*` stands for any further words, or none. Every word of the
-    /// call must be in the text, because a variable might hold anything. For `unasked`.
+    /// Returns whether a call has exactly these words. A last word `*` matches any further words, or none.
+    /// Every word of the call must be in the text, because a variable can hold anything. For `unasked`.
     pub(super) fn covers_whole(&self, words: &[CommandWord]) -> bool {
         let Some((first, arguments)) = words.split_first() else { return false };
         let (expected, may_have_more) = match self.words[1..].split_last() {
@@ -47,11 +48,12 @@ impl CommandPattern {
                 .iter()
                 .zip(arguments)
                 .all(|(word, argument)| argument.literal().is_some_and(|text| glob(word, text)))
-            // The words for the last `*` may be any text, but a variable could hold what no person has read.
+            // The last `*` matches any text, but not a variable, because the variable's value is unknown.
             && arguments[expected.len()..].iter().all(CommandWord::is_known)
     }
 
-    /// Whether this rule covers every call that the other rule covers: the other rule starts with this rule's words.
+    /// Returns whether this rule covers every call that the other rule covers: the other rule starts with
+    /// this rule's words.
     pub(crate) fn covers_rule(&self, other: &Self) -> bool {
         self.words.len() <= other.words.len()
             && self.words.iter().zip(&other.words).all(|(word, other_word)| {
@@ -61,8 +63,8 @@ impl CommandPattern {
             })
     }
 
-    /// Whether a call may match: it has these words in this order, possibly with others between them. An argument whose
-    /// value is not in the text may be any word. For `deny`.
+    /// Returns whether a call may match: it has these words in this order, possibly with others between them.
+    /// An argument whose value is not in the text may be any word. For `deny`.
     pub(super) fn may_cover(&self, program: &str, arguments: &[CommandWord]) -> bool {
         let (name, mut rest) = (&self.words[0], &self.words[1..]);
         if !glob(name, program) {
@@ -72,6 +74,7 @@ impl CommandPattern {
             let Some((word, later_words)) = rest.split_first() else { return true };
             match argument.literal() {
                 Some(text) if glob(word, text) => rest = later_words,
+                // Other words may precede the expected one, so keep looking for it.
                 Some(_) => {}
                 // The argument may expand to all words that are still missing.
                 None if argument.may_be_several => return true,
@@ -122,7 +125,7 @@ impl<'de> Deserialize<'de> for CommandPattern {
     }
 }
 
-/// Whether a word matches a pattern in which `*` matches any text.
+/// Returns whether a word matches a pattern in which `*` matches any text.
 fn glob(pattern: &str, word: &str) -> bool {
     let Some((prefix, rest)) = pattern.split_once('*') else { return pattern == word };
     let Some(mut remaining) = word.strip_prefix(prefix) else { return false };

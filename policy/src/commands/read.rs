@@ -9,8 +9,8 @@ use super::{Operator, nesting, walk::Walker, words::CommandWord};
 /// The maximum length of a command that is judged, in bytes. Longer commands belong in a file.
 const MAX_BYTES: usize = 16 << 10;
 
-/// The size of the parser's stack. The parser recurses as deeply as the command is nested; a command of `MAX_BYTES`
-/// opening brackets uses about half of this stack.
+/// The size of the parser's stack. The parser recurses once for each level of nesting. A command of
+/// `MAX_BYTES` opening brackets uses about half of this stack.
 const STACK_BYTES: usize = 128 << 20;
 
 /// The programs and operators of a command.
@@ -21,14 +21,14 @@ pub(super) struct FoundPrograms {
     pub(super) operators: BTreeSet<Operator>,
     /// Whether the command may change the search path of programs.
     pub(super) sets_path: bool,
-    /// The first part of the command that is more than calls joined by `&&`, `||`, `;`, `|` or the end of a line.
+    /// The first part of the command other than calls joined by `&&`, `||`, `;`, `|` or the end of a line.
     pub(super) beyond_calls: Option<&'static str>,
 }
 
 /// Reads a command.
 ///
 /// # Errors
-/// The reason why the programs of the command cannot be known.
+/// The reason why the programs of the command cannot be determined.
 pub(super) fn read(command: &str) -> Result<FoundPrograms, String> {
     if command.len() > MAX_BYTES {
         return Err(format!(
@@ -36,7 +36,8 @@ pub(super) fn read(command: &str) -> Result<FoundPrograms, String> {
             command.len()
         ));
     }
-    // On the caller's stack, deep nesting would overflow and end the process, so a separate thread has a larger one.
+    // Deep nesting would overflow the caller's stack and abort the process, so the parser runs on a thread
+    // with a larger stack.
     thread::scope(|scope| {
         let reader = thread::Builder::new().stack_size(STACK_BYTES).spawn_scoped(scope, || {
             let mut walker = Walker::default();
@@ -54,12 +55,12 @@ pub(super) fn parse(command: &str, walker: &mut Walker) -> Result<(), String> {
     if command.contains('\0') {
         return Err("it has a NUL character".to_owned());
     }
-    // Before the tokenizer, which recurses at each substitution.
+    // Must run before the tokenizer, which recurses at each substitution.
     nesting::ensure_few_substitutions(command)?;
     let options = ParserOptions::default();
     let tokens = uncached_tokenize_str(command, &options.tokenizer_options())
         .map_err(|error| format!("its syntax: {error}"))?;
-    // Before the parser, which backtracks at each level.
+    // Must run before the parser, which backtracks at each level.
     nesting::ensure_shallow(&tokens)?;
     let program = parse_tokens(&tokens, &options).map_err(|error| format!("its syntax: {error}"))?;
     walker.walk_program(&program, command)

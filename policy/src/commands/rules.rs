@@ -1,4 +1,4 @@
-//! The rules about commands, and the judgement of a command.
+//! The rules about commands, and the decision about a command.
 
 use std::collections::BTreeSet;
 
@@ -21,11 +21,11 @@ use super::{
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct CommandRules {
-    /// The lists of allowed commands: the operator's and those of reductions. A command needs a covering rule in every
-    /// list.
+    /// The lists of allowed commands: the operator's list and those of reductions. A command needs a covering
+    /// rule in every list.
     allow: BTreeSet<BTreeSet<CommandPattern>>,
     deny: BTreeSet<CommandPattern>,
-    /// The allowed operators; `None` means all.
+    /// The allowed operators. `None` means all.
     operators: Option<BTreeSet<Operator>>,
     /// The commands that need no approval.
     #[serde(default, skip_serializing_if = "BTreeSet::is_empty")]
@@ -55,7 +55,7 @@ pub enum InvalidCommandRule {
     Operator(String),
 }
 
-/// The reason why a command may not run.
+/// The reason why a command must not run.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 pub enum CommandRefusal {
     /// A rule of `deny` covers a program that the command runs.
@@ -81,8 +81,8 @@ pub enum CommandRefusal {
 }
 
 impl CommandRules {
-    /// Reads rules. `allow` lists the allowed commands; an empty list means all. `operators` lists the
-    /// allowed operators; `None` means all.
+    /// Parses rules. `allow` lists the allowed commands, and an empty list means all. `operators` lists the
+    /// allowed operators, and `None` means all.
     ///
     /// # Errors
     /// [`InvalidCommandRule`] for the first invalid text.
@@ -105,38 +105,39 @@ impl CommandRules {
         Ok(rules)
     }
 
-    /// Whether every command may run. [`Self::unasked_rules`] only decides about approvals.
+    /// Returns whether every command may run. [`Self::unasked_rules`] only decides about approvals.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.allow.is_empty() && self.deny.is_empty() && self.operators.is_none()
     }
 
-    /// The lists of allowed commands, each sorted. A command needs a covering rule in every list; without lists,
-    /// everything is allowed.
+    /// Returns the lists of allowed commands, each sorted. A command needs a covering rule in every list.
+    /// Without lists, everything is allowed.
     pub fn allowed(&self) -> impl Iterator<Item = Vec<String>> {
         self.allow.iter().map(|list| list.iter().map(ToString::to_string).collect())
     }
 
-    /// The denied commands, sorted.
+    /// Returns the denied commands, sorted.
     pub fn denied(&self) -> impl Iterator<Item = String> {
         self.deny.iter().map(ToString::to_string)
     }
 
-    /// The allowed operators; `None` means all.
+    /// Returns the allowed operators. `None` means all.
     #[must_use]
     pub fn operators(&self) -> Option<&BTreeSet<Operator>> {
         self.operators.as_ref()
     }
 
-    /// The commands that need no approval, sorted.
+    /// Returns the commands that need no approval, sorted.
     pub fn unasked(&self) -> impl Iterator<Item = String> {
         self.unasked.iter().map(ToString::to_string)
     }
 
-    /// The rules of `unasked` that cover a command: one for each of its calls, without repetitions. A rule must cover
-    /// every program of the command, even a program that another one runs. Calls joined by `&&`, `||`, `;`, `|` or line
-    /// ends are covered one by one. The command may contain nothing else, except redirections to `/dev/null` or another
-    /// stream: no substitution, variable, assignment, function, subshell or background job.
+    /// Returns the rules of `unasked` that cover a command: one for each of its calls, without duplicates. A
+    /// rule must cover every program of the command, even a program that another program runs. Calls joined
+    /// by `&&`, `||`, `;`, `|` or line ends are covered one by one. The command may contain nothing else,
+    /// except redirections to `/dev/null` or another stream: no substitution, variable, assignment, function,
+    /// subshell or background job.
     ///
     /// # Errors
     /// The part of the command that no rule covers, as a phrase for people.
@@ -158,8 +159,9 @@ impl CommandRules {
         Ok(rules)
     }
 
-    /// The rules for `unasked` that cover exactly this command: one for each of its calls, with the call's words.
-    /// `None` if rules cannot express it, for example because it has a variable, a pattern, or a word with spaces.
+    /// Returns the rules for `unasked` that cover exactly this command: one for each of its calls, with the
+    /// call's words. `None` if rules cannot express the command, for example because it has a variable, a
+    /// pattern, or a word with spaces.
     #[must_use]
     pub fn exact_rules(command: &str) -> Option<Vec<String>> {
         let mut rules = Vec::new();
@@ -181,7 +183,7 @@ impl CommandRules {
         Some(rules)
     }
 
-    /// Judges a command. `deny` beats `allow`.
+    /// Judges a command. `deny` takes precedence over `allow`.
     ///
     /// # Errors
     /// [`CommandRefusal`] for the first program or operator that is refused.
@@ -189,7 +191,7 @@ impl CommandRules {
         self.judge_traced(command, &mut NoTrace)
     }
 
-    /// Like [`Self::judge`], which is this function without a trace.
+    /// Like [`Self::judge`], but records a trace.
     pub(crate) fn judge_traced<T: TraceSink>(
         &self,
         command: &str,
@@ -215,7 +217,7 @@ impl CommandRules {
         invocations.iter().try_for_each(|words| self.judge_one(words, trace))
     }
 
-    /// Adds a list of allowed commands, which must then cover a command in addition to the other lists.
+    /// Adds a list of allowed commands. It must cover a command in addition to the other lists.
     pub(crate) fn allow_only(&mut self, patterns: BTreeSet<CommandPattern>) {
         self.allow.insert(patterns);
     }
@@ -230,7 +232,7 @@ impl CommandRules {
         self.unasked = patterns;
     }
 
-    /// The commands that need no approval.
+    /// Returns the commands that need no approval.
     pub(crate) fn unasked_patterns(&self) -> &BTreeSet<CommandPattern> {
         &self.unasked
     }
@@ -241,7 +243,7 @@ impl CommandRules {
     }
 
     fn judge_one<T: TraceSink>(&self, words: &[CommandWord], trace: &mut T) -> Result<(), CommandRefusal> {
-        // Without its name, no rule of `deny` could refuse the program.
+        // Without a name, no rule of `deny` could refuse the program.
         let Some(program) = words.first().and_then(CommandWord::program) else {
             return Err(CommandRefusal::Unreadable("the name of a program is not in the text".to_owned()));
         };
@@ -272,10 +274,10 @@ impl CommandRules {
     }
 }
 
-/// The calls of a command that consists only of calls, at least one.
+/// Returns the calls of a command that consists only of calls, at least one.
 ///
 /// # Errors
-/// A phrase for people: the part of the command that is more than a call, or why the command cannot be read.
+/// A phrase for people: the part of the command that is not a call, or why the command cannot be read.
 fn plain_calls(command: &str) -> Result<Vec<Vec<CommandWord>>, String> {
     let programs = read::read(command)?;
     if let Some(part) = programs.beyond_calls {

@@ -6,10 +6,10 @@ use super::{
     wrappers::{WRAPPERS, wrapped_targets},
 };
 
-/// Something that a program runs in turn.
+/// A target that a program runs in turn.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum RunTarget {
-    /// A text that is read as a command.
+    /// A text that is run as a command.
     Text(String),
     /// A program with its arguments.
     Program(Vec<CommandWord>),
@@ -46,7 +46,7 @@ const SHELL_STARTERS: &[&str] = &["su", "runuser", "script", "sg", "newgrp", "lo
 /// Programs that run the lines of their input.
 const INPUT_RUNNERS: &[&str] = &["parallel", "sem", "at", "batch", "crontab", "gparallel"];
 
-/// Files from which a shell would read its command as input.
+/// Paths from which a shell would read its command as input.
 const INPUTS: &[&str] = &["/dev/stdin", "/dev/fd/", "/proc/self/fd/", "/dev/tcp/", "/dev/udp/"];
 
 /// Refuses a program that runs its input, because the command's text does not contain the input.
@@ -54,10 +54,10 @@ pub(super) fn refuse_input_reader<T>(name: &str) -> Result<T, String> {
     Err(format!("`{name}` runs its standard input, which is not part of the command's text"))
 }
 
-/// The programs and texts that a call runs in turn, as far as the call's words show them.
+/// Returns the programs and texts that a call runs in turn, as far as the call's words show them.
 ///
 /// # Errors
-/// The reason why the programs cannot be known.
+/// The reason why the programs cannot be determined.
 pub(super) fn run_targets(words: &[CommandWord]) -> Result<Vec<RunTarget>, String> {
     let Some((program, arguments)) = words.split_first() else { return Ok(Vec::new()) };
     let Some(name) = program.program() else { return Ok(Vec::new()) };
@@ -102,18 +102,18 @@ pub(super) fn literal_text(program: &str, word: &CommandWord) -> Result<String, 
         .ok_or_else(|| format!("what `{program}` is given to run is not in the text"))
 }
 
-/// A word that the program runs as a command.
+/// Returns a word that the program runs as a command.
 pub(super) fn text_target(program: &str, word: &CommandWord) -> Result<RunTarget, String> {
     literal_text(program, word).map(RunTarget::Text)
 }
 
-/// Words that the program joins and runs as a command.
+/// Returns words that the program joins and runs as a command.
 pub(super) fn join_words(program: &str, words: &[CommandWord]) -> Result<RunTarget, String> {
     let texts = words.iter().map(|word| literal_text(program, word)).collect::<Result<Vec<_>, _>>()?;
     Ok(RunTarget::Text(texts.join(" ")))
 }
 
-/// The words after a leading `--`, which ends options.
+/// Returns the words after a leading `--`, which ends options.
 fn skip_end_of_options(words: &[CommandWord]) -> &[CommandWord] {
     match words.split_first() {
         Some((first, rest)) if first.literal() == Some("--") => rest,
@@ -121,22 +121,23 @@ fn skip_end_of_options(words: &[CommandWord]) -> &[CommandWord] {
     }
 }
 
-/// Whether a word is a cluster of one-letter options that contains this letter.
+/// Returns whether a word is a cluster of one-letter options that contains this letter.
 fn is_cluster_with(word: &CommandWord, letter: char) -> bool {
     word.literal()
         .is_some_and(|text| text.starts_with('-') && !text.starts_with("--") && text[1..].contains(letter))
 }
 
-/// `alias NAME=VALUE`: the text that the name will run, followed by arguments that are not known yet.
+/// Returns the text that `alias NAME=VALUE` makes the name run, followed by arguments that are not known yet.
 fn alias_target(text: &str) -> RunTarget {
     RunTarget::Text(match text.split_once('=') {
         Some((_, value)) => format!("{value} \"$@\""),
-        // `alias NAME` only prints.
+        // `alias NAME` only prints the alias.
         None => ":".to_owned(),
     })
 }
 
-/// A file that is run as a command is judged like any other program, unless it is the shell's input.
+/// Returns the file that a command sources. It is judged like any other program, unless it is the shell's
+/// input.
 fn file_targets(name: &str, words: &[CommandWord]) -> Result<Vec<RunTarget>, String> {
     let Some(word) = words.first() else { return Ok(Vec::new()) };
     let path = literal_text(name, word)?;
@@ -146,8 +147,8 @@ fn file_targets(name: &str, words: &[CommandWord]) -> Result<Vec<RunTarget>, Str
     Ok(vec![RunTarget::Program(words.to_vec())])
 }
 
-/// `su -c TEXT`, `script -c TEXT`, `runuser -u USER -- PROGRAM`. Options may stand anywhere, and each other word may be
-/// a user, a file or an argument of the shell.
+/// Returns the targets of `su -c TEXT`, `script -c TEXT`, `runuser -u USER -- PROGRAM`. Options may occur
+/// anywhere, and each other word may be a user, a file or an argument of the shell.
 fn login_targets(name: &str, arguments: &[CommandWord]) -> Result<Vec<RunTarget>, String> {
     let mut targets = Vec::new();
     let mut rest = arguments.iter().enumerate();
@@ -171,16 +172,17 @@ fn login_targets(name: &str, arguments: &[CommandWord]) -> Result<Vec<RunTarget>
         }
     }
     targets.retain(|target| !matches!(target, RunTarget::Program(words) if words.is_empty()));
-    // Without a command these programs start a shell that runs its input.
+    // Without a command, these programs start a shell that runs its input.
     if targets.is_empty() { refuse_input_reader(name) } else { Ok(targets) }
 }
 
-/// Whether an option is `--command`, `--session-command` or an abbreviation of one.
+/// Returns whether an option is `--command`, `--session-command` or an abbreviation of one.
 fn is_long_command(option: &str) -> bool {
     option.len() > 2 && ["--command", "--session-command"].iter().any(|long| long.starts_with(option))
 }
 
-/// `sh -c TEXT`, or `sh FILE`. A shell that reads its input is refused, because the rules cannot see that text.
+/// Returns the targets of `sh -c TEXT` or `sh FILE`. A shell that reads its input is refused, because the
+/// rules cannot see that text.
 fn shell_targets(name: &str, arguments: &[CommandWord]) -> Result<Vec<RunTarget>, String> {
     let mut rest = arguments.iter();
     while let Some(word) = rest.next() {
@@ -192,12 +194,12 @@ fn shell_targets(name: &str, arguments: &[CommandWord]) -> Result<Vec<RunTarget>
             "--rcfile" | "--init-file" => drop(rest.next()),
             "-" => return refuse_input_reader(name),
             long if long.starts_with("--") => {}
-            // Before `-c`, so that a cluster with both letters is refused.
+            // Checked before `-c`, so that a cluster with both letters is refused.
             cluster if cluster.starts_with(['-', '+']) && cluster.contains('s') => {
                 return refuse_input_reader(name);
             }
             cluster if cluster.starts_with('-') && cluster.contains('c') => {
-                // More options may stand between `-c` and the text.
+                // More options may occur between `-c` and the text.
                 let command =
                     rest.find(|word| !word.literal().is_some_and(|text| text.starts_with(['-', '+'])));
                 return command.map_or(Ok(Vec::new()), |word| Ok(vec![text_target(name, word)?]));
@@ -205,7 +207,7 @@ fn shell_targets(name: &str, arguments: &[CommandWord]) -> Result<Vec<RunTarget>
             // Options whose value is the next word, such as `-eo pipefail`.
             cluster if cluster.starts_with(['-', '+']) && cluster.ends_with(['o', 'O']) => drop(rest.next()),
             cluster if cluster.starts_with(['-', '+']) => {}
-            // One word back, because the iterator has already passed this word.
+            // Step back by one word, because the iterator has already passed this word.
             _ => return file_targets(name, &arguments[arguments.len() - rest.len() - 1..]),
         }
     }
@@ -215,7 +217,7 @@ fn shell_targets(name: &str, arguments: &[CommandWord]) -> Result<Vec<RunTarget>
 /// The options of `find` and `fd` that run a program.
 const FIND_RUNS: &[&str] = &["-exec", "-execdir", "-ok", "-okdir", "-x", "-X", "--exec", "--exec-batch"];
 
-/// Where the text comes from that a program puts in the place of a placeholder.
+/// The source of the text that a program substitutes for a placeholder.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum PlaceholderSource {
     /// The path of a file that the program found. Such a path never looks like an option.
@@ -224,8 +226,8 @@ pub(super) enum PlaceholderSource {
     AnyInput,
 }
 
-/// A program's words, with an unknown text in place of the placeholder. A path in an argument is harmless unless it is
-/// part of the program's name or the program runs its arguments.
+/// Returns a program's words, with an unknown text in place of the placeholder. A path in an argument is
+/// harmless unless it is part of the program's name or the program runs its arguments.
 pub(super) fn with_placeholders(
     words: &[CommandWord],
     placeholder: &str,
@@ -240,7 +242,7 @@ pub(super) fn with_placeholders(
     }
 }
 
-/// Whether a program runs its arguments.
+/// Returns whether a program runs its arguments.
 pub(super) fn runs_its_arguments(name: &str) -> bool {
     [
         SHELLS,
@@ -253,7 +255,7 @@ pub(super) fn runs_its_arguments(name: &str) -> bool {
         || WRAPPERS.iter().any(|wrapper| wrapper.names.contains(&name))
 }
 
-/// `find … -exec PROGRAM … ;`
+/// Returns the targets of `find … -exec PROGRAM … ;`.
 fn find_targets(arguments: &[CommandWord]) -> Result<Vec<RunTarget>, String> {
     let mut targets = Vec::new();
     let mut rest = arguments;

@@ -1,4 +1,4 @@
-//! The programs found in commands, and the judgement of rules on them.
+//! Which programs are found in commands, and how command rules decide about them.
 
 mod evasions;
 mod hostile;

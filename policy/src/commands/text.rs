@@ -1,7 +1,7 @@
 //! Operations on the source text of commands.
 
-/// The text of a command in backquotes as the shell reads it: a backslash is an escape only before `$`,
-/// `` ` `` and another backslash (POSIX, "Command Substitution").
+/// Returns the text of a command in backquotes as the shell reads it: a backslash is an escape only before
+/// `$`, `` ` `` and another backslash (POSIX, "Command Substitution").
 pub(super) fn without_backslashes(command: &str) -> String {
     let mut plain = String::with_capacity(command.len());
     let mut chars = command.chars().peekable();
@@ -12,9 +12,9 @@ pub(super) fn without_backslashes(command: &str) -> String {
     plain
 }
 
-/// Whether bash reads a text in two pairs of brackets as arithmetic, not as a subshell within a subshell. In
-/// arithmetic, the two pairs open and close side by side, as in `((a + (b)))`. A text with quotes is undecided and
-/// counts as a subshell.
+/// Returns whether bash reads a text in two pairs of brackets as arithmetic instead of a subshell within a
+/// subshell. In arithmetic, the two pairs open and close side by side, as in `((a + (b)))`. A text with
+/// quotes is undecided and counts as a subshell.
 pub(super) fn is_arithmetic(bracketed: &str) -> bool {
     let Some(inner) = bracketed.strip_prefix("((").and_then(|text| text.strip_suffix("))")) else {
         return false;

@@ -15,7 +15,7 @@ use super::{
     words::{self, CommandWord},
 };
 
-/// The deepest nesting of commands within commands, as in `sh -c "sh -c …"`.
+/// The maximum nesting of commands within commands, as in `sh -c "sh -c …"`.
 const MAX_DEPTH: usize = 16;
 
 /// The maximum number of words and bytes collected from one command. If options may or may not have a value, a call is
@@ -30,7 +30,7 @@ const NO_FILE: &str = "/dev/null";
 pub(super) struct Walker {
     pub(super) programs: FoundPrograms,
     depth: usize,
-    /// The words and bytes collected so far, of programs and of texts.
+    /// The number of words and bytes collected so far, of programs and of texts.
     cost: usize,
     /// The text being read, as characters, because the parser's positions count characters.
     source: Vec<char>,
@@ -42,7 +42,7 @@ type WalkResult = Result<(), String>;
 impl Walker {
     /// Walks the parsed form of a text.
     pub(super) fn walk_program(&mut self, program: &Program, source: &str) -> WalkResult {
-        // Positions refer to the innermost text, so set the outer text aside and put it back afterwards.
+        // Positions refer to the innermost text, so set the outer text aside and restore it afterwards.
         let outer = std::mem::replace(&mut self.source, source.chars().collect());
         if program.complete_commands.len() > 1 {
             self.record_operator(Operator::Sequence);
@@ -52,7 +52,7 @@ impl Walker {
         Ok(())
     }
 
-    /// Reads a text that is itself a command, such as the argument of `sh -c`.
+    /// Walks a text that is itself a command, such as the argument of `sh -c`.
     fn walk_text(&mut self, command: &str) -> WalkResult {
         if self.depth == MAX_DEPTH {
             return Err(format!("commands within commands, more than {MAX_DEPTH} deep"));
@@ -251,8 +251,8 @@ impl Walker {
                 };
                 match target {
                     IoFileRedirectTarget::Filename(word) => {
-                        // The operator counts for `operators` in any case, but `/dev/null` is no more than
-                        // the call itself.
+                        // The operator always counts for `operators`, but a redirection to `/dev/null` adds
+                        // nothing to the call itself.
                         let beyond_calls = self.programs.beyond_calls;
                         self.record_operator(operator);
                         if word.value == NO_FILE {
@@ -264,7 +264,7 @@ impl Walker {
                     IoFileRedirectTarget::Fd(_) => Ok(()),
                     IoFileRedirectTarget::Duplicate(word) => {
                         let target = self.walk_word(&word.value)?;
-                        // `2>&1` and `2>&-` write no file; `>&FILE` does.
+                        // `2>&1` and `2>&-` write no file, but `>&FILE` does.
                         let is_stream =
                             |text: &str| text.bytes().all(|byte| byte.is_ascii_digit() || byte == b'-');
                         if !target.literal().is_some_and(is_stream) {
@@ -351,7 +351,7 @@ impl Walker {
             }
         };
         builtins::ensure_harmless(name)?;
-        // With another `PATH`, an allowed name may be any program.
+        // With another `PATH`, an allowed name may run any program.
         self.programs.sets_path |= name == "PATH";
         match &assignment.value {
             AssignmentValue::Scalar(word) => builtins::ensure_no_hidden_index(&self.walk_word(&word.value)?),

@@ -7,7 +7,7 @@ use brush_parser::{
 
 use super::{nesting, text};
 
-/// Stands for a part of a word whose value is not in the text, such as the value of a variable.
+/// A placeholder for a part of a word whose value is not in the text, such as the value of a variable.
 const UNKNOWN: char = '\u{fffc}';
 
 /// The system's folders of programs.
@@ -22,7 +22,7 @@ pub(super) struct CommandWord {
     pub(super) may_be_several: bool,
 }
 
-/// A word, and the commands within it.
+/// A word and the commands within it.
 #[derive(Debug)]
 pub(super) struct Word {
     pub(super) argument: CommandWord,
@@ -31,34 +31,34 @@ pub(super) struct Word {
 }
 
 impl CommandWord {
-    /// A word that is literal text.
+    /// Creates a word that is literal text.
     pub(super) fn plain(text: &str) -> Self {
         Self { text: text.to_owned(), may_be_several: false }
     }
 
-    /// The word, if the text contains its whole value.
+    /// Returns the word, if the text contains its whole value.
     pub(super) fn literal(&self) -> Option<&str> {
         (!self.may_be_several && !self.text.contains(UNKNOWN)).then_some(&self.text)
     }
 
-    /// Whether the text contains the whole value, except the names of files that match a pattern.
+    /// Returns whether the text contains the whole value, except the names of files that match a pattern.
     pub(super) fn is_known(&self) -> bool {
         !self.text.contains(UNKNOWN)
     }
 
-    /// A word that may expand to any word, to several words, or to none.
+    /// Creates a word that may expand to any word, to several words, or to none.
     pub(super) fn unknown() -> Self {
         Self { text: UNKNOWN.to_string(), may_be_several: true }
     }
 
-    /// The program's name if this is the first word: the part after the last `/`.
+    /// Returns the program's name if this is the first word: the part after the last `/`.
     pub(super) fn program(&self) -> Option<&str> {
         let name = self.text.rsplit('/').next()?;
         (!self.may_be_several && !name.is_empty() && !name.contains(UNKNOWN)).then_some(name)
     }
 
-    /// Whether the program is looked up by its name or lies in a system folder. In any other folder, a file can have
-    /// the name of a system program.
+    /// Returns whether the program is looked up by its name or lies in a system folder. In any other folder,
+    /// a file can have the name of a system program.
     pub(super) fn is_of_the_system(&self) -> bool {
         match self.text.rsplit_once('/') {
             None => true,
@@ -66,17 +66,17 @@ impl CommandWord {
         }
     }
 
-    /// This word with an unknown text in place of every occurrence of a part.
+    /// Returns this word with an unknown text in place of every occurrence of a part.
     pub(super) fn with_unknown(&self, part: &str) -> Self {
         Self { text: self.text.replace(part, &UNKNOWN.to_string()), ..self.clone() }
     }
 
-    /// Whether a program may take the word for an option.
+    /// Returns whether a program may take the word for an option.
     pub(super) fn may_be_option(&self) -> bool {
         self.text.starts_with(['-', UNKNOWN])
     }
 
-    /// Whether the literal part of the word contains a text.
+    /// Returns whether the literal part of the word contains a text.
     pub(super) fn contains(&self, part: &str) -> bool {
         self.text.contains(part)
     }
@@ -93,17 +93,17 @@ pub(super) fn read(raw: &str) -> Result<Word, String> {
     reader.read_pieces(&pieces, false)?;
     let WordReader { text, mut may_be_several, substitutions, has_open_brace, has_brace_separator, .. } =
         reader;
-    // `{a,b}` and `{1..3}` expand to several words; a brace alone is plain text.
+    // `{a,b}` and `{1..3}` expand to several words. A single brace is plain text.
     may_be_several |= has_open_brace && has_brace_separator;
     // The word `[` is the program `test`, not a pattern.
     may_be_several &= raw != "[";
     Ok(Word { argument: CommandWord { text, may_be_several }, substitutions })
 }
 
-/// The commands in a here-document, where quotes have no meaning.
+/// Returns the commands in a here-document, where quotes have no meaning.
 ///
 /// # Errors
-/// As [`read`].
+/// As in [`read`].
 pub(super) fn read_document(raw: &str) -> Result<Vec<String>, String> {
     nesting::ensure_plain_indexes(raw)?;
     let pieces = word::parse_heredoc(raw, &ParserOptions::default()).map_err(|error| error.to_string())?;

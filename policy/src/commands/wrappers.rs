@@ -19,7 +19,7 @@ pub(super) struct Wrapper {
     with_command: &'static [&'static str],
     /// The number of words between the options and the other program.
     operands: usize,
-    /// Whether `NAME=VALUE` may stand before the other program.
+    /// Whether `NAME=VALUE` may precede the other program.
     takes_assignments: bool,
 }
 
@@ -139,12 +139,12 @@ pub(super) const WRAPPERS: &[Wrapper] = &[
 /// Programs that start a shell if the call names no program. That shell runs its input.
 const SHELL_BY_DEFAULT: &[&str] = &["unshare", "nsenter", "chroot", "fakeroot", "sudo", "doas", "setarch"];
 
-/// The maximum number of readings of one call that are followed. Each reading of its options may find a program or a
-/// text.
+/// The maximum number of readings of one call that are followed. Each reading of the call's options may find
+/// a program or a text.
 const MAX_READINGS: usize = 16;
 
-/// The programs and texts behind a wrapper's options. An unknown option may or may not have a value, so both readings
-/// are followed.
+/// Returns the programs and texts behind a wrapper's options. An unknown option may or may not have a value,
+/// so both readings are followed.
 pub(super) fn wrapped_targets(
     name: &str,
     wrapper: &Wrapper,
@@ -175,12 +175,13 @@ pub(super) fn wrapped_targets(
                 }
                 WordRole::Unknown => {
                     targets.extend(clustered_command(name, wrapper, &arguments[index..])?);
-                    // One reading with a value, one without.
+                    // Follow one reading with a value and one without.
                     pending_starts.push(index + 2);
                     index += 1;
                 }
                 WordRole::Undetermined => {
-                    // The word may be the program, an option without a value, or an option with one. Follow all three.
+                    // The word may be the program, an option without a value, or an option with a value.
+                    // Follow all three readings.
                     pending_starts.extend([index + 2, index + 1]);
                     targets.extend(program_targets(name, wrapper, &arguments[index..])?);
                     ensure_bounded(name, &targets)?;
@@ -196,7 +197,7 @@ pub(super) fn wrapped_targets(
             }
         }
     }
-    // These programs start a shell without a program, and the rules cannot see what that shell reads.
+    // Without a program these wrappers start a shell, and the rules cannot see the text that it reads.
     if targets.is_empty() && SHELL_BY_DEFAULT.contains(&name) && !only_queries(name, arguments) {
         return refuse_input_reader(name);
     }
@@ -213,7 +214,7 @@ fn ensure_bounded(name: &str, targets: &[RunTarget]) -> Result<(), String> {
     Ok(())
 }
 
-/// Whether a call runs no program because it only asks for information, as `sudo -l` does.
+/// Returns whether a call runs no program because it only asks for information, as `sudo -l` does.
 fn only_queries(name: &str, arguments: &[CommandWord]) -> bool {
     let asks: &[&str] = match name {
         "sudo" => &["-l", "-v", "-k", "-K", "-V", "--list", "--validate", "--version", "--help", "-h"],
@@ -223,8 +224,8 @@ fn only_queries(name: &str, arguments: &[CommandWord]) -> bool {
         && arguments.iter().all(|word| word.literal().is_some_and(|text| asks.contains(&text)))
 }
 
-/// The command text of an option. With `env`, the words after the option are arguments of the last program in the text;
-/// with other wrappers they are not.
+/// Returns the command text of an option. With `env`, the words after the option are arguments of the last
+/// program in the text. With other wrappers they are not.
 fn command_of_option(name: &str, command: String, rest: &[CommandWord]) -> RunTarget {
     if name != "env" {
         return RunTarget::Text(command);
@@ -236,7 +237,7 @@ fn command_of_option(name: &str, command: String, rest: &[CommandWord]) -> RunTa
     RunTarget::Text(command + &quoted.collect::<String>())
 }
 
-/// The command text in a cluster of one-letter options, as in `env -iS 'COMMAND'`.
+/// Returns the command text in a cluster of one-letter options, as in `env -iS 'COMMAND'`.
 fn clustered_command(
     name: &str,
     wrapper: &Wrapper,
@@ -260,7 +261,7 @@ fn clustered_command(
     Ok(None)
 }
 
-/// The call that `xargs` makes: its input replaces each placeholder, and stands at the end.
+/// Returns the call that `xargs` makes: its input replaces each placeholder, and is also appended.
 fn mark_words_from_input(target: RunTarget, arguments: &[CommandWord]) -> RunTarget {
     let RunTarget::Program(mut words) = target else { return target };
     let mut placeholders = Vec::new();
@@ -298,9 +299,9 @@ enum WordRole {
     AttachedCommand(String),
     /// The word is an unknown option.
     Unknown,
-    /// The shell fills in the word when the command runs. It may become an option.
+    /// The word's value is known only when the command runs. It may become an option.
     Undetermined,
-    /// The word is not an option; `ends_options` marks the `--` that ends the options.
+    /// The word is not an option. `ends_options` marks the `--` that ends the options.
     Operand { ends_options: bool },
 }
 
@@ -314,7 +315,8 @@ fn word_role(name: &str, wrapper: &Wrapper, word: &CommandWord) -> Result<WordRo
     };
     let (option, value) = text.split_once('=').map_or((text, None), |(option, value)| (option, Some(value)));
     let is_option = text.starts_with('-') && text != "-";
-    // Options with a command before flags: otherwise the command in `--split-string=…` would be skipped as a flag.
+    // Options with a command before flags: otherwise the command in `--split-string=…` would be skipped as a
+    // flag.
     Ok(match value {
         _ if text == "--" => WordRole::Operand { ends_options: true },
         // `env -` means `env -i`.
@@ -336,7 +338,7 @@ fn word_role(name: &str, wrapper: &Wrapper, word: &CommandWord) -> Result<WordRo
     })
 }
 
-/// The program that a wrapper runs, after its options.
+/// Returns the program that a wrapper runs, after its options.
 fn program_targets(
     name: &str,
     wrapper: &Wrapper,
@@ -363,19 +365,19 @@ fn program_targets(
     Ok(vec![RunTarget::Program(program.to_vec())])
 }
 
-/// Whether an option is one of these, or an abbreviation of a long one.
+/// Returns whether an option is one of these, or an abbreviation of a long one.
 fn begins_one_of(options: &[&str], option: &str) -> bool {
     let is_beginning = |long: &&str| option.len() > 2 && option.starts_with("--") && long.starts_with(option);
     options.contains(&option) || options.iter().any(is_beginning)
 }
 
-/// The value attached to a one-letter option, as in `-n5`.
+/// Returns the value attached to a one-letter option, as in `-n5`.
 fn attached_value<'t>(options: &[&str], text: &'t str) -> Option<&'t str> {
     let short_options = options.iter().filter(|option| option.len() == 2);
     short_options.filter_map(|option| text.strip_prefix(*option)).find(|value| !value.is_empty())
 }
 
-/// Whether an option is known to have no value. Lists only the most used programs.
+/// Returns whether an option is known to have no value. Lists only the most used programs.
 fn is_flag(name: &str, option: &str) -> bool {
     let flags: &[&str] = match name {
         "env" => &["-i", "--ignore-environment", "-0", "--null", "-v", "--debug"],

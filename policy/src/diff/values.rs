@@ -7,14 +7,14 @@ use serde_json::Value;
 use super::{Direction, EffectChange};
 use crate::HostRule;
 
-/// How a value tells more from less.
+/// The way in which two values are ordered from less to more.
 #[derive(Debug, Clone, Copy)]
 enum Order {
     /// A larger number gives more.
     Number,
     /// A longer set gives more.
     Grants,
-    /// A set of rules about hosts, of which one can cover another.
+    /// A set of rules about hosts, one of which can cover another.
     Hosts,
     /// A longer set gives less.
     Restricts,
@@ -22,11 +22,11 @@ enum Order {
     AllMustAllow,
     /// A set of what is allowed; `null` allows everything.
     AllowedOrAll,
-    /// Words, the one that gives least first.
+    /// Words, ordered from the one that gives least.
     Words(&'static [&'static str]),
     /// Presence gives more.
     Presence,
-    /// Any difference must be looked at.
+    /// Any difference needs a review.
     Unordered,
 }
 
@@ -80,7 +80,7 @@ pub(super) fn compare(key: &str, old: &Value, new: &Value, changes: &mut Vec<Eff
         return;
     }
     let order = order_of(key);
-    // An absent table without an order of its own has the same meaning as an empty one.
+    // A missing table without its own order has the same meaning as an empty one.
     let empty = Value::Object(serde_json::Map::new());
     let (old, new) = match (order, old, new) {
         (Order::Unordered, Value::Null, Value::Object(_)) => (&empty, new),
@@ -145,7 +145,7 @@ fn direction(order: Order, old: &Value, new: &Value) -> Direction {
         }
         Order::AllMustAllow => {
             let (old, new) = (elements(old), elements(new));
-            // A further list takes away; the same lists and more of them allow less.
+            // A further list takes permissions away, so a superset of the lists allows less.
             if new.is_superset(&old) {
                 Direction::Narrower
             } else if old.is_superset(&new) {
@@ -180,8 +180,8 @@ fn order_of(key: &str) -> Order {
     ORDERS.iter().find(|(pattern, _)| is_match(pattern)).map_or(Order::Unordered, |(_, order)| *order)
 }
 
-/// The elements that only one of two sets has, in order. `added` is the direction of an element that only the new set
-/// has.
+/// Returns the elements that only one of two sets has, in order. `added` is the direction of an element that
+/// only the new set has.
 pub(super) fn set_changes<'a>(
     old: &'a BTreeSet<String>,
     new: &'a BTreeSet<String>,
@@ -196,7 +196,8 @@ pub(super) fn set_changes<'a>(
     removals.chain(new.difference(old).map(|element| (added, element.as_str()))).collect()
 }
 
-/// The rules about hosts that only one of two sets has, without those that a rule of the other set covers.
+/// Returns the rules about hosts that only one of two sets has, without those that a rule of the other set
+/// covers.
 pub(super) fn host_changes<'a>(
     old: &'a BTreeSet<String>,
     new: &'a BTreeSet<String>,
@@ -213,7 +214,7 @@ pub(super) fn host_changes<'a>(
         .collect()
 }
 
-/// The old and the new value of an element that one of two sets has.
+/// Returns the old and the new value of an element that one of two sets has.
 pub(super) fn presence(is_in_new: bool, element: &str) -> (String, String) {
     match is_in_new {
         true => (ABSENT.to_owned(), element.to_owned()),
@@ -223,7 +224,7 @@ pub(super) fn presence(is_in_new: bool, element: &str) -> (String, String) {
 
 const ABSENT: &str = "–";
 
-/// Whether a value is a set; an absent one is the empty set.
+/// Returns whether a value is a set. A missing one is the empty set.
 fn is_set(value: &Value) -> bool {
     value.is_array() || value.is_null()
 }

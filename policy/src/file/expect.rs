@@ -54,7 +54,7 @@ pub(crate) fn read_expectations(
     expectations
 }
 
-/// The tables of a list; empty if the key is absent.
+/// Returns the tables of a list. Empty if the key is absent.
 fn sections<'t>(root: &Section<'t>, key: &str, faults: &mut Faults<'_>) -> Vec<Section<'t>> {
     let Some(entry) = root.entry(key) else { return Vec::new() };
     let elements = entry.list(faults).unwrap_or_default();
@@ -70,7 +70,7 @@ struct Names<'a> {
 impl Names<'_> {
     fn answer(&self, section: &Section<'_>, faults: &mut Faults<'_>) -> Option<ExpectedAnswer> {
         section.refuse_unknown(keys::EXPECT, faults);
-        // Read all keys before the first `?`, because each fault is told.
+        // Read all keys before the first `?`, so that each fault is reported.
         let tools = self.tools(section, faults);
         let code = section.entry("code").and_then(|entry| {
             entry.parsed(faults, choice_parser("code", DenialCode::ALL, DenialCode::as_str))
@@ -131,7 +131,7 @@ impl Names<'_> {
                 let elements = elements(section, key, faults);
                 let texts: Vec<(&SectionEntry<'_>, &str)> =
                     elements.iter().filter_map(|element| Some((element, element.text(faults)?))).collect();
-                // `*` stands for all tools, so names beside it add nothing.
+                // `*` means all tools, so names beside it add nothing.
                 if texts.iter().any(|(_, name)| *name == "*") {
                     return Some(ExpectedTools::All);
                 }
@@ -152,7 +152,7 @@ impl Names<'_> {
         }
     }
 
-    /// The profile of commands, if the policy has a shell.
+    /// Returns the profile of commands, if the policy has a shell.
     fn shell_profile(&self, name: &str) -> Option<ProfileName> {
         (name == ProfileName::SHELL && self.policy.shell().is_some()).then(ProfileName::shell)
     }
@@ -186,7 +186,7 @@ impl Names<'_> {
         subjects
     }
 
-    /// A path or a pattern. The mount must exist, unless just its absence is expected.
+    /// Parses a path or a pattern. The mount must exist, unless its absence is expected.
     fn path(&self, text: &str, code: Option<DenialCode>) -> Result<ExpectedSubject, String> {
         let home = self.policy.home();
         let (subject, mount) = if text.contains('*') {
@@ -251,7 +251,7 @@ impl Names<'_> {
         let writes = section.entry("writes").and_then(|entry| entry.parsed(faults, |text| self.mount(text)));
         let reaches = section.entry("reaches").and_then(|entry| entry.parsed(faults, hosts));
         let only_unasked = section.entry("unasked").and_then(|entry| entry.boolean(faults));
-        // A key that cannot be read must not make the expectation a weaker one.
+        // A key that cannot be read must not weaken the expectation.
         (faults.count() == before).then(|| ForbiddenFlow {
             name: text(section, "name", faults),
             place: place(section, faults),
@@ -290,7 +290,7 @@ impl Names<'_> {
     }
 }
 
-/// The hosts of `reaches`: all, a rule of `hosts`, or a host with any scheme and port.
+/// Parses the hosts of `reaches`: all, a rule of `hosts`, or a host with any scheme and port.
 fn hosts(text: &str) -> Result<ExpectedHosts, String> {
     let rule = |text: &str| text.parse::<HostRule>().map_err(|error| error.to_string());
     match text {
@@ -327,7 +327,7 @@ fn pinned_digest(section: &Section<'_>, faults: &mut Faults<'_>) -> Option<Pinne
     Some(PinnedDigest { place: place(section, faults), digest: digest?, until, by })
 }
 
-/// How paths are accessed: both without the key.
+/// Reads how paths are accessed. Without the key, both accesses are meant.
 fn access(section: &Section<'_>, faults: &mut Faults<'_>) -> Vec<Access> {
     let both = || vec![Access::Read, Access::Write];
     let words = |word: &'static str| word;
@@ -339,14 +339,14 @@ fn access(section: &Section<'_>, faults: &mut Faults<'_>) -> Vec<Access> {
     }
 }
 
-/// The elements of a list, or the one value; empty if the key is absent.
+/// Returns the elements of a list, or the single value. Empty if the key is absent.
 fn elements<'t>(section: &Section<'t>, key: &str, faults: &mut Faults<'_>) -> Vec<SectionEntry<'t>> {
     let Some(entry) = section.entry(key) else { return Vec::new() };
     if !entry.is_list() {
         return vec![entry];
     }
     let elements = entry.list(faults).unwrap_or_default();
-    // Without this, `paths = []` would mean the calls that name nothing.
+    // Otherwise `paths = []` would mean the calls that name no subject.
     if elements.is_empty() {
         entry.refuse(faults, "an empty list; write at least one element, or remove the key");
     }

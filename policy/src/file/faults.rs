@@ -21,8 +21,8 @@ pub(crate) struct Faults<'s> {
     warnings: Vec<(usize, PolicyFault)>,
     omitted_warnings: usize,
     places: LineIndex,
-    /// Names of mounts, profiles and secrets whose own entry is faulty. A reference to such a name is not a second
-    /// fault.
+    /// The names of mounts, profiles and secrets whose own entry is faulty. A reference to such a name is not
+    /// a second fault.
     excused: BTreeSet<String>,
 }
 
@@ -39,7 +39,7 @@ impl<'s> Faults<'s> {
         }
     }
 
-    /// The text that faults are collected for.
+    /// Returns the text that faults are collected for.
     pub(crate) fn source(&self) -> PolicySource<'s> {
         self.source
     }
@@ -54,7 +54,7 @@ impl<'s> Faults<'s> {
         self.faults.push((offset, fault));
     }
 
-    /// Adds a warning: the line is valid, but probably does not say what its author meant.
+    /// Adds a warning: the line is valid, but probably does not express its author's intent.
     pub(crate) fn warn_at<T>(&mut self, code: LintCode, located: &Located<T>, message: impl AsRef<str>) {
         if self.warnings.len() < MAX_FAULTS {
             let warning = self.fault_at(located.at, &located.key, message.as_ref());
@@ -64,7 +64,7 @@ impl<'s> Faults<'s> {
         }
     }
 
-    /// The fault for a place of the text.
+    /// Returns the fault for an offset in the text.
     pub(crate) fn fault_at(&self, offset: usize, key: &str, message: &str) -> PolicyFault {
         let (line, column) = self.places.line_and_column(self.source.text, offset);
         PolicyFault {
@@ -77,17 +77,17 @@ impl<'s> Faults<'s> {
         }
     }
 
-    /// Notes that an entry has this name but is faulty, so that references to it are not reported.
+    /// Records that an entry has this name but is faulty, so that references to it are not reported.
     pub(crate) fn excuse(&mut self, name: &str) {
         self.excused.insert(name.to_owned());
     }
 
-    /// Whether an entry with this name is faulty. A reference to the name is then not a second fault.
+    /// Returns whether an entry with this name is faulty. A reference to the name is then not a second fault.
     pub(crate) fn is_excused(&self, name: &str) -> bool {
         self.excused.contains(name)
     }
 
-    /// Like [`Self::add_at`], for a fault with a lint code of its own.
+    /// Like [`Self::add_at`], for a fault with its own lint code.
     pub(crate) fn add_coded<T>(&mut self, code: LintCode, located: &Located<T>, message: impl AsRef<str>) {
         let count = self.faults.len();
         self.add_at(located, message);
@@ -96,7 +96,7 @@ impl<'s> Faults<'s> {
         }
     }
 
-    /// Adds a fault at the place of a value.
+    /// Adds a fault at the position of a value.
     pub(crate) fn add_at<T>(&mut self, located: &Located<T>, message: impl AsRef<str>) {
         self.add(located.at, &located.key, message);
     }
@@ -105,18 +105,19 @@ impl<'s> Faults<'s> {
         self.faults.is_empty()
     }
 
-    /// The number of faults, with those that were left out.
+    /// Returns the number of faults, including those that were left out.
     pub(crate) fn count(&self) -> usize {
         self.faults.len() + self.left_out
     }
 
-    /// The faults in the order of the text, and the number of faults that were left out.
+    /// Returns the faults in the order of the text, and the number of faults that were left out.
     pub(crate) fn into_parts(mut self) -> (Vec<PolicyFault>, usize) {
         self.faults.sort_by_key(|(offset, _)| *offset);
         (self.faults.into_iter().map(|(_, fault)| fault).collect(), self.left_out)
     }
 
-    /// Takes the warnings, in the order of the text. The last one counts those that were left out, if any.
+    /// Takes the warnings, in the order of the text. The last one gives the number of those that were left
+    /// out, if any.
     pub(crate) fn take_warnings(&mut self) -> Vec<PolicyFault> {
         self.warnings.sort_by_key(|(offset, _)| *offset);
         let mut warnings: Vec<PolicyFault> = self.warnings.drain(..).map(|(_, warning)| warning).collect();
@@ -125,15 +126,15 @@ impl<'s> Faults<'s> {
     }
 }
 
-/// The warning that counts the warnings that were left out; `None` if there are none.
+/// Returns the warning that gives the number of the warnings that were left out, or `None` if there are none.
 pub(crate) fn omitted_warnings_note(warnings: &[PolicyFault], left_out: usize) -> Option<PolicyFault> {
     let last_warning = warnings.last().filter(|_| left_out > 0)?;
     let message = format!("and {left_out} further warnings, which are not told");
     Some(PolicyFault { key: String::new(), message, ..last_warning.clone() })
 }
 
-/// The starts of lines and the character counts of a text. They are computed once, because a text may have thousands of
-/// entries for tools, and each needs a place.
+/// The starts of lines and the character counts of a text. They are computed once, because a text may have
+/// thousands of entries for tools, and each needs a position.
 #[derive(Debug)]
 struct LineIndex {
     /// The start of each line, in bytes.
@@ -158,7 +159,7 @@ impl LineIndex {
         Self { lines, characters }
     }
 
-    /// The line and the column of a byte offset. Both count from 1; the column counts characters.
+    /// Returns the line and the column of a byte offset. Both count from 1. The column counts characters.
     fn line_and_column(&self, text: &str, offset: usize) -> (usize, usize) {
         let offset = offset.min(text.len());
         let line = self.lines.partition_point(|begin| *begin <= offset);
@@ -167,7 +168,7 @@ impl LineIndex {
         (line, self.characters_before(text, offset) - self.characters_before(text, begin) + 1)
     }
 
-    /// The number of characters that start before a byte offset.
+    /// Returns the number of characters that start before a byte offset.
     fn characters_before(&self, text: &str, offset: usize) -> usize {
         let step = offset / STEP_BYTES;
         let rest_of_step = text.as_bytes().get(step * STEP_BYTES..offset).unwrap_or_default();
@@ -175,7 +176,7 @@ impl LineIndex {
     }
 }
 
-/// The number of characters that start in a part of a text.
+/// Returns the number of characters that start in a part of a text.
 fn count_characters(bytes: &[u8]) -> usize {
     // In UTF-8, every byte except a continuation byte (`10xxxxxx`) starts a character.
     bytes.iter().filter(|byte| **byte & 0b1100_0000 != 0b1000_0000).count()

@@ -1,4 +1,5 @@
-//! Reads `[[flow]]`, in a policy and in a reduction. Both may have flow rules, because such rules only take away.
+//! Reads `[[flow]]`, in a policy and in a reduction. Both may have flow rules, because such rules only take
+//! permissions away.
 
 use crate::Approval;
 

@@ -1,4 +1,4 @@
-//! The values of a policy text, each with its place. Other modules resolve names and fill in defaults.
+//! The values of a policy text, each with its position. Other modules resolve names and fill in defaults.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -15,7 +15,7 @@ use crate::{
     protect::Pattern,
 };
 
-/// A value and its place in the text.
+/// A value and its position in the text.
 #[derive(Debug, Clone)]
 pub(crate) struct Located<T> {
     pub(crate) value: T,
@@ -26,7 +26,7 @@ pub(crate) struct Located<T> {
 }
 
 impl<T> Located<T> {
-    /// Another value in the same place.
+    /// Returns another value with the same position.
     pub(crate) fn with_value<U>(&self, value: U) -> Located<U> {
         Located { value, at: self.at, key: self.key.clone() }
     }
@@ -67,7 +67,7 @@ pub(crate) struct FlowEntry {
     pub(crate) then: Vec<Located<SinkWord>>,
     /// `ask` or `deny`.
     pub(crate) approval: Approval,
-    /// The place of the rule.
+    /// The position of the rule.
     pub(crate) location: Located<()>,
 }
 
@@ -94,7 +94,7 @@ pub(crate) enum SinkWord {
 pub(crate) struct MountEntry {
     pub(crate) name: MountName,
     pub(crate) folder: String,
-    /// Whether changes are kept so that they can be undone.
+    /// Whether the mount's changes are recorded so that they can be undone.
     pub(crate) has_undo: bool,
 }
 
@@ -126,7 +126,7 @@ pub(crate) struct TierEntry {
 pub(crate) struct ProtectEntries {
     pub(crate) paths: Vec<Located<Pattern>>,
     pub(crate) kinds: Vec<Located<KindPattern>>,
-    /// Shipped names and kinds that the operator excepts; only an operator's policy may list them.
+    /// The shipped names and kinds that the operator excepts. Only an operator's policy may list them.
     pub(crate) except: Vec<Located<KindPattern>>,
 }
 
@@ -154,7 +154,7 @@ pub(crate) struct LimitEntries {
     pub(crate) max_timeout: Option<Located<Duration>>,
 }
 
-/// `[shell]` of a policy or of a reduction. Only the accesses that a mount can have differ.
+/// `[shell]` of a policy or of a reduction. The two differ only in the accesses that a mount can have.
 #[derive(Debug)]
 pub(crate) struct ShellEntries<A> {
     pub(crate) enabled: Option<Located<bool>>,
@@ -176,7 +176,7 @@ pub(crate) struct ShellEntries<A> {
     pub(crate) deny: BTreeSet<CommandPattern>,
     pub(crate) operators: Option<Vec<Located<Operator>>>,
     pub(crate) unasked: Option<Located<Vec<Located<CommandPattern>>>>,
-    /// The place of the section.
+    /// The position of the section.
     pub(crate) location: Located<()>,
 }
 
@@ -209,13 +209,13 @@ pub(crate) struct Reduction {
     pub(crate) profiles: Vec<ReducedProfile>,
     pub(crate) tiers: Vec<ReducedTier>,
     pub(crate) tools: Vec<ReducedTool>,
-    /// Always without `except`.
+    /// The protected names. `except` is always empty.
     pub(crate) protect: ProtectEntries,
     pub(crate) hide: Vec<Located<HiddenPattern>>,
     pub(crate) shell: Option<ShellEntries<ReducedAccess>>,
     pub(crate) egress: EgressEntries,
     pub(crate) secrets: Vec<ReducedSecret>,
-    /// The place where the reduction turns the search provider off.
+    /// The position at which the reduction turns the search provider off.
     pub(crate) search: Option<Located<()>>,
     pub(crate) limits: LimitEntries,
     pub(crate) flow: Vec<FlowEntry>,
@@ -266,12 +266,12 @@ pub(crate) struct ReducedSecret {
 }
 
 impl NetworkEntries {
-    /// The rules of `hosts`.
+    /// Returns the rules of `hosts`.
     pub(crate) fn rules(&self) -> impl Iterator<Item = &Located<HostRule>> {
         self.hosts.iter().flat_map(|hosts| &hosts.value)
     }
 
-    /// Whether requests with this method are granted.
+    /// Returns whether requests with this method are granted.
     pub(crate) fn grants_method(&self, method: HttpMethod) -> bool {
         match &self.methods {
             Some(methods) => methods.value.iter().any(|granted| granted.value == method),
@@ -281,7 +281,7 @@ impl NetworkEntries {
 }
 
 impl<A> ShellEntries<A> {
-    /// The rules of `hosts`.
+    /// Returns the rules of `hosts`.
     pub(crate) fn rules(&self) -> impl Iterator<Item = &Located<TunnelRule>> {
         self.hosts.iter().flat_map(|hosts| &hosts.value)
     }
@@ -290,7 +290,7 @@ impl<A> ShellEntries<A> {
 impl ReducedAccess {
     pub(crate) const ALL: [Self; 3] = [Self::None, Self::Read, Self::Write];
 
-    /// The name used in policy files.
+    /// Returns the name used in policy files.
     pub(crate) const fn as_str(self) -> &'static str {
         match self {
             Self::None => "none",

@@ -19,7 +19,8 @@ pub(super) fn network(section: &Section<'_>, faults: &mut Faults<'_>) -> Network
     }
 }
 
-/// Reads `methods`. An empty list is refused: it would grant no method, but its author may mean all methods.
+/// Reads `methods`. An empty list is refused: it would grant no method, but its author may intend all
+/// methods.
 fn methods(entry: &SectionEntry<'_>, faults: &mut Faults<'_>) -> Option<Located<Vec<Located<HttpMethod>>>> {
     if entry.list(faults)?.is_empty() {
         entry.refuse(

@@ -30,7 +30,7 @@ pub(super) fn notify(section: &Section<'_>, faults: &mut Faults<'_>) -> Option<N
             None
         }
     };
-    // A wrong value was reported above, and must not read as a missing one.
+    // A wrong value was reported above, and must not count as a missing one.
     let (slack, discord) = (given(slack)?, given(discord)?);
     if slack.is_none() && discord.is_none() && email.is_none() {
         let message = "missing key; write one of `slack`, `discord`, `email`";
@@ -40,7 +40,7 @@ pub(super) fn notify(section: &Section<'_>, faults: &mut Faults<'_>) -> Option<N
     Some(NotifySettings { slack, discord, email })
 }
 
-/// The value of a key that may be absent; `None` if the key has a wrong value.
+/// Returns the value of a key that may be absent, or `None` if the key has a wrong value.
 fn given<T>(entry: Option<Option<T>>) -> Option<Option<T>> {
     match entry {
         None => Some(None),

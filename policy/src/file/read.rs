@@ -40,7 +40,7 @@ pub(super) const VERSION: i128 = 1;
 pub(crate) fn read_policy(faults: &mut Faults<'_>) -> PolicyFile {
     let mut file = PolicyFile::default();
     read_document_root(faults, MAX_POLICY_TEXT_BYTES, |root, faults| {
-        // A misspelt section would otherwise have no effect, and its author would rely on it.
+        // A misspelt section would otherwise have no effect, but its author would rely on it.
         root.refuse_unknown(keys::POLICY, faults);
         match root.entry("version") {
             Some(entry) => check_version(&entry, faults),
@@ -180,7 +180,7 @@ fn added_names(section: &Section<'_>, has_others: bool, faults: &mut Faults<'_>)
     ProtectEntries { paths: paths.unwrap_or_default(), kinds: kinds.unwrap_or_default(), except: Vec::new() }
 }
 
-/// Reads a list of patterns; `None` if the key is absent.
+/// Reads a list of patterns. Returns `None` if the key is absent.
 fn patterns<T, E: std::fmt::Display>(
     section: &Section<'_>,
     key: &str,
@@ -318,7 +318,7 @@ fn path_rules(entry: &SectionEntry<'_>, tool: &str, faults: &mut Faults<'_>) -> 
     PathRules::new(rules)
 }
 
-/// Whether an entry allows its tool to be absent.
+/// Returns whether an entry allows its tool to be absent.
 pub(super) fn is_optional(section: &Section<'_>, faults: &mut Faults<'_>) -> bool {
     section.entry("optional").and_then(|entry| entry.boolean(faults)).unwrap_or_default()
 }
@@ -340,7 +340,7 @@ fn sandbox(root: &Section<'_>, faults: &mut Faults<'_>) -> Vec<(SandboxTier, sup
     sections
 }
 
-/// Reads `[audit]`. A key that is missing or wrong has its default; a wrong one is a fault.
+/// Reads `[audit]`. A key that is missing or wrong gets its default. A wrong one is also a fault.
 fn audit(section: &Section<'_>, faults: &mut Faults<'_>) -> AuditSettings {
     section.refuse_unknown(keys::AUDIT, faults);
     let mut settings = AuditSettings::default();

@@ -42,7 +42,7 @@ pub(super) fn search(section: &Section<'_>, faults: &mut Faults<'_>) -> Option<L
         }
         Some(_) | None => {}
     }
-    // A wrong value was reported above, and a default must not replace it.
+    // A wrong value was reported above, and must not be replaced by a default.
     if matches!(url, Some(None)) || matches!(engine, Some((_, None))) {
         return None;
     }
@@ -50,7 +50,7 @@ pub(super) fn search(section: &Section<'_>, faults: &mut Faults<'_>) -> Option<L
     Some(entry.located(SearchSettings::new(provider, url.flatten(), engine)?))
 }
 
-/// Reads `[search]` of a reduction. Returns the place where it turns the provider off.
+/// Reads `[search]` of a reduction. Returns the position at which it turns the provider off.
 pub(super) fn reduced_search(section: &Section<'_>, faults: &mut Faults<'_>) -> Option<Located<()>> {
     section.refuse_unknown(keys::SEARCH, faults);
     for key in keys::SEARCH_OPERATORS_ALONE {

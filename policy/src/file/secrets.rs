@@ -21,7 +21,7 @@ pub(super) fn secrets(root: &Section<'_>, faults: &mut Faults<'_>) -> Vec<Secret
     entries.iter().filter_map(|entry| secret(entry, faults)).collect()
 }
 
-/// Reads one secret. If it is faulty, a reference to it is not a second fault.
+/// Reads one secret. If it is faulty, a reference to it is not reported as a second fault.
 fn secret(entry: &SectionEntry<'_>, faults: &mut Faults<'_>) -> Option<SecretEntry> {
     let secret = read_secret(entry, faults);
     if secret.is_none() {
@@ -51,7 +51,7 @@ fn read_secret(entry: &SectionEntry<'_>, faults: &mut Faults<'_>) -> Option<Secr
     })
 }
 
-/// Reads `[secrets.NAME]` of a reduction, which can only take away.
+/// Reads `[secrets.NAME]` of a reduction, which can only take permissions away.
 pub(super) fn reduced_secret(entry: &SectionEntry<'_>, faults: &mut Faults<'_>) -> Option<ReducedSecret> {
     let section = entry.section(faults)?;
     section.refuse_unknown(keys::SECRET, faults);
@@ -78,7 +78,7 @@ fn tools(entry: &SectionEntry<'_>, faults: &mut Faults<'_>) -> Option<Located<Ve
     list(entry, faults, tool_name)
 }
 
-/// Reads a list that must not be empty, because its author may mean that the secret goes everywhere.
+/// Reads a list that must not be empty, because its author may intend that the secret goes everywhere.
 fn list<T>(
     entry: &SectionEntry<'_>,
     faults: &mut Faults<'_>,

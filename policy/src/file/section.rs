@@ -13,7 +13,7 @@ use super::{Faults, Located};
 #[derive(Debug)]
 pub(crate) struct Section<'t> {
     table: &'t DeTable<'t>,
-    /// The path of the table's key; empty for the whole text.
+    /// The path of the table's key. Empty for the whole text.
     path: String,
     /// The section's byte offset in the policy's text.
     pub(crate) at: usize,
@@ -22,7 +22,7 @@ pub(crate) struct Section<'t> {
 /// A key and its value.
 #[derive(Debug)]
 pub(crate) struct SectionEntry<'t> {
-    /// Only the key.
+    /// The key without its path.
     pub(crate) name: &'t str,
     /// The key's path.
     pub(crate) path: String,
@@ -34,39 +34,40 @@ pub(crate) struct SectionEntry<'t> {
 }
 
 impl<'t> Section<'t> {
-    /// The whole text.
+    /// Returns the section of the whole text.
     pub(crate) fn root(table: &'t DeTable<'t>) -> Self {
         Self { table, path: String::new(), at: 0 }
     }
 
-    /// The path of the table's key; empty for the whole text.
+    /// Returns the path of the table's key. Empty for the whole text.
     pub(crate) fn path(&self) -> &str {
         &self.path
     }
 
-    /// The path of a key of this table.
+    /// Returns the path of a key of this table.
     pub(crate) fn path_of(&self, name: &str) -> String {
         key_path(&self.path, name)
     }
 
-    /// All entries, sorted by key.
+    /// Returns all entries, sorted by key.
     pub(crate) fn entries(&self) -> impl Iterator<Item = SectionEntry<'t>> {
         self.table.iter().map(|(name, value)| self.entry_of(name, value))
     }
 
-    /// The entry of a key.
+    /// Returns the entry of a key.
     pub(crate) fn entry(&self, name: &str) -> Option<SectionEntry<'t>> {
         let mut entries = self.table.iter();
         let (name, value) = entries.find(|(key, _)| key.get_ref() == name)?;
         Some(self.entry_of(name, value))
     }
 
-    /// The table at a key, if the key is present and its value is a table.
+    /// Returns the table at a key, if the key is present and its value is a table.
     pub(crate) fn section(&self, name: &str, faults: &mut Faults<'_>) -> Option<Section<'t>> {
         self.entry(name)?.section(faults)
     }
 
-    /// The entries of the table at a key. Empty if the key is absent or the table has too many entries.
+    /// Returns the entries of the table at a key. Empty if the key is absent or the table has too many
+    /// entries.
     pub(crate) fn entries_of(&self, name: &str, faults: &mut Faults<'_>) -> Vec<SectionEntry<'t>> {
         let Some(section) = self.section(name, faults) else { return Vec::new() };
         let count = section.table.len();
@@ -100,7 +101,7 @@ impl<'t> Section<'t> {
 }
 
 impl<'t> SectionEntry<'t> {
-    /// The value as a table.
+    /// Returns the value as a table.
     pub(crate) fn section(&self, faults: &mut Faults<'_>) -> Option<Section<'t>> {
         match self.value.as_table() {
             Some(table) => Some(Section { table, path: self.path.clone(), at: self.at }),
@@ -108,17 +109,17 @@ impl<'t> SectionEntry<'t> {
         }
     }
 
-    /// Whether the value is a table.
+    /// Returns whether the value is a table.
     pub(crate) fn is_table(&self) -> bool {
         self.value.as_table().is_some()
     }
 
-    /// Whether the value is a list.
+    /// Returns whether the value is a list.
     pub(crate) fn is_list(&self) -> bool {
         self.value.as_array().is_some()
     }
 
-    /// The value as a string.
+    /// Returns the value as a string.
     pub(crate) fn text(&self, faults: &mut Faults<'_>) -> Option<&'t str> {
         match self.value.as_str() {
             Some(text) => Some(text),
@@ -126,7 +127,7 @@ impl<'t> SectionEntry<'t> {
         }
     }
 
-    /// The value as a boolean.
+    /// Returns the value as a boolean.
     pub(crate) fn boolean(&self, faults: &mut Faults<'_>) -> Option<bool> {
         match self.value.as_bool() {
             Some(value) => Some(value),
@@ -134,14 +135,14 @@ impl<'t> SectionEntry<'t> {
         }
     }
 
-    /// The value as a whole number, if it is one.
+    /// Returns the value as a whole number, if it is one.
     pub(crate) fn as_integer(&self) -> Option<i128> {
         let integer = self.value.as_integer()?;
         // A number that is too large becomes the largest `i128`, which is above every bound.
         Some(i128::from_str_radix(integer.as_str(), integer.radix()).unwrap_or(i128::MAX))
     }
 
-    /// The value as a list. The path of each element ends with the element's index.
+    /// Returns the value as a list. The path of each element ends with the element's index.
     pub(crate) fn list(&self, faults: &mut Faults<'_>) -> Option<Vec<SectionEntry<'t>>> {
         let Some(elements) = self.value.as_array() else {
             return self.refuse_type("a list", faults);
@@ -156,7 +157,7 @@ impl<'t> SectionEntry<'t> {
         Some(elements.collect())
     }
 
-    /// The parsed text of the value; a parse error is a fault at the value.
+    /// Returns the parsed text of the value. A parse error is a fault at the value.
     pub(crate) fn parsed<T>(
         &self,
         faults: &mut Faults<'_>,
@@ -166,7 +167,7 @@ impl<'t> SectionEntry<'t> {
         parse(text).map_err(|message| self.refuse(faults, message)).ok()
     }
 
-    /// The value as a day: a string, or a date of TOML.
+    /// Returns the value as a day: a string, or a TOML date.
     pub(crate) fn day<T>(
         &self,
         faults: &mut Faults<'_>,
@@ -178,7 +179,7 @@ impl<'t> SectionEntry<'t> {
         }
     }
 
-    /// The parsed text of the key; a parse error is a fault at the key.
+    /// Returns the parsed text of the key. A parse error is a fault at the key.
     pub(crate) fn parsed_name<T>(
         &self,
         faults: &mut Faults<'_>,
@@ -198,18 +199,18 @@ impl<'t> SectionEntry<'t> {
         None
     }
 
-    /// Gives a value this entry's place.
+    /// Attaches this entry's position to a value.
     pub(crate) fn located<T>(&self, value: T) -> Located<T> {
         Located { value, at: self.at, key: self.path.clone() }
     }
 
-    /// Gives a value the place of this entry's key.
+    /// Attaches the position of this entry's key to a value.
     pub(crate) fn located_at_key<T>(&self, value: T) -> Located<T> {
         Located { value, at: self.key_at, key: self.path.clone() }
     }
 }
 
-/// The path of a key in the table at `path`; an empty path means the whole text.
+/// Returns the path of a key in the table at `path`. An empty path means the whole text.
 pub(crate) fn key_path(path: &str, name: &str) -> String {
     let is_bare_key_byte = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'_' || byte == b'-';
     let quote = if !name.is_empty() && name.bytes().all(is_bare_key_byte) { "" } else { "\"" };

@@ -89,7 +89,8 @@ fn posture(text: &str) -> Result<ShellPosture, String> {
     choice_parser("posture", KNOWN, ShellPosture::as_str)(text)
 }
 
-/// Reads `allow`. An empty list is refused: it would allow no command, but its author may mean all commands.
+/// Reads `allow`. An empty list is refused: it would allow no command, but its author may intend all
+/// commands.
 fn allowed(entry: &SectionEntry<'_>, faults: &mut Faults<'_>) -> Option<BTreeSet<CommandPattern>> {
     if entry.list(faults)?.is_empty() {
         entry.refuse(

@@ -1,4 +1,4 @@
-//! The fault of a text that is not valid TOML: one fault, at the place where it starts.
+//! The fault of a text that is not valid TOML: one fault, at the position where it starts.
 //!
 //! The parser continues after a fault and reports follow-up errors, so only the first error is used. An inline table
 //! may span several lines, so the parser notices an unclosed one only lines later; `unclosed` finds its opening
@@ -8,7 +8,7 @@ use toml::de::Error;
 
 use portcullis_types::EscapedText;
 
-/// The place and the message of the first fault; `None` if the text is valid.
+/// Returns the position and the message of the first fault, or `None` if the text is valid.
 pub(super) fn fault(text: &str, errors: &[Error]) -> Option<(usize, String)> {
     let start_of = |error: &Error| error.span().map_or(0, |span| span.start);
     let first_error = errors.iter().min_by_key(|error| start_of(error))?;
@@ -31,7 +31,7 @@ pub(super) fn fault(text: &str, errors: &[Error]) -> Option<(usize, String)> {
     Some((offset, EscapedText(first_error.message()).to_string()))
 }
 
-/// The message about a section or a key that is written twice.
+/// Returns the message about a section or a key that is defined twice.
 fn second_time(text: &str, start: usize, end: usize) -> String {
     let line_start = text[..start].rfind('\n').map_or(0, |newline| newline + 1);
     let header = |line: &str| {
@@ -53,7 +53,7 @@ fn second_time(text: &str, start: usize, end: usize) -> String {
     }
 }
 
-/// The innermost bracket that opens before the parser's fault and is never closed.
+/// Returns the innermost bracket that opens before the parser's fault and is never closed.
 fn unclosed(text: &str, fault: usize) -> Option<(usize, char)> {
     let mut open_brackets: Vec<(usize, char)> = Vec::new();
     let mut quote: Option<&str> = None;
@@ -70,8 +70,8 @@ fn unclosed(text: &str, fault: usize) -> Option<(usize, char)> {
                 // A backslash is one byte long and escapes the character after it.
                 step += rest[1..].chars().next().map_or(0, char::len_utf8);
             }
-            // The parser reports an unterminated string itself. Here the string ends at the newline, and the scan goes
-            // on.
+            // The parser itself reports an unterminated string. Here the string ends at the newline, and the
+            // scan continues.
             Some("\"" | "'") if sign == '\n' => quote = None,
             Some(_) => {}
             None => match sign {
@@ -94,5 +94,5 @@ fn unclosed(text: &str, fault: usize) -> Option<(usize, char)> {
     open_brackets.into_iter().rfind(|(offset, _)| *offset < fault && !is_header(*offset))
 }
 
-/// The marks at both ends of a string. The long marks come first, because they start with the short ones.
+/// The delimiters of strings. The long ones come first, because they start with the short ones.
 const QUOTES: [&str; 4] = ["\"\"\"", "'''", "\"", "'"];

@@ -123,8 +123,8 @@ fn check_bounds(
     }
 }
 
-/// Parses a whole number and a unit. Fractions are refused, because rounding would set a limit that the text does not
-/// state.
+/// Parses a whole number and a unit. Fractions are refused, because rounding would set a limit that the text
+/// does not state.
 fn parse_size(text: &str) -> Result<i128, String> {
     let wrong = || {
         let text = EscapedText(text);
@@ -191,7 +191,7 @@ pub(super) fn tool_name(text: &str) -> Result<ToolName, String> {
     ToolName::parse(text).map_err(|error| error.to_string())
 }
 
-/// The parsed elements of a list. Faulty elements are left out.
+/// Returns the parsed elements of a list. Faulty elements are left out.
 pub(super) fn elements<T>(
     entry: &SectionEntry<'_>,
     faults: &mut Faults<'_>,

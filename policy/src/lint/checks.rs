@@ -19,7 +19,7 @@ pub(super) fn run(
     origins: &PolicyOrigins,
     has_approver: bool,
 ) -> Vec<LintFinding> {
-    // The policy loads, so its texts have no faults.
+    // The policy has loaded, so its texts have no faults.
     let file = read_policy(&mut Faults::new(options.operator));
     let tools: Vec<(ToolFacts, ToolAssignment)> = policy
         .offered_tools()
@@ -66,12 +66,12 @@ impl Context<'_> {
         LintFinding::new(code, self.origins.place_or_start(&rule), rule, message)
     }
 
-    /// The operator's entry for a tool.
+    /// Returns the operator's entry for a tool.
     fn entry(&self, tool: &str) -> Option<&ToolEntry> {
         self.file.tools.iter().find(|entry| entry.name.value.as_str() == tool)
     }
 
-    /// The key that gives a tool its profile.
+    /// Returns the key that gives a tool its profile.
     fn profile_rule(&self, tool: &ToolFacts, assignment: &ToolAssignment) -> String {
         let name = tool.name.as_str();
         match self.entry(name).and_then(|entry| entry.profile.as_ref()) {
@@ -113,7 +113,7 @@ impl Context<'_> {
         }
     }
 
-    /// Whether calls run without a question. An operation asks if one of its steps does.
+    /// Returns whether calls run without a question. An operation asks if one of its steps does.
     fn is_unasked(&self, name: &str, assignment: &ToolAssignment) -> bool {
         let operation = Operation::ALL.iter().find(|operation| operation.steps.contains(&name));
         let asks = |tool: &str| {
@@ -200,7 +200,7 @@ impl Context<'_> {
         }
     }
 
-    /// Timeouts of an overlay that are not below what the tool declares.
+    /// Finds timeouts of an overlay that are not below the timeout that the tool declares.
     fn reductions_above_declared<'t>(
         &self,
         timeouts: impl Iterator<Item = (&'t str, Duration)>,

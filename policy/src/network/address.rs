@@ -1,8 +1,9 @@
 //! The addresses that are not public, and the names and addresses of cloud metadata services.
 //!
-//! A guest's request leaves from this machine, so it could reach hosts that only this machine can reach. By default
-//! only globally routable addresses are allowed, by the registries of special-purpose addresses (RFC 6890 and its
-//! updates). In IPv6 only `2000::/3` is assigned for global unicast; the special prefixes within it are excluded.
+//! A guest's request leaves from this machine, so it could reach hosts that are reachable only from this
+//! machine. By default only globally routable addresses are allowed, by the registries of special-purpose
+//! addresses (RFC 6890 and its updates). In IPv6 only `2000::/3` is assigned for global unicast; the special
+//! prefixes within it are excluded.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
@@ -10,10 +11,10 @@ use ipnet::{Ipv4Net, Ipv6Net};
 
 use super::HostName;
 
-/// The reason why an address is refused by default; `None` for a public address.
+/// Returns the reason why an address is refused by default, or `None` for a public address.
 ///
-/// The address must be canonical ([`IpAddr::to_canonical`]), because the kernel dials the IPv4 address of an
-/// IPv4-mapped one.
+/// The address must be canonical ([`IpAddr::to_canonical`]), because the kernel dials the embedded IPv4
+/// address of an IPv4-mapped address.
 pub(super) fn reason_not_public(address: IpAddr) -> Option<&'static str> {
     match address {
         _ if is_metadata(address) => Some(METADATA),
@@ -22,7 +23,7 @@ pub(super) fn reason_not_public(address: IpAddr) -> Option<&'static str> {
     }
 }
 
-/// Whether a name is that of a metadata service, or lies below such a name.
+/// Returns whether a name is that of a metadata service, or lies below such a name.
 pub(super) fn is_metadata_name(name: &HostName) -> bool {
     METADATA_NAMES.iter().any(|metadata_name| name.is_or_is_below(metadata_name))
 }
@@ -72,8 +73,8 @@ const SPECIAL_V4: &[(Ipv4Net, &str)] = &[
     (v4([240, 0, 0, 0], 4), "reserved"),
 ];
 
-/// Prefixes that are refused whatever address they embed. Those outside `2000::/3` would be refused anyway; they are
-/// listed so that the denial can name the reason.
+/// Prefixes that are refused whatever address they embed. Those outside `2000::/3` would be refused in any
+/// case. They are listed so that the denial can name the reason.
 const SPECIAL_V6: &[(Ipv6Net, &str)] = &[
     (v6([0, 0, 0, 0, 0, 0, 0, 0], 128), "unspecified"),
     (v6([0, 0, 0, 0, 0, 0, 0, 1], 128), "loopback"),
@@ -96,8 +97,8 @@ const SPECIAL_V6: &[(Ipv6Net, &str)] = &[
 /// Global unicast (RFC 4291, section 2.4, as assigned by IANA).
 const GLOBAL_V6: Ipv6Net = v6([0x2000, 0, 0, 0, 0, 0, 0, 0], 3);
 
-/// The well-known prefix of NAT64 (RFC 6052). An address in it is judged by its embedded address, because resolvers of
-/// networks without IPv4 answer with such addresses (DNS64).
+/// The well-known prefix of NAT64 (RFC 6052). An address in it is judged by its embedded address, because
+/// resolvers in networks without IPv4 answer with such addresses (DNS64).
 const NAT64: Ipv6Net = v6([0x64, 0xff9b, 0, 0, 0, 0, 0, 0], 96);
 
 /// Metadata services of clouds. Most have an address in a special prefix; 168.63.129.16 (Azure) does not.

@@ -1,5 +1,5 @@
-//! The authority of a URL: scheme, host and port, each in one canonical form, so that two spellings of one place are
-//! equal values.
+//! The authority of a URL: scheme, host and port, each in one canonical form, so that two spellings of one
+//! authority are equal values.
 
 use std::{
     fmt,
@@ -22,7 +22,7 @@ portcullis_types::word_enum! {
 }
 
 impl Scheme {
-    /// The port of a URL that names none: 80 or 443 (RFC 9110, section 4.2).
+    /// Returns the port of a URL that names none: 80 or 443 (RFC 9110, section 4.2).
     #[must_use]
     pub const fn default_port(self) -> u16 {
         match self {
@@ -74,7 +74,8 @@ impl UrlHost {
     /// [`InvalidHost`] with the text.
     pub fn parse(text: &str) -> Result<Self, InvalidHost> {
         let invalid = || InvalidHost(text.chars().take(MAX_SHOWN_CHARS).collect());
-        // The parser fails at a forbidden character instead of dropping it. Its error would not help the reader.
+        // The parser fails at a forbidden character instead of dropping it. Its error would not help the
+        // reader.
         let host = url::Host::parse(text).ok().ok_or_else(invalid)?;
         match host {
             url::Host::Domain(name) => HostName::canonical(&name).map(Self::Name).ok_or_else(invalid),
@@ -83,7 +84,7 @@ impl UrlHost {
         }
     }
 
-    /// The name; `None` for an address.
+    /// Returns the name, or `None` for an address.
     #[must_use]
     pub fn name(&self) -> Option<&HostName> {
         match self {
@@ -94,7 +95,8 @@ impl UrlHost {
 }
 
 impl HostName {
-    /// The name in canonical form; `None` if it has no such form. The text must have passed `url::Host::parse`.
+    /// Returns the name in canonical form, or `None` if it has none. The text must have passed
+    /// `url::Host::parse`.
     fn canonical(text: &str) -> Option<Self> {
         let name = text.strip_suffix('.').unwrap_or(text);
         let is_allowed = |byte: u8| matches!(byte, b'a'..=b'z' | b'0'..=b'9' | b'-' | b'_');
@@ -107,18 +109,18 @@ impl HostName {
         (name.len() <= MAX_NAME_BYTES && name.split('.').all(is_label)).then(|| Self(name.into()))
     }
 
-    /// The name as text.
+    /// Returns the name as text.
     #[must_use]
     pub fn as_str(&self) -> &str {
         &self.0
     }
 
-    /// Whether this name equals another name, or lies below it at any depth.
+    /// Returns whether this name equals another name, or lies below it at any depth.
     pub(crate) fn is_or_is_below(&self, ancestor: &str) -> bool {
         self.as_str() == ancestor || self.is_below(ancestor)
     }
 
-    /// Whether this name lies below another name at any depth.
+    /// Returns whether this name lies below another name at any depth.
     pub(crate) fn is_below(&self, ancestor: &str) -> bool {
         self.0.strip_suffix(ancestor).is_some_and(|labels| labels.len() > 1 && labels.ends_with('.'))
     }
@@ -129,19 +131,19 @@ impl Authority {
         Self { scheme, host, port }
     }
 
-    /// The scheme.
+    /// Returns the scheme.
     #[must_use]
     pub fn scheme(&self) -> Scheme {
         self.scheme
     }
 
-    /// The host. It is also the server's name in TLS and in the header `Host`.
+    /// Returns the host. It is also the server's name in TLS and in the header `Host`.
     #[must_use]
     pub fn host(&self) -> &UrlHost {
         &self.host
     }
 
-    /// The port; never 0.
+    /// Returns the port. It is never 0.
     #[must_use]
     pub fn port(&self) -> u16 {
         self.port
@@ -160,7 +162,8 @@ impl fmt::Display for UrlHost {
         match self {
             Self::Name(name) => name.fmt(f),
             Self::Address(IpAddr::V4(address)) => address.fmt(f),
-            // The standard library writes some addresses with an embedded IPv4 address; the URL standard does not.
+            // The standard library formats some addresses with an embedded IPv4 address. The URL standard
+            // does not.
             Self::Address(IpAddr::V6(address)) => bracketed(*address).fmt(f),
         }
     }
@@ -173,7 +176,7 @@ impl fmt::Display for Authority {
     }
 }
 
-/// An IPv6 address as the URL standard writes it.
+/// Returns an IPv6 address as the URL standard writes it.
 fn bracketed(address: Ipv6Addr) -> url::Host<&'static str> {
     url::Host::Ipv6(address)
 }

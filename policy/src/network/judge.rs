@@ -1,8 +1,8 @@
 //! Judges requests, redirects and addresses against the network of a grant.
 //!
-//! A request is judged before its host's name is resolved. Every address of the name is judged before one is dialled.
-//! Every redirect is judged like a new request. Only this module can create [`JudgedRequest`] and [`JudgedAddress`], so
-//! code that dials can demand them as proof.
+//! A request is judged before its host's name is resolved. Every address of the name is judged before one is
+//! dialled. Every redirect is judged like a new request. Only this module can create [`JudgedRequest`] and
+//! [`JudgedAddress`], so dialling code can require them as proof.
 
 use std::{
     collections::BTreeSet,
@@ -22,7 +22,7 @@ use super::{
     url_text::{parse_target, parse_url},
 };
 
-/// A request that passed. Only [`Grant::judge_request`] and [`Grant::judge_redirect`] create it.
+/// A request that was allowed. Only [`Grant::judge_request`] and [`Grant::judge_redirect`] create it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct JudgedRequest {
     method: HttpMethod,
@@ -31,33 +31,33 @@ pub struct JudgedRequest {
     redirects: u32,
 }
 
-/// An address that passed and may be dialled. Only [`Grant::judge_address`] and [`ShellNetwork::judge_address`] create
-/// it.
+/// An address that was allowed and may be dialled. Only [`Grant::judge_address`] and
+/// [`ShellNetwork::judge_address`] create it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct JudgedAddress(SocketAddr);
 
 impl JudgedRequest {
-    /// The method.
+    /// Returns the method.
     #[must_use]
     pub fn method(&self) -> HttpMethod {
         self.method
     }
 
-    /// The URL in canonical form, without user info and fragment. Send this URL, because the judged text may be another
-    /// spelling.
+    /// Returns the URL in canonical form, without user info and fragment. Send this URL, because the judged
+    /// text may be a different spelling.
     #[must_use]
     pub fn url(&self) -> &Url {
         &self.url
     }
 
-    /// The authority that the request goes to. Credentials and pooled connections must never be used for another
-    /// authority.
+    /// Returns the authority that the request goes to. Credentials and pooled connections must never be used
+    /// for another authority.
     #[must_use]
     pub fn authority(&self) -> &Authority {
         &self.authority
     }
 
-    /// The number of redirects that led to this request; 0 for the first request.
+    /// Returns the number of redirects that led to this request. It is 0 for the first request.
     #[must_use]
     pub fn redirects(&self) -> u32 {
         self.redirects
@@ -65,7 +65,7 @@ impl JudgedRequest {
 }
 
 impl JudgedAddress {
-    /// The address and port to dial. An IPv4-mapped address has been replaced by its IPv4 address.
+    /// Returns the address and port to dial. An IPv4-mapped address is replaced by its IPv4 address.
     #[must_use]
     pub fn socket_addr(self) -> SocketAddr {
         self.0
@@ -120,9 +120,9 @@ impl Grant {
         judge.request(method, url, target, redirecting.redirects + 1)
     }
 
-    /// Judges one address: an address that the name of a judged request was resolved to, or the address in the
-    /// request's URL. Call it for every address of a name before dialling one: if one address is refused, the name must
-    /// not be used at all.
+    /// Judges one address: an address to which the name of a judged request was resolved, or the address in
+    /// the request's URL. Call it for every address of a name before dialling any of them: if one address is
+    /// refused, the name must not be used at all.
     ///
     /// Globally routable addresses are public. An IPv4-mapped address counts as its IPv4 address; an address with the
     /// NAT64 prefix `64:ff9b::/96` (RFC 6052) counts as its embedded address. Addresses of 6to4, Teredo and local
@@ -169,7 +169,7 @@ impl ShellNetwork {
 }
 
 impl WorkspaceSecurityPolicy {
-    /// Judges the URL that the configuration of a tool names, as far as this is possible before a call and without a
+    /// Judges the URL that the configuration of a tool names, as far as possible before a call and without a
     /// profile: the URL's text, and a host that is an address or the name of a metadata service.
     ///
     /// # Errors
@@ -187,8 +187,8 @@ impl WorkspaceSecurityPolicy {
     }
 }
 
-/// Checks the URL of an argument before a call runs, when the method is not known yet. Returns the rule that covers the
-/// URL.
+/// Checks the URL of an argument before a call runs, when the method is not known yet. Returns the rule that
+/// covers the URL.
 pub(crate) fn check_url<'n>(
     network: Option<&'n NetworkGrant>,
     profile: &'n ProfileName,
@@ -202,7 +202,7 @@ pub(crate) fn check_url<'n>(
     judge.authority(&target)
 }
 
-/// Judges by one profile's network. Its denials name the profile.
+/// Judges requests by one profile's network. Its denials name the profile.
 #[derive(Clone, Copy)]
 struct RequestJudge<'a> {
     network: &'a NetworkGrant,
@@ -292,8 +292,8 @@ impl<'a> RequestJudge<'a> {
     }
 }
 
-/// The denial for a profile without hosts, with all lines that would allow the request. `Nothing` and a profile with
-/// the vault can never have hosts, so for these the hint proposes a new profile for the tool.
+/// Builds the denial for a profile without hosts, with all lines that would allow the request. `Nothing` and
+/// a profile with the vault can never have hosts, so for these the hint proposes a new profile for the tool.
 fn egress_not_granted(
     profile: &ProfileName,
     mounts: &[GrantedMount],
@@ -354,7 +354,7 @@ fn judge_address(
     address: IpAddr,
 ) -> Result<JudgedAddress, Denial> {
     judge_name(allow_private, host, port)?;
-    // An address in a URL needs no resolving, so only that address may be dialled.
+    // An address in a URL needs no resolution, so only that address may be dialled.
     if let UrlHost::Address(literal) = host
         && literal.to_canonical() != address.to_canonical()
     {
@@ -409,9 +409,9 @@ fn private_address_denial(host: &UrlHost, port: u16, reason: &str, entry: &dyn D
     }
 }
 
-/// The denial of an address that the caller did not name. Its text leaves the address out, because models, modules and
-/// commands must not see the answers of an internal name server. The rule contains the address, for the audit row and
-/// the operator.
+/// Builds the denial of an address that the caller did not name. Its text omits the address, because models,
+/// modules and commands must not see the answers of an internal name server. The rule contains the address,
+/// for the audit row and the operator.
 fn unexpected_address_denial(host: &UrlHost, port: u16, reason: &str, address: &dyn Display) -> Denial {
     Denial {
         code: DenialCode::AddressNotPublic,
@@ -423,7 +423,7 @@ fn unexpected_address_denial(host: &UrlHost, port: u16, reason: &str, address: &
     }
 }
 
-/// The first [`MAX_LISTED`] values, as text.
+/// Formats the first [`MAX_LISTED`] values.
 fn quoted_list(values: impl ExactSizeIterator<Item: Display>) -> String {
     let ellipsis = if values.len() > MAX_LISTED { ", …" } else { "" };
     let quoted_values: Vec<String> = values.take(MAX_LISTED).map(|value| format!("`{value}`")).collect();

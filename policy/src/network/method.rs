@@ -3,8 +3,8 @@
 use serde::Serialize;
 
 portcullis_types::word_enum! {
-    /// A method of HTTP (RFC 9110, section 9; `PATCH`: RFC 5789). `CONNECT` is missing because no rule could judge the
-    /// traffic in its tunnel, and `TRACE` because it returns the request's headers.
+    /// An HTTP method (RFC 9110, section 9; `PATCH`: RFC 5789). `CONNECT` is missing because no rule could
+    /// judge the traffic in its tunnel, and `TRACE` because it returns the request's headers.
     #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
     pub enum HttpMethod as "method" {
         /// Reads.
@@ -25,10 +25,10 @@ portcullis_types::word_enum! {
 }
 
 impl HttpMethod {
-    /// The methods of a profile that lists none: those that only read.
+    /// The methods of a profile that lists none: the methods that only read.
     pub const DEFAULT: [Self; 2] = [Self::Get, Self::Head];
 
-    /// Whether the method is safe: it only reads, as far as a client can expect (RFC 9110, 9.2.1).
+    /// Returns whether the method is safe: it only reads, as far as a client can expect (RFC 9110, 9.2.1).
     #[must_use]
     pub const fn is_safe(self) -> bool {
         match self {

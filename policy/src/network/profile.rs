@@ -19,21 +19,22 @@ pub(crate) struct ProfileNetwork {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[non_exhaustive]
 pub struct NetworkGrant {
-    /// The rules of the profile; never empty. At least one rule must cover a request.
+    /// The rules of the profile. Never empty. At least one rule must cover a request.
     pub hosts: BTreeSet<HostRule>,
-    /// The methods of the profile; never empty.
+    /// The methods of the profile. Never empty.
     pub methods: BTreeSet<HttpMethod>,
     /// The endpoints that may be reached although their addresses are not public.
     pub allow_private: BTreeSet<PrivateEndpoint>,
     /// The maximum number of bytes of a response's body. The limit applies before decompression and again after it.
     #[serde(rename = "max_response_bytes")]
     pub max_response: ResponseBytes,
-    /// The maximum number of redirects that one request follows; [`crate::Grant::judge_redirect`] counts them.
+    /// The maximum number of redirects that one request follows. [`crate::Grant::judge_redirect`] counts
+    /// them.
     pub max_redirects: u32,
 }
 
 impl NetworkGrant {
-    /// The grant of a profile's network.
+    /// Builds the grant of a profile's network.
     pub(crate) fn resolve(profile: &ProfileNetwork, egress: &EgressSettings) -> Self {
         let ProfileNetwork { hosts, methods } = profile.clone();
         let EgressSettings { allow_private, max_response, max_redirects, ca: _, proxy: _, robots: _ } =

@@ -8,8 +8,8 @@ use url::Url;
 
 use super::{Authority, InvalidUrl, Scheme, url_text::parse_url};
 
-/// The address of the operator's proxy: `http://`, a name or an address, and a port. The proxy grants nothing by
-/// itself, and its own address need not be public.
+/// The address of the operator's proxy: `http://`, a name or an address, and a port. The proxy by itself
+/// grants nothing, and its address need not be public.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct ProxyAddress {
     url: Url,
@@ -17,7 +17,7 @@ pub struct ProxyAddress {
 }
 
 impl ProxyAddress {
-    /// The address as a URL without user, path, query and fragment.
+    /// Returns the address as a URL without user, path, query and fragment.
     #[must_use]
     pub fn url(&self) -> &Url {
         &self.url

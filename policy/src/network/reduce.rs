@@ -10,8 +10,8 @@ use crate::{
 
 use super::{EgressSettings, ProfileNetwork};
 
-/// Reduces the network of a profile. `hosts` and `methods` list the remaining elements; each must be within the
-/// operator's list. An empty list of hosts takes the network away.
+/// Reduces the network of a profile. `hosts` and `methods` list the remaining elements, each of which must be
+/// within the operator's list. An empty list of hosts removes the network.
 pub(crate) fn reduce_network(
     networks: &mut BTreeMap<ProfileName, ProfileNetwork>,
     profile: &ProfileName,

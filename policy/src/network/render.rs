@@ -35,7 +35,7 @@ pub(crate) fn write_egress_summary(out: &mut String, egress: &EgressSettings) ->
     }
 }
 
-/// The network of a profile in one line; empty for a profile without a network.
+/// Formats the network of a profile in one line. Empty for a profile without a network.
 pub(crate) fn network_summary(network: Option<&ProfileNetwork>) -> String {
     let Some(network) = network else { return String::new() };
     let methods: Vec<&str> = network.methods.iter().copied().map(HttpMethod::as_str).collect();

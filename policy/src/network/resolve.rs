@@ -9,7 +9,7 @@ use crate::{
 
 use super::{EgressSettings, HttpMethod, ProfileNetwork};
 
-/// The networks of all profiles that have hosts.
+/// Returns the networks of all profiles that have hosts.
 pub(crate) fn resolve_networks(file: &PolicyFile) -> BTreeMap<ProfileName, ProfileNetwork> {
     let profiles = file.profiles.iter().map(|profile| &profile.value);
     let networks = profiles.map(|profile| (profile.name.clone(), resolve_network(&profile.network)));

@@ -9,9 +9,9 @@ use super::{Authority, HostName, InvalidHost, PrivateEndpoint, Scheme, UrlHost};
 
 /// A rule of `hosts`, such as `https://api.example.com`, `https://*.example.com:8443` or `https://*`.
 ///
-/// A name stands for itself. `*.` before a name stands for all names below it at any depth, but not for the name
-/// itself. `*` stands for every host. A rule without a port has the scheme's default port; it does not cover every
-/// port.
+/// A name matches only itself. `*.` before a name matches all names below it at any depth, but not the name
+/// itself. `*` matches every host. A rule without a port has the scheme's default port and does not cover
+/// other ports.
 ///
 /// A rule alone never allows an address that is not public: `allow_private` must list the address as well.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -47,7 +47,7 @@ pub enum InvalidHostRule {
     /// The rule's port is not valid.
     #[error("`{0}` is not a port; write a number from 1 to 65535 without leading zeros, or leave it out")]
     Port(String),
-    /// `*` stands for a part of a label, or within the name.
+    /// `*` is a part of a label, or is within the name.
     #[error(
         "`*` stands alone or before the first dot; write `https://*`, or for example `https://*.example.com`"
     )]
@@ -61,13 +61,14 @@ pub enum InvalidHostRule {
 }
 
 impl HostRule {
-    /// Whether the rule grants a request to this authority. The host's addresses are judged separately.
+    /// Returns whether the rule grants a request to this authority. The host's addresses are judged
+    /// separately.
     #[must_use]
     pub fn covers(&self, target: &Authority) -> bool {
         self.scheme == target.scheme() && self.port == target.port() && self.covers_host(target.host())
     }
 
-    /// Whether the rule grants this host with some scheme and port.
+    /// Returns whether the rule grants this host with any scheme and port.
     #[must_use]
     pub fn covers_host(&self, host: &UrlHost) -> bool {
         match &self.hosts {
@@ -77,7 +78,7 @@ impl HostRule {
         }
     }
 
-    /// Whether this rule grants everything that another rule grants.
+    /// Returns whether this rule grants everything that another rule grants.
     #[must_use]
     pub fn covers_rule(&self, other: &Self) -> bool {
         self.scheme == other.scheme
@@ -96,25 +97,25 @@ impl HostRule {
             }
     }
 
-    /// Whether some request is granted by both rules.
+    /// Returns whether both rules grant some common request.
     #[must_use]
     pub fn overlaps(&self, other: &Self) -> bool {
         // The hosts of two rules are disjoint, or those of one contain those of the other.
         self.covers_rule(other) || other.covers_rule(self)
     }
 
-    /// Whether both rules grant a common host, with any scheme and port.
+    /// Returns whether both rules grant a common host, with any scheme and port.
     #[must_use]
     pub fn overlaps_host_of(&self, other: &Self) -> bool {
         self.overlaps(&Self { scheme: self.scheme, port: self.port, hosts: other.hosts.clone() })
     }
 
-    /// Whether the rule stands for every host.
+    /// Returns whether the rule matches every host.
     pub(crate) fn is_any_host(&self) -> bool {
         self.hosts == HostPattern::Any
     }
 
-    /// The endpoint that the rule names, if its host is an address.
+    /// Returns the endpoint that the rule names, if its host is an address.
     pub(crate) fn endpoint(&self) -> Option<PrivateEndpoint> {
         match &self.hosts {
             HostPattern::Exact(UrlHost::Address(address)) => {
@@ -124,19 +125,19 @@ impl HostRule {
         }
     }
 
-    /// Whether the rule's host is an address.
+    /// Returns whether the rule's host is an address.
     #[must_use]
     pub fn is_address(&self) -> bool {
         matches!(self.hosts, HostPattern::Exact(UrlHost::Address(_)))
     }
 
-    /// The port.
+    /// Returns the port.
     #[must_use]
     pub fn port(&self) -> u16 {
         self.port
     }
 
-    /// The scheme.
+    /// Returns the scheme.
     #[must_use]
     pub fn scheme(&self) -> Scheme {
         self.scheme
@@ -153,7 +154,7 @@ impl FromStr for HostRule {
         let (scheme, rest) = text.split_once("://").ok_or(InvalidHostRule::Scheme)?;
         let scheme = Scheme::ALL.into_iter().find(|scheme_entry| scheme_entry.as_str() == scheme);
         let scheme = scheme.ok_or(InvalidHostRule::Scheme)?;
-        // A backslash ends the authority too, because the URL standard reads it as a slash.
+        // A backslash also ends the authority, because the URL standard reads it as a slash.
         let (authority, path) = rest.split_at(rest.find(['/', '\\', '?', '#']).unwrap_or(rest.len()));
         if authority.contains('@') {
             return Err(InvalidHostRule::UserInfo);
@@ -186,7 +187,7 @@ impl HostPattern {
             // `*.` before an address is a mistake, because no names lie below an address.
             (UrlHost::Address(_), Some(_)) => Err(InvalidHostRule::Wildcard),
             (host @ UrlHost::Address(_), None) if host.to_string() != text => {
-                // The author of `https://0177.0.0.1` probably did not mean `127.0.0.1`.
+                // The author of `https://0177.0.0.1` probably did not intend `127.0.0.1`.
                 Err(InvalidHostRule::Spelling(host.to_string()))
             }
             (host, None) => Ok(Self::Exact(host)),
@@ -206,7 +207,7 @@ pub(super) fn split_port(authority: &str) -> (&str, Option<&str>) {
 /// Parses a port in its only form: 1 to 65535, without a sign or leading zeros.
 pub(super) fn parse_port(text: &str) -> Option<u16> {
     let port: u16 = text.parse().ok()?;
-    // `parse` accepts `+80` and `080` as well.
+    // `parse` also accepts `+80` and `080`.
     (port != 0 && port.to_string() == text).then_some(port)
 }
 

@@ -18,8 +18,8 @@ use super::{
     rule::{parse_port, split_port},
 };
 
-/// `[egress]`, with every default filled in. [`EgressSettings::default`] defines the defaults; the shipped policy and
-/// the documents repeat them.
+/// `[egress]`, with every default filled in. [`EgressSettings::default`] is the source of truth for the
+/// defaults. The shipped policy and the documents repeat them.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[non_exhaustive]
 pub struct EgressSettings {
@@ -74,7 +74,7 @@ pub struct ResponseBytes(pub u64);
 
 /// One element of `allow_private`: an address with a port, or the name of a metadata service with a port.
 ///
-/// Any other name is refused: its owner decides which address it leads to, so listing it would allow every address.
+/// Any other name is refused: its owner decides about its address, so listing it would allow every address.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum PrivateEndpoint {
     /// An address in its canonical form, and a port other than 0.
@@ -98,7 +98,7 @@ pub enum InvalidPrivateEndpoint {
 }
 
 impl PrivateEndpoint {
-    /// Whether the endpoint's address is public, so that the entry allows nothing new.
+    /// Returns whether the endpoint's address is public, so that the entry allows nothing new.
     pub(crate) fn is_public(&self) -> bool {
         match self {
             Self::Address(address) => reason_not_public(address.ip()).is_none(),
@@ -128,7 +128,7 @@ impl FromStr for PrivateEndpoint {
     }
 }
 
-/// Whether `host` is the canonical form of the address.
+/// Returns whether `host` is the canonical form of the address.
 fn is_canonical_form(address: IpAddr, host: &str) -> bool {
     UrlHost::Address(address).to_string() == host
 }

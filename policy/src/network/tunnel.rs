@@ -1,4 +1,5 @@
-//! The network of a shell: the hosts that its commands reach by TLS, through a forwarder that cannot read the traffic.
+//! The network of a shell: the hosts that its commands reach by TLS, through a forwarder that cannot read the
+//! traffic.
 
 use std::{collections::BTreeSet, fmt, str::FromStr};
 
@@ -29,18 +30,18 @@ pub enum InvalidTunnelRule {
 
 /// The network part of a [`crate::ShellGrant`], and of a daemon of shells.
 ///
-/// The JSON is stable, like the grant's. Deserialising makes the same checks as reading a policy file.
+/// The JSON is stable, like the grant's. Deserialising runs the same checks as reading a policy file.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct ShellNetwork {
-    /// The rules; never empty in a grant. At least one rule must cover a host.
+    /// The rules. Never empty in a grant. At least one rule must cover a host.
     pub hosts: BTreeSet<TunnelRule>,
     /// The endpoints that may be reached although their addresses are not public.
     pub allow_private: BTreeSet<PrivateEndpoint>,
 }
 
 impl TunnelRule {
-    /// The rule as a [`HostRule`].
+    /// Returns the rule as a [`HostRule`].
     #[must_use]
     pub fn rule(&self) -> &HostRule {
         &self.0
@@ -48,13 +49,13 @@ impl TunnelRule {
 }
 
 impl ShellNetwork {
-    /// The network of a shell with these rules; `None` if there are no rules.
+    /// Builds the network of a shell with these rules, or returns `None` if there are no rules.
     pub(crate) fn resolve(hosts: &BTreeSet<TunnelRule>, egress: &EgressSettings) -> Option<Self> {
         (!hosts.is_empty())
             .then(|| Self { hosts: hosts.clone(), allow_private: egress.allow_private.clone() })
     }
 
-    /// The ports of all rules.
+    /// Returns the ports of all rules.
     #[must_use]
     pub fn ports(&self) -> BTreeSet<u16> {
         self.hosts.iter().map(|rule| rule.0.port()).collect()

@@ -1,13 +1,13 @@
-//! The rules for a URL's text. The WHATWG parser repairs many faults, so two readers of one text may see different
-//! hosts. Texts with a known ambiguity are therefore refused before the parser reads them.
+//! The rules for a URL's text. The WHATWG parser repairs many faults, so two readers of one text may see
+//! different hosts. Texts with a known ambiguity are therefore refused before they are parsed.
 
 use thiserror::Error;
 use url::Url;
 
 use super::{Authority, Scheme, UrlHost};
 
-/// The maximum length of a URL in bytes: 8 KiB, above the 8,000 bytes that RFC 9110, section 4.1, recommends to support
-/// at least.
+/// The maximum length of a URL in bytes: 8 KiB, above the 8,000 bytes that RFC 9110, section 4.1, recommends
+/// as a minimum.
 pub const MAX_URL_BYTES: usize = 8 * 1024;
 
 /// A text that is not the URL of a request.
@@ -43,7 +43,8 @@ pub(crate) fn parse_url(text: &str) -> Result<(Url, Authority), InvalidUrl> {
     canonical(Url::parse(text))
 }
 
-/// Parses the URL of a request, as every request is parsed: the result has a canonical host and no fragment.
+/// Parses the URL of a request, in the way every request is parsed: the result has a canonical host and no
+/// fragment.
 ///
 /// # Errors
 /// [`InvalidUrl`] for a text that no policy allows.
@@ -51,7 +52,7 @@ pub fn parse_request_url(text: &str) -> Result<Url, InvalidUrl> {
     parse_url(text).map(|(url, _)| url)
 }
 
-/// The authority of a URL that [`parse_url`] has returned.
+/// Returns the authority of a URL that [`parse_url`] has returned.
 pub(crate) fn authority_of(url: &Url) -> Option<Authority> {
     parse_url(url.as_str()).ok().map(|(_, authority)| authority)
 }
@@ -78,7 +79,7 @@ fn check_characters(text: &str) -> Result<(), InvalidUrl> {
     if text.contains('\\') { Err(InvalidUrl::Backslash) } else { Ok(()) }
 }
 
-/// Whether a text starts with a scheme (RFC 3986, section 3.1).
+/// Returns whether a text starts with a scheme (RFC 3986, section 3.1).
 fn has_scheme(text: &str) -> bool {
     let in_scheme = |character: char| character.is_ascii_alphanumeric() || "+-.".contains(character);
     let scheme = text.split_once(':').map_or("", |(scheme, _)| scheme);
@@ -100,7 +101,7 @@ fn check_authority(rest: &str) -> Result<(), InvalidUrl> {
     if authority.is_empty() {
         return Err(InvalidUrl::Form);
     }
-    // Also an empty user, as in `https://@host`, which the parser would drop.
+    // This also refuses an empty user, as in `https://@host`, which the parser would drop.
     if authority.contains('@') { Err(InvalidUrl::UserInfo) } else { Ok(()) }
 }
 

@@ -1,4 +1,4 @@
-//! The places of all keys and elements of one policy text.
+//! The positions of all keys and elements of one policy text.
 
 use std::collections::BTreeMap;
 
@@ -40,20 +40,21 @@ impl TextIndex {
         index
     }
 
-    /// The place of a key.
+    /// Returns the position of a key.
     pub(super) fn place(&self, key: &str) -> Option<SourceLocation> {
         self.keys.get(key).cloned()
     }
 
-    /// The place of an element. The effective policy may spell it in another case than the text.
+    /// Returns the position of an element. The effective policy may spell it in a different case than the
+    /// text.
     pub(super) fn element_place(&self, list: &str, value: &toml::Value) -> Option<SourceLocation> {
         let element =
             self.elements.iter().find(|element| element.list == list && is_same(&element.value, value));
         element.map(|element| element.place.clone())
     }
 
-    /// The place of the first flow rule that has these labels and sinks, each a list with commas. Without labels, any
-    /// labels.
+    /// Returns the position of the first flow rule that has these labels and sinks, each a comma-separated
+    /// list. Without labels, any labels match.
     pub(super) fn flow_place(&self, prefix: &str, after: Option<&str>, then: &str) -> Option<SourceLocation> {
         let has_all = |rule: &toml::Value, key: &str, words: &str| {
             let list = rule.get(key).and_then(toml::Value::as_array);
@@ -70,7 +71,7 @@ impl TextIndex {
         rule.map(|rule| rule.place.clone())
     }
 
-    /// The beginning of the text.
+    /// Returns the beginning of the text.
     pub(super) fn start(&self) -> SourceLocation {
         self.start.clone()
     }
@@ -106,7 +107,7 @@ fn place_at(offset: usize, faults: &Faults<'_>) -> SourceLocation {
     SourceLocation { file, line, column }
 }
 
-/// The strings, lists and tables of a value. Elements of other types do not occur in a policy.
+/// Converts a value to strings, lists and tables. Elements of other types do not occur in a policy.
 fn plain(value: &DeValue<'_>) -> toml::Value {
     match value {
         DeValue::Table(table) => toml::Value::Table(
@@ -121,7 +122,7 @@ fn plain(value: &DeValue<'_>) -> toml::Value {
     }
 }
 
-/// Whether two elements are the same: texts without regard to case, lists without regard to order.
+/// Returns whether two elements are the same: texts are compared without case, lists without order.
 fn is_same(written: &toml::Value, effective: &toml::Value) -> bool {
     match (written, effective) {
         (toml::Value::String(written), toml::Value::String(effective)) => {

@@ -18,8 +18,8 @@ pub(super) struct ValueRow {
 pub(super) struct StageValues(Vec<ValueRow>);
 
 impl StageValues {
-    /// Reads an effective policy. The demands of reductions stand in a section for each sandbox tier. Only this tier's
-    /// section counts as values, because the others are copies.
+    /// Reads an effective policy. The demands of reductions are in a section for each sandbox tier. Only this
+    /// tier's section counts as values, because the others are copies.
     pub(super) fn read(text: &str, tier: SandboxTier) -> Self {
         let mut values = Self::default();
         let Ok(mut table) = text.parse::<toml::Table>() else { return values };
@@ -40,7 +40,7 @@ impl StageValues {
         self.0.iter()
     }
 
-    /// The values of a key: one, or the elements of a list.
+    /// Returns the values of a key: one, or the elements of a list.
     pub(super) fn of(&self, key: &str) -> Vec<&toml::Value> {
         self.0.iter().filter(|row| row.key == key).map(|row| &row.value).collect()
     }
@@ -68,14 +68,14 @@ impl StageValues {
     }
 }
 
-/// Whether the operator's part of the policy has no entry for the tool of this key.
+/// Returns whether the operator's part of the policy has no entry for the tool of this key.
 fn is_without_operators_entry(operator: &toml::Table, key: &str) -> bool {
     let tools = operator.get("tools").and_then(toml::Value::as_table);
     let name = key.strip_prefix("tools.").and_then(|rest| rest.split('.').next());
     !name.is_some_and(|name| tools.is_some_and(|tools| tools.contains_key(name)))
 }
 
-/// The sections that a policy has once, with their keys.
+/// The sections that occur once in a policy, with their keys.
 const SINGLE_SECTIONS: &[(&str, &[&str])] = &[
     ("project", keys::PROJECT),
     ("protect", keys::PROTECT),
@@ -89,11 +89,11 @@ const SINGLE_SECTIONS: &[(&str, &[&str])] = &[
     ("limits", keys::LIMITS),
 ];
 
-/// The sections that a policy has for each name, with the keys of one.
+/// The sections that a policy has for each name, with their keys.
 const NAMED_SECTIONS: &[(&str, &[&str])] =
     &[("profiles", keys::PROFILE), ("tiers", keys::TIER), ("tools", keys::TOOL), ("secrets", keys::SECRET)];
 
-/// The keys of the grammar that have no value.
+/// Returns the keys of the grammar that have no value.
 pub(super) fn unset_keys(values: &[PolicyValue]) -> Vec<String> {
     let is_set = |key: &str| {
         let below = format!("{key}.");
@@ -121,7 +121,7 @@ pub(super) fn unset_keys(values: &[PolicyValue]) -> Vec<String> {
     unset
 }
 
-/// The limit that a value is taken from, or lowered to, where its own key does not set it.
+/// Returns the limit that provides a value, or caps it, if the value's own key does not set it.
 pub(super) fn limit_behind(key: &str) -> Option<&'static str> {
     let (section, name) = key.rsplit_once('.')?;
     let is_of_call = section.starts_with("tools.") || section == "shell";
@@ -133,7 +133,7 @@ pub(super) fn limit_behind(key: &str) -> Option<&'static str> {
     }
 }
 
-/// Whether a list of the operator adds to the shipped one.
+/// Returns whether a list of the operator adds to the shipped one.
 pub(super) fn adds_to_shipped(key: &str) -> bool {
     matches!(key, "protect.paths" | "protect.kinds")
 }

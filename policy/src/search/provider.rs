@@ -5,7 +5,7 @@ use serde::Serialize;
 use crate::HttpMethod;
 
 portcullis_types::word_enum! {
-    /// A provider of searches, identified by its interface.
+    /// A search provider, identified by its interface.
     #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
     pub enum SearchProvider as "provider" {
         /// An instance of SearXNG that answers in JSON.
@@ -16,13 +16,13 @@ portcullis_types::word_enum! {
         Tavily = "tavily",
         /// Google's Custom Search JSON API.
         Google = "google",
-        /// The page of DuckDuckGo for browsers without scripts.
+        /// DuckDuckGo's page for browsers without scripts.
         Duckduckgo = "duckduckgo",
     }
 }
 
 impl SearchProvider {
-    /// The provider's address; `None` for a program that each user hosts.
+    /// Returns the provider's address, or `None` for software that each user hosts.
     #[must_use]
     pub const fn default_url(self) -> Option<&'static str> {
         match self {
@@ -34,7 +34,7 @@ impl SearchProvider {
         }
     }
 
-    /// The method of a search.
+    /// Returns the method of a search.
     #[must_use]
     pub const fn method(self) -> HttpMethod {
         match self {
@@ -43,7 +43,7 @@ impl SearchProvider {
         }
     }
 
-    /// Whether a search needs the ID of an engine (`engine`).
+    /// Returns whether a search needs the ID of an engine (`engine`).
     #[must_use]
     pub const fn has_engine(self) -> bool {
         match self {

@@ -27,7 +27,7 @@ pub struct SearchSettings {
     pub provider: SearchProvider,
     /// The address of the provider. Default: the provider's own address, if it has one.
     pub url: SearchUrl,
-    /// The ID of the engine (`cx`): always present for `google`, never for another provider.
+    /// The ID of the engine (`cx`). Always present for `google`, never for another provider.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub engine: Option<String>,
 }
@@ -48,7 +48,8 @@ pub enum InvalidSearchUrl {
 }
 
 impl SearchSettings {
-    /// The settings of a provider; `None` if its `url` or `engine` is missing, or if it takes no `engine`.
+    /// Creates the settings of a provider. Returns `None` if its `url` or `engine` is missing, or if it takes
+    /// no `engine`.
     pub(crate) fn new(
         provider: SearchProvider,
         url: Option<SearchUrl>,
@@ -60,7 +61,7 @@ impl SearchSettings {
 }
 
 impl SearchUrl {
-    /// The URL.
+    /// Returns the URL.
     #[must_use]
     pub fn as_url(&self) -> &Url {
         &self.0
@@ -103,7 +104,7 @@ pub(crate) fn parse_engine(text: &str) -> Result<String, String> {
     ))
 }
 
-/// Turns the provider off, if a reduction does so.
+/// Disables the provider, if a reduction does so.
 pub(crate) fn reduce_search(
     search: &mut Option<SearchSettings>,
     removal: Option<&Located<()>>,
@@ -126,7 +127,8 @@ pub(crate) fn write_search(out: &mut String, search: Option<&SearchSettings>) ->
     }
 }
 
-/// Warns of a provider that searches cannot reach, because the profile of the request step does not grant its address.
+/// Warns of a provider that searches cannot reach, because the profile of the request step does not grant its
+/// address.
 pub(crate) fn idle_search(file: &PolicyFile, faults: &mut Faults<'_>) {
     let Some(located) = &file.search else { return };
     let SearchSettings { provider, url, .. } = &located.value;

@@ -2,8 +2,8 @@
 
 use crate::file::{Faults, PolicyFile, SecretEntry};
 
-/// Refuses two secrets that could set the same header of one request. The request can carry only one of them, and the
-/// policy must say which.
+/// Refuses two secrets that could set the same header of one request. The request can carry only one of them,
+/// so the policy must say which.
 pub(crate) fn check_headers(file: &PolicyFile, faults: &mut Faults<'_>) {
     for (index, later) in file.secrets.iter().enumerate() {
         let conflicts = |earlier: &&SecretEntry| {
@@ -12,7 +12,7 @@ pub(crate) fn check_headers(file: &PolicyFile, faults: &mut Faults<'_>) {
                 .iter()
                 .any(|tool| earlier.tools.iter().any(|earlier_tool| earlier_tool.value == tool.value));
             let same_host = later.hosts.iter().any(|host| {
-                // Two patterns of hosts overlap only if one of them covers the other.
+                // Two host patterns overlap only if one of them covers the other.
                 let overlaps =
                     |rule: &crate::HostRule| rule.covers_rule(&host.value) || host.value.covers_rule(rule);
                 earlier.hosts.iter().any(|earlier_host| overlaps(&earlier_host.value))

@@ -12,20 +12,20 @@ use crate::{Grant, HostRule, RequestedSubject, SecretName, WorkspaceSecurityPoli
 pub struct GrantedSecret {
     /// The secret's name.
     pub name: SecretName,
-    /// The hosts that may get the secret; never empty.
+    /// The hosts that may receive the secret. Never empty.
     pub hosts: BTreeSet<HostRule>,
 }
 
 impl Grant {
-    /// Whether a request to this address carries the secret of this name. The request itself is judged separately.
-    /// Check again for each redirect.
+    /// Returns whether a request to this address carries the secret of this name. The request itself is
+    /// judged separately. Check again for each redirect.
     #[must_use]
     pub fn attaches_secret(&self, name: &str, url: &str) -> bool {
         self.secrets_for(url).any(|secret| secret.name.as_str() == name)
     }
 
-    /// The secrets that a request to this address carries, sorted by name. Empty if the text is not the URL of a
-    /// request.
+    /// Returns the secrets that a request to this address carries, sorted by name. Empty if the text is not
+    /// the URL of a request.
     pub fn secrets_for(&self, url: &str) -> impl Iterator<Item = &GrantedSecret> {
         let target = parse_url(url).ok().map(|(_, target)| target);
         let covers = move |secret: &&GrantedSecret| {
@@ -34,19 +34,20 @@ impl Grant {
         self.secrets.iter().filter(covers)
     }
 
-    /// The secrets that requests to the addresses in the call's arguments carry, sorted by name.
+    /// Returns the secrets that requests to the addresses in the call's arguments carry, sorted by name.
     pub fn secrets_of_subjects(&self) -> impl Iterator<Item = &GrantedSecret> {
         self.secrets.iter().filter(self.is_of_subjects())
     }
 
-    /// The other secrets of the grant. A redirect, or a request that no argument names, may carry them.
+    /// Returns the other secrets of the grant. A redirect, or a request that no argument names, may carry
+    /// them.
     pub fn secrets_of_other_requests(&self) -> impl Iterator<Item = &GrantedSecret> {
         let is_of_subjects = self.is_of_subjects();
         self.secrets.iter().filter(move |secret| !is_of_subjects(secret))
     }
 
-    /// The secrets that requests may carry when the call starts: those for the addresses in its arguments, or all
-    /// secrets if no argument names an address, because the tool then chooses its requests.
+    /// Returns the secrets that requests may carry when the call starts: those for the addresses in its
+    /// arguments, or all secrets if no argument names an address, because the tool then chooses its requests.
     pub fn initial_secrets(&self) -> impl Iterator<Item = &GrantedSecret> {
         let names_addresses =
             self.subjects.iter().any(|subject| matches!(subject, RequestedSubject::Url { .. }));
@@ -68,7 +69,7 @@ impl Grant {
 }
 
 impl WorkspaceSecurityPolicy {
-    /// The secrets of a tool's grant, sorted by name.
+    /// Returns the secrets of a tool's grant, sorted by name.
     pub(crate) fn secrets_of(&self, tool: &str) -> Arc<[GrantedSecret]> {
         let secrets = self.effective().secrets.iter().filter(|(_, rule)| rule.applies_to_tool(tool));
         secrets.map(|(name, rule)| GrantedSecret { name: name.clone(), hosts: rule.hosts.clone() }).collect()

@@ -5,10 +5,11 @@ use std::{fmt, str::FromStr};
 use serde::{Serialize, Serializer};
 use thiserror::Error;
 
-/// A header with a place for the value, such as `Authorization: Bearer {secret}`, or `X-Api-Key` for only the value.
+/// A header with a placeholder for the value, such as `Authorization: Bearer {secret}`, or `X-Api-Key` for
+/// only the value.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct SecretHeader {
-    /// In lower case, because header names are case-insensitive (RFC 9110, section 5.1).
+    /// The name in lower case, because header names are case-insensitive (RFC 9110, section 5.1).
     name: String,
     value_prefix: String,
     value_suffix: String,
@@ -28,30 +29,30 @@ pub enum InvalidSecretHeader {
     /// The connection, the framing or the client itself sets the header.
     #[error("the header `{0}` cannot carry a secret: {1}")]
     Forbidden(String, &'static str),
-    /// The text has no place for the value, or several.
+    /// The text has no placeholder for the value, or several.
     #[error(
         "after the name and its colon, `{{secret}}` stands once; write for example `Authorization: Bearer {{secret}}`"
     )]
     Place,
-    /// The text around the value has other characters than printable ASCII.
+    /// The text around the value has characters other than printable ASCII.
     #[error("around `{{secret}}` a header has printable ASCII characters only")]
     Characters,
 }
 
 impl SecretHeader {
-    /// The name, in lower case.
+    /// Returns the name, in lower case.
     #[must_use]
     pub fn name(&self) -> &str {
         &self.name
     }
 
-    /// The text before the value.
+    /// Returns the text before the value.
     #[must_use]
     pub fn value_prefix(&self) -> &str {
         &self.value_prefix
     }
 
-    /// The text after the value.
+    /// Returns the text after the value.
     #[must_use]
     pub fn value_suffix(&self) -> &str {
         &self.value_suffix
@@ -67,7 +68,7 @@ impl FromStr for SecretHeader {
         }
         let (name, value) = match text.split_once(':') {
             Some((name, value)) => (name, value.trim_matches(' ')),
-            // Only a name means that the value is the whole content of the header.
+            // If the text is only a name, the value is the whole content of the header.
             None => (text, PLACE),
         };
         if name.is_empty() || !name.bytes().all(is_token) {
@@ -88,7 +89,7 @@ impl FromStr for SecretHeader {
     }
 }
 
-/// Whether a byte may stand in a header's name (RFC 9110, section 5.6.2).
+/// Returns whether a byte may occur in a header's name (RFC 9110, section 5.6.2).
 fn is_token(byte: u8) -> bool {
     byte.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(&byte)
 }
@@ -106,7 +107,7 @@ impl Serialize for SecretHeader {
     }
 }
 
-/// The place of the value.
+/// The placeholder of the value.
 const PLACE: &str = "{secret}";
 
 /// The maximum length of the text of a header, in bytes.

@@ -42,7 +42,7 @@ pub(crate) fn write_secrets_summary(
 }
 
 impl SecretRule {
-    /// The source and the audience in one line, for people.
+    /// Returns the source and the audience in one line, for people.
     #[must_use]
     pub fn audience(&self) -> String {
         let Self { source, hosts, header, tools, enabled } = self;

@@ -11,25 +11,26 @@ use crate::{
     network::ProfileNetwork,
 };
 
-/// `[secrets.NAME]`: the source of the value, and the requests and tools that carry it. The value itself is elsewhere.
+/// `[secrets.NAME]`: the source of the value, and the requests and tools that carry it. The value itself is
+/// stored elsewhere.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[non_exhaustive]
 pub struct SecretRule {
     /// The source of the value.
     #[serde(rename = "from")]
     pub source: SecretSource,
-    /// The hosts that may get the secret; never empty. The tool's profile must grant the request as well.
+    /// The hosts that may receive the secret. Never empty. The tool's profile must grant the request as well.
     pub hosts: BTreeSet<HostRule>,
     /// The header that carries the secret.
     pub header: SecretHeader,
-    /// The tools whose requests carry the secret; never empty. An operation stands for its steps.
+    /// The tools whose requests carry the secret. Never empty. An operation covers its steps.
     pub tools: BTreeSet<ToolName>,
-    /// Whether the secret is used at all. Default: yes.
+    /// Whether the secret is used. Default: yes.
     pub enabled: bool,
 }
 
 impl SecretRule {
-    /// Whether requests of this tool carry the secret to the secret's hosts.
+    /// Returns whether requests of this tool carry the secret to the secret's hosts.
     pub(crate) fn applies_to_tool(&self, tool: &str) -> bool {
         let names = |name: &str| self.tools.contains(name);
         let as_step = || {
@@ -80,8 +81,8 @@ fn check_host(
         faults.add_at(host, "a secret goes to hosts that are named; this would give it to every one");
         return;
     }
-    // Plain HTTP only to addresses in `allow_private`: elsewhere everyone on the route could read the secret, and a
-    // name may lead to any address.
+    // Plain HTTP only to addresses in `allow_private`: elsewhere everyone on the route could read the secret,
+    // and a name may resolve to any address.
     let is_local = rule.endpoint().is_some_and(|endpoint| private.contains(&endpoint));
     if rule.scheme() == Scheme::Http && !is_local {
         faults.add_at(
@@ -106,8 +107,8 @@ fn check_host(
     }
 }
 
-/// Refuses the name of a step, and the second name of an operation. Both names of an operation share one request step,
-/// so an entry for one of them would promise a difference that does not exist.
+/// Refuses the name of a step, and the second name of an operation. Both names of an operation share one
+/// request step, so an entry for one of them would suggest a difference that does not exist.
 fn refuse_step(tool: &Located<ToolName>, faults: &mut Faults<'_>) {
     let name = tool.value.as_str();
     if let Some(operation) = Operation::ALL.iter().find(|operation| operation.steps.contains(&name)) {

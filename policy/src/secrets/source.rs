@@ -1,4 +1,4 @@
-//! The source of a secret: where the host finds the secret's value.
+//! The source of a secret: the location where the host finds the secret's value.
 
 use std::{fmt, str::FromStr};
 
@@ -12,7 +12,7 @@ pub enum SecretSource {
     File(String),
     /// A variable of the host's environment.
     Environment(String),
-    /// A file of systemd's folder of credentials, which `$CREDENTIALS_DIRECTORY` names (`systemd.exec(5)`).
+    /// A file in systemd's credentials folder, which `$CREDENTIALS_DIRECTORY` names (`systemd.exec(5)`).
     Credential(String),
 }
 
@@ -40,7 +40,7 @@ pub enum InvalidSecretSource {
 }
 
 impl SecretSource {
-    /// The kind of the source: the word before the colon.
+    /// Returns the kind of the source: the word before the colon.
     #[must_use]
     pub const fn kind(&self) -> &'static str {
         match self {

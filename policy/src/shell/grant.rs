@@ -16,11 +16,11 @@ use crate::{
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[non_exhaustive]
 pub struct ShellGrant {
-    /// The least confinement that the command's session must have.
+    /// The minimum posture of the command's session.
     pub posture: ShellPosture,
     /// The maximum number of concurrent processes of the command.
     pub processes: u32,
-    /// The memory of the command and its jobs together, in bytes; equal to the memory in the grant's limits.
+    /// The memory of the command and its jobs together, in bytes. Equal to the memory in the grant's limits.
     #[serde(rename = "memory_bytes")]
     pub memory: MemoryBytes,
     /// The maximum size of each file that the command or its jobs write, in bytes.
@@ -29,14 +29,14 @@ pub struct ShellGrant {
     /// The maximum size of the command's output that is kept, in bytes.
     #[serde(rename = "output_bytes")]
     pub output: OutputBytes,
-    /// The hosts that the command's tunnels may reach, in a session of the posture `strong`; `None` for a shell without
-    /// hosts.
+    /// The hosts that the command's tunnels may reach, in a session of the posture `strong`. `None` for a
+    /// shell without hosts.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub network: Option<Arc<ShellNetwork>>,
 }
 
 impl ShellGrant {
-    /// The grant of a policy's shell for a command with this much memory.
+    /// Builds the grant of a policy's shell for a command with this much memory.
     pub(crate) fn new(shell: &ShellPolicy, memory: MemoryBytes, network: Option<Arc<ShellNetwork>>) -> Self {
         let ShellPolicy { posture, processes, file_size, output, .. } = *shell;
         Self { posture, processes, memory: memory.min(shell.memory), file_size, output, network }
@@ -44,7 +44,7 @@ impl ShellGrant {
 }
 
 impl WorkspaceSecurityPolicy {
-    /// Decides on one command of a call.
+    /// Decides about one command of a call.
     pub(crate) fn check_command<T: TraceSink>(
         &self,
         tool: &ToolFacts,
@@ -93,7 +93,7 @@ impl WorkspaceSecurityPolicy {
     }
 }
 
-/// The rule that refuses a command, and the hint for the model.
+/// Returns the rule that refuses a command, and the hint for the model.
 fn rule_and_hint(refusal: &CommandRefusal, rules: &CommandRules) -> (String, String) {
     match refusal {
         CommandRefusal::Denied { program, rule } => (
@@ -139,7 +139,7 @@ fn rule_and_hint(refusal: &CommandRefusal, rules: &CommandRules) -> (String, Str
     }
 }
 
-/// The first [`MAX_LISTED`] names, as text.
+/// Formats the first [`MAX_LISTED`] names.
 fn quoted_list(names: &[String]) -> String {
     let quoted_names: Vec<String> = names.iter().take(MAX_LISTED).map(|name| format!("`{name}`")).collect();
     let ellipsis = if names.len() > MAX_LISTED { ", …" } else { "" };

@@ -13,8 +13,8 @@ use crate::{
 
 /// `[shell]`, with every default filled in and every reduction applied.
 ///
-/// A daemon can receive the JSON. Deserialising makes two checks of a policy file: no vault among the mounts, and no
-/// posture below [`ShellPosture::Minimal`]. It does not check the ranges of numbers.
+/// A daemon can receive the JSON. Deserialising runs two checks of a policy file: no vault among the mounts,
+/// and no posture below [`ShellPosture::Minimal`]. It does not check the ranges of numbers.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct ShellPolicy {
@@ -22,7 +22,8 @@ pub struct ShellPolicy {
     /// [`ShellPosture::Contained`].
     #[serde(deserialize_with = "confined")]
     pub posture: ShellPosture,
-    /// The mounts of a session, sorted by name; never the vault. A session sees no other mounts. Default: none.
+    /// The mounts of a session, sorted by name. Never the vault. A session sees no other mounts. Default:
+    /// none.
     #[serde(deserialize_with = "without_vault")]
     pub mounts: Vec<GrantedMount>,
     /// The time of one command; never above `limits.max_timeout`. JSON has whole milliseconds. Default: 60 s.
@@ -68,7 +69,8 @@ pub enum ShellAbsence {
 /// A shell, or the reason why there is none.
 pub(crate) type ShellOrAbsence = Result<ShellPolicy, ShellAbsence>;
 
-/// Serialises for the digest. The reason of an absence is left out, because it does not change any permission.
+/// Serialises the shell for the digest. The reason of an absence is left out, because it does not change any
+/// permission.
 pub(crate) fn serialize_shell<S: Serializer>(
     shell: &ShellOrAbsence,
     serializer: S,
@@ -77,7 +79,7 @@ pub(crate) fn serialize_shell<S: Serializer>(
 }
 
 impl ShellPolicy {
-    /// The granted access to a mount; `None` if the shell does not have the mount.
+    /// Returns the granted access to a mount, or `None` if the shell does not have the mount.
     #[must_use]
     pub fn access_to(&self, mount: &str) -> Option<Access> {
         self.mounts.iter().find(|granted| granted.name.as_str() == mount).map(|granted| granted.access)
@@ -85,7 +87,7 @@ impl ShellPolicy {
 }
 
 impl ShellAbsence {
-    /// How an operator would enable the shell, or why no setting would.
+    /// Returns how an operator would enable the shell, or why no setting would.
     #[must_use]
     pub const fn remedy(self) -> &'static str {
         match self {
@@ -121,7 +123,7 @@ fn without_vault<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<Grant
 /// The message for a shell that has the vault.
 pub(crate) const NO_VAULT: &str = "no shell ever has the vault; leave it out";
 
-/// Whether a shell may have this mount.
+/// Returns whether a shell may have this mount.
 pub(crate) fn may_have(mount: &str) -> bool {
     mount != MountName::VAULT
 }

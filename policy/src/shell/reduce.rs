@@ -17,7 +17,7 @@ use crate::{
 
 use super::ShellOrAbsence;
 
-/// Applies a reduction. Without a shell, only the attempt to enable one is a fault.
+/// Applies a reduction. Without a shell, a reduction that enables one is the only fault.
 pub(crate) fn reduce_shell(
     shell: &mut ShellOrAbsence,
     reduced: &ShellEntries<ReducedAccess>,
@@ -106,7 +106,8 @@ fn reduce_policy(
         reduce_hosts(&mut policy.hosts, hosts, faults);
     }
     if let Some(allow) = &reduced.allow {
-        // This adds a second list. A program then needs a rule in both, so the section cannot widen.
+        // This adds a second list. A program then needs a rule in both lists, so the section cannot widen the
+        // policy.
         policy.commands.allow_only(allow.clone());
     }
     policy.commands.deny_also(reduced.deny.iter().cloned());
@@ -116,8 +117,8 @@ fn reduce_policy(
     }
 }
 
-/// Replaces the hosts by the remaining list. Each element must be within the operator's list; an empty list takes the
-/// network away.
+/// Replaces the hosts by the remaining list. Each element must be within the operator's list. An empty list
+/// removes the network.
 fn reduce_hosts(
     granted_rules: &mut BTreeSet<TunnelRule>,
     reduced: &Located<Vec<Located<TunnelRule>>>,
@@ -164,7 +165,7 @@ fn reduce_mount(
     }
 }
 
-/// The reduced list, whose elements must be in the operator's list. Warns if nothing was taken away.
+/// Returns the reduced list, whose elements must be in the operator's list. Warns if nothing was taken away.
 fn smaller_set<T: Clone + Ord + Display>(
     reduced: &Located<Vec<Located<T>>>,
     granted_set: &BTreeSet<T>,
@@ -177,7 +178,8 @@ fn smaller_set<T: Clone + Ord + Display>(
     remaining
 }
 
-/// The elements of a list. An element outside `granted_set` is a fault; `None` there means everything.
+/// Returns the elements of a list. An element outside `granted_set` is a fault. `None` means that everything
+/// is granted.
 fn subset<T: Clone + Ord + Display>(
     reduced: &[Located<T>],
     granted_set: Option<&BTreeSet<T>>,

@@ -100,7 +100,7 @@ pub(crate) fn write_shell_demands(out: &mut String, sandbox: &str, shell: &Shell
     Ok(())
 }
 
-/// The summary of a shell in one line.
+/// Formats the summary of a shell in one line.
 pub(crate) fn shell_summary(shell: &ShellOrAbsence) -> String {
     let Ok(shell) = shell else { return "no shell".to_owned() };
     let timeout = humantime::format_duration(shell.timeout);

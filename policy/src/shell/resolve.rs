@@ -17,7 +17,7 @@ use crate::{
 
 use super::{ShellOrAbsence, model};
 
-/// Fills in defaults. A policy without the section has no shell; a section without mounts grants no mounts.
+/// Fills in defaults. A policy without the section has no shell. A section without mounts grants no mounts.
 pub(crate) fn resolve_shell(
     entries: Option<&ShellEntries<Access>>,
     mounts: &BTreeMap<MountName, String>,
@@ -45,7 +45,7 @@ pub(crate) fn resolve_shell(
         entries.unasked.iter().flat_map(|rules| &rules.value).map(|rule| rule.value.clone()).collect(),
     );
     let toolchain = resolve_toolchain(entries, faults);
-    // Last, so that the faults of a section that is switched off are found too.
+    // Last, so that the faults of a disabled section are found too.
     if entries.enabled.as_ref().is_some_and(|enabled| !enabled.value) {
         return Err(ShellAbsence::DisabledByOperator);
     }
@@ -71,7 +71,8 @@ pub(crate) fn resolve_shell(
     })
 }
 
-/// Resolves the parts of the host that commands see. A folder of programs that commands cannot read is a fault.
+/// Resolves the parts of the host that commands see. A folder of programs that commands cannot read is a
+/// fault.
 fn resolve_toolchain(entries: &ShellEntries<Access>, faults: &mut Faults<'_>) -> Toolchain {
     let values = |paths: &Option<Located<Vec<Located<HostPath>>>>| -> Vec<Located<HostPath>> {
         paths.as_ref().map(|paths| paths.value.clone()).unwrap_or_default()
@@ -86,7 +87,7 @@ fn resolve_toolchain(entries: &ShellEntries<Access>, faults: &mut Faults<'_>) ->
         let overlaps = |other: &&HostPath| {
             **other != path.value && (other.covers(&path.value) || path.value.covers(other))
         };
-        // An equal path in `caches` is the same element once more.
+        // An equal path in `caches` is the same element.
         let in_read = toolchain.read.iter().find(|read| **read == path.value || overlaps(read));
         if let Some(other) = in_read.or_else(|| toolchain.caches.iter().find(overlaps)) {
             faults.add_at(

@@ -20,12 +20,12 @@ use crate::VariableName;
 pub struct Toolchain {
     /// Files and folders that commands read and run, at the same path as on the host, and never write.
     pub read: BTreeSet<HostPath>,
-    /// Folders whose content commands find at the same path as on the host, in a copy that they may write. None equals,
-    /// holds or lies in an element of [`Self::read`] or another element of this set.
+    /// Folders whose content commands find at the same path as on the host, in a copy that they may write.
+    /// None of them equals, contains or lies in an element of [`Self::read`] or another element of this set.
     #[serde(default)]
     pub caches: BTreeSet<HostPath>,
-    /// Folders that are searched for programs before the system's, in this order. Each is an element of [`Self::read`]
-    /// or lies in one.
+    /// Folders that are searched for programs before the system's folders, in this order. Each is an element
+    /// of [`Self::read`] or lies in one.
     pub path: Vec<HostPath>,
     /// Variables of every command, such as `RUSTUP_HOME`. A value that is a [`HostPath`] with `~/` is resolved.
     pub variables: BTreeMap<VariableName, String>,
@@ -36,7 +36,7 @@ pub struct Toolchain {
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct HostPath(String);
 
-/// A text that is not a host path.
+/// A text that is not a valid host path.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 pub enum InvalidHostPath {
     /// The text is neither absolute nor begins with `~/`.
@@ -54,7 +54,8 @@ pub enum InvalidHostPath {
 }
 
 impl HostPath {
-    /// The path on a host whose user has this home. `None` for a path below the home if there is no home.
+    /// Returns the path on a host whose user has this home. `None` for a path below the home if there is no
+    /// home.
     #[must_use]
     pub fn resolve(&self, home: Option<&Path>) -> Option<PathBuf> {
         match self.0.strip_prefix("~/") {
@@ -63,13 +64,13 @@ impl HostPath {
         }
     }
 
-    /// Whether the other path equals this path or lies below it.
+    /// Returns whether the other path equals this path or lies below it.
     #[must_use]
     pub fn covers(&self, other: &Self) -> bool {
         other.0.strip_prefix(&self.0).is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
     }
 
-    /// The path as text.
+    /// Returns the path as text.
     #[must_use]
     pub fn as_str(&self) -> &str {
         &self.0
@@ -119,19 +120,20 @@ impl<'de> Deserialize<'de> for HostPath {
 }
 
 impl Toolchain {
-    /// Whether commands see only the mounts and the system.
+    /// Returns whether commands see only the mounts and the system.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.read.is_empty() && self.caches.is_empty() && self.path.is_empty() && self.variables.is_empty()
     }
 
-    /// Whether commands can read a path, because [`Self::read`] covers it.
+    /// Returns whether commands can read a path, because [`Self::read`] covers it.
     #[must_use]
     pub fn reads(&self, path: &HostPath) -> bool {
         self.read.iter().any(|read| read.covers(path))
     }
 
-    /// The variables on a host whose user has this home. Without a home, values that start with `~/` are left out.
+    /// Returns the variables on a host whose user has this home. Without a home, values that start with `~/`
+    /// are left out.
     pub fn resolved_variables(&self, home: Option<&Path>) -> impl Iterator<Item = (String, String)> {
         self.variables.iter().filter_map(move |(name, value)| {
             let value = match value.strip_prefix("~/") {

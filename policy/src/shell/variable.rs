@@ -5,9 +5,9 @@ use std::{borrow::Borrow, fmt, sync::Arc};
 use serde::{Deserialize, Deserializer, Serialize, Serializer, de::Error as _};
 use thiserror::Error;
 
-/// The name of a variable that a shell takes from outside: 1 to 256 characters of `A`–`Z`, `a`–`z`, `0`–`9` and `_`,
-/// not starting with a digit. Variables that a session sets itself are excluded, and so are variables that make a shell
-/// or the loader run other code.
+/// The name of a variable that a shell takes from outside: 1 to 256 characters of `A`–`Z`, `a`–`z`, `0`–`9`
+/// and `_`, not starting with a digit. Variables that a session sets itself are excluded, and so are
+/// variables that make a shell or the loader run other code.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct VariableName(Arc<str>);
 
@@ -20,7 +20,7 @@ pub enum InvalidVariable {
     /// A session sets the variable itself.
     #[error("`{0}` is set by the session itself; leave it out")]
     SetBySession(String),
-    /// The variable makes a program run other code than its caller asked for.
+    /// The variable makes a program run code that its caller did not ask for.
     #[error("`{0}` changes what {1} runs; leave it out")]
     Dangerous(String, &'static str),
 }
@@ -48,7 +48,7 @@ impl VariableName {
         Ok(Self(text.into()))
     }
 
-    /// Whether the name looks like that of a secret. This is a guess, only for warnings.
+    /// Returns whether the name looks like that of a secret. This is a heuristic, used only for warnings.
     #[must_use]
     pub fn looks_secret(&self) -> bool {
         let name = self.0.to_ascii_uppercase();
@@ -56,7 +56,7 @@ impl VariableName {
             || SECRET_SUFFIXES.iter().any(|end| name.ends_with(end))
     }
 
-    /// The name as text.
+    /// Returns the name as text.
     #[must_use]
     pub fn as_str(&self) -> &str {
         &self.0
@@ -94,7 +94,8 @@ const MAX_NAME_BYTES: usize = 256;
 const SESSION_VARIABLES: &[&str] =
     &["PATH", "HOME", "TMPDIR", "PWD", "OLDPWD", "SHLVL", "PPID", "UID", "EUID", "_"];
 
-/// Variables that a shell reads before or while it runs a command: files to source, texts to run, word separators.
+/// Variables that a shell reads before or while it runs a command: files to source, texts to run, word
+/// separators.
 const SHELL_VARIABLES: &[&str] = &[
     "ENV",
     "IFS",

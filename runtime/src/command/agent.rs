@@ -65,7 +65,7 @@ use crate::{
 #[cfg(feature = "temporal")]
 pub(crate) use self::worker::run as work;
 
-/// The work of the process on a run.
+/// The task of this process.
 enum AgentTask {
     /// Works on one prompt.
     Ask { prompt: String, run_choice: RunChoice },
@@ -84,7 +84,7 @@ enum AgentTask {
 /// The run to work on.
 enum RunChoice {
     New,
-    /// The newest about this workspace.
+    /// The newest run about this workspace.
     Newest,
     This(RunId),
 }
@@ -94,7 +94,7 @@ struct AgentRequest<'a> {
     task: AgentTask,
     model: &'a ModelOptions,
     store: &'a StoreOptions,
-    /// The format of the events on standard output, if they stand for the answer.
+    /// The format of the events on standard output, if they replace the answer.
     json: Option<EventFormatKind>,
 }
 
@@ -132,7 +132,7 @@ pub(crate) fn resume(common: &CommonOptions, options: ResumeOptions) -> Result<E
 
 fn begin(common: &CommonOptions, request: AgentRequest<'_>) -> Result<ExitCode, CliError> {
     let AgentRequest { mut task, model, store, json } = request;
-    // The provider comes first, so that a mistake in its settings makes no workspace.
+    // Create the provider first, so that a mistake in its settings leaves no workspace behind.
     let file = AgentFile::read()?;
     let provider = RemoteProvider::new(model::settings(&model.choice, &file)?)?;
     let mut config = AgentConfig::new(AGENT_ID);
@@ -188,7 +188,7 @@ fn begin(common: &CommonOptions, request: AgentRequest<'_>) -> Result<ExitCode, 
     Ok(code.unwrap_or(ExitCode::from(INTERRUPTED)))
 }
 
-/// All that a run needs, before anything is started.
+/// Everything that a run needs before anything is started.
 struct Setting {
     /// The workspace or the project's folder that the run is about.
     workspace: String,
@@ -209,8 +209,8 @@ struct Setting {
 }
 
 impl Setting {
-    /// Finds or begins the run, starts the registry, and works until the prompt is answered or the conversation is
-    /// over.
+    /// Finds or begins the run, starts the registry, and works until the prompt is answered or the
+    /// conversation ends.
     fn work(
         self,
         task: AgentTask,
@@ -301,7 +301,7 @@ impl Setting {
         } = self;
         config.run_id = Some(subject.id.to_string());
         let registry = Arc::new(runtime.block_on(setup::calling_registry(&envelope, shell))?);
-        // A capability whose tools are missing is refused before the model is asked.
+        // Refuse a capability whose tools are missing before asking the model.
         capabilities.ensure_offered(&registry)?;
         let run_caller = Caller::new(AGENT_ID, subject.id.as_str());
         if self.reads_project_file {
@@ -335,7 +335,7 @@ impl Setting {
     }
 }
 
-/// The caller of the model's calls. Its approver leaves the terminal to a question.
+/// Builds the caller of the model's calls. Its approver pauses the live view during a question.
 fn caller(approve: bool, view: &View, capabilities: &Capabilities) -> Caller {
     let mut caller = call::caller(AGENT_ID.to_owned(), approve);
     caller.tools = capabilities.tools();
@@ -349,8 +349,8 @@ fn caller(approve: bool, view: &View, capabilities: &Capabilities) -> Caller {
     caller
 }
 
-/// Adds the project's file of instructions, and says so. Its text reaches the model without a call, and counts as read
-/// nevertheless.
+/// Adds the project's file of instructions, and reports it. Its text reaches the model without a call, but
+/// counts as read.
 fn add_project_file(config: &mut AgentConfig, registry: &ToolRegistry, caller: &Caller, view: &View) {
     match instructions::project_file(registry) {
         ProjectFile::None => {}
@@ -371,8 +371,8 @@ fn add_project_file(config: &mut AgentConfig, registry: &ToolRegistry, caller: &
     }
 }
 
-/// The provider's settings, with connections that need the layers that the policy requires. The proof uses a file in
-/// the state folder.
+/// Returns the provider's settings with connections that use the layers that the policy requires. The proof
+/// uses a file in the state folder.
 pub(in crate::command) fn confined_as_tools(
     provider: &RemoteProvider,
     policy: &WorkspaceSecurityPolicy,

@@ -18,7 +18,7 @@ use crate::{
     output::{list::List, stream, text},
 };
 
-/// The way of an answer, as the store keeps it.
+/// The channel of an answer, as the store records it.
 const VIA: &str = "portcullis approvals";
 
 /// Lists questions.
@@ -33,7 +33,7 @@ pub(crate) fn list(common: &CommonOptions, options: &ListApprovalsOptions) -> Re
             None => Vec::new(),
         };
         if !options.all {
-            // The store still has an expired question as waiting, until a sweep has marked it.
+            // The store still lists an expired question as waiting until a sweep marks it.
             approvals.retain(|approval| approval.status_at(now()) == ApprovalStatus::Waiting);
         }
         let list = List {
@@ -68,7 +68,8 @@ pub(crate) fn show(common: &CommonOptions, options: &OneApprovalOptions) -> Resu
                 reason.as_ref().map(|reason| format!(": {}", text::inline(reason))).unwrap_or_default();
             out.push_str(&format!("answered by {} ({}){reason}\n", text::inline(by), text::inline(via)));
         }
-        // The question was escaped and framed when it was asked; a store can be written by others.
+        // The question was escaped and framed when it was asked, but another program may have written the
+        // store.
         stream::write_answer(&text::for_terminal(&out))
     })
 }
@@ -98,7 +99,7 @@ fn answer(
     (verdict, edited_arguments, reason): (Verdict, Option<Json>, Option<String>),
 ) -> Result<ExitCode, CliError> {
     with_question(common, options, async |store, approval| {
-        // The user id is the kernel's word. A name could be chosen by the caller.
+        // The kernel vouches for the user id. The caller could choose a name.
         let by = format!("user {}", rustix::process::getuid().as_raw());
         let answer =
             StoredAnswer { verdict, by, via: VIA.to_owned(), edited_arguments, reason, decided: now() };

@@ -29,7 +29,7 @@ fn path(common: &CommonOptions) -> Result<PathBuf, CliError> {
     Ok(audit::log_path(&setup::envelope(common)?.state))
 }
 
-/// Reads the rows of a log, one after the other. A log that does not exist has none.
+/// Reads the rows of a log one at a time. A missing log has no rows.
 ///
 /// # Errors
 /// [`CliError::Audit`] if a row cannot be read.
@@ -44,7 +44,7 @@ pub(super) fn each_row(log: &Path, mut use_row: impl FnMut(Row)) -> Result<(), C
     Ok(())
 }
 
-/// The calls of a short log as a table, with each call's mounts and posture.
+/// Returns the calls of a short log as a table, with each call's mounts and posture.
 pub(super) fn demonstration_table(path: &Path) -> Result<String, CliError> {
     let rows: Vec<Row> =
         audit::rows(path).collect::<Result<_, _>>().map_err(|source| CliError::Audit { source })?;
@@ -68,8 +68,8 @@ pub(super) fn demonstration_table(path: &Path) -> Result<String, CliError> {
     Ok(table::render(head, rows))
 }
 
-/// A posture in short: a session's level, or the names of a thread's layers, without the text in parentheses and
-/// after `=`.
+/// Shortens a posture to a session's level, or to the names of a thread's layers. The text in parentheses and
+/// after `=` is left out.
 fn posture_layers(posture: &str) -> String {
     let mut parenthesis_depth = 0_usize;
     let outside_parentheses = posture.chars().filter(|character| {
@@ -85,7 +85,7 @@ fn posture_layers(posture: &str) -> String {
     names.collect::<Vec<_>>().join(", ")
 }
 
-/// The outcome column of a row.
+/// Returns the outcome column of a row.
 fn outcome_cell(row: &Row) -> String {
     match (row.event, row.outcome) {
         (RowKind::Begin, _) => "begins".to_owned(),

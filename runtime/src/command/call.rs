@@ -27,7 +27,7 @@ use crate::{
     terminal_approver::TerminalApprover,
 };
 
-/// The pipeline's limit (1 MiB) plus one byte. The extra byte makes the pipeline refuse longer arguments.
+/// The pipeline's limit (1 MiB) plus one byte, so that the pipeline refuses longer arguments.
 const MAX_STDIN_BYTES: u64 = (1 << 20) + 1;
 
 pub(crate) fn run(common: &CommonOptions, options: CallOptions) -> Result<ExitCode, CliError> {
@@ -48,7 +48,7 @@ pub(crate) fn run(common: &CommonOptions, options: CallOptions) -> Result<ExitCo
     }
 }
 
-/// Makes the call, from the registry's start to its end. This blocks until the audit row is on the disk.
+/// Makes the call, from the start of the registry to its end. This blocks until the audit row is on disk.
 fn run_call(
     store: &StoreOptions,
     envelope: &RunnerBootstrapEnvelope,
@@ -67,12 +67,13 @@ fn run_call(
     result
 }
 
-/// The text of a call's arguments, or standard input for `-`.
+/// Returns the text of a call's arguments, or reads standard input for `-`.
 pub(super) fn arguments(argument: String) -> Result<String, CliError> {
     if argument == "-" { read_arguments(io::stdin().lock()) } else { Ok(argument) }
 }
 
-/// Standard input for a command that reads it. Empty on a terminal, where a person would have to type it.
+/// Reads standard input for a command. Returns an empty text on a terminal, where a person would have to type
+/// it.
 pub(super) fn stdin_unless_terminal() -> Result<String, CliError> {
     if io::stdin().is_terminal() { Ok(String::new()) } else { read_arguments(io::stdin().lock()) }
 }
@@ -90,7 +91,7 @@ fn read_arguments(source: impl Read) -> Result<String, CliError> {
     String::from_utf8(bytes).map_err(|error| failed(io::Error::new(io::ErrorKind::InvalidData, error)))
 }
 
-/// The caller for calls from the command line.
+/// Builds the caller for calls from the command line.
 pub(super) fn caller(run: String, approve: bool) -> Caller {
     let mut caller = Caller::new(CLI_ID, run);
     caller.approver = if approve {
@@ -101,7 +102,7 @@ pub(super) fn caller(run: String, approve: bool) -> Caller {
     caller.on_progress =
         Some(Arc::new(|progress| stream::write_stderr(&format!("{}\n", progress.trim_end()))));
     caller.on_update = Some(Arc::new(|partial| {
-        // A command's streamed output is part of the answer, so it is not printed twice.
+        // A command's streamed output is part of the answer, so do not print it twice.
         if partial.details.get("stream").is_some() {
             return;
         }
@@ -118,7 +119,7 @@ pub(super) fn with_approval_hint(result: ToolResult) -> ToolResult {
     )
 }
 
-/// The exit code of a call's outcome.
+/// Returns the exit code of a call's outcome.
 pub(super) fn exit_code(outcome: &ToolOutcome) -> ExitCode {
     match outcome {
         ToolOutcome::Output(_) | ToolOutcome::Pending { .. } => ExitCode::SUCCESS,
@@ -166,7 +167,7 @@ pub(super) fn show(outcome: &ToolOutcome) -> Result<(), CliError> {
     }
 }
 
-/// The note that says how to read the rest of a shortened output.
+/// Formats the note about how to read the rest of a shortened output.
 pub(super) fn rest_of(output_id: &str, run: &str, bytes: u64) -> String {
     let run = if run == CLI_ID { String::new() } else { format!(" --run {run}") };
     format!(

@@ -1,4 +1,4 @@
-//! `portcullis calls`: lists the calls whose results are submitted from outside, and submits them.
+//! `portcullis calls`: lists the external calls that wait for results, and submits results.
 
 use std::process::ExitCode;
 
@@ -50,7 +50,7 @@ pub(crate) fn show(common: &CommonOptions, options: &OneCallOptions) -> Result<E
 pub(crate) fn resolve(common: &CommonOptions, options: ResolveOptions) -> Result<ExitCode, CliError> {
     let ResolveOptions { call: which, result } = options;
     let result = call::arguments(result)?;
-    // `RawValue` checks the text and keeps it as it was submitted.
+    // `RawValue` validates the text and keeps it as it was submitted.
     let result = serde_json::from_str::<Box<RawValue>>(&result)
         .map_err(|source| CliError::SubmittedResult { source })?;
     with_call(common, &which, async |store, call| {

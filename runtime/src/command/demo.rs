@@ -28,7 +28,7 @@ use crate::{
 /// The agent's name in the audit log.
 const AGENT: &str = "demo";
 
-/// The pause between two pieces of the model's text, for a person who reads along.
+/// The pause between two pieces of the model's text, so that a person can read along.
 const LINE_DELAY: Duration = Duration::from_millis(40);
 
 /// The model's answers, turn by turn.
@@ -75,7 +75,7 @@ pub(crate) fn run(common: &CommonOptions, options: &DemoOptions) -> Result<ExitC
     Ok(if code == ExitCode::SUCCESS { proven } else { code })
 }
 
-/// Lets the scripted model answer the prompt, from the registry's start to the run's end.
+/// Lets the scripted model answer the prompt, from the start of the registry to the end of the run.
 fn answer(
     envelope: &RunnerBootstrapEnvelope,
     shell: ShellSource,

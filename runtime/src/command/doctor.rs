@@ -1,4 +1,5 @@
-//! `portcullis doctor`: shows which layers are enforced here, with the proof, and how to get the missing ones.
+//! `portcullis doctor`: shows which layers are enforced here, with the proof, and how to enable the missing
+//! ones.
 //!
 //! The findings are a value that is shown as text or as JSON. A failed start is a finding too.
 
@@ -43,8 +44,8 @@ pub(crate) fn run(common: &CommonOptions, options: &cli::DoctorOptions) -> Resul
     Ok(exit_code(&findings))
 }
 
-/// The findings in a few lines, and the exit code. The exit code tells whether everything that the policy requires
-/// is enforced.
+/// Returns the findings in a few lines, and the exit code, which tells whether everything that the policy
+/// requires is enforced.
 pub(super) fn summary(common: &CommonOptions) -> Result<(String, ExitCode), CliError> {
     let findings = examine(common)?;
     Ok((text::summary(&findings), exit_code(&findings)))
@@ -78,7 +79,7 @@ fn examine(common: &CommonOptions) -> Result<Findings, CliError> {
     };
     let layers: Vec<_> =
         Layer::THREAD.map(|layer| layer_finding(layer, &policy, &support, posture.as_ref())).into();
-    // The start has made or repaired the log by now.
+    // The start has created or repaired the log.
     let audit = audit.or_else(|| audit_finding(&envelope));
     let proven = layers.iter().all(|layer| layer.proven || !layer.required);
     let recorded = audit.as_ref().is_some_and(|audit| audit.intact);
@@ -88,7 +89,7 @@ fn examine(common: &CommonOptions) -> Result<Findings, CliError> {
         ok: error.is_none()
             && proven
             && recorded
-            // A client that cannot start is no fault: it makes no request, so nothing runs unproven.
+            // A client that cannot start is not a fault: it makes no request, so nothing runs unproven.
             && egress.as_ref().is_none_or(|egress| egress.ok || egress.posture.is_none())
             && shell.as_ref().is_none_or(|shell| shell.ok || !shell.wanted),
         missing: missing_parts(&layers, &support),
@@ -120,7 +121,7 @@ fn examine(common: &CommonOptions) -> Result<Findings, CliError> {
     })
 }
 
-/// The secrets, each with the problem that prevents its use.
+/// Examines the secrets, each with the problem that prevents its use.
 fn secret_findings(files: &PolicyFiles, policy: &policy::WorkspaceSecurityPolicy) -> Vec<SecretFinding> {
     let problems = files.examine_secrets(policy);
     let findings = policy.secrets().zip(problems).map(|((name, rule), (_, problem))| SecretFinding {
@@ -131,7 +132,7 @@ fn secret_findings(files: &PolicyFiles, policy: &policy::WorkspaceSecurityPolicy
     findings.collect()
 }
 
-/// Starts the tools as for a call, and lets a worker thread prove its confinement.
+/// Starts the tools as for a call, and has a worker thread prove its confinement.
 async fn start_and_prove(
     envelope: &RunnerBootstrapEnvelope,
     shell: ShellSource,
@@ -145,7 +146,7 @@ async fn start_and_prove(
     Ok((registry, posture))
 }
 
-/// Starts the HTTP client as for a request. `None` if the policy grants no hosts.
+/// Starts the HTTP client as for a request. Returns `None` if the policy grants no hosts.
 async fn egress_finding(
     registry: &ToolRegistry,
     policy: &policy::WorkspaceSecurityPolicy,
@@ -212,12 +213,12 @@ fn shell_layer(layer: LayerHealth) -> ShellLayer {
     ShellLayer { layer: name, status, reason, evidence: evidence.collect() }
 }
 
-/// The module of a shipped tool. A foreign module would take longer to prove the same.
+/// Returns the module of a shipped tool. A foreign module would take longer to prove the same.
 fn shipped_module(tool: &RegisteredTool) -> Option<&Arc<GuestModule>> {
     tool.module().filter(|_| tool.facts().origin == ToolOrigin::ShippedModule)
 }
 
-/// Whether a failed start concerns enforcement on this machine, and not wrong options.
+/// Returns whether a failed start concerns enforcement on this machine instead of wrong options.
 fn is_finding(error: &CliError) -> bool {
     use BootstrapError as E;
     matches!(
@@ -228,7 +229,7 @@ fn is_finding(error: &CliError) -> bool {
     )
 }
 
-/// Proves the available layers on a thread that does nothing else, for a start of the tools that failed.
+/// Proves the available layers on a thread that does nothing else, after the start of the tools has failed.
 fn prove_without_tools(
     envelope: &RunnerBootstrapEnvelope,
     policy: &policy::WorkspaceSecurityPolicy,
@@ -284,8 +285,8 @@ fn layer_finding(
     }
 }
 
-/// The result of verification. `None` if there is no log yet, or if its only fault is a torn tail, which the next
-/// start repairs.
+/// Returns the result of verification. `None` if there is no log yet, or if its only fault is a torn tail,
+/// which the next start repairs.
 fn audit_finding(envelope: &RunnerBootstrapEnvelope) -> Option<AuditFinding> {
     let path = audit::log_path(&envelope.state);
     let (intact, report) = match audit::verify(&path) {

@@ -1,4 +1,4 @@
-//! `portcullis explain`: the policy's answer to a call that is not made.
+//! `portcullis explain`: shows how the policy would answer a call, without making the call.
 
 use std::{fmt::Write as _, process::ExitCode};
 
@@ -42,7 +42,7 @@ pub(crate) fn run(common: &CommonOptions, options: ExplainOptions) -> Result<Exi
         }
         return Ok(exit_code(recorded.explanation.verdict));
     }
-    // Without a row the tool is required.
+    // clap requires the tool unless a row is given.
     let tool = tool.unwrap_or_default();
     let files = setup::policy_files(&envelope)?;
     let runtime = setup::runtime()?;
@@ -64,7 +64,7 @@ pub(crate) fn run(common: &CommonOptions, options: ExplainOptions) -> Result<Exi
         None if has_only_shipped_tools(&envelope, explainer.policy()) => {
             return Err(CliError::NoTool { name: tool });
         }
-        // Only a module knows the tool's declarations, so the modules are loaded.
+        // Only a module knows the tool's declarations, so load the modules.
         None => {
             let registry = runtime.block_on(setup::describing_registry(&envelope, &files))?;
             let registered = registry.get(&tool).ok_or_else(|| CliError::NoTool { name: tool.clone() })?;
@@ -80,12 +80,12 @@ pub(crate) fn run(common: &CommonOptions, options: ExplainOptions) -> Result<Exi
     Ok(exit_code(explanation.verdict))
 }
 
-/// Whether there are neither modules nor tools of configurations.
+/// Returns whether there are neither modules nor configured tools.
 fn has_only_shipped_tools(envelope: &RunnerBootstrapEnvelope, policy: &WorkspaceSecurityPolicy) -> bool {
     policy.modules_dir().is_none() && envelope.modules.is_empty() && !tool_file::have_any()
 }
 
-/// All tools that a call can name.
+/// Returns all tools that a call can name.
 fn all_tools_of(
     runtime: &Runtime,
     envelope: &RunnerBootstrapEnvelope,
@@ -95,8 +95,8 @@ fn all_tools_of(
     if has_only_shipped_tools(envelope, policy) {
         return Ok(ExplainedTool::all_shipped(policy).collect());
     }
-    // Only a module knows the declarations of its tools, so the modules are loaded. The registry also has the tools of
-    // configurations.
+    // Only a module knows the declarations of its tools, so load the modules. The registry also has the
+    // configured tools.
     let registry = runtime.block_on(setup::describing_registry(envelope, files))?;
     Ok(registry.tools().iter().map(|tool| ExplainedTool::from(&**tool)).collect())
 }
@@ -109,7 +109,7 @@ fn denied() -> ExitCode {
     ExitCode::from(ToolErrorKind::Denied.exit_code())
 }
 
-/// One explanation for people.
+/// Formats one explanation for people.
 fn shown(explanation: &Explanation) -> String {
     let Explanation {
         tool, subject, verdict, code, message, hint, profile, chain, nearest, unchecked, ..
@@ -144,7 +144,7 @@ fn shown(explanation: &Explanation) -> String {
     out
 }
 
-/// The explanation of a recorded call, and what its row says.
+/// Formats the explanation of a recorded call, with the content of its row.
 fn shown_recorded(recorded: &RecordedExplanation) -> String {
     let RecordedExplanation { explanation, recorded } = recorded;
     let RecordedDecision {
@@ -188,7 +188,7 @@ fn shown_recorded(recorded: &RecordedExplanation) -> String {
     out
 }
 
-/// A rule of the chain in one line.
+/// Formats a rule of the chain in one line.
 fn line(rule: &LocatedRule) -> String {
     let LocatedRule { rule, finding, place } = rule;
     format!("{rule}  {finding}  ({})", origin(place.as_ref()))
@@ -198,7 +198,7 @@ fn origin(place: Option<&SourceLocation>) -> String {
     place.map_or_else(|| "default".to_owned(), ToString::to_string)
 }
 
-/// The answers of all tools as a table.
+/// Formats the answers of all tools as a table.
 fn listing(explanations: &[Explanation]) -> String {
     let rows = explanations.iter().map(|explanation| {
         [

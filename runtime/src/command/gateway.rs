@@ -32,7 +32,7 @@ const TOKEN_FILE: &str = "gateway-token";
 pub(crate) fn run(common: &CommonOptions, options: &GatewayOptions) -> Result<ExitCode, CliError> {
     // Each reader of events needs a descriptor.
     take_all_descriptors();
-    // The environment changes before there are threads.
+    // Change the environment before there are threads.
     let demo = options.demo.then(|| demo::Scene::set_up(common)).transpose()?;
     let common = demo.as_ref().map_or(common, |scene| &scene.common);
     let envelope = setup::envelope_with(common, options.modules.clone())?;
@@ -51,7 +51,7 @@ async fn serve(
     demo: Option<&demo::Scene>,
 ) -> Result<ExitCode, CliError> {
     let mut interrupts = Interrupts::listen()?;
-    // Wrong usage is found first, while nothing has been made.
+    // Detect wrong usage first, before anything is created.
     let listener = bind(options.http, options.allow_remote).await?;
     let components = options.components.as_deref().map(read_components).transpose()?;
     let models: Arc<dyn Models> = match demo {
@@ -78,7 +78,7 @@ async fn serve(
     Ok(until_stopped(&gateway, listener, &stop, &mut interrupts).await)
 }
 
-/// Serves until a signal asks to end, and then until all that has begun has ended, or until the second signal.
+/// Serves until the first signal. Then waits until all started work has ended, or until the second signal.
 async fn until_stopped(
     gateway: &Gateway,
     listener: TcpListener,
@@ -104,7 +104,7 @@ async fn start(
     stop: CancellationToken,
 ) -> Result<Gateway, CliError> {
     let (store, driver) = run_store::open_gateway(&options.store, &envelope.state).await?;
-    // The policy may name tools of agents, so their names are read before the policy.
+    // The policy may name tools of agents, so read their names before the policy.
     let names = portcullis_gateway::tool_names(&*store).await?;
     let shell = sidecar::shell_source(common);
     let registry = setup::serving_registry_awaiting(envelope, shell, names).await;
@@ -127,7 +127,7 @@ fn read_components(path: &std::path::Path) -> Result<String, CliError> {
     bounded::read_text(file, MAX_COMPONENTS_BYTES).map_err(failed)
 }
 
-/// Accepts the operator's token, and returns its file.
+/// Makes the gateway accept the operator's token, and returns the path of its file.
 async fn operator_token(
     options: &GatewayOptions,
     envelope: &RunnerBootstrapEnvelope,

@@ -25,7 +25,7 @@ pub(crate) fn run(common: &CommonOptions, options: &InitOptions) -> Result<ExitC
     let refuse = |problem: &str| CliError::Init { folder: folder.clone(), source: problem.into() };
     let projects = project::projects_folder()
         .ok_or_else(|| refuse("there is no folder for its policy: set XDG_CONFIG_HOME or HOME"))?;
-    // A project of a folder above does not count: this folder can have its own.
+    // A project of a parent folder does not count: this folder can have its own.
     let existing_project = Project::find(&folder)?.filter(|project| project.folder == folder);
     if options.remove {
         let Some(project) = existing_project else {
@@ -68,7 +68,7 @@ pub(crate) fn run(common: &CommonOptions, options: &InitOptions) -> Result<ExitC
         }
         _ => CliError::Project { file: file.clone(), source: error.into() },
     })?;
-    // The policy is loaded as a later start will do, so that a fault shows now.
+    // Load the policy as a later start will, so that a fault is reported immediately.
     check(common, &file)?;
     let found = match toolchains.names.is_empty() {
         true => String::new(),
@@ -82,7 +82,7 @@ pub(crate) fn run(common: &CommonOptions, options: &InitOptions) -> Result<ExitC
     Ok(ExitCode::SUCCESS)
 }
 
-/// Why a folder cannot be a project: tools would see what is private.
+/// Returns the reason why a folder cannot be a project: tools would see private files.
 fn reason_to_refuse(folder: &Path, projects: &Path) -> Option<String> {
     let home = std::env::var_os("HOME").and_then(|home| real_path(Path::new(&home)).ok());
     if folder.parent().is_none() || home.as_deref().is_some_and(|home| home.starts_with(folder)) {
@@ -96,7 +96,7 @@ fn reason_to_refuse(folder: &Path, projects: &Path) -> Option<String> {
         .then(|| format!("it overlaps `{}`, which holds policies", projects.display()))
 }
 
-/// Loads the new policy as later commands will. A file that they would refuse is removed again.
+/// Loads the new policy as later commands will. Removes a file that they would refuse.
 fn check(common: &CommonOptions, file: &Path) -> Result<(), CliError> {
     let options = CommonOptions { workspace: None, policy: Some(file.to_owned()), ..common.clone() };
     let load_result = setup::envelope(&options).and_then(|envelope| {
@@ -111,7 +111,7 @@ fn check(common: &CommonOptions, file: &Path) -> Result<(), CliError> {
     load_result.map(drop)
 }
 
-/// Writes the file as a whole or not at all, readable only by its owner. An existing file is never replaced.
+/// Writes the file atomically, readable only by its owner. An existing file is never replaced.
 fn write(projects: &Path, file: &Path, policy: &str) -> io::Result<()> {
     DirBuilder::new().recursive(true).mode(0o700).create(projects)?;
     let mut unfinished = tempfile::NamedTempFile::new_in(projects)?;

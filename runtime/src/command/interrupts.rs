@@ -1,4 +1,4 @@
-//! Handles Ctrl-C during work: the first cancels the work, the second ends the wait for the work. A command with
+//! Handles Ctrl-C during work: the first cancels the work, the second ends the wait for it. A command with
 //! several steps implements [`Interruptible`] to define the effect itself.
 
 use portcullis_types::CancellationToken;
@@ -18,7 +18,8 @@ pub(super) trait Interruptible {
     fn interrupt(&self, interrupt: Interrupt) -> bool;
 }
 
-/// The work of one call. The first interrupt cancels the call, and the call's audit row says so.
+/// The work of one call. The first interrupt cancels the call, and the call's audit row records the
+/// cancellation.
 impl Interruptible for CancellationToken {
     fn interrupt(&self, _interrupt: Interrupt) -> bool {
         let is_first = !self.is_cancelled();
@@ -27,8 +28,8 @@ impl Interruptible for CancellationToken {
     }
 }
 
-/// Does work on a separate thread, so that interrupts are handled while the work blocks. `None` if an interrupt
-/// ended the wait for the work.
+/// Runs work on a separate thread, so that interrupts are handled while the work blocks. Returns `None` if an
+/// interrupt ended the wait.
 pub(super) fn run_interruptibly<T: Send + 'static>(
     target: &impl Interruptible,
     work: impl FnOnce() -> Result<T, CliError> + Send + 'static,
@@ -37,7 +38,7 @@ pub(super) fn run_interruptibly<T: Send + 'static>(
     std::thread::Builder::new()
         .name("portcullis-call".to_owned())
         .spawn(move || {
-            // Ignore the error: after a second interrupt no receiver is left.
+            // Ignore the error: after a second interrupt the receiver is gone.
             let _ = sender.send(work());
         })
         .map_err(|source| CliError::Start { source })?;
@@ -47,14 +48,14 @@ pub(super) fn run_interruptibly<T: Send + 'static>(
 /// Waits until the work is done or an interrupt ends the wait.
 ///
 /// # Cancellation
-/// Safe: the work goes on.
+/// Safe: the work continues.
 async fn wait_or_interrupt<T>(
     mut result_receiver: oneshot::Receiver<T>,
     target: &impl Interruptible,
 ) -> Result<Option<T>, CliError> {
     let mut interrupts = Interrupts::listen()?;
     loop {
-        // `biased`: if the work is done, an interrupt at the same time has no effect.
+        // `biased`: if the work is done, a concurrent interrupt has no effect.
         tokio::select! {
             biased;
             result = &mut result_receiver => {
@@ -78,7 +79,7 @@ async fn wait_or_interrupt<T>(
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Interrupt {
     CtrlC,
-    /// SIGTERM, a request to end from outside the terminal.
+    /// SIGTERM, a termination request from outside the terminal.
     Terminate,
 }
 

@@ -1,4 +1,4 @@
-//! `portcullis mounts`: what each tool may do in each mount, and where data can go.
+//! `portcullis mounts`: shows the access of each tool to each mount, and where data can flow.
 
 pub(super) mod matrix;
 mod page;
@@ -33,7 +33,7 @@ pub(crate) fn run(common: &CommonOptions, options: MountsOptions) -> Result<Exit
     }
     let ExplainContext { envelope, explainer, tools } = ExplainContext::new(common, modules)?;
     let policy = explainer.policy();
-    // The flows follow from the policy alone, so the log is not read for them.
+    // The flows follow from the policy alone, so skip reading the log.
     if let Some(source) = reach {
         check_source(policy, &source)?;
         let steps = explainer.reach(&source, &tools);
@@ -72,7 +72,7 @@ pub(crate) fn run(common: &CommonOptions, options: MountsOptions) -> Result<Exit
     Ok(ExitCode::SUCCESS)
 }
 
-/// Every source that the policy knows.
+/// Returns every source that the policy knows.
 fn sources(policy: &WorkspaceSecurityPolicy) -> Vec<ReachSource> {
     let mounts = policy.mounts().iter().map(|mount| ReachSource::Mount(mount.name.clone()));
     let secrets = policy.secrets().map(|(name, _)| ReachSource::Secret(name.clone()));
@@ -119,7 +119,7 @@ impl ExplainContext {
         let policy = explainer.policy();
         let tools = match policy.modules_dir().is_none() && envelope.modules.is_empty() {
             true => ExplainedTool::all_shipped(policy).collect(),
-            // Only a module knows the declarations of its tools, so the modules are loaded.
+            // Only a module knows the declarations of its tools, so load the modules.
             false => {
                 let registry = runtime.block_on(setup::describing_registry(&envelope, &files))?;
                 registry.tools().iter().map(|tool| ExplainedTool::from(&**tool)).collect()
@@ -129,12 +129,12 @@ impl ExplainContext {
     }
 }
 
-/// The grants of a tool with the counts of its mounts, as JSON.
+/// The grants of a tool with the use counts of its mounts, as JSON.
 #[derive(Debug, Serialize)]
 struct Entry<'a> {
     #[serde(flatten)]
     grants: &'a ToolGrants,
-    /// By mount: even mounts that are not granted, if a call tried them.
+    /// The counts by mount, including mounts that are not granted if a call tried to use them.
     calls: BTreeMap<&'a str, UseCount>,
 }
 
@@ -154,7 +154,7 @@ fn name_cell(grants: &ToolGrants) -> String {
     }
 }
 
-/// The access to a mount, and how many times it was used and tried: `write, 12 used`, `–, 3 tried`.
+/// Formats the access to a mount and its use counts: `write, 12 used`, `–, 3 tried`.
 fn access_cell(access: Option<Access>, UseCount { used, tried, .. }: UseCount) -> String {
     let mut cell = access.map_or("–", Access::as_str).to_owned();
     // Writing to a string cannot fail.
@@ -187,7 +187,7 @@ fn by_tool(policy: &WorkspaceSecurityPolicy, grants: &[ToolGrants], use_counts: 
     table::render_columns(head.collect(), rows)
 }
 
-/// The grants, sorted by mount.
+/// Returns the grants, sorted by mount.
 fn sorted_by_mount(grants: &[ToolGrants]) -> Vec<(&MountGrant, &ToolGrants)> {
     let mut rows: Vec<(&MountGrant, &ToolGrants)> =
         grants.iter().flat_map(|grants| grants.mounts.iter().map(move |grant| (grant, grants))).collect();
@@ -217,7 +217,7 @@ fn by_profile(policy: &WorkspaceSecurityPolicy, grants: &[ToolGrants]) -> String
     let head = std::iter::once("PROFILE".to_owned()).chain(mounts.iter().map(|mount| format!("/{mount}")));
     let head = head.chain(["HOSTS", "TOOLS"].map(str::to_owned));
     let mut profiles: BTreeMap<&str, Vec<&ToolGrants>> = BTreeMap::new();
-    // A profile that no tool has is listed too.
+    // Also list profiles that no tool has.
     for (profile, _) in policy.profiles() {
         profiles.entry(profile.as_str()).or_default();
     }
@@ -242,7 +242,7 @@ fn by_profile(policy: &WorkspaceSecurityPolicy, grants: &[ToolGrants]) -> String
     table::render_columns(head.collect(), rows)
 }
 
-/// The ways of data, one a line, grouped by the place that they start from.
+/// Formats the flows of data, one per line, grouped by their start.
 fn reach_text(steps: &[FlowStep]) -> String {
     if steps.is_empty() {
         return "no tool reads it\n".to_owned();
@@ -262,7 +262,7 @@ fn reach_text(steps: &[FlowStep]) -> String {
     out
 }
 
-/// Whether the call of a step runs, and by which rule not.
+/// Describes whether the call of a step runs, and otherwise the rule that prevents it.
 fn gate_text(step: &FlowStep) -> String {
     match (step.verdict, &step.unasked) {
         (Approval::Allow, _) => "runs".to_owned(),

@@ -34,8 +34,8 @@ pub(crate) fn default() -> Result<ExitCode, CliError> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// Checks a single file. A file that other users can change gives a warning, not an error, because it is only
-/// shown, not obeyed.
+/// Checks a single file. A file that other users can change gives a warning instead of an error, because it
+/// is only shown and not enforced.
 pub(crate) fn check_file(
     common: &CommonOptions,
     file: &Path,
@@ -52,7 +52,7 @@ pub(crate) fn check_file(
             add_warnings(&mut warnings, entries.iter().chain(policy.warnings()));
             shipped_assignments(&policy)
         }
-        // The entry may be for a module's tool, so the modules must be asked.
+        // The entry may be for a module's tool, so query the modules.
         Err(_) if has_modules => {
             let envelope = setup::envelope_with(common, modules)?;
             let runtime = setup::runtime()?;
@@ -104,7 +104,7 @@ fn add_warnings<'a>(warnings: &mut Vec<String>, faults: impl Iterator<Item = &'a
     warnings.extend(faults.map(ToString::to_string));
 }
 
-/// The assignments of the shipped tools, without a registry.
+/// Lists the assignments of the shipped tools, without a registry.
 fn shipped_assignments(policy: &WorkspaceSecurityPolicy) -> String {
     let rows = policy.offered_tools().map(|facts| {
         let assigned = policy.describe(&facts);
@@ -123,7 +123,7 @@ fn shipped_assignments(policy: &WorkspaceSecurityPolicy) -> String {
     table::render(["TOOL", "TIER", "PROFILE", "APPROVAL"], rows)
 }
 
-/// A policy in short: where it comes from, its digest, mounts, and what else decides about calls.
+/// Summarizes a policy: its source, its digest, its mounts, and the other settings that decide about calls.
 pub(super) fn summary(files: &PolicyFiles, policy: &WorkspaceSecurityPolicy) -> String {
     let mut out = summary_head(files, policy);
     let mut add_line = |name: &str, value: &str| {
@@ -137,7 +137,7 @@ pub(super) fn summary(files: &PolicyFiles, policy: &WorkspaceSecurityPolicy) -> 
     out
 }
 
-/// Where a policy comes from, its digest, and which sandbox sections apply.
+/// Describes a policy's source and digest, and the sandbox sections that apply.
 fn summary_head(files: &PolicyFiles, policy: &WorkspaceSecurityPolicy) -> String {
     let mut out = String::new();
     let mut add_line = |name: &str, value: &str| {

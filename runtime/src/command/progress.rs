@@ -1,4 +1,4 @@
-//! The current activity of a command that a person works with, which decides the effect of an interrupt.
+//! The current activity of an interactive command, which decides the effect of an interrupt.
 
 use std::sync::Arc;
 
@@ -14,28 +14,28 @@ pub(super) struct Progress(Arc<Mutex<ProgressState>>);
 #[derive(Debug, Default)]
 struct ProgressState {
     activity: Activity,
-    /// Whether SIGTERM has asked the program to end. Nothing follows then.
+    /// Whether SIGTERM has asked the program to end. No further line is then processed.
     is_terminated: bool,
 }
 
 #[derive(Debug, Default)]
 enum Activity {
-    /// Nothing that needs cleaning up.
+    /// No activity that needs cleaning up.
     #[default]
     Nothing,
     /// Waiting for a person to type a line.
     Asking,
-    /// Doing what a line asks for, until the token cancels it.
+    /// Executing a line, until the token cancels it.
     Work(CancellationToken),
 }
 
 impl Progress {
-    /// Goes on to the next line, which a person is asked for if `is_interactive`. Returns `false` if none may follow.
+    /// Begins the next line, which a person types if `is_interactive`. Returns `false` if no line may follow.
     pub(super) fn begin_next(&self, is_interactive: bool) -> bool {
         self.begin_activity(if is_interactive { Activity::Asking } else { Activity::Nothing })
     }
 
-    /// Starts work, and returns the token that cancels it. `None` if the work must not begin.
+    /// Starts work, and returns the token that cancels it. Returns `None` if the work must not begin.
     pub(super) fn begin_work(&self) -> Option<CancellationToken> {
         let cancel = CancellationToken::new();
         self.begin_activity(Activity::Work(cancel.clone())).then_some(cancel)
@@ -43,7 +43,7 @@ impl Progress {
 
     fn begin_activity(&self, activity: Activity) -> bool {
         let mut state = self.state();
-        // One lock for both fields, so that a SIGTERM cannot fall between them.
+        // One lock for both fields, so that a SIGTERM cannot arrive between them.
         state.activity = activity;
         !state.is_terminated
     }
@@ -54,8 +54,8 @@ impl Progress {
 }
 
 impl Interruptible for Progress {
-    /// Cancels the running work. After Ctrl-C the next line may follow. At a prompt, the line editor reads Ctrl-C as a
-    /// key, so a signal there comes from another process, and has no effect.
+    /// Cancels the running work. After Ctrl-C the next line may follow. At a prompt, the line editor reads
+    /// Ctrl-C as a key, so a signal at a prompt comes from another process and has no effect.
     fn interrupt(&self, interrupt: Interrupt) -> bool {
         let mut state = self.state();
         state.is_terminated |= interrupt == Interrupt::Terminate;
@@ -79,7 +79,7 @@ mod tests {
         assert!(progress.interrupt(Interrupt::CtrlC) && first.is_cancelled());
         let second = progress.begin_work().expect("runs");
         assert!(!second.is_cancelled());
-        // The work may have ended by now. In any state, nothing follows.
+        // The work may have ended. In any state, no further line follows.
         assert!(progress.interrupt(Interrupt::Terminate) && second.is_cancelled());
         assert!(!progress.begin_next(true));
         assert!(progress.begin_work().is_none());

@@ -1,4 +1,4 @@
-//! `portcullis runs`: lists runs, shows one, follows it, ends it, and prints all that the store has about it.
+//! `portcullis runs`: lists runs, shows, follows and ends a run, and exports its stored data.
 
 mod text;
 
@@ -22,7 +22,7 @@ use crate::{
     run_store, setup,
 };
 
-/// The interval at which the store is read for a person who follows a run.
+/// The interval at which the store is polled for a person who follows a run.
 const POLL: Duration = Duration::from_millis(300);
 
 /// The maximum length of the part of a prompt that a listing shows, in characters.
@@ -36,7 +36,7 @@ pub(crate) fn list(common: &CommonOptions, options: &ListRunsOptions) -> Result<
         while let Some(store) = &store {
             let page =
                 store.runs(RunFilter::default(), PageRequest { after, ..PageRequest::default() }).await?;
-            // A page can have no run that is still open, so pages are read until enough runs are found.
+            // A page may contain no open run, so read pages until enough runs are found.
             listed.extend(page.items.into_iter().filter(|run| !options.open || !run.status.has_ended()));
             after = page.next;
             if after.is_none() || listed.len() >= limit {
@@ -90,7 +90,7 @@ pub(crate) fn watch(common: &CommonOptions, options: &OneRunOptions) -> Result<E
     with_run(common, options, async |store, id| {
         let mut follower = text::Follower::default();
         loop {
-            // The run is read before its steps, so that all steps are shown when it is seen to have ended.
+            // Read the run before its steps, so that all steps are shown when the run is seen to have ended.
             let run = store.run(id.as_str()).await?;
             let lines = follower.news(&*store, &id).await?;
             stream::write_answer(&lines)?;
@@ -111,7 +111,7 @@ pub(crate) fn watch(common: &CommonOptions, options: &OneRunOptions) -> Result<E
 pub(crate) fn cancel(common: &CommonOptions, options: &OneRunOptions) -> Result<ExitCode, CliError> {
     let state = setup::envelope(common)?.state;
     with_run(common, options, async |store, id| {
-        // A run that no process drives is ended here, and that needs the lease of a process.
+        // A run that no process drives is ended here, which needs a process's lease.
         let runs = Runs::new(Arc::clone(&store), RunProcess::start(&state)?);
         match runs.cancel(&id).await? {
             status if status.has_ended() => stream::write_answer(&format!("{status}\n")),
@@ -120,7 +120,7 @@ pub(crate) fn cancel(common: &CommonOptions, options: &OneRunOptions) -> Result<
     })
 }
 
-/// Prints all that the store has about a run.
+/// Prints everything that the store has about a run.
 pub(crate) fn export(common: &CommonOptions, options: &OneRunOptions) -> Result<ExitCode, CliError> {
     with_run(common, options, async |store, id| {
         let export = RunExport::read(&*store, &id).await?;
@@ -138,7 +138,8 @@ pub(super) fn with_store(
     let runtime = setup::runtime()?;
     runtime.block_on(async {
         let store = run_store::open_existing(options, &state).await?;
-        // The store is closed even after an error, because this brings SQLite's log into its file.
+        // Close the store even after an error, because this checkpoints SQLite's write-ahead log into its
+        // file.
         let done = work(store.clone()).await;
         if let Some(store) = store {
             store.close().await;
@@ -167,11 +168,11 @@ pub(super) fn time(milliseconds: i64) -> String {
     time.map_or_else(|_| milliseconds.to_string(), |time| format!("{time:.0}"))
 }
 
-/// The word for a run that is no longer driven by a process.
+/// The word for an unfinished run that no process drives.
 const INTERRUPTED: &str = "interrupted";
 
-/// The word for a run's status, for a person: a run that has not ended may be driven, wait for an answer, or be
-/// interrupted.
+/// Returns the word for a run's status, for a person: a run that has not ended may be driven, wait for an
+/// answer, or be interrupted.
 async fn status_label(store: &dyn RunStore, run: &RunSummary) -> Result<&'static str, CliError> {
     if run.status.has_ended() {
         return Ok(run.status.as_str());
@@ -186,7 +187,7 @@ async fn status_label(store: &dyn RunStore, run: &RunSummary) -> Result<&'static
     Ok(if is_driven { run.status.as_str() } else { INTERRUPTED })
 }
 
-/// The first prompt of a run. Empty if it is not stored yet.
+/// Returns the first prompt of a run. Empty if it is not stored yet.
 async fn first_prompt(store: &dyn RunStore, id: &str) -> Result<String, CliError> {
     let page = store.messages(id, PageRequest::first(1)).await?;
     let text = |message: &StoredMessage| {

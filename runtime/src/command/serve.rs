@@ -17,7 +17,7 @@ use crate::{
     run_store, setup, sidecar,
 };
 
-/// The time limit for calls that did not end in time to write their audit rows.
+/// How long unfinished calls may take to write their audit rows at the end.
 const UNFINISHED_CALL_TIME: Duration = Duration::from_secs(1);
 
 pub(crate) fn run(common: &CommonOptions, options: ServeOptions) -> Result<ExitCode, CliError> {
@@ -29,13 +29,13 @@ pub(crate) fn run(common: &CommonOptions, options: ServeOptions) -> Result<ExitC
     }
     let runtime = setup::runtime()?;
     let served = runtime.block_on(serve(common, options));
-    // Leftover calls get this time to write their rows. A native tool that blocks its thread is left behind.
+    // Leftover calls get this time to write their rows. A native tool that blocks its thread is abandoned.
     runtime.shutdown_timeout(UNFINISHED_CALL_TIME);
     served
 }
 
-/// Serves until the client leaves or a signal asks to end. A signal cancels the calls, and the server waits for their
-/// end or for a second signal.
+/// Serves until the client leaves or a signal arrives. A signal cancels the calls, and the server waits for
+/// their end or for a second signal.
 ///
 /// # Cancellation
 /// Dropping the future cancels the calls.
@@ -52,9 +52,9 @@ async fn serve(common: &CommonOptions, options: ServeOptions) -> Result<ExitCode
         ..
     } = options;
     let envelope = setup::envelope_with(common, modules)?;
-    // The signals are taken over before the start, so that one that comes meanwhile ends it in order.
+    // Take over the signals before the start, so that a signal during the start ends it in an orderly way.
     let mut signals = Signals::listen()?;
-    // Bind first: a wrong address is wrong usage, and nothing has been made yet.
+    // Bind first: a wrong address is wrong usage, and nothing has been created yet.
     let listener = match http {
         Some(address) => Some(bind(address, allow_remote).await?),
         None => None,
@@ -98,7 +98,7 @@ async fn serve(common: &CommonOptions, options: ServeOptions) -> Result<ExitCode
     }
 }
 
-/// The token and the path of its file: the operator's file, else the file in the state folder.
+/// Returns the token and the path of its file: the operator's file, or the file in the state folder.
 fn token(
     file: Option<PathBuf>,
     envelope: &RunnerBootstrapEnvelope,
@@ -109,14 +109,15 @@ fn token(
     })
 }
 
-/// The host name under which clients reach the address. `None` for the unspecified address (all interfaces).
+/// Returns the host name under which clients reach the address. `None` for the unspecified address (all
+/// interfaces).
 fn host_of_address(address: SocketAddr) -> Option<String> {
     let ip = address.ip();
     (!ip.is_unspecified()).then(|| if ip.is_ipv6() { format!("[{ip}]") } else { ip.to_string() })
 }
 
-/// Reloads policy and modules. If they cannot be used, everything stays unchanged. The audit log says which of the two
-/// happened.
+/// Reloads policy and modules. If they cannot be used, everything stays unchanged. The audit log records the
+/// outcome.
 async fn reload(common: &CommonOptions, envelope: &RunnerBootstrapEnvelope, server: &McpServer) {
     let before = server.registry();
     let reload_result = async {
@@ -135,7 +136,7 @@ async fn reload(common: &CommonOptions, envelope: &RunnerBootstrapEnvelope, serv
             before.record_refused_reload(&reason)
         }
     };
-    // Calls need the log as well, and will be refused without it.
+    // Calls need the log too, and will be refused without it.
     if let Err(source) = recorded {
         stream::write_stderr(&CliError::Audit { source }.report());
     }
@@ -153,7 +154,7 @@ impl Signals {
         Ok(Self { end: Interrupts::listen()?, hangup })
     }
 
-    /// Reloads at each hangup, until a signal asks to end.
+    /// Reloads at each hangup, until a signal requests the end.
     async fn reload_on_hangup(&mut self, reload: impl AsyncFn()) {
         loop {
             tokio::select! {
@@ -162,15 +163,15 @@ impl Signals {
             }
             tokio::select! {
                 _ = self.end.next() => return,
-                // A reload can take long and must not hold up the end.
+                // A reload can take long, and must not delay the end.
                 () = reload() => {}
             }
         }
     }
 }
 
-/// The command that starts this program with the same options. Paths are absolute, so that they are valid in any
-/// working directory.
+/// Returns the command that starts this program with the same options. Paths are absolute, so that they are
+/// valid in any working directory.
 fn launch(common: &CommonOptions, options: &ServeOptions) -> Result<Launch, CliError> {
     let failed = |source| CliError::Start { source };
     let program = std::env::current_exe().map_err(failed)?;
@@ -178,7 +179,7 @@ fn launch(common: &CommonOptions, options: &ServeOptions) -> Result<Launch, CliE
         std::path::absolute(path).map(PathBuf::into_os_string).map_err(failed)
     };
     let mut arguments = vec!["serve".into()];
-    // A client may start the program elsewhere, so a project that was found here is named by its file.
+    // A client may start the program in another folder, so name a project that was found here by its file.
     let project = setup::project(common)?.map(|project| project.file);
     let workspace =
         common.workspace.clone().or_else(|| project.is_none().then(|| setup::DEFAULT_WORKSPACE.into()));

@@ -1,5 +1,5 @@
-//! `portcullis shell`: runs a person's commands in the same kind of session and through the same pipeline as a
-//! model's.
+//! `portcullis shell`: runs a person's commands in the same kind of session and through the same pipeline as
+//! a model's commands.
 
 use std::{
     io::{self, BufRead as _, IsTerminal as _},
@@ -63,7 +63,7 @@ pub(crate) fn run(common: &CommonOptions, options: ShellCommandOptions) -> Resul
         code
     })?;
     if code.is_none() {
-        // A second interrupt leaves the line editor in the middle of its work, with the terminal in its mode.
+        // A second interrupt abandons the line editor while the terminal is in its mode.
         terminal_mode.restore();
     }
     Ok(ExitCode::from(code.unwrap_or(INTERRUPTED)))
@@ -72,7 +72,7 @@ pub(crate) fn run(common: &CommonOptions, options: ShellCommandOptions) -> Resul
 /// The first error of writing a command's output.
 type FirstWriteError = Arc<Mutex<Option<CliError>>>;
 
-/// The caller of the commands. It approves all of them, because the person has typed them.
+/// Builds the caller of the commands. It approves all of them, because the person has typed them.
 fn caller(cancel: CancellationToken, write_failure: &FirstWriteError) -> Caller {
     let mut caller = Caller::new(CLI_ID, RUN);
     caller.cancel = cancel;
@@ -85,7 +85,8 @@ fn caller(cancel: CancellationToken, write_failure: &FirstWriteError) -> Caller 
         } else {
             stream::write_answer(&update_text)
         };
-        // The command goes on, because its effects cannot be undone. The first error is reported after its end.
+        // The command continues, because its effects cannot be undone. The first error is reported after its
+        // end.
         if let Err(error) = write_result {
             write_failure.lock().get_or_insert(error);
         }
@@ -138,7 +139,7 @@ async fn exec_listed_lines(registry: &ToolRegistry, progress: &Progress) -> Resu
     Ok(interrupted_code(last_code))
 }
 
-/// The exit code of a list of commands that did not run to its end. It is never 0.
+/// Returns the exit code of a list of commands that did not run to its end. It is never 0.
 fn interrupted_code(last_code: u8) -> u8 {
     if last_code == 0 { INTERRUPTED } else { last_code }
 }
@@ -146,7 +147,7 @@ fn interrupted_code(last_code: u8) -> u8 {
 /// Runs one command. When this returns, its output and the output of earlier background jobs have been shown.
 ///
 /// # Errors
-/// The first error of writing the output. The command has run nevertheless.
+/// The first error of writing the output. The command has nevertheless run.
 async fn exec(
     registry: &ToolRegistry,
     cancel: &CancellationToken,
@@ -161,7 +162,7 @@ async fn exec(
     write_error.map_or(Ok(result), Err)
 }
 
-/// The exit code of this process after the command. This also shows the notes on the command's end.
+/// Returns the exit code of this process after the command. Also shows the notes on the command's end.
 fn report_end(result: &ToolResult) -> u8 {
     match &result.outcome {
         ToolOutcome::Output(_) | ToolOutcome::Pending { .. } => {

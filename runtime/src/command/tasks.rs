@@ -70,8 +70,8 @@ async fn process(
     }
 }
 
-/// The states of the operator's file. A file inside the folder of tasks is refused: a writer of tasks could otherwise
-/// decide what counts as approved.
+/// Reads the states from the operator's file. A file inside the folder of tasks is refused: a writer of tasks
+/// could otherwise decide which tasks count as approved.
 fn states(options: &RunTasksOptions) -> Result<TaskStates, CliError> {
     let Some(file) = &options.states else { return Ok(TaskStates::default()) };
     let failed = |source: Cause| CliError::TaskStates { file: file.clone(), source };
@@ -85,7 +85,7 @@ fn states(options: &RunTasksOptions) -> Result<TaskStates, CliError> {
     TaskStates::parse(&text).map_err(|error| failed(error.into()))
 }
 
-/// How calls are approved. The folder of approved tasks counts only if no tool can move a file there.
+/// Decides how calls are approved. The folder of approved tasks counts only if no tool can move a file there.
 fn approvals(
     options: &RunTasksOptions,
     states: &TaskStates,

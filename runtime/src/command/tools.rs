@@ -60,7 +60,7 @@ pub(crate) fn run(common: &CommonOptions, options: ToolsOptions) -> Result<ExitC
     Ok(ExitCode::SUCCESS)
 }
 
-/// The client format that the options ask for.
+/// Returns the client format that the options ask for.
 fn client_format(format: &ToolsFormat) -> Option<ToolListFormat> {
     [
         (format.openai, ToolListFormat::OpenAi),
@@ -73,7 +73,7 @@ fn client_format(format: &ToolsFormat) -> Option<ToolListFormat> {
     .find_map(|(is_wanted, client)| is_wanted.then_some(client))
 }
 
-/// The tools as a table; only those of `given`, if there are only some.
+/// Formats the tools as a table. If `given` is set, shows only the tools that it lists.
 pub(crate) fn listing(registry: &ToolRegistry, given: Option<&BTreeSet<ToolName>>) -> String {
     let mut tools = registry.tools();
     tools.retain(|tool| given.is_none_or(|given| given.contains(&tool.facts().name)));
@@ -101,7 +101,7 @@ pub(crate) fn listing(registry: &ToolRegistry, given: Option<&BTreeSet<ToolName>
     table::render(["TOOL", "TIER", "PROFILE", "APPROVAL", "CONFINEMENT", "TIMEOUT"], rows)
 }
 
-/// The refused foreign modules, with the reasons. Empty if there are none.
+/// Formats the refused foreign modules with the reasons. Empty if there are none.
 pub(crate) fn refused_modules(registry: &ToolRegistry) -> String {
     let mut out = String::new();
     for module in registry.refused_modules() {
@@ -112,14 +112,14 @@ pub(crate) fn refused_modules(registry: &ToolRegistry) -> String {
     if out.is_empty() { out } else { format!("\nmodules that are refused\n{out}") }
 }
 
-/// A profile with its folders and hosts, for people.
+/// Describes a profile with its folders and hosts, for people.
 fn describe_profile(registry: &ToolRegistry, profile: &ProfileName) -> String {
     let hosts = hosts(registry, profile);
     let hosts = if hosts.is_empty() { hosts } else { format!("; {hosts}") };
     format!("{profile} ({}{hosts})", mounts(registry, profile))
 }
 
-/// The profiles of an operation's steps, in order. No step has another step's profile.
+/// Describes the profiles of an operation's steps, in order. No step has another step's profile.
 fn describe_step_profiles(registry: &ToolRegistry, steps: &[Arc<RegisteredTool>]) -> String {
     let profiles = steps
         .iter()
@@ -127,7 +127,7 @@ fn describe_step_profiles(registry: &ToolRegistry, steps: &[Arc<RegisteredTool>]
     profiles.collect::<Vec<_>>().join(" → ")
 }
 
-/// The folders of a profile, for people.
+/// Formats the folders of a profile, for people.
 pub(crate) fn mounts(registry: &ToolRegistry, profile: &ProfileName) -> String {
     let mounts = registry.policy().mounts_of(profile);
     if mounts.is_empty() {
@@ -137,7 +137,7 @@ pub(crate) fn mounts(registry: &ToolRegistry, profile: &ProfileName) -> String {
     mount_texts.collect::<Vec<_>>().join(", ")
 }
 
-/// The hosts of a profile, for people. Empty if the profile has none.
+/// Formats the hosts of a profile, for people. Empty if the profile has none.
 pub(crate) fn hosts(registry: &ToolRegistry, profile: &ProfileName) -> String {
     host_texts(registry, profile).join(", ")
 }
@@ -160,7 +160,7 @@ struct ListedTool<'a> {
     declared_tier: Option<SafetyTier>,
     declared_policy: ToolPolicy,
     enabled: bool,
-    /// Why no call of the tool can run although the policy enables it.
+    /// The reason why no call of the tool can run although the policy enables it.
     #[serde(skip_serializing_if = "Option::is_none")]
     unavailable: Option<&'a str>,
     approval: Approval,
@@ -242,7 +242,7 @@ impl<'a> ListedTool<'a> {
     }
 }
 
-/// The request of an HTTP tool: method and address.
+/// Formats the request of an HTTP tool: method and address.
 fn request_of(tool: &RegisteredTool) -> Option<String> {
     tool.http_target().map(|target| format!("{} {}", target.method(), target.url()))
 }

@@ -1,4 +1,4 @@
-//! `portcullis changes` and `portcullis undo`: show what calls have changed, and undo it.
+//! `portcullis changes` and `portcullis undo`: show the changes of calls, and undo them.
 
 use std::{
     fmt::Write as _,
@@ -17,7 +17,7 @@ use portcullis_tools::{
     undo::{ChangeRecord, Conflict, Difference, DifferenceKind, MountRoot, UndoError, UndoPlan, UndoStore},
 };
 
-/// Lists the calls with kept changes, or shows the changes of some.
+/// Lists the calls with recorded changes, or shows the changes of the selected calls.
 pub(crate) fn changes(common: &CommonOptions, options: &ChangesOptions) -> Result<ExitCode, CliError> {
     let (store, roots) = open(common)?;
     let Some(records) = selected(&store, &options.selection)? else {
@@ -28,7 +28,7 @@ pub(crate) fn changes(common: &CommonOptions, options: &ChangesOptions) -> Resul
     Ok(ExitCode::SUCCESS)
 }
 
-/// The changes of a run that are still in force, or a sentence if there are none.
+/// Shows the changes of a run that are still in force, or a sentence if there are none.
 pub(super) fn changes_of_run(registry: &ToolRegistry, run: &str) -> Result<String, CliError> {
     let (store, roots) = registry.kept_changes();
     let records = records_of_run(&store, run)?;
@@ -36,7 +36,7 @@ pub(super) fn changes_of_run(registry: &ToolRegistry, run: &str) -> Result<Strin
     Ok(if text.is_empty() { "no changes are kept\n".to_owned() } else { text })
 }
 
-/// Undoes the newest change of a run, and says what was restored or why nothing was.
+/// Undoes the newest change of a run. Reports what was restored, or why nothing was.
 pub(super) fn undo_newest_of_run(registry: &ToolRegistry, run: &str) -> Result<String, CliError> {
     let (store, roots) = registry.kept_changes();
     let newest = store.newest(|record| record.call.run == run && is_in_force(record))?;
@@ -71,7 +71,7 @@ fn restore(
     force: bool,
 ) -> Result<Result<String, String>, CliError> {
     let plan = UndoPlan::new(store, records, roots)?;
-    // The differences are read first, because a restored path has none.
+    // Read the differences first, because a restored path has none.
     let differences = plan.differences()?;
     match plan.restore(CLI_ID, force) {
         Ok(Some(record)) => {
@@ -105,7 +105,7 @@ fn open(common: &CommonOptions) -> Result<(UndoStore, Vec<MountRoot>), CliError>
     Ok(changes_of(&envelope, &setup::policy_files(&envelope)?)?)
 }
 
-/// The records that the options name; `None` if they name none.
+/// Returns the records that the options select, or `None` if they select none.
 fn selected(store: &UndoStore, selection: &Selection) -> Result<Option<Vec<ChangeRecord>>, UndoError> {
     match (&selection.call, &selection.run) {
         (Some(call), _) => Ok(Some(vec![store.find_call(call)?])),
@@ -118,7 +118,8 @@ fn selected(store: &UndoStore, selection: &Selection) -> Result<Option<Vec<Chang
     }
 }
 
-/// The records of a run whose changes are in force, the newest first. Empty if the run has changed nothing.
+/// Returns the records of a run whose changes are in force, newest first. Empty if the run has changed
+/// nothing.
 fn records_of_run(store: &UndoStore, run: &str) -> Result<Vec<ChangeRecord>, UndoError> {
     let mut records = store.records()?;
     records.retain(|record| record.call.run == run && is_in_force(record));
@@ -133,7 +134,7 @@ fn differences_text(
     Ok(UndoPlan::new(store, records, roots)?.differences()?.iter().map(difference_text).collect())
 }
 
-/// Whether the changes are neither undone nor those of an undo.
+/// Returns whether the changes are in force: neither undone nor made by an undo.
 fn is_in_force(record: &ChangeRecord) -> bool {
     record.undone_by.is_none() && record.undoes.is_empty()
 }
@@ -164,7 +165,7 @@ fn listing(records: &[ChangeRecord]) -> String {
     table::render(["RECORD", "TIME", "RUN", "TOOL", "CALL", "PATHS", "STATE"], rows)
 }
 
-/// One path's change in the form of `diff -u`.
+/// Formats one path's change in the form of `diff -u`.
 fn difference_text(difference: &Difference) -> String {
     let path = text::inline(&difference.path);
     let since = if difference.is_changed_since { " (changed since by someone else)" } else { "" };

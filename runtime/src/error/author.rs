@@ -5,10 +5,10 @@ use std::{io, path::PathBuf};
 use portcullis_types::InvalidToolName;
 use thiserror::Error;
 
-/// Why a tool's crate cannot be made, built or tried.
+/// The reason why a tool's crate cannot be created, built or tried.
 #[derive(Debug, Error)]
 pub(crate) enum AuthorError {
-    /// The name is invalid for a tool.
+    /// The name is not valid for a tool.
     #[error(transparent)]
     Name(#[from] InvalidToolName),
     /// The name is a shipped tool's, or resembles one.
@@ -29,13 +29,13 @@ pub(crate) enum AuthorError {
         from.display()
     )]
     NoSdk { from: PathBuf },
-    /// The path is not UTF-8, so it cannot stand in a manifest.
+    /// The path is not UTF-8, so it cannot be written to a manifest.
     #[error("the path `{}` is not UTF-8, so no manifest can name it", path.display())]
     PathText { path: PathBuf },
     /// The folder has no crate.
     #[error("there is no crate in `{}`; name its folder with --dir, or make one with `portcullis tool new NAME`", path.display())]
     NoCrate { path: PathBuf },
-    /// The crate makes no module.
+    /// The crate produces no module.
     #[error(
         "the crate `{name}` has no program, so it makes no module; `export_tools!` belongs in its `src/main.rs`"
     )]
@@ -43,7 +43,7 @@ pub(crate) enum AuthorError {
     /// A required program cannot be started.
     #[error("cannot start `{program}`; tools are built with Rust's own: https://rustup.rs")]
     Start { program: &'static str, source: io::Error },
-    /// Cargo failed, and has printed why.
+    /// Cargo failed and has printed the reason.
     #[error("{what}; see cargo's messages above")]
     Cargo { what: &'static str },
     /// The program has no `export_tools!`.
@@ -98,7 +98,7 @@ fn name_taken_message(name: &str, shipped: &str) -> String {
 }
 
 impl AuthorError {
-    /// Whether the command was used wrongly.
+    /// Returns whether the command was used wrongly.
     pub(crate) fn is_usage(&self) -> bool {
         matches!(
             self,
@@ -113,7 +113,7 @@ impl AuthorError {
         )
     }
 
-    /// Whether this machine lacks something that can be installed.
+    /// Returns whether this machine lacks a program or target that can be installed.
     pub(crate) fn is_unavailable(&self) -> bool {
         matches!(self, Self::Start { .. } | Self::NoTarget)
     }

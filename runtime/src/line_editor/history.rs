@@ -1,4 +1,4 @@
-//! [`HistoryFile`]: the lines that were typed before, in the state folder.
+//! [`HistoryFile`]: the lines that were typed earlier, in the state folder.
 
 use std::{
     fs::File,
@@ -14,16 +14,16 @@ use crate::error::CliError;
 /// The maximum number of lines that a history keeps. The oldest are dropped first.
 pub(crate) const MAX_HISTORY_LINES: usize = 1_000;
 
-/// The maximum length of a line that a history file keeps: 4 KiB, encoded. A longer line is kept until the program
-/// ends.
+/// The maximum length of a line that a history file keeps: 4 KiB, encoded. A longer line is kept only until
+/// the program ends.
 pub(crate) const MAX_HISTORY_LINE_BYTES: usize = 4 << 10;
 
-/// The maximum size of a history file that is read: 8 MiB. A file is shortened at each start, so it is much smaller,
-/// unless another program has written it.
+/// The maximum size of a history file that is read: 8 MiB. The file is shortened at each start, so it is much
+/// smaller unless another program has written it.
 pub(crate) const MAX_HISTORY_BYTES: u64 = 8 << 20;
 
-/// A file with one line of JSON for each typed line, which may itself have several lines. The file is private to its
-/// user. Several processes may append to one file.
+/// A file with one line of JSON for each typed line, which may itself have several lines. The file is private
+/// to its user. Several processes may append to it.
 #[derive(Debug)]
 pub(super) struct HistoryFile {
     file: File,
@@ -31,8 +31,7 @@ pub(super) struct HistoryFile {
 }
 
 impl HistoryFile {
-    /// Opens or makes the file, and returns its newest lines, the oldest first. A line that is not understood is left
-    /// out.
+    /// Opens or creates the file, and returns its newest lines, oldest first. Malformed lines are skipped.
     ///
     /// # Errors
     /// [`CliError::History`] if the file cannot be used, is too large, is not a regular file, or belongs to another
@@ -54,6 +53,7 @@ impl HistoryFile {
         if lines.len() > MAX_HISTORY_LINES {
             lines.drain(..lines.len() - MAX_HISTORY_LINES);
             shorten(&path, &lines).map_err(failed)?;
+            // The rename has replaced the file, so the old handle would append to the removed one.
             file = open(&path).map_err(failed)?;
         }
         Ok((Self { file, path }, lines))
@@ -68,19 +68,19 @@ impl HistoryFile {
         if encoded.len() > MAX_HISTORY_LINE_BYTES {
             return Ok(());
         }
-        // One write at the end of the file, so that the lines of two processes do not mix.
+        // Append with a single write, so that the lines of two processes do not interleave.
         self.file
             .write_all(encoded.as_bytes())
             .map_err(|source| CliError::History { path: self.path.clone(), source })
     }
 }
 
-/// The line of the file for a typed line.
+/// Encodes a typed line as a line of the file.
 fn encode(line: &str) -> String {
     format!("{}\n", serde_json::Value::from(line))
 }
 
-/// Opens the file for reading from its start and for writing at its end. The flags refuse a link.
+/// Opens the file for reading from its start and for appending. The flags refuse a symlink.
 fn open(path: &Path) -> io::Result<File> {
     let flags = OFlags::RDWR
         | OFlags::APPEND

@@ -7,11 +7,11 @@ use portcullis_tools::Caller;
 
 use super::{stream, text};
 
-/// The maximum length of the text that is shown, in bytes. Of a longer text the end is shown, which has the message of
-/// a panic. JSON output has all text that was kept.
+/// The maximum length of the text that is shown, in bytes. Only the end of a longer text is shown, which
+/// contains a panic's message. JSON output has all stored text.
 const MAX_SHOWN_BYTES: usize = 16 << 10;
 
-/// The margin before each line, so that no line can pass for a line of this program.
+/// The margin before each line, so that no line can be mistaken for a line of this program.
 const MARGIN: &str = "  | ";
 
 /// A guest's standard error, collected while the call runs.
@@ -23,21 +23,21 @@ impl Diagnostics {
     pub(crate) fn attach(caller: &mut Caller) -> Self {
         let diagnostics = Self::default();
         let text = Arc::clone(&diagnostics.0);
-        // Keep only the text of the last try: earlier tries gave no answer.
+        // Keep only the text of the last attempt, because earlier attempts gave no answer.
         caller.on_stderr = Some(Arc::new(move |stderr| {
             stderr.clone_into(&mut text.lock());
         }));
         diagnostics
     }
 
-    /// The collected text, if there is any.
+    /// Returns the collected text, if there is any.
     pub(crate) fn text(&self) -> Option<String> {
         let text = self.0.lock().clone();
         (!text.is_empty()).then_some(text)
     }
 }
 
-/// The text for this program's standard error: a heading, then escaped lines behind a margin.
+/// Formats the text for this program's standard error: a heading, then escaped lines behind a margin.
 pub(crate) fn format_stderr(stderr: &str) -> String {
     format_stderr_within(stderr, stream::stderr_columns())
 }

@@ -1,5 +1,5 @@
-//! Pages: one HTML file each, without scripts and without anything that a browser would load. Only this module knows
-//! the frame and the style.
+//! HTML pages, each in one file, without scripts and without anything that a browser would load. Only this
+//! module knows the frame and the style.
 
 use std::{
     fmt::{self, Write as _},
@@ -15,12 +15,12 @@ use sha2::{Digest as _, Sha256};
 
 use crate::error::CliError;
 
-/// The style of every page. The page's content security policy names its hash, so a style that slipped in with a name
-/// would not apply.
+/// The style of every page. The page's content security policy pins its hash, so an injected style would not
+/// apply.
 const STYLE: &str = include_str!("html/style.css");
 
-/// An untrusted text within a page: at most 256 characters, with control characters and deceptive characters made
-/// visible. It is isolated, so that letters written from right to left do not move the text around it.
+/// An untrusted text within a page: at most 256 characters, with control characters and deceptive characters
+/// made visible. It is isolated, so that right-to-left letters do not reorder the text around it.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Untrusted<'a>(pub(crate) &'a str);
 
@@ -33,7 +33,7 @@ impl Render for Untrusted<'_> {
     }
 }
 
-/// A number with its thousands apart: `25,108`.
+/// A number with separated thousands: `25,108`.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Count(pub(crate) u64);
 
@@ -69,12 +69,13 @@ impl Render for Time {
     }
 }
 
-/// The first 12 digits of a digest, which suffice to tell digests apart. The whole digest stands where it matters.
+/// Returns the first 12 digits of a digest, which suffice to tell digests apart. The whole digest is shown
+/// where it matters.
 pub(crate) fn short_digest(digest: &str) -> &str {
     digest.char_indices().nth(12).map_or(digest, |(end, _)| &digest[..end])
 }
 
-/// One whole page. The title is ours, never a name from a log or a policy.
+/// Renders a whole page. The title is a fixed text, never a name from a log or a policy.
 pub(crate) fn page(title: &str, body: &Markup) -> String {
     let hash = STANDARD.encode(Sha256::digest(STYLE));
     let policy =
@@ -99,7 +100,8 @@ pub(crate) fn page(title: &str, body: &Markup) -> String {
     page.into_string() + "\n"
 }
 
-/// A table within a box, which scrolls if the table is wider than the page. The keyboard reaches the box.
+/// Renders a table within a box that scrolls if the table is wider than the page. The box is reachable by
+/// keyboard.
 pub(crate) fn table_box(label: &str, table: &Markup) -> Markup {
     html! { div.scroll role="region" aria-label=(label) tabindex="0" { (table) } }
 }
@@ -108,7 +110,7 @@ pub(crate) fn table_box(label: &str, table: &Markup) -> Markup {
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum Column {
     Text(&'static str),
-    /// Its numbers are aligned at the right.
+    /// A column of numbers, which are right-aligned.
     Number(&'static str),
 }
 
@@ -155,29 +157,30 @@ impl Render for Listing<'_> {
     }
 }
 
-/// Refuses a file that exists, before any work is done for it.
+/// Refuses an existing file, before any work is done for it.
 ///
 /// # Errors
-/// [`CliError::Page`] if the file, a link or a folder has the name.
+/// [`CliError::Page`] if a file, a symlink or a folder has the name.
 pub(crate) fn check_new_file(path: &Path) -> Result<(), CliError> {
     match path.symlink_metadata() {
         Ok(_) => {
             let source = io::Error::from(io::ErrorKind::AlreadyExists);
             Err(CliError::Page { path: path.to_owned(), source })
         }
+        // A missing file is the usual case. Any other error is reported when the file is written.
         Err(_) => Ok(()),
     }
 }
 
-/// Writes a page as a new file that only its owner can read. The file appears whole or not at all; an existing file,
-/// and a link, is left alone.
+/// Writes a page atomically as a new file that only its owner can read. An existing file or symlink is left
+/// alone.
 ///
 /// # Errors
 /// [`CliError::Page`] if the name is taken, or the file cannot be written.
 pub(crate) fn write_new_file(path: &Path, page: &str) -> Result<(), CliError> {
     let write = || {
         let folder = path.parent().filter(|parent| !parent.as_os_str().is_empty());
-        // The mode of a temporary file is 0600.
+        // Temporary files have the mode 0600.
         let mut file = tempfile::Builder::new()
             .prefix(".portcullis-page-")
             .tempfile_in(folder.unwrap_or(Path::new(".")))?;

@@ -31,7 +31,7 @@ pub(crate) struct CallAnswer<'a> {
     truncated: bool,
     original_bytes: u64,
     duration_us: u64,
-    /// The tool's standard error, if requested: for its author, never for a model.
+    /// The tool's standard error, if requested. It is for the tool's author, never for a model.
     #[serde(skip_serializing_if = "Option::is_none")]
     stderr: Option<&'a str>,
 }

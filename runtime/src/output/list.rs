@@ -5,10 +5,10 @@ use serde_json::Value;
 use super::{json, stream, table};
 use crate::{cli::ListOutput, error::CliError};
 
-/// A list, and the forms in which it is printed.
+/// A list with its output formats.
 pub(crate) struct List<T, const N: usize> {
     pub(crate) items: Vec<T>,
-    /// Printed in the place of a table without rows, with its newline.
+    /// The text to print instead of an empty table, with its newline.
     pub(crate) empty: &'static str,
     pub(crate) head: [&'static str; N],
     pub(crate) row: fn(&T) -> [String; N],

@@ -1,4 +1,4 @@
-//! A view of a run for a person: the model's text, each call, and each outcome.
+//! A live view of a run for a person: the model's text, each call, and each outcome.
 
 mod streamed;
 
@@ -24,15 +24,15 @@ const SHOWN_LINES: usize = 8;
 /// The maximum number of characters that are shown of a line, or of a call's arguments.
 const SHOWN_CHARS: usize = 160;
 
-/// The maximum number of events that are held while an approver is asked. Later events are dropped unless they must
-/// arrive. Without the limit, a call that keeps reporting while the question is open could fill the memory.
+/// The maximum number of events that are buffered while an approver is asked. Later events are dropped unless
+/// they must arrive. Otherwise a call that keeps reporting during an open question could fill the memory.
 const HELD_EVENTS: usize = 1024;
 
 /// The interval at which the progress line is drawn.
 const TICK: Duration = Duration::from_millis(100);
 
-/// Shows the events of a run on one of the standard streams. On a terminal, a progress line at the bottom says what
-/// the run waits for, and characters that the terminal would act on are escaped.
+/// Shows the events of a run on one of the standard streams. On a terminal, a progress line at the bottom
+/// shows what the run is waiting for, and control characters are escaped.
 pub(crate) struct LiveView {
     out: EventOutput,
     state: Mutex<LiveState>,
@@ -40,7 +40,7 @@ pub(crate) struct LiveView {
 
 struct EventOutput {
     stream: Mutex<Box<dyn Write + Send>>,
-    /// Whether the stream is a terminal, which acts on control characters.
+    /// Whether the stream is a terminal, which interprets control characters.
     is_terminal: bool,
     /// Whether to use colours, as `NO_COLOR` and `CLICOLOR` decide.
     has_colours: bool,
@@ -68,7 +68,7 @@ struct LiveState {
 }
 
 impl LiveView {
-    /// A view on standard error, beside an answer on standard output.
+    /// Creates a view on standard error, beside an answer on standard output.
     pub(crate) fn to_stderr() -> Self {
         let stderr = io::stderr();
         Self::with_output(EventOutput {
@@ -79,7 +79,7 @@ impl LiveView {
         })
     }
 
-    /// A view on standard output, where it is the answer itself.
+    /// Creates a view on standard output, where it is the answer itself.
     pub(crate) fn to_stdout() -> Self {
         let stdout = io::stdout();
         Self::with_output(EventOutput {
@@ -132,7 +132,7 @@ impl LiveView {
         }
     }
 
-    /// Shows a text of the program itself.
+    /// Shows a text from the program itself.
     pub(crate) fn show_notice(&self, words: &str) {
         let mut state = self.state();
         self.end_line(&mut state);
@@ -140,7 +140,7 @@ impl LiveView {
         self.end_line(&mut state);
     }
 
-    /// Leaves the terminal to a question until the returned value is dropped.
+    /// Releases the terminal for a question until the returned value is dropped.
     fn pause(&self) -> LivePause<'_> {
         let mut state = self.state();
         self.end_line(&mut state);
@@ -181,14 +181,14 @@ impl LiveView {
                 self.show_waiting_for_calls(state);
             }
             ToolEvent::Pending { .. } => self.show_line(state, "  the result will come later"),
-            // The other events contain nothing that is not shown with an earlier or a later event.
+            // The other events add nothing to the events that are shown.
             _ => {}
         }
     }
 
     fn show_result(&self, state: &mut LiveState, result: &ToolResult) {
         state.running.retain(|(call, _)| *call != result.call_id);
-        // Output that was shown as it arrived is not shown again with the result.
+        // Output that was streamed is not repeated with the result.
         let index = state.streamed.iter().position(|(call, _)| *call == result.call_id);
         let streamed = index.map(|index| state.streamed.swap_remove(index).1);
         let name =
@@ -228,8 +228,8 @@ impl LiveView {
         self.show_waiting_for_calls(state);
     }
 
-    /// Shows more of a call's output as it arrives. A piece may end within a line, and the next piece continues that
-    /// line.
+    /// Shows more of a call's output as it arrives. A piece may end within a line, which the next piece
+    /// continues.
     fn show_stream_piece(&self, state: &mut LiveState, call: &str, piece_text: &str) {
         match state.streamed.iter_mut().find(|(call_id, _)| call_id == call) {
             Some((_, streamed)) => streamed.append(piece_text),
@@ -280,7 +280,7 @@ impl LiveView {
             return;
         }
         let lines: Vec<&str> = block_text.lines().collect();
-        // Always show the last line, because it may say that there is more.
+        // Always show the last line, because it may report that there is more.
         let shown_count = if lines.len() > max_lines { max_lines - 1 } else { lines.len() };
         for line in &lines[..shown_count] {
             self.show_line(state, &format!("  │ {}", excerpt(line)));
@@ -299,14 +299,14 @@ impl LiveView {
         }
     }
 
-    /// Shows the progress line, on a terminal.
+    /// Shows the progress line on a terminal.
     fn show_waiting(&self, state: &mut LiveState, activity: &str) {
         if !self.out.is_terminal || state.is_mid_line {
             return;
         }
         let bar = state.progress_bar.get_or_insert_with(|| {
             let bar = ProgressBar::with_draw_target(None, (self.out.draw_target)());
-            // Only a malformed template is an error. The default style would then stay.
+            // Only a malformed template is an error. The default style is then kept.
             if let Ok(style) = ProgressStyle::with_template("{spinner} {msg} {elapsed}") {
                 bar.set_style(style);
             }
@@ -332,7 +332,8 @@ impl LiveView {
         }
     }
 
-    /// Writes text without colour. The model's text must get none, even if it imitates one of this view's marks.
+    /// Writes text without colour. The model's text is never coloured, even if it imitates one of this view's
+    /// marks.
     fn write(&self, state: &mut LiveState, words: &str) {
         self.write_styled(state, words, None);
     }
@@ -361,7 +362,7 @@ impl LiveView {
     }
 }
 
-/// The colour of one of this view's own lines, which its mark decides.
+/// Returns the colour of one of this view's own lines, which its mark decides.
 fn style(line: &str) -> Option<Style> {
     let styles = [
         ("→ ", Style::new().cyan().bold()),
@@ -374,7 +375,7 @@ fn style(line: &str) -> Option<Style> {
     styles.into_iter().find(|(mark, _)| line.starts_with(mark)).map(|(_, style)| style)
 }
 
-/// A text for one line: escaped, and cut to [`SHOWN_CHARS`].
+/// Formats a text for one line: escaped, and truncated to [`SHOWN_CHARS`].
 fn excerpt(words: &str) -> String {
     let mut characters = words.chars();
     let shown_part: String = characters.by_ref().take(SHOWN_CHARS).collect();
@@ -382,7 +383,7 @@ fn excerpt(words: &str) -> String {
     format!("{}{ellipsis}", text::inline(&shown_part))
 }
 
-/// Holds events back while it exists. Dropping the last pause shows the held events.
+/// Holds events back until the last pause is dropped, which shows the held events.
 struct LivePause<'a>(&'a LiveView);
 
 impl Drop for LivePause<'_> {

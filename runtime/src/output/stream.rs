@@ -5,12 +5,12 @@ use std::io::{self, IsTerminal, Write};
 use super::text;
 use crate::error::CliError;
 
-/// Whether a person reads standard output.
+/// Returns whether a person reads standard output.
 pub(crate) fn stdout_is_terminal() -> bool {
     io::stdout().is_terminal()
 }
 
-/// Whether a person reads standard error.
+/// Returns whether a person reads standard error.
 pub(crate) fn stderr_is_terminal() -> bool {
     io::stderr().is_terminal()
 }
@@ -18,12 +18,12 @@ pub(crate) fn stderr_is_terminal() -> bool {
 /// The width of a terminal that does not report one: the classic 80 columns.
 const USUAL_COLUMNS: usize = 80;
 
-/// The width of standard output, if it is a terminal.
+/// Returns the width of standard output, if it is a terminal.
 pub(crate) fn stdout_columns() -> Option<usize> {
     stdout_is_terminal().then(|| columns(&console::Term::stdout()))
 }
 
-/// The width of standard error, if it is a terminal.
+/// Returns the width of standard error, if it is a terminal.
 pub(crate) fn stderr_columns() -> Option<usize> {
     stderr_is_terminal().then(|| columns(&console::Term::stderr()))
 }
@@ -43,8 +43,8 @@ pub(crate) fn write_answer(text: &str) -> Result<(), CliError> {
     }
 }
 
-/// Writes to standard error. On a terminal, characters that the terminal would act on are escaped, because the text
-/// may quote a model, a tool or a file.
+/// Writes to standard error. On a terminal, control characters are escaped, because the text may quote a
+/// model, a tool or a file.
 pub(crate) fn write_stderr(text: &str) {
     let mut stderr = io::stderr().lock();
     // Ignore write errors: there is no stream left to report them on.

@@ -5,20 +5,20 @@ use portcullis_types::is_right_to_left;
 
 use super::{stream, text};
 
-/// A table with a head. Deceptive characters in cells are escaped.
+/// Renders a table with a head. Deceptive characters in cells are escaped.
 pub(crate) fn render<const N: usize>(head: [&str; N], rows: impl IntoIterator<Item = [String; N]>) -> String {
     render_columns(head.map(str::to_owned).into(), rows.into_iter().map(Vec::from))
 }
 
-/// Like [`render`], for a number of columns that is known only when the program runs. Each row has as many cells as the
+/// Like [`render`], for a number of columns that is known only at run time. Each row has as many cells as the
 /// head.
 pub(crate) fn render_columns(head: Vec<String>, rows: impl IntoIterator<Item = Vec<String>>) -> String {
-    // Fold lines only on a terminal, whose width a person sees.
+    // Wrap lines only on a terminal, whose width is visible to a person.
     let columns = stream::stdout_is_terminal().then(|| console::Term::stdout().size_checked()).flatten();
     render_within(head, rows, columns.map(|(_, columns)| columns))
 }
 
-/// A table of at most `columns` columns, if given.
+/// Renders a table of at most `columns` columns, if given.
 fn render_within(
     head: Vec<String>,
     rows: impl IntoIterator<Item = Vec<String>>,
@@ -42,8 +42,8 @@ fn render_within(
     out
 }
 
-/// Puts left-to-right marks (U+200E) between the columns of a line with right-to-left letters, so that its columns
-/// keep their order.
+/// Inserts left-to-right marks (U+200E) between the columns of a line with right-to-left letters, so that its
+/// columns keep their order.
 fn keep_column_order(line: &str) -> String {
     if line.chars().any(is_right_to_left) { line.replace("  ", "\u{200e}  ") } else { line.to_owned() }
 }
@@ -77,7 +77,8 @@ mod tests {
             let second = head.find("tier").expect("a column");
             for line in rendered.lines().skip(1) {
                 assert!(line.chars().count() <= usize::from(columns), "{columns}: {line}\n{rendered}");
-                // The first column has a name or a part of a name. A continuation stands in its own column.
+                // The first column contains a name or a part of a name. A wrapped cell continues in its own
+                // column.
                 let first = line.split(' ').next().unwrap_or(line);
                 let is_name = !first.is_empty() && names.iter().any(|name| name.contains(first));
                 let continues_row = line.get(..second).unwrap_or(line).trim().is_empty();

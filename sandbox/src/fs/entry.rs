@@ -1,8 +1,8 @@
 //! Fast path for opening a file for reading by a single name in an open directory. `file_search` uses it: the check
 //! takes one or two system calls instead of at least three.
 //!
-//! A single name that is not followed cannot leave its directory, which was judged when the guest opened it. So there
-//! is nothing to resolve, and the facts of the entry suffice.
+//! A single name that is not followed cannot leave its directory, and the directory was judged when the
+//! guest opened it. Nothing has to be resolved, so the entry's `stat` suffices.
 
 use std::{
     os::fd::{AsFd as _, OwnedFd},
@@ -19,20 +19,21 @@ use crate::{
     mounts::real_path,
 };
 
-/// The time for which a directory counts as visible without a look at its path: 10 ms. It can be renamed between any
-/// check and the open that follows, so a check for each file would make the time shorter, and not zero.
+/// How long a directory counts as visible without another look at its path: 10 ms. The directory can be
+/// renamed between any check and the open that follows. A check for each file would shorten this window but
+/// not close it.
 const SIGHT_TIME: Duration = Duration::from_millis(10);
 
-/// A place at which a directory was not hidden.
+/// A path at which a directory was found not to be hidden.
 #[derive(Debug)]
 pub(super) struct VisiblePlace {
-    /// The directory's path outside.
+    /// The directory's host path.
     place: PathBuf,
     at: Instant,
 }
 
 impl GuestFs {
-    /// Judges the open of a regular file in a directory. `None` if the open needs the general path.
+    /// Judges the open of a regular file in a directory. Returns `None` if the open needs the general path.
     pub(super) fn judge_entry(
         &mut self,
         fd: u32,
@@ -47,6 +48,7 @@ impl GuestFs {
         }
         let stat = match rustix::fs::statat(directory, name, AtFlags::SYMLINK_NOFOLLOW) {
             Ok(stat) if FileType::from_raw_mode(stat.st_mode) == FileType::RegularFile => stat,
+            // The general path handles directories, refuses special files, and maps errors.
             _ => return Ok(None),
         };
         self.judge_sight_in(fd, preopen, directory, name)?;
@@ -55,8 +57,9 @@ impl GuestFs {
         Ok(Some(OpenTarget { preopen, directory: None, writes: false, touch: Touch::Read, path }))
     }
 
-    /// Judges whether a name in a directory is hidden, as `judge_sight` does for a path. The directory's own names are
-    /// compared again after [`SIGHT_TIME`], and only if they have changed.
+    /// Judges whether a name in a directory is hidden, as `judge_sight` does for a path. The names on the
+    /// directory's own path are looked up again after [`SIGHT_TIME`], and compared only if the path has
+    /// changed.
     fn judge_sight_in(&mut self, fd: u32, preopen: usize, directory: &Arc<OwnedFd>, name: &str) -> FsResult {
         let Some(hidden) = self.hidden_in(preopen).cloned() else { return Ok(()) };
         if hidden.hides(name).is_some() {
@@ -100,10 +103,10 @@ mod tests {
     };
 
     const READ: OpenIntent = OpenIntent { follow: false, create: false, writes: false };
-    /// The descriptor of the folder `folder` in these tests.
+    /// The descriptor of `folder` in these tests.
     const FOLDER: u32 = 9;
 
-    /// The mount `shared` in a folder, with `folder` open.
+    /// Creates a guest with the mount `shared`, in which `folder` is open.
     fn guest(workspace: &Path) -> GuestFs {
         let name = MountName::parse("shared").expect("a name");
         let spec = MountSpec { name, folder: "shared".to_owned(), has_undo: false };
@@ -121,8 +124,8 @@ mod tests {
         guest
     }
 
-    /// Opens a name, checks that the fast path agrees with the general one, and returns whether the fast path was
-    /// enough.
+    /// Opens a name, and checks that the fast path agrees with the general one. Returns whether the fast
+    /// path was enough.
     #[track_caller]
     fn open(guest: &mut GuestFs, name: &str) -> FsResult<bool> {
         let (preopen, directory) = guest.directory_of(FOLDER).expect("a directory");

@@ -1,4 +1,4 @@
-//! Which lock a guest's path stands for, and whether the guest may take it.
+//! Maps a guest's path to its lock, and decides whether the guest may take it.
 
 use std::{os::fd::AsFd as _, sync::Arc};
 
@@ -16,9 +16,9 @@ use crate::{
 };
 
 impl GuestFs {
-    /// The lock of a path in any mount of the call. The directory of the path must exist, and its last name may be
-    /// free. A link is refused, because what it leads to has a separate lock. A hidden name gives the error of a
-    /// missing name. A protected name has a lock like any other: a lock changes nothing.
+    /// Returns the lock of a path in any mount of the call. The path's directory must exist, but its last
+    /// name need not. A symlink is refused, because its target has a separate lock. A hidden name gives the
+    /// error of a missing name. A protected name can be locked, because a lock changes nothing.
     pub(crate) fn judge_lock(&mut self, path: &str) -> FsResult<LockKey> {
         let path = GuestPath::parse(path).map_err(|_invalid| Errno::INVAL)?;
         let is_named = |mount: &str| self.preopens.iter().position(|it| it.handle.name().as_str() == mount);

@@ -1,4 +1,4 @@
-//! Has the host keep the state of a path before a guest changes it.
+//! Asks the host to save a path's state before a guest changes it.
 
 use std::{
     os::{
@@ -18,8 +18,8 @@ use crate::{
 };
 
 impl GuestFs {
-    /// Keeps the state of a handle's path, or of a name in the handle's directory. Without the host's consent the
-    /// change is refused, and the call fails.
+    /// Asks the host to save the state of a handle's path, or of a name in the handle's directory. If the
+    /// host refuses, the change is refused and the call fails.
     pub(super) fn keep(
         &mut self,
         preopen: usize,
@@ -53,7 +53,7 @@ impl GuestFs {
         self.keep(to_preopen, to_parent.as_fd(), Some(to_name), scope)
     }
 
-    /// The directory of a name. `None` if the path does not end in a name.
+    /// Returns the directory of a name, or `None` if the path does not end in a name.
     fn parent_of<'p>(
         &mut self,
         (fd, path): (u32, &'p str),
@@ -65,7 +65,7 @@ impl GuestFs {
         Ok(Some((preopen, parent, name)))
     }
 
-    /// The path below a mount, byte for byte.
+    /// Returns the path below its mount, byte for byte.
     fn exact_path(&self, preopen: usize, handle: BorrowedFd<'_>, name: Option<&str>) -> FsResult<PathBuf> {
         let failed = |_cause| Errno::IO;
         let root = real_path(self.preopens[preopen].handle.directory().as_fd()).map_err(failed)?;
@@ -78,6 +78,7 @@ impl GuestFs {
 fn components(path: &std::path::Path) -> Vec<&[u8]> {
     let names = path.components().filter_map(|component| match component {
         Component::Normal(name) => Some(name.as_bytes()),
+        // A real path below its mount has only normal components.
         _ => None,
     });
     names.collect()

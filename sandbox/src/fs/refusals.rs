@@ -1,5 +1,5 @@
-//! Refuses hidden and protected names, and paths that leave their mount. These refusals are violations, except the read
-//! of a hidden name, which looks like a missing name.
+//! Refuses hidden and protected names, and paths that leave their mount. Each refusal is a violation,
+//! except the read of a hidden name, which looks like a missing name.
 
 use std::{
     ffi::OsStr,
@@ -31,7 +31,7 @@ impl GuestFs {
     ) -> FsResult {
         let Some(hidden) = self.hidden_in(preopen).cloned() else { return Ok(()) };
         let below = self.below_mount(preopen, target.as_fd(), None)?;
-        // The names on the path count too: a hidden link stays hidden, wherever it leads.
+        // Compare the names on the path too: a hidden symlink stays hidden, wherever it leads.
         let pattern = hidden.covers(&below).or_else(|| hidden.covers(path.split('/')));
         match (pattern, writes) {
             (None, _) => Ok(()),
@@ -40,7 +40,7 @@ impl GuestFs {
         }
     }
 
-    /// The names that the guest does not see in a mount.
+    /// Returns the names that are hidden from the guest in a mount.
     pub(super) fn hidden_in(&self, preopen: usize) -> Option<&Arc<HiddenNames>> {
         self.protection.hidden_in(self.preopens[preopen].handle.name().as_str())
     }
@@ -60,7 +60,7 @@ impl GuestFs {
         Errno::PERM
     }
 
-    /// The path components of a handle below the root of its mount, with links resolved.
+    /// Returns the path components of a handle below the root of its mount, with links resolved.
     pub(super) fn below_mount(
         &self,
         preopen: usize,
@@ -70,7 +70,8 @@ impl GuestFs {
         let failed = |_cause| Errno::IO;
         let root = real_path(self.preopens[preopen].handle.directory().as_fd()).map_err(failed)?;
         let real = real_path(handle).map_err(failed)?;
-        // A handle outside its mount's root means that the mount was moved in the meantime. Its path cannot be judged.
+        // A handle outside its mount's root means that the mount was moved in the meantime, so its path
+        // cannot be judged.
         let below = real.strip_prefix(&root).map_err(|_cause| Errno::IO)?;
         let text = |part: &OsStr| String::from_utf8_lossy(part.as_bytes()).into_owned();
         Ok(below.iter().map(text).chain(name.map(str::to_owned)).collect())
@@ -86,9 +87,9 @@ impl GuestFs {
         Err(Errno::PERM)
     }
 
-    /// Refuses a name under which a directory or a link would bring its own content to a protected path, such as a
-    /// prepared folder that is renamed to `.git`. A file there is refused too, because Git reads a file `.git` as the
-    /// location of the repository.
+    /// Refuses a name under which a directory or a link would bring its own content to a protected path,
+    /// such as a prepared folder that is renamed to `.git`. A file there is refused too, because Git reads
+    /// the repository's location from a file named `.git`.
     pub(super) fn refuse_stand_in(&mut self, preopen: usize, below: &[String]) -> FsResult {
         let path = || self.guest_path(preopen, below);
         let Some(violation) = self.protection.violation_of_stand_in(below, path) else { return Ok(()) };
@@ -96,8 +97,9 @@ impl GuestFs {
         Err(Errno::PERM)
     }
 
-    /// Maps an error of the path resolution to the guest's error number. The call is never forwarded then: the stock
-    /// function resolves paths in its own way, drops superfluous parts, and might succeed.
+    /// Maps an error of the path resolution to the guest's error number. A call with such an error is never
+    /// forwarded: the stock function resolves paths differently, drops superfluous components, and might
+    /// succeed.
     pub(super) fn refusal(&mut self, error: HostErrno, preopen: usize, base: &OwnedFd, path: &str) -> Errno {
         match error {
             HostErrno::XDEV => self.record_escape(preopen, base, path),
@@ -110,6 +112,7 @@ impl GuestFs {
             HostErrno::INVAL => Errno::INVAL,
             // Directories were renamed too often during the resolution.
             HostErrno::AGAIN | HostErrno::INTR => Errno::AGAIN,
+            // Fail closed: after an unexpected error, the stock function must not try the path again.
             _ => Errno::IO,
         }
     }

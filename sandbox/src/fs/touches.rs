@@ -7,11 +7,11 @@ use rustix::fs::OFlags;
 use super::{GuestFs, Preopen, resolve};
 use crate::fs_result::split;
 
-/// The maximum number of paths that are noted of one call: 40. The row has fewer, because it leaves out the subjects of
-/// the arguments.
+/// The maximum number of paths that are recorded for one call: 40. The audit row has fewer, because it
+/// leaves out the subjects of the arguments.
 const MAX_NOTED_PATHS: usize = 40;
 
-/// The operations of a guest in one mount. Only those that succeeded count.
+/// The number of a guest's operations in one mount. Only successful operations count.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct MountTouches {
     /// The mount's name.
@@ -45,7 +45,8 @@ pub(super) struct Touches {
 }
 
 impl Touches {
-    /// Whether another path would be noted. Its computation takes system calls, so a caller asks first.
+    /// Returns whether there is room for another path. Computing a path takes system calls, so callers ask
+    /// first.
     pub(super) fn has_room(&self) -> bool {
         self.paths.len() < MAX_NOTED_PATHS
     }
@@ -74,12 +75,12 @@ impl Touches {
 }
 
 impl GuestFs {
-    /// The mounts that the guest has touched, in the order of the first touches, and the first paths.
+    /// Returns the touched mounts, in the order of their first use, and the first paths.
     pub(crate) fn touched(&self) -> (Vec<MountTouches>, Vec<String>) {
         (self.touches.mounts.iter().map(|(_, counts)| counts.clone()).collect(), self.touches.paths.clone())
     }
 
-    /// Notes an operation on the name at the end of a path, which succeeded.
+    /// Records a successful operation on the name at the end of a path.
     pub(crate) fn note(&mut self, fd: u32, path: &str, touch: Touch) {
         // The operation succeeded, so the descriptor is a directory.
         let Ok((preopen, base)) = self.directory_of(fd) else { return };
@@ -87,7 +88,7 @@ impl GuestFs {
         self.touches.add(&self.preopens, preopen, touch, guest_path);
     }
 
-    /// The guest path of the name at the end of a path, if there is room to note it.
+    /// Returns the guest path of the name at the end of a path, if there is room to record it.
     pub(super) fn entry_to_note(&self, preopen: usize, base: &OwnedFd, path: &str) -> Option<String> {
         if !self.touches.has_room() {
             return None;
@@ -97,7 +98,7 @@ impl GuestFs {
         self.path_to_note(preopen, parent.as_fd(), Some(name))
     }
 
-    /// The guest path of a handle, or of a name in it, if there is room to note it.
+    /// Returns the guest path of a handle, or of a name in its directory, if there is room to record it.
     pub(super) fn path_to_note(
         &self,
         preopen: usize,

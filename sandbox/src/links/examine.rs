@@ -17,14 +17,14 @@ use crate::mounts::MountTable;
 /// The maximum number of entries that are examined in all mounts together: 200,000.
 const MAX_EXAMINED_ENTRIES: usize = 200_000;
 
-/// Time limit of the whole examination: 30 s. A file system may not respond at all.
+/// Timeout of the whole examination: 30 s. A file system may not respond at all.
 const EXAMINE_TIME: Duration = Duration::from_secs(30);
 
 /// The hard links that `doctor` found.
 #[derive(Debug, Default)]
 pub struct LinkReport {
-    /// Files with one name in a mount and another name in another mount or outside all mounts: the guest path with an
-    /// explanation. At most 20.
+    /// Files with one name in a mount and another name in another mount or outside all mounts. Each entry
+    /// is the guest path with an explanation. At most 20.
     pub shared_files: Vec<String>,
     /// The number of further files.
     pub shared_files_omitted: usize,
@@ -41,8 +41,8 @@ pub struct LinkReport {
     pub search_fault: Option<String>,
 }
 
-/// Searches all mounts for files that also have names elsewhere, with limits on entries and time. The search blocks, so
-/// it must not run on the path of a call.
+/// Searches all mounts for files that also have names elsewhere, with limits on entries and time. The
+/// search blocks, so it must not run during a call.
 #[must_use]
 pub fn examine_links(mounts: &MountTable) -> LinkReport {
     let private = mounts.private_links().clone();
@@ -50,7 +50,7 @@ pub fn examine_links(mounts: &MountTable) -> LinkReport {
     let mounts: Vec<_> = mounts.collect();
     let (sender, answer) = mpsc::channel();
     let thread = std::thread::Builder::new().name("examine-links".to_owned());
-    // After a timeout the caller no longer receives the answer, so a failure to send is ignored.
+    // After a timeout the receiver is gone, so a failed send is ignored.
     let spawned = thread.spawn(move || {
         let _unheard = sender.send(examine(&private, &mounts));
     });
@@ -91,6 +91,7 @@ fn examine(private: &PrivateLinks, mounts: &[(String, Arc<OwnedFd>)]) -> LinkRep
                 format!("{only_name} has {} name(s) outside of its mount", links - inside_count)
             }
             ([_, _, ..], _) => format!("{} are one file", names.join(" and ")),
+            // All names of the file lie in one mount, which is harmless.
             _ => continue,
         };
         if report.shared_files.len() < MAX_NAMED {

@@ -1,4 +1,4 @@
-//! Opens the private places once, at the start. Later changes of a name do not affect the open handle.
+//! Opens the private folders and files once, at the start. A later rename does not affect the open handles.
 
 use std::{
     os::fd::{AsFd, AsRawFd as _, BorrowedFd, OwnedFd},
@@ -20,22 +20,23 @@ pub struct PrivatePaths {
     pub policy: Option<PathBuf>,
     /// The folder of modules.
     pub modules: Option<PathBuf>,
-    /// The workspace's own policy file, which an attacker may have written. It can link to any place, so its target
-    /// counts only for the rule that no mount may contain it.
+    /// The workspace's own policy file, which an attacker may have written. It can be a symlink to any
+    /// path, so its target counts only for the rule that no mount may contain it.
     pub overlay: Option<PathBuf>,
     /// The files of the policy's secrets.
     pub secrets: Vec<PathBuf>,
 }
 
 impl PrivatePaths {
-    /// All of these paths.
+    /// Returns all of these paths.
     #[must_use]
     pub fn all(&self) -> Vec<PathBuf> {
         let Self { state, cache, policy, modules, overlay, secrets } = self;
         [state, cache, policy, modules, overlay].into_iter().flatten().chain(secrets).cloned().collect()
     }
 
-    /// The operator's paths: all except the overlay, which may have become a link to any place since the start.
+    /// Returns the operator's paths: all except the overlay, which may have become a symlink to any path
+    /// since the start.
     #[must_use]
     pub fn operators(&self) -> Vec<PathBuf> {
         Self { overlay: None, ..self.clone() }.all()
@@ -71,22 +72,22 @@ pub(super) struct OpenPrivatePath {
     pub(super) kind: PrivateKind,
 }
 
-/// Kind of a private place.
+/// The kind of a private folder or file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum PrivateKind {
     Vault,
     State,
     Cache,
     Secret,
-    /// Only modules that a command of this user could change, because nothing in this folder is secret. On systems
-    /// where all files are links into a store, another user owns them.
+    /// Counts only modules that a command of this user could change, because nothing in this folder is
+    /// secret. On systems whose files are all links into a store, another user owns them.
     Modules,
-    /// Only a policy file that a command of this user could change, as for modules.
+    /// Counts only a policy file that a command of this user could change, as for modules.
     Policy,
 }
 
 impl OpenPrivatePath {
-    /// The name of a file in the form for a person or a model, without a host path.
+    /// Returns a file's name in the form shown to a person or a model, without a host path.
     pub(super) fn name(&self, relative_path: &Path) -> String {
         let relative_path = relative_path.display();
         match self.kind {
@@ -99,7 +100,7 @@ impl OpenPrivatePath {
         }
     }
 
-    /// Whether a file of this owner counts as private here.
+    /// Returns whether a file of this owner counts as private here.
     pub(super) fn counts_owner_as_private(&self, owner: u32) -> bool {
         match self.kind {
             PrivateKind::Vault | PrivateKind::State | PrivateKind::Cache | PrivateKind::Secret => true,
@@ -107,7 +108,7 @@ impl OpenPrivatePath {
         }
     }
 
-    /// Whether the file system is read-only. Files that are not secret are safe there.
+    /// Returns whether the file system is read-only. Files that are not secret are safe there.
     pub(super) fn is_read_only(&self) -> bool {
         matches!(self.kind, PrivateKind::Modules | PrivateKind::Policy)
             && rustix::fs::fstatvfs(&self.handle)
@@ -115,7 +116,7 @@ impl OpenPrivatePath {
     }
 }
 
-/// A path that leads to the target of an open handle, even after the target was renamed or removed.
+/// Returns a path that leads to the target of an open handle, even after the target was renamed or removed.
 pub(super) fn handle_path(handle: BorrowedFd<'_>) -> PathBuf {
     PathBuf::from(format!("/proc/self/fd/{}", handle.as_raw_fd()))
 }

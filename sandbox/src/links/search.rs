@@ -18,15 +18,15 @@ use super::{ExposedFiles, FIRST_SEARCH_WAIT, LinkSearchFault, PrivatePaths, SEAR
 /// The minimum time for which a result counts as fresh.
 const MIN_FRESHNESS: Duration = Duration::from_secs(1);
 
-/// The freshness of a result is its search's duration times 50, within the limits above and below. Searches that take
-/// at most 0.6 s therefore use at most about 1/50 of the time.
+/// A result stays fresh for 50 times the duration of its search, within the limits above and below.
+/// Searches that take at most 0.6 s therefore use at most about 1/50 of the time.
 const MIN_IDLE_RATIO: u32 = 50;
 
 /// The maximum time for which a result counts as fresh, even after a long search.
 const MAX_FRESHNESS: Duration = Duration::from_secs(30);
 
-/// The time for which the last result is used while a search is overdue. After that, any file with several names counts
-/// as possibly private, and no command runs.
+/// How long the last result is used while a search is overdue. Later, any file with several names counts as
+/// possibly private, and no command runs.
 const STALE_RESULT_TIME: Duration = Duration::from_secs(30);
 
 /// The repeated search for private files that have names elsewhere.
@@ -52,13 +52,13 @@ struct SearchState {
 /// The last completed search.
 #[derive(Debug)]
 struct LastSearch {
-    /// The time until which the result is fresh.
+    /// The result is fresh until this time.
     fresh_until: Instant,
     exposed: Arc<ExposedFiles>,
 }
 
 impl PrivateLinks {
-    /// Prepares the search of the vault and these paths. The search does not start yet.
+    /// Prepares the search of the vault and these paths, without starting it.
     #[must_use]
     pub fn new(vault: Option<Arc<OwnedFd>>, private: &PrivatePaths) -> Self {
         let opened_paths = private.open(vault);
@@ -74,7 +74,7 @@ impl PrivateLinks {
         Self { searcher: Some(Arc::new(searcher)) }
     }
 
-    /// The current result: a fresh one, or the result of a new search, or the last one if the search is overdue.
+    /// Returns a fresh result, the result of a new search, or the last result if the search is overdue.
     ///
     /// # Cancellation
     /// If the future is dropped, a running search continues on its thread, and the next call finds its result.
@@ -84,34 +84,36 @@ impl PrivateLinks {
             return exposed;
         }
         let time_limit = searcher.state().time_limit();
-        // A timeout is not an error: the fallback below then counts.
+        // A timeout is not an error: the fallback below is used.
         let _in_time = tokio::time::timeout(time_limit, searcher.wait_until_idle()).await;
         let state = searcher.state();
         state.fresh_result().unwrap_or_else(|| state.fallback_result())
     }
 
-    /// Searches now, on this thread. For use outside of calls.
+    /// Searches immediately on this thread. For use outside of calls.
     pub(super) fn search_now(&self) -> ExposedFiles {
         self.searcher.as_ref().map(|searcher| (searcher.search)()).unwrap_or_default()
     }
 }
 
 impl LinkSearcher {
-    /// Returns a result that can be used without waiting, if there is one. Starts a search if none runs.
+    /// Returns a result that is usable without waiting, if there is one. Starts a search if none is
+    /// running.
     fn current_result(self: &Arc<Self>) -> Option<Arc<ExposedFiles>> {
         let mut state = self.state();
         if let Some(exposed) = state.fresh_result() {
             return Some(exposed);
         }
         match state.started_at {
-            // A call has already waited this long, and later calls do not wait again.
+            // A call has already waited this long, so later calls do not wait again.
             Some(started_at) if started_at.elapsed() >= state.time_limit() => Some(state.fallback_result()),
             Some(_) => None,
             None => {
                 let searcher = Arc::clone(self);
                 let thread = std::thread::Builder::new().name("private-links".to_owned());
                 match thread.spawn(move || searcher.run()) {
-                    // `run` resets this under the lock that is held here, so even a quick search ends after this line.
+                    // `run` resets this under the lock that is held here, so even an instant search ends
+                    // after this line.
                     Ok(_detached) => state.started_at = Some(Instant::now()),
                     Err(error) => {
                         tracing::warn!(%error, "cannot start the thread that searches private files");
@@ -123,11 +125,11 @@ impl LinkSearcher {
         }
     }
 
-    /// Waits until no search runs.
+    /// Waits until no search is running.
     async fn wait_until_idle(&self) {
         let done = self.done.notified();
         tokio::pin!(done);
-        // Register before the check, so that a search that ends in between is not missed.
+        // Register before the check, so that the wake-up of a search that ends in between is not lost.
         done.as_mut().enable();
         if self.state().started_at.is_some() {
             done.await;
@@ -164,12 +166,12 @@ impl SearchState {
         self.last.as_ref().filter(|last| Instant::now() < last.fresh_until + STALE_RESULT_TIME)
     }
 
-    /// The time that a search may take before it is overdue.
+    /// Returns how long a search may take before it is overdue.
     fn time_limit(&self) -> Duration {
         if self.stale_result().is_some() { SEARCH_WAIT } else { FIRST_SEARCH_WAIT }
     }
 
-    /// The result that counts while a search is overdue.
+    /// Returns the result that is used while a search is overdue.
     fn fallback_result(&self) -> Arc<ExposedFiles> {
         self.stale_result().map_or_else(
             || Arc::new(ExposedFiles::unknown(LinkSearchFault::Overdue)),
@@ -191,7 +193,7 @@ mod tests {
     use super::*;
     use crate::links::LinkSuspicion;
 
-    /// A search that ends on command.
+    /// Returns a search that ends on command.
     fn held_links() -> (PrivateLinks, mpsc::Sender<ExposedFiles>, mpsc::Receiver<()>) {
         let (answer, answers) = mpsc::channel();
         let (start_sender, starts) = mpsc::channel();

@@ -1,4 +1,4 @@
-//! Walks through folders without following links, and collects the files with several names.
+//! Walks folders without following symlinks, and collects the files with several names.
 
 use std::{
     collections::BTreeMap,
@@ -24,7 +24,7 @@ pub(super) struct FolderWalk {
     pub(super) names: BTreeMap<FileIdentity, LinkCount>,
     pub(super) remaining_entries: usize,
     pub(super) has_more: bool,
-    /// Whether an entry may exist that could not be read.
+    /// Whether there may be an entry that could not be read.
     pub(super) failed: bool,
 }
 
@@ -33,24 +33,24 @@ pub(super) struct LinkCount {
     pub(super) links: u64,
     /// The number of the file's names that were found.
     pub(super) paths: u64,
-    /// The first of its names that counts, relative to the folder.
+    /// The first counted name of the file, relative to the folder.
     pub(super) first: PathBuf,
     path_number: usize,
     /// Whether a name of this file outside the private folders is an exposure.
     is_counted: bool,
 }
 
-/// The files of a folder that count.
+/// The files of a folder that count as private.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum CountedFiles {
     All,
-    /// Modules directly in the folder. Files further down are not modules, but their names count as inside, such as the
-    /// names that cargo leaves in `deps`.
+    /// Modules directly in the folder. Files in subfolders are not modules, but their names count as
+    /// inside. An example is the hard links that cargo leaves in `deps`.
     Modules,
 }
 
-/// Searches all private places. This process's own files briefly have two names while they are created, so a finding
-/// counts only if a second search confirms it.
+/// Searches all private folders and files. This process's own files briefly have two names while they are
+/// created, so a finding counts only if a second search confirms it.
 pub(super) fn search_private(opened_paths: &[OpenPrivatePath]) -> ExposedFiles {
     let (mut exposed_names, mut unknown) = search_once(opened_paths);
     if !exposed_names.is_empty() {
@@ -122,7 +122,7 @@ impl FolderWalk {
                     return;
                 }
                 self.remaining_entries -= 1;
-                // Metadata of the entry itself, and not of the target of a link.
+                // The entry's own metadata: a symlink is not followed.
                 let (entry, metadata) = match entry.and_then(|entry| Ok((entry.metadata()?, entry))) {
                     Ok((metadata, entry)) => (entry, metadata),
                     Err(error) => {
@@ -172,8 +172,8 @@ impl FolderWalk {
     }
 }
 
-/// Whether an entry may exist that was not seen. `NotFound` means that the entry is gone. A folder that this user may
-/// not read contains nothing that this user's processes read.
+/// Returns whether there may be an entry that was not seen. `NotFound` means that the entry is gone. A
+/// folder that this user may not read contains nothing that this user's processes read.
 fn is_no_answer(error: &io::Error) -> bool {
     !matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::PermissionDenied)
 }
@@ -292,7 +292,7 @@ mod tests {
         fs::hard_link(path_of("shared/a"), path_of("outside")).expect("linked");
         std::os::unix::fs::symlink(path_of("shared"), path_of("overlay.toml")).expect("linked");
         let opened_paths = open_private_paths(dir.path(), &paths);
-        // Another folder has taken the state folder's name. The handle still leads to the original folder.
+        // Another folder now has the state folder's name. The handle still leads to the original folder.
         fs::write(path_of("state/log"), "x").expect("written");
         fs::hard_link(path_of("state/log"), path_of("shared/log")).expect("linked");
         fs::rename(path_of("state"), path_of("moved")).expect("renamed");

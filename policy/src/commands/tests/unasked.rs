@@ -111,7 +111,7 @@ fn any_other_command_needs_an_approval() {
         "git $x",
         "git {status,push}",
         "git stat*",
-        // A further call that no rule covers, wherever it stands.
+        // A further call that no rule covers, at any place in the command.
         "ls; rm x",
         "ls & rm x",
         "ls && rm x",

@@ -1,4 +1,4 @@
-//! The capabilities of an agent: the only tools that it has, and the instructions that come with them.
+//! The capabilities of an agent: the only tools that it has, and the instructions that belong to them.
 
 use std::{collections::BTreeSet, fmt::Write as _, sync::Arc};
 
@@ -12,21 +12,22 @@ use crate::{agent_file::AgentFile, cli::ModelOptions, error::CliError};
 pub(super) struct Capabilities(Option<BTreeSet<Capability>>);
 
 impl Capabilities {
-    /// Those of the command line, else those of `agent.toml`. Without either, the agent has all tools that the policy
-    /// offers.
+    /// Chooses the capabilities of the command line, or those of `agent.toml`. Without either, the agent has
+    /// all tools that the policy offers.
     pub(super) fn chosen(options: &ModelOptions, file: &AgentFile) -> Self {
         let from_options = (!options.capabilities.is_empty()).then_some(&options.capabilities);
         Self(from_options.or(file.agent.capabilities.as_ref()).map(|given| given.iter().copied().collect()))
     }
 
-    /// The only tools of the agent, for [`Caller::tools`](portcullis_tools::Caller::tools). `None` for all.
+    /// Returns the only tools of the agent, for [`Caller::tools`](portcullis_tools::Caller::tools). `None`
+    /// means all.
     pub(super) fn tools(&self) -> Option<Arc<BTreeSet<ToolName>>> {
         let given = self.0.as_ref()?;
         let names = given.iter().flat_map(|capability| capability.tools());
         Some(Arc::new(names.filter_map(|name| ToolName::parse(*name).ok()).collect()))
     }
 
-    /// The instructions with those of the capabilities.
+    /// Appends the instructions of the capabilities to the instructions.
     pub(super) fn with_prompts(&self, instructions: &str) -> String {
         let mut text = instructions.to_owned();
         for capability in self.0.iter().flatten() {
@@ -36,13 +37,14 @@ impl Capabilities {
         text
     }
 
-    /// Refuses a capability none of whose tools is offered here, so that an agent does not work without it unnoticed.
+    /// Refuses a capability if none of its tools is offered here, so that the agent does not silently work
+    /// without it.
     ///
     /// # Errors
     /// [`CliError::Capability`] with the first such capability.
     pub(super) fn ensure_offered(&self, registry: &ToolRegistry) -> Result<(), CliError> {
         let offered = registry.offered();
-        // The tool that reads the rest of long results belongs to several capabilities.
+        // `output_read` belongs to several capabilities, so it does not show that a capability is offered.
         let is_offered =
             |name: &&str| *name != "output_read" && offered.iter().any(|tool| tool.decl().name == *name);
         match self.0.iter().flatten().find(|capability| !capability.tools().iter().any(&is_offered)) {

@@ -24,8 +24,8 @@ const LINE_START: &str = "you> ";
 /// The name of the history of typed prompts.
 const HISTORY: &str = "agent";
 
-/// Reads and answers prompts. The terminal is read outside the runtime, whose worker thread serves the connections
-/// meanwhile.
+/// Reads and answers prompts. Reads the terminal outside the runtime, so that the runtime's worker thread
+/// can serve the connections while a person types.
 pub(super) fn run(
     runtime: &Runtime,
     session: &RunSession,
@@ -72,7 +72,7 @@ pub(super) fn run(
         };
         let prompt = match prompt {
             Ok(prompt) => prompt,
-            // The line is in the history, so the person can mend it.
+            // The line is in the history, so the person can correct it.
             Err(error) => {
                 stream::write_stderr(&error.report());
                 continue;
@@ -94,7 +94,7 @@ pub(super) fn run(
     Ok(ExitCode::from(INTERRUPTED))
 }
 
-/// Does what a command asks for.
+/// Executes a command.
 fn obey(
     command: SlashCommand,
     argument: &str,

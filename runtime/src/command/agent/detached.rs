@@ -1,4 +1,4 @@
-//! A run in the background: this program once more, in a separate session.
+//! A run in the background: starts this program again, detached from the terminal.
 
 use std::{
     ffi::OsString,
@@ -15,7 +15,7 @@ use tokio::runtime::Runtime;
 
 use crate::{error::CliError, output::stream};
 
-/// The variable by which the process in the background knows its run.
+/// The variable that names the run for the background process.
 const VARIABLE: &str = "PORTCULLIS_BACKGROUND_RUN";
 
 /// The option to remove from the child's arguments.
@@ -27,20 +27,21 @@ const FOLDER: &str = "detached";
 /// The interval at which [`start`] checks whether the child has taken the lease.
 const LEASE_POLL_INTERVAL: Duration = Duration::from_millis(50);
 
-/// The run of this process, if it is the one in the background. Such a process leaves the session of its terminal, so
-/// that neither Ctrl-C there nor the terminal's end reaches it.
+/// Returns the run of this process, if this is the background process. Such a process leaves the session of
+/// its terminal, so that neither Ctrl-C nor a hangup of the terminal reaches it.
 pub(super) fn background_run() -> Result<Option<RunId>, CliError> {
     match std::env::var(VARIABLE) {
         Ok(id) => {
-            // Ignore the error: a process that leads a group already is in no group of the terminal.
+            // Ignore the error: a process that already leads a group is not in the terminal's group.
             let _ = rustix::process::setsid();
             Ok(Some(id.parse()?))
         }
+        // Without the variable, this is not the background process.
         Err(_) => Ok(None),
     }
 }
 
-/// Starts the process in the background, and waits until it drives the run or has ended. Prints the id.
+/// Starts the background process, and waits until it drives the run or has ended. Prints the run's id.
 pub(super) fn start(runtime: &Runtime, runs: &Runs, id: &RunId, state: &Path) -> Result<ExitCode, CliError> {
     let failed = |source| CliError::Detach { id: id.clone(), source };
     let log = log_file(state, id);
@@ -50,7 +51,7 @@ pub(super) fn start(runtime: &Runtime, runs: &Runs, id: &RunId, state: &Path) ->
     };
     let before = progress()?;
     let mut child = spawn(id, &log).map_err(failed)?;
-    // Another version or driver means that the child has taken the run.
+    // Another version or driver means that the child has taken over the run.
     while progress()? == before {
         if child.try_wait().map_err(failed)?.is_some() {
             return Err(CliError::Detached { id: id.clone(), log });
@@ -87,7 +88,8 @@ fn open_log(log: &Path) -> io::Result<File> {
     OpenOptions::new().append(true).create(true).mode(0o600).open(log)
 }
 
-/// The arguments of this process without the option. After `--` everything is kept, so a prompt `--detach` survives.
+/// Returns the arguments of this process without the option. Everything after `--` is kept, so a prompt
+/// `--detach` survives.
 fn arguments() -> Vec<OsString> {
     let mut arguments: Vec<OsString> = std::env::args_os().skip(1).collect();
     let end = arguments.iter().position(|argument| argument == "--").unwrap_or(arguments.len());

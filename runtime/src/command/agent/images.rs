@@ -1,4 +1,4 @@
-//! Images of a prompt: `@PATH` names a file, which goes to the model with the prompt.
+//! Images of a prompt: `@PATH` names a file, which is sent to the model with the prompt.
 
 use std::{
     fs::OpenOptions,
@@ -24,9 +24,9 @@ pub(crate) const MAX_IMAGES: usize = 8;
 /// The file extensions of images.
 const ENDINGS: [&str; 5] = [".png", ".jpg", ".jpeg", ".gif", ".webp"];
 
-/// The prompt of a typed text. Each word `@PATH` with an image's file extension adds that image; the word stays
-/// in the text, so that the model knows the name. Paths are those of the person's machine, relative to the current
-/// folder.
+/// Builds the prompt from a typed text. Each word `@PATH` with an image's file extension adds that image. The
+/// word stays in the text, so that the model knows the name. Paths refer to the person's machine, relative to
+/// the current folder.
 ///
 /// # Errors
 /// [`CliError::Image`] if a file is not an image, too large or unreadable, or if there are too many.
@@ -42,7 +42,7 @@ pub(super) fn prompt(typed: &str, mut images: Vec<Content>) -> Result<Message, C
 /// Adds an image to those of a prompt.
 ///
 /// # Errors
-/// As for [`prompt`].
+/// As in [`prompt`].
 pub(super) fn add(images: &mut Vec<Content>, path: &Path) -> Result<(), CliError> {
     if images.len() == MAX_IMAGES {
         let problem = format!("one prompt has at most {MAX_IMAGES} images");
@@ -71,7 +71,7 @@ fn read(path: &Path) -> Result<Content, CliError> {
     Ok(Content::Image { data: STANDARD.encode(&bytes), mime_type: mime_type.to_owned() })
 }
 
-/// The paths of images that a text names.
+/// Returns the paths of images that a text names.
 fn paths(typed: &str) -> impl Iterator<Item = &Path> {
     let path = |word| str::strip_prefix(word, '@').filter(|path| is_image(path)).map(Path::new);
     typed.split_whitespace().filter_map(path)
@@ -82,7 +82,7 @@ fn is_image(path: &str) -> bool {
     ENDINGS.iter().any(|ending| path.len() > ending.len() && path.ends_with(ending))
 }
 
-/// The type of an image, by its first bytes.
+/// Detects the type of an image from its first bytes.
 fn mime_type(bytes: &[u8]) -> Option<&'static str> {
     let is_webp = bytes.starts_with(b"RIFF") && bytes.get(8..12) == Some(b"WEBP");
     [

@@ -1,4 +1,5 @@
-//! The instructions to the model: the operator's, and the project's file `AGENTS.md`, which is marked as such.
+//! The instructions to the model: the operator's, and the project's file `AGENTS.md`, which is marked as the
+//! project's.
 
 use std::{
     fs::{self, File},
@@ -19,7 +20,7 @@ use crate::{error::CliError, output::text};
 /// The maximum size of a file of instructions, in bytes.
 const MAX_SYSTEM_BYTES: u64 = 1 << 20;
 
-/// The maximum size of the project's file: 64 KiB. A longer one is not used.
+/// The maximum size of the project's file: 64 KiB. A longer file is not used.
 const MAX_PROJECT_FILE_BYTES: u64 = 64 << 10;
 
 /// The project's file of instructions for agents.
@@ -34,7 +35,7 @@ You work through tools, in a sandbox. Files are in /shared, which you and the pe
 for what may be thrown away; /vault can be read where the policy lets you. Relative paths start at /shared. A call \
 that is refused says why; do what it asks for, or go another way.";
 
-/// The operator's instructions: those of the file, or the default ones.
+/// Returns the operator's instructions: the content of the file, or the default.
 ///
 /// # Errors
 /// [`CliError::Instructions`] if the file cannot be read.
@@ -47,15 +48,16 @@ pub(super) fn operator_text(file: Option<&Path>) -> Result<String, CliError> {
 /// The project's file.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum ProjectFile {
-    /// There is none, or the policy hides it.
+    /// There is no file, or the policy hides it.
     None,
-    /// Its text, never blank.
+    /// The file's text, which is never blank.
     Text(String),
-    /// It is not used, for this reason.
+    /// The file is not used, for this reason.
     Refused(String),
 }
 
-/// Reads the file `AGENTS.md` at the root of the home mount: a regular file of bounded size, without following a link.
+/// Reads the file `AGENTS.md` at the root of the home mount. It must be a regular file of bounded size, and
+/// symlinks are not followed.
 pub(super) fn project_file(registry: &ToolRegistry) -> ProjectFile {
     let policy = registry.policy();
     match registry.mounts().get(policy.home().as_str()) {
@@ -73,8 +75,8 @@ fn file_in(home: &OwnedFd) -> ProjectFile {
     }
 }
 
-/// Both instructions. The project's text stands between two marked lines. The mark is a digest of the text, which the
-/// text cannot contain, so the text cannot end the marked part early.
+/// Joins both instructions. The project's text is placed between two marker lines. The marker is a digest of
+/// the text, which the text cannot contain, so the text cannot end the marked part early.
 pub(super) fn with_project_text(operator_text: &str, project_text: &str) -> String {
     let mut mark = hex::encode(Sha256::digest(project_text));
     mark.truncate(MARK_CHARS);
@@ -117,7 +119,7 @@ mod tests {
 
     use super::*;
 
-    /// The project's file in a folder that `fill` has filled.
+    /// Returns the project's file in a folder that `fill` has filled.
     fn found(fill: impl FnOnce(&Path)) -> ProjectFile {
         let home = tempfile::tempdir().expect("a folder");
         fill(home.path());

@@ -1,5 +1,5 @@
-//! Which model is asked, at which address, with which key: options come before the environment, and the environment
-//! before the operator's file.
+//! Chooses the model, its address and its key. Options take precedence over the environment, and the
+//! environment over the operator's file.
 
 use std::path::PathBuf;
 
@@ -7,7 +7,7 @@ use portcullis_agent::{ApiKey, ProviderKind, ProviderSettings};
 
 use crate::{agent_file::AgentFile, cli::ModelChoice, error::CliError};
 
-/// The settings of the chosen model, with its key.
+/// Returns the settings of the chosen model, with its key.
 ///
 /// # Errors
 /// [`CliError::NoModel`] if no model is named, [`CliError::Provider`] if the key cannot be read.
@@ -27,7 +27,7 @@ pub(in crate::command) fn settings(
     Ok(settings)
 }
 
-/// A model, its address, and the place of its key.
+/// A model with its address and the source of its key.
 #[derive(Debug, Clone, PartialEq, Eq)]
 struct ModelChoice {
     kind: ProviderKind,
@@ -37,26 +37,26 @@ struct ModelChoice {
     key: ProviderKeySource,
 }
 
-/// The place of a key.
+/// The source of a key.
 #[derive(Debug, Clone, PartialEq, Eq)]
 enum ProviderKeySource {
     File(PathBuf),
-    /// The environment variable of the provider's own programs.
+    /// The environment variable that the provider's own programs use.
     Variable(&'static str),
     None,
 }
 
-/// Chooses the model. A key goes only to an address from the same place. The environment's key goes to the provider
-/// itself and to the environment's address. The file's key goes to the file's address. An address of the command line
-/// needs `--key-file`. No file of a project or workspace is read here, so no repository can name the address that a key
-/// goes to.
+/// Chooses the model. A key is sent only to an address from the same source. The environment's key is sent to
+/// the provider itself and to the environment's address. The file's key is sent to the file's address. An
+/// address of the command line needs `--key-file`. No file of a project or workspace is read here, so no
+/// repository can name the address that a key is sent to.
 fn choose(
     options: &ModelChoice,
     file: &AgentFile,
     variable: impl Fn(&str) -> Option<String>,
 ) -> Result<ModelChoice, CliError> {
     let kind = options.provider.or(file.agent.provider).unwrap_or(ProviderKind::OpenAi);
-    // The rest of the file is about the file's provider.
+    // The file's other settings belong to the file's provider.
     let is_kind_of_file = file.agent.provider.unwrap_or(ProviderKind::OpenAi) == kind;
     let section = is_kind_of_file.then_some(&file.agent);
     let model = options.model.clone().or_else(|| section?.model.clone());
@@ -64,7 +64,7 @@ fn choose(
     let key_option = options.key_file.clone().map(ProviderKeySource::File);
     let key_variable = kind.key_variable().filter(|name| variable(name).is_some());
     if let Some(base_url) = &options.base_url {
-        // The keys of the environment and of the file were given for other addresses.
+        // The keys of the environment and of the file belong to other addresses.
         let key = key_option.unwrap_or(ProviderKeySource::None);
         return Ok(ModelChoice { kind, model, base_url: Some(base_url.clone()), key });
     }
@@ -78,7 +78,7 @@ fn choose(
         let key = key_option.or_else(key_in_file).unwrap_or(ProviderKeySource::None);
         return Ok(ModelChoice { kind, model, base_url: Some(base_url), key });
     }
-    // Without any key, the variable's name is kept: the error then says what is missing.
+    // Without any key, keep the variable's name, so that the error can name the missing variable.
     let key = key_option
         .or(key_variable.map(ProviderKeySource::Variable))
         .or_else(key_in_file)
@@ -87,7 +87,7 @@ fn choose(
     Ok(ModelChoice { kind, model, base_url: None, key })
 }
 
-/// The operator's file, for an error.
+/// Returns the name of the operator's file, for an error.
 fn file_name() -> String {
     AgentFile::place().map_or_else(
         || "portcullis/agent.toml in the folder that XDG_CONFIG_HOME names".to_owned(),

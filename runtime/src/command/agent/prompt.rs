@@ -1,4 +1,4 @@
-//! One prompt to a model: the loop runs, and its events are shown.
+//! Answers one prompt: runs the loop and shows its events.
 
 use std::{process::ExitCode, sync::Arc};
 
@@ -25,13 +25,13 @@ pub(in crate::command) struct Answerer {
 }
 
 impl Answerer {
-    /// Works on a prompt, and shows the events in order, up to the first that cannot be shown.
+    /// Works on a prompt and shows its events in order, up to the first that cannot be shown.
     ///
     /// # Errors
-    /// The error of `show`. The run has ended nevertheless.
+    /// The error of `show`. The run has nevertheless ended.
     ///
     /// # Cancellation
-    /// `cancel_requested` cancels the run, which ends in order.
+    /// `cancel_requested` cancels the run, which then ends in an orderly way.
     pub(in crate::command) async fn answer(
         self,
         prompt: Message,
@@ -41,13 +41,13 @@ impl Answerer {
         self.work(async move |agent| agent.ask(prompt).await, cancel_requested, show).await
     }
 
-    /// Continues a run, as [`Answerer::answer`] answers a prompt. The lease of the run is kept meanwhile.
+    /// Continues a run, as [`Answerer::answer`] answers a prompt. Keeps the run's lease while it works.
     ///
     /// # Errors
-    /// As for [`Answerer::answer`].
+    /// As in [`Answerer::answer`].
     ///
     /// # Cancellation
-    /// As for [`Answerer::answer`], and a person can cancel the run from another process.
+    /// As in [`Answerer::answer`]. A person can also cancel the run from another process.
     pub(in crate::command) async fn continue_run(
         self,
         run: &Arc<DrivenRun>,
@@ -82,7 +82,7 @@ impl Answerer {
         };
         let watch = async {
             let mut show_result = Ok(());
-            // The channel is read to its end even after an error, because the run waits for its reader.
+            // Drain the channel even after an error, because the run blocks on a full channel.
             while let Some(event) = event_receiver.recv().await {
                 if show_result.is_ok() {
                     show_result = show(&event);
@@ -98,7 +98,7 @@ impl Answerer {
         let (run, show_result) = match outcome {
             Some(outcome) => outcome,
             None => {
-                // The run still ends in order, and it waits for the reader of its events.
+                // The run still ends in an orderly way, and blocks until its events are read.
                 handle.cancel();
                 run_and_watch.await
             }
@@ -107,12 +107,12 @@ impl Answerer {
     }
 }
 
-/// The executor of a model's calls.
+/// Returns the executor of a model's calls.
 pub(in crate::command) fn executor(registry: Arc<ToolRegistry>, caller: Caller) -> RegistryExecutor {
     RegistryExecutor::new(registry, caller).with_hint(HOW_TO_APPROVE)
 }
 
-/// The exit code of a run's end.
+/// Returns the exit code of a run's end.
 pub(in crate::command) fn exit_code(end: &AgentEnd) -> ExitCode {
     match end {
         AgentEnd::Answer { .. } => ExitCode::SUCCESS,

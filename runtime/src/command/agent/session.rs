@@ -40,9 +40,9 @@ pub(super) enum View {
 /// The person or option that answers the policy's questions about calls.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum ApprovalSource {
-    /// The option `--approve` has answered them in advance.
+    /// The option `--approve` has answered all questions in advance.
     InAdvance,
-    /// A person at this process, or at `portcullis approvals`. Without a person here, there is no answer.
+    /// A person at this terminal or at `portcullis approvals`. Without a terminal, there is no answer.
     Here,
     /// A person at `portcullis approvals`.
     Elsewhere,
@@ -54,7 +54,7 @@ pub(super) struct RunSession {
     pub(super) runs: Runs,
     /// Whether the run is in the store. A new run is stored with its first prompt.
     pub(super) is_stored: AtomicBool,
-    /// Whether the last process ended before the run did.
+    /// Whether the previous process ended before the run did.
     pub(super) was_interrupted: bool,
     /// The model's name, as the provider knows it.
     pub(super) model: String,
@@ -63,10 +63,10 @@ pub(super) struct RunSession {
     /// The caller of the model's calls.
     pub(super) caller: Caller,
     pub(super) approval_source: ApprovalSource,
-    /// Tells the operator of questions.
+    /// Notifies the operator of questions.
     pub(super) notifier: Option<Arc<Notifier>>,
     pub(super) registry: Arc<ToolRegistry>,
-    /// The caller whose labels are those of the run.
+    /// The caller that holds the labels of the run.
     pub(super) run_caller: Caller,
     pub(super) files: PolicyFiles,
     pub(super) audit_log: PathBuf,
@@ -76,13 +76,13 @@ pub(super) struct RunSession {
 }
 
 impl RunSession {
-    /// Continues the run, and shows what happens.
+    /// Continues the run, and shows its events.
     ///
     /// # Errors
     /// [`CliError`] if the run cannot be driven, or the events cannot be shown.
     ///
     /// # Cancellation
-    /// As for [`Answerer::continue_run`].
+    /// As in [`Answerer::continue_run`].
     pub(super) async fn continue_run(
         &self,
         mut next: Continuation,
@@ -91,7 +91,7 @@ impl RunSession {
         if !self.is_stored.load(Ordering::Relaxed)
             && let Continuation::Prompt(prompt) = next
         {
-            // The prompt is stored before the first step, so that another process can resume from it.
+            // Store the prompt before the first step, so that another process can resume from it.
             self.runs.add(self.subject.clone(), prompt).await?;
             self.is_stored.store(true, Ordering::Relaxed);
             next = Continuation::Resume;

@@ -1,4 +1,4 @@
-//! The commands of a conversation, such as `/help`. [`COMMANDS`] is their only list.
+//! The commands of a conversation, such as `/help`. [`COMMANDS`] is the single source of truth.
 
 use std::fmt::Write as _;
 
@@ -14,7 +14,7 @@ pub(super) enum SlashCommand {
     Image,
 }
 
-/// All commands: name, the form of the argument, what the command does.
+/// All commands: the name, the form of the argument, and the effect.
 const COMMANDS: &[(SlashCommand, &str, &str, &str)] = &[
     (SlashCommand::Help, "help", "", "list these commands"),
     (SlashCommand::Tools, "tools", "", "list the tools, with the policy's grant to each"),
@@ -28,7 +28,7 @@ const COMMANDS: &[(SlashCommand, &str, &str, &str)] = &[
 /// A typed line.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Typed<'a> {
-    /// A command with its argument, which is empty if there is none.
+    /// A command with its argument, which may be empty.
     Command(SlashCommand, &'a str),
     /// A word that looks like a command but is not one.
     Unknown(&'a str),
@@ -36,8 +36,8 @@ pub(super) enum Typed<'a> {
     Prompt(&'a str),
 }
 
-/// Reads a line. A command is `/` and letters at the beginning of the line, so a line that begins with a path or with a
-/// blank is a prompt.
+/// Parses a line. A command is `/` and letters at the beginning of the line, so a line that begins with a
+/// path or a blank is a prompt.
 pub(super) fn parse(line: &str) -> Typed<'_> {
     let word = line.split_whitespace().next().unwrap_or_default();
     let name = line.strip_prefix('/').and_then(|_| word.strip_prefix('/'));
@@ -53,7 +53,7 @@ pub(super) fn parse(line: &str) -> Typed<'_> {
     }
 }
 
-/// The list of commands, for people.
+/// Returns the list of commands, for people.
 pub(super) fn help() -> String {
     let mut help = String::new();
     for (_, name, argument, what) in COMMANDS {

@@ -6,8 +6,8 @@ use portcullis_agent::Usage;
 
 use crate::agent_file::Price;
 
-/// The line about one prompt, and about the conversation so far if that is more. Tokens are those that the provider
-/// reports. A cost is shown only if the operator has given a price.
+/// Formats the line about one prompt, and about the conversation so far if it has further prompts. Tokens are
+/// as the provider reports them. A cost is shown only if the operator has configured a price.
 pub(super) fn line(
     prompt: (Usage, Duration),
     conversation: (Usage, Duration),

@@ -1,4 +1,4 @@
-//! `portcullis worker`: takes steps of runs, as Temporal hands them out.
+//! `portcullis worker`: takes steps of runs as Temporal assigns them.
 
 use std::{process::ExitCode, sync::Arc};
 
@@ -49,7 +49,7 @@ pub(crate) fn run(common: &CommonOptions, options: WorkerOptions) -> Result<Exit
     worked
 }
 
-/// Works until the first signal, and then until all that has begun has ended, or until the second.
+/// Works until the first signal. Then waits until all started work has ended, or until the second signal.
 async fn work(mut worker: RunWorker) -> Result<ExitCode, CliError> {
     let mut interrupts = Interrupts::listen()?;
     let stop = CancellationToken::new();
@@ -64,13 +64,13 @@ async fn work(mut worker: RunWorker) -> Result<ExitCode, CliError> {
     }
 }
 
-/// All that the steps of this process need: the store, the tools and the model.
+/// Builds everything that the steps of this process need: the store, the tools and the model.
 async fn stepper(
     common: &CommonOptions,
     options: &ModelOptions,
     store: &StoreOptions,
 ) -> Result<Stepper, CliError> {
-    // The provider comes first, so that a mistake in its settings makes no workspace.
+    // Create the provider first, so that a mistake in its settings leaves no workspace behind.
     let file = AgentFile::read()?;
     let provider = RemoteProvider::new(model::settings(&options.choice, &file)?)?;
     let envelope = setup::envelope_with(common, options.modules.clone())?;
@@ -111,7 +111,7 @@ async fn stepper(
     Ok(Stepper::new(runs, parts))
 }
 
-/// The caller of the model's calls. Without `--approve`, questions are asked in the store.
+/// Returns the caller of the model's calls. Without `--approve`, questions are asked in the store.
 fn caller(approve: bool, capabilities: &Capabilities) -> Caller {
     let mut caller = call::caller(AGENT_ID.to_owned(), approve);
     caller.tools = capabilities.tools();
@@ -122,7 +122,7 @@ fn caller(approve: bool, capabilities: &Capabilities) -> Caller {
     caller
 }
 
-/// The project's file of instructions, which counts as read by each run.
+/// Returns the project's file of instructions, which counts as read by each run.
 fn project_text(registry: &ToolRegistry) -> Option<String> {
     match instructions::project_file(registry) {
         ProjectFile::None => None,

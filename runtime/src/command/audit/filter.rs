@@ -11,7 +11,7 @@ use portcullis_types::GuestPath;
 
 use crate::{cli::FilterOptions, error::CliError};
 
-/// Decides which rows are shown. A row must meet every filter that was given.
+/// Decides which rows are shown. A row must match every given filter.
 #[derive(Debug, Default)]
 pub(crate) struct RowFilter {
     agents: Vec<String>,
@@ -22,7 +22,7 @@ pub(crate) struct RowFilter {
     since: Option<Timestamp>,
     until: Option<Timestamp>,
     mounts: Vec<String>,
-    /// Each path stands twice: as it is, and for everything below it.
+    /// Each path yields two patterns: the path itself, and everything below it.
     paths: Vec<PathPattern>,
     decisions: Vec<Decision>,
     rules: Vec<String>,
@@ -72,7 +72,7 @@ impl RowFilter {
         })
     }
 
-    /// Whether a row meets every filter.
+    /// Returns whether a row matches every filter.
     pub(crate) fn matches(&self, row: &Row) -> bool {
         let digests = || [&row.policy_digest, &row.old_digest, &row.new_digest].into_iter().flatten();
         matches_any_or_empty(&self.agents, |agent| row.agent.as_deref() == Some(agent))
@@ -96,7 +96,7 @@ impl RowFilter {
     }
 }
 
-/// Whether one of the values is met, or none was given.
+/// Returns whether one of the values matches, or no value was given.
 fn matches_any_or_empty(values: &[String], is_met: impl Fn(&str) -> bool) -> bool {
     values.is_empty() || values.iter().any(|value| is_met(value))
 }
@@ -111,7 +111,7 @@ fn touches_path(row: &Row, pattern: &PathPattern) -> bool {
     paths_of(row).any(|path| GuestPath::parse(path).is_ok_and(|path| pattern.covers_absolute(&path)))
 }
 
-/// The guest paths that a call named or touched.
+/// Returns the guest paths that a call named or touched.
 fn paths_of(row: &Row) -> impl Iterator<Item = &str> {
     let named = row.subjects.iter().filter(|subject| subject.kind == SubjectKind::Path);
     named.map(|subject| &*subject.value).chain(row.touched_paths.iter().map(|path| &**path))
@@ -125,7 +125,7 @@ fn has_rule(row: &Row, rule: &str) -> bool {
     [row.rule.as_ref(), row.flow_rule.as_ref(), asked_by].into_iter().flatten().any(is_met)
 }
 
-/// The patterns of a path: the path or pattern itself, and everything below it.
+/// Returns the patterns of a path: the path or pattern itself, and everything below it.
 fn path_patterns(path: &str) -> Result<[PathPattern; 2], String> {
     if !path.starts_with('/') {
         return Err("it is not a guest path; one starts with `/`, such as `/shared/src`".to_owned());
@@ -134,7 +134,7 @@ fn path_patterns(path: &str) -> Result<[PathPattern; 2], String> {
     Ok([PathPattern::parse(path)?, PathPattern::parse(&format!("{path}/**"))?])
 }
 
-/// Reads a time: with or without a zone, a date, `today`, `yesterday`, or a duration back from now.
+/// Parses a time: a time with or without a zone, a date, `today`, `yesterday`, or a duration before now.
 fn parse_time(text: &str, now: &Zoned) -> Result<Timestamp, String> {
     let midnight = |date: civil::Date| {
         date.to_zoned(now.time_zone().clone())

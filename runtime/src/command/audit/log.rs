@@ -11,8 +11,8 @@ use crate::{
     output::{stream, table},
 };
 
-/// The number of rows of a table after which its columns are measured again: 500. So the rows of a long log need little
-/// memory.
+/// The number of rows of a table after which its columns are measured again: 500. The rows of a long log
+/// therefore need little memory.
 const TABLE_ROWS: usize = 500;
 
 /// The interval at which `--follow` looks for further rows: 200 ms.
@@ -40,18 +40,18 @@ pub(crate) fn log(common: &CommonOptions, options: LogOptions) -> Result<ExitCod
     }
 }
 
-/// The rows that are shown.
+/// The rows to show.
 struct Listing {
     filter: RowFilter,
     as_json: bool,
-    /// Rows that wait for the end of their table.
+    /// Rows that are buffered until their table is complete.
     rows: Vec<RowLine>,
     /// Whether a line of the log was not a row.
     has_faults: bool,
 }
 
 impl Listing {
-    /// Shows the newest rows that meet the filter, and returns the number of the newest row of all.
+    /// Shows the newest rows that match the filter, and returns the number of the newest row of all.
     fn show_newest(&mut self, path: &Path, limit: usize) -> Result<Option<u64>, CliError> {
         let mut newest = None;
         for row in audit::newest_row_lines(path) {
@@ -69,7 +69,7 @@ impl Listing {
         Ok(newest)
     }
 
-    /// Shows all rows that meet the filter.
+    /// Shows all rows that match the filter.
     fn show_all(
         &mut self,
         rows: impl IntoIterator<Item = Result<RowLine, AuditError>>,
@@ -86,21 +86,21 @@ impl Listing {
         self.print()
     }
 
-    /// Shows the newest rows, then those that are written from now on, until this process is interrupted or the log is
-    /// replaced.
+    /// Shows the newest rows, and then new rows as they are written, until this process is interrupted or the
+    /// log is replaced.
     fn follow(&mut self, path: &Path, limit: usize) -> Result<ExitCode, CliError> {
         let failed = |source| CliError::Audit { source };
         let mut follower = loop {
             match LogFollower::at_start(path) {
                 Ok(follower) => break follower,
-                // The first call will begin the log.
+                // The log does not exist until the first call.
                 Err(error) if error.is_missing() => thread::sleep(FOLLOW_INTERVAL),
                 Err(source) => return Err(failed(source)),
             }
         };
         let mut shown_up_to = 0;
         if limit != 0 {
-            // Rows that are written meanwhile are found by both readers, and told apart by their numbers.
+            // Both readers find rows that are written in the meantime. Their numbers identify the duplicates.
             follower = LogFollower::at_end(path).map_err(failed)?;
             shown_up_to = self.show_newest(path, limit)?.unwrap_or(0);
         }
@@ -117,7 +117,7 @@ impl Listing {
         }
     }
 
-    /// The row, unless its line is not a row, which is reported.
+    /// Returns the row. A line that is not a row is reported.
     fn readable(&mut self, row: Result<RowLine, AuditError>) -> Result<Option<RowLine>, CliError> {
         match row {
             Ok(row) => Ok(Some(row)),
@@ -152,7 +152,7 @@ impl Listing {
     }
 }
 
-/// The rows of one run as a table.
+/// Returns the rows of one run as a table.
 ///
 /// # Errors
 /// [`CliError::Audit`] if a row cannot be read.
@@ -182,7 +182,8 @@ fn listing<'a>(rows: impl IntoIterator<Item = &'a Row>) -> String {
     table::render(["SEQ", "TIME", "AGENT", "TOOL", "OUTCOME", "CODE", "TIME TAKEN", "NAMES"], rows)
 }
 
-/// The last column of a row: what its arguments name, or the facts of a row that is not about a call.
+/// Formats the last column of a row: the subjects of its arguments, or the facts of a row that is not about a
+/// call.
 fn names_cell(row: &Row) -> String {
     let short = |digest: &Option<audit::SharedText>| match digest {
         Some(digest) => digest.chars().take(SHORT_DIGEST_CHARS).collect(),

@@ -1,4 +1,4 @@
-//! `portcullis audit replay`: decides the recorded calls anew under another policy.
+//! `portcullis audit replay`: decides the recorded calls again, under another policy.
 
 use std::{
     collections::HashMap,
@@ -21,7 +21,8 @@ use crate::{
     output::{json, stream, table},
 };
 
-/// Replays the calls of the log that meet the filters under the policy in force, or under that of `--policy`.
+/// Replays the calls of the log that match the filters under the policy in force, or under that of
+/// `--policy`.
 pub(crate) fn replay(common: &CommonOptions, options: ReplayOptions) -> Result<ExitCode, CliError> {
     let envelope = crate::setup::envelope(common)?;
     let policy = crate::setup::policy_files(&envelope)?.load(envelope.sandbox_tier)?;
@@ -60,7 +61,7 @@ struct KeptPolicies {
 }
 
 impl KeptPolicies {
-    /// A kept policy. `None` if it was not kept, or this version cannot read it.
+    /// Returns a kept policy, or `None` if it was not kept or this version cannot read it.
     fn get(&mut self, digest: &str) -> Option<&WorkspaceSecurityPolicy> {
         if !self.loaded.contains_key(digest) {
             let load = || {
@@ -74,7 +75,7 @@ impl KeptPolicies {
     }
 }
 
-/// The numbers, then the calls that would be decided otherwise, those first that would be allowed more.
+/// Formats the numbers, then the calls whose decision differs, first those that would be allowed more.
 pub(crate) fn replay_text(report: &ReplayReport) -> String {
     let ReplayReport { calls, same, undecided, changed } = report;
     let mut out = format!("{calls} calls: {same} same, {} decided otherwise", calls - same);

@@ -1,7 +1,7 @@
-//! `portcullis audit report`: the audit log as a page, beside the grants of the policy in force.
+//! `portcullis audit report`: writes a page about the audit log and the grants of the policy in force.
 //!
-//! The log is read twice, row by row: once to verify it, and once to count the rows that meet the filters. Neither
-//! needs more memory for a longer log.
+//! The log is read twice, row by row: once to verify it, and once to count the rows that match the filters.
+//! The memory does not grow with the log.
 
 mod figures;
 mod page;
@@ -23,12 +23,13 @@ use crate::{
     output::{html, stream, text},
 };
 
-/// The evidence, kept elsewhere, about the end of the log. The chain alone cannot show that rows were cut off there.
+/// The external evidence about the end of the log. The chain alone cannot show that rows were cut off at the
+/// end.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum AnchorState {
-    /// Nothing from elsewhere was compared.
+    /// No external evidence was compared.
     NotAnchored,
-    /// The log has the row that `source` names, and every row before it is unchanged.
+    /// The log has the row that `source` names, and every row up to it is unchanged.
     Holds {
         /// The evidence.
         source: &'static str,
@@ -39,15 +40,16 @@ pub(super) enum AnchorState {
     },
     /// The log does not have that row, or is not intact up to it.
     Missing {
-        /// As above.
+        /// The evidence.
         source: &'static str,
     },
 }
 
-/// Writes the page. A log that is not intact gets one too, which says so first; the exit code is then 1.
+/// Writes the page. A log that is not intact also gets a page, which reports that first. The exit code is
+/// then 1.
 pub(crate) fn report(common: &CommonOptions, options: ReportOptions) -> Result<ExitCode, CliError> {
     let ReportOptions { html: file, head, anchor, filter, modules } = options;
-    // The file is checked first, because reading a long log takes long.
+    // Check the file first, because reading a long log takes long.
     html::check_new_file(&file)?;
     let mut request = VerifyRequest { head, ..VerifyRequest::default() };
     for source in &anchor {
@@ -76,7 +78,7 @@ pub(crate) fn report(common: &CommonOptions, options: ReportOptions) -> Result<E
         made: Timestamp::now(),
     });
     html::write_new_file(&file, &page)?;
-    // The page of a damaged log is written all the same, and the exit code says that it is damaged.
+    // A damaged log also gets a page, and the exit code reports the damage.
     let is_whole = verification.is_intact() && !matches!(anchor, AnchorState::Missing { .. });
     stream::write_answer(&format!(
         "wrote {}: {} of {} rows\n{}",
@@ -103,14 +105,14 @@ fn verified(log: &Path, request: &VerifyRequest) -> Result<VerifyReport, CliErro
 struct LogCounts {
     figures: Figures,
     counts: UseCounts,
-    /// The lines that are not rows.
+    /// The number of lines that are not rows.
     unreadable: u64,
-    /// The number and time of the last row that evidence from elsewhere covers.
+    /// The number and time of the last row that external evidence covers.
     last_anchored: Option<(u64, Timestamp)>,
 }
 
 impl LogCounts {
-    /// Counts the rows that were verified, and not those that were written since.
+    /// Counts the verified rows, and leaves out rows that were written afterwards.
     fn read(
         log: &Path,
         verification: &VerifyReport,
@@ -141,7 +143,7 @@ impl LogCounts {
     }
 }
 
-/// The number of the last row that evidence from elsewhere covers.
+/// Returns the number of the last row that external evidence covers.
 fn anchored_rows(verification: &VerifyReport) -> Option<u64> {
     let anchors = verification.anchors.iter().filter(|anchor| {
         anchor.place == CheckpointPlace::Outside && anchor.finding == CheckpointFinding::Holds
@@ -167,9 +169,9 @@ fn anchor_state(verification: &VerifyReport, last_anchored: Option<(u64, Timesta
     }
 }
 
-/// The filters as they were given, for the page.
+/// Formats the given filters, for the page.
 fn filter_words(options: &FilterOptions) -> Vec<String> {
-    // No `..`, so that the page cannot leave a new filter out.
+    // No `..`, so that a new filter cannot be left out of the page.
     let FilterOptions {
         agent,
         tool,

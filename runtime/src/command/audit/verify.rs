@@ -66,7 +66,7 @@ pub(crate) fn verify(common: &CommonOptions, options: &VerifyOptions) -> Result<
 pub(crate) fn seal(common: &CommonOptions) -> Result<ExitCode, CliError> {
     let state = setup::envelope(common)?.state;
     let path = audit::log_path(&state);
-    // Sealing must not make a log.
+    // Sealing must not create a log.
     if !path.exists() {
         return Err(CliError::NoAuditLog { path });
     }
@@ -77,14 +77,14 @@ pub(crate) fn seal(common: &CommonOptions) -> Result<ExitCode, CliError> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// The checkpoints in a file, or in standard input for `-`.
+/// Reads the checkpoints from a file, or from standard input for `-`.
 pub(super) fn read_anchors(source: &Path) -> Result<Vec<SignedCheckpoint>, CliError> {
     let failed = |error| CliError::AnchorFile { path: source.to_owned(), source: error };
     let bytes = match source.as_os_str() == "-" {
         true => bounded::read_bytes(io::stdin().lock(), MAX_ANCHOR_BYTES),
         false => File::open(source).and_then(|file| bounded::read_bytes(file, MAX_ANCHOR_BYTES)),
     };
-    // A journal can hold any bytes around the lines.
+    // A journal can contain any bytes around the lines.
     let bytes = bytes.map_err(failed)?;
     let found = SignedCheckpoint::find_all(&String::from_utf8_lossy(&bytes));
     if found.is_empty() {
@@ -93,19 +93,19 @@ pub(super) fn read_anchors(source: &Path) -> Result<Vec<SignedCheckpoint>, CliEr
     Ok(found)
 }
 
-/// A log's key as text, or the name of a file with it.
+/// Reads a log's key from its text, or from the file that the text names.
 pub(super) fn read_key(text: &str) -> Result<VerifierKey, CliError> {
     VerifierKey::parse(&key_text(text)?).map_err(|source| CliError::VerifierKey { source })
 }
 
-/// A witness's key as text, or the name of a file with it.
+/// Reads a witness's key from its text, or from the file that the text names.
 fn read_witness_key(text: &str) -> Result<WitnessKey, CliError> {
     WitnessKey::parse(&key_text(text)?).map_err(|source| CliError::VerifierKey { source })
 }
 
-/// The text of a key: the argument, or the content of the file that it names.
+/// Returns the text of a key: the argument, or the content of the file that it names.
 fn key_text(text: &str) -> Result<Cow<'_, str>, CliError> {
-    // The text of a key has two plus signs.
+    // A key has two plus signs, which distinguish it from most file names.
     if text.matches('+').count() >= 2 && !Path::new(text).exists() {
         return Ok(text.into());
     }
@@ -115,7 +115,7 @@ fn key_text(text: &str) -> Result<Cow<'_, str>, CliError> {
     Ok(String::from_utf8_lossy(&bytes).into_owned().into())
 }
 
-/// The findings of a verification, as text.
+/// Formats the findings of a verification as text.
 pub(crate) fn verification_text(report: &VerifyReport) -> String {
     let mut out = String::new();
     // Writing to a string cannot fail.
@@ -174,7 +174,7 @@ pub(crate) fn verification_text(report: &VerifyReport) -> String {
     out
 }
 
-/// The rows before a break. The number is that of a row, not a count, because retention may have removed rows.
+/// Names the rows before a break, by number. It is not a count, because retention may have removed rows.
 fn rows_that_hold(last_seq: u64) -> String {
     match last_seq {
         0 => "no row holds".to_owned(),
@@ -182,7 +182,7 @@ fn rows_that_hold(last_seq: u64) -> String {
     }
 }
 
-/// The name of a sealed segment, which the number of a line counts in. Empty for the log itself.
+/// Returns the name of the sealed segment to which a line number refers. Empty for the log itself.
 fn file_of(path: &Path) -> String {
     match path.file_name().and_then(|name| name.to_str()) {
         Some(name) if name != audit::LOG_NAME => format!("{}, ", text::inline(name)),
@@ -238,7 +238,7 @@ fn finding_text(finding: &CheckpointFinding) -> String {
         CheckpointFinding::BehindBreak => "it covers rows after the break".to_owned(),
         CheckpointFinding::Signature(fault) => fault.to_string(),
         CheckpointFinding::Malformed => "the file does not hold a checkpoint".to_owned(),
-        // A later version of the library may find more.
+        // A later version of the library may have further findings.
         _ => "it does not hold".to_owned(),
     }
 }

@@ -29,7 +29,7 @@ pub(crate) fn run(common: &CommonOptions, options: ApproveOptions) -> Result<Exi
     Ok(ExitCode::SUCCESS)
 }
 
-/// The tool, its declaration beside the policy's grant, and the changes since the earlier approval.
+/// Describes the tool, its declaration beside the policy's grant, and the changes since the last approval.
 fn describe_approval(registry: &ToolRegistry, approval: &ModuleApproval<'_>) -> String {
     let tool = approval.tool();
     let mut out = String::new();
@@ -61,14 +61,14 @@ fn describe_approval(registry: &ToolRegistry, approval: &ModuleApproval<'_>) -> 
 /// The escaped form of a line end in a fact.
 const ESCAPED_NEWLINE: &str = "\\u{a}";
 
-/// The maximum length of a fact in the table, in characters. A longer fact stands below the table.
+/// The maximum length of a fact in the table, in characters. A longer fact is shown below the table.
 const MAX_CELL_CHARS: usize = 80;
 
 fn has_several_lines(fact: &str) -> bool {
     fact.contains(ESCAPED_NEWLINE)
 }
 
-/// A fact of several lines, each line behind a margin.
+/// Splits a fact into several lines, each behind a margin.
 fn split_into_lines(fact: &str, margin: &str) -> String {
     split_into_lines_of_width(fact, margin, stream::stdout_columns())
 }
@@ -85,7 +85,7 @@ fn split_into_lines_of_width(fact: &str, margin: &str, columns: Option<usize>) -
     text::behind_margin(&lines, margin, columns)
 }
 
-/// The tool's declaration beside the policy's grant.
+/// Compares the tool's declaration with the policy's grant.
 fn compare_with_policy(registry: &ToolRegistry, approval: &ModuleApproval<'_>) -> String {
     let assigned = registry.policy().describe(approval.tool().facts());
     let policy_value = |fact: &str| match fact {
@@ -127,7 +127,7 @@ mod tests {
         assert!(has_several_lines(fact) && !has_several_lines("one line"));
         let rendered = split_into_lines_of_width(fact, "  | ", None);
         assert_eq!(rendered, "  | Counts lines.\n  |\n  | It \\u{1b}[2J clears nothing.\n");
-        // Text of the author that contains these characters is not split.
+        // Text by the author that contains these characters is not split.
         assert_eq!(split_into_lines_of_width(r"a\\u{a}b", "| ", None), "| a\\\\u{a}b\n");
     }
 }

@@ -55,7 +55,7 @@ pub(crate) fn run(common: &CommonOptions, options: &BuildOptions) -> Result<Exit
     Ok(ExitCode::SUCCESS)
 }
 
-/// The size of a module, if it is small enough to be loaded.
+/// Returns the size of a module, if the module is small enough to be loaded.
 fn size(module: &Path) -> Result<u64, AuthorError> {
     let file =
         fs::metadata(module).map_err(|source| AuthorError::Module { path: module.to_owned(), source })?;
@@ -66,12 +66,12 @@ fn size(module: &Path) -> Result<u64, AuthorError> {
     Ok(file.len())
 }
 
-/// Whether a tool belongs to one of these modules.
+/// Returns whether a tool belongs to one of these modules.
 pub(super) fn is_from_modules(tool: &RegisteredTool, modules: &[PathBuf]) -> bool {
     tool.module_name().is_some_and(|name| modules.iter().any(|module| module.display().to_string() == name))
 }
 
-/// A path, relative to the current folder if it lies below that folder.
+/// Formats a path, relative to the current folder if it lies below that folder.
 pub(super) fn relative_to_current_folder(path: &Path) -> String {
     let relative_path = setup::real_path(Path::new(".")).ok();
     let relative_path =

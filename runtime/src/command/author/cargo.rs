@@ -1,5 +1,5 @@
-//! Runs cargo for the author's commands. No other file of these commands makes a `Command`: even
-//! `tool try --native` starts the author's own program through [`program`].
+//! Runs cargo for the author's commands. No other file of these commands creates a `Command`: even `tool try
+//! --native` starts the author's own program through [`program`].
 //!
 //! Variables that an outer cargo has set for itself are removed from the environment. `CARGO_TARGET_DIR` stays,
 //! because the target folder is the author's choice.
@@ -132,7 +132,7 @@ impl ToolCrate {
         self.run(&["test"], variables)
     }
 
-    /// Runs cargo in the crate. Its output and its errors are shown unchanged.
+    /// Runs cargo in the crate. Its output and errors are shown unchanged.
     fn run<'a>(
         &self,
         arguments: &[&str],
@@ -154,7 +154,7 @@ impl ToolCrate {
     }
 }
 
-/// Whether cargo may use the network.
+/// Whether cargo may access the network.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Network {
     /// No. If cargo needs the network, it fails without a message.
@@ -163,7 +163,7 @@ pub(crate) enum Network {
     IfNeeded,
 }
 
-/// The output of `cargo metadata`, which also writes a missing lock file. `None` if cargo fails.
+/// Returns the output of `cargo metadata`, which also writes a missing lock file. `None` if cargo fails.
 pub(crate) fn metadata(folder: &Path, network: Network) -> Result<Option<Vec<u8>>, AuthorError> {
     let mut cargo = program("cargo", folder);
     cargo
@@ -178,8 +178,8 @@ pub(crate) fn metadata(folder: &Path, network: Network) -> Result<Option<Vec<u8>
     Ok(output.status.success().then_some(output.stdout))
 }
 
-/// Whether a program's source contains neither `fn main` nor `export_tools!`. This is checked after a failed
-/// build: the compiler reports only the missing function, not the macro that generates it.
+/// Returns whether a program's source contains neither `fn main` nor `export_tools!`. This is checked after a
+/// failed build: the compiler reports only the missing function, not the macro that generates it.
 fn has_no_main(source: &Path) -> bool {
     let mut text = String::new();
     let read = File::open(source).and_then(|file| file.take(MAX_SOURCE_BYTES).read_to_string(&mut text));
@@ -189,8 +189,8 @@ fn has_no_main(source: &Path) -> bool {
 /// The maximum length of the part of a program's source that is searched, in bytes.
 const MAX_SOURCE_BYTES: u64 = 1 << 20;
 
-/// Whether the target's standard library is installed. This is checked after a failed build, so that the one-line
-/// remedy stands below the compiler's output.
+/// Returns whether the target's standard library is installed. This is checked after a failed build, so that
+/// the one-line remedy appears below the compiler's output.
 fn has_target(folder: &Path) -> bool {
     let mut compiler = program("rustc", folder);
     let libdir_query =
@@ -199,12 +199,12 @@ fn has_target(folder: &Path) -> bool {
         Ok(output) if output.status.success() => {
             Path::new(String::from_utf8_lossy(&output.stdout).trim()).is_dir()
         }
-        // If rustc gives no answer, assume that the target is there.
+        // If rustc gives no answer, assume that the target is installed.
         _ => true,
     }
 }
 
-/// A toolchain program that runs in a folder.
+/// Prepares a toolchain program that runs in a folder.
 pub(crate) fn program(name: impl AsRef<std::ffi::OsStr>, folder: &Path) -> Command {
     #[expect(clippy::disallowed_methods, reason = "authors build and run what they write; no call does")]
     let mut program = Command::new(name);
@@ -213,7 +213,7 @@ pub(crate) fn program(name: impl AsRef<std::ffi::OsStr>, folder: &Path) -> Comma
             program.env_remove(&name);
         }
     }
-    // A relative path is meant from this process's current folder, not from cargo's.
+    // A relative path refers to this process's current folder, but cargo runs in another folder.
     if let Some(target) = env::var_os("CARGO_TARGET_DIR").and_then(|folder| std::path::absolute(folder).ok())
     {
         program.env("CARGO_TARGET_DIR", target);

@@ -1,4 +1,4 @@
-//! `portcullis tool new`: a crate with one tool, from the files of `new/template`.
+//! `portcullis tool new`: creates a crate with one tool from the files of `new/template`.
 
 mod lockfile;
 mod names;
@@ -22,7 +22,7 @@ use crate::{
     setup,
 };
 
-/// The paths and texts of the crate's files. [`TemplateNames`] are filled into the texts.
+/// The paths and texts of the crate's files. [`TemplateNames`] fills in the placeholders of the texts.
 const TEMPLATE: [(&str, &str); 6] = [
     ("Cargo.toml", include_str!("new/template/Cargo.toml")),
     ("src/main.rs", include_str!("new/template/src/main.rs")),
@@ -32,7 +32,7 @@ const TEMPLATE: [(&str, &str); 6] = [
     (".cargo/config.toml", include_str!("new/template/.cargo/config.toml")),
 ];
 
-/// Makes the crate and prints the next steps.
+/// Creates the crate and prints the next steps.
 pub(crate) fn run(options: &NewOptions) -> Result<ExitCode, CliError> {
     let name = ToolName::parse(options.name.as_str()).map_err(AuthorError::from)?;
     if let Some(shipped) = shipped_name_like(&name) {
@@ -63,7 +63,7 @@ pub(crate) fn run(options: &NewOptions) -> Result<ExitCode, CliError> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// Writes the crate's files, and lets cargo make the lock file.
+/// Writes the crate's files, and lets cargo create the lock file.
 fn fill(folder: &Path, names: &TemplateNames, sdk: &Path) -> Result<(), NewCrateError> {
     for (path, text) in TEMPLATE {
         let path = folder.join(path);
@@ -75,7 +75,7 @@ fn fill(folder: &Path, names: &TemplateNames, sdk: &Path) -> Result<(), NewCrate
     Ok(lockfile::make(folder, sdk)?)
 }
 
-/// Why the crate was not made. The incomplete folder is then removed.
+/// The reason why the crate was not created. The incomplete folder is then removed.
 #[derive(Debug)]
 enum NewCrateError {
     Author(AuthorError),

@@ -31,7 +31,7 @@ pub(crate) fn run(_common: &CommonOptions, options: &TestOptions) -> Result<Exit
     let variables: [(&str, OsString); 3] =
         [(PROGRAM, program.into()), (MODULES, modules), (STATE, state.clone().into())];
     let _turn = take_turn(package.target_folder()).map_err(start_failure)?;
-    // The log may have calls of earlier tests, so only the difference counts.
+    // The log may contain calls of earlier tests, so only the difference counts.
     let earlier_calls = count_calls(&state);
     if !package.test(variables)? {
         return Err(AuthorError::Tests.into());
@@ -45,8 +45,8 @@ pub(crate) fn run(_common: &CommonOptions, options: &TestOptions) -> Result<Exit
     }
 }
 
-/// Waits until no other `tool test` runs in a target folder, which crates can share: the calls of each are counted in
-/// one log. The turn ends when the file is dropped.
+/// Waits until no other `tool test` runs in a target folder, which crates can share: the calls of all of them
+/// are counted in one log. Dropping the file ends the turn.
 fn take_turn(target: &Path) -> std::io::Result<File> {
     std::fs::create_dir_all(target)?;
     let lock = File::create(target.join(format!("{FOLDER}.lock")))?;
@@ -54,7 +54,7 @@ fn take_turn(target: &Path) -> std::io::Result<File> {
     Ok(lock)
 }
 
-/// The number of finished calls in the audit log of the tests' state.
+/// Counts the finished calls in the audit log of the tests' state.
 fn count_calls(state: &Path) -> usize {
     let is_call_end = |row: &audit::Row| row.event == audit::RowKind::End;
     audit::rows(&audit::log_path(state)).filter_map(Result::ok).filter(is_call_end).count()

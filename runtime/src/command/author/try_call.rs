@@ -47,7 +47,7 @@ pub(crate) fn run(common: &CommonOptions, options: TryOptions) -> Result<ExitCod
     let mut caller = call::caller(run.clone(), options.approve);
     let stderr = Diagnostics::attach(&mut caller);
     let cancel = caller.cancel.clone();
-    // The registry gets no shell: the tried tool belongs to a module, and modules have none.
+    // The registry gets no shell: the tried tool belongs to a module, and modules have no shell.
     let work = move || make_call(&envelope, [&files, &granted], call, &caller, &stderr);
     match run_interruptibly(&cancel, work)? {
         Some(attempt) => report::show(&attempt, &run, as_json),
@@ -55,8 +55,8 @@ pub(crate) fn run(common: &CommonOptions, options: TryOptions) -> Result<ExitCod
     }
 }
 
-/// Makes the call under the policy `granted`, and finds out its grant and the reason of a refusal. The remedy is
-/// derived from the policy `files`, which the author can change.
+/// Makes the call under the policy `granted`, and determines its grant and the reason of a refusal. The
+/// remedy is derived from the policy `files`, which the author can change.
 fn make_call(
     envelope: &RunnerBootstrapEnvelope,
     [files, granted]: [&PolicyFiles; 2],
@@ -79,7 +79,7 @@ fn make_call(
     attempt
 }
 
-/// The tool, if one of the crate's modules has it. A core tool with the same name does not count.
+/// Returns the tool, if one of the crate's modules has it. A core tool with the same name does not count.
 fn own_tool(
     registry: &ToolRegistry,
     name: &str,

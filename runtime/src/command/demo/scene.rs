@@ -18,8 +18,8 @@ pub(super) struct Scene {
 }
 
 impl Scene {
-    /// Makes the folder and its files. Sandbox tier and shell are taken from `options`. Everything else belongs to
-    /// the scene.
+    /// Creates the folder and its files. Sandbox tier and shell are taken from `options`. Everything else
+    /// belongs to the scene.
     pub(super) fn set_up(options: &CommonOptions) -> io::Result<Self> {
         let folder = tempfile::Builder::new().prefix("portcullis-demo-").tempdir()?;
         let root = folder.path();
@@ -51,7 +51,7 @@ impl Scene {
         Ok(Self { folder, common })
     }
 
-    /// The first text that a person reads.
+    /// Returns the first text that a person reads.
     pub(super) fn introduction(&self) -> String {
         format!(
             "A scripted model works in {}. The tools, the policy, the sandbox and the audit log are real.",
@@ -59,7 +59,7 @@ impl Scene {
         )
     }
 
-    /// Removes the folder, or keeps it and returns a text that says where it is.
+    /// Removes the folder, or keeps it and returns a text with its path.
     pub(super) fn close(self, keep: bool) -> String {
         if keep {
             let kept_folder = self.folder.keep();
@@ -80,7 +80,7 @@ fn write_file(path: &Path, text: &str) -> io::Result<()> {
     fs::write(path, text)
 }
 
-/// Numbered lines, cut to [`LONG_FILE_BYTES`].
+/// Returns numbered lines, truncated to [`LONG_FILE_BYTES`].
 fn long_text() -> String {
     let mut text: String = (1..).map(|number| format!("line {number} of a long log\n")).take(8000).collect();
     text.truncate(LONG_FILE_BYTES);

@@ -30,7 +30,7 @@ pub(super) struct Findings {
     pub(super) audit: Option<AuditFinding>,
     /// Files of the mounts that also have a name outside the mounts or in another mount.
     pub(super) hard_links: Option<LinkFinding>,
-    /// Why the tools do not start, with the causes.
+    /// The reason why the tools do not start, with the causes.
     pub(super) error: Option<String>,
     pub(super) missing: Vec<MissingPart>,
 }
@@ -42,12 +42,12 @@ pub(super) struct ProjectFinding {
     pub(super) folder: PathBuf,
 }
 
-/// One layer, as a worker thread proved it.
+/// A layer, as a worker thread proved it.
 #[derive(Debug, Serialize)]
 pub(super) struct LayerFinding {
     pub(super) layer: Layer,
     pub(super) required: bool,
-    /// Whether the thread saw the layer refuse something.
+    /// Whether the thread saw the layer refuse an attempt.
     pub(super) proven: bool,
     #[serde(flatten)]
     pub(super) status: LayerStatus,
@@ -64,7 +64,7 @@ pub(super) struct EgressFinding {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) proxy: Option<String>,
     pub(super) layers: Vec<LayerFinding>,
-    /// Why no request can be made.
+    /// The reason why no request can be made.
     pub(super) reason: Option<String>,
 }
 
@@ -81,9 +81,9 @@ pub(super) struct ShellFinding {
     pub(super) layers: Vec<ShellLayer>,
     /// The hosts that the session's commands reach.
     pub(super) hosts: Vec<String>,
-    /// Why the session's commands reach no host although the policy grants some.
+    /// The reason why the session's commands reach no host although the policy grants some.
     pub(super) network_absence: Option<String>,
-    /// Why there is no shell.
+    /// The reason why there is no shell.
     pub(super) reason: Option<String>,
 }
 
@@ -126,7 +126,7 @@ pub(super) struct SecretFinding {
     pub(super) name: String,
     /// The secret's source and audience.
     pub(super) audience: String,
-    /// Why the secret's value cannot be used, with the causes.
+    /// The reason why the secret's value cannot be used, with the causes.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) problem: Option<String>,
 }
@@ -145,7 +145,7 @@ pub(super) struct ToolCount {
 pub(super) struct AuditFinding {
     pub(super) path: PathBuf,
     pub(super) intact: bool,
-    /// The output of `audit verify`, or why the log could not be verified.
+    /// The output of `audit verify`, or the reason why the log could not be verified.
     pub(super) report: String,
 }
 
@@ -161,7 +161,7 @@ pub(super) struct LinkFinding {
     /// Some of the private files that also have a name elsewhere, by their private names.
     pub(super) private: Vec<String>,
     pub(super) private_left_out: usize,
-    /// Why it is unknown whether private files are exposed. No command runs then either.
+    /// The reason why it is unknown whether private files are exposed. No command runs then either.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) unknown: Option<String>,
 }
@@ -181,7 +181,7 @@ impl LinkFinding {
     }
 }
 
-/// A missing part, and how to get it.
+/// A missing part, and how to obtain it.
 #[derive(Debug, Serialize)]
 pub(super) struct MissingPart {
     pub(super) what: String,

@@ -7,7 +7,7 @@ use portcullis_tools::confine::LayerStatus;
 use super::findings::{Findings, LayerFinding, LinkFinding, ProvenAttempt, ShellFinding, ToolCount};
 use crate::output::text;
 
-/// All findings.
+/// Formats all findings.
 pub(super) fn render(findings: &Findings) -> String {
     let mut out = String::new();
     // Writing to a string cannot fail.
@@ -15,7 +15,7 @@ pub(super) fn render(findings: &Findings) -> String {
     out
 }
 
-/// The findings in a few lines, for the end of the demonstration.
+/// Formats the findings in a few lines, for the end of the demonstration.
 pub(super) fn summary(findings: &Findings) -> String {
     let mut out = String::new();
     for layer in &findings.layers {
@@ -202,8 +202,8 @@ fn write_shell(out: &mut String, shell: &ShellFinding) -> std::fmt::Result {
     Ok(())
 }
 
-/// An attempt's outcome before and after confinement. The text says so if the attempt was refused before
-/// confinement too: such a refusal proves nothing.
+/// Formats an attempt's outcome before and after confinement. If the attempt was already refused before
+/// confinement, the text says that the refusal proves nothing.
 fn outcome_change(before: &str, after: &str) -> String {
     if before == after {
         format!("{before} before as well: refused already, by something else")

@@ -55,7 +55,7 @@ impl Scene {
         token_file().map_err(|source| CliError::Demo { source })
     }
 
-    /// Makes the person, the agent and the space. Returns the person's token.
+    /// Creates the person, the agent and the space. Returns the person's token.
     pub(super) async fn furnish(&self, gateway: &Gateway, operator: &str) -> Result<String, CliError> {
         let tools = json!([
             {
@@ -130,7 +130,7 @@ impl Provider for DemoModel {
     }
 }
 
-/// The turn that answers this conversation, as a script.
+/// Returns the turn that answers this conversation, as a script.
 fn script(messages: &[Message]) -> String {
     let Some(last) = messages.last() else { return ending("There is nothing to do.") };
     if last.role == MessageRole::Tool {
@@ -171,7 +171,7 @@ fn script(messages: &[Message]) -> String {
     }
 }
 
-/// The space of the newest message of an inbox.
+/// Finds the space of the newest message in an inbox.
 fn last_space(messages: &[Message]) -> Option<String> {
     let prompts = messages.iter().rev().filter(|message| message.role == MessageRole::User);
     let mut texts = prompts.map(Message::text);
@@ -185,7 +185,7 @@ fn ending(text: &str) -> String {
     format!("{}\n{}\n", json!({"text": text}), json!({"end": "stop"}))
 }
 
-/// A turn with these calls, whose arguments arrive in pieces.
+/// Builds a turn with these calls, whose arguments arrive in pieces.
 fn calls(calls: &[(&str, Value)]) -> String {
     let mut script = String::new();
     for (index, (name, arguments)) in calls.iter().enumerate() {

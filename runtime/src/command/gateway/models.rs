@@ -1,4 +1,4 @@
-//! The models of a gateway's agents: those of one provider.
+//! The models of a gateway's agents, all from one provider.
 
 use std::{collections::HashMap, sync::Arc};
 
@@ -16,7 +16,7 @@ use crate::{
     setup,
 };
 
-/// The maximum number of models that are kept ready.
+/// The maximum number of cached models.
 const MAX_READY: usize = 64;
 
 /// The models of one provider. An agent's definition can name another model than the gateway's.

@@ -1,5 +1,5 @@
-//! The table of tools and mounts on a page: granted, used, tried. A cell says in words and by its border, and not by
-//! its colour alone, which of them holds.
+//! The table of tools and mounts on a page: granted, used, tried. A cell shows its state in words and by its
+//! border, not only by its colour.
 
 use maud::{Markup, html};
 use portcullis_tools::{
@@ -19,11 +19,11 @@ const MAX_HOSTS: usize = 4;
 /// The use of a grant, as the log shows it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum GrantUse {
-    /// Calls used it.
+    /// Calls used the grant.
     Used,
-    /// Calls could have used it, and were not observed.
+    /// Calls could have used the grant, but their accesses were not observed.
     Unobserved,
-    /// No call used it.
+    /// No call used the grant.
     Unused,
 }
 
@@ -45,9 +45,10 @@ impl GrantUse {
     }
 }
 
-/// The table with its legend. Tools that have no mount and no host, and tried none, are named below it.
+/// Renders the table with its legend. Tools without mounts, hosts and refused attempts are named below the
+/// table.
 pub(crate) fn matrix(policy: &WorkspaceSecurityPolicy, grants: &[ToolGrants], counts: &UseCounts) -> Markup {
-    // A tool that has tried a mount keeps its row, because the refused tries are worth a look.
+    // A tool that has tried a mount keeps its row, because refused attempts deserve attention.
     let is_empty = |grants: &&ToolGrants| {
         let has_tried = counts.mounts_of(grants).any(|(_, count)| count.tried > 0);
         grants.mounts.is_empty() && grants.hosts.is_empty() && !has_tried
@@ -115,7 +116,7 @@ fn row(grants: &ToolGrants, mounts: &[&str], counts: &UseCounts) -> Markup {
     }
 }
 
-/// The answer to a call that names nothing: its sign, and its word.
+/// Renders the answer to a call that names nothing: its sign and its word.
 pub(crate) fn verdict(verdict: Approval) -> Markup {
     match verdict {
         Approval::Allow => html! { span.tag.ok { "✓ runs" } },
@@ -144,13 +145,13 @@ fn cell(access: Option<Access>, count: UseCount) -> Markup {
     }
 }
 
-/// The use of a grant in words.
+/// Describes the use of a grant in words.
 pub(crate) fn use_words(access: Access, grant_use: GrantUse, count: UseCount) -> String {
     let used = Count(count.used);
     match grant_use {
         GrantUse::Unused => "never used".to_owned(),
         GrantUse::Unobserved => format!("≤ {used} ×, not seen"),
-        // A call that was not observed may have written.
+        // An unobserved call may have written.
         GrantUse::Used if access == Access::Write && count.wrote == 0 && count.unobserved == 0 => {
             format!("{used} ×, only read")
         }
@@ -175,7 +176,7 @@ fn hosts(hosts: &[String], requests: u64) -> Markup {
     }
 }
 
-/// A number of calls, in words.
+/// Formats a number of calls in words.
 pub(crate) fn calls(count: u64) -> String {
     format!("{} {}", Count(count), if count == 1 { "call" } else { "calls" })
 }

@@ -52,7 +52,7 @@ pub(super) fn render(facts: &MapInput<'_>) -> String {
         caption: "Each grant with the rule that gives it",
         columns: &["Mount", "Tool", "Access", "In the log", "A call", "Rule", "From"].map(Column::Text),
         rows: rows.collect(),
-        // The page says how many grants it leaves out, so that it does not look complete.
+        // The page shows how many grants it leaves out, so that it does not look complete.
         more: by_mount.len().saturating_sub(MAX_GRANTS) as u64,
     };
     let body = html! {
@@ -88,7 +88,7 @@ pub(super) fn render(facts: &MapInput<'_>) -> String {
     page("Portcullis: map of mounts", &body)
 }
 
-/// The steps of the data of one source.
+/// Lists the steps of the data of one source.
 fn flow_listing(source: &ReachSource, steps: &[FlowStep]) -> maud::Markup {
     let source = source.to_string();
     if steps.is_empty() {

@@ -1,4 +1,4 @@
-//! The number of times that the calls of an audit log used and tried the mounts.
+//! Counts how many calls of an audit log used, or tried to use, each mount.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -15,19 +15,19 @@ use serde::Serialize;
 
 use crate::{command::audit::each_row, error::CliError};
 
-/// The maximum number of pairs of a tool and a mount that the map does not have. Callers choose such names, so their
-/// number is bounded; those of the map are always counted.
+/// The maximum number of pairs of a tool and a mount that the map does not contain. Callers choose such
+/// names, so their number is bounded. Pairs of the map are always counted.
 const MAX_FURTHER_PAIRS: usize = 10_000;
 
-/// The number of a tool's calls that used a mount, and of refused ones that named a path in it.
+/// The number of a tool's calls that used a mount, and of refused calls that named a path in it.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
 pub(crate) struct UseCount {
     pub(crate) used: u64,
     pub(crate) tried: u64,
-    /// Those of `used` that wrote, created or removed something.
+    /// The number of used calls that wrote, created or removed a file.
     #[serde(skip)]
     pub(crate) wrote: u64,
-    /// Those of `used` that were not observed: they could have used the mount.
+    /// The number of used calls whose accesses were not observed. They could have used the mount.
     #[serde(skip)]
     pub(crate) unobserved: u64,
 }
@@ -50,7 +50,7 @@ pub(crate) struct UseCounts {
 }
 
 impl UseCounts {
-    /// No calls of the tools of a map.
+    /// Creates counts of zero for the tools of a map.
     pub(crate) fn new(grants: &[ToolGrants], policy: &WorkspaceSecurityPolicy) -> Self {
         Self {
             tools: grants.iter().map(|grants| (name_of(grants).to_owned(), ToolUse::default())).collect(),
@@ -76,7 +76,7 @@ impl UseCounts {
         if row.event != RowKind::End {
             return;
         }
-        // A tool that is not in the map has no place in it.
+        // A tool that is not in the map is not counted.
         let Some(tool) = self.tools.get_mut(&*row.tool) else { return };
         tool.calls += 1;
         let dialled = row.connections.iter().filter(|connection| connection.address.is_some());
@@ -107,7 +107,8 @@ impl UseCounts {
         }
     }
 
-    /// The count of a row's tool in a mount. `None` for one of too many names that are not a mount.
+    /// Returns the count of a row's tool in a mount. `None` if the name is not a mount and the limit of names
+    /// is reached.
     fn count(&mut self, row: &Row, mount: &str) -> Option<&mut UseCount> {
         let pair = (row.tool.to_string(), mount.to_owned());
         if !self.mounts.contains(mount) && !self.pairs.contains_key(&pair) {
@@ -119,17 +120,17 @@ impl UseCounts {
         Some(self.pairs.entry(pair).or_default())
     }
 
-    /// The count of a tool or step in a mount.
+    /// Returns the count of a tool or step in a mount.
     pub(crate) fn of(&self, grants: &ToolGrants, mount: &str) -> UseCount {
         self.pairs.get(&(name_of(grants).to_owned(), mount.to_owned())).copied().unwrap_or_default()
     }
 
-    /// The calls of a tool or step.
+    /// Returns the calls of a tool or step.
     pub(crate) fn of_tool(&self, grants: &ToolGrants) -> ToolUse {
         self.tools.get(name_of(grants)).copied().unwrap_or_default()
     }
 
-    /// The mounts that a tool or step used or tried, granted or not.
+    /// Returns the mounts that a tool or step used or tried to use, granted or not.
     pub(crate) fn mounts_of(&self, grants: &ToolGrants) -> impl Iterator<Item = (&str, UseCount)> {
         let name = name_of(grants);
         let own_pairs = self.pairs.range((name.to_owned(), String::new())..);

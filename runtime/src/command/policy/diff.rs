@@ -1,4 +1,4 @@
-//! `portcullis policy diff`: the differences of two policies in their effect.
+//! `portcullis policy diff`: shows how two policies differ in their effect.
 
 use std::{
     fs,
@@ -21,7 +21,7 @@ use crate::{
     setup,
 };
 
-/// The name that stands for the shipped policy.
+/// The name of the shipped policy on the command line.
 const SHIPPED: &str = "default";
 
 #[derive(Debug, Serialize)]
@@ -32,7 +32,7 @@ struct Answer<'a> {
     replay: Option<&'a ReplayReport>,
 }
 
-/// Compares two policies. The exit code is 1 if the new one may allow something that the old one does not.
+/// Compares two policies. The exit code is 1 if the new policy may allow a call that the old one does not.
 pub(crate) fn diff(common: &CommonOptions, options: &DiffOptions) -> Result<ExitCode, CliError> {
     let (old, new) = (load(common, &options.old)?, load(common, &options.new)?);
     let diff = PolicyDiff::between(&old, &new, &[]);
@@ -54,7 +54,7 @@ pub(crate) fn diff(common: &CommonOptions, options: &DiffOptions) -> Result<Exit
     Ok(if is_wider { ExitCode::FAILURE } else { ExitCode::SUCCESS })
 }
 
-/// A policy by its file, by `default`, or by the digest that rows have, which may be shortened.
+/// Loads a policy by its file, by `default`, or by the digest that rows have, which may be shortened.
 fn load(common: &CommonOptions, name: &str) -> Result<WorkspaceSecurityPolicy, CliError> {
     let files = match name {
         SHIPPED => PolicyFiles::shipped(),
@@ -66,8 +66,8 @@ fn load(common: &CommonOptions, name: &str) -> Result<WorkspaceSecurityPolicy, C
     Ok(files.load(common.sandbox_tier)?)
 }
 
-/// The file of a kept policy whose digest begins with this text. `None` if the text is not a beginning of a digest, or
-/// names a file.
+/// Returns the file of a kept policy whose digest begins with this text. `None` if the text cannot be the
+/// beginning of a digest, or names a file.
 fn kept_policy(common: &CommonOptions, start: &str) -> Result<Option<PathBuf>, CliError> {
     let is_digest = start.len() >= SHORTEST_DIGEST && start.bytes().all(|byte| byte.is_ascii_hexdigit());
     if !is_digest || Path::new(start).exists() {

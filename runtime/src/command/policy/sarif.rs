@@ -86,7 +86,8 @@ struct Region {
     start_column: usize,
 }
 
-/// The log of a report. The rules are all codes, so that a viewer shows the same rules for each report.
+/// Builds the log of a report. It lists all codes as rules, so that a viewer shows the same rules for each
+/// report.
 pub(super) fn log(report: &LintReport) -> Log {
     let message = |text: &str| Message { text: text.to_owned() };
     let rules = LintCode::ALL.into_iter().map(|code| Rule {
@@ -117,7 +118,8 @@ pub(super) fn log(report: &LintReport) -> Log {
     }
 }
 
-/// A file's name as a URI reference: every byte that RFC 3986 does not allow in a path is percent-encoded.
+/// Converts a file's name to a URI reference: every byte that RFC 3986 does not allow in a path is
+/// percent-encoded.
 fn uri(file: &str) -> String {
     let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || b"-._~/".contains(&byte);
     file.bytes()

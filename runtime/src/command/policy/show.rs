@@ -81,7 +81,8 @@ impl ToolGrant {
     }
 }
 
-/// The values as a table. Keys without a value are shown once for each section, not for each tool or profile.
+/// Formats the values as a table. Keys without a value are shown once for each section, not for each tool or
+/// profile.
 fn value_table(values: &[PolicyValue]) -> String {
     let is_named =
         |key: &str| ["profiles.", "tools.", "secrets."].iter().any(|section| key.starts_with(section));

@@ -1,4 +1,4 @@
-//! `portcullis policy test`: whether the policy in force is as its operator expects.
+//! `portcullis policy test`: checks whether the policy in force meets its operator's expectations.
 
 use std::{fmt::Write as _, process::ExitCode};
 
@@ -15,7 +15,7 @@ use crate::{
     setup,
 };
 
-/// Decides the expectations, and lists what none of them mentions.
+/// Checks the expectations, and lists the grants that none of them mentions.
 pub(crate) fn test(common: &CommonOptions, options: PolicyTestOptions) -> Result<ExitCode, CliError> {
     let PolicyTestOptions { expect, coverage, json: as_json, modules } = options;
     let envelope = setup::envelope_with(common, modules)?;
@@ -35,7 +35,7 @@ pub(crate) fn test(common: &CommonOptions, options: PolicyTestOptions) -> Result
     let has_modules = policy.modules_dir().is_some() || !envelope.modules.is_empty();
     let (known, tools) = match has_modules {
         false => (KnownTools::shipped(), ExplainedTool::all_shipped(&policy).collect()),
-        // Only a module knows the declarations of its tools, so the modules are loaded.
+        // Only a module knows the declarations of its tools, so load the modules.
         true => {
             let registry = setup::runtime()?.block_on(setup::describing_registry(&envelope, &files))?;
             let tools: Vec<ExplainedTool> =
@@ -53,7 +53,7 @@ pub(crate) fn test(common: &CommonOptions, options: PolicyTestOptions) -> Result
     Ok(if report.holds() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 
-/// One line for each expectation, then the counterexamples, and the grants without an expectation.
+/// Formats one line for each expectation, then the counterexamples, and the grants without an expectation.
 fn shown(report: &ExpectationReport, with_coverage: bool) -> String {
     let mut out = String::new();
     let failed = || report.results.iter().filter(|result| !result.holds);

@@ -1,4 +1,5 @@
-//! `portcullis policy tighten`: an overlay that takes away what no recorded call used, with its proofs.
+//! `portcullis policy tighten`: writes an overlay that takes away grants that no recorded call used, with its
+//! proofs.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -53,7 +54,7 @@ pub(crate) fn tighten(common: &CommonOptions, options: TightenOptions) -> Result
         }
     };
     let overlay = format!("{}\n{text}", comments(&plan, &usage, &period, &since, &diff, &replay));
-    // The whole text is loaded once more, because it is this text that will be used.
+    // Load the whole text once more, because this text is the one that will be used.
     files.with_overlay_text(overlay.clone()).load(envelope.sandbox_tier)?;
     match out {
         Some(path) => {
@@ -64,7 +65,7 @@ pub(crate) fn tighten(common: &CommonOptions, options: TightenOptions) -> Result
     Ok(ExitCode::SUCCESS)
 }
 
-/// Writes a file that does not exist.
+/// Writes a file that must not exist.
 fn write_new(path: &Path, text: &str) -> io::Result<()> {
     OpenOptions::new().write(true).create_new(true).open(path)?.write_all(text.as_bytes())
 }
@@ -108,7 +109,7 @@ impl Period {
     fn add(&mut self, row: &Row) {
         self.first = self.first.or(Some(row.time));
         self.last = Some(row.time);
-        // The set is bounded by the log; only its size is shown.
+        // The set is bounded by the log. Only its size is shown.
         self.agents.extend(row.agent.as_deref().map(str::to_owned));
     }
 }
@@ -131,9 +132,9 @@ impl<'p> Plan<'p> {
         Self { policy, min_calls, reductions, withdrawn: BTreeSet::new() }
     }
 
-    /// The overlay of the workspace with the reductions, as a document.
+    /// Returns the overlay of the workspace with the reductions, as a document.
     fn overlay(&self, files: &PolicyFiles) -> Result<String, CliError> {
-        // The overlay has loaded, so it is TOML.
+        // The overlay has loaded, so it is valid TOML.
         let mut document: DocumentMut = files
             .overlay_text()
             .unwrap_or_default()
@@ -160,9 +161,9 @@ impl<'p> Plan<'p> {
         Ok(document.to_string())
     }
 
-    /// Withdraws the reductions of profiles whose tools would get more, or whose calls would be decided otherwise. Such
-    /// a call exists where a flow rule asks about writes to a mount that would no longer be writable. Returns false if
-    /// nothing has to be withdrawn.
+    /// Withdraws the reductions of profiles whose tools would get more, or whose calls would be decided
+    /// differently. An example is a flow rule that asks about writes to a mount that would no longer be
+    /// writable. Returns `false` if nothing has to be withdrawn.
     fn withdraw(&mut self, diff: &PolicyDiff, replay: &ReplayReport) -> bool {
         let of_diff = diff.changes.iter().filter(|change| change.direction != Direction::Narrower);
         let tools: BTreeSet<&str> = of_diff
@@ -180,7 +181,7 @@ impl<'p> Plan<'p> {
             .map(|facts| self.policy.describe(&facts).profile)
             .filter(|profile| self.reductions.contains_key(profile))
             .collect();
-        // If no profile can be named, all are withdrawn.
+        // If no profile can be identified, withdraw all of them.
         let all = || self.reductions.keys().cloned().collect();
         for profile in if of_tools.is_empty() { all() } else { of_tools } {
             self.reductions.remove(&profile);
@@ -198,7 +199,7 @@ fn access_label(access: Option<Access>) -> &'static str {
     access.map_or("none", Access::as_str)
 }
 
-/// The numbers, the proofs and the limits, as comments.
+/// Formats the numbers, the proofs and the limits as comments.
 fn comments(
     plan: &Plan<'_>,
     usage: &MountUsage<'_>,
@@ -254,7 +255,7 @@ const LIMITS: [&str; 4] = [
     "Calls of a tool that has moved to another profile count for the profile that it has now.",
 ];
 
-/// The findings about one profile.
+/// Formats the findings about one profile.
 fn profile_lines(
     plan: &Plan<'_>,
     profile: &ProfileName,
@@ -263,7 +264,7 @@ fn profile_lines(
 ) -> Vec<String> {
     let ProfileUse { calls, unobserved, mounts, .. } = used;
     let left_alone = |reason: String| vec![format!("{profile}: left alone. {reason}")];
-    // A call whose accesses are not known may have used every mount.
+    // A call whose accesses are unknown may have used every mount.
     if *unobserved > 0 {
         return left_alone(format!("The accesses of {unobserved} of {calls} calls are not known."));
     }

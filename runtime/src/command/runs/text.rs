@@ -1,4 +1,4 @@
-//! The texts about a run, for a person.
+//! Formats texts about a run for a person.
 
 use std::fmt::Write as _;
 
@@ -13,8 +13,8 @@ use crate::{
     output::{table, text},
 };
 
-/// A run with its steps, calls and questions: its status in a word, and the process that drives it, if it is known
-/// here.
+/// Formats a run with its steps, calls and questions, its status in a word, and the process that drives it if
+/// that is known here.
 pub(super) async fn run(
     store: &dyn RunStore,
     id: &RunId,
@@ -72,26 +72,26 @@ fn step_row(step: Step) -> [String; 5] {
     [ordinal.to_string(), time(record.begun), record.kind, format!("{took} ms"), record.summary]
 }
 
-/// How a call ended, as far as the store knows.
+/// Returns how a call ended, as far as the store knows.
 fn outcome(call: &StartedCall) -> &'static str {
     match &call.result {
         None => "begun",
-        // The result is that of the call as a model has read it; its kind of error is in the audit log.
+        // The stored result is the model's view of it. The kind of error is in the audit log.
         Some(result) if result.as_str().contains("\"Err\"") => "failed",
         Some(_) => "finished",
     }
 }
 
-/// The part of a run that a person who follows it has seen.
+/// The part of a run that its follower has already seen.
 #[derive(Debug, Default)]
 pub(super) struct Follower {
     last_step: i64,
-    /// The calls that were shown, and whether with their end.
+    /// The calls that were shown, and whether their end was shown too.
     calls: std::collections::BTreeMap<String, bool>,
 }
 
 impl Follower {
-    /// The lines about what happened since the last call.
+    /// Formats the events since the last call of this function.
     pub(super) async fn news(&mut self, store: &dyn RunStore, id: &RunId) -> Result<String, CliError> {
         let mut out = String::new();
         let calls = all_rows(|request| store.started_calls(id.as_str(), request)).await?;

@@ -1,4 +1,4 @@
-//! The approver of calls of task files: a person, who moves the file.
+//! The approver of calls in task files: a person approves by moving the file.
 
 use std::sync::{Mutex, PoisonError};
 
@@ -24,7 +24,7 @@ pub(super) struct TaskApprover {
     approvals: TaskApprovals,
     /// The binding of the question that a person has answered by moving the task.
     approved: Option<String>,
-    /// The binding and the text of the question that has no answer.
+    /// The binding and the text of the unanswered question.
     open: Mutex<Option<(String, String)>>,
 }
 
@@ -33,7 +33,7 @@ impl TaskApprover {
         Self { approvals, approved, open: Mutex::default() }
     }
 
-    /// The question that has no answer, if one was asked.
+    /// Takes the unanswered question, if one was asked.
     pub(super) fn take_open(&self) -> Option<(String, String)> {
         self.open.lock().unwrap_or_else(PoisonError::into_inner).take()
     }
@@ -55,13 +55,13 @@ impl Approver for TaskApprover {
     }
 }
 
-/// A width at which few lines of a question are folded.
+/// A width at which few lines of a question wrap.
 const COLUMNS: usize = 200;
 
-/// The maximum length of a question in a task file, in characters. The file has the arguments anyway.
+/// The maximum length of a question in a task file, in characters. The file contains the arguments anyway.
 const MAX_QUESTION_CHARS: usize = 1_000;
 
-/// A question as one line of a task file.
+/// Formats a question as one line of a task file.
 fn one_line(question: &str) -> String {
     let lines: Vec<&str> = question.lines().map(str::trim).filter(|line| !line.is_empty()).collect();
     let line = lines.join("; ");

@@ -1,4 +1,4 @@
-//! Whether a tool could move a task into the folder of approved tasks, and so approve its own calls.
+//! Decides whether a tool could move a task into the folder of approved tasks, and so approve its own calls.
 
 use std::{
     collections::BTreeSet,
@@ -13,8 +13,8 @@ use portcullis_tools::{
 use portcullis_types::Access;
 use rustix::fs::{Mode, OFlags, fstat, openat};
 
-/// The reason why some tool may write in one of the folders, if one may. The answer is by mounts: a protected path or a
-/// question for each call does not change it.
+/// Returns why some tool may write in one of the folders, or `None` if none may. Only mounts are considered:
+/// a protected path or a question for each call does not change the answer.
 pub(super) fn writable(
     registry: &ToolRegistry,
     folders: &[PathBuf],
@@ -62,11 +62,11 @@ fn identity(folder: impl AsFd) -> Option<Identity> {
     Some((stat.st_dev, stat.st_ino))
 }
 
-/// A folder and the folders above it.
+/// A folder with its ancestors.
 struct Ancestry {
-    /// The folder itself. `None` if it does not exist yet: then no mount lies in it.
+    /// The folder itself. `None` if it does not exist yet: in that case no mount lies in it.
     own: Option<Identity>,
-    /// The folders above it that exist, and the folder itself.
+    /// The existing ancestors of the folder, and the folder itself.
     ancestors: Vec<Identity>,
 }
 
@@ -75,12 +75,12 @@ fn ancestry(folder: &Path) -> Option<Ancestry> {
     let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
     let open = |path: &Path| rustix::fs::open(path, flags, Mode::empty()).ok();
     let own = open(&absolute).and_then(identity);
-    // A folder that does not exist yet will be made in the first one above it that does.
+    // A missing folder will be created in its nearest existing ancestor.
     let ancestors = ancestors_of(absolute.ancestors().find_map(open)?)?;
     Some(Ancestry { own, ancestors })
 }
 
-/// The identities of a folder and of all folders above it.
+/// Returns the identities of a folder and of all its ancestors.
 fn ancestors_of(folder: impl AsFd) -> Option<Vec<Identity>> {
     let mut found = vec![identity(&folder)?];
     let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
@@ -97,5 +97,5 @@ fn ancestors_of(folder: impl AsFd) -> Option<Vec<Identity>> {
     None
 }
 
-/// More levels than a path can have.
+/// More levels than a path can have, to bound the loop.
 const MAX_LEVELS: usize = 4_096;

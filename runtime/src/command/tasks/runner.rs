@@ -15,7 +15,7 @@ use super::approver::{TaskApprovals, TaskApprover};
 /// The agent of the calls of task files.
 const TASKS_ID: &str = "tasks";
 
-/// The registry as the runner of calls. Each task is a separate run.
+/// Runs calls through the registry. Each task is a separate run.
 pub(super) struct RegistryCalls {
     registry: Arc<ToolRegistry>,
     approvals: TaskApprovals,
@@ -41,7 +41,7 @@ impl TaskCallRunner for RegistryCalls {
         for label in &call.labels {
             match label.parse::<FlowLabel>() {
                 Ok(label) => labels.push((label, EARLIER_CALL.to_owned())),
-                // A rule of `[[flow]]` could depend on the label, so the call is not made without it.
+                // A `[[flow]]` rule could depend on the label, so the call must not run without it.
                 Err(error) => {
                     let error = ToolError::denied(format!(
                         "the task's ledger has the unknown label `{label}`: {error}"
@@ -74,7 +74,7 @@ impl TaskCallRunner for RegistryCalls {
     }
 }
 
-/// Says what to configure, if the call asked for a tool that the policy could have.
+/// Adds advice about the configuration, if the call named a tool that the policy could offer.
 fn hinted(mut result: ToolResult) -> ToolResult {
     let section = match &*result.tool {
         name if Operation::needs_search_provider(name) => "[search]",
@@ -95,7 +95,7 @@ fn caller(task: &str) -> Caller {
     Caller::new(TASKS_ID, format!("task:{task}"))
 }
 
-/// Writes into the task file that a call starts.
+/// Records in the task file that a call starts.
 struct StartRecorder(Arc<dyn BeforeEffects>);
 
 #[async_trait]

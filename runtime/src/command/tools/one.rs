@@ -1,4 +1,4 @@
-//! `portcullis tools NAME`: one tool with its arguments.
+//! `portcullis tools NAME`: describes one tool with its arguments.
 
 use std::fmt::Write as _;
 
@@ -8,7 +8,7 @@ use serde_json::{Map, Value};
 use super::{describe_profile, describe_step_profiles, request_of};
 use crate::output::{table, text};
 
-/// The tool for people: what it does, its arguments, and what the policy gives to it.
+/// Describes the tool for people: its purpose, its arguments, and its grant.
 pub(super) fn describe(registry: &ToolRegistry, tool: &RegisteredTool) -> String {
     let assigned = registry.policy().describe(tool.facts());
     let mut out = format!("{}\n", text::inline(&tool.decl().name));
@@ -70,7 +70,7 @@ fn argument_table(arguments: &Map<String, Value>, parameters: &Value) -> String 
     table::render(["ARGUMENT", "TYPE", "WHEN ABSENT", "MEANING"], rows)
 }
 
-/// The type of a schema in a few words. A schema that says more is in `portcullis tools --json`.
+/// Describes the type of a schema in a few words. The whole schema is in `portcullis tools --json`.
 fn type_in_words(schema: &Value) -> String {
     if let Some(choices) = schema.get("enum").and_then(Value::as_array) {
         return choices.iter().map(ToString::to_string).collect::<Vec<_>>().join(" or ");

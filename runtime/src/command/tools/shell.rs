@@ -40,7 +40,7 @@ impl ShellState {
     }
 }
 
-/// The lines on the shell below the table.
+/// Formats the lines about the shell below the table.
 pub(super) async fn describe(registry: &ToolRegistry) -> String {
     let mut out = String::from("\nshell\n");
     // Writing to a string cannot fail.

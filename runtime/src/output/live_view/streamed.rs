@@ -34,8 +34,8 @@ impl StreamedOutput {
         }
     }
 
-    /// The notes at the end of a result, on the output and on the command's end: lines in brackets that were not
-    /// streamed.
+    /// Returns the notes at the end of a result, on the output and on the command's end: lines in brackets
+    /// that were not streamed.
     pub(super) fn unstreamed_notes<'a>(&self, result: &'a str) -> Vec<&'a str> {
         let mut notes: Vec<&str> =
             result.lines().rev().take_while(|line| line.starts_with('[')).take(KEPT_LINES).collect();
@@ -53,7 +53,7 @@ impl StreamedOutput {
     }
 }
 
-/// Whether a result's line equals a kept line, which may be cut.
+/// Returns whether a result's line equals a kept line, which may be truncated.
 fn matches_kept_line(kept_line: &str, line: &str) -> bool {
     let is_cut = kept_line.chars().count() == KEPT_CHARS;
     let [kept_line, line] = [kept_line, line].map(|line| line.trim_end_matches('\r'));

@@ -8,7 +8,7 @@ use portcullis_types::ToolErrorKind;
 
 use super::tally::{Tally, name, name_or_none};
 
-/// The newest changes of the policy, and of approved modules, that a report lists.
+/// The number of the newest changes of the policy, and of approved modules, that a report lists.
 const MAX_CHANGES: usize = 50;
 
 /// The ends of a connection that was not refused.
@@ -17,9 +17,9 @@ const USUAL_ENDS: [&str; 5] = ["closed", "idle", "cancelled", "broken", "open"];
 /// Everything that is counted.
 #[derive(Debug, Default)]
 pub(super) struct Figures {
-    /// The rows that met the filters.
+    /// The number of rows that matched the filters.
     pub(super) rows: u64,
-    /// The times of the first and the last of them.
+    /// The times of the first and the last of these rows.
     pub(super) period: Option<(Timestamp, Timestamp)>,
     pub(super) total: Calls,
     pub(super) tools: Tally<String, Calls>,
@@ -38,7 +38,7 @@ pub(super) struct Figures {
     pub(super) pins: Newest,
 }
 
-/// Calls by their end. A call is a row `end`.
+/// Calls by their end. Each call has one row `end`.
 #[derive(Debug, Default)]
 pub(super) struct Calls {
     pub(super) calls: u64,
@@ -75,7 +75,7 @@ impl ModelRequests {
     }
 }
 
-/// The reason of denials.
+/// The reason of denials: code, rule and tool.
 #[derive(Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct DenialKind {
     pub(super) code: String,
@@ -88,12 +88,12 @@ pub(super) struct DenialKind {
 pub(super) struct Denials {
     pub(super) calls: u64,
     pub(super) last: Option<Timestamp>,
-    /// The path, URL or command that the newest of them named.
+    /// The path, URL or command that the newest denied call named.
     pub(super) subject: Option<String>,
     pub(super) seq: u64,
 }
 
-/// How a call was approved or refused.
+/// The way in which a call was approved or refused.
 #[derive(Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct ApprovalKind {
     pub(super) answer: String,
@@ -104,7 +104,7 @@ pub(super) struct ApprovalKind {
     pub(super) rule: String,
 }
 
-/// A number of rows, and the times of the first and the last.
+/// A number of rows, with the times of the first and the last.
 #[derive(Debug, Default)]
 pub(super) struct Occurrences {
     pub(super) count: u64,
@@ -157,7 +157,7 @@ pub(super) struct Program {
     pub(super) uid: Option<u32>,
 }
 
-/// The newest rows of a kind, the newest last, and the number of all.
+/// The newest rows of a kind, ordered from old to new, and the number of all of them.
 #[derive(Debug, Default)]
 pub(super) struct Newest {
     pub(super) count: u64,
@@ -179,7 +179,7 @@ impl Newest {
 pub(super) struct PolicyChange {
     pub(super) seq: u64,
     pub(super) time: Timestamp,
-    /// In short: the change, or the tool.
+    /// A short description: the change, or the tool.
     pub(super) subject: String,
     pub(super) cause: String,
     pub(super) by: String,
@@ -191,7 +191,7 @@ impl Figures {
     pub(super) fn add(&mut self, row: &Row) {
         self.rows += 1;
         let (first, last) = self.period.unwrap_or((row.time, row.time));
-        // A clock may go back.
+        // The clock may have gone back, so compare all times.
         self.period = Some((first.min(row.time), last.max(row.time)));
         match row.event {
             RowKind::End => self.add_call(row),
@@ -241,7 +241,7 @@ impl Figures {
             traffic.requests += 1;
             traffic.last = Some(row.time);
         }
-        // A refused request has no entry, so the URL of an argument counts.
+        // A refused request has no entry, so use the URL of an argument.
         let is_refused = row.decision == Some(Decision::Deny) && row.requests.is_empty();
         let urls = row.subjects.iter().filter(|subject| is_refused && subject.kind == SubjectKind::Url);
         for url in urls {
@@ -283,7 +283,7 @@ impl Calls {
     }
 }
 
-/// Whether the call needed an approval of its own. A step shares the approval of its operation.
+/// Returns whether the call needed an approval of its own. A step shares the approval of its operation.
 fn was_asked(row: &Row) -> bool {
     let is_step =
         row.approver.is_none() && row.operation_id.is_some() && row.decision == Some(Decision::Allow);
@@ -336,7 +336,7 @@ fn pin_change(row: &Row) -> PolicyChange {
     }
 }
 
-/// The scheme, the host and the port of a URL, as a row has it. A text without them stays whole.
+/// Returns the scheme, host and port of a URL from a row. A text without them is returned unchanged.
 fn host_of(url: &str) -> &str {
     let start = url.find("://").map_or(0, |end| end + 3);
     let end = url[start..].find(['/', '?', '#']).map_or(url.len(), |end| start + end);

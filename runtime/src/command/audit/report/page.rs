@@ -28,7 +28,7 @@ pub(super) struct ReportInput<'a> {
     pub(super) grants: &'a [ToolGrants],
     pub(super) counts: &'a UseCounts,
     pub(super) figures: &'a Figures,
-    /// The lines that are not rows.
+    /// The number of lines that are not rows.
     pub(super) unreadable: u64,
     pub(super) verification: &'a VerifyReport,
     pub(super) anchor: &'a AnchorState,
@@ -109,7 +109,7 @@ fn headline(facts: &ReportInput<'_>) -> Markup {
     }
 }
 
-/// Whether the log is whole. The chain, and the evidence about its end, are two things.
+/// Shows whether the log is intact. The chain and the evidence about its end are shown separately.
 fn state_of_the_log(facts: &ReportInput<'_>) -> Markup {
     let VerifyReport { rows, last_seq, head, broken, .. } = facts.verification;
     html! {
@@ -130,7 +130,8 @@ fn state_of_the_log(facts: &ReportInput<'_>) -> Markup {
                     p { "Head of the rows that hold " code.hash { (Untrusted(head)) } }
                 },
             }
-            // An intact chain does not show rows that were cut off its end, so the anchor is a second state.
+            // An intact chain does not show whether rows were cut off at its end, so the anchor is a second
+            // state.
             @match facts.anchor {
                 AnchorState::NotAnchored => div.state.warn {
                     h2 { "! Not anchored" }
@@ -194,28 +195,28 @@ fn limits() -> Markup {
     }
 }
 
-/// The number of a tally's rows that a listing leaves out, and a sentence about the names that did not fit.
+/// Returns the number of a tally's rows that a listing leaves out.
 fn left_out<K: Ord, V: Default>(tally: &Tally<K, V>, names: usize) -> u64 {
     debug_assert!(tally.others().is_none() || names > MAX_ROWS, "names are left out only after many");
     names.saturating_sub(MAX_ROWS) as u64
 }
 
-/// A digest in short, with the whole one for a pointer.
+/// Formats a digest in short form, with the whole digest as a tooltip.
 fn digest(text: &str) -> Markup {
     html! { code title=(portcullis_types::display::EscapedText(text)) { (Untrusted(short_digest(text))) } }
 }
 
-/// A time that may be missing.
+/// Formats a time that may be missing.
 fn time(time: Option<Timestamp>) -> Markup {
     html! { @match time { Some(time) => (Time(time)), None => span.none { "–" } } }
 }
 
-/// A number, grey if it is 0.
+/// Formats a number, in grey if it is 0.
 fn number(count: u64) -> Markup {
     html! { @if count == 0 { span.none { "0" } } @else { (Count(count)) } }
 }
 
-/// A duration with one decimal, rounded down.
+/// Formats a duration with one decimal, rounded down.
 fn duration(microseconds: u64) -> String {
     match microseconds {
         0..1_000_000 => format!("{}.{} ms", microseconds / 1000, microseconds % 1000 / 100),

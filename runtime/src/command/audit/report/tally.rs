@@ -1,11 +1,11 @@
-//! Counts by name, bounded: callers and logs choose names, so there may be any number of them.
+//! Bounded counts by name: callers and logs choose names, so there may be any number of them.
 
 use std::collections::BTreeMap;
 
 /// The maximum number of names of a tally. The others are counted together.
 pub(super) const MAX_NAMES: usize = 2_000;
 
-/// The maximum length of a text that is kept of a name, in bytes. A page shows fewer characters.
+/// The maximum stored length of a name, in bytes. A page shows fewer characters.
 const MAX_NAME_BYTES: usize = 1_024;
 
 /// A value for each of the first [`MAX_NAMES`] names, and one for all others together.
@@ -22,7 +22,7 @@ impl<K, V> Default for Tally<K, V> {
 }
 
 impl<K: Ord, V: Default> Tally<K, V> {
-    /// The value of a name.
+    /// Returns the value of a name.
     pub(super) fn of(&mut self, name: K) -> &mut V {
         if self.named.len() < MAX_NAMES || self.named.contains_key(&name) {
             return self.named.entry(name).or_default();
@@ -30,14 +30,14 @@ impl<K: Ord, V: Default> Tally<K, V> {
         self.others.get_or_insert_default()
     }
 
-    /// The names with their values, those first whose `weight` is largest.
+    /// Returns the names with their values, ordered by descending `weight`.
     pub(super) fn heaviest(&self, weight: impl Fn(&V) -> u64) -> Vec<(&K, &V)> {
         let mut entries: Vec<_> = self.named.iter().collect();
         entries.sort_by_key(|(_, value)| std::cmp::Reverse(weight(value)));
         entries
     }
 
-    /// The value of all names that did not fit.
+    /// Returns the value of all names that did not fit.
     pub(super) fn others(&self) -> Option<&V> {
         self.others.as_ref()
     }
@@ -47,13 +47,13 @@ impl<K: Ord, V: Default> Tally<K, V> {
     }
 }
 
-/// A name that a row has, cut to a bounded length.
+/// Truncates a name from a row to a bounded length.
 pub(super) fn name(text: &str) -> String {
     let end = text.floor_char_boundary(MAX_NAME_BYTES.min(text.len()));
     text[..end].to_owned()
 }
 
-/// Like [`name`]; `–` for a row that has none.
+/// Like [`name`], but returns `–` for a row without one.
 pub(super) fn name_or_none(text: Option<&str>) -> String {
     text.map_or_else(|| "–".to_owned(), name)
 }

@@ -1,13 +1,13 @@
-//! Makes the lock file of a new crate, with the versions that the SDK's checkout was built with. All of them are
-//! then available offline.
+//! Creates the lock file of a new crate, with the versions that the SDK's checkout was built with. All of
+//! them are then available offline.
 
 use std::{fs, io, path::Path};
 
 use super::super::cargo::{Network, metadata};
 use crate::error::AuthorError;
 
-/// Makes the lock file: from the checkout's lock file, which cargo reduces to the packages that the crate needs,
-/// else from packages that are available offline, else with the network.
+/// Creates the lock file from the checkout's lock file, which cargo reduces to the packages that the crate
+/// needs. Falls back to packages that are available offline, and then to the network.
 pub(crate) fn make(folder: &Path, sdk: &Path) -> Result<(), AuthorError> {
     let failed = |source| AuthorError::Make { path: folder.to_owned(), source };
     let lock = folder.join("Cargo.lock");

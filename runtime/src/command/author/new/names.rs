@@ -3,8 +3,8 @@
 use crate::client_config::toml_string;
 use portcullis_types::ToolName;
 
-/// Names that the template's function must not have: keywords, `main`, which `export_tools!` generates, and names
-/// from which the macro would make a type that the template already uses.
+/// Names that the template's function must not have: keywords, `main`, which `export_tools!` generates, and
+/// names from which the macro would generate a type that the template already uses.
 const RESERVED_NAMES: &[&str] = &[
     "_", "abstract", "as", "async", "await", "become", "box", "break", "const", "continue", "crate", "do",
     "dyn", "else", "enum", "err", "extern", "false", "final", "fn", "for", "gen", "if", "impl", "in", "let",
@@ -23,7 +23,8 @@ pub(crate) struct TemplateNames {
 }
 
 impl TemplateNames {
-    /// The names for a tool. The function gets the tool's name in lower case, with a prefix if it would not be valid.
+    /// Derives the names for a tool. The function gets the tool's name in lower case, with a prefix if it
+    /// would not be valid.
     pub(crate) fn new(tool: &ToolName, sdk: &str) -> Self {
         let tool = tool.as_str();
         let mut function = tool.replace('-', "_").to_ascii_lowercase();
@@ -35,7 +36,7 @@ impl TemplateNames {
         Self { tool: tool.to_owned(), function, package, sdk: sdk.to_owned() }
     }
 
-    /// A text of the template with its placeholders filled in.
+    /// Fills in the placeholders of a template's text.
     pub(crate) fn fill(&self, text: &str) -> String {
         text.replace("TEMPLATE_FUNCTION", &self.function)
             .replace("TEMPLATE_PACKAGE", &self.package)

@@ -8,11 +8,11 @@ use std::{
 use crate::error::AuthorError;
 use crate::setup;
 
-/// The SDK's folder name, and below it the line that the SDK's manifest must have.
+/// The SDK's folder name, and the line that its manifest must have.
 const FOLDER: &str = "sdk";
 const NAME: &str = "name = \"portcullis-sdk\"";
 
-/// Finds the SDK: the named one, else the nearest above the new crate, else the nearest above this program.
+/// Finds the SDK: the requested one, the nearest above the new crate, or the nearest above this program.
 pub(crate) fn find(requested: Option<&Path>, folder: &Path) -> Result<PathBuf, AuthorError> {
     let resolve = |path: &Path| {
         setup::real_path(path).map_err(|source| AuthorError::Make { path: path.to_owned(), source })
@@ -37,8 +37,8 @@ fn is_sdk(folder: &Path) -> bool {
     manifest.is_ok_and(|text| text.lines().any(|line| line.trim() == NAME))
 }
 
-/// The SDK's path in a crate's manifest. The path is relative if the crate lies in the SDK's own checkout, because a
-/// checkout is moved as a whole. Otherwise it is absolute.
+/// Returns the SDK's path for a crate's manifest. The path is relative if the crate lies in the SDK's own
+/// checkout, because a checkout is moved as a whole. Otherwise it is absolute.
 pub(crate) fn dependency_path(folder: &Path, sdk: &Path) -> Result<String, AuthorError> {
     let path_in_checkout = sdk.parent().and_then(|checkout| folder.strip_prefix(checkout).ok());
     let path = match path_in_checkout {

@@ -1,5 +1,5 @@
-//! Finds lines of a policy that would allow a refused call. The lines are shown only if the policy's own evaluator
-//! allows the call under a policy with them.
+//! Finds policy lines that would allow a refused call. The lines are shown only if the policy's own evaluator
+//! allows the call under a policy that contains them.
 
 use portcullis_tools::{
     PolicyFiles,
@@ -20,10 +20,10 @@ const MAX_PROFILES: usize = 64;
 pub(super) struct AllowLines {
     /// The header of the section that the lines belong to.
     pub(super) section: String,
-    /// Whether the policy already has the section. Then only the lines must be added.
+    /// Whether the policy already has the section. If it does, only the lines must be added.
     pub(super) section_exists: bool,
     pub(super) lines: Vec<String>,
-    /// The whole section, for a policy without it.
+    /// The whole section, for a policy that does not have it.
     pub(super) text: String,
 }
 
@@ -33,7 +33,7 @@ pub(super) struct RefusedCall<'a> {
     pub(super) subjects: &'a [RequestedSubject],
 }
 
-/// The smallest entry that would allow the call without a question. `None` if no entry would.
+/// Returns the smallest entry that would allow the call without a question, or `None` if no entry would.
 pub(super) fn lines(files: &PolicyFiles, tier: SandboxTier, refused: RefusedCall<'_>) -> Option<AllowLines> {
     let policy = files.load(tier).ok()?;
     candidates(&policy).into_iter().find_map(|keys| {
@@ -44,8 +44,8 @@ pub(super) fn lines(files: &PolicyFiles, tier: SandboxTier, refused: RefusedCall
     })
 }
 
-/// The lines that would let the call's requests reach their hosts. They add the hosts to the tool's profile if that
-/// helps, else to a new profile for only this tool. `None` if neither helps.
+/// Returns the lines that would let the call's requests reach their hosts. They add the hosts to the tool's
+/// profile if that helps, otherwise to a new profile for only this tool. `None` if neither helps.
 pub(super) fn host_lines(
     files: &PolicyFiles,
     tier: SandboxTier,
@@ -77,8 +77,8 @@ pub(super) fn host_lines(
         let policy = files.clone().with_operator_text(text).load(tier).ok()?;
         let request =
             CallRequest { tool: refused.tool, subjects: refused.subjects, run: &RunFacts::default() };
-        // Only the host matters here. Count an approval that is still needed, and an address that is not public, as
-        // allowed.
+        // Only the host matters here. Treat an approval that is still needed, and an address that is not
+        // public, as allowed.
         let is_granted = match policy.authorize(&request) {
             Ok(_) => true,
             Err(denial) => denial.code == DenialCode::AddressNotPublic,
@@ -87,7 +87,7 @@ pub(super) fn host_lines(
     })
 }
 
-/// The rule for the host of an address.
+/// Returns the rule for the host of an address.
 fn host_of(subject: &RequestedSubject) -> Option<HostRule> {
     let RequestedSubject::Url { url, .. } = subject else { return None };
     let (scheme, rest) = url.split_once("://")?;
@@ -111,8 +111,8 @@ fn allows(policy: &WorkspaceSecurityPolicy, refused: RefusedCall<'_>) -> bool {
     policy.authorize(&request).is_ok_and(|grant| grant.approval == Approval::Allow)
 }
 
-/// Candidate entries, smallest first: few keys come before many, and profiles that grant less come before profiles
-/// that grant more.
+/// Returns candidate entries, smallest first: fewer keys come before more keys, and profiles that grant less
+/// come before profiles that grant more.
 fn candidates(policy: &WorkspaceSecurityPolicy) -> Vec<Vec<EntryKey>> {
     let mut profiles: Vec<(&ProfileName, &[GrantedMount])> = policy.profiles().collect();
     profiles.sort_by_key(|(name, mounts)| {

@@ -1,7 +1,7 @@
 //! Edits a tool's entry in the text of a policy.
 //!
-//! The text is edited line by line, and the policy's own loader reads the result. A wrong edit gives a text that
-//! does not load, never a policy with another meaning.
+//! The text is edited line by line, and the policy's own loader reads the result. A wrong edit therefore
+//! gives a text that does not load, never a policy with another meaning.
 
 use portcullis_tools::PolicyFiles;
 use portcullis_types::ToolName;
@@ -14,11 +14,11 @@ pub(super) type EntryKey = (&'static str, String);
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct EditedPolicy {
     pub(super) text: String,
-    /// Whether the text had the entry before.
+    /// Whether the text already had the entry.
     pub(super) section_exists: bool,
 }
 
-/// The policy with an entry that gives a profile to a tool.
+/// Returns the policy with an entry that gives a profile to a tool.
 pub(super) fn with_grant(files: PolicyFiles, tool: &str, profile: &str) -> Result<PolicyFiles, AuthorError> {
     let tool = ToolName::parse(tool)?;
     let edited = set_keys(files.operator_text(), &tool, &[("profile", toml_string(profile))]);
@@ -58,7 +58,7 @@ pub(super) fn set_table_keys(text: &str, (table, name): (&str, &str), keys: &[En
     EditedPolicy { text: edited_lines.join("\n"), section_exists: true }
 }
 
-/// A new table with these keys.
+/// Formats a new table with these keys.
 pub(super) fn section((table, name): (&str, &str), keys: &[EntryKey]) -> String {
     let mut section = format!("[{table}.{name}]\n");
     for (name, value) in keys {
@@ -67,7 +67,7 @@ pub(super) fn section((table, name): (&str, &str), keys: &[EntryKey]) -> String 
     section
 }
 
-/// A text as a TOML string, in JSON's notation: JSON's escapes are a subset of TOML's.
+/// Formats a text as a TOML string in JSON's notation. JSON's escapes are a subset of TOML's.
 pub(super) fn toml_string(text: &str) -> String {
     serde_json::Value::from(text).to_string()
 }

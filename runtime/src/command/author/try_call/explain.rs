@@ -13,7 +13,7 @@ use super::allow::{self, AllowLines, RefusedCall};
 pub(super) struct RefusalDetails {
     /// The stable code.
     pub(super) code: String,
-    /// The rule that refuses. `None` if the tool itself refused.
+    /// The rule that refuses the call. `None` if the tool itself refused it.
     pub(super) rule: Option<String>,
     /// The refused subject.
     pub(super) subject: Option<String>,
@@ -30,7 +30,7 @@ pub(super) enum Remedy {
 }
 
 impl RefusalDetails {
-    /// The refusal of a denied call. `None` for any other outcome.
+    /// Explains the refusal of a denied call. Returns `None` for any other outcome.
     pub(super) fn from_outcome(
         registry: &ToolRegistry,
         files: &PolicyFiles,
@@ -48,7 +48,7 @@ impl RefusalDetails {
         let request = CallRequest { tool: tool.facts(), subjects: &subjects, run: &RunFacts::default() };
         let (rule, subject) = match registry.policy().authorize(&request) {
             Err(denial) if denial.code == *code => (Some(denial.rule), Some(denial.subject)),
-            // A later step refused the call, for a path's real target or for lack of an approval.
+            // A later step refused the call, because of a path's real target or a missing approval.
             _ => {
                 let rule = registry
                     .assignment(tool)
@@ -68,8 +68,8 @@ impl RefusalDetails {
         Some(Self { code: error.code().to_owned(), rule, subject, remedy })
     }
 
-    /// The refusal of the tool's last request. It has its own audit row, because the tool reports the refusal as its
-    /// own error.
+    /// Explains the refusal of the tool's last request. It has its own audit row, because the tool reports
+    /// the refusal as its own error.
     fn from_refused_request(
         registry: &ToolRegistry,
         files: &PolicyFiles,
@@ -98,7 +98,8 @@ impl RefusalDetails {
         })
     }
 
-    /// The refusal behind an error `denied` of the tool: the tool's own, or the sandbox's for a path without a role.
+    /// Explains an error `denied` of the tool: the tool's own refusal, or the sandbox's for a path without a
+    /// role.
     fn from_tool_error(error: &ToolError) -> Self {
         Self {
             code: error.code().to_owned(),
@@ -112,7 +113,7 @@ impl RefusalDetails {
 }
 
 impl Remedy {
-    /// The lines that would allow the call, or the reason why none would.
+    /// Finds the lines that would allow the call, or the reason why none would.
     fn find(
         files: &PolicyFiles,
         tier: SandboxTier,
@@ -138,13 +139,14 @@ impl Remedy {
     }
 }
 
-/// The last final row that `predicate` accepts. A call's row is recorded before the call's result is returned.
+/// Returns the last final row that `predicate` accepts. A call's row is recorded before its result is
+/// returned.
 fn last_end_row(registry: &ToolRegistry, predicate: impl Fn(&Row) -> bool) -> Option<Row> {
     let rows = audit::rows(registry.audit().path()).filter_map(Result::ok);
     rows.filter(|row| row.event == RowKind::End && predicate(row)).last()
 }
 
-/// The call's subjects, from the call's row.
+/// Reads the call's subjects from the call's row.
 fn subjects(tool: &RegisteredTool, row: &Row) -> Vec<RequestedSubject> {
     let subject = |audited: &audit::Subject| {
         let argument = audited.argument.to_string();
@@ -173,15 +175,15 @@ fn concerns_approval(code: DenialCode) -> bool {
     )
 }
 
-/// Whether an entry of the tool could change the decision.
+/// Returns whether an entry for the tool could change the decision.
 fn entry_could_allow(code: DenialCode) -> bool {
     concerns_approval(code)
         || matches!(code, DenialCode::MountNotGranted | DenialCode::MountReadOnly | DenialCode::ToolDisabled)
 }
 
-/// Why no line of the tool's entry would help.
+/// Returns the reason why no line of the tool's entry would help.
 fn advice(code: DenialCode, tool: &RegisteredTool) -> String {
-    // No `_` below, so that a new code cannot be without advice.
+    // No `_` arm below, so that a new code cannot lack advice.
     let name = &tool.decl().name;
     match code {
         DenialCode::PathEscapesMount | DenialCode::LinkEscapesMount => {

@@ -33,7 +33,7 @@ const MAX_OUTPUT_BYTES: u64 = 8 * MAX_FINAL_FRAME_BYTES as u64;
 /// The maximum length of the quoted part of a malformed line, in characters.
 const MAX_QUOTED_CHARS: usize = 64;
 
-/// Builds the program, runs it on the call's frame, and shows its answer.
+/// Builds the program, passes it the call's frame, and shows its answer.
 pub(super) fn run(
     package: &ToolCrate,
     envelope: &RunnerBootstrapEnvelope,
@@ -47,7 +47,8 @@ pub(super) fn run(
     let (program, timeout) = find(&programs, &call.tool)?;
     let started = Instant::now();
     let outcome = match RawValue::from_string(call.arguments.clone()) {
-        // This is a result and no error of the command: the runtime would answer the model in the same way.
+        // This is a result and not an error of the command: the runtime would answer the model in the same
+        // way.
         Err(error) => Err(ToolError::invalid_arguments(format!("arguments are not JSON: {error}"))),
         Ok(arguments) => {
             let frame = CallFrame {
@@ -86,7 +87,8 @@ pub(super) fn run(
     report::show(&TriedCall { result, grant: None, refusal: None, stderr: None }, "", options.json)
 }
 
-/// The folder that tools see as `/`: the workspace. The folders of its mounts must have the mounts' names.
+/// Returns the folder that tools see as `/`: the workspace. The folders of its mounts must have the mounts'
+/// names.
 fn root(envelope: &RunnerBootstrapEnvelope) -> Result<PathBuf, CliError> {
     workspace::prepare(envelope)?;
     let policy = setup::policy_files(envelope)?.load(envelope.sandbox_tier)?;
@@ -98,7 +100,7 @@ fn root(envelope: &RunnerBootstrapEnvelope) -> Result<PathBuf, CliError> {
         .map_err(|source| CliError::Workspace { path: envelope.workspace.clone(), source })
 }
 
-/// The program that contains the tool, and the timeout that the tool declares.
+/// Finds the program that contains the tool, and the timeout that the tool declares.
 fn find(programs: &[PathBuf], tool: &str) -> Result<(PathBuf, Duration), AuthorError> {
     let mut tool_names = Vec::new();
     for program in programs {
@@ -124,7 +126,7 @@ fn describe(program: &Path) -> Result<Declarations, AuthorError> {
     serde_json::from_slice(&answer).map_err(|error| failed(error.to_string()))
 }
 
-/// Why a program gave no answer.
+/// The reason why a program gave no answer.
 #[derive(Debug)]
 enum NoAnswer {
     TooLate,
@@ -132,7 +134,7 @@ enum NoAnswer {
     Io(io::Error),
 }
 
-/// Runs a program on some input and returns its output. Its standard error goes to this process's standard error.
+/// Runs a program on some input and returns its output. The program inherits this process's standard error.
 fn run_program(
     path: &Path,
     arguments: &[&str],
@@ -145,7 +147,7 @@ fn run_program(
     let mut child = command.spawn().map_err(NoAnswer::Io)?;
     let exchange_result = exchange(&mut child, input, timeout);
     if exchange_result.is_err() {
-        // Ignore the error: the program may have ended already.
+        // Ignore the error: the program may already have ended.
         let _ = child.kill();
     }
     let status = child.wait().map_err(NoAnswer::Io)?;
@@ -162,11 +164,11 @@ fn exchange(child: &mut Child, input: Vec<u8>, timeout: Duration) -> Result<Vec<
         .spawn(move || {
             // Ignore the error: a program that does not read its call is judged by its answer.
             let _ = stdin.write_all(&input);
-            // The program sees the end of its input.
+            // Close the pipe, so that the program sees the end of its input.
             drop(stdin);
             let mut output = Vec::new();
             let read = stdout.take(MAX_OUTPUT_BYTES).read_to_end(&mut output);
-            // Ignore the error: after a timeout no receiver is left.
+            // Ignore the error: after a timeout the receiver is gone.
             let _ = sender.send(read.map(|_| output));
         })
         .map_err(NoAnswer::Io)?;
@@ -176,7 +178,7 @@ fn exchange(child: &mut Child, input: Vec<u8>, timeout: Duration) -> Result<Vec<
     }
 }
 
-/// The outcome of a program's frames. Progress is printed only after the program has ended.
+/// Parses the outcome from a program's frames. Progress is printed only after the program has ended.
 fn parse_outcome(lines: &[u8]) -> Result<ToolOutput, ToolError> {
     let mut last = None;
     for line in lines.split(|byte| *byte == b'\n').filter(|line| !line.trim_ascii().is_empty()) {

@@ -73,7 +73,7 @@ struct JsonRefusal<'a> {
     rule: Option<&'a str>,
     subject: Option<&'a str>,
     allow: Option<JsonLines<'a>>,
-    /// The further sections, if lines in several sections are needed.
+    /// The further sections, if the call needs lines in several sections.
     allow_also: Vec<JsonLines<'a>>,
     advice: Option<&'a str>,
 }
@@ -134,7 +134,7 @@ fn json_refusal<'a>(refusal: &'a RefusalDetails) -> JsonRefusal<'a> {
     }
 }
 
-/// The lines before the answer.
+/// Formats the lines before the answer.
 fn before(attempt: &TriedCall, confinement: Confinement) -> String {
     let mut out = String::new();
     line(&mut out, "tool", &format!("{} ({})", attempt.result.tool, confinement.as_str()));
@@ -163,7 +163,7 @@ fn before(attempt: &TriedCall, confinement: Confinement) -> String {
     out
 }
 
-/// The lines after the answer.
+/// Formats the lines after the answer.
 fn result_lines(attempt: &TriedCall) -> String {
     let result = &attempt.result;
     let mut out = String::new();

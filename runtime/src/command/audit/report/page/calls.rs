@@ -109,7 +109,7 @@ pub(super) fn denials(figures: &Figures) -> Markup {
     if figures.denials.is_empty() {
         return html! { p { "No call was denied." } };
     }
-    // The page has room for some rows only, so the heaviest come first.
+    // The page has room for some rows only, so the most frequent come first.
     let entries = figures.denials.heaviest(|denials| denials.calls);
     let rows = entries.iter().take(MAX_ROWS).map(|(kind, denials)| {
         vec![
@@ -156,7 +156,7 @@ pub(super) fn approvals(figures: &Figures) -> Markup {
         vec![
             html! { code { (Untrusted(&kind.tool)) } },
             answer(&kind.answer),
-            // The way of an answer is a word of this program. All other cells are texts of the log.
+            // `by` is one of this program's own words, so it is not `Untrusted`.
             html! { (kind.by) },
             html! { (Untrusted(&kind.approver)) },
             html! { @match kind.uid { Some(uid) => (uid), None => span.none { "–" } } },

@@ -85,7 +85,7 @@ fn programs(figures: &Figures) -> Markup {
     }
     let entries = figures.programs.heaviest(|answers| answers.count);
     let starts: u64 = entries.iter().map(|(_, answers)| answers.count).sum::<u64>()
-        // Programs that did not fit are counted too, so that the sum is that of the whole log.
+        // Count the programs that did not fit too, so that the sum covers the whole log.
         + figures.programs.others().map_or(0, |others| others.count);
     let rows = entries.iter().take(MAX_ROWS).map(|(program, answers)| {
         vec![
@@ -145,7 +145,7 @@ fn pins(pins: &Newest) -> Markup {
     html! { (listing) }
 }
 
-/// The calls of the whole log that have a beginning and no end.
+/// Lists the calls of the whole log that have a beginning but no end.
 fn open_calls(facts: &ReportInput<'_>) -> Markup {
     let open = &facts.verification.open_begins;
     if open.is_empty() {

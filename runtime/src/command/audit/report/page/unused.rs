@@ -1,4 +1,4 @@
-//! The section about grants that no call used. It is sorted by rule, because a rule is what an operator can take away.
+//! The section about grants that no call used. It is sorted by rule, because operators remove rules.
 
 use std::collections::BTreeMap;
 
@@ -54,7 +54,7 @@ impl RuleUse<'_> {
 
 pub(super) fn unused(facts: &ReportInput<'_>) -> Markup {
     let by_rule = by_rule(facts);
-    // A rule that no row can show as used must not look unused.
+    // A rule whose use no row can show must not be reported as unused.
     let unseen = by_rule.values().filter(|rule| !rule.unseen_by.is_empty()).count();
     let mut findings: Vec<_> =
         by_rule.iter().filter_map(|(rule, rule_use)| Some((rule_use.finding()?, *rule, rule_use))).collect();
@@ -107,7 +107,7 @@ pub(super) fn unused(facts: &ReportInput<'_>) -> Markup {
 
 fn by_rule<'a>(facts: &ReportInput<'a>) -> BTreeMap<&'a str, RuleUse<'a>> {
     let mut rules: BTreeMap<&str, RuleUse<'_>> = BTreeMap::new();
-    // A refused tool cannot use what it is granted.
+    // A refused tool cannot use its grants.
     for grants in facts.grants.iter().filter(|grants| grants.verdict != Approval::Deny) {
         for grant in &grants.mounts {
             let count = facts.counts.of(grants, &grant.mount);
