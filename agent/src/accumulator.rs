@@ -164,7 +164,7 @@ impl ToolCallAccumulator {
 
     /// Finds the call that a piece belongs to, and starts a call if there is none.
     ///
-    /// Some providers send every call under index 0. A new id together with a name under a known index
+    /// Some providers send every call under one index. A new id together with a name under a known index
     /// therefore starts the next call if the arguments so far are complete. A new id alone starts no call,
     /// because other providers send a new id with every piece.
     fn call_index(&mut self, delta: &ToolCallDelta) -> Result<usize, TooManyCalls> {

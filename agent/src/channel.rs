@@ -251,6 +251,7 @@ impl ChannelState {
                 return;
             }
         }
+        // The loop sends such an event only once, so it may use the reserved room.
         let reserve = if event.must_arrive() { MAX_ENDS_BEYOND_CAPACITY } else { 0 };
         let limit = self.capacity.saturating_add(MAX_EVENTS_BEYOND_CAPACITY + reserve);
         if self.queue.len() >= limit {

@@ -38,6 +38,7 @@ fn sendable_arguments(text: &str) -> String {
     if text.trim().is_empty() {
         return "{}".to_owned();
     }
+    // Keep the text: encoding the parsed object could change large numbers.
     if serde_json::from_str::<Map<String, Value>>(text).is_ok() {
         return text.to_owned();
     }
@@ -71,6 +72,7 @@ pub(super) fn repair(messages: Vec<Message>) -> Vec<Message> {
         }
         answer_open_calls(&mut open_ids, &mut repaired_messages);
         message.tool_calls.retain(|call| seen_ids.insert(call.id.clone()));
+        // Dropping duplicate calls can leave an empty message, which providers refuse.
         if message.content.is_empty() && message.tool_calls.is_empty() {
             continue;
         }

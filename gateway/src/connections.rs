@@ -35,6 +35,7 @@ pub(crate) async fn serve(listener: TcpListener, router: Router, stop: impl Futu
 }
 
 fn max_connections() -> usize {
+    // `None` means that the system sets no limit.
     let descriptors = getrlimit(Resource::Nofile).current.unwrap_or(u64::MAX);
     usize::try_from(descriptors / 2).unwrap_or(usize::MAX).min(MAX_CONNECTIONS)
 }

@@ -191,6 +191,7 @@ async fn agent_of(core: &Core, id: &str) -> Result<Option<Participant>, ApiError
     match core.store.participant(id).await {
         Ok(agent) if agent.kind == ParticipantKind::Agent => Ok(Some(agent)),
         Ok(_) | Err(StoreError::NotFound { .. }) => {
+            // The largest ordinal covers the whole inbox.
             core.store.consume_inbox(id, i64::MAX, now()).await?;
             Ok(None)
         }

@@ -128,6 +128,7 @@ impl EventHub {
                 if recent.events.len() == MAX_KEPT_EVENTS
                     && let Some(oldest) = recent.events.pop_front()
                 {
+                    // Readers that are further behind must use the store from now on.
                     recent.complete_after = oldest.id;
                 }
                 recent.events.push_back(Arc::new(event));

@@ -140,6 +140,7 @@ impl Drop for Readership {
         if let Some(count) = open.get_mut(&self.token) {
             *count -= 1;
             if *count == 0 {
+                // Remove the entry, so that the map does not grow with every token.
                 open.remove(&self.token);
             }
         }

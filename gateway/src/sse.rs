@@ -132,6 +132,7 @@ impl Reader {
             tokio::select! {
                 () = stop.cancelled() => return None,
                 () = self.readership.may_have_changed() => {}
+                // An error means that the hub was dropped, so the gateway has stopped.
                 changed = self.newest.changed() => changed.ok()?,
                 event = self.live.recv() => match event {
                     Ok(event) if event.topics.contains(&self.topic) => self.held = Some(event),

@@ -48,6 +48,7 @@ pub(super) async fn run(
         let _recorded = offered.registry.refuse(call, &caller, refused);
         return Err(ErrorData::new(BUSY, message, None));
     };
+    // A stopping server waits for the calls that hold such a guard.
     let _server_slot = session.server().server_calls().begin();
     let is_known = offered.registry.get(&call.tool).is_some();
 

@@ -97,6 +97,7 @@ fn stream_kind(stream: &OwnedFd, writes: bool) -> io::Result<StreamKind> {
     let kind = File::from(stream.try_clone()?).metadata()?.file_type();
     Ok(if kind.is_fifo() {
         match reopen(stream, writes) {
+            // The pipe belongs to another user, as under `sudo -u`.
             Err(error) if error.kind() == io::ErrorKind::PermissionDenied => StreamKind::Other,
             reopened => StreamKind::Pipe(reopened?),
         }

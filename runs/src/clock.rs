@@ -5,6 +5,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 /// Returns the current time, in milliseconds since the Unix epoch.
 #[must_use]
 pub fn now() -> i64 {
+    // A clock before 1970 counts as 1970.
     milliseconds(SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default())
 }
 

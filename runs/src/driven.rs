@@ -257,6 +257,7 @@ impl DrivenRun {
             };
             let may_retry = match &error {
                 StoreError::LeaseLost { .. } => {
+                    // A changed version means that another process has taken the step in the meantime.
                     self.renew().await.is_ok_and(|lease| lease.version == commit.version)
                 }
                 error => matches!(
@@ -338,6 +339,7 @@ impl MessageStore for DrivenRun {
         let late_results = self.late_results().await;
         let (texts, last) = late_results
             .map_err(|error| ConversationError::new("cannot read the inbox of the run").with_source(error))?;
+        // The next commit consumes the entries, so that they are neither lost nor delivered twice.
         if last.is_some() {
             self.progress.lock().await.consumed_inbox = last;
         }

@@ -130,6 +130,7 @@ fn progress(call: &StoredExternalCall) -> Result<ExternalCallState, ToolError> {
         }
         (ExternalCallStatus::Waiting, _) => ExternalCallState::Waiting,
         (ExternalCallStatus::Pending, _) => ExternalCallState::Pending,
+        // Expired, cancelled, or resolved without a result, which only a damaged store has.
         _ => ExternalCallState::Closed,
     })
 }

@@ -162,6 +162,7 @@ impl TaskFolder {
             }
             Err(error) => return Err(failed(error)),
         };
+        // Remove the temporary file first, so that the sync covers its removal too.
         drop(temporary);
         fsync(&handle).map_err(failed)?;
         Ok(replaced)
@@ -194,6 +195,7 @@ impl TaskFolder {
                             .map_err(failed)?;
                         return Ok(None);
                     }
+                    // Sync both folders, the target first, so that a crash cannot lose the file.
                     fsync(&target).map_err(failed)?;
                     fsync(&source).map_err(failed)?;
                     return Ok(Some(new_name));

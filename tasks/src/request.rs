@@ -147,6 +147,7 @@ fn escape(rest: &str) -> (usize, char) {
         Some(b'b') => (2, '\u{8}'),
         Some(b'f') => (2, '\u{c}'),
         Some(b'n') => (2, '\n'),
+        // All other escapes stand for characters that are never removed.
         _ => (2.min(rest.len()), '\\'),
     }
 }

@@ -262,6 +262,7 @@ impl Task {
         let own_key = key.clone();
         let change = move |document: &TaskDocument| {
             let current = document.ledger().row(&own_key);
+            // A person may have removed the row, but the result still belongs to this call.
             let is_ours = current.is_none_or(|current| current.call_id == row.call_id);
             if !is_ours && current != expected.as_ref() {
                 return Err(FileError::BegunElsewhere);

@@ -60,6 +60,7 @@ pub(crate) fn undone(end: &AgentEnd) -> ActivityError {
             tracing::warn!(message, "a step has failed");
             failure("internal".to_owned(), "the step has failed".to_owned(), Retry::After(None))
         }
+        // Only a cancelled step remains, which this worker has abandoned.
         _ => interrupted(),
     }
 }

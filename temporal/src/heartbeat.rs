@@ -23,6 +23,7 @@ pub(crate) async fn with_heartbeats<T>(
     let mut interval = tokio::time::interval(INTERVAL);
     loop {
         tokio::select! {
+            // `biased`: finished work counts, even if the activity is cancelled at the same moment.
             biased;
             done = &mut work => return done,
             // Without the guard, this branch would stay ready and the loop would never sleep.

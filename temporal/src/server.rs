@@ -56,6 +56,7 @@ impl FromStr for Address {
             return Err(invalid());
         }
         if !has_scheme && !is_here(&url) {
+            // Parse the text again, because the first parse has dropped an explicit port 80.
             url = parse(&format!("https://{text}"))?;
         }
         if url.port().is_none() {

@@ -126,6 +126,7 @@ impl AgentRun {
     #[signal]
     pub fn approve(&mut self, _ctx: &mut SyncWorkflowContext<Self>, input: RawValue) {
         match ApprovalSignal::read(&input) {
+            // Any client can send signals, so the queues are bounded.
             Ok(_) if self.answers.len() >= MAX_WAITING => self.refuse("too many answers wait"),
             Ok(answer) => self.answers.push(answer),
             Err(error) => self.refuse(&error),

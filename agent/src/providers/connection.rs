@@ -91,6 +91,7 @@ fn client_through(
                 "the proxy of the environment is not an HTTP proxy; name one with http:// or https://",
             ));
         }
+        // Only a tunnel keeps the proxy from reading the key and the conversation.
         Some(proxy) if address.scheme() == "https" => {
             Connector::tunnel(tcp, proxy.uri().clone(), proxy.basic_auth().cloned(), tls, connect_timeout)
         }

@@ -60,6 +60,7 @@ impl Framer {
             }
             let end = bytes.iter().position(|byte| matches!(byte, b'\n' | b'\r'));
             let part = &bytes[..end.unwrap_or(bytes.len())];
+            // Check before buffering, so that the buffer never exceeds the limit.
             if self.line.len() + part.len() + self.data.as_ref().map_or(0, String::len) > self.limit_bytes {
                 return Err(FrameFault::TooLarge.into());
             }

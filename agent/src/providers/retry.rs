@@ -66,7 +66,9 @@ pub(super) fn read_retry_after(headers: &HeaderMap, now: SystemTime) -> RetryAdv
         return RetryAdvice::After(Duration::from_secs(seconds));
     }
     match httpdate::parse_http_date(text.trim()) {
+        // A date in the past allows an immediate retry.
         Ok(date) => RetryAdvice::After(date.duration_since(now).unwrap_or_default()),
+        // An unreadable header counts as missing.
         Err(_) => RetryAdvice::Later,
     }
 }

@@ -164,6 +164,7 @@ impl EventSize {
         for &byte in chunk {
             let is_after_carriage_return = mem::replace(&mut self.is_after_carriage_return, byte == b'\r');
             match byte {
+                // This line feed belongs to the line end that has just been counted.
                 b'\n' if is_after_carriage_return => {}
                 b'\n' | b'\r' => {
                     if mem::replace(&mut self.is_line_empty, true) {

@@ -96,6 +96,7 @@ impl Worker {
     pub async fn run(&self, agent_id: &str, shutdown: impl Future<Output = ()>) -> Result<(), ClientError> {
         let mut session = session::Session::new(self, agent_id);
         let outcome = tokio::select! {
+            // `biased`: a shutdown takes precedence over an error at the same moment.
             biased;
             () = shutdown => Ok(()),
             error = session.listen() => Err(error),

@@ -196,6 +196,7 @@ async fn entered_space(core: &Core, agent: &Participant, id: &RunId) -> Result<O
                 builtins::ENTER_SPACE => {
                     let arguments: serde_json::Value =
                         serde_json::from_str(&call.arguments).unwrap_or_default();
+                    // A call without a valid space id has failed, so its entry is never used.
                     asked.insert(call.id.clone(), arguments["spaceId"].as_str().map(str::to_owned));
                 }
                 builtins::LEAVE_SPACE => {

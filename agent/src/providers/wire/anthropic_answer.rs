@@ -102,6 +102,7 @@ impl MessagesReader {
             message_usage.cache_creation_input_tokens,
             message_usage.cache_read_input_tokens,
         ];
+        // Later events repeat only some counts. Cached tokens are not part of `input_tokens`.
         if message_usage.input_tokens.is_some() {
             self.usage.input_tokens = input.into_iter().flatten().fold(0, u64::saturating_add);
         }

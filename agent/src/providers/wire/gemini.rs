@@ -208,6 +208,7 @@ impl AnswerReader for GenerateContentReader {
             self.stop = Some(StopReason::ContentFilter);
         }
         let candidates = chunk.candidates.items()?.into_iter();
+        // Requests ask for one candidate. The text of further ones must not mix with it.
         for candidate in candidates.filter(|candidate| candidate.index.unwrap_or(0) == 0) {
             for part in candidate.content.unwrap_or_default().parts.items()? {
                 let delta = if part.thought == Some(true) { Delta::Thinking } else { Delta::Text };

@@ -132,6 +132,7 @@ impl AnswerReader for ChatCompletionReader {
         }
         let chunk: ChatCompletionChunk = event(data)?;
         let choices = chunk.choices.items()?.into_iter();
+        // Requests ask for one choice. The text of further ones must not mix with it.
         for choice in choices.filter(|choice| choice.index.unwrap_or(0) == 0) {
             let piece = choice.delta.unwrap_or_default();
             push_text(out, Delta::Thinking, piece.reasoning_content.or(piece.reasoning));
