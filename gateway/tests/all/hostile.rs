@@ -188,7 +188,6 @@ async fn a_message_reaches_as_many_agents_as_a_space_can_have() {
     }
     // The longest message reaches the inboxes only in part, because its copies would exceed a transaction.
     // Control characters take six bytes each in JSON.
-    // bytes each in JSON.
     for character in ["🦀", "\u{1}"] {
         let said = world.say(&token, &space, &character.repeat(32_768)).await;
         let id = text(&said, "id");

@@ -80,8 +80,7 @@ pub(crate) fn parsing_slowness() -> Slowness {
 }
 
 /// Measures how long the pipeline and the tool take to process the arguments' text, in milliseconds. Before
-/// each
-/// measurement, measures only the parsing of the text, and appends that time to `parsing`.
+/// each measurement, measures only the parsing of the text, and appends that time to `parsing`.
 fn decode(tool: &dyn DeclaredTool, arguments: &Value, parsing: &mut Vec<Duration>) -> f64 {
     let schema = ArgumentSchema::compile(&tool.spec().parameters()).expect("a schema");
     let text = arguments.to_string();

@@ -1,6 +1,5 @@
 //! How long a neighbour of a command waits for a thread, a file and memory while the command takes as much as
-//! it can
-//! get, compared with the neighbour's waits alone.
+//! it can get, compared with the neighbour's waits alone.
 
 use std::{
     fs,

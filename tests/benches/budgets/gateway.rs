@@ -1,6 +1,5 @@
 //! The gateway: events to many readers, results for waiting runs, listings of many calls, and the memory of
-//! idle
-//! agents.
+//! idle agents.
 
 use std::{
     collections::BTreeMap,

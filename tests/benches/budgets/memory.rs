@@ -9,8 +9,8 @@ const CALLS: usize = 100_000;
 const CALLS_PER_AGENT: usize = 500;
 
 /// Measures the resident memory of this process with a registry that has served one call of each tier. Runs
-/// first, while
-/// the process has only the registry and the list of files. Another process has compiled the modules before.
+/// first, while the process has only the registry and the list of files. Another process has compiled the
+/// modules before.
 pub(crate) fn idle(fixture: &Fixture, report: &mut Report) {
     for [tool, arguments] in
         [["file_search", r#"{"query":"nothing"}"#], ["file_list", r#"{"path":"/shared"}"#]]

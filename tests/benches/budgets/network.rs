@@ -1,6 +1,5 @@
 //! Requests of tools: a fetch compared with curl and bare hyper, the policy's check, and pages in the guest
-//! that
-//! reads them.
+//! that reads them.
 
 mod pdf;
 

@@ -54,8 +54,7 @@ fn explanation(fixture: &Fixture, number: usize) -> std::time::Duration {
 }
 
 /// Measures the first call in a workspace on a machine that has called a core tool before: only the compiled
-/// modules
-/// exist.
+/// modules exist.
 pub(crate) fn first_calls(fixture: &Fixture, report: &mut Report) {
     let (mut samples, folder) = (Vec::with_capacity(WORKSPACES), fixture.root().join("first-calls"));
     for number in 0..=WORKSPACES {
@@ -85,8 +84,7 @@ pub(crate) fn first_calls(fixture: &Fixture, report: &mut Report) {
 }
 
 /// Measures the demonstration directly after an installation. It makes a new workspace and a new state
-/// folder, so no
-/// module is compiled yet.
+/// folder, so no module is compiled yet.
 pub(crate) fn demo(report: &mut Report) {
     let slowest = (0..DEMOS).map(|_| {
         let start = Instant::now();

@@ -3,10 +3,8 @@
 use comfy_table::{Table, presets::UTF8_FULL_CONDENSED};
 
 /// The time of opening, reading and closing a file of 1 KiB on the reference machine, in microseconds. The
-/// design's
-/// budgets apply unscaled to that machine. Mitigations make transitions between kernel and user mode two or
-/// three times
-/// slower on some processors, and these transitions are most of a call's time.
+/// design's budgets apply unscaled to that machine. Mitigations make transitions between kernel and user mode
+/// two or three times slower on some processors, and these transitions are most of a call's time.
 const USUAL_NATIVE_READ_US: f64 = 2.2;
 
 /// The time in which `serde_json` reads the list of `arguments.rs` into a value on the reference machine, in

@@ -1,8 +1,7 @@
 //! `file_search` and `file_list` over a repository of 100,000 files, compared with ripgrep with one thread.
 //!
 //! Most of the time goes into walking the folders and opening small files. `search.rs` measures the search of
-//! content
-//! instead.
+//! content instead.
 
 use std::{
     path::Path,

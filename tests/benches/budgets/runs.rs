@@ -79,8 +79,7 @@ pub(crate) async fn storing(report: &mut Report) {
 }
 
 /// Measures a step that is stored in PostgreSQL, over a socket and with syncs, compared with a step in
-/// memory. Without
-/// PostgreSQL there is no row.
+/// memory. Without PostgreSQL there is no row.
 async fn storing_in_postgresql(
     fixture: &Fixture,
     registry: &Arc<ToolRegistry>,

@@ -1,6 +1,5 @@
 //! The cost of keeping a mount's changes for undo: for a command that changes a few files of a large mount,
-//! for each
-//! change of a command that changes many, and for a file tool. Also the time of `portcullis undo`.
+//! for each change of a command that changes many, and for a file tool. Also the time of `portcullis undo`.
 //!
 //! The same mount is reached through two policies, one of which keeps its changes. Rounds of both alternate.
 

@@ -1,6 +1,5 @@
 //! Runs tests of programs that use the default folders of policy and state. Each test gets a separate
-//! process, whose
-//! environment names separate folders.
+//! process, whose environment names separate folders.
 
 use std::{fs, process::Command};
 

@@ -1,12 +1,9 @@
 //! Tests of programs for the interfaces of the specifications: the programs compile against the names that
-//! the
-//! specifications import, and run through the pipeline.
+//! the specifications import, and run through the pipeline.
 //!
 //! The programs in `fixtures/` are ours. If the specifications are beside the repository, in
-//! `../shared/specs`, the
-//! build script extracts their examples, and the module `documents` runs the same tests on the unchanged
-//! examples. The
-//! repository has none of that text.
+//! `../shared/specs`, the build script extracts their examples, and the module `documents` runs the same
+//! tests on the unchanged examples. The repository has none of that text.
 //!
 //! This crate has only tests. It is a separate crate because the examples use an older edition.
 #![forbid(unsafe_code)]

@@ -1,6 +1,5 @@
 //! Specification 000: its trait, and its lines that build a registry. They run in a process with an
-//! operator's policy
-//! in the default place and a state folder of the test.
+//! operator's policy in the default place and a state folder of the test.
 
 use std::{fs, num::NonZeroU32};
 
@@ -34,8 +33,7 @@ mod stated {
 }
 
 /// The specification's lines about the registry, in functions that return it. The test supplies a tool and
-/// the loop's
-/// other arguments, which the specification does not show.
+/// the loop's other arguments, which the specification does not show.
 #[expect(clippy::let_and_return, reason = "the lines are as they are")]
 mod lines {
     use portcullis_adapters::everruns::*;

@@ -165,8 +165,7 @@ fn without_the_operators_word_the_programs_tool_does_not_run() {
 }
 
 /// Two runs. The first asks for the weather of a city and of no city, the time and an echo, and then answers.
-/// The
-/// second answers immediately.
+/// The second answers immediately.
 const WEATHER: &str = r#"
 {"expect": {"tools": ["add", "divide", "echo", "get_current_time", "get_weather", "multiply", "output_read", "subtract"], "messages": 1}}
 {"text": "Let me look. "}

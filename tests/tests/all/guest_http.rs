@@ -1,8 +1,7 @@
 //! Requests of a module's tool, through the whole pipeline: policy, declaration, confined client, rows, flow.
 //!
 //! The modules declare `https://api.weather.example`. A test replaces this origin in the module's bytes with
-//! the origin
-//! of its own server, which has the same length.
+//! the origin of its own server, which has the same length.
 
 mod bodies;
 
@@ -326,8 +325,7 @@ async fn calls_that_may_change_a_server_run_one_after_the_other() {
 }
 
 /// Makes a request in a call that times out during the request. The guest either reports an error with this
-/// text, or
-/// the call ends first.
+/// text, or the call ends first.
 async fn request_past_the_time(server: &Server, time: &str, text: &str) -> Fixture {
     let fixture = fixture(server, "requests", "\"GET\"").with_policy_edit(
         "[tools.requests]\nprofile = \"Api\"\n",

@@ -13,8 +13,7 @@ use portcullis_testing::{Fixture, binary};
 pub(crate) const USER: u32 = 65534;
 
 /// Creates a command that runs the program as an ordinary user who owns everything in the fixture. Only root
-/// can switch to another
-/// user; any other user gets the program unchanged.
+/// can switch to another user; any other user gets the program unchanged.
 #[expect(clippy::disallowed_methods, reason = "the program under test")]
 pub(crate) fn program_of_ordinary_user(fixture: &Fixture) -> Command {
     if !is_root() {

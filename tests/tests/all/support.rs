@@ -155,8 +155,7 @@ pub(crate) fn enabling_entry(name: &str) -> String {
 }
 
 /// Creates a registry of only native tools, under the fixture's policy and in its state folder. It has no
-/// WASM engine,
-/// which most steps of the pipeline do not use.
+/// WASM engine, which most steps of the pipeline do not use.
 #[track_caller]
 pub(crate) fn native_registry(fixture: &Fixture, spies: impl IntoIterator<Item = Spy>) -> ToolRegistry {
     let files = PolicyFiles::find(&fixture.envelope()).expect("policy files");

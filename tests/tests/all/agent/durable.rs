@@ -28,7 +28,7 @@ fn detach(fixture: &Fixture, model: &Model) -> String {
     detach_with(fixture, model, &[])
 }
 
-/// Like [`detach`], with further options.
+/// Like `detach`, with further options.
 #[track_caller]
 pub(super) fn detach_with(fixture: &Fixture, model: &Model, options: &[&str]) -> String {
     let words = ["agent", "--detach", "Do it.", "--model", "m", "--base-url", model.address()];

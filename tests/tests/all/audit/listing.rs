@@ -106,8 +106,7 @@ fn peak_kib(process: u32) -> u64 {
 }
 
 /// Rows are streamed, so the memory does not depend on the length of the log. A reader that kept all rows of
-/// this log would
-/// need more than its 64 MB.
+/// this log would need more than its 64 MB.
 #[test]
 #[expect(clippy::disallowed_methods, reason = "the program under test, while it runs")]
 fn the_memory_of_a_reader_does_not_grow_with_the_log() {

@@ -1,6 +1,5 @@
 //! Checks `docs/authoring.md`: its commands run in order and print the shown output, its compile errors are
-//! the
-//! compiler's, and its program is the template's.
+//! the compiler's, and its program is the template's.
 
 use std::{fs, path::Path};
 

@@ -57,8 +57,7 @@ fn send(connection: &mut TcpStream, bytes: &[u8]) {
 const FIRST: &[u8] = b"HTTP/1.1 200 OK\r\ncontent-length: 9\r\n\r\nfirst";
 
 /// Starts a server that sends the first part of the first body and nothing else. The receivers get a message
-/// for the second
-/// request, and the number of each request whose connection the client has closed.
+/// for the second request, and the number of each request whose connection the client has closed.
 fn server_sending_first_part() -> (Server, UnboundedReceiver<()>, UnboundedReceiver<usize>) {
     let ((asked_sender, is_asked), (closed, is_closed)) = (unbounded_channel(), unbounded_channel());
     let server = start_server(move |_head, number, connection| {

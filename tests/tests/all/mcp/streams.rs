@@ -1,6 +1,5 @@
 //! Standard streams of every kind: each answer comes as soon as it is ready, and no message is held back
-//! until the
-//! next.
+//! until the next.
 
 use std::{
     fs::{self, File, OpenOptions},

@@ -28,8 +28,7 @@ use crate::{
 };
 
 /// The upper bound of one result in every form: the limit, its marks, and the frame. The tools here return
-/// far more than
-/// this.
+/// far more than this.
 const MAX_RESULT_BYTES: usize = 20_000;
 
 const LONG: usize = 3_000_000;

@@ -42,8 +42,7 @@ fn resolve_links(path: &str) -> PathBuf {
 }
 
 /// Creates substitutes for bash: a file that is not executable, another program, another shell, and scripts
-/// that fail in
-/// several ways.
+/// that fail in several ways.
 fn invalid_bashes(fixture: &Fixture) -> Vec<PathBuf> {
     let script = |name: &str, text: &str, mode| {
         let path = fixture.root().join(name);

@@ -1,6 +1,5 @@
 //! Machines that each lack one layer: session and row report the missing layer, and no command runs if the
-//! policy
-//! requires it.
+//! policy requires it.
 
 use portcullis_testing::{Fixture, outer::KernelEnvironment};
 use portcullis_types::ToolErrorKind;

@@ -1,6 +1,5 @@
 //! A session belongs to its run: no other caller reaches the session, even with the same names, and the
-//! session ends
-//! with the run.
+//! session ends with the run.
 
 use std::sync::Arc;
 

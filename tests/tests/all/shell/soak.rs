@@ -1,7 +1,6 @@
 //! Many concurrent clients that cancel, time out and disconnect. Each command has at most one effect and exactly one
 //! row with one end, and nothing is left after the clients have disconnected. `PORTCULLIS_SOAK=full` runs the
-//! long form: at
-//! least 800 sessions and 8,000 commands of 50 clients.
+//! long form: at least 800 sessions and 8,000 commands of 50 clients.
 
 use std::{
     collections::BTreeMap,

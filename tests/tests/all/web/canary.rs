@@ -28,8 +28,7 @@ use super::{
 const VARIABLE: &str = "CANARY_TOKEN";
 
 /// Full logs of all crates that handle HTTP or calls. The compiler of modules is excluded, because it would
-/// log
-/// gigabytes and handles no secret.
+/// log gigabytes and handles no secret.
 const LOG: &str = "info,portcullis=trace,portcullis_tools=trace,portcullis_egress=trace,portcullis_sandbox=trace,\
     portcullis_mcp=trace,rmcp=trace,hyper=trace,hyper_util=trace,rustls=trace,tokio_rustls=trace,hickory_resolver=trace";
 

@@ -52,7 +52,7 @@ fn granting(port: u16, tools: &[&str]) -> Fixture {
     granting_with(port, tools, "")
 }
 
-/// Like [`granting`], with these lines in the entry of the last tool.
+/// Like `granting`, with these lines in the entry of the last tool.
 fn granting_with(port: u16, tools: &[&str], lines: &str) -> Fixture {
     let mut policy = format!(
         "[profiles.Remote]\nhosts = [\"http://127.0.0.1:{port}\"]\nmethods = [\"POST\"]\n\

@@ -1,8 +1,7 @@
 //! The shipped policy on the public internet: `https://*`, names from a name server, public addresses, port 443.
 //!
 //! A network namespace simulates the internet. Its loopback device has a public address. The outer test
-//! starts this
-//! test program again in the namespace, and that process runs [`inside`] as its only test.
+//! starts this test program again in the namespace, and that process runs [`inside`] as its only test.
 
 use std::{
     env, fs,

@@ -229,8 +229,7 @@ async fn a_long_file_is_read_to_its_bound() {
 }
 
 /// Patterns for which a backtracking matcher takes exponential time, and files on which a parser could run
-/// out of
-/// memory.
+/// out of memory.
 #[tokio::test]
 async fn a_hostile_file_ends_within_the_call() {
     let files: [String; 4] = [

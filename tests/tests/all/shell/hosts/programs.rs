@@ -1,8 +1,7 @@
 //! git, cargo, pip and npm without settings, through the forwarder, with the test's own certificate authority.
 //!
 //! If a program is missing in sessions, its test is skipped with a message. With
-//! `PORTCULLIS_REQUIRE_LANGUAGES` set, the
-//! test fails instead.
+//! `PORTCULLIS_REQUIRE_LANGUAGES` set, the test fails instead.
 
 use std::{env, fs, io::Write as _, path::Path, process::Command};
 
