@@ -1,4 +1,4 @@
-//! [`RepeatGuard`]: stops a model that repeats the same call.
+//! `RepeatGuard`: stops a model that repeats the same call.
 
 use portcullis_types::{Message, ToolCall};
 use serde::{Deserialize, Serialize};

@@ -116,7 +116,7 @@ impl Identity {
     }
 
     /// Returns `true` if the caller may see the space: the operator sees all spaces, users and agents see
-    /// theirs. The token of a run sees none, because its program needs only the run's calls.
+    /// their own spaces. The token of a run sees none, because its program needs only the run's calls.
     ///
     /// # Errors
     /// [`StoreError`].

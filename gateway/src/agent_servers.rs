@@ -1,4 +1,4 @@
-//! [`AgentServers`]: the MCP servers of an agent's definition. Adds their tools to the registry of a cycle.
+//! `AgentServers`: the MCP servers of an agent's definition. Adds their tools to the registry of a cycle.
 
 use portcullis_adapters::hsafa::McpServerConfiguration;
 use portcullis_tools::{Caller, ToolRegistry, new_call};

@@ -1,4 +1,4 @@
-//! [`RunAuditRows`]: reads the audit rows of a run.
+//! `RunAuditRows`: reads the audit rows of a run.
 
 use std::path::PathBuf;
 

@@ -16,7 +16,7 @@ impl AgentCapabilities {
     /// Reads the names of a definition.
     ///
     /// # Errors
-    /// [`ApiError`] for an unknown capability, and for one that is not available yet.
+    /// [`ApiError`] for an unknown capability, and for a capability that is not available yet.
     pub(crate) fn read(names: Option<&[String]>) -> Result<Self, ApiError> {
         let Some(names) = names else { return Ok(Self(None)) };
         let given = names.iter().map(|name| Capability::available(name)).collect::<Result<_, _>>();

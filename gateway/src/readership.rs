@@ -122,7 +122,7 @@ impl Readership {
     pub(crate) async fn ensure_holds(&mut self) -> Result<(), ApiError> {
         let has_changed = self.changes.has_changed().unwrap_or(true);
         if has_changed || self.checked.elapsed() >= RECHECK_INTERVAL {
-            // Clear the mark before the check, so that a change during the check triggers another one.
+            // Clear the mark before the check, so that a change during the check triggers another check.
             self.changes.mark_unchanged();
             check(&self.core, &self.token, &self.subject).await?;
             self.checked = Instant::now();

@@ -215,7 +215,7 @@ impl Approver for StoredApprover {
         };
         let LocalApprover::Asked(local) = &self.local else { return self.wait(&id).await };
         tokio::select! {
-            // If both answers arrive, `record` returns the one that the store has kept.
+            // If both answers arrive, `record` returns the stored one.
             given = local.decide(request) => self.record(&id, request, given).await,
             given = self.wait(&id) => given,
         }

@@ -1,4 +1,4 @@
-//! [`TurnResults`]: stores results of refused or unfinished calls until their turn's step is committed.
+//! `TurnResults`: stores results of refused or unfinished calls until their turn's step is committed.
 //!
 //! A refused call leaves no started call in the store, but the step needs its result, and another process may
 //! commit the step. The results are entries of the inbox `<run> calls`. Late results have a different inbox,

@@ -1,4 +1,4 @@
-//! [`TaskDocument`]: a parsed task file with its blocks and its ledger, and the edits of it.
+//! `TaskDocument`: a parsed task file with its blocks and its ledger, and the edits of it.
 
 use std::collections::HashMap;
 

@@ -1,4 +1,4 @@
-//! [`TaskFolder`]: the folder of tasks, with a subfolder for each state, and the file operations on it.
+//! `TaskFolder`: the folder of tasks, with a subfolder for each state, and the file operations on it.
 //!
 //! All files are reached through descriptors of folders, and symlinks are not followed. A file is replaced
 //! atomically: the new content is on the disk before it gets the name. After the exchange, the replaced

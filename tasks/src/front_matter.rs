@@ -30,7 +30,7 @@ impl FrontMatter {
     /// Finds and reads the front matter.
     ///
     /// # Errors
-    /// [`FileError`] if the front matter cannot be parsed. It is not treated as missing, because the calls of
+    /// `FileError` if the front matter cannot be parsed. It is not treated as missing, because the calls of
     /// its ledger would run again.
     pub(crate) fn read(text: &str) -> Result<Self, FileError> {
         let start = if text.starts_with(BYTE_ORDER_MARK) { BYTE_ORDER_MARK.len_utf8() } else { 0 };

@@ -1,4 +1,4 @@
-//! [`Ledger`]: one row for each call of a task file that has begun or been asked about. It is in the front
+//! `Ledger`: one row for each call of a task file that has begun or been asked about. It is in the front
 //! matter under `tool_calls`.
 
 use std::collections::BTreeSet;

@@ -1,4 +1,4 @@
-//! [`TaskStates`]: the states of tasks, each with its folder, and the moves between them.
+//! `TaskStates`: the states of tasks, each with its folder, and the moves between them.
 
 use std::collections::BTreeSet;
 

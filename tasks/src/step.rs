@@ -1,4 +1,4 @@
-//! [`next_step`]: decides what to do next in a task file.
+//! `next_step`: decides what to do next in a task file.
 
 use crate::{
     document::{CallBlock, TaskDocument},

@@ -1,4 +1,4 @@
-//! [`Task`]: one task file with its next call, the changes to the file, and its move to the next state.
+//! `Task`: one task file with its next call, the changes to the file, and its move to the next state.
 
 use std::{
     collections::BTreeSet,

@@ -1,4 +1,4 @@
-//! [`TaskFile`]: changes a task file while others may change it too. [`WriteAhead`]: writes a row before a
+//! `TaskFile`: changes a task file while others may change it too. `WriteAhead`: writes a row before a
 //! call's first effect.
 
 use std::sync::{Arc, Mutex, PoisonError};

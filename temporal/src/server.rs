@@ -1,4 +1,4 @@
-//! [`Address`]: the address of a Temporal server. [`connect`] opens the connection.
+//! [`Address`]: the address of a Temporal server. `connect` opens the connection.
 
 use std::{net::IpAddr, str::FromStr, time::Duration};
 

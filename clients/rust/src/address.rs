@@ -1,4 +1,4 @@
-//! [`Address`]: the address of a gateway, from which the URLs of its interface are built.
+//! `Address`: the address of a gateway, from which the URLs of its interface are built.
 
 use http::Uri;
 use url::{Host, Url};

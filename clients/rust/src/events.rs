@@ -80,7 +80,7 @@ impl Event {
 /// - [`ClientError::Connection`] if the connection is lost,
 /// - [`ClientError::Silent`] after 60 s without a byte,
 /// - [`ClientError::TooLarge`] for an event of more than 8 MiB,
-/// - [`ClientError::Unreadable`] for one that is not in the gateway's form.
+/// - [`ClientError::Unreadable`] for an event that is not in the gateway's form.
 pub struct EventStream {
     events: BoxStream<'static, Result<Event, ClientError>>,
 }

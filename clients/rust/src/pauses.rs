@@ -1,4 +1,4 @@
-//! [`Pauses`]: exponential backoff between attempts.
+//! `Pauses`: exponential backoff between attempts.
 
 use std::time::Duration;
 

@@ -1,4 +1,4 @@
-//! [`Token`]: the token. Also removes it from the gateway's texts.
+//! `Token`: the token. Also removes it from the gateway's texts.
 
 use std::fmt;
 

@@ -24,8 +24,8 @@ impl Submission {
         matches!(self, Self::Delivered(_))
     }
 
-    /// Returns the outcome that a refusal means. Returns `None` for any other refusal, and for one that a
-    /// gateway did not write: a proxy's 404 says nothing about the call.
+    /// Returns the outcome that a refusal means. Returns `None` for any other refusal, and for a refusal
+    /// that a gateway did not write: a proxy's 404 says nothing about the call.
     pub(crate) fn of_refusal(status: u16, code: &str) -> Option<Self> {
         match (status, code) {
             (404, "not_found") => Some(Self::Unknown),
