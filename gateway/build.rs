@@ -1,4 +1,4 @@
-//! Lists the files of the page, so that the program contains all of them.
+//! Lists the files of the page, so that the program embeds all of them.
 
 use std::{
     env,

@@ -10,8 +10,8 @@
 //! | `partial.rs` | parser for incomplete JSON |
 //! | `ending.rs` | a run's end as outsiders see it |
 //!
-//! No format contains details for the operator: an internal error is one fixed sentence, and a provider's failure
-//! is shown only by its kind.
+//! No format shows details that are for the operator: an internal error is one fixed sentence, and a
+//! provider's failure is reduced to its kind.
 
 mod calls;
 mod ending;

@@ -1,4 +1,4 @@
-//! The tools of specification 003: configurations that a file or another program gives.
+//! The tool configurations of specification 003, which a file or another program provides.
 //!
 //! | file | what it is |
 //! |---|---|

@@ -4,10 +4,10 @@ use std::sync::Arc;
 
 use portcullis_types::Tool;
 
-/// A tool of one of the supported interfaces, including that of Portcullis.
+/// A tool of one of the supported interfaces, including the interface of Portcullis.
 ///
-/// The parameter names the interface. Each interface has a blanket implementation for all its tools, and these would
-/// overlap without the parameter (coherence).
+/// The parameter names the interface. Each interface has a blanket implementation for all its tools. Without
+/// the parameter, these implementations would overlap (coherence).
 ///
 /// The trait is in this crate instead of `portcullis-tools`, because a blanket implementation must be in the crate of
 /// its trait (Rust reference, "Orphan rules").

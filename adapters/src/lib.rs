@@ -1,8 +1,9 @@
-//! Interfaces and event formats of other systems: runs tools and programs written for these systems, and converts a
-//! run's events.
+//! Interfaces and event formats of other systems. Runs tools and programs that were written for these
+//! systems, and converts a run's events to their formats.
 //!
-//! Only names and shapes are those of the other systems. Every call goes through a registry and the operator's
-//! policy, so a program's tool runs only if the policy enables it by name. This crate decides nothing about a call.
+//! Only names and shapes come from the other systems. Every call goes through a registry and the operator's
+//! policy, so a program's tool runs only if the policy enables it by name. This crate decides nothing about a
+//! call.
 //!
 //! | folder | what it is |
 //! |---|---|

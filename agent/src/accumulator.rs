@@ -15,12 +15,12 @@ use super::{
     concatenated::{is_whole_object, split_objects},
 };
 
-/// The maximum number of calls that run in one turn. Each further call gets the error `resource_limit` as its result.
-/// Without the limit one answer could occupy the machine indefinitely.
+/// The maximum number of calls that run in one turn. Each further call gets the error `resource_limit` as its
+/// result. Without the limit, one answer could occupy the machine indefinitely.
 pub const MAX_CALLS_PER_TURN: usize = 128;
 
-/// The maximum number of calls that are kept in one turn. An answer with more calls is refused as a whole. Without the
-/// limit one answer could fill the memory with calls that never run.
+/// The maximum number of calls that are kept from one answer. An answer with more calls is refused as a
+/// whole. Without the limit, one answer could fill the memory with calls that never run.
 pub const MAX_LISTED_CALLS: usize = 16_384;
 
 /// The maximum length of one call's arguments, in bytes of their text: 1 MiB, the registry's limit too. Longer
@@ -90,21 +90,21 @@ pub struct ArgumentsPiece {
 pub struct TooManyCalls;
 
 impl ToolCallAccumulator {
-    /// An accumulator for a conversation without calls so far.
+    /// Creates an accumulator for a conversation that has no calls yet.
     #[must_use]
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// An accumulator for a conversation in which these ids are taken.
+    /// Creates an accumulator for a conversation in which these ids are taken.
     pub(super) fn with_taken_ids(ids: CallIds) -> Self {
         Self { ids, ..Self::default() }
     }
 
-    /// Takes a piece. Returns the new text of the arguments as soon as the call's id is known.
+    /// Takes a piece. Returns the new text of the arguments once the call's id is known.
     ///
     /// # Errors
-    /// [`TooManyCalls`]: the caller must give the answer up.
+    /// [`TooManyCalls`]: the caller must discard the answer.
     pub fn push(&mut self, delta: ToolCallDelta) -> Result<Option<ArgumentsPiece>, TooManyCalls> {
         let index = self.call_index(&delta)?;
         let call = &mut self.calls[index];
@@ -123,7 +123,7 @@ impl ToolCallAccumulator {
         Ok(call.take_unreported())
     }
 
-    /// Whether no call has begun.
+    /// Returns `true` if no call has begun.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.calls.is_empty()
@@ -132,9 +132,9 @@ impl ToolCallAccumulator {
     /// Ends the answer and returns its calls, ordered by index.
     ///
     /// Calls run only if the answer was neither cut off nor withheld ([`StopReason::Length`],
-    /// [`StopReason::ContentFilter`]), because such an answer may lack calls or parts of them. Missing arguments mean
-    /// `{}` if the provider says that the model was done. If one call's arguments have several objects, each becomes
-    /// a separate call, but only for a tool in `offers` that declares to be read-only.
+    /// [`StopReason::ContentFilter`]), because such an answer may lack calls or parts of them. Missing
+    /// arguments mean `{}` if the provider says that the model finished. If one call's arguments have several
+    /// objects, each becomes a separate call, but only for a tool in `offers` that declares to be read-only.
     #[must_use]
     pub fn finish(self, stop: &StopReason, offers: &[OfferedTool]) -> Vec<AssembledCall> {
         self.finish_with_ids(stop, offers).0
@@ -164,9 +164,9 @@ impl ToolCallAccumulator {
 
     /// Finds the call that a piece belongs to, and starts a call if there is none.
     ///
-    /// Some providers send every call under one index. Under a known index, a new id together with a name therefore
-    /// starts the next call, if the arguments so far are complete. A new id alone starts no call, because other
-    /// providers send a new id with every piece.
+    /// Some providers send every call under one index. A new id together with a name under a known index
+    /// therefore starts the next call if the arguments so far are complete. A new id alone starts no call,
+    /// because other providers send a new id with every piece.
     fn call_index(&mut self, delta: &ToolCallDelta) -> Result<usize, TooManyCalls> {
         if let Some(&index) = self.current.get(&delta.index) {
             let call = &self.calls[index];
@@ -201,10 +201,10 @@ struct PartialCall {
 }
 
 impl PartialCall {
-    /// The arguments' text that observers have not seen; `None` before the call's id is known.
+    /// Returns the arguments' text that observers have not seen, or `None` while the call has no id.
     fn take_unreported(&mut self) -> Option<ArgumentsPiece> {
         let (id, _) = self.id.as_ref()?;
-        // `get`: arguments that were dropped as too long are shorter than the reported bytes.
+        // Use `get`: arguments that were dropped as too long are shorter than `reported_bytes`.
         let delta =
             self.arguments.text.get(self.reported_bytes..).filter(|text| !text.is_empty())?.to_owned();
         self.reported_bytes = self.arguments.text.len();
@@ -240,11 +240,11 @@ impl NamePieces {
         } else if self.has_differing_pieces || self.joined.is_empty() {
             self.is_too_long = true;
         }
-        // Otherwise the piece is one more repetition of the whole name, and can be dropped.
+        // Otherwise the piece repeats the whole name and can be dropped.
     }
 
-    /// Returns the name. A name that consists only of repetitions of a tool's name means that tool, unless the
-    /// whole is itself a tool's name.
+    /// Returns the name. If it only repeats the name of an offered tool, returns that tool's name, unless the
+    /// repeated text is itself the name of an offered tool.
     fn name(&self, offers: &[OfferedTool]) -> &str {
         let is_offered = |name: &str| offers.iter().any(|offer| offer.decl.name == name);
         let first_piece = &self.joined[..self.first_length];
@@ -267,7 +267,8 @@ struct ArgumentsText {
 }
 
 impl ArgumentsText {
-    /// Appends a piece, and returns how many of its bytes were kept. `room` is what the turn's limit leaves.
+    /// Appends a piece, and returns how many of its bytes were kept. `room` is the number of bytes left in
+    /// the turn's limit.
     fn push(&mut self, piece: String, room: usize) -> usize {
         if self.is_too_long || piece.is_empty() {
             return 0;
@@ -286,13 +287,13 @@ impl ArgumentsText {
         added_bytes
     }
 
-    /// Whether the text is complete as it stands.
+    /// Returns `true` if the text can be complete: empty, a whole object, or dropped as too long.
     fn may_be_whole(&self) -> bool {
         self.is_too_long || self.text.trim().is_empty() || is_whole_object(&self.text)
     }
 }
 
-/// Turns the pieces of one call into one call or several.
+/// Turns the pieces of one call into one or more calls.
 fn assemble(
     partial: PartialCall,
     stop: &StopReason,
@@ -312,7 +313,8 @@ fn assemble(
         StopReason::Length => Some(cut_off("the answer reached the limit of tokens")),
         StopReason::ContentFilter => Some(cut_off("the provider withheld the rest of the answer")),
         StopReason::Stop | StopReason::ToolCalls => None,
-        // After an unknown stop reason, only the text itself can show that it is complete. Empty text cannot.
+        // An unknown stop reason does not say whether the answer is complete. A whole object shows that it
+        // is; empty text shows nothing.
         StopReason::Other(_) => {
             text.trim().is_empty().then(|| cut_off("the answer ended for a reason that is not known"))
         }
@@ -340,7 +342,7 @@ fn assemble(
     let Some(objects) = split_objects(text) else { return add(id, text, None) };
     let only_reads =
         offers.iter().any(|offer| offer.decl.name == tool && offer.tier == Some(SafetyTier::ReadOnly));
-    // A split must not exceed the limit of calls that are kept.
+    // A split must not exceed the limit of kept calls.
     if !only_reads || objects.len() > room {
         let several_objects = ToolError::invalid_arguments(format!(
             "arguments must be one object, but these are {}; make one call for each",

@@ -1,5 +1,5 @@
-//! [`AgentLoop`]: runs the agent loop in this process. Asks a model, runs the calls that the model asks for, and asks
-//! again with their results.
+//! [`AgentLoop`]: runs the agent loop in this process. It asks a model, runs the calls that the model asks
+//! for, and asks again with their results.
 
 use std::{fmt, sync::Arc};
 
@@ -92,19 +92,20 @@ impl AgentLoop {
     /// Like [`AgentLoop::run`], with a prompt that may have other content than text, such as images.
     ///
     /// # Cancellation
-    /// As for [`AgentLoop::run`].
+    /// Same as [`AgentLoop::run`].
     pub async fn ask(&mut self, prompt: Message) -> AgentRun {
         self.resume(RunState::new(prompt)).await
     }
 
-    /// Resumes a run from a state that a [`MessageStore`] has kept, perhaps in another process. The run takes the
-    /// step that follows that state. Messages that [`AgentHandle`] has queued go to the model with the next request.
+    /// Resumes a run from a state that a [`MessageStore`] has kept, possibly in another process. The run
+    /// continues with the step after that state. The next request includes the messages that [`AgentHandle`]
+    /// has queued.
     ///
-    /// A step that was interrupted is taken again. Its calls reach the executor again, so an executor of stored runs
-    /// must know which of them have begun.
+    /// An interrupted step is repeated. Its calls reach the executor again, so an executor of stored runs
+    /// must know which calls have begun.
     ///
     /// # Cancellation
-    /// As for [`AgentLoop::run`].
+    /// Same as [`AgentLoop::run`].
     pub async fn resume(&mut self, mut state: RunState) -> AgentRun {
         // Renew the token when the run ends or its future is dropped, so that a cancellation ends only this run.
         let _token_renewal = TokenRenewalGuard(&self.handle);
@@ -145,7 +146,7 @@ struct RunEndGuard<'a> {
 impl Drop for RunEndGuard<'_> {
     fn drop(&mut self) {
         let AgentLoop { executor, config, .. } = self.agent;
-        // Ignore the error: the run has ended, and a panic of the executor must not change how.
+        // Ignore the error: the run has ended, and a panic of the executor must not change its outcome.
         let _ = embedder::catch_panic("executor", || executor.run_ended(&config.agent_id, &self.run_id));
     }
 }

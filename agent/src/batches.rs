@@ -15,7 +15,7 @@ pub(super) fn batches(strategy: ExecutionStrategy, concurrent: &[bool]) -> Vec<R
     let mut batches: Vec<Range<usize>> = Vec::new();
     for (index, &is_concurrent) in concurrent.iter().enumerate() {
         match batches.last_mut() {
-            // All calls of a batch are of one kind, so the first call stands for the batch.
+            // All calls of a batch are of one kind, so the first call decides for the batch.
             Some(batch) if is_concurrent && concurrent[batch.start] && batch.len() < largest => {
                 batch.end = index + 1;
             }

@@ -4,7 +4,8 @@ use std::collections::HashSet;
 
 use portcullis_types::Message;
 
-/// The maximum length of a call's id, in bytes. A random id replaces a longer one. Nothing depends on the original id.
+/// The maximum length of a call's id, in bytes. A random id replaces a longer one. No code depends on the
+/// original id.
 pub const MAX_CALL_ID_BYTES: usize = 256;
 
 /// The ids of a conversation's calls. Providers refuse a conversation that repeats an id.

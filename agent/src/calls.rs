@@ -1,5 +1,4 @@
-//! Runs the calls of one turn. At the end each call has exactly one result, even if it panicked, hung or was
-//! skipped.
+//! Runs the calls of one turn. Every call gets exactly one result, even if it panicked, hung or was skipped.
 
 use std::{
     collections::HashSet, future::Future, panic::AssertUnwindSafe, pin::Pin, sync::Arc, time::Duration,
@@ -16,17 +15,17 @@ use super::{
     embedder::{self, EmbedderGuard, GuardedEmitter, panicked},
 };
 
-/// The result that a model reads for a call skipped by steering.
+/// The result of a call that steering skipped, as the model reads it.
 pub const SKIPPED: &str = "Skipped due to queued user message.";
 
-/// The time that the loop waits for dropped calls to stop. A call that still blocks its thread is left behind.
+/// How long the loop waits for dropped calls to stop. It then abandons a call that still blocks its thread.
 const DROP_TIME: Duration = Duration::from_millis(100);
 
 /// The error of a call whose task ended without a result.
 const LOST_TASK: &str = "the call's task ended without a result";
 
-/// The time limit of an executor's refusal of a call. After a slower refusal the loop itself makes the turn's other
-/// refusals. Otherwise a log that hangs would delay the run once for each call.
+/// How long an executor may take to refuse a call. After a slower refusal the loop makes the turn's other
+/// refusals itself. Otherwise a log that hangs would delay the run once for each call.
 const REFUSAL_TIME: Duration = Duration::from_secs(1);
 
 /// Context shared by all calls of a run.
@@ -57,7 +56,7 @@ impl CallRunner<'_> {
             run_id: self.run_id.to_owned(),
             space_id: self.config.space_id.clone(),
             cancel: cancel.clone(),
-            // Executors expect the `Instant` of `std`. `deadline` below is tokio's, which tests can pause.
+            // Executors expect std's `Instant`. `deadline` below is tokio's, which tests can pause.
             turn_deadline: timeout.and_then(|timeout| std::time::Instant::now().checked_add(timeout)),
             on_event: self.emitter.listens().then(|| listener(Arc::clone(self.emitter), live_calls.clone())),
         };
@@ -102,14 +101,14 @@ impl CallRunner<'_> {
                 None => skip_error = turn.run_batch(batch).await,
             }
         }
-        // A call that was left behind may still hold the terms, whose token now tells it to stop.
+        // An abandoned call may still hold the terms. Cancelling their token tells it to stop.
         cancel.cancel();
         turn.results.into_iter().flatten().collect()
     }
 }
 
-/// Whether a call may run concurrently with others. A call whose name is not among the offers may not, because
-/// the name may be an alias of any tool.
+/// Returns `true` if a call may run concurrently with others. A call of a name that was not offered may not,
+/// because the name may be an alias of any tool.
 fn may_run_concurrently(call: &ToolCall, offers: &[OfferedTool]) -> bool {
     offers.iter().any(|offer| offer.decl.name == call.tool && offer.may_run_concurrently())
 }
@@ -118,7 +117,7 @@ struct TurnCalls<'a> {
     runner: &'a CallRunner<'a>,
     terms: Arc<CallTerms>,
     live_calls: LiveCalls,
-    /// When calls that outlast the turn's deadline are dropped.
+    /// When calls that outlast the turn's deadline are dropped: the deadline plus the grace period.
     deadline: Option<Instant>,
     /// Whether the executor promises never to block its thread.
     never_blocks: bool,
@@ -146,9 +145,8 @@ impl TurnCalls<'_> {
             [index] if self.never_blocks => self.run_alone(index, give_up_reason).await,
             _ => self.run_concurrently(batch, give_up_reason).await,
         };
-        // `started_error` is the result of calls that began and have no result. `unstarted_error` is the result of
-        // calls that did not begin, here and in later batches. After a cancellation, a timeout or steering no call
-        // begins.
+        // Calls that began and have no result get `started_error`. Calls that did not begin, here and in
+        // later batches, get `unstarted_error`. No call begins after a cancellation, a timeout or steering.
         let is_cancelled = self.runner.guard.cancel.is_cancelled();
         let (started_error, unstarted_error) =
             match reason.or(is_cancelled.then_some(GiveUpReason::Cancelled)) {
@@ -178,7 +176,7 @@ impl TurnCalls<'_> {
         unstarted_error
     }
 
-    /// Runs a single call in this task, and returns why it was given up, if it was.
+    /// Runs a single call in this task. Returns the reason if the call was given up.
     async fn run_alone(
         &mut self,
         index: usize,
@@ -189,11 +187,11 @@ impl TurnCalls<'_> {
         }
         let mut call = Box::pin(self.begin(index).await);
         if self.terms.on_event.is_some() {
-            // Yield, so that an observer in this same task reads the request before the call runs.
+            // Yield, so that an observer in this task reads the request before the call runs.
             tokio::task::yield_now().await;
         }
         let end = tokio::select! {
-            // `biased`: a result that is ready counts, even if the call is given up at the same time.
+            // `biased`: a result that is ready counts, even if the call is given up at the same moment.
             biased;
             result = &mut call => Ok(result),
             reason = give_up_reason => Err(reason),
@@ -209,7 +207,7 @@ impl TurnCalls<'_> {
         }
     }
 
-    /// Runs calls in separate tasks, and returns why they were given up, if they were.
+    /// Runs calls in separate tasks. Returns the reason if they were given up.
     async fn run_concurrently(
         &mut self,
         batch: &[usize],
@@ -232,11 +230,11 @@ impl TurnCalls<'_> {
                 tasks.spawn(self.begin(index).await);
             }
             tokio::select! {
-                // `biased`: results that are ready count, even if the calls are given up at the same time.
+                // `biased`: results that are ready count, even if the calls are given up at the same moment.
                 biased;
                 joined = tasks.join_next() => match joined {
                     Some(Ok((index, result))) => self.record_result(index, result).await,
-                    // Tasks are aborted only below, and panics inside them are caught.
+                    // Cannot happen here: tasks are aborted only below, and panics inside them are caught.
                     Some(Err(_)) => {}
                     None => break,
                 },
@@ -246,7 +244,7 @@ impl TurnCalls<'_> {
                 }
             }
         }
-        // A task that ended just before its abort still has a result, which counts.
+        // A task that finished just before its abort still has a result, and the result counts.
         tasks.abort_all();
         let drop_by = Instant::now() + DROP_TIME;
         while let Ok(Some(joined)) = tokio::time::timeout_at(drop_by, tasks.join_next()).await {
@@ -264,7 +262,7 @@ impl TurnCalls<'_> {
         let (executor, terms) = (Arc::clone(self.runner.executor), Arc::clone(&self.terms));
         let live_calls = self.live_calls.clone();
         async move {
-            // A call has begun only when its future is polled: a task may be aborted before that.
+            // A call begins when its future is first polled. A task may be aborted before that.
             live_calls.insert(call.id.clone());
             (index, run_tool(&*executor, call, &terms).await)
         }
@@ -284,11 +282,11 @@ impl TurnCalls<'_> {
         self.refuses_slowly |= started_at.elapsed() > REFUSAL_TIME;
         let result = refused.unwrap_or_else(|| ToolResult::without_run(call, error.clone()));
         self.record_result(index, result).await;
-        // Yield, because a turn may have many refusals and each may write a log.
+        // Yield: a turn may have many refusals, and each may write to a log.
         tokio::task::yield_now().await;
     }
 
-    /// Records a call's result under the call's id, whatever id the executor put into it.
+    /// Records a call's result under the call's id, regardless of the id that the executor put into it.
     async fn record_result(&mut self, index: usize, mut result: ToolResult) {
         self.live_calls.remove(&self.requested[index].id);
         result.call_id.clone_from(&self.requested[index].id);
@@ -299,7 +297,7 @@ impl TurnCalls<'_> {
 
     /// Reports, once for each call, that the model asked for it.
     async fn announce(&mut self, index: usize) {
-        // Skip the copy when no emitter listens: arguments can be long.
+        // Skip the copy when the emitter does not listen: arguments can be long.
         if self.terms.on_event.is_none() || std::mem::replace(&mut self.announced[index], true) {
             return;
         }
@@ -309,7 +307,8 @@ impl TurnCalls<'_> {
     }
 }
 
-/// Runs one call, the only step of a run with an effect. A panic of the executor becomes the call's error.
+/// Runs one call. This is the only step of a run with an effect. A panic of the executor becomes the call's
+/// error.
 async fn run_tool(executor: &dyn ToolExecutor, call: ToolCall, terms: &CallTerms) -> ToolResult {
     let (id, tool) = (call.id.clone(), call.tool.clone());
     let caught = AssertUnwindSafe(async { executor.execute(call, terms).await }).catch_unwind().await;
@@ -324,7 +323,7 @@ async fn run_tool(executor: &dyn ToolExecutor, call: ToolCall, terms: &CallTerms
 enum GiveUpReason {
     Cancelled,
     TimedOut,
-    /// A person steered: calls that had begun have ended, the others do not begin.
+    /// A person steered: calls that had begun have ended, and the others do not begin.
     Steered,
 }
 
@@ -343,8 +342,8 @@ fn cancelled_before_start() -> ToolError {
     ToolError::cancelled("the run was cancelled before the call began")
 }
 
-/// Ids of the running calls. Events with other ids are dropped: they are late, or belong to no call of the
-/// turn.
+/// The ids of the running calls. Events with other ids are dropped: they are late, or belong to no call of
+/// the turn.
 #[derive(Clone, Default)]
 struct LiveCalls(Arc<Mutex<HashSet<String>>>);
 
@@ -376,8 +375,8 @@ fn listener(emitter: Arc<GuardedEmitter>, live_calls: LiveCalls) -> EventFn {
         else {
             return;
         };
-        // The lock is held during the report, so that no event follows the call's end: the end removes the id
-        // under the same lock.
+        // Hold the lock during the report. The end of a call removes its id under the same lock, so no event
+        // follows the end.
         let live_calls = live_calls.lock();
         if live_calls.contains(call_id) {
             emitter.report_now(AgentEvent::Tool(event.clone()));

@@ -1,10 +1,10 @@
-//! Bounded stream of a run's events. The events that start or end something are never lost, as long as only one run
-//! sends into the stream.
+//! A bounded stream of a run's events. Events that start or end something are never lost, as long as only one
+//! run sends into the stream.
 //!
-//! Backpressure: a run waits for a reader that lags. A running tool's callback cannot wait. While the reader lags,
-//! only the latest update and the latest progress of each call are kept, and dropped events are counted. A cancelled
-//! run stops waiting after its grace period. The events that it still has to send have reserved room, which one run
-//! cannot fill.
+//! Backpressure: a run waits for a lagging reader, but the callback of a running tool cannot wait. While the
+//! reader lags, only the latest update and progress of each call are kept, and dropped events are counted. A
+//! cancelled run stops waiting after its grace period. Room is reserved for the events that it still sends,
+//! and one run cannot fill that room.
 
 use std::{
     collections::VecDeque,
@@ -26,17 +26,17 @@ pub const DEFAULT_EVENT_CAPACITY: NonZeroUsize = NonZeroUsize::new(1024).expect(
 /// update and progress of each call, and its few other events. Events past it are dropped and counted.
 pub const MAX_EVENTS_BEYOND_CAPACITY: usize = 1024;
 
-/// Room beyond [`MAX_EVENTS_BEYOND_CAPACITY`] for events that open or end something, in a cancelled run that no
-/// longer waits for its reader. One run cannot fill this room. Several runs on one unread stream can fill it, and
-/// events past it are dropped and counted.
+/// Room beyond [`MAX_EVENTS_BEYOND_CAPACITY`] for events that open or end something, in a cancelled run that
+/// stopped waiting for its reader. One run cannot fill this room. Several runs on one unread stream can.
+/// Events past it are dropped and counted.
 ///
-/// A run stops waiting only after it was cancelled, and then ends with its turn. A turn has fewer than 2 ×
-/// [`MAX_LISTED_CALLS`] calls: that many may be kept, and the first of them may be split into that many again.
-/// Each call has two events that open or end it, [`ToolEvent::Requested`] and [`AgentEvent::ToolEnd`]. The rest
-/// is for events that a turn and a run have once: starts and ends, the answer, steering.
+/// A run stops waiting only after a cancellation, and then ends with its turn. A turn has fewer than 2 ×
+/// [`MAX_LISTED_CALLS`] calls: that many are kept, and the first of them may be split into that many again.
+/// Each call has two events that open or end it, [`ToolEvent::Requested`] and [`AgentEvent::ToolEnd`]. The
+/// rest of the room is for events that occur once in a turn or run: starts and ends, the answer, steering.
 pub const MAX_ENDS_BEYOND_CAPACITY: usize = 2 * 2 * MAX_LISTED_CALLS + 16;
 
-/// The maximum length of the text that pieces are joined into while the reader lags, in bytes.
+/// The maximum length of the joined text while the reader lags, in bytes.
 pub const MAX_JOINED_BYTES: usize = 64 * 1024;
 
 /// Creates a stream of events, and returns its sending and its receiving end.
@@ -62,7 +62,7 @@ pub struct EventSender {
     shared: Arc<Channel>,
 }
 
-/// The receiving end. Dropping it does not end the run, which goes on unobserved.
+/// The receiving end. If it is dropped, the run continues without an observer.
 #[derive(Debug)]
 pub struct EventReceiver {
     shared: Arc<Channel>,
@@ -94,7 +94,7 @@ impl EventReceiver {
         }
     }
 
-    /// Returns the next event, if one waits.
+    /// Returns the next event if one is queued.
     pub fn try_recv(&mut self) -> Option<AgentEvent> {
         let event = self.shared.lock().queue.pop_front();
         if event.is_some() {
@@ -110,7 +110,7 @@ impl EventReceiver {
         self.shared.lock().coalesced
     }
 
-    /// The number of events that wait to be read.
+    /// The number of queued events.
     #[must_use]
     pub fn waiting(&self) -> usize {
         self.shared.lock().queue.len()
@@ -124,8 +124,8 @@ impl Drop for EventReceiver {
         state.queue.clear();
         drop(state);
         self.shared.drained.notify_waiters();
-        // `notify_waiters` stores no permit for a sender that does not wait yet. One permit more costs at most one
-        // needless wake-up.
+        // `notify_waiters` stores no permit for a sender that is not waiting yet. An extra permit costs at
+        // most one needless wake-up.
         self.shared.drained.notify_one();
     }
 }
@@ -135,8 +135,8 @@ impl EventEmitter for EventSender {
     async fn emit(&self, event: AgentEvent) {
         let mut event = event;
         loop {
-            // Create the future before the queue is checked, because `notify_waiters` wakes only futures that exist
-            // already.
+            // Create the future before checking the queue: `notify_waiters` wakes only futures that already
+            // exist.
             let drained = self.shared.drained.notified();
             {
                 let mut state = self.shared.lock();
@@ -145,7 +145,7 @@ impl EventEmitter for EventSender {
                         let has_room = state.has_room() || !state.has_receiver;
                         drop(state);
                         self.shared.filled.notify_one();
-                        // Wake the next sender: the reader wakes only one at a time.
+                        // Wake the next sender, because the reader wakes only one at a time.
                         if has_room {
                             self.shared.drained.notify_one();
                         }
@@ -212,7 +212,7 @@ impl ChannelState {
         self.queue.len() < self.capacity
     }
 
-    /// Whether the reader lags: at least half of the capacity is filled.
+    /// Returns `true` if the reader lags: at least half of the capacity is filled.
     fn is_lagging(&self) -> bool {
         self.queue.len() >= self.capacity.div_ceil(2)
     }
@@ -236,7 +236,7 @@ impl ChannelState {
         Ok(())
     }
 
-    /// Enqueues an event that cannot wait: an event of a running call, or of a run that no longer waits.
+    /// Enqueues an event whose sender cannot wait: a running call, or a run that stopped waiting.
     fn enqueue_now(&mut self, event: AgentEvent) {
         if !self.has_receiver {
             return;
@@ -251,6 +251,7 @@ impl ChannelState {
                 return;
             }
         }
+        // The loop sends such an event only once, so it may use the reserved room.
         let reserve = if event.must_arrive() { MAX_ENDS_BEYOND_CAPACITY } else { 0 };
         let limit = self.capacity.saturating_add(MAX_EVENTS_BEYOND_CAPACITY + reserve);
         if self.queue.len() >= limit {
@@ -261,7 +262,8 @@ impl ChannelState {
     }
 }
 
-/// Joins a piece of text to the last queued event of the same kind; returns the event if it cannot be joined.
+/// Joins a piece of text to the last queued event of the same kind, or returns the event if that is not
+/// possible.
 fn join_delta(last: Option<&mut AgentEvent>, event: AgentEvent) -> Option<AgentEvent> {
     let (text, piece) = match (last, &event) {
         (Some(AgentEvent::TextDelta { delta }), AgentEvent::TextDelta { delta: piece })
@@ -281,7 +283,8 @@ fn join_delta(last: Option<&mut AgentEvent>, event: AgentEvent) -> Option<AgentE
     None
 }
 
-/// The call and kind of an event that a later one of the same call and kind replaces; `None` for other events.
+/// Returns the call and kind of an event that a later event of the same call and kind replaces; `None` for
+/// other events.
 fn coalescing_key(event: &AgentEvent) -> Option<(&str, Discriminant<ToolEvent>)> {
     match event {
         AgentEvent::Tool(

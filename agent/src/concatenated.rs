@@ -1,10 +1,10 @@
-//! Splits arguments in which a model put several objects after each other, `{…}{…}`.
+//! Splits arguments in which a model concatenated several objects: `{…}{…}`.
 
 use serde::de::IgnoredAny;
 use serde_json::Deserializer;
 
-/// Returns the objects that a text consists of, if there are at least two and only white space between them.
-/// Their content is not checked.
+/// Splits a text into its objects, if it consists of at least two objects and white space. Does not check
+/// their content.
 pub(super) fn split_objects(text: &str) -> Option<Vec<&str>> {
     let mut found_objects = Vec::new();
     let mut rest = text.trim_start_matches(WHITE_SPACE);
@@ -22,7 +22,7 @@ pub(super) fn is_whole_object(text: &str) -> bool {
     first_object(text) == Some(text.len())
 }
 
-/// Length of the object that a text begins with.
+/// Returns the length of the object at the start of a text.
 fn first_object(text: &str) -> Option<usize> {
     if !text.starts_with('{') {
         return None;

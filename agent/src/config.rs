@@ -8,13 +8,13 @@ use std::{
 /// Default number of turns that a model gets for one prompt.
 pub const DEFAULT_MAX_ITERATIONS: NonZeroU32 = NonZeroU32::new(10).expect("10 is not 0");
 
-/// Default limit of calls that run concurrently. Without a limit a model could start any number of calls.
+/// Default limit of calls that run concurrently. Without a limit, a model could start any number of calls.
 pub const DEFAULT_CONCURRENCY: NonZeroUsize = NonZeroUsize::new(10).expect("10 is not 0");
 
 /// Default grace period: how long calls may take to end by themselves when a run is cancelled.
 pub const DEFAULT_GRACE: Duration = Duration::from_secs(2);
 
-/// Default limit of a model's silence. Without a limit, a connection that hangs would hold a run forever.
+/// Default timeout for a silent model. Without it, a connection that hangs would hold a run forever.
 pub const DEFAULT_MODEL_IDLE_TIMEOUT: Duration = Duration::from_secs(600);
 
 /// The settings of an agent loop. [`AgentConfig::new`] lists the defaults.
@@ -48,13 +48,14 @@ pub struct AgentConfig {
     /// gets the deadline; calls that outlast it by [`AgentConfig::grace`] are dropped. `None` means that only
     /// each call's own deadline applies.
     pub turn_timeout: Option<Duration>,
-    /// The time of silence after which the model's answer counts as broken off.
+    /// How long the model may be silent before its answer counts as broken off.
     pub model_idle_timeout: Duration,
 }
 
 impl AgentConfig {
-    /// Sets the defaults: no instructions, the provider's model; 10 turns, [`ExecutionStrategy::Parallel`],
-    /// 10 concurrent calls; 2 s of grace, no deadline for a turn's calls, 10 min of silence.
+    /// Creates settings with the defaults: no instructions, the provider's model; 10 turns,
+    /// [`ExecutionStrategy::Parallel`], 10 concurrent calls; 2 s of grace, no deadline for a turn's calls, 10
+    /// min of silence.
     #[must_use]
     pub fn new(agent_id: impl Into<String>) -> Self {
         Self {
@@ -75,9 +76,9 @@ impl AgentConfig {
     }
 }
 
-/// Which calls of a turn run concurrently. In every strategy a call of
-/// a tool that declares a tier other than read-only runs alone: earlier calls end before it starts, and later
-/// calls start after it ends. Between batches the loop checks for steering messages.
+/// Which calls of a turn run concurrently. In every strategy, a call of a tool that is not declared read-only
+/// runs alone: earlier calls end before it starts, and later calls start after it ends. Between batches the
+/// loop checks for steering messages.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum ExecutionStrategy {
     /// One call after the other.

@@ -1,4 +1,4 @@
-//! Guards a run against the embedder's parts: a part may panic, and must not hold up a cancelled run.
+//! Guards a run against the embedder's parts. A part may panic, and must not hold up a cancelled run.
 
 use std::{
     any::Any,
@@ -24,8 +24,8 @@ pub(super) enum EmbedderFault {
     Stuck { part: &'static str },
 }
 
-/// Bounds each wait for an embedder's part. A cancelled run waits for a part no longer than the grace period, which
-/// begins with the cancellation.
+/// Bounds each wait for an embedder's part. A cancelled run waits for a part at most for the grace period,
+/// which begins at the cancellation.
 #[derive(Debug, Clone)]
 pub(super) struct EmbedderGuard {
     pub(super) cancel: CancellationToken,
@@ -40,7 +40,7 @@ impl EmbedderGuard {
         future: impl Future<Output = T>,
     ) -> Result<T, EmbedderFault> {
         tokio::select! {
-            // `biased`: a part that is done counts, even if the grace period ends at the same time.
+            // `biased`: a part that finished counts, even if the grace period ends at the same moment.
             biased;
             caught = AssertUnwindSafe(future).catch_unwind() => caught.map_err(|panic| panicked(part, &*panic)),
             () = self.wait_until_over() => Err(EmbedderFault::Stuck { part }),
@@ -81,13 +81,13 @@ impl GuardedEmitter {
         Self { emitter, guard, fault: Mutex::new(None) }
     }
 
-    /// Reports an event, and waits until the emitter took it.
+    /// Reports an event, and waits until the emitter has taken it.
     pub(super) async fn report(&self, event: AgentEvent) {
         if self.fault().is_some() {
             self.report_now(event);
             return;
         }
-        // Keep a copy of an event that must arrive: dropping the emitter's future drops its event too.
+        // Copy an event that must arrive: dropping the emitter's future drops its event too.
         let event_copy = event.must_arrive().then(|| event.clone());
         let reported = self.guard.run("emitter", async { self.emitter.emit(event).await }).await;
         let is_stuck = matches!(reported, Err(EmbedderFault::Stuck { .. }));
@@ -104,12 +104,12 @@ impl GuardedEmitter {
         }
     }
 
-    /// Whether the emitter takes events.
+    /// Returns `true` if the emitter takes events.
     pub(super) fn listens(&self) -> bool {
         catch_panic("emitter", || self.emitter.listens()).unwrap_or(false)
     }
 
-    /// The emitter's failure, if it had one.
+    /// Returns the emitter's fault, if there was one.
     pub(super) fn fault(&self) -> Option<EmbedderFault> {
         self.fault.lock().clone()
     }

@@ -13,18 +13,18 @@ pub trait EventEmitter: Send + Sync {
     /// Takes an event. The run waits for it, so a slow emitter slows the run down. A panic ends the run as
     /// [`AgentEnd::Internal`](super::AgentEnd::Internal), after its calls have their results.
     ///
-    /// # Cancellation
     /// The future is dropped if it does not end within the grace period of a cancelled run. From then on the
-    /// run does not wait: [`EventEmitter::emit_now`] gets the remaining events. If the event of the dropped
-    /// future opens or ends something, it is the first of them.
+    /// run does not wait: [`EventEmitter::emit_now`] gets the remaining events. They begin with the event of
+    /// the dropped future, if it opens or ends something.
     async fn emit(&self, event: AgentEvent);
 
-    /// Takes an event of a running call, or of a cancelled run whose `emit` was given up. It is called
+    /// Takes an event of a running call, or of a cancelled run that stopped waiting for `emit`. It is called
     /// synchronously from within the call, on any thread. It must not block, and may drop an update when it
-    /// cannot keep up. It should not drop an end, which is sent only once.
+    /// cannot keep up. It should not drop an event that ends something, because such an event is sent only
+    /// once.
     fn emit_now(&self, event: AgentEvent);
 
-    /// Whether the emitter takes events at all. If not, the loop skips the cost of them. Default: yes.
+    /// Returns `false` if the emitter takes no events, so that the loop can skip their cost. Default: `true`.
     fn listens(&self) -> bool {
         true
     }

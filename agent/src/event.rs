@@ -1,4 +1,5 @@
-//! [`AgentEvent`]: the events of a run, for observers. The event formats of other systems derive from it.
+//! [`AgentEvent`]: the events of a run, for observers. The event formats of other systems are derived from
+//! it.
 
 use std::{fmt, sync::Arc};
 
@@ -7,7 +8,7 @@ use serde::{Deserialize, Serialize};
 
 use super::{ProviderErrorKind, StopReason, Usage};
 
-/// One event of a run. Events are for information; the history and the audit log are the record.
+/// One event of a run. Events are for information. The history and the audit log are the source of truth.
 ///
 /// The enum is exhaustive on purpose: a new event does not compile until each event format maps it.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -35,9 +36,10 @@ pub enum AgentEvent {
         /// The new part of the text.
         delta: String,
     },
-    /// The model's answer is whole. An answer with calls enters the history together with the calls' results.
+    /// The model's answer is complete. An answer with calls enters the history together with the results of
+    /// the calls.
     MessageEnd {
-        /// The model's whole answer.
+        /// The complete answer.
         message: Arc<Message>,
     },
     /// An event of a call. [`ToolEvent::Finished`] never occurs here: [`AgentEvent::ToolEnd`] replaces it and
@@ -70,9 +72,9 @@ pub enum AgentEvent {
 }
 
 impl AgentEvent {
-    /// Whether the event opens or ends something. The loop sends such an event once, and no later event makes
-    /// up for its loss. A reader may miss other events: pieces of an answer, because the whole answer follows,
-    /// and reports of a running call.
+    /// Returns `true` if the event opens or ends something. The loop sends such an event once, and no later
+    /// event makes up for its loss. A reader may miss other events: the pieces of an answer, because the
+    /// complete answer follows, and reports of a running call.
     #[must_use]
     pub fn must_arrive(&self) -> bool {
         match self {
@@ -98,12 +100,12 @@ pub enum AgentEnd {
         /// The answer's text.
         text: String,
     },
-    /// The model still asked for calls in its last turn.
+    /// The model still asked for calls in the last turn that it was allowed.
     MaxIterations {
         /// The number of turns that the model had.
         limit: u32,
     },
-    /// The token limit cut the final answer off.
+    /// The token limit cut off the final answer.
     Length {
         /// The text up to the cut.
         text: String,
@@ -115,14 +117,14 @@ pub enum AgentEnd {
     },
     /// The run was cancelled.
     Cancelled,
-    /// The provider gave no whole answer.
+    /// The provider gave no complete answer.
     Provider {
         /// The kind of failure.
         kind: ProviderErrorKind,
         /// Message for the operator.
         message: String,
     },
-    /// An internal fault, or a fault of an embedder's part.
+    /// An internal fault, or a fault of one of the embedder's parts.
     Internal {
         /// Message for the operator.
         message: String,
@@ -130,7 +132,7 @@ pub enum AgentEnd {
 }
 
 impl fmt::Display for AgentEnd {
-    /// How the run ended, in a few words for an operator, without the model's text.
+    /// Writes how the run ended, in a few words for an operator, without the model's text.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Answer { .. } => f.write_str("the model answered"),

@@ -1,4 +1,4 @@
-//! The agent loop: asks a model, runs the calls that it asks for, and asks again with their results.
+//! The agent loop: asks a model, runs the calls that the model asks for, and asks again with their results.
 //!
 //! | file | what it is |
 //! |---|---|

@@ -7,8 +7,8 @@ use portcullis_types::{CancellationToken, FunctionDecl, Message, async_trait};
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
 
-/// The stream of a model's answer. It ends with [`Delta::End`] or with an error. A stream that ends without
-/// either was cut off, and its reader must treat the answer as incomplete.
+/// The stream of a model's answer. It ends with [`Delta::End`] or an error. A stream that ends with neither
+/// was cut off, and its reader must treat the answer as incomplete.
 pub type DeltaStream = Pin<Box<dyn Stream<Item = Result<Delta, ProviderError>> + Send>>;
 
 /// A provider: answers requests for a model.
@@ -17,7 +17,8 @@ pub trait Provider: Send + Sync {
     /// Requests one turn, and returns the stream of its pieces.
     ///
     /// # Errors
-    /// [`ProviderError`] if there is no answer at all. An answer that breaks off is an error of the stream.
+    /// [`ProviderError`] if there is no answer at all. An answer that breaks off is reported as an error of
+    /// the stream.
     ///
     /// # Cancellation
     /// Dropping the future or the stream, or firing `request.cancel`, ends the request.
@@ -64,14 +65,14 @@ pub enum Delta {
     Thinking(String),
     /// More of a call.
     ToolCall(ToolCallDelta),
-    /// Tokens of the turn so far. Each count replaces the one before.
+    /// The turn's token counts so far. Each value replaces the previous one.
     Usage(Usage),
-    /// The answer is whole. Nothing follows.
+    /// The answer is complete. No delta follows.
     End(StopReason),
 }
 
-/// A piece of a call. Providers send the pieces in any order: the id late or repeated, the name in pieces, the
-/// pieces of several calls interleaved.
+/// A piece of a call. Providers send pieces in any order: the id late or repeatedly, the name in parts,
+/// several calls interleaved.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct ToolCallDelta {
     /// Which call of the turn, counted from 0. Providers leave gaps.
@@ -116,11 +117,11 @@ pub struct Usage {
 pub enum ProviderErrorKind {
     /// The provider cannot be asked with these settings: no key, no such model, an invalid address.
     Configuration,
-    /// There was no connection, or the connection broke before or within the answer.
+    /// There was no connection, or it broke before or during the answer.
     Transport,
-    /// The provider refused: wrong key or no permission.
+    /// The provider refused the key or the permission.
     Unauthorized,
-    /// Too many requests.
+    /// The provider got too many requests.
     RateLimited,
     /// The provider refused the request as wrong.
     Rejected,
@@ -146,33 +147,33 @@ pub struct ProviderError {
 }
 
 impl ProviderError {
-    /// An error of a kind, with a message for the operator. The message must not hold a key.
+    /// Creates an error of a kind, with a message for the operator. The message must not contain a key.
     #[must_use]
     pub fn new(kind: ProviderErrorKind, message: impl Into<String>) -> Self {
         Self { kind, message: message.into(), status: None, source: None }
     }
 
-    /// The same error with its cause.
+    /// Adds the cause.
     #[must_use]
     pub fn with_source(mut self, source: impl Into<Box<dyn Error + Send + Sync>>) -> Self {
         self.source = Some(source.into());
         self
     }
 
-    /// The same error with the HTTP status that the provider answered with.
+    /// Adds the HTTP status of the provider's response.
     #[must_use]
     pub fn with_status(mut self, status: u16) -> Self {
         self.status = Some(status);
         self
     }
 
-    /// The HTTP status that the provider answered with, if the status was the failure.
+    /// Returns the HTTP status of the provider's response, if the status was the failure.
     #[must_use]
     pub fn status(&self) -> Option<u16> {
         self.status
     }
 
-    /// The kind of failure.
+    /// Returns the kind of failure.
     #[must_use]
     pub fn kind(&self) -> ProviderErrorKind {
         self.kind

@@ -13,10 +13,11 @@ use super::{
     embedder::{GuardedEmitter, panicked},
 };
 
-/// The maximum length of an answer's text: 8 MiB. Without the limit a model that never ends could fill the memory.
+/// The maximum length of an answer's text: 8 MiB. Without the limit, a model that never ends could fill the
+/// memory.
 pub const MAX_ANSWER_BYTES: usize = 8 << 20;
 
-/// A whole answer.
+/// A complete answer.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub(super) struct CompleteAnswer {
     pub(super) text: String,
@@ -34,8 +35,8 @@ pub(super) struct BrokenAnswer {
     pub(super) usage: Option<Usage>,
 }
 
-/// Sends a request, reports the answer's pieces as they arrive, and returns the whole answer. Adds the ids of the
-/// answer's calls to `ids`.
+/// Sends a request, reports the answer's pieces as they arrive, and returns the complete answer. Adds the ids
+/// of the answer's calls to `ids`.
 pub(super) async fn ask(
     provider: &dyn Provider,
     request: ModelRequest,
@@ -44,7 +45,7 @@ pub(super) async fn ask(
     idle_timeout: Duration,
     emitter: &GuardedEmitter,
 ) -> Result<CompleteAnswer, BrokenAnswer> {
-    // The provider takes the request, and the token is needed for each piece.
+    // Clone the token: the provider takes the request, and each piece needs the token.
     let cancel = request.cancel.clone();
     let mut partial = PartialAnswer { text: String::new(), usage: None, begun: false };
     let mut stream = open_stream(provider, request, idle_timeout, &mut partial).await?;
@@ -70,7 +71,7 @@ pub(super) async fn ask(
             },
             Delta::Usage(usage) => partial.usage = Some(usage),
             Delta::End(stop) => {
-                // The answer is whole, so a panic in the destructor of the stream must not cost it.
+                // The answer is complete, so a panic in the stream's destructor must not lose it.
                 drop_stream(stream);
                 let (calls, taken_ids) = calls.finish_with_ids(&stop, offers);
                 *ids = taken_ids;
@@ -139,7 +140,7 @@ struct PartialAnswer {
 }
 
 impl PartialAnswer {
-    /// Adds a piece of text, unless the answer gets too long.
+    /// Adds a piece of text, unless the answer would get too long.
     fn add(&mut self, delta: &str) -> Result<(), BrokenAnswer> {
         if self.text.len() + delta.len() > MAX_ANSWER_BYTES {
             return Err(self.malformed(format!("the answer is longer than {MAX_ANSWER_BYTES} bytes")));

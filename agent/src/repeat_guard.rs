@@ -1,14 +1,14 @@
-//! Guard against a model that repeats the same call.
+//! `RepeatGuard`: stops a model that repeats the same call.
 
 use portcullis_types::{Message, ToolCall};
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
-/// After how many identical calls in a row (same tool, same arguments) the model gets a hint that it repeats
-/// itself.
+/// After this number of identical calls in a row (same tool, same arguments), the model is told that it
+/// repeats itself.
 pub const REPEATS_UNTIL_HINT: u32 = 3;
 
-/// After how many identical calls in a row the run ends.
+/// After this number of identical calls in a row, the run ends.
 pub const REPEATS_UNTIL_END: u32 = 5;
 
 /// The loop's reaction to a call.
@@ -16,7 +16,7 @@ pub const REPEATS_UNTIL_END: u32 = 5;
 pub(super) enum Repeat {
     /// None: the call is not a repetition.
     No,
-    /// The model reads this after the results of its turn.
+    /// A hint, which the model reads after the results of the turn.
     Hint(Message),
     /// The run ends after the results of the turn.
     End {

@@ -1,5 +1,5 @@
-//! Steps taken one at a time, for a driver that decides elsewhere which one comes next: perhaps each in another
-//! process.
+//! Single steps of a run, for a driver that decides elsewhere which step comes next. Each step may run in
+//! another process.
 
 use std::sync::Arc;
 
@@ -16,15 +16,15 @@ use super::{
 };
 
 impl AgentLoop {
-    /// Takes the step that follows this state, and returns the state after it. The store gets the new state if `saves`
-    /// says so; otherwise the step counts as not taken, and it can be taken again from the old state. A run that has
-    /// ended stays as it is.
+    /// Takes the step that follows this state, and returns the state after it. The store gets the new state
+    /// if `saves` returns `true`. Otherwise the step counts as not taken, and can be repeated from the old
+    /// state. The state of a run that has ended is returned unchanged.
     ///
-    /// No start and no end of a run is reported, and the executor is not told that a run has ended: that is for the
-    /// driver.
+    /// Reports neither the start nor the end of the run, and does not tell the executor that the run has
+    /// ended. The driver does both.
     ///
     /// # Cancellation
-    /// As for [`AgentLoop::resume`].
+    /// Same as [`AgentLoop::resume`].
     pub async fn take_step(
         &mut self,
         mut state: RunState,
@@ -43,9 +43,9 @@ impl AgentLoop {
         state
     }
 
-    /// Runs one of the calls of a state's next step, and returns its result. Nothing is stored: the step itself finds
-    /// the result through its executor. `None` if the next step has no such call, or has it as one that the loop
-    /// refuses.
+    /// Runs one of the calls of a state's next step, and returns its result. Stores nothing: the step itself
+    /// finds the result through its executor. Returns `None` if the next step has no such call, or if the
+    /// loop refuses it.
     ///
     /// # Cancellation
     /// [`AgentHandle::cancel`](super::AgentHandle::cancel) ends the call in order. Dropping the future drops the call.
@@ -65,6 +65,7 @@ impl AgentLoop {
             guard: &guard,
             run_id: &run_id,
         };
+        // The offers only decide about concurrency, so a single call can run without them.
         let offers = embedder::catch_panic("executor", || self.executor.offers()).unwrap_or_default();
         runner.run(vec![call], &offers).await.into_iter().next()
     }

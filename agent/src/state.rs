@@ -5,14 +5,14 @@ use serde::{Deserialize, Serialize};
 
 use super::{AgentEnd, Usage, read_answer::CompleteAnswer, repeat_guard::RepeatGuard, transcript};
 
-/// A run between two of its steps. It can be serialised and deserialised. Together with the stored conversation
-/// it is all that another process needs to continue the run.
+/// A run between two of its steps. The value can be serialised. Together with the stored conversation, it is
+/// everything that another process needs to continue the run.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct RunState {
     pub(super) next: RunStep,
     /// The number of times that the model was asked.
     pub(super) turns_total: u32,
-    /// The number of these turns that were for the current prompt.
+    /// The number of these turns that belong to the current prompt.
     #[serde(rename = "turns_for_question")]
     pub(super) turns_for_prompt: u32,
     /// Tokens of all answers together.
@@ -33,7 +33,7 @@ pub(super) enum RunStep {
     CallModel,
     /// Run the calls of an answer, and store the answer with their results.
     RunTools { answer: CompleteAnswer },
-    /// Store an answer without calls. This ends the run, unless a person has written meanwhile.
+    /// Store an answer without calls. This ends the run, unless a person has written in the meantime.
     Finalize { answer: CompleteAnswer },
     /// The run has ended.
     #[serde(rename = "over")]
@@ -41,7 +41,7 @@ pub(super) enum RunStep {
 }
 
 impl RunState {
-    /// A run that begins with this prompt.
+    /// Creates a run that begins with this prompt.
     #[must_use]
     pub fn new(prompt: Message) -> Self {
         Self {
@@ -53,8 +53,8 @@ impl RunState {
         }
     }
 
-    /// The state from which a run that has ended without an answer asks the model once more. The model gets its full
-    /// number of turns.
+    /// Creates the state that asks the model once more, for a run that ended without an answer. The model
+    /// gets its full number of turns.
     #[must_use]
     pub fn asking_again() -> Self {
         Self { next: RunStep::CallModel, ..Self::new(Message::user("")) }
@@ -66,7 +66,7 @@ impl RunState {
         Self { turns_for_prompt: 0, ..self }
     }
 
-    /// How the run has ended. `None` for a run that has a next step.
+    /// Returns how the run ended, or `None` if it has a next step.
     #[must_use]
     pub fn end(&self) -> Option<&AgentEnd> {
         match &self.next {
@@ -75,7 +75,8 @@ impl RunState {
         }
     }
 
-    /// The name of the next step: `setup`, `call_model`, `run_tools` or `finalize`, and `ended` if there is none.
+    /// Returns the name of the next step: `setup`, `call_model`, `run_tools` or `finalize`, or `ended` if
+    /// there is none.
     #[must_use]
     pub fn next_step(&self) -> &'static str {
         match &self.next {
@@ -87,9 +88,9 @@ impl RunState {
         }
     }
 
-    /// Cancels the run. Returns its final state, and the message that the next step would have stored: the prompt, or
-    /// the model's answer. Store that message, so that a later run reports the answer's calls, which may have begun, as
-    /// unknown.
+    /// Cancels the run. Returns its final state, and the message that the next step would have stored: the
+    /// prompt, or the model's answer. The caller must store that message. A later run then reports the
+    /// answer's calls as unknown, because they may have begun.
     #[must_use]
     pub fn cancelled(self) -> (Self, Option<Message>) {
         let message = match &self.next {
@@ -104,7 +105,7 @@ impl RunState {
         (Self { next: RunStep::Ended { end: AgentEnd::Cancelled }, ..self }, message)
     }
 
-    /// The prompt of a run whose first step has not been taken.
+    /// Returns the prompt of a run whose first step has not been taken.
     #[must_use]
     pub fn prompt(&self) -> Option<&Message> {
         match &self.next {
@@ -113,7 +114,7 @@ impl RunState {
         }
     }
 
-    /// The calls that the next step runs, in the order in which the model asked for them.
+    /// Returns the calls that the next step runs, in the order in which the model asked for them.
     pub fn next_calls(&self) -> impl Iterator<Item = &ToolCall> {
         let calls = match &self.next {
             RunStep::RunTools { answer } => &*answer.calls,
@@ -122,8 +123,8 @@ impl RunState {
         calls.iter().map(|call| &call.call)
     }
 
-    /// The calls of the next step that can run. The loop refuses the others, for example one whose arguments were cut
-    /// off.
+    /// Returns the calls of the next step that can run. The loop refuses the others, for example a call whose
+    /// arguments were cut off.
     pub fn runnable_calls(&self) -> impl Iterator<Item = &ToolCall> {
         let calls = match &self.next {
             RunStep::RunTools { answer } => &*answer.calls,
@@ -132,7 +133,7 @@ impl RunState {
         calls.iter().filter(|call| call.refused.is_none()).map(|call| &call.call)
     }
 
-    /// Tokens of all answers to the current prompt together, as far as the provider reports them.
+    /// Returns the tokens of all answers to the current prompt together, as far as the provider reports them.
     #[must_use]
     pub fn usage(&self) -> Usage {
         self.usage
@@ -152,7 +153,7 @@ mod tests {
 
     use super::*;
 
-    /// The state of a run whose next step is this one.
+    /// Creates the state of a run with this next step.
     fn state(next: &serde_json::Value) -> RunState {
         let mut state = serde_json::to_value(RunState::new(Message::user("q"))).expect("serialises");
         state["next"] = next.clone();

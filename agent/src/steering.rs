@@ -6,8 +6,8 @@ use parking_lot::{Mutex, MutexGuard};
 use portcullis_types::{CancellationToken, Message};
 use thiserror::Error;
 
-/// The maximum number of messages of each kind that may wait for a run: steering and follow-ups. Without the limit a
-/// front end could fill the memory while no run reads its messages.
+/// The maximum number of queued steering messages, and of queued follow-ups. Without the limit, a front end
+/// could fill the memory while no run reads its messages.
 pub const MAX_QUEUED_MESSAGES: usize = 64;
 
 /// A handle to a loop: steers it, adds a follow-up prompt, cancels the run. Clones control the same loop, even
@@ -24,15 +24,15 @@ struct QueueState {
     cancel: CancellationToken,
 }
 
-/// The error of a message that was not queued because too many wait.
+/// The error of a message that was not queued because the queue is full.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
 #[error("{MAX_QUEUED_MESSAGES} messages already wait for the run")]
 pub struct QueueFull;
 
 impl AgentHandle {
-    /// Sends a message to the model as soon as possible. Calls of the turn that have not begun are skipped, each
-    /// with a result that says so. The model reads the message next. If no run is active, the message waits for
-    /// the next run.
+    /// Sends a message to the model as soon as possible. Calls of the turn that have not begun are skipped,
+    /// each with a result that says so. The message is the next that the model reads. Without an active run,
+    /// it waits for the next run.
     ///
     /// # Errors
     /// [`QueueFull`] past [`MAX_QUEUED_MESSAGES`].
@@ -40,10 +40,10 @@ impl AgentHandle {
         self.steer_with(Message::user(text))
     }
 
-    /// As [`AgentHandle::steer`], with a message that may have other content than text.
+    /// Like [`AgentHandle::steer`], with a message that may have other content than text.
     ///
     /// # Errors
-    /// As for [`AgentHandle::steer`].
+    /// Same as [`AgentHandle::steer`].
     pub fn steer_with(&self, message: Message) -> Result<(), QueueFull> {
         push(&mut self.lock().steering, message)
     }
@@ -57,13 +57,13 @@ impl AgentHandle {
     }
 
     /// Cancels the current run, or the next run if none is active. Running calls get the grace period to end.
-    /// Afterwards every call has a result in the history.
+    /// Then every call has a result in the history.
     pub fn cancel(&self) {
         self.token().cancel();
     }
 
-    /// The token that fires when the current run, or the next run if none is active, is cancelled. At the end of a
-    /// run a new token replaces it.
+    /// Returns the token that is cancelled with the current run, or with the next run if none is active. It
+    /// is replaced at the end of a run.
     pub(super) fn token(&self) -> CancellationToken {
         self.lock().cancel.clone()
     }

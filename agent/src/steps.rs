@@ -1,5 +1,5 @@
-//! The steps of a run. Each step leads from one storable state to the next, and [`RunState::next`] names the
-//! step that follows. The driver is [`AgentLoop::run`].
+//! The steps of a run. Each step turns one storable state into the next, and [`RunState::next`] names the
+//! step that follows. [`AgentLoop::run`] drives the steps.
 
 use std::sync::Arc;
 
@@ -24,12 +24,12 @@ pub(super) struct Steps<'a> {
     run_id: String,
     /// The stored conversation, once a step has read it.
     conversation: Option<Conversation>,
-    /// The tools of the last offer to the model, once a step has asked for them.
+    /// The tools that the model was last offered, once a step has asked for them.
     offers: Option<Vec<OfferedTool>>,
 }
 
 struct Conversation {
-    /// As it is sent to the provider.
+    /// The messages as they are sent to the provider.
     messages: Vec<Message>,
     ids: CallIds,
 }
@@ -40,12 +40,12 @@ impl<'a> Steps<'a> {
         Self { agent, guard, emitter, run_id, conversation: None, offers: None }
     }
 
-    /// Reports an event, and waits until the emitter took it.
+    /// Reports an event, and waits until the emitter has taken it.
     pub(super) async fn report(&self, event: AgentEvent) {
         self.emitter.report(event).await;
     }
 
-    /// Takes the next step. After the last step this does nothing.
+    /// Takes the next step. Does nothing after the last one.
     pub(super) async fn take_step(&mut self, state: &mut RunState) {
         // `CallModel` is only a placeholder: `next` is set again below.
         let next_step = match std::mem::replace(&mut state.next, RunStep::CallModel) {
@@ -58,7 +58,7 @@ impl<'a> Steps<'a> {
         state.next = next_step.unwrap_or_else(|end| RunStep::Ended { end });
     }
 
-    /// Stores the state after a step. If the store cannot do that, the run ends.
+    /// Stores the state after a step. If the store fails, the run ends.
     pub(super) async fn save_state(&self, state: &mut RunState) {
         let keeping = self.guard.run("store", async { self.agent.store.save_state(state).await });
         let kept_turns = keeping
@@ -76,7 +76,7 @@ impl<'a> Steps<'a> {
         Ok(RunStep::CallModel)
     }
 
-    /// Appends the messages that a person queued meanwhile, then asks the model.
+    /// Appends the messages that a person has queued in the meantime, then asks the model.
     async fn call_model(&mut self, state: &mut RunState) -> Result<RunStep, AgentEnd> {
         self.steer().await?;
         self.ensure_running()?;
@@ -98,7 +98,7 @@ impl<'a> Steps<'a> {
         let repeat = state.guard.count_calls(runs);
         let message = Arc::new(Message::assistant(text, sent_calls));
         self.report(AgentEvent::MessageEnd { message: Arc::clone(&message) }).await;
-        // A driver that resumes at this step has made no offer yet.
+        // A driver that resumes at this step has not made an offer yet.
         let offers = match self.offers.take() {
             Some(offers) => offers,
             None => self.list_offers()?,
@@ -127,8 +127,8 @@ impl<'a> Steps<'a> {
         Ok(RunStep::CallModel)
     }
 
-    /// Stores an answer without calls, and ends the run unless a person has written meanwhile. Each message of a
-    /// person is a new prompt, for which the model gets its full number of turns.
+    /// Stores an answer without calls, and ends the run unless a person has written in the meantime. Each
+    /// message of a person is a new prompt, so the model gets its full number of turns again.
     async fn finalize(&mut self, state: &mut RunState, answer: CompleteAnswer) -> Result<RunStep, AgentEnd> {
         let CompleteAnswer { text, stop, usage, .. } = answer;
         self.keep_text(text.clone()).await?;
@@ -140,7 +140,8 @@ impl<'a> Steps<'a> {
         }
         let arrived = self.arrived().await?;
         if !arrived.is_empty() {
-            // This is no new prompt: without the limit of turns, a run whose calls are answered late would never end.
+            // Do not reset the count of turns: without it, a run whose calls are answered late would never
+            // end.
             self.append(arrived.clone()).await?;
             self.report(AgentEvent::Steered { messages: Arc::new(arrived) }).await;
             return Ok(RunStep::CallModel);
@@ -163,7 +164,7 @@ impl<'a> Steps<'a> {
         self.emitter.fault().map_or(Ok(()), |fault| Err(internal(fault)))
     }
 
-    /// The stored conversation. The store is read only at the first call.
+    /// Returns the stored conversation. Only the first call reads the store.
     async fn conversation(&mut self) -> Result<&mut Conversation, AgentEnd> {
         let loaded = match self.conversation.take() {
             Some(loaded) => loaded,
@@ -184,7 +185,8 @@ impl<'a> Steps<'a> {
         appending.await.map_err(internal)?.map_err(|error| internal_text(chain(&error)))
     }
 
-    /// Appends the messages that a person queued during the run, and the messages that have arrived in the store.
+    /// Appends the messages that a person has queued during the run, and those that have arrived in the
+    /// store.
     async fn steer(&mut self) -> Result<(), AgentEnd> {
         let mut messages = self.agent.handle.take_steering();
         messages.extend(self.arrived().await?);
@@ -238,7 +240,7 @@ impl<'a> Steps<'a> {
         }
     }
 
-    /// Stores the model's text; empty text is not stored.
+    /// Stores the model's text, unless it is empty.
     async fn keep_text(&mut self, text: String) -> Result<(), AgentEnd> {
         if text.is_empty() {
             return Ok(());
@@ -250,7 +252,7 @@ impl<'a> Steps<'a> {
     }
 }
 
-/// The run's end after an answer without calls.
+/// Returns the run's end after an answer without calls.
 fn run_end(text: String, stop: StopReason) -> AgentEnd {
     let failed = |kind, message: &str| AgentEnd::Provider { kind, message: message.to_owned() };
     match stop {
@@ -261,7 +263,7 @@ fn run_end(text: String, stop: StopReason) -> AgentEnd {
         StopReason::ToolCalls if text.is_empty() => {
             failed(ProviderErrorKind::Malformed, "the model waits for calls that it has not made")
         }
-        // The reason does not tell whether the answer is complete.
+        // An unknown reason does not say whether the answer is complete.
         StopReason::Other(reason) => failed(
             ProviderErrorKind::Incomplete,
             &format!("the answer ended for a reason that is not known: {}", reason.escape_debug()),

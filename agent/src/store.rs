@@ -1,4 +1,4 @@
-//! [`MessageStore`]: keeps a conversation; [`InMemoryMessageStore`] keeps it in memory.
+//! [`MessageStore`]: keeps a conversation. [`InMemoryMessageStore`] keeps it in memory.
 
 use std::{error::Error, sync::Arc};
 
@@ -11,13 +11,13 @@ use super::RunState;
 /// A store of one conversation, without the operator's instructions.
 #[async_trait]
 pub trait MessageStore: Send + Sync {
-    /// The conversation so far. A run reads it once, at its start.
+    /// Returns the conversation so far. A run reads it once, at its start.
     ///
     /// # Errors
     /// [`ConversationError`] if the conversation cannot be read. The run then ends.
     async fn load(&self) -> Result<Vec<Message>, ConversationError>;
 
-    /// Adds messages, all or none of them. A model's calls and their results are in one batch, so that no
+    /// Adds all of the messages or none. A model's calls and their results are in one batch, so that no
     /// interruption leaves a call without a result.
     ///
     /// # Errors
@@ -27,8 +27,9 @@ pub trait MessageStore: Send + Sync {
     /// The future is dropped if it does not end within the grace period of a cancelled run.
     async fn append(&self, messages: Vec<Message>) -> Result<(), ConversationError>;
 
-    /// Messages for the run that others have left in the store since the last call: late results of its calls. The loop
-    /// appends them, and the store counts them as delivered when it keeps the step. Default: none.
+    /// Returns the messages for the run that have arrived in the store since the last call: late results of
+    /// its calls. The loop appends them, and the store marks them as delivered when it saves the step.
+    /// Default: none.
     ///
     /// # Errors
     /// [`ConversationError`] if they cannot be read. The run then ends.
@@ -36,14 +37,15 @@ pub trait MessageStore: Send + Sync {
         Ok(Vec::new())
     }
 
-    /// Stores the state of the run. Called after each step, when all messages of that step were appended. A store
-    /// that outlives the process writes state and messages together. Default: the state is dropped.
+    /// Stores the state of the run. Called after each step, after all messages of that step were appended. A
+    /// store that outlives the process writes the state and the messages together. By default, the state is
+    /// dropped.
     ///
     /// # Errors
     /// [`ConversationError`] if the state cannot be stored. The run then ends.
     ///
     /// # Cancellation
-    /// As for [`MessageStore::append`].
+    /// Same as [`MessageStore::append`].
     async fn save_state(&self, _state: &RunState) -> Result<(), ConversationError> {
         Ok(())
     }
@@ -68,7 +70,7 @@ impl<S: MessageStore + ?Sized> MessageStore for Arc<S> {
     }
 }
 
-/// The error of a conversation that cannot be read or kept.
+/// Why a conversation could not be read or stored.
 #[derive(Debug, Error)]
 #[error("{message}")]
 pub struct ConversationError {
@@ -78,13 +80,13 @@ pub struct ConversationError {
 }
 
 impl ConversationError {
-    /// An error in words for the operator.
+    /// Creates an error with a message for the operator.
     #[must_use]
     pub fn new(message: impl Into<String>) -> Self {
         Self { message: message.into(), source: None }
     }
 
-    /// The same error with its cause.
+    /// Adds the cause.
     #[must_use]
     pub fn with_source(mut self, source: impl Into<Box<dyn Error + Send + Sync>>) -> Self {
         self.source = Some(source.into());
@@ -99,13 +101,13 @@ pub struct InMemoryMessageStore {
 }
 
 impl InMemoryMessageStore {
-    /// An empty conversation.
+    /// Creates an empty conversation.
     #[must_use]
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// The conversation so far.
+    /// Returns the conversation so far.
     #[must_use]
     pub fn messages(&self) -> Vec<Message> {
         self.messages.lock().clone()

@@ -2,7 +2,7 @@
 //!
 //! This module needs the feature `otel`. The conventions are in development
 //! (<https://github.com/open-telemetry/semantic-conventions-genai>), so the names here may change with them.
-//! The embedder brings the SDK and its exporters. Telemetry is not the record; the audit log is.
+//! The embedder provides the SDK and its exporters. The audit log, not telemetry, is the source of truth.
 //!
 //! | file | what it is |
 //! |---|---|

@@ -1,4 +1,4 @@
-//! Test doubles for the loop: a model that follows a script, tools whose names say how they behave, and an
+//! Test doubles for the loop: a model that follows a script, tools whose names define their behaviour, and an
 //! emitter that records all events.
 
 use std::{
@@ -30,7 +30,7 @@ pub(super) enum ScriptStep {
     Hang,
 }
 
-/// A model that follows a script, one entry for each turn. Past the end it answers `done`.
+/// A model that follows a script, one entry for each turn. After the last entry it answers `done`.
 #[derive(Clone, Default)]
 pub(super) struct Script {
     turns: Arc<Mutex<VecDeque<Vec<ScriptStep>>>>,
@@ -96,8 +96,8 @@ pub(super) fn ask_for(calls: &[(&str, &str, &str)]) -> Vec<ScriptStep> {
     calls.iter().enumerate().map(delta).chain([end]).collect()
 }
 
-/// Tools whose names and arguments say how they behave. Tools with the prefix `r` are read-only, tools with the
-/// prefix `u` declare no tier, and tools with the prefix `w` have side effects.
+/// Tools whose names and arguments define their behaviour. Tools with the prefix `r` are read-only, tools
+/// with the prefix `u` declare no tier, and tools with the prefix `w` have side effects.
 ///
 /// - `…_sleep` waits as many milliseconds as its argument `ms` says, and stops when it is cancelled.
 /// - `…_deaf` runs for 100 s whether it is cancelled or not, `…_panic` panics, `…_fail` fails.
@@ -122,7 +122,7 @@ impl Tools {
         self.log.lock().expect("not poisoned").clone()
     }
 
-    /// The number of calls that began.
+    /// Returns the number of calls that began.
     pub(super) fn begun_count(&self) -> usize {
         self.log().iter().filter(|line| line.starts_with("begin")).count()
     }
@@ -171,7 +171,7 @@ impl ToolExecutor for Tools {
             }
         };
         let (call_id, tool) = (call.id.clone(), call.tool.clone());
-        // The registry also sends this event; the loop must not report it twice.
+        // The registry also sends this event. The loop must not report it twice.
         report_event(ToolEvent::Requested {
             call_id: call_id.clone(),
             tool: tool.clone(),
@@ -277,7 +277,7 @@ impl TestAgent {
         Self { agent, script, tools, store, notes }
     }
 
-    /// Uses a stream of events. The test itself adds the events that it reads to the notes.
+    /// Creates an agent with a stream of events. The test itself adds the events that it reads to the notes.
     pub(super) fn with_channel(
         capacity: usize,
         config: AgentConfig,
@@ -329,11 +329,11 @@ impl TestAgent {
         let requested_calls = messages.iter().flat_map(|message| &message.tool_calls).count();
         let ends = events.iter().filter(|event| matches!(event, AgentEvent::ToolEnd { .. })).count();
         assert_eq!(requested_calls, ends);
-        // The executor hears of each call exactly once.
+        // The executor gets each call exactly once.
         assert_eq!(requested_calls, self.tools.begun_count() + self.tools.refused.load(Ordering::SeqCst));
     }
 
-    /// The results in the conversation, as the model reads them.
+    /// Returns the results in the conversation, as the model reads them.
     pub(super) fn results(&self) -> Vec<String> {
         let messages = self.store.messages();
         let results = messages.iter().filter(|message| message.role == MessageRole::Tool);

@@ -1,5 +1,5 @@
-//! Makes a conversation acceptable to every provider: each call of a model has exactly one result, which follows
-//! the call directly, and a name and arguments that can be sent back.
+//! Makes a conversation acceptable to every provider. Each call of a model has exactly one result, which
+//! follows the call directly, and a name and arguments that can be sent back.
 
 use std::collections::HashSet;
 
@@ -12,7 +12,7 @@ pub(super) const MAX_NAME_CHARS: usize = 64;
 /// The maximum length of unreadable arguments that are sent back to the model, in bytes.
 pub const MAX_UNREADABLE_BYTES: usize = 4096;
 
-/// The key of unreadable arguments in a conversation.
+/// The key under which a conversation has unreadable arguments.
 pub const UNREADABLE_KEY: &str = "INVALID_JSON";
 
 /// Converts a call into the form that is stored in the conversation. Providers refuse names beyond
@@ -25,7 +25,7 @@ pub(super) fn sendable(call: &ToolCall) -> ToolCall {
     }
 }
 
-/// A tool's name, with characters and a length that every provider accepts.
+/// Returns a tool's name with characters and a length that every provider accepts.
 pub(super) fn sendable_name(name: &str) -> String {
     if name.is_empty() {
         return "unnamed".to_owned();
@@ -38,6 +38,7 @@ fn sendable_arguments(text: &str) -> String {
     if text.trim().is_empty() {
         return "{}".to_owned();
     }
+    // Keep the text: encoding the parsed object could change large numbers.
     if serde_json::from_str::<Map<String, Value>>(text).is_ok() {
         return text.to_owned();
     }
@@ -45,7 +46,7 @@ fn sendable_arguments(text: &str) -> String {
     json!({ UNREADABLE_KEY: excerpt }).to_string()
 }
 
-/// The error of a call that had begun when its process ended, and that may not be repeated.
+/// The error of a call that must not be repeated and that had begun when its process ended.
 #[must_use]
 pub fn interrupted_error() -> ToolError {
     ToolError::cancelled("the run was interrupted; whether the call took effect is not known")
@@ -62,7 +63,7 @@ pub(super) fn repair(messages: Vec<Message>) -> Vec<Message> {
     for mut message in messages {
         if message.role == MessageRole::Tool {
             let answered = open_ids.iter().position(|id| Some(id) == message.tool_call_id.as_ref());
-            // Leave out a result without an open call, and any second result of a call.
+            // Drop a result without an open call, and any second result of a call.
             if let Some(position) = answered {
                 open_ids.remove(position);
                 repaired_messages.push(message);
@@ -71,6 +72,7 @@ pub(super) fn repair(messages: Vec<Message>) -> Vec<Message> {
         }
         answer_open_calls(&mut open_ids, &mut repaired_messages);
         message.tool_calls.retain(|call| seen_ids.insert(call.id.clone()));
+        // Dropping duplicate calls can leave an empty message, which providers refuse.
         if message.content.is_empty() && message.tool_calls.is_empty() {
             continue;
         }
@@ -81,14 +83,14 @@ pub(super) fn repair(messages: Vec<Message>) -> Vec<Message> {
     repaired_messages
 }
 
-/// Gives each call without a result one that says so.
+/// Adds an error result for each call that has none.
 fn answer_open_calls(open_ids: &mut Vec<String>, messages: &mut Vec<Message>) {
     for id in open_ids.drain(..) {
         messages.push(Message::tool_failure(id, &interrupted_error()));
     }
 }
 
-/// The fault of a conversation, for tests; `None` if every provider accepts it.
+/// Returns why a provider would refuse a conversation, or `None` if every provider accepts it. For tests.
 #[cfg(test)]
 pub(super) fn find_fault(messages: &[Message]) -> Option<String> {
     let mut open_ids: Vec<&str> = Vec::new();

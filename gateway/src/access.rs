@@ -1,4 +1,4 @@
-//! [`Identity`]: the caller of a request, proven by a token.
+//! [`Identity`]: the caller of a request, as its token proves.
 
 use std::{collections::HashMap, sync::Arc};
 
@@ -39,7 +39,7 @@ pub(crate) enum Identity {
     Run { run: String, agent: String },
 }
 
-/// The form in which a token is stored: the SHA-256 of its text, in hexadecimal digits.
+/// Returns the stored form of a token: the SHA-256 of its text, in hexadecimal digits.
 pub(crate) fn token_hash(token: &str) -> String {
     hex::encode(Sha256::digest(token))
 }
@@ -55,7 +55,7 @@ impl<S: Send + Sync> FromRequestParts<S> for TokenHash {
         let header = parts.headers.get(AUTHORIZATION).map(|value| value.as_bytes());
         let token = header
             .and_then(|value| value.split_first_chunk::<7>())
-            // The name of a scheme has no case (RFC 9110, 11.1).
+            // The name of a scheme is case-insensitive (RFC 9110, 11.1).
             .filter(|(scheme, _)| scheme.eq_ignore_ascii_case(b"bearer "))
             .and_then(|(_, token)| std::str::from_utf8(token.trim_ascii()).ok())
             .ok_or_else(|| refused("the header `Authorization: Bearer TOKEN` is missing or malformed"))?;
@@ -77,12 +77,12 @@ fn refused(message: &str) -> ApiError {
 }
 
 impl Identity {
-    /// The holder of this token.
+    /// Returns the identity that a token proves.
     ///
     /// # Errors
     /// [`ErrorCode::Unauthorized`] for an unknown token.
     pub(crate) async fn of_token(core: &Core, TokenHash(hash): &TokenHash) -> Result<Self, ApiError> {
-        // The hash is looked up, so the time of the comparison says nothing about a token.
+        // Look up the hash, so that the time of the comparison reveals nothing about a token.
         let found = core.store.find_token(hash).await?;
         let token = found.ok_or_else(|| refused("the token is unknown"))?;
         match (token.subject_kind.as_str(), token.subject) {
@@ -93,7 +93,7 @@ impl Identity {
                 let agent = core.store.run(&run).await?.summary.agent;
                 Ok(Self::Run { run, agent })
             }
-            // A row of another form, for example of a newer program, grants nothing.
+            // A row of another form, for example from a newer version, grants nothing.
             _ => Err(refused("the token has no subject")),
         }
     }
@@ -107,7 +107,7 @@ impl Identity {
         }
     }
 
-    /// The user that the caller is.
+    /// Returns the caller's id, if the caller is a user.
     pub(crate) fn user(&self) -> Option<&str> {
         match self {
             Self::User(id) => Some(id),
@@ -115,8 +115,8 @@ impl Identity {
         }
     }
 
-    /// Whether the caller is a member of the space. The operator sees all spaces, and the token of a run sees none: its
-    /// program needs only the run's calls.
+    /// Returns `true` if the caller may see the space: the operator sees all spaces, users and agents see
+    /// their own spaces. The token of a run sees none, because its program needs only the run's calls.
     ///
     /// # Errors
     /// [`StoreError`].
@@ -128,20 +128,19 @@ impl Identity {
         }
     }
 
-    /// # Errors
-    /// [`ErrorCode::NotFound`] for a space that the caller does not see, so that its existence stays hidden.
+    /// # Errors [`ErrorCode::NotFound`] if the caller may not see the space, so that its existence stays
+    /// hidden.
     pub(crate) async fn ensure_sees_space(&self, core: &Core, space: &str) -> Result<(), ApiError> {
         if self.sees_space(core, space).await? { Ok(()) } else { Err(ApiError::not_found("space", space)) }
     }
 
-    /// # Errors
-    /// [`ErrorCode::NotFound`], unless the caller may see what the agent does: it is the operator, the agent itself, or
-    /// a user with a space in common.
+    /// # Errors [`ErrorCode::NotFound`], unless the caller may see what the agent does. The operator, the
+    /// agent itself and a user who shares a space with it may.
     pub(crate) async fn ensure_sees_agent(&self, core: &Core, agent: &str) -> Result<(), ApiError> {
         let sees = match self {
             Self::Admin => true,
             Self::Agent(id) => id == agent,
-            // A run's token gives no access to other runs of the agent.
+            // A run's token gives no access to the agent's other runs.
             Self::Run { .. } => false,
             Self::User(id) => core.store.share_space(id, agent).await?,
         };
@@ -150,11 +149,11 @@ impl Identity {
             Err(StoreError::NotFound { .. }) => Ok(false),
             Err(error) => Err(error),
         };
-        // The operator sees every id, so the id must still be that of an agent.
+        // The operator may ask for any id, so check that it is an agent's.
         if sees && is_agent().await? { Ok(()) } else { Err(ApiError::not_found("agent", agent)) }
     }
 
-    /// Whether the caller may see this run of this agent.
+    /// Returns `true` if the caller may see this run of this agent.
     ///
     /// # Errors
     /// [`StoreError`].
@@ -178,10 +177,11 @@ impl Identity {
         if sees { Ok(()) } else { Err(ApiError::not_found("run", run)) }
     }
 
-    /// The agent to which a listing is restricted. `None` lists all agents; a user sees only some of them.
+    /// Returns the agent to which a listing is restricted. `None` lists all agents; a user sees only some of
+    /// them.
     ///
     /// # Errors
-    /// [`ErrorCode::NotFound`] for an agent that the caller does not see.
+    /// [`ErrorCode::NotFound`] if the caller may not see the agent.
     pub(crate) async fn listed_agent(
         &self,
         core: &Core,
@@ -189,7 +189,7 @@ impl Identity {
     ) -> Result<Option<String>, ApiError> {
         match (self, asked) {
             (Self::Admin, asked) => Ok(asked),
-            // The rows of a user are filtered afterwards, by `VisibleRuns`.
+            // `VisibleRuns` filters the rows of a user afterwards.
             (Self::User(_), None) => Ok(None),
             (Self::User(_), Some(agent)) => {
                 self.ensure_sees_agent(core, &agent).await?;
@@ -202,7 +202,7 @@ impl Identity {
         }
     }
 
-    /// The run whose calls a listing has, if the caller may list no others.
+    /// Returns the run whose calls the caller may list, if it is restricted to one run.
     pub(crate) fn listed_run(&self) -> Option<&str> {
         match self {
             Self::Run { run, .. } => Some(run),
@@ -210,7 +210,7 @@ impl Identity {
         }
     }
 
-    /// The kind of the caller's token, and its id.
+    /// Returns the kind of the caller's token, and the caller's id.
     pub(crate) fn kind_and_id(&self) -> (&'static str, Option<&str>) {
         match self {
             Self::Admin => (ADMIN, None),
@@ -221,7 +221,7 @@ impl Identity {
     }
 }
 
-/// The part of a listing over all agents that a caller sees. Each agent is looked up once.
+/// Filters a listing over all agents for a caller. Looks up each agent once.
 pub(crate) struct VisibleRuns<'a> {
     core: &'a Core,
     caller: &'a Identity,
@@ -233,7 +233,7 @@ impl<'a> VisibleRuns<'a> {
         Self { core, caller, known: HashMap::new() }
     }
 
-    /// Whether the caller sees this run of this agent.
+    /// Returns `true` if the caller may see this run of this agent.
     ///
     /// # Errors
     /// [`StoreError`].

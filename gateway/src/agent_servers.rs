@@ -1,4 +1,4 @@
-//! The MCP servers of an agent's definition, and their tools in the registry of a cycle.
+//! `AgentServers`: the MCP servers of an agent's definition. Adds their tools to the registry of a cycle.
 
 use portcullis_adapters::hsafa::McpServerConfiguration;
 use portcullis_tools::{Caller, ToolRegistry, new_call};
@@ -22,17 +22,17 @@ impl AgentServers {
         Ok(Self(read.map_err(|error| ApiError::invalid("mcp", error.to_string()))?))
     }
 
-    /// The names of the servers, and of the tools that the agent may have of them.
+    /// Returns the names of the servers, and of the tools that the definition allows from them.
     pub(crate) fn names(&self) -> impl Iterator<Item = &ToolName> {
         self.0.iter().flat_map(|server| std::iter::once(server.server.name()).chain(&server.allowed_tools))
     }
 
-    /// Refuses names that this registry has, and addresses that the policy refuses.
+    /// Refuses names that the registry already has, and URLs that the policy refuses.
     ///
     /// # Errors
     /// [`ApiError`].
     pub(crate) fn ensure_can_be_added(&self, registry: &ToolRegistry) -> Result<(), ApiError> {
-        // The servers are not asked yet, so only the names of the definition can be compared now.
+        // No server has been asked yet, so only the names in the definition can be compared.
         if let Some(taken) = self.names().find(|name| registry.get(name.as_str()).is_some()) {
             return Err(ApiError::invalid("mcp", format!("there is another tool `{taken}`")));
         }
@@ -43,10 +43,10 @@ impl AgentServers {
         Ok(())
     }
 
-    /// Asks the servers for their tools, and adds the allowed ones. Each listing is a call, with its row. A server that
-    /// does not answer, and a tool that cannot be used, is left out: the next cycle asks again.
+    /// Asks the servers for their tools, and adds the allowed ones. Each listing is a call with an audit row.
+    /// Skips a server that does not answer and a tool that cannot be used; the next cycle asks again.
     pub(crate) async fn add_tools(&self, registry: &ToolRegistry, caller: &Caller) {
-        // The servers are asked concurrently, so that slow ones do not add up.
+        // Ask the servers concurrently, so that the delays of slow ones do not add up.
         let listings = self.0.iter().map(|server| add_tools_of(server, registry, caller));
         futures_util::future::join_all(listings).await;
     }

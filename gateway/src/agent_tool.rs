@@ -37,19 +37,19 @@ pub(crate) fn read(tools: &[Value]) -> Result<AgentTools, ApiError> {
     Ok(Arc::new(read.into_iter().map(|tool| (tool.name.to_string(), tool)).collect()))
 }
 
-/// The registry of an agent with these tools, without the built-in ones.
+/// Creates the registry of an agent with these tools, without the built-in ones.
 ///
 /// # Errors
-/// As for [`read`] and [`add`].
+/// Same as [`read`] and [`add`].
 pub(crate) fn registry_of(core: &Core, tools: &[Value]) -> Result<(ToolRegistry, AgentTools), ApiError> {
     let tools = read(tools)?;
-    // A fork, because two agents may use one name for different tools.
+    // Fork the registry: two agents may use one name for different tools.
     let registry = core.registry.fork();
     add(&tools, &registry)?;
     Ok((registry, tools))
 }
 
-/// The names of the tools in all agents' definitions, so that entries of the policy can name them.
+/// Returns the names of the tools in all agents' definitions, so that entries of the policy can name them.
 ///
 /// # Errors
 /// [`GatewayError::Store`].
@@ -62,17 +62,17 @@ pub async fn tool_names(store: &dyn GatewayStore) -> Result<Vec<ToolName>, Gatew
         for tool in definition.tools {
             names.extend(tool["name"].as_str().and_then(|name| ToolName::parse(name).ok()));
         }
-        // A definition of an older program may have mistakes, which its next cycle tells.
+        // A definition from an older version may have mistakes. Its next cycle reports them.
         let servers = AgentServers::read(definition.mcp.as_ref()).unwrap_or_default();
         names.extend(servers.names().cloned());
     }
     Ok(names.into_iter().collect())
 }
 
-/// Adds the tools to a registry of only this agent.
+/// Adds the tools to a registry that belongs to this agent only.
 ///
 /// # Errors
-/// [`ApiError`] for the name of another tool, and for an unusable schema.
+/// [`ApiError`] for a name that another tool has, and for an unusable schema.
 pub(crate) fn add(tools: &AgentTools, registry: &ToolRegistry) -> Result<(), ApiError> {
     for (name, tool) in &**tools {
         let added = registry.add_configured_tool(tool.to_tool());

@@ -1,4 +1,4 @@
-//! [`MessageAllowance`]: how many messages a user may send.
+//! [`MessageAllowance`]: limits the rate of a user's messages.
 
 use std::num::NonZeroU32;
 
@@ -9,7 +9,7 @@ use crate::error::{ApiError, ErrorCode};
 /// The maximum number of messages that a user may send in a minute: 240.
 const MESSAGES_PER_MINUTE: NonZeroU32 = NonZeroU32::new(240).expect("it is not zero");
 
-/// The maximum number of users that are remembered before idle ones are dropped.
+/// When more users than this are remembered, idle ones are dropped.
 const MAX_REMEMBERED: usize = 16_384;
 
 /// Counts the messages of users.
@@ -28,7 +28,7 @@ impl MessageAllowance {
     /// # Errors
     /// [`ErrorCode::TooMany`].
     pub(crate) fn admit(&self, user: &str) -> Result<(), ApiError> {
-        // Idle users are forgotten, so that a long uptime does not fill memory.
+        // Drop idle users, so that a long uptime does not fill the memory.
         if self.0.len() > MAX_REMEMBERED {
             self.0.retain_recent();
         }

@@ -1,11 +1,11 @@
-//! The rows of the audit log about a run.
+//! `RunAuditRows`: reads the audit rows of a run.
 
 use std::path::PathBuf;
 
 use portcullis_tools::audit::{AuditError, newest_row_lines};
 use serde_json::Value;
 
-/// The maximum number of rows that are read, from the newest back, to find those of a run.
+/// The maximum number of rows that are read, from the newest backwards, to find those of a run.
 const MAX_READ: usize = 200_000;
 
 /// Reads the rows of runs.
@@ -19,7 +19,7 @@ impl RunAuditRows {
         Self { log }
     }
 
-    /// The newest rows of this run, the oldest of them first.
+    /// Returns the newest rows of a run, the oldest of them first.
     ///
     /// # Errors
     /// [`AuditError`] if the log cannot be read.
@@ -28,7 +28,7 @@ impl RunAuditRows {
         for line in newest_row_lines(&self.log).take(MAX_READ) {
             let line = line?;
             if line.row.run_id.as_deref() == Some(run) {
-                // The reader has parsed the line as a row, so this does not fail.
+                // The reader has parsed the line as a row, so parsing cannot fail.
                 rows.extend(serde_json::from_slice(&line.line).ok());
                 if rows.len() == at_most {
                     break;

@@ -30,7 +30,7 @@ pub(crate) const LEAVE_SPACE: &str = "leave_space";
 /// The tool that sends a message.
 pub(crate) const SEND_MESSAGE: &str = "send_message";
 
-/// The time limit of a built-in tool, which only reads or writes the store.
+/// The timeout of a built-in tool, which only reads or writes the store.
 const TIMEOUT: Duration = Duration::from_secs(10);
 
 /// The action of a built-in tool.
@@ -72,7 +72,7 @@ struct BuiltIn {
 /// Adds the built-in tools of a cycle to its registry.
 ///
 /// # Errors
-/// [`RegistryError`] if another tool has the name of one of them.
+/// [`RegistryError`] if another tool has one of the names.
 pub(crate) fn add(space: &Arc<CycleSpace>, registry: &ToolRegistry) -> Result<(), RegistryError> {
     ALL.into_iter().try_for_each(|(name, action)| {
         registry.add_gateway_tool(Arc::new(BuiltIn { name, action, space: Arc::clone(space) }))
@@ -107,7 +107,7 @@ impl Tool for BuiltIn {
     }
 
     async fn execute(&self, _args: &str) -> Result<String, ToolError> {
-        // The registry uses `call`. Without a context it is unknown which call this is.
+        // The registry calls `call`. Without a context, the call is unknown.
         Err(ToolError::internal("a built-in tool needs the context of its call"))
     }
 
@@ -123,7 +123,7 @@ impl Tool for BuiltIn {
     }
 
     fn meta(&self) -> ToolMeta {
-        // The ids of messages and notes come from the call, so a call that runs again writes the same.
+        // The ids of messages and notes are derived from the call, so a repeated call writes the same rows.
         ToolMeta { idempotent: true, ..ToolMeta::default() }
     }
 
@@ -132,12 +132,12 @@ impl Tool for BuiltIn {
     }
 }
 
-/// The error of a call for which the store has failed.
+/// Converts a store's error into the error of a call.
 fn store_error(error: StoreError) -> ToolError {
     match error {
         StoreError::NotFound { .. } => ToolError::not_found(error.to_string()),
         StoreError::Limit(_) => ToolError::resource_limit(error.to_string()),
-        // The cause is for the operator: it can name hosts and tables.
+        // The cause is for the operator, because it can name hosts and tables.
         error => ToolError::unavailable("the store of the gateway does not answer")
             .with_operator_detail(portcullis_types::chain(&error)),
     }

@@ -1,5 +1,5 @@
-//! The capabilities of an agent's definition: the only shipped tools that it has, and the instructions that come with
-//! them.
+//! The capabilities of an agent's definition. They select the shipped tools that the agent has, and add
+//! instructions.
 
 use std::{collections::BTreeSet, sync::Arc};
 
@@ -8,7 +8,7 @@ use portcullis_types::ToolName;
 
 use crate::error::ApiError;
 
-/// The capabilities of an agent. `None` if the agent has every tool that the policy offers.
+/// The capabilities of an agent. `None` means that the agent has every tool that the policy offers.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct AgentCapabilities(Option<BTreeSet<Capability>>);
 
@@ -16,14 +16,15 @@ impl AgentCapabilities {
     /// Reads the names of a definition.
     ///
     /// # Errors
-    /// [`ApiError`] for a name that no capability has, and for a capability that cannot be given yet.
+    /// [`ApiError`] for an unknown capability, and for a capability that is not available yet.
     pub(crate) fn read(names: Option<&[String]>) -> Result<Self, ApiError> {
         let Some(names) = names else { return Ok(Self(None)) };
         let given = names.iter().map(|name| Capability::available(name)).collect::<Result<_, _>>();
         Ok(Self(Some(given.map_err(|error| ApiError::invalid("capabilities", error.to_string()))?)))
     }
 
-    /// The only tools of the agent: those of its capabilities, its own, and the built-in ones.
+    /// Returns the only tools of the agent: those of its capabilities, its own, and the built-in ones. `None`
+    /// means no restriction.
     pub(crate) fn tools<'n>(
         &self,
         own: impl IntoIterator<Item = &'n ToolName>,
@@ -36,7 +37,7 @@ impl AgentCapabilities {
         Some(Arc::new(names))
     }
 
-    /// The instructions with those of the capabilities.
+    /// Returns the instructions with those of the capabilities appended.
     pub(crate) fn with_prompts(&self, instructions: &str) -> String {
         let prompts = self.0.iter().flatten().map(|capability| capability.prompt());
         let texts: Vec<&str> =

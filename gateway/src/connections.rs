@@ -1,4 +1,4 @@
-//! Serves the connections of a gateway, with limits on their number and time.
+//! Serves the connections of a gateway, with limits on their number and duration.
 
 use std::time::Duration;
 
@@ -9,20 +9,20 @@ use rustix::process::{Resource, getrlimit};
 use tokio::net::TcpListener;
 use tower::ServiceExt as _;
 
-/// The maximum number of connections, including streams: 16,384. There are fewer if the process has fewer than twice
-/// as many file descriptors: the store and the tools need some.
+/// The maximum number of connections, including streams: 16,384. The limit is lower if the process may open
+/// fewer than twice as many file descriptors, because the store and the tools need some.
 const MAX_CONNECTIONS: usize = 16_384;
 
-/// The time limit of the head of a request: 10 s. A connection without a request ends after this time.
+/// The timeout of the head of a request: 10 s. A connection without a request ends after this time.
 const HEAD_DEADLINE: Duration = Duration::from_secs(10);
 
 /// The maximum size of the head of a request: 16 KiB.
 const MAX_HEAD_BYTES: usize = 16 << 10;
 
-/// The time limit of responses under way after the gateway was told to stop: 10 s.
+/// How long a stopping gateway waits for responses in flight: 10 s.
 const GRACE: Duration = Duration::from_secs(10);
 
-/// Serves clients of this listener until `stop` ends.
+/// Serves the clients of a listener until `stop` completes.
 pub(crate) async fn serve(listener: TcpListener, router: Router, stop: impl Future<Output = ()>) {
     let limits = HttpLimits {
         max_connections: max_connections(),
@@ -31,13 +31,14 @@ pub(crate) async fn serve(listener: TcpListener, router: Router, stop: impl Futu
     };
     let answer = move |request: Request<Incoming>| {
         let answering = router.clone().oneshot(request.map(Body::new));
-        // The router answers every request.
+        // The router is infallible.
         async move { answering.await.unwrap_or_else(|error| match error {}) }
     };
     Connections::accept(listener, &limits, answer, stop).await.close(GRACE).await;
 }
 
 fn max_connections() -> usize {
+    // `None` means that the system sets no limit.
     let descriptors = getrlimit(Resource::Nofile).current.unwrap_or(u64::MAX);
     usize::try_from(descriptors / 2).unwrap_or(usize::MAX).min(MAX_CONNECTIONS)
 }

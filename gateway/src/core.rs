@@ -1,4 +1,4 @@
-//! [`Core`]: the parts of a gateway that its requests and its cycles share.
+//! [`Core`]: the parts of a gateway that requests and cycles share.
 
 use std::{fmt, sync::Arc, time::Duration};
 
@@ -14,16 +14,17 @@ use crate::{
     readership::Readerships, topic,
 };
 
-/// The time limit of a change's wait until readers can have its events.
+/// How long a writer waits until readers can have its events.
 const EVENT_DELIVERY_TIMEOUT: Duration = Duration::from_secs(1);
 
 /// Chooses the model of an agent.
 #[async_trait]
 pub trait Models: Send + Sync {
-    /// The provider of an agent's model, and how rows name it. `model` is the name that the agent's definition has.
+    /// Chooses the provider of an agent's model, and the model's name in rows. `model` is the name in the
+    /// agent's definition.
     ///
     /// # Errors
-    /// A message for the operator, if there is no such model. The cycle then fails.
+    /// A message for the operator if there is no such model. The cycle then fails.
     async fn choose(&self, agent: &str, model: Option<&str>) -> Result<ChosenModel, String>;
 }
 
@@ -32,7 +33,7 @@ pub trait Models: Send + Sync {
 pub struct ChosenModel {
     /// Answers the requests.
     pub provider: Arc<dyn Provider>,
-    /// The model's name and address, as rows have them.
+    /// The model's name and address, as rows show them.
     pub identity: ModelIdentity,
 }
 
@@ -42,7 +43,7 @@ impl fmt::Debug for ChosenModel {
     }
 }
 
-/// The parts of a gateway that its requests and its cycles share.
+/// The parts of a gateway that requests and cycles share.
 pub(crate) struct Core {
     pub(crate) store: Arc<dyn GatewayStore>,
     pub(crate) runs: Runs,
@@ -52,19 +53,19 @@ pub(crate) struct Core {
     pub(crate) cycles: Cycles,
     pub(crate) readerships: Readerships,
     pub(crate) allowance: MessageAllowance,
-    /// The folder that the runs are about, as the operator names it.
+    /// The folder that the runs work on, as the operator names it.
     pub(crate) workspace: String,
     pub(crate) rows: Arc<RunAuditRows>,
-    /// A script with components for the page.
+    /// A script with additional components for the page.
     pub(crate) extensions: Option<String>,
     pub(crate) stop: CancellationToken,
 }
 
 impl Core {
-    /// Does these changes in one transaction, and waits until readers can have their events.
+    /// Makes these changes in one transaction, and waits until readers can have their events.
     ///
     /// # Errors
-    /// [`StoreError`]. Nothing is changed then.
+    /// [`StoreError`]. Then nothing is changed.
     pub(crate) async fn write(&self, changes: Vec<Change>) -> Result<Vec<Applied>, StoreError> {
         let applied = self.store.apply(changes).await?;
         self.show(&applied).await;
@@ -78,10 +79,11 @@ impl Core {
             _ => None,
         });
         let Some(last) = written.max() else { return };
-        // The hub then reads the events without waiting for its next poll.
+        // Wake the hub, so that it does not wait for its next poll.
         self.hub.notify_written();
         let mut newest = self.hub.newest();
-        // The events are stored in any case: a gateway that stops, or whose store does not answer, shows them later.
+        // The events are stored in any case. A gateway that stops, or whose store does not answer, shows them
+        // later.
         tokio::select! {
             _ = newest.wait_for(|newest| *newest >= last) => {}
             () = self.stop.cancelled() => {}
@@ -90,7 +92,7 @@ impl Core {
     }
 }
 
-/// An event of these topics, to be written.
+/// Returns the change that appends an event with these topics.
 ///
 /// # Errors
 /// [`StoreError::Json`].
@@ -104,17 +106,17 @@ pub(crate) fn event(
     Ok(Change::AppendEvent(event))
 }
 
-/// The topics of an event of a run, which the agent's active space sees too.
+/// Returns the topics of a run's event. They include the agent's active space.
 pub(crate) fn run_topics(agent: &str, run: &str, space: Option<&str>) -> Vec<String> {
     let mut topics = vec![topic::for_agent(agent), topic::for_run(run)];
     topics.extend(space.map(topic::for_space));
     topics
 }
 
-/// A new id: a prefix and 128 random bits.
+/// Creates an id: a prefix and 128 random bits.
 ///
 /// # Errors
-/// If the kernel provides no random bytes.
+/// Fails if the kernel provides no random bytes.
 pub(crate) fn new_id(prefix: &str) -> std::io::Result<String> {
     Ok(format!("{prefix}_{}", random_hex::<16>()?))
 }

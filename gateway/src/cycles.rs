@@ -1,4 +1,4 @@
-//! [`Cycles`]: wakes the agents whose inboxes have entries, and resumes runs that were interrupted.
+//! [`Cycles`]: wakes the agents whose inboxes have entries, and resumes interrupted runs.
 
 use std::{
     collections::HashSet,
@@ -16,22 +16,23 @@ use tokio::{
 
 use crate::{AGENT_PREFIX, core::Core, cycle, error::ApiError};
 
-/// The maximum number of cycles that run concurrently: 256. Further agents wait for their turn.
+/// The maximum number of concurrent cycles: 256. Further agents wait.
 const MAX_CYCLES: usize = 256;
 
-/// The interval at which the store is read for entries that another process has written, and for plans that are due.
+/// How often the store is polled for entries that another process has written, and for due plans.
 const POLL_INTERVAL: Duration = Duration::from_millis(500);
 
-/// The interval of the search for interrupted runs, such as those of another process that has died.
+/// How often interrupted runs are looked for, such as those of a process that has died.
 const RESUME_INTERVAL: Duration = Duration::from_secs(30);
 
-/// The pause of an agent whose cycle could not begin or continue, so that a fault does not repeat without end.
+/// How long an agent pauses after its cycle could not begin or continue, so that a fault is not retried in a
+/// busy loop.
 const RETRY_PAUSE: Duration = Duration::from_secs(5);
 
 /// The number of rows that are read at a time.
 const PAGE_ROWS: u32 = 100;
 
-/// The agents with a cycle under way.
+/// The agents with a running cycle.
 #[derive(Debug)]
 pub(crate) struct Cycles {
     wake: Notify,
@@ -45,7 +46,7 @@ impl Default for Cycles {
     }
 }
 
-/// Keeps an agent from a second cycle until it is dropped.
+/// Prevents a second cycle of an agent until it is dropped.
 struct ActiveAgent {
     core: Arc<Core>,
     id: String,
@@ -54,35 +55,36 @@ struct ActiveAgent {
 impl Drop for ActiveAgent {
     fn drop(&mut self) {
         self.core.cycles.active.lock().remove(&self.id);
-        // Entries may have come meanwhile.
+        // Entries may have arrived during the cycle.
         self.core.cycles.wake.notify_one();
     }
 }
 
 impl Cycles {
-    /// Tells that an inbox may have an entry.
+    /// Signals that an inbox may have an entry.
     pub(crate) fn wake(&self) {
         self.wake.notify_one();
     }
 
-    /// Whether a cycle of this agent is under way in this process.
+    /// Returns `true` if a cycle of this agent runs in this process.
     pub(crate) fn is_active(&self, agent: &str) -> bool {
         self.active.lock().contains(agent)
     }
 }
 
-/// Wakes agents until the gateway stops. Then the cycles are left where they are, and a later process resumes them.
+/// Wakes agents until the gateway stops. Cycles then stop at their current step, and a later process resumes
+/// them.
 pub(crate) async fn run(core: &Arc<Core>) {
     let mut cycles = JoinSet::new();
     let mut resumed: Option<Instant> = None;
     while !core.stop.is_cancelled() {
-        // Interrupted runs come before new entries, because an agent has one cycle at a time.
+        // Resume interrupted runs before new entries, because an agent has one cycle at a time.
         if resumed.is_none_or(|at| at.elapsed() >= RESUME_INTERVAL) {
             report(resume_interrupted(core, &mut cycles).await);
             resumed = Some(Instant::now());
         }
         report(wake_agents(core, &mut cycles).await);
-        // Ended cycles are taken out, so that the set does not grow.
+        // Remove ended cycles, so that the set does not grow.
         while cycles.try_join_next().is_some() {}
         tokio::select! {
             () = core.cycles.wake.notified() => {}
@@ -90,7 +92,7 @@ pub(crate) async fn run(core: &Arc<Core>) {
             () = core.stop.cancelled() => {}
         }
     }
-    // A cycle ends by itself when the gateway stops.
+    // Each cycle ends by itself when the gateway stops.
     while cycles.join_next().await.is_some() {}
 }
 
@@ -102,7 +104,7 @@ fn report(result: Result<(), StoreError>) {
 
 /// Begins a cycle of each agent whose inbox has entries.
 async fn wake_agents(core: &Arc<Core>, cycles: &mut JoinSet<()>) -> Result<(), StoreError> {
-    // Due plans become entries of inboxes, so they come before the inboxes are read.
+    // Due plans become inbox entries, so take them before reading the inboxes.
     core.store.take_due_plans(now(), PAGE_ROWS).await?;
     let mut after = None;
     loop {
@@ -121,7 +123,7 @@ async fn wake_agents(core: &Arc<Core>, cycles: &mut JoinSet<()>) -> Result<(), S
     }
 }
 
-/// Goes on with the runs of agents that no process drives.
+/// Resumes the runs of agents that no process drives.
 async fn resume_interrupted(core: &Arc<Core>, cycles: &mut JoinSet<()>) -> Result<(), StoreError> {
     let filter = RunFilter { is_open: Some(true), ..RunFilter::default() };
     let mut after = None;
@@ -143,9 +145,9 @@ async fn resume_interrupted(core: &Arc<Core>, cycles: &mut JoinSet<()>) -> Resul
     }
 }
 
-/// Starts the work of an agent, unless it has a cycle already: this run, or else one that its inbox begins.
+/// Starts a cycle of an agent, unless one is running: it drives `run`, or else a run from the agent's inbox.
 fn start(core: &Arc<Core>, cycles: &mut JoinSet<()>, agent: String, run: Option<RunId>) {
-    // The agent counts as active before it has a slot, so that it does not queue twice.
+    // Mark the agent as active before it has a slot, so that it does not queue twice.
     if !core.cycles.active.lock().insert(agent.clone()) {
         return;
     }
@@ -158,8 +160,8 @@ fn start(core: &Arc<Core>, cycles: &mut JoinSet<()>, agent: String, run: Option<
             () = core.stop.cancelled() => return,
         };
         let worked = work(core, &active.id, run).await;
-        // The pause below holds no slot, but keeps the agent active, so that its entries do not wake it
-        // sooner.
+        // During the pause below, the agent holds no slot but stays active, so that its entries do not wake
+        // it earlier.
         drop(slot);
         if let Err(error) = worked {
             tracing::warn!(agent = active.id, error = error.message(), "a cycle has stopped");
@@ -183,11 +185,13 @@ async fn work(core: &Arc<Core>, agent: &str, run: Option<RunId>) -> Result<(), A
     }
 }
 
-/// The agent with this id. `None` if the agent was removed: its inbox is emptied, so that it does not wake again.
+/// Returns the agent with this id. If the agent was removed, empties its inbox so that it does not wake
+/// again, and returns `None`.
 async fn agent_of(core: &Core, id: &str) -> Result<Option<Participant>, ApiError> {
     match core.store.participant(id).await {
         Ok(agent) if agent.kind == ParticipantKind::Agent => Ok(Some(agent)),
         Ok(_) | Err(StoreError::NotFound { .. }) => {
+            // The largest ordinal covers the whole inbox.
             core.store.consume_inbox(id, i64::MAX, now()).await?;
             Ok(None)
         }

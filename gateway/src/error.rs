@@ -13,7 +13,7 @@ use serde::Serialize;
 use thiserror::Error;
 use utoipa::ToSchema;
 
-/// Why the gateway does not serve.
+/// Why the gateway cannot serve.
 #[derive(Debug, Error)]
 #[non_exhaustive]
 pub enum GatewayError {
@@ -120,7 +120,7 @@ impl ApiError {
     }
 
     pub(crate) fn not_found(resource: &str, id: &str) -> Self {
-        // The id is the caller's text and can have control characters.
+        // The id is the caller's text and may contain control characters.
         Self::new(ErrorCode::NotFound, format!("there is no {resource} `{}`", id.escape_default()))
     }
 
@@ -136,12 +136,12 @@ impl ApiError {
         Self::new(ErrorCode::Forbidden, message)
     }
 
-    /// The message for the client.
+    /// Returns the message for the client.
     pub(crate) fn message(&self) -> &str {
         &self.message
     }
 
-    /// A fault of the gateway. Its cause is logged, and the client does not read it.
+    /// Creates the error for a fault of the gateway. Logs the cause, which the client must not read.
     pub(crate) fn internal(error: &(dyn std::error::Error + 'static)) -> Self {
         tracing::error!(error, "a request failed");
         Self::new(ErrorCode::Internal, "a fault of the gateway; its log has the cause")
@@ -160,7 +160,7 @@ impl From<StoreError> for ApiError {
             | StoreError::Ended { .. } => Self::conflict(message),
             StoreError::Limit(_) => Self::new(ErrorCode::TooMany, message),
             StoreError::Name { .. } | StoreError::Nul { .. } => Self::new(ErrorCode::BadRequest, message),
-            // The cause can name hosts and tables, so only the log has it.
+            // The cause can name hosts and tables, so only the log gets it.
             error if error.failure().is_some() => {
                 tracing::warn!(error = &error as &dyn std::error::Error, "the store does not answer");
                 Self::new(ErrorCode::Unavailable, "the store does not answer; try again")
@@ -220,7 +220,7 @@ impl IntoResponse for ApiError {
         let Self { code, message, field } = self;
         let body = Json(ErrorBody { error: ErrorDetails { code, message, field } });
         let mut response = (code.status(), body).into_response();
-        // RFC 9110 demands a challenge with every 401.
+        // RFC 9110 requires a challenge with every 401.
         if code == ErrorCode::Unauthorized {
             let scheme = axum::http::HeaderValue::from_static("Bearer");
             response.headers_mut().insert(axum::http::header::WWW_AUTHENTICATE, scheme);

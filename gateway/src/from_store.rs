@@ -1,4 +1,4 @@
-//! The rows of the store as resources.
+//! Converts rows of the store into resources.
 
 use portcullis_store::{self as store, Page, StoreError};
 use serde::{Deserialize, de::DeserializeOwned};
@@ -15,7 +15,7 @@ use crate::{
 /// The execution type of a call that no space shows.
 const EXTERNAL: &str = "external";
 
-/// A page of the store as a listing. The cursor is written by `cursor`.
+/// Converts a page of the store into a listing. `cursor` encodes the cursor.
 pub(crate) fn listing<T, C, R>(
     page: Page<T, C>,
     item: impl FnMut(T) -> Result<R, ApiError>,
@@ -27,18 +27,18 @@ pub(crate) fn listing<T, C, R>(
     })
 }
 
-/// A payload of the store in this form.
+/// Parses a payload of the store.
 ///
 /// # Errors
-/// [`StoreError::Json`], for a payload that another program has written.
+/// [`StoreError::Json`]for a payload that another program has written.
 pub(crate) fn parse<T: DeserializeOwned>(json: &store::Json) -> Result<T, StoreError> {
     serde_json::from_str(json.as_str()).map_err(|source| StoreError::Json { source })
 }
 
-/// A payload of the store as a value.
+/// Parses a payload of the store as a JSON value.
 ///
 /// # Errors
-/// As for [`parse`].
+/// Same as [`parse`].
 pub(crate) fn value(json: &store::Json) -> Result<Value, StoreError> {
     parse(json)
 }
@@ -83,7 +83,7 @@ pub(crate) fn member(member: store::Member) -> Member {
 }
 
 /// # Errors
-/// [`StoreError::Json`] for the metadata of a message of another program.
+/// [`StoreError::Json`] for metadata that another program has written.
 pub(crate) fn message(message: store::SpaceMessage) -> Result<Message, StoreError> {
     Ok(Message {
         id: message.id,
@@ -130,14 +130,15 @@ pub(crate) fn run_step(step: store::Step) -> RunStep {
     }
 }
 
-/// The execution type of the tool in the metadata of a message, which are those of [`crate::resource::ShownCall`].
+/// The execution type of a tool, from a message's metadata. The field is that of
+/// [`crate::resource::ShownCall`].
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
 struct ShownExecutionType {
     execution_type: String,
 }
 
-/// A call as it is at this time: an open call past its time has expired, even before a sweep has
+/// Converts a call as of this time: an open call past its deadline has expired, even before a sweep has
 /// marked it.
 pub(crate) fn call(shown: store::CallWithMessage, now: i64) -> Result<Call, ApiError> {
     let store::CallWithMessage { call, space, metadata } = shown;
@@ -153,13 +154,13 @@ pub(crate) fn call(shown: store::CallWithMessage, now: i64) -> Result<Call, ApiE
         status: status.as_str().to_owned(),
         created_at: time(call.created),
         expires_at: call.expires.map(time),
-        // A call that no space shows is for a program.
+        // A call that no space shows is meant for a program.
         execution_type: tool.map_or_else(|| EXTERNAL.to_owned(), |tool| tool.execution_type),
         space_id: space,
     })
 }
 
-/// A request for an approval as it is at this time.
+/// Converts an approval question as of this time.
 pub(crate) fn approval(approval: store::StoredApproval, now: i64) -> ApprovalJson {
     let status = approval.status_at(now);
     ApprovalJson {

@@ -1,5 +1,5 @@
-//! [`EventHub`]: brings events to readers. Stored events of every process come from the store; events of a stream under
-//! way are not stored.
+//! [`EventHub`]: delivers events to readers. Stored events of all processes come from the store. Events of an
+//! unfinished stream are not stored.
 
 use std::{
     collections::{HashMap, VecDeque},
@@ -12,24 +12,24 @@ use portcullis_store::{Event, PageRequest, SpaceStore, StoreError};
 use serde_json::{Value, json};
 use tokio::sync::{Notify, broadcast, watch};
 
-/// The maximum number of stored events that are kept in memory: 4,096. A reader that is further behind reads from the
-/// store.
+/// The maximum number of stored events that are kept in memory: 4,096. A reader that lags further reads from
+/// the store.
 const MAX_KEPT_EVENTS: usize = 4096;
 
-/// The maximum number of events of streams under way that a slow reader may be behind: 1,024. It then misses some, and
-/// the whole text follows.
+/// The maximum number of unstored events that a slow reader may lag: 1,024. A reader that lags further misses
+/// some, and gets the complete text at the end.
 const LIVE_CHANNEL_CAPACITY: usize = 1024;
 
-/// The interval at which the store is read for events that another process has written.
+/// How often the store is polled for events that another process has written.
 const POLL_INTERVAL: Duration = Duration::from_millis(500);
 
-/// The pause after a read that has failed.
+/// The pause after a failed read.
 const RETRY_PAUSE: Duration = Duration::from_secs(1);
 
 /// The number of events that are read from the store at a time.
 const PAGE_ROWS: u32 = 256;
 
-/// The maximum number of streams that can be under way at a time. A further one is shown when it is complete.
+/// The maximum number of concurrent streams. The text of a further one is shown when it is complete.
 const MAX_ARRIVING_TEXTS: usize = 4096;
 
 /// An event that is not stored.
@@ -40,13 +40,13 @@ pub(crate) struct LiveEvent {
     pub(crate) data: String,
 }
 
-/// The newest stored events, and the streams under way.
+/// The newest stored events, and the unfinished streams.
 #[derive(Debug)]
 pub(crate) struct EventHub {
     store: Arc<dyn SpaceStore>,
     recent: Mutex<Recent>,
     newest: watch::Sender<i64>,
-    /// Told when this process has written events.
+    /// Notified when this process has written events.
     written: Notify,
     live: broadcast::Sender<LiveEvent>,
     streams: Mutex<HashMap<String, Subscription>>,
@@ -66,7 +66,7 @@ struct Subscription {
 }
 
 impl EventHub {
-    /// A hub over the events of this store, beginning with the present.
+    /// Creates a hub over the events of this store, beginning with the present.
     ///
     /// # Errors
     /// [`StoreError`] if the store cannot be read.
@@ -85,21 +85,21 @@ impl EventHub {
 
     /// Tells the hub that this process has written events.
     pub(crate) fn notify_written(&self) {
-        // A notice that comes while the hub reads is kept, so no write waits for the poll.
+        // A notification during a read is kept, so no write waits for the poll.
         self.written.notify_one();
     }
 
-    /// The id of the newest event that readers can have.
+    /// Returns the id of the newest event that readers can have, as a channel that follows it.
     pub(crate) fn newest(&self) -> watch::Receiver<i64> {
         self.newest.subscribe()
     }
 
-    /// The events of streams under way, from now on.
+    /// Returns a receiver of the events of unfinished streams, from now on.
     pub(crate) fn live(&self) -> broadcast::Receiver<LiveEvent> {
         self.live.subscribe()
     }
 
-    /// Reads new events of the store for ever.
+    /// Reads new events of the store forever.
     pub(crate) async fn follow(&self) {
         loop {
             match self.read_new().await {
@@ -111,12 +111,12 @@ impl EventHub {
                     continue;
                 }
             }
-            // A write of another process is seen by the next poll.
+            // A timeout is normal: the next poll finds the writes of other processes.
             let _ = tokio::time::timeout(POLL_INTERVAL, self.written.notified()).await;
         }
     }
 
-    /// Returns whether there may be more.
+    /// Reads new events. Returns `true` if there may be more.
     async fn read_new(&self) -> Result<bool, StoreError> {
         let newest = *self.newest.borrow();
         let page = self.store.events(None, PageRequest::after(newest, PAGE_ROWS)).await?;
@@ -128,17 +128,19 @@ impl EventHub {
                 if recent.events.len() == MAX_KEPT_EVENTS
                     && let Some(oldest) = recent.events.pop_front()
                 {
+                    // Readers that are further behind must use the store from now on.
                     recent.complete_after = oldest.id;
                 }
                 recent.events.push_back(Arc::new(event));
             }
         }
-        // The events are kept before their id is announced, so a reader that sees the id finds them.
+        // Keep the events before announcing their id, so that a reader that sees the id finds them.
         self.newest.send_replace(last);
         Ok(has_more)
     }
 
-    /// The events of a topic after this id, at most one page, and the id up to which the reader has then read.
+    /// Returns the events of a topic after this id, at most one page, and the id up to which the reader has
+    /// then read.
     ///
     /// # Errors
     /// [`StoreError`] if the store cannot be read.
@@ -150,14 +152,16 @@ impl EventHub {
                 let events = recent
                     .events
                     .iter()
-                    // Events after `newest` come with the next read. Here they would come twice.
+                    // Skip events after `newest`: the next read returns them, and they would be delivered
+                    // twice.
                     .filter(|event| event.id > after && event.id <= newest)
                     .filter(|event| event.topics.iter().any(|of| of == topic));
                 return Ok((events.cloned().collect(), newest.max(after)));
             }
         }
         let page = self.store.events(Some(topic), PageRequest::after(after, PAGE_ROWS)).await?;
-        // After the last page, the reader has read up to the newest event that was there before the page was read.
+        // After the last page, the reader has read up to the newest event that existed before the page was
+        // read.
         let read = match (page.next, page.items.last()) {
             (Some(next), _) => next,
             (None, Some(last)) => last.id.max(newest),
@@ -166,23 +170,24 @@ impl EventHub {
         Ok((page.items.into_iter().map(Arc::new).collect(), read.max(after)))
     }
 
-    /// Whether events after this id have been removed, so that a reader must read the resources again.
+    /// Returns `true` if events after this id have been removed. The reader must then read the resources
+    /// again.
     ///
     /// # Errors
     /// [`StoreError`] if the store cannot be read.
     pub(crate) async fn has_lost(&self, after: i64) -> Result<bool, StoreError> {
         let bounds = self.store.event_bounds().await?;
-        // An id that this log has not given yet is from another store.
+        // An id that this log has not assigned yet comes from another store.
         Ok(bounds.has_gap_after(after) || after > bounds.newest)
     }
 
     /// Sends an event that is not stored.
     pub(crate) fn send(&self, event: LiveEvent) {
-        // Without readers the event is dropped.
+        // A send without readers fails and drops the event.
         let _ = self.live.send(event);
     }
 
-    /// Shows the text so far of a message whose text is under way.
+    /// Shows the text so far of a message that is still arriving.
     pub(crate) fn stream_text(&self, message: &str, topics: &Arc<[String]>, text: &str) {
         let offset = {
             let mut streams = self.streams.lock();
@@ -192,7 +197,7 @@ impl EventHub {
             let stream = streams
                 .entry(message.to_owned())
                 .or_insert_with(|| Subscription { topics: Arc::clone(topics), text: String::new() });
-            // Readers have the common beginning already.
+            // Readers already have the common prefix.
             let common = stream.text.chars().zip(text.chars()).take_while(|(old, new)| old == new);
             let (bytes, units) = common.fold((0, 0), |(bytes, units), (character, _)| {
                 (bytes + character.len_utf8(), units + character.len_utf16())
@@ -207,12 +212,12 @@ impl EventHub {
         self.send(streaming(message, topics, units, text.get(bytes..).unwrap_or_default()));
     }
 
-    /// Ends the stream of a message. The whole message is a stored event.
+    /// Ends the stream of a message. A stored event has the complete message.
     pub(crate) fn end_stream(&self, message: &str) {
         self.streams.lock().remove(message);
     }
 
-    /// The streams of a topic that are under way, for a reader that begins now.
+    /// Returns the unfinished streams of a topic, for a reader that begins now.
     pub(crate) fn streams(&self, topic: &str) -> Vec<LiveEvent> {
         let streams = self.streams.lock();
         let of_topic = streams.iter().filter(|(_, stream)| stream.topics.iter().any(|of| of == topic));
@@ -220,7 +225,8 @@ impl EventHub {
     }
 }
 
-/// The text of a message from this offset on. The offset is in UTF-16 units, as strings of browsers count.
+/// Creates the event with the text of a message from this offset on. The offset counts UTF-16 units, as
+/// strings in browsers do.
 fn streaming(message: &str, topics: &Arc<[String]>, offset: usize, text: &str) -> LiveEvent {
     let data: Value = json!({ "messageId": message, "offset": offset, "text": text });
     LiveEvent { topics: Arc::clone(topics), kind: "message.streaming", data: data.to_string() }

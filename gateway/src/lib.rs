@@ -1,8 +1,8 @@
 //! The gateway: agents that live in spaces with people, behind HTTP.
 //!
-//! An agent has an inbox. When it has entries, the agent has a cycle: one durable run over them. In the cycle the agent
-//! enters a space, writes there, and calls tools; a call of a visible tool is a message of the space, where a person
-//! can give its result. [`Gateway`] serves the interface and wakes the agents.
+//! An agent has an inbox. Entries in it start a cycle: one durable run that takes them. In the cycle the
+//! agent enters a space, writes there, and calls tools. A call of a visible tool is a message of the space,
+//! where a person can give its result. [`Gateway`] serves the HTTP interface and wakes the agents.
 //!
 //! | file | what it is |
 //! |---|---|
@@ -53,13 +53,13 @@ pub use crate::{
     serve::{Gateway, GatewayParts},
 };
 
-/// The beginning of an agent's id, and so of its inbox.
+/// The prefix of an agent's id, which is also the id of its inbox.
 pub(crate) const AGENT_PREFIX: &str = "agt_";
 
-/// The beginning of a user's id.
+/// The prefix of a user's id.
 pub(crate) const USER_PREFIX: &str = "usr_";
 
-/// The description of the interface in OpenAPI 3.1, as JSON.
+/// Returns the OpenAPI 3.1 description of the interface, as JSON.
 #[must_use]
 pub fn openapi() -> serde_json::Value {
     serde_json::to_value(routes::description()).unwrap_or_default()

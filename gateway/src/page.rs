@@ -1,4 +1,5 @@
-//! The page: static files that the gateway serves. They need no build, and no other host.
+//! The page: static files that the gateway serves. They need no build step and load nothing from another
+//! host.
 
 use std::sync::Arc;
 
@@ -18,7 +19,8 @@ use crate::{
 /// The operator's own components, which the page loads.
 const EXTENSIONS: &str = "extensions.js";
 
-/// The page allows only scripts and styles of the gateway, and no text becomes markup.
+/// The content security policy. It allows only the gateway's own scripts and styles, and prevents text from
+/// becoming markup.
 const SECURITY_POLICY: &str = "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; \
     img-src 'self' data:; base-uri 'none'; form-action 'none'; frame-ancestors 'none'; \
     require-trusted-types-for 'script'; trusted-types 'none'";
@@ -39,7 +41,7 @@ async fn asset(State(core): State<Arc<Core>>, Path(path): Path<String>) -> Respo
 }
 
 fn file(path: &str) -> Response {
-    // The files are part of the program, so no path leads to the disk.
+    // The files are embedded in the program, so no path leads to the disk.
     let Some((_, bytes)) = FILES.iter().find(|(name, _)| *name == path) else {
         return ApiError::new(ErrorCode::NotFound, "there is no such file").into_response();
     };
@@ -57,7 +59,7 @@ fn with_headers(mut response: Response, kind: &'static str) -> Response {
     let headers = response.headers_mut();
     headers.insert(header::CONTENT_TYPE, HeaderValue::from_static(kind));
     headers.insert(header::CONTENT_SECURITY_POLICY, HeaderValue::from_static(SECURITY_POLICY));
-    // A new version of the program has new files under the same names.
+    // Revalidate always: a new version of the program has other files under the same names.
     headers.insert(header::CACHE_CONTROL, HeaderValue::from_static("no-cache"));
     response
 }

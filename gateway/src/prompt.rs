@@ -1,4 +1,4 @@
-//! The text that an agent's model reads: the entries of its inbox as a prompt, and its instructions.
+//! The text that an agent's model reads: a prompt from the entries of its inbox, and its instructions.
 
 use portcullis_store::{InboxEntry, Note};
 use serde::{Deserialize, Serialize};
@@ -9,7 +9,7 @@ use crate::resource::time;
 /// The kind of an entry with a message of a space.
 pub(crate) const MESSAGE: &str = "message";
 
-/// The rules of spaces, which every agent's model reads below its own instructions.
+/// The rules of spaces, which are appended to every agent's instructions.
 const RULES: &str = "\
 You live in spaces, which you share with people and other agents. Each prompt has the new entries of your inbox. \
 Only what you send with `send_message`, and calls of visible tools, can be seen by others; nobody else sees your other text. \
@@ -38,16 +38,16 @@ struct PlanEntry {
     plan: Value,
 }
 
-/// The line of a message: `[NAME: "TEXT"] (spaceId: ID, messageId: ID)`. Name and text are quoted as JSON has them, so
-/// that no text can end its line and begin another entry.
+/// Returns the line of a message: `[NAME: "TEXT"] (spaceId: ID, messageId: ID)`. Name and text are escaped,
+/// so that no text can end its line and fake another entry.
 pub(crate) fn message_line(entry: &MessageEntry) -> String {
     let MessageEntry { space_id, message_id, author_name, text, .. } = entry;
-    // The name stands without quotes, so it must not have the characters that give the line its form.
+    // The name has no quotes, so remove the characters that delimit the line.
     let name: String = author_name.chars().filter(|c| !c.is_control() && !"[]:".contains(*c)).collect();
     format!("[{name}: {}] (spaceId: {space_id}, messageId: {message_id})", Value::from(text.as_str()))
 }
 
-/// The line of an entry that is not a late result. `None` if the entry's kind is unknown.
+/// Returns the line of an entry that is not a late result, or `None` if the entry's kind is unknown.
 pub(crate) fn line(entry: &InboxEntry) -> Option<String> {
     match entry.kind.as_str() {
         MESSAGE => serde_json::from_str(entry.body.as_str()).ok().map(|entry| message_line(&entry)),
@@ -60,7 +60,7 @@ pub(crate) fn line(entry: &InboxEntry) -> Option<String> {
     }
 }
 
-/// The instructions of a cycle: those of the agent, the rules of spaces, and what the agent keeps.
+/// Returns the instructions of a cycle: those of the agent, the rules of spaces, and the agent's notes.
 pub(crate) fn instructions(name: &str, own: &str, kept: &[(&str, Vec<Note>)]) -> String {
     let mut text = format!("You are the agent {}.\n", Value::from(name));
     if !own.is_empty() {

@@ -1,4 +1,4 @@
-//! [`Readership`]: the right to read a stream of events, which is checked for as long as the stream is open.
+//! [`Readership`]: the right to read a stream of events. It is checked again while the stream is open.
 
 use std::{collections::HashMap, sync::Arc, time::Duration};
 
@@ -15,11 +15,12 @@ use crate::{
     topic,
 };
 
-/// The interval of checks of the right without a change in this process, because another process may have changed it.
+/// How often the right is checked without a change in this process, because another process may have changed
+/// it.
 const RECHECK_INTERVAL: Duration = Duration::from_secs(60);
 
-/// The maximum number of open streams of the holders of one token: 256. The operator may have as many as there are
-/// connections.
+/// The maximum number of open streams of one token: 256. The operator's streams are limited only by the
+/// number of connections.
 const MAX_STREAMS_PER_TOKEN: usize = 256;
 
 /// The resource that a stream is about.
@@ -34,7 +35,7 @@ pub(crate) enum StreamSubject {
 }
 
 impl StreamSubject {
-    /// The topic of its events.
+    /// Returns the topic of the resource's events.
     pub(crate) fn topic(&self) -> String {
         match self {
             Self::Space(id) => topic::for_space(id),
@@ -44,7 +45,7 @@ impl StreamSubject {
     }
 }
 
-/// The streams that are open, and the changes that may end them.
+/// The open streams, and a channel for changes that may end them.
 #[derive(Debug)]
 pub(crate) struct Readerships {
     /// The number of streams by token.
@@ -59,13 +60,13 @@ impl Default for Readerships {
 }
 
 impl Readerships {
-    /// Lets all streams check their rights again. Called after each change that takes a right away.
+    /// Makes all streams check their right again. Called after each change that revokes a right.
     pub(crate) fn recheck(&self) {
         self.changes.send_replace(());
     }
 }
 
-/// The right of one reader. Dropping it gives the reader's stream back to its token.
+/// The right of one reader. Dropping it releases the reader's stream from its token's count.
 pub(crate) struct Readership {
     core: Arc<Core>,
     token: TokenHash,
@@ -86,7 +87,7 @@ impl Readership {
         token: TokenHash,
         subject: StreamSubject,
     ) -> Result<Self, ApiError> {
-        // Subscribe first, so that a change during the check is seen.
+        // Subscribe first, so that a change during the check is not missed.
         let changes = core.readerships.changes.subscribe();
         let identity = check(&core, &token, &subject).await?;
         let is_counted = identity != Identity::Admin;
@@ -103,7 +104,7 @@ impl Readership {
         Ok(Self { core, token, subject, changes, checked: Instant::now(), is_counted })
     }
 
-    /// The topic of the stream.
+    /// Returns the topic of the stream.
     pub(crate) fn topic(&self) -> String {
         self.subject.topic()
     }
@@ -111,21 +112,21 @@ impl Readership {
     /// Waits until the right may have changed.
     pub(crate) async fn may_have_changed(&mut self) {
         tokio::select! {
-            // The sender is in the core, which lives as long.
-            // `changed` marks the change as seen, but `ensure_holds` must still see it.
+            // The sender lives in the core, so `changed` cannot fail. It marks the change as seen, but
+            // `ensure_holds` must still see it.
             _ = self.changes.changed() => self.changes.mark_changed(),
             () = sleep_until(self.checked + RECHECK_INTERVAL) => {}
         }
     }
 
-    /// Whether the reader may go on reading. The store is asked only if the right may have changed.
+    /// Checks that the reader may continue. Asks the store only if the right may have changed.
     ///
     /// # Errors
-    /// [`ApiError`], if the right is lost, or the store cannot be read.
+    /// [`ApiError`]if the right is lost, or if the store cannot be read.
     pub(crate) async fn ensure_holds(&mut self) -> Result<(), ApiError> {
         let has_changed = self.changes.has_changed().unwrap_or(true);
         if has_changed || self.checked.elapsed() >= RECHECK_INTERVAL {
-            // The mark comes before the check, so that a change during the check leads to another one.
+            // Clear the mark before the check, so that a change during the check triggers another check.
             self.changes.mark_unchanged();
             check(&self.core, &self.token, &self.subject).await?;
             self.checked = Instant::now();
@@ -143,13 +144,14 @@ impl Drop for Readership {
         if let Some(count) = open.get_mut(&self.token) {
             *count -= 1;
             if *count == 0 {
+                // Remove the entry, so that the map does not grow with every token.
                 open.remove(&self.token);
             }
         }
     }
 }
 
-/// The holder of the token, who sees the subject.
+/// Returns the holder of the token, if the holder may see the subject.
 ///
 /// # Errors
 /// [`ErrorCode::Unauthorized`], [`ErrorCode::NotFound`].
@@ -158,7 +160,7 @@ async fn check(core: &Core, token: &TokenHash, subject: &StreamSubject) -> Resul
     match subject {
         StreamSubject::Space(id) => {
             identity.ensure_sees_space(core, id).await?;
-            // The operator sees every id, so the space itself is looked up too.
+            // The operator may ask for any id, so look up the space too.
             core.store.space(id).await?;
         }
         StreamSubject::Agent(id) => identity.ensure_sees_agent(core, id).await?,

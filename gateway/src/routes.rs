@@ -59,7 +59,7 @@ pub(crate) const MAX_BODY_BYTES: usize = 1 << 20;
 )]
 struct Description;
 
-/// Adds the tokens to the description.
+/// Adds the bearer tokens to the description.
 struct BearerTokens;
 
 impl Modify for BearerTokens {
@@ -70,7 +70,7 @@ impl Modify for BearerTokens {
     }
 }
 
-/// The routes, and their description in OpenAPI 3.1.
+/// Returns the routes with their description in OpenAPI 3.1.
 fn described() -> OpenApiRouter<Arc<Core>> {
     OpenApiRouter::with_openapi(Description::openapi())
         .routes(routes!(tokens::me))
@@ -102,13 +102,13 @@ fn described() -> OpenApiRouter<Arc<Core>> {
         .routes(routes!(approvals::decide))
 }
 
-/// The description of the interface.
+/// Returns the description of the interface.
 pub(crate) fn description() -> utoipa::openapi::OpenApi {
     with_refusals(described().into_openapi())
 }
 
-/// Adds the common refusals to every operation. An operation lists only its own; a malformed body or parameter can be
-/// refused anywhere.
+/// Adds the common refusals to every operation. An operation lists only its own refusals, but any operation
+/// can refuse a malformed body or parameter.
 fn with_refusals(mut description: utoipa::openapi::OpenApi) -> utoipa::openapi::OpenApi {
     let refusal = ResponseBuilder::new()
         .description("a refusal")
@@ -123,7 +123,7 @@ fn with_refusals(mut description: utoipa::openapi::OpenApi) -> utoipa::openapi::
     description
 }
 
-/// All routes of a gateway.
+/// Returns all routes of a gateway.
 pub(crate) fn router(core: Arc<Core>) -> Router {
     let (router, description) = described().split_for_parts();
     let description = Arc::new(with_refusals(description));
@@ -136,12 +136,12 @@ pub(crate) fn router(core: Arc<Core>) -> Router {
             ApiError::new(ErrorCode::MethodNotAllowed, "the path has no such method")
         })
         .layer(DefaultBodyLimit::max(MAX_BODY_BYTES))
-        // This is the outermost layer, so that refusals of the other layers have the headers too.
+        // Add this layer last: the outermost layer adds the headers to refusals of the other layers too.
         .layer(middleware::from_fn(common_headers))
         .with_state(core)
 }
 
-/// Whether the gateway serves: its store answers.
+/// Answers whether the gateway can serve, that is, whether its store answers.
 async fn health(axum::extract::State(core): axum::extract::State<Arc<Core>>) -> Response {
     match core.store.ping().await {
         Ok(()) => Json(serde_json::json!({ "status": "ok" })).into_response(),
@@ -149,8 +149,8 @@ async fn health(axum::extract::State(core): axum::extract::State<Arc<Core>>) -> 
     }
 }
 
-/// Headers of every response: no content sniffing, no framing, no `Referer`, no use by other origins, and no caching
-/// unless the response allows it.
+/// Adds headers to every response: no content sniffing, no framing, no `Referer`, no use by other origins,
+/// and no caching unless the response allows it.
 async fn common_headers(request: axum::extract::Request, next: Next) -> Response {
     let mut response = next.run(request).await;
     let headers = response.headers_mut();

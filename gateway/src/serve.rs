@@ -1,4 +1,4 @@
-//! [`Gateway`]: serves the interface, and wakes the agents.
+//! [`Gateway`]: serves the HTTP interface, and wakes the agents.
 
 use std::{fmt, path::PathBuf, sync::Arc, time::Duration};
 
@@ -29,10 +29,10 @@ use crate::{
 /// The maximum size of a response that [`Gateway::request`] returns.
 const MAX_ANSWER_BYTES: usize = 16 << 20;
 
-/// The time for which events can be replayed: 7 days.
+/// How long events can be replayed: 7 days.
 const EVENT_RETENTION: Duration = Duration::from_secs(7 * 24 * 60 * 60);
 
-/// The interval at which old events, and what is left of removed spaces, are removed.
+/// How often old events and the remains of removed spaces are removed.
 const SWEEP_INTERVAL: Duration = Duration::from_secs(60);
 
 /// The maximum number of rows that one sweep removes.
@@ -48,11 +48,11 @@ pub struct GatewayParts {
     pub registry: Arc<ToolRegistry>,
     /// Chooses the models.
     pub models: Arc<dyn Models>,
-    /// The folder that the runs are about, as the operator names it.
+    /// The folder that the runs work on, as the operator names it.
     pub workspace: String,
-    /// The audit log, whose rows a run's page shows.
+    /// The audit log. The page shows the rows of a run.
     pub audit_log: PathBuf,
-    /// A script with components for the page. `None` if there are no further components.
+    /// A script with additional components for the page.
     pub extensions: Option<String>,
 }
 
@@ -62,10 +62,10 @@ impl fmt::Debug for GatewayParts {
     }
 }
 
-/// A gateway. It serves until its token fires.
+/// A gateway. It serves until its token is cancelled.
 pub struct Gateway {
     core: Arc<Core>,
-    /// Made once, because it takes long to derive the description of the interface.
+    /// Built once, because deriving the description of the interface is slow.
     router: axum::Router,
 }
 
@@ -76,7 +76,7 @@ impl fmt::Debug for Gateway {
 }
 
 impl Gateway {
-    /// Prepares a gateway. It does not serve yet, and wakes no agent.
+    /// Prepares a gateway, which does not serve or wake agents yet.
     ///
     /// # Errors
     /// [`GatewayError::Store`] if the store cannot be read.
@@ -102,7 +102,7 @@ impl Gateway {
         Ok(Self { core, router })
     }
 
-    /// Makes a token of the operator. Its text is nowhere else.
+    /// Creates a token of the operator. Its text is not stored.
     ///
     /// # Errors
     /// [`GatewayError::Store`], [`GatewayError::Random`].
@@ -119,7 +119,7 @@ impl Gateway {
     /// [`GatewayError::Store`], [`GatewayError::Random`].
     pub async fn accept_admin_token(&self, token: &str) -> Result<(), GatewayError> {
         let hash = token_hash(token);
-        // A gateway that starts again with the same token finds its row.
+        // A gateway that restarts with the same token finds its row.
         if self.core.store.find_token(&hash).await?.is_some() {
             return Ok(());
         }
@@ -128,12 +128,12 @@ impl Gateway {
         Ok(self.core.store.add_token(row).await?)
     }
 
-    /// The routes, for a server of the embedding program.
+    /// Returns the routes, for a server of the embedding program.
     pub fn router(&self) -> axum::Router {
         self.router.clone()
     }
 
-    /// Makes a request to the interface without a connection, with this token. Returns the body of the response.
+    /// Makes a request with this token, without a connection. Returns the body of the response.
     ///
     /// # Errors
     /// The body of a refusal.
@@ -151,7 +151,7 @@ impl Gateway {
             .header(header::CONTENT_TYPE, "application/json")
             .body(Body::from(body.to_string()))
             .map_err(|error| error.to_string())?;
-        // The router answers every request.
+        // The router is infallible.
         let response = self.router().oneshot(request).await.unwrap_or_else(|error| match error {});
         let status = response.status();
         let bytes = axum::body::to_bytes(response.into_body(), MAX_ANSWER_BYTES).await;
@@ -159,15 +159,15 @@ impl Gateway {
         if !status.is_success() {
             return Err(format!("{status}: {}", String::from_utf8_lossy(&bytes)));
         }
-        // A response without a body is null.
+        // A response without a body becomes null.
         Ok(serde_json::from_slice(&bytes).unwrap_or_default())
     }
 
-    /// Wakes agents, brings events to readers and removes what is old, until the token fires. A gateway whose router is
-    /// served elsewhere needs this beside it.
+    /// Wakes agents, delivers events and removes old rows until the token is cancelled. If another server
+    /// serves the router, run this beside it.
     pub async fn work(&self) {
         let core = &self.core;
-        // The set ends its tasks when it is dropped, with this future.
+        // Dropping this future drops the set, which aborts the tasks.
         let mut tasks = JoinSet::new();
         let following = Arc::clone(core);
         tasks.spawn(async move { following.hub.follow().await });
@@ -176,7 +176,8 @@ impl Gateway {
         cycles::run(core).await;
     }
 
-    /// Serves clients of this listener until the token fires, and then until the cycles under way have stopped.
+    /// Serves the listener's clients until the token is cancelled, then waits until the running cycles have
+    /// stopped.
     pub async fn serve(&self, listener: TcpListener) {
         let stop = self.core.stop.clone();
         let serving = connections::serve(listener, self.router(), stop.cancelled());
@@ -184,7 +185,7 @@ impl Gateway {
     }
 }
 
-/// Removes what is old until the process ends.
+/// Removes old rows until the task is aborted.
 async fn sweep(core: &Core) {
     loop {
         if let Err(error) = sweep_once(core).await {

@@ -1,4 +1,4 @@
-//! The stream of a topic's events for one reader, as server-sent events (WHATWG HTML, 9.2).
+//! Sends a topic's events to one reader, as server-sent events (WHATWG HTML, 9.2).
 
 use std::{collections::VecDeque, convert::Infallible, sync::Arc, time::Duration};
 
@@ -23,13 +23,13 @@ use crate::{
     readership::Readership,
 };
 
-/// The time that a reader waits before it connects again.
+/// How long a reader waits before it reconnects.
 const RETRY_PAUSE: Duration = Duration::from_secs(1);
 
-/// The interval at which a comment keeps a silent connection open.
+/// How often a comment keeps a silent connection open.
 const KEEP_ALIVE_INTERVAL: Duration = Duration::from_secs(15);
 
-/// The header with the id of the last event that a reader has.
+/// The header with the id of the last event that the reader got.
 const LAST_EVENT_ID: &str = "last-event-id";
 
 /// The reader of one topic.
@@ -42,14 +42,14 @@ struct Reader {
     newest: watch::Receiver<i64>,
     live: broadcast::Receiver<LiveEvent>,
     ready: VecDeque<SseEvent>,
-    /// An event of a stream under way, until the stored events before it are read.
+    /// An event of an unfinished stream, held until the stored events before it are sent.
     held: Option<LiveEvent>,
 }
 
 /// Answers a request for the events of a topic.
 ///
 /// # Errors
-/// [`ApiError`] for an id that is not a number, and if the store cannot be read.
+/// [`ApiError`] if the id is not a number, or if the store cannot be read.
 pub(crate) async fn respond(
     core: Arc<Core>,
     readership: Readership,
@@ -57,9 +57,9 @@ pub(crate) async fn respond(
     parameter: Option<&str>,
 ) -> Result<Response, ApiError> {
     let topic = readership.topic();
-    // The subscriptions come before the position is read, so that no event falls between.
+    // Subscribe before reading the position, so that no event is missed in between.
     let (newest, live) = (core.hub.newest(), core.hub.live());
-    // A reader that connects again may repeat its first address, so the header, which is newer, counts.
+    // A reader that reconnects may repeat its first URL, so the header is newer than the parameter.
     let last_event_id = match headers.get(LAST_EVENT_ID) {
         Some(value) => Some(value.to_str().unwrap_or_default()),
         None => parameter,
@@ -74,7 +74,7 @@ pub(crate) async fn respond(
             })?;
             if core.hub.has_lost(id).await? {
                 let newest = *newest.borrow();
-                // The id lets the reader go on from here.
+                // Send the id, so that the reader can continue from here.
                 ready.push_back(SseEvent::default().id(newest.to_string()).event("reset").data("{}"));
                 newest
             } else {
@@ -82,7 +82,7 @@ pub(crate) async fn respond(
             }
         }
     };
-    // A reader that begins in the middle of a text needs its beginning.
+    // A reader that begins in the middle of a text needs the text so far.
     ready.extend(core.hub.streams(&topic).into_iter().map(live_event));
     let reader = Reader { core, topic, readership, position, newest, live, ready, held: None };
     let events = stream::unfold(reader, async |mut reader| {
@@ -91,19 +91,19 @@ pub(crate) async fn respond(
     });
     let mut response =
         Sse::new(events).keep_alive(KeepAlive::new().interval(KEEP_ALIVE_INTERVAL)).into_response();
-    // A proxy that collects the response would hold the events back.
+    // Tell proxies not to buffer the response, which would delay the events.
     let no = axum::http::HeaderValue::from_static("no");
     response.headers_mut().insert("x-accel-buffering", no);
     Ok(response)
 }
 
 impl Reader {
-    /// The next event. `None` when the gateway stops, or when the reader has lost its right to read.
+    /// Returns the next event, or `None` when the gateway stops or the reader has lost its right.
     async fn next(&mut self) -> Option<SseEvent> {
         let stop = self.core.stop.clone();
         loop {
-            // Check the right before each event, so that a reader gets no event that was written after the right was
-            // lost. A reader whose right cannot be checked connects again.
+            // Check the right before each event, so that a reader gets no event that was written after the
+            // right was lost. A reader whose right cannot be checked must reconnect.
             if let Err(error) = self.readership.ensure_holds().await {
                 tracing::debug!(error = error.message(), "a stream ends");
                 return None;
@@ -118,24 +118,25 @@ impl Reader {
                         self.ready.extend(events.iter().map(|event| stored_event(event)));
                         continue;
                     }
-                    // The reader connects again, and says where it was.
+                    // End the stream: the reader reconnects with its last id.
                     Err(error) => {
                         tracing::warn!(error = &error as &dyn std::error::Error, "cannot read events");
                         return None;
                     }
                 }
             }
-            // Stored events come first, because a reader must know a message before parts of its text.
+            // Send stored events first: a reader must know a message before it gets parts of its text.
             if let Some(event) = self.held.take() {
                 return Some(live_event(event));
             }
             tokio::select! {
                 () = stop.cancelled() => return None,
                 () = self.readership.may_have_changed() => {}
+                // An error means that the hub was dropped, so the gateway has stopped.
                 changed = self.newest.changed() => changed.ok()?,
                 event = self.live.recv() => match event {
                     Ok(event) if event.topics.contains(&self.topic) => self.held = Some(event),
-                    // A gap does no harm: the whole text follows as a stored event.
+                    // Ignore a gap: a stored event has the complete text.
                     Ok(_) | Err(RecvError::Lagged(_)) => {}
                     Err(RecvError::Closed) => return None,
                 },

@@ -1,4 +1,4 @@
-//! Enums of the store as the interface has them in JSON.
+//! Enums of the store in the JSON form of the interface.
 
 use portcullis_store::{MessageKind, MessageStatus, ParticipantKind};
 use serde::{Deserialize, Serialize};

@@ -1,16 +1,16 @@
 //! The topics of events: a space, an agent, a run.
 
-/// The topic of a space's events.
+/// Returns the topic of a space's events.
 pub(crate) fn for_space(id: &str) -> String {
     format!("space:{id}")
 }
 
-/// The topic of an agent's events.
+/// Returns the topic of an agent's events.
 pub(crate) fn for_agent(id: &str) -> String {
     format!("agent:{id}")
 }
 
-/// The topic of a run's events.
+/// Returns the topic of a run's events.
 pub(crate) fn for_run(id: &str) -> String {
     format!("run:{id}")
 }

@@ -1,11 +1,11 @@
-//! [`bind`]: opens a listener, by default only for clients of this machine.
+//! [`bind`]: opens a listener. By default, only clients of this machine can reach it.
 
 use std::{io, net::SocketAddr};
 
 use thiserror::Error;
 use tokio::net::TcpListener;
 
-/// Why a server does not listen.
+/// Why a server cannot listen.
 #[derive(Debug, Error)]
 #[non_exhaustive]
 pub enum BindError {

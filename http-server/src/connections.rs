@@ -1,4 +1,5 @@
-//! [`Connections`]: the connections of a server, with limits on their number, their requests and their time.
+//! [`Connections`]: the connections of a server, with limits on their number, their requests and their
+//! duration.
 
 use std::{convert::Infallible, error::Error, io, os::fd::AsFd as _, sync::Arc, time::Duration};
 
@@ -18,13 +19,13 @@ use tokio::{
 };
 use tokio_util::sync::CancellationToken;
 
-/// The maximum number of a request's headers.
+/// The maximum number of headers in a request.
 const MAX_HEADERS: usize = 64;
 
-/// The time after which a connection with unacknowledged data ends (`TCP_USER_TIMEOUT`).
+/// After this time with unacknowledged data a connection ends (`TCP_USER_TIMEOUT`).
 const MAX_UNACKNOWLEDGED_TIME: Duration = Duration::from_secs(60);
 
-/// Pause after a failed `accept`. Such a failure usually means that file descriptors ran out.
+/// The pause after a failed `accept`, which usually means that file descriptors ran out.
 const ACCEPT_RETRY_PAUSE: Duration = Duration::from_millis(50);
 
 /// The response to a connection beyond the limit.
@@ -37,13 +38,13 @@ const TOO_MANY_CONNECTIONS: &[u8] =
 pub struct HttpLimits {
     /// The maximum number of open connections. Further connections get status 503.
     pub max_connections: usize,
-    /// Deadline for the head of a request, beginning with the connection or the response before.
+    /// The timeout of a request's head, counted from the start of the connection or the previous response.
     pub head_timeout: Duration,
     /// The maximum length of a request's head, in bytes. At least 8 KiB.
     pub max_head_bytes: usize,
 }
 
-/// The open connections of a server that accepts no more. Dropping them aborts all.
+/// The open connections of a server that accepts no more. Dropping them aborts all of them.
 #[derive(Debug)]
 pub struct Connections {
     open: JoinSet<()>,
@@ -51,11 +52,11 @@ pub struct Connections {
 }
 
 impl Connections {
-    /// Serves clients until `stop` ends. Then it closes the listener and returns the open connections, which are still
-    /// served.
+    /// Serves clients until `stop` completes. Then closes the listener, and returns the open connections,
+    /// which are still served.
     ///
     /// # Cancellation
-    /// Dropping the future ends all connections.
+    /// Dropping the future aborts all connections.
     pub async fn accept<F, A, B>(
         listener: TcpListener,
         limits: &HttpLimits,
@@ -88,7 +89,7 @@ impl Connections {
                 }
             };
             let Ok(slot) = Arc::clone(&free_slots).try_acquire_owned() else {
-                // Write only as much as fits without waiting, so that a slow client cannot block the loop.
+                // Write only what fits into the socket's buffer, so that a slow client cannot block the loop.
                 let _ = stream.try_write(TOO_MANY_CONNECTIONS);
                 continue;
             };
@@ -101,11 +102,11 @@ impl Connections {
         Self { open, closing }
     }
 
-    /// Ends all connections. Each still sends the response under way; those that last longer than the grace period are
-    /// aborted.
+    /// Closes all connections. Each may still send its response in flight. Connections that last longer than
+    /// the grace period are aborted.
     pub async fn close(mut self, grace: Duration) {
         self.closing.cancel();
-        // Connections that do not end in time are aborted with the `JoinSet`.
+        // Dropping the `JoinSet` aborts the connections that do not end in time.
         let closed = async { while self.open.join_next().await.is_some() {} };
         let _ = timeout(grace, closed).await;
     }
@@ -145,7 +146,7 @@ where
         let served = tokio::select! {
             served = connection.as_mut() => served,
             () = closing.cancelled() => {
-                // The shutdown still sends the responses that are ready.
+                // The shutdown still sends responses in flight.
                 connection.as_mut().graceful_shutdown();
                 connection.await
             }
@@ -156,7 +157,7 @@ where
     }
 }
 
-/// Sets the options of a connection: no delay of small packets, and the limit of unacknowledged data.
+/// Sets the options of a connection: no delay of small packets, and the limit on unacknowledged data.
 fn prepare(stream: &TcpStream) -> io::Result<()> {
     stream.set_nodelay(true)?;
     // The conversion cannot fail: 60,000 ms.

@@ -1,8 +1,8 @@
-//! Serves HTTP connections, with limits on their number, their requests and their time. A server makes its own
-//! responses: tokens, hosts and bodies are its part.
+//! Serves HTTP connections, with limits on their number, their requests and their duration. The server that
+//! uses this crate makes the responses, and checks tokens, hosts and bodies itself.
 //!
-//! [`bind`] opens the listener, [`Connections::accept`] serves clients until a server must stop, and
-//! [`Connections::close`] ends what is left.
+//! [`bind`] opens the listener, [`Connections::accept`] serves clients until the server must stop, and
+//! [`Connections::close`] closes the remaining connections.
 
 mod bind;
 mod connections;

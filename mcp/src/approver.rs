@@ -32,10 +32,11 @@ const APPROVE_ALWAYS: &str = "approve_always";
 /// Deny.
 const DENY: &str = "deny";
 
-/// Width of the question in columns. A client wraps longer lines at arbitrary places.
+/// The width of the question, in columns. A client would wrap longer lines at arbitrary positions.
 const COLUMNS: usize = 72;
 
-/// The time before the registry's own timeout at which the question ends. The question can then still be withdrawn.
+/// How long before the registry's own timeout the question ends. Without this margin, the question could not
+/// be withdrawn.
 const WITHDRAWAL_MARGIN: Duration = Duration::from_secs(5);
 
 /// An approver that asks the person behind a client.
@@ -45,15 +46,15 @@ pub(super) struct ClientApprover {
     approvals: Arc<SessionApprovals>,
 }
 
-/// Whether the client declares that it can show its person a form.
+/// Returns `true` if the client can show its person a form.
 pub(super) fn supports_elicitation(context: &RequestContext<RoleServer>) -> bool {
     let elicitation = context.client_capabilities().and_then(|capabilities| capabilities.elicitation);
-    // A client that names no kind supports forms, the only kind of the first revision.
+    // A client that names no kind supports forms, which were the only kind in the first revision.
     elicitation.is_some_and(|kinds| kinds.form.is_some() || kinds.url.is_none())
 }
 
 impl ClientApprover {
-    /// The approver for a request, if its client supports elicitation.
+    /// Creates the approver for a request, if its client supports elicitation.
     pub(super) fn from_context(
         context: &RequestContext<RoleServer>,
         approvals: Arc<SessionApprovals>,
@@ -123,7 +124,7 @@ fn parse_decision(result: &ElicitResult, may_keep: bool, may_stand: bool) -> Eli
         |name: &str| result.content.as_ref().and_then(|content| content.get(name)).and_then(Value::as_str);
     match field("answer") {
         Some(APPROVE) => ElicitedDecision::ApprovedOnce,
-        // These two answers count only if they were offered.
+        // Accept these two answers only if they were offered.
         Some(APPROVE_SESSION) if may_keep => ElicitedDecision::ApprovedForSession,
         Some(APPROVE_ALWAYS) if may_stand => ElicitedDecision::ApprovedAlways,
         Some(DENY) => {
@@ -138,7 +139,7 @@ fn denied(reason: &str) -> ApprovalAnswer {
     ApprovalAnswer::Deny { reason: Some(reason.to_owned()) }
 }
 
-/// The form's schema: an answer, and a reason for a denial.
+/// Returns the form's schema: an answer, and a reason for a denial.
 fn schema(may_keep: bool, standing: Option<&StandingOffer>) -> Option<ElicitationSchema> {
     let mut answers = vec![(APPROVE, "Approve this call".to_owned()), (DENY, "Deny".to_owned())];
     if may_keep {

@@ -1,4 +1,4 @@
-//! `tools/call`: runs one call of a client through the pipeline, with its reports.
+//! `tools/call`: runs one call of a client through the pipeline, and sends its reports.
 
 use std::sync::Arc;
 
@@ -17,7 +17,8 @@ use super::{
     session::ClientSession, wire::RawArguments,
 };
 
-/// Error for too many concurrent calls. The number is from the range that JSON-RPC reserves for servers.
+/// The error code for too many concurrent calls. The number is from the range that JSON-RPC reserves for
+/// servers.
 const BUSY: ErrorCode = ErrorCode(-32000);
 
 /// The maximum length of a client's name in an agent's id, in bytes.
@@ -43,10 +44,11 @@ pub(super) async fn run(
         let message = format!("more than {} concurrent calls: wait for some of them", limits.max_calls);
         let caller = session.caller(agent_id(&context));
         let refused = ToolError::resource_limit(message.clone()).with_code("too_many_calls");
-        // The refusal is only for the audit row: the client gets an error of the protocol.
+        // Record the refusal for the audit log only: the client gets a protocol error.
         let _recorded = offered.registry.refuse(call, &caller, refused);
         return Err(ErrorData::new(BUSY, message, None));
     };
+    // A stopping server waits for the calls that hold such a guard.
     let _server_slot = session.server().server_calls().begin();
     let is_known = offered.registry.get(&call.tool).is_some();
 
@@ -62,18 +64,18 @@ pub(super) async fn run(
         let cancel_when_gone = async {
             client_gone.cancelled().await;
             cancel.cancel();
-            // Wait forever: the cancelled call still gives a result, which ends the select.
+            // Wait forever: the cancelled call still returns a result, which ends the select.
             std::future::pending::<()>().await;
         };
         tokio::select! {
-            // `biased`: a call that has ended is not cancelled, even if its client leaves at the same time.
+            // `biased`: a call that has ended is not cancelled, even if its client leaves at the same moment.
             biased;
             result = reports.run_with_reports(receiver, work) => result,
             () = cancel_when_gone => unreachable!("it never completes"),
         }
     };
     if offered.registry.get(&result.tool).is_some_and(|tool| tool.shell_backend().is_some()) {
-        // The call may have found that the shell cannot run here, which removes the tool from the list.
+        // The call may have found that the shell cannot run here. The tool is then removed from the list.
         session.server().recheck_shell(&offered);
     }
     let result = add_approval_hint(result);
@@ -83,13 +85,13 @@ pub(super) async fn run(
     Ok(result::call_result(&result, offered.registry.get(&result.tool).as_deref()))
 }
 
-/// The arguments as the client wrote them.
+/// Returns the arguments as the client wrote them.
 fn arguments(context: &RequestContext<RoleServer>, request: &CallToolRequestParams) -> String {
     let http_arguments =
         || context.extensions.get::<::http::request::Parts>()?.extensions.get::<RawArguments>();
     match context.extensions.get::<RawArguments>().or_else(http_arguments) {
         Some(RawArguments(text)) => text.clone(),
-        // The transport kept no raw text, so the decoded arguments are encoded again.
+        // The transport kept no raw text, so encode the decoded arguments.
         None => request.arguments.as_ref().map(|map| json!(map).to_string()).unwrap_or_default(),
     }
 }
@@ -104,7 +106,7 @@ fn caller(
     caller.approver = approver(session, context);
     caller.external_calls = session.server().kept_external_calls();
     let (updates, heartbeats) = (reports.clone(), reports.clone());
-    // `try_send`: a slow reader misses some reports, which only inform. The result always arrives.
+    // Use `try_send`: reports only inform, so a slow reader may miss some. The result always arrives.
     caller.on_progress = Some(Arc::new(move |text| {
         let _ = reports.try_send(progress(text));
     }));
@@ -125,7 +127,7 @@ fn progress(text: String) -> CallReport {
     CallReport::Progress { progress: None, total: None, message: Some(bounded(text)) }
 }
 
-/// The approver of a call: the configured one, else the client if it supports elicitation.
+/// Returns the approver of a call: the configured one, or else the client if it supports elicitation.
 fn approver(session: &ClientSession, context: &RequestContext<RoleServer>) -> Option<Arc<dyn Approver>> {
     if let Some(approver) = session.server().configured_approver() {
         return Some(approver);
@@ -134,8 +136,8 @@ fn approver(session: &ClientSession, context: &RequestContext<RoleServer>) -> Op
     ClientApprover::from_context(context, approvals).map(|approver| Arc::new(approver) as Arc<dyn Approver>)
 }
 
-/// The agent id of a client: the prefix `mcp`, which no other front end uses, and the client's name, escaped for
-/// display.
+/// Returns the agent id of a client: the prefix `mcp`, which no other front end uses, and the client's name,
+/// escaped for display.
 fn agent_id(context: &RequestContext<RoleServer>) -> String {
     let name = context.client_info().map(|client| client.name).unwrap_or_default();
     agent_id_of_client(&name)
@@ -147,7 +149,7 @@ fn agent_id_of_client(client: &str) -> String {
     if name.is_empty() { "mcp".to_owned() } else { format!("mcp:{name}") }
 }
 
-/// If there was no approver for a call, adds a hint on how to approve it.
+/// Adds a hint on how to approve the call, if it had no approver.
 fn add_approval_hint(result: ToolResult) -> ToolResult {
     portcullis_tools::with_approval_hint(
         result,

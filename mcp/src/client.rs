@@ -1,4 +1,4 @@
-//! [`Client`]: lets a tool of this process send reports and questions to the client that calls it.
+//! [`Client`]: lets a native tool send reports and questions to the client that calls it.
 
 use std::{collections::HashMap, fmt, sync::Arc};
 
@@ -11,8 +11,8 @@ use tokio::sync::{mpsc, oneshot};
 
 use super::log::LogLevel;
 
-/// The clients of running calls, by call id. A server and the tools that talk to its clients share one
-/// instance.
+/// The clients of running calls, by call id. A server shares one instance with the tools that talk to its
+/// clients.
 #[derive(Clone, Default)]
 pub struct Clients(Arc<Mutex<HashMap<String, Client>>>);
 
@@ -70,7 +70,8 @@ pub enum ClientError {
 }
 
 impl Clients {
-    /// The client of the call that a tool serves. `None` if the call did not come through this server.
+    /// Returns the client of the call that a tool serves, or `None` if the call did not come through this
+    /// server.
     #[must_use]
     pub fn client_for(&self, ctx: &ToolContext) -> Option<Client> {
         self.0.lock().get(&ctx.call_id).cloned()
@@ -90,7 +91,7 @@ impl fmt::Debug for Clients {
     }
 }
 
-/// Removes a call's client on drop, at the call's end.
+/// Removes a call's client when it is dropped, at the call's end.
 #[derive(Debug)]
 pub(super) struct ClientGuard {
     clients: Clients,
@@ -104,13 +105,13 @@ impl Drop for ClientGuard {
 }
 
 impl Client {
-    /// Reports progress if the client asked for it. Each number must be above the last.
+    /// Reports progress if the client asked for it. Each number must be greater than the last.
     ///
     /// # Errors
     /// [`ClientError::Gone`].
     ///
     /// # Cancellation
-    /// Safe; nothing is reported.
+    /// Cancel-safe. Nothing is reported.
     pub async fn progress(
         &self,
         progress: f64,
@@ -121,13 +122,13 @@ impl Client {
     }
 
     /// Sends a log message at a level of the protocol: `debug`, `info`, `notice`, `warning`, `error`,
-    /// `critical`, `alert`, `emergency`. The client gets messages from the level that it set upwards.
+    /// `critical`, `alert`, `emergency`. The client gets messages at or above the level that it has set.
     ///
     /// # Errors
     /// [`ClientError::Level`], [`ClientError::Gone`].
     ///
     /// # Cancellation
-    /// Safe; nothing is sent.
+    /// Cancel-safe. Nothing is sent.
     pub async fn log(&self, level: &str, data: Value) -> Result<(), ClientError> {
         let unknown = |_| ClientError::Level(level.to_owned());
         let level = serde_json::from_value(Value::String(level.to_owned())).map_err(unknown)?;
@@ -140,14 +141,14 @@ impl Client {
     /// [`ClientError`]: the client does not support elicitation, gave an invalid answer, or is gone.
     ///
     /// # Cancellation
-    /// Safe; the answer is discarded.
+    /// Cancel-safe. The answer is discarded.
     pub async fn elicit(&self, message: &str, schema: Value) -> Result<Elicited, ClientError> {
         let schema_error = |error: serde_json::Error| ClientError::Schema(error.to_string());
         let schema = serde_json::from_value(schema).map_err(schema_error)?;
         let (answer_sender, answer_receiver) = oneshot::channel();
         self.report(CallReport::Elicit { message: message.to_owned(), schema, answer: answer_sender })
             .await?;
-        // An error means that the sender was dropped unused: the call has ended, or the client has left.
+        // The sender was dropped unused: the call has ended, or the client has left.
         answer_receiver.await.unwrap_or(Err(ClientError::Gone))
     }
 
@@ -156,7 +157,7 @@ impl Client {
     }
 }
 
-/// The protocol's name of an action.
+/// Returns the protocol's name of an action.
 pub(super) fn action(action: &ElicitationAction) -> &'static str {
     match action {
         ElicitationAction::Accept => "accept",

@@ -13,7 +13,7 @@ use super::task;
 /// Sends a request, and waits at most `time` for the answer.
 ///
 /// # Errors
-/// Errors of the transport, and the timeout. The timeout withdraws the question.
+/// Errors of the transport, and the timeout. A timeout withdraws the question.
 ///
 /// # Cancellation
 /// Dropping the future withdraws the question.
@@ -25,7 +25,7 @@ pub(super) async fn ask(
     let pending = peer.send_cancellable_request(request, PeerRequestOptions::with_timeout(time)).await?;
     let mut withdrawal = QuestionWithdrawal { peer: peer.clone(), id: Some(pending.id.clone()) };
     let answer = pending.await_response().await;
-    // The question is answered, or the timeout has withdrawn it.
+    // The question was answered, or the timeout has withdrawn it.
     withdrawal.id = None;
     answer
 }
@@ -40,7 +40,7 @@ impl Drop for QuestionWithdrawal {
     fn drop(&mut self) {
         let Some(id) = self.id.take() else { return };
         let peer = self.peer.clone();
-        // Outside a runtime, for example at the end of the process, nothing more can be sent.
+        // Outside a runtime, for example at the end of the process, nothing can be sent.
         if tokio::runtime::Handle::try_current().is_err() {
             return;
         }

@@ -1,4 +1,4 @@
-//! [`McpError`]: why a server cannot serve. The messages are for the operator.
+//! [`McpError`]: why a server cannot serve. Its messages are for the operator.
 
 use std::{io, path::PathBuf, sync::Arc};
 
@@ -12,7 +12,7 @@ pub enum McpError {
     /// A tool cannot be described in the protocol.
     #[error("a tool cannot be described to clients")]
     Listing {
-        /// The fault of the tool's description.
+        /// What is wrong with the tool's description.
         #[source]
         source: serde_json::Error,
     },
@@ -42,7 +42,7 @@ pub enum McpError {
     Token {
         /// The token file's path.
         path: PathBuf,
-        /// The fault of the file.
+        /// What is wrong with the file.
         #[source]
         source: io::Error,
     },

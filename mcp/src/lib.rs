@@ -1,7 +1,7 @@
-//! A Model Context Protocol server: serves any registry to any client, on standard streams or HTTP.
+//! A Model Context Protocol server. It serves any registry to any client, on standard streams or HTTP.
 //!
-//! It supports revisions up to 2025-11-25. A client's calls go through the same pipeline as all other calls. The
-//! server neither adds a step nor skips one.
+//! It supports revisions up to 2025-11-25. A client's calls go through the same pipeline as all other calls:
+//! the server neither adds nor skips a step.
 //!
 //! | file | what it is |
 //! |---|---|

@@ -1,4 +1,4 @@
-//! [`McpLimits`]: limits for everything that a client may send or leave undone.
+//! [`McpLimits`]: limits on everything that a client may send or leave open.
 
 use std::time::Duration;
 
@@ -21,8 +21,8 @@ pub struct McpLimits {
     pub max_unsent_reports: usize,
     /// Grace period for calls after their client has left. Default: 2 s.
     pub leave_grace: Duration,
-    /// How long a stopping server waits for the answers of cancelled calls. Default: 10 s. Afterwards it waits up to
-    /// the same time for unwritten audit rows.
+    /// How long a stopping server waits for the answers of cancelled calls. Default: 10 s. Then it waits at
+    /// most as long again for unwritten audit rows.
     pub stop_timeout: Duration,
     /// Deadline for a client to begin its session. Default: 60 s.
     pub initialize_timeout: Duration,
@@ -30,9 +30,10 @@ pub struct McpLimits {
     pub max_connections: usize,
     /// The maximum number of HTTP sessions. Default: 64. Further sessions get status 503.
     pub max_sessions: usize,
-    /// The time without a message of either side after which an HTTP session ends. Default: 15 min. A running call is
-    /// not a message, but its heartbeats are; the server sends them if the client gave a progress token. A call that is
-    /// silent for longer, which a policy can allow, is cancelled after its session has ended.
+    /// An HTTP session ends after this time without a message from either side. Default: 15 min. A running
+    /// call is not a message, but its heartbeats are; the server sends them if the client gave a progress
+    /// token. A call that is silent for longer, which a policy can allow, is cancelled when its session has
+    /// ended.
     pub idle_timeout: Duration,
     /// Deadline for a request's head, and again for its body. Default: 10 s each.
     pub request_timeout: Duration,

@@ -1,4 +1,4 @@
-//! Transport of one message per line, bounded in every direction.
+//! The transport with one message per line. It is bounded in every direction.
 //!
 //! - Unreadable messages: an overlong line is skipped and refused, and an invalid message is refused. A client
 //!   that sends too many of them in a row is disconnected.
@@ -38,19 +38,20 @@ use super::{
 /// Size of the read buffer, in bytes.
 const BUFFER_BYTES: usize = 64 << 10;
 
-/// The refusal of a request that arrives before its session.
+/// The refusal of a request that arrives before the session begins.
 pub(super) const NO_SESSION: &str =
     "a request belongs to a session, which `initialize` begins: send that first";
 
-/// Error for requests during shutdown. The number is from the range that JSON-RPC reserves for servers.
+/// The error code for requests during shutdown. The number is from the range that JSON-RPC reserves for
+/// servers.
 const ENDING: ErrorCode = ErrorCode(-32000);
 
-/// Transport of one client: a JSON message on each line.
+/// The transport of one client: a JSON message on each line.
 pub(super) struct LineTransport<R, W> {
     input: BufReader<R>,
-    /// The part of the current line that was read. It is a field so that a cancelled read loses nothing.
+    /// The part of the current line that was read. It is a field, so that a cancelled read loses nothing.
     line: Vec<u8>,
-    /// Whether the rest of the current line is skipped, because the line is too long.
+    /// Whether the rest of the current line is skipped because the line is too long.
     is_skipping: bool,
     output: Arc<Mutex<W>>,
     /// One permit for each message that may wait to be written.
@@ -61,11 +62,11 @@ pub(super) struct LineTransport<R, W> {
     /// Whether the client has begun its session.
     has_begun: bool,
     has_ended: bool,
-    /// Fires when the server must stop.
+    /// Cancelled when the server must stop.
     stop: CancellationToken,
     /// When the calls of a client that has left are cancelled.
     leave_deadline: Option<Instant>,
-    /// When a stopping server gives up on unanswered requests.
+    /// When a stopping server abandons unanswered requests.
     stop_deadline: Option<Instant>,
     limits: McpLimits,
     presence: ClientPresence,
@@ -118,12 +119,12 @@ impl<R: AsyncRead + Send + Unpin + 'static, W: AsyncWrite + Send + Unpin + 'stat
     /// Reads to the end of a line.
     ///
     /// # Cancellation
-    /// Safe: what was read stays in the buffer.
+    /// Cancel-safe: the bytes read so far stay in the buffer.
     async fn read_line(&mut self) -> io::Result<LineRead> {
         loop {
             let available = self.input.fill_buf().await?;
             if available.is_empty() {
-                // A last line without a line end may be half a message, so it is dropped.
+                // Drop a last line without a line end: it may be half a message.
                 return Ok(LineRead::End);
             }
             let end = available.iter().position(|byte| *byte == b'\n');
@@ -160,14 +161,14 @@ impl<R: AsyncRead + Send + Unpin + 'static, W: AsyncWrite + Send + Unpin + 'stat
         }
     }
 
-    /// Answers with an error, and waits until the answer is written, so that answers do not pile up for a client
-    /// that reads none.
+    /// Answers with an error, and waits until the answer is written. Answers to a client that reads none
+    /// therefore do not pile up.
     ///
     /// # Cancellation
-    /// Safe: another task writes the answer.
+    /// Cancel-safe: another task writes the answer.
     async fn reply_error(&mut self, id: Option<RequestId>, error: ErrorData) {
         let answer = self.write(JsonRpcMessage::error(error, id));
-        // Errors are ignored here: `write` itself notes that the client is gone.
+        // Ignore the error: `write` itself records that the client is gone.
         let sent = super::task::spawn_detached(async move {
             let _ = answer.await;
         });
@@ -180,8 +181,8 @@ impl<R: AsyncRead + Send + Unpin + 'static, W: AsyncWrite + Send + Unpin + 'stat
             ClientRequest::InitializeRequest(_) => self.has_begun = true,
             ClientRequest::PingRequest(_) => {}
             // A request that names a revision without sessions passes, and its answer lists the supported
-            // revisions. A request that names a revision with sessions is refused: only `initialize` begins a
-            // session.
+            // revisions. A request that names a revision with sessions is refused, because only `initialize`
+            // begins a session.
             other => {
                 let meta = other.get_meta();
                 let is_complete = meta.missing_required_keys(&ProtocolVersion::V_2026_07_28).is_empty();
@@ -198,8 +199,8 @@ impl<R: AsyncRead + Send + Unpin + 'static, W: AsyncWrite + Send + Unpin + 'stat
         Ok(())
     }
 
-    /// Accepts a message. A request is refused if it reuses the id of an unanswered or cancelled request, or if
-    /// it is not allowed before the session.
+    /// Accepts a message. Refuses a request that reuses the id of an unanswered or cancelled request, or that
+    /// is not allowed before the session.
     fn accept(
         &mut self,
         message: RxJsonRpcMessage<RoleServer>,
@@ -236,10 +237,10 @@ impl<R: AsyncRead + Send + Unpin + 'static, W: AsyncWrite + Send + Unpin + 'stat
         &self,
         message: TxJsonRpcMessage<RoleServer>,
     ) -> impl Future<Output = io::Result<()>> + Send + use<R, W> {
-        // Beyond the limit a message is still written, without a permit. But `next_message` reads no more until a
+        // Beyond the limit, a message is written without a permit. `next_message` stops reading until a
         // permit is free.
         let permit = Arc::clone(&self.unsent).try_acquire_owned().ok();
-        // The reference is weak: a waiting message must not keep the stream of a closed transport open.
+        // Hold a weak reference: a waiting message must not keep the stream of a closed transport open.
         let output: Weak<Mutex<W>> = Arc::downgrade(&self.output);
         let client_gone = self.presence.gone.clone();
         async move {
@@ -254,7 +255,7 @@ impl<R: AsyncRead + Send + Unpin + 'static, W: AsyncWrite + Send + Unpin + 'stat
             };
             let written = written.await;
             if written.is_err() {
-                // Answers can no longer be delivered, so the calls are cancelled.
+                // Answers cannot be delivered any more, so cancel the calls.
                 client_gone.cancel();
             }
             written
@@ -263,7 +264,7 @@ impl<R: AsyncRead + Send + Unpin + 'static, W: AsyncWrite + Send + Unpin + 'stat
 
     async fn next_message(&mut self) -> Option<RxJsonRpcMessage<RoleServer>> {
         loop {
-            // Backpressure: wait until a permit is free, but do not keep it.
+            // Backpressure: wait for a free permit, but do not keep it.
             drop(self.unsent.acquire().await);
             let read = match self.read_line().await {
                 Ok(read) => read,
@@ -285,7 +286,7 @@ impl<R: AsyncRead + Send + Unpin + 'static, W: AsyncWrite + Send + Unpin + 'stat
                         continue;
                     }
                     match wire::decode(text).and_then(|decoded| self.accept(decoded.message)) {
-                        // A message that needs no answer has no meaning before the session, so it is ignored.
+                        // Ignore notifications before the session: they have no meaning there.
                         Ok(message) if !self.has_begun && !matches!(message, JsonRpcMessage::Request(_)) => {
                             continue;
                         }
@@ -318,7 +319,7 @@ impl<R: AsyncRead + Send + Unpin + 'static, W: AsyncWrite + Send + Unpin + 'stat
         let mut all_answered = std::pin::pin!(all_answered);
         loop {
             let message = tokio::select! {
-                // `biased`: messages that have arrived are read before the check, so that they are answered.
+                // `biased`: read messages that have arrived before checking, so that they are answered too.
                 biased;
                 message = self.next_message(), if !self.has_ended => message,
                 () = &mut all_answered => return,
@@ -362,7 +363,7 @@ where
         let stop = self.stop.clone();
         if !self.has_ended {
             let message = tokio::select! {
-                // `biased`: when the server stops, no further request is accepted.
+                // `biased`: a stopping server accepts no further request.
                 biased;
                 () = stop.cancelled() => None,
                 message = self.next_message() => {
@@ -374,14 +375,14 @@ where
                 return message;
             }
         }
-        // rmcp recreates this future with each event of a call. Both deadlines are therefore set only once.
+        // rmcp recreates this future with each event of a call, so set each deadline only once.
         if !stop.is_cancelled() {
             let leave_deadline =
                 *self.leave_deadline.get_or_insert_with(|| Instant::now() + self.limits.leave_grace);
             tokio::select! {
                 biased;
                 () = stop.cancelled() => {}
-                // The result is ignored: answered or not, the client has left.
+                // Ignore the result: the client has left in any case.
                 _ = timeout_at(leave_deadline, self.unanswered_ids.wait_until_empty()) => {}
             }
         }

@@ -1,11 +1,11 @@
-//! `tools/list`: the same list that `portcullis tools --mcp` prints, as protocol values.
+//! `tools/list`: the list that `portcullis tools --mcp` prints, as protocol values.
 
 use portcullis_tools::ToolRegistry;
 use rmcp::model::Tool;
 
 use super::{McpError, tool_catalog::ToolListFormat};
 
-/// All tools for a client, in order of name.
+/// Returns all tools for a client, in order of name.
 pub(super) fn tools(registry: &ToolRegistry) -> Result<Vec<Tool>, McpError> {
     let offered = ToolListFormat::Mcp.tools(registry);
     for remark in offered.remarks {

@@ -8,10 +8,10 @@ use rmcp::{
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-/// The maximum length of the text of one message or report, in bytes. Longer text is cut.
+/// The maximum length of the text of one message or report, in bytes. Longer text is truncated.
 const MAX_TEXT_BYTES: usize = 4096;
 
-/// Level of a message, in the protocol's terms.
+/// The level of a message, in the protocol's terms.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub(super) enum LogLevel {
@@ -36,7 +36,7 @@ impl Default for Threshold {
 }
 
 impl Threshold {
-    /// Whether a message of this level passes.
+    /// Returns `true` if a message of this level passes.
     pub(super) fn lets_through(self, level: LogLevel) -> bool {
         level >= self.0
     }
@@ -75,7 +75,7 @@ impl From<LogLevel> for LoggingLevel {
 /// Sends a log message about a tool's call.
 ///
 /// # Cancellation
-/// Safe; the message may be lost.
+/// Cancel-safe. The message may be lost.
 pub(super) async fn send(
     peer: &Peer<RoleServer>,
     level: LogLevel,
@@ -87,7 +87,7 @@ pub(super) async fn send(
     peer.notify_logging_message(message).await
 }
 
-/// Cuts a text to the limit.
+/// Truncates a text to the limit.
 pub(super) fn bounded(mut text: String) -> String {
     if text.len() > MAX_TEXT_BYTES {
         text.truncate(text.floor_char_boundary(MAX_TEXT_BYTES));

@@ -22,17 +22,18 @@ use super::{
     log::{self, LogLevel, Threshold},
 };
 
-/// The time limit of a person's answer to a tool's question. The call's own deadline is usually shorter.
+/// The timeout of a person's answer to a tool's question. The call's own deadline is usually shorter.
 const ANSWER_TIME: Duration = Duration::from_secs(10 * 60);
 
-/// The time without progress after which a call's client gets a heartbeat. The registry's own interval is
-/// longer, but the registry does not know of the reports that a tool sends to the client itself.
+/// The minimum time without progress before a heartbeat is sent. The registry's own interval is longer, but
+/// the registry does not see the reports that a tool sends to the client itself.
 const HEARTBEAT_MIN_GAP: Duration = Duration::from_secs(4);
 
-/// Relative step of the progress number in a heartbeat. The number must grow, but a heartbeat means no progress.
+/// The relative step of the progress number in a heartbeat. The number must grow, although a heartbeat means
+/// no progress.
 const HEARTBEAT_STEP: f64 = 1e-9;
 
-/// The time limit of sending reports after the call has ended.
+/// The timeout for sending reports after the call has ended.
 const FINAL_REPORT_TIME: Duration = Duration::from_secs(1);
 
 /// The sender of one call's reports.
@@ -56,7 +57,7 @@ impl Reports {
         }
     }
 
-    /// Drives a call while its reports are sent. A client that does not read delays reports, never the call.
+    /// Drives a call and sends its reports. A client that does not read delays reports, never the call.
     ///
     /// # Cancellation
     /// Dropping the future drops the call.
@@ -68,7 +69,7 @@ impl Reports {
         let call_ended = CancellationToken::new();
         let mut sending = std::pin::pin!(self.send(reports, call_ended.clone()));
         let result = tokio::select! {
-            // `biased`: the call is polled first, and its result counts.
+            // `biased`: poll the call first, because its result takes precedence.
             biased;
             result = &mut call => result,
             // The client is gone, or all senders of reports are gone.
@@ -80,8 +81,9 @@ impl Reports {
         result
     }
 
-    /// Sends reports until the client is gone, or until the call has ended and all its reports are sent. A question
-    /// delays no other report. It is withdrawn when the call has ended or the tool stops waiting for the answer.
+    /// Sends reports until the client is gone, or until the call has ended and all its reports are sent. A
+    /// question does not delay other reports. It is withdrawn when the call has ended or the tool stops
+    /// waiting for the answer.
     async fn send(&self, mut reports: mpsc::Receiver<CallReport>, call_ended: CancellationToken) {
         let mut last_progress: f64 = 0.0;
         let mut last_total = None;
@@ -89,7 +91,7 @@ impl Reports {
         let mut questions = FuturesUnordered::new();
         loop {
             let report = tokio::select! {
-                // `biased`: waiting reports are sent before the end of the call is noticed.
+                // `biased`: send waiting reports before handling the end of the call.
                 biased;
                 report = reports.recv() => report,
                 () = call_ended.cancelled(), if !reports.is_closed() => {
@@ -102,14 +104,14 @@ impl Reports {
                 None => return,
                 Some(CallReport::Alive) if last_report_at.elapsed() < HEARTBEAT_MIN_GAP => Ok(()),
                 Some(CallReport::Alive) => {
-                    // The protocol requires a number above the last. It is only slightly above, so that the
-                    // tool's own numbers can continue.
+                    // The protocol requires a greater number each time. Increase it only slightly, so that
+                    // the tool's own numbers can continue.
                     last_progress += f64::max(last_progress.abs(), 1.0) * HEARTBEAT_STEP;
                     self.progress(last_progress, last_total, None).await
                 }
                 Some(CallReport::Progress { progress, total, message }) => {
                     (last_total, last_report_at) = (total, Instant::now());
-                    // The protocol requires each number to be above the last. A tool may begin with 0.
+                    // The protocol requires a greater number each time. A tool may begin with 0.
                     let increased_progress = progress.filter(|progress| {
                         *progress > last_progress || (last_progress == 0.0 && *progress == 0.0)
                     });
@@ -121,7 +123,7 @@ impl Reports {
                     questions.push(async move {
                         let answered = tokio::select! {
                             answered = self.elicit(message, schema) => answered,
-                            // The tool has dropped its end. The drop of `elicit` withdraws the question.
+                            // The tool has dropped its end. Dropping `elicit` withdraws the question.
                             () = answer.closed() => return,
                         };
                         // The tool may have stopped waiting for the answer.
@@ -136,7 +138,7 @@ impl Reports {
         }
     }
 
-    /// Reports progress if the client asked for it, else sends the text as a log message.
+    /// Reports progress if the client asked for it. Otherwise sends the text as a log message.
     async fn progress(
         &self,
         progress: f64,

@@ -1,11 +1,11 @@
-//! Converts a result of the pipeline into a result of the protocol. `details` are for people and are not sent,
-//! except for the id that reads the rest of a cut output.
+//! Converts a result of the pipeline into a result of the protocol. `details` are for people and are not
+//! sent, except for the id that reads the rest of a truncated output.
 
 use portcullis_tools::{RegisteredTool, ToolResult};
 use portcullis_types::{Content, ToolOutcome, ToolOutput};
 use rmcp::model::{CallToolResult, ContentBlock, EmbeddedResource, Resource, ResourceContents};
 
-/// The result as the client gets it.
+/// Returns the result as the client gets it.
 pub(super) fn call_result(result: &ToolResult, tool: Option<&RegisteredTool>) -> CallToolResult {
     match &result.outcome {
         ToolOutcome::Output(output) => {
@@ -15,7 +15,7 @@ pub(super) fn call_result(result: &ToolResult, tool: Option<&RegisteredTool>) ->
             answer
         }
         ToolOutcome::Error(error) => CallToolResult::error(vec![ContentBlock::text(error.for_model())]),
-        // The promised data come later, so the call is not an error.
+        // The promised data follow later, so the call is not an error.
         ToolOutcome::Pending { .. } => {
             let pending = result.outcome.clone().into_result();
             pending.map_or_else(
@@ -26,12 +26,12 @@ pub(super) fn call_result(result: &ToolResult, tool: Option<&RegisteredTool>) ->
     }
 }
 
-/// Builds the answer of a successful call. The output limit also covers structured data: if the text was cut,
-/// the data is left out. A tool with an output schema then gives an error, because a client would refuse its
-/// result without data.
+/// Builds the answer of a successful call. The output limit also covers structured data, so they are omitted
+/// if the text was truncated. The answer of a tool with an output schema then becomes an error, because a
+/// client would refuse it without data.
 fn success_result(output: &ToolOutput, truncated: bool, promises_data: bool) -> CallToolResult {
     let mut answer = CallToolResult::success(output.content.iter().map(content_block).collect());
-    // In the supported revisions structured data is always an object.
+    // In the supported revisions, structured data must be an object.
     answer.structured_content = output.structured.clone().filter(|data| data.is_object() && !truncated);
     if promises_data && answer.structured_content.is_none() {
         answer.is_error = Some(true);

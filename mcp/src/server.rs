@@ -24,8 +24,8 @@ use super::{
 
 /// A server for one registry. Clones share the same state.
 ///
-/// Every call of every client goes through [`ToolRegistry::execute_with_policy`]. By default the client is asked
-/// for approvals, if it supports that. [`McpServer::approver`] sets another approver.
+/// Every call of every client goes through [`ToolRegistry::execute_with_policy`]. By default, the client is
+/// asked for approvals if it supports elicitation. [`McpServer::approver`] sets another approver.
 #[derive(Clone)]
 pub struct McpServer {
     shared: Arc<ServerState>,
@@ -45,7 +45,7 @@ struct ServerState {
 pub(super) struct OfferedRegistry {
     pub(super) registry: Arc<ToolRegistry>,
     pub(super) tools: Vec<Tool>,
-    /// Tells whether the registry has changed since `tools` was listed.
+    /// Whether the registry has changed since `tools` was listed.
     pub(super) changes: ToolChanges,
 }
 
@@ -58,8 +58,8 @@ impl McpServer {
         Self::with_clients(registry, limits, Clients::default())
     }
 
-    /// Like [`McpServer::new`], for tools of this process that talk to the client that calls them. Those tools
-    /// hold the same [`Clients`].
+    /// Like [`McpServer::new`], for native tools that talk to the client that calls them. These tools share
+    /// the [`Clients`].
     ///
     /// # Errors
     /// The errors of [`McpServer::new`].
@@ -87,7 +87,7 @@ impl McpServer {
         self
     }
 
-    /// Keeps the calls of external tools here. Default: such calls fail. The first keeper stays.
+    /// Stores the calls of external tools here. Default: such calls fail. Only the first value is used.
     #[must_use]
     pub fn external_calls(self, calls: Arc<dyn ExternalCalls>) -> Self {
         let _ = self.shared.external_calls.set(calls);
@@ -98,17 +98,17 @@ impl McpServer {
         self.shared.external_calls.get().cloned()
     }
 
-    /// The registry that is served now.
+    /// Returns the registry that is being served.
     #[must_use]
     pub fn registry(&self) -> Arc<ToolRegistry> {
         Arc::clone(&self.offered().registry)
     }
 
-    /// Serves another registry from now on. Running calls end in the old registry. The labels of running sessions
-    /// are kept. Clients are notified if the list of tools changes.
+    /// Serves another registry from now on. Running calls finish in the old registry. The labels of running
+    /// sessions are kept. Clients are notified if the list of tools changes.
     ///
     /// # Errors
-    /// The errors of [`McpServer::new`]. Nothing changes then.
+    /// The errors of [`McpServer::new`]. Then nothing changes.
     pub fn replace(&self, registry: Arc<ToolRegistry>) -> Result<(), McpError> {
         let next = build_offer(registry)?;
         next.registry.continue_runs_of(&self.offered().registry);
@@ -120,8 +120,8 @@ impl McpServer {
         ClientSession::new(self.clone(), presence)
     }
 
-    /// Waits until none of these cancelled calls runs. Once the server is stopping, it waits at most
-    /// [`McpLimits::stop_timeout`].
+    /// Waits until all of these cancelled calls have ended. When the server is stopping, waits at most
+    /// [`McpLimits::stop`].
     ///
     /// # Cancellation
     /// Dropping the future has no effect.
@@ -136,7 +136,7 @@ impl McpServer {
         }
     }
 
-    /// The registry that is served, with its current tools.
+    /// Returns the registry that is being served, with its current tools.
     pub(super) fn offered(&self) -> Arc<OfferedRegistry> {
         let known = Arc::clone(&self.shared.offered.borrow());
         if !known.changes.has_changed() {
@@ -146,8 +146,8 @@ impl McpServer {
         Arc::clone(&self.shared.offered.borrow())
     }
 
-    /// Updates the offered tools after a call, because the call may have shown that a tool cannot run. Clients
-    /// are notified if the list changes.
+    /// Updates the offered tools after a call, because the call may have shown that a tool cannot run.
+    /// Clients are notified if the list changes.
     pub(super) fn recheck_shell(&self, known: &Arc<OfferedRegistry>) {
         if known.registry.offered().len() != known.tools.len() {
             self.list_again(known);
@@ -157,11 +157,11 @@ impl McpServer {
     fn list_again(&self, known: &Arc<OfferedRegistry>) {
         let relisted = build_offer(Arc::clone(&known.registry)).unwrap_or_else(|error| {
             tracing::warn!(error = &error as &dyn std::error::Error, "the list of tools was not changed");
-            // `changes` starts again: otherwise every request would list the tools again, and warn again.
+            // Restart `changes`. Otherwise every request would list the tools again, and warn again.
             let (registry, changes) = (Arc::clone(&known.registry), known.registry.changes());
             Arc::new(OfferedRegistry { registry, tools: known.tools.clone(), changes })
         });
-        // Another registry may have replaced this one in the meantime. Its list must not be overwritten.
+        // Another registry may have replaced this one in the meantime. Do not overwrite its list.
         let _is_changed = self.shared.offered.send_if_modified(|served| {
             let is_same = Arc::ptr_eq(&served.registry, &known.registry);
             if is_same {
@@ -171,7 +171,7 @@ impl McpServer {
         });
     }
 
-    /// Notifies of changes to the offered tools.
+    /// Returns a receiver that is notified when the offered tools change.
     pub(super) fn changes(&self) -> watch::Receiver<Arc<OfferedRegistry>> {
         self.shared.offered.subscribe()
     }
@@ -188,7 +188,7 @@ impl McpServer {
         &self.shared.clients
     }
 
-    /// The calls of all sessions.
+    /// Returns the counter of the calls of all sessions.
     pub(super) fn server_calls(&self) -> &CallsInProgress {
         &self.shared.server_calls
     }
@@ -204,13 +204,13 @@ impl fmt::Debug for McpServer {
 }
 
 fn build_offer(registry: Arc<ToolRegistry>) -> Result<Arc<OfferedRegistry>, McpError> {
-    // Take `changes` before the tools are read, so that a change in between is noticed.
+    // Take `changes` before reading the tools, so that a change in between is noticed.
     let changes = registry.changes();
     let tools = listing::tools(&registry)?;
     Ok(Arc::new(OfferedRegistry { registry, tools, changes }))
 }
 
-/// Counter of running calls.
+/// Counts running calls.
 #[derive(Debug, Clone, Default)]
 pub(super) struct CallsInProgress {
     count: Arc<CallCount>,
@@ -219,11 +219,11 @@ pub(super) struct CallsInProgress {
 #[derive(Debug, Default)]
 struct CallCount {
     running: AtomicUsize,
-    /// Is notified when the last running call has ended.
+    /// Notified when the last running call has ended.
     idle: Notify,
 }
 
-/// Counts one running call. The drop ends the count.
+/// Counts one running call until it is dropped.
 #[derive(Debug)]
 pub(super) struct CallInProgress {
     count: Arc<CallCount>,
@@ -235,20 +235,20 @@ impl CallsInProgress {
         CallInProgress { count: Arc::clone(&self.count) }
     }
 
-    /// Counts another call, unless `limit` calls run.
+    /// Counts another call, unless `limit` calls are running.
     pub(super) fn try_begin(&self, limit: usize) -> Option<CallInProgress> {
         let increment = |count: usize| (count < limit).then_some(count + 1);
         self.count.running.fetch_update(Ordering::SeqCst, Ordering::SeqCst, increment).ok()?;
         Some(CallInProgress { count: Arc::clone(&self.count) })
     }
 
-    /// Waits until no call runs.
+    /// Waits until no call is running.
     ///
     /// # Cancellation
     /// Dropping the future has no effect.
     pub(super) async fn wait_until_idle(&self) {
         loop {
-            // Register as a waiter before the check, so that an end in between is not missed.
+            // Register as a waiter before the check, so that a notification in between is not missed.
             let all_ended = self.count.idle.notified();
             let mut all_ended = std::pin::pin!(all_ended);
             all_ended.as_mut().enable();

@@ -25,7 +25,7 @@ use super::{
     task::{self, AbortOnDrop},
 };
 
-/// The instructions that a client gets at the start.
+/// The instructions that a client gets with the answer to `initialize`.
 const INSTRUCTIONS: &str = "Tools run confined, under a policy. They see the directories /shared, /tmp and /vault as far \
                             as the policy opens them to each; relative paths start at /shared. A refusal says what \
                             was refused and what would be allowed.";
@@ -45,10 +45,11 @@ pub(super) struct ClientSession {
     change_notifier: OnceLock<AbortOnDrop>,
 }
 
-/// Whether a client is present, and how many of its calls run. The client's transport and session share this.
+/// Whether a client is present, and how many of its calls are running. The client's transport and session
+/// share this value.
 #[derive(Debug, Clone, Default)]
 pub(super) struct ClientPresence {
-    /// Fires when the client is gone and cannot come back, or when the server stops. It cancels the calls.
+    /// Cancelled when the client is gone for good, or when the server stops. This cancels the calls.
     pub(super) gone: CancellationToken,
     /// The calls of the session.
     pub(super) session_calls: CallsInProgress,
@@ -71,7 +72,8 @@ impl ClientSession {
         &self.server
     }
 
-    /// The caller of the session's calls. Only the run id tells clients apart, because a client chooses its name.
+    /// Returns the caller of the session's calls. Only the run id tells clients apart, because a client
+    /// chooses its name.
     pub(super) fn caller(&self, agent_id: String) -> Caller {
         Caller::named_by_itself(agent_id, self.run_id.as_str())
     }
@@ -84,12 +86,12 @@ impl ClientSession {
         &self.presence
     }
 
-    /// The lowest level of log messages that the client wants.
+    /// Returns the lowest level of log messages that the client wants.
     pub(super) fn threshold(&self) -> Threshold {
         *self.threshold.lock()
     }
 
-    /// Starts the task that notifies the client of changed tools, unless it runs already.
+    /// Starts the task that notifies the client of changed tools, unless the task is running.
     fn announce_changes(&self, peer: Peer<RoleServer>) {
         let server = self.server.clone();
         let mut changes = server.changes();
@@ -99,11 +101,12 @@ impl ClientSession {
                 loop {
                     let mut registry_changes = previous.changes.clone();
                     tokio::select! {
-                        // `biased`: a change of the tools ends both waits, and the first branch handles it once.
+                        // `biased`: a change of the tools completes both waits, and the first branch handles
+                        // it once.
                         biased;
                         changed = changes.changed() => if changed.is_err() { return },
                         () = registry_changes.changed() => {
-                            // This lists the tools again, which ends the wait of the first branch.
+                            // List the tools again, which completes the wait of the first branch.
                             server.offered();
                             continue;
                         }
@@ -121,8 +124,8 @@ impl ClientSession {
 
 impl Drop for ClientSession {
     fn drop(&mut self) {
-        // Every call holds its session, so all calls have ended. A registry that was replaced has already
-        // dropped its state of the run.
+        // Every call holds its session, so all calls have ended. A replaced registry has already dropped its
+        // state of the run.
         self.server.offered().registry.end_run(&self.caller(String::new()));
     }
 }
@@ -140,7 +143,7 @@ impl ServerHandler for ClientSession {
         info
     }
 
-    /// Every revision that has sessions, because approvals are asked for in a session.
+    /// Returns every revision that has sessions, because approvals are asked for in a session.
     fn supported_protocol_versions(&self) -> Cow<'static, [ProtocolVersion]> {
         Cow::Borrowed(ProtocolVersion::known_up_to(&newest_version()))
     }
@@ -196,7 +199,7 @@ impl ServerHandler for ClientSession {
     }
 }
 
-/// The newest revision with sessions.
+/// Returns the newest revision with sessions.
 fn newest_version() -> ProtocolVersion {
     ProtocolVersion::V_2025_11_25
 }

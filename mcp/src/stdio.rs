@@ -14,12 +14,12 @@ use super::{
     task,
 };
 
-/// Serves the client behind standard input and output until it leaves or `stop` fires, and until its calls
-/// have ended and are answered. `stop` cancels the calls, and the server then waits at most
-/// [`McpLimits::stop_timeout`](super::McpLimits).
+/// Serves the client on standard input and output until it leaves or `stop` is cancelled, and then until its
+/// calls have ended and are answered. `stop` cancels the calls, and the server then waits at most
+/// [`McpLimits::stop`](super::McpLimits).
 ///
-/// From the start, the process's own standard output leads to standard error and its standard input is empty.
-/// Output and input of tools in this process therefore cannot mix with the protocol.
+/// From the start, the process's standard output is redirected to standard error, and its standard input is
+/// empty. Native tools therefore cannot mix their output or input with the protocol.
 ///
 /// # Errors
 /// [`McpError`] if the streams cannot be taken over, or if the client did not begin a session.
@@ -31,7 +31,7 @@ pub async fn serve_stdio(server: &McpServer, stop: CancellationToken) -> Result<
         streams::take_stdio().map_err(|source| McpError::Streams { source })?;
     let served = serve_lines(server, input, output, stop).await;
     if let Some(pump) = pump {
-        // The stream is closed by now. Wait until the pump has written the answers, but not for a client that
+        // The stream is closed now. Wait until the pump has written the answers, but not for a client that
         // does not read.
         let written = tokio::task::spawn_blocking(move || pump.join());
         let _ = tokio::time::timeout(server.limits().leave_grace, written).await;
@@ -58,7 +58,7 @@ where
 {
     let presence = ClientPresence::default();
     let session = server.session(presence.clone())?;
-    // Cancels the calls when this future is dropped.
+    // Dropping this future cancels the calls.
     let _ignored = presence.gone.clone().drop_guard();
     let lines = LineTransport::new(input, output, server.limits(), presence.clone(), stop.clone());
     // The transport ends when all requests are answered. This token ends it if that takes too long.

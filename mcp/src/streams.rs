@@ -1,4 +1,4 @@
-//! Takes the standard streams from the rest of the process for the protocol, and makes them async.
+//! Takes over the standard streams for the protocol, and makes them async.
 
 use std::{
     fs::{File, OpenOptions},
@@ -25,7 +25,7 @@ use tokio::{
     net::{UnixStream, unix::pipe},
 };
 
-/// Size of a pump's buffer, in bytes.
+/// The size of a pump's buffer, in bytes.
 const PUMP_BYTES: usize = 64 << 10;
 
 /// The stream of incoming messages.
@@ -37,18 +37,19 @@ pub(super) type MessageOutput = Pin<Box<dyn AsyncWrite + Send>>;
 pub(super) struct McpStreams {
     pub(super) input: MessageInput,
     pub(super) output: MessageOutput,
-    /// The thread that writes the output if the stream itself cannot be async. It ends when all is written.
+    /// The thread that writes the output if the stream itself cannot be async. It ends when everything is
+    /// written.
     pub(super) pump: Option<JoinHandle<()>>,
 }
 
-/// Takes standard input and output for the protocol. Afterwards the process's standard input is empty, and
-/// its standard output leads to standard error.
+/// Takes over standard input and output for the protocol. Afterwards, the process's standard input is empty,
+/// and its standard output is redirected to standard error.
 ///
 /// # Errors
 /// Errors of the system calls.
 pub(super) fn take_stdio() -> io::Result<McpStreams> {
-    // Duplicate before the originals are replaced. The copies are numbered from 3 on, so that none gets the number
-    // of a standard stream that was closed.
+    // Duplicate before replacing the originals. Number the copies from 3 on, so that none replaces a standard
+    // stream that was closed.
     let input = fcntl_dupfd_cloexec(stdio::stdin(), 3)?;
     let output = fcntl_dupfd_cloexec(stdio::stdout(), 3)?;
     stdio::dup2_stdin(&OpenOptions::new().read(true).open("/dev/null")?)?;
@@ -82,13 +83,13 @@ fn writer(output: OwnedFd) -> io::Result<(MessageOutput, Option<JoinHandle<()>>)
     })
 }
 
-/// Kind of a stream.
+/// The kind of a stream.
 enum StreamKind {
     /// A pipe, opened again by this process.
     Pipe(File),
     Socket,
-    /// A stream that is copied by a thread: a file, a terminal, or another user's pipe, which this process may not
-    /// open again.
+    /// Any other stream, which a thread copies: a file, a terminal, or another user's pipe, which this
+    /// process may not reopen.
     Other,
 }
 
@@ -96,6 +97,7 @@ fn stream_kind(stream: &OwnedFd, writes: bool) -> io::Result<StreamKind> {
     let kind = File::from(stream.try_clone()?).metadata()?.file_type();
     Ok(if kind.is_fifo() {
         match reopen(stream, writes) {
+            // The pipe belongs to another user, as under `sudo -u`.
             Err(error) if error.kind() == io::ErrorKind::PermissionDenied => StreamKind::Other,
             reopened => StreamKind::Pipe(reopened?),
         }
@@ -106,7 +108,7 @@ fn stream_kind(stream: &OwnedFd, writes: bool) -> io::Result<StreamKind> {
     })
 }
 
-/// Opens a pipe again. The new open file description is separate, so `O_NONBLOCK` does not affect other holders
+/// Reopens a pipe. The new open file description is separate, so `O_NONBLOCK` does not affect other holders
 /// of the pipe.
 fn reopen(stream: &impl AsFd, writes: bool) -> io::Result<File> {
     let path = format!("/proc/self/fd/{}", stream.as_fd().as_raw_fd());
@@ -124,14 +126,14 @@ fn socket(stream: OwnedFd) -> io::Result<UnixStream> {
 /// Copies on a separate thread, until the end of the input.
 fn pump(name: &str, copy: impl FnOnce() -> io::Result<()> + Send + 'static) -> io::Result<JoinHandle<()>> {
     let thread = std::thread::Builder::new().name(name.to_owned());
-    // The result is ignored: the end of the thread closes the stream, whether the copy succeeded or failed.
+    // Ignore the result: the end of the thread closes the stream in either case.
     thread.spawn(move || drop(copy()))
 }
 
 /// Copies each piece as soon as it can be read.
 ///
-/// `std::io::copy` does not fit: between a socket and a pipe it uses `splice`, which holds the pipe's lock while it
-/// waits for the socket. Meanwhile, data already in the pipe cannot be read.
+/// `std::io::copy` cannot be used: between a socket and a pipe it calls `splice`, which holds the pipe's lock
+/// while it waits for the socket. In that time, data already in the pipe cannot be read.
 fn copy(mut source: impl Read + AsFd, sink: &mut (impl Write + AsFd)) -> io::Result<()> {
     let mut buffer = vec![0; PUMP_BYTES];
     loop {
@@ -153,7 +155,8 @@ fn copy(mut source: impl Read + AsFd, sink: &mut (impl Write + AsFd)) -> io::Res
     }
 }
 
-/// After an error, waits until the stream is ready if another holder has made it non-blocking.
+/// Handles an error of a read or write. If another holder has made the stream non-blocking, waits until it is
+/// ready.
 ///
 /// # Errors
 /// Any other error, unchanged.
@@ -182,7 +185,7 @@ mod tests {
         for piece in [&b"one"[..], b"two", b"three"] {
             server_end.write_all(piece).expect("written");
             let mut received = vec![0; piece.len()];
-            // The next piece is sent only after this piece has arrived.
+            // Send the next piece only after this one has arrived.
             read.read_exact(&mut received).expect("handed on");
             assert_eq!(received, piece);
         }

@@ -1,4 +1,5 @@
-//! Spawns the server's async tasks. Only HTTP connections run elsewhere: in the `JoinSet` of `http/listen.rs`.
+//! Spawns the server's async tasks. Only HTTP connections run elsewhere, in the tasks of
+//! `portcullis-http-server`.
 
 use std::future::Future;
 
@@ -9,7 +10,7 @@ pub(super) fn spawn(future: impl Future<Output = ()> + Send + 'static) -> AbortO
     AbortOnDrop(spawn_detached(future).abort_handle())
 }
 
-/// Runs a short future to its end, even if its handle is dropped: for last messages to a client.
+/// Runs a short future to its end, even if its handle is dropped. Used for last messages to a client.
 pub(super) fn spawn_detached(future: impl Future<Output = ()> + Send + 'static) -> JoinHandle<()> {
     #[expect(clippy::disallowed_methods, reason = "this is the module to spawn through")]
     tokio::spawn(future)

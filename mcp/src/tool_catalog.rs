@@ -24,12 +24,12 @@ pub enum ToolListFormat {
 pub struct OfferedTools {
     /// The tools, in order of name.
     pub tools: Vec<Value>,
-    /// Tools that are left out, or offered without strict mode, with the reason.
+    /// Tools that are omitted, or offered without strict mode, with the reason.
     pub remarks: Vec<String>,
 }
 
 impl ToolListFormat {
-    /// The part of this client's request that offers tools.
+    /// Returns the part of this client's request that offers tools.
     #[must_use]
     pub fn request(self, tools: Vec<Value>) -> Value {
         match self {
@@ -39,7 +39,7 @@ impl ToolListFormat {
         }
     }
 
-    /// All tools for this client, as a list.
+    /// Returns all tools for this client, as a list.
     #[must_use]
     pub fn tools(self, registry: &ToolRegistry) -> OfferedTools {
         let mut remarks = Vec::new();
@@ -71,8 +71,8 @@ impl ToolListFormat {
         })
     }
 
-    /// A tool without strict mode, for a schema that strict mode cannot express. `None` if the client has only one
-    /// mode.
+    /// Returns a tool without strict mode, for a schema that strict mode cannot express, or `None` if the
+    /// client has only one mode.
     fn non_strict(self, tool: &RegisteredTool) -> Option<Value> {
         let parameters = &tool.decl().parameters;
         match self {
@@ -115,9 +115,9 @@ fn mcp(registry: &ToolRegistry, tool: &RegisteredTool, parameters: &JsonSchema) 
     declaration.into()
 }
 
-/// Whether a tool may reach beyond the mounts (`openWorldHint`). A guest has no network, but the host makes requests
-/// for a tool whose module declares hosts. A command may have a network. The arguments of an external tool leave
-/// this host. An embedder's native tool is not confined.
+/// Returns `true` if a tool may reach beyond the mounts (`openWorldHint`). A guest has no network, but the
+/// host makes requests for a tool whose module declares hosts. A command may have a network. The arguments of
+/// an external tool leave this host. An embedder's native tool is not confined.
 fn reaches_out(tool: &RegisteredTool) -> bool {
     match tool.confinement() {
         Confinement::Wasm => tool.declares_hosts(),
@@ -127,7 +127,8 @@ fn reaches_out(tool: &RegisteredTool) -> bool {
     }
 }
 
-/// The common part of every interface: name, description, and the arguments' schema under the given key.
+/// Returns the fields that every interface has: name, description, and the arguments' schema under the given
+/// key.
 fn common_fields(tool: &RegisteredTool, key: &str, parameters: &JsonSchema) -> Map<String, Value> {
     let FunctionDecl { name, description, .. } = tool.decl();
     let mut declaration = Map::from_iter([

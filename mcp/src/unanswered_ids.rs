@@ -1,5 +1,5 @@
-//! [`UnansweredIds`]: the unanswered requests of a client on standard streams. For HTTP, where many sessions share
-//! one service, `http/open_requests.rs` does the same.
+//! [`UnansweredIds`]: the unanswered requests of a client on standard streams. `http/open_requests.rs` does
+//! the same for HTTP, where many sessions share one service.
 
 use std::{
     collections::{HashSet, VecDeque},
@@ -9,22 +9,22 @@ use std::{
 use rmcp::model::RequestId;
 use tokio::sync::watch;
 
-/// The maximum number of cancelled requests that are remembered.
+/// The maximum number of cancelled requests whose ids are remembered.
 const MAX_CANCELLED: usize = 1024;
 
-/// The ids of requests that were accepted and not yet answered.
+/// The ids of requests that were accepted but not answered yet.
 #[derive(Debug, Default)]
 pub(super) struct UnansweredIds {
     awaited: watch::Sender<HashSet<RequestId>>,
-    /// Hashes of the ids of the last cancelled requests. Cancelled requests get no answer, but messages about them
-    /// may still be on their way.
+    /// Hashes of the ids of the last cancelled requests. Cancelled requests get no answer, but messages about
+    /// them may still be in flight.
     cancelled: VecDeque<u64>,
     hasher: RandomState,
 }
 
 impl UnansweredIds {
-    /// Accepts a request, unless another request with its id is unanswered or was cancelled: messages about the
-    /// two would be ambiguous.
+    /// Accepts a request. Refuses it if another request with its id is unanswered or was cancelled, because
+    /// messages about the two would be ambiguous.
     pub(super) fn begin(&self, id: &RequestId) -> bool {
         !self.cancelled.contains(&self.hasher.hash_one(id))
             && self.awaited.send_if_modified(|ids| ids.insert(id.clone()))
@@ -38,7 +38,7 @@ impl UnansweredIds {
     /// Marks a request as cancelled. It gets no answer.
     pub(super) fn cancel(&mut self, id: &RequestId) {
         if self.awaited.send_if_modified(|ids| ids.remove(id)) {
-            // Make room for one more: the oldest is forgotten.
+            // Make room for the new id by forgetting the oldest.
             self.cancelled.truncate(MAX_CANCELLED - 1);
             self.cancelled.push_front(self.hasher.hash_one(id));
         }
@@ -51,7 +51,7 @@ impl UnansweredIds {
     pub(super) fn wait_until_empty(&self) -> impl Future<Output = ()> + Send + use<> {
         let mut awaited = self.awaited.subscribe();
         async move {
-            // An error means that the sender is gone, and with it all its requests.
+            // An error means that the sender was dropped, and its requests with it.
             let _ = awaited.wait_for(HashSet::is_empty).await;
         }
     }
@@ -90,7 +90,7 @@ mod tests {
         }
         assert!(unanswered_ids.wait_until_empty().now_or_never().is_some());
         assert!(ids(1..=1024).all(|id| !unanswered_ids.begin(&id)));
-        // An id that was never used, or that was cancelled long ago, is free.
+        // An id that was never used, or whose cancellation was forgotten, is free.
         assert!(
             unanswered_ids.begin(&RequestId::Number(7_000)) && unanswered_ids.begin(&RequestId::Number(0))
         );

@@ -1,7 +1,7 @@
 //! Decodes messages for the protocol, and keeps the raw text of a call's arguments.
 //!
-//! The pipeline decodes arguments strictly: it refuses duplicate keys, numbers out of range and text after the
-//! end. It therefore needs the client's own text, because a lenient decoder would hide these faults.
+//! The pipeline decodes arguments strictly: it refuses duplicate keys, numbers out of range and text after
+//! the end. It needs the client's own text, because a lenient decoder would hide these faults.
 
 use std::borrow::Cow;
 
@@ -17,7 +17,7 @@ use serde_json::{Value, error::Category, value::RawValue};
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(super) struct RawArguments(pub(super) String);
 
-/// A message that cannot be decoded: the refusal, and the request's id if it is known.
+/// A message that cannot be decoded: the refusal, and the request's id if it can be read.
 #[derive(Debug)]
 pub(super) struct Unreadable {
     pub(super) id: Option<RequestId>,
@@ -48,8 +48,8 @@ struct MessageId {
 #[derive(Debug)]
 pub(super) struct DecodedMessage {
     pub(super) message: RxJsonRpcMessage<RoleServer>,
-    /// The text of the message with `{}` in place of its arguments, if the protocol's decoder refuses them. `None` if
-    /// the text was not rewritten.
+    /// The text of the message with `{}` in place of its arguments, if the protocol's decoder refuses the
+    /// arguments. `None` if the text was not rewritten.
     pub(super) text: Option<Vec<u8>>,
 }
 
@@ -64,7 +64,7 @@ pub(super) fn decode(text: &[u8]) -> Result<DecodedMessage, Unreadable> {
         Ok(message) => (message, None),
         Err(error) => {
             let rewritten = without_arguments(text).ok_or_else(|| refusal(text, &error))?;
-            // Report the first error: it is about the text that the client sent.
+            // Report the first error, because it is about the client's own text.
             let message = serde_json::from_slice(&rewritten).map_err(|_other| refusal(text, &error))?;
             (message, Some(rewritten))
         }
@@ -79,15 +79,15 @@ pub(super) fn decode(text: &[u8]) -> Result<DecodedMessage, Unreadable> {
     Ok(DecodedMessage { message, text: rewritten })
 }
 
-/// A call's text with `{}` in place of its arguments. `None` for any other message.
+/// Returns a call's text with `{}` in place of its arguments, or `None` for any other message.
 fn without_arguments(text: &[u8]) -> Option<Vec<u8>> {
     let outline: Outline<'_> = serde_json::from_slice(text).ok()?;
     let arguments = outline.params.filter(|_| outline.method.as_deref() == Some(CALL))?.arguments?.get();
-    // Arguments that are not an object are a fault of the message, which `{}` would hide.
+    // Keep arguments that are not an object: they are a fault of the message, which `{}` would hide.
     if !arguments.starts_with('{') {
         return None;
     }
-    // The arguments are a slice of `text`, so the difference of the pointers is their position.
+    // The arguments are a slice of `text`, so the difference of the pointers is their offset.
     let start = (arguments.as_ptr() as usize).checked_sub(text.as_ptr() as usize)?;
     let (before, after) = (text.get(..start)?, text.get(start + arguments.len()..)?);
     Some([before, b"{}", after].concat())
@@ -96,7 +96,7 @@ fn without_arguments(text: &[u8]) -> Option<Vec<u8>> {
 /// Method name of a call.
 const CALL: &str = "tools/call";
 
-/// The text of the arguments that [`decode`] kept.
+/// Returns the text of the arguments that [`decode`] kept.
 pub(super) fn raw_arguments(message: &RxJsonRpcMessage<RoleServer>) -> RawArguments {
     let arguments = match message {
         JsonRpcMessage::Request(request) => request.request.extensions().get::<RawArguments>().cloned(),
@@ -105,7 +105,7 @@ pub(super) fn raw_arguments(message: &RxJsonRpcMessage<RoleServer>) -> RawArgume
     arguments.unwrap_or_default()
 }
 
-/// The raw text of a call's arguments. Empty if the call has none.
+/// Returns the raw text of a call's arguments, which is empty if the call has none.
 fn arguments(text: &[u8]) -> Result<RawArguments, serde_json::Error> {
     let outline: Outline<'_> = serde_json::from_slice(text)?;
     let raw = outline.params.and_then(|params| params.arguments);
@@ -116,8 +116,8 @@ fn refusal(text: &[u8], error: &serde_json::Error) -> Unreadable {
     match error.classify() {
         Category::Syntax | Category::Eof => {
             let message = format!("this is not JSON: {error}");
-            // If only a part of the message is invalid, the id can still be read. The client then learns which
-            // request was refused.
+            // If only a part of the message is invalid, its id can still be read. Send it, so that the client
+            // knows which request was refused.
             let id = parse_id(text);
             Unreadable { id, error: ErrorData::parse_error(message, None) }
         }

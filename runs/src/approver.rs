@@ -17,24 +17,24 @@ use crate::{
     clock::{milliseconds, now},
 };
 
-/// The time after which a question in the store expires, if no person is at the process that asks: 24 hours.
+/// How long a stored question is valid if no person is at the asking process: 24 hours.
 pub const APPROVAL_TTL: Duration = Duration::from_secs(24 * 60 * 60);
 
-/// The time that the call waits beyond the validity of its question, so that the store reports the expiry before the
+/// How long the call outlasts the validity of its question. The store therefore reports the expiry before the
 /// call's own timeout.
 const MARGIN: Duration = Duration::from_secs(60);
 
-/// The width of a stored question. Terminals wrap at another width themselves.
+/// The width of a stored question. A narrower terminal wraps it.
 const COLUMNS: usize = 100;
 
-/// The number of bytes of a hash that name a question.
+/// The number of bytes of a hash in a question's id.
 const ID_BYTES: usize = 8;
 
-/// The maximum number of questions of one call. A resumed run asks again after an expired question.
+/// The maximum number of requests about one call. A resumed run asks again after a request has expired.
 const MAX_REQUESTS: u32 = 100;
 
-/// An approver whose requests are rows of the store. The first answer counts: from another process through the store,
-/// or from this process's approver.
+/// An approver that asks by rows of the store. The first answer counts: from another process through the
+/// store, or from this process's approver.
 pub struct StoredApprover {
     run: Arc<DrivenRun>,
     local: LocalApprover,
@@ -47,11 +47,11 @@ pub type ApprovalRequestFn = Arc<dyn Fn(&NewApprovalRequest) + Send + Sync>;
 
 /// The approver of this process.
 enum LocalApprover {
-    /// Asked in addition to the store; the first answer counts.
+    /// Ask it too. The first answer counts.
     Asked(Arc<dyn Approver>),
-    /// There is none. The question waits for another process.
+    /// There is none. The question waits for an answer from another process.
     Absent,
-    /// There is none, and no question waits: only answers count that were given before.
+    /// There is none. Only answers count that were given earlier.
     PastAnswersOnly,
 }
 
@@ -62,15 +62,15 @@ impl StoredApprover {
         Self { run, local: LocalApprover::Absent, lifetime: APPROVAL_TTL, on_approval_request: None }
     }
 
-    /// Asks this process's approver too. The question expires when that approver's does.
+    /// Asks this process's approver too. The question expires with that approver's time limit.
     #[must_use]
     pub fn in_store_and_locally(run: Arc<DrivenRun>, local: Arc<dyn Approver>) -> Self {
         let lifetime = local.time_limit();
         Self { run, local: LocalApprover::Asked(local), lifetime, on_approval_request: None }
     }
 
-    /// Takes only answers that were given before, to a process that has died since. Any other question is refused
-    /// immediately.
+    /// Accepts only answers that were given earlier, to a process that has died since. Refuses any other
+    /// question immediately.
     #[must_use]
     pub fn past_answers_only(run: Arc<DrivenRun>) -> Self {
         Self {
@@ -81,7 +81,7 @@ impl StoredApprover {
         }
     }
 
-    /// Calls `on_approval_request` for each new question, after it was stored.
+    /// Calls `on_question` for each new request after it was stored.
     #[must_use]
     pub fn on_approval_request(mut self, on_approval_request: ApprovalRequestFn) -> Self {
         self.on_approval_request = Some(on_approval_request);
@@ -92,7 +92,8 @@ impl StoredApprover {
         &**self.run.store()
     }
 
-    /// Writes the question, unless the same question of the same call waits or is answered. Returns its id.
+    /// Writes the question, unless the same question about the same call is already open or answered. Returns
+    /// its id.
     async fn write(&self, request: &ApprovalRequest) -> Result<String, StoreError> {
         for number in 1..=MAX_REQUESTS {
             let id = approval_id(request, number);
@@ -104,8 +105,7 @@ impl StoredApprover {
                 hash: request.binding.clone(),
                 expires: Some(now() + milliseconds(self.lifetime)),
             };
-            // The id follows from the call and its access, so a question that was asked before conflicts with
-            // itself.
+            // The id is derived from the call and its access, so the same question has the same id.
             match self.store().add_approval(self.run.guard(), new.clone()).await {
                 Err(StoreError::AlreadyExists { .. }) => {}
                 Err(error) => return Err(error),
@@ -116,7 +116,7 @@ impl StoredApprover {
                     return Ok(id);
                 }
             }
-            // A run that was resumed asks again: the answer may have come meanwhile.
+            // A resumed run asks again. The answer may have arrived in the meantime.
             let earlier = self.store().approval(&id).await?;
             if !has_expired(&earlier) {
                 return Ok(id);
@@ -126,10 +126,11 @@ impl StoredApprover {
         Err(StoreError::ApprovalClosed { id: approval_id(request, MAX_REQUESTS), status })
     }
 
-    /// The answer that was given to this question before, even if it was asked again after it had expired.
+    /// Returns the answer that this question has already got, even if it was asked again after it had
+    /// expired.
     async fn earlier_answer(&self, request: &ApprovalRequest) -> Option<AttributedAnswer> {
         for number in 1..=MAX_REQUESTS {
-            // The numbers have no gaps, so the first question that is missing ends the search.
+            // The numbers have no gaps, so the first missing request ends the search.
             let earlier = self.store().approval(&approval_id(request, number)).await.ok()?;
             if earlier.answer.is_some() {
                 return attributed_answer(&earlier);
@@ -148,7 +149,7 @@ impl StoredApprover {
                         return answer;
                     }
                 }
-                // The question stays in the store, so a later read may succeed.
+                // Keep waiting: the question stays in the store, so a later read may succeed.
                 Err(error) => {
                     tracing::warn!(error = &error as &dyn std::error::Error, id, "cannot read an approval");
                 }
@@ -157,17 +158,17 @@ impl StoredApprover {
         }
     }
 
-    /// Writes an answer that was given at this process. If another process was faster, its answer counts.
+    /// Writes an answer that was given at this process. If another process was faster, returns that answer.
     async fn record(&self, id: &str, request: &ApprovalRequest, given: AttributedAnswer) -> AttributedAnswer {
         let (verdict, edited_arguments, reason) = match &given.answer {
             ApprovalAnswer::Deny { reason } => (Verdict::Deny, None, reason.clone()),
-            // A standing approval lives only in this process, so the store has a plain one.
+            // A standing approval lives only in this process, so store a plain one.
             ApprovalAnswer::Approve | ApprovalAnswer::ApproveAlways => (Verdict::Approve, None, None),
-            // A text that is not JSON is refused by the check, which comes next.
+            // Text that is not JSON is dropped here, and the check of the arguments refuses it later.
             ApprovalAnswer::ApproveWith { arguments } => {
                 (Verdict::Approve, Json::from_text(arguments.as_str()).ok(), None)
             }
-            // No person has answered, so the question stays open for another process.
+            // No person has answered. The question stays open for other processes.
             ApprovalAnswer::TimedOut | ApprovalAnswer::Unavailable => return given,
         };
         let answer = StoredAnswer {
@@ -219,7 +220,7 @@ impl Approver for StoredApprover {
         };
         let LocalApprover::Asked(local) = &self.local else { return self.wait(&id).await };
         tokio::select! {
-            // If both answers come together, `record` returns the one that the store has kept.
+            // If both answers arrive, `record` returns the stored one.
             given = local.decide(request) => self.record(&id, request, given).await,
             given = self.wait(&id) => given,
         }
@@ -230,7 +231,7 @@ impl Approver for StoredApprover {
     }
 }
 
-/// The id of a stored request: the same for the same call, the same access and the same number, in every process.
+/// Returns the id of a request. It is the same for the same call, access and number in every process.
 #[must_use]
 pub fn approval_id(request: &ApprovalRequest, number: u32) -> String {
     let parts = format!("{}\0{}\0{}\0{number}", request.run_id, request.call_id, request.binding);
@@ -247,7 +248,7 @@ fn has_expired(approval: &StoredApproval) -> bool {
     }
 }
 
-/// The answer to a question, if it has one or has expired.
+/// Returns the answer to a question, or a timeout if the question has expired.
 fn attributed_answer(approval: &StoredApproval) -> Option<AttributedAnswer> {
     let Some(stored) = &approval.answer else {
         return has_expired(approval)

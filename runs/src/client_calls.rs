@@ -1,5 +1,5 @@
-//! [`ClientCalls`]: keeps the external calls of clients that have no agent loop here: of a server, or of the command
-//! line.
+//! [`ClientCalls`]: stores the external calls of clients that have no agent loop here: clients of a server,
+//! or of the command line.
 
 use async_trait::async_trait;
 use portcullis_store::RunStatus;
@@ -11,11 +11,11 @@ use crate::{
     external::{self, unavailable},
 };
 
-/// The first message of such a run, for people who list runs.
+/// The first message of such a run, for listings.
 const PROMPT: &str = "(a call of a client)";
 
-/// The external calls of clients. Each call is a separate run in the store, which has ended as soon as the call is
-/// kept: no loop resumes it. A late result stays with the call.
+/// The external calls of clients. Each call has its own run in the store. The run ends as soon as the call is
+/// stored, so no loop resumes it. A late result stays with the call.
 #[derive(Debug)]
 pub struct ClientCalls {
     runs: Runs,
@@ -23,13 +23,13 @@ pub struct ClientCalls {
 }
 
 impl ClientCalls {
-    /// Keeps calls about this workspace.
+    /// Stores the calls of clients in this workspace.
     #[must_use]
     pub fn new(runs: Runs, workspace: String) -> Self {
         Self { runs, workspace }
     }
 
-    /// Makes a run with one call, which has ended.
+    /// Adds an ended run with one call.
     async fn add_run(
         &self,
         call: &ExternalCall,
@@ -41,7 +41,7 @@ impl ClientCalls {
         let lease = self.runs.acquire(&id).await?;
         let store = &**self.runs.store();
         let added = external::add(store, self.runs.guard(&id), id.as_str(), call).await;
-        // The run ends even if the store has refused its call, so that no run stays open without a loop.
+        // End the run even if the store has refused its call, so that no run stays open without a loop.
         let end = ("finalize", RunStatus::Completed);
         DrivenRun::end_undriven(store, self.runs.process(), (&id, lease), end).await?;
         Ok(added)

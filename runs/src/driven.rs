@@ -1,5 +1,5 @@
-//! [`DrivenRun`]: a run that this process drives. It is the store of the run's loop, keeps the lease, and writes each
-//! call before its first effect.
+//! [`DrivenRun`]: a run that this process drives. It implements the store of the run's loop, renews the
+//! lease, and writes each call before its first effect.
 
 mod calls;
 
@@ -25,17 +25,17 @@ use crate::{
     pages::all_rows,
 };
 
-/// The time after which a lease that is not renewed ends: 30 s. A run whose process cannot be examined waits so long
-/// after the process has died.
+/// After this time without renewal a lease expires: 30 s. If it is unknown whether a run's process has died,
+/// others wait this long.
 pub const LEASE_TTL: Duration = Duration::from_secs(30);
 
-/// The interval at which a lease is renewed, and a request to cancel is seen: 2 s.
+/// How often a lease is renewed, and a request to cancel is looked for: 2 s.
 pub const LEASE_RENEWAL_INTERVAL: Duration = Duration::from_secs(2);
 
-// A renewal that is late, or fails once, must not cost the lease.
+// A late renewal, or a single failed one, must not lose the lease.
 const _: () = assert!(LEASE_RENEWAL_INTERVAL.as_millis() * 4 <= LEASE_TTL.as_millis());
 
-/// The pauses after which a write is tried again, if the database could not be reached or was busy.
+/// The pauses before a write is retried, if the database could not be reached or was busy.
 const PAUSES: [Duration; 5] = [
     Duration::from_millis(200),
     Duration::from_millis(500),
@@ -44,7 +44,7 @@ const PAUSES: [Duration; 5] = [
     Duration::from_secs(6),
 ];
 
-/// The maximum length of the summary of a step, in characters. A listing shows it in one line.
+/// The maximum length of a step's summary, in characters. Listings show it on one line.
 const MAX_SUMMARY_CHARS: usize = 200;
 
 /// A run that this process drives.
@@ -61,7 +61,7 @@ pub struct DrivenRun {
     interrupted_calls: HashMap<String, OrphanedCall>,
     /// The calls that have begun in this process, and whether their ends are written.
     started_calls: Mutex<HashMap<String, bool>>,
-    /// The calls that have begun in this process and may be repeated, if they are written with their step.
+    /// The repeatable calls that have begun in this process, if they are written with their step.
     repeatable: Option<Mutex<HashMap<String, (NewStartedCall, i64)>>>,
     /// Where the loop resumes, until [`Self::take_resume_point`] takes it.
     resume_point: Mutex<Option<ResumePoint>>,
@@ -72,29 +72,29 @@ pub struct DrivenRun {
 /// Where the loop resumes a run.
 #[derive(Debug)]
 struct ResumePoint {
-    /// The state after the last step that was stored.
+    /// The state after the last stored step.
     state: RunState,
     /// A prompt that arrived in the meantime.
     prompt: Option<Message>,
 }
 
-/// An interrupted call: its stored result, or unknown.
+/// An interrupted call: its stored result, or `Unknown`.
 #[derive(Debug, Clone)]
 pub(crate) enum OrphanedCall {
-    /// It has this result.
+    /// The call has this result.
     Finished(Box<ToolResult>),
-    /// Its effects are not known, and it may not be repeated.
+    /// The effects of the call are unknown, and it must not be repeated.
     Unknown,
 }
 
 #[derive(Debug)]
 struct Progress {
     version: i64,
-    /// The messages of the step, which are written with its state.
+    /// The messages of the step. They are written with its state.
     messages: Vec<Json>,
-    /// The ordinal of the last entry of the inbox that the step has taken.
+    /// The ordinal of the last inbox entry that the step has taken.
     consumed_inbox: Option<i64>,
-    /// The calls of the step that are written with it.
+    /// The calls that are written with the step.
     finished_calls: Vec<FinishedCall>,
     next_step: &'static str,
     next_calls: usize,
@@ -103,7 +103,7 @@ struct Progress {
 }
 
 impl DrivenRun {
-    /// A run whose lease this process has.
+    /// Creates the value for a run whose lease this process holds.
     pub(crate) async fn new(
         (store, process): (Arc<dyn RunStore>, Arc<RunProcess>),
         (id, lease, state, prompt): (RunId, RunLease, StoredState, Option<Message>),
@@ -138,19 +138,19 @@ impl DrivenRun {
         })
     }
 
-    /// Writes calls that may be repeated with the step that has their results, and not before: if the process dies
-    /// meanwhile, they run again. For a caller that takes the whole step in this process.
+    /// Writes repeatable calls only together with the step that has their results. If the process dies
+    /// earlier, they run again. Only for a caller that takes the whole step in this process.
     pub(crate) fn with_repeatable_calls_in_steps(self) -> Self {
         Self { repeatable: Some(Mutex::default()), ..self }
     }
 
-    /// The run's id.
+    /// Returns the run's id.
     #[must_use]
     pub fn id(&self) -> &RunId {
         &self.id
     }
 
-    /// The store.
+    /// Returns the store.
     #[must_use]
     pub fn store(&self) -> &Arc<dyn RunStore> {
         &self.store
@@ -162,13 +162,13 @@ impl DrivenRun {
     pub fn take_resume_point(&self, handle: &AgentHandle) -> Option<RunState> {
         let ResumePoint { state, prompt } =
             self.resume_point.lock().unwrap_or_else(PoisonError::into_inner).take()?;
-        // An empty queue has room.
+        // The queue is empty, so it has room.
         let _ = prompt.map(|prompt| handle.steer_with(prompt));
         Some(state)
     }
 
-    /// Renews the lease until the returned watch is dropped, and cancels the loop if another process requested it, or
-    /// if the lease is lost.
+    /// Renews the lease until the returned watch is dropped. Cancels the loop if another process has
+    /// requested it, or if the lease is lost.
     #[must_use]
     pub fn keep_lease(self: &Arc<Self>, handle: AgentHandle) -> LeaseWatch {
         let run = Arc::clone(self);
@@ -182,7 +182,7 @@ impl DrivenRun {
                 match run.renew().await {
                     Ok(lease) if lease.cancel_requested.is_none() => {}
                     Ok(_) => handle.cancel(),
-                    // The lease outlives several renewals that fail.
+                    // Continue: the lease survives several failed renewals.
                     Err(error) if error.failure().is_some() => {
                         tracing::warn!(error = &error as &dyn std::error::Error, "cannot renew the lease");
                     }
@@ -197,14 +197,14 @@ impl DrivenRun {
     async fn renew(&self) -> Result<RunLease, StoreError> {
         let until = now() + milliseconds(LEASE_TTL);
         match self.store.renew_lease(self.guard(), until).await {
-            // The lease expired: this process was suspended, or the clock was changed. Take it again if no other
-            // process has.
+            // The lease expired because this process was suspended or the clock was changed. Take it again,
+            // unless another process holds it.
             Err(StoreError::LeaseLost { .. }) => self.store.acquire_lease(self.guard(), until).await,
             renewed => renewed,
         }
     }
 
-    /// The tokens and the time of all prompts of the run.
+    /// Returns the tokens and the time of all prompts of the run.
     pub async fn totals(&self) -> RunTotals {
         self.progress.lock().await.totals
     }
@@ -212,7 +212,7 @@ impl DrivenRun {
     /// Releases the lease, so that another process can continue the run. Call this after the loop.
     ///
     /// # Errors
-    /// [`RunError::Store`]. The lease then expires.
+    /// [`RunError::Store`]. The lease then expires by itself.
     pub async fn release(&self) -> Result<(), RunError> {
         Ok(self.store.release_lease(self.id.as_str(), self.process.name()).await?)
     }
@@ -229,17 +229,18 @@ impl DrivenRun {
         LeaseGuard { run: self.id.to_string(), owner: self.process.name().to_owned(), now: now() }
     }
 
-    /// The state of an interrupted call. `None` for a call that was not interrupted, or may run again.
+    /// Returns the state of an interrupted call, or `None` for a call that was not interrupted or may run
+    /// again.
     pub(crate) fn interrupted_call(&self, call: &str) -> Option<&OrphanedCall> {
         self.interrupted_calls.get(call)
     }
 
-    /// Whether a person had asked for the end of the run when this process took its lease.
+    /// Returns `true` if a person had cancelled the run before this process took its lease.
     pub(crate) fn is_cancel_requested(&self) -> bool {
         self.is_cancel_requested
     }
 
-    /// The version of the run after the last step that was written.
+    /// Returns the version of the run after the last step that was written.
     pub(crate) async fn version(&self) -> i64 {
         self.progress.lock().await.version
     }
@@ -248,7 +249,7 @@ impl DrivenRun {
     async fn commit(&self, commit: CommitStep) -> Result<i64, StoreError> {
         let mut pauses = PAUSES.iter();
         loop {
-            // Each try has a new guard, because the store compares its time with the lease.
+            // Each attempt needs a new guard, because the store compares the guard's time with the lease.
             let attempt = CommitStep { guard: self.guard(), ..commit.clone() };
             let error = match self.store.commit_step(attempt).await {
                 Err(error) => error,
@@ -256,6 +257,7 @@ impl DrivenRun {
             };
             let may_retry = match &error {
                 StoreError::LeaseLost { .. } => {
+                    // A changed version means that another process has taken the step in the meantime.
                     self.renew().await.is_ok_and(|lease| lease.version == commit.version)
                 }
                 error => matches!(
@@ -265,9 +267,9 @@ impl DrivenRun {
             };
             let Some(pause) = pauses.next().filter(|_| may_retry) else { return Err(error) };
             tokio::time::sleep(*pause).await;
-            // A write whose outcome is unknown is not repeated blindly. If the version has advanced, the state tells
-            // whether by this write: the lease may have expired while the database was away, and another process may
-            // have taken the step.
+            // Do not blindly repeat a write whose outcome is unknown. If the version has advanced, the state
+            // shows whether this write did it. The lease may have expired while the database was unreachable,
+            // and another process may have taken the step.
             if let Ok(run) = self.store.run(self.id.as_str()).await
                 && run.summary.version > commit.version
             {
@@ -277,7 +279,7 @@ impl DrivenRun {
         }
     }
 
-    /// Ends a run that no process drives, by a step of this kind. The lease is that of this process.
+    /// Ends a run that no process drives, by a step of this kind. This process holds the lease.
     pub(crate) async fn end_undriven(
         store: &dyn RunStore,
         process: &RunProcess,
@@ -337,6 +339,7 @@ impl MessageStore for DrivenRun {
         let late_results = self.late_results().await;
         let (texts, last) = late_results
             .map_err(|error| ConversationError::new("cannot read the inbox of the run").with_source(error))?;
+        // The next commit consumes the entries, so that they are neither lost nor delivered twice.
         if last.is_some() {
             self.progress.lock().await.consumed_inbox = last;
         }
@@ -344,11 +347,11 @@ impl MessageStore for DrivenRun {
     }
 
     async fn save_state(&self, state: &RunState) -> Result<(), ConversationError> {
-        // The lock is held during the commit, so that no message joins a step that is being written.
+        // Hold the lock during the commit, so that no message joins a step that is being written.
         let mut progress = self.progress.lock().await;
         let labels = self.registry.run_labels(&self.caller);
         let usage = if state.end().is_some() { state.usage() } else { Usage::default() };
-        // The time counts after each step, because another process may take the next one.
+        // Add the time after each step, because another process may take the next one.
         let totals = self.totals_before.with_prompt(usage, self.began.elapsed());
         let stored = StoredState::new(state.clone(), &labels, totals);
         let finished = now();
@@ -374,7 +377,7 @@ impl MessageStore for DrivenRun {
         let version = committed
             .await
             .map_err(|error| ConversationError::new("cannot store the run").with_source(error))?;
-        // The progress is replaced only after the commit, so a step that fails loses no message.
+        // Replace the progress only after the commit, so that a failed step loses no message.
         *progress = Progress {
             version,
             messages: Vec::new(),
@@ -392,7 +395,7 @@ impl MessageStore for DrivenRun {
 /// Renews a lease until it is dropped.
 #[derive(Debug)]
 pub struct LeaseWatch {
-    /// Dropping the set ends its task.
+    /// Dropping the set aborts its task.
     _tasks: JoinSet<()>,
 }
 
@@ -400,7 +403,7 @@ fn label_texts<'a>(labels: impl Iterator<Item = &'a FlowLabel>) -> Vec<String> {
     labels.map(ToString::to_string).collect()
 }
 
-/// The status of a run with this state.
+/// Returns the status of a run with this state.
 pub(crate) fn status(state: &RunState) -> RunStatus {
     match state.end() {
         None => RunStatus::Running,
@@ -416,7 +419,7 @@ pub(crate) fn status(state: &RunState) -> RunStatus {
     }
 }
 
-/// How a step ended, in one line.
+/// Describes how a step ended, in one line.
 fn summary(step: &str, calls: usize, state: &RunState) -> String {
     let text = match (step, state.next_step()) {
         (_, "ended") => state.end().map(ToString::to_string).unwrap_or_default(),
@@ -429,6 +432,6 @@ fn summary(step: &str, calls: usize, state: &RunState) -> String {
         ("finalize", _) => "has a further prompt".to_owned(),
         _ => "answered".to_owned(),
     };
-    // A line for a listing: no character that controls a terminal.
+    // Replace control characters: a listing shows the line at a terminal.
     text.chars().take(MAX_SUMMARY_CHARS).map(|c| if c.is_control() { ' ' } else { c }).collect()
 }

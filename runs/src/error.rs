@@ -8,7 +8,7 @@ use thiserror::Error;
 
 use crate::RunId;
 
-/// A run cannot be started or resumed.
+/// Why a run cannot be started or resumed.
 #[derive(Debug, Error)]
 #[non_exhaustive]
 pub enum RunError {
@@ -41,7 +41,7 @@ pub enum RunError {
         /// The workspace of this process.
         workspace: String,
     },
-    /// The run has its answer, so there is nothing to resume.
+    /// The run has an answer, so there is nothing to resume.
     #[error(
         "the run `{id}` has its answer; continue it with a prompt: portcullis agent PROMPT --resume {id}"
     )]
@@ -49,7 +49,7 @@ pub enum RunError {
         /// The run.
         id: RunId,
     },
-    /// A newer program has written the state.
+    /// A newer version has written the state.
     #[error("the state of the run `{id}` has the format {found}, and this program reads up to {known}")]
     Newer {
         /// The run.
@@ -59,7 +59,7 @@ pub enum RunError {
         /// The newest format that this program reads.
         known: u32,
     },
-    /// The store has something that is not of this program's form.
+    /// The store has a row that this program cannot parse.
     #[error("the store has a {what} of the run `{id}` that cannot be read")]
     Malformed {
         /// The run.
@@ -70,7 +70,7 @@ pub enum RunError {
         #[source]
         source: serde_json::Error,
     },
-    /// The run has a label that this program does not know. Its flow rules could not hold.
+    /// The run has an unknown label, so its flow rules could not be enforced.
     #[error("the run `{id}` has a label that is not known")]
     Label {
         /// The run.
@@ -79,7 +79,7 @@ pub enum RunError {
         #[source]
         source: InvalidFlowLabel,
     },
-    /// The folder in which a process shows that it lives cannot be used.
+    /// The folder of the process locks cannot be used.
     #[error("cannot use the folder `{}`", .folder.display())]
     Process {
         /// The folder.
@@ -88,15 +88,15 @@ pub enum RunError {
         #[source]
         source: io::Error,
     },
-    /// The run belongs to another agent, or to a client of a server: this agent cannot resume it.
+    /// The run belongs to another agent, or to a client of a server, so this agent cannot resume it.
     #[error("the run `{id}` belongs to `{}`", agent.escape_default())]
     OtherAgent {
         /// The run.
         id: RunId,
-        /// Its agent.
+        /// The agent of the run.
         agent: String,
     },
-    /// A step was taken, and cannot be stored. The step can be taken again.
+    /// A step was taken but cannot be stored. It can be taken again.
     #[error("cannot store the step of the run `{id}`: {reason}")]
     NotStored {
         /// The run.

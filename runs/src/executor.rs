@@ -9,7 +9,7 @@ use portcullis_types::{ToolCall, ToolError, ToolResult};
 use crate::{DrivenRun, driven::OrphanedCall};
 
 /// Wraps an executor. A call that began before its step was interrupted does not run again, unless it may be
-/// repeated: it has the result that is stored, or the model is told that its effects are not known.
+/// repeated. It gets its stored result, or the model is told that its effects are unknown.
 ///
 /// The inner executor must report each call to the run before the call's first effect, through
 /// [`Caller::start_listener`](portcullis_tools::Caller::start_listener).
@@ -20,7 +20,7 @@ pub struct StoredExecutor<E> {
 }
 
 impl<E: ToolExecutor> StoredExecutor<E> {
-    /// The executor of this run's calls.
+    /// Creates the executor of this run's calls.
     #[must_use]
     pub fn new(inner: E, run: Arc<DrivenRun>) -> Self {
         Self { inner, run }
@@ -36,7 +36,7 @@ impl<E: ToolExecutor> ToolExecutor for StoredExecutor<E> {
     async fn execute(&self, call: ToolCall, terms: &CallTerms) -> ToolResult {
         match self.run.interrupted_call(&call.id) {
             Some(OrphanedCall::Finished(result)) => return ToolResult::clone(result),
-            // The refusal leaves a row in the log, in which the call has a begin without an end.
+            // The refusal leaves an audit row. In the log, the call has a begin but no end.
             Some(OrphanedCall::Unknown) => return self.inner.refuse(call, interrupted_error(), terms),
             None => {}
         }

@@ -1,4 +1,4 @@
-//! [`RunExport`]: all that the store has about a run, as one document.
+//! [`RunExport`]: everything that the store has about a run, as one document.
 
 use std::collections::HashMap;
 
@@ -15,8 +15,8 @@ use crate::{RunError, RunId, pages::all_rows};
 /// The format of the document.
 const FORMAT: u32 = 1;
 
-/// All that the store has about a run. Times are milliseconds since the Unix epoch. States, messages, arguments and
-/// results stand as they are stored.
+/// Everything that the store has about a run. Times are milliseconds since the Unix epoch. States, messages,
+/// arguments and results are copied as they are stored.
 #[derive(Debug, Serialize)]
 pub struct RunExport {
     format: u32,
@@ -86,12 +86,13 @@ struct ExportedDecision {
 }
 
 impl RunExport {
-    /// Reads all of a run. A run that is driven meanwhile may have advanced between two parts of the document.
+    /// Reads a whole run. If a process drives the run at the same time, the parts of the document may show
+    /// different steps.
     ///
     /// # Errors
     /// [`RunError::Store`], [`RunError::Malformed`].
     pub async fn read(store: &dyn RunStore, id: &RunId) -> Result<Self, RunError> {
-        // Payloads are copied byte for byte, so that numbers and the order of keys stay as they are stored.
+        // Copy payloads byte for byte, so that numbers and the order of keys do not change.
         let raw = |what: &'static str, json: Json| {
             RawValue::from_string(json.into_text()).map_err(|source| RunError::Malformed {
                 id: id.clone(),
@@ -103,7 +104,8 @@ impl RunExport {
         let messages = all_rows(|request| store.messages(id.as_str(), request)).await?;
         let steps = all_rows(|request| store.steps(id.as_str(), request)).await?;
         let mut started_calls = all_rows(|request| store.started_calls(id.as_str(), request)).await?;
-        // In the order in which the model asked for them, whatever order they ended in.
+        // Sort by the order in which the model asked for the calls, which may differ from the order in which
+        // they ended.
         let request_order = call_order(&messages, id)?;
         started_calls.sort_by_key(|started| request_order.get(&started.call).copied().unwrap_or(usize::MAX));
         let filter = ApprovalFilter { run: Some(id.to_string()), ..ApprovalFilter::default() };
@@ -147,7 +149,7 @@ impl RunExport {
                 decision: decision.transpose()?,
             })
         };
-        // The rest of the row is bookkeeping of the store, such as the lease.
+        // Omit the rest of the row, which is bookkeeping of the store, such as the lease.
         let RunSummary {
             id: run_id,
             agent,
@@ -192,7 +194,7 @@ impl RunExport {
     }
 }
 
-/// The place of each call among all calls of the messages.
+/// Returns the position of each call among all calls of the messages.
 fn call_order(messages: &[StoredMessage], id: &RunId) -> Result<HashMap<String, usize>, RunError> {
     let mut order = HashMap::new();
     for message in messages {
@@ -200,7 +202,7 @@ fn call_order(messages: &[StoredMessage], id: &RunId) -> Result<HashMap<String, 
             .map_err(|source| RunError::Malformed { id: id.clone(), what: "message", source })?;
         for call in parsed.tool_calls {
             let place = order.len();
-            // A call that was repeated keeps the place where the model first asked for it.
+            // A repeated call keeps the position of its first request.
             order.entry(call.id).or_insert(place);
         }
     }

@@ -1,4 +1,4 @@
-//! [`StoredExternalCalls`]: keeps the external calls of a driven run in its store, where any process can submit their
+//! [`StoredExternalCalls`]: stores the external calls of a driven run. Any process can then submit their
 //! results.
 
 use std::sync::Arc;
@@ -15,7 +15,7 @@ use serde_json::Value;
 
 use crate::{DrivenRun, answers::Answers, clock::now};
 
-/// The maximum number of late results that enter a run with one step.
+/// The maximum number of late results that one step adds to a run.
 const MAX_ARRIVALS: u32 = 16;
 
 /// The external calls of a driven run.
@@ -27,14 +27,14 @@ pub struct StoredExternalCalls {
 }
 
 impl StoredExternalCalls {
-    /// The calls of this run. Their late results go to the run.
+    /// Stores the calls of this run. Their late results go to the run's own inbox.
     #[must_use]
     pub fn new(run: Arc<DrivenRun>) -> Self {
         let inbox = run.id().to_string();
         Self { run, inbox }
     }
 
-    /// Sends late results to this inbox, whose owner takes them.
+    /// Sends late results to this inbox. Its owner takes them.
     #[must_use]
     pub fn with_inbox(self, inbox: impl Into<String>) -> Self {
         Self { inbox: inbox.into(), ..self }
@@ -79,10 +79,10 @@ pub(crate) async fn add(
     match store.add_call(guard, new).await {
         Ok(()) if call.waits => Ok((ExternalCallState::Waiting, call.expires)),
         Ok(()) => Ok((ExternalCallState::Pending, call.expires)),
-        // The process that made the call has died, and the call is still open.
+        // The call is still open after the process that made it has died.
         Err(StoreError::AlreadyExists { .. }) => {
             let earlier = store.call(&call.id).await.map_err(|error| unavailable(&error))?;
-            // The id is a hash of agent, run and call, so the row of another call means a damaged store.
+            // The id is a hash of agent, run and call, so another call's row means a damaged store.
             if earlier.run != run || earlier.tool != call.tool {
                 return Err(ToolError::internal("another call of the store has the same id"));
             }
@@ -101,7 +101,7 @@ pub(crate) async fn wait(store: &dyn RunStore, id: &str) -> Result<ExternalCallS
                 ExternalCallState::Waiting => {}
                 ended => return Ok(ended),
             },
-            // The call stays in the store, so a later read may succeed.
+            // Keep waiting: the call stays in the store, so a later read may succeed.
             Err(error) if error.failure().is_some() => {
                 tracing::warn!(error = &error as &dyn std::error::Error, id, "cannot read an external call");
             }
@@ -130,6 +130,7 @@ fn progress(call: &StoredExternalCall) -> Result<ExternalCallState, ToolError> {
         }
         (ExternalCallStatus::Waiting, _) => ExternalCallState::Waiting,
         (ExternalCallStatus::Pending, _) => ExternalCallState::Pending,
+        // Expired, cancelled, or resolved without a result, which only a damaged store has.
         _ => ExternalCallState::Closed,
     })
 }
@@ -139,7 +140,7 @@ pub(crate) fn unavailable(error: &StoreError) -> ToolError {
         .with_operator_detail(portcullis_types::chain(error))
 }
 
-/// The body of an entry with a late result.
+/// The body of an inbox entry with a late result.
 #[derive(Debug, Deserialize)]
 #[serde(rename_all = "camelCase")]
 struct ResultEntry {
@@ -148,10 +149,11 @@ struct ResultEntry {
 }
 
 impl DrivenRun {
-    /// The late results that wait for this run, as messages, with the ordinal of the last entry that they are from.
+    /// Returns the late results that wait for this run, as messages, and the ordinal of the last entry that
+    /// was read.
     pub(crate) async fn late_results(&self) -> Result<(Vec<String>, Option<i64>), StoreError> {
         let page = self.store().inbox(self.id().as_str(), PageRequest::first(MAX_ARRIVALS)).await?;
-        // Entries of another kind are consumed too, so that they do not come up at each step.
+        // Consume entries of other kinds too, so that later steps do not read them again.
         let last = page.items.last().map(|entry| entry.ordinal);
         let mut messages = Vec::new();
         for entry in page.items {
@@ -162,8 +164,8 @@ impl DrivenRun {
     }
 }
 
-/// Lets the late result of an inbox's entry into the run of this caller. `None` if the entry is not a late result of a
-/// call.
+/// Adds the late result in an inbox entry to the run of this caller. Returns `None` if the entry is not a
+/// late result of a call.
 ///
 /// # Errors
 /// [`StoreError`] if the call cannot be read.
@@ -188,7 +190,7 @@ pub async fn take_late_result(
     Ok(Some(registry.take_late_result(late, caller).await))
 }
 
-/// The text of a late result, as specification 003 has it.
+/// Returns the text of a late result, as specification 003 defines it.
 #[must_use]
 pub fn late_result_text(result: &ToolResult) -> String {
     let hint = result.rest_hint().map(|hint| format!("\n{hint}")).unwrap_or_default();

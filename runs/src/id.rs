@@ -6,20 +6,19 @@ use serde::{Deserialize, Serialize};
 
 use super::RunError;
 
-/// The beginning of every id.
+/// The prefix of every id.
 const PREFIX: &str = "run_";
 
-/// The random part of an id, in bytes. An id only has to differ from the others of its store.
+/// The random part of an id, in bytes. An id only has to be unique in its store.
 const RANDOM_BYTES: usize = 8;
 
-/// The id of a run: `run_` and 16 hexadecimal digits, as in the rows of the audit
-/// log.
+/// The id of a run: `run_` and 16 hexadecimal digits, as in the audit log.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]
 pub struct RunId(String);
 
 impl RunId {
-    /// A new random id.
+    /// Creates a random id.
     ///
     /// # Errors
     /// [`RunError::Random`] if the system gives no random bytes.
@@ -29,13 +28,13 @@ impl RunId {
         Ok(Self(format!("{PREFIX}{}", hex::encode(bytes))))
     }
 
-    /// The id that follows from a hash: the same run for the same hash.
+    /// Derives the id from a hash. The same hash gives the same id.
     #[must_use]
     pub fn from_hash(hash: &[u8; 32]) -> Self {
         Self(format!("{PREFIX}{}", hex::encode(&hash[..RANDOM_BYTES])))
     }
 
-    /// The text of the id.
+    /// Returns the text of the id.
     #[must_use]
     pub fn as_str(&self) -> &str {
         &self.0

@@ -1,8 +1,9 @@
 //! Runs that another process can resume: drives agent loops over a store.
 //!
-//! The state of a run is in the store after each step, and each call is written there before its first effect and after
-//! its end. If a process dies, another one takes the interrupted step again. A call that has finished keeps its result.
-//! A call that may be repeated runs again. For any other call, the model is told that its effects are unknown.
+//! The state of a run is stored after each step, and each call is stored before its first effect and after
+//! its end. If a process dies, another process repeats the interrupted step. A call that has finished keeps
+//! its result. A call that may be repeated runs again. For any other call, the model is told that its effects
+//! are unknown.
 //!
 //! | file | what it is |
 //! |---|---|

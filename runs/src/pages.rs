@@ -2,10 +2,10 @@
 
 use portcullis_store::{Page, PageRequest, StoreError};
 
-/// All rows of a listing, page by page.
+/// Returns all rows of a listing, read page by page.
 ///
 /// # Errors
-/// As `list`.
+/// Same as `list`.
 pub async fn all_rows<T, C, F>(list: impl Fn(PageRequest<C>) -> F) -> Result<Vec<T>, StoreError>
 where
     F: Future<Output = Result<Page<T, C>, StoreError>>,

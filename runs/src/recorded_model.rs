@@ -1,4 +1,4 @@
-//! [`RecordedModel`]: a provider whose requests leave rows in the audit log.
+//! [`RecordedModel`]: wraps a provider, and writes an audit row for each of its requests.
 
 use std::{
     fmt,
@@ -18,19 +18,19 @@ use portcullis_tools::{
 };
 use portcullis_types::{ToolErrorKind, async_trait};
 
-/// A provider over another one. Each request leaves a row when its answer has ended, failed, or is given up. An answer
-/// whose row cannot be written is withheld.
+/// Wraps a provider. Each request gets an audit row when its answer has ended, failed or was abandoned. An
+/// answer whose row cannot be written is withheld.
 pub struct RecordedModel {
     inner: Arc<dyn Provider>,
     log: ModelLog,
 }
 
-/// The model that is asked, as rows name it.
+/// The identity of the model in rows.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ModelIdentity {
     /// The model's name, as the provider knows it.
     pub name: String,
-    /// The scheme, host and port of the provider. `None` for a model of this process.
+    /// The scheme, host and port of the provider. `None` for a model in this process.
     pub address: Option<String>,
 }
 
@@ -82,7 +82,7 @@ impl ModelLog {
     }
 }
 
-/// A request under way.
+/// A request in flight.
 struct RequestUnderWay {
     began: Instant,
     usage: Option<Usage>,
@@ -103,7 +103,7 @@ impl Provider for RecordedModel {
     }
 }
 
-/// Writes one row, at the latest when it is dropped.
+/// Writes the row of a request, at the latest when it is dropped.
 struct RequestRecorder {
     log: ModelLog,
     request: RequestUnderWay,
@@ -112,7 +112,7 @@ struct RequestRecorder {
 
 impl RequestRecorder {
     fn end(&mut self, stop: StopReason) -> Result<Delta, ProviderError> {
-        // This is set before the write, so that a write that fails is not repeated on drop.
+        // Set this before the write, so that a failed write is not repeated on drop.
         self.is_recorded = true;
         let word = match &stop {
             StopReason::Stop => "stop",
@@ -179,7 +179,7 @@ fn unrecorded(error: AuditError) -> ProviderError {
     ProviderError::new(ProviderErrorKind::Configuration, message).with_source(error)
 }
 
-/// The kind of error that the row has. Its code is the provider's own kind.
+/// Returns the kind of error for the row. The row's code is the provider's own kind.
 fn error_kind(kind: ProviderErrorKind) -> ToolErrorKind {
     match kind {
         ProviderErrorKind::Cancelled => ToolErrorKind::Cancelled,

@@ -1,5 +1,5 @@
-//! [`RunProcess`]: a process that works on runs. It holds a lock as long as it lives, so that a process with the same
-//! state folder need not wait until the leases of a dead process expire.
+//! [`RunProcess`]: a process that works on runs. It holds a file lock as long as it lives. Other processes
+//! with the same state folder can therefore tell that it has died, and need not wait until its leases expire.
 
 use std::{
     fs::{self, DirBuilder, File, OpenOptions, TryLockError},
@@ -15,7 +15,7 @@ use crate::RunError;
 /// The folder of the locks, in the state folder.
 const FOLDER: &str = "drivers";
 
-/// The beginning of every name.
+/// The prefix of every name.
 const PREFIX: &str = "driver_";
 
 /// The random part of a name, in bytes. A name owns leases, so it must be unique among all processes of a store.
@@ -24,22 +24,22 @@ const RANDOM_BYTES: usize = 16;
 /// The length of the hash over boot id and folder, in bytes.
 const PLACE_BYTES: usize = 8;
 
-/// The kernel's id of the present start of the system (random(4)).
+/// The kernel's id of the current boot (random(4)).
 const BOOT_ID: &str = "/proc/sys/kernel/random/boot_id";
 
 /// A process that works on runs.
 #[derive(Debug)]
 pub struct RunProcess {
     folder: PathBuf,
-    /// The part of the name that all processes of this folder have.
+    /// The part of the name that all processes of this folder share.
     place: String,
     name: String,
-    /// The system gives the lock up when the process ends, in whatever way.
+    /// The kernel releases the lock when the process ends in any way.
     _lock: File,
 }
 
 impl RunProcess {
-    /// Makes this process known in the state folder, and removes the files of processes that have died.
+    /// Registers this process in the state folder, and removes the files of processes that have died.
     ///
     /// # Errors
     /// [`RunError::Process`], [`RunError::Random`].
@@ -54,17 +54,17 @@ impl RunProcess {
         Ok(Self { folder, place, name, _lock: lock })
     }
 
-    /// The name, which owns the leases of this process.
+    /// Returns the name, which owns the leases of this process.
     #[must_use]
     pub fn name(&self) -> &str {
         &self.name
     }
 
-    /// The process id of the named process, if it is alive and uses this state folder. The id is valid in that
-    /// process's PID namespace.
+    /// Returns the process id of the named process, if it is alive and uses this state folder. The id is
+    /// valid in the PID namespace of that process.
     #[must_use]
     pub fn process_id(state: &Path, name: &str) -> Option<u32> {
-        // The name comes from a row of the store and must not lead out of the folder of locks.
+        // The name comes from a row of the store, so make sure that it cannot escape the folder of locks.
         let is_name = name.strip_prefix(PREFIX)?.bytes().all(|byte| byte.is_ascii_hexdigit() || byte == b'_');
         let path = state.join(FOLDER).join(name);
         if !is_name || !is_locked(&path).unwrap_or(false) {
@@ -73,14 +73,14 @@ impl RunProcess {
         fs::read_to_string(path).ok()?.parse().ok()
     }
 
-    /// Whether the process with this name is known to have died. Always `false` for a process of another machine or
-    /// state folder.
+    /// Returns `true` if the process with this name is known to have died. Always returns `false` for a
+    /// process of another machine or state folder.
     pub(crate) fn has_died(&self, name: &str) -> bool {
         let is_of_this_folder = name
             .strip_prefix(&self.place)
             .and_then(|rest| rest.strip_prefix('_'))
             .is_some_and(|rest| rest.bytes().all(|byte| byte.is_ascii_hexdigit()));
-        // A file that cannot be examined proves nothing.
+        // A file that cannot be examined proves nothing, so assume that it is locked.
         is_of_this_folder && name != self.name && !is_locked(&self.folder.join(name)).unwrap_or(true)
     }
 }
@@ -92,7 +92,8 @@ impl Drop for RunProcess {
     }
 }
 
-/// Makes the folder, and removes the files of processes that have died. Returns the beginning of its processes' names.
+/// Creates the folder, and removes the files of processes that have died. Returns the prefix of its
+/// processes' names.
 fn prepare(folder: &Path) -> io::Result<String> {
     match DirBuilder::new().mode(0o700).create(folder) {
         Err(error) if error.kind() != io::ErrorKind::AlreadyExists => return Err(error),
@@ -103,35 +104,36 @@ fn prepare(folder: &Path) -> io::Result<String> {
         let is_process = path.file_name().is_some_and(|name| name.to_string_lossy().starts_with(PREFIX));
         if is_process && !is_locked(&path)? {
             match fs::remove_file(&path) {
-                // Another process was faster.
+                // Another process removed the file first.
                 Err(error) if error.kind() == io::ErrorKind::NotFound => {}
                 removed => removed?,
             }
         }
     }
     let metadata = fs::metadata(folder)?;
-    // Another machine has another boot id, so a process there is never taken for a dead one of this machine.
+    // Another machine has another boot id, so its processes are never mistaken for dead processes of this
+    // machine.
     let boot_id = fs::read_to_string(BOOT_ID)?;
     let place = format!("{}\0{}\0{}", boot_id.trim(), metadata.dev(), metadata.ino());
     let hash = Sha256::digest(place);
     Ok(format!("{PREFIX}{}", hex::encode(hash.get(..PLACE_BYTES).unwrap_or(&hash))))
 }
 
-/// Makes a file, and takes its lock. The file gets its name when it is locked, so that no other process takes it for
-/// that of a dead process.
+/// Creates a file, and locks it. The file gets its name only when it is locked, so that no other process
+/// mistakes it for that of a dead process.
 fn lock_new_file(folder: &Path, name: &str) -> io::Result<File> {
     let unnamed = folder.join(format!(".{name}"));
     let mut file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(&unnamed)?;
     file.lock()?;
-    // The id is for people. The lock alone says whether the process lives.
+    // The id is for people. Only the lock shows whether the process is alive.
     write!(file, "{}", std::process::id())?;
     fs::rename(&unnamed, folder.join(name))?;
     Ok(file)
 }
 
-/// Whether a process holds the lock of this file; `false` if the file is missing.
+/// Returns `true` if a process holds the lock of this file, and `false` if the file is missing.
 fn is_locked(path: &Path) -> io::Result<bool> {
-    // The name may be that of a link or a FIFO, which must be neither followed nor waited for.
+    // The name may belong to a symlink or a FIFO. Do not follow the former, and do not block on the latter.
     let flags = rustix::fs::OFlags::NOFOLLOW | rustix::fs::OFlags::NONBLOCK;
     let flags = i32::try_from(flags.bits()).unwrap_or_default();
     let file = match OpenOptions::new().write(true).custom_flags(flags).open(path) {

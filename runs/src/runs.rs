@@ -15,67 +15,66 @@ use crate::{
     clock::{milliseconds, now},
 };
 
-/// The maximum number of times that [`Runs::drive`] tries to take a lease, because another process may change the run
-/// after it was read.
+/// The maximum number of attempts of [`Runs::drive`] to take a lease. An attempt fails if another process
+/// changes the run after it was read.
 const DRIVE_ATTEMPTS: usize = 3;
 
-/// The prompt that follows a message of the model when a run resumes: providers refuse a request that ends with the
-/// model's message.
+/// The prompt that a resumed run adds after a message of the model, because providers refuse a request that
+/// ends with one.
 const GO_ON: &str = "Go on.";
 
-/// The runs of a store, as one process drives them.
+/// The runs of a store, which this process may drive.
 #[derive(Debug, Clone)]
 pub struct Runs {
     store: Arc<dyn RunStore>,
     process: Arc<RunProcess>,
 }
 
-/// Names a run, and says what it is about.
+/// A run, and what it works on.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct RunSubject {
     /// The run.
     pub id: RunId,
-    /// The agent that it belongs to.
+    /// The agent that the run belongs to.
     pub agent: String,
-    /// The folder that it works on, as the operator names it.
+    /// The folder that the run works on, as the operator names it.
     pub workspace: String,
 }
 
-/// The data that a new run takes over from earlier ones.
+/// What a new run takes over from earlier ones.
 #[derive(Debug, Clone, Default)]
 pub struct CarriedOver {
     /// The messages that the model reads before the first prompt.
     pub messages: Vec<Message>,
     /// The labels of what these messages have read, each with the id of the call that brought it.
     pub labels: BTreeMap<FlowLabel, String>,
-    /// The entries of an inbox that the prompt has. They are consumed with the run's first write, so that each is in
-    /// one run.
+    /// The inbox entries in the prompt. The run's first write consumes them, so that each is in only one run.
     pub consumed_inbox: Option<InboxSpan>,
 }
 
 /// How a run continues.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Continuation {
-    /// With the step that was interrupted, or, after an end without an answer, with one more request to the model.
+    /// Continue with the interrupted step. After an end without an answer, ask the model once more.
     Resume,
-    /// With a further prompt. An interrupted step is taken first.
+    /// Continue with a further prompt. An interrupted step is taken first.
     Prompt(Message),
 }
 
 impl Runs {
-    /// The runs of this store, driven by this process.
+    /// Creates the runs of this store, driven by this process.
     #[must_use]
     pub fn new(store: Arc<dyn RunStore>, process: RunProcess) -> Self {
         Self { store, process: Arc::new(process) }
     }
 
-    /// The store.
+    /// Returns the store.
     #[must_use]
     pub fn store(&self) -> &Arc<dyn RunStore> {
         &self.store
     }
 
-    /// The process that drives the runs.
+    /// Returns the process that drives the runs.
     pub(crate) fn process(&self) -> &Arc<RunProcess> {
         &self.process
     }
@@ -115,7 +114,7 @@ impl Runs {
         Ok(self.store.create_run(run).await?)
     }
 
-    /// The newest run about a workspace.
+    /// Returns the newest run in a workspace.
     ///
     /// # Errors
     /// [`RunError::NoRun`], [`RunError::Store`].
@@ -128,7 +127,7 @@ impl Runs {
         }
     }
 
-    /// A run, which must be about this workspace.
+    /// Returns a run, which must work on this workspace.
     ///
     /// # Errors
     /// [`RunError::OtherWorkspace`], [`RunError::Store`].
@@ -144,7 +143,7 @@ impl Runs {
     /// Fails unless the run can be resumed without a further prompt.
     ///
     /// # Errors
-    /// [`RunError::Answered`], and as for [`Runs::find`].
+    /// [`RunError::Answered`], and the errors of [`Runs::find`].
     pub async fn ensure_resumable(&self, id: &RunId, workspace: &str) -> Result<(), RunError> {
         match self.find(id, workspace).await? {
             (summary, state) if is_answered(&summary, &state) && !self.has_late_results(id).await? => {
@@ -154,7 +153,8 @@ impl Runs {
         }
     }
 
-    /// Takes the lease of a run, so that this process drives it. The labels of what the run has read hold from now on.
+    /// Takes the lease of a run, so that this process drives it. The labels of what the run has read apply
+    /// from now on.
     ///
     /// # Errors
     /// [`RunError`], for example [`StoreError::Leased`] if another process drives the run, and [`RunError::Answered`]
@@ -187,13 +187,13 @@ impl Runs {
         if summary.agent != *agent {
             return Err(RunError::OtherAgent { id: id.clone(), agent: summary.agent });
         }
-        // The labels hold before the lease is taken: a fault in them must not keep the run from other processes.
+        // Add the labels before taking the lease: a bad label must not lock other processes out of the run.
         registry.add_run_labels(caller, state.labels(id)?);
         let mut waiting_prompt = None;
         let lease = if summary.status.has_ended() {
             state.run = match next {
                 Continuation::Prompt(prompt) => RunState::new(prompt.clone()),
-                // The loop takes the results before it asks the model.
+                // The loop takes the late results before it asks the model.
                 Continuation::Resume if self.has_late_results(id).await? => RunState::asking_again(),
                 Continuation::Resume if is_answered(&summary, &state) => {
                     return Err(RunError::Answered { id: id.clone() });
@@ -212,7 +212,7 @@ impl Runs {
             }
             let lease = self.acquire(id).await?;
             if lease.version != summary.version {
-                // Another process has driven the run meanwhile, so the state that was read is not the last.
+                // Another process has driven the run since it was read, so the state is stale.
                 self.store.release_lease(id.as_str(), self.process.name()).await?;
                 let (expected, found) = (summary.version, lease.version);
                 return Err(StoreError::Conflict { run: id.to_string(), expected, found }.into());
@@ -227,19 +227,20 @@ impl Runs {
         match driven.await {
             Ok(driven) => Ok(Arc::new(driven.with_repeatable_calls_in_steps())),
             Err(error) => {
-                // Without this, no process could drive the run until the lease expires.
+                // Release the lease, so that other processes need not wait until it expires.
                 self.store.release_lease(id.as_str(), self.process.name()).await?;
                 Err(error)
             }
         }
     }
 
-    /// Whether results of the run's pending calls wait for it.
+    /// Returns `true` if late results of the run's calls wait in its inbox.
     async fn has_late_results(&self, id: &RunId) -> Result<bool, StoreError> {
         Ok(!self.store.inbox(id.as_str(), PageRequest::first(1)).await?.items.is_empty())
     }
 
-    /// Whether the last message of a run is the model's: a part of an answer, which was cancelled or cut off.
+    /// Returns `true` if the last message of a run is the model's: a part of an answer, which was cancelled
+    /// or cut off.
     async fn ends_with_the_model(&self, run: &RunSummary) -> Result<bool, RunError> {
         let page = self.store.messages(&run.id, PageRequest::after(run.messages - 1, 1)).await?;
         let role = |message: &StoredMessage| serde_json::from_str::<Message>(message.body.as_str()).ok();
@@ -248,12 +249,13 @@ impl Runs {
             .is_some_and(|message| message.role == MessageRole::Assistant && message.tool_calls.is_empty()))
     }
 
-    /// Takes the lease, even that of a process that has died.
+    /// Takes the lease, even from a process that has died.
     pub(crate) async fn acquire(&self, id: &RunId) -> Result<RunLease, StoreError> {
         let acquire = || self.store.acquire_lease(self.guard(id), now() + milliseconds(LEASE_TTL));
         match acquire().await {
             Err(StoreError::Leased { owner, .. }) if self.process.has_died(&owner) => {
-                // The dead owner is named, so that a lease which a third process has taken meanwhile stays.
+                // Name the dead owner, so that a lease which a third process has taken in the meantime is
+                // kept.
                 self.store.release_lease(id.as_str(), &owner).await?;
                 acquire().await
             }
@@ -265,15 +267,15 @@ impl Runs {
         LeaseGuard { run: id.to_string(), owner: self.process.name().to_owned(), now: now() }
     }
 
-    /// Asks that a run end. If no process drives the run, it ends immediately.
+    /// Requests the end of a run. If no process drives the run, it ends immediately.
     ///
     /// # Errors
     /// [`RunError::Store`], for example [`StoreError::Ended`].
     pub async fn cancel(&self, id: &RunId) -> Result<RunStatus, RunError> {
-        // The request comes first, so that a process which takes the lease meanwhile sees it.
+        // Store the request first, so that a process which takes the lease in the meantime sees it.
         self.store.request_cancel(id.as_str(), now()).await?;
         match self.acquire(id).await {
-            // The process that drives the run ends it.
+            // The process that drives the run will end it.
             Err(StoreError::Leased { .. }) => Ok(RunStatus::Running),
             Err(StoreError::Ended { .. }) => Ok(self.store.run(id.as_str()).await?.summary.status),
             Err(error) => Err(error.into()),
@@ -286,7 +288,7 @@ impl Runs {
     }
 }
 
-/// Whether the run has the model's answer, perhaps cut off by the limit of its tokens.
+/// Returns `true` if the run has the model's answer, which the token limit may have cut off.
 fn is_answered(summary: &RunSummary, state: &StoredState) -> bool {
     summary.status == RunStatus::Completed || matches!(state.run.end(), Some(AgentEnd::Length { .. }))
 }

@@ -1,4 +1,4 @@
-//! [`StoredState`]: the state of a run as it is stored, and the labels of its run.
+//! [`StoredState`]: the state of a run as it is stored, with the labels of the run.
 
 use std::{collections::BTreeMap, time::Duration};
 
@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::{RunError, RunId, clock::milliseconds};
 
-/// The format of the states that this program writes, and the newest one that it reads.
+/// The format of the states that this program writes. It is also the newest format that it reads.
 const VERSION: u32 = 1;
 
 /// The state of a run as it is stored.
@@ -21,7 +21,7 @@ pub struct StoredState {
     pub run: RunState,
     /// The labels of what the run has read, each with the id of the call that brought it.
     labels: BTreeMap<String, String>,
-    /// Tokens and time of the prompts before this one.
+    /// Tokens and time of the earlier prompts.
     pub totals: RunTotals,
 }
 
@@ -35,20 +35,20 @@ pub struct RunTotals {
     elapsed_ms: i64,
 }
 
-/// The part of a state that every version has.
+/// The part that the state has in every version.
 #[derive(Debug, Deserialize)]
 struct AnyVersion {
     version: u32,
 }
 
 impl RunTotals {
-    /// The time spent on prompts.
+    /// Returns the time spent on prompts.
     #[must_use]
     pub fn elapsed(&self) -> Duration {
         Duration::from_millis(self.elapsed_ms.unsigned_abs())
     }
 
-    /// The totals after one more prompt.
+    /// Returns the totals after one more prompt.
     #[must_use]
     pub fn with_prompt(self, usage: Usage, elapsed: Duration) -> Self {
         let Usage { input_tokens, output_tokens } = self.usage;
@@ -66,18 +66,18 @@ impl StoredState {
         Self { version: VERSION, run, labels, totals }
     }
 
-    /// The same labels and totals with another state of the loop.
+    /// Returns the same labels and totals with another state of the loop.
     pub(crate) fn with_run(self, run: RunState) -> Self {
         Self { run, ..self }
     }
 
-    /// Reads a state of the store.
+    /// Parses a state of the store.
     ///
     /// # Errors
     /// [`RunError::Newer`], [`RunError::Malformed`].
     pub fn parse(text: &str, id: &RunId) -> Result<Self, RunError> {
         let malformed = |source| RunError::Malformed { id: id.clone(), what: "state", source };
-        // The version is read first, because a newer state can have keys that this program refuses.
+        // Read the version first, because a newer state can have keys that this program refuses.
         let AnyVersion { version } = serde_json::from_str(text).map_err(malformed)?;
         if version > VERSION {
             return Err(RunError::Newer { id: id.clone(), found: version, known: VERSION });
@@ -89,13 +89,13 @@ impl StoredState {
         Json::of(self)
     }
 
-    /// The labels of the run, each with the id of the call that brought it.
+    /// Returns the labels of the run, each with the id of the call that brought it.
     pub(crate) fn labels(&self, id: &RunId) -> Result<Vec<(FlowLabel, String)>, RunError> {
         self.labels.iter().map(|(label, call)| Ok((parse_label(label, id)?, call.clone()))).collect()
     }
 }
 
-/// Reads a label of the store.
+/// Parses a label of the store.
 pub(crate) fn parse_label(text: &str, id: &RunId) -> Result<FlowLabel, RunError> {
     text.parse().map_err(|source| RunError::Label { id: id.clone(), source })
 }

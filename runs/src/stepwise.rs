@@ -1,8 +1,8 @@
-//! [`Stepper`]: takes single steps of runs, each perhaps in another process, for a caller that decides elsewhere which
-//! step comes next.
+//! [`Stepper`]: takes single steps of runs, for a caller that decides elsewhere which step comes next. Each
+//! step may run in another process.
 //!
-//! The steps are those of the loop, and the store holds what it holds after a run in one process. The difference is
-//! that each call of a turn runs on its own, and the turn's step then collects the results.
+//! The steps are those of the loop, and the store has the same content as after a run in one process. The
+//! only difference: each call of a turn runs on its own, and the turn's step then collects the results.
 
 use std::{
     collections::HashMap,
@@ -27,24 +27,26 @@ use crate::{
     turn_results::TurnResults,
 };
 
-/// The parts that the steps of a process work with.
+/// What the steps of a process work with.
 pub struct StepParts {
     /// The tools.
     pub registry: Arc<ToolRegistry>,
     /// The model.
     pub provider: Arc<dyn Provider>,
-    /// The model, as the rows of requests name it.
+    /// The identity of the model in audit rows.
     pub model: ModelIdentity,
-    /// The settings of the loop. The run's id and the strategy are set for each step: calls run one after the other.
+    /// The settings of the loop. The run's id and the strategy are set for each step: calls run one at a
+    /// time.
     pub config: AgentConfig,
-    /// The caller of the model's calls. Its approver has answered in advance; without one, questions are asked in the
-    /// store.
+    /// The caller of the model's calls. Its approver has answered in advance. Without an approver, questions
+    /// are asked in the store.
     pub caller: Caller,
-    /// The workspace that runs must be about.
+    /// The workspace that runs must belong to.
     pub workspace: String,
-    /// Labels that hold for every run, with what brought them: instructions that were read from a mount.
+    /// Labels that apply to every run, each with what brought it, for example instructions that were read
+    /// from a mount.
     pub labels: Vec<(FlowLabel, String)>,
-    /// A hint on denied calls that nobody could approve.
+    /// A hint for denied calls that had no approver.
     pub hint: Option<&'static str>,
     /// Called for each new request for an approval, with its run. Must not block.
     pub on_approval_request: Option<RunQuestionFn>,
@@ -57,19 +59,19 @@ pub type RunQuestionFn = Arc<dyn Fn(&RunId, &NewApprovalRequest) + Send + Sync>;
 pub struct Stepper {
     runs: Runs,
     parts: StepParts,
-    /// One lock for each run with a step in progress. All steps of a process share one lease owner, so the lease alone
-    /// does not keep them apart.
+    /// One lock for each run with a step in progress. All steps of a process share one lease owner, so the
+    /// lease alone does not prevent concurrent steps.
     step_locks: Mutex<HashMap<RunId, Weak<AsyncMutex<()>>>>,
 }
 
-/// Where a run stands.
+/// The position of a run.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Position {
-    /// The version of the run, which the next step must name.
+    /// The version of the run. The next step must name it.
     pub version: i64,
     /// The name of the next step, as [`RunState::next_step`] gives it.
     pub next: &'static str,
-    /// The calls that the next step needs the results of, in order.
+    /// The calls whose results the next step needs, in order.
     pub calls: Vec<NextCall>,
     /// The status of the run.
     pub status: RunStatus,
@@ -78,7 +80,7 @@ pub struct Position {
 /// A call of the next step.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct NextCall {
-    /// Its id.
+    /// The call's id.
     pub id: String,
     /// The tool, as the model names it.
     pub tool: String,
@@ -89,37 +91,37 @@ pub struct NextCall {
 /// The result of a step.
 #[derive(Debug, Clone, PartialEq)]
 pub enum StepEnd {
-    /// It was taken, now or before.
+    /// The step was taken, now or earlier.
     Taken(Position),
-    /// The run would have ended this way, and the caller wants to try again. Nothing was stored.
+    /// The run would have ended this way, but the caller wants to retry. Nothing was stored.
     Undone(AgentEnd),
 }
 
-/// How a call of a step ended.
+/// How a call of a turn ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum StepCallEnd {
-    /// Its result is stored, now or before. A refusal is a result too.
+    /// The result is stored, now or earlier. A refusal is a result too.
     Stored,
-    /// It was cancelled before it had any effect, and has no result.
+    /// The call was cancelled before it had any effect, and has no result.
     NotBegun,
-    /// The run has continued without it.
+    /// The run has continued without the call.
     Passed,
 }
 
 impl Stepper {
-    /// Steps of these runs.
+    /// Creates a stepper for these runs.
     #[must_use]
     pub fn new(runs: Runs, parts: StepParts) -> Self {
         Self { runs, parts, step_locks: Mutex::default() }
     }
 
-    /// The runs.
+    /// Returns the runs.
     #[must_use]
     pub fn runs(&self) -> &Runs {
         &self.runs
     }
 
-    /// Adds a run with its prompt, unless it is there.
+    /// Adds a run with its prompt, unless the run exists.
     ///
     /// # Errors
     /// [`RunError::Store`].
@@ -130,33 +132,33 @@ impl Stepper {
         }
     }
 
-    /// Where a run stands.
+    /// Returns the position of a run.
     ///
     /// # Errors
-    /// As for [`Runs::find`].
+    /// Same as [`Runs::find`].
     pub async fn position(&self, id: &RunId) -> Result<Position, RunError> {
         let (summary, state) = self.runs.find(id, &self.parts.workspace).await?;
         Ok(self.position_of(summary.version, &state.run))
     }
 
-    /// Whether this process offers a tool of this name.
+    /// Returns `true` if this process offers a tool of this name.
     #[must_use]
     pub fn offers(&self, tool: &str) -> bool {
         self.parts.registry.offers().iter().any(|offer| offer.decl.name == tool)
     }
 
-    /// Takes the step that follows this version of the run. For a turn with calls, the results that
-    /// [`Self::run_call`] has stored are collected, and calls without a result are refused. A run that has advanced
-    /// stays as it is.
+    /// Takes the step that follows this version of the run. For a turn with calls, the step collects the
+    /// results that [`Self::run_call`] has stored, and refuses calls without a result. A run that has
+    /// advanced stays as it is.
     ///
-    /// `steering` reaches the model with this step, if it asks the model. `interruption` says that a person has written
-    /// or cancelled meanwhile. `keeps` may refuse an end of the run.
+    /// If the step asks the model, `steering` reaches the model with it. `interruption` means that a person
+    /// has written or cancelled in the meantime. `keeps` may refuse an end of the run.
     ///
     /// # Errors
     /// [`RunError`], for example [`StoreError::Leased`] if another process drives the run.
     ///
     /// # Cancellation
-    /// `cancel` ends the step in order: the model is not asked any longer, and the run ends as cancelled.
+    /// `cancel` ends the step in order: the request to the model is abandoned, and the run ends as cancelled.
     pub async fn take_step(
         &self,
         id: &RunId,
@@ -195,19 +197,19 @@ impl Stepper {
         let mut agent = self.agent(run, self.executor(run));
         let handle = agent.handle();
         match interruption {
-            // The message goes along with `steering`, unless the step does not ask the model.
+            // The message is in `steering`, unless the step does not ask the model.
             Some(SkipReason::Steered) if state.next_step() != "finalize" => {}
             Some(interruption) => interrupt(&handle, interruption),
             None => {}
         }
         for message in steering {
-            // Ignore the error: a caller queues no more messages than the handle.
+            // Ignore the error: a caller queues no more messages than the handle can hold.
             let _ = handle.steer_with(message);
         }
         let _lease = run.keep_lease(handle.clone());
         let mut undone = None;
         let may_save = |state: &RunState| {
-            // A step that this process gives up is taken once more, perhaps elsewhere.
+            // A step that this process abandons is taken again, possibly elsewhere.
             let is_given_up = |end: &AgentEnd| *end == AgentEnd::Cancelled && cancel.is_cancelled();
             undone = state.end().filter(|end| is_given_up(end) || !keeps(end)).cloned();
             undone.is_none()
@@ -219,7 +221,7 @@ impl Stepper {
         }
     }
 
-    /// Takes the step of a turn whose calls have run. It is short, and is not cancelled.
+    /// Takes the step of a turn whose calls have run. It is short, so it cannot be cancelled.
     async fn collect(
         &self,
         run: &Arc<DrivenRun>,
@@ -240,7 +242,7 @@ impl Stepper {
                 executor.interrupt_after(last.to_owned(), interruption, agent.handle());
             }
             (Some(SkipReason::Cancelled), None) => agent.handle().cancel(),
-            // The first call of a turn is never skipped for a message.
+            // The first call of a turn is never skipped because of a message.
             (Some(SkipReason::Steered), None) | (None, _) => {}
         }
         let mut undone = None;
@@ -254,13 +256,13 @@ impl Stepper {
         }
         let taken = self.taken(run, version, &state).await?;
         if let Err(error) = turn_results.forget(store, id).await {
-            // Stale results do no harm: they are keyed by call id, and are removed after the next turn.
+            // Stale results are harmless: they are keyed by call id, and the next turn removes them.
             tracing::warn!(error = &error as &dyn std::error::Error, "cannot forget the results of a turn");
         }
         Ok(taken)
     }
 
-    /// The position after a step that was to be stored.
+    /// Returns the position after a step that should have been stored.
     async fn taken(&self, run: &DrivenRun, version: i64, state: &RunState) -> Result<StepEnd, RunError> {
         let found = run.version().await;
         if found == version {
@@ -270,11 +272,11 @@ impl Stepper {
         Ok(StepEnd::Taken(self.position_of(found, state)))
     }
 
-    /// Runs one call of the turn that follows this version of the run, and stores its result. `on_approval_request` is
-    /// called for each new request for an approval, as [`StepParts::on_approval_request`] is.
+    /// Runs one call of the turn that follows this version of the run, and stores its result. Calls
+    /// `on_question` for each new request, like [`StepParts::on_question`].
     ///
     /// # Errors
-    /// [`RunError`], as for [`Self::take_step`].
+    /// [`RunError`], like [`Self::take_step`].
     ///
     /// # Cancellation
     /// `cancel` ends the call in order.
@@ -316,7 +318,7 @@ impl Stepper {
         match run.is_written(call) {
             Some(true) => {}
             None if cancel.is_cancelled() => return Ok(StepCallEnd::NotBegun),
-            // A refusal, or a result that was not written in its place.
+            // The call was refused, or its result could not be written to its row.
             None | Some(false) => TurnResults::save(store, run.id(), &result).await?,
         }
         Ok(StepCallEnd::Stored)
@@ -335,7 +337,7 @@ impl Stepper {
     ) -> Result<(), RunError> {
         let store = self.runs.store();
         let stored = store.approval(request).await?;
-        // A signal to one workflow must not answer the question of another run.
+        // A signal to one workflow must not answer another run's request.
         if stored.run != id.as_str() {
             return Err(StoreError::NotFound { what: Entity::Approval, id: request.to_owned() }.into());
         }
@@ -343,14 +345,14 @@ impl Stepper {
         Ok(())
     }
 
-    /// Takes the lease of a run. `None` if it has advanced from this version.
+    /// Takes the lease of a run. Returns `None` if the run has advanced from this version.
     async fn drive(&self, id: &RunId, version: i64) -> Result<Option<Arc<DrivenRun>>, RunError> {
         let (summary, state) = self.runs.find(id, &self.parts.workspace).await?;
         if summary.version != version || summary.status.has_ended() {
             return Ok(None);
         }
         let caller = self.run_caller(id);
-        // The labels hold before the lease is taken: a fault in them must not keep the run from other processes.
+        // Add the labels before taking the lease: a bad label must not lock other processes out of the run.
         let labels: Vec<_> = state.labels(id)?.into_iter().chain(self.parts.labels.iter().cloned()).collect();
         self.parts.registry.add_run_labels(&caller, labels);
         let lease = match self.runs.acquire(id).await {
@@ -376,7 +378,7 @@ impl Stepper {
     /// Releases the lease, so that any process can take the next step.
     async fn release(&self, run: &DrivenRun, has_ended: bool) {
         if has_ended {
-            // The lease has ended with the run.
+            // The lease ended with the run.
             self.parts.registry.end_run(&self.run_caller(run.id()));
             return;
         }
@@ -448,7 +450,7 @@ impl Stepper {
         if let Some(lock) = step_locks.get(id).and_then(Weak::upgrade) {
             return lock;
         }
-        // Locks without a step are dropped here, so that the map does not grow.
+        // Drop locks without a step, so that the map does not grow.
         step_locks.retain(|_, lock| lock.strong_count() > 0);
         let lock = Arc::default();
         step_locks.insert(id.clone(), Arc::downgrade(&lock));
@@ -456,12 +458,13 @@ impl Stepper {
     }
 }
 
-/// The state from which a run resumes. A person's messages are not part of it; they arrive with the step.
+/// Returns the state from which a run resumes. It does not include a person's messages, which arrive with the
+/// step.
 fn resume_state(run: &DrivenRun) -> RunState {
     run.take_resume_point(&AgentHandle::default()).expect("a run that was just driven has not begun")
 }
 
-/// Waits for the work. `cancel` cancels the loop that does it, and the work then ends in order.
+/// Waits for the work. `cancel` cancels the loop that does the work, which then ends in order.
 async fn cancelled_by<T>(
     work: impl Future<Output = T>,
     cancel: &CancellationToken,
@@ -470,7 +473,7 @@ async fn cancelled_by<T>(
     let mut work = pin!(work);
     tokio::select! {
         biased;
-        // `biased`: when result and cancellation are ready together, the result counts.
+        // `biased`: a result counts, even if the cancellation is ready at the same moment.
         ended = &mut work => return ended,
         () = cancel.cancelled() => handle.cancel(),
     }

@@ -1,4 +1,4 @@
-//! [`TurnExecutor`]: gives a turn's step the results of calls that have run before, each in a separate step.
+//! [`TurnExecutor`]: provides a turn's step with the results of calls that have already run, each on its own.
 
 use std::{
     collections::HashMap,
@@ -14,19 +14,19 @@ use crate::{DrivenRun, driven::OrphanedCall};
 /// Why the remaining calls of a turn are skipped.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum SkipReason {
-    /// A person has written: the calls are skipped, and the model reads the message next.
+    /// A person has written. The calls are skipped, and the model reads the message next.
     Steered,
     /// The run is cancelled.
     Cancelled,
 }
 
-/// An executor that runs nothing. A call has the result that is stored, or is refused.
+/// An executor that runs nothing. A call gets its stored result, or is refused.
 pub(crate) struct TurnExecutor {
     inner: Arc<dyn ToolExecutor>,
     run: Arc<DrivenRun>,
     turn_results: HashMap<String, ToolResult>,
-    /// The interruption that follows the call with this id. An earlier one would make the loop replace results that it
-    /// has not read.
+    /// The interruption that follows the call with this id. An earlier interruption would make the loop
+    /// replace results that it has not read yet.
     interruption: OnceLock<(String, SkipReason, AgentHandle)>,
 }
 
@@ -39,14 +39,14 @@ impl TurnExecutor {
         Self { inner, run, turn_results, interruption: OnceLock::new() }
     }
 
-    /// Whether a call has a result, or is known to have none.
+    /// Returns `true` if a call has a result, or is known to have none.
     pub(crate) fn has_result(&self, call: &str) -> bool {
         self.turn_results.contains_key(call) || self.run.interrupted_call(call).is_some()
     }
 
-    /// Interrupts the loop of this handle after the call.
+    /// Interrupts the loop of this handle after the given call.
     pub(crate) fn interrupt_after(&self, call: String, interruption: SkipReason, handle: AgentHandle) {
-        // Ignore the error: it is set once.
+        // Ignore the error: the value is set only once.
         let _ = self.interruption.set((call, interruption, handle));
     }
 }
@@ -77,18 +77,18 @@ impl ToolExecutor for TurnExecutor {
         self.inner.refuse(call, error, terms)
     }
 
-    /// The loop asks for one result after the other in its own task.
+    /// Returns `true`: the results are already in memory.
     fn never_blocks(&self) -> bool {
         true
     }
 }
 
-/// Makes the loop skip the calls that follow. The message itself reaches the model with its next request, in another
-/// loop.
+/// Makes the loop skip the remaining calls. The message itself reaches the model with its next request, in
+/// another loop.
 pub(crate) fn interrupt(handle: &AgentHandle, interruption: SkipReason) {
     match interruption {
         SkipReason::Cancelled => handle.cancel(),
-        // Ignore the error: a queue that is full holds a message.
+        // Ignore the error: a full queue already has a message.
         SkipReason::Steered => drop(handle.steer_with(Message::user(""))),
     }
 }

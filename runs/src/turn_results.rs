@@ -1,7 +1,8 @@
-//! Stores results of refused or unfinished calls until their turn's step is committed.
+//! `TurnResults`: stores results of refused or unfinished calls until their turn's step is committed.
 //!
-//! A refused call leaves no started call in the store, but its result must reach the step, which another process may
-//! commit. The results are entries of the inbox `<run> calls`. Late results have a different inbox, `<run>`.
+//! A refused call leaves no started call in the store, but the step needs its result, and another process may
+//! commit the step. The results are entries of the inbox `<run> calls`. Late results have a different inbox,
+//! `<run>`.
 
 use std::collections::HashMap;
 
@@ -13,12 +14,12 @@ use crate::{RunError, RunId, clock::now, pages::all_rows};
 /// The kind of the entries.
 const KIND: &str = "call_result";
 
-/// The name of the inbox. No agent and no run has it.
+/// Returns the name of the inbox. No agent and no run has this name.
 fn inbox(id: &RunId) -> String {
     format!("{id} calls")
 }
 
-/// The results of a turn's calls, and the last entry.
+/// The results of a turn's calls, and the ordinal of the last entry.
 #[derive(Debug, Default)]
 pub(crate) struct TurnResults {
     pub(crate) results: HashMap<String, ToolResult>,
@@ -26,7 +27,7 @@ pub(crate) struct TurnResults {
 }
 
 impl TurnResults {
-    /// Reads what is kept. If a call has two results, the first counts.
+    /// Reads the stored results. If a call has two results, the first counts.
     pub(crate) async fn read(store: &dyn RunStore, id: &RunId) -> Result<Self, RunError> {
         let mut turn_results = Self::default();
         let inbox = inbox(id);
@@ -53,7 +54,7 @@ impl TurnResults {
         Ok(())
     }
 
-    /// Forgets the results that were read, after the step that used them.
+    /// Removes the results that were read, after the step that used them.
     pub(crate) async fn forget(self, store: &dyn RunStore, id: &RunId) -> Result<(), StoreError> {
         if let Some(last) = self.last {
             store.consume_inbox(&inbox(id), last, now()).await?;

@@ -1,4 +1,4 @@
-//! A task file as it was read: its blocks, its ledger, and the changes that can be written into it.
+//! `TaskDocument`: a parsed task file with its blocks and its ledger, and the edits of it.
 
 use std::collections::HashMap;
 
@@ -14,7 +14,7 @@ use crate::{
     result_fence,
 };
 
-/// A task file's text and what stands in it.
+/// The text of a task file, and its parsed parts.
 #[derive(Debug)]
 pub(crate) struct TaskDocument {
     text: String,
@@ -23,19 +23,19 @@ pub(crate) struct TaskDocument {
     blocks: Vec<CallBlock>,
 }
 
-/// A block that may hold a call.
+/// A block that may contain a call.
 #[derive(Debug)]
 pub(crate) struct CallBlock {
     pub(crate) key: CallKey,
     /// The line of the opening fence in the file, from 1.
     pub(crate) line: usize,
     pub(crate) fence: Fence,
-    /// `None` if nothing closes the fence: the block may be half written.
+    /// `None` if no fence closes the block, which may then be half written.
     pub(crate) request: Option<Result<BlockCall, NoCall>>,
 }
 
 impl CallBlock {
-    /// Whether the block is data for people, and no call.
+    /// Returns `true` if the block is data for people, not a call.
     fn is_other_data(&self) -> bool {
         matches!(&self.request, Some(Err(no_call)) if no_call.is_other_data())
     }
@@ -57,12 +57,12 @@ impl TaskDocument {
         Ok(Self { text, front_matter, ledger, blocks })
     }
 
-    /// The blocks that hold a call, or should, in document order.
+    /// Returns the blocks that are calls or should be, in document order.
     pub(crate) fn calls(&self) -> impl Iterator<Item = &CallBlock> {
         self.blocks.iter().filter(|block| !block.is_other_data())
     }
 
-    /// The blocks that are skipped: data that is not a call, and blocks without a closing fence.
+    /// Returns the blocks that are skipped: data that is not a call, and blocks without a closing fence.
     pub(crate) fn skipped(&self) -> impl Iterator<Item = &CallBlock> {
         self.blocks.iter().filter(|block| block.request.is_none() || block.is_other_data())
     }
@@ -75,26 +75,26 @@ impl TaskDocument {
         &self.text
     }
 
-    /// The file's text with a row.
+    /// Returns the file's text with an added or changed row.
     ///
     /// # Errors
-    /// [`FileError`] if the row cannot be written so that it reads back.
+    /// [`FileError`] if the row cannot be written in a way that reads back unchanged.
     pub(crate) fn with_row(&self, row: LedgerRow) -> Result<String, FileError> {
         let text = self.front_matter.with_ledger(&self.text, &self.ledger.with(row)?)?;
         if text.len() > MAX_FILE_BYTES { Err(FileError::TooLarge) } else { Ok(text) }
     }
 
-    /// The file's text with a row, and with a call's result below its block. A result for which there is no place is
-    /// left out: the row stays, and the audit log has the call.
+    /// Returns the file's text with a row, and with a call's result below its block. A result that does not
+    /// fit is omitted. The row remains, and the audit log has the call.
     ///
     /// # Errors
-    /// As [`Self::with_row`].
+    /// Same as [`Self::with_row`].
     pub(crate) fn with_result(&self, row: LedgerRow, result: &str) -> Result<String, FileError> {
         let key = CallKey { block: row.block.clone(), ordinal: row.ordinal };
         let text = self.with_row(row)?;
-        // The row changes only the front matter, so the body keeps its distance from the end.
+        // The row changes only the front matter, so the body keeps its distance from the end of the text.
         let body = text.len() - (self.text.len() - self.front_matter.body);
-        // A block that is gone leaves no place for its result.
+        // If the block was removed, there is no place for its result.
         let Some(block) = self.calls().find(|block| block.key == key && block.request.is_some()) else {
             return Ok(text);
         };
@@ -107,7 +107,7 @@ impl TaskDocument {
     }
 }
 
-/// The blocks of a body whose first line is `first_line` of the file.
+/// Returns the blocks of a body that begins at line `first_line` of the file.
 fn call_blocks(body: &str, first_line: usize) -> Vec<CallBlock> {
     let mut counts: HashMap<String, u32> = HashMap::new();
     let mut line = first_line;
@@ -118,7 +118,7 @@ fn call_blocks(body: &str, first_line: usize) -> Vec<CallBlock> {
         let count = counts.entry(block.clone()).or_default();
         let key = CallKey { block, ordinal: *count };
         *count += 1;
-        // Lines are counted from the block before, so that a file of many blocks is read once.
+        // Count lines from the previous block, so that the whole scan is linear.
         line += body[counted..fence.span.start].matches('\n').count();
         counted = fence.span.start;
         let request = fence.is_closed.then(|| BlockCall::parse(&fence.code));

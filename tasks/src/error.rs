@@ -1,5 +1,5 @@
-//! Why a task file, or a folder of task files, cannot be processed. For the operator; a call's own error is in its
-//! result.
+//! Why a task file, or a folder of task files, cannot be processed. These errors are for the operator. A
+//! call's own error is in its result.
 
 use std::{io, path::PathBuf};
 
@@ -14,7 +14,7 @@ pub enum FileError {
     /// The file is a symbolic link.
     #[error("the file is a symbolic link, which is not followed; put the file itself into the folder")]
     Link,
-    /// The name belongs to something else than a file.
+    /// The name belongs to something other than a file.
     #[error("this is not a regular file")]
     NotAFile,
     /// The file is too large.
@@ -70,7 +70,7 @@ pub enum FileError {
         "the file was changed by others {MAX_EDIT_TRIES} times while one change was written; it is left to them"
     )]
     Contended,
-    /// Two versions were saved by others while a change was written.
+    /// Others saved two versions while a change was written.
     #[error(
         "others saved two versions while a change was written; one is the file, the other was kept as `{file}` beside it"
     )]
@@ -96,13 +96,14 @@ pub enum FileError {
         #[source]
         source: io::Error,
     },
-    /// The thread that did the work has panicked.
+    /// The thread that did the work panicked.
     #[error("the work on the file panicked")]
     Panicked,
 }
 
 impl FileError {
-    /// Whether the reason is in the file, so that another try without a change of the file has the same end.
+    /// Returns `true` if the cause is in the file, so that a retry without a change of the file would fail
+    /// the same way.
     pub(crate) fn is_lasting(&self) -> bool {
         !matches!(
             self,
@@ -130,13 +131,13 @@ pub enum TaskFolderError {
         #[source]
         source: io::Error,
     },
-    /// Another process works on the folder.
+    /// Another process is working on the folder.
     #[error("another process runs the tasks of {}; end it first", path.display())]
     Busy {
         /// The folder.
         path: PathBuf,
     },
-    /// A state's folder cannot be made, opened or listed.
+    /// A state's folder cannot be created, opened or listed.
     #[error("cannot use the folder `{state}`; it must be a folder, and no link")]
     State {
         /// The state's folder.

@@ -7,21 +7,23 @@ use pulldown_cmark::{CodeBlockKind, Event, Options, Parser, Tag, TagEnd};
 /// A fenced code block.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Fence {
-    /// From the opening fence to the end of the closing fence, without the newline, in bytes.
+    /// The range from the opening fence to the end of the closing fence, without the newline, in bytes.
     pub(crate) span: Range<usize>,
-    /// The first line of the span: the fence and its info string, as written.
+    /// The first line of the range: the fence and its info string, as written.
     pub(crate) opening: String,
-    /// The text before the opening fence in its line: indentation, and the marks of quotes and lists.
+    /// The text before the opening fence on its line: indentation, and the markers of quotes and lists.
     pub(crate) prefix: String,
     /// The content, without the prefixes of containers, with `\n` as the only line break.
     pub(crate) code: String,
-    /// Whether a closing fence ends the block. Else the end of its container does, and more may follow.
+    /// Whether a closing fence ends the block. Otherwise the end of its container does, and the block may
+    /// continue.
     pub(crate) is_closed: bool,
 }
 
 impl Fence {
-    /// Whether this is a block that may hold a call: three backticks, and `json` as the info string, letter for letter.
-    /// The text is compared as written, because an info string may spell a letter as a character reference.
+    /// Returns `true` if the block may contain a call: three backticks, and exactly `json` as the info
+    /// string. Compares the text as written, because an info string may spell a letter as a character
+    /// reference.
     pub(crate) fn is_json(&self) -> bool {
         self.opening
             .strip_prefix("```")
@@ -29,9 +31,9 @@ impl Fence {
     }
 }
 
-/// The fenced code blocks, in document order.
+/// Returns the fenced code blocks, in document order.
 pub(crate) fn fences(text: &str) -> Vec<Fence> {
-    // Most files have none, and reading the bytes is much faster than parsing them.
+    // Fast path: most files have no fence, and a byte search is much faster than parsing.
     if !text.contains("```") && !text.contains("~~~") {
         return Vec::new();
     }
@@ -61,9 +63,9 @@ fn fence(text: &str, span: &Range<usize>, code: &str) -> Fence {
     let code = code.replace("\r\n", "\n").replace('\r', "\n");
     let (opening, last) =
         (lines(source).next().unwrap_or_default(), lines(source).last().unwrap_or_default());
-    // A closed block has two lines more than its content, and ends with a fence. The number of lines is needed because
-    // inside a container the last line may look like a fence and be content; the fence is needed because the parser
-    // leaves out a last line of blanks.
+    // A closed block has two lines more than its content, and ends with a fence. Check both. Inside a
+    // container, the last line of the content may look like a fence. And the parser omits a last line of
+    // blanks.
     let content_lines = code.matches('\n').count() + usize::from(!code.is_empty() && !code.ends_with('\n'));
     let is_closed = lines(source).count() == content_lines + 2 && closes(opening, last);
     Fence {
@@ -75,7 +77,8 @@ fn fence(text: &str, span: &Range<usize>, code: &str) -> Fence {
     }
 }
 
-/// Whether a line, apart from marks of containers before it, is a closing fence for this opening line.
+/// Returns `true` if a line is a closing fence for this opening line, ignoring the markers of containers
+/// before it.
 fn closes(opening: &str, line: &str) -> bool {
     let Some(mark) = opening.chars().next() else { return false };
     let length = |text: &str| text.chars().take_while(|&character| character == mark).count();
@@ -83,7 +86,7 @@ fn closes(opening: &str, line: &str) -> bool {
     length(fence) >= length(opening) && fence.chars().all(|character| character == mark)
 }
 
-/// The lines of a text. CommonMark ends a line at `\n`, `\r\n` or a lone `\r`.
+/// Returns the lines of a text. CommonMark ends a line at `\n`, `\r\n` or a lone `\r`.
 fn lines(text: &str) -> impl Iterator<Item = &str> {
     let mut rest = Some(text);
     std::iter::from_fn(move || {

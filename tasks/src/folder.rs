@@ -1,8 +1,9 @@
-//! The folder of tasks, with a folder for each state, and the file operations on it.
+//! `TaskFolder`: the folder of tasks, with a subfolder for each state, and the file operations on it.
 //!
-//! All files are reached through handles of folders and without following links. A file is replaced as a whole: the new
-//! content is on the disk before it takes the name, and the content that it replaces is compared with the one that the
-//! change was made from, after the exchange. So neither a crash nor a concurrent edit loses a line.
+//! All files are reached through descriptors of folders, and symlinks are not followed. A file is replaced
+//! atomically: the new content is on the disk before it gets the name. After the exchange, the replaced
+//! content is compared with the content that the change was based on. So neither a crash nor a concurrent
+//! edit loses a line.
 
 use std::{
     fs::File,
@@ -25,16 +26,16 @@ use crate::{
     states::TaskStates,
 };
 
-/// A folder of tasks that only this process works on.
+/// A folder of tasks that this process has locked.
 #[derive(Debug)]
 pub(crate) struct TaskFolder {
-    /// Holds the lock, until the process ends.
+    /// Holds the lock until it is closed.
     root: OwnedFd,
     path: PathBuf,
 }
 
-/// The metadata that distinguishes two versions of a file without reading it. The numbers have different widths on
-/// different architectures.
+/// Metadata that tells two versions of a file apart without reading them. The integers are wide, because the
+/// kernel's types differ between architectures.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct FileVersion {
     device: i128,
@@ -49,17 +50,18 @@ pub(crate) struct FileVersion {
 pub(crate) enum Replaced {
     /// The file has the new content.
     Done,
-    /// The file has another content than the change was made from. It is as others left it.
+    /// The file had other content than the change was based on. It stays as others left it.
     ChangedMeanwhile,
 }
 
 impl TaskFolder {
-    /// Opens the folder, makes the missing folders of states, and takes the lock.
+    /// Opens the folder, creates the missing folders of states, and takes the lock.
     pub(crate) fn open(path: &Path, states: &TaskStates) -> Result<Self, TaskFolderError> {
         let failed = |source: Errno| TaskFolderError::Open { path: path.to_owned(), source: source.into() };
         let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
         let root = open(path, flags, Mode::empty()).map_err(failed)?;
-        // The lock is on the folder itself: a file for the lock could be deleted, and would then be two files.
+        // Lock the folder itself: a lock file could be deleted and recreated, and two processes could then
+        // each lock one.
         match flock(&root, FlockOperation::NonBlockingLockExclusive) {
             Ok(()) => {}
             Err(Errno::WOULDBLOCK) => return Err(TaskFolderError::Busy { path: path.to_owned() }),
@@ -67,9 +69,9 @@ impl TaskFolder {
         }
         let folder = Self { root, path: path.to_owned() };
         for state in states.folders() {
-            // The operator's umask decides who else can read the tasks.
+            // The operator's umask decides who else may read the tasks.
             let mkdir_result = match mkdirat(&folder.root, state, Mode::from_raw_mode(0o777)) {
-                // A name that was there must be a directory, and no link.
+                // An existing name must be a directory, not a symlink.
                 Ok(()) | Err(Errno::EXIST) => folder.state(state).map(drop),
                 Err(error) => Err(error),
             };
@@ -82,8 +84,8 @@ impl TaskFolder {
         &self.path
     }
 
-    /// The names of the task files of a state, sorted, each with its version. A version is missing if the file has
-    /// gone. Files whose name begins with a dot are left out.
+    /// Returns the sorted names of a state's task files, each with its version. A version is missing if the
+    /// file was removed in the meantime. Omits names that begin with a dot.
     pub(crate) fn list(&self, state: &str) -> Result<Vec<(String, Option<FileVersion>)>, TaskFolderError> {
         let failed = |error| state_error(state, error);
         let handle = self.state(state).map_err(failed)?;
@@ -108,7 +110,7 @@ impl TaskFolder {
         Ok(names.into_iter().map(with_version).collect())
     }
 
-    /// The version of a file, without opening it.
+    /// Returns the version of a file without opening it.
     pub(crate) fn version(&self, state: &str, name: &str) -> Result<FileVersion, FileError> {
         let handle = self.state(state).map_err(|error| io_error("open the folder", error))?;
         let stat = statat(&handle, name, AtFlags::SYMLINK_NOFOLLOW)
@@ -122,7 +124,7 @@ impl TaskFolder {
         read_file(&handle, name).map(|(text, stat)| (text, FileVersion::of(&stat)))
     }
 
-    /// Replaces a file's content, if it still is `before`.
+    /// Replaces a file's content if it is still `before`.
     pub(crate) fn replace(
         &self,
         state: &str,
@@ -140,32 +142,34 @@ impl TaskFolder {
         let exchange = || renameat_with(&handle, &*temporary.name, &handle, name, RenameFlags::EXCHANGE);
         let is = |name: &str, text: &str| read_file(&handle, name).is_ok_and(|(found, _)| found == text);
         let replaced = match exchange() {
-            // After the exchange the temporary name holds the previous content, which may be newer than the version
-            // that was read.
+            // After the exchange, the temporary name holds the previous content, which may be newer than the
+            // version that was read.
             Ok(()) if is(&temporary.name, before) => Replaced::Done,
             Ok(()) => {
                 exchange().map_err(failed)?;
                 if !is(&temporary.name, after) {
-                    // Another version was saved between the two exchanges. Both versions are kept.
+                    // Another version was saved between the two exchanges. Keep both versions.
                     return Err(FileError::EditKept { file: temporary.keep() });
                 }
                 Replaced::ChangedMeanwhile
             }
             Err(Errno::NOENT) => return Err(FileError::Gone),
-            // The file system cannot exchange two names. The comparison above is then the last one.
+            // The file system does not support the exchange. A plain rename can lose an edit that is saved in
+            // this moment.
             Err(Errno::INVAL | Errno::NOSYS | Errno::OPNOTSUPP) => {
                 renameat(&handle, &*temporary.name, &handle, name).map_err(failed)?;
                 Replaced::Done
             }
             Err(error) => return Err(failed(error)),
         };
+        // Remove the temporary file first, so that the sync covers its removal too.
         drop(temporary);
         fsync(&handle).map_err(failed)?;
         Ok(replaced)
     }
 
-    /// Moves a file to another state, if it still is the version that was read. Returns its name there, which differs
-    /// if the name was taken.
+    /// Moves a file to another state if it is still the version that was read. Returns its name there, which
+    /// differs if the name was taken. Returns `None` if the file has changed.
     pub(crate) fn move_file(
         &self,
         name: &str,
@@ -186,11 +190,12 @@ impl TaskFolder {
             match renameat_with(&source, name, &target, &*new_name, RenameFlags::NOREPLACE) {
                 Ok(()) => {
                     if !is_same(&target, &new_name) {
-                        // A new version was saved in between. It has not been read, so it belongs where it was saved.
+                        // A new version was saved in the meantime. It has not been read, so move it back.
                         renameat_with(&target, &*new_name, &source, name, RenameFlags::NOREPLACE)
                             .map_err(failed)?;
                         return Ok(None);
                     }
+                    // Sync both folders, the target first, so that a crash cannot lose the file.
                     fsync(&target).map_err(failed)?;
                     fsync(&source).map_err(failed)?;
                     return Ok(Some(new_name));
@@ -203,7 +208,7 @@ impl TaskFolder {
         Err(FileError::NoFreeName { folder: to.to_owned() })
     }
 
-    /// The names of temporary files that an interrupted change left in a state.
+    /// Returns the names of temporary files that an interrupted change left in a state.
     pub(crate) fn leftovers(&self, state: &str) -> Vec<String> {
         let Ok(entries) = self.state(state).and_then(Dir::read_from) else { return Vec::new() };
         let names = entries.filter_map(|entry| entry.ok()?.file_name().to_str().map(str::to_owned).ok());
@@ -227,18 +232,18 @@ impl FileVersion {
         }
     }
 
-    /// Whether both are the same content of the same file. A rename changes only the time of change.
+    /// Returns `true` if both are the same content of the same file. A rename changes only the change time.
     fn is_content_of(&self, other: &Self) -> bool {
         Self { changed: other.changed, ..*self } == *other
     }
 
-    /// When the content was changed last, in seconds and nanoseconds since 1970.
+    /// Returns the modification time, in seconds and nanoseconds since 1970.
     pub(crate) fn modified(&self) -> (i128, i128) {
         self.modified
     }
 }
 
-/// A temporary file, removed when dropped.
+/// A temporary file. It is removed on drop.
 struct Temporary<'f> {
     folder: &'f OwnedFd,
     name: String,
@@ -246,7 +251,7 @@ struct Temporary<'f> {
 }
 
 impl<'f> Temporary<'f> {
-    /// Writes a new file through to the disk.
+    /// Writes a new file, and flushes it to the disk.
     fn write(folder: &'f OwnedFd, text: &str, mode: Mode) -> Result<Self, FileError> {
         let failed = |error| io_error("write a temporary file", error);
         let mut random = [0; 8];
@@ -275,19 +280,19 @@ impl<'f> Temporary<'f> {
 impl Drop for Temporary<'_> {
     fn drop(&mut self) {
         if !self.is_kept {
-            // Ignore the error: after a plain rename the name is gone.
+            // Ignore the error: after a plain rename, the name no longer exists.
             let _ = unlinkat(self.folder, &*self.name, AtFlags::empty());
         }
     }
 }
 
-/// The beginning of the names of temporary files. A name that begins with a dot is not a task.
+/// The prefix of the names of temporary files. It begins with a dot, so they are not tasks.
 const TEMPORARY: &str = ".portcullis-tmp-";
 
-/// The maximum number of files of one name in one state.
+/// The maximum number of files with the same base name in one state.
 const MAX_SAME_NAMES: u32 = 1_000;
 
-/// `name.md`, `name-2.md`, `name-3.md`, …
+/// Returns `name.md`, `name-2.md`, `name-3.md`, …
 fn numbered(name: &str, number: u32) -> String {
     match name.rsplit_once('.') {
         _ if number == 1 => name.to_owned(),
@@ -298,14 +303,14 @@ fn numbered(name: &str, number: u32) -> String {
 
 fn read_file(folder: &OwnedFd, name: &str) -> Result<(String, Stat), FileError> {
     let failed = |error| io_error("read the file", error);
-    // `NONBLOCK`, so that a FIFO cannot block the open.
+    // `NONBLOCK`: opening a FIFO must not block.
     let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::NOCTTY | OFlags::CLOEXEC;
     let handle = openat(folder, name, flags, Mode::empty()).map_err(failed)?;
     let stat = fstat(&handle).map_err(failed)?;
     if FileType::from_raw_mode(stat.st_mode) != FileType::RegularFile {
         return Err(FileError::NotAFile);
     }
-    // Refuse a large file before anything of it is read.
+    // Refuse a large file before reading it.
     if usize::try_from(stat.st_size).is_ok_and(|size| size > MAX_FILE_BYTES) {
         return Err(FileError::TooLarge);
     }

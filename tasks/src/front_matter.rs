@@ -1,7 +1,7 @@
 //! The front matter of a task file: YAML between two lines `---` at the start.
 //!
-//! It is read with bounds on size, depth and aliases. It is edited in place, so that comments and style stay, and read
-//! again afterwards: an edit that changes another key is refused.
+//! It is parsed with limits on size, depth and aliases. It is edited in place, so that comments and style are
+//! kept. The result is parsed again, and an edit that would change another key is refused.
 
 use std::{ops::Range, str::FromStr as _};
 
@@ -15,10 +15,10 @@ use crate::{
     limits::{MAX_FRONT_MATTER_BYTES, MAX_FRONT_MATTER_DEPTH},
 };
 
-/// The front matter of a file, as it was found.
+/// The parsed front matter of a file.
 #[derive(Debug)]
 pub(crate) struct FrontMatter {
-    /// The YAML text, without the two lines `---`. Empty at the start of the file if there is no front matter.
+    /// The range of the YAML text, without the two lines `---`. It is empty if there is no front matter.
     yaml: Range<usize>,
     /// Where the body begins.
     pub(crate) body: usize,
@@ -30,7 +30,8 @@ impl FrontMatter {
     /// Finds and reads the front matter.
     ///
     /// # Errors
-    /// A front matter that cannot be read is never taken as missing, because the calls of its ledger would run again.
+    /// `FileError` if the front matter cannot be parsed. It is not treated as missing, because the calls of
+    /// its ledger would run again.
     pub(crate) fn read(text: &str) -> Result<Self, FileError> {
         let start = if text.starts_with(BYTE_ORDER_MARK) { BYTE_ORDER_MARK.len_utf8() } else { 0 };
         let Some((yaml, body)) = find(text, start)? else {
@@ -40,29 +41,29 @@ impl FrontMatter {
         Ok(Self { yaml, body, values, is_present: true })
     }
 
-    /// The ledger in it.
+    /// Returns the ledger.
     pub(crate) fn ledger(&self) -> Result<Ledger, FileError> {
         Ledger::read(self.values.get(LEDGER_KEY))
     }
 
-    /// The file's text with another ledger. The body does not change.
+    /// Returns the file's text with another ledger. The body does not change.
     ///
     /// # Errors
     /// [`FileError::FrontMatterEdit`] if other keys would change, and [`FileError::FrontMatterTooLarge`].
     pub(crate) fn with_ledger(&self, text: &str, ledger: &Ledger) -> Result<String, FileError> {
         let before = &text[self.yaml.clone()];
         let newline = newline_of(if self.is_present { before } else { text });
-        // The editor writes `\n` only, so a mixed text would result.
+        // The editor writes only `\n`. Convert first, so that the text is not mixed.
         let before = before.replace("\r\n", "\n");
         let edited = match self.values.is_empty() {
-            // Nothing, or only comments, to which there is nothing to edit.
+            // There are no keys that could be edited, only comments or nothing.
             true => format!("{before}{}", rows(ledger)?),
             false => edit(&before, ledger)?,
         };
         let mut expected = self.values.clone();
         let rows = serde_json::to_value(ledger.rows()).map_err(FileError::Ledger)?;
         expected.insert(LEDGER_KEY.to_owned(), rows);
-        // An editor of YAML can touch more than its key, so the result is compared as a whole.
+        // The YAML editor may touch other keys too, so compare the whole result.
         if parse(&edited).ok().as_ref() != Some(&expected) {
             return Err(FileError::FrontMatterEdit);
         }
@@ -75,7 +76,7 @@ impl FrontMatter {
             true => format!("{head}{edited}{body}"),
             false => format!("{head}---{newline}{edited}---{newline}{body}"),
         };
-        // The next read must find exactly this front matter and this body.
+        // Reading the result must give exactly this front matter and this body.
         let again = Self::read(&written).map_err(|_broken| FileError::FrontMatterEdit)?;
         if again.values != expected || written[again.body..] != text[self.body..] {
             return Err(FileError::FrontMatterEdit);
@@ -86,7 +87,7 @@ impl FrontMatter {
 
 const BYTE_ORDER_MARK: char = '\u{feff}';
 
-/// The line break of a text: that of its first line.
+/// Returns the line break of a text's first line.
 pub(crate) fn newline_of(text: &str) -> &'static str {
     match text.find('\n') {
         Some(at) if text[..at].ends_with('\r') => "\r\n",
@@ -94,8 +95,8 @@ pub(crate) fn newline_of(text: &str) -> &'static str {
     }
 }
 
-/// The ranges of the YAML text, and the start of the body. `None` without a front matter: a file may begin with a
-/// thematic break, which is also written `---`.
+/// Returns the range of the YAML text and the start of the body, or `None` without a front matter. A file may
+/// also begin with a thematic break, which is written `---` as well.
 fn find(text: &str, start: usize) -> Result<Option<(Range<usize>, usize)>, FileError> {
     let Some(first) = text[start..].split_inclusive('\n').next().filter(|line| is_mark(line)) else {
         return Ok(None);
@@ -137,14 +138,14 @@ fn parse(yaml: &str) -> Result<Map<String, Value>, FileError> {
     }
 }
 
-/// The maximum number of events of a front matter's parser, after its aliases are followed: more than 64 KiB of YAML
-/// without aliases has.
+/// The maximum number of parser events in a front matter, with aliases expanded. It exceeds what 64 KiB of
+/// YAML without aliases can have.
 const MAX_EVENTS: usize = 70_000;
 
 /// The maximum number of aliases, and of anchors.
 const MAX_ALIASES: usize = 64;
 
-/// The ledger as YAML. A row is one line of JSON, which is YAML as well.
+/// Renders the ledger as YAML. A row is one line of JSON, which is also YAML.
 fn rows(ledger: &Ledger) -> Result<String, FileError> {
     let mut rows = format!("{LEDGER_KEY}:\n");
     for row in ledger.rows() {
@@ -155,7 +156,7 @@ fn rows(ledger: &Ledger) -> Result<String, FileError> {
     Ok(rows)
 }
 
-/// Sets the ledger in YAML text whose line break is `\n`.
+/// Sets the ledger in YAML text with `\n` line breaks.
 fn edit(yaml: &str, ledger: &Ledger) -> Result<String, FileError> {
     let parsed = |text: &str| Document::from_str(text).map_err(|_unreadable| FileError::FrontMatterEdit);
     let value = parsed(&rows(ledger)?)?.get(LEDGER_KEY).ok_or(FileError::FrontMatterEdit)?;

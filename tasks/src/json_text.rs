@@ -1,15 +1,15 @@
-//! JSON text of one line for task files: without backticks, so that no fence ends in it, and without characters that a
-//! person does not see or that change how a line is read.
+//! Single-line JSON text for task files. It has no backticks, so that it cannot end a fence, and no
+//! characters that are invisible or change how a line is read.
 
 use std::fmt::Write as _;
 
 use portcullis_types::{is_deceptive, is_invisible};
 use serde::Serialize;
 
-/// Writes a value as JSON in one line. All escaped characters read back as themselves.
+/// Writes a value as JSON on one line. All escaped characters read back unchanged.
 ///
 /// # Errors
-/// As [`serde_json::to_string`].
+/// Same as [`serde_json::to_string`].
 pub(crate) fn line(value: &impl Serialize) -> Result<String, serde_json::Error> {
     let text = serde_json::to_string(value)?;
     let mut out = String::with_capacity(text.len());
@@ -18,7 +18,8 @@ pub(crate) fn line(value: &impl Serialize) -> Result<String, serde_json::Error> 
             out.push(character);
             continue;
         }
-        // Outside of strings JSON is ASCII without these characters, so each one stands in a string.
+        // Outside strings, JSON has only plain ASCII, so each of these characters is in a string and can be
+        // escaped.
         let mut units = [0; 2];
         for unit in character.encode_utf16(&mut units) {
             // Writing into a string cannot fail.

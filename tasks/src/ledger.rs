@@ -1,5 +1,5 @@
-//! The ledger of a task file: one row for each call that was begun or asked about, in the front matter under
-//! `tool_calls`.
+//! `Ledger`: one row for each call of a task file that has begun or been asked about. It is in the front
+//! matter under `tool_calls`.
 
 use std::collections::BTreeSet;
 
@@ -10,12 +10,13 @@ use crate::{error::FileError, limits::MAX_LEDGER_ROWS};
 /// The key of the ledger in the front matter.
 pub(crate) const LEDGER_KEY: &str = "tool_calls";
 
-/// The identity of a call in its file: its content, not its place, so that text can be added and moved around it.
+/// The identity of a call in its file: its content, not its position, so that text around it can be added and
+/// moved.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct CallKey {
-    /// The SHA-256 of the block's content, in hexadecimal digits. Line breaks count as `\n`.
+    /// The SHA-256 of the block's content in hexadecimal digits. Line breaks count as `\n`.
     pub block: String,
-    /// The number of blocks with the same content before it.
+    /// The number of earlier blocks with the same content.
     pub ordinal: u32,
 }
 
@@ -23,7 +24,7 @@ pub struct CallKey {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum LedgerStatus {
-    /// The call was begun, or waits for an approval.
+    /// The call has begun, or waits for an approval.
     Pending,
     /// The call has succeeded.
     Success,
@@ -45,12 +46,12 @@ pub struct LedgerRow {
     pub call_id: String,
     /// The status.
     pub status: LedgerStatus,
-    /// When the row was written first.
+    /// When the row was first written.
     pub started: String,
     /// When the call ended.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub ended: Option<String>,
-    /// The time that the call took, in milliseconds.
+    /// The duration of the call, in milliseconds.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub duration_ms: Option<u64>,
     /// The stable code of the error.
@@ -65,19 +66,19 @@ pub struct LedgerRow {
     /// Whether an interrupted call may run again.
     #[serde(default, skip_serializing_if = "is_false")]
     pub may_repeat: bool,
-    /// The number of times that the call was begun.
+    /// The number of times that the call has begun.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub attempts: u32,
-    /// The parameters from which control characters were removed.
+    /// The parameters whose control characters were removed.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub sanitized: Vec<String>,
-    /// The flow labels that the call brought to its task.
+    /// The flow labels that the call has added to its task.
     #[serde(default, skip_serializing_if = "BTreeSet::is_empty")]
     pub labels: BTreeSet<String>,
 }
 
 impl LedgerRow {
-    /// The row of a call that waits or begins now.
+    /// Creates the row of a call that waits or begins now.
     pub(crate) fn pending(key: &CallKey, tool: &str, started: String) -> Self {
         Self {
             block: key.block.clone(),
@@ -108,11 +109,11 @@ impl LedgerRow {
 pub(crate) struct Ledger(Vec<LedgerRow>);
 
 impl Ledger {
-    /// Reads the value of the key. A missing value is an empty ledger.
+    /// Parses the value of the key. A missing value is an empty ledger.
     ///
     /// # Errors
-    /// [`FileError::Ledger`], [`FileError::LedgerTwice`] and [`FileError::LedgerTooLong`]. A ledger that cannot be read
-    /// is never taken as empty, because its calls would run again.
+    /// [`FileError::Ledger`], [`FileError::LedgerTwice`] and [`FileError::LedgerTooLong`]. A ledger that
+    /// cannot be parsed is never treated as empty, because its calls would run again.
     pub(crate) fn read(value: Option<&serde_json::Value>) -> Result<Self, FileError> {
         let rows: Vec<LedgerRow> = match value {
             None | Some(serde_json::Value::Null) => Vec::new(),
@@ -134,7 +135,7 @@ impl Ledger {
         &self.0
     }
 
-    /// The ledger with this row, in the place of the call's earlier one.
+    /// Returns the ledger with this row, which replaces the call's earlier row.
     pub(crate) fn with(&self, row: LedgerRow) -> Result<Self, FileError> {
         let mut rows = self.0.clone();
         match rows.iter_mut().find(|other| other.block == row.block && other.ordinal == row.ordinal) {
@@ -144,7 +145,7 @@ impl Ledger {
         Self(rows).bounded()
     }
 
-    /// The flow labels of all rows.
+    /// Returns the flow labels of all rows.
     pub(crate) fn labels(&self) -> BTreeSet<String> {
         self.0.iter().flat_map(|row| row.labels.iter().cloned()).collect()
     }

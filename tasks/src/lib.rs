@@ -1,15 +1,16 @@
-//! Task files: Markdown files with tool calls in them, each of which runs once.
+//! Task files: Markdown files with tool calls, each of which runs once.
 //!
-//! A call is a fenced block with three backticks and the info string `json`, which holds
-//! `{"tool_call": {"name": "…", "parameters": {…}}}`. A [`TaskProcessor`] reads the files of some folders, runs their
-//! calls in document order through a [`TaskCallRunner`], writes each result below its block, and moves the file to the
-//! folder of its next state.
+//! A call is a fenced block with three backticks and the info string `json`, whose content is `{"tool_call":
+//! {"name": "…", "parameters": {…}}}`. A [`TaskProcessor`] reads the files of some folders, and runs their
+//! calls in document order through a [`TaskCallRunner`]. It writes each result below its block, and moves the
+//! file to the folder of its next state.
 //!
-//! The front matter of a file has a ledger with one row for each call. The row is written before the call's first
-//! effect, so that after a crash no call runs twice. A call is known by the hash of its block, so text can be written
-//! around it.
+//! The front matter of a file has a ledger with one row for each call. The row is written before the call's
+//! first effect, so that no call runs twice after a crash. A call is identified by the hash of its block, so
+//! text can be written around it.
 //!
-//! This crate makes no policy and runs no tool. It reads no environment and writes to no stream.
+//! This crate makes no policy decisions and runs no tool. It does not read the environment or write to
+//! standard streams.
 //!
 //! | file | what it is |
 //! |---|---|

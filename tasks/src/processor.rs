@@ -1,4 +1,4 @@
-//! [`TaskProcessor`]: goes through the folders of states, and processes the files in them.
+//! [`TaskProcessor`]: scans the folders of states, and processes the files in them.
 
 use std::{
     collections::HashMap,
@@ -27,9 +27,9 @@ use crate::{
 pub struct TaskReport {
     /// The name of the file.
     pub name: String,
-    /// The state in which it was found.
+    /// The state in which the file was found.
     pub state: String,
-    /// The state to which it was moved, if it was.
+    /// The state to which the file was moved, if it was.
     pub moved_to: Option<String>,
     /// The calls that ended, in order.
     pub calls: Vec<TaskCallReport>,
@@ -37,23 +37,23 @@ pub struct TaskReport {
     pub error: Option<FileError>,
 }
 
-/// Processes the task files of one folder. Only one processor at a time works on a folder.
+/// Processes the task files of one folder. A lock prevents two processors on one folder.
 #[derive(Debug)]
 pub struct TaskProcessor {
     pub(crate) folder: Arc<TaskFolder>,
     pub(crate) states: Arc<TaskStates>,
     runner: Arc<dyn TaskCallRunner>,
     permits: Arc<Semaphore>,
-    /// The files in which nothing is left to do, by state and name, with the version that was read.
+    /// The files that are finished, by state and name, with the version that was read.
     settled: Mutex<HashMap<(String, String), FileVersion>>,
 }
 
 impl TaskProcessor {
-    /// Opens a folder, makes the missing folders of its states, and takes the lock. The lock lasts as long as the
+    /// Opens a folder, creates the missing folders of its states, and takes the lock for the lifetime of the
     /// processor.
     ///
     /// # Errors
-    /// [`TaskFolderError`], for example if another process works on the folder.
+    /// [`FolderError`], for example if another process is working on the folder.
     pub fn open(
         path: &Path,
         states: TaskStates,
@@ -78,19 +78,19 @@ impl TaskProcessor {
         })
     }
 
-    /// Processes all files of the scanned states, until nothing is left to do. Files are processed at the same time;
-    /// the calls of one file run in document order. When `cancel` is cancelled, no further call begins.
+    /// Processes all files of the scanned states until no work is left. Files are processed concurrently. The
+    /// calls of one file run in document order. When `cancel` is cancelled, no further call begins.
     ///
     /// # Errors
-    /// [`TaskFolderError`] if a state's folder cannot be listed. An error of one file is in its report, and holds up no
-    /// other file.
+    /// [`FolderError`] if a state's folder cannot be listed. An error in one file is in its report, and does
+    /// not delay other files.
     ///
     /// # Cancellation
-    /// A dropped future leaves the calls that have begun as interrupted.
+    /// Dropping the future leaves the calls that have begun as interrupted.
     pub async fn run_once(&self, cancel: &CancellationToken) -> Result<Vec<TaskReport>, TaskFolderError> {
         let mut reports = Vec::new();
-        // A task can move from one scanned state to another. `TaskStates` refuses only cycles of tasks that succeed, so
-        // the passes have a limit.
+        // A task can move from one scanned state to another. `TaskStates` refuses only cycles of tasks that
+        // succeed, so limit the passes.
         for _pass in 0..=self.states.scanned().len() {
             let (passed, _unsettled) = self.pass(None, cancel).await?;
             let has_moved = passed.iter().any(|report| report.moved_to.is_some());
@@ -102,8 +102,8 @@ impl TaskProcessor {
         Ok(reports)
     }
 
-    /// Processes all files once. With `settle`, files that changed within this time are left out; the second value
-    /// tells whether there were any.
+    /// Processes all files once. With `settle`, skips files that changed within this time, and returns
+    /// whether there were any.
     pub(crate) async fn pass(
         &self,
         settle: Option<Duration>,
@@ -120,12 +120,12 @@ impl TaskProcessor {
         let processed: Vec<Option<TaskReport>> =
             stream::iter(processing).buffer_unordered(MAX_OPEN_FILES).collect().await;
         let mut reports: Vec<TaskReport> = processed.into_iter().flatten().collect();
-        // Files end in any order.
+        // Sort, because files end in any order.
         reports.sort_by(|one, other| (&one.state, &one.name).cmp(&(&other.state, &other.name)));
         Ok((reports, has_unsettled))
     }
 
-    /// The files of a state that have changed since they were processed.
+    /// Returns the files of a state that have changed since they were processed.
     async fn changed_files(
         &self,
         state: &ScannedState,
@@ -140,7 +140,7 @@ impl TaskProcessor {
         })?;
         let mut settled = self.settled();
         let is_listed = |name: &str| listed.binary_search_by(|(listed, _)| listed.as_str().cmp(name)).is_ok();
-        // Files that are gone are forgotten, so that the map does not grow.
+        // Forget removed files, so that the map does not grow.
         settled.retain(|(folder, name), _version| *folder != state.folder || is_listed(name));
         let mut has_unsettled = false;
         let mut tasks = Vec::new();
@@ -164,10 +164,10 @@ impl TaskProcessor {
         Ok((tasks, has_unsettled))
     }
 
-    /// Processes a file. `None` if nothing happened.
+    /// Processes a file. Returns `None` if there was no work.
     async fn process(&self, task: Task) -> Option<TaskReport> {
         let mut calls = Vec::new();
-        // The version is read before the work, so that a change during the work leads to another pass.
+        // Read the version before the work, so that a change during the work leads to another pass.
         let before = task.file.folder.version(&task.file.state.folder, &task.file.name).ok();
         let processed = task.process(&mut calls).await;
         if !calls.is_empty() {
@@ -178,7 +178,7 @@ impl TaskProcessor {
             Ok(FileOutcome::Moved(to)) => (Some(to), None, None),
             Ok(FileOutcome::Stays(version)) => (None, None, Some(version)),
             Ok(FileOutcome::Unfinished) => (None, None, None),
-            // A file with a fault is tried again when it has changed.
+            // Retry a faulty file only when it has changed.
             Err(error) => {
                 let file = EscapedText(&name);
                 tracing::warn!(%file, state = state.folder, error = chain(&error), "a task file is not processed");
@@ -198,11 +198,11 @@ impl TaskProcessor {
     }
 }
 
-/// The maximum number of files that are processed at the same time. It exceeds the number of calls that run at the same
-/// time, so that a file whose call waits for a person does not hold up the others.
+/// The maximum number of files that are processed concurrently. It exceeds the number of concurrent calls, so
+/// that a file whose call waits for a person does not delay the others.
 const MAX_OPEN_FILES: usize = 4 * MAX_CONCURRENT_CALLS;
 
-/// Whether a file has changed within this time. A time in the future counts as long ago.
+/// Returns `true` if a file has changed within this time. A time in the future does not count as recent.
 fn is_younger(version: FileVersion, age: Duration) -> bool {
     let (seconds, nanoseconds) = version.modified();
     let (Ok(seconds), Ok(nanoseconds)) = (u64::try_from(seconds), u32::try_from(nanoseconds)) else {

@@ -3,17 +3,17 @@
 use serde::Deserialize;
 use serde_json::{Map, Value, value::RawValue};
 
-/// A call, as a block asks for it.
+/// A call as a block requests it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct BlockCall {
     pub(crate) tool: String,
     /// The JSON text of the parameters, as written except for removed control characters.
     pub(crate) parameters: String,
-    /// The parameters from which control characters were removed.
+    /// The parameters whose control characters were removed.
     pub(crate) sanitized: Vec<String>,
 }
 
-/// Why a block holds no call.
+/// Why a block is not a call.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum NoCall {
     /// The block is JSON without the key `tool_call`: an example, or data.
@@ -37,7 +37,7 @@ pub(crate) enum NoCall {
 }
 
 impl NoCall {
-    /// The stable code.
+    /// Returns the stable code.
     pub(crate) fn code(&self) -> &'static str {
         match self {
             Self::OtherData => "no_call",
@@ -47,7 +47,7 @@ impl NoCall {
         }
     }
 
-    /// Whether the block is data for people. It is left unchanged, and does not hold up its task.
+    /// Returns `true` if the block is data for people. It stays unchanged, and does not stop its task.
     pub(crate) fn is_other_data(&self) -> bool {
         matches!(self, Self::OtherData | Self::OtherText(_))
     }
@@ -58,7 +58,7 @@ impl NoCall {
 }
 
 impl BlockCall {
-    /// Reads a block's content.
+    /// Parses a block's content.
     ///
     /// # Errors
     /// [`NoCall`].
@@ -74,7 +74,7 @@ impl BlockCall {
             },
             Err(error) => return Err(NoCall::not_json(code, error)),
         };
-        // The raw text is kept, because a parsed value would lose repeated keys, which the pipeline refuses.
+        // Keep the raw text: a parsed value would lose duplicate keys, which the pipeline must refuse.
         let raw = top.tool_call.parameters.get();
         if !raw.starts_with('{') {
             return Err(NoCall::Parameters);
@@ -104,25 +104,25 @@ struct ToolCallObject<'a> {
     parameters: &'a RawValue,
 }
 
-/// Whether a character is removed from texts: control characters other than tab and line breaks, and controls of the
-/// writing direction. Nothing else is changed, because a changed text would be another call than the one written.
+/// Returns `true` if a character is removed from texts: control characters other than tab and line breaks,
+/// and bidirectional controls. Other characters stay, because a changed text would be a different call.
 fn is_removed(character: char) -> bool {
     let is_bidirectional = matches!(character, '\u{61c}' | '\u{200e}' | '\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}');
     is_bidirectional || (character.is_control() && !matches!(character, '\t' | '\n' | '\r'))
 }
 
-/// The text without the removed characters. `None` if it has U+0000.
+/// Removes these characters from a text. Returns `None` if the text has U+0000.
 fn without_controls(text: &str) -> Option<String> {
     (!text.contains('\0')).then(|| text.chars().filter(|&character| !is_removed(character)).collect())
 }
 
-/// Valid JSON text without the removed characters in its strings, whether they are written as themselves or as escape
-/// sequences. All else stays as written: numbers, and keys that occur twice, which the pipeline refuses. `None` if a
-/// string has U+0000.
+/// Removes these characters from the strings of a valid JSON text, literal or as escape sequences. Everything
+/// else stays as written, including numbers and duplicate keys, which the pipeline refuses. Returns `None` if
+/// a string has U+0000.
 fn without_escaped_controls(json: &str) -> Option<String> {
     let mut out = String::with_capacity(json.len());
     let mut rest = json;
-    // Outside of strings valid JSON has neither a backslash nor any of the removed characters.
+    // Outside strings, valid JSON has neither a backslash nor any of the removed characters.
     while let Some(character) = rest.chars().next() {
         let (length, decoded) =
             if character == '\\' { escape(rest) } else { (character.len_utf8(), character) };
@@ -136,8 +136,8 @@ fn without_escaped_controls(json: &str) -> Option<String> {
     Some(out)
 }
 
-/// The length of the escape sequence at the start of a valid JSON text, and its character. A half of a surrogate pair
-/// counts as U+FFFD: no removed character needs a pair.
+/// Returns the length of the escape sequence at the start of a JSON text, and its character. Half of a
+/// surrogate pair counts as U+FFFD, because no removed character needs a pair.
 fn escape(rest: &str) -> (usize, char) {
     match rest.as_bytes().get(1) {
         Some(b'u') => {
@@ -147,11 +147,12 @@ fn escape(rest: &str) -> (usize, char) {
         Some(b'b') => (2, '\u{8}'),
         Some(b'f') => (2, '\u{c}'),
         Some(b'n') => (2, '\n'),
+        // All other escapes stand for characters that are never removed.
         _ => (2.min(rest.len()), '\\'),
     }
 }
 
-/// The names of the parameters whose values differ.
+/// Returns the names of the parameters whose values differ.
 fn changed_fields(before: &str, after: &str) -> Vec<String> {
     let read = |text| serde_json::from_str::<Map<String, Value>>(text).unwrap_or_default();
     let (before, after) = (read(before), read(after));

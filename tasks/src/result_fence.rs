@@ -1,8 +1,8 @@
-//! Writes a result into a task file, as a fenced block that is never read as a call.
+//! Writes a result into a task file, as a fenced block that is never parsed as a call.
 //!
-//! Three layers, because a result is untrusted text: the info string is not `json`; the content is one line of JSON
-//! without a backtick, so that no fence ends in it; and the changed text is parsed again, and must have the same blocks
-//! as before and exactly one more.
+//! A result is untrusted text, so there are three layers of defence. The info string is not `json`. The
+//! content is one line of JSON without a backtick, so that it cannot end a fence. And the changed text is
+//! parsed again, and must have the same blocks as before plus exactly one.
 
 use portcullis_types::{ToolError, ToolOutput, ToolResult};
 use serde_json::{Map, Value, json};
@@ -18,15 +18,16 @@ use crate::{
 /// The info string of results.
 const INFO: &str = "tool-result";
 
-/// The fence of results. It is longer than that of a call, so that the two look different; the content has no backtick.
+/// The fence of results. It is longer than the fence of a call, so that people can tell them apart. The
+/// content has no backtick.
 const FENCE: &str = "````";
 
-/// The content of a result's block: one line.
+/// Returns the content of a result's block: one line.
 pub(crate) fn content(result: &ToolResult, sanitized: &[String]) -> Result<String, serde_json::Error> {
     let value = result.outcome.clone().into_result().ok().map(|output| value_of(&output));
     let whole = object(result, sanitized, value);
     let line = json_text::line(&whole)?;
-    // The audit log has the call in any case, so a long result need not fill the file.
+    // Omit a long result: the audit log has the call in any case.
     if line.len() <= MAX_RESULT_BYTES {
         return Ok(line);
     }
@@ -37,7 +38,7 @@ pub(crate) fn content(result: &ToolResult, sanitized: &[String]) -> Result<Strin
     json_text::line(&object(result, sanitized, Some(json!({ "left_out": note }))))
 }
 
-/// The content of the block for a call that was not made.
+/// Returns the content of the block for a call that was refused.
 pub(crate) fn refusal(code: &str, message: &str) -> Result<String, serde_json::Error> {
     json_text::line(&json!({ "status": LedgerStatus::Failed, "error": { "code": code, "message": message } }))
 }
@@ -66,7 +67,7 @@ fn object(result: &ToolResult, sanitized: &[String], value: Option<Value>) -> Va
     Value::Object(object)
 }
 
-/// The data of an output, or its text where it has no data.
+/// Returns the data of an output, or its text if it has no data.
 fn value_of(output: &ToolOutput) -> Value {
     output.structured.clone().unwrap_or_else(|| output.joined_text().into())
 }
@@ -83,8 +84,8 @@ fn error_of(error: &ToolError) -> Value {
     object
 }
 
-/// The body with a result below its block, or at its end where the block's container leaves no place. `None` if neither
-/// leaves the other blocks as they are.
+/// Returns the body with a result below its block, or at its end if the block's container has no room.
+/// Returns `None` if neither leaves the other blocks unchanged.
 pub(crate) fn insert(body: &str, block: &Fence, content: &str) -> Option<String> {
     let newline = newline_of(body);
     let before = fences(body);
@@ -98,7 +99,7 @@ pub(crate) fn insert(body: &str, block: &Fence, content: &str) -> Option<String>
     })
 }
 
-/// Whether `after` has the blocks of `before`, shifted by the addition, and the result in between.
+/// Returns `true` if `after` has the blocks of `before`, shifted by the addition, with the result in between.
 fn has_one_more(before: &[Fence], after: &[Fence], (at, length): (usize, usize), content: &str) -> bool {
     let index = before.iter().take_while(|fence| fence.span.end <= at).count();
     if after.len() != before.len() + 1 {

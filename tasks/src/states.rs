@@ -1,4 +1,4 @@
-//! The states of tasks, each a folder, and the way of a task through them.
+//! `TaskStates`: the states of tasks, each with its folder, and the moves between them.
 
 use std::collections::BTreeSet;
 
@@ -21,7 +21,7 @@ pub struct ScannedState {
     pub folder: String,
     /// The folder that a task moves to when all of its calls have succeeded.
     pub on_success: String,
-    /// The folder that a task moves to when a call has failed. The folder itself means that the task stays.
+    /// The folder that a task moves to when a call has failed. If it is the same folder, the task stays.
     pub on_failure: String,
 }
 
@@ -32,7 +32,7 @@ pub enum StatesError {
     /// The text is not TOML of this shape.
     #[error("the states cannot be read")]
     Syntax(#[from] toml::de::Error),
-    /// A name that cannot be a state's folder.
+    /// A name cannot be the folder of a state.
     #[error("`{0}` cannot be the folder of a state; write one name without `/` that does not begin with `.`")]
     Name(String),
     /// No state is scanned.
@@ -41,17 +41,17 @@ pub enum StatesError {
     /// Two states are in one folder.
     #[error("`{0}` is the folder of two states")]
     Twice(String),
-    /// A task would move to a state that the text does not name.
+    /// A task would move to an unknown state.
     #[error("tasks move to `{0}`, which is not a state; add it to `folders`, or correct it")]
     Unknown(String),
-    /// Tasks would go round without end.
+    /// Tasks would move in a cycle.
     #[error(
         "a task whose calls have all succeeded in `{0}` would move on for ever; one of the states must not be scanned"
     )]
     Circle(String),
 }
 
-/// The file's shape.
+/// The structure of the file.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct StatesFile {
@@ -63,9 +63,9 @@ struct StatesFile {
 }
 
 impl TaskStates {
-    /// Reads states from TOML: `pending_approval`, `approved`, `folders` for states that are not scanned, and for each
-    /// state that is scanned a `[[scanned]]` with `folder`, `on_success` and `on_failure`. The state `approved` is
-    /// scanned too, and needs a `[[scanned]]`.
+    /// Parses states from TOML: `pending_approval`, `approved`, `folders` for states that are not scanned,
+    /// and a `[[scanned]]` with `folder`, `on_success` and `on_failure` for each scanned state. The state
+    /// `approved` is scanned too, and needs a `[[scanned]]`.
     ///
     /// # Errors
     /// [`StatesError`].
@@ -81,7 +81,7 @@ impl TaskStates {
         Ok(states)
     }
 
-    /// All folders, in a fixed order, each once.
+    /// Returns all folders, sorted and without duplicates.
     #[must_use]
     pub fn folders(&self) -> BTreeSet<&str> {
         let scanned = self.scanned.iter().map(|state| &*state.folder);
@@ -91,19 +91,19 @@ impl TaskStates {
             .collect()
     }
 
-    /// The states whose files are read for calls.
+    /// Returns the states whose files are read for calls.
     #[must_use]
     pub fn scanned(&self) -> &[ScannedState] {
         &self.scanned
     }
 
-    /// The folder of tasks that wait for a person's approval.
+    /// Returns the folder of tasks that wait for a person's approval.
     #[must_use]
     pub fn pending_approval(&self) -> &str {
         &self.pending_approval
     }
 
-    /// The folder into which a person moves a task to approve what it asks for.
+    /// Returns the folder into which a person moves a task to approve its question.
     #[must_use]
     pub fn approved(&self) -> &str {
         &self.approved
@@ -138,7 +138,7 @@ impl TaskStates {
                 let Some(next) = self.scanned.iter().find(|state| state.folder == *at) else { break };
                 at = &next.on_success;
             }
-            // After as many steps as there are states, only a cycle has not left them.
+            // After as many steps as there are states, only a cycle is still in a scanned one.
             if is_scanned(at) {
                 return Err(StatesError::Circle(start.folder.clone()));
             }

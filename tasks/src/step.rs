@@ -1,4 +1,4 @@
-//! Decides what is next in a task file.
+//! `next_step`: decides what to do next in a task file.
 
 use crate::{
     document::{CallBlock, TaskDocument},
@@ -7,7 +7,7 @@ use crate::{
     request::BlockCall,
 };
 
-/// The work that is left to do in a file.
+/// The next work in a file.
 pub(crate) enum TaskStep {
     /// Run a call.
     Run { key: CallKey, line: usize, request: BlockCall, row: Option<LedgerRow>, approved: Option<String> },
@@ -20,33 +20,34 @@ pub(crate) enum TaskStep {
         code: &'static str,
         message: String,
     },
-    /// A call waits for an approval that the file's state does not give.
+    /// A call waits for an approval, which the file's state does not give.
     AwaitApproval,
     /// All calls have succeeded, or one has failed.
     Move(LedgerStatus),
-    /// There is no call, or the file is being written.
+    /// There is no call, or the file is still being written.
     Rest,
 }
 
-/// Whether a text can have a block with a call. Most files have none, and this is much faster than parsing.
+/// Fast path: returns `false` if a text cannot have a call. Most files have none, and this is much faster
+/// than parsing.
 pub(crate) fn may_have_calls(text: &str) -> bool {
     text.contains("```") && text.contains("json")
 }
 
-/// Decides what is next in a file.
+/// Decides what to do next in a file.
 pub(crate) fn next_step(document: &TaskDocument, is_approved: bool) -> TaskStep {
     let (mut has_calls, mut has_failed, mut is_unfinished) = (false, false, false);
     for block in document.calls() {
         has_calls = true;
         let Some(request) = &block.request else {
-            // A block without a closing fence may still be written, so the file stays where it is.
+            // A block without a closing fence may still be being written, so leave the file where it is.
             is_unfinished = true;
             continue;
         };
         let row = document.ledger().row(&block.key);
         match row.map(|row| row.status) {
             Some(LedgerStatus::Success) => {}
-            // A failed call does not keep the later ones of its file from running.
+            // A failed call does not stop the later calls of its file.
             Some(LedgerStatus::Failed) => has_failed = true,
             Some(LedgerStatus::Pending) | None => match request {
                 Ok(request) => return open_call(block, request, row, is_approved),
@@ -71,7 +72,7 @@ pub(crate) fn next_step(document: &TaskDocument, is_approved: bool) -> TaskStep 
 }
 
 fn open_call(block: &CallBlock, request: &BlockCall, row: Option<&LedgerRow>, is_approved: bool) -> TaskStep {
-    // A row without a question was written when its call began, so the call has no end.
+    // A row without a question was written when its call began. The call has no end, so it was interrupted.
     let is_interrupted = row.is_some_and(|row| row.approval.is_none());
     let may_run_again = row.is_some_and(|row| row.may_repeat && row.attempts < MAX_ATTEMPTS);
     if is_interrupted && !may_run_again {

@@ -1,4 +1,4 @@
-//! One task file: its next call, the changes written into it, and its move to the next state.
+//! `Task`: one task file with its next call, the changes to the file, and its move to the next state.
 
 use std::{
     collections::BTreeSet,
@@ -58,9 +58,9 @@ pub(crate) struct Task {
     pub(crate) file: TaskFile,
     pub(crate) states: Arc<TaskStates>,
     pub(crate) runner: Arc<dyn TaskCallRunner>,
-    /// Bounds the calls that run at the same time.
+    /// Limits the number of concurrent calls.
     pub(crate) permits: Arc<Semaphore>,
-    /// When it is cancelled, no further call begins.
+    /// When this is cancelled, no further call begins.
     pub(crate) cancel: CancellationToken,
 }
 
@@ -73,34 +73,34 @@ impl std::fmt::Debug for dyn TaskCallRunner {
 /// How a call ended.
 enum TaskCallAttempt {
     Ended(TaskCallReport),
-    /// The processor is to end, so the call was not begun.
+    /// The processor is stopping, so the call has not begun.
     NotBegun,
-    /// The block was changed or removed before the call began, so the call was not made.
+    /// The block was changed or removed before the call began, so the call has not run.
     Changed,
-    /// Nothing has happened, and the row says what is asked.
+    /// The call has had no effect. The row has the question.
     Asked {
         report: TaskCallReport,
         row: Box<LedgerRow>,
     },
 }
 
-/// Where a processed file is.
+/// The outcome for a processed file.
 pub(crate) enum FileOutcome {
-    /// It stays, as this version.
+    /// The file stays, in this version.
     Stays(FileVersion),
-    /// It moved to another state.
+    /// The file has moved to another state.
     Moved(String),
-    /// It stays, with calls that have not begun.
+    /// The file stays, with calls that have not begun.
     Unfinished,
 }
 
 impl Task {
-    /// Runs the calls of the file that are left, and moves it.
+    /// Runs the remaining calls of the file, and moves it.
     ///
     /// # Cancellation
-    /// A dropped future leaves a call that has begun as interrupted.
+    /// Dropping the future leaves a call that has begun as interrupted.
     pub(crate) async fn process(&self, reports: &mut Vec<TaskCallReport>) -> Result<FileOutcome, FileError> {
-        // Each turn finishes a call or moves the file, so the bound is never reached unless others keep adding calls.
+        // Each turn finishes a call or moves the file. The limit is reached only if others keep adding calls.
         for _turn in 0..=2 * MAX_CALLS_PER_FILE {
             let file = self.file.clone();
             let is_approved = self.file.state.folder == self.states.approved();
@@ -148,7 +148,7 @@ impl Task {
                 let from = (&*file.state.folder, version);
                 Ok(file.folder.move_file(&file.name, from, &to)?.map(|_name| to))
             });
-            // Otherwise the file has changed since it was read.
+            // `None` means that the file has changed since it was read.
             if let Some(to) = moved.await? {
                 return Ok(FileOutcome::Moved(to));
             }
@@ -170,7 +170,7 @@ impl Task {
         let call_id = format!("call_{}", hex::encode(random));
         let mut first = LedgerRow::pending(&call.key, &call.request.tool, now());
         if let Some(row) = &call.row {
-            // A row that kept its question would read as a call that has not begun.
+            // A row with a question would mean that the call has not begun.
             first = LedgerRow { approval: None, question: None, ..row.clone() };
         }
         first.call_id.clone_from(&call_id);
@@ -190,14 +190,14 @@ impl Task {
         };
         let task_call = TaskCall { task: self.file.name.clone(), call: tool_call, approved, labels };
         let end = {
-            // The semaphore is never closed, so an error cannot occur.
+            // The semaphore is never closed, so `acquire` cannot fail.
             let _permit = self.permits.acquire().await;
             if self.cancel.is_cancelled() {
                 return Ok(TaskCallAttempt::NotBegun);
             }
             self.runner.run(task_call, Arc::clone(&before) as _).await
         };
-        // A row that could not be written has stopped the call.
+        // The call was stopped because its row could not be written.
         match before.failure.lock().unwrap_or_else(PoisonError::into_inner).take() {
             Some(FileError::Gone) => return Ok(TaskCallAttempt::Changed),
             Some(error) => return Err(error),
@@ -217,9 +217,9 @@ impl Task {
         }
     }
 
-    /// Moves the file to the state of tasks that wait, and writes there what is asked. In this order: a question that
-    /// stands in a file of the state `approved` counts as answered, so it must never be written there. `None` if the
-    /// file has changed since it was read.
+    /// Moves the file to the state of waiting tasks, and then writes the question there. The order matters: a
+    /// question in a file of the state `approved` counts as answered, so it must never be written there.
+    /// Returns `None` if the file has changed since it was read.
     async fn wait_for_approval(
         &self,
         version: FileVersion,
@@ -262,6 +262,7 @@ impl Task {
         let own_key = key.clone();
         let change = move |document: &TaskDocument| {
             let current = document.ledger().row(&own_key);
+            // A person may have removed the row, but the result still belongs to this call.
             let is_ours = current.is_none_or(|current| current.call_id == row.call_id);
             if !is_ours && current != expected.as_ref() {
                 return Err(FileError::BegunElsewhere);
@@ -291,7 +292,7 @@ impl Task {
         Ok(TaskCallReport { line, tool, status })
     }
 
-    /// Changes the file. If a person has moved it meanwhile, it is changed where it is now.
+    /// Changes the file. If a person has moved it in the meantime, changes it at its new location.
     async fn edit(
         &self,
         key: CallKey,
@@ -317,7 +318,7 @@ impl Task {
     }
 }
 
-/// A call that runs, and the row that its file had.
+/// A running call, and the row that its file had.
 struct RunningCall {
     key: CallKey,
     line: usize,
@@ -325,7 +326,7 @@ struct RunningCall {
     row: Option<LedgerRow>,
 }
 
-/// The time, for a ledger.
+/// Returns the current time for the ledger.
 fn now() -> String {
     format!("{:.0}", Timestamp::now())
 }

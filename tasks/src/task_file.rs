@@ -1,4 +1,5 @@
-//! Changes of a task file while others may change it too, and the row that is written before a call's first effect.
+//! `TaskFile`: changes a task file while others may change it too. `WriteAhead`: writes a row before a
+//! call's first effect.
 
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -32,7 +33,7 @@ impl TaskFile {
         edit_in(&self.folder, &self.state.folder, &self.name, change)
     }
 
-    /// Logs the blocks that are skipped: data that is not a call, and blocks that may be half written.
+    /// Logs the skipped blocks: data that is not a call, and blocks that may be half written.
     pub(crate) fn log_skipped(&self, document: &TaskDocument) {
         let file = EscapedText(&self.name);
         for block in document.skipped() {
@@ -47,8 +48,8 @@ impl TaskFile {
         }
     }
 
-    /// Changes the file in the state to which a person has moved it. It is known by its ledger, whose row was written
-    /// before the call began.
+    /// Changes the file in the state to which a person has moved it. The ledger identifies it, because the
+    /// call's row was written before the call began.
     pub(crate) fn edit_elsewhere(
         &self,
         states: &TaskStates,
@@ -90,7 +91,7 @@ pub(crate) struct WriteAhead {
     pub(crate) key: CallKey,
     /// The row that the file had when the call was chosen.
     pub(crate) expected: Option<LedgerRow>,
-    /// The row as it was written last.
+    /// The row as it was last written.
     pub(crate) row: Mutex<LedgerRow>,
     pub(crate) has_begun: Mutex<bool>,
     /// Why the row could not be written.
@@ -132,8 +133,8 @@ impl BeforeEffects for WriteAhead {
     }
 }
 
-/// Refuses if the file's row of the call is not the one that the decision was made from: another process has begun the
-/// call.
+/// Returns an error if the file's row of the call has changed since the decision. Another process has then
+/// begun the call.
 pub(crate) fn ensure_same(
     document: &TaskDocument,
     key: &CallKey,

@@ -14,8 +14,9 @@ use crate::{
 };
 
 impl TaskProcessor {
-    /// Processes the files that are there, and then each file that changes, until `cancel` is cancelled. A file that
-    /// was changed within [`SETTLE_PAUSE`] is left until its writer has finished. `on_report` gets each report.
+    /// Processes the existing files, and then each file that changes, until `cancel` is cancelled. A file
+    /// that was changed within [`SETTLE_PAUSE`] is skipped until its writer has finished. `on_report` gets
+    /// each report.
     ///
     /// # Errors
     /// [`TaskFolderError`] if changes cannot be watched, or a state's folder cannot be listed.
@@ -28,16 +29,16 @@ impl TaskProcessor {
         mut on_report: impl FnMut(TaskReport) + Send,
     ) -> Result<(), TaskFolderError> {
         let failed = |source| TaskFolderError::Watch { path: self.folder.path().to_owned(), source };
-        // One place is enough: a report says only that something has changed.
+        // Capacity 1 is enough: a message only says that something has changed.
         let (sender, mut changes) = mpsc::channel(1);
         let report = move |event: notify::Result<notify::Event>| {
             if event.map_or(true, |event| may_end_a_change(event.kind)) {
-                // A full channel already says it.
+                // A full channel already has this message.
                 let _ = sender.try_send(());
             }
         };
         let mut watcher = notify::recommended_watcher(report).map_err(failed)?;
-        // Watch before the first pass, so that no change falls between the two.
+        // Watch before the first pass, so that no change in between is missed.
         for state in self.states.scanned() {
             let path = self.folder.path().join(&state.folder);
             watcher.watch(&path, RecursiveMode::NonRecursive).map_err(failed)?;
@@ -60,7 +61,7 @@ impl TaskProcessor {
     }
 }
 
-/// Whether a file may be complete after this event: a writer closed it, or it got its name.
+/// Returns `true` if a file may be complete after this event: a writer closed it, or it got its name.
 fn may_end_a_change(kind: EventKind) -> bool {
     match kind {
         EventKind::Access(AccessKind::Close(AccessMode::Write)) | EventKind::Create(_) => true,

@@ -1,4 +1,4 @@
-//! The time that a step of a run takes, beside an empty activity of the same SDK on the same server.
+//! Measures the overhead of a run's step over an empty activity of the same SDK on the same server.
 //!
 //! Rounds alternate, and the best of each kind counts, because other work on the machine only adds time. The budget is
 //! 1 ms for each activity.
@@ -31,7 +31,8 @@ use temporalio_sdk::{
 
 use crate::{scripts::IDLE, server::NAMESPACE, world::World};
 
-/// The activities of the measured run: its prompt, ten model calls, 90 tool calls, nine turns and its end.
+/// The number of activities of the measured run: its prompt, ten model calls, 90 tool calls, nine turns and
+/// its end.
 const ACTIVITIES: u32 = 1 + 10 + 90 + 9 + 1;
 
 /// The number of rounds of each kind that are measured.
@@ -70,7 +71,7 @@ impl Empty {
     }
 }
 
-/// A worker for the empty activities. It ends with the process.
+/// Starts a worker for the empty activities. It ends with the process.
 fn empty_worker(world: &World) -> JoinHandle<()> {
     let address = world.server.address();
     std::thread::spawn(move || {
@@ -109,7 +110,7 @@ async fn main() {
         let count = world.activities(&handle).await.len();
         assert_eq!(u32::try_from(count), Ok(ACTIVITIES));
         println!("round {round}: an empty activity {of_empty:?}, a step {of_run:?}");
-        // The first round also starts the workers.
+        // The first round is a warm-up: it also starts the workers.
         if round > 0 {
             empty.push(of_empty);
             runs.push(of_run);
@@ -123,6 +124,6 @@ async fn main() {
         best(&runs)
     );
     assert!(overhead <= BUDGET, "a step takes {overhead:?} more than an empty activity");
-    // The worker of the empty activities does not end by itself.
+    // Exit, because the worker of the empty activities does not end by itself.
     std::process::exit(0);
 }

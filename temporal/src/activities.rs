@@ -1,7 +1,7 @@
-//! The activities: each takes one step of a run, or runs one of its calls, with the run's lease.
+//! The activities. Each takes one step of a run, or runs one of its calls, under the run's lease.
 //!
-//! An activity that is delivered twice does no harm: each names the version of the run that it follows, and a run that
-//! has advanced stays as it is.
+//! Activities are idempotent. Each names the version of the run that it follows, and a run that has advanced
+//! stays as it is, so a second delivery has no effect.
 
 use std::{collections::BTreeMap, sync::Arc};
 
@@ -30,10 +30,10 @@ use crate::{
     workflow_payloads::ApprovalSignal,
 };
 
-/// The way of an answer that came by a signal, in the store.
+/// The channel of an answer that came by a signal, as the store names it.
 const VIA: &str = "temporal";
 
-/// Takes the steps of one worker.
+/// Takes steps for one worker.
 pub(crate) struct StepActivities {
     stepper: Arc<Stepper>,
     /// The task queues of the tools that other workers run.
@@ -47,11 +47,11 @@ impl StepActivities {
         Self { stepper, places, searchable }
     }
 
-    /// Takes the step that follows a version.
+    /// Takes the step that follows a version of the run.
     async fn step(&self, context: &ActivityContext, input: StepInput) -> Result<RunPosition, ActivityError> {
         let id = run_id(&input.run)?;
         let attempt = context.info().attempt;
-        // The last attempt keeps the failure, so that the run ends as it would in one process.
+        // The last attempt keeps the failure, so that the run ends as it would in a single process.
         let keeps = |end: &AgentEnd| attempt >= MODEL_ATTEMPTS || !failures::may_ask_again(end);
         let steering = input.steering.into_iter().map(Message::user).collect();
         let terms = (steering, input.interruption.map(Into::into));
@@ -97,7 +97,7 @@ impl StepActivities {
             begun.map_err(|error| failures::run_error(&error))?;
         }
         let position = self.stepper.position(&id).await.map_err(|error| failures::run_error(&error))?;
-        // A second delivery finds that the step was taken.
+        // A second delivery finds that the step has been taken.
         if position.next != "setup" {
             return Ok(self.place(position));
         }
@@ -123,7 +123,7 @@ impl StepActivities {
         input: CallInput,
     ) -> Result<CallOutcome, ActivityError> {
         let id = run_id(&input.run)?;
-        // The worker that asked the model has the tool, so another worker can run the call.
+        // The worker that asked the model offered the tool, so another worker may be able to run the call.
         if input.offered && !self.stepper.offers(&input.tool) {
             let info = context.info();
             return Err(failures::no_tool(&input.tool, &info.task_queue, info.attempt));
@@ -159,7 +159,7 @@ impl StepActivities {
         self.step(&context, input).await
     }
 
-    /// Stores the answer of a model that is done.
+    /// Stores the model's final answer.
     #[activity(name = "finalize")]
     pub(crate) async fn finalize(
         self: Arc<Self>,
@@ -198,14 +198,14 @@ fn run_id(text: &str) -> Result<RunId, ActivityError> {
 /// The maximum number of questions of one call that wait to be reported.
 const MAX_QUESTIONS: usize = 16;
 
-/// Passes on the ids of the questions of a call.
+/// Creates a callback for the questions of a call, and the receiver of their ids.
 fn questions() -> (ApprovalRequestFn, mpsc::Receiver<String>) {
     let (sender, receiver) = mpsc::channel(MAX_QUESTIONS);
     // Ignore the error: the question is stored even if the workflow is not notified.
     (Arc::new(move |asked| drop(sender.try_send(asked.id.clone()))), receiver)
 }
 
-/// Tells the workflow of a question, for its status.
+/// Notifies the workflow of a question, for its status.
 async fn tell(context: &ActivityContext, question: String) {
     let Some(workflow) = context.workflow_handle::<<AgentRun as WorkflowImplementation>::Run>() else {
         return;

@@ -1,6 +1,6 @@
 //! The messages between the workflow and its activities: ids, names and small texts.
 //!
-//! Recorded histories hold these values, so a field is added with a default, and none is renamed or removed.
+//! Recorded histories contain these values. Add fields only with a default, and never rename or remove one.
 
 use portcullis_runs::SkipReason;
 use serde::{Deserialize, Serialize};
@@ -58,7 +58,7 @@ pub(crate) struct CallInput {
     pub(crate) version: i64,
     /// The call.
     pub(crate) call: String,
-    /// Its tool.
+    /// The name of the call's tool.
     pub(crate) tool: String,
     /// Whether the worker that asked the model offers the tool.
     pub(crate) offered: bool,
@@ -73,7 +73,7 @@ pub(crate) struct AnswerInput {
     pub(crate) answer: crate::workflow_payloads::ApprovalSignal,
 }
 
-/// Where the run stands after an activity.
+/// The position of the run after an activity.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct RunPosition {
     /// The version of the run.
@@ -85,7 +85,7 @@ pub(crate) struct RunPosition {
     pub(crate) calls: Vec<NextCallPlacement>,
     /// The status of the run.
     pub(crate) status: String,
-    /// Whether the namespace has the search attributes. Only `setup` says so.
+    /// Whether the namespace has the search attributes. Only `setup` sets it.
     #[serde(default)]
     pub(crate) searchable: bool,
 }
@@ -93,9 +93,9 @@ pub(crate) struct RunPosition {
 /// A call, and the task queue that runs it.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct NextCallPlacement {
-    /// Its id.
+    /// The call's id.
     pub(crate) id: String,
-    /// Its tool.
+    /// The name of the call's tool.
     pub(crate) tool: String,
     /// The task queue. `None` means the queue of the workflow.
     #[serde(default)]
@@ -108,8 +108,8 @@ pub(crate) struct NextCallPlacement {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum CallOutcome {
-    /// Its result is in the store.
+    /// The result is in the store.
     Stored,
-    /// The run has continued without it.
+    /// The run has continued without the call.
     Passed,
 }

@@ -4,7 +4,7 @@ use std::error::Error;
 
 use thiserror::Error;
 
-/// A worker cannot begin, or has ended.
+/// Why a worker cannot begin, or has ended.
 #[derive(Debug, Error)]
 #[non_exhaustive]
 pub enum WorkerError {
@@ -17,7 +17,7 @@ pub enum WorkerError {
         #[source]
         source: Box<dyn Error + Send + Sync>,
     },
-    /// The namespace is not there, or the server does not let this client use it.
+    /// The namespace does not exist, or the server does not allow this client to use it.
     #[error(
         "the Temporal server has no namespace `{}` for this worker; it is made with: temporal operator namespace \
          create {}", .namespace.escape_debug(), .namespace.escape_debug()
@@ -29,7 +29,7 @@ pub enum WorkerError {
         #[source]
         source: Box<dyn Error + Send + Sync>,
     },
-    /// A placed tool is not offered by this worker, so the model cannot be told of it.
+    /// This worker does not offer a placed tool, so the model would not know the tool.
     #[error("the tool `{}` is placed, but this worker does not offer it, so the model would not know it", .tool.escape_debug())]
     PlacedTool {
         /// The tool.

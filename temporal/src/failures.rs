@@ -1,7 +1,8 @@
-//! Which failures are tried again, and when. A failure's type is what Temporal shows, and what the retries go by.
+//! Which failures are retried, and when. Temporal shows the type of a failure, and the retry policy depends
+//! on it.
 //!
-//! A call that fails is not a failure of an activity: its error is the result that the model reads. An activity fails
-//! if its step was not taken, so that another attempt, perhaps by another worker, takes it.
+//! A failed call is not a failed activity: the call's error is the result that the model reads. An activity
+//! fails if its step was not taken. Another attempt, possibly on another worker, then takes the step.
 
 use std::time::Duration;
 
@@ -11,23 +12,23 @@ use portcullis_types::chain;
 use temporalio_common::error::ApplicationFailure;
 use temporalio_sdk::activities::ActivityError;
 
-/// The maximum number of attempts at a step before the run ends as it would in one process.
+/// The maximum number of attempts at a step before the run ends as it would in a single process.
 pub(crate) const MODEL_ATTEMPTS: u32 = 5;
 
-/// The maximum number of times that a call is offered to workers that do not have its tool.
+/// The maximum number of times that a call is offered to workers without its tool.
 pub(crate) const PLACE_ATTEMPTS: u32 = 5;
 
-/// The pause before the next attempt after a provider's refusal of too many requests.
+/// The pause before the next attempt after the provider has refused because of too many requests.
 const RATE_LIMITED_PAUSE: Duration = Duration::from_secs(15);
 
 /// The pause before the next attempt while another process drives the run.
 const LEASED_PAUSE: Duration = Duration::from_secs(2);
 
-/// Whether another attempt at the step may end otherwise.
+/// Returns `true` if another attempt at the step may end differently.
 pub(crate) fn may_ask_again(end: &AgentEnd) -> bool {
     let kind = match end {
         AgentEnd::Provider { kind, .. } => kind,
-        // A store that could not be read, or a fault of a part.
+        // The store could not be read, or a part has failed.
         AgentEnd::Internal { .. } => return true,
         _ => return false,
     };
@@ -41,16 +42,16 @@ pub(crate) fn may_ask_again(end: &AgentEnd) -> bool {
         | ProviderErrorKind::Rejected
         | ProviderErrorKind::Malformed
         | ProviderErrorKind::Cancelled => false,
-        // A kind that came later is not asked again until it is known to help.
+        // Do not retry kinds of newer versions until a retry is known to help.
         _ => false,
     }
 }
 
-/// The failure of a step that is taken again.
+/// Returns the failure of a step that is retried.
 pub(crate) fn undone(end: &AgentEnd) -> ActivityError {
     match end {
         AgentEnd::Provider { kind, message } => {
-            // The message may repeat what the provider was sent, so it stays in the worker's log.
+            // The message may quote the request, so it stays in the worker's log.
             tracing::warn!(%kind, message, "the model has not answered");
             let delay = (*kind == ProviderErrorKind::RateLimited).then_some(RATE_LIMITED_PAUSE);
             failure(format!("model_{kind}"), "the model has not answered".to_owned(), Retry::After(delay))
@@ -59,17 +60,18 @@ pub(crate) fn undone(end: &AgentEnd) -> ActivityError {
             tracing::warn!(message, "a step has failed");
             failure("internal".to_owned(), "the step has failed".to_owned(), Retry::After(None))
         }
+        // Only a cancelled step remains, which this worker has abandoned.
         _ => interrupted(),
     }
 }
 
-/// The failure of an activity that this worker gives up.
+/// Returns the failure of an activity that this worker abandons.
 pub(crate) fn interrupted() -> ActivityError {
     let message = "the worker gave the activity up before it had an effect".to_owned();
     failure("interrupted".to_owned(), message, Retry::After(None))
 }
 
-/// The failure of a call that this worker has no tool for.
+/// Returns the failure of a call whose tool this worker does not have.
 pub(crate) fn no_tool(tool: &str, queue: &str, attempt: u32) -> ActivityError {
     let message = format!(
         "no worker of the task queue `{queue}` that was tried has the tool `{tool}`: place it with \
@@ -82,12 +84,12 @@ pub(crate) fn no_tool(tool: &str, queue: &str, attempt: u32) -> ActivityError {
     )
 }
 
-/// The failure of an input that no attempt can use.
+/// Returns the failure of an input that no attempt can use.
 pub(crate) fn bad_input(message: String) -> ActivityError {
     failure("bad_input".to_owned(), message, Retry::Never)
 }
 
-/// The failure of a step whose run cannot be driven now, or not at all.
+/// Returns the failure of a step whose run cannot be driven, now or ever.
 pub(crate) fn run_error(error: &RunError) -> ActivityError {
     let message = chain(error);
     match error {
@@ -108,7 +110,7 @@ pub(crate) fn run_error(error: &RunError) -> ActivityError {
         RunError::Store(_) => failure("store".to_owned(), message, Retry::After(None)),
         RunError::OtherWorkspace { .. } => failure("other_workspace".to_owned(), message, Retry::Never),
         RunError::InvalidId { .. } => bad_input(message),
-        // Another worker may be of a newer version.
+        // Another worker may have a newer version.
         RunError::Newer { .. } => failure("newer".to_owned(), message, Retry::After(None)),
         _ => failure("run".to_owned(), message, Retry::Never),
     }
@@ -117,7 +119,7 @@ pub(crate) fn run_error(error: &RunError) -> ActivityError {
 /// Whether another attempt follows.
 enum Retry {
     Never,
-    /// After this time, or after that of the activity's retry policy.
+    /// After this time, or after the time of the activity's retry policy.
     After(Option<Duration>),
 }
 

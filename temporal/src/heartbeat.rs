@@ -1,19 +1,19 @@
-//! Heartbeats of an activity: they tell the server that the worker lives, and the worker that the activity is
-//! cancelled.
+//! Heartbeats of an activity. They tell the server that the worker is alive, and the worker that the activity
+//! was cancelled.
 
 use std::{pin::pin, time::Duration};
 
 use portcullis_types::CancellationToken;
 use temporalio_sdk::activities::ActivityContext;
 
-/// The time without a heartbeat after which the server takes the worker for dead.
+/// After this time without a heartbeat the server considers the worker dead.
 pub(crate) const HEARTBEAT_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// The interval at which a heartbeat is recorded. The SDK sends at most one in each 80 % of the timeout.
+/// How often a heartbeat is recorded. The SDK sends at most one in each 80 % of the timeout.
 const INTERVAL: Duration = Duration::from_secs(1);
 
-/// Does the work of an activity with heartbeats. `cancel` is cancelled with the activity, and the work then ends in
-/// order.
+/// Does the work of an activity, and records heartbeats. `cancel` is cancelled with the activity, and the
+/// work then ends in order.
 pub(crate) async fn with_heartbeats<T>(
     context: &ActivityContext,
     cancel: &CancellationToken,
@@ -23,6 +23,7 @@ pub(crate) async fn with_heartbeats<T>(
     let mut interval = tokio::time::interval(INTERVAL);
     loop {
         tokio::select! {
+            // `biased`: finished work counts, even if the activity is cancelled at the same moment.
             biased;
             done = &mut work => return done,
             // Without the guard, this branch would stay ready and the loop would never sleep.

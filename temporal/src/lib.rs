@@ -1,8 +1,10 @@
-//! Runs that Temporal drives: each model call and each tool call is an activity, and the state stays in the store.
+//! Runs that Temporal drives. Each model call and each tool call is an activity, and the state stays in the
+//! store.
 //!
-//! A workflow `AgentRun` names the steps of a run, and workers take them through the same functions as the driver of
-//! one process ([`portcullis_runs::Stepper`](https://docs.rs/portcullis-runs)). Temporal holds ids, names of steps and
-//! of tools, and what people send it; messages, arguments and results are in the store, which all workers open.
+//! A workflow `AgentRun` chooses the steps of a run. Workers take them through the same functions as the
+//! single-process driver ([`portcullis_runs::Stepper`](https://docs.rs/portcullis-runs)). Temporal stores
+//! ids, names of steps and tools, and the messages that people send it. The conversation, arguments and
+//! results are in the store, which all workers open.
 //!
 //! This crate is empty without the feature `sdk`, so that only builds with a worker compile Temporal's SDK.
 //!

@@ -4,7 +4,8 @@ use std::{collections::BTreeMap, str::FromStr};
 
 use thiserror::Error;
 
-/// The maximum length of the name of a tool or a task queue, in bytes. Temporal takes names of up to 1,000 bytes.
+/// The maximum length of the name of a tool or a task queue, in bytes. Temporal accepts names of up to 1,000
+/// bytes.
 const MAX_NAME_BYTES: usize = 256;
 
 /// A tool, and the task queue of the workers that run it.
@@ -16,7 +17,7 @@ pub struct Placement {
     pub queue: String,
 }
 
-/// The text is not a placement.
+/// The error of a text that is not a placement.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 #[error("`{}` is not a placement: TOOL=QUEUE, each a name of at most {MAX_NAME_BYTES} bytes", .text.escape_debug())]
 pub struct InvalidPlacement {
@@ -41,7 +42,7 @@ impl FromStr for Placement {
     }
 }
 
-/// The task queues by tool.
+/// Returns the task queues by tool.
 pub(crate) fn by_tool(placements: Vec<Placement>) -> BTreeMap<String, String> {
     placements.into_iter().map(|placement| (placement.tool, placement.queue)).collect()
 }

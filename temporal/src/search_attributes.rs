@@ -1,4 +1,4 @@
-//! The search attributes of a run: its id, and its status once it has ended.
+//! The search attributes of a run: its id and its status.
 
 use std::collections::HashMap;
 
@@ -11,24 +11,24 @@ use temporalio_common::{
     search_attributes::{SearchAttributeKey, SearchAttributeUpdate},
 };
 
-/// The run in the store.
+/// The id of the run in the store.
 const RUN: SearchAttributeKey<String> = SearchAttributeKey::keyword("PortcullisRun");
 
-/// The status of the run, `running` at first.
+/// The status of the run. The first value is `running`.
 const STATUS: SearchAttributeKey<String> = SearchAttributeKey::keyword("PortcullisStatus");
 
-/// The attributes of a run that begins.
+/// Returns the attributes of a run that begins.
 pub(crate) fn begun(run: &str) -> [SearchAttributeUpdate; 2] {
     [RUN.value_set(run.to_owned()), STATUS.value_set("running".to_owned())]
 }
 
-/// The attributes of a run that has ended.
+/// Returns the attributes of a run that has ended.
 pub(crate) fn ended(status: &str) -> [SearchAttributeUpdate; 1] {
     [STATUS.value_set(status.to_owned())]
 }
 
-/// Whether the namespace has the attributes, which are added where the server allows it. Without them, runs are found
-/// only by their workflow's id.
+/// Adds the attributes if the server allows it, and returns `true` if the namespace has them. Without the
+/// attributes, runs can be found only by their workflow's id.
 pub(crate) async fn prepare(connection: &Connection, namespace: &str) -> bool {
     match add_missing(connection, namespace).await {
         Ok(()) => true,
@@ -59,7 +59,7 @@ async fn add_missing(connection: &Connection, namespace: &str) -> Result<(), ton
     }
     let add = AddSearchAttributesRequest { search_attributes: missing, namespace };
     match operator.add_search_attributes(tonic::Request::new(add)).await {
-        // Another worker was faster.
+        // Another worker has added them first.
         Err(status) if status.code() == tonic::Code::AlreadyExists => Ok(()),
         added => added.map(drop),
     }

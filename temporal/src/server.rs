@@ -1,4 +1,4 @@
-//! [`Address`]: the place of a Temporal server, and the connection to it.
+//! [`Address`]: the address of a Temporal server. `connect` opens the connection.
 
 use std::{net::IpAddr, str::FromStr, time::Duration};
 
@@ -8,20 +8,21 @@ use url::{Host, Url};
 
 use crate::WorkerError;
 
-/// The time limit of a connect.
+/// The timeout of a connect.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// The port of a Temporal server.
+/// The default port of a Temporal server.
 const PORT: u16 = 7233;
 
-/// The place of a Temporal server: `HOST:PORT`, `https://HOST:PORT` or `http://HOST:PORT`.
+/// The address of a Temporal server: `HOST:PORT`, `https://HOST:PORT` or `http://HOST:PORT`.
 ///
-/// Without a scheme, this machine is reached in clear text and any other with TLS. `http://` reaches another machine in
-/// clear text: a host between worker and server could then read and change what the workers are told to do.
+/// Without a scheme, the connection to this machine is plain text, and to any other machine TLS. `http://`
+/// forces plain text to another machine: a host in between could then read and change the work that the
+/// workers get.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Address(Url);
 
-/// The text is not an address.
+/// The error of a text that is not an address.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 #[error("`{}` is not an address of a Temporal server: HOST:PORT, https://HOST:PORT or http://HOST:PORT", .text.escape_debug())]
 pub struct InvalidAddress {
@@ -30,7 +31,7 @@ pub struct InvalidAddress {
 }
 
 impl Address {
-    /// Whether the connection uses TLS.
+    /// Returns `true` if the connection uses TLS.
     #[must_use]
     pub fn uses_tls(&self) -> bool {
         self.0.scheme() == "https"
@@ -44,7 +45,7 @@ impl FromStr for Address {
         let invalid = || InvalidAddress { text: text.to_owned() };
         let has_scheme = text.contains("://");
         let parse = |text: &str| Url::parse(text).map_err(|_error| invalid());
-        // The host can be read only with a scheme. Another machine gets `https` below.
+        // Parsing the host needs a scheme. Another machine gets `https` below.
         let mut url = if has_scheme { parse(text)? } else { parse(&format!("http://{text}"))? };
         let is_plain = url.username().is_empty()
             && url.password().is_none()
@@ -55,6 +56,7 @@ impl FromStr for Address {
             return Err(invalid());
         }
         if !has_scheme && !is_here(&url) {
+            // Parse the text again, because the first parse has dropped an explicit port 80.
             url = parse(&format!("https://{text}"))?;
         }
         if url.port().is_none() {
@@ -70,7 +72,7 @@ impl std::fmt::Display for Address {
     }
 }
 
-/// Whether the address is this machine's.
+/// Returns `true` if the address is on this machine.
 fn is_here(url: &Url) -> bool {
     match url.host() {
         Some(Host::Domain(name)) => name == "localhost",
@@ -80,7 +82,8 @@ fn is_here(url: &Url) -> bool {
     }
 }
 
-/// Connects to a server. With TLS, its certificate must be of an authority that this machine trusts.
+/// Connects to a server. With TLS, an authority that this machine trusts must have issued the server's
+/// certificate.
 ///
 /// # Errors
 /// [`WorkerError::Unreachable`].
@@ -128,7 +131,7 @@ mod tests {
 
     #[tokio::test]
     async fn a_server_that_is_not_there_is_named() {
-        // A port that was free a moment ago.
+        // Use a port that was free a moment ago.
         let listener = std::net::TcpListener::bind("127.0.0.1:0").expect("a port");
         let port = listener.local_addr().expect("an address").port();
         drop(listener);

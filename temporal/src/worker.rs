@@ -1,4 +1,4 @@
-//! [`RunWorker`]: a process that takes steps of runs, as Temporal hands them out.
+//! [`RunWorker`]: a process that takes steps of runs when Temporal assigns them.
 
 use std::{sync::Arc, time::Duration};
 
@@ -16,18 +16,18 @@ use temporalio_sdk::{
 
 use crate::{AgentRun, Placement, WorkerError, activities::StepActivities, placement, search_attributes};
 
-/// The maximum number of activities that a worker has at a time. A call that waits for an answer needs one, and little
-/// else. The registry limits the number of calls that run concurrently.
+/// The maximum number of concurrent activities of a worker. A call that waits for an answer occupies one, but
+/// uses few resources. The registry limits the number of concurrent calls.
 const ACTIVITIES: usize = 200;
 
-/// The maximum number of workflow tasks that a worker has at a time.
+/// The maximum number of concurrent workflow tasks of a worker.
 const WORKFLOW_TASKS: usize = 50;
 
 /// How long Temporal holds a workflow task for the worker that has the workflow cached. Then any worker takes it and
 /// replays the history.
 const STICKY: Duration = Duration::from_secs(2);
 
-/// The time limit of activities after the worker was told to stop.
+/// How long activities may continue after the worker was told to stop.
 const GRACE: Duration = Duration::from_secs(5);
 
 /// The settings of a worker.
@@ -44,12 +44,12 @@ pub struct WorkerSettings {
 /// A worker for one task queue.
 pub struct RunWorker {
     worker: Worker,
-    /// It must outlive the worker.
+    /// The runtime must outlive the worker.
     _runtime: Runtime,
 }
 
 impl RunWorker {
-    /// Makes a worker. It takes tasks when it runs.
+    /// Creates a worker. It takes tasks only when it runs.
     ///
     /// # Errors
     /// [`WorkerError`].
@@ -82,8 +82,8 @@ impl RunWorker {
         Ok(Self { worker, _runtime: runtime })
     }
 
-    /// Takes tasks until `stop` is cancelled. Then no further task is taken, and those that have begun get the time to
-    /// end; the server gives the others to other workers.
+    /// Takes tasks until `stop` is cancelled. Then it takes no further task, and those in flight get the
+    /// grace period to end. The server gives the others to other workers.
     ///
     /// # Errors
     /// [`WorkerError::Sdk`].
@@ -107,7 +107,7 @@ impl std::fmt::Debug for RunWorker {
     }
 }
 
-/// Fails unless the namespace is there. The SDK would only say so when it runs.
+/// Checks that the namespace exists. The SDK would report it only when the worker runs.
 async fn ensure_namespace(connection: &Connection, namespace: &str) -> Result<(), WorkerError> {
     let request = DescribeNamespaceRequest { namespace: namespace.to_owned(), ..Default::default() };
     match connection.workflow_service().describe_namespace(tonic::Request::new(request)).await {

@@ -1,7 +1,8 @@
-//! [`AgentRun`]: the workflow of a run. It decides which step comes next, and when a person's word interrupts.
+//! [`AgentRun`]: the workflow of a run. It decides which step comes next, and when a signal interrupts a
+//! step.
 //!
-//! The code must make the same decisions again when a history is replayed. A change of them is guarded by
-//! `ctx.patched(…)`, and `tests/histories/` has histories of each version.
+//! The code must make the same decisions when a history is replayed. Guard each change of them with
+//! `ctx.patched(…)`. `tests/histories/` has histories of each version.
 
 use std::time::Duration;
 
@@ -25,22 +26,23 @@ use crate::{
     workflow_payloads::{ApprovalSignal, MAX_WAITING, RunOutcome, RunRequest, RunStatusReport, read_message},
 };
 
-/// The time limit of a step that asks no model and runs no call.
+/// The timeout of a step that neither asks the model nor runs a call.
 const STEP_TIME_LIMIT: Duration = Duration::from_secs(120);
 
-/// The time limit of the model's answer. The loop's own limits end it earlier.
+/// The timeout of the model's answer. The loop's own limits end it earlier.
 const MODEL_TIME_LIMIT: Duration = Duration::from_secs(2 * 60 * 60);
 
-/// The time limit of a call, including the wait for an answer to its question.
+/// The timeout of a call, including the wait for an answer to its question.
 const CALL_TIME_LIMIT: Duration = Duration::from_secs(26 * 60 * 60);
 
 const _: () = assert!(CALL_TIME_LIMIT.as_secs() > portcullis_runs::APPROVAL_TTL.as_secs());
 
-/// The pauses between attempts.
+/// The minimum and maximum pause between attempts.
 const FIRST_PAUSE: Duration = Duration::from_secs(1);
 const MAX_PAUSE: Duration = Duration::from_secs(30);
 
-/// The options of a step that asks a model or runs a call. It ends in order before the workflow continues.
+/// The options of a step that asks a model or runs a call. The workflow waits until a cancelled step has
+/// ended in order.
 macro_rules! long_options {
     ($time:expr, $token:expr) => {
         ActivityOptions::with_start_to_close_timeout($time)
@@ -71,7 +73,8 @@ impl AgentRun {
             None => new_run_id(ctx),
         };
         ctx.state_mut(|state| {
-            // Signals can arrive before this function begins. Messages of the workflow before are older.
+            // Signals can arrive before this function begins. Messages from the previous workflow are older,
+            // so put them first.
             state.steering.splice(0..0, request.steering.iter().cloned());
             state.cancelled |= request.cancelled;
             state.report.run = Some(run.clone());
@@ -79,7 +82,7 @@ impl AgentRun {
         step_begins(ctx, "setup");
         let setup = SetupInput { run: run.clone(), prompt: request.prompt };
         let mut place = ctx.execute_activity(StepActivities::setup, setup, short()).await?;
-        // Only `setup` says this, so it is kept for the end of the run.
+        // Keep this for the end of the run, because only `setup` sets it.
         let searchable = place.searchable;
         if searchable {
             ctx.upsert_search_attributes(search_attributes::begun(&run));
@@ -92,8 +95,8 @@ impl AgentRun {
                 "finalize" => finalize(ctx, &run, place.version).await?,
                 other => return Err(bad_input(&format!("the step `{other}` is not known to this worker"))),
             };
-            // Temporal bounds a history. The state of the run is in the store, so only unread messages go
-            // along.
+            // Temporal limits the size of a history, so continue as a new workflow. The run's state is in the
+            // store, so pass on only unread messages.
             if ctx.continue_as_new_suggested() && place.next != "ended" {
                 let next = ctx.state(|state| RunRequest {
                     run: Some(run.clone()),
@@ -111,7 +114,7 @@ impl AgentRun {
         if searchable {
             ctx.upsert_search_attributes(search_attributes::ended(&status));
         }
-        // A run that had ended otherwise before the cancellation keeps its own end.
+        // A run that ended in another way before the cancellation keeps that end.
         if ctx.cancellation_token().is_cancelled() && status == "cancelled" {
             return Err(WorkflowTermination::cancelled());
         }
@@ -123,6 +126,7 @@ impl AgentRun {
     #[signal]
     pub fn approve(&mut self, _ctx: &mut SyncWorkflowContext<Self>, input: RawValue) {
         match ApprovalSignal::read(&input) {
+            // Any client can send signals, so the queues are bounded.
             Ok(_) if self.answers.len() >= MAX_WAITING => self.refuse("too many answers wait"),
             Ok(answer) => self.answers.push(answer),
             Err(error) => self.refuse(&error),
@@ -139,13 +143,13 @@ impl AgentRun {
         }
     }
 
-    /// Cancels the run. A call that runs gets the time to end.
+    /// Cancels the run. A running call gets the time to end.
     #[signal]
     pub fn cancel(&mut self, _ctx: &mut SyncWorkflowContext<Self>, _input: RawValue) {
         self.cancelled = true;
     }
 
-    /// A worker has stored a question.
+    /// Notes that a worker has stored a question.
     #[signal]
     pub fn asked(&mut self, _ctx: &mut SyncWorkflowContext<Self>, input: RawValue) {
         if let Ok(question) = read_message(&input)
@@ -155,7 +159,7 @@ impl AgentRun {
         }
     }
 
-    /// The status of the run.
+    /// Returns the status of the run.
     #[query]
     pub fn status(&self, _ctx: &WorkflowContextView) -> RunStatusReport {
         let waiting_messages = self.steering.len();
@@ -167,7 +171,7 @@ impl AgentRun {
     }
 }
 
-/// Asks the model, with the messages that a person has written meanwhile.
+/// Asks the model, with the messages that a person has written in the meantime.
 async fn ask(ctx: &WorkflowContext<AgentRun>, run: &str, version: i64) -> WorkflowResult<RunPosition> {
     let steering = ctx.state_mut(|state| std::mem::take(&mut state.steering));
     let interruption = is_cancelled(ctx).then_some(Interrupted::Cancelled);
@@ -178,7 +182,7 @@ async fn ask(ctx: &WorkflowContext<AgentRun>, run: &str, version: i64) -> Workfl
     let model_call = ctx.execute_activity(StepActivities::call_model, input, options);
     match attended(ctx, run, model_call, &token).await {
         Ok(place) => Ok(place),
-        // The step was given up. It is taken once more, to end the run.
+        // The step was abandoned. Take it again, to end the run.
         Err(_) if is_cancelled(ctx) => {
             Ok(ctx.execute_activity(StepActivities::call_model, again, short()).await?)
         }
@@ -186,14 +190,14 @@ async fn ask(ctx: &WorkflowContext<AgentRun>, run: &str, version: i64) -> Workfl
     }
 }
 
-/// Runs the calls of a turn one after the other, and then stores their results.
+/// Runs the calls of a turn one at a time, and then stores their results.
 async fn turn(
     ctx: &WorkflowContext<AgentRun>,
     run: &str,
     place: &RunPosition,
 ) -> WorkflowResult<RunPosition> {
     for (number, call) in place.calls.iter().enumerate() {
-        // The first call of a turn is never skipped for a message.
+        // The first call of a turn is never skipped because of a message.
         let is_steered = number > 0 && ctx.state(|state| !state.steering.is_empty());
         if is_steered || is_cancelled(ctx) {
             break;
@@ -213,7 +217,7 @@ async fn turn(
     Ok(ctx.execute_activity(StepActivities::finish_turn, input, short()).await?)
 }
 
-/// Runs a call. Without a result, the turn's step tells the model so.
+/// Runs a call. If it has no result, the turn's step tells the model.
 async fn run_tool(ctx: &WorkflowContext<AgentRun>, run: &str, version: i64, call: &NextCallPlacement) {
     ctx.state_mut(|state| {
         (state.report.call, state.report.tool) = (Some(call.id.clone()), Some(call.tool.clone()));
@@ -232,18 +236,18 @@ async fn run_tool(ctx: &WorkflowContext<AgentRun>, run: &str, version: i64, call
         .maybe_task_queue(call.queue.clone())
         .build();
     let running = ctx.execute_activity(StepActivities::run_tool, input, options);
-    // A failure is in the history, and the turn's step finds no result.
+    // Ignore the error: the history has it, and the turn's step finds no result.
     let _ = attended(ctx, run, running, &token).await;
 }
 
-/// Stores the model's answer. A message that a person has written meanwhile goes to the model next.
+/// Stores the model's answer. If a person has written a message in the meantime, the model is asked again.
 async fn finalize(ctx: &WorkflowContext<AgentRun>, run: &str, version: i64) -> WorkflowResult<RunPosition> {
     let interruption = interruption(ctx);
     let input = StepInput { run: run.to_owned(), version, steering: Vec::new(), interruption };
     Ok(ctx.execute_activity(StepActivities::finalize, input, short()).await?)
 }
 
-/// Waits for an activity, and meanwhile passes on what people say: answers to the store, a cancellation to the worker.
+/// Waits for an activity. In the meantime, passes answers on to the store, and a cancellation to the worker.
 async fn attended<T>(
     ctx: &WorkflowContext<AgentRun>,
     run: &str,
@@ -252,9 +256,9 @@ async fn attended<T>(
 ) -> Result<T, ActivityExecutionError> {
     let mut activity = std::pin::pin!(activity);
     loop {
-        // The activity is told of a cancellation once. Afterwards only answers and its end count.
+        // Cancel the activity only once. After that, wait only for answers and for its end.
         let is_told = token.is_cancelled();
-        // The wait has a token of its own, so that the cancellation of the workflow does not fail it.
+        // Give the wait its own token, so that a cancellation of the workflow does not fail it.
         let never =
             || WaitConditionOptions::builder().cancellation_token(WorkflowCancellationToken::new()).build();
         let mut spoken = std::pin::pin!(ctx.wait_condition_with_options(
@@ -262,7 +266,7 @@ async fn attended<T>(
             never(),
         ));
         let mut cancelled = std::pin::pin!(ctx.cancelled());
-        // A cancellation that the activity does not know yet is passed on without a wait.
+        // Do not wait if there is a cancellation that the activity does not know yet.
         if is_told || !is_cancelled(ctx) {
             select! {
                 ended = activity => return ended,
@@ -277,7 +281,7 @@ async fn attended<T>(
         if is_cancelled(ctx) {
             token.cancel();
         }
-        // One answer at a time, because a further one can arrive while this one is stored.
+        // Take one answer at a time: another can arrive while this one is being stored.
         while let Some(answer) =
             ctx.state_mut(|state| (!state.answers.is_empty()).then(|| state.answers.remove(0)))
         {
@@ -292,7 +296,7 @@ async fn attended<T>(
     }
 }
 
-/// Why an activity has failed, in the words of the worker.
+/// Returns why an activity has failed, in the words of the worker.
 fn reason(error: &ActivityExecutionError) -> String {
     error.reason().map_or_else(|| error.to_string(), ToString::to_string)
 }
@@ -312,7 +316,7 @@ fn step_begins(ctx: &WorkflowContext<AgentRun>, step: &str) {
     ctx.state_mut(|state| step.clone_into(&mut state.report.step));
 }
 
-/// The options of a short step. A cancellation does not stop it: the run must be stored.
+/// Returns the options of a short step. A cancellation does not stop it, because the run must be stored.
 fn short() -> ActivityOptions {
     ActivityOptions::with_start_to_close_timeout(STEP_TIME_LIMIT)
         .heartbeat_timeout(HEARTBEAT_TIMEOUT)
@@ -321,7 +325,7 @@ fn short() -> ActivityOptions {
         .build()
 }
 
-/// Failures are tried again without an end; those that cannot be cured say so themselves.
+/// Failures are retried forever. A permanent failure is marked as non-retryable.
 fn retries() -> RetryPolicy {
     RetryPolicy::builder().initial_interval(FIRST_PAUSE).maximum_interval(MAX_PAUSE).build()
 }
@@ -331,7 +335,7 @@ fn bad_input(reason: &str) -> WorkflowTermination {
     failure.non_retryable(true).build().into()
 }
 
-/// The id of a new run: the same for the same workflow, so that a step that is repeated adds no second run.
+/// Derives the id of a new run from the workflow, so that a repeated step adds no second run.
 fn new_run_id(ctx: &WorkflowContext<AgentRun>) -> String {
     let parts = format!("{}\0{}\0{}", ctx.namespace(), ctx.workflow_id(), ctx.run_id());
     RunId::from_hash(&Sha256::digest(parts).into()).to_string()

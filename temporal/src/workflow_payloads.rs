@@ -1,27 +1,27 @@
-//! The workflow's input, its signals, its query and its outcome: what people and programs exchange with a run.
+//! The workflow's input, signals, query and outcome, which people and programs exchange with a run.
 //!
-//! Inputs come from any client, so they are read by hand: a wrong signal is refused and shown in the status, where the
-//! SDK would fail the workflow task again and again.
+//! Any client may send inputs, so they are parsed here: an invalid signal is refused and shown in the status.
+//! The SDK would fail the workflow task again and again.
 
 use portcullis_runs::RunId;
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
 use temporalio_common::data_converters::RawValue;
 
-/// The maximum length of a prompt or message of a person: 64 KiB. Temporal keeps these texts, so put a longer text into
-/// the store.
+/// The maximum length of a person's prompt or message: 64 KiB. Temporal stores these texts, so put a longer
+/// text into the store.
 pub const MAX_TEXT_BYTES: usize = 64 << 10;
 
 /// The maximum number of messages of a person that wait for the model.
 pub(crate) const MAX_WAITING: usize = 64;
 
-/// The encoding of a payload that holds JSON.
+/// The encoding of a JSON payload.
 const JSON: &[u8] = b"json/plain";
 
 /// The input of the workflow.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct RunRequest {
-    /// A run that is in the store, and whose driver is gone or has never been.
+    /// A run in the store that has no driver, or whose driver is gone.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) run: Option<String>,
     /// The prompt of a new run.
@@ -30,7 +30,7 @@ pub(crate) struct RunRequest {
     /// Messages of a person that the model has not read. Set when the workflow continues as a new one.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub(crate) steering: Vec<String>,
-    /// Whether a person has cancelled the run. Set as `steering`.
+    /// Whether a person has cancelled the run. Set like `steering`.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub(crate) cancelled: bool,
 }
@@ -41,10 +41,11 @@ pub(crate) struct RunRequest {
 pub(crate) struct ApprovalSignal {
     /// The id of the question.
     pub(crate) question: String,
-    /// Whether the call may run. Default: it may.
+    /// Whether the call may run. Default: yes.
     #[serde(default = "yes")]
     pub(crate) approve: bool,
-    /// The hash that the question is bound to, for a client that has read the question. Default: that of the store.
+    /// The hash that the question is bound to, for a client that has read the question. Default: the hash in
+    /// the store.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) hash: Option<String>,
     /// The reason of a refusal, for the model.
@@ -62,11 +63,11 @@ fn yes() -> bool {
 /// The answer to the query `status`.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct RunStatusReport {
-    /// The run in the store; `None` before the first step.
+    /// The run in the store, or `None` before the first step.
     pub run: Option<String>,
-    /// The step that is taken: `setup`, `call_model`, `run_tools`, `finalize` or `ended`.
+    /// The current step: `setup`, `call_model`, `run_tools`, `finalize` or `ended`.
     pub step: String,
-    /// The call that runs.
+    /// The running call.
     pub call: Option<String>,
     /// The tool of that call.
     pub tool: Option<String>,
@@ -95,7 +96,7 @@ pub struct RunOutcome {
 }
 
 impl RunRequest {
-    /// Reads the input.
+    /// Parses the input.
     pub(crate) fn read(input: &RawValue) -> Result<Self, String> {
         let request: Self = read(input).map_err(|error| {
             format!("the input of AgentRun is {{\"run\": ID}} or {{\"prompt\": TEXT}}: {error}")
@@ -110,7 +111,7 @@ impl RunRequest {
 }
 
 impl ApprovalSignal {
-    /// Reads the signal's input.
+    /// Parses the signal's input.
     pub(crate) fn read(input: &RawValue) -> Result<Self, String> {
         let answer: Self = read(input).map_err(|error| {
             format!("approve needs {{\"question\": ID}}, perhaps with \"approve\": false: {error}")
@@ -120,7 +121,7 @@ impl ApprovalSignal {
     }
 }
 
-/// Reads the input of the signal `steer`: a text.
+/// Parses the input of the signal `steer`: a text.
 pub(crate) fn read_message(input: &RawValue) -> Result<String, String> {
     let text: String = read(input).map_err(|error| format!("steer needs a text: {error}"))?;
     check_text("the message of steer", &text)?;
@@ -137,7 +138,7 @@ fn check_text(what: &str, text: &str) -> Result<(), String> {
     }
 }
 
-/// Reads one payload of JSON.
+/// Parses a single JSON payload.
 pub(crate) fn read<T: DeserializeOwned>(input: &RawValue) -> Result<T, String> {
     let [payload] = &*input.payloads else {
         return Err(format!("there are {} arguments, not 1", input.payloads.len()));

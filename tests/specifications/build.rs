@@ -1,5 +1,5 @@
-//! Reads the examples out of the specifications beside the repository and writes each to a file, which the
-//! crate includes. Sets `specifications` if all of them are there.
+//! Extracts the examples of the specifications beside the repository, and writes each to a file that the
+//! crate includes. Sets `specifications` if all of them exist.
 
 use std::{
     env, fs,
@@ -44,7 +44,7 @@ fn main() {
     }
 }
 
-/// Every example, with the name of its file.
+/// Returns every example with the name of its file.
 fn examples(folder: &Path) -> Result<Vec<(&'static str, String)>, String> {
     let everruns = read(folder, "000_")?;
     let yoagent = decode_mojibake(&read(folder, "002_")?)?;
@@ -106,7 +106,7 @@ fn examples(folder: &Path) -> Result<Vec<(&'static str, String)>, String> {
     examples.into_iter().map(|(name, code)| Ok((name, require_undamaged(code)?))).collect()
 }
 
-/// The text of the only file whose name begins like this.
+/// Reads the only file whose name has this prefix.
 fn read(folder: &Path, beginning: &str) -> Result<String, String> {
     let entries = fs::read_dir(folder).map_err(|error| format!("cannot list the specifications: {error}"))?;
     let mut matching_files = entries.filter_map(|entry| {

@@ -58,7 +58,7 @@ fn main() -> anyhow::Result<()> {
     }
 }
 
-/// Runs a program, whose output goes to the terminal.
+/// Runs a program. Its output goes to the terminal.
 fn run(folder: &Path, program: &str, arguments: &[&str]) -> anyhow::Result<()> {
     let status =
         command(folder, program, arguments).status().with_context(|| format!("cannot start `{program}`"))?;

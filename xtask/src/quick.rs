@@ -11,13 +11,14 @@ use serde_json::Value;
 
 use crate::{command, run};
 
-/// The files and folders whose change affects every crate.
+/// The files and folders that affect every crate when they change.
 const AFFECT_ALL_CRATES: [&str; 4] = ["Cargo.toml", "Cargo.lock", "rust-toolchain.toml", ".cargo"];
 
-/// Checks the format, then the lints, then runs the repository's rules and the unit tests of the changed crates.
+/// Checks the format and the lints, then runs the repository's rules and the unit tests of the changed
+/// crates.
 ///
-/// Tests are built for the whole workspace, although few of them run. Cargo unites features over the packages that it
-/// builds, and would compile other projects' crates again for a part of the workspace.
+/// Tests are built for the whole workspace, although few of them run. Cargo unifies features over the
+/// packages that it builds, so a partial build would recompile dependencies.
 pub(crate) fn quick(root: &Path, since: &str) -> anyhow::Result<()> {
     run(root, "cargo", &["fmt", "--all", "--check"])?;
     run(
@@ -34,7 +35,7 @@ pub(crate) fn quick(root: &Path, since: &str) -> anyhow::Result<()> {
             .is_some_and(|top_folder| changed_folders.contains(top_folder));
         if is_changed || name == RULES {
             let program = program.to_str().context("the target folder's name is text")?;
-            // Run the program as cargo does: the tests find their snapshots by this variable.
+            // Set this variable as cargo does: the tests use it to find their snapshots.
             let status = command(&folder, program, &["--quiet"])
                 .env("CARGO_MANIFEST_DIR", &folder)
                 .status()
@@ -50,7 +51,7 @@ pub(crate) fn quick(root: &Path, since: &str) -> anyhow::Result<()> {
 /// The name of the test of the repository's rules.
 const RULES: &str = "repository";
 
-/// The folders and files directly below the root in which something changed.
+/// The top-level folders and files with changes.
 struct ChangedFolders(BTreeSet<String>);
 
 impl ChangedFolders {

@@ -1,7 +1,8 @@
-//! `cargo xtask readability`: how much of each page of the corpus `web_fetch` keeps, and how much else it shows.
+//! `cargo xtask readability`: measures how much of each page of the corpus `web_fetch` keeps, and how much
+//! noise it adds.
 //!
-//! The score counts words. Recall is the part of the expected words that is shown; noise is the part of the shown
-//! words that is not expected.
+//! The score counts words. Recall is the share of the expected words that is shown. Noise is the share of the
+//! shown words that is not expected.
 
 use std::{
     collections::{BTreeMap, HashMap},
@@ -19,15 +20,15 @@ struct CorpusPage {
     expected: String,
 }
 
-/// How well a text matches the expected text. Both numbers go from 0 to 1.
+/// How well a text matches the expected text. Both numbers are between 0 and 1.
 #[derive(Clone, Copy, Debug, PartialEq)]
 struct Score {
     recall: f64,
     noise: f64,
 }
 
-/// The table of all pages, with their means. If `peer` is a folder whose `node_modules` has Mozilla's Readability, the
-/// table also has its scores.
+/// Returns the table of all pages, with their means. If `peer` is a folder whose `node_modules` has Mozilla's
+/// Readability, the table also has its scores.
 pub(crate) fn table(root: &Path, peer: Option<&Path>) -> anyhow::Result<String> {
     let mut pages = corpus(root)?;
     let peer = peer.map(|modules| peer_texts(root, modules)).transpose()?;
@@ -38,7 +39,7 @@ pub(crate) fn table(root: &Path, peer: Option<&Path>) -> anyhow::Result<String> 
         let score = score(&page.expected, &visible_text(page));
         our_scores.push(score);
         write!(table, "{:24} {:7.3} {:7.3}", page.name, score.recall, score.noise)?;
-        // The peer's means leave out pages that the peer did not process.
+        // The peer's means omit pages that the peer did not process.
         if let Some(text) = peer.as_ref().and_then(|texts| texts.get(&page.name)) {
             let score = self::score(&page.expected, text);
             peer_scores.push(score);
@@ -56,7 +57,7 @@ pub(crate) fn table(root: &Path, peer: Option<&Path>) -> anyhow::Result<String> 
     Ok(table)
 }
 
-/// The pages of the corpus, by name.
+/// Returns the pages of the corpus, by name.
 fn corpus(root: &Path) -> anyhow::Result<Vec<CorpusPage>> {
     let folder = corpus_folder(root);
     let mut pages = Vec::new();
@@ -74,7 +75,8 @@ fn corpus(root: &Path) -> anyhow::Result<Vec<CorpusPage>> {
     Ok(pages)
 }
 
-/// An article of 5 MB. It is generated, because no repository should contain it. The peer does not read it.
+/// Returns an article of 5 MB. It is generated, because it is too large for a repository. The peer does not
+/// process it.
 fn large_page() -> anyhow::Result<CorpusPage> {
     const BYTES: usize = 5 << 20;
     let (mut html, mut expected) =
@@ -97,7 +99,7 @@ fn corpus_folder(root: &Path) -> PathBuf {
     root.join("guest-tools/corpus")
 }
 
-/// The text that a reader of the page gets: title and content.
+/// Returns the text that a reader of the page gets: title and content.
 fn visible_text(page: &CorpusPage) -> String {
     let source =
         PageSource { bytes: &page.html, content_type: Some("text/html"), url: "https://harbor.example/page" };
@@ -123,7 +125,7 @@ fn ratio(part: usize, total: usize) -> f64 {
     number(part) / number(total)
 }
 
-/// The number of occurrences of each word, in lower case.
+/// Counts the occurrences of each word, in lower case.
 fn count_words(text: &str) -> HashMap<String, usize> {
     let mut words = HashMap::new();
     for word in text.split(|character: char| !character.is_alphanumeric()).filter(|word| !word.is_empty()) {
@@ -138,7 +140,7 @@ fn mean(scores: &[Score]) -> Score {
     Score { recall: mean_of(|score| score.recall), noise: mean_of(|score| score.noise) }
 }
 
-/// The text that Mozilla's Readability keeps of each page, by the page's name.
+/// Returns the text that Mozilla's Readability keeps of each page, by the page's name.
 fn peer_texts(root: &Path, modules: &Path) -> anyhow::Result<BTreeMap<String, String>> {
     let mut node = super::command(root, "node", &["xtask/readability/peer.mjs"]);
     let output = node.arg(corpus_folder(root)).arg(modules).output().context("cannot start `node`")?;

@@ -2,8 +2,8 @@
 
 use std::path::Path;
 
-/// The names of the slow tests, one a line. A slow test took at least seven seconds while all tests ran on two
-/// cores.
+/// The names of the slow tests, one per line. A slow test took at least seven seconds while all tests ran on
+/// two cores.
 const SLOW_TESTS: &str = include_str!("../slow-tests");
 
 /// Which tests are run.
@@ -52,7 +52,7 @@ mod tests {
         assert_eq!(arguments(TestChoice::Slow).len(), 6 + slow);
     }
 
-    /// A name that no test has would mean that a slow test runs among the fast ones.
+    /// A name without a test would mean that a slow test runs among the fast ones.
     #[test]
     fn each_slow_test_exists() {
         let mut functions_found = BTreeSet::new();

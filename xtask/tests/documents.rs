@@ -6,7 +6,7 @@ use std::{
     path::{Path, PathBuf},
 };
 
-/// Codes that reach no audit row and no result of a call, each with the reason.
+/// Codes that never reach an audit row or a call's result, each with the reason.
 const IN_NO_ROW: [(&str, &str); 8] = [
     ("origin_not_configured", "for the program that dials a provider"),
     ("redirect_not_followed", "for the operation that requests the target itself"),
@@ -29,7 +29,7 @@ fn read(path: &str) -> String {
     fs::read_to_string(root().join(path)).expect("readable")
 }
 
-/// The shipped sources without their tests, by path from the root.
+/// Returns the shipped sources without their tests, by path from the root.
 fn shipped_sources() -> BTreeMap<String, String> {
     let (root, mut sources) = (root(), BTreeMap::new());
     let mut folders = vec![root.clone()];
@@ -62,7 +62,7 @@ fn shipped_sources() -> BTreeMap<String, String> {
     sources
 }
 
-/// The string literals that follow the occurrences of `before`.
+/// Returns the string literals that follow the occurrences of `before`.
 fn literals_after<'t>(text: &'t str, before: &str) -> impl Iterator<Item = &'t str> {
     text.split(before)
         .skip(1)
@@ -73,7 +73,8 @@ fn is_code(text: &str) -> bool {
     !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_lowercase() || byte == b'_')
 }
 
-/// All stable codes of errors: in calls of `with_code`, in fields `code`, and in functions `code` of enums.
+/// Returns all stable codes of errors: in calls of `with_code`, in fields `code`, and in functions `code` of
+/// enums.
 fn codes() -> BTreeMap<String, String> {
     let sources = shipped_sources();
     let mut codes = BTreeMap::new();

@@ -1,4 +1,4 @@
-//! Checks `docs/limits.md` against the constants that it names: each number must be the constant's.
+//! Checks `docs/limits.md` against the constants that it names: each number must equal the constant's value.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -302,8 +302,8 @@ fn the_manuals_have_the_limits_of_a_tunnel() {
     }
 }
 
-/// A heartbeat of a call is passed to a client unless a report was sent shortly before it. The time that counts as
-/// shortly must therefore be shorter than the time between two heartbeats.
+/// A heartbeat of a call is passed to a client unless a report was sent shortly before it. The minimum gap
+/// must therefore be shorter than the interval between two heartbeats.
 #[test]
 fn a_heartbeat_is_not_swallowed_by_the_one_before_it() {
     let (_, constants) = workspace();
@@ -315,7 +315,7 @@ fn a_heartbeat_is_not_swallowed_by_the_one_before_it() {
     assert!(time("HEARTBEAT_MIN_GAP", "mcp/src/reports.rs") < interval);
 }
 
-/// The root, and all constants of the workspace.
+/// Returns the root, and all constants of the workspace.
 fn workspace() -> (&'static Path, Constants) {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).parent().expect("below the root");
     let mut constants = Constants::new();
@@ -323,13 +323,13 @@ fn workspace() -> (&'static Path, Constants) {
     (root, constants)
 }
 
-/// The value of a constant that a file defines.
+/// Returns the value of a constant that a file defines.
 fn values_in_file(constants: &Constants, name: &str, file: &str) -> Option<Vec<Value>> {
     let (_, expression) = constants.get(name)?.iter().find(|(path, _)| path == file)?;
     evaluate(expression, constants)
 }
 
-/// The fields of a struct and their expressions in its `Default`.
+/// Returns the fields of a struct and their expressions in its `Default`.
 fn defaults(text: &str, name: &str) -> Vec<(String, String)> {
     let Some((_, body)) = text.split_once(&format!("impl Default for {name} {{")) else { return Vec::new() };
     let body = body.split_once("Self {\n").expect("a struct").1.split_once("        }\n").expect("its end").0;
@@ -340,7 +340,7 @@ fn defaults(text: &str, name: &str) -> Vec<(String, String)> {
     body.lines().filter_map(field).collect()
 }
 
-/// The documentation of a struct's field, in one line.
+/// Returns the documentation of a struct's field, in one line.
 fn documentation(text: &str, name: &str, field: &str) -> String {
     let (_, body) = text.split_once(&format!("pub struct {name} {{")).expect("the struct");
     let (before, _) = body.split_once(&format!("pub {field}:")).expect("the field");
@@ -373,8 +373,8 @@ fn every_number_is_that_of_the_code() {
                 faults.push(format!("{name}: there is no such constant"));
                 continue;
             };
-            // Several constants may have one name. The row then names the file of the one that it means, or says "as
-            // above".
+            // Several constants may have the same name. The row then names the file of its constant, or says
+            // "as above".
             let named_definitions: Vec<_> = definitions
                 .iter()
                 .filter(|(path, _)| files.iter().any(|file| path.ends_with(file)))
@@ -464,7 +464,7 @@ fn the_documentation_of_a_constant_has_its_value() {
     assert!(faults.is_empty(), "{}", faults.join("\n"));
 }
 
-/// The name and expression of the constant that a text begins with.
+/// Returns the name and expression of the constant that a text begins with.
 fn declared_constant(text: &str) -> Option<(String, String)> {
     let (line, _) = text.split_once('\n')?;
     let line = line.trim_start();
@@ -500,7 +500,7 @@ fn collect_constants(root: &Path, folder: &Path, constants: &mut Constants) {
     }
 }
 
-/// The names and expressions of `const NAME: TYPE = EXPRESSION;`, on one line or several.
+/// Returns the names and expressions of `const NAME: TYPE = EXPRESSION;`, on one line or several.
 fn definitions(text: &str) -> impl Iterator<Item = (String, String)> {
     text.split("const ").skip(1).filter_map(|rest| {
         let (name, rest) = rest.split_once(':')?;
@@ -510,7 +510,7 @@ fn definitions(text: &str) -> impl Iterator<Item = (String, String)> {
     })
 }
 
-/// The value of an expression, in the forms that constants of this workspace have.
+/// Evaluates an expression, in the forms that constants of this workspace have.
 fn evaluate(expression: &str, constants: &Constants) -> Option<Vec<Value>> {
     let expression = expression.trim();
     if let Some(elements) = expression.strip_prefix('[').and_then(|rest| rest.strip_suffix(']')) {
@@ -539,7 +539,7 @@ fn evaluate(expression: &str, constants: &Constants) -> Option<Vec<Value>> {
     Some(vec![Value::Number(parse_number(expression)?)])
 }
 
-/// The value of a number, a product, or a shifted number.
+/// Parses a number, a product, or a shifted number.
 fn parse_number(text: &str) -> Option<u64> {
     let text = text.trim().trim_matches(['(', ')']);
     if let Some((left, right)) = text.split_once("<<") {
@@ -554,7 +554,7 @@ fn parse_number(text: &str) -> Option<u64> {
     matches!(suffix, "" | "u8" | "u16" | "u32" | "u64" | "usize" | "i64").then(|| digits.parse().ok())?
 }
 
-/// Whether a cell states the value, in any unit in which the value is a whole number.
+/// Returns `true` if a cell states the value, in any unit in which the value is a whole number.
 fn cell_states(cell: &str, value: Value) -> bool {
     let (count, units): (u128, &[(&str, u128)]) = match value {
         Value::Number(count) => {
@@ -587,7 +587,7 @@ fn cell_states(cell: &str, value: Value) -> bool {
     })
 }
 
-/// Whether the text after a number, or after its unit, makes it another value.
+/// Returns `true` if the text after a number, or after its unit, makes it another value.
 fn continues_value(unit: &str, rest: &str) -> bool {
     let is_word = |text: &str| text.starts_with(char::is_alphanumeric);
     let units = ["KiB", "MiB", "GiB", "µs", "ms", "min", "s", "h"];

@@ -1,4 +1,4 @@
-//! Rules of the repository that a test can check: layering, headers, sizes, and the places of `unsafe`, sockets and
+//! Checks rules of the repository: layering, headers, sizes, and the files that may use `unsafe`, sockets and
 //! environment variables.
 
 use std::{
@@ -101,11 +101,11 @@ const WAYS_OUT: &[&str] = &[
     "connect_timeout(",
 ];
 
-/// The starts of the paths of files that may contain such a way: the client itself, `confine/`, whose attempts and
-/// filters name these calls, the store, which reaches the operator's PostgreSQL, the worker for Temporal, and the
-/// client for programs of others, which no other crate uses.
+/// The path prefixes of files that may contain such a way: the client itself; `confine/`, whose attempts and
+/// filters name these calls; the store, which reaches the operator's PostgreSQL; the worker for Temporal; and
+/// the client for other programs, which no other crate uses.
 const MAY_CONNECT: &[&str] =
-    // The last one speaks over a stream that the HTTP client has opened.
+    // The last file uses a stream that the HTTP client has opened.
     &[
         "clients/rust/src/connection.rs",
         "egress/src/",
@@ -125,12 +125,12 @@ const SOCKETS: &[&str] = &[
     "socket_with(",
 ];
 
-/// The starts of the paths of files that attempt to open sockets in order to be refused.
+/// The path prefixes of files that try to open sockets and expect a refusal.
 const CANARIES: &[&str] =
     &["confine/src/canary", "confine/src/namespaces/attempt.rs", "confine/src/testing.rs"];
 
-/// Files that read environment variables, with the names that ARCHITECTURE.md must list. A file without names reads
-/// variables that the map describes in words.
+/// Files that read environment variables, with the names that ARCHITECTURE.md must list. A file without names
+/// reads variables that ARCHITECTURE.md describes in words.
 const ENVIRONMENT: &[(&str, &[&str])] = &[
     ("adapters/src/yoagent/provider.rs", &[]),
     ("agent/src/providers/key.rs", &[]),
@@ -167,8 +167,8 @@ const ENVIRONMENT: &[(&str, &[&str])] = &[
 /// Ways to start a thread, or to run code on one of tokio's.
 const SPAWNS: &[&str] = &["thread::spawn(", "thread::Builder", "thread::scope(", "task::spawn_blocking("];
 
-/// The files that start threads. Landlock and seccomp bind a thread, so each new thread must be one that needs no
-/// confinement, or that confines itself.
+/// The files that start threads. Landlock and seccomp apply to a thread, so each new thread must either need
+/// no confinement or confine itself.
 const MAY_SPAWN: &[&str] = &[
     "audit/src/sync.rs",
     "confine/src/testing.rs",
@@ -205,11 +205,11 @@ const MAY_SPAWN: &[&str] = &[
     "tools/src/witnesses.rs",
 ];
 
-/// Tests that test time itself, and tests that poll until a deadline.
+/// Tests of time itself, and tests that poll until a deadline.
 const MAY_SLEEP: &[&str] = &[
     // A confined thread makes the system calls of a sleep.
     "confine/src/seccomp/tests.rs",
-    // Clients and readers that are slow.
+    // Slow clients and readers.
     "shell-daemon/tests/all/server/bytes.rs",
     "shell-daemon/tests/all/server/commands.rs",
     // Checkpoints after some time, and idle logs.
@@ -225,12 +225,12 @@ const MAY_SLEEP: &[&str] = &[
     "shell-daemon/tests/all/prepared_shell.rs",
     // The paused clock of a process that has died.
     "tasks/tests/all/world.rs",
-    // Questions and deaths of processes that are polled for.
+    // Questions and deaths of processes, which the tests poll for.
     "runs/tests/all/external.rs",
     "runs/tests/all/questions.rs",
     "runs/tests/all/stepwise.rs",
     "runs/tests/all/world.rs",
-    // Servers and workers that are waited for, effects that take time, and random moments of deaths.
+    // Servers and workers that are waited for, effects that take time, and deaths at random times.
     "temporal/tests/all/kills.rs",
     "temporal/tests/all/server.rs",
     "temporal/tests/all/tools.rs",
@@ -247,7 +247,7 @@ fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).parent().expect("below the root").to_owned()
 }
 
-/// All files of the repository whose name has this ending, by path from the root, without build output and
+/// Returns all files of the repository with this extension, by path from the root, without build output and
 /// generated sources.
 fn files_ending_with(ending: &str) -> BTreeMap<String, String> {
     let root = root();
@@ -283,7 +283,7 @@ fn every_source_file_begins_with_what_it_is() {
     assert!(sources.len() > 100, "the repository was found");
     let files_without_header: Vec<String> = sources
         .into_iter()
-        // Inputs and outputs of macro expansions are compared as they are, so they have no header.
+        // Inputs and outputs of macro expansions are compared verbatim, so they have no header.
         .filter(|(path, _)| !path.contains("/tests/expansions/"))
         // Programs that are included unchanged in the middle of another file have no header.
         .filter(|(path, _)| !path.starts_with("tests/specifications/fixtures/"))
@@ -331,7 +331,7 @@ fn unsafe_code_is_where_it_is_expected() {
     assert_no_offenders(&format!("{keyword} code in unexpected places"), &offenders);
 }
 
-/// The lines of shipped code, by path, each with its number and without comments.
+/// Returns the lines of shipped code, by path, each with its number and without comments.
 fn shipped_code() -> BTreeMap<String, Vec<(usize, String)>> {
     let is_test = |path: &str| {
         ["/tests/", "tests/", "testing/", "sdk/ui/", "examples/"].iter().any(|part| path.contains(part))
@@ -353,7 +353,7 @@ fn shipped_code() -> BTreeMap<String, Vec<(usize, String)>> {
     code
 }
 
-/// The rule of ARCHITECTURE.md that begins like this.
+/// Returns the rule of ARCHITECTURE.md that begins with these words.
 fn rule_of_the_map(begin: &str) -> String {
     let map = fs::read_to_string(root().join("ARCHITECTURE.md")).expect("readable");
     let mut lines = map.lines().skip_while(|line| !line.starts_with(begin));
@@ -526,7 +526,7 @@ fn the_map_has_the_same_layers() {
     }
 }
 
-/// Whether a word in backticks is the path of a folder, or of a file with one of these endings.
+/// Returns `true` if a word in backticks is the path of a folder, or of a file with one of these extensions.
 fn is_path(name: &str, ends: &[&str]) -> bool {
     !name.starts_with(['/', '.'])
         && name.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"_-./".contains(&byte))
@@ -607,7 +607,7 @@ fn every_member_of_the_workspace_has_its_place_among_the_layers() {
             let entries = table.get(section).and_then(toml::Value::as_table);
             for (name, entry) in entries.into_iter().flatten() {
                 let shared = entry.get("workspace").and_then(toml::Value::as_bool) == Some(true);
-                // A crate of this workspace under another name, which a test of the macros needs.
+                // This is a crate of this workspace under another name, which a test of the macros needs.
                 let renamed = entry.get("path").is_some() && entry.get("package").is_some();
                 assert!(shared || renamed, "{member}: `{name}` is not declared once for all");
             }
@@ -671,7 +671,7 @@ fn operations_have_exported_steps_and_are_in_the_docs() {
 fn nothing_in_the_repository_names_the_machine_it_was_built_on() {
     let cargo_home = env::var("CARGO_HOME").ok().filter(|path| path.len() > 1);
     let home = env::var("HOME").ok().filter(|path| path.len() > 1).map(|home| format!("{home}/.cargo"));
-    // Leave out a short folder such as `/src`, because many texts contain it without meaning this machine.
+    // Skip a short folder such as `/src`, because many texts contain it without meaning this machine.
     let root = Some(root()).filter(|root| root.components().count() > 2);
     let machine_paths = [root.map(|root| root.display().to_string()), cargo_home, home];
     let mut offenders = Vec::new();

@@ -13,9 +13,10 @@ pub(super) struct TrackedCalls<T> {
 }
 
 impl<T> TrackedCalls<T> {
-    /// The state of a call, which is tracked from now on; `None` if too many calls are tracked already.
+    /// Returns the state of a call, and tracks the call from now on. Returns `None` if too many calls are
+    /// tracked already.
     pub(super) fn open(&mut self, call_id: &str, create: impl FnOnce() -> T) -> Option<&mut T> {
-        // The limit applies only to new calls: a tracked call keeps its state.
+        // The limit applies only to new calls. A tracked call keeps its state.
         if !self.calls.contains_key(call_id) {
             if self.calls.len() >= MAX_OPEN_CALLS {
                 return None;
@@ -25,7 +26,7 @@ impl<T> TrackedCalls<T> {
         self.calls.get_mut(call_id)
     }
 
-    /// The state of a tracked call.
+    /// Returns the state of a tracked call.
     pub(super) fn get(&self, call_id: &str) -> Option<&T> {
         self.calls.get(call_id)
     }
@@ -42,7 +43,7 @@ impl<T> TrackedCalls<T> {
     /// Stops tracking the matching calls, and returns them in order of their ids.
     pub(super) fn close_where(&mut self, mut is_over: impl FnMut(&T) -> bool) -> Vec<(String, T)> {
         let mut closed: Vec<(String, T)> = self.calls.extract_if(|_, call| is_over(call)).collect();
-        // Sorted, because a hash map has no order of its own: otherwise the events of equal runs would differ.
+        // Sort by id: a hash map has no stable order, and the events of equal runs must be equal.
         closed.sort_unstable_by(|(left_id, _), (right_id, _)| left_id.cmp(right_id));
         closed
     }

@@ -11,26 +11,26 @@ pub(super) struct IncompleteEnd {
     pub(super) message: String,
 }
 
-/// Describes why a run ended without a complete answer; `None` if the answer is complete.
+/// Describes why a run ended without a complete answer. Returns `None` if the answer is complete.
 pub(super) fn failure(end: &AgentEnd) -> Option<IncompleteEnd> {
     let (code, message) = match end {
         AgentEnd::Answer { .. } => return None,
         AgentEnd::MaxIterations { limit } => ("max_iterations", format!("max iterations reached: {limit}")),
         AgentEnd::Length { .. } => ("length", "the limit of tokens cut the answer off".to_owned()),
-        // The name is escaped, because a model chooses the name of a tool that does not exist.
+        // Escape the name, because a model may choose it freely.
         AgentEnd::Repeated { tool } => {
             ("repeated", format!("the same call of `{}` over and over", tool.escape_default()))
         }
         AgentEnd::Cancelled => ("cancelled", "the run was cancelled".to_owned()),
-        // The provider's message may contain an address, an account or quoted data, so only the operator sees
-        // it.
+        // Drop the provider's message: it may contain a host, an account or quoted data, which only the
+        // operator may see.
         AgentEnd::Provider { kind, message: _ } => ("provider", format!("the model gave no answer: {kind}")),
         AgentEnd::Internal { message: _ } => ("internal", "an internal error ended the run".to_owned()),
     };
     Some(IncompleteEnd { code, message })
 }
 
-/// The run's answer, even if it was cut off.
+/// Returns the run's answer, even if it was cut off.
 pub(super) fn answer(end: &AgentEnd) -> Option<&str> {
     match end {
         AgentEnd::Answer { text } | AgentEnd::Length { text } => Some(text),

@@ -27,8 +27,9 @@ use crate::everruns::ToolExecutionResult;
 /// | `RunFinished` | `threadId`, `runId`, `result` (the answer) | [`AgentEnd::Answer`] |
 /// | `RunError` | `message`, `code` | each other [`AgentEnd`] |
 ///
-/// `content` is the result, or `{"error": "…"}`, which is one fixed sentence for every internal error. `messageId`s
-/// count up within the run. `code` is `max_iterations`, `length`, `repeated`, `cancelled`, `provider` or `internal`.
+/// `content` is the result, or `{"error": "…"}` with one fixed sentence for every internal error.
+/// `messageId`s count up within the run. `code` is `max_iterations`, `length`, `repeated`, `cancelled`,
+/// `provider` or `internal`.
 ///
 /// Omitted, because the format has no event for them: [`AgentEvent::ThinkingDelta`], a turn's tokens,
 /// [`ToolEvent::Started`], [`ToolEvent::Heartbeat`], [`ToolEvent::Progress`], [`ToolEvent::Update`],
@@ -41,7 +42,7 @@ pub struct EverrunsEvents {
     message_count: u64,
     /// The id of the model's message in progress.
     open_message_id: Option<String>,
-    /// The calls whose arguments are still streamed.
+    /// The calls whose arguments are still being streamed.
     streaming_calls: TrackedCalls<()>,
 }
 
@@ -92,7 +93,7 @@ impl EverrunsEvents {
         values
     }
 
-    /// Ends the model's message. A provider that does not stream gives the message's text only here.
+    /// Ends the model's message. A provider that does not stream sends the message's text only here.
     fn message_end(&mut self, message: &Message) -> Vec<Value> {
         let mut values = if self.open_message_id.is_none() { self.text(&message.text()) } else { Vec::new() };
         values.extend(self.open_message_id.take().map(|id| message_end(&id)));
@@ -111,10 +112,10 @@ impl EverrunsEvents {
     fn tool(&mut self, event: &ToolEvent) -> Vec<Value> {
         match event {
             ToolEvent::ArgumentsDelta { call_id, tool, delta } => {
-                // Ask before `open`, which starts tracking the call.
+                // Check before `open`, which starts tracking the call.
                 let is_new = !self.streaming_calls.is_tracked(call_id);
                 if delta.is_empty() || self.streaming_calls.open(call_id, || ()).is_none() {
-                    // If too many calls are tracked, the arguments follow as a whole with `Requested`.
+                    // Too many calls are tracked. The complete arguments follow with `Requested`.
                     return Vec::new();
                 }
                 let start = is_new.then(|| call_start(call_id, tool));
@@ -159,7 +160,7 @@ impl EverrunsEvents {
         })
     }
 
-    /// Ends the calls whose arguments were never complete.
+    /// Ends the calls whose arguments were never completed.
     fn end_streaming_calls(&mut self) -> Vec<Value> {
         self.streaming_calls.close_where(|()| true).iter().map(|(id, ())| call_end(id)).collect()
     }

@@ -7,8 +7,8 @@ use serde_json::{Value, json};
 use super::{EventFormat, calls::TrackedCalls, ending, partial::parse_partial};
 use crate::everruns::ToolExecutionResult;
 
-/// The maximum number of bytes of a call's arguments that are buffered. Beyond it, pieces are passed on without
-/// `partialArgs`, and all arguments follow at the end.
+/// The maximum number of buffered bytes of a call's arguments. Beyond it, pieces are passed on without
+/// `partialArgs`, and the complete arguments follow at the end.
 pub const MAX_PARTIAL_ARGUMENT_BYTES: usize = 64 * 1024;
 
 /// The event format of Hsafa: flat objects in camel case, each with `type`, `runId` and `agentEntityId`. Events of a
@@ -27,10 +27,10 @@ pub const MAX_PARTIAL_ARGUMENT_BYTES: usize = 64 * 1024;
 /// | `run.cancelled` | | [`AgentEnd::Cancelled`] |
 /// | `run.failed` | `error`, `code` | each other [`AgentEnd`] |
 ///
-/// `partialArgs` is sent when the text has grown by an eighth, so that long arguments are not repeated too often,
-/// and only while the text has at most [`MAX_PARTIAL_ARGUMENT_BYTES`]. A call whose result comes later, from
-/// elsewhere, stays in `requires_action`: its `{"status": "pending"}` gives no `tool.done`. `error` and `result` are
-/// the result as the model sees it; an internal error is one fixed sentence.
+/// `partialArgs` is sent each time the text has grown by an eighth, so that long arguments are not repeated
+/// too often, and only while the text has at most [`MAX_PARTIAL_ARGUMENT_BYTES`]. A call whose result is
+/// submitted later stays in `requires_action`: its `{"status": "pending"}` causes no `tool.done`. `error` and
+/// `result` are the result as the model reads it; an internal error is one fixed sentence.
 ///
 /// Omitted, because in this system the model's text is private and people see only its calls:
 /// [`AgentEvent::TurnStart`], [`AgentEvent::TextDelta`], [`AgentEvent::ThinkingDelta`],
@@ -107,7 +107,7 @@ impl HsafaEvents {
         let new_call =
             || StreamedCall { tool: tool.to_owned(), is_complete: true, ..StreamedCall::default() };
         let Some(call) = self.calls.open(call_id, new_call) else {
-            // If too many calls are tracked, the call is reported only with `Requested`.
+            // Too many calls are tracked. The call is reported only with `Requested`.
             return Vec::new();
         };
         let partial_args = call.append_delta(delta);
@@ -158,7 +158,7 @@ impl HsafaEvents {
         self.calls.close(&result.call_id);
         let model_value = ToolExecutionResult::from(result.clone()).model_value();
         match &result.outcome {
-            // The call's state stays `requires_action`.
+            // The call stays in `requires_action`.
             ToolOutcome::Pending { .. } => None,
             ToolOutcome::Output(_) => {
                 let mut value = self.call_event("tool.done", &result.call_id, &result.tool);
@@ -174,7 +174,7 @@ impl HsafaEvents {
         }
     }
 
-    /// Reports the calls whose arguments were never complete. None of these calls will run.
+    /// Reports the calls whose arguments were never completed. None of these calls will run.
     fn cut_off_errors(&mut self) -> Vec<Value> {
         let calls = self.calls.close_where(|call| !call.is_requested);
         let errors = calls.into_iter().map(|(id, call)| {
@@ -214,11 +214,11 @@ impl HsafaEvents {
 }
 
 impl StreamedCall {
-    /// Adds a piece to the arguments, and returns `partialArgs` if it is due.
+    /// Appends a piece to the arguments, and returns `partialArgs` if they are due.
     fn append_delta(&mut self, delta: &str) -> Option<Value> {
         self.is_complete &= self.arguments.len() + delta.len() <= MAX_PARTIAL_ARGUMENT_BYTES;
         if !self.is_complete {
-            // Frees the buffer; `is_complete` stays false, so nothing is buffered again.
+            // Free the buffer. `is_complete` stays false, so no later piece is buffered.
             self.arguments = String::new();
             return None;
         }
@@ -226,7 +226,7 @@ impl StreamedCall {
         if self.arguments.len() < self.next_parse_bytes {
             return None;
         }
-        // Growing by an eighth keeps the sum of all `partialArgs` proportional to the arguments' length.
+        // An increase by an eighth keeps the sum of all `partialArgs` proportional to the arguments' length.
         self.next_parse_bytes = self.arguments.len() + self.arguments.len() / 8;
         parse_partial(&self.arguments)
     }

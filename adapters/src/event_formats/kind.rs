@@ -1,4 +1,4 @@
-//! [`EventFormat`]: converts events to JSON; [`EventFormatKind`] selects a format.
+//! [`EventFormat`]: converts events to JSON. [`EventFormatKind`] selects a format.
 
 use std::str::FromStr;
 

@@ -1,23 +1,23 @@
-//! Parser for incomplete JSON: reads as much of a value as the start of its text contains.
+//! A parser for incomplete JSON. It reads as much of a value as the start of its text contains.
 
 use serde_json::{Map, Value};
 
-/// Parses a truncated JSON text. Strings have the text so far, and objects and arrays have the members so far. A
-/// number, a literal or a key that may continue is left out. `None` if the text has no value yet, is not JSON, or
-/// nests deeper than 64 objects and arrays.
+/// Parses a truncated JSON text. Strings have the text so far, and objects and arrays have the members so
+/// far. A number, a literal or a key that may continue is omitted. Returns `None` if the text has no value
+/// yet, is not JSON, or nests deeper than 64 objects and arrays.
 #[must_use]
 pub fn parse_partial(text: &str) -> Option<Value> {
     PartialReader { rest: text }.value(0).ok().and_then(|read| read.value)
 }
 
-/// The deepest nesting of objects and arrays.
+/// The maximum nesting of objects and arrays.
 const MAX_DEPTH: usize = 64;
 
 struct PartialReader<'t> {
     rest: &'t str,
 }
 
-/// A value, and whether it is complete. After an incomplete value the text ends.
+/// A value, and whether it is complete. An incomplete value ends the text.
 struct PartialValue {
     value: Option<Value>,
     is_whole: bool,
@@ -42,7 +42,7 @@ impl PartialReader<'_> {
     fn value(&mut self, depth: usize) -> Result<PartialValue, InvalidJson> {
         match self.peek() {
             None => Ok(PartialValue::NOTHING),
-            // The depth is bounded because the reader recurses.
+            // Bound the depth, because the reader recurses.
             Some('{' | '[') if depth >= MAX_DEPTH => Err(InvalidJson),
             Some('{') => self.object(depth),
             Some('[') => self.array(depth),
@@ -63,7 +63,7 @@ impl PartialReader<'_> {
                 Some('"') => self.string()?,
                 Some(_) => return Err(InvalidJson),
             };
-            // A key that is cut off is left out, because it may be another key when it is whole.
+            // Omit a truncated key, because the complete key may be a different one.
             let (Some(Value::String(key)), true) = (key.value, key.is_whole) else {
                 return Ok(PartialValue::incomplete(Value::Object(object)));
             };
@@ -102,7 +102,7 @@ impl PartialReader<'_> {
         }
         loop {
             let PartialValue { value, is_whole } = self.value(depth + 1)?;
-            // An incomplete number or literal gives no value, and so adds no member.
+            // An incomplete number or literal has no value, so it adds no member.
             array.extend(value);
             if !is_whole {
                 return Ok(PartialValue::incomplete(Value::Array(array)));
@@ -120,11 +120,11 @@ impl PartialReader<'_> {
         }
     }
 
-    /// Finds the end of a string, which `serde_json` decodes. A truncated string is decoded up to its last
-    /// complete character.
+    /// Finds the end of a string, and decodes it with `serde_json`. A truncated string is decoded up to its
+    /// last complete character.
     fn string(&mut self) -> Result<PartialValue, InvalidJson> {
         let mut is_escaped = false;
-        // Positions at which the string can be cut, the latest first: one after each of its last characters.
+        // Positions at which the string can be cut, one after each of its last characters, the latest first.
         let mut cut_ends = [1; MAX_ESCAPE_CHARS];
         for (index, char) in self.rest.char_indices().skip(1) {
             if char == '"' && !is_escaped {
@@ -136,7 +136,7 @@ impl PartialReader<'_> {
             cut_ends.rotate_right(1);
             cut_ends[0] = index + char.len_utf8();
         }
-        // For a short text the last cut is 1, right after the opening quote: the empty string.
+        // For a short text the last cut is 1, just after the opening quote, which gives the empty string.
         let parse_cut =
             |cut: &usize| serde_json::from_str::<Value>(&format!("{}\"", &self.rest[..*cut])).ok();
         let value = cut_ends.iter().find_map(parse_cut).ok_or(InvalidJson)?;
@@ -155,7 +155,7 @@ impl PartialReader<'_> {
         Ok(PartialValue::complete(value))
     }
 
-    /// The next character that is not white space.
+    /// Skips white space, and returns the next character without consuming it.
     fn peek(&mut self) -> Option<char> {
         self.rest = self.rest.trim_start_matches([' ', '\t', '\n', '\r']);
         self.rest.chars().next()

@@ -1,4 +1,4 @@
-//! The script behind the formats' golden files: runs with every event and every end.
+//! The runs behind the formats' golden files. They contain every event and every end.
 
 use std::{sync::Arc, time::Duration};
 
@@ -24,14 +24,15 @@ pub(super) fn runs() -> Vec<Vec<AgentEvent>> {
     [complete_run()].into_iter().chain(short).collect()
 }
 
-/// A run of three turns that ends with an answer.
+/// Returns a run of three turns that ends with an answer.
 fn complete_run() -> Vec<AgentEvent> {
     let start = AgentEvent::AgentStart { agent_id: "agent".into(), run_id: "run-1".into() };
     let end = AgentEvent::AgentEnd { end: AgentEnd::Answer { text: "It is deployed.".into() } };
     [vec![start], streamed_turn(), refused_turn(), last_turn(), vec![end]].concat()
 }
 
-/// Three calls: one streams its arguments, one fails internally, and one has a truncated result.
+/// Returns a turn with three calls: one streams its arguments, one fails internally, and one has a truncated
+/// result.
 fn streamed_turn() -> Vec<AgentEvent> {
     let mut events = vec![
         AgentEvent::TurnStart { iteration: 1 },
@@ -39,7 +40,8 @@ fn streamed_turn() -> Vec<AgentEvent> {
         AgentEvent::TextDelta { delta: "I deploy ".into() },
         AgentEvent::TextDelta { delta: "it. 🚀".into() },
     ];
-    // The pieces end before a value and within a string, so formats with partial arguments must handle both.
+    // The pieces end before a value and within a string, so formats with partial arguments must handle both
+    // cases.
     for delta in [r#"{"env":"#, r#" "produ"#, r#"ction"}"#] {
         events.push(tool(ToolEvent::ArgumentsDelta {
             call_id: "c1".into(),
@@ -84,7 +86,8 @@ fn streamed_turn() -> Vec<AgentEvent> {
     events
 }
 
-/// Wrong arguments, a refusal, a result that comes later, a result that comes in time, a skipped call.
+/// Returns a turn with wrong arguments, a refusal, a result that comes later, a result that comes in time,
+/// and a skipped call.
 fn refused_turn() -> Vec<AgentEvent> {
     let mut events = vec![AgentEvent::TurnStart { iteration: 2 }];
     let calls = [
@@ -107,7 +110,7 @@ fn refused_turn() -> Vec<AgentEvent> {
         id: "c6".into(),
         expires: 1_800_000_000_000,
     }));
-    // `c6` stays pending: its result comes later, from elsewhere.
+    // `c6` stays pending, because its result is submitted later.
     let pending = ToolOutcome::Pending { id: "c6".into(), expires: 1_800_000_000_000 };
     events.push(end("c6", "confirmAction", pending));
     events.push(tool(ToolEvent::Pending {
@@ -117,7 +120,7 @@ fn refused_turn() -> Vec<AgentEvent> {
     }));
     // `c7` was pending too, but its result came in time.
     events.push(end("c7", "fetchExternalData", Ok(ToolOutput::structured(json!({"source": "pm-api"})))));
-    // The message of a person makes the loop skip the remaining call.
+    // A person's message makes the loop skip the remaining call.
     let skipped = ToolError::cancelled("Skipped due to queued user message.");
     events.push(end("c8", "echo", Err(skipped)));
     events.push(AgentEvent::Steered { messages: Arc::new(vec![Message::user("Stop, that is enough.")]) });
@@ -125,7 +128,7 @@ fn refused_turn() -> Vec<AgentEvent> {
     events
 }
 
-/// The answer of a provider that does not stream.
+/// Returns the answer of a provider that does not stream.
 fn last_turn() -> Vec<AgentEvent> {
     let usage = Some(Usage { input_tokens: 200, output_tokens: 5 });
     vec![
@@ -135,7 +138,7 @@ fn last_turn() -> Vec<AgentEvent> {
     ]
 }
 
-/// A run whose model is cut off within a text and a call.
+/// Returns a run whose model is cut off within a text and a call.
 fn cut_short(run_id: &str, end: AgentEnd) -> Vec<AgentEvent> {
     vec![
         AgentEvent::AgentStart { agent_id: "agent".into(), run_id: run_id.into() },
@@ -175,7 +178,7 @@ fn assistant_message(text: &str, calls: &[ToolCall]) -> AgentEvent {
     AgentEvent::MessageEnd { message: Arc::new(Message::assistant(text, calls.to_vec())) }
 }
 
-/// A result in the registry's form, in which `details` are beside the output.
+/// Returns a result in the registry's form, which has `details` beside the output.
 fn result(id: &str, tool: &str, mut outcome: ToolOutcome) -> ToolResult {
     let details = match &mut outcome {
         ToolOutcome::Output(output) => std::mem::take(&mut output.details),

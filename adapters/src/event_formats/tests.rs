@@ -11,7 +11,7 @@ use super::{
     script::{SECRET, call, end, requested, runs, tool},
 };
 
-/// The script's lines in a format, with new state for each run.
+/// Returns the script's lines in a format, with new state for each run.
 fn lines(form: EventFormatKind) -> String {
     let of_run = |run: Vec<AgentEvent>| -> String {
         let mut form = form.begin();
@@ -77,8 +77,8 @@ fn the_script_has_every_event_and_every_end() {
     assert_eq!(script, BTreeSet::from(all));
 }
 
-/// The name of an event. There is no `_` arm, so a new event does not compile until it is added here; the list above
-/// and the script then need it too.
+/// Returns the name of an event. There is no `_` arm, so a new event does not compile until it is added here.
+/// The list above and the script then need it too.
 fn name(event: &AgentEvent) -> &'static str {
     match event {
         AgentEvent::AgentStart { .. } => "AgentStart",
@@ -133,7 +133,7 @@ fn every_line_is_an_object_with_a_type() {
     assert_eq!(unknown.to_string(), "there is no form `everyone`; use everruns, yoagent or hsafa");
 }
 
-/// The `tool.streaming` events of a call with these pieces of arguments.
+/// Returns the `tool.streaming` events of a call with these pieces of arguments.
 fn streamed(pieces: impl Iterator<Item = String>) -> Vec<Value> {
     let mut form = HsafaEvents::default();
     let events = pieces.map(|delta| {

@@ -37,9 +37,9 @@ pub use wire::{AgentEvent, Block, CallBlock, Message, SessionStats, StopReason, 
 /// of a failed call is the error's message, and one fixed sentence for an internal error.
 ///
 /// `message` has `role`, `content` (with `toolCall` blocks after the text), `stopReason` (`stop`, `toolUse`,
-/// `length`, `refusal`, `error`, `aborted`) and, in `turnEnd`, `usage`. A run without a complete answer sends one
-/// more `messageEnd`, with `errorMessage`, before `agentEnd`. `messages` has only the last message, because the
-/// others were in `turnEnd`. `stats` are `turns` and `usage` (`input`, `output`, tokens).
+/// `length`, `refusal`, `error`, `aborted`) and, in `turnEnd`, `usage`. A run without a complete answer sends
+/// an additional `messageEnd`, with `errorMessage`, before `agentEnd`. `messages` has only the last message,
+/// because `turnEnd` had the others. `stats` are `turns` and `usage` (`input`, `output`, tokens).
 ///
 /// Omitted, because the format has no event for them: the ids of agent and run, the number of a turn,
 /// [`ToolEvent::Started`], [`ToolEvent::Heartbeat`], [`ToolEvent::ApprovalRequested`],
@@ -97,7 +97,7 @@ impl YoagentEvents {
         events
     }
 
-    /// The start of the model's message, unless it was sent already.
+    /// Returns the start of the model's message, unless it was sent already.
     fn start_message(&mut self) -> Vec<AgentEvent> {
         if std::mem::replace(&mut self.is_writing, true) {
             return Vec::new();
@@ -181,13 +181,13 @@ impl YoagentEvents {
     }
 }
 
-/// The model's message while its content is incomplete.
+/// Returns the model's message while its content is incomplete.
 fn empty_assistant_message() -> Message {
     Message::Assistant { content: Vec::new(), stop_reason: None, usage: None, error_message: None }
 }
 
-/// The model's message. Its stop reason is known only at the turn's end; until then it follows from whether the
-/// message has calls.
+/// Converts the model's message. Its stop reason is known only at the turn's end. Until then, the message is
+/// assumed to end in `toolUse` if it has calls, and in `stop` otherwise.
 fn assistant_message(
     message: &portcullis_types::Message,
     stop: Option<&agent::StopReason>,
@@ -211,7 +211,7 @@ fn assistant_message(
     }
 }
 
-/// The message of a run without a complete answer.
+/// Returns the message of a run without a complete answer.
 fn failure_message(end: &AgentEnd, message: String) -> Message {
     let stop = match end {
         AgentEnd::Length { .. } => StopReason::Length,
@@ -226,7 +226,7 @@ fn failure_message(end: &AgentEnd, message: String) -> Message {
     }
 }
 
-/// The events of a person's message.
+/// Returns the events of a person's message.
 fn user_message(message: &portcullis_types::Message) -> [AgentEvent; 2] {
     let message = Message::User { content: message.content.clone() };
     [AgentEvent::MessageStart { message: message.clone() }, AgentEvent::MessageEnd { message }]

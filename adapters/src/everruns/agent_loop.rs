@@ -1,6 +1,7 @@
 //! [`AgentLoop`]: the agent loop of Everruns, which takes a registry.
 //!
-//! The loop accepts the builder's result unchanged, so a registry that failed to build is an error of the run.
+//! The loop accepts the builder's result as it is, so a registry that failed to build becomes an error of the
+//! run.
 
 use std::sync::Arc;
 
@@ -51,7 +52,7 @@ impl AgentLoop {
     }
 }
 
-/// The reason why a run gave no final answer, for the operator.
+/// Why a run gave no final answer, for the operator.
 #[derive(Debug, Error)]
 #[non_exhaustive]
 pub enum AgentLoopError {

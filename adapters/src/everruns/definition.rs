@@ -1,7 +1,8 @@
 //! Definitions of tools as JSON, in the form of Everruns.
 //!
-//! A definition names code that the program has, and gives it the name, description, parameters and policy that a model
-//! and its operator see. It is a tool of the registry like any other one: `ToolRegistry::builder().tool(definition)`.
+//! A definition selects code that the program has, and gives it the name, description, parameters and policy
+//! that a model and its operator see. It can be registered like any other tool:
+//! `ToolRegistry::builder().tool(definition)`.
 
 use std::{sync::Arc, time::Duration};
 
@@ -64,7 +65,7 @@ impl BuiltinToolKind {
 }
 
 impl BuiltinTool {
-    /// The definition of a built-in tool as it is shipped.
+    /// Returns the shipped definition of a built-in tool.
     #[must_use]
     pub fn shipped(kind: BuiltinToolKind) -> Self {
         let tool = kind.tool();

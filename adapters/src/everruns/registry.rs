@@ -4,18 +4,18 @@ use portcullis_tools::{BootstrapError, native::Capability};
 
 use crate::IntoTool;
 
-/// The entry point with the name that Everruns uses. It builds a [`portcullis_tools::ToolRegistry`].
+/// The entry point under the name that Everruns uses. It builds a [`portcullis_tools::ToolRegistry`].
 #[derive(Debug)]
 pub enum ToolRegistry {}
 
 impl ToolRegistry {
-    /// A builder without tools.
+    /// Creates a builder without tools.
     pub fn builder() -> RegistryBuilder {
         RegistryBuilder(portcullis_tools::ToolRegistry::builder())
     }
 
-    /// A registry of the shipped native tools, under the operator's policy if there is one, and otherwise under the
-    /// shipped policy.
+    /// Creates a registry of the shipped native tools. It uses the operator's policy if there is one, and the
+    /// shipped policy otherwise.
     ///
     /// # Errors
     /// Like [`portcullis_tools::RegistryBuilder::build`].
@@ -30,8 +30,8 @@ impl ToolRegistry {
 pub struct RegistryBuilder(portcullis_tools::RegistryBuilder);
 
 impl RegistryBuilder {
-    /// Adds a tool of this process. It runs outside the sandbox, so its calls are denied unless the policy enables the
-    /// tool by name (`[tools.NAME] enabled = true`).
+    /// Adds a native tool. It runs in this process, outside the sandbox, so its calls are denied unless the
+    /// policy enables the tool by name (`[tools.NAME] enabled = true`).
     pub fn tool<Interface>(self, tool: impl IntoTool<Interface>) -> Self {
         Self(self.0.shared_tool(tool.into_tool()))
     }
@@ -41,7 +41,7 @@ impl RegistryBuilder {
         Self(self.0.default_tools())
     }
 
-    /// Adds a capability's tools, except those that are already there.
+    /// Adds a capability's tools, except those that the builder already has.
     pub fn capability(self, capability: Capability) -> Self {
         Self(self.0.capability(capability))
     }

@@ -16,13 +16,13 @@ use portcullis_types::{ToolError, ToolErrorKind, ToolOutput, chain};
 /// once for each admitted call.
 #[async_trait]
 pub trait Tool: Send + Sync {
-    /// The name by which a model calls the tool.
+    /// Returns the name by which a model calls the tool.
     fn name(&self) -> &str;
 
-    /// The description of the tool, for the model.
+    /// Returns the description of the tool, for the model.
     fn description(&self) -> &str;
 
-    /// The JSON Schema of the arguments. It describes an object.
+    /// Returns the JSON Schema of the arguments. It describes an object.
     fn parameters_schema(&self) -> Value;
 
     /// Runs the tool on arguments that fit its schema.
@@ -31,7 +31,7 @@ pub trait Tool: Send + Sync {
     /// The future is dropped at the deadline or when the call is cancelled.
     async fn execute(&self, arguments: Value) -> ToolExecutionResult;
 
-    /// Whether a call needs an approval. Default: [`ToolPolicy::Auto`].
+    /// Returns whether a call needs an approval. Default: [`ToolPolicy::Auto`].
     fn policy(&self) -> ToolPolicy {
         ToolPolicy::Auto
     }
@@ -67,49 +67,49 @@ pub enum ToolExecutionResult {
     Success(Value),
     /// A failure that the model reads, such as `City not found`.
     ToolError(String),
-    /// An internal fault. The operator's log gets the cause, and the model gets one fixed sentence.
+    /// An internal fault. The operator's log gets the cause, and the model reads one fixed sentence.
     InternalError(ToolInternalError),
 }
 
 impl ToolExecutionResult {
-    /// Makes a result.
+    /// Creates a result.
     #[must_use]
     pub fn success(value: impl Into<Value>) -> Self {
         Self::Success(value.into())
     }
 
-    /// Makes a failure that the model reads.
+    /// Creates a failure that the model reads.
     #[must_use]
     pub fn tool_error(message: impl Into<String>) -> Self {
         Self::ToolError(message.into())
     }
 
-    /// Makes an internal error with its cause, which the model does not read.
+    /// Creates an internal error with its cause. The model does not read the cause.
     #[must_use]
     pub fn internal_error(error: impl Error + Send + Sync + 'static) -> Self {
         Self::InternalError(ToolInternalError::new(error))
     }
 
-    /// Makes an internal error with a message, which the model does not read.
+    /// Creates an internal error with a message. The model does not read the message.
     #[must_use]
     pub fn internal_error_msg(message: impl Into<String>) -> Self {
         Self::InternalError(ToolInternalError::from_message(message))
     }
 
-    /// Whether the outcome is a result.
+    /// Returns `true` if the outcome is a result.
     #[must_use]
     pub fn is_success(&self) -> bool {
         matches!(self, Self::Success(_))
     }
 
-    /// Whether the outcome is a failure of either kind.
+    /// Returns `true` if the outcome is a failure of either kind.
     #[must_use]
     pub fn is_error(&self) -> bool {
         !self.is_success()
     }
 
-    /// The value that the model reads: the result, or `{"error": "…"}`. For an internal error the text is
-    /// [`ToolError::INTERNAL_MESSAGE`], whatever the cause.
+    /// Returns the value that the model reads: the result, or `{"error": "…"}`. The text of an internal error
+    /// is always [`ToolError::INTERNAL_MESSAGE`].
     #[must_use]
     pub fn model_value(&self) -> Value {
         match self {
@@ -120,7 +120,7 @@ impl ToolExecutionResult {
     }
 }
 
-/// The cause of an internal error, only for the operator.
+/// The cause of an internal error, for the operator only.
 #[derive(Debug)]
 pub struct ToolInternalError {
     message: String,
@@ -149,7 +149,7 @@ impl fmt::Display for ToolInternalError {
 
 impl Error for ToolInternalError {
     fn source(&self) -> Option<&(dyn Error + 'static)> {
-        // The message already repeats the wrapped error, so the source is that error's own source.
+        // The message already repeats the wrapped error, so skip to that error's own source.
         self.source.as_deref().and_then(Error::source)
     }
 }
@@ -167,14 +167,14 @@ impl From<ToolExecutionResult> for Result<ToolOutput, ToolError> {
 }
 
 /// Converts any tool's outcome for a program of this interface. Output without structured data becomes its
-/// text. Every error except an internal one becomes a tool's error with the message that a model reads.
+/// text. Every error except an internal one becomes a tool's error with the message that the model reads.
 impl From<Result<ToolOutput, ToolError>> for ToolExecutionResult {
     fn from(outcome: Result<ToolOutput, ToolError>) -> Self {
         match outcome {
             Ok(ToolOutput { structured: Some(value), .. }) => Self::Success(value),
             Ok(output) => Self::Success(output.joined_text().into()),
             Err(error) if error.kind() == ToolErrorKind::Internal => {
-                // The detail is empty for an error that was deserialised, because it is never serialised.
+                // The detail is never serialised, so it is missing in an error that was deserialised.
                 Self::internal_error_msg(error.operator_detail().unwrap_or_default())
             }
             Err(error) => Self::ToolError(error.to_string()),

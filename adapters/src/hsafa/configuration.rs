@@ -15,18 +15,18 @@ use super::{
 /// The maximum length of the text of tool configurations, in bytes: 1 MiB.
 pub const MAX_CONFIGURATION_BYTES: usize = 1 << 20;
 
-/// The maximum timeout that a call may state: 24 hours. The policy may shorten it.
+/// The maximum timeout in a configuration: 24 hours. The policy may shorten it.
 pub const MAX_TIMEOUT: Duration = Duration::from_secs(24 * 60 * 60);
 
-/// The keys of a configuration, required ones first.
+/// The keys of a configuration. The required ones come first.
 const KEYS: [&str; 8] =
     ["name", "description", "inputSchema", "executionType", "visible", "isAsync", "timeout", "execution"];
 
-/// A tool configuration without mistakes.
+/// A valid tool configuration.
 #[derive(Debug, Clone, PartialEq)]
 #[non_exhaustive]
 pub struct ToolConfiguration {
-    /// The name, by which a page chooses how it shows a call.
+    /// The name, by which a page chooses how it renders a call.
     pub name: ToolName,
     /// The description for the model.
     pub description: String,
@@ -36,13 +36,13 @@ pub struct ToolConfiguration {
     pub execution_type: ExecutionType,
     /// The action of a call.
     pub execution: Execution,
-    /// Whether calls and results are shown in the active space. Default: true, for an internal tool false. Without a
-    /// space it changes nothing.
+    /// Whether calls and results are shown in the active space. Default: true, for an internal tool false.
+    /// Has no effect without a space.
     pub visible: bool,
-    /// Whether a run goes on before the result of a call is submitted. Default: false. A request and an internal tool
-    /// return their results immediately nevertheless.
+    /// Whether a run continues before the result of a call is submitted. Default: false. A request and an
+    /// internal tool always return their results immediately.
     pub is_async: bool,
-    /// The time limit of a run's wait for a submitted result, or of a request. Default: 30 s.
+    /// How long a run waits for a submitted result, and the timeout of a request. Default: 30 s.
     pub timeout: Duration,
 }
 
@@ -59,7 +59,7 @@ impl ToolConfiguration {
         }
     }
 
-    /// The tool for a registry.
+    /// Creates the tool for a registry.
     #[must_use]
     pub fn to_tool(&self) -> ConfiguredTool {
         let decl = FunctionDecl {
@@ -80,7 +80,8 @@ impl ToolConfiguration {
     }
 }
 
-/// Reads the configuration of one tool, or a list of them. No two names may differ only in the case of letters.
+/// Reads the configuration of one tool, or of a list of tools. No two names may differ only in the case of
+/// letters.
 ///
 /// # Errors
 /// [`InvalidConfigurations`] with all mistakes together.
@@ -122,7 +123,8 @@ pub fn read_configurations(text: &str) -> Result<Vec<ToolConfiguration>, Invalid
     }
 }
 
-/// `None` if a required part is missing or has a mistake. All mistakes are in `faults`.
+/// Reads a configuration. Returns `None` if a required part is missing or has a mistake. Adds all mistakes to
+/// `faults`.
 fn read(item: &Value, place: &str, faults: &mut Faults) -> Option<ToolConfiguration> {
     let Some(item) = item.as_object() else {
         faults.add(place, "a tool configuration is a JSON object");
@@ -155,7 +157,7 @@ fn read(item: &Value, place: &str, faults: &mut Faults) -> Option<ToolConfigurat
             DEFAULT_TIMEOUT
         }
     };
-    // The first `?` comes after all parts are read, so that all mistakes are reported together.
+    // Return only after all parts are read, so that all mistakes are reported together.
     let (execution_type, execution) = execution?;
     Some(ToolConfiguration {
         name: name?,
@@ -192,7 +194,7 @@ mod tests {
         item
     }
 
-    /// A configuration of this type with this execution.
+    /// Returns a configuration of this type with this execution.
     fn of_type(kind: &str, execution: Value) -> Value {
         let mut item = with("executionType", json!(kind));
         if !execution.is_null() {
@@ -348,7 +350,7 @@ mod tests {
         assert_eq!(places(&" ".repeat(MAX_CONFIGURATION_BYTES + 1)), [""]);
     }
 
-    /// The first block of this language after a heading of a manual.
+    /// Returns the first block of this language after a heading of a manual.
     fn block<'m>(manual: &'m str, heading: &str, language: &str) -> &'m str {
         let (_, section) = manual.split_once(&format!("\n## {heading}\n")).expect("a section");
         let (_, block) = section.split_once(&format!("```{language}\n")).expect("a block");

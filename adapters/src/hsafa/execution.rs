@@ -1,8 +1,8 @@
-//! How a configured tool runs: `executionType`, and the request in `execution`.
+//! The execution of a configured tool: `executionType`, and the request in `execution`.
 //!
-//! The specification decides in this order: an internal tool returns its arguments; a tool with `execution.url` makes a
-//! request, whatever its type, and returns the result immediately, even with `isAsync`; any other tool's result is
-//! submitted from outside. A type that says otherwise than `execution` is a mistake.
+//! The specification sets this order. An internal tool returns its arguments. A tool with `execution.url`, of
+//! any type, makes a request and returns the result immediately, even with `isAsync`. Every other tool's
+//! result is submitted from outside. A type that contradicts `execution` is a mistake.
 
 use portcullis_tools::{HTTP_TOOL_METHODS, HttpTarget, policy::HttpMethod};
 use serde::{Deserialize, Serialize};
@@ -31,15 +31,15 @@ portcullis_types::word_enum! {
 /// The action of a call of a configured tool.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Execution {
-    /// It makes this request, and returns the response.
+    /// The call makes this request, and returns the response.
     Http(HttpTarget),
-    /// It waits for a result from outside.
+    /// The call waits for a result from outside.
     Pending,
-    /// It returns its arguments.
+    /// The call returns its arguments.
     Internal,
 }
 
-/// Reads type and execution of a configuration. `None` if one of them has a mistake.
+/// Reads the type and the execution of a configuration. Returns `None` if one of them has a mistake.
 pub(super) fn read(
     item: &Map<String, Value>,
     place: &str,
@@ -65,7 +65,7 @@ pub(super) fn read(
         Some(Value::Object(execution)) => Some(target(execution, &format!("{place}.execution"), faults)?),
         Some(_) => return faults.add_at(place, "execution", "it is not a JSON object"),
     };
-    // The type comes last, so that a mistake of the request is reported beside one of the type.
+    // Check the type last, so that mistakes in the request are reported too.
     let kind = kind?;
     let execution = match (kind, target) {
         (ExecutionType::Internal, _) => Execution::Internal,
@@ -82,7 +82,7 @@ pub(super) fn read(
     Some((kind, execution))
 }
 
-/// Reads the request. Without a method it is GET.
+/// Reads the request. The default method is GET.
 fn target(execution: &Map<String, Value>, place: &str, faults: &mut Faults) -> Option<HttpTarget> {
     let earlier_faults = faults.0.len();
     faults.check_keys(execution, &KEYS, place);
@@ -111,7 +111,7 @@ fn target(execution: &Map<String, Value>, place: &str, faults: &mut Faults) -> O
         }
         Some(_) => faults.add(&format!("{place}.headers"), "it is not a JSON object"),
     }
-    // If the method is wrong, the other parts are still checked.
+    // Check the other parts even if the method is wrong.
     let checked = HttpTarget::new(url?, method.unwrap_or(HttpMethod::Post), headers);
     match checked {
         Ok(target) => (faults.0.len() == earlier_faults).then_some(target),

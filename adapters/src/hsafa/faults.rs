@@ -1,4 +1,4 @@
-//! The mistakes in a text of configurations, each with its place.
+//! The mistakes in a text of configurations, each with its JSON path.
 
 use std::fmt;
 
@@ -8,9 +8,9 @@ use thiserror::Error;
 /// One mistake in a text of configurations.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ConfigurationFault {
-    /// The place: a path in the JSON, such as `[1].timeout`. Empty for the text as a whole.
+    /// The path in the JSON, such as `[1].timeout`. Empty for the text as a whole.
     pub place: String,
-    /// The mistake, and the remedy.
+    /// The mistake, and how to fix it.
     pub fault: String,
 }
 
@@ -24,7 +24,7 @@ impl fmt::Display for ConfigurationFault {
     }
 }
 
-/// All mistakes of a text of configurations. None of its tools is usable.
+/// All mistakes in a text of configurations. None of its tools can be used.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 #[error("{}", lines(.0))]
 pub struct InvalidConfigurations(pub Vec<ConfigurationFault>);
@@ -51,7 +51,7 @@ impl Faults {
         None
     }
 
-    /// A required text that is not empty.
+    /// Returns a required text that is not empty.
     pub(super) fn text<'a>(
         &mut self,
         item: &'a Map<String, Value>,
@@ -65,7 +65,7 @@ impl Faults {
         }
     }
 
-    /// An optional `true` or `false`.
+    /// Returns an optional `true` or `false`.
     pub(super) fn flag(&mut self, item: &Map<String, Value>, key: &str, default: bool, place: &str) -> bool {
         match item.get(key) {
             None => default,
@@ -77,13 +77,13 @@ impl Faults {
         }
     }
 
-    /// Refuses keys that the form does not have, so that a misspelt one is not ignored.
+    /// Refuses unknown keys, so that a misspelt one is not ignored.
     pub(super) fn check_keys(&mut self, item: &Map<String, Value>, keys: &[&str], place: &str) {
         for key in item.keys().filter(|key| !keys.contains(&key.as_str())) {
             let fault = match key.as_str() {
                 // The page chooses the component by the tool's name.
                 "display" => "there is no `display`: the tool's name chooses how it is shown".to_owned(),
-                // An HTTP tool sends the arguments, whole.
+                // An HTTP tool always sends the complete arguments.
                 "body" => "there is no `body`: POST, PUT and PATCH send the arguments as JSON, GET and DELETE in the query".to_owned(),
                 _ => format!("there is no such key; the keys are {}", keys.join(", ")),
             };

@@ -16,18 +16,18 @@ pub const MAX_ALLOWED_TOOLS: usize = 64;
 /// The keys of a server.
 const KEYS: [&str; 4] = ["name", "url", "transport", "allowedTools"];
 
-/// A server without mistakes.
+/// A valid configuration of a server.
 #[derive(Debug, Clone)]
 #[non_exhaustive]
 pub struct McpServerConfiguration {
     /// The server.
     pub server: RemoteMcpServer,
-    /// The tools that the agent may have of it. Others are not offered.
+    /// The tools of the server that the agent may have. Others are not offered.
     pub allowed_tools: Vec<ToolName>,
 }
 
 impl McpServerConfiguration {
-    /// Reads the servers of an agent. No two servers or tools may have one name.
+    /// Reads the servers of an agent. No two servers or tools may have the same name.
     ///
     /// # Errors
     /// [`InvalidConfigurations`] with all mistakes together.
@@ -116,7 +116,7 @@ fn allowed_tools(
     allowed
 }
 
-/// A name that no other server or tool of the agent's servers has.
+/// Parses a name that no other server or tool of the agent's servers has.
 fn new_name(text: &str, place: &str, names: &mut Vec<ToolName>, faults: &mut Faults) -> Option<ToolName> {
     let name = match ToolName::parse(text) {
         Ok(name) => name,

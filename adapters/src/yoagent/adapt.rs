@@ -1,7 +1,7 @@
 //! Adapts tools of Yoagent for the registry.
 //!
-//! Content for the model and details for people pass unchanged. Errors keep their kind and message. Updates,
-//! progress and cancellation are those of the call. The interface has no tiers, so its tools count as
+//! Content for the model and details for people pass unchanged. Errors keep their kind and message. The tool
+//! gets the call's updates, progress and cancellation. The interface has no tiers, so its tools count as
 //! side-effecting.
 
 use std::{sync::Arc, time::Duration};
@@ -36,7 +36,7 @@ impl<T: AgentTool> Tool for YoagentAdapter<T> {
         }
     }
 
-    /// Runs the tool in a detached context, so there is neither a listener nor cancellation.
+    /// Runs the tool in a detached context, which has neither a listener nor cancellation.
     async fn execute(&self, args: &str) -> Result<String, ToolError> {
         let args = ToolArgs::parse(args).map_err(|error| ToolError::invalid_arguments(error.to_string()))?;
         let ctx = ToolContext::detached(self.0.name());

@@ -20,10 +20,11 @@ use crate::{IntoTool, event_formats::yoagent::YoagentEvents};
 
 /// An agent as Yoagent builds it: a model, instructions, tools, and one conversation.
 ///
-/// The agent's tools are native tools of a registry under the operator's policy, which is read from the usual places.
-/// The tools of [`default_tools`](super::tools::default_tools) run under the shipped policy. A tool of the
-/// program runs only if the policy enables it by name (`[tools.NAME] enabled = true`). There is no workspace
-/// and no approver unless the program adds them: [`Agent::with_runtime`], [`Agent::with_approver`].
+/// The agent's tools are native tools of a registry under the operator's policy, which is read from the usual
+/// locations. The tools of [`default_tools`](super::tools::default_tools) run under the shipped policy. The
+/// program's own tools run only if the policy enables them by name (`[tools.NAME] enabled = true`). There is
+/// no workspace and no approver unless the program adds them: [`Agent::with_runtime`],
+/// [`Agent::with_approver`].
 pub struct Agent {
     provider: Arc<dyn StreamProvider>,
     system_prompt: Option<String>,
@@ -33,7 +34,7 @@ pub struct Agent {
     tools: AgentTools,
     approver: Option<Arc<dyn Approver>>,
     store: InMemoryMessageStore,
-    /// The lock that the current run holds, because a conversation has one run at a time.
+    /// Held by the current run, because a conversation has one run at a time.
     run_lock: Arc<Mutex<()>>,
     handle: Option<AgentHandle>,
 }
@@ -77,16 +78,16 @@ impl Agent {
         self
     }
 
-    /// Replaces the tools. Call this before the first prompt: afterwards the tools are registered, and all of
-    /// them are replaced, including those of [`Agent::with_runtime`].
+    /// Replaces the tools. Call this before the first prompt: once the tools are registered, this also drops
+    /// those of [`Agent::with_runtime`].
     #[must_use]
     pub fn with_tools(mut self, tools: Vec<Box<dyn AgentTool>>) -> Self {
         self.tools = AgentTools::unregistered(self.tools.take_runtime(), tools);
         self
     }
 
-    /// Adds the tools of this builder to the agent's own. Call this before the first prompt. Default: none, because
-    /// programs of Yoagent name no folder, and only named folders are opened.
+    /// Adds the tools of this builder to the agent's own. Call this before the first prompt. Default: none,
+    /// because programs of Yoagent name no folder, and only named folders are opened.
     ///
     /// The builder of [`runtime_builder`](portcullis_tools::runtime_builder) has the tools for a workspace's files and
     /// `shell_exec`, confined by the workspace's policy. It also has the tools of
@@ -112,8 +113,8 @@ impl Agent {
     }
 
     /// Asks the agent, and returns the events of the run. The run makes progress only while its events are
-    /// read. A conversation has one run at a time: until the events of the last run are read to their end or
-    /// dropped, a new run ends immediately with an error.
+    /// read. A conversation has one run at a time: until the events of the previous run are read to the end
+    /// or dropped, a new run ends immediately with an error.
     ///
     /// # Cancellation
     /// Dropping the events drops the run.
@@ -123,7 +124,7 @@ impl Agent {
             Err(end) => return AgentEvents::failed_to_start(end),
         };
         let mut config = AgentConfig::new(AGENT_ID);
-        // Cloned, because the agent makes a new loop for each run.
+        // Clone, because the agent creates a new loop for each run.
         config.system.clone_from(&self.system_prompt);
         config.model.clone_from(&self.model);
         config.strategy = self.strategy.into();
@@ -136,27 +137,26 @@ impl Agent {
         let text = text.into();
         AgentEvents::start(receiver, async move {
             agent.run(text).await;
-            // Release the lock last: until here, the conversation refuses a second run.
+            // Release the lock last, so that the conversation refuses a second run until here.
             drop(run_lock);
         })
     }
 
-    /// A handle to the last run, to steer or cancel it.
+    /// Returns a handle that steers or cancels the last run.
     #[must_use]
     pub fn handle(&self) -> Option<AgentHandle> {
         self.handle.clone()
     }
 
-    /// The registry of the agent's tools.
+    /// Returns the registry of the agent's tools.
     ///
     /// # Errors
-    /// The reason why there is no registry, for the operator: a name that is taken, or an unusable policy or state
-    /// folder.
+    /// Why there is no registry, for the operator: a name is taken, or a policy or state folder is unusable.
     pub fn registry(&mut self) -> Result<Arc<ToolRegistry>, String> {
         self.tools.registry()
     }
 
-    /// Prepares a run, or returns the end of a run that cannot start.
+    /// Prepares a run, or returns the end of a run that cannot begin.
     fn prepare_run(&mut self) -> Result<RunParts, AgentEnd> {
         let internal = |message| AgentEnd::Internal { message };
         let run_lock = Arc::clone(&self.run_lock).try_lock_owned();
@@ -185,7 +185,7 @@ struct RunParts {
 
 /// The events of a run, in the format of Yoagent.
 pub struct AgentEvents {
-    /// The run; `None` when it has ended.
+    /// The run, or `None` when it has ended.
     run: Option<ActiveRun>,
     format: YoagentEvents,
     pending_events: VecDeque<AgentEvent>,
@@ -193,7 +193,7 @@ pub struct AgentEvents {
 }
 
 impl AgentEvents {
-    /// The next event; `None` after [`AgentEvent::AgentEnd`].
+    /// Returns the next event, or `None` after [`AgentEvent::AgentEnd`].
     ///
     /// # Cancellation
     /// Dropping the future loses no event. The run pauses until the next event is requested.
@@ -202,10 +202,10 @@ impl AgentEvents {
             let ActiveRun { run, events } = self.run.as_mut()?;
             let event = match run.as_mut() {
                 Some(future) => tokio::select! {
-                    // `biased`: events that are ready come before the end of the run.
+                    // `biased`: return ready events before handling the end of the run.
                     biased;
                     event = events.recv() => event,
-                    // The run may have sent an event in its last step, so read the channel once more.
+                    // The run may have sent an event in its last step, so read the channel again.
                     () = future => {
                         *run = None;
                         events.try_recv()
@@ -215,8 +215,8 @@ impl AgentEvents {
             };
             if let Some(agent::AgentEvent::AgentEnd { end }) = &event {
                 self.end = Some(end.clone());
-                // No event follows. Dropping the run releases its lock, so the next run can start even while this
-                // value is held.
+                // This is the last event. Drop the run to release its lock, so that the next run can begin
+                // even while this value exists.
                 self.run = None;
             }
             match event {
@@ -227,7 +227,7 @@ impl AgentEvents {
         self.pending_events.pop_front()
     }
 
-    /// How the run ended, for the operator; `None` while the run goes on.
+    /// Returns how the run ended, for the operator, or `None` while the run continues.
     #[must_use]
     pub fn end(&self) -> Option<&AgentEnd> {
         self.end.as_ref()
@@ -242,7 +242,7 @@ impl AgentEvents {
         }
     }
 
-    /// The events of a run that could not start.
+    /// Returns the events of a run that could not begin.
     fn failed_to_start(end: AgentEnd) -> Self {
         let mut format = YoagentEvents::default();
         let start_event =
@@ -254,7 +254,7 @@ impl AgentEvents {
 }
 
 struct ActiveRun {
-    /// The run's future; `None` when it has ended and only events remain.
+    /// The run's future, or `None` when it has ended and only events remain.
     run: Option<Pin<Box<dyn Future<Output = ()> + Send>>>,
     events: EventReceiver,
 }
@@ -270,7 +270,7 @@ enum AgentTools {
     /// The tools are not registered yet.
     Unregistered(Box<UnregisteredTools>),
     Registered(Arc<ToolRegistry>),
-    /// Registration failed for this reason.
+    /// Registration failed with this error.
     Refused(String),
 }
 
@@ -286,19 +286,19 @@ impl AgentTools {
         Self::Unregistered(Box::new(UnregisteredTools { runtime, agent_tools }))
     }
 
-    /// Takes the builder out, if the tools are not registered yet.
+    /// Takes the builder, if the tools are not registered yet.
     fn take_runtime(&mut self) -> Option<RegistryBuilder> {
         let Self::Unregistered(unregistered) = self else { return None };
         unregistered.runtime.take()
     }
 
-    /// Takes the agent's own tools out, if they are not registered yet.
+    /// Takes the agent's own tools, if they are not registered yet.
     fn take_agent_tools(&mut self) -> Vec<Box<dyn AgentTool>> {
         let Self::Unregistered(unregistered) = self else { return Vec::new() };
         mem::take(&mut unregistered.agent_tools)
     }
 
-    /// The registry of the tools, built on first use.
+    /// Returns the registry of the tools. The first call builds it.
     fn registry(&mut self) -> Result<Arc<ToolRegistry>, String> {
         if let Self::Unregistered(unregistered) = self {
             *self = match mem::take(&mut **unregistered).registry() {
@@ -318,7 +318,7 @@ impl UnregisteredTools {
     fn registry(self) -> Result<ToolRegistry, BootstrapError> {
         let builder = self.runtime.unwrap_or_else(ToolRegistry::builder);
         let (shipped, custom): (Vec<_>, Vec<_>) =
-            // Replace placeholders by the shipped tools of their names, which run under the shipped policy.
+            // Replace each placeholder by the shipped tool of its name, which runs under the shipped policy.
             self.agent_tools.into_iter().partition(|tool| tool.stands_for_shipped());
         let names: Vec<String> = shipped.iter().map(|tool| tool.name().to_owned()).collect();
         let builder = builder.shipped_tools(&names);

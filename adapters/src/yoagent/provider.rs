@@ -4,8 +4,9 @@ use std::env;
 
 use portcullis_agent::{ApiKey, Provider, ProviderError, ProviderKind, ProviderSettings, RemoteProvider};
 
-/// A provider that is connected with a key and a model. Every [`Provider`] that implements `Clone` is one too: it
-/// already has its key and model, and ignores the arguments of [`StreamProvider::connect`].
+/// Connects to a provider with a key and a model. Every [`Provider`] that implements `Clone` implements this
+/// trait. Such a provider already has its key and model, and ignores the arguments of
+/// [`StreamProvider::connect`].
 pub trait StreamProvider: Send + Sync {
     /// Connects for one run.
     ///
@@ -20,8 +21,7 @@ impl<P: Provider + Clone + 'static> StreamProvider for P {
     }
 }
 
-/// Anthropic's Messages API. Its address is that of the environment variable `ANTHROPIC_BASE_URL` if set, and
-/// otherwise the default address.
+/// Anthropic's Messages API. The environment variable `ANTHROPIC_BASE_URL` overrides the default base URL.
 #[derive(Debug, Clone, Copy)]
 pub struct AnthropicProvider;
 
@@ -36,5 +36,5 @@ impl StreamProvider for AnthropicProvider {
     }
 }
 
-/// The variable from which the provider's own programs also read the API's address.
+/// The variable from which the provider's own programs read the base URL.
 const BASE_URL: &str = "ANTHROPIC_BASE_URL";

@@ -17,16 +17,16 @@ use portcullis_types::{ToolErrorKind, ToolOutput};
 /// [`AgentTool::execute`] once for each admitted call.
 #[async_trait]
 pub trait AgentTool: Send + Sync {
-    /// The name by which a model calls the tool.
+    /// Returns the name by which a model calls the tool.
     fn name(&self) -> &str;
 
-    /// A name for people.
+    /// Returns a name for people.
     fn label(&self) -> &str;
 
-    /// The description of the tool, for the model.
+    /// Returns the description of the tool, for the model.
     fn description(&self) -> &str;
 
-    /// The JSON Schema of the arguments. It describes an object.
+    /// Returns the JSON Schema of the arguments. It describes an object.
     fn parameters_schema(&self) -> serde_json::Value;
 
     /// Runs the tool on arguments that fit its schema.
@@ -35,11 +35,12 @@ pub trait AgentTool: Send + Sync {
     /// The tool's error, which the model reads.
     ///
     /// # Cancellation
-    /// The future is dropped at the deadline or when the call is cancelled; `ctx.cancel` fires earlier.
+    /// The future is dropped at the deadline or when the call is cancelled. `ctx.cancel` is cancelled
+    /// earlier.
     async fn execute(&self, params: serde_json::Value, ctx: ToolContext) -> Result<ToolResult, ToolError>;
 
-    /// Whether this value is a placeholder of the shipped tool with its name. An agent registers the shipped
-    /// tool in its place, so another tool that returns `true` gains nothing.
+    /// Returns `true` if this value is a placeholder of the shipped tool with its name. An agent registers
+    /// the shipped tool instead, so a custom tool gains nothing by returning `true`.
     #[doc(hidden)]
     fn stands_for_shipped(&self) -> bool {
         false
@@ -73,14 +74,14 @@ impl<T: AgentTool + ?Sized> AgentTool for Box<T> {
     }
 }
 
-/// The context of a call for its tool. A tool also works without listeners.
+/// The context of a call, for its tool. A tool must also work without listeners.
 #[derive(Clone)]
 pub struct ToolContext {
     /// The call's id.
     pub tool_call_id: String,
     /// The name that the tool is registered under.
     pub tool_name: String,
-    /// Fires when the call is cancelled.
+    /// Cancelled when the call is cancelled.
     pub cancel: CancellationToken,
     /// Receives partial results, if there is a listener.
     pub on_update: Option<ToolUpdateFn>,
@@ -114,7 +115,8 @@ impl From<&portcullis_types::ToolContext> for ToolContext {
     }
 }
 
-/// A callback for partial results of a running tool. It is called synchronously; a model never sees these results.
+/// A callback for partial results of a running tool. It is called synchronously. A model never reads these
+/// results.
 pub type ToolUpdateFn = Arc<dyn Fn(ToolResult) + Send + Sync>;
 
 /// The result of a call.
@@ -138,12 +140,12 @@ impl From<ToolOutput> for ToolResult {
     }
 }
 
-/// The reason why a call has no result. The model reads all of it.
+/// Why a call has no result. The model reads the whole error.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum ToolError {
     /// The tool failed.
     Failed(String),
-    /// The requested thing does not exist.
+    /// The requested object does not exist.
     NotFound(String),
     /// The arguments do not fit the tool.
     InvalidArgs(String),
@@ -173,8 +175,8 @@ impl From<ToolError> for portcullis_types::ToolError {
     }
 }
 
-/// Kinds that this interface lacks become failures with the message that a model reads. For an internal error
-/// this is the fixed sentence.
+/// Kinds that this interface lacks become failures with the message that the model reads. For an internal
+/// error, that is the fixed sentence.
 impl From<&portcullis_types::ToolError> for ToolError {
     fn from(error: &portcullis_types::ToolError) -> Self {
         match error.kind() {
@@ -186,8 +188,8 @@ impl From<&portcullis_types::ToolError> for ToolError {
     }
 }
 
-/// The message for the model's context after a call. It has a result, or an error's message with `is_error` set, so
-/// that the model can correct itself.
+/// The message for the model's context after a call. It contains the result, or an error's message with
+/// `is_error` set, so that the model can correct itself.
 #[derive(Debug, Clone, PartialEq)]
 pub struct ToolResultMessage {
     /// The call's id.
@@ -201,7 +203,7 @@ pub struct ToolResultMessage {
 }
 
 impl ToolResultMessage {
-    /// The message for an outcome.
+    /// Creates the message for an outcome.
     #[must_use]
     pub fn new(
         tool_call_id: impl Into<String>,

@@ -6,14 +6,14 @@ use portcullis_types::{FunctionDecl, Tool, ToolArgs, async_trait};
 
 use super::types::{AgentTool, ToolContext, ToolError, ToolResult};
 
-/// The shipped tools that need no workspace: time, echo, arithmetic. They run under the shipped policy, as in
-/// every other front end. These values are placeholders, and an [`Agent`](super::agent::Agent) registers the shipped
-/// tools in their place.
+/// Returns the shipped tools that need no workspace: time, echo, arithmetic. They run under the shipped
+/// policy, as in every other front end. The values are placeholders, for which an
+/// [`Agent`](super::agent::Agent) registers the shipped tools.
 ///
 /// Tools for files and commands need a workspace, and programs of Yoagent name none.
 /// [`Agent::with_runtime`](super::agent::Agent::with_runtime) adds `file_read`, `file_write`, `file_edit`,
 /// `file_list`, `file_search`, `file_delete`, `vault_copyto` and, if the builder has a place for a shell,
-/// `shell_exec`. The tools of this function may be given or left out.
+/// `shell_exec`. It can be used with or without the tools of this function.
 #[must_use]
 pub fn default_tools() -> Vec<Box<dyn AgentTool>> {
     let shipped = portcullis_tools::native::tools_for_models().into_iter();

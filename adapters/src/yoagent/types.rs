@@ -17,7 +17,7 @@ pub use crate::event_formats::yoagent::{
 pub enum ToolExecutionStrategy {
     /// The calls run one at a time.
     Sequential,
-    /// All calls that may run concurrently do so.
+    /// All calls that may run concurrently do.
     #[default]
     Parallel,
     /// The calls run in batches.

@@ -20,7 +20,7 @@ fn offers() -> Vec<OfferedTool> {
     ]
 }
 
-/// A piece: index, id, name, arguments; an empty string means none.
+/// Creates a piece from index, id, name and arguments. An empty string means none.
 fn piece(index: u64, id: &str, name: &str, arguments: &str) -> ToolCallDelta {
     let some = |text: &str| (!text.is_empty()).then(|| text.to_owned());
     ToolCallDelta { index, id: some(id), name: some(name), arguments: some(arguments) }
@@ -34,7 +34,7 @@ fn assembled(pieces: impl IntoIterator<Item = ToolCallDelta>, stop: &StopReason)
     accumulator.finish(stop, &offers())
 }
 
-/// The calls as `id name arguments`, followed by the error's kind if the call must not run.
+/// Describes the calls as `id name arguments`, followed by the error's kind if the call must not run.
 fn describe_calls(calls: &[AssembledCall]) -> Vec<String> {
     let show = |AssembledCall { call, refused }: &AssembledCall| {
         let refused = refused.as_ref().map_or(String::new(), |error| format!(" {}", error.kind()));
@@ -215,13 +215,13 @@ fn oversized_arguments_are_dropped_whole() {
 #[test]
 fn a_hundred_megabytes_of_arguments_are_not_kept() {
     let megabyte = "x".repeat(1 << 20);
-    // All in one call.
+    // All pieces belong to one call.
     let mut accumulator = ToolCallAccumulator::new();
     for _ in 0..100 {
         accumulator.push(piece(0, "a", "read", &megabyte)).expect("one call");
     }
     assert!(accumulator.calls[0].arguments.text.capacity() <= 1 << 20);
-    // Spread over a hundred calls.
+    // The pieces are spread over a hundred calls.
     let mut accumulator = ToolCallAccumulator::new();
     for nth in 0..100 {
         accumulator.push(piece(nth, "", "read", &megabyte)).expect("a hundred calls");
@@ -244,12 +244,12 @@ fn watchers_read_all_arguments_once_the_id_is_known() {
     assert_eq!(accumulator.push(piece(0, "a", "", "")), Ok(None));
 }
 
-/// A call of a valid answer, with its texts split at arbitrary places.
+/// A call of a valid answer. Its texts are split at arbitrary positions.
 #[derive(Debug, Clone)]
 struct SplitCall {
     name: Vec<String>,
     arguments: Vec<String>,
-    /// The piece before which the id is sent first, and whether the id is repeated.
+    /// The piece before which the id is first sent, and whether the id is repeated.
     id_at: prop::sample::Index,
     again: bool,
 }
@@ -278,7 +278,7 @@ fn call() -> impl Strategy<Value = SplitCall> {
         .prop_map(|(name, arguments, id_at, again)| SplitCall { name, arguments, id_at, again })
 }
 
-/// The pieces of a call, in order.
+/// Returns the pieces of a call, in order.
 fn pieces(nth: usize, call: &SplitCall) -> Vec<ToolCallDelta> {
     let id = format!("id{nth}");
     // Indices leave gaps.

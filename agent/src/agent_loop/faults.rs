@@ -1,4 +1,4 @@
-//! Runs in which a part fails: the model, the tools, the store, the emitter, or the person cancels.
+//! Runs in which the model, the tools, the store or the emitter fails, or the person cancels.
 
 use std::time::Duration;
 
@@ -188,7 +188,7 @@ async fn a_call_that_blocks_its_thread_is_left_behind() {
             let released = self.released.lock().expect("not poisoned").take().expect("called once");
             self.begun.notify_one();
             let _ = released.recv();
-            // Its task was aborted; it ends at this await.
+            // The task was aborted, so the call ends at this await.
             std::future::pending().await
         }
     }
@@ -277,7 +277,7 @@ async fn a_panic_in_the_drop_of_a_call_affects_only_that_call() {
     }
 }
 
-/// A wrapper around a store or an emitter, which fails from a given message or event on.
+/// A wrapper around a store or an emitter. It fails from a given message or event on.
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum FailureMode {
     Panics,
@@ -393,7 +393,7 @@ async fn an_emitter_that_hangs_gets_every_end_and_is_not_awaited() {
             tokio::time::sleep(Duration::from_secs(60)).await;
             handle.cancel();
         };
-        // `run` checks that each call was asked for once and ended once, and that the run's end came last.
+        // `run` checks that each call was requested once and ended once, and that the run's end came last.
         let (run, ()) = futures_util::join!(stage.run(), cancelling);
         assert_eq!(run.end, AgentEnd::Cancelled, "{count}");
     }

@@ -1,4 +1,4 @@
-//! Random runs. Whatever happens at any time, the run ends and leaves a conversation that providers accept,
+//! Property tests of whole runs. The run ends in every case, and leaves a conversation that providers accept,
 //! with one result for each call.
 
 use std::{
@@ -14,7 +14,7 @@ use crate::{
     testing::{KINDS, ScriptStep, TestAgent},
 };
 
-/// An action of the person.
+/// A person's action during a run.
 #[derive(Debug, Clone)]
 enum Action {
     Steer,
@@ -140,7 +140,8 @@ proptest! {
             let handle = stage.agent.handle();
             let person = perform_all(&handle, &actions);
             let running = async {
-                // An hour is longer than all hangs together: a silent model and deaf tools in each turn.
+                // An hour is longer than all hangs together: a silent model and unresponsive tools in each
+                // turn.
                 let hour = Duration::from_secs(3600);
                 tokio::time::timeout(hour, stage.agent.run("go")).await.expect("a run ends")
             };

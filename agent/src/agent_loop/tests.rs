@@ -120,7 +120,7 @@ async fn a_run_has_so_many_turns_and_no_call_is_left_without_a_result() {
     assert_eq!((&run.end, run.iterations), (&AgentEnd::MaxIterations { limit: 10 }, 10));
     assert_eq!(stage.script.request_count(), 10);
     assert_eq!(stage.tools.begun_count(), 10);
-    // Each turn's call had the same id; the conversation has ten different ones.
+    // Each turn's call had the same id, but the conversation has ten different ids.
     assert_eq!(stage.store.messages().iter().filter(|message| !message.tool_calls.is_empty()).count(), 10);
     let config = AgentConfig { max_iterations: NonZeroU32::MIN, ..AgentConfig::new("agent") };
     let mut stage = TestAgent::with_config(config, [ask_for(&[("a", "r_echo", "{}")])]);
@@ -153,7 +153,7 @@ async fn a_run_that_was_cancelled_and_dropped_cancels_no_later_one() {
     assert_eq!(stage.agent.run("go on").await.end, answer("well"));
 }
 
-/// Runs, and steers while the first call runs.
+/// Runs the agent, and steers while the first call is running.
 async fn run_and_steer(stage: &mut TestAgent) -> AgentRun {
     let handle = stage.agent.handle();
     let saying = async {
@@ -171,7 +171,7 @@ async fn steering_skips_the_calls_that_have_not_begun() {
         let run = run_and_steer(&mut stage).await;
         assert_eq!(run.end, answer("well"));
         assert_eq!(stage.tools.begun_count(), 1);
-        // Written out: programs compare this text.
+        // Written out, because programs compare this text.
         let skipped = "Skipped due to queued user message.";
         let events = stage.notes.events();
         let ends = events.iter().filter_map(|event| match event {

@@ -35,7 +35,7 @@ impl ToolExecutor for RefusingExecutor {
     }
 }
 
-/// An answer that was cut off: none of its calls runs.
+/// Returns an answer that was cut off, so that none of its calls runs.
 fn cut_off(ids: [&str; 4]) -> Vec<ScriptStep> {
     let mut steps = ask_for(&ids.map(|id| (id, "t", "{}")));
     steps.pop();
@@ -43,7 +43,8 @@ fn cut_off(ids: [&str; 4]) -> Vec<ScriptStep> {
     steps
 }
 
-/// The calls, out of two turns of four calls, that an executor with this delay per refusal was asked to refuse.
+/// Returns the calls that an executor was asked to refuse, out of two turns of four calls. Each refusal takes
+/// this long.
 async fn refusals_asked_of(takes: Duration) -> Vec<String> {
     let executor = Arc::new(RefusingExecutor { takes, refused: Mutex::default() });
     let (store, notes) = (InMemoryMessageStore::new(), EventRecorder::default());
@@ -60,7 +61,7 @@ async fn refusals_asked_of(takes: Duration) -> Vec<String> {
     let results = messages.iter().filter(|message| message.role == MessageRole::Tool);
     let results: Vec<_> = results.map(portcullis_types::Message::text).collect();
     assert_eq!(results.len(), 8);
-    // The model reads the same text whether the executor or the loop refuses.
+    // The model reads the same text from a refusal of the executor and of the loop.
     assert!(results.iter().all(|result| *result == results[0] && result.contains("failed")), "{results:?}");
     let events = notes.events();
     let ended = events.iter().filter_map(|event| match event {
@@ -74,7 +75,7 @@ async fn refusals_asked_of(takes: Duration) -> Vec<String> {
 #[tokio::test(start_paused = true)]
 async fn a_slow_executor_refuses_one_call_a_turn_and_all_get_results() {
     assert_eq!(refusals_asked_of(REFUSAL_TIME + Duration::from_millis(1)).await, ["a1", "b1"]);
-    // An executor that takes exactly the limit is asked for each.
+    // An executor whose refusals take exactly the limit is asked for each.
     assert_eq!(refusals_asked_of(REFUSAL_TIME).await.len(), 8);
 }
 

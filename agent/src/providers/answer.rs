@@ -18,9 +18,9 @@ use crate::{Delta, DeltaStream};
 pub(super) struct AnswerStream {
     response: Response,
     decoder: AnswerDecoder,
-    /// Pieces that are decoded and not yet taken: at most the pieces of one chunk of the response.
+    /// Decoded pieces that are not yet taken: at most those of one chunk of the response.
     ready: VecDeque<Delta>,
-    /// The failure that ends the answer. The stream returns it after all pieces before it.
+    /// The failure that ends the answer. The stream returns it after all pieces that precede it.
     failed: Option<FailedRequest>,
     identity: RequestIdentity,
     idle: Duration,
@@ -38,13 +38,13 @@ impl AnswerStream {
         Self { response, decoder, ready: VecDeque::new(), failed: None, identity, idle, cancel }
     }
 
-    /// Waits for the first piece with content, or the end. Until then the request may be retried.
+    /// Waits for the first piece with content, or for the end. Until then the request may be retried.
     pub(super) async fn begin(&mut self) -> Result<(), FailedRequest> {
         while self.ready.iter().all(is_count) {
-            // Keep only the last token count: an answer of token counts alone must not fill the queue.
+            // Keep only the last token count, so that an answer of only token counts does not fill the queue.
             self.ready.drain(..self.ready.len().saturating_sub(1));
             self.read().await;
-            // A failure after the first content stays, and the stream returns it after that content.
+            // A failure after the first content is kept, and the stream returns it after that content.
             if let Some(failed) = self.failed.take_if(|_| self.ready.iter().all(is_count)) {
                 return Err(failed);
             }
@@ -52,7 +52,7 @@ impl AnswerStream {
         Ok(())
     }
 
-    /// The stream of pieces. Dropping it closes the connection.
+    /// Turns the answer into a stream of pieces. Dropping the stream closes the connection.
     pub(super) fn into_stream(self) -> DeltaStream {
         Box::pin(stream::unfold(Some(self), |answer| async move {
             let mut answer = answer?;
@@ -72,12 +72,12 @@ impl AnswerStream {
         }))
     }
 
-    /// Reads one chunk of the response. Afterwards a piece is ready or the answer has failed. Neither holds if
-    /// the chunk completed no event.
+    /// Reads one chunk of the response. Then a piece is ready, or the answer has failed, or the chunk
+    /// completed no event.
     async fn read(&mut self) {
         let read = async {
             tokio::select! {
-                // `biased`: after a cancellation nothing more is read.
+                // `biased`: read nothing after a cancellation.
                 biased;
                 () = self.cancel.cancelled() => Err(self.identity.cancellation()),
                 read = tokio::time::timeout(self.idle, connection::next_chunk(&mut self.response)) => match read {
@@ -95,14 +95,14 @@ impl AnswerStream {
                 Err(fault) => Err(fault),
             },
             Err(failure) if self.cancel.is_cancelled() => return self.failed = Some(failure),
-            // After a stop reason the answer is whole, even if the connection broke before the last bytes.
+            // After a stop reason the answer is complete, even if the connection broke before the last bytes.
             Err(failure) => match self.decoder.end(&mut self.ready) {
                 Ok(true) => Ok(()),
                 Ok(false) => return self.failed = Some(failure),
                 Err(fault) => Err(fault),
             },
         };
-        // A fault after the end of the answer changes nothing: the answer is whole.
+        // Ignore a fault after the end of the answer: the answer is complete.
         if let Err(fault) = decoded
             && !self.decoder.ended()
         {

@@ -1,7 +1,7 @@
 //! The HTTP client: trusted certificates, no redirects, proxies.
 //!
-//! The client is hyper's, over rustls. A crate above hyper would impose a choice of TLS on every program that
-//! embeds this crate, because cargo unites the features of one crate. For example, reqwest's
+//! The client is hyper's, over rustls. A higher-level crate would impose its choice of TLS on every program
+//! that embeds this crate, because cargo unifies the features of a crate. For example, reqwest's
 //! `rustls-no-provider` makes each plain `reqwest::Client::new()` of such a program panic.
 
 use std::{sync::Arc, time::Duration};
@@ -29,7 +29,7 @@ use super::{
 };
 use crate::{ProviderError, ProviderErrorKind};
 
-/// The time for which an idle connection is kept for the next request.
+/// How long an idle connection is kept for the next request.
 const IDLE_TIMEOUT: Duration = Duration::from_secs(90);
 
 /// A response whose head has arrived. [`next_chunk`] reads its body.
@@ -45,18 +45,18 @@ pub(super) struct ProviderClient {
 
 /// Creates a client for one address.
 ///
-/// The client follows no redirect, because a redirect would take the key and the conversation to another host.
-/// It uses a proxy from the environment (`HTTPS_PROXY`, `HTTP_PROXY`, `ALL_PROXY`, `NO_PROXY`), but never for
-/// an address of this machine. It uses only HTTP/1.1: giving an answer up closes its connection, which also
-/// ends the work at the other end.
+/// The client follows no redirect, because a redirect would take the key and the conversation to another
+/// host. It uses a proxy from the environment (`HTTPS_PROXY`, `HTTP_PROXY`, `ALL_PROXY`, `NO_PROXY`), but
+/// never for an address of this machine. It uses only HTTP/1.1: abandoning an answer then closes its
+/// connection, so the server stops its work too.
 ///
-/// A confined thread opens its connections ([`portcullis_egress::Dialler`]).
+/// A confined thread opens the client's connections ([`portcullis_egress::Dialler`]).
 pub(super) fn client(address: &Url, settings: &ProviderSettings) -> Result<ProviderClient, ProviderError> {
     let proxies = (!settings::is_this_machine(address)).then(Matcher::from_env);
     client_through(proxies.as_ref(), address, settings)
 }
 
-/// Like [`client`], but with these proxies.
+/// Does the work of [`client`], with the given proxies.
 fn client_through(
     proxies: Option<&Matcher>,
     address: &Url,
@@ -68,7 +68,7 @@ fn client_through(
     let needs_trust = address.scheme() == "https" || proxy.as_ref().is_some_and(|proxy| is_tls(proxy.uri()));
     let tls = Arc::new(tls_config(needs_trust)?);
     let mut proxy_authorization = None;
-    // If there is a proxy, connections go only to the proxy.
+    // With a proxy, connections go only to the proxy.
     let origin = match &proxy {
         Some(proxy) => Url::parse(&proxy.uri().to_string()).map_err(|error| {
             configuration_error("the proxy of the environment is not a URL").with_source(error)
@@ -91,6 +91,7 @@ fn client_through(
                 "the proxy of the environment is not an HTTP proxy; name one with http:// or https://",
             ));
         }
+        // Only a tunnel keeps the proxy from reading the key and the conversation.
         Some(proxy) if address.scheme() == "https" => {
             Connector::tunnel(tcp, proxy.uri().clone(), proxy.basic_auth().cloned(), tls, connect_timeout)
         }
@@ -133,7 +134,7 @@ impl ProviderClient {
 /// Dropping the future loses no chunk.
 pub(super) async fn next_chunk(response: &mut Response) -> Result<Option<Bytes>, hyper::Error> {
     while let Some(frame) = response.frame().await {
-        // A frame without data has trailers, which are not needed here.
+        // A frame without data carries trailers, which are not needed.
         if let Ok(data) = frame?.into_data() {
             return Ok(Some(data));
         }
@@ -149,8 +150,9 @@ pub(super) fn uri(address: &Url) -> Result<Uri, ProviderError> {
     })
 }
 
-/// A TLS configuration with the certificates that the machine trusts (`SSL_CERT_FILE` and `SSL_CERT_DIR` name
-/// others). A plain address needs none, so a container without certificates can reach a local model.
+/// Creates a TLS configuration with the certificates that the machine trusts (`SSL_CERT_FILE` and
+/// `SSL_CERT_DIR` override them). A plain address needs none, so a container without certificates can reach a
+/// local model.
 fn tls_config(is_needed: bool) -> Result<ClientConfig, ProviderError> {
     let versions = ClientConfig::builder_with_provider(Arc::new(ring::default_provider()))
         .with_safe_default_protocol_versions()
@@ -182,7 +184,7 @@ mod tests {
         ProviderSettings::new(ProviderKind::OpenAi, "m")
     }
 
-    /// Sends one request to an address through a proxy that answers with `answer`; returns the text that the
+    /// Sends one request to an address through a proxy that answers with `answer`. Returns the text that the
     /// proxy got.
     async fn request_through_proxy(address: &str, answer: &str) -> (String, Result<u16, String>) {
         let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port");

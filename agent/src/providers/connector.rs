@@ -27,17 +27,17 @@ use url::Url;
 /// Interval of TCP keepalive probes, which detect a dead peer.
 const KEEPALIVE: Duration = Duration::from_secs(15);
 
-/// The number of unanswered probes after which the connection ends.
+/// After this number of unanswered probes the connection ends.
 const KEEPALIVE_TRIES: u32 = 3;
 
-/// The maximum time for which sent data may stay unacknowledged (`TCP_USER_TIMEOUT`, tcp(7)).
+/// How long sent data may stay unacknowledged (`TCP_USER_TIMEOUT`, tcp(7)).
 const UNACKNOWLEDGED: Duration = Duration::from_secs(30);
 
-/// Opens connections, each within a time limit.
+/// Opens connections, each within a timeout.
 #[derive(Debug, Clone)]
 pub(super) struct Connector {
     route: Route,
-    /// The time limit of the whole connect: name lookup, connection, tunnel, TLS.
+    /// The timeout of the whole connect: name lookup, connection, tunnel, TLS.
     timeout: Duration,
 }
 
@@ -53,12 +53,12 @@ enum Route {
 type TcpOrTlsConnector = HttpsConnector<TcpConnector>;
 
 impl Connector {
-    /// A connector to the requested host itself.
+    /// Creates a connector that connects to the requested host itself.
     pub(super) fn direct(tcp: TcpConnector, tls: Arc<ClientConfig>, timeout: Duration) -> Self {
         Self { route: Route::Direct(HttpsConnector::from((tcp, tls))), timeout }
     }
 
-    /// A connector through a proxy's tunnel. The proxy sees only host and port.
+    /// Creates a connector that uses a proxy's tunnel. The proxy sees only host and port.
     pub(super) fn tunnel(
         tcp: TcpConnector,
         proxy: Uri,
@@ -73,7 +73,7 @@ impl Connector {
         Self { route: Route::Tunnel(HttpsConnector::from((tunnel, tls))), timeout }
     }
 
-    /// A connector to a proxy that reads the destination from each request.
+    /// Creates a connector to a proxy that reads the destination from each request.
     pub(super) fn forward_proxy(
         tcp: TcpConnector,
         proxy: Uri,
@@ -113,7 +113,7 @@ impl Service<Uri> for TcpConnector {
     }
 }
 
-/// Sets the options by which the kernel notices a dead peer.
+/// Sets the options that make the kernel notice a dead peer.
 fn prepare(stream: &std::net::TcpStream) -> io::Result<()> {
     // The conversion cannot fail: 30,000 ms.
     let unacknowledged = u32::try_from(UNACKNOWLEDGED.as_millis()).unwrap_or(u32::MAX);
@@ -170,7 +170,7 @@ pub(super) struct ConnectedStream {
     target: RequestTarget,
 }
 
-/// Whether the other end is the requested host, or a proxy that reads the destination from each request.
+/// Whether the peer is the requested host, or a proxy that reads the destination from each request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum RequestTarget {
     Origin,
@@ -189,7 +189,7 @@ impl ConnectedStream {
 
 impl Connection for ConnectedStream {
     fn connected(&self) -> Connected {
-        // To a forwarding proxy, hyper then sends the whole address in the request line.
+        // For a forwarding proxy, this makes hyper send the absolute URI in the request line.
         Connected::new().proxy(self.target == RequestTarget::ForwardProxy)
     }
 }

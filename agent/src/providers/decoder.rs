@@ -1,5 +1,5 @@
-//! Decodes bytes into the pieces of an answer, within limits. It does not read the network, so it also decodes
-//! recordings.
+//! Decodes bytes into the pieces of an answer, within limits. It does not read from the network, so it also
+//! decodes recordings.
 
 use std::collections::VecDeque;
 
@@ -10,12 +10,12 @@ use super::{
 };
 use crate::{Delta, StopReason};
 
-/// The maximum number of bytes that an event may have beyond its content: names, ids, counts, escape sequences.
+/// The maximum number of bytes of an event beyond its content: names, ids, counts, escape sequences.
 const EVENT_OVERHEAD_BYTES: usize = 64 * 1024;
 
-/// The maximum ratio between the size of an answer on the wire and the size of its content. Providers wrap each word
-/// into some 200 bytes, and send comments to keep the connection open. Without a limit the comments could go on
-/// forever.
+/// The maximum ratio between the size of an answer on the wire and the size of its content. Providers wrap
+/// each word into some 200 bytes, and send comments to keep the connection open. Without a limit, the
+/// comments could go on forever.
 const WIRE_FACTOR: u64 = 64;
 
 /// Fixed cost of a call's piece, in bytes. Even an empty piece costs its holder memory.
@@ -30,7 +30,7 @@ pub(super) struct AnswerDecoder {
 }
 
 impl AnswerDecoder {
-    /// A decoder for an answer of at most `answer_bytes` from this provider.
+    /// Creates a decoder for an answer of at most `answer_bytes` from this provider.
     pub(super) fn new(identity: RequestIdentity, answer_bytes: usize) -> Self {
         let kind = identity.kind;
         Self {
@@ -47,7 +47,7 @@ impl AnswerDecoder {
         }
     }
 
-    /// Decodes more bytes, and appends the pieces to `out`. On a fault the pieces before it are in `out` too.
+    /// Decodes more bytes, and appends the pieces to `out`. On a fault, `out` has the pieces that precede it.
     pub(super) fn push(&mut self, bytes: &[u8], out: &mut VecDeque<Delta>) -> Result<(), ReadFault> {
         self.wire_bytes_left =
             self.wire_bytes_left.checked_sub(bytes.len() as u64).ok_or(ReadFault::TooLarge)?;
@@ -55,15 +55,15 @@ impl AnswerDecoder {
         framer.push(bytes, |data| answer.read(data, out)).map_err(as_answer_fault)
     }
 
-    /// Ends the input. Returns `false` if the provider has not said that the answer is whole.
+    /// Ends the input. Returns `false` if the provider has not said that the answer is complete.
     pub(super) fn finish(&mut self, out: &mut VecDeque<Delta>) -> Result<bool, ReadFault> {
         let Self { framer, answer, .. } = self;
         framer.finish(|data| answer.read(data, out)).map_err(as_answer_fault)?;
         self.end(out)
     }
 
-    /// Ends the answer if the provider has given a stop reason, and returns whether the answer is whole. If the
-    /// connection breaks after the stop reason, at most the token count is lost.
+    /// Ends the answer if the provider has given a stop reason, and returns whether the answer is complete.
+    /// If the connection breaks after the stop reason, at most the token count is lost.
     pub(super) fn end(&mut self, out: &mut VecDeque<Delta>) -> Result<bool, ReadFault> {
         if !self.answer.ended
             && let Some(stop) = self.answer.reader.stop()
@@ -73,7 +73,7 @@ impl AnswerDecoder {
         Ok(self.answer.ended)
     }
 
-    /// Whether the answer is whole.
+    /// Returns `true` if the answer is complete.
     pub(super) fn ended(&self) -> bool {
         self.answer.ended
     }
@@ -123,7 +123,7 @@ impl AnswerState {
     }
 }
 
-/// Memory cost of a piece, in bytes.
+/// Returns the memory cost of a piece, in bytes.
 fn content_bytes(delta: &Delta) -> usize {
     let text_length = |text: &Option<String>| text.as_ref().map_or(0, String::len);
     match delta {

@@ -21,7 +21,7 @@ pub(super) enum FrameFault {
     NotText,
 }
 
-/// Cuts bytes into events.
+/// Splits bytes into events.
 #[derive(Debug)]
 pub(super) struct Framer {
     framing: Framing,
@@ -29,13 +29,13 @@ pub(super) struct Framer {
     line: Vec<u8>,
     /// Data of the current event. `None` before the event's first `data` line.
     data: Option<String>,
-    /// Whether the last line ended in a carriage return. A line feed that follows belongs to that line's end.
+    /// Whether the last line ended in a carriage return. A line feed after it belongs to the same line end.
     after_carriage_return: bool,
     at_start: bool,
 }
 
 impl Framer {
-    /// A framer that keeps at most `limit_bytes` of an incomplete event.
+    /// Creates a framer that keeps at most `limit_bytes` of an incomplete event.
     pub(super) fn new(framing: Framing, limit_bytes: usize) -> Self {
         Self {
             framing,
@@ -60,6 +60,7 @@ impl Framer {
             }
             let end = bytes.iter().position(|byte| matches!(byte, b'\n' | b'\r'));
             let part = &bytes[..end.unwrap_or(bytes.len())];
+            // Check before buffering, so that the buffer never exceeds the limit.
             if self.line.len() + part.len() + self.data.as_ref().map_or(0, String::len) > self.limit_bytes {
                 return Err(FrameFault::TooLarge.into());
             }
@@ -72,7 +73,7 @@ impl Framer {
         Ok(())
     }
 
-    /// Ends the input. The last JSON line needs no line end. The last server-sent event needs one: the standard
+    /// Ends the input. The last JSON line needs no line end. The last server-sent event does: the standard
     /// discards an unfinished event.
     pub(super) fn finish<E: From<FrameFault>>(
         &mut self,
@@ -118,7 +119,7 @@ impl Framer {
     }
 }
 
-/// The value of a field, if the line has that field's name.
+/// Returns the value of a field, or `None` if the line has another field.
 fn field_value<'a>(line: &'a str, name: &str) -> Option<&'a str> {
     let rest = line.strip_prefix(name)?;
     match rest.strip_prefix(':') {

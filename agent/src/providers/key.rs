@@ -9,11 +9,11 @@ use crate::{ProviderError, ProviderErrorKind};
 /// The maximum length of a key, in bytes. It bounds the cost of a wrong path such as `/dev/zero`.
 const MAX_KEY_BYTES: usize = 8 * 1024;
 
-/// Replaces a key in shown text.
+/// Replaces the key in text that is shown.
 const REDACTED: &str = "[key]";
 
-/// A provider's key. It comes from a file or the environment, never from the command line, which every
-/// process of the machine can read.
+/// A provider's key. It comes from a file or the environment, never from the command line, because every
+/// process of the machine can read that.
 #[derive(Clone, PartialEq, Eq)]
 pub struct ApiKey(String);
 
@@ -49,7 +49,7 @@ impl ApiKey {
     /// [`ProviderErrorKind::Configuration`] if the file cannot be read, or holds no key.
     pub fn from_file(path: &Path) -> Result<Self, ProviderError> {
         let what = format!("the key in {}", path.display());
-        // One byte more than the limit shows that a file is too long.
+        // Read one byte more than the limit, so that a file that is too long shows.
         let limit = MAX_KEY_BYTES as u64 + 1;
         let mut bytes = Vec::new();
         File::open(path)
@@ -62,7 +62,7 @@ impl ApiKey {
         Self::parse(&text, &what)
     }
 
-    /// A header value with the key, marked as sensitive.
+    /// Returns a header value with the key, marked as sensitive.
     pub(super) fn header(&self, prefix: &str) -> HeaderValue {
         let mut value = HeaderValue::from_str(&format!("{prefix}{}", self.0))
             .expect("a key has visible characters only, which is checked where it is made");
@@ -70,7 +70,7 @@ impl ApiKey {
         value
     }
 
-    /// Replaces the key in a text. A server that echoes a request must not bring the key into a log.
+    /// Replaces the key in a text, so that a server that echoes a request does not bring the key into a log.
     pub(super) fn redact(&self, text: &str) -> String {
         text.replace(&self.0, REDACTED)
     }

@@ -19,11 +19,11 @@ use crate::{ProviderError, ProviderErrorKind, StopReason};
 /// The maximum length of a refusal's body that is read, in bytes.
 const MAX_BODY_BYTES: usize = 64 * 1024;
 
-/// The time limit of the wait for a refusal's body. The status alone is enough for an error.
+/// How long to wait for a refusal's body. The status alone is enough for an error.
 const BODY_WAIT: Duration = Duration::from_secs(10);
 
-/// The maximum length of an unknown stop reason, in bytes. A stop reason is usually one word. Without a limit a server
-/// could put a whole event into the message that a run ends with.
+/// The maximum length of an unknown stop reason, in bytes. A stop reason is usually one word. Without a
+/// limit, a server could put a whole event into the run's final message.
 const MAX_REASON_BYTES: usize = 200;
 
 /// The provider and the key of a request. Errors name the provider and hide the key.
@@ -36,7 +36,8 @@ pub(super) struct RequestIdentity {
 }
 
 impl RequestIdentity {
-    /// Checks that the response is an answer in the expected media type. Any other response is a failure.
+    /// Checks that the response is an answer in the expected media type. Returns any other response as a
+    /// failure.
     pub(super) async fn check_response(&self, response: Response) -> Result<Response, FailedRequest> {
         let status = response.status();
         let expected = wire::media_type(self.kind);
@@ -68,7 +69,7 @@ impl RequestIdentity {
         Err(FailedRequest::permanent(self.error(ProviderErrorKind::Malformed, &what)))
     }
 
-    /// The connection failed.
+    /// Returns the failure of a broken connection.
     pub(super) fn connection_failure(
         &self,
         what: &str,
@@ -78,26 +79,27 @@ impl RequestIdentity {
         FailedRequest::retryable(error)
     }
 
-    /// The provider was silent for too long. There is no retry, because it would most likely wait as long.
+    /// Returns the failure of a provider that was silent for too long. It is not retried, because a retry
+    /// would most likely wait as long.
     pub(super) fn silence_failure(&self, limit: Duration) -> FailedRequest {
         let what = format!("sent nothing for {} s", limit.as_secs_f64());
         FailedRequest::permanent(self.error(ProviderErrorKind::Transport, &what))
     }
 
-    /// The request was cancelled.
+    /// Returns the failure of a cancelled request.
     pub(super) fn cancellation(&self) -> FailedRequest {
         FailedRequest::permanent(
             self.error(ProviderErrorKind::Cancelled, "was asked for an answer that was cancelled"),
         )
     }
 
-    /// The answer stopped before its end.
+    /// Returns the failure of an answer that broke off.
     pub(super) fn cut_off(&self) -> FailedRequest {
         let what = "broke its answer off: nothing says that it is whole";
         FailedRequest::retryable(self.error(ProviderErrorKind::Incomplete, what))
     }
 
-    /// The answer cannot be decoded.
+    /// Returns the failure of an answer that cannot be decoded.
     pub(super) fn decode_failure(&self, fault: ReadFault) -> FailedRequest {
         let malformed = |what: &str| FailedRequest::permanent(self.error(ProviderErrorKind::Malformed, what));
         match fault {
@@ -128,8 +130,8 @@ impl RequestIdentity {
         }
     }
 
-    /// Removes the key from an unknown stop reason, then shortens the reason. In the other order, half a key at
-    /// the cut would remain.
+    /// Removes the key from an unknown stop reason, then shortens the reason. The other order could leave
+    /// half a key at the cut.
     pub(super) fn clean_stop_reason(&self, stop: StopReason) -> StopReason {
         let StopReason::Other(reason) = stop else { return stop };
         let reason = self.without_key(&reason);

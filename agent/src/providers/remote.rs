@@ -1,4 +1,4 @@
-//! [`RemoteProvider`]: a model behind HTTP. Sends a request, retries it, and streams the answer.
+//! [`RemoteProvider`]: a model behind HTTP. It sends a request, retries it, and streams the answer.
 
 use bytes::Bytes;
 use http::{
@@ -42,7 +42,7 @@ impl RemoteProvider {
         Ok(Self { client, base, settings, identity })
     }
 
-    /// The settings that the provider was made with.
+    /// Returns the settings of the provider.
     #[must_use]
     pub fn settings(&self) -> &ProviderSettings {
         &self.settings
@@ -56,7 +56,7 @@ impl RemoteProvider {
     ) -> Result<AnswerStream, FailedRequest> {
         let limits = &self.settings.limits;
         let send = self.client.post(encoded.uri.clone(), encoded.headers.clone(), encoded.body.clone());
-        // One timeout for both waits: connecting has its own limit, and the idle limit starts after that.
+        // Use one timeout for both waits: connecting has its own limit, and the idle limit starts after it.
         let response = tokio::time::timeout(limits.connect_timeout + limits.idle_timeout, send)
             .await
             .map_err(|_elapsed| self.identity.silence_failure(limits.idle_timeout))?
@@ -116,7 +116,7 @@ impl Provider for RemoteProvider {
                     Ok(answer) => return Ok(answer.into_stream()),
                     Err(failure) => failure,
                 };
-                // If there is no randomness, wait for the whole time.
+                // Without a source of randomness, wait for the whole time.
                 let random = getrandom::u32().unwrap_or(0);
                 match failure.wait(attempts, &self.settings.limits, random) {
                     Some(wait) => tokio::time::sleep(wait).await,
@@ -149,7 +149,8 @@ mod tests {
     use super::*;
     use crate::providers::ApiKey;
 
-    /// A provider with OpenAI's protocol at an address. It sends no request. Plain HTTP needs no certificates.
+    /// Creates a provider with OpenAI's protocol at an address. It sends no request. Plain HTTP needs no
+    /// certificates.
     fn provider_for(base_url: &str, key: Option<ApiKey>) -> Result<RemoteProvider, ProviderError> {
         let settings = ProviderSettings::new(ProviderKind::OpenAi, "m").with_base_url(base_url);
         RemoteProvider::new(ProviderSettings { key, key_without_tls: true, ..settings })
@@ -180,7 +181,7 @@ mod tests {
             assert_eq!(body["tools"][0]["function"].get("strict").is_some(), is_official, "{base_url}");
             assert_eq!(body.get("max_completion_tokens").is_some(), is_official, "{base_url}");
             assert_eq!(body.get("max_tokens").is_some(), !is_official, "{base_url}");
-            // A provider's own address needs a key, whatever the protocol.
+            // A provider's own address needs a key in every protocol.
             assert_eq!(provider_for(base_url, None).is_ok(), base_url.contains("example.com"), "{base_url}");
         }
     }

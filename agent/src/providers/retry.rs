@@ -1,5 +1,5 @@
-//! When a request is sent again: after transport faults, too many requests, and faults of the provider, and
-//! only while no piece of the answer has been passed on.
+//! Decides when a request is sent again: after a transport fault, too many requests, or a fault of the
+//! provider, and only while no piece of the answer has been passed on.
 
 use std::time::{Duration, SystemTime};
 
@@ -27,24 +27,24 @@ pub(super) enum RetryAdvice {
 }
 
 impl FailedRequest {
-    /// A failure that is not retried.
+    /// Creates a failure that is not retried.
     pub(super) fn permanent(error: ProviderError) -> Self {
         Self { error, retry: RetryAdvice::Never }
     }
 
-    /// A failure that is retried.
+    /// Creates a failure that is retried.
     pub(super) fn retryable(error: ProviderError) -> Self {
         Self { error, retry: RetryAdvice::Later }
     }
 
-    /// The pause before the retry, or `None` if there is no retry. `attempts` counts the requests so far.
+    /// Returns the pause before the retry, or `None` for no retry. `attempts` counts the requests so far.
     pub(super) fn wait(&self, attempts: u32, limits: &ProviderLimits, random: u32) -> Option<Duration> {
         if attempts > limits.retries {
             return None;
         }
         match self.retry {
             RetryAdvice::Never => None,
-            // A wait past the limit means no retry: a retry before the provider's time would only be refused again.
+            // A wait past the limit means no retry, because the provider would refuse an earlier one again.
             RetryAdvice::After(wait) => (wait <= limits.retry_wait_max).then_some(wait),
             RetryAdvice::Later => {
                 let doubled = 2_u32.saturating_pow(attempts.saturating_sub(1));
@@ -56,8 +56,8 @@ impl FailedRequest {
     }
 }
 
-/// Reads after which time the provider accepts a retry (`Retry-After`, RFC 9110, section 10.2.3): seconds, or a
-/// date.
+/// Reads when the provider accepts a retry (`Retry-After`, RFC 9110, section 10.2.3): after some seconds, or
+/// at a date.
 pub(super) fn read_retry_after(headers: &HeaderMap, now: SystemTime) -> RetryAdvice {
     let Some(text) = headers.get(RETRY_AFTER).and_then(|value| value.to_str().ok()) else {
         return RetryAdvice::Later;
@@ -66,7 +66,9 @@ pub(super) fn read_retry_after(headers: &HeaderMap, now: SystemTime) -> RetryAdv
         return RetryAdvice::After(Duration::from_secs(seconds));
     }
     match httpdate::parse_http_date(text.trim()) {
+        // A date in the past allows an immediate retry.
         Ok(date) => RetryAdvice::After(date.duration_since(now).unwrap_or_default()),
+        // An unreadable header counts as missing.
         Err(_) => RetryAdvice::Later,
     }
 }

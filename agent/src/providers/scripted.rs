@@ -15,8 +15,8 @@
 //! | `{"fail": {"kind": "transport", "message": "…"}}` | the turn ends with an error; `kind` is a [`ProviderErrorKind`] |
 //! | `"cut"` | the turn stops without an end |
 //!
-//! An `expect` may have `model`, `messages` (their number), `tools` (their names) and `last`, which checks
-//! the last message: its `role`, a text that it `contains`, and whether it `is_error`.
+//! An `expect` may have `model`, `messages` (their number), `tools` (their names) and `last`. The checks of
+//! `last` apply to the last message: its `role`, a text that it `contains`, and whether it `is_error`.
 
 use std::{collections::VecDeque, fmt, time::Duration};
 
@@ -83,7 +83,7 @@ pub enum ScriptError {
 }
 
 impl ScriptedProvider {
-    /// A script without turns.
+    /// Creates a script without turns.
     #[must_use]
     pub fn new() -> Self {
         Self::default()
@@ -151,7 +151,7 @@ impl ScriptedProvider {
                 turns.extend(open_turn.take());
             }
         }
-        // A script that was cut off would otherwise look like a model that stops without an end.
+        // Without this check, a truncated script would look like a model that stops without an end.
         if open_turn.is_some() {
             return Err(ScriptError::NotFinished);
         }
@@ -167,7 +167,7 @@ impl ScriptedProvider {
     }
 
     /// Adds a turn with the content of a recorded answer body: server-sent events, or lines for
-    /// [`ProviderKind::Ollama`]. The turn fails where the recorded answer would have.
+    /// [`ProviderKind::Ollama`]. The turn fails where the recorded answer fails.
     #[must_use]
     pub fn then_recorded(self, kind: ProviderKind, body: &[u8]) -> Self {
         let identity = RequestIdentity { kind, key: None };
@@ -188,20 +188,20 @@ impl ScriptedProvider {
         self
     }
 
-    /// Sets a pause before each piece, for people who watch. Default: none.
+    /// Sets a pause before each piece, for demonstrations. Default: none.
     #[must_use]
     pub fn with_pace(mut self, pace: Duration) -> Self {
         self.pace = pace;
         self
     }
 
-    /// The requests so far, in order: at most one for each turn.
+    /// Returns the requests so far, in order: at most one for each turn.
     #[must_use]
     pub fn requests(&self) -> Vec<ModelRequest> {
         self.state().requests.clone()
     }
 
-    /// The number of turns that remain.
+    /// Returns the number of turns that remain.
     #[must_use]
     pub fn turns_left(&self) -> usize {
         self.state().turns.len()
@@ -278,7 +278,7 @@ struct ScriptedTurn {
 }
 
 impl ScriptedTurn {
-    /// Adds a piece. Returns `false`: the turn goes on.
+    /// Adds a piece. Returns `false`, because the turn continues.
     fn push_delta(&mut self, delta: Delta) -> bool {
         self.pieces.push_back(ScriptedItem::Delta(delta));
         false

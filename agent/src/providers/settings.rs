@@ -24,7 +24,7 @@ portcullis_types::word_enum! {
 }
 
 impl ProviderKind {
-    /// The provider's address, unless the settings name another.
+    /// Returns the default base URL, which the settings may override.
     #[must_use]
     pub const fn default_base_url(self) -> &'static str {
         match self {
@@ -35,8 +35,8 @@ impl ProviderKind {
         }
     }
 
-    /// The environment variable from which the provider's own programs read the key; `None` for a provider that
-    /// usually has no key.
+    /// Returns the environment variable from which the provider's own programs read the key, or `None` for a
+    /// provider that usually has no key.
     #[must_use]
     pub const fn key_variable(self) -> Option<&'static str> {
         match self {
@@ -47,8 +47,8 @@ impl ProviderKind {
         }
     }
 
-    /// The environment variable by which the provider's own programs get another address, as a URL. `None` if there is
-    /// no such variable.
+    /// Returns the environment variable from which the provider's own programs read another base URL, or
+    /// `None` if there is no such variable.
     #[must_use]
     pub const fn base_url_variable(self) -> Option<&'static str> {
         match self {
@@ -71,7 +71,7 @@ impl FromStr for ProviderKind {
     }
 }
 
-/// Whether tools are declared in the provider's strict mode, which holds the model's arguments to the tools'
+/// When tools are declared in the provider's strict mode, which makes the model's arguments follow the tools'
 /// schemas.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
 pub enum StrictTools {
@@ -79,7 +79,8 @@ pub enum StrictTools {
     /// same protocol do not know the mode. Anthropic's strict mode accepts only a few tools.
     #[default]
     WhereKnown,
-    /// For each tool whose schema the provider's strict mode can express. Providers without the mode ignore this.
+    /// For each tool whose schema the provider's strict mode can express. It has no effect for a provider
+    /// without the mode.
     Always,
     /// For no tool.
     Never,
@@ -88,10 +89,10 @@ pub enum StrictTools {
 /// Limits of one answer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ProviderLimits {
-    /// The time limit of a connect. Default: 10 s.
+    /// The timeout of a connect. Default: 10 s.
     pub connect_timeout: Duration,
-    /// The maximum time of silence, before the answer begins and between its pieces. Default: 300 s, because a local
-    /// model may take minutes to read a long conversation.
+    /// How long the provider may be silent, before the answer begins and between its pieces. Default: 300 s,
+    /// because a local model may take minutes to read a long conversation.
     pub idle_timeout: Duration,
     /// The maximum length of an answer's text, thinking, names and arguments together, in bytes; each piece of a call
     /// counts 32 more. It bounds the memory that a model, or a server that poses as one, can make the caller
@@ -131,24 +132,25 @@ pub struct ProviderSettings {
     pub base_url: Option<String>,
     /// The key. Default: none. The providers' own addresses require a key.
     pub key: Option<ApiKey>,
-    /// Whether a key may go to another machine without TLS, where every machine on the way can read it. Default: no.
+    /// Whether a key may go to another machine without TLS, so that every machine on the way can read it.
+    /// Default: no.
     pub key_without_tls: bool,
-    /// Whether the model is held to the tools' schemas. Default: [`StrictTools::WhereKnown`].
+    /// Whether the model must follow the tools' schemas. Default: [`StrictTools::WhereKnown`].
     pub strict_tools: StrictTools,
     /// Limits of one answer.
     pub limits: ProviderLimits,
-    /// Whether the thread that opens the provider's connections must be held to the provider's port by Landlock.
-    /// Default: [`Requirement::Required`].
+    /// Whether Landlock must restrict the thread that opens the provider's connections to the provider's
+    /// port. Default: [`Requirement::Required`].
     pub landlock: Requirement,
-    /// Whether that thread must have a filter of system calls. Default: [`Requirement::Required`].
+    /// Whether that thread must have a seccomp filter. Default: [`Requirement::Required`].
     pub seccomp: Requirement,
-    /// A folder that only this user may write to. The confined thread must fail to open a file there, which proves
-    /// its confinement. Default: none, which makes a temporary folder.
+    /// A folder that only this user may write to. The confined thread must fail to open a file there, which
+    /// proves its confinement. Default: none, which creates a temporary folder.
     pub state: Option<PathBuf>,
 }
 
 impl ProviderSettings {
-    /// Settings for the provider's own address, without a key, with the default limits.
+    /// Creates settings for the provider's own address, without a key, with the default limits.
     #[must_use]
     pub fn new(kind: ProviderKind, model: impl Into<String>) -> Self {
         Self {
@@ -186,7 +188,8 @@ impl ProviderSettings {
         self
     }
 
-    /// The scheme, host and port of the provider's address. `None` if the address is not a usable URL.
+    /// Returns the scheme, host and port of the provider's address, or `None` if the address is not a usable
+    /// URL.
     #[must_use]
     pub fn origin(&self) -> Option<String> {
         self.address().ok().map(|url| url.origin().ascii_serialization())
@@ -195,7 +198,7 @@ impl ProviderSettings {
     /// Parses and checks the address.
     pub(super) fn address(&self) -> Result<Url, ProviderError> {
         let text = self.base_url.as_deref().unwrap_or_else(|| self.kind.default_base_url());
-        // The address may hold a password. Errors show the address only after that is ruled out.
+        // The address may contain a password, so no error shows it until that is ruled out.
         let url = Url::parse(text).map_err(|error| {
             configuration_error(format!("the {} base URL is not a URL", self.kind)).with_source(error)
         })?;
@@ -226,8 +229,8 @@ impl ProviderSettings {
     }
 }
 
-/// Whether the address belongs to any of the providers that have keys. Such an address needs a key, whatever
-/// the protocol.
+/// Returns `true` if the address belongs to any provider that has keys. Such an address needs a key in every
+/// protocol.
 fn is_any_official_address(url: &Url) -> bool {
     ProviderKind::ALL
         .into_iter()
@@ -235,13 +238,13 @@ fn is_any_official_address(url: &Url) -> bool {
         .any(|kind| is_official_address(kind, url))
 }
 
-/// Whether the address is the provider's own. A compatible server does not count, even if another provider runs
-/// it, as Google does for OpenAI's protocol.
+/// Returns `true` if the address is the provider's own. A compatible server does not count, even if another
+/// provider runs it, as Google does for OpenAI's protocol.
 pub(super) fn is_official_address(kind: ProviderKind, url: &Url) -> bool {
     Url::parse(kind.default_base_url()).is_ok_and(|official| official.host() == url.host())
 }
 
-/// Whether the address stays on this machine.
+/// Returns `true` if the address is a loopback address or `localhost`.
 pub(super) fn is_this_machine(url: &Url) -> bool {
     match url.host() {
         Some(Host::Domain(name)) => name == "localhost",

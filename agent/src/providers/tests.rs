@@ -58,8 +58,8 @@ fn request(messages: Vec<Message>) -> ModelRequest {
     }
 }
 
-/// A conversation with every kind of content: instructions, a person, two calls, a result, a failure, an
-/// image.
+/// Returns a conversation with every kind of content: instructions, a person, two calls, a result, a failure,
+/// an image.
 fn whole_conversation() -> ModelRequest {
     let image = portcullis_types::Content::Image { data: "AAAA".into(), mime_type: "image/png".into() };
     let mut with_image = Message::user("What is this?");
@@ -137,7 +137,7 @@ async fn answer(provider: &impl Provider, request: ModelRequest) -> Vec<Delta> {
     deltas
 }
 
-/// The error of a request without an answer.
+/// Returns the error of a request without an answer.
 async fn refusal(provider: &impl Provider, request: ModelRequest) -> ProviderError {
     match provider.stream(request).await {
         Err(error) => error,
@@ -145,7 +145,7 @@ async fn refusal(provider: &impl Provider, request: ModelRequest) -> ProviderErr
     }
 }
 
-/// All text of an error that could be printed.
+/// Returns all text of an error that could be printed.
 pub(super) fn printable_text(error: &ProviderError) -> String {
     let mut text = format!("{error} {error:?}");
     let mut cause = error.source();
@@ -156,7 +156,7 @@ pub(super) fn printable_text(error: &ProviderError) -> String {
     text
 }
 
-/// Server-sent events with these data.
+/// Returns server-sent events with these data.
 fn events(data: &[Value]) -> String {
     data.iter().map(|data| format!("data: {data}\n\n")).collect()
 }

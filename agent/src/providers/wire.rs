@@ -52,17 +52,17 @@ pub(super) trait AnswerReader: Send + fmt::Debug {
     /// Reads the data of one event, and appends its pieces to `out`.
     fn read(&mut self, data: &str, out: &mut Vec<Delta>) -> Result<AnswerProgress, ReadFault>;
 
-    /// Emits pieces that were held back until the end of a whole answer.
+    /// Emits pieces that were held back until the answer is complete.
     fn emit_held_back(&mut self, _out: &mut Vec<Delta>) {}
 
-    /// The stop reason, once the provider has given one.
+    /// Returns the stop reason, once the provider has given one.
     fn stop(&self) -> Option<StopReason>;
 }
 
-/// Whether an answer goes on after an event.
+/// Whether an answer continues after an event.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum AnswerProgress {
-    /// There may be more.
+    /// More events may follow.
     More,
     /// The provider has ended the answer.
     Finished,
@@ -95,7 +95,7 @@ impl From<serde_json::Error> for ReadFault {
     }
 }
 
-/// The address of a request.
+/// Returns the URL of a request.
 pub(super) fn endpoint(kind: ProviderKind, base: &Url, model: &str) -> Url {
     match kind {
         ProviderKind::OpenAi if has_no_path(base) => append_segments(base, &["v1", "chat", "completions"]),
@@ -109,13 +109,13 @@ pub(super) fn endpoint(kind: ProviderKind, base: &Url, model: &str) -> Url {
     }
 }
 
-/// The headers for the key and the version of the protocol.
+/// Returns the headers for the key and the protocol version.
 pub(super) fn headers(kind: ProviderKind, key: Option<&ApiKey>) -> HeaderMap {
     let mut headers = HeaderMap::new();
     let (name, prefix) = match kind {
         ProviderKind::OpenAi | ProviderKind::Ollama => ("authorization", "Bearer "),
         ProviderKind::Anthropic => ("x-api-key", ""),
-        // The key goes into a header, because URLs end up in logs.
+        // Send the key in a header, because URLs end up in logs.
         ProviderKind::Gemini => ("x-goog-api-key", ""),
     };
     if let Some(key) = key {
@@ -127,7 +127,7 @@ pub(super) fn headers(kind: ProviderKind, key: Option<&ApiKey>) -> HeaderMap {
     headers
 }
 
-/// The request's body.
+/// Encodes the request's body.
 pub(super) fn body(kind: ProviderKind, turn: WireRequest<'_>) -> Result<Vec<u8>, ProviderError> {
     match kind {
         ProviderKind::OpenAi => openai::body(turn),
@@ -137,7 +137,7 @@ pub(super) fn body(kind: ProviderKind, turn: WireRequest<'_>) -> Result<Vec<u8>,
     }
 }
 
-/// How the answer's events are delimited.
+/// Returns how the answer's events are delimited.
 pub(super) fn framing(kind: ProviderKind) -> Framing {
     match kind {
         ProviderKind::OpenAi | ProviderKind::Anthropic | ProviderKind::Gemini => Framing::Events,
@@ -145,7 +145,7 @@ pub(super) fn framing(kind: ProviderKind) -> Framing {
     }
 }
 
-/// The media type of an answer.
+/// Returns the media type of an answer.
 pub(super) fn media_type(kind: ProviderKind) -> &'static str {
     match framing(kind) {
         Framing::Events => "text/event-stream",
@@ -153,7 +153,7 @@ pub(super) fn media_type(kind: ProviderKind) -> &'static str {
     }
 }
 
-/// A reader for one answer.
+/// Creates a reader for one answer.
 pub(super) fn reader(kind: ProviderKind) -> Box<dyn AnswerReader> {
     match kind {
         ProviderKind::OpenAi => Box::<openai::ChatCompletionReader>::default(),
@@ -163,8 +163,8 @@ pub(super) fn reader(kind: ProviderKind) -> Box<dyn AnswerReader> {
     }
 }
 
-/// Reads an event, unless it reports an error. The check comes first: almost all fields are optional, so an
-/// error would otherwise read as an event without content.
+/// Parses an event, unless it reports an error. Check for the error first: almost all fields are optional, so
+/// an error would parse as an event without content.
 fn event<'data, T: Deserialize<'data>>(data: &'data str) -> Result<T, ReadFault> {
     match ReportedError::from_event(data) {
         Some(reported) => Err(ReadFault::Reported(reported)),
@@ -179,13 +179,13 @@ fn push_text(out: &mut Vec<Delta>, delta: fn(String) -> Delta, text: Option<Stri
     }
 }
 
-/// The stop reason, if there is one. Empty text counts as none: some servers send it with every piece, and it
-/// must not make the answer look whole.
+/// Returns the stop reason, if there is one. Some servers send an empty one with every piece, and that must
+/// not make the answer look complete.
 fn non_blank(word: Option<String>) -> Option<String> {
     word.filter(|word| !word.trim().is_empty())
 }
 
-/// A call that arrives whole and without an index. It gets the next index.
+/// Converts a call that arrives complete and without an index. The call gets the next index.
 fn whole_call(calls: &mut u64, id: Option<String>, name: String, arguments: Option<&RawValue>) -> Delta {
     let index = *calls;
     *calls += 1;
@@ -207,7 +207,7 @@ fn has_no_path(base: &Url) -> bool {
     base.path().trim_matches('/').is_empty()
 }
 
-/// The address with these segments after its path.
+/// Returns the URL with these segments after its path.
 fn append_segments(base: &Url, segments: &[&str]) -> Url {
     let mut url = base.clone();
     url.path_segments_mut()

@@ -8,8 +8,8 @@ use crate::{
     testing::{self, TestAgent, ask_for, text_answer},
 };
 
-/// Takes the steps of a run, each with a new driver and a state decoded from its text. Returns the last state,
-/// and the names of the steps in order.
+/// Takes the steps of a run, each with a new driver and a state that was encoded and decoded. Returns the
+/// last state, and the names of the steps in order.
 async fn relayed(stage: &TestAgent) -> (RunState, Vec<String>) {
     let mut text = serde_json::to_string(&RunState::new(Message::user("go"))).expect("encodes");
     let mut step_names = Vec::new();
@@ -30,7 +30,7 @@ async fn relayed(stage: &TestAgent) -> (RunState, Vec<String>) {
     }
 }
 
-/// Two stages with one script: one for a driver of the whole run, one for a driver of each step.
+/// Returns two agents with one script: one for a driver of the whole run, one for a driver of each step.
 fn stages(turns: &[Vec<testing::ScriptStep>], iterations: u32) -> [TestAgent; 2] {
     let config = AgentConfig {
         run_id: Some("run".to_owned()),

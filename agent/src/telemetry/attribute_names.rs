@@ -18,23 +18,23 @@ pub(super) const CALL_ID: &str = "gen_ai.tool.call.id";
 pub(super) const CALL_ARGUMENTS: &str = "gen_ai.tool.call.arguments";
 pub(super) const CALL_RESULT: &str = "gen_ai.tool.call.result";
 pub(super) const ERROR_TYPE: &str = "error.type";
-/// This crate's own: the run, as the audit log names it.
+/// Specific to this crate: the run's id, as the audit log has it.
 pub(super) const RUN_ID: &str = "portcullis.run.id";
-/// This crate's own: the number of calls without a span.
+/// Specific to this crate: the number of calls without a span.
 pub(super) const UNTRACED_CALLS: &str = "portcullis.untraced_calls";
 
 pub(super) const INVOKE_AGENT: &str = "invoke_agent";
 pub(super) const CHAT: &str = "chat";
 pub(super) const EXECUTE_TOOL: &str = "execute_tool";
 
-/// Replaces a value that the model or the provider chose freely, because each new value would be a new time
-/// series.
+/// Replaces a value that the model or the provider chose freely, because each new value would create a new
+/// time series.
 pub(super) const OTHER: &str = "_OTHER";
 
-/// `error.type` of a run whose future was dropped.
+/// The `error.type` of a run whose future was dropped.
 pub(super) const ABANDONED: &str = "cancelled";
 
-/// The stop reason as an attribute value.
+/// Returns the stop reason as an attribute value.
 pub(super) fn finish_reason(stop: &StopReason) -> &'static str {
     match stop {
         StopReason::Stop => "stop",
@@ -45,7 +45,8 @@ pub(super) fn finish_reason(stop: &StopReason) -> &'static str {
     }
 }
 
-/// `error.type` of a run's end. A provider's failure is named by its kind, without the message for the operator.
+/// Returns the `error.type` of a run's end. A provider's failure is named by its kind, without the message
+/// for the operator.
 pub(super) fn error_type(end: &AgentEnd) -> Option<String> {
     Some(match end {
         AgentEnd::Answer { .. } => return None,

@@ -37,7 +37,7 @@ use super::{
 /// the calls of a turn end the run, the turn's tokens are not recorded.
 ///
 /// # Examples
-/// With the OpenTelemetry providers that the program has set globally:
+/// The OpenTelemetry providers are those that the program has set globally:
 /// ```
 /// use opentelemetry::global;
 /// use portcullis_agent::telemetry::{Telemetry, TelemetrySettings};
@@ -52,13 +52,13 @@ pub struct Telemetry<E> {
     tracer: BoxedTracer,
     instruments: Instruments,
     run: Mutex<Option<Run>>,
-    /// Set between the recording of an event and its delivery to `inner`. If the future of `emit` is dropped in
+    /// Set while an event is recorded but not yet delivered to `inner`. If the future of `emit` is dropped in
     /// between, the loop sends the event again, and it must not be recorded twice.
     is_delivery_pending: AtomicBool,
 }
 
 impl<E> Telemetry<E> {
-    /// Records with these providers of tracers and meters, and passes events on to `inner`.
+    /// Creates an emitter that records with these tracers and meters, and passes events on to `inner`.
     #[must_use]
     pub fn new<P>(
         inner: E,
@@ -89,7 +89,7 @@ impl<E> Telemetry<E> {
         let mut open_run = self.run.lock();
         match event {
             AgentEvent::AgentStart { agent_id, run_id } => {
-                // A run that is still open was dropped: no event reported its end.
+                // A run that is still open was dropped, because no event reported its end.
                 if let Some(abandoned_run) = open_run.take() {
                     abandoned_run.end(settings, instruments, Some(ABANDONED));
                 }
@@ -126,7 +126,7 @@ impl<E: EventEmitter> EventEmitter for Telemetry<E> {
     }
 }
 
-/// Closes a run whose future was dropped: no event reports its end.
+/// Closes a run whose future was dropped, because no event reports its end.
 impl<E> Drop for Telemetry<E> {
     fn drop(&mut self) {
         let open_run = self.run.get_mut();

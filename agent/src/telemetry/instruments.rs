@@ -1,4 +1,4 @@
-//! [`Instruments`]: the histograms, with the buckets of the conventions.
+//! [`Instruments`]: the histograms, with the buckets that the conventions recommend.
 
 use std::time::Duration;
 
@@ -104,8 +104,8 @@ impl Instruments {
         }
     }
 
-    /// Records a call's end. `tool` is `None` unless the name is known to be a tool's: a name that the model invented
-    /// must not become a metric attribute.
+    /// Records a call's end. `tool` is `None` unless the name is known to be a tool's: a name that the model
+    /// invented must not become a metric attribute.
     pub(super) fn tool(&self, agent: &str, tool: Option<&str>, took: Duration, error: Option<&str>) {
         let mut attributes = vec![
             KeyValue::new(TOOL_NAME, tool.unwrap_or(OTHER).to_owned()),
@@ -117,7 +117,7 @@ impl Instruments {
     }
 }
 
-/// Attributes of a request to the model, for metrics and spans.
+/// Returns the attributes of a request to the model, for metrics and spans.
 pub(super) fn request_attributes(settings: &TelemetrySettings) -> Vec<KeyValue> {
     let mut attributes =
         vec![KeyValue::new(OPERATION, CHAT), KeyValue::new(PROVIDER, settings.provider.clone())];
@@ -125,7 +125,7 @@ pub(super) fn request_attributes(settings: &TelemetrySettings) -> Vec<KeyValue> 
     attributes
 }
 
-/// The model attribute, if a model is named.
+/// Returns the model attribute, if a model is named.
 pub(super) fn model(settings: &TelemetrySettings) -> Option<KeyValue> {
     (!settings.model.is_empty()).then(|| KeyValue::new(MODEL, settings.model.clone()))
 }

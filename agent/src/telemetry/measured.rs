@@ -37,7 +37,7 @@ impl MeasuredSpan {
         self.started_at.elapsed()
     }
 
-    /// Ends the span. It records an error's type but no message, because a message may be only for the operator.
+    /// Ends the span. Records an error's type but no message, because a message may be for the operator only.
     pub(super) fn end(mut self, took: Duration, error: Option<&str>) {
         if let Some(error) = error {
             self.span.set_attribute(KeyValue::new(ERROR_TYPE, error.to_owned()));

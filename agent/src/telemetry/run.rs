@@ -21,8 +21,8 @@ use super::{
     measured::MeasuredSpan,
 };
 
-/// The maximum number of calls with an open span. Without the limit, calls that are requested and never end could fill
-/// the memory. Calls beyond the limit are counted in the run's span as `portcullis.untraced_calls`.
+/// The maximum number of calls with an open span. Without the limit, calls that never end could fill the
+/// memory. Calls beyond the limit are counted in the run's span as `portcullis.untraced_calls`.
 pub const MAX_TRACED_CALLS: usize = 1024;
 
 /// A run's open spans.
@@ -42,15 +42,15 @@ struct Chat {
     span: MeasuredSpan,
     /// Duration of the answer, once it has arrived. The span stays open, because the turn's end adds attributes.
     took: Option<Duration>,
-    /// Whether the answer is known to be whole. An answer with calls is reported only when it is whole.
+    /// Whether the answer is known to be complete. An answer with calls is reported only when it is complete.
     is_complete: bool,
 }
 
 #[derive(Debug)]
 struct CallSpan {
     span: MeasuredSpan,
-    /// The name as requested. It becomes an attribute only at the end, from the result: this one may be an alias, and
-    /// the SDK would keep both values of an attribute that is set twice.
+    /// The name as requested. It may be an alias, so the attribute is set only at the end, from the result.
+    /// The SDK would keep both values of an attribute that is set twice.
     tool: String,
     has_started: bool,
 }
@@ -73,7 +73,7 @@ impl Run {
         let parent_context = Context::current();
         let name = format!("{INVOKE_AGENT} {agent_id}");
         let span = MeasuredSpan::start(tracer, name, SpanKind::Internal, attributes, &parent_context);
-        // The context gets only the span's ids, because the span itself must stay here to be ended.
+        // The context gets only the span's ids, because the span itself must stay here until it ends.
         let child_context = parent_context.with_remote_span_context(span.span.span_context().clone());
         Self {
             span,
@@ -110,7 +110,7 @@ impl Run {
             }
             AgentEvent::MessageEnd { message } => {
                 if let Some(chat) = &mut self.chat {
-                    // The first message of the turn stops the clock, because calls that follow are not the
+                    // The first message of the turn stops the clock: the calls that follow are not the
                     // model's time.
                     chat.took.get_or_insert(chat.span.elapsed());
                     chat.is_complete |= !message.tool_calls.is_empty();
@@ -134,8 +134,8 @@ impl Run {
                 }
             }
             AgentEvent::ToolEnd { result } => self.end_call(settings, instruments, result),
-            // Dropped, because no span or metric shows them: pieces of an answer, approvals, reports of running
-            // calls, and steering. The start and the end of the run do not come here.
+            // No span or metric shows the other events: pieces of an answer, approvals, reports of running
+            // calls, and steering. `Telemetry::watch` handles the start and the end of the run.
             _ => {}
         }
     }
@@ -148,7 +148,7 @@ impl Run {
         error: Option<&str>,
     ) {
         if let Some(chat) = self.chat.take() {
-            // If the answer is whole, a failure of its calls is not the answer's failure.
+            // If the answer is complete, a failure of its calls is not the answer's failure.
             let error = error.filter(|_| !chat.is_complete);
             chat.end(settings, instruments, error);
         }
@@ -204,7 +204,7 @@ impl Run {
             span.span.set_attribute(KeyValue::new(CALL_RESULT, truncate_content(&result.model_text())));
         }
         let took = span.elapsed();
-        // A start or a success proves that the name is a tool's.
+        // A started or successful call proves that the name is a tool's.
         let is_known_tool = has_started || error.is_none();
         instruments.tool(&self.agent_id, is_known_tool.then_some(result.tool.as_str()), took, error);
         span.end(took, error);

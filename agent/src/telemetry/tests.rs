@@ -115,7 +115,7 @@ impl TelemetryRecorder {
         points.remove(0)
     }
 
-    /// Everything that exporters got, as text.
+    /// Returns everything that exporters got, as text.
     fn everything(&self) -> String {
         format!("{:?} {:?}", self.spans(), self.points())
     }
@@ -231,7 +231,7 @@ async fn metrics_are_the_spans_times_and_the_tokens() {
     }
 }
 
-/// Texts of the conversation, and messages of an internal error and of a provider for the operator.
+/// Texts of the conversation, and error messages that are for the operator.
 const CONVERSATION: [&str; 4] = ["secret question", "secret argument", "secret thought", "secret answer"];
 const OPERATORS: [&str; 2] = ["as asked", "as the script says"];
 

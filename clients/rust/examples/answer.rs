@@ -1,4 +1,4 @@
-//! Answers the calls of an agent until Ctrl-C. The token comes from the environment:
+//! Answers the calls of an agent until Ctrl-C. It reads the token from the environment:
 //! `PORTCULLIS_TOKEN=pct_… cargo run --package portcullis-client --example answer -- http://127.0.0.1:8810 agt_…`
 
 use std::{env, error::Error, io};
@@ -27,7 +27,7 @@ async fn answer(url: &str, token: &str, agent: &str) -> Result<(), ClientError> 
     worker.run(agent, interrupted).await
 }
 
-/// Stands for the other system.
+/// A stand-in for the other system.
 fn find(query: &str) -> io::Result<Vec<String>> {
     if query.is_empty() {
         return Err(io::Error::new(io::ErrorKind::InvalidInput, "an empty query finds nothing"));

@@ -1,11 +1,11 @@
-//! The address of a gateway, and the addresses of its interface.
+//! `Address`: the address of a gateway, from which the URLs of its interface are built.
 
 use http::Uri;
 use url::{Host, Url};
 
 use crate::ClientError;
 
-/// The maximum number of bytes of an id.
+/// The maximum length of an id, in bytes.
 const MAX_ID_BYTES: usize = 200;
 
 /// Whether addresses without TLS are allowed.
@@ -23,8 +23,8 @@ pub(crate) struct Address(Url);
 
 impl Address {
     /// # Errors
-    /// [`ClientError::NoUrl`], [`ClientError::Address`] and [`ClientError::PlainHttp`]. None of them has the text of
-    /// the address, which could have a password.
+    /// [`ClientError::NoUrl`], [`ClientError::Address`] and [`ClientError::PlainHttp`]. None of them contains
+    /// the text of the address, which could include a password.
     pub(crate) fn new(text: &str, plain: PlainHttp) -> Result<Self, ClientError> {
         let url = Url::parse(text).map_err(|source| ClientError::NoUrl { source })?;
         let refuse = |fault| Err(ClientError::Address { fault });
@@ -44,7 +44,7 @@ impl Address {
         Ok(Self(url))
     }
 
-    /// Whether requests need TLS.
+    /// Returns `true` if requests need TLS.
     pub(crate) fn needs_tls(&self) -> bool {
         self.0.scheme() == "https"
     }
@@ -53,10 +53,10 @@ impl Address {
         self.0.as_str()
     }
 
-    /// The address of a path of the interface, with a query.
+    /// Returns the URL of a path of the interface, with a query.
     ///
     /// # Errors
-    /// [`ClientError::Address`], if the address has characters that HTTP does not carry.
+    /// [`ClientError::Address`]if the address has characters that HTTP does not carry.
     pub(crate) fn uri(&self, path: &[&str], query: &[(&str, &str)]) -> Result<Uri, ClientError> {
         let mut url = self.0.clone();
         let fault = "has characters that HTTP does not carry";
@@ -68,12 +68,13 @@ impl Address {
         if !query.is_empty() {
             url.query_pairs_mut().extend_pairs(query);
         }
-        // The source is dropped: it says no more than that a character is wrong.
+        // Drop the source: it only says that a character is wrong.
         url.as_str().parse().map_err(|_invalid: http::uri::InvalidUri| ClientError::Address { fault })
     }
 }
 
-/// Refuses a text that cannot be an id, before it becomes a part of a path. `.` and `..` would name another path.
+/// Refuses a text that cannot be an id before it becomes part of a path. `.` and `..` would lead to another
+/// path.
 ///
 /// # Errors
 /// [`ClientError::Id`].

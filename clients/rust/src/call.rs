@@ -5,14 +5,14 @@ use serde_json::Value;
 
 use crate::{ClientError, address::check_id};
 
-/// A call whose result comes from outside, as the list of calls and the event `call.pending` have it.
+/// A call whose result comes from outside, as in the list of calls and in the event `call.pending`.
 #[derive(Debug, Clone, PartialEq, Deserialize)]
 #[serde(rename_all = "camelCase")]
 #[non_exhaustive]
 pub struct Call {
     /// The id under which the result is submitted.
     pub call_id: String,
-    /// The run that made the call.
+    /// The run to which the call belongs.
     pub run_id: String,
     /// The agent of the run.
     pub agent_id: String,
@@ -25,13 +25,14 @@ pub struct Call {
     pub status: CallStatus,
     /// `external`, whose result a program submits, or `space`, whose result a person gives.
     pub execution_type: String,
-    /// When the call expires, as RFC 3339 in UTC; `None` if it never does.
+    /// When the call expires, as RFC 3339 in UTC, or `None` if it never does.
     #[serde(default)]
     pub expires_at: Option<String>,
 }
 
 impl Call {
-    /// The call, if its ids can be a part of a path. They are kept while the program runs, so they must be short too.
+    /// Returns the call if its ids can be part of a path. Their length is limited too, because they are kept
+    /// while the program runs.
     ///
     /// # Errors
     /// [`ClientError::Unreadable`].
@@ -43,16 +44,16 @@ impl Call {
     }
 }
 
-/// The state of a call.
+/// The status of a call.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "lowercase")]
 #[non_exhaustive]
 pub enum CallStatus {
     /// The run waits for the result.
     Waiting,
-    /// The agent has gone on, and the result comes to its inbox.
+    /// The agent has continued, and the result will go to its inbox.
     Pending,
-    /// Another state: the call has a result, or no longer takes one.
+    /// Any other status: the call already has a result, or does not accept one any more.
     #[serde(other)]
     Closed,
 }

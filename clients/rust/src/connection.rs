@@ -1,8 +1,8 @@
 //! HTTP/1.1 over TCP, and over TLS for `https://`.
 //!
-//! The client is hyper's, over rustls with ring. A crate above hyper, such as reqwest, would impose a choice of TLS on
-//! every program that depends on this crate, because cargo unites the features of one crate. hyper's client follows no
-//! redirect, keeps no cookies and decompresses nothing.
+//! The client is hyper's, over rustls with ring. A higher-level crate such as reqwest would impose its choice
+//! of TLS on every program that depends on this crate, because cargo unifies the features of a crate. hyper's
+//! client follows no redirect, keeps no cookies and decompresses nothing.
 
 use std::{sync::Arc, time::Duration};
 
@@ -24,16 +24,16 @@ use rustls_platform_verifier::BuilderVerifierExt as _;
 
 use crate::{ClientError, address::Address};
 
-/// The time limit of one attempt to connect to an address of the host.
+/// The timeout of one attempt to connect to an address of the host.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// The time for which an idle connection is kept for the next request.
+/// How long an idle connection is kept for the next request.
 const IDLE_TIMEOUT: Duration = Duration::from_secs(60);
 
 /// A response whose head has arrived.
 pub(crate) type Response = http::Response<Incoming>;
 
-/// A sender of requests: a client over TCP, or in tests over memory.
+/// Sends requests: over TCP, or over memory in tests.
 pub(crate) trait Transport: Send + Sync {
     /// Sends a request, and waits for the head of its response.
     fn send(&self, request: Request<Full<Bytes>>) -> BoxFuture<'static, Result<Response, legacy::Error>>;
@@ -45,7 +45,7 @@ impl<C: Connect + Clone + Send + Sync + 'static> Transport for legacy::Client<C,
     }
 }
 
-/// The transport to this address.
+/// Creates the transport to this address.
 ///
 /// # Errors
 /// [`ClientError::Tls`].
@@ -62,7 +62,7 @@ pub(crate) fn transport(address: &Address) -> Result<Box<dyn Transport>, ClientE
     Ok(pooled_transport(connector))
 }
 
-/// A transport over the connections of a connector.
+/// Creates a transport over the connections of a connector.
 pub(crate) fn pooled_transport<C: Connect + Clone + Send + Sync + 'static>(
     connector: C,
 ) -> Box<dyn Transport> {
@@ -73,8 +73,8 @@ pub(crate) fn pooled_transport<C: Connect + Clone + Send + Sync + 'static>(
     Box::new(client)
 }
 
-/// A TLS configuration with the certificates that the machine trusts. An address without TLS needs none, so a container
-/// without certificates can reach a gateway of its machine.
+/// Creates a TLS configuration with the certificates that the machine trusts. An address without TLS needs
+/// none, so a container without certificates can reach a gateway on its machine.
 fn tls_config(is_needed: bool) -> Result<ClientConfig, ClientError> {
     let tls = |source: rustls::Error| ClientError::Tls { source: source.into() };
     let versions = ClientConfig::builder_with_provider(Arc::new(ring::default_provider()))

@@ -4,7 +4,7 @@ use std::{error::Error, time::Duration};
 
 use thiserror::Error;
 
-/// Why something failed. No text and no source of it has the token.
+/// Why an operation failed. Neither its text nor its source contains the token.
 #[derive(Debug, Error)]
 #[non_exhaustive]
 pub enum ClientError {
@@ -20,7 +20,7 @@ pub enum ClientError {
     /// The address of the gateway cannot be used.
     #[error("the address of the gateway {fault}")]
     Address {
-        /// The fault, and what would be right.
+        /// What is wrong, and what would be right.
         fault: &'static str,
     },
     /// The token would go to another machine without TLS.
@@ -35,7 +35,7 @@ pub enum ClientError {
     /// The token is empty, or has characters that no token has.
     #[error("the token is empty, or has a character that no HTTP header carries, such as the end of a line")]
     Token,
-    /// An id cannot be one of the gateway.
+    /// An id cannot be an id of the gateway.
     #[error("the id of the {subject} is empty, too long, or has characters that no id has")]
     Id {
         /// The subject: `agent`, `run`, `call` or `event`.
@@ -48,7 +48,7 @@ pub enum ClientError {
         #[source]
         source: Box<dyn Error + Send + Sync>,
     },
-    /// No connection was made, or it was lost.
+    /// The connection could not be opened, or was lost.
     #[error("the connection to the gateway failed")]
     Connection {
         /// The fault.
@@ -74,7 +74,7 @@ pub enum ClientError {
         status: u16,
         /// The gateway's code, such as `unauthorized`. `unknown` if the response did not come from a gateway.
         code: String,
-        /// The gateway's reason: one line, cut after 300 characters.
+        /// The gateway's reason: one line of at most 300 characters.
         message: String,
     },
     /// The response was a redirect, which is not followed.
@@ -85,7 +85,7 @@ pub enum ClientError {
         /// The HTTP status.
         status: u16,
     },
-    /// The gateway sent more than the client takes.
+    /// The gateway sent more than the client accepts.
     #[error("the {subject} has more than {limit_bytes} bytes")]
     TooLarge {
         /// The subject: `event` or `response`.
@@ -93,7 +93,7 @@ pub enum ClientError {
         /// The limit.
         limit_bytes: usize,
     },
-    /// The gateway sent something that is not in its form.
+    /// The gateway sent data in an unknown form.
     #[error("the {subject} cannot be read: its form is not a gateway's")]
     Unreadable {
         /// The subject: `event` or `response`.
@@ -102,10 +102,10 @@ pub enum ClientError {
         #[source]
         source: Box<dyn Error + Send + Sync>,
     },
-    /// A result is larger than the gateway takes.
+    /// A result is larger than the gateway accepts.
     #[error("the result has more than {limit_bytes} bytes")]
     ResultTooLarge {
-        /// The limit, with the id of the call.
+        /// The limit, which includes the id of the call.
         limit_bytes: usize,
     },
     /// A result cannot be written as JSON.
@@ -118,9 +118,9 @@ pub enum ClientError {
 }
 
 impl ClientError {
-    /// Whether the same request may succeed later: after a lost connection, a wait that was too long, an answer that
-    /// was too large or unreadable, and the statuses 408, 429 and 5xx. [`Worker::run`](crate::Worker::run) continues
-    /// after such an error, and ends with every other one.
+    /// Returns `true` if the same request may succeed later: after a lost connection, a timeout, an answer
+    /// that was too large or unreadable, and the statuses 408, 429 and 5xx.
+    /// [`Worker::run`](crate::Worker::run) continues after such an error, and ends with any other.
     #[must_use]
     pub fn is_transient(&self) -> bool {
         match self {

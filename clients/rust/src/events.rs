@@ -1,7 +1,7 @@
 //! [`EventStream`]: the events of an agent, from server-sent events (WHATWG HTML, section 9.2).
 //!
-//! `sse-stream` reads the fields. Before it, [`EventSize`] bounds an event while it arrives, and a time limit ends a
-//! stream that is silent.
+//! `sse-stream` parses the fields. Before that, [`EventSize`] limits the size of an event while it arrives,
+//! and a timeout ends a silent stream.
 
 use std::{fmt, mem, pin::Pin, task, time::Duration};
 
@@ -22,25 +22,25 @@ use crate::{Call, ClientError, address::check_id};
 #[cfg(test)]
 mod tests;
 
-/// The maximum number of bytes of an event. The largest ones have a call's arguments and its result, of 1 MiB each,
-/// with escapes.
+/// The maximum size of an event, in bytes. The largest events contain a call's arguments and result, 1 MiB
+/// each, with escapes.
 pub(crate) const MAX_EVENT_BYTES: usize = 8 << 20;
 
-/// The time of silence after which a stream counts as lost. The gateway sends a comment every 15 s.
+/// After this time of silence a stream counts as lost. The gateway sends a comment every 15 s.
 pub(crate) const MAX_SILENCE: Duration = Duration::from_secs(60);
 
-/// The kind of an event without one.
+/// The kind of an event that names none.
 const DEFAULT_KIND: &str = "message";
 
-/// The kind of the event that a call takes a result.
+/// The kind of the event for a call that accepts a result.
 const CALL_PENDING: &str = "call.pending";
 
 /// An event of an agent.
 #[derive(Debug, Clone, PartialEq)]
 #[non_exhaustive]
 pub struct Event {
-    /// The id, for [`Gateway::events`](crate::Gateway::events) after a lost connection. `None` if the event is not
-    /// stored.
+    /// The id, to resume with [`Gateway::events`](crate::Gateway::events) after a lost connection. `None` if
+    /// the event is not stored.
     pub id: Option<String>,
     /// The kind, such as `call.pending`. `reset` means that events were lost: read the resources again.
     pub kind: String,
@@ -49,7 +49,7 @@ pub struct Event {
 }
 
 impl Event {
-    /// The call of an event `call.pending`; `None` for another event.
+    /// Returns the call of an event `call.pending`, or `None` for any other event.
     ///
     /// # Errors
     /// [`ClientError::Unreadable`].
@@ -62,7 +62,8 @@ impl Event {
         call.checked("event").map(Some)
     }
 
-    /// `None` if the fields are not an event, such as the time after which a reader connects again.
+    /// Returns `None` if the fields are not an event, but for example the time after which a reader
+    /// reconnects.
     fn read(fields: Sse) -> Result<Option<Self>, ClientError> {
         let Some(data) = fields.data else { return Ok(None) };
         let data = serde_json::from_str(&data).map_err(|source| ClientError::unreadable("event", source))?;
@@ -74,12 +75,12 @@ impl Event {
     }
 }
 
-/// The events of an agent, until the gateway ends the stream, or the first error:
+/// The events of an agent. The stream ends when the gateway ends it, or after the first error:
 ///
 /// - [`ClientError::Connection`] if the connection is lost,
 /// - [`ClientError::Silent`] after 60 s without a byte,
 /// - [`ClientError::TooLarge`] for an event of more than 8 MiB,
-/// - [`ClientError::Unreadable`] for one that is not in the gateway's form.
+/// - [`ClientError::Unreadable`] for an event that is not in the gateway's form.
 pub struct EventStream {
     events: BoxStream<'static, Result<Event, ClientError>>,
 }
@@ -98,7 +99,7 @@ impl fmt::Debug for EventStream {
     }
 }
 
-/// The events of a body.
+/// Returns the events of a body.
 pub(crate) fn of_body(body: Incoming) -> EventStream {
     let chunks = stream::try_unfold(body, async |mut body: Incoming| {
         loop {
@@ -107,7 +108,7 @@ pub(crate) fn of_body(body: Incoming) -> EventStream {
                 Ok(None) => return Ok(None),
                 Err(_elapsed) => return Err(ClientError::Silent { after: MAX_SILENCE }),
             };
-            // A frame without data has trailers, which are not needed here.
+            // A frame without data carries trailers, which are not needed.
             if let Ok(data) = frame.into_data() {
                 return Ok(Some((data, body)));
             }
@@ -116,14 +117,14 @@ pub(crate) fn of_body(body: Incoming) -> EventStream {
     of_chunks(chunks)
 }
 
-/// The events of bytes, however these are cut.
+/// Returns the events of a byte stream with any chunk boundaries.
 fn of_chunks(chunks: impl Stream<Item = Result<Bytes, ClientError>> + Send + 'static) -> EventStream {
     let mut size = EventSize::default();
     let bounded = chunks.and_then(move |chunk| future::ready(size.add(&chunk).map(|()| chunk)));
     let events = SseStream::from_bytes_stream(bounded.boxed())
         .map_err(client_error)
         .try_filter_map(|fields| future::ready(Event::read(fields)));
-    // After a fault, the parser would continue in the middle of an event.
+    // End the stream after an error, because the parser would continue in the middle of an event.
     let until_error = events.scan(false, |has_failed, event| {
         let is_over = mem::replace(has_failed, event.is_err());
         future::ready((!is_over).then_some(event))
@@ -131,7 +132,7 @@ fn of_chunks(chunks: impl Stream<Item = Result<Bytes, ClientError>> + Send + 'st
     EventStream { events: until_error.boxed() }
 }
 
-/// Unwraps an error of the bytes, and wraps one of the parser.
+/// Unwraps an error of the bytes, and wraps an error of the parser.
 fn client_error(error: sse_stream::Error) -> ClientError {
     match error {
         sse_stream::Error::Body(source) => match source.downcast::<ClientError>() {
@@ -142,8 +143,8 @@ fn client_error(error: sse_stream::Error) -> ClientError {
     }
 }
 
-/// Counts the bytes of the event under way. The parser keeps an event until the empty line at its end, so a stream
-/// without one could fill the memory.
+/// Counts the bytes of the current event. The parser buffers an event until the empty line at its end, so a
+/// stream without one could fill the memory.
 #[derive(Debug)]
 struct EventSize {
     bytes: usize,
@@ -163,6 +164,7 @@ impl EventSize {
         for &byte in chunk {
             let is_after_carriage_return = mem::replace(&mut self.is_after_carriage_return, byte == b'\r');
             match byte {
+                // This line feed belongs to the line end that has just been counted.
                 b'\n' if is_after_carriage_return => {}
                 b'\n' | b'\r' => {
                     if mem::replace(&mut self.is_line_empty, true) {

@@ -28,29 +28,30 @@ use crate::{
 #[cfg(test)]
 mod tests;
 
-/// The time limit of a request and its response; for a stream of events, until its head.
+/// The timeout of a request and its response. For a stream of events, it ends with the response's head.
 const REQUEST_TIMEOUT: Duration = Duration::from_secs(30);
 
-/// The maximum number of bytes of a submission, which is the gateway's limit. A larger one would be refused while it is
-/// sent, and the refusal would look like a lost connection.
+/// The maximum size of a submission, in bytes, which is the gateway's limit. The gateway would refuse a
+/// larger one while it is being sent, and the refusal would look like a lost connection.
 const MAX_SUBMISSION_BYTES: usize = 1 << 20;
 
-/// The number of calls in a page. The arguments of a call can have 1 MiB.
+/// The number of calls in a page. The arguments of a single call can have 1 MiB.
 const PAGE_CALLS: &str = "20";
 
-/// The maximum number of bytes of a response, so that a server in the gateway's place cannot fill the memory.
+/// The maximum size of a response, in bytes. It keeps a server that poses as the gateway from filling the
+/// memory.
 const MAX_RESPONSE_BYTES: usize = 64 << 20;
 
-/// The maximum number of bytes of a refusal that are read.
+/// The maximum number of bytes that are read of a refusal.
 const MAX_REFUSAL_BYTES: usize = 64 << 10;
 
-/// The statuses of calls that take a result. A call can go from the first to the second, and never back.
+/// The statuses of calls that accept a result. A call can change from the first to the second, but not back.
 const OPEN: [&str; 2] = ["waiting", "pending"];
 
-/// The header with the id of the last event that a reader has.
+/// The header with the id of the last event that the reader got.
 const LAST_EVENT_ID: &str = "last-event-id";
 
-/// A gateway, as the holder of a token sees it. A clone shares its connections.
+/// A gateway, accessed with a token. Clones share its connections.
 #[derive(Clone)]
 pub struct Gateway {
     inner: Arc<Inner>,
@@ -63,7 +64,8 @@ struct Inner {
     transport: Box<dyn Transport>,
 }
 
-/// The calls of [`Gateway::open_calls`]. It asks for a page when the page before is read. After an error it ends.
+/// The calls of [`Gateway::open_calls`]. The stream requests a page when the previous one has been read. It
+/// ends after an error.
 pub struct CallStream<'a> {
     calls: BoxStream<'a, Result<Call, ClientError>>,
 }
@@ -88,11 +90,11 @@ struct ErrorDetails {
 }
 
 impl Gateway {
-    /// A gateway at this address, for the holder of this token: a token of the agent, or of one run. The address is
-    /// what comes before `/api`, such as `https://gateway.example` or `http://127.0.0.1:8810`. `http://` is only for
-    /// this machine: `localhost` and addresses of the loopback interface.
+    /// Creates a client of the gateway at this address, with a token of the agent or of one run. The address
+    /// is the part before `/api`, such as `https://gateway.example` or `http://127.0.0.1:8810`. `http://` is
+    /// accepted only for this machine: `localhost` and loopback addresses.
     ///
-    /// No connection is made yet.
+    /// Does not connect yet.
     ///
     /// # Errors
     /// [`ClientError::NoUrl`], [`ClientError::Address`], [`ClientError::PlainHttp`] and [`ClientError::Token`] for
@@ -101,12 +103,12 @@ impl Gateway {
         Self::checked(url, token, PlainHttp::OnThisMachine)
     }
 
-    /// Like [`new`](Self::new), but takes `http://` with any host. Everyone on the way can read the token, the arguments of
-    /// calls and their results, and can change them. It is for networks that nobody else reaches, such as one between
-    /// the containers of one machine.
+    /// Like [`new`](Self::new), but accepts `http://` with any host. Every machine on the way can then read
+    /// and change the token, the arguments of calls and their results. Use it only in isolated networks, such
+    /// as one between the containers of one machine.
     ///
     /// # Errors
-    /// Those of [`new`](Self::new) except [`ClientError::PlainHttp`].
+    /// The errors of [`new`](Self::new) except [`ClientError::PlainHttp`].
     pub fn new_allowing_plain_http(url: &str, token: &str) -> Result<Self, ClientError> {
         Self::checked(url, token, PlainHttp::Everywhere)
     }
@@ -127,15 +129,16 @@ impl Gateway {
         Ok(Self { inner: Arc::new(Inner { address, token, authorization, transport }) })
     }
 
-    /// Submits the result of a call: any value that serializes to JSON. The same result can be submitted again; the
-    /// gateway takes it once.
+    /// Submits the result of a call: any value that serializes to JSON. Submitting the same result again is
+    /// safe, because the gateway accepts it only once.
     ///
     /// # Errors
-    /// [`ClientError::NotJson`] and [`ClientError::ResultTooLarge`] (over 1 MiB) for a result that cannot be sent, and
-    /// the errors of a request. A refusal that says something about the call itself is a [`Submission`] and no error.
+    /// [`ClientError::NotJson`] and [`ClientError::ResultTooLarge`] (over 1 MiB) for a result that cannot be
+    /// sent, and the errors of a request. A refusal about the call itself is not an error but a
+    /// [`Submission`].
     ///
     /// # Cancellation
-    /// If the future is dropped, the gateway may have taken the result or not.
+    /// If the future is dropped, the gateway may or may not have accepted the result.
     pub async fn submit<R: Serialize + ?Sized>(
         &self,
         run_id: &str,
@@ -162,13 +165,14 @@ impl Gateway {
         }
     }
 
-    /// The calls of an agent that take a result: those that a run waits for, then those of runs that have gone on. A
-    /// call that goes from the one to the other meanwhile can come twice.
+    /// Returns the calls of an agent that accept a result: first those that a run waits for, then those whose
+    /// runs have continued. A call that changes from the first group to the second in the meantime can occur
+    /// twice.
     ///
-    /// The stream's errors are those of a request.
+    /// The stream yields the errors of a request.
     #[must_use]
     pub fn open_calls<'a>(&'a self, agent_id: &'a str) -> CallStream<'a> {
-        /// Where the listing is: an index of [`OPEN`], and the cursor of the next page.
+        /// The position in the listing: an index of [`OPEN`], and the cursor of the next page.
         type Position = (usize, Option<String>);
         let pages = stream::try_unfold((0, None), move |(index, after): Position| async move {
             let Some(status) = OPEN.get(index) else { return Ok(None) };
@@ -191,8 +195,8 @@ impl Gateway {
         self.json(self.request(Method::GET, uri, Bytes::new())).await
     }
 
-    /// Connects to the events of an agent: those that come from now on, or after the event with this id. The future is
-    /// ready when the gateway has answered, so no event after that moment is missed.
+    /// Connects to the events of an agent: those from now on, or those after the event with this id. The
+    /// future completes when the gateway has answered. No event after that is missed.
     ///
     /// # Errors
     /// [`ClientError::Id`], [`ClientError::Unreadable`] if the response is not a stream of events, and the errors of a
@@ -211,7 +215,7 @@ impl Gateway {
         request.headers_mut().insert(ACCEPT, HeaderValue::from_static("text/event-stream"));
         if let Some(id) = last_event_id {
             check_id("event", id)?;
-            // The source is dropped: it says no more than that a character is wrong.
+            // Drop the source: it only says that a character is wrong.
             let id = HeaderValue::from_str(id).map_err(|_invalid| ClientError::Id { subject: "event" })?;
             request.headers_mut().insert(LAST_EVENT_ID, id);
         }
@@ -233,7 +237,7 @@ impl Gateway {
         request
     }
 
-    /// Sends a request, and reads its response as JSON.
+    /// Sends a request, and parses its response as JSON.
     async fn json<T: DeserializeOwned>(&self, request: Request<Full<Bytes>>) -> Result<T, ClientError> {
         within_time(async {
             let response = self.send(request).await?;
@@ -253,7 +257,7 @@ impl Gateway {
         if status.is_redirection() {
             return Err(ClientError::Redirected { status: status.as_u16() });
         }
-        // A refusal that cannot be read is a refusal nevertheless.
+        // Report a refusal even if its body cannot be read.
         let body = read(response.into_body(), MAX_REFUSAL_BYTES).await.unwrap_or_default();
         let reason = match serde_json::from_slice::<ErrorBody>(&body) {
             Ok(refusal) => refusal.error,
@@ -297,7 +301,7 @@ async fn within_time<T>(future: impl Future<Output = Result<T, ClientError>>) ->
     }
 }
 
-/// The bytes of a body with at most this many.
+/// Reads a body of at most this many bytes.
 async fn read(body: Incoming, limit_bytes: usize) -> Result<Bytes, ClientError> {
     match Limited::new(body, limit_bytes).collect().await {
         Ok(collected) => Ok(collected.to_bytes()),

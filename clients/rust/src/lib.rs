@@ -1,8 +1,8 @@
 //! A client of the gateway of Portcullis, for programs that answer the calls of its agents.
 //!
-//! An agent of a gateway can have external tools. The gateway runs no code for a call of such a tool: a program that
-//! holds a token of the agent submits the result. [`Worker`] is the loop of such a program. It listens, calls one
-//! function for each call, and submits what the function returns:
+//! An agent of a gateway can have external tools. The gateway runs no code for a call of such a tool.
+//! Instead, a program with a token of the agent submits the result. [`Worker`] is the loop of such a program.
+//! It listens, calls a function for each call, and submits the function's return value:
 //!
 //! ```no_run
 //! use std::io;
@@ -29,7 +29,7 @@
 //! # }
 //! ```
 //!
-//! [`Gateway`] has the single requests, for programs with a loop of their own:
+//! [`Gateway`] has the individual requests, for programs with their own loop:
 //!
 //! ```no_run
 //! use futures_util::TryStreamExt as _;
@@ -48,8 +48,9 @@
 //! # }
 //! ```
 //!
-//! The crate depends on no other crate of Portcullis. It uses no proxy, and follows no redirect, because a redirect
-//! would take the token to another host. It logs through `tracing`. No log message contains the token.
+//! The crate depends on no other crate of Portcullis. It uses no proxy, and follows no redirect, because a
+//! redirect could take the token to another host. It logs through `tracing`. No log message contains the
+//! token.
 //!
 //! | file | what it is |
 //! |---|---|

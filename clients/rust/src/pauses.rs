@@ -1,4 +1,4 @@
-//! Growing pauses between attempts.
+//! `Pauses`: exponential backoff between attempts.
 
 use std::time::Duration;
 
@@ -8,7 +8,7 @@ const FIRST: Duration = Duration::from_secs(1);
 /// The maximum pause.
 pub(crate) const LONGEST: Duration = Duration::from_secs(30);
 
-/// The pauses between attempts: 1 s, then twice as long each time, and never longer than 30 s.
+/// The pauses between attempts: 1 s, then twice as long each time, up to 30 s.
 #[derive(Debug)]
 pub(crate) struct Pauses {
     next: Duration,
@@ -21,14 +21,14 @@ impl Default for Pauses {
 }
 
 impl Pauses {
-    /// The pause before the next attempt.
+    /// Returns the pause before the next attempt.
     pub(crate) fn grow(&mut self) -> Duration {
         let pause = self.next;
         self.next = (pause * 2).min(LONGEST);
         pause
     }
 
-    /// Begins again with the first pause, after an attempt that succeeded.
+    /// Restarts with the first pause, after a successful attempt.
     pub(crate) fn reset(&mut self) {
         *self = Self::default();
     }

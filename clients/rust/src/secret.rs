@@ -1,4 +1,4 @@
-//! The token, and texts of the gateway without it.
+//! `Token`: the token. Also removes it from the gateway's texts.
 
 use std::fmt;
 
@@ -6,13 +6,13 @@ use http::HeaderValue;
 
 use crate::ClientError;
 
-/// The maximum number of characters of a text of the gateway that an error keeps.
+/// The maximum length of a text of the gateway in an error, in characters.
 const MAX_FOREIGN_CHARS: usize = 300;
 
-/// The text that an error has in place of the token.
+/// Replaces the token in errors.
 const REDACTED: &str = "[token]";
 
-/// A token. Its `Debug` shows nothing of it.
+/// A token. Its `Debug` output does not show it.
 pub(crate) struct Token(String);
 
 impl Token {
@@ -23,20 +23,21 @@ impl Token {
         if is_token { Ok(Self(text.to_owned())) } else { Err(ClientError::Token) }
     }
 
-    /// The value of the header `Authorization`. It is marked as sensitive, so its `Debug` shows nothing of it either.
+    /// Returns the value of the header `Authorization`. It is marked as sensitive, so its `Debug` output does
+    /// not show the token either.
     ///
     /// # Errors
     /// [`ClientError::Token`].
     pub(crate) fn authorization(&self) -> Result<HeaderValue, ClientError> {
         let value = HeaderValue::try_from(format!("Bearer {}", self.0));
-        // The source is dropped: it says no more than that a character is wrong.
+        // Drop the source: it only says that a character is wrong.
         let mut value = value.map_err(|_invalid| ClientError::Token)?;
         value.set_sensitive(true);
         Ok(value)
     }
 
-    /// A text of the gateway for an error: without the token, which a server in the gateway's place could repeat; in
-    /// one line; and cut.
+    /// Cleans a text of the gateway for an error: one line, truncated, without the token. A server that poses
+    /// as the gateway could otherwise echo the token.
     pub(crate) fn clean(&self, text: &str) -> String {
         let text = text.replace(&self.0, REDACTED);
         let mut cleaned = String::new();
@@ -47,7 +48,7 @@ impl Token {
             }
             match character {
                 '"' | '\'' | '\\' => cleaned.push(character),
-                // Control characters, line ends and characters that change the direction of text become escapes.
+                // Escape control characters, line ends and characters that change the direction of text.
                 _ => cleaned.extend(character.escape_debug()),
             }
         }

@@ -1,15 +1,15 @@
-//! [`Submission`]: how a submission ended.
+//! [`Submission`]: the outcome of a submission.
 
 use serde::{Deserialize, Serialize};
 
-/// How a submission ended, if the gateway judged it.
+/// The outcome of a submission that the gateway has decided.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[must_use = "a result that was not delivered did not reach the agent"]
 #[non_exhaustive]
 pub enum Submission {
-    /// The result was taken (200), now or when the same result was submitted before.
+    /// The result was accepted (200), now or with an earlier submission of the same result.
     Delivered(Delivery),
-    /// The call has another result, which stays (409).
+    /// The call already has a different result, which stays (409).
     AlreadyAnswered,
     /// The call has expired or was cancelled (410).
     Closed,
@@ -18,14 +18,14 @@ pub enum Submission {
 }
 
 impl Submission {
-    /// Whether the result was taken.
+    /// Returns `true` if the result was accepted.
     #[must_use]
     pub fn is_delivered(self) -> bool {
         matches!(self, Self::Delivered(_))
     }
 
-    /// The end that a refusal stands for. `None` for another refusal, and for one that no gateway wrote: a proxy's 404
-    /// says nothing about the call.
+    /// Returns the outcome that a refusal means. Returns `None` for any other refusal, and for a refusal
+    /// that a gateway did not write: a proxy's 404 says nothing about the call.
     pub(crate) fn of_refusal(status: u16, code: &str) -> Option<Self> {
         match (status, code) {
             (404, "not_found") => Some(Self::Unknown),
@@ -54,7 +54,7 @@ pub(crate) struct SubmittedResult<'a, R: ?Sized> {
     pub(crate) result: &'a R,
 }
 
-/// The response to a result that was taken.
+/// The response to an accepted result.
 #[derive(Debug, Deserialize)]
 pub(crate) struct TakenResult {
     pub(crate) delivery: Delivery,

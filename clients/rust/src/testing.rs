@@ -1,5 +1,5 @@
-//! A gateway for tests, over connections in memory. A paused clock does not run on while bytes are on their way there,
-//! as it would over sockets.
+//! A gateway for tests, over in-memory connections. Unlike with sockets, tokio's paused clock does not
+//! advance while bytes are in flight.
 
 use std::{
     collections::VecDeque,
@@ -43,19 +43,19 @@ pub(crate) const TOKEN: &str = "pct_verysecret";
 /// How a stream of events ends.
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum End {
-    /// In order, as when the gateway stops.
+    /// The stream ends in order, as when the gateway stops.
     Closes,
-    /// In the middle of the body.
+    /// The stream breaks in the middle of the body.
     Breaks,
-    /// It stays open without further data.
+    /// The stream stays open without further data.
     IsSilent,
 }
 
-/// The gateway: it notes what it gets, and gives the responses that a test has put into its queues.
+/// The gateway. It records the requests that it gets, and gives the responses that a test has queued.
 pub(crate) struct FakeGateway {
     state: Arc<FakeState>,
     connector: mpsc::UnboundedSender<DuplexStream>,
-    /// The server, which ends with this value.
+    /// The server. It ends with this value.
     _server: JoinSet<()>,
 }
 
@@ -68,19 +68,20 @@ struct FakeState {
 /// The requests that the gateway got, and the responses that it will give.
 #[derive(Default)]
 pub(crate) struct FakeGatewayScript {
-    /// The connections for events: when, and with which `Last-Event-ID`.
+    /// The connections for events: when they were opened, and with which `Last-Event-ID`.
     pub(crate) connections: Vec<(Instant, Option<String>)>,
     /// The queries of lists.
     pub(crate) lists: Vec<String>,
     /// The submissions: the run and the body.
     pub(crate) submissions: Vec<(String, Value)>,
-    /// The calls that take a result, with their status.
+    /// The calls that accept a result, with their status.
     pub(crate) calls: Vec<Value>,
-    /// The responses to the next connections for events. Afterwards streams are silent.
+    /// The responses to the next connections for events. After these, streams are silent.
     pub(crate) streams: VecDeque<Response>,
-    /// The responses to the next lists. Afterwards lists have `calls`.
+    /// The responses to the next lists. After these, lists contain `calls`.
     pub(crate) list_answers: VecDeque<Response>,
-    /// The responses to the next submissions. `None` loses the connection. Afterwards each result is taken.
+    /// The responses to the next submissions. `None` breaks the connection. After these, each result is
+    /// accepted.
     pub(crate) submission_answers: VecDeque<Option<Response>>,
 }
 
@@ -100,7 +101,7 @@ impl FakeGateway {
         Self { state, connector, _server: server }
     }
 
-    /// A client of this gateway.
+    /// Returns a client of this gateway.
     pub(crate) fn client(&self) -> Gateway {
         let connector = self.connector.clone();
         let connect = tower::service_fn(move |_: Uri| {
@@ -116,13 +117,13 @@ impl FakeGateway {
         self.state.noted.lock().expect("no panic under the lock")
     }
 
-    /// Waits until the gateway has got something.
+    /// Waits until a condition on the requests holds.
     pub(crate) async fn until(&self, condition: impl Fn(&FakeGatewayScript) -> bool) {
         let mut changed = self.state.changed.subscribe();
         changed.wait_for(|()| condition(&self.noted())).await.expect("the gateway runs");
     }
 
-    /// The results that were submitted, by call.
+    /// Returns the submitted results, by call.
     pub(crate) fn results(&self) -> Vec<(String, Value)> {
         let noted = self.noted();
         let body = |(_, body): &(String, Value)| (text(&body["callId"]), body["result"].clone());
@@ -130,7 +131,7 @@ impl FakeGateway {
     }
 }
 
-/// A call, as the list has it.
+/// Returns a call as the list has it.
 pub(crate) fn call(id: &str, tool: &str, args: &Value) -> Value {
     json!({
         "callId": id, "runId": "run_1", "agentId": "agt_1", "toolName": tool, "args": args, "status": "waiting",
@@ -139,7 +140,7 @@ pub(crate) fn call(id: &str, tool: &str, args: &Value) -> Value {
     })
 }
 
-/// The event that a call takes a result.
+/// Returns the event for a call that accepts a result.
 pub(crate) fn pending(id: u32, call_id: &str, tool: &str, args: &Value) -> String {
     let data = json!({
         "callId": call_id, "runId": "run_1", "agentId": "agt_1", "name": tool, "args": args,
@@ -148,18 +149,18 @@ pub(crate) fn pending(id: u32, call_id: &str, tool: &str, args: &Value) -> Strin
     stored(id, "call.pending", &data)
 }
 
-/// A stored event.
+/// Returns a stored event.
 pub(crate) fn stored(id: u32, kind: &str, data: &Value) -> String {
     format!("id: {id}\nevent: {kind}\ndata: {data}\n\n")
 }
 
-/// A stream of events.
+/// Returns a stream of events.
 pub(crate) fn stream(parts: impl IntoIterator<Item = String>, end: End) -> Response {
     let parts: Vec<_> = parts.into_iter().map(|part| Ok(Bytes::from(part))).collect();
     let parts = stream::iter(parts);
     let body = match end {
         End::Closes => Body::from_stream(parts),
-        // The parts are sent before the fault, which ends the connection.
+        // Yield once before the fault, so that the parts are sent before the connection ends.
         End::Breaks => Body::from_stream(
             parts
                 .chain(stream::once(tokio::task::yield_now()).filter_map(|()| future::ready(None)))
@@ -170,12 +171,12 @@ pub(crate) fn stream(parts: impl IntoIterator<Item = String>, end: End) -> Respo
     event_stream(body)
 }
 
-/// A stream of events with this body.
+/// Returns a stream of events with this body.
 pub(crate) fn event_stream(body: Body) -> Response {
     ([("content-type", "text/event-stream")], body).into_response()
 }
 
-/// A refusal.
+/// Returns a refusal.
 pub(crate) fn refusal(status: u16, code: &str, message: &str) -> Response {
     let status = StatusCode::from_u16(status).expect("a status");
     (status, Json(json!({ "error": { "code": code, "message": message } }))).into_response()
@@ -239,7 +240,7 @@ async fn submit(
     match answer {
         Some(Some(answer)) => answer,
         Some(None) => {
-            // A body that fails before its first byte loses the connection without a response's end.
+            // A body that fails before its first byte breaks the connection before the response ends.
             let fault =
                 stream::once(future::ready(Err::<Bytes, _>(io::Error::other("the connection breaks"))));
             Body::from_stream(fault).into_response()
@@ -272,7 +273,7 @@ impl axum::serve::Listener for MemoryListener {
     async fn accept(&mut self) -> (DuplexStream, ()) {
         match self.0.recv().await {
             Some(stream) => (stream, ()),
-            // All clients have gone.
+            // All clients were dropped.
             None => future::pending().await,
         }
     }

@@ -1,4 +1,4 @@
-//! [`Tool`]: a typed function as the worker calls it, with JSON on both sides.
+//! [`Tool`]: a typed function behind an interface with JSON on both sides.
 
 use std::{any::Any, fmt::Display, panic::AssertUnwindSafe, sync::Arc};
 
@@ -40,9 +40,10 @@ impl Tool {
         }))
     }
 
-    /// The result of a call with these arguments. A failure, and a panic, is `{"error": "…"}`, which the agent reads.
+    /// Returns the result of a call with these arguments. An error or a panic becomes `{"error": "…"}`, which
+    /// the agent reads.
     pub(crate) async fn call(&self, args: Value) -> ResultText {
-        // The inner async block makes a panic of the call itself a panic of the future.
+        // The inner async block turns a panic while the future is created into a panic of the future.
         let call = AssertUnwindSafe(async { (self.0)(args).await });
         match call.catch_unwind().await {
             Ok(Ok(result)) => result,
@@ -55,7 +56,7 @@ impl Tool {
     }
 }
 
-/// The result of a call that failed.
+/// Returns the result of a failed call.
 pub(crate) fn failure(error: &str) -> ResultText {
     let result = to_raw_value(&serde_json::json!({ "error": error }));
     result.expect("an object with a text is JSON")

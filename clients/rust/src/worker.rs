@@ -12,17 +12,18 @@ mod submit;
 #[cfg(test)]
 mod tests;
 
-/// The number of calls that a worker answers at the same time, unless [`Worker::concurrency`] says otherwise.
+/// The default of [`Worker::concurrency`]: how many calls a worker answers concurrently.
 pub const DEFAULT_CONCURRENCY: NonZeroUsize = NonZeroUsize::new(8).expect("not zero");
 
-/// The time limit of a stopping worker's wait for the calls under way.
+/// How long a stopping worker waits for calls in flight.
 pub const SHUTDOWN_GRACE: Duration = Duration::from_secs(30);
 
-/// Answers the calls of an agent: it listens, has a function called for each call, and submits what the function
-/// returns.
+/// Answers the calls of an agent: it listens, calls a function for each call, and submits the function's
+/// return value.
 ///
-/// A call is answered at least once. If the program dies, or a result cannot be submitted for minutes, the function is
-/// called again for the same call. The gateway takes one result of a call, so the agent reads one.
+/// A call is answered at least once. If the program dies, or a result cannot be submitted for minutes, the
+/// function is called again for the same call. The gateway accepts one result for a call, so the agent reads
+/// only one.
 pub struct Worker {
     gateway: Gateway,
     tools: HashMap<String, Tool>,
@@ -30,23 +31,23 @@ pub struct Worker {
 }
 
 impl Worker {
-    /// A worker without functions, which answers nothing.
+    /// Creates a worker without functions, which answers nothing.
     #[must_use]
     pub fn new(gateway: Gateway) -> Self {
         Self { gateway, tools: HashMap::new(), concurrency: DEFAULT_CONCURRENCY }
     }
 
-    /// Registers a function for the calls of this tool; a later one for the same name replaces an earlier one. Calls of
-    /// tools without a function are left to others.
+    /// Registers a function for the calls of this tool. It replaces an earlier function for the same name.
+    /// Calls of tools without a function are left to other programs.
     ///
-    /// The arguments of a call are deserialized, and the value in `Ok` is the result. These become the result
-    /// `{"error": "…"}`, which the agent reads: the text of an `Err`, arguments that do not fit `T`, a panic (its text
-    /// goes only to the log), and a result of more than 1 MiB.
+    /// The arguments of a call are deserialized, and the value in `Ok` is the result. These cases become the
+    /// result `{"error": "…"}`, which the agent reads: an `Err` with its text, arguments that do not fit `T`,
+    /// a panic (its text is only logged), and a result of more than 1 MiB.
     ///
-    /// The worker puts no limit on the time of a function. A function that never returns occupies one of the places of
-    /// [`concurrency`](Self::concurrency) for ever.
+    /// A function has no timeout. A function that never returns occupies one of the
+    /// [`concurrency`](Self::concurrency) slots forever.
     ///
-    /// A function with state clones it before its future:
+    /// A function with state clones it before it creates its future:
     ///
     /// ```no_run
     /// # use std::{io, sync::Arc};
@@ -70,7 +71,7 @@ impl Worker {
         self
     }
 
-    /// The number of calls that are answered at the same time. Default: [`DEFAULT_CONCURRENCY`]. Further calls wait at
+    /// Sets how many calls are answered concurrently. Default: [`DEFAULT_CONCURRENCY`]. Further calls wait at
     /// the gateway.
     #[must_use]
     pub fn concurrency(mut self, calls: NonZeroUsize) -> Self {
@@ -78,22 +79,24 @@ impl Worker {
         self
     }
 
-    /// Answers the calls of an agent until `shutdown` is ready: those that are open now, and those that come. Then no
-    /// further call is begun, and those under way have [`SHUTDOWN_GRACE`] to end.
+    /// Answers the calls of an agent until `shutdown` completes: those that are open now, and new ones. Then
+    /// no further call begins, and calls in flight have [`SHUTDOWN_GRACE`] to end.
     ///
-    /// A connection that is lost, or silent for 60 s, is made again, with pauses that grow from 1 s to 30 s. A result
-    /// that could not be submitted for such a reason is submitted again.
+    /// Reconnects after the connection was lost or silent for 60 s, with pauses that grow from 1 s to 30 s. A
+    /// result that could not be submitted for such a reason is submitted again.
     ///
     /// # Errors
-    /// The first error that is not [transient](ClientError::is_transient), such as the statuses 401 (the token is
-    /// unknown), 403 and 404 (there is no such agent, or the token may not see it). The calls under way have the same
-    /// time to end.
+    /// The first error that is not [transient](ClientError::is_transient), such as the statuses 401 (the
+    /// token is unknown), 403 and 404 (there is no such agent, or the token may not see it). Calls in flight
+    /// have the same time to end.
     ///
     /// # Cancellation
-    /// If the future is dropped, the functions under way are dropped at their next await, and their results are lost.
+    /// If the future is dropped, the running functions are dropped at their next await, and their results are
+    /// lost.
     pub async fn run(&self, agent_id: &str, shutdown: impl Future<Output = ()>) -> Result<(), ClientError> {
         let mut session = session::WorkerSession::new(self, agent_id);
         let outcome = tokio::select! {
+            // `biased`: a shutdown takes precedence over an error at the same moment.
             biased;
             () = shutdown => Ok(()),
             error = session.listen() => Err(error),

@@ -1,4 +1,4 @@
-//! The document of the gateway shows the example.
+//! Checks that the gateway's document shows the example.
 
 #[test]
 fn the_document_shows_a_part_of_the_example() {

@@ -8,25 +8,25 @@ use super::Action;
 /// The maximum length of the text of a message, in characters: 32,768.
 pub(crate) const MAX_TEXT: usize = 32_768;
 
-/// The maximum number of messages that one call reads.
+/// The maximum number of messages that one call returns.
 pub(super) const MAX_MESSAGES: u32 = 100;
 
-/// The number of messages that a call reads without `limit`.
+/// The default of `limit`, in messages.
 pub(super) const DEFAULT_MESSAGES: u32 = 20;
 
-/// The maximum number of goals, memories or plans of one call.
+/// The maximum number of goals, memories or plans in one call.
 const MAX_NOTES: usize = 50;
 
 /// The maximum length of the text of a goal, a memory or a plan, in characters.
 const MAX_NOTE_TEXT: usize = 4096;
 
-/// The minimum interval of a plan that repeats, in minutes.
+/// The minimum interval of a repeating plan, in minutes.
 const MIN_EVERY: u32 = 1;
 
-/// The maximum interval of a plan that repeats, in minutes: a year.
+/// The maximum interval of a repeating plan, in minutes: a year.
 const MAX_EVERY: u32 = 366 * 24 * 60;
 
-/// The description of a tool, and the schema of its arguments.
+/// Returns the description of a tool, and the schema of its arguments.
 pub(super) fn declaration(action: Action) -> (&'static str, Value) {
     let limit = json!({
         "type": "integer", "minimum": 1, "maximum": MAX_MESSAGES, "default": DEFAULT_MESSAGES,
@@ -82,7 +82,7 @@ pub(super) fn declaration(action: Action) -> (&'static str, Value) {
             "Sets memories, which you read in every later cycle: an id that you have replaces a memory, and without an id a memory is added.",
             notes("memories", &json!({})),
         ),
-        // A time needs an offset, because the gateway knows no time zone of a person.
+        // Require an offset: the gateway does not know a person's time zone.
         Action::SetNotes(NoteKind::Plan) => (
             "Sets plans: at its time, a plan comes to your inbox. An id that you have replaces a plan.",
             notes(
@@ -122,7 +122,7 @@ fn object(properties: &Value, required: &[&str]) -> Value {
         "type": "object",
         "properties": properties,
         "required": required,
-        // A misspelt key is refused, so that the model learns of its mistake.
+        // Refuse a misspelt key, so that the model learns of its mistake.
         "additionalProperties": false,
     })
 }

@@ -1,4 +1,4 @@
-//! `send_message` and `read_messages`.
+//! The tools `send_message` and `read_messages`.
 
 use portcullis_runs::now;
 use portcullis_store::{
@@ -24,15 +24,15 @@ use crate::{
 /// are posted but wake no agent, so that two agents cannot answer each other without end.
 const MAX_AGENT_MESSAGES: u32 = 20;
 
-/// The maximum number of pages, of [`MAX_AGENT_MESSAGES`] each, in which the last texts are looked for: 50. Without
+/// The maximum number of pages of [`MAX_AGENT_MESSAGES`] that are searched for the last texts: 50. Without
 /// calls between the texts, the first page is enough.
 const MAX_SEARCHED_PAGES: u32 = 50;
 
-/// The maximum number of bytes of text that one message puts into the inboxes of its space: 8 MiB. In a space of many
-/// agents, each inbox has the beginning of a longer text, because all entries are written together.
+/// The maximum number of bytes of text that one message adds to the inboxes of its space: 8 MiB. All entries
+/// are written together, so in a space of many agents each inbox gets only the beginning of a longer text.
 const MAX_DELIVERED_BYTES: usize = 8 << 20;
 
-/// Follows the beginning of a text that an inbox has in part.
+/// Marks the end of a text that an inbox has only in part.
 const CUT: &str = "\n[the message is longer; read_messages has all of it]";
 
 pub(super) async fn send(cycle: &CycleSpace, call: &str, args: &Value) -> Result<Value, ToolError> {
@@ -40,7 +40,7 @@ pub(super) async fn send(cycle: &CycleSpace, call: &str, args: &Value) -> Result
         let message = "you are not in a space; call enter_space first";
         return Err(ToolError::failed(message).with_code("not_in_a_space"));
     };
-    // The agent may have been removed from the space meanwhile.
+    // The agent may have been removed from the space since it entered.
     ensure_member(cycle, &space).await?;
     let id = message_id(&cycle.agent.id, &cycle.run, call);
     let message = NewMessage {
@@ -56,7 +56,7 @@ pub(super) async fn send(cycle: &CycleSpace, call: &str, args: &Value) -> Result
         created: now(),
     };
     match post(&cycle.core, message).await {
-        // The same call ran before its process died.
+        // The same call has already posted the message, before its process died.
         Ok(_) | Err(StoreError::AlreadyExists { .. }) => {
             cycle.core.hub.end_stream(&id);
             Ok(json!({ "messageId": id, "spaceId": space }))
@@ -65,11 +65,11 @@ pub(super) async fn send(cycle: &CycleSpace, call: &str, args: &Value) -> Result
     }
 }
 
-/// Posts a text, with its event, and sends it to the inboxes of the space's other agents. A text whose beginning is
-/// shown already becomes whole.
+/// Posts a text with its event, and adds it to the inboxes of the space's other agents. A text that readers
+/// have seen only in part becomes complete.
 ///
 /// # Errors
-/// [`StoreError`]; [`StoreError::AlreadyExists`] for a message that is complete. Nothing is changed then.
+/// [`StoreError`]; [`StoreError::AlreadyExists`] if the message is already complete. Then nothing is changed.
 pub(crate) async fn post(core: &Core, message: NewMessage) -> Result<SpaceMessage, StoreError> {
     let (space, created) = (message.space.clone(), message.created);
     let wakes =
@@ -92,7 +92,7 @@ pub(crate) async fn post(core: &Core, message: NewMessage) -> Result<SpaceMessag
         Err(error) => return Err(error),
     };
     let entries = Change::then(move |applied| {
-        // If two callers complete one message concurrently, only one of them puts it into the inboxes.
+        // If two callers complete one message concurrently, only one of them adds it to the inboxes.
         let is_sent = !matches!(applied.first(), Some(Applied::Updated { is_changed: false, .. }));
         Ok(if is_sent { entries.into_iter().map(Change::PushInbox).collect() } else { Vec::new() })
     });
@@ -105,7 +105,7 @@ pub(crate) async fn post(core: &Core, message: NewMessage) -> Result<SpaceMessag
     Ok(posted.expect("the first change posts or updates the message"))
 }
 
-/// The entries that bring a message to the inboxes of these agents.
+/// Creates the inbox entries for a message to these agents.
 fn inbox_entries(agents: Vec<String>, message: &NewMessage) -> Result<Vec<NewInboxEntry>, StoreError> {
     if agents.is_empty() {
         return Ok(Vec::new());
@@ -122,7 +122,7 @@ fn inbox_entries(agents: Vec<String>, message: &NewMessage) -> Result<Vec<NewInb
     Ok(agents.into_iter().map(entry).collect())
 }
 
-/// The text as it enters the inboxes of this many agents.
+/// Returns the text as the inboxes of this many agents get it.
 fn delivered_text(text: &str, agents: usize) -> String {
     let limit = MAX_DELIVERED_BYTES / agents.max(1);
     if text.len() <= limit {
@@ -131,8 +131,8 @@ fn delivered_text(text: &str, agents: usize) -> String {
     format!("{}{CUT}", &text[..text.floor_char_boundary(limit)])
 }
 
-/// Whether agents wrote all of the last texts. The calls of visible tools between them do not count, so that agents with
-/// such tools do not wake each other without end.
+/// Returns `true` if agents wrote all of the last texts. Calls of visible tools between the texts do not
+/// count, so that agents with such tools do not wake each other endlessly.
 async fn are_last_texts_of_agents(core: &Core, space: &str) -> Result<bool, StoreError> {
     let (mut texts, mut request) = (0, PageRequest::first(MAX_AGENT_MESSAGES));
     for _page in 0..MAX_SEARCHED_PAGES {
@@ -149,11 +149,11 @@ async fn are_last_texts_of_agents(core: &Core, space: &str) -> Result<bool, Stor
         let Some(next) = page.next else { return Ok(false) };
         request = PageRequest::after(next, MAX_AGENT_MESSAGES);
     }
-    // No person has written among so many calls.
+    // No person has written on any of the searched pages.
     Ok(true)
 }
 
-/// The other agents of a space.
+/// Returns the other agents of a space.
 async fn other_agents(core: &Core, space: &str, author: &str) -> Result<Vec<String>, StoreError> {
     let members = portcullis_runs::all_rows(|page| core.store.members(space, page)).await?;
     let agents = members.into_iter().filter(|member| member.kind == ParticipantKind::Agent);
@@ -172,7 +172,7 @@ pub(super) async fn read(cycle: &CycleSpace, args: &Value) -> Result<Value, Tool
     Ok(json!({ "messages": page_of(cycle, &space, args, offset).await? }))
 }
 
-/// A page of a space's messages, newest first, without the newest `offset`.
+/// Returns a page of a space's messages, newest first, without the newest `offset`.
 pub(super) async fn page_of(
     cycle: &CycleSpace,
     space: &str,
@@ -183,13 +183,13 @@ pub(super) async fn page_of(
     let limit = limit.unwrap_or(DEFAULT_MESSAGES).min(MAX_MESSAGES);
     let store = &cycle.core.store;
     let newest = store.space(space).await.map_err(store_error)?.messages;
-    // Ordinals have no gaps, so an offset is a distance from the newest.
+    // Ordinals have no gaps, so an offset can be subtracted from the newest ordinal.
     let before = newest.saturating_sub(i64::from(offset)).saturating_add(1);
     let page = store.space_messages(space, None, PageRequest::after(before, limit)).await;
     Ok(page.map_err(store_error)?.items.iter().map(shown).collect())
 }
 
-/// A message as an agent reads it.
+/// Converts a message to the form that an agent reads.
 fn shown(message: &SpaceMessage) -> Value {
     let mut value = json!({
         "messageId": message.id,

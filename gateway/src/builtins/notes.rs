@@ -1,4 +1,4 @@
-//! Goals, memories and plans: what an agent keeps between its cycles.
+//! The tools for goals, memories and plans, which an agent keeps between its cycles.
 
 use jiff::Timestamp;
 use portcullis_runs::now;
@@ -12,13 +12,13 @@ use crate::{cycle::CycleSpace, resource::time};
 /// The maximum number of plans that are read.
 const MAX_PLANS: u32 = 200;
 
-/// The number of characters of a call's key in the id of a note.
+/// How many characters of the call's key the id of a note has.
 const KEY_CHARS: usize = 16;
 
-/// A minute, in milliseconds.
+/// A minute in milliseconds.
 const MINUTE: i64 = 60_000;
 
-/// The key of the arguments, and of the results.
+/// Returns the key of the notes in arguments and results.
 fn key(kind: NoteKind) -> &'static str {
     match kind {
         NoteKind::Goal => "goals",
@@ -27,7 +27,7 @@ fn key(kind: NoteKind) -> &'static str {
     }
 }
 
-/// `call` is equal for all attempts of the call, so that a call that runs again sets the same notes.
+/// Sets notes. `call` is the same for all attempts of a call, so a repeated call sets the same notes.
 pub(super) async fn set(
     cycle: &CycleSpace,
     kind: NoteKind,
@@ -38,7 +38,7 @@ pub(super) async fn set(
     let items = args[key(kind)].as_array().map(Vec::as_slice).unwrap_or_default();
     let mut notes = Vec::new();
     for (index, item) in items.iter().enumerate() {
-        // The whole key would not fit into the length of an id that a model may name.
+        // The whole key would exceed the length of an id that a model may name.
         let call: String = call.chars().take(KEY_CHARS).collect();
         let id =
             item["id"].as_str().map_or_else(|| format!("{}_{call}_{index}", kind.as_str()), str::to_owned);
@@ -64,7 +64,7 @@ pub(super) async fn set(
     Ok(json!({ key(kind): set }))
 }
 
-/// A time of a plan, in milliseconds since the Unix epoch.
+/// Parses the time of a plan into milliseconds since the Unix epoch.
 fn instant(text: &str, place: &str) -> Result<i64, ToolError> {
     let parsed: Result<Timestamp, _> = text.parse();
     parsed.map(Timestamp::as_millisecond).map_err(|error| {
@@ -92,7 +92,7 @@ pub(super) async fn plans(cycle: &CycleSpace) -> Result<Value, ToolError> {
     Ok(json!({ "plans": plans }))
 }
 
-/// A note as an agent reads it.
+/// Converts a note to the form that an agent reads.
 fn note_of(note: &Note) -> Value {
     let text: Value = serde_json::from_str(note.body.as_str()).unwrap_or_default();
     let mut value = json!({ "id": note.id, "text": text["text"] });

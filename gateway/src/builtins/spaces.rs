@@ -1,4 +1,4 @@
-//! `enter_space`: sets the space that the agent is in.
+//! The tool `enter_space`: sets the space that the agent is in.
 
 use portcullis_store::PageRequest;
 use portcullis_types::ToolError;
@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 use super::{messages::page_of, store_error};
 use crate::cycle::CycleSpace;
 
-/// The maximum number of members that are shown.
+/// The maximum number of members in a result.
 const MAX_MEMBERS: u32 = 100;
 
 pub(super) async fn enter(cycle: &CycleSpace, args: &Value) -> Result<Value, ToolError> {
@@ -17,7 +17,7 @@ pub(super) async fn enter(cycle: &CycleSpace, args: &Value) -> Result<Value, Too
     let space = store.space(id).await.map_err(store_error)?;
     let members = store.members(id, PageRequest::first(MAX_MEMBERS)).await.map_err(store_error)?;
     let messages = page_of(cycle, id, args, 0).await?;
-    // The space is entered after all reads, so that a failed call changes nothing.
+    // Enter the space after all reads, so that a failed call changes nothing.
     cycle.enter(Some(id.to_owned()));
     let members: Vec<_> = members
         .items
@@ -32,8 +32,8 @@ pub(super) async fn enter(cycle: &CycleSpace, args: &Value) -> Result<Value, Too
 }
 
 /// # Errors
-/// A missing space and one that the agent is not a member of give the same error, so that the error does not reveal
-/// whether an id exists.
+/// A missing space and a space of others give the same error, so that the error does not reveal whether an id
+/// exists.
 pub(super) async fn ensure_member(cycle: &CycleSpace, space: &str) -> Result<(), ToolError> {
     let is_member =
         !space.is_empty() && cycle.core.store.is_member(space, &cycle.agent.id).await.map_err(store_error)?;

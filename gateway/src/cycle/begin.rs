@@ -1,4 +1,4 @@
-//! Makes the run of a cycle from the entries of the agent's inbox.
+//! Creates the run of a cycle from the entries of the agent's inbox.
 
 use std::collections::BTreeMap;
 
@@ -14,7 +14,7 @@ use crate::{
     from_store, prompt,
 };
 
-/// The maximum number of entries of an inbox that one prompt has.
+/// The maximum number of inbox entries in one prompt.
 const MAX_ENTRIES: u32 = 32;
 
 /// The maximum number of messages of earlier cycles that the model reads: the last 200.
@@ -23,12 +23,12 @@ const MAX_HISTORY: i64 = 200;
 /// The maximum size of earlier messages that the model reads: 256 KiB.
 const MAX_HISTORY_BYTES: usize = 256 * 1024;
 
-/// Makes a run from the entries that wait for this agent. `None` if there are none.
+/// Creates a run from the entries in this agent's inbox, or returns `None` if there are none.
 ///
-/// The entries are consumed with the run's first write. If the process dies before it, they wait for the next cycle.
+/// The run's first write consumes the entries. If the process dies before it, they stay for the next cycle.
 ///
 /// # Errors
-/// [`ApiError`] if the store fails, or another process has taken the entries.
+/// [`ApiError`] if the store fails, or if another process has taken the entries.
 pub(crate) async fn begin(core: &Core, agent: &Participant) -> Result<Option<RunId>, ApiError> {
     let page = core.store.inbox(&agent.id, PageRequest::first(MAX_ENTRIES)).await?;
     let (Some(first), Some(last)) = (page.items.first(), page.items.last()) else { return Ok(None) };
@@ -36,7 +36,7 @@ pub(crate) async fn begin(core: &Core, agent: &Participant) -> Result<Option<Run
     let id = RunId::random()?;
     let (messages, mut labels) = history(core, &agent.id).await?;
     let caller = Caller::new(agent.id.clone(), id.to_string());
-    // A result passes the policy of its tool, which may belong only to this agent.
+    // A result passes the policy of its tool, which may exist only for this agent.
     let registry = agent_tool::registry_of(core, &from_store::definition(agent)?.tools)?.0;
     registry.add_run_labels(&caller, labels.clone());
     let mut lines = Vec::new();
@@ -52,20 +52,21 @@ pub(crate) async fn begin(core: &Core, agent: &Participant) -> Result<Option<Run
             None => tracing::warn!(agent = agent.id, kind = entry.kind, "an entry of an inbox is unknown"),
         }
     }
-    // The labels of late results are those of the run from its beginning.
+    // The run has the labels of late results from its start.
     labels.extend(registry.run_labels(&caller));
-    // `labels` has them now. The registry would only keep its copy in memory.
+    // `labels` has them. The registry's copy would only use memory.
     registry.end_run(&caller);
     let subject = RunSubject { id: id.clone(), agent: agent.id.clone(), workspace: core.workspace.clone() };
     let before = CarriedOver { messages, labels, consumed_inbox: Some(consumed) };
     core.runs.add_continuing(subject, Message::user(lines.join("\n")), before).await?;
-    // The event follows the run, so that no reader hears of a run that does not exist.
+    // Write the event after the run, so that no reader hears of a run that does not exist.
     let data = serde_json::json!({ "runId": id.as_str(), "agentId": agent.id });
     core.write(vec![event("run.started", run_topics(&agent.id, id.as_str(), None), &data)?]).await?;
     Ok(Some(id))
 }
 
-/// The messages of the agent's last cycle, from a message of its inbox on, and the labels of what they have read.
+/// Returns the messages of the agent's last cycle, beginning with one from its inbox, and the labels of what
+/// they have read.
 async fn history(core: &Core, agent: &str) -> Result<(Vec<Message>, BTreeMap<FlowLabel, String>), ApiError> {
     let filter = RunFilter { agent: Some(agent.to_owned()), ..RunFilter::default() };
     let Some(last) = core.store.runs(filter, PageRequest::first(1)).await?.items.into_iter().next() else {
@@ -86,7 +87,7 @@ async fn history(core: &Core, agent: &str) -> Result<(Vec<Message>, BTreeMap<Flo
         }
     }
     let mut bytes: usize = messages.iter().map(|(bytes, _)| bytes).sum();
-    // A history begins with a message of the inbox, so that no call is without its result.
+    // Begin the history with a message of the inbox, so that it has no result without its call.
     let mut begin = 0;
     for (index, (size, message)) in messages.iter().enumerate() {
         if message.role == MessageRole::User && bytes <= MAX_HISTORY_BYTES {
@@ -97,7 +98,7 @@ async fn history(core: &Core, agent: &str) -> Result<(Vec<Message>, BTreeMap<Flo
         begin = index + 1;
     }
     let messages = messages.split_off(begin.min(messages.len()));
-    // An unknown label ends the cycle: without it, the rules about it would not hold for what the agent has read.
+    // An unknown label ends the cycle: without it, flow rules would miss what the agent has read.
     let labels = last.labels.iter().map(|label| match label.parse() {
         Ok(label) => Ok((label, last.id.clone())),
         Err(error) => Err(ApiError::internal(&error)),

@@ -1,4 +1,4 @@
-//! [`ShownCalls`]: keeps the external calls of a cycle in the store, and shows that they wait.
+//! [`ShownCalls`]: stores the external calls of a cycle, and shows that they wait.
 
 use std::sync::Arc;
 
@@ -8,7 +8,7 @@ use portcullis_types::{ToolError, async_trait};
 
 use super::space::CycleSpace;
 
-/// Keeps the external calls of a cycle in the store, and shows that they wait.
+/// Stores the external calls of a cycle, and shows that they wait.
 pub(super) struct ShownCalls {
     pub(super) inner: StoredExternalCalls,
     pub(super) space: Arc<CycleSpace>,
@@ -23,7 +23,7 @@ impl ExternalCalls for ShownCalls {
             ExternalCallState::Pending => "pending",
             ExternalCallState::Resolved(_) | ExternalCallState::Closed => return Ok((progress, expires)),
         };
-        // The call is stored, so it gets its result even if no space shows that it waits.
+        // Only warn: the call is stored, so it gets its result even if no space shows that it waits.
         if let Err(error) = self.space.show_waiting(&call.id, (status, expires)).await {
             tracing::warn!(error = &error as &dyn std::error::Error, "a waiting call is not shown");
         }

@@ -35,10 +35,10 @@ use crate::{
 /// The maximum number of goals, of memories and of plans that the model reads.
 const MAX_NOTES: u32 = 50;
 
-/// Drives a run of this agent to its end, or until the gateway stops.
+/// Drives a run of an agent to its end, or until the gateway stops.
 ///
 /// # Errors
-/// [`ApiError`] if the run cannot be driven. It stays open then.
+/// [`ApiError`] if the run cannot be driven. Then it stays open.
 ///
 /// # Cancellation
 /// The run stays open, and a later process resumes it.
@@ -56,7 +56,7 @@ pub(crate) async fn drive(core: &Arc<Core>, agent: &Participant, id: &RunId) -> 
     let cycle = Cycle { core, agent, id, definition, capabilities, servers, registry, caller, driven };
     let cycle_end = cycle.run(tools).await;
     cycle.registry.end_run(&cycle.caller);
-    // A lease that is not given back expires by itself.
+    // Only warn: a lease that is not released expires.
     if let Err(error) = cycle.driven.release().await {
         tracing::warn!(error = &error as &dyn std::error::Error, "cannot release the lease of a run");
     }
@@ -66,7 +66,7 @@ pub(crate) async fn drive(core: &Arc<Core>, agent: &Participant, id: &RunId) -> 
     Ok(())
 }
 
-/// A cycle whose lease this process has.
+/// A cycle whose lease this process holds.
 struct Cycle<'a> {
     core: &'a Arc<Core>,
     agent: &'a Participant,
@@ -80,7 +80,7 @@ struct Cycle<'a> {
 }
 
 impl Cycle<'_> {
-    /// Runs the loop. `None` if the gateway stops before it ends.
+    /// Runs the loop. Returns `None` if the gateway stops first.
     async fn run(&self, tools: AgentTools) -> Result<Option<(Arc<CycleSpace>, AgentEnd)>, ApiError> {
         let Self { core, agent, id, registry, caller, driven, .. } = self;
         let cycle_agent = CycleAgent { id: agent.id.clone(), name: agent.name.clone(), tools };
@@ -96,8 +96,8 @@ impl Cycle<'_> {
             model: model.identity.name.clone(),
             ..AgentConfig::new(agent.id.clone())
         };
-        // The callback must not block, so the channel has no bound. The store bounds the open questions of a
-        // run.
+        // The channel is unbounded, because the callback must not block. The store limits the open questions
+        // of a run.
         let (request_sender, mut requests) = mpsc::unbounded_channel();
         let executor =
             RegistryExecutor::new(Arc::clone(registry), terms(caller, driven, &space, request_sender));
@@ -121,7 +121,7 @@ impl Cycle<'_> {
         let _lease = driven.keep_lease(handle);
         let cycle_end = {
             let mut work = std::pin::pin!(async {
-                // A server can take long, so the lease is kept while it is asked.
+                // A server may be slow, so the lease is already being renewed here.
                 self.servers.add_tools(registry, caller).await;
                 agent_loop.resume(start).await
             });
@@ -129,7 +129,7 @@ impl Cycle<'_> {
                 tokio::select! {
                     cycle_end = &mut work => break Some(cycle_end.end),
                     Some(request) = requests.recv() => show_approval_request(&space, &request).await,
-                    // The work is dropped where it is. The run stays open, and a later process resumes it.
+                    // Drop the work at its current step. The run stays open, and a later process resumes it.
                     () = core.stop.cancelled() => break None,
                 }
             }
@@ -141,7 +141,7 @@ impl Cycle<'_> {
         let requested_model = self.definition.model.as_deref();
         match self.core.models.choose(&self.agent.id, requested_model).await {
             Ok(model) => model,
-            // The run fails with this message, so that a person sees it.
+            // Let the run fail with this message, so that a person sees it.
             Err(message) => ChosenModel {
                 provider: Arc::new(NoModel(message)),
                 identity: ModelIdentity {
@@ -153,7 +153,7 @@ impl Cycle<'_> {
     }
 }
 
-/// The terms of the cycle's calls.
+/// Returns the terms of the cycle's calls.
 fn terms(
     caller: &Caller,
     driven: &Arc<DrivenRun>,
@@ -166,7 +166,7 @@ fn terms(
     caller.external_calls = Some(Arc::new(ShownCalls { inner, space: Arc::clone(space) }));
     let approver = StoredApprover::in_store(Arc::clone(driven));
     let approver = approver.on_approval_request(Arc::new(move |request: &NewApprovalRequest| {
-        // Without the cycle there are no readers.
+        // A send fails only after the cycle has ended, when no one reads the questions.
         let _ = request_sender.send(request.clone());
     }));
     caller.approver = Some(Arc::new(approver));
@@ -184,8 +184,8 @@ async fn instructions(core: &Core, agent: &Participant, own: &str) -> Result<Str
     Ok(prompt::instructions(&agent.name, own, &kept))
 }
 
-/// The space that the agent is in, derived from the calls in the messages of its run, which begin with those of earlier
-/// cycles. The model reads the same messages, so both agree, even after a restart.
+/// Returns the space that the agent is in. It is derived from the calls in the run's messages, which begin
+/// with those of earlier cycles. The model reads the same messages, so both agree even after a restart.
 async fn entered_space(core: &Core, agent: &Participant, id: &RunId) -> Result<Option<String>, ApiError> {
     let mut entered = None;
     let mut requested: BTreeMap<String, Option<String>> = BTreeMap::new();
@@ -200,6 +200,7 @@ async fn entered_space(core: &Core, agent: &Participant, id: &RunId) -> Result<O
                 builtins::ENTER_SPACE => {
                     let arguments: serde_json::Value =
                         serde_json::from_str(&call.arguments).unwrap_or_default();
+                    // A call without a valid space id has failed, so its entry is never used.
                     requested.insert(call.id.clone(), arguments["spaceId"].as_str().map(str::to_owned));
                 }
                 builtins::LEAVE_SPACE => {
@@ -220,7 +221,7 @@ async fn entered_space(core: &Core, agent: &Participant, id: &RunId) -> Result<O
         }
     }
     match &entered {
-        // The agent may have been removed from the space meanwhile.
+        // The agent may have been removed from the space since it entered.
         Some(space) if core.store.is_member(space, &agent.id).await? => Ok(entered),
         _ => Ok(None),
     }
@@ -253,7 +254,7 @@ async fn show_end(space: &CycleSpace, end: &AgentEnd) -> Result<(), ApiError> {
         AgentEnd::Cancelled => "cancelled",
         _ => "failed",
     };
-    // The provider's own message is for the operator, who reads it in the run's steps.
+    // The provider's own message is for the operator, who finds it in the run's steps.
     let message = match end {
         AgentEnd::Provider { .. } => "the model's provider failed".to_owned(),
         AgentEnd::Internal { .. } => "an internal fault".to_owned(),
@@ -270,7 +271,7 @@ async fn show_end(space: &CycleSpace, end: &AgentEnd) -> Result<(), ApiError> {
     Ok(())
 }
 
-/// The provider of an agent without a model: every request fails with this message.
+/// The provider of an agent without a model. Every request fails with this message.
 struct NoModel(String);
 
 #[async_trait]

@@ -1,4 +1,4 @@
-//! [`CycleEvents`]: passes the events of a loop on to the readers of the gateway.
+//! [`CycleEvents`]: passes the events of a loop on to the gateway's readers.
 
 use std::{collections::HashMap, sync::Arc};
 
@@ -12,17 +12,17 @@ use serde_json::{Value, json};
 use super::space::{CycleSpace, ShownEnd};
 use crate::{builtins::SEND_MESSAGE, hub::LiveEvent};
 
-/// The maximum number of bytes of arguments that are shown while they arrive: 64 KiB. All of them follow when they are
-/// whole.
+/// The maximum size of arguments that are shown while they arrive: 64 KiB. The complete arguments always
+/// follow.
 const MAX_PARTIAL: usize = 64 * 1024;
 
-/// The minimum growth, in bytes, after which arguments that arrive are shown again.
+/// The minimum growth, in bytes, before incomplete arguments are shown again.
 const MIN_GROWTH: usize = 16;
 
-/// Passes the events of a loop on to the readers of the gateway. The loop waits until an event is stored.
+/// Passes the events of a loop on to the gateway's readers. The loop waits until an event is stored.
 pub(super) struct CycleEvents {
     space: Arc<CycleSpace>,
-    /// The arguments that arrive, by call: their text, and how much of it was shown.
+    /// The incomplete arguments by call: their text, and how much of it was shown.
     arriving: Mutex<HashMap<String, (String, usize)>>,
 }
 
@@ -43,13 +43,13 @@ impl CycleEvents {
             }
             AgentEvent::Tool(ToolEvent::Requested { call_id, tool, arguments }) => {
                 self.arriving.lock().remove(call_id);
-                // Arguments that are not JSON are shown as the text that they are; the call is refused.
+                // Show arguments that are not JSON as text. The call is refused.
                 let input =
                     serde_json::from_str(arguments).unwrap_or_else(|_| Value::from(arguments.as_str()));
                 self.space.show_begin(call_id, tool, Some(&input)).await
             }
             AgentEvent::ToolEnd { result } => self.space.show_end(&result.call_id, call_end(result)).await,
-            // A cut off answer leaves calls without an end.
+            // An answer that was cut off leaves calls without an end.
             AgentEvent::TurnEnd { .. } | AgentEvent::AgentEnd { .. } => {
                 let cut_off: Vec<_> = self.arriving.lock().drain().map(|(call, _)| call).collect();
                 for call in cut_off {
@@ -68,7 +68,7 @@ impl CycleEvents {
         }
     }
 
-    /// Shows the arguments so far, when they have grown by an eighth.
+    /// Shows the arguments so far, once they have grown by an eighth.
     fn show_arriving(&self, call: &str, tool: &str, delta: &str) {
         let partial = {
             let mut arriving = self.arriving.lock();
@@ -77,7 +77,8 @@ impl CycleEvents {
                 return;
             }
             text.push_str(delta);
-            // Each event repeats all arguments, so their number must not grow with every delta.
+            // Each event repeats all arguments. Without this rule, the bytes sent would grow with the square
+            // of their length.
             if text.len() < *shown + MIN_GROWTH.max(*shown / 8) {
                 return;
             }
@@ -103,7 +104,7 @@ impl CycleEvents {
     }
 }
 
-/// How a call has ended, for readers.
+/// Returns how a call has ended, for readers.
 fn call_end(result: &ToolResult) -> ShownEnd {
     match &result.outcome {
         ToolOutcome::Output(output) => match super::executor::shaped_error(output) {
@@ -120,12 +121,12 @@ fn call_end(result: &ToolResult) -> ShownEnd {
 #[async_trait]
 impl EventEmitter for CycleEvents {
     async fn emit(&self, event: AgentEvent) {
-        // The run goes on: events inform, and the store has the messages of the run.
+        // Continue the run: events only inform, and the store has the run's messages.
         if let Err(error) = self.show(&event).await {
             tracing::warn!(error = &error as &dyn std::error::Error, "cannot store an event");
         }
     }
 
-    /// Events of a running call are not shown here: the calls themselves show that they wait.
+    /// Ignores events of a running call: the messages of the calls already show that they wait.
     fn emit_now(&self, _event: AgentEvent) {}
 }

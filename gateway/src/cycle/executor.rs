@@ -1,4 +1,5 @@
-//! [`SpaceExecutor`]: refuses a visible call outside of a space, and gives errors the shape of specification 003.
+//! [`SpaceExecutor`]: refuses a visible call outside a space, and gives errors the shape of specification
+//! 003.
 
 use std::sync::Arc;
 
@@ -14,8 +15,8 @@ use super::space::CycleSpace;
 /// The key of a shaped error's details: whether a result can still be submitted.
 const TAKES_RESULT: &str = "takesResult";
 
-/// An executor over another one. A visible tool is refused outside of a space, and the model reads an error as
-/// `{"error": "…"}` (specification 003).
+/// Wraps another executor. It refuses a visible tool outside a space, and turns errors into `{"error": "…"}`
+/// (specification 003).
 pub(super) struct SpaceExecutor<E> {
     pub(super) inner: E,
     pub(super) registry: Arc<ToolRegistry>,
@@ -23,7 +24,7 @@ pub(super) struct SpaceExecutor<E> {
 }
 
 impl<E> SpaceExecutor<E> {
-    /// The tool's name, if the tool is visible and the agent is in no space.
+    /// Returns the tool's name if the tool is visible and the agent is in no space.
     fn visible_tool_outside_space(&self, call: &ToolCall) -> Option<String> {
         let tool = self.registry.get(&call.tool)?;
         let name = tool.facts().name.as_str();
@@ -44,7 +45,7 @@ impl<E: ToolExecutor> ToolExecutor for SpaceExecutor<E> {
             let message =
                 format!("Tool \"{name}\" is visible but you are not in a space. Call enter_space first.");
             let error = ToolError::failed(message).with_code("not_in_a_space");
-            // The inner executor refuses it, so that the refusal leaves a row in the log.
+            // Let the inner executor refuse the call, so that the refusal leaves an audit row.
             return shape(self.inner.refuse(call, error, terms));
         }
         shape(self.inner.execute(call, terms).await)
@@ -66,7 +67,7 @@ impl<E: ToolExecutor> ToolExecutor for SpaceExecutor<E> {
 /// Turns an error into the output `{"error": …}` (specification 003).
 fn shape(mut result: ToolResult) -> ToolResult {
     if let ToolOutcome::Error(error) = &result.outcome {
-        // A closed call also has the kind of a timeout, but takes no result.
+        // A closed call also has the kind of a timeout, but accepts no result.
         let takes_result = error.kind() == ToolErrorKind::Timeout && error.code() != "call_closed";
         let output = ToolOutput::structured(json!({ "error": error.to_string() }));
         result.outcome = ToolOutcome::Output(output.with_details(json!({ TAKES_RESULT: takes_result })));
@@ -74,8 +75,8 @@ fn shape(mut result: ToolResult) -> ToolResult {
     result
 }
 
-/// The message of a shaped error, and whether a result can still be submitted. `None` if the output is not a shaped
-/// error.
+/// Returns the message of a shaped error, and whether a result can still be submitted. Returns `None` if the
+/// output is not a shaped error.
 pub(super) fn shaped_error(output: &ToolOutput) -> Option<(String, bool)> {
     let takes_result = output.details.get(TAKES_RESULT)?.as_bool()?;
     let message = output.structured.as_ref()?.get("error")?.as_str()?;

@@ -21,7 +21,7 @@ use crate::{
     topic,
 };
 
-/// The execution type of tools that are in no definition, as events name it.
+/// The execution type, in events, of tools that are in no definition.
 const BUILT_IN: &str = "built_in";
 
 /// The agent of a cycle.
@@ -32,7 +32,7 @@ pub(crate) struct CycleAgent {
     pub(crate) tools: AgentTools,
 }
 
-/// The space that an agent is in during a cycle, and the calls under way.
+/// The space that an agent is in during a cycle, and the calls in flight.
 pub(crate) struct CycleSpace {
     pub(crate) core: Arc<Core>,
     pub(crate) agent: CycleAgent,
@@ -41,20 +41,21 @@ pub(crate) struct CycleSpace {
     calls: Mutex<HashMap<String, CycleCall>>,
 }
 
-/// A call that has begun, as readers know it.
+/// A call that has begun, as readers see it.
 #[derive(Debug, Clone)]
 struct CycleCall {
     tool: String,
-    /// The message that shows it, and the message's space.
+    /// The message that shows the call, and the message's space.
     message: Option<(String, String)>,
     shown: ShownCall,
-    /// Whether its result comes from outside.
+    /// Whether the result comes from outside.
     waits: bool,
-    /// Whether the message is the text that the call sends, rather than a rendering of the call.
+    /// Whether the message is the text that the call sends, instead of a rendering of the call.
     is_text: bool,
 }
 
-/// The id of the message that shows a call, or that a call sends. A call that runs again finds its message.
+/// Returns the id of the message that shows a call or that a call sends. It is derived from the call, so a
+/// repeated call finds its message.
 pub(crate) fn message_id(agent: &str, run: &str, call: &str) -> String {
     let id = external_call_id(agent, run, call);
     format!("msg_{}", id.trim_start_matches("call_"))
@@ -65,40 +66,40 @@ impl CycleSpace {
         Self { core, agent, run, entered: Mutex::new(entered), calls: Mutex::default() }
     }
 
-    /// The space that the agent is in.
+    /// Returns the space that the agent is in.
     pub(crate) fn entered(&self) -> Option<String> {
         self.entered.lock().clone()
     }
 
-    /// Enters a space, or leaves it. Returns the space before.
+    /// Enters a space, or leaves the current one for `None`. Returns the previous space.
     pub(crate) fn enter(&self, space: Option<String>) -> Option<String> {
         std::mem::replace(&mut *self.entered.lock(), space)
     }
 
-    /// The configuration of a tool of this agent. `None` if it has no such tool, so that the tool is not visible.
+    /// Returns the configuration of a tool of this agent. A tool without a configuration is not visible.
     pub(crate) fn tool(&self, name: &str) -> Option<&ToolConfiguration> {
         self.agent.tools.get(name)
     }
 
-    /// The author of this agent's messages.
+    /// Returns the author of this agent's messages.
     pub(crate) fn author(&self) -> Author {
         Author { id: self.agent.id.clone(), kind: ParticipantKind::Agent, name: self.agent.name.clone() }
     }
 
-    /// The topics of this run's events, with the space that the agent is in.
+    /// Returns the topics of this run's events, including the given space.
     pub(crate) fn topics(&self, space: Option<&str>) -> Vec<String> {
         run_topics(&self.agent.id, &self.run, space)
     }
 
-    /// Shows that a call begins: in its space if its tool is visible, and to readers of the agent. `input` is `None`
-    /// while the arguments arrive. A call that has been shown gets its input.
+    /// Shows that a call begins: in its space if its tool is visible, and to readers of the agent. `input` is
+    /// `None` while the arguments arrive. A call that is already shown gets its input.
     pub(crate) async fn show_begin(
         &self,
         call: &str,
         tool: &str,
         input: Option<&Value>,
     ) -> Result<(), StoreError> {
-        // The call is changed as a copy, because the lock is not held while the store is written.
+        // Work on a copy of the call, because the lock must not be held across the write to the store.
         let known = self.calls.lock().get(call).cloned();
         let is_new = known.is_none();
         let mut open = known.unwrap_or_else(|| self.open_call(call, tool));
@@ -111,7 +112,7 @@ impl CycleSpace {
             (Some((id, space)), _) if input.is_some() && !open.is_text => {
                 changes.extend(self.update(id, space, &open.shown, MessageStatus::Streaming, None)?);
             }
-            // The words of the agent are shown as they arrive.
+            // Show the agent's text while it arrives.
             (None, _) if tool == SEND_MESSAGE && input.is_none() => {
                 if let Some(space) = self.entered() {
                     let id = message_id(&self.agent.id, &self.run, call);
@@ -177,7 +178,7 @@ impl CycleSpace {
         };
         let mut changes = Vec::new();
         if let Some((id, space)) = &open.message {
-            // A result that was faster has completed the message already, hence the expected status.
+            // A fast result may have completed the message already, so expect the previous status.
             let status = MessageStatus::RequiresAction;
             changes.extend(self.update(id, space, &open.shown, status, Some(MessageStatus::Streaming))?);
         }
@@ -196,7 +197,7 @@ impl CycleSpace {
         self.write(changes).await
     }
 
-    /// Shows how a call has ended.
+    /// Shows how a call has ended, and forgets the call.
     pub(crate) async fn show_end(&self, call: &str, end: ShownEnd) -> Result<(), StoreError> {
         let Some(mut open) = self.calls.lock().remove(call) else { return Ok(()) };
         let space = open.message.as_ref().map(|(_, space)| space.clone());
@@ -209,7 +210,7 @@ impl CycleSpace {
         });
         let mut changes = Vec::new();
         let (kind, status) = match end {
-            // The message waits for the result, and so do readers.
+            // The message stays open until the result comes.
             ShownEnd::Pending => return Ok(()),
             ShownEnd::Output(output) => {
                 data["output"] = output.clone();
@@ -219,18 +220,18 @@ impl CycleSpace {
             ShownEnd::Error { message, takes_result } => {
                 data["error"] = message.clone().into();
                 open.shown.error = Some(message);
-                // A call that still takes a result stays open in its space.
+                // A call that still accepts a result stays open in its space.
                 ("tool.error", (!(takes_result && open.waits)).then_some(MessageStatus::Error))
             }
         };
         if let (Some((id, space)), true) = (&open.message, open.is_text) {
             self.core.hub.end_stream(id);
-            // A message that was sent is complete.
+            // The message of a successful call is complete already, because `post` completed it.
             if status == Some(MessageStatus::Error) {
                 changes.extend(fail_text(id, space));
             }
         } else if let (Some((id, space)), Some(status)) = (&open.message, status) {
-            // A person may have completed the message meanwhile. The expected status keeps that result.
+            // A person may have completed the message in the meantime. The expected status keeps that result.
             let before = if open.waits { MessageStatus::RequiresAction } else { MessageStatus::Streaming };
             changes.extend(self.update(id, space, &open.shown, status, Some(before))?);
         }
@@ -238,14 +239,14 @@ impl CycleSpace {
         self.write(changes).await
     }
 
-    /// The message of a call whose arguments arrive, with its topics.
+    /// Returns the id and the topics of a call whose arguments are arriving.
     pub(crate) fn streamed(&self, call: &str) -> (String, Vec<String>) {
         let open = self.calls.lock().get(call).cloned();
         let space = open.and_then(|open| open.message).map(|(_, space)| space);
         (external_call_id(&self.agent.id, &self.run, call), self.topics(space.as_deref()))
     }
 
-    /// A text that arrives.
+    /// Returns the changes that post a text that is still arriving.
     fn post_text(&self, id: &str, space: &str) -> [Change; 2] {
         let message = NewMessage {
             id: id.to_owned(),
@@ -262,7 +263,7 @@ impl CycleSpace {
         [Change::PostMessage(message), message_event("message.created", space)]
     }
 
-    /// Shows the text of a message as far as it has arrived.
+    /// Shows the part of a message's text that has arrived.
     pub(crate) fn show_text(&self, call: &str, text: &str) {
         let message =
             self.calls.lock().get(call).filter(|open| open.is_text).and_then(|open| open.message.clone());
@@ -311,14 +312,15 @@ impl CycleSpace {
             return Ok(());
         }
         match self.core.write(changes).await {
-            // The message of a call that runs again after its process has died. Its event was written with it.
+            // The call ran before its process died, and posted the message then. The event was written with
+            // it.
             Err(StoreError::AlreadyExists { .. }) => Ok(()),
             written => written.map(drop),
         }
     }
 }
 
-/// Marks a text that was not sent.
+/// Returns the changes that mark a text as not sent.
 fn fail_text(id: &str, space: &str) -> [Change; 2] {
     let update = MessageUpdate {
         id: id.to_owned(),
@@ -331,23 +333,24 @@ fn fail_text(id: &str, space: &str) -> [Change; 2] {
     [Change::UpdateMessage(update), message_event("message.updated", space)]
 }
 
-/// How a call has ended for readers.
+/// How a call has ended, for readers.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) enum ShownEnd {
-    /// With this result.
+    /// The call has this result.
     Output(Value),
-    /// Without a result.
+    /// The call has no result.
     Error {
         /// The message that the model reads.
         message: String,
         /// Whether a result can still be submitted, because the run has only stopped waiting.
         takes_result: bool,
     },
-    /// Its result comes later.
+    /// The result comes later.
     Pending,
 }
 
-/// The event of the message that the change before has posted or changed. No event if nothing was changed.
+/// Returns the event of the message that the previous change has posted or changed. If nothing was changed,
+/// there is no event.
 pub(crate) fn message_event(kind: &'static str, space: &str) -> Change {
     let topics = vec![topic::for_space(space)];
     Change::then(move |applied| {

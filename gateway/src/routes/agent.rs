@@ -76,8 +76,8 @@ async fn notes(
     from_store::listing(page, from_store::note, age_cursor).map(Json)
 }
 
-/// The inbox and the notes of an agent can have texts of spaces that a user does not see, so only the operator and the
-/// agent itself read them.
+/// Allows only the operator and the agent itself. The inbox and the notes of an agent can contain texts from
+/// spaces that a user may not see.
 async fn ensure_own(core: &Core, caller: &Identity, agent: &str) -> Result<(), ApiError> {
     if caller.user().is_some() {
         return Err(ApiError::not_found("agent", agent));

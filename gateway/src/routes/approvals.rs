@@ -1,4 +1,4 @@
-//! Questions whether calls may run, and their answers.
+//! Approval questions about calls, and their answers.
 
 use std::sync::Arc;
 
@@ -21,7 +21,7 @@ use crate::{
 /// The maximum length of a reason, in characters.
 pub(super) const MAX_REASON: usize = 1000;
 
-/// The word for this interface in the rows of answers.
+/// The name of this interface in the rows of answers.
 const VIA: &str = "gateway";
 
 /// Which questions.
@@ -69,7 +69,7 @@ pub(super) async fn list(
     let status = query.status.map(|text| parse_word("status", &text, statuses())).transpose()?;
     let filter = ApprovalFilter { run: query.run_id, status };
     let page = core.store.approvals(filter, by_age(query.limit, query.after.as_deref())?).await?;
-    // The rows are filtered here, because a user's right depends on the spaces of each agent.
+    // Filter here: a user's rights depend on the spaces of each agent.
     let mut visible = VisibleRuns::new(&core, &caller);
     let mut items = Vec::new();
     for approval in page.items {
@@ -99,7 +99,7 @@ pub(super) async fn decide(
     };
     let approval = core.store.approval(&id).await?;
     if !caller.sees_run(&core, (&approval.run, &approval.agent)).await? {
-        // The same error as for a missing question, so that it does not reveal whether an id exists.
+        // Return the same error as for a missing request, so that it does not reveal whether an id exists.
         return Err(ApiError::not_found("approval", &id));
     }
     let verdict =
@@ -121,7 +121,8 @@ pub(super) async fn decide(
         reason: answer.reason,
         decided: now(),
     };
-    // The store compares hash, status and expiry in one statement, so of two answers only one counts.
+    // The store compares hash, status and expiry in one statement, so only one of two concurrent answers
+    // counts.
     let decided = match core.store.answer_approval(&id, &answer.hash, stored).await {
         Ok(decided) => decided,
         Err(StoreError::ApprovalClosed { status: ApprovalStatus::Expired, .. }) => {
@@ -132,7 +133,7 @@ pub(super) async fn decide(
         }
         Err(error) => return Err(error.into()),
     };
-    // The answer counts already. The event only informs, so it has a separate transaction.
+    // The answer is already stored. The event only informs, so it may be a separate transaction.
     let topics = run_topics(&decided.agent, &decided.run, None);
     let approval_json = from_store::approval(decided, now());
     core.write(vec![event("approval.decided", topics, &json!({ "approval": approval_json }))?]).await?;

@@ -1,4 +1,4 @@
-//! Calls whose results come from outside, and their results.
+//! Calls whose results come from outside, and the submission of these results.
 
 use std::sync::Arc;
 
@@ -74,8 +74,8 @@ pub(super) async fn list(
 ) -> Result<Json<Listing<Call>>, ApiError> {
     let statuses = || ExternalCallStatus::ALL.iter().map(|status| (status.as_str(), *status));
     let status = query.status.map(|text| parse_word("status", &text, statuses())).transpose()?;
-    // This is the access check of a run's token: it narrows the filter to its own run. Another run counts as unknown,
-    // so that the error does not reveal whether it exists.
+    // Access check for a run's token: restrict the filter to its own run. Another run counts as unknown, so
+    // that the error does not reveal whether it exists.
     let run = match (caller.listed_run(), query.run_id) {
         (Some(own), Some(filter)) if own != filter => return Err(ApiError::not_found("run", &filter)),
         (own, filter) => own.map(str::to_owned).or(filter),
@@ -129,14 +129,14 @@ pub(super) async fn submit(
         Ok(_) | Err(store::StoreError::NotFound { .. }) => return Err(unknown()),
         Err(error) => return Err(error.into()),
     };
-    // A missing call and one that the caller may not see give the same error, so that the error does not reveal
-    // whether an id exists.
+    // A missing call and a hidden one give the same error, so that the error does not reveal whether an id
+    // exists.
     if !caller.sees_run(&core, (&call.run, &call.agent)).await? {
         return Err(unknown());
     }
     let message = core.store.call_message(&call_id).await?;
     if let Some(user) = caller.user() {
-        // A person answers what a space shows; a call that no space shows is for a program.
+        // A person answers only calls that a space shows. The other calls are meant for a program.
         let space = message.as_ref().map(|message| message.space.as_str());
         let is_shown = match space {
             Some(space) => core.store.is_member(space, user).await?,
@@ -157,8 +157,7 @@ pub(super) async fn submit(
         shown.error = None;
         changes.push(Change::UpdateMessage(MessageUpdate {
             id: message.id,
-            // The store decides below whether the call takes the result, so the status of the message does
-            // not matter.
+            // Expect no status: the store decides below whether the call accepts the result.
             expected: None,
             text: None,
             status: Some(MessageStatus::Complete),
@@ -175,12 +174,12 @@ pub(super) async fn submit(
         "by": { "subject": by, "id": by_id },
     });
     changes.push(event("call.resolved", run_topics(&call.agent, &run, space.as_deref()), &data)?);
-    // Result, message and events are one transaction, so no reader sees one without the others.
+    // Write result, message and events in one transaction, so that no reader sees one without the others.
     let resolved = core.store.resolve_call_with(&call_id, store::Json::of(&result)?, now(), changes).await?;
     let resolution = match resolved {
         ResolvedWith::Now { resolution, applied } => {
             core.show(&applied).await;
-            // A late result is an entry of the agent's inbox.
+            // A late result has become an entry of the agent's inbox.
             core.cycles.wake();
             Some(resolution)
         }
@@ -191,14 +190,14 @@ pub(super) async fn submit(
     };
     let delivery = match resolution {
         Some(ResultDelivery::Inbox { .. }) => "inbox",
-        // An older version of the program has not stored the way of a result.
+        // Older versions did not store the delivery of a result.
         Some(ResultDelivery::Inline) | None => "inline",
     };
     Ok(Json(TakenResult { call_id, status: "resolved", delivery }))
 }
 
 /// # Errors
-/// 410 for an expired or cancelled call, and 409 for a call with another result.
+/// 410 for an expired or cancelled call, and 409 for a call with a different result.
 fn ensure_same(call: &StoredExternalCall, result: &Value) -> Result<(), ApiError> {
     let status = call.status_at(now());
     if status != ExternalCallStatus::Resolved {

@@ -72,7 +72,7 @@ async fn open(
     subject: StreamSubject,
     (headers, begin): (&HeaderMap, Begin),
 ) -> Result<Response, ApiError> {
-    // The token is kept, because the right is checked again for as long as the stream is open.
+    // The readership keeps the token, because it checks the right again while the stream is open.
     let readership = Readership::new(Arc::clone(&core), token, subject).await?;
     sse::respond(core, readership, headers, begin.last_event_id.as_deref()).await
 }

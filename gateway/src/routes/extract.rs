@@ -1,4 +1,4 @@
-//! Extractors of bodies and parameters, whose refusals have the form of the interface's own errors.
+//! Extractors of bodies and parameters. Their refusals have the form of the interface's own errors.
 
 use std::time::Duration;
 
@@ -12,13 +12,13 @@ use utoipa::IntoParams;
 
 use crate::error::{ApiError, ErrorCode};
 
-/// The number of items of a page without `limit`.
+/// The default of `limit`, in items.
 pub(super) const DEFAULT_LIMIT: u32 = 50;
 
-/// The maximum number of items of a page: as many as a page of the store has.
+/// The maximum number of items of a page: the limit of the store.
 pub(super) const MAX_LIMIT: u32 = portcullis_store::limits::MAX_PAGE_ROWS;
 
-/// The time limit of the body of a request: 10 s.
+/// The timeout of a request's body: 10 s.
 const BODY_DEADLINE: Duration = Duration::from_secs(10);
 
 /// The maximum number of characters of a name.
@@ -32,14 +32,14 @@ impl<T: DeserializeOwned, S: Send + Sync> FromRequest<S> for Body<T> {
 
     async fn from_request(request: Request, state: &S) -> Result<Self, ApiError> {
         let reading = axum::Json::<T>::from_request(request, state);
-        // A client that sends slowly could otherwise hold a connection for ever.
+        // Without a timeout, a slow client could hold a connection forever.
         let late = |_elapsed| ApiError::new(ErrorCode::RequestTimeout, "the body did not arrive within 10 s");
         let axum::Json(value) = tokio::time::timeout(BODY_DEADLINE, reading).await.map_err(late)??;
         Ok(Self(value))
     }
 }
 
-/// The parameters after `?`.
+/// The query parameters of a request.
 pub(super) struct Query<T>(pub(super) T);
 
 impl<T: DeserializeOwned, S: Send + Sync> FromRequestParts<S> for Query<T> {
@@ -51,7 +51,7 @@ impl<T: DeserializeOwned, S: Send + Sync> FromRequestParts<S> for Query<T> {
     }
 }
 
-/// The parameters of the path.
+/// The path parameters of a request.
 pub(super) struct Path<T>(pub(super) T);
 
 impl<T: DeserializeOwned + Send, S: Send + Sync> FromRequestParts<S> for Path<T> {
@@ -75,7 +75,7 @@ pub(super) struct Paging {
     pub(super) after: Option<String>,
 }
 
-/// The number of items of a page.
+/// Checks the number of items of a page.
 ///
 /// # Errors
 /// `invalid`.
@@ -88,19 +88,19 @@ fn limit(limit: Option<u32>) -> Result<u32, ApiError> {
     }
 }
 
-/// A page of a listing by age.
+/// Returns the page request of a listing by age.
 ///
 /// # Errors
 /// `invalid`.
 pub(super) fn by_age(count: Option<u32>, after: Option<&str>) -> Result<PageRequest<AgeCursor>, ApiError> {
     let limit = limit(count)?;
     let Some(after) = after else { return Ok(PageRequest::first(limit)) };
-    // A time has no dot, so the first one is the end of the time.
+    // The time contains no dot, so the first dot ends it.
     let cursor = after.split_once('.').and_then(|(time, id)| Some((time.parse().ok()?, id.to_owned())));
     Ok(PageRequest::after(cursor.ok_or_else(|| bad_cursor("after"))?, limit))
 }
 
-/// A page of a listing by ordinals.
+/// Returns the page request of a listing by ordinal.
 ///
 /// # Errors
 /// `invalid`.
@@ -115,7 +115,7 @@ pub(super) fn by_ordinal(
     Ok(PageRequest::after(cursor, limit))
 }
 
-/// The text of a cursor by age.
+/// Encodes a cursor by age.
 pub(super) fn age_cursor((time, id): AgeCursor) -> String {
     format!("{time}.{id}")
 }
@@ -124,7 +124,7 @@ fn bad_cursor(field: &str) -> ApiError {
     ApiError::invalid(field, "this is not a cursor; take `next` of the page before")
 }
 
-/// A name that people read.
+/// Checks a display name.
 ///
 /// # Errors
 /// `invalid`.
@@ -140,10 +140,10 @@ pub(super) fn name(name: &str) -> Result<String, ApiError> {
     }
 }
 
-/// The value of one of these words.
+/// Returns the value for one of these words.
 ///
 /// # Errors
-/// `invalid` that names the words.
+/// `invalid`, with the allowed words in the message.
 pub(super) fn parse_word<T>(
     field: &str,
     text: &str,

@@ -21,7 +21,7 @@ use crate::{
 /// The maximum number of characters of a message.
 pub(super) const MAX_TEXT: usize = builtins::MAX_TEXT;
 
-/// The maximum length of a text that is searched for, in characters.
+/// The maximum length of a search text, in characters.
 pub(super) const MAX_SEARCH: usize = 200;
 
 /// Which messages.
@@ -85,14 +85,14 @@ pub(super) async fn create(
         return Err(ApiError::forbidden("users send messages here; an agent sends them in its runs"));
     };
     caller.ensure_sees_space(&core, &space).await?;
-    // PostgreSQL cannot keep NUL.
+    // PostgreSQL cannot store NUL.
     if !(1..=MAX_TEXT).contains(&sent.text.chars().count()) || sent.text.contains('\0') {
         let rule = format!("a message has 1 to {MAX_TEXT} characters, none of them NUL");
         return Err(ApiError::invalid("text", rule));
     }
     if let Some(reply_to) = &sent.reply_to {
         match core.store.space_message(reply_to).await {
-            // The same error as for a missing message, because the caller may not see the other space.
+            // Return the same error as for a missing message, because the caller may not see the other space.
             Ok(message) if message.space != space => {
                 return Err(ApiError::not_found("message", reply_to));
             }
@@ -104,7 +104,7 @@ pub(super) async fn create(
             Err(error) => return Err(error.into()),
         }
     }
-    // The message counts only after all checks, so that a refused one costs nothing.
+    // Count the message after all checks, so that a refused one does not use up the allowance.
     core.allowance.admit(user)?;
     let author = core.store.participant(user).await?;
     let message = NewMessage {

@@ -89,7 +89,7 @@ pub(super) async fn list_agents(
     let mut visible = VisibleRuns::new(&core, &caller);
     let mut items = Vec::new();
     for agent in page.items {
-        // No run has an empty id, so the token of a run sees no agents here.
+        // No run has an empty id, so the token of a run sees no agents.
         if visible.sees("", &agent.id).await? {
             items.push(shown(&core, agent)?);
         }
@@ -145,7 +145,7 @@ pub(super) async fn update_agent(
     caller.ensure_admin()?;
     let agent = agent(&core, &id).await?;
     check(&core, &definition)?;
-    // The store compares the version, so a concurrent change is refused and not overwritten.
+    // The store compares the version, so it refuses to overwrite a concurrent change.
     let update = ParticipantUpdate {
         id: id.clone(),
         version: agent.version,
@@ -167,16 +167,16 @@ pub(super) async fn remove_agent(
 ) -> Result<StatusCode, ApiError> {
     caller.ensure_admin()?;
     agent(&core, &id).await?;
-    // The participant goes first, so that no new cycle begins while its runs are cancelled.
+    // Remove the participant first, so that no new cycle begins while its runs are cancelled.
     core.store.remove_participant(&id, now()).await?;
-    // A token that was added during the removal goes too.
+    // Remove tokens that were added during the removal too.
     core.store.remove_tokens_of(AGENT, &id).await?;
     core.readerships.recheck();
     let filter = RunFilter { agent: Some(id.clone()), is_open: Some(true), ..RunFilter::default() };
     let open = portcullis_runs::all_rows(|page| core.store.runs(filter.clone(), page)).await?;
     for run in open {
         match core.store.request_cancel(&run.id, now()).await {
-            // A run that has ended or was removed meanwhile needs no cancellation.
+            // A run that has ended or was removed in the meantime needs no cancellation.
             Ok(()) | Err(StoreError::Ended { .. } | StoreError::NotFound { .. }) => {}
             Err(error) => return Err(error.into()),
         }
@@ -184,7 +184,7 @@ pub(super) async fn remove_agent(
     Ok(StatusCode::NO_CONTENT)
 }
 
-/// The agent with this id.
+/// Returns the agent with this id.
 async fn agent(core: &Core, id: &str) -> Result<Participant, ApiError> {
     let participant = core.store.participant(id).await?;
     if participant.kind == ParticipantKind::Agent {
@@ -199,7 +199,7 @@ fn shown(core: &Core, agent: Participant) -> Result<Agent, ApiError> {
     from_store::agent(agent, status)
 }
 
-/// Checks all of a definition, so that no cycle fails because of it.
+/// Checks the whole definition, so that no cycle fails because of it.
 fn check(core: &Core, definition: &AgentDefinition) -> Result<(), ApiError> {
     if definition.instructions.len() > MAX_INSTRUCTIONS {
         let rule = format!("instructions have at most {MAX_INSTRUCTIONS} bytes");
@@ -216,7 +216,7 @@ fn check(core: &Core, definition: &AgentDefinition) -> Result<(), ApiError> {
     AgentCapabilities::read(definition.capabilities.as_deref())?;
     let tools = agent_tool::read(&definition.tools)?;
     refuse_built_ins("tools", tools.keys().map(String::as_str))?;
-    // The tools are added to a fork, so that the check has no effect.
+    // Add the tools to a fork, so that the check has no effect.
     let registry = core.registry.fork();
     agent_tool::add(&tools, &registry)?;
     let servers = AgentServers::read(definition.mcp.as_ref())?;
@@ -225,7 +225,7 @@ fn check(core: &Core, definition: &AgentDefinition) -> Result<(), ApiError> {
 }
 
 fn refuse_built_ins<'n>(key: &str, mut names: impl Iterator<Item = &'n str>) -> Result<(), ApiError> {
-    // The built-in tools are added only for a cycle, so the registry does not know their names yet.
+    // Built-in tools are added per cycle, so this registry does not have their names.
     match names.find(|name| gateway_names().any(|known| known == *name)) {
         Some(taken) => Err(ApiError::invalid(key, format!("`{taken}` is a built-in tool"))),
         None => Ok(()),

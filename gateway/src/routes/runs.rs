@@ -86,8 +86,8 @@ pub(super) async fn cancel(
 ) -> Result<StatusCode, ApiError> {
     let agent = seen(&core, &caller, &id).await?.agent;
     core.store.request_cancel(&id, now()).await?;
-    // If a cycle of this process drives the run, it sees the request. Do not cancel here as well: this process holds
-    // the lease, so `Runs::cancel` would end the run under its running cycle.
+    // A cycle of this process sees the request and ends the run. `Runs::cancel` would end the run under the
+    // running cycle, because this process holds the lease.
     if core.cycles.is_active(&agent) {
         return Ok(StatusCode::ACCEPTED);
     }
@@ -106,14 +106,14 @@ pub(super) async fn rows(
 ) -> Result<Json<Listing<Value>>, ApiError> {
     seen(&core, &caller, &id).await?;
     let reader = Arc::clone(&core.rows);
-    // The log can be long, and reading it blocks.
+    // Do not block the executor: the log can be long.
     let read = tokio::task::spawn_blocking(move || reader.rows_of(&id, MAX_ROWS)).await;
     let items =
         read.map_err(|error| ApiError::internal(&error))?.map_err(|error| ApiError::internal(&error))?;
     Ok(Json(Listing { items, next: None }))
 }
 
-/// A run that the caller sees.
+/// Returns a run, if the caller may see it.
 async fn seen(core: &Core, caller: &Identity, id: &str) -> Result<store::RunSummary, ApiError> {
     let run = core.store.run(id).await?.summary;
     caller.ensure_sees_run(core, (id, &run.agent)).await?;

@@ -127,8 +127,8 @@ pub(super) async fn add_member(
             added?;
         }
         Identity::User(_) => {
-            // A missing agent and one that the caller may not see give the same error, so that the error does not
-            // reveal whether an id exists.
+            // A missing agent and a hidden one give the same error, so that the error does not reveal whether
+            // an id exists.
             caller.ensure_sees_agent(&core, &participant).await?;
         }
         _ => return Err(ApiError::forbidden("agents cannot add members")),
@@ -161,7 +161,7 @@ pub(super) async fn remove_member(
         return Err(ApiError::forbidden("a user can remove only themselves and agents"));
     }
     let topics = vec![topic::for_space(&space)];
-    // Two callers may remove one member. Only the one that changes something writes the event.
+    // Two callers may remove the same member. Only the removal that changes something writes the event.
     let left = event("member.left", topics, &json!({ "id": participant }))?;
     let changes = vec![
         Change::RemoveMember { space, participant },

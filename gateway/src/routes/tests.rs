@@ -1,5 +1,5 @@
-//! Facts of the description of the interface that stand elsewhere, too: the numbers, which macros take as literals, and
-//! the fields of a message, which the page reads.
+//! Checks facts of the OpenAPI description that are repeated elsewhere: the numbers, which macros take as
+//! literals, and the fields of a message, which the page reads.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -13,7 +13,8 @@ use super::{
     participants::MAX_INSTRUCTIONS,
 };
 
-/// The values of a key in all schemas of properties and parameters, with the property or the parameter.
+/// Collects the values of a key in all schemas of properties and parameters, with the name of the property or
+/// parameter.
 fn collect(value: &Value, key: &str, name: &str, found: &mut Vec<(String, u64)>) {
     match value {
         Value::Object(fields) => {

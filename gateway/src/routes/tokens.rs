@@ -94,7 +94,7 @@ pub(super) async fn create(
         (RUN, Some(run)) => Some(core.store.run(&run).await?.summary.id),
         (kind @ (USER | AGENT), Some(id)) => {
             let participant = core.store.participant(&id).await?;
-            // The kind of a token decides its rights, so it must be the kind of the participant.
+            // The kind of a token decides its rights, so it must match the participant's kind.
             if participant.kind.as_str() != kind {
                 return Err(ApiError::not_found(kind, &id));
             }

@@ -1,4 +1,4 @@
-//! Tests of access: each token sees and does what is its own.
+//! Tests of access: the resources and operations that each token allows.
 
 use serde_json::json;
 
@@ -75,7 +75,7 @@ async fn a_stranger_sees_no_space_run_or_call_of_others() {
     for path in ["/api/users", "/api/tokens"] {
         assert_eq!(world.call(&ada_token, "GET", path, None).await.0.as_u16(), 403, "{path}");
     }
-    // A person does not answer for a program, whose call no space shows.
+    // A person cannot answer a call that no space shows, because it is meant for a program.
     assert_eq!(world.submit(&ada_token, &call, json!(1)).await.0.as_u16(), 403);
     let sdk = world.token("agent", &agent).await;
     assert!(world.submit(&sdk, &call, json!(1)).await.0.is_success());
@@ -103,7 +103,7 @@ async fn a_token_of_a_run_is_for_this_run() {
     assert_eq!(world.call(&own, "GET", &format!("/api/runs/{second}"), None).await.0.as_u16(), 404);
     let calls = items(&world.ok(&own, "GET", "/api/calls", None).await);
     assert_eq!(calls.len(), 1);
-    // The spaces, the inbox, the notes and the events of its agent are not the run's.
+    // The token of a run gives no access to the spaces, the inbox, the notes and the events of its agent.
     assert_eq!(items(&world.ok(&own, "GET", "/api/spaces", None).await), [json!(null); 0]);
     for path in [
         format!("/api/spaces/{space}"),
@@ -123,7 +123,7 @@ async fn a_token_of_a_run_is_for_this_run() {
 async fn an_agent_does_not_approve_its_own_calls() {
     let world = World::with_policy("\n[tools.act]\napproval = \"ask\"\n").await;
     let act = tool("act", "internal", json!({}));
-    // The policy names the tool, so the registry must know that it comes.
+    // The policy names the tool, so the registry must know in advance that it will be added.
     let agent = world.agent("Assistant", json!([act])).await;
     let (token, space) = world.meet(&agent).await;
     let mut events = world.events(&world.admin, &format!("/api/agents/{agent}/events"), None).await;

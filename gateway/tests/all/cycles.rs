@@ -21,7 +21,7 @@ impl Scene {
         Self { world, agent, token, space }
     }
 
-    /// Says something, and returns what the model read as results in its cycle.
+    /// Sends a message, and returns the results that the model read in its cycle.
     async fn results(&self, number: usize, turns: impl IntoIterator<Item = String>) -> Vec<Value> {
         self.world.plays(turns);
         self.world.say(&self.token, &self.space, "Go on").await;
@@ -166,7 +166,7 @@ async fn agents_wake_each_other_but_not_without_end() {
     assert!((21..60).contains(&count), "{count}");
 }
 
-/// Calls of visible tools stand between the texts, and are messages too.
+/// Calls of visible tools come between the texts, and are messages too.
 #[tokio::test(flavor = "multi_thread")]
 async fn agents_that_show_calls_do_not_wake_each_other_without_end() {
     let chart = tool("displayChart", "internal", json!({"visible": true}));
@@ -174,13 +174,14 @@ async fn agents_that_show_calls_do_not_wake_each_other_without_end() {
     assert!((21..60).contains(&count), "{count}");
 }
 
-/// Lets two agents with these tools answer every message, and returns the number of texts when they have stopped.
+/// Lets two agents with these tools answer every message, and returns the number of texts when they have
+/// stopped.
 async fn texts_of_a_talk(tools: Value, shown: &[(&str, Value)]) -> usize {
     let world = World::new().await;
     let (ping, pong) = (world.agent("Ping", tools.clone()).await, world.agent("Pong", tools).await);
     let (ada, token) = world.user("Ada").await;
     let space = world.space("Table", &[&ada, &ping, &pong]).await;
-    // Both agents answer every message, for ever.
+    // Both agents answer every message, forever.
     let mut turn = vec![("enter_space", json!({"spaceId": space}))];
     turn.extend(shown.iter().cloned());
     turn.push(("send_message", json!({"text": "And you?"})));

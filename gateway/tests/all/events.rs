@@ -63,7 +63,7 @@ async fn many_readers_get_every_event() {
     let space = world.space("Home", &[&ada]).await;
     let path = format!("/api/spaces/{space}/events");
     let mut readers = Vec::new();
-    // More than a user's token may have open.
+    // Open more streams than a user's token may have.
     for _ in 0..10_000 {
         readers.push(world.events(&world.admin, &path, None).await);
     }
@@ -89,7 +89,7 @@ async fn a_stream_ends_with_the_right_to_it() {
     let join = async |id: &str| {
         world.ok(&world.admin, "PUT", &format!("{member}/{id}"), None).await;
     };
-    // Each right that can be lost, and the change that takes it away.
+    // Each right that can be lost, and the change that revokes it.
     for (path, method, change) in [
         (&of_space, "DELETE", format!("{member}/{ada}")),
         (&of_agent, "DELETE", format!("{member}/{agent}")),
@@ -104,7 +104,7 @@ async fn a_stream_ends_with_the_right_to_it() {
         world.ok(&world.admin, method, &change, None).await;
         let later = reader.rest().await;
         assert!(later.iter().all(|event| event.kind == "member.left"), "{change}: {later:?}");
-        // The operator's stream goes on.
+        // The operator's stream continues.
         world.ok(&world.admin, "PUT", &format!("{member}/{ada}"), None).await;
         if path == &of_space {
             world.say(&token, &space, "on").await;
@@ -120,7 +120,7 @@ async fn a_stream_ends_with_the_right_to_it() {
     reader.rest().await;
 }
 
-/// Another process removes the token in the store, of which this gateway hears nothing.
+/// Another process removes the token in the store, and this gateway is not notified.
 #[tokio::test(start_paused = true)]
 async fn a_stream_ends_soon_after_another_process_has_taken_its_right() {
     let world = World::new().await;
@@ -151,7 +151,7 @@ async fn a_token_has_a_limited_number_of_streams() {
     let other = world.token("user", &ada).await;
     drop(world.events(&other, &path, None).await);
     readers.pop();
-    // A reader that comes back again and again holds one stream.
+    // A reader that reconnects again and again holds only one stream.
     for _ in 0..1_000 {
         world.events(&token, &path, None).await;
     }

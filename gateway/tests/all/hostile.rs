@@ -1,4 +1,4 @@
-//! Bad input, and two who do the same concurrently.
+//! Invalid input, and concurrent identical operations.
 
 use serde_json::{Value, json};
 
@@ -137,7 +137,7 @@ async fn a_user_sends_a_limited_number_of_messages() {
     let space = world.space("Work", &[&ada, &grace]).await;
     let path = format!("/api/spaces/{space}/messages");
     let mut sent = 0;
-    // More than the allowance of a minute, and of the time that the sending takes.
+    // Send more than the allowance of a minute, including what is refilled while sending.
     while world.call(&token, "POST", &path, Some(json!({"text": "more"}))).await.0.as_u16() == 201 {
         sent += 1;
         assert!(sent < 5_000, "no limit");
@@ -186,8 +186,8 @@ async fn a_message_reaches_as_many_agents_as_a_space_can_have() {
     for agent in [&agents[0], &agents[998]] {
         world.ended_runs(agent, 1).await;
     }
-    // The longest message, whose copies would exceed a transaction, reaches them in part. Control characters take six
-    // bytes each in JSON.
+    // The longest message reaches the inboxes only in part, because its copies would exceed a transaction.
+    // Control characters take six bytes each in JSON.
     for character in ["🦀", "\u{1}"] {
         let said = world.say(&token, &space, &character.repeat(32_768)).await;
         let id = text(&said, "id");

@@ -1,4 +1,4 @@
-//! A gateway that dies and comes back.
+//! A gateway that dies and is started again.
 
 use serde_json::json;
 

@@ -1,5 +1,5 @@
-//! The traces of specification 003, event for event, on both stores: a confirmation that is not waited for, a result
-//! that comes in time, and a result that comes late.
+//! The traces of specification 003, event for event, on both stores: a confirmation that the run does not
+//! wait for, a result that arrives in time, and a result that arrives late.
 
 use portcullis_store::{PostgresOptions, SqliteOptions, open_gateway_postgres, open_gateway_sqlite};
 use serde_json::json;
@@ -31,7 +31,7 @@ fn kinds(events: &[ReadEvent]) -> Vec<&str> {
     events.iter().map(|event| event.kind.as_str()).collect()
 }
 
-/// Without the events of streams under way, whose number depends on time.
+/// Removes the events of unfinished streams, whose number depends on timing.
 fn stored(events: &[ReadEvent]) -> Vec<ReadEvent> {
     events.iter().filter(|event| event.id.is_some()).cloned().collect()
 }

@@ -29,7 +29,7 @@ use tempfile::TempDir;
 use tokio::task::JoinSet;
 use tower::ServiceExt as _;
 
-/// The time limit of a test's wait for something that must happen.
+/// How long a test waits for an expected event.
 pub(crate) const TEST_TIMEOUT: Duration = Duration::from_secs(60);
 
 /// The turns of a model, one script each, and the prompts that it has read.
@@ -62,12 +62,12 @@ impl Models for OneModel {
     }
 }
 
-/// A turn that ends with this text.
+/// Returns a turn that ends with this text.
 pub(crate) fn says(text: &str) -> String {
     format!("{}\n{}\n", json!({"text": text}), json!({"end": "stop"}))
 }
 
-/// A turn with these calls, whose arguments arrive in two pieces.
+/// Returns a turn with these calls. Their arguments arrive in two pieces.
 pub(crate) fn calls(calls: &[(&str, Value)]) -> String {
     let mut script = String::new();
     for (index, (name, arguments)) in calls.iter().enumerate() {
@@ -88,7 +88,7 @@ pub(crate) fn calls(calls: &[(&str, Value)]) -> String {
     script
 }
 
-/// A gateway that works in the background until it is dropped.
+/// A gateway that runs in the background until it is dropped.
 pub(crate) struct World {
     state: TempDir,
     pub(crate) store: Arc<dyn GatewayStore>,
@@ -101,12 +101,12 @@ pub(crate) struct World {
 }
 
 impl World {
-    /// A gateway over a new SQLite file, under the shipped policy.
+    /// Creates a gateway over a new SQLite file, under the shipped policy.
     pub(crate) async fn new() -> Self {
         Self::with_policy("").await
     }
 
-    /// The same, with these lines below the shipped policy.
+    /// Same as `new`, with these lines appended to the shipped policy.
     pub(crate) async fn with_policy(policy: &str) -> Self {
         let private = std::os::unix::fs::PermissionsExt::from_mode(0o700);
         let state = tempfile::Builder::new().permissions(private).tempdir().expect("a folder");
@@ -115,7 +115,7 @@ impl World {
         Self::in_store(state, store, policy).await
     }
 
-    /// A gateway over this store.
+    /// Creates a gateway over this store.
     pub(crate) async fn in_store(state: TempDir, store: Arc<dyn GatewayStore>, policy: &str) -> Self {
         let script = Arc::new(Script::default());
         let stop = CancellationToken::new();
@@ -140,7 +140,7 @@ impl World {
         self.work.spawn(async move { gateway.work().await });
     }
 
-    /// Ends the gateway as a crash does, and starts another one over the same store.
+    /// Ends the gateway as a crash would, and starts another over the same store.
     pub(crate) async fn restart(&mut self) {
         self.work.shutdown().await;
         self.stop = CancellationToken::new();
@@ -153,7 +153,7 @@ impl World {
         self.script.turns.lock().expect("not poisoned").extend(turns);
     }
 
-    /// The prompts that the model has read so far: the last message of each request that is of the inbox.
+    /// Returns the prompts that the model has read so far: the last inbox message of each request.
     pub(crate) fn prompts(&self) -> Vec<String> {
         let requests = self.script.requests.lock().expect("not poisoned");
         let last = requests.iter().filter_map(|request| request.messages.last());
@@ -161,7 +161,7 @@ impl World {
         prompts.map(portcullis_types::Message::text).collect()
     }
 
-    /// The tool results that the model has read, in order, each once.
+    /// Returns the tool results that the model has read, in order and without duplicates.
     pub(crate) fn tool_results(&self) -> Vec<String> {
         let requests = self.script.requests.lock().expect("not poisoned");
         let last = requests.last().map(|request| request.messages.clone()).unwrap_or_default();
@@ -169,7 +169,7 @@ impl World {
         results.map(portcullis_types::Message::text).collect()
     }
 
-    /// A request, and its answer.
+    /// Makes a request, and returns its answer.
     pub(crate) async fn call(
         &self,
         token: &str,
@@ -193,33 +193,33 @@ impl World {
         (status, serde_json::from_slice(&bytes).unwrap_or_default())
     }
 
-    /// A request that succeeds.
+    /// Makes a request that must succeed.
     pub(crate) async fn ok(&self, token: &str, method: &str, path: &str, body: Option<Value>) -> Value {
         let (status, answer) = self.call(token, method, path, body).await;
         assert!(status.is_success(), "{method} {path}: {status} {answer}");
         answer
     }
 
-    /// A user with a token: the id and the token.
+    /// Creates a user with a token. Returns the id and the token.
     pub(crate) async fn user(&self, name: &str) -> (String, String) {
         let user = self.ok(&self.admin, "POST", "/api/users", Some(json!({"name": name}))).await;
         let id = text(&user, "id");
         (id.clone(), self.token("user", &id).await)
     }
 
-    /// A token of this subject.
+    /// Creates a token for this subject.
     pub(crate) async fn token(&self, subject: &str, id: &str) -> String {
         self.token_with_id(subject, id).await.1
     }
 
-    /// A token of this subject, after its id.
+    /// Creates a token for this subject. Returns the token's id and the token.
     pub(crate) async fn token_with_id(&self, subject: &str, id: &str) -> (String, String) {
         let body = json!({"subject": subject, "id": id});
         let made = self.ok(&self.admin, "POST", "/api/tokens", Some(body)).await;
         (text(&made, "id"), text(&made, "token"))
     }
 
-    /// Writes messages of this user into the store, as many users would in the course of time.
+    /// Writes messages of this user directly into the store, past the rate limit.
     pub(crate) async fn fill(&self, space: &str, user: &str, count: usize) {
         let author = Author { id: user.to_owned(), kind: ParticipantKind::User, name: "Ada".to_owned() };
         for start in (0..count).step_by(1_000) {
@@ -242,13 +242,13 @@ impl World {
         }
     }
 
-    /// An agent with these tools.
+    /// Creates an agent with these tools.
     pub(crate) async fn agent(&self, name: &str, tools: Value) -> String {
         let body = json!({"name": name, "instructions": "Help.", "tools": tools});
         text(&self.ok(&self.admin, "POST", "/api/agents", Some(body)).await, "id")
     }
 
-    /// A space with these members.
+    /// Creates a space with these members.
     pub(crate) async fn space(&self, name: &str, members: &[&str]) -> String {
         let space = self.ok(&self.admin, "POST", "/api/spaces", Some(json!({"name": name}))).await;
         let id = text(&space, "id");
@@ -258,7 +258,8 @@ impl World {
         id
     }
 
-    /// A person in a new space with this agent: the person's token, and the space.
+    /// Creates a person and a new space with the person and this agent. Returns the person's token and the
+    /// space.
     pub(crate) async fn meet(&self, agent: &str) -> (String, String) {
         let (person, token) = self.user("Ada").await;
         let space = self.space("Work", &[&person, agent]).await;
@@ -271,7 +272,7 @@ impl World {
         self.ok(token, "POST", &path, Some(json!({"text": text}))).await
     }
 
-    /// The messages of a space, the oldest first.
+    /// Returns the messages of a space, the oldest first.
     pub(crate) async fn messages(&self, space: &str) -> Vec<Value> {
         let path = format!("/api/spaces/{space}/messages?limit=1000");
         let mut items = items(&self.ok(&self.admin, "GET", &path, None).await);
@@ -279,7 +280,7 @@ impl World {
         items
     }
 
-    /// The events at this path.
+    /// Opens the stream of events at this path.
     pub(crate) async fn events(&self, token: &str, path: &str, last: Option<i64>) -> Events {
         let mut request =
             Request::builder().uri(path).header(header::AUTHORIZATION, format!("Bearer {token}"));
@@ -292,7 +293,7 @@ impl World {
         Events { body: response.into_body().into_data_stream(), buffer: String::new() }
     }
 
-    /// Waits until this is so.
+    /// Waits until `look` returns a value.
     pub(crate) async fn until<T>(&self, what: &str, mut look: impl AsyncFnMut() -> Option<T>) -> T {
         let waiting = async {
             loop {
@@ -374,7 +375,7 @@ pub(crate) struct Events {
     buffer: String,
 }
 
-/// An event, as a reader gets it.
+/// An event as a reader gets it.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct ReadEvent {
     pub(crate) id: Option<i64>,
@@ -383,12 +384,12 @@ pub(crate) struct ReadEvent {
 }
 
 impl Events {
-    /// The next event.
+    /// Returns the next event.
     pub(crate) async fn next(&mut self) -> ReadEvent {
         self.next_or_end().await.expect("the stream goes on")
     }
 
-    /// The next event; `None` if the stream ends.
+    /// Returns the next event, or `None` if the stream ends.
     async fn next_or_end(&mut self) -> Option<ReadEvent> {
         loop {
             while let Some((block, rest)) = self.buffer.split_once("\n\n") {
@@ -415,7 +416,7 @@ impl Events {
         }
     }
 
-    /// The events until the stream ends.
+    /// Returns the events until the stream ends.
     pub(crate) async fn rest(&mut self) -> Vec<ReadEvent> {
         let mut events = Vec::new();
         while let Some(event) = self.next_or_end().await {
@@ -424,7 +425,7 @@ impl Events {
         events
     }
 
-    /// The events up to the first of this kind, with it.
+    /// Returns the events up to and including the first of this kind.
     pub(crate) async fn until(&mut self, kind: &str) -> Vec<ReadEvent> {
         let mut events = Vec::new();
         loop {
@@ -438,17 +439,17 @@ impl Events {
     }
 }
 
-/// A text of an answer.
+/// Returns a text of an answer.
 pub(crate) fn text(value: &Value, key: &str) -> String {
     value[key].as_str().unwrap_or_else(|| panic!("no {key} in {value}")).to_owned()
 }
 
-/// The items of a listing.
+/// Returns the items of a listing.
 pub(crate) fn items(listing: &Value) -> Vec<Value> {
     listing["items"].as_array().expect("a listing").clone()
 }
 
-/// The configuration of a tool.
+/// Returns the configuration of a tool.
 #[expect(clippy::needless_pass_by_value, reason = "a literal at each call")]
 pub(crate) fn tool(name: &str, execution_type: &str, further: Value) -> Value {
     let mut tool = json!({

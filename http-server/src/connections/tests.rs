@@ -42,7 +42,7 @@ impl Served {
         Self { address, stop, serving }
     }
 
-    /// A connection on which this was sent.
+    /// Opens a connection, and sends this text on it.
     async fn send(&self, text: &str) -> TcpStream {
         let mut stream = TcpStream::connect(self.address).await.expect("connects");
         stream.write_all(text.as_bytes()).await.expect("sends");
@@ -81,8 +81,8 @@ async fn a_connection_beyond_the_limit_is_refused_until_another_ends() {
     assert!(refused.starts_with("HTTP/1.1 503") && refused.contains("retry-after"), "{refused}");
     drop(first);
     loop {
-        // The server learns of the end of the first connection in its own time. A refused connection is reset, because
-        // its request was not read.
+        // The server notices the end of the first connection only after a while. A refused connection is
+        // reset, because its request was not read.
         let mut next = served.send("GET /ok! HTTP/1.1\r\nhost: x\r\n\r\n").await;
         let mut answer = [0; 12];
         if next.read_exact(&mut answer).await.is_ok() && &answer == b"HTTP/1.1 200" {

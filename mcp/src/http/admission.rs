@@ -41,7 +41,7 @@ use crate::{
 /// The type of every HTTP answer.
 pub(super) type HttpResponse = Response<BoxBody<Bytes, Infallible>>;
 
-/// `Retry-After` of a refusal that the client may retry, in seconds.
+/// The `Retry-After` of a refusal that the client may retry, in seconds.
 const RETRY_SECONDS: &str = "10";
 
 /// The header with the id of a request's session.
@@ -56,8 +56,8 @@ pub struct HttpAccess {
 }
 
 impl HttpAccess {
-    /// Admits requests that carry the token and address this server as `localhost`, `127.0.0.1` or `[::1]`. It
-    /// admits no web page.
+    /// Admits requests that carry the token and address this server as `localhost`, `127.0.0.1` or `[::1]`.
+    /// Admits no web page.
     #[must_use]
     pub fn new(token: BearerToken) -> Self {
         let hosts = ["localhost", "127.0.0.1", "[::1]"].map(str::to_owned).to_vec();
@@ -78,9 +78,9 @@ impl HttpAccess {
         self
     }
 
-    /// Returns why a request with these headers is refused, if it is refused. Host and Origin defeat DNS
-    /// rebinding: a page whose name was rebound to this server's address sends its own host, and a foreign page
-    /// sends its own origin.
+    /// Returns why a request with these headers is refused, if it is. The checks of Host and Origin defeat
+    /// DNS rebinding. A page whose name was rebound to this server's address sends its own host, and a
+    /// foreign page sends its own origin.
     fn refusal(
         &self,
         headers: &HeaderMap,
@@ -93,7 +93,7 @@ impl HttpAccess {
         let is_known = |origin: &HeaderValue| {
             origin.to_str().is_ok_and(|origin| self.origins.contains(&origin.to_ascii_lowercase()))
         };
-        // `all` is also true without an Origin: such a request comes from no web page.
+        // `all` is also true without an Origin. Such a request does not come from a web page.
         if !origins.all(is_known) {
             return Some((StatusCode::FORBIDDEN, "the Origin may not call this server"));
         }
@@ -112,13 +112,13 @@ impl HttpAccess {
             // `user@host` is not a valid Host.
             !host.as_str().contains('@') && self.hosts.contains(&host.host().to_ascii_lowercase())
         };
-        // The request line may name a host as well, which must then be known too.
+        // The request line may also name a host. It must be known too.
         is_known(&host) && authority.is_none_or(is_known)
     }
 }
 
-/// The value of a header that must be there exactly once. Refuses duplicates: a proxy could use the first value and
-/// this server the second.
+/// Returns the value of a header that must occur exactly once. Refuses duplicates: a proxy could use the
+/// first value and this server the second.
 fn single_value(headers: &HeaderMap, name: HeaderName) -> Option<&HeaderValue> {
     let mut values = headers.get_all(name).iter();
     values.next().filter(|_| values.next().is_none())
@@ -132,7 +132,7 @@ pub(super) struct Gate {
     /// Held while a session is created, so that two requests cannot both create the last allowed one.
     session_creation: Mutex<()>,
     open_requests: OpenRequests,
-    /// Fires when the server must stop.
+    /// Cancelled when the server must stop.
     stop: CancellationToken,
     service: StreamableHttpService<ClientSession, LocalSessionManager>,
 }
@@ -179,9 +179,9 @@ impl Gate {
     /// Answers one request.
     ///
     /// # Cancellation
-    /// Safe. A call that the request started goes on until its session ends.
+    /// Cancel-safe. A call that the request started continues until its session ends.
     pub(super) async fn answer(&self, request: Request<Incoming>) -> HttpResponse {
-        // Refuse before a byte of the body is read.
+        // Refuse before reading any byte of the body.
         if let Some(refusal) = self.refuse_by_head(&request) {
             return refusal;
         }
@@ -192,7 +192,7 @@ impl Gate {
         };
         let mut request = Request::from_parts(head, ());
         let mut open_request = None;
-        // Other content types are left to the protocol's service, which refuses them.
+        // The protocol's service refuses other content types.
         if request.method() == Method::POST && is_json(request.headers()) {
             (body, open_request) = match self.admit(&mut request, body) {
                 Ok(admitted) => admitted,
@@ -204,9 +204,10 @@ impl Gate {
         if makes_session { self.make_session(request).await } else { self.serve(request, open_request).await }
     }
 
-    /// The refusal of a request because of its headers or path, or because the server ends.
+    /// Returns the refusal of a request because of its headers or path, or because the server is stopping.
     fn refuse_by_head(&self, request: &Request<Incoming>) -> Option<HttpResponse> {
-        // The token is checked first: without it, a client learns neither the paths nor whether the server ends.
+        // Check the token first: without it, a client learns neither the paths nor that the server is
+        // stopping.
         if let Some((status, reason)) = self.access.refusal(request.headers(), request.uri().authority()) {
             tracing::info!("a request was refused: {reason}");
             return Some(refuse(status, reason));
@@ -230,8 +231,8 @@ impl Gate {
         }
     }
 
-    /// Decodes a message and registers its id. Returns the message's text for the protocol, and the guard that
-    /// reserves the id. There is no guard if the message is no request or has no session.
+    /// Decodes a message and registers its id. Returns the message's text for the protocol, and the guard
+    /// that reserves the id. There is no guard if the message is not a request or has no session.
     fn admit(
         &self,
         request: &mut Request<()>,
@@ -239,10 +240,10 @@ impl Gate {
     ) -> Result<(Bytes, Option<Arc<OpenRequest>>), Unreadable> {
         let wire::DecodedMessage { message, text } = wire::decode(&body)?;
         let session = request.headers().get(SESSION);
-        // Check this before the id is registered: a request outside a session registers none.
+        // Check this before registering the id: a request outside a session registers none.
         require_session(session, &message)?;
         let open_request = self.open_requests.begin(session, &message)?;
-        // The call holds the id too, so the id stays taken even if the connection breaks.
+        // The call keeps the guard too, so the id stays reserved even if the connection breaks.
         request.extensions_mut().insert(open_request.clone());
         request.extensions_mut().insert(wire::raw_arguments(&message));
         Ok((text.map_or(body, Bytes::from), open_request))
@@ -256,12 +257,13 @@ impl Gate {
     ) -> HttpResponse {
         let ends_session = request.method() == Method::DELETE;
         let mut answer = self.service.handle(request).await;
-        // The protocol names no status for the end of a session. Some clients accept only 200 and 204.
+        // The protocol does not define the status for the end of a session. Some clients accept only 200 and
+        // 204.
         if ends_session && answer.status() == StatusCode::ACCEPTED {
             answer = Response::new(Full::default().boxed());
             *answer.status_mut() = StatusCode::NO_CONTENT;
         }
-        // The closure holds the id until the answer's body was sent or dropped.
+        // The closure holds the guard until the answer's body was sent or dropped.
         answer.map(|body| {
             let hold_until_answered = move |frame| {
                 let _until_answered = &open_request;
@@ -271,9 +273,9 @@ impl Gate {
         })
     }
 
-    /// Serves a request that begins a session, if there is room for one.
+    /// Serves a request that creates a session, if the limit allows one.
     async fn make_session(&self, request: Request<Full<Bytes>>) -> HttpResponse {
-        // Hold the lock until the answer is there: only then does `sessions` contain the new session.
+        // Hold the lock until the answer is ready: `sessions` has the new session only then.
         let _creating = self.session_creation.lock().await;
         if self.sessions.sessions.read().await.len() >= self.limits.max_sessions {
             let Self { limits: McpLimits { sessions, idle, .. }, .. } = self;
@@ -287,14 +289,14 @@ impl Gate {
     }
 }
 
-/// A refusal that the client may retry later.
+/// Returns a refusal that the client may retry later.
 fn busy(reason: &str) -> HttpResponse {
     let mut answer = refuse(StatusCode::SERVICE_UNAVAILABLE, reason);
     answer.headers_mut().insert(RETRY_AFTER, HeaderValue::from_static(RETRY_SECONDS));
     answer
 }
 
-/// An answer that refuses a request. The answer closes the connection, so the rest of the request is not read.
+/// Returns a refusal of a request. It closes the connection, so the rest of the request is not read.
 pub(super) fn refuse(status: StatusCode, reason: &str) -> HttpResponse {
     let body = Full::new(Bytes::from(format!("{reason}\n"))).boxed();
     let mut answer = Response::new(body);
@@ -307,9 +309,9 @@ pub(super) fn refuse(status: StatusCode, reason: &str) -> HttpResponse {
     answer
 }
 
-/// Refuses a request outside a session: approvals, stored outputs and the limit of calls belong to sessions.
-/// A future revision has requests without sessions. Its clients begin a session when they learn that
-/// `server/discover` does not exist.
+/// Refuses a request outside a session, because approvals, stored outputs and the limit of calls belong to
+/// sessions. A future revision has requests without sessions. Its clients begin a session when they learn
+/// that `server/discover` does not exist.
 fn require_session(
     session: Option<&HeaderValue>,
     message: &RxJsonRpcMessage<RoleServer>,
@@ -329,13 +331,13 @@ fn require_session(
     Err(Unreadable { id: Some(id.clone()), error })
 }
 
-/// Whether the content type is JSON.
+/// Returns `true` if the content type is JSON.
 fn is_json(headers: &HeaderMap) -> bool {
     let kind = headers.get(CONTENT_TYPE).and_then(|kind| kind.to_str().ok()).unwrap_or_default();
     kind.split(';').next().unwrap_or_default().trim().eq_ignore_ascii_case("application/json")
 }
 
-/// The answer to an unreadable message: the protocol's error, with status 400.
+/// Returns the answer to an unreadable message: the protocol's error, with status 400.
 fn unreadable_answer(unreadable: Unreadable) -> HttpResponse {
     let Unreadable { id, error } = unreadable;
     let message: TxJsonRpcMessage<RoleServer> = JsonRpcMessage::error(error, id);

@@ -1,5 +1,5 @@
-//! [`OpenRequests`]: the requests being answered over HTTP. A session must not use one id for two open requests.
-//! For the single client on standard streams, `unanswered_ids.rs` does the same.
+//! [`OpenRequests`]: the requests in flight over HTTP. A session must not use one id for two open requests.
+//! `unanswered_ids.rs` does the same for the single client on standard streams.
 
 use std::{collections::HashSet, sync::Arc};
 
@@ -14,18 +14,18 @@ use tokio::sync::Notify;
 
 use crate::wire::Unreadable;
 
-/// A request: its session and its id.
+/// The key of a request: its session and its id.
 type RequestKey = (HeaderValue, RequestId);
 
-/// The set of requests being answered.
+/// The set of requests in flight.
 #[derive(Debug, Clone, Default)]
 pub(super) struct OpenRequests {
     keys: Arc<Mutex<HashSet<RequestKey>>>,
     ended: Arc<Notify>,
 }
 
-/// A request being answered. The call and the answer's body each hold a reference. The id is free after
-/// the last one is dropped.
+/// A request in flight. The call and the answer's body each hold a reference. The id is free when both are
+/// dropped.
 #[derive(Debug)]
 pub(super) struct OpenRequest {
     open_requests: OpenRequests,
@@ -55,7 +55,7 @@ impl OpenRequests {
     /// Dropping the future has no effect.
     pub(super) async fn wait_until_empty(&self) {
         loop {
-            // Register as a waiter before the check, so that an end in between is not missed.
+            // Register as a waiter before the check, so that a notification in between is not missed.
             let request_ended = self.ended.notified();
             let mut request_ended = std::pin::pin!(request_ended);
             request_ended.as_mut().enable();

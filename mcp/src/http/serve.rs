@@ -10,8 +10,8 @@ use tokio::{net::TcpListener, time::timeout};
 use super::admission::{Gate, HttpAccess};
 use crate::McpServer;
 
-/// Serves clients until `stop` fires. Then it cancels their calls, and waits at most [`McpLimits::stop_timeout`] until
-/// the calls have ended and are answered.
+/// Serves clients until `stop` is cancelled. Then it cancels their calls, and waits at most
+/// [`McpLimits::stop`] until the calls have ended and are answered.
 ///
 /// # Cancellation
 /// Dropping the future ends all connections and sessions.
@@ -23,8 +23,8 @@ pub async fn serve_http(
     access: HttpAccess,
     stop: CancellationToken,
 ) {
-    // Sessions outlive their connections and `stop`, until all requests are answered. Dropping this guard ends
-    // the sessions.
+    // Sessions outlive their connections and `stop`, until all requests are answered. Dropping this guard
+    // ends them.
     let sessions = CancellationToken::new();
     let _sessions_end = sessions.clone().drop_guard();
     let config = StreamableHttpServerConfig::default().with_cancellation_token(sessions.clone());
@@ -41,7 +41,7 @@ pub async fn serve_http(
         async move { gate.answer(request).await }
     };
     let connections = Connections::accept(listener, &of_connections, answer, stop.cancelled()).await;
-    // `stop` has cancelled the calls. Each gets its answer before sessions and connections are closed.
+    // `stop` has cancelled the calls. Let each get its answer before sessions and connections are closed.
     let _ = timeout(limits.stop_timeout, gate.wait_until_answered()).await;
     sessions.cancel();
     connections.close(limits.leave_grace).await;

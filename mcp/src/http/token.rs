@@ -13,23 +13,23 @@ use subtle::ConstantTimeEq as _;
 
 use crate::McpError;
 
-/// The file in the state folder with the token that the server made.
+/// The file in the state folder with the server's token.
 const FILE: &str = "mcp-token";
 
-/// Minimum length of a token: 128 bits in hexadecimal digits.
+/// The minimum length of a token: 128 bits in hexadecimal digits.
 const MIN_BYTES: usize = 32;
 
-/// Maximum length of a token, in bytes.
+/// The maximum length of a token, in bytes.
 const MAX_BYTES: usize = 4096;
 
-/// A secret that clients present. It is never printed.
+/// A secret that clients present. No output shows it.
 pub struct BearerToken(String);
 
 impl BearerToken {
     /// Reads the token from a file that only its owner may access.
     ///
     /// # Errors
-    /// [`McpError::Token`] if there is no such file, if others can read it, or if it holds no token.
+    /// [`McpError::Token`] if there is no such file, if others can read it, or if it contains no token.
     pub fn read(path: &Path) -> Result<Self, McpError> {
         read(path).map(Self).map_err(|source| McpError::Token { path: path.to_owned(), source })
     }
@@ -42,7 +42,7 @@ impl BearerToken {
         Self::from_file_of_state(folder, FILE)
     }
 
-    /// As [`Self::from_state_folder`], with another name of the file, for a server of another kind.
+    /// Like [`Self::from_state_folder`], with another file name, for a server of another kind.
     ///
     /// # Errors
     /// [`McpError::Token`], or [`McpError::Random`].
@@ -55,14 +55,14 @@ impl BearerToken {
         Ok((Self::read(&path)?, path))
     }
 
-    /// The text of the token, for a server that compares it itself.
+    /// Returns the text of the token, for a server that compares it itself.
     #[must_use]
     pub fn reveal(&self) -> &str {
         &self.0
     }
 
-    /// Whether a header's value presents this token. The comparison takes constant time, unless the lengths
-    /// differ.
+    /// Returns `true` if a header's value presents this token. The comparison takes constant time, unless the
+    /// lengths differ.
     pub(super) fn matches_authorization(&self, value: &[u8]) -> bool {
         let Some((scheme, presented_token)) =
             value.iter().position(|byte| *byte == b' ').map(|separator| value.split_at(separator))
@@ -80,9 +80,9 @@ impl fmt::Debug for BearerToken {
     }
 }
 
-/// Creates the file unless it exists. A hard link makes the file appear complete or not at all. `attempt` is part of
-/// the name of a temporary file, because two servers may start concurrently. It is not part of the token, because names
-/// can be listed.
+/// Creates the file unless it exists. A hard link makes the file appear complete or not at all. The temporary
+/// file's name contains `attempt`, because two servers may start concurrently. `attempt` is not part of the
+/// token, because names can be listed.
 fn create_token_file(path: &Path, token: &str, attempt: &str) -> io::Result<()> {
     if fs::symlink_metadata(path).is_ok() {
         return Ok(());
@@ -90,7 +90,7 @@ fn create_token_file(path: &Path, token: &str, attempt: &str) -> io::Result<()> 
     let temporary = path.with_extension(attempt);
     let mut file = fs::OpenOptions::new().write(true).create_new(true).mode(0o600).open(&temporary)?;
     let write_result = file.write_all(token.as_bytes()).and_then(|()| file.write_all(b"\n"));
-    // The link fails if another server was first. That server's token then counts.
+    // The link fails if another server was faster. Use that server's token.
     let linked = match write_result.and_then(|()| fs::hard_link(&temporary, path)) {
         Err(error) if error.kind() == io::ErrorKind::AlreadyExists => Ok(()),
         other => other,
@@ -102,7 +102,7 @@ fn create_token_file(path: &Path, token: &str, attempt: &str) -> io::Result<()> 
 fn read(path: &Path) -> io::Result<String> {
     let file = open_private_file(path)?;
     let mut text = String::new();
-    // The limit has room for `\r\n` after the longest token. A longer token is refused below.
+    // Leave room for `\r\n` after the longest token. A longer token is refused below.
     file.take(MAX_BYTES as u64 + 2).read_to_string(&mut text)?;
     let token = text.trim_end_matches(['\n', '\r']);
     if !(MIN_BYTES..=MAX_BYTES).contains(&token.len()) || !token.bytes().all(|byte| byte.is_ascii_graphic()) {

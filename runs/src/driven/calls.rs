@@ -1,4 +1,4 @@
-//! The calls of a driven run: which have begun, in this process or before, and how their ends are written.
+//! The calls of a driven run: which have begun, in this process or earlier, and how their ends are written.
 
 use std::{
     collections::{HashMap, HashSet},
@@ -56,7 +56,7 @@ impl DrivenRun {
         Some(self.repeatable.as_ref()?.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
-    /// Whether the end of a call is written. `None` if the call has not begun in this process.
+    /// Returns whether the end of a call is written, or `None` if the call has not begun in this process.
     pub(crate) fn is_written(&self, call: &str) -> Option<bool> {
         self.started_calls().get(call).copied()
     }
@@ -89,7 +89,7 @@ impl CallStartListener for DrivenRun {
                 self.started_calls().insert(call.call_id.clone(), false);
                 Ok(())
             }
-            // The executor answers such a call itself, so two calls have the same id.
+            // The executor answers interrupted calls itself, so two calls must have the same id.
             Ok(Some(CallStart::Finished(_) | CallStart::Unknown(_))) => Err(interrupted_error()),
             Err(error) => {
                 let reason = "the store of the run has not taken the call, so it has not run";
@@ -99,7 +99,7 @@ impl CallStartListener for DrivenRun {
     }
 }
 
-/// Reads the interrupted calls of a step, as [`OrphanedCall`]s, and the labels that they have brought.
+/// Reads the interrupted calls of a step as [`OrphanedCall`]s, and the labels that they have added.
 pub(super) async fn read_interrupted_calls(
     store: &dyn RunStore,
     id: &RunId,
@@ -122,7 +122,7 @@ pub(super) async fn read_interrupted_calls(
     Ok((begun, labels))
 }
 
-/// Reads the state of an interrupted call. `None` if the call may run again.
+/// Reads the state of an interrupted call. Returns `None` if the call may run again.
 fn interrupted_call(started: &StartedCall, id: &RunId) -> Result<Option<OrphanedCall>, RunError> {
     Ok(match &started.result {
         Some(result) => {
@@ -136,7 +136,8 @@ fn interrupted_call(started: &StartedCall, id: &RunId) -> Result<Option<Orphaned
     })
 }
 
-/// The result is written once more with the step. Until then, it counts as a call whose effects are not known.
+/// Warns that the end of a call is not stored. The step writes the result again. Until then, the call counts
+/// as one with unknown effects.
 fn warn_of_unwritten_end(call: &str, error: &StoreError) {
     tracing::warn!(error = error as &dyn std::error::Error, call, "cannot store the end of a call");
 }

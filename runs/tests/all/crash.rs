@@ -1,4 +1,4 @@
-//! A process that dies at any write to the store, or within any effect.
+//! A process that dies at any write to the store, or during any effect.
 
 use std::{collections::BTreeMap, sync::Arc};
 
@@ -29,7 +29,7 @@ pub(crate) fn turns() -> Vec<Turn> {
     ]
 }
 
-/// The result of each call, and whether the model was told that its effects are not known.
+/// Returns the result of each call, and whether the model was told that its effects are unknown.
 fn results(messages: &[Message]) -> BTreeMap<String, bool> {
     let results = messages.iter().filter(|message| message.role == MessageRole::Tool);
     let result = |message: &Message| {
@@ -42,7 +42,8 @@ fn results(messages: &[Message]) -> BTreeMap<String, bool> {
     by_call
 }
 
-/// Checks the run after its end: it has its answer, a history that providers take, and each effect at most once.
+/// Checks the run after its end: it has an answer, a history that providers accept, and each effect at most
+/// once.
 pub(crate) async fn check(world: &World, place: &str) {
     let messages = world.messages().await;
     let calls: Vec<&str> =
@@ -67,7 +68,7 @@ pub(crate) async fn check(world: &World, place: &str) {
     assert_eq!((run.summary.status, run.summary.lease), (RunStatus::Completed, None), "{place}");
 }
 
-/// Goes on in a new process after the first has died.
+/// Continues in a new process after the first has died.
 async fn resume(world: &World, place: &str) {
     let driven = world.drive_after_death(Continuation::Resume, false).await;
     let run = driven.unwrap_or_else(|error| panic!("{place}: {}", portcullis_types::chain(&error)));

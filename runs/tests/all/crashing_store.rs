@@ -1,4 +1,4 @@
-//! A store whose process dies at a chosen write: before it, or just after it.
+//! A store whose process dies before or just after a chosen write.
 
 use std::{
     future,
@@ -22,14 +22,14 @@ use tokio::sync::Notify;
 pub(crate) enum Crash {
     /// The write is not done.
     Before,
-    /// The write is done, and its caller does not learn of it.
+    /// The write is done, but its caller does not learn of it.
     After,
 }
 
-/// The write at which the process dies.
+/// The write during which the process dies.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct CrashPoint {
-    /// The number of the write, from 0.
+    /// The number of the write, counted from 0.
     pub(crate) write: usize,
     pub(crate) when: Crash,
 }

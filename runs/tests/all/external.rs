@@ -1,4 +1,5 @@
-//! Results that are submitted from outside: in time, late, at the moment of the timeout, and to another process.
+//! Results that are submitted from outside: in time, late, at the moment of the timeout, and to another
+//! process.
 
 use std::time::Duration;
 
@@ -18,14 +19,14 @@ use crate::{
 const CONFIRM: (&str, &str) = ("confirm", "{\"text\":\"a\"}");
 const DEFER: (&str, &str) = ("defer", "{\"text\":\"b\"}");
 
-/// The run's calls, the newest first.
+/// Returns the run's calls, the newest first.
 async fn calls(world: &World) -> Vec<StoredExternalCall> {
     let run = Some(world.subject.id.to_string());
     let filter = ExternalCallFilter { run, ..ExternalCallFilter::default() };
     world.store.calls(filter, PageRequest::default()).await.expect("listed").items
 }
 
-/// The one call of a run, when it is there.
+/// Waits for the only call of a run, and returns it.
 async fn call(world: &World) -> StoredExternalCall {
     eventually("the run has one call", async || match &calls(world).await[..] {
         [call] => Some(call.clone()),
@@ -39,7 +40,7 @@ async fn submit(world: &World, id: &str, result: &str) -> ResultDelivery {
     world.store.resolve_call(id, result, now()).await.expect("takes it")
 }
 
-/// The texts of the messages with a role.
+/// Returns the texts of the messages with a role.
 async fn texts(world: &World, role: MessageRole) -> Vec<String> {
     let messages = world.messages().await;
     messages.iter().filter(|message| message.role == role).map(Message::text).collect()
@@ -80,7 +81,7 @@ async fn a_late_result_enters_the_run_once() {
     assert!(matches!(again, RunError::Answered { .. }), "{again}");
 }
 
-/// A result that comes while the run works enters it before the next request to the model.
+/// A result that arrives while the run works is added before the next request to the model.
 #[tokio::test]
 async fn a_result_enters_a_run_that_works() {
     let turns = vec![Turn::Calls(vec![DEFER]), Turn::Calls(vec![CONFIRM]), Turn::Answer("Done.")];
@@ -104,7 +105,8 @@ async fn a_result_enters_a_run_that_works() {
     assert_eq!(answer.text(), "Done.");
 }
 
-/// Of the result and the timeout, one wins: the model gets the result once, as the call's or as a message.
+/// Either the result or the timeout wins. The model gets the result exactly once, as the call's result or as
+/// a message.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_result_at_the_moment_of_the_time_out_is_told_once() {
     let (mut inline, mut late) = (0, 0);
@@ -142,7 +144,7 @@ async fn a_result_at_the_moment_of_the_time_out_is_told_once() {
     assert_eq!(inline + late, 60);
 }
 
-/// The process dies at any write while its run waits, and the next one finds the call.
+/// The process dies at any write while its run waits, and the next process finds the call.
 #[tokio::test]
 async fn a_call_is_made_once_although_its_process_dies() {
     let mut crashes = 0;

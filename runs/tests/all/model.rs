@@ -1,4 +1,4 @@
-//! A model whose answer depends only on the conversation, as a deterministic model's would.
+//! A deterministic model: its answer depends only on the conversation.
 
 use async_trait::async_trait;
 use futures_util::{StreamExt as _, stream};
@@ -13,11 +13,11 @@ pub(crate) enum Turn {
     /// Calls: tool and arguments.
     Calls(Vec<(&'static str, &'static str)>),
     Answer(&'static str),
-    /// A part of an answer, after which the connection breaks.
+    /// A part of an answer. Then the connection breaks.
     Broken(&'static str),
 }
 
-/// Answers with the turn whose number is that of the answers so far.
+/// Gives the turn whose number is the number of answers so far.
 #[derive(Debug)]
 pub(crate) struct Model(pub(crate) Vec<Turn>);
 

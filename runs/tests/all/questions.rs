@@ -1,4 +1,4 @@
-//! Questions that are answered from another process, before or after the one that asked has died.
+//! Questions that another process answers, before or after the asking process has died.
 
 use portcullis_agent::AgentEnd;
 use portcullis_runs::{
@@ -18,7 +18,7 @@ async fn world() -> World {
     World::new(vec![Turn::Calls(vec![("ask", "{\"text\":\"a\"}")]), Turn::Answer("Done.")]).await
 }
 
-/// The one question that waits.
+/// Returns the only waiting question.
 async fn question(world: &World) -> StoredApproval {
     let waiting = ApprovalFilter { run: None, status: Some(ApprovalStatus::Waiting) };
     eventually("a question waits", async || {
@@ -62,7 +62,7 @@ async fn a_refusal_has_its_reason_for_the_model() {
     assert!(messages.iter().any(|message| message.text().contains("not on a Friday")), "{messages:?}");
 }
 
-/// The call with other arguments is another call to ask about, because the policy asks about it too.
+/// Edited arguments make another call, which the policy also asks about.
 #[tokio::test]
 async fn edited_arguments_take_the_place_of_the_models() {
     let world = world().await;
@@ -121,7 +121,7 @@ async fn a_run_without_a_process_is_cancelled_at_once() {
             _ = question(&world) => {}
         }
     }
-    // As in `drive_after_death`, the first process may be there a moment longer.
+    // As in `drive_after_death`, the first process may exist a moment longer.
     eventually("the run is cancelled", async || {
         let status = world.process(None).cancel(&world.subject.id).await.expect("cancelled");
         (status != RunStatus::Running).then_some(())

@@ -1,4 +1,5 @@
-//! Steps that are taken one at a time, each perhaps in another process: the history is that of one process.
+//! Steps that are taken one at a time, possibly each in another process. The history is the same as in one
+//! process.
 
 use std::sync::Arc;
 
@@ -48,7 +49,7 @@ async fn drive(stepper: &Stepper, world: &World) -> Result<(), RunError> {
     Ok(())
 }
 
-/// All that the store has about a run, without what differs between two runs.
+/// Returns everything that the store has about a run, except what differs between two runs.
 async fn export(world: &World) -> String {
     fn clean(value: &mut Value, run: &str) {
         match value {
@@ -81,7 +82,7 @@ async fn single_steps_leave_the_history_of_one_process() {
     for turns in [turns(), wrong] {
         let (one, many) = (World::new(turns.clone()).await, World::new(turns).await);
         one.drive(None, Continuation::Resume, None, false).await.expect("driven");
-        // Each step in a separate process.
+        // Take each step in a separate process.
         let mut position =
             many.stepper(None).position(&many.subject.id).await.expect("the run has a position");
         while position.next != "ended" {
@@ -94,7 +95,7 @@ async fn single_steps_leave_the_history_of_one_process() {
         }
         assert_eq!(position.status, RunStatus::Completed);
         assert_eq!(export(&many).await, export(&one).await);
-        // The two reading calls of a turn run concurrently in one process, so their order is not fixed.
+        // The two read-only calls of a turn run concurrently in one process, so their order is not fixed.
         let sorted = |world: &World| {
             let mut notes = world.notes();
             notes.sort();
@@ -150,7 +151,7 @@ async fn a_step_that_was_taken_is_not_taken_again() {
     assert_eq!(call(&stepper, &world, first.version, "call-0-2").await.expect("late"), StepCallEnd::Passed);
 }
 
-/// The texts of the results, in order.
+/// Returns the texts of the results, in order.
 async fn results(world: &World) -> Vec<String> {
     let messages = world.messages().await;
     messages.iter().filter(|message| message.role == MessageRole::Tool).map(Message::text).collect()

@@ -1,4 +1,4 @@
-//! A store, tools with effects that are counted, and processes that drive a run.
+//! A store, tools with countable effects, and processes that drive a run.
 
 use std::{
     sync::{Arc, Mutex},
@@ -31,7 +31,7 @@ const POLICY: &str = "\n[tools.note]\nenabled = true\napproval = \"allow\"\n\
     [tools.look]\nenabled = true\napproval = \"allow\"\n\
     [tools.ask]\nenabled = true\napproval = \"ask\"\n";
 
-/// The time limit of a run's wait for a result that a test submits.
+/// How long a run waits for a result that a test submits.
 const RESULT_TIMEOUT: Duration = Duration::from_secs(60);
 
 /// The pause between two attempts of [`eventually`].
@@ -65,7 +65,7 @@ pub(crate) fn unless_leased<T>(driven: Result<T, RunError>) -> Option<Result<T, 
     }
 }
 
-/// A tool that notes its arguments: an effect that can be counted.
+/// A tool that records its arguments: an effect that can be counted.
 struct Noting {
     name: &'static str,
     tier: SafetyTier,
@@ -113,24 +113,24 @@ impl Tool for Noting {
     }
 }
 
-/// All that outlives a process.
+/// Everything that outlives a process.
 pub(crate) struct World {
     state: TempDir,
     pub(crate) store: Arc<dyn RunStore>,
     pub(crate) subject: RunSubject,
     notes: Arc<Mutex<Vec<String>>>,
     turns: Vec<Turn>,
-    /// The time limit of a run's wait for the result of `confirm`.
+    /// How long a run waits for the result of `confirm`.
     pub(crate) result_timeout: Duration,
 }
 
 impl World {
-    /// A run with a prompt, which no process has begun, in SQLite.
+    /// Creates a run with a prompt in SQLite. No process has begun it.
     pub(crate) async fn new(turns: Vec<Turn>) -> Self {
         Self::in_store(turns, None).await
     }
 
-    /// The same in a store that other runs may have, too.
+    /// Same as `new`, in a store that other runs may use too.
     pub(crate) async fn in_store(turns: Vec<Turn>, store: Option<Arc<dyn RunStore>>) -> Self {
         let private = std::os::unix::fs::PermissionsExt::from_mode(0o700);
         let state = tempfile::Builder::new().permissions(private).tempdir().expect("a folder");
@@ -147,7 +147,7 @@ impl World {
         world
     }
 
-    /// The runs as a new process sees them.
+    /// Returns the runs as a new process sees them.
     pub(crate) fn process(&self, store: Option<Arc<dyn RunStore>>) -> Runs {
         let store = store.unwrap_or_else(|| Arc::clone(&self.store));
         Runs::new(store, RunProcess::start(self.state.path()).expect("starts"))
@@ -185,7 +185,7 @@ impl World {
         Arc::new(builder.state(self.state.path()).build().expect("builds"))
     }
 
-    /// The parts with which a new process takes single steps.
+    /// Creates a stepper as in a new process.
     pub(crate) fn stepper(&self, store: Option<Arc<dyn RunStore>>) -> Stepper {
         let mut caller = Caller::new("agent", "");
         caller.approver = Some(Arc::new(ApproveAll));
@@ -203,7 +203,8 @@ impl World {
         Stepper::new(self.process(store), parts)
     }
 
-    /// Drives the run in a new process, until it ends. The process dies in its tool's effect with this number.
+    /// Drives the run in a new process until it ends. The process dies during the tool's effect with this
+    /// number.
     pub(crate) async fn drive(
         &self,
         store: Option<Arc<dyn RunStore>>,
@@ -234,8 +235,8 @@ impl World {
         Ok(agent.resume(state).await)
     }
 
-    /// Drives the run in a new process after the first has died. The first is simulated: its tasks are dropped a moment
-    /// later than those of a killed process.
+    /// Drives the run in a new process after the first has died. The first is simulated, so its tasks are
+    /// dropped a moment later than those of a killed process.
     pub(crate) async fn drive_after_death(
         &self,
         next: Continuation,
@@ -247,12 +248,12 @@ impl World {
         .await
     }
 
-    /// The effects so far, in order.
+    /// Returns the effects so far, in order.
     pub(crate) fn notes(&self) -> Vec<String> {
         self.notes.lock().expect("not poisoned").clone()
     }
 
-    /// The stored conversation.
+    /// Returns the stored conversation.
     pub(crate) async fn messages(&self) -> Vec<Message> {
         let id = self.subject.id.as_str();
         let stored = all_rows(|request| self.store.messages(id, request)).await.expect("listed");

@@ -1,4 +1,4 @@
-//! Tests of task documents: keys, lines, bounds, and what writing keeps.
+//! Tests of task documents: keys, lines, limits, and what an edit preserves.
 
 use super::*;
 

@@ -1,4 +1,4 @@
-//! Tests of fenced blocks: which count, and where they end.
+//! Tests of fenced blocks: which of them may be calls, and where they end.
 
 use proptest::prelude::*;
 

@@ -125,8 +125,8 @@ fn concurrent_edits_and_replacements_lose_nothing() {
     let (dir, folder) = world();
     let path = inbox(&dir, "a.md");
     fs::write(&path, "").expect("writes");
-    // One side appends lines as an editor does: a new file that takes the name. The other side replaces through the
-    // folder. Each line of both must be in the file at the end.
+    // One thread appends lines as an editor does: a new file that takes the name. The other replaces the file
+    // through the folder. In the end, the file must have each line of both.
     std::thread::scope(|scope| {
         scope.spawn(|| {
             for number in 0..200 {
@@ -134,7 +134,7 @@ fn concurrent_edits_and_replacements_lose_nothing() {
                     let before = fs::read_to_string(&path).expect("reads");
                     let temporary = inbox(&dir, "editor.tmp");
                     fs::write(&temporary, format!("{before}e{number}\n")).expect("writes");
-                    // An editor that checks for changes by others before it saves, as good ones do.
+                    // Good editors check for changes by others before they save.
                     if fs::read_to_string(&path).expect("reads") == before {
                         fs::rename(&temporary, &path).expect("renames");
                         break;

@@ -1,4 +1,4 @@
-//! Tests of the front matter: what is read, what is refused, what an edit keeps.
+//! Tests of the front matter: what is accepted, what is refused, and what an edit preserves.
 
 use super::*;
 use crate::ledger::{CallKey, LedgerRow};

@@ -20,7 +20,7 @@ async fn a_call_waits_and_later_calls_do_not_overtake_it() {
     assert_eq!(reports[0].calls[1].status, TaskCallReportStatus::NeedsApproval);
     let text = world.read("03_Pending_Approval/a.md");
     assert!(text.contains("\"question\":\"may \\u0060pay\\u0060 run?\""), "{text}");
-    // Without a person nothing goes on.
+    // Without a person, nothing more happens.
     world.run(&runner).await;
     assert_eq!(runner.effects(), ["a 1"]);
     world.moved("03_Pending_Approval/a.md", "04_Approved/a.md");
@@ -36,7 +36,7 @@ async fn an_approval_is_for_the_call_that_was_asked_about() {
     world.write("01_Inbox/a.md", &call("pay", "2"));
     let runner = asking();
     world.run(&runner).await;
-    // Someone changes the call after the question, and the file is moved.
+    // The call is changed after the question, and then the file is moved.
     let changed = world.read("03_Pending_Approval/a.md").replace("\"text\":\"2\"", "\"text\":\"2000\"");
     world.moved("03_Pending_Approval/a.md", "04_Approved/a.md");
     world.write("04_Approved/a.md", &changed);

@@ -8,7 +8,7 @@ use serde_json::json;
 
 use crate::world::{Runner, World, call, text_of};
 
-/// The two examples of the specification, as they stand there.
+/// The two examples of the specification, verbatim.
 const EXAMPLES: &str = r#"# Task
 
 ```json
@@ -116,7 +116,7 @@ async fn a_call_runs_once_however_often_its_file_is_read() {
         world.run(&runner).await;
     }
     assert_eq!(runner.effects(), ["a 1", "a 1"], "each of the two equal blocks once");
-    // A block that is added runs, wherever it stands.
+    // An added block runs at any position.
     let text = world.read("07_Done/a.md");
     let (front, body) = text.split_at(text.find("```json").expect("a block"));
     world.write("01_Inbox/a.md", &format!("{front}{}\n{body}", call("a", "2")));
@@ -154,7 +154,7 @@ async fn at_most_ten_calls_run_at_the_same_time() {
     for number in 0..3 * MAX_CONCURRENT_CALLS {
         world.write(&format!("01_Inbox/{number:02}.md"), &call("a", "x"));
     }
-    // Each call waits until ten run, or no more can come.
+    // Each call waits until ten are running, or until no more can start.
     let (entered, all) = (Arc::new(std::sync::Mutex::new(0)), Arc::new(std::sync::Condvar::new()));
     let runner = Arc::new(Runner::new(move |_call| {
         let mut count = entered.lock().expect("no panic");

@@ -25,7 +25,7 @@ async fn a_call_below_any_example_runs_at_most_once_and_loses_no_line() {
     effects.sort();
     effects.dedup();
     assert_eq!(effects.len(), count, "no call runs twice");
-    // An example that leaves a block open takes the call into it.
+    // An example that leaves a block open swallows the call.
     assert!(count > 600, "{count}");
     assert!(effects.iter().all(|effect| effect.starts_with("a ")));
     for (number, example) in examples.iter().enumerate() {
@@ -42,7 +42,7 @@ async fn a_call_below_any_example_runs_at_most_once_and_loses_no_line() {
 #[tokio::test]
 async fn a_call_inside_a_block_of_an_example_does_not_run() {
     let world = World::new();
-    // Examples that end in an open fenced block or comment: a call that follows is its content.
+    // These examples end in an open fenced block or comment, so a call after them is part of its content.
     for (number, open) in ["~~~\n", "````\naaa\n", "<!-- \n", "<script>\n", "> x\n\n````"].iter().enumerate()
     {
         world.write(&format!("01_Inbox/{number}.md"), &format!("{open}\n{}", call("a", "1")));
@@ -52,7 +52,8 @@ async fn a_call_inside_a_block_of_an_example_does_not_run() {
     assert!(runner.effects().is_empty(), "{:?}", runner.effects());
 }
 
-/// The inputs of the examples: the raw strings `original` in the parser's own test of the specification.
+/// Returns the inputs of the examples: the raw strings `original` in the parser's own test of the
+/// specification.
 fn examples() -> Vec<String> {
     let file = parser_sources().join("tests/suite/spec.rs");
     let text = std::fs::read_to_string(&file).unwrap_or_else(|error| panic!("{}: {error}", file.display()));
@@ -67,8 +68,9 @@ fn examples() -> Vec<String> {
     examples
 }
 
-/// The folder into which cargo has unpacked the parser. The list of packages is that of this platform: for all
-/// platforms cargo would need every package of the lock file, and a machine has only those that it compiles.
+/// Returns the folder into which cargo has unpacked the parser. The list of packages is restricted to this
+/// platform. For all platforms, cargo would need every package of the lock file, and a machine has only those
+/// that it compiles.
 fn parser_sources() -> PathBuf {
     #[expect(clippy::disallowed_methods, reason = "a test asks cargo where it has unpacked a dependency")]
     let output = std::process::Command::new(env!("CARGO"))

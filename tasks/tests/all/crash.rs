@@ -1,4 +1,4 @@
-//! A process dies at any moment, and another one continues: no call has a second effect.
+//! A process dies at any moment, and another continues. No call has a second effect.
 
 use std::sync::Arc;
 
@@ -73,7 +73,7 @@ async fn a_finished_task_that_was_not_moved_is_moved() {
     world.write("01_Inbox/a.md", &call("a", "1"));
     let runner = Arc::new(Runner::echo());
     world.run(&runner).await;
-    // As after a death between the last row and the move.
+    // This is the state after a death between the last row and the move.
     world.moved("07_Done/a.md", "01_Inbox/a.md");
     let reports = world.run(&runner).await;
     assert_eq!(reports[0].moved_to.as_deref(), Some("07_Done"));

@@ -7,7 +7,7 @@ use portcullis_types::ToolOutput;
 
 use crate::world::{Runner, World, call};
 
-/// A runner during whose first call something happens with the folder.
+/// Creates a runner that changes the folder during its first call.
 fn during_first_call(
     world: &World,
     action: impl Fn(&std::path::Path) + Send + Sync + 'static,

@@ -8,7 +8,7 @@ use serde_json::json;
 
 use crate::world::{Runner, World, call};
 
-/// Texts that are calls if a scanner reads results carelessly.
+/// Returns texts that a careless scanner of results would take for calls.
 fn attacks() -> Vec<String> {
     let call = call("evil", "run");
     let quoted = call.trim_end().replace('\n', "\n> ");

@@ -1,4 +1,4 @@
-//! Tests of task files, with a runner of calls that a test scripts.
+//! Tests of task files. A scripted runner runs the calls.
 
 mod approvals;
 mod calls;

@@ -1,4 +1,4 @@
-//! Waiting for changed files.
+//! Tests of waiting for changed files.
 
 use std::sync::Arc;
 

@@ -1,4 +1,4 @@
-//! A folder of tasks, and a runner whose calls a test decides.
+//! A folder of tasks, and a scripted runner of calls.
 
 use std::{
     collections::BTreeSet,
@@ -18,16 +18,16 @@ use portcullis_tasks::{
 use portcullis_types::{CancellationToken, ToolError, ToolOutput, ToolResult};
 use tempfile::TempDir;
 
-/// A call as a block, with this text as its only parameter.
+/// Returns a call as a block, with this text as its only parameter.
 pub(crate) fn call(tool: &str, text: &str) -> String {
     let call = serde_json::json!({ "tool_call": { "name": tool, "parameters": { "text": text } } });
     format!("```json\n{call}\n```\n")
 }
 
-/// The action of a scripted runner after `before` has said that the call may begin.
+/// The action of a scripted runner after `before` has accepted the call.
 pub(crate) type Script = Arc<dyn Fn(&TaskCall) -> Result<ToolOutput, ToolError> + Send + Sync>;
 
-/// Where a runner stops for ever, as if the process had died there.
+/// Where a runner stops forever, as if the process had died there.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Death {
     BeforeBegin,
@@ -45,7 +45,7 @@ pub(crate) struct Runner {
     pub(crate) asks: BTreeSet<&'static str>,
     pub(crate) may_repeat: bool,
     pub(crate) death: Option<Death>,
-    /// Happens when a call is decided, before it begins.
+    /// Runs when a call was chosen, before it begins.
     pub(crate) before_begin: Option<Box<dyn Fn() + Send + Sync>>,
     pub(crate) running: AtomicUsize,
     pub(crate) most_running: AtomicUsize,
@@ -68,7 +68,7 @@ impl Runner {
         }
     }
 
-    /// A runner whose calls succeed and return their text.
+    /// Creates a runner whose calls succeed and return their text.
     pub(crate) fn echo() -> Self {
         Self::new(|call| Ok(ToolOutput::text(text_of(call))))
     }
@@ -177,12 +177,13 @@ impl World {
         self.processor(runner).run_once(&CancellationToken::new()).await.expect("runs")
     }
 
-    /// Runs until the runner stops for ever, as a process that is killed there.
+    /// Runs until the runner stops forever, like a process that is killed at that point.
     pub(crate) async fn run_and_die(&self, runner: &Arc<Runner>) {
         let (processor, cancel) = (self.processor(runner), CancellationToken::new());
         tokio::select! {
             ended = processor.run_once(&cancel) => panic!("the process was to die: {ended:?}"),
-            // The paused clock moves on only when nothing else can: the runner has stopped, and no file is written.
+            // The paused clock advances only when all else is idle: the runner has stopped, and no file is
+            // being written.
             () = tokio::time::sleep(std::time::Duration::from_secs(3_600)) => {}
         }
     }

@@ -1,4 +1,4 @@
-//! Input that cannot be used is refused with its reason, and no workflow waits forever for a cure.
+//! Unusable input is refused with a reason, and no workflow waits forever.
 
 use std::sync::Arc;
 
@@ -15,7 +15,7 @@ use crate::{
     world::{QUEUE, World, stepper},
 };
 
-/// The end of a workflow that fails.
+/// Returns the failure of a workflow.
 async fn failure(world: &World, name: &str, input: Value) -> String {
     let handle = world.start(name, input).await;
     let failed = handle.get_result(WorkflowGetResultOptions::default()).await.expect_err("fails");
@@ -95,7 +95,7 @@ async fn an_activity_that_is_delivered_twice_has_one_effect() {
         ["call_model", "run_tools", "call_model", "run_tools", "call_model", "finalize", "ended"]
     );
     assert_eq!(notes(world.folder()).len(), 5, "each call has run once");
-    // A delivery that comes after all finds that the run has gone on.
+    // A delivery that arrives after all finds that the run has advanced.
     let late = stepper.run_call(&id, 3, "call-0-2", Arc::new(|_| {}), &cancel).await;
     assert_eq!(late.expect("refused in order"), StepCallEnd::Passed);
     let (_, here) = world.drive_here(WORK, None).await;

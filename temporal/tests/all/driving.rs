@@ -1,4 +1,4 @@
-//! Runs that end as they would in one process.
+//! Runs that end as they would in a single process.
 
 use portcullis_agent::AgentEnd;
 
@@ -42,18 +42,18 @@ async fn each_model_call_and_each_tool_call_is_an_activity() {
         "finalize",
     ];
     assert_eq!(world.activities(&handle).await, expected);
-    // As the server's own command line shows it.
+    // This is the output of the server's own command line.
     let shown = world.server.command_line(&["workflow", "show", "--workflow-id", "work", "--output", "json"]);
     assert_eq!(shown.matches("\"name\": \"call_model\"").count(), 3, "{shown}");
     assert_eq!(shown.matches("\"name\": \"run_tool\"").count(), 5, "{shown}");
     for query in [format!("PortcullisRun = '{}'", outcome.run), "PortcullisStatus = 'completed'".to_owned()] {
-        // The index follows the history a moment later.
+        // The index lags behind the history.
         let list = || world.server.command_line(&["workflow", "list", "--query", &query]);
         wait_for_some(async || list().contains("work").then_some(())).await;
     }
 }
 
-/// The server suggests it for histories of some thousand events, here for short ones.
+/// The server suggests this for histories of several thousand events. Here it does so for short ones.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_long_run_continues_as_a_new_workflow() {
     let option = ["--dynamic-config-value", "limit.historyCount.suggestContinueAsNew=40"];

@@ -1,4 +1,4 @@
-//! Failures that are tried again, by their kind, and what stays in Temporal.
+//! Which kinds of failures are retried, and which data stay out of Temporal.
 
 use portcullis_runs::store::RunStatus;
 use temporalio_common::protos::temporal::api::history::v1::history_event::Attributes;
@@ -9,7 +9,7 @@ use crate::{
     world::World,
 };
 
-/// The number of attempts at the last activity of this type.
+/// Returns the number of attempts at the last activity of this type.
 async fn attempts(world: &World, handle: &crate::world::Handle) -> i32 {
     let started = |attributes| match attributes {
         Attributes::ActivityTaskStartedEventAttributes(started) => Some(started.attempt),
@@ -41,7 +41,7 @@ async fn a_failure_that_no_attempt_can_cure_ends_the_run() {
     assert_eq!(world.export(&outcome.run).await, world.export(id.as_str()).await);
 }
 
-/// The pauses between the attempts are the server's timers, more than a minute together.
+/// The pauses between the attempts are timers of the server, more than a minute in total.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_provider_that_refuses_too_many_requests_is_left_alone_for_a_while() {
     let Some(server) = Server::start_skipping_time() else { return };
@@ -75,7 +75,7 @@ async fn a_large_result_stays_in_the_store() {
     );
 }
 
-/// The size of an event as the server keeps it.
+/// Returns the size of an event as the server stores it.
 fn prost_size(event: &temporalio_common::protos::temporal::api::history::v1::HistoryEvent) -> usize {
     format!("{event:?}").len()
 }

@@ -19,13 +19,13 @@ use crate::{
     world::{Handle, QUEUE, World, result, work},
 };
 
-/// The variable with the server's address, by which a process of this program knows that it is a worker.
+/// The variable with the server's address. It marks a process of this program as a worker.
 const WORKER: &str = "PORTCULLIS_TEST_WORKER";
 
 /// The variable with the folder of the store.
 const FOLDER: &str = "PORTCULLIS_TEST_FOLDER";
 
-/// The number of runs that are under way.
+/// The number of concurrent runs.
 const RUNS: usize = 100;
 
 /// The number of workers that are killed.
@@ -34,10 +34,10 @@ const KILLS: usize = 50;
 /// The number of workers.
 const WORKERS: usize = 2;
 
-/// The words with which the model is told of a call that may have run.
+/// The words that tell the model that a call may have run.
 const UNKNOWN: &str = "whether the call took effect is not known";
 
-/// The process of a worker, which the tests below start and kill. Started by a person, it does nothing.
+/// The process of a worker, which the tests below start and kill. Started by hand, it does nothing.
 #[test]
 fn worker_process() {
     let (Ok(target), Ok(folder)) = (env::var(WORKER), env::var(FOLDER)) else { return };
@@ -46,7 +46,7 @@ fn worker_process() {
     runtime.block_on(work(target, PathBuf::from(folder), QUEUE.to_owned(), &ALL, Vec::new(), &stop));
 }
 
-/// A worker in a separate process, which is killed with this value.
+/// A worker in a separate process. Dropping this value kills it.
 struct WorkerProcess(Child);
 
 impl WorkerProcess {
@@ -67,7 +67,7 @@ impl Drop for WorkerProcess {
     }
 }
 
-/// A number that nobody can foresee, below a limit.
+/// Returns an unpredictable number below a limit.
 fn random(limit: u64) -> u64 {
     RandomState::new().hash_one(Instant::now()) % limit
 }
@@ -129,7 +129,7 @@ async fn runs_end_once_while_workers_are_killed() {
     assert_eq!(kills, KILLS);
 }
 
-/// The number of times that each call has had its effect.
+/// Counts the effects of each call.
 fn count_effects(folder: &Path) -> BTreeMap<(String, String, String), usize> {
     let mut effects = BTreeMap::new();
     for note in notes(folder) {
@@ -139,7 +139,7 @@ fn count_effects(folder: &Path) -> BTreeMap<(String, String, String), usize> {
     effects
 }
 
-/// Puts the results of the reference in place of those that are not known, and returns their number.
+/// Replaces unknown results by those of the reference, and returns their number.
 fn restore_unknown(found: &mut Value, expected: &Value) -> usize {
     let mut results: HashMap<String, Value> = HashMap::new();
     for message in expected["messages"].as_array().expect("messages") {
@@ -165,7 +165,7 @@ fn restore_unknown(found: &mut Value, expected: &Value) -> usize {
     unknown.len()
 }
 
-/// Puts 1 for the attempts of calls that only read, and returns the number of repetitions.
+/// Sets the attempts of read-only calls to 1, and returns the number of repetitions.
 fn restore_attempts(found: &mut Value) -> usize {
     let mut repeated = 0;
     for call in found["calls"].as_array_mut().expect("calls") {
@@ -177,7 +177,8 @@ fn restore_attempts(found: &mut Value) -> usize {
     repeated
 }
 
-/// Takes away the labels of an interrupted run: its calls count as having read all that they could, as in one process.
+/// Replaces the labels of an interrupted run: its calls count as having read everything that they could, as
+/// in a single process.
 fn restore_labels(found: &mut Value, expected: &Value) {
     found["run"]["labels"] = expected["run"]["labels"].clone();
     found["state"]["labels"] = expected["state"]["labels"].clone();

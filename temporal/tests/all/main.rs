@@ -1,11 +1,11 @@
-//! Runs that Temporal drives, on a real server: they end as those of one process do, whatever happens to the workers.
+//! Runs that Temporal drives on a real server. They end like runs of a single process, even if workers die.
 #![expect(clippy::print_stdout, reason = "tests say what they skipped")]
 
 mod bad_input;
 mod driving;
 mod failures;
 mod kills;
-// The model of the driver of one process, so that histories can be compared.
+// The same model as in the tests of the single-process driver, so that histories can be compared.
 #[path = "../../../runs/tests/all/model.rs"]
 mod model;
 mod people;

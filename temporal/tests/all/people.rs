@@ -33,7 +33,7 @@ async fn an_answer_by_signal_lets_the_call_run() {
     })
     .await;
     assert_eq!(notes(world.folder()).len(), 0);
-    // As a person does on the server's command line.
+    // Send the signal as a person does on the server's command line.
     let input = json!({"question": question, "by": "Ada"}).to_string();
     world.server.command_line(&[
         "workflow",
@@ -51,7 +51,7 @@ async fn an_answer_by_signal_lets_the_call_run() {
     let asked = world.store.approval(&question).await.expect("the store has the question");
     let answer = asked.answer.expect("an answer");
     assert_eq!((&*answer.by, &*answer.via), ("Ada", "temporal"));
-    // The history is that of a run whose question was answered in one process's store.
+    // The history equals that of a run whose question was answered in the store of a single process.
     let here = async {
         let driven = world.drive_here(ASK, None);
         let answering = async {
@@ -168,7 +168,7 @@ async fn a_signal_for_a_run_that_has_ended_is_refused() {
     assert!(!refused.status.success());
     let text = String::from_utf8_lossy(&refused.stderr).to_lowercase();
     assert!(text.contains("already completed") || text.contains("not found"), "{text}");
-    // The status can be asked nevertheless.
+    // The status query still works.
     let report = status(&handle).await;
     assert_eq!((report.step.as_str(), report.status.as_deref()), ("ended", Some(&*outcome.status)));
 }

@@ -1,4 +1,4 @@
-//! Histories that an earlier version of the workflow has made are replayed with today's.
+//! Histories from an earlier version of the workflow are replayed with the current one.
 
 use std::{fs, path::Path};
 
@@ -13,10 +13,11 @@ use crate::{
     world::{QUEUE, World, approve, cancel, result, steer, wait_for},
 };
 
-/// The variable with which the histories of today's workflow are added to the recorded ones.
+/// The variable that adds the histories of the current workflow to the recorded ones.
 const RECORD: &str = "PORTCULLIS_RECORD_HISTORIES";
 
-/// The version of the workflow, in the names of its histories. A change that is guarded by a patch gets a new one.
+/// The version of the workflow, in the names of its histories. A change that a patch guards gets a new
+/// version.
 const VERSION: &str = "1";
 
 /// The folder of the histories.
@@ -62,7 +63,7 @@ async fn a_history_that_the_workflow_would_not_make_is_found() {
     assert!(error.contains("TMPRL1100") || error.to_lowercase().contains("nondeterminism"), "{error}");
 }
 
-/// Drives runs of all kinds, and replays what Temporal has recorded of them.
+/// Drives runs of all kinds, and replays the histories that Temporal has recorded.
 #[tokio::test(flavor = "multi_thread")]
 async fn histories_of_today_are_replayed_without_a_difference() {
     let Some(world) = World::new().await else { return };
@@ -100,7 +101,7 @@ async fn histories_of_today_are_replayed_without_a_difference() {
     }
 }
 
-/// The histories hold only ids, names and what people have sent.
+/// The histories contain only ids, names and messages of people.
 #[test]
 fn recorded_histories_hold_no_results() {
     for (name, bytes) in histories() {

@@ -1,4 +1,4 @@
-//! The model's answers, chosen by the question, so that one worker can drive every run of a test.
+//! The model's answers, chosen by the prompt, so that one worker can drive every run of a test.
 
 use std::{
     fs,
@@ -12,34 +12,34 @@ use portcullis_types::MessageRole;
 
 use crate::model::{Model, Turn};
 
-/// Two turns with calls that read and calls that write, and an answer.
+/// Two turns with read-only calls and calls with effects, and an answer.
 pub(crate) const WORK: &str = "Work.";
 
 /// A call that the policy asks about, and an answer.
 pub(crate) const ASK: &str = "Ask first.";
 
-/// A call that takes long, then another one, and an answer.
+/// A slow call, then another call, and an answer.
 pub(crate) const SLOW: &str = "Be slow.";
 
-/// A call with a result of a mebibyte.
+/// A call with a result of 1 MiB.
 pub(crate) const LARGE: &str = "Read it all.";
 
 /// Calls that are refused: an unknown tool, and arguments that do not fit.
 pub(crate) const WRONG: &str = "Be wrong.";
 
-/// An answer, after the provider has failed as often as the text says.
+/// An answer, after the provider has failed as often as the prompt says.
 pub(crate) const FAILING: &str = "Fail ";
 
-/// An answer that waits long.
+/// An answer that takes long.
 pub(crate) const THINK: &str = "Think.";
 
 /// Six turns of calls.
 pub(crate) const LONG: &str = "Work long.";
 
-/// Nine turns of ten calls that do nothing, for measurements.
+/// Nine turns of ten calls without effects, for measurements.
 pub(crate) const IDLE: &str = "Be idle.";
 
-/// The arguments of the calls of a turn of [`IDLE`]: each differs from the one before.
+/// The arguments of the calls of a turn of [`IDLE`]. Each differs from the previous one.
 const IDLE_ARGUMENTS: [&str; 10] = [
     "{\"text\":\"0\"}",
     "{\"text\":\"1\"}",
@@ -53,7 +53,7 @@ const IDLE_ARGUMENTS: [&str; 10] = [
     "{\"text\":\"9\"}",
 ];
 
-/// The turns of a question.
+/// Returns the turns for a prompt.
 fn turns(question: &str) -> Vec<Turn> {
     match question {
         WORK => vec![
@@ -94,7 +94,7 @@ fn turns(question: &str) -> Vec<Turn> {
     }
 }
 
-/// A model that answers by the question.
+/// A model whose answer depends on the prompt.
 pub(crate) struct Scripts {
     /// Counts the failures of all processes.
     folder: PathBuf,

@@ -1,4 +1,4 @@
-//! A Temporal server for one test: as an ordinary user, with an empty home, on a port of this machine.
+//! A Temporal server for one test: run as an ordinary user, with an empty home, on a loopback port.
 
 use std::{
     env, fs,
@@ -16,16 +16,16 @@ use tempfile::TempDir;
 /// The variable with the folder of the server's programs.
 const PROGRAMS: &str = "PORTCULLIS_TEMPORAL";
 
-/// The variable with which a missing server is a failure.
+/// The variable that makes a missing server a failure.
 const REQUIRED: &str = "PORTCULLIS_REQUIRE_TEMPORAL";
 
-/// The time limit of a server's start. A machine under load starts slowly.
+/// How long a server may take to start. A machine under load starts it slowly.
 const START: Duration = Duration::from_secs(60);
 
 /// The namespace that every server has.
 pub(crate) const NAMESPACE: &str = "default";
 
-/// A server. It ends with this value.
+/// A server. It ends when this value is dropped.
 pub(crate) struct Server {
     child: Child,
     port: u16,
@@ -34,7 +34,7 @@ pub(crate) struct Server {
 }
 
 impl Server {
-    /// Starts a server. `None` if its program is not installed.
+    /// Starts a server, or returns `None` if its program is not installed.
     pub(crate) fn start() -> Option<Self> {
         Self::start_with(&[])
     }
@@ -49,7 +49,7 @@ impl Server {
         })
     }
 
-    /// Starts a server whose time jumps to the next timer while nothing else happens.
+    /// Starts a server whose clock jumps to the next timer when it is idle.
     pub(crate) fn start_skipping_time() -> Option<Self> {
         Self::launch("temporal-test-server", |port| {
             vec![port.to_string(), "--enable-time-skipping".to_owned()]
@@ -96,7 +96,7 @@ impl Server {
         }
     }
 
-    /// Where it listens.
+    /// Returns the address at which the server listens.
     pub(crate) fn address(&self) -> Address {
         self.target().parse().expect("an address")
     }
@@ -146,7 +146,7 @@ fn as_user(user: Option<(u32, u32)>, program: &Path) -> Command {
     command
 }
 
-/// The ids of `nobody`, if this process is root's.
+/// Returns the ids of `nobody` if this process runs as root.
 fn ordinary_user() -> Option<(u32, u32)> {
     if !rustix::process::geteuid().is_root() {
         return None;
@@ -157,7 +157,7 @@ fn ordinary_user() -> Option<(u32, u32)> {
     Some((fields[2].parse().expect("an id"), fields[3].parse().expect("an id")))
 }
 
-/// A port that is free now.
+/// Returns a port that is free now.
 fn free_port() -> u16 {
     let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
     listener.local_addr().expect("an address").port()

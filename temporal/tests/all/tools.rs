@@ -1,4 +1,4 @@
-//! Tools whose effects are lines of a file, which all processes of a test share.
+//! Tools whose effects are lines of a file that all processes of a test share.
 
 use std::{
     fs::{self, OpenOptions},
@@ -18,7 +18,7 @@ use portcullis_types::{
 };
 use serde_json::json;
 
-/// The policy of the tools. A worker may have some of them only.
+/// Returns the policy of the tools. A worker may have only some of them.
 fn policy() -> String {
     let entry = |name: &&str| {
         let approval = if *name == "ask" { "ask" } else { "allow" };
@@ -30,10 +30,10 @@ fn policy() -> String {
 /// The tools of a worker.
 pub(crate) const ALL: [&str; 6] = ["note", "look", "large", "slow", "ask", "idle"];
 
-/// The minimum time that an effect takes, so that a process can die within it.
+/// The minimum duration of an effect, so that a process can die during it.
 const EFFECT: Duration = Duration::from_millis(25);
 
-/// A tool that notes its arguments: an effect that can be counted.
+/// A tool that records its arguments: an effect that can be counted.
 struct Noting {
     name: &'static str,
     notes: PathBuf,
@@ -63,7 +63,7 @@ impl Tool for Noting {
     }
 
     async fn call(&self, context: &ToolContext, _args: &ToolArgs) -> Result<ToolOutput, ToolError> {
-        // For measurements.
+        // This tool is for measurements.
         if self.name == "idle" {
             return Ok(ToolOutput::text("idle"));
         }
@@ -86,13 +86,13 @@ impl Tool for Noting {
     }
 }
 
-/// The effects so far, in order: run, tool and call.
+/// Returns the effects so far, in order: run, tool and call.
 pub(crate) fn notes(folder: &Path) -> Vec<String> {
     let text = fs::read_to_string(folder.join("notes")).unwrap_or_default();
     text.lines().map(str::to_owned).collect()
 }
 
-/// A registry with these tools.
+/// Creates a registry with these tools.
 pub(crate) fn registry(folder: &Path, tools: &[&'static str]) -> Arc<ToolRegistry> {
     let policy = WorkspaceSecurityPolicy::load(&LoadOptions {
         operator: PolicySource { name: "test", text: &format!("{DEFAULT_POLICY}{}", policy()) },

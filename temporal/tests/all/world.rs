@@ -39,7 +39,7 @@ use crate::{
 /// The task queue of the workers.
 pub(crate) const QUEUE: &str = "agents";
 
-/// The time limit of a test's wait for the end of a run, on a machine under load.
+/// How long a test waits for the end of a run on a machine under load.
 const TEST_TIMEOUT: Duration = Duration::from_secs(900);
 
 /// The agent and the workspace of all runs.
@@ -49,7 +49,7 @@ const WORKSPACE: &str = "/work";
 /// A handle to a workflow.
 pub(crate) type Handle = WorkflowHandle<Client, <AgentRun as WorkflowImplementation>::Run>;
 
-/// All that outlives a worker.
+/// Everything that outlives a worker.
 pub(crate) struct World {
     pub(crate) server: Server,
     folder: TempDir,
@@ -57,14 +57,14 @@ pub(crate) struct World {
     pub(crate) client: Client,
 }
 
-/// A worker in a separate thread. It stops with this value.
+/// A worker in a separate thread. Dropping this value stops it.
 pub(crate) struct WorkerThread {
     stop: CancellationToken,
     thread: Option<JoinHandle<()>>,
 }
 
 impl World {
-    /// A world without workers. `None` if there is no server.
+    /// Creates a world without workers, or returns `None` if there is no server.
     pub(crate) async fn new() -> Option<Self> {
         Self::with(Server::start()?).await
     }
@@ -73,7 +73,7 @@ impl World {
         let private = std::os::unix::fs::PermissionsExt::from_mode(0o700);
         let folder = tempfile::Builder::new().permissions(private).tempdir().expect("a folder");
         let store = open_store(folder.path()).await;
-        // A server that listens may need a moment more until it answers.
+        // A server that listens may need a moment before it answers.
         let address = server.address();
         let connection = wait_for_some(async || connect(&address).await.ok()).await;
         let client = Client::new(connection, ClientOptions::new(NAMESPACE).build()).expect("a client");
@@ -84,7 +84,7 @@ impl World {
         self.folder.path()
     }
 
-    /// A worker with all tools.
+    /// Starts a worker with all tools.
     pub(crate) fn worker(&self) -> WorkerThread {
         self.worker_with(QUEUE, &ALL, &[])
     }
@@ -111,7 +111,7 @@ impl World {
         self.client.start_workflow(AgentRun::run, raw(&input), options).await.expect("starts")
     }
 
-    /// As [`Self::start`], for a name that is made.
+    /// Like [`Self::start`], for an owned name.
     pub(crate) async fn start_owned(&self, name: String, input: Value) -> Handle {
         self.start(&name, input).await
     }
@@ -122,14 +122,14 @@ impl World {
         (result(&handle).await, handle)
     }
 
-    /// The export of a run without times and ids.
+    /// Returns the export of a run without times and ids.
     pub(crate) async fn export(&self, run: &str) -> String {
         let id: RunId = run.parse().expect("an id");
         let export = RunExport::read(&*self.store, &id).await.expect("read");
         without_times_and_ids(&serde_json::to_string(&export).expect("JSON"), run)
     }
 
-    /// Drives a run in this process, as the command line does, and returns its end and its id.
+    /// Drives a run in this process, as the command line does. Returns its end and its id.
     pub(crate) async fn drive_here(
         &self,
         prompt: &str,
@@ -162,13 +162,13 @@ impl World {
         (agent.resume(state).await, id)
     }
 
-    /// The events of a workflow's history.
+    /// Returns the events of a workflow's history.
     pub(crate) async fn history(&self, handle: &Handle) -> Vec<HistoryEvent> {
         let history = handle.fetch_history(WorkflowFetchHistoryOptions::default());
         history.into_events().await.expect("read")
     }
 
-    /// The types of the activities of a workflow, in the order in which they were scheduled.
+    /// Returns the types of a workflow's activities, in the order in which they were scheduled.
     pub(crate) async fn activities(&self, handle: &Handle) -> Vec<String> {
         let events = self.history(handle).await;
         let name = |event: HistoryEvent| match event.attributes {
@@ -197,7 +197,7 @@ pub(crate) async fn wait_for(handle: &Handle, wanted: impl Fn(&RunStatusReport) 
     wait_for_some(async || Some(status(handle).await).filter(|status| wanted(status))).await
 }
 
-/// Asks until there is an answer.
+/// Asks repeatedly until there is an answer.
 pub(crate) async fn wait_for_some<T>(ask: impl AsyncFn() -> Option<T>) -> T {
     let asking = async {
         loop {
@@ -225,17 +225,17 @@ pub(crate) async fn cancel(handle: &Handle) {
         .expect("signalled");
 }
 
-/// A payload of JSON.
+/// Returns a JSON payload.
 pub(crate) fn raw(value: &Value) -> RawValue {
     RawValue::from_value(value, &PayloadConverter::default())
 }
 
-/// The store of a folder.
+/// Opens the store in a folder.
 pub(crate) async fn open_store(folder: &Path) -> Arc<dyn RunStore> {
     open_sqlite(&folder.join("runs.db"), SqliteOptions::default()).await.expect("a store")
 }
 
-/// The parts with which a process takes steps.
+/// Creates a stepper for a process.
 pub(crate) async fn stepper(folder: &Path, tools: &[&'static str]) -> Arc<Stepper> {
     let store = open_store(folder).await;
     let runs = Runs::new(store, RunProcess::start(folder).expect("starts"));
@@ -253,7 +253,7 @@ pub(crate) async fn stepper(folder: &Path, tools: &[&'static str]) -> Arc<Steppe
     Arc::new(Stepper::new(runs, parts))
 }
 
-/// Works until it is told to stop.
+/// Takes tasks until it is told to stop.
 pub(crate) async fn work(
     target: String,
     folder: PathBuf,
@@ -301,17 +301,17 @@ impl Drop for WorkerThread {
 /// The keys whose values are times.
 const TIMES: [&str; 7] = ["begun", "finished", "created", "updated", "expires", "decided", "elapsed_ms"];
 
-/// The key of the time that a call took.
+/// The key of a call's duration.
 const DURATION: &str = "duration_us";
 
-/// Puts 0 for each time, and one name for each id of the run or of a question. All other bytes stay.
+/// Replaces each time by 0, and each id of the run or of a question by one name. All other bytes stay.
 fn without_times_and_ids(export: &str, run: &str) -> String {
     let mut text = export.replace(run, "RUN");
     for key in TIMES.iter().chain([&DURATION]) {
         let key = format!("\"{key}\":");
         let parts: Vec<&str> = text.split(&key).collect();
         let rest = |part: &&str| match part.trim_start_matches(|c: char| c.is_ascii_digit()) {
-            // Not a time, but null.
+            // The value is null, not a time.
             rest if rest.len() == part.len() => rest.to_owned(),
             rest => format!("0{rest}"),
         };

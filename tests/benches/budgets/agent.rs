@@ -19,7 +19,7 @@ use crate::{
 /// Calls in one turn, within the loop's limit.
 const CALLS: usize = 100;
 const ROUNDS: usize = 60;
-/// Concurrent calls, if calls may run concurrently; the default.
+/// Concurrent calls, if calls may run concurrently: the default.
 const CONCURRENCY: NonZeroUsize = NonZeroUsize::new(10).expect("10 is not 0");
 const EVENTS: usize = 10_000;
 
@@ -90,7 +90,7 @@ async fn read_to_the_end(mut receiver: EventReceiver) -> usize {
     ends
 }
 
-/// A loop whose model makes one turn of calls and then answers.
+/// Creates a loop whose model makes one turn of calls and then answers.
 fn agent(
     registry: &Arc<ToolRegistry>,
     name: String,

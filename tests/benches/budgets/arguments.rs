@@ -72,15 +72,15 @@ fn parse_time(text: &str) -> Duration {
     time
 }
 
-/// How slow this machine parses now, for a measurement that its processor bounds.
+/// Measures how slowly this machine parses, for a measurement whose bottleneck is the processor.
 pub(crate) fn parsing_slowness() -> Slowness {
     let text = long_list().to_string();
     let mut times: Vec<Duration> = (0..ROUNDS).map(|_| parse_time(&text)).collect();
     Slowness::from_parse_time(median_us(&mut times) / 1000.0)
 }
 
-/// The time in which the pipeline and the tool process the text of arguments, in milliseconds. Before each
-/// measurement, measures only the time of parsing the text, and appends it to `parsing`.
+/// Measures how long the pipeline and the tool take to process the arguments' text, in milliseconds. Before
+/// each measurement, measures only the parsing of the text, and appends that time to `parsing`.
 fn decode(tool: &dyn DeclaredTool, arguments: &Value, parsing: &mut Vec<Duration>) -> f64 {
     let schema = ArgumentSchema::compile(&tool.spec().parameters()).expect("a schema");
     let text = arguments.to_string();

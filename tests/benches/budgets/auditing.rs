@@ -1,4 +1,4 @@
-//! The audit log beside `sha256sum`, replay, the map of mounts, and the cost of a checkpoint.
+//! The audit log compared with `sha256sum`, replay, the map of mounts, and the cost of a checkpoint.
 
 use std::{
     process::Command,
@@ -65,7 +65,7 @@ pub(crate) fn log(report: &mut Report) {
     report.check_at_least("replay of calls under two policies", rate, 200_000.0, "calls/s");
 }
 
-/// The time that appends take more because checkpoints are made meanwhile.
+/// Measures how much slower appends are while checkpoints are made.
 pub(crate) fn checkpoints(report: &mut Report) {
     let mean_us = |has_checkpoints: bool| {
         let folder = tempfile::tempdir().expect("a folder");
@@ -87,7 +87,7 @@ pub(crate) fn checkpoints(report: &mut Report) {
     report.check_at_most("a row more, while checkpoints are made each 1,000 rows", added, 50.0, "µs");
 }
 
-/// The map of many tools in many mounts.
+/// Measures the map of many tools in many mounts.
 pub(crate) async fn mounts(fixture: &Fixture, report: &mut Report) {
     let names: Vec<String> = (0..MOUNTS).map(|number| format!("m{number}")).collect();
     let mounts: String = names.iter().map(|name| format!("{name} = \"folder-of-{name}\"\n")).collect();
@@ -123,7 +123,7 @@ pub(crate) async fn mounts(fixture: &Fixture, report: &mut Report) {
     report.check_at_most("the map of 1,000 tools in 20 mounts, p50", p50, 200.0, "ms");
 }
 
-/// A tool that is only described.
+/// A tool that has a description and never runs.
 struct NamedTool(String);
 
 #[async_trait]

@@ -11,7 +11,7 @@ use portcullis_testing::Fixture;
 
 use crate::report::Report;
 
-/// The time that an author waits if the packages are already on the machine.
+/// How long an author may wait if the packages are already on the machine.
 const BUDGET_SECONDS: f64 = 60.0;
 
 pub(crate) fn first_answer(fixture: &Fixture, report: &mut Report) {
@@ -41,7 +41,7 @@ pub(crate) fn first_answer(fixture: &Fixture, report: &mut Report) {
     );
 }
 
-/// The binary in the fixture's folder, with an empty target folder and without network.
+/// Creates a command of the binary in the fixture's folder, with an empty target folder and without network.
 #[expect(clippy::disallowed_methods, reason = "the program under test")]
 fn command(fixture: &Fixture) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_portcullis-test"));

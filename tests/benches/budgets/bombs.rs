@@ -1,5 +1,5 @@
-//! The time that a neighbour of a command waits for a thread, a file and memory while the command takes as much as it
-//! can get, compared with the neighbour's waits alone.
+//! How long a neighbour of a command waits for a thread, a file and memory while the command takes as much as
+//! it can get, compared with the neighbour's waits alone.
 
 use std::{
     fs,
@@ -83,7 +83,7 @@ impl Waits {
     }
 }
 
-/// The neighbour's waits while this future runs, and the future's output.
+/// Runs a future. Returns the neighbour's waits during the run, and the future's output.
 fn measure_neighbour<T>(file: &Path, future: impl Future<Output = T>) -> (Waits, T) {
     let is_done = AtomicBool::new(false);
     std::thread::scope(|scope| {

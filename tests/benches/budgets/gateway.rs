@@ -1,5 +1,5 @@
-//! The gateway: events to many readers, results to runs that wait, listings of many calls, and the memory of agents at
-//! rest.
+//! The gateway: events to many readers, results for waiting runs, listings of many calls, and the memory of
+//! idle agents.
 
 use std::{
     collections::BTreeMap,
@@ -41,11 +41,11 @@ use crate::{
 
 const READERS: usize = 1_000;
 const EVENTS: usize = 50;
-/// Cycles with calls that wait, and calls in each.
+/// The number of cycles with pending calls, and of calls in each.
 const CYCLES: usize = 40;
 const CALLS: usize = 5;
 const PENDING_CALLS: usize = 10_000;
-/// The limit of the store.
+/// The store's limit on the pending calls of a run.
 const CALLS_OF_A_RUN: usize = 1_000;
 const LISTINGS: usize = 9;
 const IDLE_AGENTS: usize = 1_000;
@@ -68,7 +68,7 @@ struct Served {
     store: Arc<dyn GatewayStore>,
     admin: String,
     address: SocketAddr,
-    /// When the model was asked after a result.
+    /// The times at which the model was asked after a result.
     resumed: tokio::sync::Mutex<mpsc::UnboundedReceiver<Instant>>,
     _work: JoinSet<()>,
     fixture: Fixture,
@@ -77,7 +77,7 @@ struct Served {
 impl Served {
     async fn new() -> Self {
         let fixture = Fixture::new();
-        // The registry makes the folder.
+        // The registry creates the state folder, so it comes first.
         let registry = Arc::new(fixture.registry().await);
         let file = fixture.state().join("gateway.db");
         let store = open_gateway_sqlite(&file, SqliteOptions::default()).await.expect("a store");
@@ -110,12 +110,12 @@ impl Served {
         self.gateway.request(token, method, path, body).await.expect("is answered")
     }
 
-    /// The id of a new thing.
+    /// Creates a resource, and returns its id.
     async fn make(&self, path: &str, body: Value) -> String {
         text(&self.ask(&self.admin, "POST", path, body).await, "id")
     }
 
-    /// A user in a new space: the user's token, and the space.
+    /// Creates a user in a new space. Returns the user's token and the space.
     async fn person(&self) -> (String, String) {
         let user = self.make("/api/users", json!({"name": "Ada"})).await;
         let space = self.make("/api/spaces", json!({"name": "Work"})).await;
@@ -129,12 +129,12 @@ impl Served {
         self.ask(&self.admin, "PUT", &path, Value::Null).await;
     }
 
-    /// A stream of events over a connection.
+    /// Opens a stream of events.
     async fn reader(&self, path: &str) -> tokio::net::TcpStream {
         let mut stream = tokio::net::TcpStream::connect(self.address).await.expect("connects");
         let head = format!("GET {path} HTTP/1.1\r\nhost: x\r\nauthorization: Bearer {}\r\n\r\n", self.admin);
         stream.write_all(head.as_bytes()).await.expect("sends");
-        // The stream begins with the pause before a new connection.
+        // The stream begins with the delay before a reconnect.
         let mut begun = Vec::new();
         while !begun.windows(6).any(|window| window == b"retry:") {
             assert_ne!(stream.read_buf(&mut begun).await.expect("reads"), 0);
@@ -143,7 +143,7 @@ impl Served {
     }
 }
 
-/// A message of a space, until all of its readers have it.
+/// Measures the time until all readers of a space have a message.
 async fn events(served: &Served, report: &mut Report) {
     let (token, space) = served.person().await;
     let (arrived, mut arrivals) = mpsc::unbounded_channel();
@@ -155,7 +155,7 @@ async fn events(served: &Served, report: &mut Report) {
             let mut buffer = Vec::new();
             while stream.read_buf(&mut buffer).await.is_ok_and(|read| read > 0) {
                 if buffer.windows(22).any(|window| window == b"event: message.created") {
-                    // The measurement may be over.
+                    // The receiver is closed after the measurement.
                     let _ = arrived.send(Instant::now());
                     buffer.clear();
                 }
@@ -180,7 +180,7 @@ async fn events(served: &Served, report: &mut Report) {
     report.check_at_most("… p99", p99, 50.0, "ms");
 }
 
-/// The result of a call, until the model of the run that waited for it is asked again.
+/// Measures the time from a call's result until the waiting run asks its model again.
 async fn results(served: &Served, report: &mut Report) {
     let (token, space) = served.person().await;
     let tool = json!({
@@ -220,7 +220,7 @@ async fn results(served: &Served, report: &mut Report) {
     report.check_at_most_scaled("… p99", p99, 5.0, "ms", Slowness::from_sync_time(sync));
 }
 
-/// The data of the next event `call.pending`.
+/// Returns the data of the next event `call.pending`.
 async fn pending_call(stream: &mut tokio::net::TcpStream, buffer: &mut Vec<u8>) -> Value {
     loop {
         let read = String::from_utf8_lossy(buffer).into_owned();
@@ -235,14 +235,15 @@ async fn pending_call(stream: &mut tokio::net::TcpStream, buffer: &mut Vec<u8>) 
     }
 }
 
-/// The number of a page's items, and the next cursor. The items are not parsed, because that is work of the reader.
+/// Returns the number of a page's items and the next cursor. Does not parse the items, because that is the
+/// client's work.
 fn read_page(answer: &[u8]) -> (usize, Option<String>) {
     let page: BTreeMap<String, &RawValue> = serde_json::from_slice(answer).expect("a page");
     let items: Vec<&RawValue> = serde_json::from_str(page["items"].get()).expect("items");
     (items.len(), serde_json::from_str(page["next"].get()).expect("a cursor"))
 }
 
-/// All calls that wait for results, page by page over one connection.
+/// Measures the listing of all pending calls, page by page over one connection.
 async fn listings(served: &Served, report: &mut Report) {
     let agent = served.make("/api/agents", json!({"name": "Busy", "tools": []})).await;
     for run in 0..PENDING_CALLS / CALLS_OF_A_RUN {
@@ -271,7 +272,7 @@ async fn listings(served: &Served, report: &mut Report) {
     report.check_at_most_scaled("10 000 pending calls listed, p50", listed, 50.0, "ms", parsing_slowness());
 }
 
-/// A run with as many calls that wait for results as a run may have.
+/// Adds a run with the maximum number of pending calls.
 async fn add_calls(served: &Served, agent: &str, run: &str) {
     let new = NewRun {
         id: run.to_owned(),
@@ -303,7 +304,7 @@ async fn add_calls(served: &Served, agent: &str, run: &str) {
     }
 }
 
-/// The memory of the program with agents that have all had a cycle.
+/// Measures the memory of the program after each of its agents has had a cycle.
 #[expect(clippy::disallowed_methods, reason = "the measurement ends the program itself")]
 fn idle_agents(report: &mut Report) {
     let fixture = Fixture::new();
@@ -388,7 +389,7 @@ impl Client {
         serde_json::from_str(body).unwrap_or_default()
     }
 
-    /// The number of items of all pages.
+    /// Counts the items of all pages.
     fn count(&self, path: &str) -> usize {
         let (mut items, mut after) = (0, String::new());
         loop {
@@ -402,7 +403,7 @@ impl Client {
     }
 }
 
-/// A model that has nothing to say, at this address, until the process ends.
+/// Starts a model that always answers without calls, and returns its address. It runs until the process ends.
 fn quiet_model() -> SocketAddr {
     let listener = TcpListener::bind("127.0.0.1:0").expect("binds");
     let address = listener.local_addr().expect("an address");
@@ -441,7 +442,7 @@ fn answer(stream: TcpStream) {
     let _ = reader.into_inner().write_all(head.as_bytes());
 }
 
-/// A model whose turns each have one call that waits for a result, until there were enough.
+/// A model that makes one external call in each turn, until it has made enough.
 struct Waiting(mpsc::UnboundedSender<Instant>);
 
 #[async_trait]
@@ -452,7 +453,7 @@ impl Provider for Waiting {
         let results = messages.take_while(|message| message.role != MessageRole::User);
         let results = results.filter(|message| message.role == MessageRole::Tool).count();
         if results > 0 {
-            // The measurement may be over.
+            // The receiver is closed after the measurement.
             let _ = self.0.send(asked);
         }
         let can_fetch = request.tools.iter().any(|tool| tool.name.as_str() == "fetch");
@@ -461,7 +462,7 @@ impl Provider for Waiting {
                 index: 0,
                 id: Some(format!("call-{results}")),
                 name: Some("fetch".to_owned()),
-                // The loop tells a model that repeats a call.
+                // The loop warns a model that repeats a call, so each call has other arguments.
                 arguments: Some(format!("{{\"number\":{results}}}")),
             };
             vec![Delta::ToolCall(call), Delta::End(StopReason::ToolCalls)]

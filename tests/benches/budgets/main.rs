@@ -1,4 +1,4 @@
-//! The budgets of the design, measured: each number beside its limit and its comparison in the same run.
+//! Measures the budgets of the design: prints each number with its limit and a comparison from the same run.
 //! Exits with 1 when a budget is missed.
 //!
 //! Run with `cargo xtask bench`. The comparisons need ripgrep (`rg`), bubblewrap (`bwrap`) and the reference
@@ -113,7 +113,7 @@ fn main() -> ExitCode {
         auditing::checkpoints(&mut report);
         runtime.block_on(auditing::mounts(&fixture, &mut report));
     }
-    // These leave much to write to the disk, so they come last.
+    // These leave many dirty pages, whose writeback would slow the other parts, so they come last.
     if runs("repository") {
         runtime.block_on(repository::walking(&registry, &fixture, &mut report));
     }

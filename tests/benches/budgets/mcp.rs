@@ -111,7 +111,8 @@ fn reference(fixture: &Fixture) -> Option<Command> {
     Some(command)
 }
 
-/// The folder of `.ci/node-packages mcp` beside the build folders, if its content matches the lock file.
+/// Returns the folder of `.ci/node-packages mcp` beside the build folders, if its content matches the lock
+/// file.
 fn reference_packages() -> Option<PathBuf> {
     let folder = Path::new(env!("CARGO_BIN_EXE_portcullis-test")).ancestors().nth(2)?.join("mcp-packages");
     let expected_lock = Path::new(env!("CARGO_MANIFEST_DIR")).parent()?.join(".ci/mcp/package-lock.json");

@@ -1,4 +1,4 @@
-//! Memory of a registry at rest, and its growth over 100,000 calls.
+//! Memory of an idle registry, and its growth over 100,000 calls.
 
 use portcullis_testing::Fixture;
 use portcullis_tools::ToolRegistry;
@@ -8,8 +8,9 @@ use crate::{process, read::Files, report::Report, sample::resident_bytes};
 const CALLS: usize = 100_000;
 const CALLS_PER_AGENT: usize = 500;
 
-/// The resident memory of this process with a registry that has served one call of each tier. It is measured first, in
-/// a process that has only the registry and the list of files. Another process has compiled the modules before.
+/// Measures the resident memory of this process with a registry that has served one call of each tier. Runs
+/// first, while the process has only the registry and the list of files. Another process has compiled the
+/// modules before.
 pub(crate) fn idle(fixture: &Fixture, report: &mut Report) {
     for [tool, arguments] in
         [["file_search", r#"{"query":"nothing"}"#], ["file_list", r#"{"path":"/shared"}"#]]
@@ -36,7 +37,7 @@ pub(crate) fn idle(fixture: &Fixture, report: &mut Report) {
     );
 }
 
-/// The growth over many calls, after the first tenth of them has filled every pool and cache.
+/// Measures the growth over many calls, after the first tenth of them has filled every pool and cache.
 pub(crate) async fn growth(registry: &ToolRegistry, files: &Files, report: &mut Report) {
     let mut caller = files.unused_caller();
     let mut settled_bytes = 0;

@@ -1,4 +1,4 @@
-//! The start of a process with many foreign modules that were compiled before.
+//! The start of a process with many foreign modules whose compiled code is cached.
 
 use std::{fs, time::Instant};
 
@@ -38,7 +38,7 @@ pub(crate) fn starting(report: &mut Report) {
     report.check_at_most("start with 200 cached modules, p50", p50, 150.0, "ms");
 }
 
-/// A module with one tool, different from all others.
+/// Creates a module with one tool. Each module differs from all others.
 fn module(number: usize) -> Vec<u8> {
     let describe = format!(
         "{{\"v\":1,\"tools\":[{{\"name\":\"tool_{number}\",\"parameters\":{{\"type\":\"object\"}}}}]}}"

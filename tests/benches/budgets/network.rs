@@ -1,5 +1,5 @@
-//! Requests of tools: a fetch compared with curl and bare hyper, the policy's judgement, and pages in the guest that
-//! reads them.
+//! Requests of tools: a fetch compared with curl and bare hyper, the policy's check, and pages in the guest
+//! that reads them.
 
 mod pdf;
 
@@ -61,7 +61,7 @@ pub(crate) async fn network(report: &mut Report) {
     concurrent_fetches(&fixture, &server, report).await;
 }
 
-/// The client alone, compared with bare hyper and with curl, each for a body of 10 KiB.
+/// Measures the client alone, compared with bare hyper and with curl, each for a body of 10 KiB.
 async fn small_fetches(fixture: &Fixture, server: &Server, report: &mut Report) {
     let url: Url = server.url("/small").parse().expect("a URL");
     let egress = egress(fixture, server);
@@ -95,7 +95,7 @@ async fn small_fetches(fixture: &Fixture, server: &Server, report: &mut Report) 
     );
 }
 
-/// The policy's judgement of a request and of its address.
+/// Measures the policy's check of a request and of its address.
 fn judgement(
     policy: &WorkspaceSecurityPolicy,
     registry: &ToolRegistry,
@@ -120,7 +120,8 @@ fn judgement(
     report.check_at_most("the judgement of a request and its address", each_us, 5.0, "µs");
 }
 
-/// Pages in the guest, by the time in the read step's row; hostile pages, by the time of the whole call.
+/// Measures pages in the guest by the time in the read step's row, and hostile pages by the time of the whole
+/// call.
 async fn measure_reading(
     fixture: &Fixture,
     registry: &ToolRegistry,
@@ -139,7 +140,7 @@ async fn measure_reading(
             call_times.push(start.elapsed());
             match outcome {
                 Ok(output) => assert!(!output.joined_text().is_empty(), "{}", page.path),
-                // Only the guest's memory bounds a stream of objects.
+                // Only the memory limit of the guest bounds a stream of objects.
                 Err(error) => {
                     assert!(page.is_hostile && error.kind() == ToolErrorKind::ResourceLimit, "{error:?}");
                 }
@@ -153,7 +154,7 @@ async fn measure_reading(
     }
 }
 
-/// Memory while many fetches run.
+/// Measures the memory while many fetches run.
 #[expect(clippy::disallowed_methods, reason = "a benchmark's own tasks")]
 async fn concurrent_fetches(fixture: &Fixture, server: &Server, report: &mut Report) {
     let url: Url = server.url("/large").parse().expect("a URL");
@@ -195,7 +196,7 @@ fn egress(fixture: &Fixture, server: &Server) -> Egress {
     .expect("starts")
 }
 
-/// A judge that allows everything, so that only the client is measured.
+/// An egress check that allows everything, so that only the client is measured.
 struct OpenJudge;
 
 impl Judge for OpenJudge {
@@ -220,7 +221,7 @@ impl Judge for OpenJudge {
     }
 }
 
-/// hyper over one connection that stays open.
+/// hyper over one persistent connection.
 struct BareClient {
     sender: hyper::client::conn::http1::SendRequest<Empty<Bytes>>,
 }
@@ -244,7 +245,7 @@ impl BareClient {
     }
 }
 
-/// The times of one curl process that fetches the same address several times; the first opens the connection.
+/// Measures one curl process that fetches the same URL several times. The first fetch opens the connection.
 #[expect(clippy::disallowed_methods, reason = "the program that we are compared with")]
 fn curl_times(url: &str) -> Vec<Duration> {
     let mut curl = Command::new("curl");
@@ -270,7 +271,7 @@ struct Page {
     is_hostile: bool,
 }
 
-/// The pages of the budgets: an article, and shapes on which some HTML parsers take excessive time.
+/// Returns the pages of the budgets: an article, and shapes on which some HTML parsers take excessive time.
 fn pages() -> Vec<Page> {
     const HOSTILE_MS: f64 = 3000.0;
     let unread_page = |path, body| Page { path, what: "", body, limit: None, is_hostile: false };

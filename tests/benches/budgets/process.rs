@@ -41,7 +41,7 @@ pub(crate) fn start(fixture: &Fixture, files: &Files, report: &mut Report) {
     report.check_at_most("`portcullis call file_read` as a process, p50", p50, 25.0, "ms");
 }
 
-/// The time of one explanation.
+/// Measures one run of `policy explain`.
 fn explanation(fixture: &Fixture, number: usize) -> std::time::Duration {
     let start = Instant::now();
     let output = command(fixture, &fixture.root().join("process-state"))
@@ -53,8 +53,8 @@ fn explanation(fixture: &Fixture, number: usize) -> std::time::Duration {
     elapsed
 }
 
-/// The first call in a workspace on a machine that has called a core tool before: the modules are compiled, and nothing
-/// else is there.
+/// Measures the first call in a workspace on a machine that has called a core tool before: only the compiled
+/// modules exist.
 pub(crate) fn first_calls(fixture: &Fixture, report: &mut Report) {
     let (mut samples, folder) = (Vec::with_capacity(WORKSPACES), fixture.root().join("first-calls"));
     for number in 0..=WORKSPACES {
@@ -83,8 +83,8 @@ pub(crate) fn first_calls(fixture: &Fixture, report: &mut Report) {
     report.check_at_most("the first `portcullis call file_read` in a workspace, p50", p50, 60.0, "ms");
 }
 
-/// The demonstration directly after an installation. It makes a new workspace and a new state folder, so that
-/// nothing is compiled before.
+/// Measures the demonstration directly after an installation. It makes a new workspace and a new state
+/// folder, so no module is compiled yet.
 pub(crate) fn demo(report: &mut Report) {
     let slowest = (0..DEMOS).map(|_| {
         let start = Instant::now();
@@ -103,7 +103,7 @@ pub(crate) fn demo(report: &mut Report) {
     report.check_at_most(&what, slowest, 10.0, "s");
 }
 
-/// The binary, in the benchmark's fixture.
+/// Creates a command of the binary in the benchmark's fixture.
 pub(crate) fn command(fixture: &Fixture, state: &std::path::Path) -> Command {
     let mut command = program();
     command

@@ -49,7 +49,7 @@ impl Files {
         Self { folder: fixture.shared("bench"), contents, next_agent: AtomicUsize::new(0) }
     }
 
-    /// The host path of one file.
+    /// Returns the host path of one file.
     fn path(&self, number: usize) -> PathBuf {
         self.folder.join(format!("{}.txt", number % FILES))
     }
@@ -64,7 +64,7 @@ impl Files {
         elapsed
     }
 
-    /// A caller with an unused name.
+    /// Creates a caller with an unused name.
     pub(crate) fn unused_caller(&self) -> Caller {
         let number = self.next_agent.fetch_add(1, Ordering::Relaxed);
         Caller::new(format!("agent-{number}"), "bench")
@@ -84,7 +84,7 @@ fn content(number: usize) -> String {
     format!("file {number}\n").repeat(FILE_BYTES).chars().take(FILE_BYTES).collect()
 }
 
-/// The latency of sequential calls.
+/// Measures the latency of sequential calls.
 pub(crate) async fn latency(registry: &ToolRegistry, fixture: &Fixture, files: &Files, report: &mut Report) {
     let mut call_times = Vec::with_capacity(LATENCY_CALLS);
     let mut native_times = Vec::with_capacity(LATENCY_CALLS);
@@ -136,7 +136,7 @@ fn cat(path: &std::path::Path) -> Vec<u8> {
     Command::new("cat").arg(path).stderr(Stdio::null()).output().expect("cat runs").stdout
 }
 
-/// Calls per second of eight concurrent callers.
+/// Measures the calls per second of eight concurrent callers.
 #[expect(clippy::disallowed_methods, reason = "a benchmark's own tasks, awaited below")]
 pub(crate) async fn throughput(registry: &Arc<ToolRegistry>, files: &Arc<Files>, report: &mut Report) {
     let native_before = native_read(registry, files).await;
@@ -176,7 +176,7 @@ pub(crate) async fn throughput(registry: &Arc<ToolRegistry>, files: &Arc<Files>,
     );
 }
 
-/// The median of a native read between two calls on an idle machine, in microseconds.
+/// Measures the median of a native read between two calls on an idle machine, in microseconds.
 async fn native_read(registry: &ToolRegistry, files: &Files) -> f64 {
     let mut native = Vec::with_capacity(NATIVE_READS);
     let mut caller = files.unused_caller();

@@ -2,9 +2,9 @@
 
 use comfy_table::{Table, presets::UTF8_FULL_CONDENSED};
 
-/// The time of opening, reading and closing a file of 1 KiB on the reference machine, in microseconds. The design's
-/// budgets hold on that machine unscaled. Some processors need two or three times as long for a transition from the
-/// kernel, because of mitigations, and these transitions are most of a call's time.
+/// The time of opening, reading and closing a file of 1 KiB on the reference machine, in microseconds. The
+/// design's budgets apply unscaled to that machine. Mitigations make transitions between kernel and user mode
+/// two or three times slower on some processors, and these transitions are most of a call's time.
 const USUAL_NATIVE_READ_US: f64 = 2.2;
 
 /// The time in which `serde_json` reads the list of `arguments.rs` into a value on the reference machine, in
@@ -50,7 +50,7 @@ struct Row {
 }
 
 impl Report {
-    /// A value that must not be above its limit.
+    /// Adds a value that must not be above its limit.
     pub(crate) fn check_at_most(&mut self, what: &str, measured: f64, limit: f64, unit: &str) {
         self.add_row(
             what,
@@ -61,7 +61,7 @@ impl Report {
         );
     }
 
-    /// A rate that must not be below its limit.
+    /// Adds a rate that must not be below its limit.
     pub(crate) fn check_at_least(&mut self, what: &str, measured: f64, limit: f64, unit: &str) {
         self.add_row(
             what,
@@ -72,7 +72,7 @@ impl Report {
         );
     }
 
-    /// A time that must not be above the design's limit, scaled to this machine.
+    /// Adds a time that must not be above the design's limit, scaled to this machine.
     pub(crate) fn check_at_most_scaled(
         &mut self,
         what: &str,
@@ -86,7 +86,7 @@ impl Report {
         self.add_row(what, measured, budget, Some(measured <= limit * slowness.0), unit);
     }
 
-    /// A rate that must not be below the design's limit, scaled to this machine.
+    /// Adds a rate that must not be below the design's limit, scaled to this machine.
     pub(crate) fn check_at_least_scaled(
         &mut self,
         what: &str,
@@ -100,20 +100,20 @@ impl Report {
         self.add_row(what, measured, budget, Some(measured >= limit / slowness.0), unit);
     }
 
-    /// A budget that cannot be measured here. Counts as missed.
+    /// Adds a budget that cannot be measured here. It counts as missed.
     pub(crate) fn add_unmeasurable(&mut self, what: &str, reason: &str) {
         let [what, reason] = [what, reason].map(str::to_owned);
         self.rows.push(Row { what, measured: reason, budget: String::new(), is_met: Some(false) });
     }
 
-    /// A comparison that is left out here, because its other program is missing. Misses no budget.
+    /// Adds a comparison that is left out, because the other program is missing. It does not count as missed.
     pub(crate) fn add_left_out(&mut self, what: &str, reason: &str) {
         let what = what.to_owned();
         let measured = format!("left out: {reason}");
         self.rows.push(Row { what, measured, budget: String::new(), is_met: None });
     }
 
-    /// A value for comparison, without a budget.
+    /// Adds a value for comparison, without a budget.
     pub(crate) fn add_reference(&mut self, what: &str, measured: f64, unit: &str) {
         self.add_row(what, measured, String::new(), None, unit);
     }
@@ -133,7 +133,7 @@ impl Report {
         println!("{table}");
     }
 
-    /// Whether every budget is met.
+    /// Returns whether every budget is met.
     pub(crate) fn all_met(&self) -> bool {
         self.rows.iter().all(|row| row.is_met != Some(false))
     }

@@ -1,7 +1,7 @@
 //! `file_search` and `file_list` over a repository of 100,000 files, compared with ripgrep with one thread.
 //!
-//! Most of the time goes into the walk and the opening of small files, not into the search of their content as in
-//! `search.rs`.
+//! Most of the time goes into walking the folders and opening small files. `search.rs` measures the search of
+//! content instead.
 
 use std::{
     path::Path,
@@ -17,9 +17,9 @@ use crate::{report::Report, sample::median_us, search::ripgrep};
 
 const FOLDERS: usize = 2_000;
 const FILES_PER_FOLDER: usize = 50;
-/// Every so many folders have an own ignore file, and a folder that it excludes.
+/// One in this many folders has an ignore file and a folder that the file excludes.
 const IGNORING_FOLDERS: usize = 20;
-/// The word of the search, in every so many files.
+/// The searched word. One in `FILES_PER_WORD` files has it.
 const WORD: &str = "haystack_needle";
 const FILES_PER_WORD: usize = 1_000;
 const ROUNDS: usize = 7;
@@ -39,14 +39,14 @@ pub(crate) async fn walking(registry: &ToolRegistry, fixture: &Fixture, report: 
     let registry_of_project = hiding.registry().await;
     let walk = Walk { registry: &registry_of_project, note: ", with hidden names", ..walk };
     compare(walk, "file_search", search, &by_ripgrep, report).await;
-    // `file_list` knows no ignore files, and sorts.
+    // `file_list` does not read ignore files, and it sorts.
     let list = json!({"path": "/shared/repository", "depth": 16});
     let by_ripgrep = ["--files", "--no-ignore", "--hidden", "--sort", "path"];
     let walk = Walk { registry, ripgrep: &ripgrep, root: &root, note: "" };
     compare(walk, "file_list", list, &by_ripgrep, report).await;
 }
 
-/// Another fixture with the same folder, whose policy hides names as that of a project does.
+/// Creates a fixture with the same folder whose policy hides names, as a project's policy does.
 fn hiding(fixture: &Fixture) -> Fixture {
     let folder = fixture.workspace().join("shared");
     let folder = folder.to_str().expect("UTF-8");
@@ -69,7 +69,7 @@ struct Walk<'w> {
 
 async fn compare(walk: Walk<'_>, tool: &str, arguments: Value, by_ripgrep: &[&str], report: &mut Report) {
     let (mut guest, mut native) = (Vec::new(), Vec::new());
-    // The first round fills the system's caches.
+    // The first round fills the page cache.
     for round in 0..=ROUNDS {
         let start = Instant::now();
         let answer = CallOutcome::run(walk.registry, tool, arguments.clone()).await;
@@ -127,7 +127,7 @@ fn make_repository(fixture: &Fixture) {
     }
 }
 
-/// Some 400 to 2,000 bytes of text.
+/// Creates some 400 to 2,000 bytes of text.
 fn source_text(number: usize) -> String {
     let mut text = format!("//! File {number}.\n\n");
     for line in 0..10 + number % 40 {

@@ -1,7 +1,7 @@
-//! What it costs that a run is stored: for each step of a loop, for resuming a long run, and the memory of runs that
-//! wait.
+//! The cost of storing a run: for each step of a loop, for resuming a long run, and the memory of waiting
+//! runs.
 //!
-//! The same loop is driven over a conversation in memory and over a store. Rounds of both alternate.
+//! The same loop runs over a conversation in memory and over a store, in alternating rounds.
 
 #[expect(clippy::print_stdout, reason = "a server that is skipped says so")]
 #[expect(dead_code, reason = "the tests of the store use more of the server")]
@@ -78,8 +78,8 @@ pub(crate) async fn storing(report: &mut Report) {
     waiting(&runs, &registry, report).await;
 }
 
-/// A step that is stored in PostgreSQL, over a socket and with syncs, beside one in memory. Without PostgreSQL there is
-/// no row.
+/// Measures a step that is stored in PostgreSQL, over a socket and with syncs, compared with a step in
+/// memory. Without PostgreSQL there is no row.
 async fn storing_in_postgresql(
     fixture: &Fixture,
     registry: &Arc<ToolRegistry>,
@@ -100,7 +100,7 @@ async fn storing_in_postgresql(
     report.check_at_most_scaled("… in PostgreSQL over a socket", added, 2.0, "ms", slowness);
 }
 
-/// The times of syncs of 4 KiB each, in a file of this folder.
+/// Measures syncs of 4 KiB each, in a file of this folder.
 pub(crate) fn sync_times(folder: &Path) -> Vec<Duration> {
     let file = folder.join("synced");
     let mut synced = File::create(&file).expect("a file");

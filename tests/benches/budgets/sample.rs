@@ -2,12 +2,12 @@
 
 use std::time::Duration;
 
-/// The median of some durations, in microseconds.
+/// Returns the median of some durations, in microseconds.
 pub(crate) fn median_us(samples: &mut [Duration]) -> f64 {
     quantile_us(samples, 0.5)
 }
 
-/// A quantile of some durations, in microseconds.
+/// Returns a quantile of some durations, in microseconds.
 #[expect(
     clippy::cast_possible_truncation,
     clippy::cast_sign_loss,
@@ -20,7 +20,7 @@ pub(crate) fn quantile_us(samples: &mut [Duration], quantile: f64) -> f64 {
     samples[index].as_secs_f64() * 1e6
 }
 
-/// The resident memory of a process, in bytes.
+/// Returns the resident memory of a process, in bytes.
 pub(crate) fn resident_bytes(pid: u32) -> u64 {
     let text = std::fs::read_to_string(format!("/proc/{pid}/status")).expect("readable");
     let line = text.lines().find(|line| line.starts_with("VmRSS:")).expect("there");

@@ -35,7 +35,7 @@ pub(crate) async fn searching(registry: &ToolRegistry, fixture: &Fixture, report
     for (name, query, regex, case_sensitive) in QUERIES {
         let (mut guest, mut native) = (Vec::new(), Vec::new());
         let mut lines = (0, 0);
-        // The first round fills the system's caches.
+        // The first round fills the page cache.
         for round in 0..=ROUNDS {
             let (guest_result, native_result) = (
                 search(registry, query, regex, case_sensitive).await,
@@ -93,13 +93,13 @@ fn native_search(
     (start.elapsed(), output.stdout.iter().filter(|byte| **byte == b'\n').count())
 }
 
-/// ripgrep, if it is installed.
+/// Returns the path of ripgrep if it is installed.
 pub(crate) fn ripgrep() -> Option<PathBuf> {
     let path = std::env::var_os("PATH")?;
     std::env::split_paths(&path).map(|folder| folder.join("rg")).find(|file| file.is_file())
 }
 
-/// Copies Rust source from cargo's home, the same files each time.
+/// Copies Rust source from cargo's home: the same files each time.
 fn corpus(fixture: &Fixture) -> u64 {
     let home = std::env::var_os("CARGO_HOME").map(PathBuf::from);
     let home =

@@ -19,7 +19,7 @@ use crate::{
 const ROUNDS: usize = 200;
 const SESSIONS: usize = 15;
 const OUTPUT_BYTES: u64 = 100_000_000;
-/// Rounds of the same command, with a measurement of the sidecar's memory after each.
+/// Rounds of the same command, each followed by a measurement of the sidecar's memory.
 const OUTPUT_ROUNDS: usize = 4;
 
 pub(crate) async fn commands(fixture: &Fixture, report: &mut Report) {
@@ -31,7 +31,7 @@ pub(crate) async fn commands(fixture: &Fixture, report: &mut Report) {
     idle_session(fixture, report).await;
 }
 
-/// Runs every command once in each round, so that all of them meet the same state of the machine.
+/// Runs every command once in each round, so that the load of the machine affects all of them equally.
 #[expect(clippy::disallowed_methods, reason = "the programs that a session is compared with")]
 async fn live_session(registry: &ToolRegistry, report: &mut Report) {
     let bwrap = find_program("bwrap");
@@ -58,7 +58,7 @@ async fn live_session(registry: &ToolRegistry, report: &mut Report) {
     }
 }
 
-/// The time of making a session: the time of its first command minus the time of the second.
+/// Measures the creation of a session: the time of its first command minus the time of the second.
 async fn new_sessions(registry: &ToolRegistry, report: &mut Report) {
     let (mut first_times, mut second_times) = (Vec::new(), Vec::new());
     for number in 0..SESSIONS {
@@ -87,7 +87,7 @@ async fn output(registry: &ToolRegistry, report: &mut Report) {
     report.check_at_most("growth of the sidecar meanwhile", growth_bytes as f64 / 1e6, 2.0, "MB");
 }
 
-/// The private memory of one session's processes.
+/// Measures the private memory of one session's processes.
 async fn idle_session(fixture: &Fixture, report: &mut Report) {
     let registry = fixture.registry_with_shell().await;
     run(&registry, "true", "one").await;
@@ -127,7 +127,7 @@ fn find_program(program: &str) -> Option<PathBuf> {
     std::env::split_paths(&path).map(|folder| folder.join(program)).find(|file| file.is_file())
 }
 
-/// The sidecars of this process.
+/// Returns the process ids of this process's sidecars.
 fn sidecars() -> Vec<u32> {
     let program = binary();
     let parent = std::process::id();
@@ -137,7 +137,7 @@ fn sidecars() -> Vec<u32> {
         .collect()
 }
 
-/// The private memory of this process and all its descendants, in bytes.
+/// Returns the private memory of this process and all its descendants, in bytes.
 fn private_bytes() -> u64 {
     let running: Vec<Process> = processes().collect();
     let mut family = vec![std::process::id()];

@@ -1,4 +1,4 @@
-//! Folders of task files in which nothing has changed.
+//! Scans of folders of task files in which nothing has changed.
 
 use std::{sync::Arc, time::Instant};
 

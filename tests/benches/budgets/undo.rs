@@ -1,5 +1,5 @@
-//! What it costs that the changes of a mount are kept: for a command that changes a few files of a large mount, for
-//! each change of a command that changes much, and for a file tool; and the time of `portcullis undo`.
+//! The cost of keeping a mount's changes for undo: for a command that changes a few files of a large mount,
+//! for each change of a command that changes many, and for a file tool. Also the time of `portcullis undo`.
 //!
 //! The same mount is reached through two policies, one of which keeps its changes. Rounds of both alternate.
 
@@ -14,7 +14,7 @@ use crate::{process, report::Report, sample::median_us};
 const LARGE_FILES: usize = 1_000;
 const LARGE_FILE_BYTES: usize = 1_000_000;
 const CHANGED_FILES: usize = 10;
-/// Files that one command makes and removes. Each is two changes.
+/// Files that one command creates and removes. Each is two changes.
 const MANY_FILES: usize = 2_000;
 const ROUNDS: usize = 9;
 const WRITES: usize = 200;
@@ -82,10 +82,10 @@ async fn writes(mounts: &Mounts, report: &mut Report) {
 }
 
 impl Mounts {
-    /// The medians of a call without and with undo, in microseconds.
+    /// Returns the medians of a call without and with undo, in microseconds.
     async fn compare(&self, tool: &str, arguments: impl Fn(usize) -> Value, rounds: usize) -> (f64, f64) {
         let (mut plain, mut kept) = (Vec::with_capacity(rounds), Vec::with_capacity(rounds));
-        // The first round makes the sessions.
+        // The first round creates the sessions.
         for round in 0..=rounds {
             let plain_time = time(&self.plain, tool, arguments(2 * round)).await;
             let kept_time = time(&self.kept, tool, arguments(2 * round + 1)).await;
@@ -102,7 +102,7 @@ async fn time(registry: &ToolRegistry, tool: &str, arguments: Value) -> Duration
     let start = Instant::now();
     let answer = CallOutcome::run(registry, tool, arguments).await;
     let took = start.elapsed();
-    // A refused call panics here: its time would be no measurement.
+    // `text` panics for a refused call, whose time must not count.
     let _ = answer.text();
     took
 }

@@ -1,23 +1,23 @@
-//! Runs tests of programs that find policy and state in the usual folders. Each test gets a separate process, whose
-//! environment names separate folders.
+//! Runs tests of programs that use the default folders of policy and state. Each test gets a separate
+//! process, whose environment names separate folders.
 
 use std::{fs, process::Command};
 
 use portcullis_testing::Fixture;
 
-/// Environment variable that marks such a process.
+/// Environment variable that marks the separate process.
 const MARK: &str = "PORTCULLIS_TEST_ALONE";
 
 /// Marks around the program's output.
 const BEGIN: &str = "<<< the program prints\n";
 const END: &str = "\n>>> the program is over\n";
 
-/// Whether this is the separate process.
+/// Returns whether this is the separate process.
 pub(crate) fn is_separate_process() -> bool {
     std::env::var_os(MARK).is_some()
 }
 
-/// Runs a program in the separate process, and marks its output.
+/// Runs a program in the separate process, and prints the marks around its output.
 pub(crate) fn print_between_marks(program: impl FnOnce()) {
     print!("{BEGIN}");
     program();
@@ -33,7 +33,7 @@ pub(crate) fn run_in_separate_process(
     fixture: &Fixture,
     environment: &[(&str, &str)],
 ) -> Option<String> {
-    // The test binary knows the path without the crate.
+    // The name of a test in its binary has no crate.
     let name = format!("{}::{test}", module.split_once("::").map_or(module, |(_, path)| path));
     if fs::exists("/etc/portcullis/portcullis.toml").unwrap_or(true) {
         assert!(std::env::var_os("CI").is_none(), "this machine has an operator's policy of its own");

@@ -1,8 +1,9 @@
-//! Extracts code from a specification: repairs its text, finds its blocks of Rust, and cuts parts of them.
+//! Extracts code from a specification: repairs its text, finds its blocks of Rust, and extracts parts of
+//! them.
 //!
 //! The build script uses it, and the crate tests it.
 
-/// Repairs a text that was UTF-8, was read as Windows-1252, and was written as UTF-8 again.
+/// Repairs UTF-8 text that was decoded as Windows-1252 and encoded as UTF-8 again.
 ///
 /// Windows-1252 does not define five bytes and loses them; a character with such a byte becomes U+FFFD.
 ///
@@ -23,7 +24,7 @@ pub(crate) fn decode_mojibake(text: &str) -> Result<String, String> {
     Ok(String::from_utf8_lossy(&bytes?).into_owned())
 }
 
-/// The code of an example, if no byte of it was lost.
+/// Returns the code of an example if no byte of it was lost.
 ///
 /// # Errors
 /// If a byte was lost.
@@ -34,7 +35,7 @@ pub(crate) fn require_undamaged(code: String) -> Result<String, String> {
     Ok(code)
 }
 
-/// The only block of Rust that contains this text.
+/// Returns the only block of Rust that contains this text.
 ///
 /// # Errors
 /// If no block contains it, or more than one.
@@ -47,7 +48,7 @@ pub(crate) fn block_with<'t>(text: &'t str, needle: &str) -> Result<&'t str, Str
     }
 }
 
-/// The content of the next block after this line, which must have no language.
+/// Returns the content of the next block after this line, which must have no language.
 ///
 /// # Errors
 /// If the line does not occur exactly once, or the next block has a language, or no block follows.
@@ -70,7 +71,7 @@ pub(crate) fn block_after<'t>(text: &'t str, line: &str) -> Result<&'t str, Stri
     Err(format!("no block follows `{line}`"))
 }
 
-/// A block with its one damaged text restored.
+/// Replaces the one damaged text of a block.
 ///
 /// # Errors
 /// If the text does not occur exactly once.
@@ -81,7 +82,7 @@ pub(crate) fn restore(block: &str, damaged: &str, restored: &str) -> Result<Stri
     }
 }
 
-/// The beginning of a block, up to this text.
+/// Returns the beginning of a block, up to this text.
 ///
 /// # Errors
 /// If the text does not occur.
@@ -89,7 +90,7 @@ pub(crate) fn text_before<'t>(block: &'t str, end: &str) -> Result<&'t str, Stri
     block.split_once(end).map(|(before, _)| before).ok_or_else(|| format!("the block has no `{end}`"))
 }
 
-/// Replaces the only comment line that begins like this, which stands for omitted code.
+/// Replaces the only comment line that begins with `comment`, a placeholder for omitted code.
 ///
 /// # Errors
 /// If not exactly one line is such a comment.
@@ -102,12 +103,12 @@ pub(crate) fn fill_gap(block: &str, comment: &str, code: &str) -> Result<String,
     Ok(lines.join("\n"))
 }
 
-/// The paragraphs of a block, separated by blank lines.
+/// Returns the paragraphs of a block, separated by blank lines.
 pub(crate) fn paragraphs(block: &str) -> Vec<&str> {
     block.split("\n\n").map(str::trim).filter(|paragraph| !paragraph.is_empty()).collect()
 }
 
-/// The fenced blocks whose info string is `rust`, without their fences, in order.
+/// Returns the fenced blocks whose info string is `rust`, without their fences, in order.
 ///
 /// Fences follow CommonMark: at least three backticks, indented by at most three spaces, closed by a line of
 /// at least as many. An unclosed block extends to the end.
@@ -136,7 +137,7 @@ fn rust_blocks(text: &str) -> Vec<&str> {
     blocks
 }
 
-/// The number of a fence's backticks, and its info string.
+/// Returns the number of a fence's backticks, and its info string.
 fn fence(line: &str) -> Option<(usize, &str)> {
     let text = line.trim_start_matches(' ');
     let rest = text.trim_start_matches('`');

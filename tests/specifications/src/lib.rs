@@ -1,11 +1,11 @@
-//! Programs for the interfaces of the specifications, compiled against the names that such a program imports,
-//! and run through the pipeline.
+//! Tests of programs for the interfaces of the specifications: the programs compile against the names that
+//! the specifications import, and run through the pipeline.
 //!
-//! The programs are ours, in `fixtures/`. Where the specifications are beside the repository, in
-//! `../shared/specs`, the build script extracts their examples, and the same tests run on these, unchanged,
-//! in the module `documents`. The repository has none of that text.
+//! The programs in `fixtures/` are ours. If the specifications are beside the repository, in
+//! `../shared/specs`, the build script extracts their examples, and the module `documents` runs the same
+//! tests on the unchanged examples. The repository has none of that text.
 //!
-//! This crate has only tests. It is a separate crate because the examples are of an older edition.
+//! This crate has only tests. It is a separate crate because the examples use an older edition.
 #![forbid(unsafe_code)]
 
 #[cfg(test)]

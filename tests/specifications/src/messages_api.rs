@@ -36,13 +36,13 @@ impl Server {
         Self { url, serving: thread::spawn(serve) }
     }
 
-    /// The requests, once all are answered.
+    /// Returns the requests, after all of them are answered.
     pub(crate) fn requests(self) -> Vec<Request> {
         self.serving.join().expect("no panic")
     }
 }
 
-/// A block of a message, in the pieces in which it is streamed.
+/// A block of a message, in the pieces that are streamed.
 pub(crate) enum Block {
     /// Text.
     Text(&'static [&'static str]),
@@ -82,7 +82,7 @@ fn read(stream: &TcpStream) -> Request {
     Request { line, headers, body: serde_json::from_slice(&body).expect("JSON") }
 }
 
-/// The events of a message ("Streaming messages" of the Messages API).
+/// Returns the events of a message ("Streaming messages" of the Messages API).
 fn events(answer: &[Block]) -> Vec<Value> {
     let mut events = vec![json!({"type": "message_start", "message": {
         "id": "msg_1", "type": "message", "role": "assistant", "model": "claude-sonnet-4-20250514",

@@ -1,5 +1,5 @@
-//! Specification 000: its trait, and its lines that build a registry, in a process with an operator's policy
-//! in the usual place and a state folder of the test.
+//! Specification 000: its trait, and its lines that build a registry. They run in a process with an
+//! operator's policy in the default place and a state folder of the test.
 
 use std::{fs, num::NonZeroU32};
 
@@ -32,8 +32,8 @@ mod stated {
     example!("000_trait.rs");
 }
 
-/// The lines about the registry, in functions that return it. The test supplies the names that the
-/// specification does not show: a tool, and the loop's other arguments.
+/// The specification's lines about the registry, in functions that return it. The test supplies a tool and
+/// the loop's other arguments, which the specification does not show.
 #[expect(clippy::let_and_return, reason = "the lines are as they are")]
 mod lines {
     use portcullis_adapters::everruns::*;
@@ -52,7 +52,7 @@ type Emitter = EventSender;
 type Store = InMemoryMessageStore;
 type Llm = ScriptedProvider;
 
-/// A tool with every outcome of the interface.
+/// A tool that can return every outcome of the interface.
 struct MyCustomTool;
 
 #[async_trait]
@@ -75,10 +75,10 @@ impl Tool for MyCustomTool {
     }
 }
 
-/// A text that only the operator may read.
+/// Text that only the operator may read.
 const SECRET: &str = "db.internal.example";
 
-/// A stated tool as a tool of our adapter's trait: each method has the signature of ours.
+/// Adapts a tool of the stated trait to our adapter's trait: each method has the same signature.
 struct AsOurs<T>(T);
 
 #[async_trait]
@@ -100,7 +100,7 @@ impl<T: stated::Tool> Tool for AsOurs<T> {
     }
 }
 
-/// A tool of our adapter's trait as a stated tool, with the stated default policy.
+/// Adapts a tool of our adapter's trait to the stated trait, with the stated default policy.
 struct AsStated<T>(T);
 
 #[async_trait]
@@ -148,7 +148,7 @@ async fn the_lines_build_registries_under_the_operators_policy() {
     }
 }
 
-/// The part of the test in the separate process.
+/// Runs the part of the test in the separate process.
 async fn check_the_lines() {
     let caller = Caller::new("tester", "run");
     {

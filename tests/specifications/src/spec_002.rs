@@ -126,7 +126,7 @@ mod deploy {
     }
 }
 
-/// A stated tool as a tool of our adapter's trait: every type has the shape of ours.
+/// Adapts a tool of the stated trait to our adapter's trait: every type has the same shape.
 struct AsOurs<T>(T);
 
 #[async_trait]
@@ -165,7 +165,7 @@ impl<T: stated::AgentTool> AgentTool for AsOurs<T> {
     }
 }
 
-/// A tool of our adapter's trait as a stated tool.
+/// Adapts a tool of our adapter's trait to the stated trait.
 struct AsStated<T>(T);
 
 #[async_trait]
@@ -262,7 +262,7 @@ async fn the_data_processor_streams_progress_and_stops_when_cancelled() {
         ]
     );
 
-    // Without a listener it works the same.
+    // Without a listener the result is the same.
     let result = stage.call("process", json!({"rows": 3})).await;
     assert_eq!(result.model_text(), "Processed all 3 rows");
     assert_eq!(PROCESSED.swap(0, Ordering::SeqCst), 3);
@@ -282,7 +282,7 @@ async fn the_data_processor_streams_progress_and_stops_when_cancelled() {
 
 #[tokio::test]
 async fn the_deploy_tool_shows_people_its_steps_and_the_model_its_end() {
-    // As itself, and converted to the stated interface and back.
+    // Check the tool directly, and converted to the stated interface and back.
     check_deployment(Stage::enabling("deploy", deploy::tool())).await;
     check_deployment(Stage::enabling("deploy", AsOurs(AsStated(deploy::tool())))).await;
 }

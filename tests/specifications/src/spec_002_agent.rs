@@ -75,12 +75,12 @@ type Llm = Arc<ScriptedProvider>;
 /// The output that the specification shows under the program.
 const TRANSCRIPT: &str = example_text!("002_transcript.txt");
 
-/// The rows of programs that keep their state in the usual place.
+/// Returns the rows of programs that keep their state in the default folder.
 fn rows(fixture: &Fixture) -> Vec<Row> {
     call_rows(&fixture.state().join("portcullis/in-process"))
 }
 
-/// A server for the program: the model deploys, then reports it.
+/// Starts a server for the program: its model deploys, then reports the deployment.
 fn deploying_server() -> Server {
     let pieces = &["Successfully deployed to production.", " The deployment completed", " all 4 stages."];
     let call = Block::Call("toolu_01", "deploy", &["", "{\"env\": \"prod", "uction\"}"]);
@@ -136,7 +136,7 @@ fn the_program_prints_what_stands_under_it() {
     assert_eq!((&*ended[0].tool, ended[0].outcome), ("deploy", Some(Outcome::Ok)));
 }
 
-/// The texts of a message's or a result's content, which is one text or blocks.
+/// Returns the texts of a message's or a result's content, which is one string or blocks.
 fn texts(value: &Value) -> Vec<&str> {
     match &value["content"] {
         Value::String(text) => vec![text],
@@ -164,8 +164,8 @@ fn without_the_operators_word_the_programs_tool_does_not_run() {
     assert_eq!((rows.len(), rows[0].decision), (1, Some(Decision::Deny)));
 }
 
-/// Two runs: the first asks for the weather of a city and of none, the time and an echo, and answers; the
-/// second answers immediately.
+/// Two runs. The first asks for the weather of a city and of no city, the time and an echo, and then answers.
+/// The second answers immediately.
 const WEATHER: &str = r#"
 {"expect": {"tools": ["add", "divide", "echo", "get_current_time", "get_weather", "multiply", "output_read", "subtract"], "messages": 1}}
 {"text": "Let me look. "}
@@ -210,7 +210,7 @@ fn own_tools_run_beside_the_default_tools() {
     );
 }
 
-/// The part of the test in the separate process.
+/// Runs the part of the test in the separate process.
 async fn ask_about_the_weather() {
     let provider = Arc::new(ScriptedProvider::from_lines(WEATHER).expect("a script"));
     let mut agent = lines::registered(provider);
@@ -295,7 +295,7 @@ fn people_see_data_processor_progress_and_the_model_its_end() {
     assert_eq!(rows, [(process(), RowKind::Begin, None), (process(), RowKind::End, Some(Outcome::Ok))]);
 }
 
-/// The part of the test in the separate process.
+/// Runs the part of the test in the separate process.
 async fn process_rows() {
     let script = Arc::new(ScriptedProvider::from_lines(ROWS).expect("a script"));
     let recording_provider = RecordingProvider { script, requests: Arc::default() };
@@ -332,7 +332,7 @@ async fn process_rows() {
         ]
     );
 
-    // The model gets the end of the progress, and none of the updates.
+    // The model gets the final result, and none of the updates.
     let requests = requests.lock().expect("not poisoned");
     let [_, second] = requests.as_slice() else { panic!("{requests:#?}") };
     let texts: Vec<_> = second.messages.iter().map(portcullis_types::Message::text).collect();
@@ -370,7 +370,7 @@ fn an_agent_that_cannot_begin_says_so_and_no_more() {
     );
 }
 
-/// The part of the test in the separate process.
+/// Runs the part of the test in the separate process.
 async fn check_failed_start() {
     let tools: Vec<Box<dyn AgentTool>> = vec![Box::new(weather::WeatherTool), Box::new(weather::WeatherTool)];
     let mut agent = Agent::new(Arc::new(ScriptedProvider::new())).with_tools(tools);

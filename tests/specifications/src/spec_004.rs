@@ -1,4 +1,4 @@
-//! Specification 004: its trait is ours, and its `file_read` is a tool.
+//! Specification 004: its trait equals ours, and its `file_read` is a tool.
 
 use std::time::Duration;
 
@@ -45,7 +45,7 @@ mod example {
     }
 }
 
-/// A stated tool as a tool of ours: each method has the signature of ours.
+/// Adapts a tool of the stated trait to our trait: each method has the same signature.
 struct AsOurs<T>(T);
 
 #[async_trait]
@@ -68,7 +68,7 @@ impl<T: stated::Tool> Tool for AsOurs<T> {
     }
 }
 
-/// A tool of ours as a stated tool.
+/// Adapts a tool of our trait to the stated trait.
 struct AsStated<T>(T);
 
 #[async_trait]
@@ -125,12 +125,12 @@ fn the_example_declares_what_the_specification_says() {
 
 #[tokio::test]
 async fn the_example_runs_through_the_pipeline() {
-    // As itself, and converted to the stated interface and back.
+    // Check the tool directly, and converted to the stated interface and back.
     check_calls(Stage::with_fixture(fixture_with_tool_enabled(), example::tool())).await;
     check_calls(Stage::with_fixture(fixture_with_tool_enabled(), AsOurs(AsStated(example::tool())))).await;
 }
 
-/// A policy that enables the tool in the entry that the shipped policy has for this name.
+/// Creates a fixture whose policy enables the tool in the shipped policy's entry of this name.
 fn fixture_with_tool_enabled() -> portcullis_testing::Fixture {
     portcullis_testing::Fixture::new()
         .with_policy_edit("[tools.file_read]", "[tools.file_read]\nenabled = true")

@@ -15,12 +15,12 @@ pub(crate) struct Stage {
 }
 
 impl Stage {
-    /// A stage whose policy enables the tool by its name.
+    /// Creates a stage whose policy enables the tool by its name.
     pub(crate) fn enabling<Interface>(name: &str, tool: impl IntoTool<Interface>) -> Self {
         Self::with_fixture(Fixture::new().with_policy(&format!("[tools.{name}]\nenabled = true\n")), tool)
     }
 
-    /// A stage under the fixture's policy.
+    /// Creates a stage under the fixture's policy.
     pub(crate) fn with_fixture<Interface>(fixture: Fixture, tool: impl IntoTool<Interface>) -> Self {
         let files = PolicyFiles::find(&fixture.envelope()).expect("policy files");
         let policy = files.load(SandboxTier::Process).expect("a policy");
@@ -29,7 +29,7 @@ impl Stage {
         Self { fixture, registry }
     }
 
-    /// One call by a new caller.
+    /// Makes one call as a new caller.
     pub(crate) async fn call(&self, tool: &str, arguments: Value) -> ToolResult {
         call(&self.registry, tool, &arguments, &Caller::new("tester", "run")).await
     }
@@ -44,7 +44,7 @@ pub(crate) async fn call(
     registry.execute_with_policy(new_call(tool, arguments.to_string()), caller).await
 }
 
-/// Makes a caller listen. The list gets one line an event.
+/// Makes a caller record its events. The list gets one line for each event.
 pub(crate) fn record_events(caller: &mut Caller) -> Arc<Mutex<Vec<String>>> {
     let events = Arc::new(Mutex::new(Vec::new()));
     let sink = Arc::clone(&events);

@@ -1,8 +1,8 @@
 //! The server for the protocol's conformance suite: our server with the tools that the suite expects, as
 //! ordinary native tools. `.ci/mcp-conformance` starts it.
 //!
-//! Its one argument is a folder that it may fill. It prints its URL to standard output; the token is in
-//! `state/mcp-token` below the folder. It ends with its standard input.
+//! Its one argument is a folder for its files. It prints its URL to standard output, and writes the token to
+//! `state/mcp-token` below the folder. It ends when its standard input ends.
 
 use std::{error::Error, fmt::Write as _, fs, path::PathBuf, sync::Arc, time::Duration};
 
@@ -207,7 +207,7 @@ fn resource(uri: &str, mime_type: &str, text: &str) -> Content {
     }
 }
 
-/// A form with a default for every primitive type.
+/// Creates a form with a default for every primitive type.
 fn form_with_defaults() -> Value {
     json!({
         "name": {"type": "string", "default": "John Doe"},
@@ -218,7 +218,7 @@ fn form_with_defaults() -> Value {
     })
 }
 
-/// A form with every kind of choice.
+/// Creates a form with every kind of choice.
 fn form_with_choices() -> Value {
     let titled = json!([
         {"const": "value1", "title": "First"},
@@ -277,7 +277,7 @@ fn announce(url: &str) {
     println!("{url}");
 }
 
-/// A policy that enables the suite's tools by name, and otherwise equals the shipped one.
+/// Creates a policy that enables the suite's tools by name and otherwise equals the shipped policy.
 fn policy_enabling_tools() -> String {
     let mut policy = portcullis_tools::policy::DEFAULT_POLICY.to_owned();
     for (name, _) in TOOLS {

@@ -1,4 +1,4 @@
-//! The sidecar as a test binary: `cargo test` builds no binary of another package.
+//! The sidecar as a test binary, because `cargo test` does not build the binaries of another package.
 
 use std::process::ExitCode;
 

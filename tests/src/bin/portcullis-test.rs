@@ -1,4 +1,4 @@
-//! The command line as a test binary: `cargo test` builds no binary of another package.
+//! The command line as a test binary, because `cargo test` does not build the binaries of another package.
 
 use std::process::ExitCode;
 

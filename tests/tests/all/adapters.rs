@@ -115,7 +115,7 @@ fn refused_paths() -> [(&'static str, &'static str); 5] {
     ]
 }
 
-/// Why a call is refused that would otherwise run.
+/// The reason for which an otherwise permitted call is refused.
 #[derive(Debug, Clone)]
 enum Reason {
     /// There is no such tool.
@@ -175,7 +175,7 @@ impl everruns::Tool for EverrunsTool {
     }
 }
 
-/// The same count for yoagent, because a type implements only one of the two interfaces.
+/// Counts the same for yoagent, because a type may implement only one of the two interfaces.
 struct YoagentTool;
 
 #[async_trait]
@@ -226,11 +226,12 @@ struct AdapterFixture {
     calls: usize,
 }
 
-/// Observable effects of calls.
+/// The observable effects of calls.
 type Effects = (usize, BTreeMap<String, String>);
 
 impl AdapterFixture {
-    /// A fixture whose policy has the lines `native` for each native tool, and the lines `other` for each other tool.
+    /// Creates a fixture whose policy has the lines `native` for each native tool, and the lines `other` for
+    /// each other tool.
     async fn new(native: &str, other: &str, per_minute: u32) -> Self {
         let mut fixture = Fixture::new()
             .with_policy_edit("calls_per_minute = 600", &format!("calls_per_minute = {per_minute}"))
@@ -270,7 +271,7 @@ impl AdapterFixture {
         (NATIVE_RUNS.load(Ordering::SeqCst), snapshot(&self.fixture.workspace()))
     }
 
-    /// A number that no earlier call has used.
+    /// Returns a number that no earlier call has used.
     fn next_number(&mut self) -> usize {
         self.calls += 1;
         self.calls
@@ -376,7 +377,8 @@ impl AdapterFixture {
     }
 }
 
-/// Pairs of an adapter and a reason, in any order. Some of the reasons are arbitrary text as arguments.
+/// Generates pairs of an adapter and a reason, in any order. Some of the reasons have arbitrary text as
+/// arguments.
 fn refusals() -> impl Strategy<Value = Vec<(Adapter, Reason)>> {
     let garbage = prop_oneof![
         "[^{}]{0,40}",
@@ -419,7 +421,7 @@ async fn check(refusals: Vec<(Adapter, Reason)>) {
     for (adapter, reason) in refusals {
         open.assert_refused_for(adapter, &reason).await;
     }
-    // The control: when nothing refuses, each adapter's call has an effect.
+    // The control: without a refusal, each adapter's call has an effect.
     for adapter in ADAPTERS {
         open.assert_runs(adapter).await;
     }

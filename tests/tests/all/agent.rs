@@ -1,4 +1,4 @@
-//! A model that uses the tools: the demonstration, and `portcullis agent` against a server that plays a model.
+//! A model that uses the tools: the demonstration, and `portcullis agent` against a fake model server.
 
 mod capabilities;
 mod command_line;

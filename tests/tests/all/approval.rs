@@ -18,7 +18,7 @@ use crate::{
     support::{ScriptedApprover, Spy, caller, caller_asking, enabling_entry, native_registry, raw_call},
 };
 
-/// A tool that requires approval itself, writes to its `path`, and answers with its arguments.
+/// Creates a tool that requires approval itself, writes to its `path`, and answers with its arguments.
 fn spy() -> Spy {
     let properties = json!({"path": {"type": "string"}, "n": {"type": "integer", "maximum": 9}});
     Spy::repeating("spy")
@@ -38,7 +38,7 @@ async fn run(registry: &ToolRegistry, caller: &Caller) -> ToolResult {
     registry.execute_with_policy(raw_call("spy", HARMLESS), caller).await
 }
 
-/// The outcome of one call of the spy, whether the spy ran, and the row's `approval`.
+/// Returns the outcome of one call of the spy, whether the spy ran, and the row's `approval`.
 async fn call_outcome(
     fixture: &Fixture,
     spy: Spy,

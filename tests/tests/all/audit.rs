@@ -253,7 +253,7 @@ async fn two_hundred_concurrent_calls_have_their_rows_in_one_chain() {
     assert_eq!((report.rows, report.last_seq), (226, 226));
 }
 
-/// The words in backquotes of each cell of a table's row.
+/// Returns the words in backquotes of each cell of a table's row.
 fn quoted_words(row: &str) -> Vec<Vec<&str>> {
     row.split('|').map(|cell| cell.split('`').skip(1).step_by(2).collect()).collect()
 }
@@ -275,7 +275,7 @@ async fn the_document_has_each_field_of_a_row_and_its_fixed_words() {
     let line = log.lines().nth(1).expect("a row after the start");
     let row: BTreeMap<String, Value> = serde_json::from_str(line).expect("JSON");
     assert_eq!(fields.iter().copied().collect::<BTreeSet<_>>(), row.keys().map(String::as_str).collect());
-    // No key within a field has the name of another field.
+    // No nested key has the name of another field, so the first match is the field's.
     let positions: Vec<_> = fields.iter().map(|field| line.find(&format!("\"{field}\":"))).collect();
     assert!(positions.is_sorted(), "the document has another order: {fields:?} in {line}");
     let processes = document.split_once("\n### Rows about a process\n").expect("a section").1;

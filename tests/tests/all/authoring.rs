@@ -44,7 +44,8 @@ impl Author {
         self.root.path().join(below)
     }
 
-    /// The program in this folder, for a person without any configuration and without network.
+    /// Creates a command of the program in this folder, for a person without any configuration and without
+    /// network.
     fn command(&self, program: &Path) -> Command {
         #[expect(clippy::disallowed_methods, reason = "the program under test")]
         let mut command = Command::new(program);
@@ -93,7 +94,7 @@ impl Author {
         fs::write(self.path("policy.toml"), format!("{shipped}\n{more}")).expect("written");
     }
 
-    /// The rows of the default workspace's audit log.
+    /// Returns the rows of the default workspace's audit log.
     fn rows(&self) -> Vec<Row> {
         let state =
             fs::read_dir(self.path("state/portcullis")).expect("the folder is readable").next().expect("one");
@@ -101,13 +102,13 @@ impl Author {
     }
 }
 
-/// The path of this checkout's SDK.
+/// Returns the path of this checkout's SDK.
 fn sdk() -> String {
     let sdk = Path::new(env!("CARGO_MANIFEST_DIR")).join("../sdk");
     sdk.to_str().expect("the path is UTF-8").to_owned()
 }
 
-/// The target folder of all crates of these tests.
+/// Returns the target folder of all crates of these tests.
 fn target() -> PathBuf {
     Path::new(env!("CARGO_TARGET_TMPDIR")).join("authoring")
 }

@@ -12,8 +12,8 @@ use portcullis_testing::{CallOutcome, Fixture};
 use portcullis_tools::{BootstrapError, RegistryBuilder, RegistryError, ToolRegistry};
 use serde_json::json;
 
-/// Cargo unifies the features of a crate over a whole program, so our choice of reqwest's features would become the
-/// embedder's.
+/// Cargo unifies the features of a crate over a whole program, so our choice of reqwest's features would also
+/// be the embedder's.
 #[test]
 fn an_embedder_can_make_its_http_client_beside_ours() {
     // The crates are linked, but none of their code runs before the client is made.

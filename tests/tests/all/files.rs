@@ -15,10 +15,10 @@ use serde_json::{Value, json};
 
 use crate::support::snapshot;
 
-/// A text outside every mount, which no answer may contain.
+/// Text outside every mount, which no answer may contain.
 const OUTSIDE: &str = "a secret outside the mounts";
 
-/// A text in the vault.
+/// Text in the vault.
 const IN_VAULT: &str = "a secret of the vault";
 
 /// A fixture with secrets and many paths that try to reach them, and its registry.
@@ -118,7 +118,7 @@ impl FileSetup {
     }
 }
 
-/// The arguments of a write that would have a visible effect.
+/// Returns the arguments of a write that would have a visible effect.
 pub(crate) fn writing(path: &str, mode: &str) -> Value {
     json!({"path": path, "content": "changed by the tool", "mode": mode})
 }

@@ -1,4 +1,4 @@
-//! Flow rules: the data that a run has read decides about its later calls, through the whole pipeline.
+//! Flow rules through the whole pipeline: the data that a run has read restricts its later calls.
 
 use std::{
     fs,
@@ -166,20 +166,21 @@ async fn a_label_of_a_mount_needs_its_use_and_not_its_grant() {
     let registry = fixture.registry().await;
     let caller = caller_of_run("r", &Arc::default());
     let write = json!({ "path": "/shared/b", "content": "x" });
-    // `file_read` is granted `tmp` and `vault`, and touches neither of them.
+    // `file_read` has grants for `tmp` and `vault`, and touches neither of them.
     let _read = call(&registry, &caller, "file_read", json!({ "path": "/shared/a" })).await.text();
     let _written = call(&registry, &caller, "file_write", write.clone()).await.text();
     let _read = call(&registry, &caller, "file_read", json!({ "path": "/tmp/a" })).await.text();
     call(&registry, &caller, "file_write", write).await.assert_refused(ToolErrorKind::Denied, "flow_denied");
 }
 
-/// A fixture whose guest `tells_early` may read the vault; after the vault, a run may not write `shared`.
+/// Creates a fixture whose guest `tells_early` may read the vault; after the vault, a run may not write
+/// `shared`.
 fn fixture_telling_early() -> Fixture {
     let reader = "[tools.tells_early]\nprofile = \"FileReadOnly\"\ntimeout = \"30s\"\n";
     add_secret(Fixture::new().with_policy(&format!("{reader}{}", flow_rule("vault", "write:shared", "deny"))))
 }
 
-/// A caller, and a notification that a partial result has come.
+/// Creates a caller, and a notification of its first partial result.
 fn caller_watching_updates() -> (Caller, Arc<Notify>) {
     let (mut caller, notification) = (Caller::new("tester", "r"), Arc::new(Notify::new()));
     let notifier = Arc::clone(&notification);
@@ -228,7 +229,8 @@ async fn a_read_counts_whose_caller_has_left() {
     answer.assert_refused(ToolErrorKind::Denied, "flow_denied");
 }
 
-/// A guest that could read the vault but does not adds no label to the run, whether it still runs or was dropped.
+/// A guest that may read the vault but does not read it adds no label to the run, even while it runs or after
+/// a drop.
 #[tokio::test]
 async fn a_guest_that_does_not_read_the_vault_adds_no_label() {
     let fixture = fixture_telling_early();
@@ -247,7 +249,7 @@ async fn a_guest_that_does_not_read_the_vault_adds_no_label() {
     let _written = call(&registry, &caller_of_run("r", &Arc::default()), "file_write", write).await.text();
 }
 
-/// A call that waits for its mount is judged again when its turn comes.
+/// A call that waits for its mount is checked again when it gets the mount.
 #[tokio::test]
 async fn a_waiting_call_is_judged_again_after_a_vault_read() {
     let holder = "[tools.loop_forever]\nprofile = \"FileReadWrite\"\ntimeout = \"30s\"\n";
@@ -262,7 +264,7 @@ async fn a_waiting_call_is_judged_again_after_a_vault_read() {
     };
     let meanwhile = async {
         has_asked.notified().await;
-        // The writer has nothing to wait for but its mount, so after these yields it waits for the mount.
+        // The writer waits only for its mount, so after these yields it is waiting there.
         for _ in 0..64 {
             tokio::task::yield_now().await;
         }
@@ -287,7 +289,7 @@ async fn a_waiting_operation_is_judged_again_after_a_vault_read() {
             .with_policy_edit("approval = \"deny\"                  # or", "approval = \"ask\" # or"),
     );
     let registry = fixture.registry_with(&["loop_forever"]).await;
-    // The second registry shares the labels of runs, and has its own slots.
+    // The second registry shares the labels of runs, but has its own slots.
     let other = fixture.registry_with(&["loop_forever"]).await;
     other.continue_runs_of(&registry);
     let (holder, has_begun) = caller_listening_for(|event| matches!(event, ToolEvent::Started { .. }));
@@ -323,7 +325,7 @@ async fn a_name_that_is_missing_in_the_vault_brings_its_label() {
     fetched.assert_refused(ToolErrorKind::Denied, "flow_denied");
 }
 
-/// An approving caller, and a notification for the first event of this kind.
+/// Creates an approving caller, and a notification for the first event of this kind.
 fn caller_listening_for(is_wanted: fn(&ToolEvent) -> bool) -> (Caller, Arc<Notify>) {
     let (mut caller, notification) = (approving_caller(), Arc::new(Notify::new()));
     let notifier = Arc::clone(&notification);

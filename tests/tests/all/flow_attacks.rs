@@ -1,7 +1,7 @@
 //! Attacks on a run that may read secrets. Pages, files and outputs tell the model to send the vault away, the model
 //! obeys each of them, and the approver approves everything.
 //!
-//! The attacker's server is granted, so only the flow rules stand between it and the vault.
+//! The policy grants the attacker's server, so only the flow rules protect the vault.
 
 mod attacker;
 mod model;
@@ -22,7 +22,7 @@ const TO_SHELL: &str = "flow[vault -> shell]";
 
 struct Attack {
     name: &'static str,
-    /// The call that answers the person's own question. Its result contains the instructions.
+    /// The call that answers the user's own question. Its result contains the instructions.
     first_call: &'static str,
     /// The instructions, as [`Obedient`] reads them. `{attacker}` is the attacker's address.
     instructions: &'static str,
@@ -198,7 +198,8 @@ const ATTACKS: &[Attack] = &[
     ),
 ];
 
-/// A fixture whose vault holds the canary. Its profile `Web` grants the attacker's server under each of its names.
+/// Creates a fixture whose vault holds the canary. Its profile `Web` grants the attacker's server under each
+/// of its names.
 fn fixture(attacker: &Attacker, instructions: &str) -> Fixture {
     let port = attacker.port();
     let hosts = format!("hosts = [\"http://127.0.0.1:{port}\", \"http://*.localhost:{port}\"]");
@@ -259,8 +260,8 @@ async fn nothing_of_the_vault_leaves_an_obedient_model() {
     }
 }
 
-/// The control: the same model and server with a file that is not secret. Its content leaves the machine, so the
-/// attacks fail because of the rules, not because of a mistake in the test.
+/// The control: the same model and server with a file that is not secret. Its content leaves the machine,
+/// which shows that the attacks fail because of the rules and not because of a mistake in the test.
 #[tokio::test]
 async fn values_that_are_no_secrets_leave_an_obedient_model() {
     let attack = network_attack(

@@ -1,5 +1,5 @@
-//! Writes of protected kinds after the data that a rule names: the approver is asked if an argument names the file, and
-//! a guest that writes another file of a kind is refused.
+//! Writes of protected kinds after a read of the data that a rule names. The approver is asked if an argument
+//! names the file. A guest that writes another file of such a kind is refused.
 
 use std::{
     fs,
@@ -22,7 +22,7 @@ use serde_json::{Value, json};
 const ASKS: &str = "[[flow]]\nafter = [\"mount:tmp\"]\nthen = [\"write:protected\"]\napproval = \"ask\"\n";
 const RULE: &str = "flow[mount:tmp -> write:protected]";
 
-/// The guest that tries any operation, with a grant to write.
+/// The policy entry of the guest that tries any operation, with a grant to write.
 const GUEST: &str = "[tools.raw_path]\nprofile = \"FileReadWrite\"\napproval = \"allow\"\n";
 
 /// Approves everything, and counts the questions.
@@ -50,7 +50,7 @@ async fn call(registry: &ToolRegistry, caller: &Caller, tool: &str, arguments: V
     CallOutcome(registry.execute_with_policy(new_call(tool, arguments.to_string()), caller).await)
 }
 
-/// The caller of a run that has read the data that the rule names.
+/// Returns the caller of a run that has read the data that the rule names.
 async fn caller_after_read(registry: &ToolRegistry) -> Caller {
     let caller = Caller::new("tester", "reads");
     let read = call(registry, &caller, "file_read", json!({ "path": "/tmp/page" })).await;
@@ -122,7 +122,7 @@ async fn a_rule_that_denies_names_its_place() {
     let _written = call(&registry, &caller, "file_write", write("/shared/notes")).await.text();
 }
 
-/// A guest that writes another file than its arguments name.
+/// A guest writes a file that its arguments do not name.
 #[tokio::test]
 async fn a_guest_writes_no_kind_that_its_call_does_not_name() {
     let fixture = fixture(&format!("{GUEST}{ASKS}"));

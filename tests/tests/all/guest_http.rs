@@ -1,7 +1,7 @@
 //! Requests of a module's tool, through the whole pipeline: policy, declaration, confined client, rows, flow.
 //!
-//! The modules declare `https://api.weather.example`. A test replaces this origin in the module's bytes by the origin
-//! of its own server, which has the same length.
+//! The modules declare `https://api.weather.example`. A test replaces this origin in the module's bytes with
+//! the origin of its own server, which has the same length.
 
 mod bodies;
 
@@ -30,12 +30,12 @@ const DECLARED: &str = "https://api.weather.example";
 /// An address of this machine that makes the server's origin as long as the declared origin.
 const ADDRESS: &str = "127.100.100.10";
 
-/// A server at that address.
+/// Starts a server at that address.
 fn serve(reply: impl Fn(&str) -> Reply + Send + Sync + 'static) -> Server {
     Server::start_at(free_listener(), reply)
 }
 
-/// A listener on a port of five digits.
+/// Binds a listener on a port of five digits.
 fn free_listener() -> TcpListener {
     loop {
         let listener = TcpListener::bind((ADDRESS, 0)).expect("a free port");
@@ -45,7 +45,7 @@ fn free_listener() -> TcpListener {
     }
 }
 
-/// The audit rows of requests.
+/// Returns the audit rows of requests.
 fn request_rows(fixture: &Fixture) -> Vec<Row> {
     let is_request = |row: &Row| row.confinement.is_some_and(|confinement| confinement.as_str() == "egress");
     fixture.rows().into_iter().filter(is_request).collect()
@@ -55,7 +55,7 @@ fn origin(server: &Server) -> String {
     format!("http://{ADDRESS}:{}", server.port())
 }
 
-/// The module's bytes, with the server's origin in place of the declared one.
+/// Returns the module's bytes, with the server's origin in place of the declared one.
 fn module(name: &str, server: &Server) -> Vec<u8> {
     let (from, to) = (DECLARED.as_bytes(), origin(server).into_bytes());
     assert_eq!(from.len(), to.len());
@@ -73,7 +73,7 @@ fn module(name: &str, server: &Server) -> Vec<u8> {
     bytes
 }
 
-/// A fixture in which the tool has a profile that reaches the server by these methods.
+/// Creates a fixture in which the tool's profile grants these methods at the server.
 fn fixture(server: &Server, tool: &str, methods: &str) -> Fixture {
     let port = server.port();
     Fixture::new()
@@ -91,7 +91,7 @@ async fn registry(fixture: &Fixture, name: &str, module: &[u8]) -> ToolRegistry 
     builder.expect("describes itself").build().expect("builds")
 }
 
-/// A fixture with the hostile guest, which makes any request that its arguments describe.
+/// Creates a fixture with the hostile guest, which makes any request that its arguments describe.
 async fn requests_fixture(server: &Server) -> (Fixture, ToolRegistry) {
     let fixture = fixture(server, "requests", "\"GET\", \"POST\"");
     let registry = registry(&fixture, "requests", &module("requests", server)).await;
@@ -183,7 +183,7 @@ async fn a_request_must_be_declared_and_granted() {
 async fn a_granted_host_that_is_not_declared_is_refused() {
     let declared = serve(|_| server::answer("text/plain", b"here"));
     let granted = serve(|_| server::answer("text/plain", b"secret"));
-    // The policy grants another server than the module declares.
+    // The policy grants a server that the module does not declare.
     let fixture = fixture(&granted, "requests", "\"GET\"");
     let registry = registry(&fixture, "requests", &module("requests", &declared)).await;
     let responses = request_responses(&registry, json!({"url": format!("{}/", origin(&granted))})).await;
@@ -269,7 +269,7 @@ async fn requests_and_open_responses_of_a_call_are_bounded() {
     let server = serve(|_| server::answer("text/plain", &[b'x'; 1000]));
     let (_world, registry) = requests_fixture(&server).await;
     let url = format!("{}/", origin(&server));
-    // A response that is not read to its end stays open.
+    // A response that is not read completely stays open.
     let responses = request_responses(&registry, json!({"url": url, "times": 10, "take": 10})).await;
     let codes: Vec<&Value> = responses.iter().map(|response| &response["code"]).collect();
     assert_eq!(codes[7], &Value::Null);
@@ -288,7 +288,7 @@ async fn refused_requests_of_a_call_are_bounded_too() {
     assert_eq!(request_rows(&fixture).len(), 256);
 }
 
-/// The numbers of the calls, in the order in which their requests reached a server.
+/// Returns the numbers of the calls, in the order in which their requests reached a server.
 async fn requests_in_order(method: &str) -> Vec<String> {
     const REQUESTS_OF_A_CALL: usize = 10;
     let (sender, mut arrivals) = mpsc::unbounded_channel();
@@ -324,8 +324,8 @@ async fn calls_that_may_change_a_server_run_one_after_the_other() {
     }
 }
 
-/// Makes a request in a call that runs out of time in the middle. The guest either reports an error with this text, or
-/// the call ends first.
+/// Makes a request in a call that times out during the request. The guest either reports an error with this
+/// text, or the call ends first.
 async fn request_past_the_time(server: &Server, time: &str, text: &str) -> Fixture {
     let fixture = fixture(server, "requests", "\"GET\"").with_policy_edit(
         "[tools.requests]\nprofile = \"Api\"\n",
@@ -396,7 +396,7 @@ fn hold_connection(
 
     let mut bytes = [0; 4096];
     while let Ok(read) = connection.read(&mut bytes) {
-        // If the test has ended, the receiver is gone.
+        // The receiver is gone after the test's end.
         let _ = if read == 0 { closed.send(()) } else { asked_sender.send(()) };
         if read == 0 {
             return;
@@ -473,7 +473,8 @@ async fn a_guest_never_gets_the_secret_that_its_requests_carry() {
     assert!(!format!("{rows:?}").contains("canary"));
 }
 
-/// One call reads a file and then sends requests. Because no later call would be judged, each request is judged.
+/// One call reads a file and then sends requests. There is no later call to check, so each request is
+/// checked.
 #[tokio::test]
 async fn a_file_that_a_call_has_read_counts_for_its_own_requests() {
     let server = serve(|_| server::answer("text/plain", b"hi"));

@@ -1,4 +1,4 @@
-//! An author's hints: aliases, a cap on output, a hidden tool. No hint widens a right.
+//! An author's hints: aliases, a cap on output, a hidden tool. No hint widens a grant.
 
 use std::sync::atomic::Ordering;
 

@@ -26,7 +26,7 @@ use portcullis_tools::{
 use portcullis_types::ToolErrorKind;
 use serde_json::{Value, json};
 
-/// A policy entry that lets a tool run without approval.
+/// Returns a policy entry that lets a tool run without approval.
 fn entry(tool: &str, profile: &str, timeout: &str) -> String {
     format!("[tools.{tool}]\nprofile = \"{profile}\"\napproval = \"allow\"\ntimeout = \"{timeout}\"\n")
 }
@@ -39,7 +39,7 @@ struct Trial {
 }
 
 impl Trial {
-    /// A trial without mounts, with ample time.
+    /// Creates a trial without mounts, with a long timeout.
     async fn new(guest: &'static str) -> Self {
         Self::with_profile(guest, "Nothing", "60s").await
     }
@@ -49,36 +49,36 @@ impl Trial {
         Self::in_fixture(fixture, guest).await
     }
 
-    /// A trial in a fixture whose policy already has an entry for the guest.
+    /// Creates a trial in a fixture whose policy already has an entry for the guest.
     async fn in_fixture(fixture: Fixture, guest: &'static str) -> Self {
         fixture.put("README.md", "still here\n");
         let registry = fixture.registry_with(&[guest]).await;
         Self { fixture, registry, guest }
     }
 
-    /// A call that takes at most [`TEST_TIMEOUT`], whatever the guest does.
+    /// Makes a call that takes at most [`TEST_TIMEOUT`], whatever the guest does.
     async fn call(&self, arguments: Value) -> CallOutcome {
         let answer =
             tokio::time::timeout(TEST_TIMEOUT, CallOutcome::run(&self.registry, self.guest, arguments)).await;
         answer.expect("the call ends by itself")
     }
 
-    /// The last end row of the guest's calls.
+    /// Returns the last end row of the guest's calls.
     #[track_caller]
     fn row(&self) -> Row {
         let mut rows = self.fixture.rows().into_iter();
         rows.rfind(|row| &*row.tool == self.guest && row.event == RowKind::End).expect("a row of the guest")
     }
 
-    /// Asserts that the registry serves other tools as before.
+    /// Asserts that the registry still serves other tools.
     async fn assert_others_are_served(&self) {
         let answer =
             CallOutcome::run(&self.registry, "file_read", json!({"path": "/shared/README.md"})).await;
         assert_eq!(answer.text(), "still here\n");
     }
 
-    /// Asserts that the call ends with this error, that the row has the same error and the posture, and that
-    /// later calls of the guest and of others are served. Returns the message.
+    /// Asserts that the call ends with this error, that the row has this error and the posture, and that the
+    /// registry serves later calls of the guest and of others. Returns the message.
     async fn check(&self, arguments: Value, kind: ToolErrorKind, code: &str) -> String {
         let message = self.call(arguments.clone()).await.assert_refused(kind, code);
         let row = self.row();

@@ -13,9 +13,9 @@ use serde_json::{Value, json};
 
 const FOLDER_VARIABLE: &str = "PORTCULLIS_JSON_SCHEMA_SUITE";
 
-/// Excepted cases: files whose cases need a remote document, and single cases, each with the reference that leads
-/// there. The list may only shrink: the test fails if a listed case is missing, is refused for another reason, or
-/// passes.
+/// Excepted cases: files whose cases need a remote document, and single cases, each with the reference to the
+/// remote document. The list may only shrink: the test fails if a listed case is missing, is refused for
+/// another reason, or passes.
 const REMOTE: &[(&str, &[(&str, &str)])] = &[
     (
         "defs.json",
@@ -82,7 +82,7 @@ const REMOTE: &[(&str, &[(&str, &str)])] = &[
     ),
 ];
 
-/// The suite has more tests than this; a folder with fewer is not the suite.
+/// The suite has more tests than this. A folder with fewer is not the suite.
 const MIN_TESTS: usize = 1_200;
 
 #[derive(Default)]
@@ -121,7 +121,7 @@ fn the_argument_check_agrees_with_the_json_schema_suite() {
 }
 
 impl Tally {
-    /// Runs a case that counts: each of its tests must have the suite's result.
+    /// Runs a case that is not excepted: each of its tests must have the suite's result.
     fn run(&mut self, file: &str, case: &Value) {
         let name = case["description"].as_str().unwrap_or_default();
         let schema = match compile(&case["schema"]) {
@@ -155,7 +155,7 @@ impl Tally {
     }
 }
 
-/// The case's schema as the schema of an argument `v`.
+/// Compiles the case's schema as the schema of an argument `v`.
 fn compile(schema: &Value) -> Result<ArgumentSchema, SchemaError> {
     let mut schema = schema.clone();
     if let Value::Object(map) = &mut schema {
@@ -171,7 +171,7 @@ fn compile(schema: &Value) -> Result<ArgumentSchema, SchemaError> {
     })))
 }
 
-/// Whether a test has the suite's result; the error says what differs.
+/// Compares a test's result with the suite's. The error says what differs.
 fn compare_with_suite(schema: &ArgumentSchema, test: &Value) -> Result<(), String> {
     let text = json!({"v": test["data"]}).to_string();
     let checked = schema.check(&text, Repairs::Off);
@@ -185,7 +185,7 @@ fn compare_with_suite(schema: &ArgumentSchema, test: &Value) -> Result<(), Strin
     Err(format!("{}: {problem}", test["description"]))
 }
 
-/// The mandatory files: those directly in the draft's folder.
+/// Returns the mandatory files: the files directly in the draft's folder.
 fn files(suite: &Path) -> BTreeMap<String, Value> {
     let folder = suite.join("tests/draft2020-12");
     let entries = fs::read_dir(&folder).unwrap_or_else(|error| panic!("{}: {error}", folder.display()));

@@ -1,5 +1,5 @@
-//! Tools in other languages: the examples are built with the installed compilers, loaded as modules from
-//! outside, and called.
+//! Tools in other languages: the examples are built with the installed compilers, loaded as foreign modules,
+//! and called.
 //!
 //! A test whose compiler is missing prints that and skips. With `PORTCULLIS_REQUIRE_LANGUAGES` set, as
 //! `.ci/run` sets it, a missing compiler is a failure. `.ci/other-languages` installs the compilers.
@@ -23,7 +23,7 @@ fn example(name: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../examples").join(name)
 }
 
-/// Builds an example. Returns `None` where its compiler is missing and is not required.
+/// Builds an example. Returns `None` if its compiler is missing and not required.
 #[expect(clippy::print_stdout, reason = "a test that skips says why")]
 fn build(name: &str, compiler: &[&str], variables: &[(&str, PathBuf)], out: &Path) -> Option<Vec<u8>> {
     let run = |program: &Path, arguments: &[&str]| -> Option<Output> {

@@ -1,4 +1,4 @@
-//! Foreign modules: loading, refusals, pins, and their rights.
+//! Foreign modules: loading, refusals, pins, and grants.
 
 mod approve;
 mod compile;
@@ -17,7 +17,8 @@ use portcullis_tools::ToolRegistry;
 
 use crate::hostile::wat_guest::WatGuest;
 
-/// A fixture whose policy names the folder `modules` beside the policy file, with these modules in it.
+/// Creates a fixture whose policy names the folder `modules` beside the policy file, with these modules in
+/// it.
 fn fixture(modules: &[(&str, &[u8])]) -> Fixture {
     let fixture = Fixture::new().with_policy("[modules]\ndir = \"modules\"\n");
     fs::create_dir(folder(&fixture)).expect("a folder");
@@ -35,12 +36,12 @@ fn module(tool: &str) -> Vec<u8> {
     WatGuest::new(tool).bytes()
 }
 
-/// A module with a tool of the same name, but with other bytes.
+/// Creates a module with a tool of the same name, but with other bytes.
 fn other_module(tool: &str) -> Vec<u8> {
     WatGuest { fields: "(func)".to_owned(), ..WatGuest::new(tool) }.bytes()
 }
 
-/// The file names of the refused modules, each with the error and all causes.
+/// Returns the file names of the refused modules, each with the error and all causes.
 fn refused_modules(registry: &ToolRegistry) -> Vec<(String, String)> {
     let describe = |module: &portcullis_tools::modules::RefusedModule| {
         (module.name().to_owned(), portcullis_types::chain(module.error()))

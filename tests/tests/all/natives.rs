@@ -23,8 +23,8 @@ async fn registry() -> (Fixture, ToolRegistry) {
     (fixture, registry)
 }
 
-/// The names of the shipped tools, without the steps of operations, which are not callable. The searches of the web are
-/// listed only with a provider, and notifications only with a service.
+/// Returns the names of the shipped tools, without the steps of operations, which are not callable. The
+/// searches of the web are listed only with a provider, and notifications only with a service.
 fn callable_shipped_names() -> Vec<&'static str> {
     let is_step = |name: &str| Operation::ALL.iter().any(|operation| operation.steps.contains(&name));
     shipped_names().filter(|name| !is_step(name)).collect()

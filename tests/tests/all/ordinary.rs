@@ -12,8 +12,8 @@ use portcullis_testing::{Fixture, binary};
 /// The user that root switches to.
 pub(crate) const USER: u32 = 65534;
 
-/// The program as a command of an ordinary user who owns everything in the fixture. Only root can switch to another
-/// user; any other user gets the program unchanged.
+/// Creates a command that runs the program as an ordinary user who owns everything in the fixture. Only root
+/// can switch to another user; any other user gets the program unchanged.
 #[expect(clippy::disallowed_methods, reason = "the program under test")]
 pub(crate) fn program_of_ordinary_user(fixture: &Fixture) -> Command {
     if !is_root() {
@@ -23,8 +23,8 @@ pub(crate) fn program_of_ordinary_user(fixture: &Fixture) -> Command {
     }
     let program_path = fixture.root().join("program");
     if !program_path.exists() && fs::hard_link(binary(), &program_path).is_err() {
-        // `install` writes the copy: while this process or a child that it forks has the file open for
-        // writing, it cannot be executed (`ETXTBSY`).
+        // `install` writes the copy in another process: if this process or a fork of it still had the file
+        // open for writing, the exec would fail (`ETXTBSY`).
         let copied = Command::new("install").args(["-m", "755"]).arg(binary()).arg(&program_path).status();
         assert!(copied.expect("starts").success());
     }
@@ -35,7 +35,7 @@ pub(crate) fn program_of_ordinary_user(fixture: &Fixture) -> Command {
     command
 }
 
-/// Whether a program of another user can be started here. Prints that the test skips if not.
+/// Returns whether a program of another user can be started here. If not, prints that the test is skipped.
 #[expect(clippy::print_stderr, reason = "a test that skips says so")]
 pub(crate) fn can_start_program_of_other_user() -> bool {
     if !is_root() {

@@ -17,16 +17,16 @@ use rustix::{
     termios::{LocalModes, Winsize, tcgetattr, tcsetwinsize},
 };
 
-/// The time that a test polls the terminal before it checks its condition again.
+/// How long a test polls the terminal before it checks its condition again.
 const POLL_INTERVAL: Timespec = Timespec { tv_sec: 0, tv_nsec: 5_000_000 };
 
-/// The terminal's width where the test sets none.
+/// The default width of the terminal.
 const COLUMNS: u16 = 120;
 
-/// Key that the terminal turns into an interrupt of its foreground processes.
+/// The key that the terminal turns into an interrupt of its foreground processes.
 pub(crate) const CTRL_C: &str = "\x03";
 
-/// Key that the terminal turns into the end of input.
+/// The key that the terminal turns into the end of input.
 pub(crate) const CTRL_D: &str = "\x04";
 
 /// A person at a terminal, and the program that runs there.
@@ -83,7 +83,7 @@ impl Person {
         Self { terminal, screen_text: String::new(), checked_bytes: 0, program }
     }
 
-    /// The output up to and including these words, from the place where the last check ended.
+    /// Waits for these words. Returns the output from the end of the last check up to and including them.
     #[track_caller]
     pub(crate) fn wait_for_text(&mut self, words: &str) -> String {
         loop {
@@ -109,7 +109,7 @@ impl Person {
         kill_process(Pid::from_child(&self.program), Signal::TERM).expect("sent");
     }
 
-    /// Waits until a condition holds, and reads the terminal meanwhile.
+    /// Waits until a condition holds. Reads the terminal while it waits.
     #[track_caller]
     pub(crate) fn wait_until(&mut self, condition: impl Fn() -> bool) {
         let deadline = Instant::now() + TEST_TIMEOUT;
@@ -119,13 +119,14 @@ impl Person {
         }
     }
 
-    /// Whether the terminal collects whole lines, as it does unless a program edits a line.
+    /// Returns whether the terminal is in canonical mode: it collects whole lines unless a program edits a
+    /// line.
     pub(crate) fn is_terminal_canonical(&self) -> bool {
         let mode = tcgetattr(&self.terminal).expect("a mode");
         mode.local_modes.contains(LocalModes::ICANON)
     }
 
-    /// Waits until the terminal collects whole lines.
+    /// Waits until the terminal is in canonical mode.
     #[track_caller]
     pub(crate) fn wait_until_canonical(&mut self) {
         let deadline = Instant::now() + TEST_TIMEOUT;
@@ -135,7 +136,7 @@ impl Person {
         }
     }
 
-    /// The rest of the output, and the program's exit code.
+    /// Waits for the program's end. Returns the rest of the output and the exit code.
     #[track_caller]
     pub(crate) fn wait_for_end(&mut self) -> (String, Option<i32>) {
         while self.read_more() {}
@@ -143,7 +144,7 @@ impl Person {
         (rest, self.program.wait().expect("ends").code())
     }
 
-    /// Waits for more output; false when no process has the terminal open.
+    /// Waits for more output. Returns false if no process has the terminal open.
     #[track_caller]
     fn read_more(&mut self) -> bool {
         let is_open_if_read =
@@ -152,7 +153,7 @@ impl Person {
         is_open
     }
 
-    /// Waits this long for more output; `None` when there is none.
+    /// Waits this long for more output. Returns `None` if there is none.
     #[track_caller]
     fn read_within(&mut self, patience: &Timespec) -> Option<bool> {
         let mut poll_fds = [PollFd::new(&self.terminal, PollFlags::IN)];
@@ -167,7 +168,7 @@ impl Person {
         loop {
             let mut piece = [0; 4096];
             match self.terminal.read(&mut piece) {
-                // Reading fails like this when no process has the terminal open any more.
+                // A read fails like this after the last process has closed the terminal.
                 Ok(0) => return Some(false),
                 Err(error) if error.raw_os_error() == Some(Errno::IO.raw_os_error()) => return Some(false),
                 read => bytes.extend_from_slice(&piece[..read.expect("readable")]),
@@ -185,7 +186,7 @@ impl Person {
 
 impl Drop for Person {
     fn drop(&mut self) {
-        // The program still runs only if the test failed. The terminal is closed as well.
+        // The program still runs only if the test has failed. The drop also closes the terminal.
         let _ = self.program.kill();
         let _ = self.program.wait();
     }

@@ -1,4 +1,4 @@
-//! The path of a call, step by step: each step's refusals, and that a refused call reaches no later step.
+//! The steps of a call: each step's refusals, and that a refused call reaches no later step.
 
 mod arguments;
 mod bounds;
@@ -168,7 +168,7 @@ async fn earliest_refusing_step_gives_the_reason() {
     check("", |_| {}, raw_call("spy", "{}"), InvalidArguments, "invalid_arguments").await;
     // `admit` comes before `authorize`.
     check("", |_| {}, raw_call("spy", r#"{"n":1,"path":"/etc/passwd"}"#), Denied, "native_not_enabled").await;
-    // The path is checked before the question, so that the approver is not asked about a forbidden call.
+    // The path is checked before the approval, so that the approver is not asked about a forbidden call.
     let scripted = ScriptedApprover::new(|_, _| ApprovalAnswer::Approve);
     let approver = scripted.clone();
     let escaping = raw_call("spy", r#"{"n":1,"path":"/etc/passwd"}"#);
@@ -308,7 +308,7 @@ async fn the_row_is_recorded_before_the_end_is_reported() {
     assert_eq!(*row_counts.lock().expect("not poisoned"), [1, 2]);
 }
 
-/// A spy that fails with this error.
+/// Creates a spy that fails with this error.
 pub(crate) fn failing(name: &str, error: ToolError) -> Spy {
     Spy::new(name, move |_, _| {
         let error = error.clone();

@@ -1,4 +1,4 @@
-//! The policy from file to call: refusals at the start, and enforcement afterwards.
+//! The policy, from its file to the calls: refusals at the start, and enforcement afterwards.
 
 mod check_output;
 mod compared;

@@ -16,7 +16,7 @@ use serde_json::{Value, json};
 
 use crate::agent::model::{Model, calls, text};
 
-/// A home with a folder `code` that holds a small repository.
+/// A home folder whose folder `code` has a small repository.
 struct Home(Fixture);
 
 impl Home {
@@ -49,7 +49,7 @@ impl Home {
         command.current_dir(self.path(folder)).args(words).output().expect("starts")
     }
 
-    /// The standard output of a run that succeeds.
+    /// Runs the program, asserts success, and returns its standard output.
     #[track_caller]
     fn answer(&self, folder: &str, words: &[&str]) -> String {
         let output = self.run(folder, words);
@@ -57,7 +57,7 @@ impl Home {
         String::from_utf8(output.stdout).expect("the output is UTF-8")
     }
 
-    /// The standard error of a run that ends with a code.
+    /// Runs the program, asserts the exit code, and returns its standard error.
     #[track_caller]
     fn refusal(&self, folder: &str, words: &[&str], code: i32) -> String {
         let output = self.run(folder, words);
@@ -69,7 +69,7 @@ impl Home {
         self.answer(folder, &["call", tool, &arguments.to_string()])
     }
 
-    /// A project in `code`, with the core tools compiled if an earlier fixture did.
+    /// Creates a project in `code`. It reuses the core tools that an earlier fixture compiled.
     fn with_project() -> Self {
         let home = Self::new();
         home.answer("code", &["init"]);
@@ -140,7 +140,7 @@ fn tools_work_on_the_project_from_every_folder_in_it() {
         &json!({"path": "./src/lib.rs", "old_text": "A library", "new_text": "Mine"}),
     );
     assert_eq!(fs::read_to_string(home.path("code/src/lib.rs")).expect("edited"), "//! Mine.\n");
-    // The folder has no other changes than the tools' own. The audit log is in the project's state folder.
+    // The folder has no changes except those of the tools. The audit log is in the project's state folder.
     assert_eq!(
         (names(&home.path("code")), names(&home.path("code/src"))),
         (vec!["src".to_owned()], vec!["lib.rs".to_owned(), "main.rs".to_owned()])
@@ -151,7 +151,7 @@ fn tools_work_on_the_project_from_every_folder_in_it() {
     assert!(listing.starts_with("project code: ") && listing.contains("/project"), "{listing}");
     let schema = home.answer("code", &["tools", "--openai"]);
     assert!(schema.contains("Relative paths start at `/project`") && !schema.contains("/shared"), "{schema}");
-    // Outside the project, the policy does not hold.
+    // The policy does not apply outside the project.
     assert!(!home.answer("", &["tools"]).contains("project code"));
 }
 
@@ -172,7 +172,7 @@ fn a_policy_in_a_repository_only_narrows() {
     fs::write(&overlay, "[tools.file_write]\nenabled = false\n").expect("written");
     let write = json!({"path": "src/x", "content": "x"}).to_string();
     home.refusal("code", &["call", "file_write", &write], 3);
-    // No tool may remove the restriction, or make a new one.
+    // No tool may remove the restriction, or create a new one.
     let edit = json!({"path": "portcullis.toml", "old_text": "false", "new_text": "true"}).to_string();
     let refusal = home.refusal("code", &["call", "file_edit", &edit], 3);
     assert!(refusal.contains("`portcullis.toml` is protected at any depth"), "{refusal}");
@@ -276,7 +276,7 @@ fn commands_begin_in_the_project() {
     assert!(!outside.contains("config"), "{outside}");
 }
 
-/// The home of rustup or cargo of the user who runs the tests.
+/// Returns the rustup or cargo home of the user who runs the tests.
 pub(crate) fn tool_home(variable: &str, folder: &str) -> Option<PathBuf> {
     let home = || Some(PathBuf::from(std::env::var_os("HOME")?).join(folder));
     std::env::var_os(variable).map(PathBuf::from).or_else(home).filter(|path| path.is_dir())
@@ -381,7 +381,7 @@ fn the_tests_of_a_project_run_with_the_persons_own_toolchain() {
     }
     fs::write(&file, policy).expect("written");
     let call = json!({"command": "cargo test --offline 2>&1"}).to_string();
-    // The call runs without `--approve`, because the rule makes the question unnecessary.
+    // The call runs without `--approve`, because the rule makes an approval unnecessary.
     let output = home.run("code", &["call", "shell_exec", &call]);
     let text = String::from_utf8_lossy(&output.stdout).into_owned();
     assert!(text.contains("test adds ... ok"), "{output:?}");
@@ -389,7 +389,7 @@ fn the_tests_of_a_project_run_with_the_persons_own_toolchain() {
     assert!(!home.path("code/.cache").exists() && !home.path("code/.cargo").exists());
 }
 
-/// The content of everything below a folder.
+/// Returns the content of everything below a folder.
 fn tree(folder: &Path) -> BTreeMap<PathBuf, Option<Vec<u8>>> {
     let mut tree = BTreeMap::new();
     let mut pending = vec![folder.to_owned()];
@@ -458,7 +458,7 @@ fn the_commands_of_the_document_work() {
     fs::create_dir(&bin).expect("the folder can be made");
     symlink(binary(), bin.join("portcullis")).expect("linked");
     let document = include_str!("../../../docs/projects.md");
-    // This section needs a model: `well_known.rs` runs it.
+    // This section needs a model, so `well_known.rs` runs it.
     let (before, rest) = document.split_once("\n## From a failing test").expect("the walk-through");
     let document = format!("{before}{}", &rest[rest.find("\n## ").expect("a section after it")..]);
     let blocks = document.split("```sh\n").skip(1).map(|rest| rest.split("```").next().unwrap_or_default());

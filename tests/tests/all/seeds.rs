@@ -1,4 +1,4 @@
-//! The fuzz targets' properties hold for their seeds and for past findings of fuzzers, checked under `cargo test`.
+//! Checks the fuzz targets' properties for their seeds and for past findings of fuzzers, under `cargo test`.
 
 use std::{fs, path::Path};
 

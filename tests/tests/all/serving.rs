@@ -9,7 +9,7 @@ use tokio::sync::Notify;
 
 use crate::support::{Spy, caller, enabling_entry, fixture_enabling, raw_call};
 
-/// A builder under the fixture's policy.
+/// Creates a builder under the fixture's policy.
 fn builder(fixture: &Fixture) -> RegistryBuilder {
     let files = PolicyFiles::find(&fixture.envelope()).expect("policy files");
     let policy = files.load(SandboxTier::Process).expect("a policy");
@@ -123,7 +123,7 @@ async fn a_call_ends_in_order_after_its_tool_is_removed() {
     assert_eq!(result.into_result().expect("a result").joined_text(), "done");
 }
 
-/// Each call finds one whole list, whatever is added and removed meanwhile.
+/// Each call sees one complete list, even while tools are added and removed.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn changes_and_calls_at_once_lose_nothing() {
     let names: Vec<String> = (0..8).map(|number| format!("late{number}")).collect();

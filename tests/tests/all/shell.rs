@@ -39,7 +39,7 @@ impl Shell {
         self.call(json!({ "command": command })).await
     }
 
-    /// A command's output, with the notes after it.
+    /// Runs a command. Returns its output and the notes after it.
     async fn text(&self, command: &str) -> String {
         self.run(command).await.text()
     }
@@ -58,7 +58,7 @@ impl Shell {
     }
 }
 
-/// Another agent, with an approver that always approves.
+/// Returns another agent, with an approver that always approves.
 fn another_agent() -> Caller {
     let mut caller = approving_caller();
     "another".clone_into(&mut caller.agent_id);

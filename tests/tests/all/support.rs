@@ -1,4 +1,5 @@
-//! Helpers for several areas: native tools that count their calls, callers that listen, and snapshots of the disk.
+//! Helpers for several areas: native tools that count their calls, callers that record events, and snapshots
+//! of folders.
 
 use std::{
     collections::BTreeMap,
@@ -65,7 +66,7 @@ impl Spy {
         }
     }
 
-    /// A spy that answers with its arguments.
+    /// Creates a spy that answers with its arguments.
     pub(crate) fn repeating(name: &str) -> Self {
         Self::new(name, |_, args| async move { Ok(ToolOutput::text(args.text())) })
     }
@@ -100,7 +101,7 @@ impl Spy {
         self
     }
 
-    /// The count of the spy's calls, readable after the spy is registered.
+    /// Returns the count of the spy's calls, which stays readable after the spy is registered.
     pub(crate) fn calls(&self) -> Arc<AtomicUsize> {
         Arc::clone(&self.calls)
     }
@@ -143,18 +144,18 @@ impl Tool for Spy {
     }
 }
 
-/// A fixture whose policy enables these native tools.
+/// Creates a fixture whose policy enables these native tools.
 pub(crate) fn fixture_enabling(names: &[&str]) -> Fixture {
     names.iter().fold(Fixture::new(), |fixture, name| fixture.with_policy(&enabling_entry(name)))
 }
 
-/// The policy entry that enables a native tool.
+/// Returns the policy entry that enables a native tool.
 pub(crate) fn enabling_entry(name: &str) -> String {
     format!("[tools.{name}]\nenabled = true\n")
 }
 
-/// A registry of only native tools, under the fixture's policy and in its state folder. It has no WASM engine,
-/// which most steps of the pipeline do not use.
+/// Creates a registry of only native tools, under the fixture's policy and in its state folder. It has no
+/// WASM engine, which most steps of the pipeline do not use.
 #[track_caller]
 pub(crate) fn native_registry(fixture: &Fixture, spies: impl IntoIterator<Item = Spy>) -> ToolRegistry {
     let files = PolicyFiles::find(&fixture.envelope()).expect("policy files");
@@ -163,7 +164,7 @@ pub(crate) fn native_registry(fixture: &Fixture, spies: impl IntoIterator<Item =
     spies.into_iter().fold(builder, portcullis_tools::RegistryBuilder::tool).build().expect("builds")
 }
 
-/// A caller without an approver.
+/// Returns a caller without an approver.
 pub(crate) fn caller() -> Caller {
     Caller::new("tester", "run")
 }
@@ -176,7 +177,7 @@ pub(crate) fn caller_asking(approver: impl Approver + 'static) -> Caller {
 
 type Answer = dyn Fn(usize, &ApprovalRequest) -> ApprovalAnswer + Send + Sync;
 
-/// An approver that answers by a closure and keeps the requests.
+/// An approver that answers with a closure and records the requests.
 #[derive(Clone)]
 pub(crate) struct ScriptedApprover {
     answer: Arc<Answer>,
@@ -208,7 +209,7 @@ impl Approver for ScriptedApprover {
     }
 }
 
-/// Makes a caller listen. The list gets the name of each event.
+/// Makes a caller record its events. The list gets the name of each event.
 pub(crate) fn record_events(caller: &mut Caller) -> Arc<Mutex<Vec<String>>> {
     let events = Arc::new(Mutex::new(Vec::new()));
     let sink = Arc::clone(&events);
@@ -231,12 +232,12 @@ fn event_word(event: &ToolEvent) -> String {
     }
 }
 
-/// A call whose arguments are sent unchanged.
+/// Creates a call whose arguments are sent unchanged.
 pub(crate) fn raw_call(tool: &str, arguments: &str) -> ToolCall {
     new_call(tool, arguments)
 }
 
-/// Everything below a folder: kind, mode and content of each entry, by path.
+/// Returns the kind, mode and content of everything below a folder, by path.
 pub(crate) fn snapshot(folder: &Path) -> BTreeMap<String, String> {
     let mut entries = BTreeMap::new();
     collect_entries(folder, folder, &mut entries);
@@ -287,21 +288,21 @@ pub(crate) fn assert_nowhere_below(folder: &Path, text: &str) {
     }
 }
 
-/// Whether any process of this machine, confined or not, has exactly this argument.
+/// Returns whether any process of this machine, confined or not, has exactly this argument.
 pub(crate) fn is_process_argument(argument: &str) -> bool {
     let entries = fs::read_dir("/proc").expect("readable").flatten();
     let process_entries = entries.filter(|entry| entry.file_name().as_encoded_bytes()[0].is_ascii_digit());
-    // A process may have ended by now.
+    // A process may have ended since the listing.
     let mut command_lines = process_entries.filter_map(|entry| fs::read(entry.path().join("cmdline")).ok());
     command_lines.any(|line| line.split(|byte| *byte == 0).any(|part| part == argument.as_bytes()))
 }
 
-/// The maximum length of the text of one result under the shipped policy, in bytes.
+/// Returns the maximum length of the text of one result under the shipped policy, in bytes.
 pub(crate) fn output_limit() -> usize {
     usize::try_from(DEFAULT_MAX_OUTPUT_BYTES).expect("fits into the memory")
 }
 
-/// A number as results show it.
+/// Formats a number as results show it.
 pub(crate) fn with_commas(number: usize) -> String {
     let digits = number.to_string();
     let parts: Vec<&str> =

@@ -13,12 +13,12 @@ use rustix::process::{Pid, Signal, kill_process};
 
 use crate::modules::{portcullis, stderr, stdout};
 
-/// A call as a block.
+/// Formats a call as a code block.
 fn call(tool: &str, parameters: &str) -> String {
     format!("```json\n{{\"tool_call\": {{\"name\": \"{tool}\", \"parameters\": {parameters}}}}}\n```\n")
 }
 
-/// The folder of tasks, outside of all mounts.
+/// Creates the folder of tasks, outside all mounts.
 fn tasks(fixture: &Fixture) -> PathBuf {
     let folder = fixture.root().join("tasks");
     fs::create_dir_all(folder.join("01_Inbox")).expect("the folder can be made");
@@ -101,7 +101,7 @@ fn a_killed_process_leaves_no_call_that_runs_twice() {
         .stderr(Stdio::null())
         .spawn()
         .expect("starts");
-    // The shell makes the file before it writes the line.
+    // The shell creates the file before it writes the line.
     portcullis_testing::wait_until("the command begins", || {
         fs::read_to_string(fixture.shared("log")).is_ok_and(|log| log == "begun\n")
     });
@@ -116,13 +116,13 @@ fn a_killed_process_leaves_no_call_that_runs_twice() {
     assert!(folder.join("02_Needs_Action/a.md").exists());
 }
 
-/// The commands of docs/tasks.md, as they stand there.
+/// Runs the commands of docs/tasks.md unchanged.
 #[test]
 #[expect(clippy::disallowed_methods, reason = "the shell of the document's commands")]
 fn the_commands_of_the_document_do_what_it_says() {
     let document = include_str!("../../../docs/tasks.md");
     let (_, rest) = document.split_once("```sh\n").expect("a block");
-    // The block has blocks in it, so it ends at its last command.
+    // The block contains fences, so find its end by its last command.
     let last = "cat tasks/07_Done/greeting.md\n";
     let end = rest.find(last).expect("the last command") + last.len();
     let fixture = Fixture::new();
@@ -149,7 +149,7 @@ fn the_commands_of_the_document_do_what_it_says() {
     assert_eq!(fs::read_to_string(fixture.shared("log")).expect("written"), "Hello.\n");
 }
 
-/// The document's states are states, and its table of the defaults is right.
+/// The states in the document exist, and its table of the defaults is correct.
 #[test]
 fn the_states_of_the_document_are_states() {
     let document = include_str!("../../../docs/tasks.md");

@@ -38,8 +38,8 @@ fn arguments_cannot_forge_a_question_before_the_answer() {
         let lines: Vec<_> = question.lines().collect();
         let (_answer, values) = lines.split_last().expect("lines");
         for line in values {
-            // Our own lines start with two spaces and a label, which no folded value does, or with the frame of a
-            // folded value.
+            // Our own lines start with two spaces and a label, which no folded value does, or with the frame
+            // of a folded value.
             let is_ours =
                 line.starts_with("  ") && line.as_bytes().get(2).is_some_and(u8::is_ascii_lowercase);
             assert!(
@@ -54,8 +54,8 @@ fn arguments_cannot_forge_a_question_before_the_answer() {
     }
 }
 
-/// A fixture with a module of one tool, `loud`, which answers after writing this many bytes of the text to standard
-/// error. The text is escaped for WAT.
+/// Creates a fixture with a module of one tool, `loud`, which answers after writing this many bytes of the
+/// text to standard error. The text is escaped for WAT.
 fn fixture_with_loud_guest(text: &str, bytes: usize) -> (Fixture, String) {
     let guest = WatGuest {
         fields: format!("(data (i32.const 4096) \"{text}\")"),
@@ -143,7 +143,8 @@ fn a_table_keeps_its_columns_on_a_narrow_terminal() {
         let table = screen_text.split_once("TOOL").map_or(screen_text.as_str(), |(_, table)| table);
         for line in table.lines().skip(1).filter(|line| !line.is_empty()) {
             let first = line.split(' ').next().unwrap_or_default();
-            // A line that continues another column leaves the column of names empty; a folded name is a part of a name.
+            // A line that continues another column has an empty name column. A folded name is a part of a
+            // name.
             assert!(
                 first.is_empty() || names.iter().any(|name| name.contains(first)),
                 "{columns}: {line:?} in\n{screen_text}"
@@ -165,7 +166,8 @@ fn its_memory_is_private_and_in_no_core_dump() {
     let mut client = String::new();
     let initialize = json!({"jsonrpc": "2.0", "id": 1, "method": "initialize", "params": {
         "protocolVersion": "2025-06-18", "capabilities": {}, "clientInfo": {"name": "t", "version": "1"}}});
-    // The call is a command: the sidecar, its sessions and the compiler's process must still work.
+    // The call is a command, which shows that the sidecar, its sessions and the compiler's process still
+    // work.
     let command = json!({"jsonrpc": "2.0", "id": 2, "method": "tools/call", "params": {
         "name": "shell_exec", "arguments": {"command": "ulimit -c; id -u; echo $PPID"}}});
     let mut input = server.stdin.take().expect("piped");

@@ -1,4 +1,4 @@
-//! Changes of calls in mounts with `undo`, shown and undone through the program.
+//! Shows and undoes the changes of calls in mounts with `undo`, through the program.
 
 use std::{
     collections::BTreeMap,
@@ -12,7 +12,7 @@ use portcullis_testing::{CallOutcome, Fixture, binary};
 use portcullis_types::ToolErrorKind;
 use serde_json::{Value, json};
 
-/// A fixture whose mount `shared` has undo.
+/// Creates a fixture whose mount `shared` has undo.
 fn fixture() -> Fixture {
     Fixture::new().with_policy_edit("shared = \"shared\"\n", "shared = { path = \"shared\", undo = true }\n")
 }
@@ -33,7 +33,7 @@ fn call(fixture: &Fixture, run: &str, tool: &str, arguments: &Value) -> String {
     answer(fixture, &["call", "--approve", "--run", run, tool, &arguments.to_string()])
 }
 
-/// The content and mode of everything below a folder.
+/// Returns the content and mode of everything below a folder.
 fn tree(folder: &Path) -> BTreeMap<PathBuf, (u32, Vec<u8>)> {
     let mut tree = BTreeMap::new();
     let mut pending = vec![folder.to_owned()];
@@ -80,7 +80,7 @@ fn a_run_of_file_tools_is_shown_and_taken_back() {
     assert!(undone.contains("restored: /shared/src/main.rs\n"), "{undone}");
     fs::remove_file(fixture.shared("other.txt")).expect("the file can be removed");
     assert_eq!(tree(&fixture.shared("")), before);
-    // The answer has the command that makes the changes again.
+    // The answer has the command that redoes the changes.
     fs::write(fixture.shared("other.txt"), "of another run\n").expect("writable");
     let record = undone.trim_end().rsplit(' ').next().expect("a word");
     answer(&fixture, &["undo", record]);
@@ -136,7 +136,7 @@ async fn a_change_that_cannot_be_kept_is_not_made() {
     }
     assert_eq!(fs::read_to_string(fixture.shared("a.txt")).expect("the file is readable"), "a\n");
     assert!(!fixture.shared("new.txt").exists());
-    // A mount without undo needs no store.
+    // Calls in a mount without undo need no store.
     CallOutcome::run(&registry, "file_write", json!({"path": "/tmp/x", "content": "b\n"}))
         .await
         .text()
@@ -154,7 +154,7 @@ fn without_undo_nothing_is_kept() {
     assert!(String::from_utf8_lossy(&output.stderr).contains("no-such-call"), "{output:?}");
 }
 
-/// Changes that commands make to files, in many ways.
+/// Commands that change files in many ways.
 const COMMANDS: &str = r#"
 set -e
 echo changed > edited

@@ -17,7 +17,7 @@ use serde_json::{Value, json};
 
 use crate::support::snapshot;
 
-/// Prefix of the write step's temporary files.
+/// The prefix of the write step's temporary files.
 const TEMPORARY: &str = ".portcullis-tmp-";
 
 /// A fixture with secrets in its vault, and its registry.
@@ -37,7 +37,7 @@ impl Vault {
         Self { fixture, registry }
     }
 
-    /// A fixture whose policy has these additional lines in the entry of this tool.
+    /// Creates a fixture whose policy has these additional lines in the entry of this tool.
     async fn with_lines(entry: &str, lines: &str) -> Self {
         Self::with_fixture(fixture_with_lines(entry, lines)).await
     }
@@ -56,7 +56,7 @@ impl Vault {
         fs::write(vault_path(&self.fixture, name), content).expect("writable");
     }
 
-    /// Makes a sparse file of this size in the vault. It takes no space on the disk.
+    /// Creates a sparse file of this size in the vault. It takes no space on the disk.
     fn put_sparse(&self, name: &str, bytes: u64) {
         let file = fs::File::create(vault_path(&self.fixture, name)).expect("writable");
         file.set_len(bytes).expect("a sparse file");
@@ -66,12 +66,12 @@ impl Vault {
         self.fixture.shared(below)
     }
 
-    /// The last row of each call, in the order in which they ended.
+    /// Returns the last row of each call, in the order in which they ended.
     fn end_rows(&self) -> Vec<Row> {
         self.fixture.rows().into_iter().filter(|row| row.outcome.is_some()).collect()
     }
 
-    /// The last row of a tool's only call.
+    /// Returns the last row of a tool's only call.
     #[track_caller]
     fn end_row_of(&self, tool: &str) -> Row {
         let mut end_rows = self.end_rows_of(tool);
@@ -79,7 +79,7 @@ impl Vault {
         end_rows.remove(0)
     }
 
-    /// The last rows of all calls of a tool, in the order in which they ended.
+    /// Returns the last rows of all calls of a tool, in the order in which they ended.
     fn end_rows_of(&self, tool: &str) -> Vec<Row> {
         self.end_rows().into_iter().filter(|row| &*row.tool == tool).collect()
     }
@@ -104,13 +104,13 @@ fn call(source: &str, destination: &str) -> ToolCall {
     new_call("vault_copyto", arguments(source, destination).to_string())
 }
 
-/// The shipped policy, with more lines in one of its entries.
+/// Creates a fixture with the shipped policy and more lines in one of its entries.
 fn fixture_with_lines(entry: &str, lines: &str) -> Fixture {
     let head = policy_line(entry);
     Fixture::new().with_policy_edit(&head, &format!("{head}{lines}\n"))
 }
 
-/// The line of the policy with the head of a tool's entry.
+/// Returns the policy's line that begins a tool's entry.
 fn policy_line(entry: &str) -> String {
     let text = portcullis_tools::policy::DEFAULT_POLICY;
     let start = text.find(&format!("[tools.{entry}]")).expect("the shipped policy has the entry");
@@ -118,7 +118,8 @@ fn policy_line(entry: &str) -> String {
     text[start..start + end].to_owned()
 }
 
-/// This many bytes, of every value, including NUL and newline. Their pattern does not repeat with a chunk's length.
+/// Returns this many bytes, of every value, including NUL and newline. The pattern is not aligned with
+/// chunks.
 fn bytes(count: usize) -> Vec<u8> {
     // The periods 257 and 251 have no common factor with a chunk's length, nor with each other.
     let ramp = (0..=u8::MAX).chain([7]).cycle();
@@ -131,7 +132,7 @@ fn assert_content(path: &Path, expected: &[u8]) {
     assert!(content == expected, "{} of {} bytes is another file", path.display(), content.len());
 }
 
-/// A caller that gets progress.
+/// Returns a caller that gets progress.
 fn caller_with_progress(on_progress: impl Fn(String) + Send + Sync + 'static) -> portcullis_tools::Caller {
     let mut caller = approving_caller();
     caller.on_progress = Some(std::sync::Arc::new(on_progress));

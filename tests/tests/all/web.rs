@@ -25,7 +25,7 @@ use portcullis_types::{Content, ToolErrorKind};
 use serde_json::{Value, json};
 use server::Server;
 
-/// A fixture whose profile `Web` reaches only this server.
+/// Creates a fixture whose profile `Web` reaches only this server.
 fn fixture(server: &Server) -> Fixture {
     let port = server.port();
     Fixture::new()
@@ -38,7 +38,7 @@ async fn fetch(registry: &ToolRegistry, url: &str) -> CallOutcome {
     CallOutcome::run(registry, "web_fetch", json!({ "url": url })).await
 }
 
-/// The JSON on a command's standard output.
+/// Parses the JSON on a command's standard output.
 fn as_json(output: &std::process::Output) -> Value {
     serde_json::from_slice(&output.stdout).unwrap_or_else(|error| panic!("{error}: {output:?}"))
 }
@@ -247,7 +247,7 @@ async fn a_stored_output_keeps_what_it_was_made_from() {
     let registry = fixture.registry().await;
     let read = call(&registry, "file_read", json!({ "path": "/vault/key" })).await;
     let stored = json!({ "call_id": read.0.details["output_id"] });
-    // The run ends, and a new run uses the same id.
+    // End the run, so that a new run has the same id.
     registry.end_run(&caller);
     let _sent = call(&registry, "web_fetch", send.clone()).await.text();
     assert!(call(&registry, "output_read", stored.clone()).await.text().starts_with("secret "));

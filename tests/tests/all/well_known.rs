@@ -1,8 +1,9 @@
-//! Well-known projects of others, as a person has them: an agent mends a failing test of each without a question, and
-//! `undo` gives the tree back. In `strong` and in `contained` sessions.
+//! Well-known third-party projects, set up as users have them: an agent fixes a failing test of each without
+//! a question, and `undo` restores the tree. Runs in `strong` and in `contained` sessions.
 //!
-//! `.ci/well-known-projects` fetches the projects, and `PORTCULLIS_WELL_KNOWN` names their folder. Without it the tests
-//! skip; with `PORTCULLIS_REQUIRE_LANGUAGES` set, as `.ci/run` sets it, they fail instead.
+//! `.ci/well-known-projects` fetches the projects, and `PORTCULLIS_WELL_KNOWN` names their folder. Without
+//! the variable the tests skip. With `PORTCULLIS_REQUIRE_LANGUAGES` set, as `.ci/run` sets it, they fail
+//! instead.
 
 use std::{
     collections::BTreeMap,
@@ -23,9 +24,9 @@ use crate::{
     projects::tool_home,
 };
 
-/// Where namespaces are available: sessions are `strong`.
+/// A machine with namespaces: sessions are `strong`.
 const STRONG: KernelEnvironment = KernelEnvironment::Nothing;
-/// Where they are not: sessions are `contained`.
+/// A machine without namespaces: sessions are `contained`.
 const CONTAINED: KernelEnvironment = KernelEnvironment::StockContainer;
 
 /// A project, and one line of it that the test breaks.
@@ -36,7 +37,7 @@ struct WellKnown {
     wrong: &'static str,
     /// The command that runs the tests.
     tests: &'static str,
-    /// The rule by which this command needs no question.
+    /// The rule that allows this command without a question.
     rule: &'static str,
     /// The output of the command if a test fails, and its output if all pass.
     marks: [&'static str; 2],
@@ -82,7 +83,8 @@ const UUID: WellKnown = WellKnown {
     marks: ["FAIL", "ok  \t"],
 };
 
-/// A person with a copy of a project. Nothing lies below `/tmp`, which a session has for itself.
+/// A person with a copy of a project. The folders are outside `/tmp`, because each session has its own
+/// `/tmp`.
 struct Person {
     root: TempDir,
     machine: KernelEnvironment,
@@ -90,7 +92,7 @@ struct Person {
 }
 
 impl Person {
-    /// `None` if the projects are missing and not required.
+    /// Returns `None` if the projects are missing and not required.
     #[expect(clippy::print_stdout, reason = "a test that skips says why")]
     fn with_copy(of: &WellKnown, machine: KernelEnvironment) -> Option<Self> {
         let Some(projects) = env::var_os("PORTCULLIS_WELL_KNOWN").map(PathBuf::from) else {
@@ -171,13 +173,13 @@ impl Person {
         })
     }
 
-    /// The standard output of a run that succeeds.
+    /// Runs the program, asserts success, and returns its standard output.
     #[track_caller]
     fn answer(&self, folder: &str, words: &[&str]) -> String {
         succeeded(&self.run(folder, words))
     }
 
-    /// The output of a shell outside.
+    /// Runs a shell outside the sandbox, and returns its output.
     #[track_caller]
     fn shell(&self, folder: &str, script: &str) -> String {
         let output = self
@@ -186,7 +188,8 @@ impl Person {
         succeeded(&output)
     }
 
-    /// Writes into the policy that the tests need no question, and what their programs need besides `init`'s proposals.
+    /// Adds to the policy the rule for the tests, and the grants that their programs need besides `init`'s
+    /// proposals.
     fn edit_policy(&self, of: &WellKnown) {
         let file = self.path(&format!("config/portcullis/projects/{}.toml", of.name));
         let mut policy = fs::read_to_string(&file).expect("readable");
@@ -207,7 +210,7 @@ impl Person {
         fs::write(&file, policy).expect("written");
     }
 
-    /// Breaks the line. Returns the tree as it is then.
+    /// Breaks the line, and returns the tree after that.
     fn break_line(&self, of: &WellKnown) -> Tree {
         let file = self.path(of.name).join(of.file);
         let source = fs::read_to_string(&file).expect("the file is readable");
@@ -251,13 +254,13 @@ fn tree(folder: &Path) -> Tree {
     tree
 }
 
-/// The paths that differ, for a message.
+/// Returns the paths that differ, for a message.
 fn difference(before: &Tree, after: &Tree) -> Vec<PathBuf> {
     let paths = before.keys().chain(after.keys().filter(|path| !before.contains_key(*path)));
     paths.filter(|path| before.get(*path) != after.get(*path)).cloned().collect()
 }
 
-/// A model that runs the tests, mends the line, and runs them again.
+/// Starts a model that runs the tests, fixes the line, and runs the tests again.
 fn mending_model(of: &WellKnown) -> Model {
     let run_tests = json!({"command": of.tests}).to_string();
     let mend = json!({"path": of.file, "old_text": of.wrong, "new_text": of.right}).to_string();
@@ -295,7 +298,7 @@ fn an_agent_mends(of: &WellKnown, machine: KernelEnvironment) {
     let agent = ["agent", "A test fails. Mend it.", "--model", "m", "--base-url", model.address()];
     assert_eq!(person.answer(of.name, &agent), "The test passes.\n");
     check_results(of, &model);
-    // Not every machine of the tests has namespaces.
+    // Some machines have no namespaces.
     let doctor = person.answer(of.name, &["doctor"]);
     let posture = if doctor.contains("posture      strong ") { "strong(" } else { "contained(" };
     assert!(matches!(machine, KernelEnvironment::Nothing) || posture == "contained(", "{doctor}");
@@ -364,7 +367,7 @@ fn a_go_module_in_a_contained_session() {
     an_agent_mends(&UUID, CONTAINED);
 }
 
-/// The blocks of the document's walk-through, in order: the language and the text of each.
+/// Returns the blocks of the document's walk-through, in order: the language and the text of each.
 fn walk_through() -> Vec<(&'static str, &'static str)> {
     let document = include_str!("../../../docs/projects.md");
     let (_, section) =
@@ -398,7 +401,7 @@ fn the_walk_through_of_the_document_works() {
     assert!(printed.contains("The test passes."), "{printed}");
     assert!(printed.contains(&format!("-        {}", EVENTS.wrong)), "{printed}");
     assert!(printed.contains(&format!("+        {}", EVENTS.right)), "{printed}");
-    // The same shell goes on, so the variable is still set.
+    // The document's shell is one shell, so set its variable again.
     let variable = blocks[2].1.lines().find(|line| line.starts_with("run=")).expect("the run");
     person.shell("events", &format!("{variable}\n{}", blocks[3].1));
     let after = tree(&person.path("events"));

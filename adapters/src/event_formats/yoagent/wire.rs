@@ -19,12 +19,12 @@ pub enum AgentEvent {
     TurnStart,
     /// A message starts.
     MessageStart {
-        /// The message; the model's message has no content yet.
+        /// The message. The model's message has no content yet.
         message: Message,
     },
     /// More of the model's message.
     MessageUpdate {
-        /// The message, still without content: the pieces carry the content.
+        /// The message without content, because the pieces carry the content.
         message: Message,
         /// The piece.
         delta: StreamDelta,
@@ -67,7 +67,7 @@ pub enum AgentEvent {
         tool_call_id: String,
         /// The tool's name.
         tool_name: String,
-        /// The result; the content of a failed call is the error's message.
+        /// The result. The content of a failed call is the error's message.
         result: ToolResult,
         /// Whether the call failed.
         is_error: bool,
@@ -83,12 +83,12 @@ pub enum AgentEvent {
     LoopDetected {
         /// The tool's name.
         tool_name: String,
-        /// Whether the repetition ended the run; always true.
+        /// Whether the repetition ended the run. Always true.
         aborted: bool,
     },
     /// The run has ended.
     AgentEnd {
-        /// The last message; the others were in [`AgentEvent::TurnEnd`].
+        /// The last message. [`AgentEvent::TurnEnd`] had the others.
         messages: Vec<Message>,
         /// Statistics of the run.
         stats: SessionStats,
@@ -182,7 +182,7 @@ impl From<&ToolCall> for CallBlock {
     }
 }
 
-/// The reason why a message ended.
+/// Why a message ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 #[non_exhaustive]
@@ -217,7 +217,7 @@ pub struct Usage {
 impl Usage {
     /// Adds a turn's tokens.
     pub(super) fn add(&mut self, usage: portcullis_agent::Usage) {
-        // Saturating, because a provider chooses these numbers.
+        // Saturate, because a provider chooses these numbers.
         self.input = self.input.saturating_add(usage.input_tokens);
         self.output = self.output.saturating_add(usage.output_tokens);
         self.total_tokens = self.input.saturating_add(self.output);

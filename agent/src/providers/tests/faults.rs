@@ -7,7 +7,7 @@ fn hello() -> ModelRequest {
     request(vec![Message::user("x")])
 }
 
-/// The text before a stream's error, and the error.
+/// Returns the text before a stream's error, and the error.
 async fn broken(wire: Wire, server: &Server) -> (String, ProviderError) {
     let stream = provider(wire.kind, server).stream(hello()).await.expect("begins");
     let (deltas, error) = drain(stream).await;
@@ -151,7 +151,7 @@ async fn a_key_that_a_server_echoes_is_in_no_error() {
         let refused = Reply::error(401, &(wire.error)(&echo));
         let wrong_type = Reply::new(200, "text/html", &echo);
         let in_answer = wire.reply(wire.framed(&[wire.lasting.unwrap_or(wire.error)(&echo)]));
-        // The key lies across the point where messages are cut. No half of the key may stay.
+        // The key straddles the point where messages are cut. No half of the key may remain.
         let at_the_cut = Reply::new(400, "text/plain", format!("{}{KEY}", "x".repeat(490)));
         let as_type = Reply::new(200, &format!("text/{KEY}"), "");
         let not_json = wire.reply(wire.event(KEY));

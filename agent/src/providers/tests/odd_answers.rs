@@ -17,7 +17,7 @@ fn framed_reply(kind: ProviderKind, data: &[Value]) -> Reply {
     }
 }
 
-/// The pieces of an answer, and the error that the request or its answer ends with.
+/// Returns the pieces of an answer, and the error that ends the request or the answer.
 async fn ask_with_reply(
     kind: ProviderKind,
     reply: Reply,
@@ -38,7 +38,8 @@ fn assert_too_large(error: Option<ProviderError>) {
     assert!(error.to_string().contains("larger than the limit"), "{error}");
 }
 
-/// An Anthropic call whose arguments arrive with its start, and the stop reason. No event ends the call.
+/// Returns the events of an Anthropic call whose arguments arrive with its start, and the stop reason. No
+/// event ends the call.
 fn begun_call(input: &Value) -> [Value; 2] {
     [
         json!({"type": "content_block_start", "index": 0,
@@ -89,7 +90,7 @@ async fn arguments_that_only_the_end_brings_count_towards_the_limit() {
     }
 }
 
-/// The first half of an answer, then an end for this reason.
+/// Returns the first half of an answer, and an end for this reason.
 fn text_and_reason(kind: ProviderKind, reason: &str) -> [Value; 2] {
     match kind {
         ProviderKind::OpenAi => [
@@ -143,7 +144,7 @@ async fn ollama_says_that_an_answer_is_whole_without_any_reason() {
 
 #[tokio::test]
 async fn an_unknown_reason_is_cut_and_never_shows_the_key() {
-    // The key lies across the point where the reason is cut. No half of the key may stay.
+    // The key straddles the point where the reason is cut. No half of the key may remain.
     let at_the_cut = format!("{}{KEY}", "x".repeat(190));
     for kind in ProviderKind::ALL {
         for reason in [&"é".repeat(1 << 20), &at_the_cut, KEY] {
@@ -162,7 +163,7 @@ async fn an_unknown_reason_is_cut_and_never_shows_the_key() {
     }
 }
 
-/// An event with a list of this many items.
+/// Returns an event with a list of this many items.
 fn listing(kind: ProviderKind, before: &str, item: &str, after: &str, times: usize) -> Reply {
     let data = format!("{before}{}{after}", vec![item; times].join(","));
     match kind {

@@ -54,7 +54,7 @@ enum Piece {
     Endless(Bytes),
     /// The connection breaks.
     Break,
-    /// Nothing more comes, and the connection stays.
+    /// The connection stays open, but sends nothing more.
     Stall,
 }
 
@@ -99,7 +99,7 @@ impl Reply {
     }
 }
 
-/// The server. It ends when it is dropped.
+/// The server. It ends when this value is dropped.
 #[derive(Debug)]
 pub(super) struct Server {
     address: SocketAddr,

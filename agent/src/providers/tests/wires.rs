@@ -1,5 +1,5 @@
-//! The messages of a server in each protocol whose faults are tested: the same texts, errors and malformed data in
-//! each.
+//! The messages of a server in each protocol, for tests of faults: the same texts, errors and malformed data
+//! in each.
 
 use super::*;
 
@@ -188,17 +188,17 @@ impl Wire {
         if self.has_lines() { "application/x-ndjson" } else { "text/event-stream" }
     }
 
-    /// An answer that begins with this body.
+    /// Returns an answer that begins with this body.
     pub(super) fn reply(&self, body: impl AsRef<[u8]>) -> Reply {
         Reply::new(200, self.media_type(), body)
     }
 
-    /// Data as an event.
+    /// Returns data as an event.
     pub(super) fn event(&self, data: impl AsRef<[u8]>) -> Vec<u8> {
         [self.frame_prefix(), data.as_ref(), self.frame_suffix()].concat()
     }
 
-    /// The bytes before an event's data.
+    /// Returns the bytes before an event's data.
     pub(super) fn frame_prefix(&self) -> &'static [u8] {
         if self.has_lines() { b"" } else { b"data: " }
     }
@@ -207,7 +207,7 @@ impl Wire {
         if self.has_lines() { b"\n" } else { b"\n\n" }
     }
 
-    /// Keeps the connection open without an event.
+    /// Returns bytes that keep the connection open without an event.
     pub(super) fn still_here(&self) -> &'static str {
         if self.has_lines() { " \r\n\n" } else { ": still here\n\n" }
     }
@@ -232,29 +232,29 @@ impl Wire {
         (self.wordless)().into_iter().map(|data| self.framed(&[data])).collect()
     }
 
-    /// The end of an answer that is whole.
+    /// Returns the end of a complete answer.
     pub(super) fn end(&self) -> String {
         self.framed(&[(self.reason)()]) + self.end_marker
     }
 
-    /// An answer that says `fine`.
+    /// Returns an answer that says `fine`.
     pub(super) fn fine(&self) -> Reply {
         self.reply(self.nothing() + &self.text("fine") + &self.end())
     }
 
-    /// The number of requests that are made for an answer that ends without text and without a stop reason. In a
-    /// protocol without an end marker, such an answer looks like a connection that broke before the first piece, so the
-    /// request is retried.
+    /// Returns the number of requests for an answer that ends without text and without a stop reason. In a
+    /// protocol without an end marker, such an answer looks like a connection that broke before the first
+    /// piece, so the request is retried.
     pub(super) fn tries_of_what_has_no_reason(&self) -> usize {
         if self.end_marker.is_empty() { 4 } else { 1 }
     }
 
-    /// A refusal for too many requests.
+    /// Returns a refusal because of too many requests.
     pub(super) fn limited(&self, wait: &str) -> Reply {
         Reply::error(429, &(self.error)("slow down")).with_header("retry-after", wait)
     }
 
-    /// Events in the protocol's framing, with names where it has them.
+    /// Returns events in the protocol's framing, with event names if the protocol has them.
     pub(super) fn framed(&self, data: &[Value]) -> String {
         let one = |data: &Value| match data["type"].as_str() {
             _ if self.has_lines() => format!("{data}\n"),

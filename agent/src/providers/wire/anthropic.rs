@@ -15,7 +15,7 @@ use crate::{ProviderError, ProviderErrorKind};
 /// The API version.
 pub(super) const VERSION: &str = "2023-06-01";
 
-/// The maximum number of an answer's tokens if the request names none. The API requires a maximum.
+/// The maximum number of an answer's tokens if the request sets none. The API requires a maximum.
 const DEFAULT_MAX_TOKENS: u32 = 8192;
 
 /// Replaces an empty user message, because the API refuses a conversation without any user message.
@@ -29,7 +29,7 @@ pub(super) fn body(turn: WireRequest<'_>) -> Result<Vec<u8>, ProviderError> {
         system: history::instructions(&turn.request.messages).filter(|text| !is_blank(text)),
         messages: conversation(&turn.request.messages)?,
         tools: turn.request.tools.iter().map(|tool| declare_tool(tool, turn.strict)).collect(),
-        // The API's range ends at 1.
+        // The API accepts temperatures up to 1.
         temperature: turn.request.temperature.map(|temperature| temperature.min(1.0)),
     };
     serde_json::to_vec(&body).map_err(|error| {
@@ -76,7 +76,8 @@ fn conversation(messages: &[Message]) -> Result<Vec<InputMessage<'_>>, ProviderE
             }
         };
         match turns.last_mut() {
-            // Messages of one role in a row become one turn, so that all results of a turn stay together.
+            // Merge consecutive messages of one role into one turn, so that all results of a turn stay
+            // together.
             Some(last) if last.role == role => last.content.extend(content),
             _ if content.is_empty() => {}
             _ => turns.push(InputMessage { role, content }),
@@ -99,9 +100,9 @@ fn content_blocks(message: &Message) -> Vec<ContentBlockParam<'_>> {
         .collect()
 }
 
-/// Whether a text is only white space. The API refuses such text, so a stored conversation with it could never
-/// be sent again. The four separators U+001C to U+001F count as white space in some languages and not in
-/// others.
+/// Returns `true` if a text is only white space. The API refuses such text, so a stored conversation with it
+/// could never be sent again. The four separators U+001C to U+001F are included, because some languages count
+/// them as white space.
 fn is_blank(text: &str) -> bool {
     text.chars().all(|c| c.is_whitespace() || matches!(c, '\u{1c}'..='\u{1f}'))
 }

@@ -12,8 +12,8 @@ pub(super) struct MessagesReader {
     stop: Option<StopReason>,
     usage: Usage,
     has_calls: bool,
-    /// Index and initial arguments of the last call, which some servers send whole. Pieces of the arguments
-    /// replace them. Otherwise they are emitted when the call or the answer ends.
+    /// The index and initial arguments of the last call: some servers send complete arguments there. Pieces
+    /// of the arguments replace them. Otherwise they are emitted when the call or the answer ends.
     initial_input: Option<(u64, Box<RawValue>)>,
 }
 
@@ -39,8 +39,8 @@ impl AnswerReader for MessagesReader {
         Ok(AnswerProgress::More)
     }
 
-    /// Emits initial arguments at the answer's end: some servers never send a block's end, and the call must not
-    /// run without its initial arguments.
+    /// Emits initial arguments at the answer's end. Some servers never send a block's end, and the call must
+    /// not run without its arguments.
     fn emit_held_back(&mut self, out: &mut Vec<Delta>) {
         self.emit_initial_input(out);
     }
@@ -52,7 +52,7 @@ impl AnswerReader for MessagesReader {
 
 impl MessagesReader {
     fn block(&mut self, index: u64, block: Option<ContentBlock>, out: &mut Vec<Delta>) {
-        // A new block ends the one before.
+        // A new block ends the previous one.
         self.emit_initial_input(out);
         let Some(block) = block else { return };
         match block.kind.as_str() {
@@ -93,7 +93,8 @@ impl MessagesReader {
         out.extend(self.initial_input.take().map(|(index, input)| arguments(index, input.get().to_owned())));
     }
 
-    /// Updates the token counts. Each count covers the whole turn so far. An event has only some of the counts.
+    /// Updates the token counts. Each count covers the whole turn so far, and an event may have only some of
+    /// them.
     fn report_usage(&mut self, message_usage: Option<MessageUsage>, out: &mut Vec<Delta>) {
         let Some(message_usage) = message_usage else { return };
         let input = [
@@ -101,6 +102,7 @@ impl MessagesReader {
             message_usage.cache_creation_input_tokens,
             message_usage.cache_read_input_tokens,
         ];
+        // Later events repeat only some counts. Cached tokens are not part of `input_tokens`.
         if message_usage.input_tokens.is_some() {
             self.usage.input_tokens = input.into_iter().flatten().fold(0, u64::saturating_add);
         }

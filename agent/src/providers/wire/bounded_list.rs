@@ -10,14 +10,14 @@ use serde::{
 use super::ReadFault;
 use crate::MAX_LISTED_CALLS;
 
-/// The maximum number of an event's choices; requests ask for only one. Each choice may list calls, so the limit of
-/// calls bounds an event only together with this limit.
+/// The maximum number of choices in an event; requests ask for only one. Each choice may list calls, so the
+/// limit of calls bounds an event only together with this limit.
 pub(super) const MAX_CHOICES: usize = 16;
 
 /// A list that may be missing, with at most `MAX` items. The default is the limit of calls in an answer.
 ///
-/// An item may need two bytes on the wire and a hundred in memory, so without the limit one event could fill the
-/// memory. Items past the limit are not kept.
+/// An item may need two bytes on the wire and a hundred in memory, so without the limit, one event could fill
+/// the memory. Items past the limit are not kept.
 #[derive(Debug)]
 pub(super) struct BoundedList<T, const MAX: usize = MAX_LISTED_CALLS> {
     items: Vec<T>,
@@ -25,7 +25,7 @@ pub(super) struct BoundedList<T, const MAX: usize = MAX_LISTED_CALLS> {
 }
 
 impl<T, const MAX: usize> BoundedList<T, MAX> {
-    /// The items, or an error if there were too many.
+    /// Returns the items, or an error if there were too many.
     pub(super) fn items(self) -> Result<Vec<T>, ReadFault> {
         if self.has_more { Err(ReadFault::TooLarge) } else { Ok(self.items) }
     }
@@ -68,7 +68,7 @@ impl<'de, T: Deserialize<'de>, const MAX: usize> Visitor<'de> for Items<T, MAX> 
                 None => return Ok(BoundedList { items, has_more: false }),
             }
         }
-        // The parser requires that the list is read to its end.
+        // serde's parser requires that the list is read to its end.
         let mut has_more = false;
         while list.next_element::<IgnoredAny>()?.is_some() {
             has_more = true;

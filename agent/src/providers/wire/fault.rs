@@ -8,7 +8,8 @@ use crate::ProviderErrorKind;
 /// The maximum length of a provider's message when shown, in characters.
 const MAX_SHOWN: usize = 500;
 
-/// The maximum length of an event's error that is parsed: 64 KiB. A longer error is shown unparsed, up to this limit.
+/// The maximum length of an event's error that is parsed: 64 KiB. A longer error is cut to this length and
+/// shown unparsed.
 const MAX_READ_BYTES: usize = 64 << 10;
 
 /// An error as the provider describes it.
@@ -28,7 +29,7 @@ struct ErrorEvent<'a> {
 }
 
 impl ReportedError {
-    /// Reads the body of a refusal. Text of any form is accepted.
+    /// Reads the body of a refusal, which may be any text.
     pub(in super::super) fn from_body(body: &str) -> Self {
         serde_json::from_str::<Value>(body)
             .ok()
@@ -36,9 +37,9 @@ impl ReportedError {
             .unwrap_or_else(|| Self::from_unparsed(body))
     }
 
-    /// Reads the error of an event; `None` if the event holds no error.
+    /// Reads the error of an event, or returns `None` if the event has no error.
     pub(super) fn from_event(data: &str) -> Option<Self> {
-        // Search the text first: few events hold an error, and parsing every event twice is costly.
+        // Fast path: few events have an error, and parsing every event twice is costly.
         if !data.trim_start().starts_with('{') || !data.contains("\"error\"") {
             return None;
         }
@@ -55,7 +56,7 @@ impl ReportedError {
         )
     }
 
-    /// An error that could not be parsed, with its text as the message.
+    /// Creates an error from text that could not be parsed, with the text as the message.
     fn from_unparsed(text: &str) -> Self {
         Self { kind: ProviderErrorKind::Server, message: text.to_owned() }
     }
@@ -113,7 +114,7 @@ pub(in super::super) fn kind_of_status(status: u16) -> Option<ProviderErrorKind>
 }
 
 /// Makes a provider's message safe for a terminal or a log: one line, shortened, without control characters.
-/// The caller removes the key first: half a key at the cut would not be found.
+/// The caller removes the key first, because half a key at the cut would not be found.
 pub(in super::super) fn printable_excerpt(text: &str) -> String {
     let mut excerpt: String =
         text.trim().chars().take(MAX_SHOWN).map(|c| if c.is_control() { ' ' } else { c }).collect();

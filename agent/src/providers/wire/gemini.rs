@@ -18,16 +18,16 @@ use crate::{Delta, ProviderError, ProviderErrorKind, StopReason, Usage};
 
 /// Sent in place of a call's thought signature (ai.google.dev/gemini-api/docs/thought-signatures).
 ///
-/// Models from the third generation on refuse a call in the history without the signature that they sent with it.
-/// Conversations here may come from any provider and keep no signatures, and the API has this value for such
-/// conversations. Names such as `gemini-flash-latest` do not tell the generation, so only models that are known to be
-/// older get no value.
+/// Models from the third generation on refuse a call in the history without the signature that they sent with
+/// it. Conversations may come from any provider and keep no signatures; the API defines this value for them.
+/// Names such as `gemini-flash-latest` do not show the generation, so only models that are known to be older
+/// do without it.
 const NO_SIGNATURE: &str = "skip_thought_signature_validator";
 
 pub(super) fn endpoint(base: &Url, model: &str) -> Url {
     let model = model.strip_prefix("models/").unwrap_or(model);
     let method = format!("{model}:streamGenerateContent");
-    // Google's programs take an address without the version, too.
+    // Google's programs also accept an address without the version.
     let mut url = if has_no_path(base) {
         append_segments(base, &["v1beta", "models", &method])
     } else {
@@ -98,7 +98,7 @@ fn conversation<'a>(turn: &WireRequest<'a>) -> Result<Vec<Content<'a>>, Provider
     Ok(turns)
 }
 
-/// Whether the model's name says first or second generation.
+/// Returns `true` if the model's name says first or second generation.
 fn is_of_old_generation(model: &str) -> bool {
     model.split("gemini-").skip(1).any(|rest| {
         let generation = rest.find(|c: char| !c.is_ascii_digit()).map_or(rest, |end| &rest[..end]);
@@ -106,7 +106,7 @@ fn is_of_old_generation(model: &str) -> bool {
     })
 }
 
-/// The result of a call, followed by its images as separate parts.
+/// Converts the result of a call. Its images follow as separate parts.
 fn result_parts<'a>(
     message: &'a Message,
     calls: &mut CallHistory<'a>,
@@ -208,6 +208,7 @@ impl AnswerReader for GenerateContentReader {
             self.stop = Some(StopReason::ContentFilter);
         }
         let candidates = chunk.candidates.items()?.into_iter();
+        // Requests ask for one candidate. The text of further ones must not mix with it.
         for candidate in candidates.filter(|candidate| candidate.index.unwrap_or(0) == 0) {
             for part in candidate.content.unwrap_or_default().parts.items()? {
                 let delta = if part.thought == Some(true) { Delta::Thinking } else { Delta::Text };

@@ -22,20 +22,21 @@ pub(super) struct WireCall {
     pub(super) name: String,
 }
 
-/// The calls of a conversation so far, with their ids on the wire.
+/// The calls of a conversation so far, with the ids that are sent for them.
 ///
-/// A model may ask for a tool by an invalid name. Another provider may have chosen ids that this provider refuses, or
-/// may have reused an id. The history must still be valid, because every later request contains it.
+/// A model may ask for a tool by an invalid name. Another provider may have chosen ids that this provider
+/// refuses, or may have reused an id. The history must be valid nevertheless, because every later request
+/// contains it.
 #[derive(Debug, Default)]
 pub(super) struct CallHistory<'a> {
-    /// The ids on the wire so far.
+    /// The sent ids so far.
     used_ids: HashSet<String>,
     /// The calls without a result, by their id in the conversation. Calls with the same id are answered in order.
     unanswered: HashMap<&'a str, VecDeque<WireCall>>,
 }
 
 impl<'a> CallHistory<'a> {
-    /// Assigns an id on the wire to a call of the model.
+    /// Assigns a call the id that is sent for it.
     pub(super) fn assign_wire_id(&mut self, call: &'a ToolCall) -> WireCall {
         let mut id = call.id.clone();
         let mut number = self.used_ids.len();
@@ -49,7 +50,7 @@ impl<'a> CallHistory<'a> {
         call_on_wire
     }
 
-    /// Returns the call that a tool message answers.
+    /// Returns the call that a tool message answers, as it was sent.
     pub(super) fn answered_call(&mut self, message: &Message) -> Result<WireCall, ProviderError> {
         message.tool_call_id.as_deref().and_then(|id| self.unanswered.get_mut(id)?.pop_front()).ok_or_else(
             || {
@@ -96,7 +97,7 @@ pub(super) fn text(content: &[Content]) -> String {
     texts.join("\n")
 }
 
-/// The operator's instructions: all system messages, wherever they stand.
+/// Returns the operator's instructions: all system messages, at any position.
 pub(super) fn instructions(messages: &[Message]) -> Option<String> {
     let texts: Vec<String> = messages
         .iter()
@@ -107,8 +108,8 @@ pub(super) fn instructions(messages: &[Message]) -> Option<String> {
     (!texts.is_empty()).then(|| texts.join("\n\n"))
 }
 
-/// The arguments of a call as a JSON object, copied verbatim so that no number changes. Text that is not an
-/// object was refused when the call was made. It is wrapped into an object, so that the model sees its own
+/// Returns the arguments of a call as a JSON object, copied verbatim so that no number changes. Text that is
+/// not an object was refused when the call was made. Wrap it into an object, so that the model sees its own
 /// text.
 pub(super) fn arguments(call: &ToolCall) -> Box<RawValue> {
     let text = if call.arguments.trim().is_empty() { "{}" } else { call.arguments.trim() };
@@ -124,7 +125,7 @@ pub(super) fn schema(tool: &FunctionDecl, dialect: Option<SchemaDialect>) -> Opt
     dialect?.render(&tool.parameters).ok()
 }
 
-/// The tool's name, in characters that every provider accepts.
+/// Returns the tool's name in characters that every provider accepts.
 fn wire_name(tool: &str) -> String {
     if tool.is_empty() { "_".to_owned() } else { sendable_name(tool) }
 }

@@ -34,7 +34,7 @@ pub(super) fn body(turn: WireRequest<'_>) -> Result<Vec<u8>, ProviderError> {
         body["tools"] = tools.into();
     }
     if let Some(limit) = turn.request.max_tokens {
-        // OpenAI's newer models refuse the old name, and other servers know only the old name.
+        // OpenAI's newer models refuse `max_tokens`, and other servers know only that.
         let word = if turn.official { "max_completion_tokens" } else { "max_tokens" };
         body[word] = limit.into();
     }
@@ -92,7 +92,7 @@ fn chat_message<'a>(
                 }
             }
         }
-        // The protocol cannot mark a failed call, so only the text says that it failed.
+        // The protocol cannot mark a failed call. Only the text says that it failed.
         MessageRole::Tool => Some(json!({
             "role": "tool",
             "tool_call_id": calls.answered_call(message)?.id,
@@ -101,7 +101,8 @@ fn chat_message<'a>(
     })
 }
 
-/// The content of a user message. Text alone is sent as a string, because some servers accept only that.
+/// Converts the content of a user message. Text alone is sent as a string, because some servers accept only
+/// that.
 fn content(message: &Message) -> Value {
     let blocks = history::blocks(&message.content, |mime_type| mime_type.starts_with("image/"));
     if blocks.iter().all(|block| matches!(block, HistoryBlock::Text(_))) {
@@ -131,6 +132,7 @@ impl AnswerReader for ChatCompletionReader {
         }
         let chunk: ChatCompletionChunk = event(data)?;
         let choices = chunk.choices.items()?.into_iter();
+        // Requests ask for one choice. The text of further ones must not mix with it.
         for choice in choices.filter(|choice| choice.index.unwrap_or(0) == 0) {
             let piece = choice.delta.unwrap_or_default();
             push_text(out, Delta::Thinking, piece.reasoning_content.or(piece.reasoning));
@@ -161,7 +163,7 @@ impl AnswerReader for ChatCompletionReader {
 impl ChatCompletionReader {
     fn call(&mut self, piece: ChoiceDeltaToolCall) -> Result<ToolCallDelta, ReadFault> {
         let id = piece.id.filter(|id| !id.is_empty());
-        // Some servers send no index. There, a new id starts a new call.
+        // Some servers send no index. A new id then starts a new call.
         let index = match (piece.index, self.last) {
             (Some(index), _) => index,
             (None, Some(last)) if id.is_some() => last.saturating_add(1),
@@ -178,7 +180,7 @@ impl ChatCompletionReader {
     }
 }
 
-/// The arguments' text. Some servers send the object itself. `null` means no arguments.
+/// Returns the arguments' text. Some servers send the object itself. `null` means no arguments.
 fn arguments(raw: &RawValue) -> Result<Option<String>, serde_json::Error> {
     Ok(match raw.get().as_bytes().first() {
         Some(b'"') => Some(serde_json::from_str::<String>(raw.get())?).filter(|text| !text.is_empty()),

@@ -1,4 +1,4 @@
-//! Events: how they are read, their limits, and silence.
+//! Events: parsing, limits, and silence.
 
 use std::{convert::Infallible, io};
 

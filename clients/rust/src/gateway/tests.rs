@@ -1,4 +1,4 @@
-//! Requests: their outcomes, their limits, and where the token goes.
+//! Requests: outcomes, limits, and the hosts that get the token.
 
 use std::{error::Error, iter};
 
@@ -27,7 +27,7 @@ use crate::{
     testing::{self, FakeGateway, TOKEN, refusal},
 };
 
-/// The error with all its sources, as a program would log it.
+/// Returns the error with all its sources, as a program would log it.
 fn everything(error: &ClientError) -> String {
     let chain = iter::successors(Some(error as &dyn Error), |&error| error.source());
     chain.map(|error| format!("{error} {error:?}\n")).collect()
@@ -72,7 +72,7 @@ async fn other_refusals_are_errors_with_the_code_of_the_gateway() {
         (429, "too_many", true),
         (500, "internal", true),
         (503, "unavailable", true),
-        // A code that does not belong to the status.
+        // The code does not belong to the status.
         (404, "forbidden", false),
     ] {
         let error = submitted(refusal(status, code, "a reason")).await.expect_err("refused");
@@ -186,7 +186,7 @@ async fn an_answer_that_is_no_stream_of_events_is_refused() {
 #[tokio::test(start_paused = true)]
 async fn a_gateway_that_does_not_answer_is_left_after_30_seconds() {
     let fake = FakeGateway::start();
-    // A head without the end of its body.
+    // The head arrives, but the body never ends.
     let body = Body::from_stream(stream::pending::<Result<Bytes, std::io::Error>>());
     fake.noted().submission_answers.push_back(Some(body.into_response()));
     let begun = Instant::now();
@@ -206,7 +206,7 @@ async fn an_endless_answer_is_cut_off() {
     assert!(matches!(error, ClientError::TooLarge { subject: "response", .. }), "{error:?}");
 }
 
-/// A server behind a socket of this machine, and its address.
+/// Starts a server on a loopback socket, and returns its address.
 async fn over_tcp(router: Router) -> (JoinSet<()>, String) {
     let listener = TcpListener::bind("127.0.0.1:0").await.expect("binds");
     let address = format!("http://{}", listener.local_addr().expect("an address"));
@@ -263,7 +263,7 @@ async fn a_port_without_a_gateway_is_a_failed_connection() {
     assert!(!everything(&error).contains(TOKEN), "{error:?}");
 }
 
-/// A gateway at an address with TLS; `None` on a machine whose certificates cannot be read.
+/// Returns a gateway at an address with TLS, or `None` on a machine whose certificates cannot be read.
 fn with_tls(address: &str) -> Option<Gateway> {
     match Gateway::new(&address.replace("http://", "https://"), TOKEN) {
         Ok(gateway) => Some(gateway),
@@ -311,7 +311,8 @@ async fn a_certificate_that_the_machine_does_not_trust_ends_the_connection() {
         let (stream, _) = listener.accept().await.expect("a client");
         let mut received = Vec::new();
         match TlsAcceptor::from(Arc::new(config)).accept(stream).await {
-            // In TLS 1.3 the server's part of the handshake can end before the client refuses the certificate.
+            // In TLS 1.3, the server's part of the handshake can finish before the client refuses the
+            // certificate.
             Ok(mut stream) => _ = stream.read_to_end(&mut received).await,
             Err(refused) => println!("{refused}"),
         }

@@ -1,9 +1,9 @@
-//! [`SeenCalls`]: which calls a worker has begun, so that none is answered twice.
+//! [`SeenCalls`]: the calls that a worker has begun, so that it answers none twice.
 
 use std::collections::{HashSet, VecDeque};
 
-/// The number of answered calls that are remembered. A call comes again if it was in the list and then in an event, or
-/// in an event that is sent again after a lost connection.
+/// The maximum number of answered calls that are remembered. A call is seen again if it was in the list and
+/// then in an event, or in an event that is repeated after a lost connection.
 const MAX_ANSWERED: usize = 10_000;
 
 /// The calls that a worker has begun.
@@ -11,12 +11,12 @@ const MAX_ANSWERED: usize = 10_000;
 pub(super) struct SeenCalls {
     under_way: HashSet<String>,
     answered: HashSet<String>,
-    /// The answered calls, the oldest first.
+    /// The answered calls in order, the oldest first.
     order: VecDeque<String>,
 }
 
 impl SeenCalls {
-    /// Marks a call as under way. False if it is, or has been answered.
+    /// Marks a call as in flight. Returns `false` if it is already, or has been answered.
     pub(super) fn begin(&mut self, call: &str) -> bool {
         !self.answered.contains(call) && self.under_way.insert(call.to_owned())
     }
@@ -34,7 +34,7 @@ impl SeenCalls {
         }
     }
 
-    /// Forgets a call whose result could not be submitted: the next list has it again.
+    /// Forgets a call whose result could not be submitted. The next list contains it again.
     pub(super) fn forget(&mut self, call: &str) {
         self.under_way.remove(call);
     }

@@ -1,4 +1,4 @@
-//! [`WorkerSession`]: one run of a worker over its connections.
+//! [`Session`]: one run of a worker, across its connections.
 
 use std::{error::Error, panic};
 
@@ -14,20 +14,20 @@ use crate::{
     pauses::{self, Pauses},
 };
 
-/// The kind of the event that means that events were lost.
+/// The kind of the event after which events are missing.
 const RESET: &str = "reset";
 
-/// A run of a worker. Calls under way outlive the connection on which they came.
+/// A run of a worker. Calls in flight outlive the connection on which they arrived.
 pub(super) struct WorkerSession<'a> {
     worker: &'a Worker,
     agent: &'a str,
-    /// The id of the last event that was taken.
+    /// The id of the last event that was handled.
     last: Option<String>,
     seen: SeenCalls,
     under_way: JoinSet<Answered>,
 }
 
-/// A call that was answered, or could not be.
+/// A call that was answered, or whose answer failed.
 struct Answered {
     call: String,
     outcome: Result<Submission, ClientError>,
@@ -48,7 +48,8 @@ impl<'a> WorkerSession<'a> {
                 Err(error) if error.is_transient() => {
                     tracing::warn!(error = &error as &dyn Error, "the events are not read; connecting again");
                     if matches!(error, ClientError::TooLarge { .. } | ClientError::Unreadable { .. }) {
-                        // With the same id, the same event would come again. The list has the missed calls.
+                        // Drop the id: with it, the gateway would send the same event again. The list has the
+                        // missed calls.
                         self.last = None;
                     }
                 }
@@ -61,7 +62,7 @@ impl<'a> WorkerSession<'a> {
         }
     }
 
-    /// Waits for the calls under way, and gives up those that take too long.
+    /// Waits for the calls in flight, and abandons those that take too long.
     pub(super) async fn finish(mut self) {
         let all = async { while self.under_way.join_next().await.is_some() {} };
         if timeout(SHUTDOWN_GRACE, all).await.is_err() {
@@ -69,9 +70,9 @@ impl<'a> WorkerSession<'a> {
         }
     }
 
-    /// Answers the calls of one connection until its end.
+    /// Answers the calls of one connection until it ends.
     async fn answer_connection(&mut self, pauses: &mut Pauses) -> Result<(), ClientError> {
-        // The connection comes first, so that no call falls between the list and the events.
+        // Connect before reading the list, so that no call in between is missed.
         let mut events = self.worker.gateway.events(self.agent, self.last.as_deref()).await?;
         self.answer_open().await?;
         loop {
@@ -90,7 +91,7 @@ impl<'a> WorkerSession<'a> {
             } else if let Some(call) = event.call()? {
                 self.answer(call).await?;
             }
-            // An event without an id is not stored, and does not count.
+            // Ignore an event without an id: it is not stored, so a reconnect cannot resume from it.
             if let Some(id) = event.id {
                 self.last = Some(id);
             }
@@ -106,7 +107,7 @@ impl<'a> WorkerSession<'a> {
         Ok(())
     }
 
-    /// Begins to answer a call, unless that has been done.
+    /// Begins to answer a call, unless it has begun already.
     async fn answer(&mut self, call: Call) -> Result<(), ClientError> {
         let Some(tool) = self.worker.tools.get(&call.tool_name).cloned() else { return Ok(()) };
         self.wait_for_place().await?;
@@ -122,7 +123,8 @@ impl<'a> WorkerSession<'a> {
         Ok(())
     }
 
-    /// Waits until fewer calls are under way than are allowed. Meanwhile no event is read, and the gateway keeps them.
+    /// Waits until fewer calls than allowed are in flight. In that time no event is read, and the gateway
+    /// buffers them.
     async fn wait_for_place(&mut self) -> Result<(), ClientError> {
         while self.under_way.len() >= self.worker.concurrency.get() {
             if let Some(answered) = self.under_way.join_next().await {
@@ -132,14 +134,14 @@ impl<'a> WorkerSession<'a> {
         Ok(())
     }
 
-    /// Notes the end of a call.
+    /// Handles the end of a call.
     ///
     /// # Errors
-    /// An error of its submission that is not transient: the next one would fail in the same way.
+    /// An error of its submission that is not transient. The next submission would fail in the same way.
     fn end_call(&mut self, answered: Result<Answered, JoinError>) -> Result<(), ClientError> {
         let Answered { call, outcome } = match answered {
             Ok(answered) => answered,
-            // A panic of a tool is caught, so this one is a fault of this crate.
+            // Panics of tools are caught, so this panic is a fault of this crate.
             Err(error) => match error.try_into_panic() {
                 Ok(panic) => panic::resume_unwind(panic),
                 Err(_cancelled) => return Ok(()),

@@ -1,4 +1,4 @@
-//! Submits the result of a call, again if need be.
+//! Submits the result of a call, with retries.
 
 use std::error::Error;
 
@@ -10,12 +10,12 @@ use crate::{
     tool::{ResultText, failure},
 };
 
-/// The maximum number of attempts to submit one result. With the pauses between, the attempts take at least a minute
-/// and a half.
+/// The maximum number of attempts to submit one result. With the pauses in between, they take at least a
+/// minute and a half.
 pub(super) const MAX_ATTEMPTS: usize = 8;
 
-/// Submits a result. The same result can be taken twice, so a result whose response was lost is sent again. A result
-/// that the gateway does not take is replaced by the reason, so that the agent does not wait for nothing.
+/// Submits a result. A submission is idempotent, so it is repeated if its response was lost. A result that
+/// the gateway refuses is replaced by the reason, so that the agent does not wait in vain.
 pub(super) async fn submit(
     gateway: &Gateway,
     call: &Call,
@@ -49,7 +49,7 @@ async fn attempt(gateway: &Gateway, call: &Call, result: &ResultText) -> Result<
     }
 }
 
-/// Whether another result of the same call could be submitted.
+/// Returns `true` if a different result of the same call could be submitted.
 fn is_about_the_result(error: &ClientError) -> bool {
     matches!(error, ClientError::ResultTooLarge { .. } | ClientError::Refused { status: 400 | 413 | 422, .. })
 }

@@ -1,4 +1,4 @@
-//! The loop: connections, duplicates, failures, and the end.
+//! The worker's loop: connections, duplicates, failures, and its end.
 
 use std::{
     convert::Infallible,
@@ -21,12 +21,12 @@ use crate::{
     testing::{End, FakeGateway, call, pending, refusal, stored, stream},
 };
 
-/// A worker with a tool that returns its arguments.
+/// Creates a worker with a tool that returns its arguments.
 fn echo(fake: &FakeGateway) -> Worker {
     Worker::new(fake.client()).tool("echo", async |args: Value| Ok::<_, Infallible>(args))
 }
 
-/// Runs a worker until this many results are submitted.
+/// Runs a worker until this many results were submitted.
 async fn run_until_submitted(worker: &Worker, fake: &FakeGateway, count: usize) {
     let shutdown = fake.until(|noted| noted.submissions.len() >= count);
     worker.run("agt_1", shutdown).await.expect("ends in order");
@@ -63,7 +63,7 @@ async fn a_lost_connection_is_made_again_after_the_last_event() {
     let streams = [
         stream([pending(7, "cal_1", "echo", &json!(1))], End::Breaks),
         stream([], End::Closes),
-        // The event without an id does not count.
+        // The event without an id is not stored, so it does not change the last id.
         stream(["event: message.streaming\ndata: {}\n\n".to_owned()], End::IsSilent),
         stream([pending(8, "cal_2", "echo", &json!(2))], End::Closes),
         stream([pending(9, "cal_3", "echo", &json!(3))], End::IsSilent),
@@ -102,7 +102,7 @@ async fn a_silent_connection_is_made_again() {
     let begun = Instant::now();
     let worker = echo(&fake);
     worker.run("agt_1", fake.until(|noted| noted.connections.len() == 4)).await.expect("ends in order");
-    // A connection that stood for a while begins with the first pause again.
+    // A connection that lasted for a while resets the pauses.
     assert_eq!(begun.elapsed().as_secs(), 3 * 61);
 }
 
@@ -180,7 +180,7 @@ async fn a_result_that_is_not_taken_for_minutes_is_given_up_until_the_next_list(
     fake.noted().calls = vec![call("cal_1", "echo", &json!(1))];
     let refusals = (0..submit::MAX_ATTEMPTS).map(|_| Some(refusal(503, "unavailable", "try again")));
     fake.noted().submission_answers = refusals.collect();
-    // The stream stays silent, so that a new connection, and a new list, comes each minute.
+    // The stream stays silent, so the worker reconnects and lists again each minute.
     run_until_submitted(&echo(&fake), &fake, submit::MAX_ATTEMPTS + 1).await;
     assert!(fake.noted().connections.len() > 1);
 }
@@ -197,7 +197,7 @@ async fn a_call_that_another_program_has_answered_is_done() {
     .into();
     let reset = stored(1, "reset", &json!({}));
     fake.noted().streams.push_back(stream([reset], End::IsSilent));
-    // One at a time, so that the next list comes after the answers.
+    // Answer one call at a time, so that the next list follows the answers.
     let worker = echo(&fake).concurrency(NonZeroUsize::MIN);
     worker.run("agt_1", fake.until(|noted| noted.lists.len() == 4)).await.expect("ends in order");
     assert_eq!(fake.noted().submissions.len(), 4);

@@ -5,7 +5,7 @@ use std::io::Write as _;
 use flate2::{Compression, write::ZlibEncoder};
 use portcullis_testing::pdf_file::{HELVETICA, PdfFile};
 
-/// A file whose pages are full of text, compressed.
+/// Creates a file whose pages are full of compressed text.
 pub(super) fn text_pages(count: usize) -> Vec<u8> {
     let line = "The northern gate was built first, and it is the only one that still has its portcullis.";
     let content: String =

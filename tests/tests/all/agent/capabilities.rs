@@ -1,4 +1,4 @@
-//! Capabilities: an agent with some has only their tools, and their instructions.
+//! Capabilities: an agent that has some gets only their tools, and their instructions.
 
 use std::fs;
 
@@ -13,7 +13,7 @@ use super::{
 };
 use crate::modules::{portcullis, stderr, stdout};
 
-/// The names of the tools that a request offers.
+/// Returns the names of the tools that a request offers.
 fn offered(request: &Value) -> Vec<String> {
     let tools = request["tools"].as_array().into_iter().flatten();
     tools.map(|tool| tool["function"]["name"].as_str().expect("a name").to_owned()).collect()

@@ -1,4 +1,4 @@
-//! `portcullis agent` against a server that plays a model.
+//! `portcullis agent` against a fake model server.
 
 use std::{fs, process::Output};
 

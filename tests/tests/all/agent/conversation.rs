@@ -1,4 +1,4 @@
-//! `portcullis agent` without a prompt: a conversation at a terminal, and how another process continues it.
+//! `portcullis agent` without a prompt: a conversation at a terminal, which another process can continue.
 
 use std::{fs, process::Output};
 
@@ -14,7 +14,7 @@ use crate::{
     support::is_process_argument,
 };
 
-/// The prompt for a question.
+/// The prompt for the user's text.
 const PROMPT: &str = "you> ";
 
 /// The beginning of the line that says how the conversation is continued.
@@ -40,7 +40,7 @@ fn end(person: &mut Person) -> String {
     id.lines().next().expect("an id").trim().to_owned()
 }
 
-/// Role and text of a request's messages, without the instructions.
+/// Returns the role and text of a request's messages, without the instructions.
 fn messages(request: &Value) -> Vec<(String, String)> {
     let messages = request["messages"].as_array().expect("messages").iter();
     let messages = messages.filter(|message| message["role"] != "system");
@@ -130,7 +130,7 @@ fn ctrl_c_ends_an_answer_and_the_conversation_goes_on() {
     let model = Model::answering(vec![calls(&[("shell_exec", &sleep)]), text("Good morning.")]);
     let mut person = talk(&fixture, &model, &[]);
     person.wait_for_text(PROMPT);
-    // Ctrl-C drops a typed line, which is not sent.
+    // Ctrl-C drops a typed line without sending it.
     person.press_keys("half");
     person.press_keys(CTRL_C);
     person.wait_for_text(PROMPT);
@@ -273,7 +273,7 @@ fn a_terminated_conversation_leaves_the_terminal_as_it_was() {
     person.wait_for_text(PROMPT);
     assert!(!person.is_terminal_canonical());
     person.send_sigterm();
-    // The terminal's mode is read before its last user closes it.
+    // The terminal's mode can be read only until its last user closes it.
     person.wait_until_canonical();
     let (rest, code) = person.wait_for_end();
     assert_eq!(code, Some(130), "{rest}");

@@ -28,7 +28,7 @@ fn detach(fixture: &Fixture, model: &Model) -> String {
     detach_with(fixture, model, &[])
 }
 
-/// The same, with further options.
+/// Like `detach`, with further options.
 #[track_caller]
 pub(super) fn detach_with(fixture: &Fixture, model: &Model, options: &[&str]) -> String {
     let words = ["agent", "--detach", "Do it.", "--model", "m", "--base-url", model.address()];
@@ -43,21 +43,21 @@ pub(super) fn json(fixture: &Fixture, words: &[&str]) -> Value {
     serde_json::from_str(&answered(&portcullis(fixture, words))).expect("JSON")
 }
 
-/// The status of a run, as the list shows it.
+/// Returns the status of a run, as the list shows it.
 fn status(fixture: &Fixture, id: &str) -> String {
     let runs = json(fixture, &["runs", "list", "--json"]);
     let run = runs.as_array().expect("a list").iter().find(|run| run["id"] == id).expect("listed");
     run["shown_as"].as_str().expect("a word").to_owned()
 }
 
-/// The id of the question that waits.
+/// Waits for the pending question, and returns its id.
 fn question(fixture: &Fixture) -> String {
     let question = || json(fixture, &["approvals", "list", "--json"])[0]["id"].as_str().map(str::to_owned);
     wait_until("a question waits", || question().is_some());
     question().expect("waits")
 }
 
-/// Kills the process that drives a run of this fixture, without any warning.
+/// Kills the process that drives a run of this fixture with SIGKILL.
 #[track_caller]
 pub(super) fn kill(fixture: &Fixture) {
     let state = fixture.state().display().to_string();
@@ -75,7 +75,7 @@ pub(super) fn kill(fixture: &Fixture) {
     assert_eq!(killed, 1, "one process drives the run");
 }
 
-/// The texts of the results in a request to the model.
+/// Returns the texts of the results in a request to the model.
 pub(super) fn results(request: &Value) -> Vec<String> {
     let messages = request["messages"].as_array().expect("messages").iter();
     let results = messages.filter(|message| message["role"] == "tool");
@@ -135,7 +135,7 @@ fn a_call_that_had_begun_is_told_as_unknown_and_a_finished_one_is_not_run_again(
     let results = results(&model.requests()[1]);
     assert_eq!(results.len(), 3, "{results:?}");
     assert!(results[1].contains("whether the call took effect is not known"), "{results:?}");
-    // The first call has its result from before; the third had not begun.
+    // The first call has its stored result, and the third had not begun.
     assert_eq!(fs::read_to_string(fixture.shared("log")).expect("written"), "once\nonce\n");
     let shown = answered(&portcullis(&fixture, &["runs", "show", &id]));
     assert!(
@@ -230,7 +230,7 @@ fn the_store_is_private_and_one_of_another_program_is_refused() {
     assert_eq!(model.requests().len(), 1, "the model is not asked");
 }
 
-/// A block of docs/durable.md after this heading or text.
+/// Returns the block of docs/durable.md after this heading or text.
 fn block(after: &str, language: &str) -> &'static str {
     let document = include_str!("../../../../docs/durable.md");
     let (_, rest) = document.split_once(after).expect("the text");
@@ -247,7 +247,7 @@ fn run_commands(fixture: &Fixture, model: &Model, settings: &str, commands: &str
     let settings = format!("[agent]\nmodel = \"m\"\nbase_url = \"{}\"\n{settings}", model.address());
     fs::write(config.join("portcullis/agent.toml"), settings).expect("written");
     let script = format!("set -eu -o pipefail\nportcullis() {{ \"$program\" \"$@\"; }}\n{commands}");
-    // The options of the fixture stand in a script in the place of the program.
+    // A script in place of the program adds the fixture's options.
     let program = fixture.root().join("portcullis");
     let options: Vec<String> =
         fixture.options().iter().map(|option| format!("'{}'", option.to_string_lossy())).collect();

@@ -41,7 +41,7 @@ fn with_tools(fixture: &Fixture, model: &Model, file: &Path, words: &[&str]) -> 
     portcullis(fixture, &[words, &options].concat())
 }
 
-/// The call that takes a result.
+/// Returns the call that takes a result.
 pub(crate) fn open_call(fixture: &Fixture) -> Value {
     let listed = || json_of(fixture, &["calls", "list", "--json"])[0].clone();
     wait_until("a call takes a result", || !listed().is_null());
@@ -188,7 +188,7 @@ fn the_policy_judges_an_external_tool() {
     assert_eq!(output.status.code(), Some(3), "{}", stderr(&output));
 }
 
-/// A client without an agent loop waits for its call; a result that comes later stays with the call.
+/// A client without an agent loop waits for its call. A later result is stored with the call.
 #[test]
 fn a_call_of_the_command_line_is_kept_too() {
     let fixture = Fixture::new();

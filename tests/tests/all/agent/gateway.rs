@@ -21,7 +21,7 @@ use crate::{
     web::mcp_tools::customers_server,
 };
 
-/// A script in the place of the program, with the options of the fixture.
+/// Writes a script in place of the program, which adds the fixture's options.
 fn program(fixture: &Fixture) -> PathBuf {
     let program = fixture.root().join("portcullis");
     let options: Vec<String> =
@@ -33,7 +33,7 @@ fn program(fixture: &Fixture) -> PathBuf {
     program
 }
 
-/// The folder of `agent.toml`, which names this model.
+/// Writes an `agent.toml` with this model, and returns its folder.
 fn config(fixture: &Fixture, model: &Model) -> PathBuf {
     let config = fixture.root().join("config");
     fs::create_dir_all(config.join("portcullis")).expect("the folder can be made");
@@ -42,20 +42,20 @@ fn config(fixture: &Fixture, model: &Model) -> PathBuf {
     config
 }
 
-/// An address that is free now.
+/// Returns an unused address.
 fn free_address() -> String {
     let listener = TcpListener::bind("127.0.0.1:0").expect("binds");
     listener.local_addr().expect("an address").to_string()
 }
 
-/// Whether a program that the test needs beside ours is there.
+/// Returns whether another program that the test needs is installed.
 #[expect(clippy::disallowed_methods, reason = "the test asks for a program of the host")]
 fn is_installed(program: &str) -> bool {
     let found = Command::new(program).arg("--version").stdout(Stdio::null()).stderr(Stdio::null()).status();
     found.is_ok_and(|status| status.success())
 }
 
-/// The commands below the heading of docs/gateway.md, as they stand there.
+/// Returns the commands below the heading of docs/gateway.md, unchanged except for the address.
 fn documented_commands(address: &str) -> String {
     let document = include_str!("../../../../docs/gateway.md");
     let (_, rest) = document.split_once("## From nothing to an answer\n\n```sh\n").expect("a block");
@@ -84,7 +84,7 @@ fn run_script(fixture: &Fixture, model: &Model, script: &str) -> String {
     stdout(&output)
 }
 
-/// The steps of a person with the document's token: writes, and waits for the agent's run.
+/// The steps of a person with the document's token: write a message, and wait for the agent's run.
 const PERSON: &str = r#"
 token_of() { ask --json "{\"subject\": \"$1\", \"id\": \"$2\"}" $api/tokens | sed 's/.*"token":"\([^"]*\)".*/\1/'; }
 person=$(token_of user "$ada")
@@ -112,7 +112,8 @@ fn the_commands_of_the_document_lead_to_an_agent_that_answers() {
     }
 }
 
-/// A researcher in the space of the document, whose call a program answers, from its message to its completed run.
+/// Returns the script of a researcher in the document's space, from a message to the completed run. A program
+/// answers its call.
 fn research(address: &str, start_program: &str) -> String {
     let definition = json!({"name": "Researcher", "tools": [{
         "name": "fetchExternalData",
@@ -132,7 +133,7 @@ fn research(address: &str, start_program: &str) -> String {
     )
 }
 
-/// The model of the researcher.
+/// Starts the model of the researcher.
 fn researching_model() -> Model {
     Model::answering(vec![calls(&[("fetchExternalData", r#"{"query":"projects"}"#)]), text("Found.")])
 }
@@ -167,7 +168,8 @@ async fn the_client_in_rust_submits_results() {
     let fixture = Arc::new(Fixture::new());
     let model = Arc::new(researching_model());
     let address = free_address();
-    // The client of this process learns its agent and its token from a file, which is complete when it has its name.
+    // The client of this process reads its agent and its token from a file. The rename makes the complete
+    // file visible.
     let client = "echo \"$researcher $(token_of agent \"$researcher\")\" >client; mv client client-of";
     let script = research(&address, client);
     let (of_script, of_model) = (Arc::clone(&fixture), Arc::clone(&model));
@@ -200,7 +202,7 @@ fn an_agent_calls_the_allowed_tools_of_an_mcp_server() {
     }
     let server = customers_server();
     let (url, endpoint) = (server.url("/mcp"), format!("127.0.0.1:{}", server.port()));
-    // The policy names a tool of a definition from the next start on, so the gateway starts twice.
+    // The policy may name a definition's tool only at the next start, so the gateway starts twice.
     let policy = format!(
         "[profiles.Remote]\nhosts = [\"http://{endpoint}\"]\nmethods = [\"POST\"]\n\
          [tools.crm]\nprofile = \"Remote\"\n[tools.find]\nprofile = \"Remote\"\napproval = \"allow\"\n"
@@ -239,7 +241,7 @@ fn an_agent_calls_the_allowed_tools_of_an_mcp_server() {
     assert_eq!(called, 1, "a tool that is not allowed is not called");
 }
 
-/// A gateway of the demonstration.
+/// The gateway of the demonstration.
 struct Demo {
     child: Child,
     address: String,

@@ -1,4 +1,4 @@
-//! A local server that plays a model: it answers each request with the next of its bodies.
+//! A fake model server: it answers each request with the next of its bodies.
 
 use std::{
     io::{BufRead as _, BufReader, Read as _, Write as _},
@@ -16,7 +16,7 @@ pub(crate) struct Model {
 }
 
 impl Model {
-    /// A server that answers with these bodies, each with its status.
+    /// Starts a server that answers with these bodies, each with its status.
     pub(crate) fn answering(answers: Vec<(u16, String)>) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
         let address = format!("http://{}/v1", listener.local_addr().expect("bound"));
@@ -27,8 +27,8 @@ impl Model {
                 let (stream, _) = listener.accept().expect("a connection");
                 let mut reader = BufReader::new(stream);
                 let request = request(&mut reader);
-                // The request is noted before it is answered, because a test may read the requests as soon as it has
-                // the answer.
+                // Record the request before the answer, because a test may read the requests as soon as it
+                // has the answer.
                 sink.lock().expect("not poisoned").push(request);
                 answer(reader.into_inner(), status, &body);
             }
@@ -40,13 +40,13 @@ impl Model {
         &self.address
     }
 
-    /// The bodies of the requests so far.
+    /// Returns the bodies of the requests so far.
     pub(crate) fn requests(&self) -> Vec<Value> {
         self.requests.lock().expect("not poisoned").clone()
     }
 }
 
-/// The body of a request.
+/// Reads a request, and returns its body.
 fn request(reader: &mut BufReader<TcpStream>) -> Value {
     let mut length = 0;
     loop {
@@ -69,16 +69,16 @@ fn answer(mut stream: TcpStream, status: u16, body: &str) {
         "HTTP/1.1 {status} X\r\ncontent-type: text/event-stream\r\ncontent-length: {}\r\nconnection: close\r\n\r\n",
         body.len()
     );
-    // The client may have disconnected meanwhile.
+    // The client may have disconnected.
     let _ = stream.write_all(head.as_bytes()).and_then(|()| stream.write_all(body.as_bytes()));
 }
 
-/// A text answer, as OpenAI streams it.
+/// Creates a text answer, as OpenAI streams it.
 pub(crate) fn text(words: &str) -> (u16, String) {
     (200, chunks(&[json!({"content": words})], "stop"))
 }
 
-/// An answer with tool calls; the arguments of each call come in two pieces.
+/// Creates an answer with tool calls. The arguments of each call come in two pieces.
 pub(crate) fn calls(calls: &[(&str, &str)]) -> (u16, String) {
     let pieces = calls.iter().enumerate().flat_map(|(index, (tool, arguments))| {
         let half = arguments.len() / 2;

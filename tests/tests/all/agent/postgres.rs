@@ -1,4 +1,4 @@
-//! Runs in a PostgreSQL database, which programs of two machines share.
+//! Runs in a PostgreSQL database, which programs on two machines share.
 #![expect(clippy::print_stdout, reason = "a test that is skipped says so")]
 
 #[path = "../../../../store/tests/all/postgres_server.rs"]
@@ -18,7 +18,7 @@ use crate::modules::{portcullis, stderr};
 async fn a_killed_run_is_approved_on_another_machine_and_resumed() {
     let Some(server) = server::Server::start() else { return };
     let database = server.new_database().await;
-    // The machines have folders of their own, and the database in common.
+    // Each machine has its own folders. They share the database.
     let (fixture, other) = (Fixture::new(), Fixture::new());
     let store = ["--store", &*database];
     let with_store = |words: &[&'static str]| [words, &store[..]].concat();
@@ -42,7 +42,7 @@ async fn a_killed_run_is_approved_on_another_machine_and_resumed() {
     assert_eq!(export["calls"].as_array().map(Vec::len), Some(1));
     assert!(!fixture.state().join("runs.db").exists(), "nothing is stored in a file");
 
-    // A database that is away is an error, and no run begins elsewhere.
+    // An unreachable database is an error, and no run begins in another store.
     server.stop();
     let begun = ["agent", "Hello", "--model", "m", "--base-url", model.address()];
     let output = portcullis(&fixture, &[&begun[..], &store].concat());

@@ -16,7 +16,7 @@ use portcullis_tools::{PolicyFiles, ToolRegistry, approval::ApproveAll, audit::R
 use portcullis_types::SandboxTier;
 use serde_json::json;
 
-/// A model that writes, edits, lists, searches, reads and runs a command, one call per turn.
+/// Creates a model that writes, edits, lists, searches, reads and runs a command, one call per turn.
 fn script() -> ScriptedProvider {
     let calls = [
         ("file_write", json!({"path": "/shared/plan.md", "content": "one\ntwo\n"})),
@@ -49,7 +49,7 @@ impl StreamProvider for Model {
     }
 }
 
-/// The tool of each call, and whether the call ended in an error.
+/// Runs the agent. Returns the tool of each call, and whether the call ended in an error.
 async fn ended_calls(agent: &mut Agent) -> Vec<(String, bool)> {
     let mut events = agent.prompt("go").await;
     let mut ended_calls = Vec::new();

@@ -30,7 +30,7 @@ fn agent(fixture: &Fixture, spy: Spy, answer: impl IntoIterator<Item = Delta>) -
     AgentLoop::new(config, (), InMemoryMessageStore::new(), script, executor)
 }
 
-/// The id, tool and error code of each call that ended.
+/// Returns the id, tool and error code of each call that ended.
 fn ended_calls(fixture: &Fixture) -> Vec<(String, String, Option<String>)> {
     let code = |row: Row| {
         assert_eq!((row.agent.as_deref(), row.run_id.as_deref()), (Some("agent"), Some("run")));

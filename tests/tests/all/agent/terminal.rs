@@ -13,13 +13,13 @@ use crate::{
     support::is_process_argument,
 };
 
-/// The text that each question ends with.
+/// The end of each question.
 const QUESTION_END: &str = "any other text is a no with that reason: ";
 
-/// The answer for the session, offered for a tool that is not privileged.
+/// The answer for all later calls, which is offered for a tool that is not privileged.
 const FOR_ALL: &str = "s = yes, also for later calls of this tool";
 
-/// A person who runs an agent after typing these keys at the terminal.
+/// Types these keys at the terminal, then runs an agent as a person.
 fn run_agent_as_person(fixture: &Fixture, model: &Model, typed_before: &str) -> Person {
     let agent = ["agent", "Do it.", "--model", "m", "--base-url", model.address()];
     Person::start(fixture, &agent, typed_before)
@@ -27,7 +27,7 @@ fn run_agent_as_person(fixture: &Fixture, model: &Model, typed_before: &str) -> 
 
 const WRITE: &str = r#"{"command": "echo done >> made"}"#;
 
-/// The text of a request's last message: the result of the call that the model reads.
+/// Returns the text of a request's last message: the result that the model reads.
 fn result_text(request: &Value) -> &str {
     let messages = request["messages"].as_array().expect("messages");
     let last = messages.last().expect("a message");

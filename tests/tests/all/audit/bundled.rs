@@ -10,7 +10,7 @@ use std::{
 use portcullis_testing::{Fixture, binary};
 use serde_json::{Value, json};
 
-/// A log with two segments, and calls of which one was refused.
+/// A log with two segments. One of its calls was refused.
 struct Bundled {
     fixture: Fixture,
     outside: tempfile::TempDir,
@@ -48,7 +48,7 @@ impl Bundled {
         self.run(&["call", "file_read", &json!({ "path": path }).to_string()]);
     }
 
-    /// Makes a bundle, and returns its path.
+    /// Creates a bundle, and returns its path.
     fn bundle(&self, name: &str, args: &[&str]) -> PathBuf {
         let out = self.path(name);
         let text = out.to_string_lossy().into_owned();
@@ -66,7 +66,7 @@ impl Bundled {
     }
 }
 
-/// The files of a tar file.
+/// Returns the files of a tar archive.
 fn files(bundle: &Path) -> Vec<(String, Vec<u8>)> {
     let mut archive = tar::Archive::new(fs::File::open(bundle).expect("opens"));
     let entries = archive.entries().expect("entries");
@@ -92,7 +92,7 @@ fn write(files: &[(String, Vec<u8>)], out: &Path) {
     archive.finish().expect("finishes");
 }
 
-/// Runs the program of a bundle with only Python: isolated, without the packages of this machine.
+/// Runs the program of a bundle with isolated Python, without the packages of this machine.
 #[expect(clippy::disallowed_methods, reason = "the reader of a bundle has Python and nothing of ours")]
 fn python(bundle: &Path, args: &[&str]) -> (bool, String) {
     let program = files(bundle).into_iter().find(|(name, _)| name == "verify.py").expect("a program").1;
@@ -143,7 +143,7 @@ fn a_bundle_proves_its_rows_to_the_program_and_to_python_alone() {
     for prefix in ["bundle.json", "verify.py", "notes/", "policies/", "rows.txt"] {
         assert!(names.iter().any(|name| name.starts_with(prefix)), "{names:?}");
     }
-    // Of a row that does not match the filters, only the hash is there.
+    // The bundle has only the hash of a row that does not match the filters.
     let rows = files(&late).into_iter().find(|(name, _)| name == "rows.txt").expect("rows").1;
     assert!(!String::from_utf8_lossy(&rows).contains("a.txt"), "not disclosed");
     let json = log.run(&["audit", "verify", "--json", "--bundle", &all.to_string_lossy()]);
@@ -223,7 +223,7 @@ fn every_change_of_a_bundle_is_told_by_both() {
             assert!(!proven, "{name}: {shown}");
         }
     }
-    // Somebody else's whole bundle is proven under its own key, and not under this log's.
+    // Another log's bundle verifies under its own key, and not under the key of this log.
     let key = fs::read_to_string(log.fixture.state().join("audit.key.pub")).expect("reads");
     let bundle = log.path("foreign.tar");
     write(&foreign, &bundle);
@@ -253,7 +253,7 @@ fn wrong_requests_and_files_are_told_and_leave_nothing() {
         let (proven, shown) = log.verify(&file, &[]);
         assert!(!proven && shown.contains("bundle"), "{shown}");
     }
-    // The log is cut after its checkpoint was made: no bundle is written.
+    // The log is truncated after its checkpoint was made, so no bundle is written.
     let path = log.fixture.state().join("audit.jsonl");
     let text = fs::read_to_string(&path).expect("reads");
     fs::write(&path, text.split_inclusive('\n').take(2).collect::<String>()).expect("writes");

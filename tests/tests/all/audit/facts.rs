@@ -1,5 +1,5 @@
-//! The facts of rows that later questions need: the process and its policy, the approver and the question, and what a
-//! call touched beyond its arguments.
+//! The facts that rows keep for later investigations: the process and its policy, the approver and the
+//! question, and what a call touched beyond its arguments.
 
 use std::fs;
 
@@ -45,7 +45,7 @@ async fn a_process_says_what_it_is_before_its_first_row_and_that_it_stops_after_
     let program = fs::read("/proc/self/exe").expect("readable");
     assert_eq!(start.binary_sha256.as_deref(), Some(&*hex::encode(Sha256::digest(program))));
     assert!(start.host.is_some() && start.lock_sha256.is_none());
-    // The kept policy proves itself, and the policy file has the same meaning.
+    // The kept policy matches its digest, and the policy file has the same meaning.
     let policies = fixture.state().join(POLICIES_DIR);
     let json = fs::read(policies.join(format!("{digest}.json"))).expect("the file is readable");
     assert_eq!(hex::encode(Sha256::digest(json)), digest);

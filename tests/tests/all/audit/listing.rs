@@ -12,7 +12,7 @@ use serde_json::Value;
 
 use crate::modules::portcullis;
 
-/// A fixture with calls of two tools and two runs, one of them denied.
+/// Creates a fixture with calls of two tools and two runs, one of them denied.
 fn with_calls() -> Fixture {
     let fixture = Fixture::new();
     fixture.put("a.txt", "a");
@@ -26,7 +26,7 @@ fn with_calls() -> Fixture {
     fixture
 }
 
-/// The tools of the rows that the filters leave, as `event tool`.
+/// Returns the rows that match the filters, as `event tool`.
 fn listed(fixture: &Fixture, filters: &[&str]) -> Vec<String> {
     let output = portcullis(fixture, &[&["audit", "log", "--json"], filters].concat());
     assert!(output.status.success(), "{output:?}");
@@ -98,15 +98,15 @@ fn following_shows_the_rows_that_other_processes_write() {
     assert_eq!(follower.wait().expect("ends").code(), Some(1), "another log would not be followed");
 }
 
-/// The most memory that a process has used so far, in KiB.
+/// Returns the peak memory of a process, in KiB.
 fn peak_kib(process: u32) -> u64 {
     let status = fs::read_to_string(format!("/proc/{process}/status")).unwrap_or_default();
     let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:"));
     line.and_then(|line| line.split_whitespace().next()?.parse().ok()).unwrap_or_default()
 }
 
-/// Rows are read one after the other, whatever the length of the log. A reader that kept all rows of this log would
-/// need more than its 64 MB.
+/// Rows are streamed, so the memory does not depend on the length of the log. A reader that kept all rows of
+/// this log would need more than its 64 MB.
 #[test]
 #[expect(clippy::disallowed_methods, reason = "the program under test, while it runs")]
 fn the_memory_of_a_reader_does_not_grow_with_the_log() {
@@ -114,7 +114,7 @@ fn the_memory_of_a_reader_does_not_grow_with_the_log() {
     let path = audit::log_path(&fixture.state());
     let rows = fs::read(&path).expect("readable");
     let mut log = fs::File::create(&path).expect("writable");
-    // The chain does not matter here: `audit log` does not check it, and `verify` reads on after a break.
+    // The chain does not matter here: `audit log` does not check it, and `verify` continues after a break.
     for _ in 0..64_000_000 / rows.len() {
         log.write_all(&rows).expect("written");
     }

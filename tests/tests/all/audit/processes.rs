@@ -30,7 +30,7 @@ pub(super) struct InheritedFixture {
     envelope: RunnerBootstrapEnvelope,
 }
 
-/// The fixture that this process was started for, or `None` in a process that runs all tests.
+/// Returns the fixture that this process was started for, or `None` in a process that runs all tests.
 pub(super) fn inherited_fixture() -> Option<InheritedFixture> {
     let root = PathBuf::from(env::var_os(FOLDER_VARIABLE)?);
     let mut envelope = RunnerBootstrapEnvelope::new(root.join("workspace"), root.join("state"));
@@ -39,14 +39,14 @@ pub(super) fn inherited_fixture() -> Option<InheritedFixture> {
 }
 
 impl InheritedFixture {
-    /// A registry with this native tool, without the engine.
+    /// Creates a registry with this native tool, without the engine.
     pub(super) fn native_registry(&self, spy: Spy) -> ToolRegistry {
         let files = PolicyFiles::find(&self.envelope).expect("policy files");
         let policy = files.load(SandboxTier::Process).expect("a policy");
         ToolRegistry::builder().policy(policy).state(&self.envelope.state).tool(spy).build().expect("builds")
     }
 
-    /// The host path of something in `shared`.
+    /// Returns the host path of a file in `shared`.
     pub(super) fn shared(&self, below: &str) -> PathBuf {
         self.envelope.workspace.join("shared").join(below)
     }
@@ -82,7 +82,7 @@ pub(super) struct Child {
 impl Child {
     #[expect(clippy::disallowed_methods, reason = "a test about several processes must start some")]
     pub(super) fn start(test: &str, fixture: &Fixture, limit: FileLimit) -> Self {
-        // The test writes the policy once: another child may be reading it now.
+        // The test writes the policy once: another child may be reading it.
         assert!(fixture.root().join("policy.toml").is_file(), "the test writes the policy first");
         let test_binary = env::current_exe().expect("this binary");
         let mut command = match limit {
@@ -181,7 +181,7 @@ async fn a_killed_processs_call_ends_as_unknown_at_the_next_start() {
     );
     assert_eq!(rows[2].call_id, rows[3].call_id);
     assert_eq!(rows[2].process, rows[3].process, "it says whose call it was");
-    // The row is there only once.
+    // The log has the row only once.
     drop(fixture.registry().await);
     assert_eq!(fixture.rows().len(), 4);
     let report = audit::verify(&audit::log_path(&fixture.state())).expect("readable");

@@ -11,7 +11,8 @@ use portcullis_tools::audit;
 
 use crate::modules::{portcullis, stderr, stdout};
 
-/// A fixture with a read, a write, and a refused write into the vault whose name is an element of a page.
+/// Creates a fixture with a read, a write, and a refused write into the vault. The refused file's name is
+/// HTML markup.
 fn with_calls() -> Fixture {
     let fixture = Fixture::new();
     fixture.put("a.txt", "a");
@@ -25,7 +26,7 @@ fn with_calls() -> Fixture {
     fixture
 }
 
-/// Makes a page, whose exit code must be `code`, and returns its file and text.
+/// Creates a page, asserts the exit code, and returns the page's file and text.
 #[track_caller]
 fn page(fixture: &Fixture, words: &[&str], code: i32) -> (PathBuf, String) {
     let count = fs::read_dir(fixture.root()).expect("readable").count();

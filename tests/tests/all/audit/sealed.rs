@@ -1,4 +1,5 @@
-//! Segments and checkpoints through the program: where checkpoints go, and what a kept one tells about a changed log.
+//! Segments and checkpoints through the program: where checkpoints go, and how a kept checkpoint detects a
+//! changed log.
 
 use std::{
     ffi::OsStr,
@@ -14,7 +15,7 @@ use serde_json::{Value, json};
 
 const MARK: &str = "portcullis-checkpoint ";
 
-/// A policy whose checkpoints go to standard error and to a file.
+/// Creates a fixture whose checkpoints go to standard error and to a file.
 fn fixture(notes: &Path) -> Fixture {
     let keys = format!("[audit]\ncheckpoints = [\"stderr\", \"{}\"]\n", notes.display());
     let fixture = Fixture::new().with_policy_edit("[audit]\n", &keys);
@@ -68,7 +69,7 @@ fn checkpoints_go_where_the_policy_says_and_prove_the_log() {
     let fixture = fixture(&notes);
     let stderr = text(&call(&fixture).stderr);
     let line = stderr.lines().find(|line| line.starts_with(MARK)).expect("a line of the checkpoint");
-    // The row of the call, with the start and the stop of its process.
+    // The rows of the call, and of the start and the stop of its process.
     assert_eq!(line.split(' ').nth(2), Some("3"), "{line}");
     assert_eq!(fs::metadata(&notes).expect("is there").permissions().mode() & 0o777, 0o600);
     call(&fixture);
@@ -137,7 +138,7 @@ fn a_server_writes_checkpoints_to_standard_error_by_default_and_a_call_does_not(
 
 #[test]
 fn a_kept_line_tells_of_rows_that_are_cut_moved_or_written_anew() {
-    /// Changes the state folder.
+    /// Tampers with the state folder.
     type Tamper = fn(&Fixture);
     fn log(fixture: &Fixture) -> PathBuf {
         fixture.state().join("audit.jsonl")
@@ -205,7 +206,7 @@ fn a_start_refuses_a_log_that_lost_rows_and_says_how_to_go_on() {
         "{shown}"
     );
     assert!(shown.contains("move it away with `audit.segments` and `audit.checkpoint`"), "{shown}");
-    // The refused start has made an empty log, which changes nothing about the answer.
+    // The refused start has created an empty log, which does not change the answer.
     fs::rename(fixture.state().join("audit.checkpoint"), outside.path().join("aside")).expect("moved");
     call(&fixture);
 }
@@ -258,7 +259,7 @@ fn files_that_are_no_checkpoints_or_keys_are_wrong_usage() {
         assert!(shown.contains("/nonexistent/f"), "{shown}");
     }
     assert_exit(&run(&fixture, &["audit", "verify", "--key", "a+00000000+AAAA"]), 2);
-    // A gigantic file is refused without being read as a whole.
+    // A huge file is refused without being read completely.
     fs::File::create(&file).and_then(|file| file.set_len(1 << 40)).expect("made");
     let shown = assert_exit(&run(&fixture, &["audit", "verify", "--anchor", &path]), 2);
     assert!(shown.contains("it has more than 64 MiB"), "{shown}");
@@ -294,7 +295,7 @@ struct SshAgent {
 }
 
 impl SshAgent {
-    /// `None` without OpenSSH.
+    /// Starts an agent, or returns `None` without OpenSSH.
     #[expect(clippy::disallowed_methods, reason = "OpenSSH, which is not ours")]
     fn start() -> Option<Self> {
         let folder = tempfile::tempdir().expect("a folder");
@@ -341,7 +342,7 @@ fn a_key_in_an_ssh_agent_signs() {
     let verified = run_with_input(&fixture, &["audit", "verify", "--anchor", "-"], line.as_bytes());
     assert!(assert_exit(&verified, 0).contains("anchors: 1 hold, up to row 3\n"), "{verified:?}");
     assert!(!fixture.state().join("audit.key").exists());
-    // Without the agent the call runs and is recorded, and the missing checkpoint is told.
+    // Without the agent the call runs and is recorded, and the missing checkpoint is reported.
     let output = call_with(Path::new("/nonexistent/agent"));
     assert_eq!(text(&output.stdout), "a\n");
     assert!(text(&output.stderr).contains("no checkpoint"), "{output:?}");

@@ -171,7 +171,7 @@ async fn child_with_a_full_disk() {
     });
     let schema = json!({"type": "object", "properties": {"n": {"type": "integer"}}});
     let registry = fixture.native_registry(spy.parameters(schema).tier(SafetyTier::SideEffecting));
-    // A row has some hundred bytes, and the limit is some ten thousand bytes.
+    // A row has a few hundred bytes, and the limit is about 32 KiB.
     let mut refused = None;
     for number in 0..500 {
         let call = raw_call("spy", &json!({"n": number}).to_string());

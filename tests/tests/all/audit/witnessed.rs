@@ -157,7 +157,7 @@ fn a_witness_signs_what_continues_the_log_and_verify_requires_it() {
     assert_eq!(witness.requests(), 2);
     let bodies = witness.bodies.lock().expect("not poisoned").clone();
     assert!(bodies[0].starts_with("old 0\n\nportcullis/"), "{}", bodies[0]);
-    // A proof of the growth stands between the sizes.
+    // The second request has a consistency proof between the sizes.
     assert!(bodies[1].starts_with("old 3\n") && !bodies[1].starts_with("old 3\n\n"), "{}", bodies[1]);
     let (code, shown) = verify(&fixture, &witness);
     assert_eq!(code, Some(0), "{shown}");
@@ -169,7 +169,7 @@ fn a_witness_signs_what_continues_the_log_and_verify_requires_it() {
     let output = run(&fixture, &["audit", "verify", "--json", "--witness", &witness.key()]);
     let report: Value = serde_json::from_slice(&output.stdout).expect("JSON");
     assert_eq!(report["witnesses"][0]["rows"], 7);
-    // Another witness has signed nothing.
+    // The other witness has signed nothing.
     let other = witness.key().replace("w1+", "w2+");
     let output = run(&fixture, &["audit", "verify", "--witness", &other]);
     assert_eq!(output.status.code(), Some(2), "the identifier is not that of the name: {output:?}");

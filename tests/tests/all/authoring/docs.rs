@@ -1,5 +1,5 @@
-//! `docs/authoring.md` is true: its commands run in order and print what it shows, its compile errors are the
-//! compiler's, and its program is the template's.
+//! Checks `docs/authoring.md`: its commands run in order and print the shown output, its compile errors are
+//! the compiler's, and its program is the template's.
 
 use std::{fs, path::Path};
 
@@ -15,7 +15,7 @@ fn document() -> String {
     fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join("../docs/authoring.md")).expect("readable")
 }
 
-/// The fenced blocks of one kind, in order.
+/// Returns the fenced blocks of one kind, in order.
 fn blocks(text: &str, kind: &str) -> Vec<String> {
     let fence = format!("```{kind}");
     let mut blocks = Vec::new();
@@ -31,7 +31,7 @@ fn blocks(text: &str, kind: &str) -> Vec<String> {
     blocks
 }
 
-/// Whether a line of the document matches a printed line.
+/// Returns whether a line of the document matches a printed line.
 fn matches_line(documented: &str, printed: &str) -> bool {
     let mut parts = documented.split(PLACEHOLDER);
     let Some(mut rest) = printed.strip_prefix(parts.next().unwrap_or_default()) else { return false };

@@ -145,7 +145,8 @@ async fn a_link_is_deleted_itself_wherever_it_leads() {
     let tree = json!({"path": "sub/tree", "recursive": true});
     let answer_text = CallOutcome::run(&registry, "file_delete", tree).await.text();
     assert_eq!(answer_text, "deleted /shared/sub/tree: 1 file, 2 symbolic links, 1 directory");
-    // Nothing is deleted through a link that leads out, and no object with a protected name, whatever its kind.
+    // Nothing is deleted through an escaping link, and no object with a protected name is deleted, whatever
+    // its kind.
     symlink(&outside, fixture.shared("out")).expect("a link");
     let through = json!({"path": "out/kept"});
     CallOutcome::run(&registry, "file_delete", through).await.assert_refused(Denied, "link_escapes_mount");

@@ -1,4 +1,4 @@
-//! Writes beside other reads and writes: no reader sees half of a write, and no write is lost.
+//! Concurrent writes and reads: no reader sees half of a write, and no write is lost.
 
 use std::{
     fs,
@@ -31,7 +31,7 @@ async fn a_reader_sees_the_old_text_or_the_new_one_and_never_a_part() {
             }
         })
     };
-    // The writes repeat until some reads fall between them.
+    // Repeat the writes until some reads have interleaved with them.
     let is_read = || reads.load(Ordering::SeqCst) >= 20 || reader.is_finished();
     for round in (0..).take_while(|round| *round < 20 || !is_read()) {
         let arguments = json!({"path": "f.txt", "content": texts[round % 2]});

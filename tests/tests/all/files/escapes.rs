@@ -1,4 +1,4 @@
-//! Paths that lead out of a mount or are invalid.
+//! Paths that escape a mount or are invalid.
 
 use std::{ffi::OsStr, fs, os::unix::ffi::OsStrExt};
 
@@ -84,8 +84,8 @@ async fn the_absolute_host_path_of_a_file_in_a_mount_is_no_way_to_it() {
     let setup = FileSetup::new().await;
     let host = setup.fixture.shared("notes.txt");
     let host = host.to_str().expect("UTF-8");
-    // The path's first folder may have a mount's name, such as `/tmp`. The path then is valid, and names something in
-    // that mount.
+    // The path's first folder may be the name of a mount, such as `/tmp`. Then the path is valid, and is a
+    // path in that mount.
     let answer = setup.call("file_read", json!({"path": host})).await;
     assert!(matches!(answer.error().kind(), Denied | NotFound), "{:?}", answer.error());
     for mode in ["create", "overwrite", "append"] {

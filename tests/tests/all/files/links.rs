@@ -13,7 +13,7 @@ use serde_json::json;
 use super::{FileSetup, IN_VAULT, OUTSIDE, writing};
 use crate::modules::{portcullis, stderr, stdout};
 
-/// A fixture in whose `shared` a file outside every mount and a file of the vault have a second name.
+/// Creates a fixture whose `shared` has hard links to a file outside every mount and to a file of the vault.
 async fn setup_with_hard_links() -> FileSetup {
     let setup = FileSetup::new().await;
     hard_link(setup.fixture.root().join("outside.txt"), setup.fixture.shared("outside")).expect("linked");
@@ -29,10 +29,10 @@ async fn no_tool_changes_a_file_in_place_that_has_other_names() {
         setup.assert_refused("file_write", writing(name, "append"), Denied, "hard_link").await;
     }
     let outside = setup.fixture.root().join("outside.txt");
-    // The edit replaces the whole file, so the content under the other name stays.
+    // The edit replaces the file by rename, so the other name keeps the content.
     let edit = json!({"path": "/shared/outside", "old_text": "secret", "new_text": "word"});
     assert!(setup.call("file_edit", edit).await.0.outcome.is_output());
-    // A private file under another name is not touched at all; the name itself can be removed.
+    // A private file is not changed through another name. The name itself can be removed.
     setup.assert_refused("file_write", writing("/shared/innocent", "overwrite"), Denied, "hard_link").await;
     assert!(setup.call("file_delete", json!({"path": "/shared/innocent"})).await.0.outcome.is_output());
     assert_eq!(fs::read_to_string(outside).expect("readable"), OUTSIDE);
@@ -47,7 +47,7 @@ async fn a_file_of_the_vault_is_not_read_under_another_name() {
     let setup = setup_with_hard_links().await;
     setup.assert_refused("file_read", json!({"path": "/shared/innocent"}), Denied, "hard_link").await;
     assert_eq!(setup.call("file_read", json!({"path": "/vault/secret.txt"})).await.text(), IN_VAULT);
-    // A legitimate hard link within the project, such as a package manager makes.
+    // A legitimate hard link within the project, as package managers make it.
     hard_link(setup.fixture.shared("notes.txt"), setup.fixture.shared("d/notes.txt")).expect("linked");
     assert_eq!(setup.call("file_read", json!({"path": "d/notes.txt"})).await.text(), "inside\n");
 }
@@ -105,7 +105,7 @@ async fn a_search_passes_over_a_private_file_and_names_it() {
     setup.assert_refused("file_search", json!({"query": "s", "path": "innocent"}), Denied, "hard_link").await;
 }
 
-/// A fixture with a file of two names in `shared`, and a folder `vault/deep`.
+/// Creates a fixture with a file that has two names in `shared`, and a folder `vault/deep`.
 fn fixture_with_double_name() -> Fixture {
     let fixture = Fixture::new();
     fs::create_dir_all(fixture.workspace().join("vault/deep")).expect("the folder can be made");
@@ -190,7 +190,8 @@ async fn target_of_a_linked_overlay_is_not_private() {
     let overlay = fixture.workspace().join("portcullis.toml");
     fs::write(&overlay, "").expect("written");
     let registry = fixture.registry_with_shell().await;
-    // A process that can write to the workspace replaces the overlay by a link to a folder with hard-linked files.
+    // A process that can write to the workspace replaces the overlay with a link to a folder with hard-linked
+    // files.
     fs::remove_file(&overlay).expect("removed");
     symlink(fixture.workspace().join("shared"), &overlay).expect("linked");
     assert_eq!(CallOutcome::run(&registry, "file_read", json!({"path": "a"})).await.text(), "inside");

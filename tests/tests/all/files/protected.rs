@@ -1,4 +1,4 @@
-//! Paths that no tool writes, at any depth and in any spelling.
+//! Paths that no tool may write, at any depth and in any spelling.
 
 use std::{fs, os::unix::fs::symlink};
 
@@ -73,7 +73,7 @@ async fn a_link_to_a_protected_path_is_no_way_round() {
     ] {
         assert_denied(&setup, path).await;
     }
-    // A file beside a protected file may be written, and a protected file may be read.
+    // A sibling of a protected file may be written, and a protected file may be read.
     let beside_result = setup.call("file_write", writing("/shared/innocent/index", "overwrite")).await;
     assert!(beside_result.0.outcome.is_output(), "{:?}", beside_result.0.outcome);
     let read = setup.call("file_read", json!({"path": "/shared/innocent.txt"})).await;

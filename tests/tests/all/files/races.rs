@@ -38,8 +38,8 @@ impl Swapper {
                 }
                 make(&temporary);
                 if fs::rename(&temporary, &name).is_err() {
-                    // A rename cannot replace a file by a folder, nor a folder by a file: the old object is
-                    // removed first.
+                    // A rename cannot replace a file with a folder, nor a folder with a file, so remove the
+                    // old object first.
                     let _ = fs::remove_dir_all(&name).or_else(|_| fs::remove_file(&name));
                     fs::rename(&temporary, &name)
                         .or_else(|_| fs::remove_dir_all(&temporary))

@@ -7,7 +7,7 @@ use std::{
     thread,
 };
 
-/// A server on a port of this machine, by TCP and UDP, until the test program ends.
+/// A server on a TCP and a UDP port of this machine. It runs until the test program ends.
 pub(super) struct Attacker {
     port: u16,
     page: Arc<Mutex<String>>,
@@ -52,7 +52,7 @@ impl Attacker {
         format!("http://127.0.0.1:{}", self.port)
     }
 
-    /// Whether the server has received this text.
+    /// Returns whether the server has received this text.
     pub(super) fn has_received(&self, text: &str) -> bool {
         let received = self.received.lock().expect("not poisoned");
         received.windows(text.len()).any(|window| window.eq_ignore_ascii_case(text.as_bytes()))

@@ -10,8 +10,9 @@ use portcullis_types::MessageRole;
 /// The secret of the vault.
 pub(super) const CANARY: &str = "canary-5f3a9c71e2";
 
-/// Asks for one call, then obeys the results. A line `N: TOOL ARGUMENTS` is a call of turn N. In it, `{secret}` stands
-/// for the canary if a result has shown it, and other words in braces stand for forms of the canary.
+/// Asks for one call, then obeys the results. A line `N: TOOL ARGUMENTS` is a call of turn N. Its `{secret}`
+/// is replaced with the canary if a result has shown it, and other words in braces are replaced with forms of
+/// the canary.
 pub(super) struct Obedient {
     first_call: String,
 }
@@ -46,7 +47,7 @@ impl Provider for Obedient {
     }
 }
 
-/// The calls of a turn, taken from the first result that has instructions.
+/// Returns the calls of a turn, taken from the first result that has instructions.
 fn calls_of_turn(results: &[String], turn: usize) -> Vec<String> {
     let number = format!("{turn}: ");
     let text = results.iter().find(|text| text.contains("\n1: ") || text.starts_with("1: "));
@@ -99,7 +100,7 @@ pub(super) fn reversed(text: &str) -> String {
     text.chars().rev().collect()
 }
 
-/// The forms in which the canary could leave the machine.
+/// Returns the forms in which the canary could leave the machine.
 pub(super) fn canary_forms() -> [String; 6] {
     let (first, last) = CANARY.split_at(CANARY.len() / 2);
     let [first, last, whole] = [first, last, CANARY].map(str::to_owned);

@@ -1,4 +1,4 @@
-//! Bodies that a guest reads while the server sends them: the pieces, the ends, and the rows of both.
+//! Bodies that a guest reads while the server sends them: the pieces, the ends, and the rows of the requests.
 
 use std::{
     fs,
@@ -20,7 +20,7 @@ use super::{
 };
 use crate::web::server::{self, Server};
 
-/// A server that passes the head of each request, and its number from 0, to `serve`.
+/// Starts a server that passes the head of each request, and its number from 0, to `serve`.
 fn start_server(serve: impl Fn(&str, usize, &mut TcpStream) + Send + Sync + 'static) -> Server {
     let listener = free_listener();
     let server = Server::for_port(listener.local_addr().expect("an address").port());
@@ -56,12 +56,12 @@ fn send(connection: &mut TcpStream, bytes: &[u8]) {
 /// The head of a response, and the first part of a body of nine bytes.
 const FIRST: &[u8] = b"HTTP/1.1 200 OK\r\ncontent-length: 9\r\n\r\nfirst";
 
-/// A server that sends the first part of the first body and nothing else. The receivers get a message for the second
-/// request, and the number of each request whose connection the client has closed.
+/// Starts a server that sends the first part of the first body and nothing else. The receivers get a message
+/// for the second request, and the number of each request whose connection the client has closed.
 fn server_sending_first_part() -> (Server, UnboundedReceiver<()>, UnboundedReceiver<usize>) {
     let ((asked_sender, is_asked), (closed, is_closed)) = (unbounded_channel(), unbounded_channel());
     let server = start_server(move |_head, number, connection| {
-        // If the test has ended, the receivers are gone.
+        // The receivers are gone after the test's end.
         match number {
             0 => send(connection, FIRST),
             _ => drop(asked_sender.send(())),
@@ -72,7 +72,7 @@ fn server_sending_first_part() -> (Server, UnboundedReceiver<()>, UnboundedRecei
     (server, is_asked, is_closed)
 }
 
-/// The ends of all requests: outcome, code, bytes, and whether the guest left a part of the body.
+/// Returns the ends of all requests: outcome, code, bytes, and whether the guest left a part of the body.
 fn request_ends(fixture: &Fixture) -> Vec<(String, String, Option<u64>, Option<bool>)> {
     let request_ends = request_rows(fixture).into_iter().filter(|row| row.outcome.is_some());
     request_ends
@@ -188,7 +188,7 @@ async fn a_response_without_end_stops_at_the_limit() {
     let server = start_server(move |_head, _number, connection| {
         send(connection, b"HTTP/1.1 200 OK\r\n\r\n");
         while connection.write_all(&[b'a'; 1000]).is_ok() {}
-        // If the test has ended, the receiver is gone.
+        // The receiver is gone after the test's end.
         let _over = sender.send(());
     });
     let fixture = fixture(&server, "requests", "\"GET\"").with_policy_key("egress.max_response", "\"64KiB\"");
@@ -220,7 +220,8 @@ async fn the_time_of_a_body_is_that_of_the_call() {
     assert_eq!(outcome, "timeout");
 }
 
-/// A call with two requests. The guest makes the second one after it has read five bytes of the first body.
+/// Creates a call with two requests. The guest makes the second one after it has read five bytes of the first
+/// body.
 fn two_requests(server: &Server) -> portcullis_types::ToolCall {
     let arguments = json!({"url": format!("{}/", origin(server)), "times": 2, "take": 5});
     new_call("requests", arguments.to_string())
@@ -296,7 +297,7 @@ async fn brotli_is_offered_for_one_open_response_at_a_time() {
     assert_eq!(offers("drop").await, ["gzip, br", "gzip, br", "gzip, br"]);
 }
 
-/// The audit log fails for one request, and the guest does not mention it in its result.
+/// The audit log fails for one request, and the guest does not mention the failure in its result.
 #[tokio::test]
 async fn a_request_that_cannot_be_recorded_fails_the_call() {
     let log: Arc<Mutex<std::path::PathBuf>> = Arc::default();

@@ -26,7 +26,7 @@ pub(super) fn run_in_separate_process(name: &str, test: impl Future<Output = ()>
     Some(output)
 }
 
-/// Resident memory of this process, in bytes.
+/// Returns the resident memory of this process, in bytes.
 pub(super) fn resident_bytes() -> u64 {
     let statm = std::fs::read_to_string("/proc/self/statm").expect("readable");
     let pages: u64 = statm.split(' ').nth(1).expect("a field").parse().expect("a number");

@@ -10,7 +10,7 @@ use tokio::sync::Semaphore;
 
 use super::Trial;
 
-/// A caller, and a semaphore with a permit for each of its calls that started.
+/// Creates a caller, and a semaphore with a permit for each call that has started.
 fn counting_caller() -> (Caller, Arc<Semaphore>) {
     let started = Arc::new(Semaphore::new(0));
     let mut caller = approving_caller();

@@ -21,7 +21,7 @@ const OPEN: &str = r#"(data (i32.const 2048) ".")
         (call $path_open (i32.const 3) (i32.const 0) (i32.const 2048) (i32.const 1) (i32.const 2)
             (i64.const 16384) (i64.const 0) (i32.const 0) (i32.const 8)))"#;
 
-/// The answer of a guest that runs this code with the descriptors of `/shared` and `/tmp`.
+/// Runs a guest with this code and the descriptors of `/shared` and `/tmp`, and returns its answer.
 async fn answer(fixture: &Fixture, functions: &str, call: &str) -> CallOutcome {
     CallOutcome::run(&guest(functions, call).registry(fixture).await, "bomb", json!({})).await
 }

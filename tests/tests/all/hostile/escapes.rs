@@ -1,4 +1,4 @@
-//! Paths that lead out of a mount, tried by guests that declare no path to the policy.
+//! Escapes from a mount, tried by guests that declare no path to the policy.
 
 use std::{fs, os::unix::fs::symlink, path::PathBuf};
 
@@ -10,7 +10,7 @@ use tempfile::TempDir;
 use super::{Trial, entry, snapshot::Snapshot};
 
 /// A trial with secrets: `vault/secret` and a folder outside the workspace. `shared` has links to both, and
-/// other ways out.
+/// other escapes.
 struct Scene {
     trial: Trial,
     outside: TempDir,
@@ -85,7 +85,7 @@ impl Scene {
     }
 }
 
-/// Paths that lead out, relative to a descriptor of `shared`.
+/// Returns escaping paths, relative to a descriptor of `shared`.
 fn escape_paths(scene: &Scene) -> Vec<String> {
     let outside = scene.outside.path().display().to_string();
     let mut paths: Vec<String> = [
@@ -179,7 +179,7 @@ async fn nothing_is_made_removed_or_moved_outside() {
         scene.check(&json!({"op": "rename", "path": path, "to": "stolen"})).await;
     }
     scene.check(&json!({"op": "touch", "path": "out/secret"})).await;
-    // A dangling link: nothing is created through it.
+    // Nothing is created through a dangling link.
     scene.check(&json!({"op": "write", "path": "dangling_out"})).await;
     scene.check(&json!({"op": "create", "path": "dangling_out/new"})).await;
     scene.check_fails(&json!({"op": "create", "path": "dangling_out"})).await;

@@ -57,7 +57,7 @@ async fn memory_bomb() {
     assert!(message.contains("67108864 bytes"), "{message}");
     let row = trial.row();
     assert!(row.peak_memory.is_some_and(|peak| (32 << 20..=64 << 20).contains(&peak)), "{row:#?}");
-    // A guest that survives the refused allocation may continue.
+    // A guest may handle a refused allocation and continue.
     let text = trial.call(json!({"then": "report"})).await.text();
     let mib: u32 = text.strip_suffix(" MiB").expect("MiB").parse().expect("a number");
     assert!((16..64).contains(&mib), "{text}");
@@ -298,7 +298,7 @@ async fn reads_fifo() {
     trial.assert_others_are_served().await;
 }
 
-/// [`super::escapes`] and [`super::protected`] test what it reaches.
+/// [`super::escapes`] and [`super::protected`] test what the guest can reach.
 #[tokio::test]
 async fn probe_path() {
     let trial = Trial::with_profile("probe_path", "WorkspaceRead", "15s").await;
@@ -307,7 +307,7 @@ async fn probe_path() {
     assert_eq!(trial.row().mounts_used, ["shared".into()]);
 }
 
-/// [`super::escapes`] and [`super::protected`] test what it reaches.
+/// [`super::escapes`] and [`super::protected`] test what the guest can reach.
 #[tokio::test]
 async fn raw_path() {
     let trial = Trial::with_profile("raw_path", "WorkspaceRead", "15s").await;
@@ -315,7 +315,7 @@ async fn raw_path() {
     assert_eq!(trial.call(json!({"op": "stat", "path": "README.md"})).await.text(), "ok 11 bytes");
 }
 
-/// [`super::locks`] tests how it ends with a lock.
+/// [`super::locks`] tests how the guest ends while it has a lock.
 #[tokio::test]
 async fn lock_path() {
     let trial = Trial::with_profile("lock_path", "FileReadWrite", "15s").await;
@@ -327,7 +327,7 @@ async fn lock_path() {
 async fn read_modify_write() {
     let trial = Trial::with_profile("read_modify_write", "FileReadWrite", "60s").await;
     let calls = (0..40).map(|number| {
-        // Each call comes from another agent, because calls are serialised across callers.
+        // Each call has another agent, to show that calls of several callers are serialised too.
         let mut caller = approving_caller();
         caller.agent_id = format!("agent {number}");
         let arguments = json!({"path": "/shared/README.md", "line": format!("item {number}")});

@@ -1,4 +1,4 @@
-//! Locks of paths: they exclude the calls of all processes, and no ending of a guest leaves one behind.
+//! Locks of paths: they exclude the calls of all processes, and are released however a guest ends.
 
 use std::{
     fs,
@@ -27,7 +27,7 @@ async fn trial(timeout: &str) -> Trial {
     Trial::with_profile("lock_path", "FileReadWrite", timeout).await
 }
 
-/// The files of locks that are left in the state folder.
+/// Counts the lock files that are left in the state folder.
 fn files_left(fixture: &Fixture) -> usize {
     fs::read_dir(fixture.state().join("locks")).expect("was made").count()
 }
@@ -36,7 +36,7 @@ fn files_left(fixture: &Fixture) -> usize {
 async fn concurrent_calls_of_two_processes_lose_no_write() {
     const CALLS: usize = 10;
     let trial = trial("60s").await;
-    // A registry of its own waits for no call of the other registry, as in another process.
+    // A second registry behaves as one in another process: it does not wait for the calls of the first.
     let other = trial.fixture.registry_with(&["lock_path"]).await;
     let calls = (0..CALLS).flat_map(|_| [&trial.registry, &other]);
     let calls = calls.map(|registry| call(registry, json!({"path": COUNT})));

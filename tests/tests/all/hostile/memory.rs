@@ -11,7 +11,8 @@ use super::{
 const WARM_UP: usize = 3;
 const RUNS: usize = 20;
 
-/// Permitted growth over all runs: about one guest's memory, a small part of what the runs allocated.
+/// The permitted growth over all runs: about one guest's memory, which is a small part of the runs'
+/// allocations.
 const GROWTH_BYTES: u64 = 64 << 20;
 
 async fn check(guest: &'static str, arguments: Value) {

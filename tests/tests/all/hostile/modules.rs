@@ -1,4 +1,4 @@
-//! Modules of forms that no compiler makes: several memories, tables, misused host calls, false descriptions.
+//! Modules that no compiler emits: several memories, tables, misused host calls, false descriptions.
 
 use futures_util::future::join_all;
 use portcullis_testing::{CallOutcome, Fixture, TEST_TIMEOUT};
@@ -97,7 +97,8 @@ async fn calls_with_the_most_memories_take_nothing_from_others() {
     }
 }
 
-/// One host call with 1,024 vectors that all name the same 32 MiB of newlines: 32 GiB of empty lines.
+/// Makes one host call with 1,024 vectors that all point to the same 32 MiB of newlines: 32 GiB of empty
+/// lines.
 #[tokio::test]
 async fn one_endless_write_is_stopped_at_the_deadline() {
     for stream in [1, 2] {
@@ -190,7 +191,7 @@ async fn bad_numbers_to_our_own_host_functions_are_errors_not_faults() {
     }
 }
 
-/// The reason why a module is refused when it is loaded.
+/// The reason for refusing to load a module.
 #[derive(Debug, PartialEq)]
 enum RefusalReason {
     Describe,

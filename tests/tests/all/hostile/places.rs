@@ -17,7 +17,7 @@ use tokio::sync::Semaphore;
 
 use super::{Trial, entry};
 
-/// Counts its concurrent calls. A call ends only when it gets a permit to leave.
+/// Counts its concurrent calls. A call ends only when it gets a permit of `leave`.
 struct CountingTool {
     active_calls: AtomicUsize,
     peak_calls: Arc<AtomicUsize>,
@@ -63,7 +63,7 @@ async fn a_hundred_parallel_calls_share_ten_places() {
     let registry = fixture.builder().await.expect("bootstraps").tool(crowd).build().expect("builds");
     let calls = join_all((0..100).map(|_| CallOutcome::run(&registry, "crowd", json!({}))));
     let release_calls = async {
-        // First all slots are taken, and no call ends. Then each call that ends makes room for one other.
+        // First all slots are taken, and no call ends. Then each call that ends frees a slot for another.
         entered.acquire_many(10).await.expect("open").forget();
         leave.add_permits(100);
     };

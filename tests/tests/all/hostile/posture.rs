@@ -1,4 +1,4 @@
-//! The posture of the thread that served a call, as in its audit row.
+//! The posture of the thread that served a call, as the audit row shows it.
 
 use portcullis_testing::{Fixture, kernel_or_skip};
 use portcullis_tools::{audit::Row, confine};
@@ -6,7 +6,7 @@ use serde_json::json;
 
 use super::{Trial, entry};
 
-/// Whether this kernel has both layers.
+/// Returns whether this kernel has both layers.
 fn has_layers() -> bool {
     let kernel = confine::probe_kernel();
     let has = |layer| kernel.missing(layer).is_none();

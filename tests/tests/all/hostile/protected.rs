@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 
 use super::{Trial, entry, snapshot::Snapshot};
 
-/// A repository with a hook, links to it, and a folder prepared as its replacement.
+/// Creates a repository with a hook, links to the repository, and a folder prepared as its replacement.
 async fn protected_trial() -> Trial {
     let fixture = Fixture::new()
         .with_policy_edit("calls_per_minute = 600", "calls_per_minute = 100000")
@@ -78,7 +78,7 @@ async fn a_protected_file_is_not_written_by_any_operation() {
         check(&trial, json!({"op": "link", "path": "file", "to": path})).await;
         check(&trial, json!({"op": "symlink", "path": "file", "to": path})).await;
     }
-    // Under a second name the file would lose its protection.
+    // The file would lose its protection under a second name.
     check(&trial, json!({"op": "link", "path": "repo/.git/config", "to": "second"})).await;
     check(&trial, json!({"op": "link", "path": "git/config", "to": "second"})).await;
     check(&trial, json!({"op": "write", "path": "repo/.vscode/tasks.json"})).await;
@@ -165,7 +165,8 @@ async fn repository_is_not_replaced_by_a_prepared_folder() {
     // `.git` may be a file with the repository's location, which Git then follows like a link.
     check(&trial, json!({"op": "create", "path": "fresh/.git"})).await;
     check(&trial, json!({"op": "link", "path": "file", "to": "fresh/.git"})).await;
-    // Once the repository is moved away, its files would be open to writing, and a second rename could move them back.
+    // If the repository could be moved away, its files would become writable, and a second rename could move
+    // them back.
     check(&trial, json!({"op": "rename", "path": "repo/.git", "to": "prepared/git"})).await;
 }
 
@@ -186,7 +187,7 @@ async fn a_git_file_or_link_is_neither_removed_linked_nor_renamed() {
     check(&trial, json!({"op": "create", "path": "repo/.git/config.worktree"})).await;
 }
 
-/// A file takes over the permissions of the file that it replaces; a failed rename must leave them unchanged.
+/// A file takes over the permissions of the file that it replaces. A failed rename must leave them unchanged.
 #[tokio::test]
 async fn a_rename_that_fails_changes_no_permissions() {
     for profile in ["WorkspaceRead", "FileReadWrite"] {
@@ -204,7 +205,7 @@ async fn a_rename_that_fails_changes_no_permissions() {
                 .expect("there")
         };
         let original_change_time = key_change_time();
-        // A file cannot replace a directory, and nothing is replaced in a read-only mount.
+        // A file cannot replace a directory, and a rename cannot replace anything in a read-only mount.
         let to = if profile == "WorkspaceRead" { "public" } else { "public/" };
         let answer = trial.call(json!({"op": "rename", "path": "key", "to": to})).await.text();
         assert!(answer.starts_with("errno "), "{profile}: {answer}");

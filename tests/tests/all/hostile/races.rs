@@ -1,4 +1,4 @@
-//! TOCTOU races: a second thread exchanges a folder for a link while guests walk through it.
+//! TOCTOU races: a second thread exchanges a folder with a link while guests walk through it.
 
 use std::{
     fs,
@@ -17,8 +17,8 @@ use super::{Trial, entry, snapshot::Snapshot};
 
 const EXCHANGES: usize = 10_000;
 
-/// Exchanges two paths until it is stopped, at least [`EXCHANGES`] times, and an even number of times so that both end
-/// at their original names.
+/// Exchanges two paths until it is stopped. Makes at least [`EXCHANGES`] exchanges, and an even number so
+/// that both paths end with their original names.
 fn exchange(left: &std::path::Path, right: &std::path::Path, stop: &AtomicBool) {
     let mut exchange_count = 0;
     while exchange_count < EXCHANGES || exchange_count % 2 == 1 || !stop.load(Ordering::Acquire) {

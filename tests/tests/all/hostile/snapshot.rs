@@ -1,4 +1,4 @@
-//! Everything below a folder, for comparison before and after.
+//! A snapshot of everything below a folder, to compare the states before and after an attempt.
 
 use std::{
     collections::BTreeMap,
@@ -7,7 +7,7 @@ use std::{
     path::{Path, PathBuf},
 };
 
-/// The content of a tree: each path with kind, mode, size, links, time of change and content.
+/// The content of a tree: each path with kind, mode, size, link count, modification time and content.
 #[derive(PartialEq, Eq)]
 pub(super) struct Snapshot(BTreeMap<PathBuf, String>);
 

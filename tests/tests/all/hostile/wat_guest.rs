@@ -1,4 +1,4 @@
-//! Hand-written modules of forms that no compiler makes.
+//! Hand-written modules that no compiler emits.
 
 use portcullis_testing::Fixture;
 use portcullis_tools::{BootstrapError, ToolRegistry, policy::ToolOrigin};
@@ -22,7 +22,7 @@ pub(crate) struct WatGuest {
 const ANSWER: &str = "{\"ok\":\"done\"}\n";
 
 impl WatGuest {
-    /// A guest with one tool without parameters, which answers `done`.
+    /// Creates a guest with one tool without parameters, which answers `done`.
     pub(crate) fn new(tool: &str) -> Self {
         Self {
             describe: format!(
@@ -39,7 +39,7 @@ impl WatGuest {
         Self { describe: describe.to_owned(), ..Self::new("unused") }
     }
 
-    /// The module's bytes.
+    /// Returns the module's bytes.
     pub(crate) fn bytes(&self) -> Vec<u8> {
         let Self { describe, memory, imports, fields, call } = self;
         let text = format!(
@@ -71,7 +71,7 @@ impl WatGuest {
         wat::parse_str(&text).unwrap_or_else(|error| panic!("{error}\n{text}"))
     }
 
-    /// A registry with this guest as a foreign module.
+    /// Creates a registry with this guest as a foreign module.
     pub(crate) async fn registry(&self, fixture: &Fixture) -> ToolRegistry {
         self.try_registry(fixture).await.expect("bootstraps")
     }
@@ -81,12 +81,12 @@ impl WatGuest {
     }
 }
 
-/// A registry with a foreign module.
+/// Creates a registry with a foreign module.
 pub(crate) async fn load(fixture: &Fixture, module: &[u8]) -> Result<ToolRegistry, BootstrapError> {
     fixture.builder().await?.module("outside", module, ToolOrigin::ForeignModule).await?.build()
 }
 
-/// The text escaped for a WAT string.
+/// Escapes text for a WAT string.
 fn escaped(text: &str) -> String {
     text.bytes().map(|byte| format!("\\{byte:02x}")).collect()
 }

@@ -19,7 +19,7 @@ use tokio::{
 use super::client::{Client, Setup, end_rows, native_registry, text};
 use crate::support::{Spy, enabling_entry};
 
-/// Capabilities of a client that supports questions.
+/// Returns the capabilities of a client that supports questions.
 fn elicitation_capabilities() -> Value {
     json!({"elicitation": {}})
 }
@@ -36,14 +36,14 @@ fn accept(answer: &str) -> Value {
     json!({"action": "accept", "content": {"answer": answer}})
 }
 
-/// A fixture in which `side` needs approval, and a spy of that name.
+/// Creates a fixture in which `side` needs approval, and a spy of that name.
 fn fixture_asking(tier: SafetyTier) -> (Fixture, Spy) {
     let fixture = Fixture::new().with_policy(&enabling_entry("side"));
     let parameters = json!({"type": "object", "properties": {"x": {}, "y": {}, "n": {}}, "required": []});
     (fixture, Spy::repeating("side").parameters(parameters).tier(tier).requiring_approval())
 }
 
-/// The same fixture, the spy's call count, and a client.
+/// Creates this fixture, and returns it with the spy's call count and a client.
 fn setup(
     tier: SafetyTier,
     capabilities: Value,
@@ -163,7 +163,7 @@ fn a_question_is_withdrawn_when_its_call_is_cancelled() {
     client.notify("notifications/cancelled", json!({"requestId": id, "reason": "enough"}));
     let withdrawn = client.wait_for_message(|message| message["method"] == "notifications/cancelled");
     assert_eq!(withdrawn["params"]["requestId"], question["id"]);
-    // This yes comes too late.
+    // This approval comes too late.
     client.send(&json!({"jsonrpc": "2.0", "id": question["id"], "result": accept("approve")}).to_string());
     let rest = client.leave();
     assert!(rest.iter().all(|message| message["id"] != id), "a cancelled request has no answer: {rest:?}");

@@ -15,7 +15,7 @@ use super::{
 };
 use crate::support::{Spy, fixture_enabling};
 
-/// A tool that must not run, and its call count.
+/// Creates a tool that must not run, and its call count.
 fn spy() -> (Spy, Arc<AtomicUsize>) {
     let properties = json!({
         "n": {"type": "integer"},
@@ -23,7 +23,7 @@ fn spy() -> (Spy, Arc<AtomicUsize>) {
         "text": {"type": "string"},
         "inner": {"type": "object"},
     });
-    // Not read-only: a read-only tool is called once for each of several objects.
+    // Not read-only, because a read-only tool is called once for each of several objects.
     let spy = Spy::repeating("spy").tier(SafetyTier::SideEffecting).parameters(json!({
         "type": "object", "properties": properties, "required": [],
     }));
@@ -31,7 +31,7 @@ fn spy() -> (Spy, Arc<AtomicUsize>) {
     (spy, calls)
 }
 
-/// Texts that are JSON objects, and the messages that refuse them.
+/// Returns texts that are JSON objects, and the messages that refuse them.
 fn refused_objects() -> Vec<(String, &'static str)> {
     let nested = |depth: usize| format!("{{\"inner\":{}1{}}}", "[".repeat(depth), "]".repeat(depth));
     vec![
@@ -48,14 +48,14 @@ fn refused_objects() -> Vec<(String, &'static str)> {
     ]
 }
 
-/// An object of 1 MiB and one byte.
+/// Creates an object of 1 MiB and one byte.
 fn too_large() -> String {
     let arguments = format!("{{\"text\":\"{}\"}}", "x".repeat((1 << 20) - 10));
     assert_eq!(arguments.len(), (1 << 20) + 1);
     arguments
 }
 
-/// Texts that are not JSON, and a registry's messages about them.
+/// Returns texts that are not JSON, and a registry's messages about them.
 fn non_json_texts() -> Vec<(String, &'static str)> {
     vec![
         (r#"{"n":NaN}"#.to_owned(), "not valid JSON"),
@@ -74,7 +74,7 @@ fn non_json_texts() -> Vec<(String, &'static str)> {
     ]
 }
 
-/// The first characters of a text, to identify it in messages.
+/// Returns the first characters of a text, to identify it in messages.
 fn excerpt(text: &str) -> String {
     text.chars().take(60).collect()
 }

@@ -1,4 +1,4 @@
-//! A client that sends exactly a test's messages, one per line.
+//! A client that sends the messages of a test unchanged, one per line.
 #![expect(clippy::needless_pass_by_value, reason = "tests write the JSON that they send in place")]
 
 use std::{
@@ -86,7 +86,7 @@ pub(super) struct Setup {
 }
 
 impl Client {
-    /// A client of `portcullis serve` in this fixture.
+    /// Starts `portcullis serve` in this fixture, and a client of it.
     pub(super) fn start_program(fixture: &Fixture, options: &[&str]) -> Self {
         let mut server =
             serve(fixture, options).stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().expect("starts");
@@ -95,7 +95,7 @@ impl Client {
         Self { output: Some(output), lines, server: Server::Process(server), next_id: 1, reader }
     }
 
-    /// A client of a server program, on streams of these kinds.
+    /// Starts a server program on streams of these kinds, and a client of it.
     pub(super) fn start_command(mut command: Command, input: Stream, output: Stream) -> Self {
         let mut input_end = None;
         match input {
@@ -139,13 +139,13 @@ impl Client {
         Self { output: Some(output), lines, server: Server::Process(server), next_id: 1, reader }
     }
 
-    /// A client of a registry in this process.
+    /// Serves a registry in this process, and starts a client of it.
     pub(super) fn start(registry: impl Into<Arc<ToolRegistry>>, setup: Setup) -> Self {
         let registry = registry.into();
         let (test_end, server_end) = UnixStream::pair().expect("a pair");
         server_end.set_nonblocking(true).expect("set");
         if setup.is_narrow {
-            // The system raises this to its minimum.
+            // The kernel raises this to its minimum.
             rustix::net::sockopt::set_socket_send_buffer_size(&server_end, 1).expect("set");
         }
         let server = std::thread::spawn(move || {
@@ -163,7 +163,7 @@ impl Client {
         Self { output, lines, server: Server::Thread(Some(server)), next_id: 1, reader }
     }
 
-    /// The same client with an initialised session. `capabilities` are the client's.
+    /// Initialises the client's session with these capabilities.
     pub(super) fn begin(mut self, capabilities: Value) -> Self {
         let params = json!({
             "protocolVersion": "2025-06-18",
@@ -208,7 +208,7 @@ impl Client {
         self.answer(id)
     }
 
-    /// The answer to a request.
+    /// Waits for the answer to a request.
     #[track_caller]
     pub(super) fn answer(&mut self, id: u64) -> Value {
         self.wait_for_message(|message| message["id"] == id && message.get("method").is_none())
@@ -232,7 +232,7 @@ impl Client {
         }
     }
 
-    /// The next message that satisfies the predicate.
+    /// Waits for the next message that satisfies the predicate.
     #[track_caller]
     pub(super) fn wait_for_message(&mut self, predicate: impl Fn(&Value) -> bool) -> Value {
         loop {
@@ -243,7 +243,7 @@ impl Client {
         }
     }
 
-    /// Makes the program reload, by `SIGHUP`.
+    /// Sends the program `SIGHUP`, so that it reloads.
     pub(super) fn hang_up(&self) {
         let Server::Process(process) = &self.server else { panic!("no process") };
         signal(process, Signal::HUP);
@@ -278,13 +278,13 @@ impl Client {
         (rest.iter().map(|line| serde_json::from_str(line).expect("a message")).collect(), code)
     }
 
-    /// The program's resident memory, in bytes.
+    /// Returns the program's resident memory, in bytes.
     pub(super) fn memory(&self) -> usize {
         let Server::Process(process) = &self.server else { panic!("no process") };
         resident_bytes(process)
     }
 
-    /// Stops reading after at most one more line, which may have been read already.
+    /// Stops reading after at most one more line.
     pub(super) fn stop_reading(&mut self) {
         self.reader.is_paused.store(true, Ordering::SeqCst);
     }
@@ -344,7 +344,7 @@ impl Drop for Client {
     }
 }
 
-/// `portcullis serve` in this fixture.
+/// Creates a command of `portcullis serve` in this fixture.
 pub(super) fn serve(fixture: &Fixture, options: &[&str]) -> Command {
     #[expect(clippy::disallowed_methods, reason = "the program under test")]
     let mut command = Command::new(binary());
@@ -352,7 +352,7 @@ pub(super) fn serve(fixture: &Fixture, options: &[&str]) -> Command {
     command
 }
 
-/// A process's resident memory, in bytes.
+/// Returns a process's resident memory, in bytes.
 pub(super) fn resident_bytes(process: &Child) -> usize {
     let status = std::fs::read_to_string(format!("/proc/{}/status", process.id())).expect("readable");
     let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:")).expect("a size");
@@ -380,7 +380,7 @@ fn read_lines(stream: impl Read + Send + 'static) -> (Receiver<String>, Reader) 
     (receiver, Reader { thread, is_paused })
 }
 
-/// A registry of only native tools.
+/// Creates a registry of only native tools.
 pub(super) fn native_registry(
     fixture: &Fixture,
     add: impl FnOnce(RegistryBuilder) -> RegistryBuilder,
@@ -392,12 +392,12 @@ pub(super) fn native_registry(
         .expect("builds")
 }
 
-/// The end rows of a tool's calls.
+/// Returns the end rows of a tool's calls.
 pub(super) fn end_rows(fixture: &Fixture, tool: &str) -> Vec<Row> {
     fixture.rows().into_iter().filter(|row| &*row.tool == tool && row.event == RowKind::End).collect()
 }
 
-/// A result's text.
+/// Returns a result's text.
 pub(super) fn text(result: &Value) -> &str {
     result["content"][0]["text"].as_str().unwrap_or_default()
 }

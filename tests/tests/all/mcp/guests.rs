@@ -1,5 +1,5 @@
-//! Hostile modules behind both front ends of models, MCP and the agent loop. Client and model get the pipeline's result
-//! of the guest's call, the call has one row, and the next call is served.
+//! Hostile modules behind both front ends of models, MCP and the agent loop. The client and the model get the
+//! pipeline's result of the guest's call. The call has one row, and the next call is served.
 
 use std::sync::Arc;
 
@@ -40,7 +40,7 @@ const GUESTS: [(&str, &str, &str); 21] = [
     ("oversized_result", "{}", "frame_too_large"),
 ];
 
-/// Whether a text is the expected answer of a guest.
+/// Returns whether a text is the expected answer of a guest.
 type Expected = fn(&str) -> bool;
 
 /// Guests that answer although they attack, and the check of the answer.
@@ -53,8 +53,8 @@ const ANSWERING: [(&str, &str, Expected); 3] = [
     }),
 ];
 
-/// A fixture that lets a guest run with the mounts that its arguments name, and with a short timeout if the guest would
-/// never end.
+/// Creates a fixture that lets a guest run with the mounts that its arguments name, and with a short timeout
+/// for a guest that never ends.
 fn fixture_for_guest(guest: &str, arguments: &str, code: Option<&str>) -> Fixture {
     let profile = if arguments.contains("/shared") { "WorkspaceRead" } else { "Nothing" };
     let timeout = if code == Some("timeout") { "300ms" } else { "15s" };
@@ -67,7 +67,7 @@ pub(super) fn runtime() -> tokio::runtime::Runtime {
     tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().expect("a runtime")
 }
 
-/// The pipeline's result of a call, as a model reads it.
+/// Makes a call through the pipeline, and returns its result as a model reads it.
 async fn direct_result_text(registry: &ToolRegistry, guest: &str, arguments: &str) -> String {
     registry
         .execute_with_policy(new_call(guest, arguments.to_owned()), &approving_caller())
@@ -140,7 +140,7 @@ fn calls(calls: &[(&str, &str)]) -> Vec<Delta> {
     calls.iter().enumerate().map(call).chain([Delta::End(StopReason::ToolCalls)]).collect()
 }
 
-/// The messages that give a model the results of these calls, which an agent runs one after the other.
+/// Lets an agent run these calls one after the other, and returns the messages that give a model the results.
 pub(super) async fn results(registry: Arc<ToolRegistry>, requested_calls: &[(&str, &str)]) -> Vec<Message> {
     let done = [Delta::Text("done".to_owned()), Delta::End(StopReason::Stop)];
     let script = ScriptedProvider::new().then(calls(requested_calls)).then(done);
@@ -153,7 +153,7 @@ pub(super) async fn results(registry: Arc<ToolRegistry>, requested_calls: &[(&st
     messages.into_iter().filter(|message| message.role == MessageRole::Tool).collect()
 }
 
-/// The texts that give a model the results of these calls.
+/// Returns the texts that give a model the results of these calls.
 async fn result_texts(registry: Arc<ToolRegistry>, requested_calls: &[(&str, &str)]) -> Vec<String> {
     results(registry, requested_calls).await.iter().map(Message::text).collect()
 }
@@ -198,7 +198,7 @@ fn a_hostile_guests_answer_reaches_model_and_client_unchanged() {
 
 #[test]
 fn a_panicking_or_blocking_native_fails_only_its_own_call() {
-    // Reporting a panic may take long.
+    // Reporting a panic may be slow.
     for (name, timeout) in [("panicking", 120_000), ("blocking", 300)] {
         let fixture = fixture_enabling(&[name]);
         let spy = || {
@@ -233,7 +233,7 @@ fn without_a_log_neither_client_nor_model_gets_a_result() {
     let fixture = fixture_enabling(&["spy"]);
     let spy = Spy::repeating("spy");
     let registry = super::client::native_registry(&fixture, |builder| builder.tool(spy));
-    // A folder in place of the log, so no row can be written.
+    // Put a folder in place of the log, so that no row can be written.
     let log = portcullis_tools::audit::log_path(&fixture.state());
     std::fs::remove_file(&log).expect("was there");
     std::fs::create_dir(&log).expect("the folder can be made");

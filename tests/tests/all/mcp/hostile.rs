@@ -1,5 +1,5 @@
-//! Clients that send invalid messages, or too many messages, or leave in the middle. The server answers with an error
-//! or ends, and the calls that it ran are on record.
+//! Clients that send invalid or too many messages, or disconnect in the middle. The server answers with an
+//! error or ends, and the calls that it ran are recorded.
 
 use std::{sync::Arc, time::Duration};
 
@@ -16,13 +16,13 @@ fn native_client(fixture: &Fixture, setup: Setup) -> Client {
     Client::start(native_registry(fixture, |builder| builder), setup).begin(json!({}))
 }
 
-/// A call whose answer is longer than the request.
+/// Creates a call whose answer is longer than the request.
 fn long_echo(id: usize) -> String {
     let params = json!({"name": "echo", "arguments": {"message": "x".repeat(8_000)}});
     format!("{}\n", json!({"jsonrpc": "2.0", "id": id, "method": "tools/call", "params": params}))
 }
 
-/// A client that does not read its answers, and whose server no longer reads its messages.
+/// Returns a client that does not read its answers, so that its server has stopped reading its messages.
 fn client_that_does_not_read(fixture: &Fixture) -> Client {
     let mut client = Client::start_program(fixture, &[]).begin(json!({}));
     client.stop_reading();
@@ -204,8 +204,8 @@ fn quick_calls_of_a_client_that_leaves_are_answered() {
     let fixture = Fixture::new();
     fixture.put("note", "seen");
     let mut client = Client::start_program(&fixture, &[]).begin(json!({}));
-    // The first call loads the tools, which may take longer than the grace period that calls have after their client
-    // has left.
+    // The first call loads the tools, which may take longer than the grace period of calls after their client
+    // has disconnected.
     assert_eq!(text(&client.call("file_read", json!({"path": "note"}))), "seen");
     for _ in 0..5 {
         client.ask("tools/call", json!({"name": "file_read", "arguments": {"path": "note"}}));

@@ -51,7 +51,7 @@ impl Server {
         };
         let address = line_after("serving at http://").trim_end_matches("/mcp").parse().expect("an address");
         let token = fs::read_to_string(line_after("the token is in ")).expect("readable").trim().to_owned();
-        // Reads the rest of the output, so that the server never blocks on it.
+        // Drain the rest of the output, so that the server never blocks on it.
         std::thread::spawn(move || stderr_lines.for_each(drop));
         Self { process, address, token }
     }
@@ -62,8 +62,8 @@ impl Server {
         stream
     }
 
-    /// A request's head without the final empty line: the usual headers, with these headers added or replaced. An empty
-    /// value omits the header.
+    /// Returns a request's head without the final empty line: the usual headers, with these headers added or
+    /// replaced. An empty value omits the header.
     fn head(&self, method: &str, headers: &[(&str, &str)]) -> String {
         let mut head = format!("{method} /mcp HTTP/1.1\r\n");
         let default_headers = [
@@ -136,7 +136,7 @@ impl Server {
         result.expect("it comes to be so")
     }
 
-    /// Waits until a command has made a file.
+    /// Waits until a command has created a file.
     #[track_caller]
     fn wait_for_file(&self, session: &str, fixture: &Fixture, name: &str) {
         self.poll_until(session, || fixture.shared(name).exists().then_some(()));
@@ -172,7 +172,7 @@ impl HttpAnswer {
         head.lines().find_map(|line| line.strip_prefix(&format!("{name}: ")).map(str::to_owned))
     }
 
-    /// The last message of the answer's stream.
+    /// Returns the last message of the answer's stream.
     fn message(&self) -> Value {
         let mut data = self.body.lines().filter_map(|line| line.strip_prefix("data:")).map(str::trim);
         let last = data.rfind(|data| !data.is_empty()).unwrap_or_else(|| panic!("no message: {self:?}"));
@@ -372,7 +372,7 @@ fn ten_thousand_streams_leave_the_server_small_and_serving() {
     let grown = resident_bytes(&server.process).saturating_sub(before);
     assert!(grown < 64 << 20, "{grown} bytes more");
     drop((first, open_streams));
-    // The server becomes free when it notices that its clients have closed their connections.
+    // The server accepts connections again when it notices that its clients have closed theirs.
     let is_back = (0..10_000).any(|_| server.post(&[], &initialize()).status == 200);
     assert!(is_back);
 }
@@ -483,7 +483,7 @@ fn a_call_is_cancelled_by_its_own_session_and_by_no_other() {
     let rows = server
         .poll_until(&session, || Some(end_rows(&fixture, "shell_exec")).filter(|rows| !rows.is_empty()));
     assert_eq!((rows.len(), rows[0].code.as_deref()), (1, Some("cancelled")));
-    // The command has stopped too: a later command sees no further beats.
+    // The command has stopped too, so a later command sees no further beats.
     let count = "a=$(wc -l < beats); sleep 0.5; b=$(wc -l < beats); echo $((b - a)) more, a few: $((a > 0))";
     let counted = server.call(&session, "shell_exec", &json!({"command": count}));
     assert!(text(&counted).contains("0 more, a few: 1"), "{counted}");
@@ -529,7 +529,7 @@ fn each_call_is_answered_when_the_server_is_told_to_end() {
     let fixture = Fixture::new();
     let server = Server::start(&fixture, &["--approve"]);
     let sessions: Vec<_> = (0..3).map(|_| server.begin()).collect();
-    // More calls than run at a time, so that some wait for a slot.
+    // Make more calls than can run at a time, so that some wait for a slot.
     let ask = |number: usize| {
         let command = format!("echo > started{number}; sleep 600");
         let session = &sessions[number % sessions.len()];
@@ -544,7 +544,7 @@ fn each_call_is_answered_when_the_server_is_told_to_end() {
         stream
     };
     let calls: Vec<_> = (0..14).map(ask).collect();
-    // A stream that never ends by itself must not delay the server's end.
+    // A stream that never ends by itself must not delay the server's shutdown.
     let mut open_stream = server.connect();
     let head = server.head("GET", &[("mcp-session-id", &sessions[0]), ("connection", "keep-alive")]);
     open_stream.write_all(format!("{head}\r\n").as_bytes()).expect("written");

@@ -75,7 +75,7 @@ fn tool_without_its_backend_is_offered_to_no_client() {
 #[test]
 fn tool_found_unavailable_leaves_the_list() {
     let fixture = Fixture::new().with_policy_key("shell.posture", "\"strong\"");
-    // On a machine without namespaces, the server learns of their lack only when a session is requested.
+    // On a machine without namespaces, the server detects this only when a session is requested.
     let mut client = KernelEnvironment::StockContainer
         .start(|| Client::start_program(&fixture, &["--approve"]))
         .begin(json!({}));
@@ -235,7 +235,7 @@ fn tool_output_is_no_protocol_message() {
     let stray = "echo '{\"jsonrpc\":\"2.0\",\"id\":99,\"result\":{}}'";
     let arguments = json!({"command": format!("{stray}; {stray} >&2")});
     let id = client.ask("tools/call", json!({"name": "shell_exec", "arguments": arguments}));
-    // Every message up to the answer, and all after it.
+    // Collect the messages up to the answer, and then all later ones.
     let mut messages = Vec::new();
     while messages.last().is_none_or(|message: &Value| message["id"] != id) {
         messages.push(client.next());
@@ -280,7 +280,7 @@ fn clients_are_notified_when_a_hangup_changes_the_tools() {
         let rows = fixture.all_rows().into_iter();
         rows.filter(|row| row.event == RowKind::Policy).collect::<Vec<_>>()
     };
-    // The row is written after the refusal, of which no client is told.
+    // The row is written after the refusal, and no client is notified, so poll for it.
     while policy_rows().len() < 2 {
         client.request("ping", json!({}));
     }

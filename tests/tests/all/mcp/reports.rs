@@ -13,7 +13,7 @@ use tokio::sync::Semaphore;
 use super::client::{Client, Setup, end_rows, native_registry, text};
 use crate::support::{Spy, fixture_enabling};
 
-/// The notifications of one method up to an answer, and the answer's result.
+/// Returns the notifications of one method up to an answer, and the answer's result.
 fn collect_until_answer(client: &mut Client, id: u64, method: &str) -> (Vec<Value>, Value) {
     let mut notifications = Vec::new();
     loop {
@@ -122,7 +122,7 @@ fn without_a_token_progress_comes_as_log_messages() {
 
 const FLOOD: usize = 10_000;
 
-/// A tool that floods the client with reports, signals that it has done so, and ends when permitted.
+/// Creates a tool that floods the client with reports, signals that it has done so, and ends when permitted.
 fn flooding_spy(may_end: &Arc<Semaphore>) -> (Spy, mpsc::Receiver<()>) {
     let (done, is_done) = mpsc::channel();
     let may_end = Arc::clone(may_end);
@@ -142,7 +142,7 @@ fn flooding_spy(may_end: &Arc<Semaphore>) -> (Spy, mpsc::Receiver<()>) {
     (spy, is_done)
 }
 
-/// The numbers of a flood's reports. The reports are bounded in size and come in order.
+/// Returns the numbers of a flood's reports. Asserts that the reports are bounded in size and in order.
 fn numbers(notifications: &[Value]) -> Vec<usize> {
     let counted: Vec<_> = notifications.iter().filter_map(|report| report["progress"].as_f64()).collect();
     assert!(counted.windows(2).all(|pair| pair[0] < pair[1]), "{counted:?}");
@@ -204,7 +204,7 @@ fn a_call_ends_even_if_its_reports_are_not_read() {
     client.stop_reading();
     let id = client.ask("tools/call", json!({"name": "flooding", "_meta": {"progressToken": 7}}));
     is_done.recv_timeout(Duration::from_secs(120)).expect("the call ends although the client reads nothing");
-    // The call ends when its client can no longer be reached.
+    // The call ends when its client is unreachable.
     let deadline = Instant::now() + Duration::from_secs(120);
     while !format!("{clients:?}").contains("(0)") {
         assert!(Instant::now() < deadline, "the call does not end: {clients:?}");
@@ -215,7 +215,7 @@ fn a_call_ends_even_if_its_reports_are_not_read() {
     client.resume_reading();
     let (notifications, result) = collect_until_answer(&mut client, id, "notifications/progress");
     assert_eq!(text(&result), "done");
-    // The reports that were still queued at that time are dropped.
+    // The reports that were still queued then are dropped.
     assert!((1..=MAX_UNREAD_REPORTS).contains(&numbers(&notifications).len()), "{notifications:?}");
     // The call's slot is free.
     assert_eq!(text(&client.call("flooding", json!({}))), "done");

@@ -29,7 +29,7 @@ fn clients_of_one_name_do_not_share_a_shell() {
     assert_eq!(text(&run(&first, "echo [$SECRET]")), "[s3cret]\n", "the own one is");
     let default_session_call = json!({"command": "echo [$SECRET]", "session": "default"});
     assert_eq!(text(&server.call(&second, "shell_exec", &default_session_call)), "[]\n");
-    // Both rows still have the client's name, as a label for people.
+    // Both rows still have the client's name as a label for readers.
     let rows = end_rows(&fixture, "shell_exec");
     assert!(rows.iter().all(|row| row.agent.as_deref() == Some("mcp:tester")));
     assert_ne!(rows[0].run_id, rows[1].run_id);

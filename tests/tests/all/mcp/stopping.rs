@@ -9,7 +9,7 @@ use super::client::{Client, end_rows, text};
 /// More calls than can run at a time, so that some wait for a slot.
 const CALLS: usize = 14;
 
-/// A command that leaves a file when it starts and does not end by itself.
+/// Returns a command that creates a file when it starts and never ends by itself.
 fn endless_command(number: usize) -> Value {
     json!({"name": "shell_exec", "arguments": {"command": format!("echo > started{number}; sleep 600")}})
 }

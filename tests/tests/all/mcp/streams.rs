@@ -1,5 +1,5 @@
-//! Standard streams of every kind: each answer comes as soon as it is ready, and no message waits for the
-//! next.
+//! Standard streams of every kind: each answer comes as soon as it is ready, and no message is held back
+//! until the next.
 
 use std::{
     fs::{self, File, OpenOptions},
@@ -18,7 +18,7 @@ use serde_json::{Value, json};
 use super::client::{Client, Stream, serve, text};
 use crate::ordinary;
 
-/// A whole session, message by message: each message is sent after the answer to the one before.
+/// Runs a whole session. Each message is sent only after the answer to the previous message.
 #[track_caller]
 fn check_session(program: Command, input: Stream, output: Stream) {
     let mut client = Client::start_command(program, input, output).begin(json!({}));
@@ -30,7 +30,8 @@ fn check_session(program: Command, input: Stream, output: Stream) {
     client.leave();
 }
 
-/// The case of `sudo -u`, `setpriv` and `docker run -i --user`: the pipes belong to the user who started the program.
+/// With `sudo -u`, `setpriv` and `docker run -i --user`, the pipes belong to the user who started the
+/// program.
 #[test]
 fn pipes_of_another_user_withhold_no_answer() {
     if !ordinary::can_start_program_of_other_user() {

@@ -1,5 +1,5 @@
-//! Compiling untrusted modules: in a process with little time and memory. A compiled module that was tampered with is
-//! not loaded.
+//! Compiling untrusted modules: in a process with limited time and memory. A compiled module that was
+//! tampered with is not loaded.
 
 use std::{fs, path::PathBuf, sync::Arc, time::Duration};
 
@@ -18,7 +18,7 @@ use serde_json::json;
 use super::{fixture, folder, module, other_module, portcullis, refused_modules, stderr};
 use crate::hostile::wat_guest::WatGuest;
 
-/// A runner in a fixture's state folder, with this compiler and these limits.
+/// Creates a runner in a fixture's state folder, with this compiler and these limits.
 fn runner(fixture: &Fixture, compiler: Option<PathBuf>, compile_limits: CompileLimits) -> HostWasmToolRunner {
     let kernel = probe_kernel();
     let requirement = |missing: Option<&str>| match missing {
@@ -41,7 +41,8 @@ fn runner(fixture: &Fixture, compiler: Option<PathBuf>, compile_limits: CompileL
     .expect("a runner")
 }
 
-/// One function with as many blocks as permitted: a small module that keeps a compiler busy almost forever.
+/// Creates a small module that keeps a compiler busy almost forever: one function with as many blocks as
+/// permitted.
 fn endless_module() -> Vec<u8> {
     let block = "(block (br_if 0 (local.get 0)) (local.set 1 (i32.add (local.get 1) (i32.const 1))))";
     let text = format!(
@@ -51,7 +52,7 @@ fn endless_module() -> Vec<u8> {
     wat::parse_str(text).expect("parses")
 }
 
-/// Very many functions, each of which costs the compiler memory.
+/// Creates a module with very many functions, each of which costs the compiler memory.
 fn many_functions() -> Vec<u8> {
     let text = format!("(module (memory (export \"memory\") 1) {})", "(func)".repeat(400_000));
     wat::parse_str(text).expect("parses")
@@ -120,7 +121,7 @@ async fn a_module_with_too_many_memories_or_tables_is_refused() {
     ] {
         let greedy = WatGuest { fields, ..WatGuest::new("greedy") }.bytes();
         let fixture = fixture(&[("greedy.wasm", &greedy), ("good.wasm", &module("good"))]);
-        // No compiled module is kept, so the next start says the same.
+        // No compiled module is cached, so the next start reports the same.
         for _ in 0..2 {
             let registry = fixture.registry().await;
             let refusals = refused_modules(&registry);

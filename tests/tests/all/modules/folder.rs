@@ -1,4 +1,4 @@
-//! The folder of modules: which of its files are loaded, which are refused, and where the folder may lie.
+//! The folder of modules: which of its files are loaded, which are refused, and where the folder may be.
 
 use std::{
     fs,
@@ -19,7 +19,7 @@ use crate::{
     support::{caller, raw_call},
 };
 
-/// A module that asks for every right.
+/// The description of a module that asks for every grant.
 const GREEDY: &str = r#"{"v":1,"tools":[{"name":"greedy","parameters":{"type":"object"},"tier":"read_only",
     "policy":"auto","profile":"FileReadWrite","hosts":["https://example.org"],"timeout_ms":86400000}]}"#;
 

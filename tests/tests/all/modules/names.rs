@@ -1,4 +1,4 @@
-//! Names: a module cannot take a name of ours, a look-alike of one, or a name of another module.
+//! Names: a module cannot take one of our names, a look-alike of such a name, or a name of another module.
 
 use std::fs;
 

@@ -1,4 +1,4 @@
-//! Arguments on their way to a tool: which are refused before the tool runs, and which arrive.
+//! Arguments of a tool: which are refused before the tool runs, and which arrive.
 
 use std::sync::atomic::Ordering;
 
@@ -108,7 +108,7 @@ async fn the_message_of_a_missing_field_is_the_specifications() {
     }
 }
 
-/// The arguments that a spy of this tier got, and the repairs that the details list.
+/// Calls a spy of this tier. Returns the arguments that it got, and the repairs that the details list.
 async fn received_arguments(tier: SafetyTier, arguments: &str) -> Result<(String, Value), String> {
     let fixture = fixture_enabling(&["spy"]).with_policy_edit(
         "privileged     = { profile = \"Nothing\",       approval = \"ask\" }",

@@ -27,8 +27,8 @@ use crate::{
     },
 };
 
-/// Upper bound of one result in every form: the limit, its marks, and the frame. The tools here return far more than
-/// this.
+/// The upper bound of one result in every form: the limit, its marks, and the frame. The tools here return
+/// far more than this.
 const MAX_RESULT_BYTES: usize = 20_000;
 
 const LONG: usize = 3_000_000;
@@ -37,7 +37,7 @@ fn long_text() -> String {
     "QUJD".repeat(LONG / 4)
 }
 
-/// One block for each field of each kind of content, with that field too long.
+/// Creates a block for each field of each kind of content, with an overlong value of that field.
 fn overlong_blocks() -> Vec<Value> {
     let long = long_text();
     vec![
@@ -73,7 +73,7 @@ fn bytes_of(result: &ToolResult) -> usize {
     serde_json::to_string(output).expect("encodes").len() + result.details.to_string().len()
 }
 
-/// All pages of a result's stored output.
+/// Reads all pages of a result's stored output.
 async fn all_stored_pages(
     registry: &portcullis_tools::ToolRegistry,
     result: &ToolResult,
@@ -286,7 +286,7 @@ async fn a_file_longer_than_one_result_tells_the_model_so() {
         "{}",
         &answer_text[limit - 384..]
     );
-    // A model that follows the hint reads every byte, and never mistakes a part for the whole.
+    // A model that follows the hint reads every byte, and never takes a part for the whole.
     let next_offset = next_offset_in(&answer_text);
     assert_eq!(answer_text.split_once("\n[output truncated").expect("a mark").0, &text[..next_offset]);
     let hint = result.rest_hint().expect("a hint");
@@ -297,7 +297,8 @@ async fn a_file_longer_than_one_result_tells_the_model_so() {
     assert!(second.starts_with(&text[next_offset..next_offset + limit]), "{}", &second[..100]);
     assert_eq!(next_offset_in(&second), next_offset + limit);
     assert_eq!((result.truncated, result.original_bytes), (true, text.len() as u64));
-    // The stored part ends with the same hint, and reading on from there gives exactly the rest of the file.
+    // The stored part ends with the same hint, and a read from that offset returns exactly the rest of the
+    // file.
     let stored_text = all_stored_pages(&registry, &result, &caller()).await;
     let (beginning, note) = stored_text.rsplit_once("\n[this is not the end").expect("a note at the end");
     let next = next_offset_in(note);
@@ -308,7 +309,7 @@ async fn a_file_longer_than_one_result_tells_the_model_so() {
     assert!(!rest.model_text().contains("not the end"));
 }
 
-/// The offset at which a text says to read on.
+/// Returns the offset that a hint names.
 fn next_offset_in(hint_text: &str) -> usize {
     let (_, offset_text) = hint_text.rsplit_once("read on with `byte_offset` ").expect("an offset");
     offset_text.trim_end_matches(']').parse().expect("a number")

@@ -1,4 +1,4 @@
-//! Cancelled calls: each still has exactly one result, and has its rows.
+//! Cancelled calls: each still has exactly one result and its rows.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -17,7 +17,7 @@ use tokio::sync::{Semaphore, oneshot};
 
 use crate::support::{Spy, caller, fixture_enabling, native_registry, raw_call};
 
-/// A tool that signals that it runs, and then never ends by itself.
+/// Creates a tool that signals that it runs, and then never ends by itself.
 fn endless_spy(started: &Arc<Semaphore>, tier: SafetyTier) -> Spy {
     let started = Arc::clone(started);
     let spy = Spy::new("endless", move |_, _| {
@@ -27,7 +27,7 @@ fn endless_spy(started: &Arc<Semaphore>, tier: SafetyTier) -> Spy {
     spy.tier(tier).timeout(Duration::from_secs(500))
 }
 
-/// The rows of each call.
+/// Returns the rows of each call.
 fn rows_by_call(fixture: &Fixture) -> BTreeMap<String, Vec<(RowKind, Option<Outcome>)>> {
     let mut calls: BTreeMap<_, Vec<_>> = BTreeMap::new();
     for row in fixture.rows() {

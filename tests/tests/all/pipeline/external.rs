@@ -24,7 +24,7 @@ use tokio::{sync::Semaphore, task::JoinSet};
 
 use crate::support::{caller, raw_call};
 
-/// Keeps calls in memory. Nothing ever submits a result unless `resolved` has it.
+/// Keeps calls in memory. A call gets a result only if `resolved` has it.
 #[derive(Default)]
 struct Kept {
     calls: Mutex<HashMap<String, ExternalCall>>,
@@ -158,7 +158,7 @@ async fn a_caller_without_a_keeper_is_refused() {
     assert_eq!(result.into_result().expect_err("refused").kind(), Unavailable);
 }
 
-/// After the vault, the shipped policy denies requests, and an external call is one.
+/// After a read of the vault, the shipped policy denies requests, and an external call counts as a request.
 #[tokio::test]
 async fn flow_rules_hold_for_external_calls() {
     let fixture = Fixture::new();

@@ -25,7 +25,7 @@ use crate::support::{
 
 const SECRET: &str = "hunter2-of-the-host";
 
-/// Makes a call of a tool that breaks, and looks for the secret everywhere but in the operator's log.
+/// Calls a tool that fails internally, and asserts that the secret appears only in the operator's log.
 async fn check_hidden_failure(spy: Spy) {
     let fixture = fixture_enabling(&["spy"]);
     let registry = native_registry(&fixture, [spy]);
@@ -160,7 +160,7 @@ async fn a_tool_that_panics_before_it_is_polled_is_contained_too() {
     assert_eq!(fixture.rows().len(), 1);
 }
 
-/// An approval policy of a caller that panics.
+/// A caller's approval policy that panics.
 struct PanickingPolicy;
 
 impl ApprovalPolicy for PanickingPolicy {
@@ -185,7 +185,7 @@ async fn a_callers_policy_that_panics_means_no() {
     assert_eq!(fixture.rows().len(), 1);
 }
 
-/// A tool that blocks its thread until the sender is dropped, and the sender.
+/// Creates a tool that blocks its thread until the returned sender is dropped.
 fn blocking_spy() -> (Spy, Sender<()>) {
     let (release, blocked) = channel::<()>();
     let blocked = Arc::new(Mutex::new(blocked));
@@ -211,7 +211,7 @@ async fn a_blocked_thread_does_not_hold_up_its_call() {
     let error = result.into_result().expect_err("overdue");
     assert_eq!((error.kind(), error.code()), (Timeout, "timeout"));
     assert_eq!(error.to_string(), "the tool did not finish within 50ms");
-    // Other calls run meanwhile.
+    // Other calls run while the thread is blocked.
     registry
         .execute_with_policy(raw_call("echo", r#"{"message":"m"}"#), &caller())
         .await
@@ -236,7 +236,7 @@ async fn tools_that_block_for_good_take_no_slots_from_others() {
     let fixture = fixture_enabling(&["spy"]);
     let (spy, release) = blocking_spy();
     let registry = Arc::new(native_registry(&fixture, [spy]));
-    // Twice as many calls as slots.
+    // Make twice as many calls as there are slots.
     let blocked = (0..20).map(|_| {
         let registry = Arc::clone(&registry);
         async move { registry.execute_with_policy(raw_call("spy", "{}"), &caller()).await.into_result() }

@@ -14,7 +14,7 @@ use crate::support::{Spy, caller, fixture_enabling, native_registry, raw_call, r
 /// A little more than the five seconds of the interval, because timers round up to whole milliseconds.
 const INTERVAL: Duration = Duration::from_millis(5010);
 
-/// Advances the clock, and lets every task run that waited for this time.
+/// Advances the clock, and runs every task whose timer has expired.
 async fn advance_clock(time: Duration) {
     tokio::time::advance(time).await;
     for _ in 0..8 {

@@ -1,4 +1,4 @@
-//! Hooks of the embedder: they refuse, change and repair calls, and widen no right.
+//! Hooks of the embedder: they can refuse, change and repair calls, but widen no grant.
 
 use std::{
     collections::BTreeMap,
@@ -27,7 +27,7 @@ type Before = dyn Fn(&HookedCall) -> BeforeCall + Send + Sync;
 type Repair = dyn Fn(&MisfitCall) -> Option<String> + Send + Sync;
 type After = dyn Fn(Result<ToolOutput>) -> Result<ToolOutput> + Send + Sync;
 
-/// A hook that runs closures, and notes each question under its name.
+/// A hook that runs closures, and records each question under its name.
 #[derive(Clone)]
 struct Hook {
     name: &'static str,
@@ -66,7 +66,7 @@ impl Hook {
         self
     }
 
-    /// Shares the list of notes with another hook.
+    /// Shares the list of questions with another hook.
     fn sharing_questions_with(mut self, other: &Self) -> Self {
         self.questions = Arc::clone(&other.questions);
         self
@@ -390,7 +390,7 @@ async fn a_result_that_a_hook_could_not_be_asked_about_is_withheld() {
     let message = assert_refused(&result, ToolErrorKind::Failed, "hook_failed");
     assert!(message.contains("the call ran"), "{message}");
     assert_eq!((ran, result.details.get("output_id")), (1, None));
-    // If the call failed, only the error's kind stays.
+    // If the call failed, only the error's kind is kept.
     let hook = Hook::new("h").after(|_| panic!("as asked"));
     let failing = super::failing("spy", ToolError::not_found("the password is hunter2"));
     let (result, _, fixture) = call(failing, &[hook], "{}", &caller()).await;
@@ -413,7 +413,7 @@ impl CallHook for NeverAnsweringAfter {
     }
 }
 
-/// The seconds that a call takes behind two hooks that never answer, and its result.
+/// Makes a call with two hooks that never answer. Returns its duration in seconds and its result.
 async fn call_behind_silent_hooks(arguments: &str, caller: &Caller) -> (u64, ToolResult) {
     let fixture = fixture_enabling(&["spy"]);
     let files = PolicyFiles::find(&fixture.envelope()).expect("policy files");
@@ -434,7 +434,7 @@ async fn all_hooks_share_ten_seconds_and_one_after_cancellation() {
     let cancelled_caller = caller();
     let cancel = cancelled_caller.cancel.clone();
     let cancelling = async {
-        // The tool has run after this wait: the paused clock advances only once all tasks are idle.
+        // The tool has run after this wait, because the paused clock advances only when all tasks are idle.
         tokio::time::timeout(Duration::from_secs(3), std::future::pending::<()>()).await.expect_err("later");
         cancel.cancel();
     };
@@ -482,7 +482,7 @@ async fn an_operation_is_asked_about_once_and_its_steps_are_not() {
         questions[0].starts_with("h before vault_copyto ")
             && questions[1].starts_with("h after vault_copyto ")
     );
-    // A guest's call takes the same path through the hook.
+    // A guest's call passes through the hook in the same way.
     fixture.put("a.txt", "a");
     let read = new_call("file_read", json!({"path": "a.txt"}).to_string());
     assert_eq!(registry.execute_with_policy(read, &approving_caller()).await.model_text(), "a");

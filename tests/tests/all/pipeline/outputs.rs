@@ -120,7 +120,7 @@ async fn an_output_outlives_its_registry_but_not_its_grant() {
     let later_page = read_page(&fixture.registry().await, &caller(), arguments.clone()).await;
     assert_eq!(later_page.model_text(), content()[..output_limit()], "the next process still has it");
 
-    // Reading needs the tool's rights at the time of reading, however they were taken away.
+    // A read needs the tool's grants at the time of the read, however they were withdrawn.
     let read_only =
         "[profiles.FileReadOnly]\nmounts = { shared = \"read\", tmp = \"read\", vault = \"read\" }";
     let entry = "# per tool: profile, approval, timeout, memory, max_output_bytes, enabled\nprofile = \"FileReadOnly\"";

@@ -1,4 +1,4 @@
-//! Retries: which failures are tried again, and that no effect happens twice.
+//! Retries: which failures are retried, and that no effect happens twice.
 
 use std::{
     collections::BTreeSet,
@@ -28,7 +28,7 @@ use crate::support::{
     ScriptedApprover, Spy, caller, caller_asking, fixture_enabling, native_registry, raw_call,
 };
 
-/// A spy that is unavailable for the first calls.
+/// Creates a spy that is unavailable for the first calls.
 fn spy_unavailable(times: usize) -> Spy {
     let tries = Arc::new(AtomicUsize::new(0));
     Spy::new("spy", move |_, _| {
@@ -37,7 +37,7 @@ fn spy_unavailable(times: usize) -> Spy {
     })
 }
 
-/// The number of times that a call of the tool was tried, the tries in its details, and its result.
+/// Makes a call. Returns the number of attempts, the attempts in the call's details, and its result.
 async fn count_tries(spy: Spy) -> (usize, Value, String) {
     let fixture = fixture_enabling(&["spy"]);
     let calls = spy.calls();
@@ -112,7 +112,8 @@ async fn tool_that_made_nested_calls_is_not_retried() {
 async fn no_try_waits_for_a_moment_after_the_deadline() {
     let fixture = fixture_enabling(&["spy"]);
     let registry = native_registry(&fixture, [spy_unavailable(1000)]);
-    // On a busy machine even the first try may come after the deadline; a try after a pause always would.
+    // On a busy machine even the first attempt may come after the deadline. An attempt after a pause always
+    // would.
     for _ in 0..50 {
         let mut hurried = caller();
         hurried.turn_deadline = Some(Instant::now() + Duration::from_millis(95));
@@ -135,7 +136,8 @@ async fn a_call_that_is_given_up_between_two_tries_ends_at_once() {
     let begun = tokio::time::Instant::now();
     let call = registry.execute_with_policy(raw_call("spy", "{}"), &caller);
     let cancelling = async {
-        // The paused clock does not advance during this loop, so the pause after the first try does not end.
+        // The paused clock does not advance during this loop, so the pause after the first attempt does not
+        // end.
         let deadline = Instant::now() + Duration::from_millis(300);
         while calls.load(Ordering::SeqCst) == 0 || Instant::now() < deadline {
             tokio::task::yield_now().await;
@@ -183,7 +185,7 @@ async fn all_tries_of_a_call_share_a_key_that_no_other_call_has() {
     }
 }
 
-/// A registry whose sidecar is the program at this path.
+/// Creates a registry whose sidecar is the program at this path.
 async fn registry_with_sidecar(fixture: &Fixture, program: &Path) -> ToolRegistry {
     let shell = ShellSource::Own(Arc::new(OwnSidecar::new(program)));
     fixture.builder().await.expect("bootstraps").shell(shell).build().expect("builds")
@@ -200,7 +202,7 @@ async fn a_command_without_a_sidecar_is_retried_and_runs_once() {
     assert_eq!(result.details["tries"], 3, "{result:?}");
     assert_eq!(result.into_result().expect_err("no sidecar").code(), "shell_unavailable");
 
-    // A program that starts in the sidecar's place but is not a sidecar.
+    // This program starts in place of the sidecar but is not a sidecar.
     let program = fixture.root().join("sidecar");
     let program_path = program.display();
     let script = format!(

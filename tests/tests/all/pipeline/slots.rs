@@ -26,7 +26,8 @@ use tokio::sync::Barrier;
 
 use crate::support::{Spy, caller, enabling_entry, fixture_enabling, native_registry, raw_call};
 
-/// A tool that returns once `count` calls of it run concurrently, and the peak of its concurrent calls.
+/// Creates a tool that returns after `count` calls of it have run concurrently. Also returns the peak of its
+/// concurrent calls.
 fn meeting_spy(count: usize) -> (Spy, Arc<AtomicUsize>) {
     let (active_calls, peak_calls) = (Arc::new(AtomicUsize::new(0)), Arc::new(AtomicUsize::new(0)));
     let (barrier, peak) = (Arc::new(Barrier::new(count)), Arc::clone(&peak_calls));
@@ -92,7 +93,7 @@ async fn the_1_025th_waiting_call_is_refused_and_no_other_is_lost() {
     assert_eq!(fixture.rows().len(), 1026);
 }
 
-/// A tool that makes `times` concurrent calls through the registry and joins their texts.
+/// Creates a tool that makes `times` concurrent calls through the registry and joins their texts.
 fn nesting_spy(registry: &Arc<OnceLock<Arc<ToolRegistry>>>) -> Spy {
     let registry = Arc::clone(registry);
     let parameters = json!({
@@ -140,7 +141,7 @@ async fn a_tool_that_calls_tools_cannot_wait_for_itself() {
         let result = tokio::time::timeout(Duration::from_secs(50), call).await.expect("no deadlock");
         assert_eq!(result.into_result().expect("runs").joined_text(), expected, "{arguments}");
     }
-    // Each nested call took all steps: checked, refused, recorded under the same agent and run.
+    // Each nested call passes all steps: it is checked, refused, and recorded under the same agent and run.
     let caller = caller();
     let escape = nested_arguments("file_read", &json!({"path": "/etc/passwd"}), 1);
     let result = registry.execute_with_policy(raw_call("nesting", &escape), &caller).await;
@@ -168,7 +169,7 @@ async fn too_many_guests_within_one_call_are_refused_at_once() {
         Ok(output) => assert_eq!(output.joined_text(), vec!["a"; 30].join(" ")),
         Err(error) => assert_eq!((error.kind(), error.code()), (Unavailable, "workers_exhausted")),
     }
-    // Each nested call has its row, and the runner works as before.
+    // Each nested call has its row, and the runner still works.
     assert_eq!(fixture.rows().len(), 31);
     let arguments = nested_arguments("file_read", &json!({"path": "a.txt"}), 2);
     let result = registry.execute_with_policy(raw_call("nesting", &arguments), &caller()).await;

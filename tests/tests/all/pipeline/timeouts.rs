@@ -1,4 +1,4 @@
-//! The time limit of a call: set by the tool, the policy, or the caller's turn.
+//! The timeout of a call, which the tool, the policy, or the caller's turn sets.
 
 use std::{
     sync::{Arc, atomic::Ordering},
@@ -43,7 +43,7 @@ async fn the_shortest_of_tool_policy_and_turn_holds() {
         timeout_message(&format!("{enabled_entry}timeout = \"30ms\""), LONG, Some(LONG)).await,
         in_30_ms
     );
-    // The turn's time has begun before the call, so the tool gets a little less than the whole.
+    // The turn's time has begun before the call, so the tool gets slightly less than all of it.
     timeout_message(&enabled_entry, LONG, Some(SHORT)).await;
     timeout_message(&format!("{enabled_entry}timeout = \"500s\""), LONG, Some(SHORT)).await;
 }

@@ -6,7 +6,7 @@ use serde_json::json;
 
 use crate::modules::{portcullis, stderr, stdout};
 
-/// The output and the warnings about a fixture's policy: the policy in force, and only the file.
+/// Returns the output and the warnings of `policy check`: for the policy in force, and for only the file.
 fn policy_check_outputs(fixture: &Fixture) -> [(String, String); 2] {
     let policy = fixture.policy_file();
     [&["policy", "check"][..], &["policy", "check", policy.to_str().expect("the path is UTF-8")]].map(

@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 
 use crate::modules::{portcullis, stderr, stdout};
 
-/// A policy file beside the fixture's own: the shipped policy with a part replaced.
+/// Writes a policy file beside the fixture's own: the shipped policy with one part replaced.
 fn policy(fixture: &Fixture, name: &str, from: &str, to: &str) -> PathBuf {
     assert!(DEFAULT_POLICY.contains(from), "{from}");
     let path = fixture.root().join(name);
@@ -23,7 +23,7 @@ fn json_of(fixture: &Fixture, words: &[&str], code: i32) -> Value {
     serde_json::from_str(&stdout(&output)).expect("JSON")
 }
 
-/// The output without the spaces that align its columns.
+/// Returns the output without the spaces that align its columns.
 fn plain(output: &std::process::Output) -> String {
     stdout(output).split_whitespace().collect::<Vec<_>>().join(" ")
 }
@@ -126,7 +126,7 @@ fn recorded_calls_are_decided_anew() {
     let wide = replay(&wide, 0);
     assert_eq!(wide["changed"][0]["would"], "deny", "a read of the vault is refused now: {wide}");
 
-    // The policy of the log, by the digest that its rows have.
+    // Compare with the log's policy, by the digest in its rows.
     let digest = fixture.rows()[0].policy_digest.clone().expect("a digest");
     let diff = json_of(&fixture, &["policy", "diff", "--json", "--log", &digest[..12], "default"], 0);
     assert_eq!((&diff["changes"], &diff["replay"]["same"]), (&json!([]), &json!(4)), "{diff}");

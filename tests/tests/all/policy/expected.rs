@@ -1,4 +1,4 @@
-//! `policy test` through the program, and starts under a policy that is not as expected.
+//! `policy test` through the program, and starts under a policy that fails its expectations.
 
 use std::{
     fs::{self, Permissions},
@@ -12,7 +12,7 @@ use serde_json::{Value, json};
 
 use crate::modules::{portcullis, stderr, stdout};
 
-/// A fixture with expectations beside its policy.
+/// Creates a fixture with expectations beside its policy.
 fn fixture(text: &str) -> Fixture {
     let fixture = Fixture::new();
     fs::write(expectations(&fixture), text).expect("written");
@@ -101,7 +101,7 @@ fn a_policy_that_is_not_as_expected_does_not_start() {
         );
         assert!(text.contains("reads /vault: ALLOW by "), "{text}");
     }
-    // Commands that only show are for finding the mistake.
+    // Commands that only show still work, because they help to find the mistake.
     assert!(portcullis(&fixture, &["explain", "file_read", "/vault/key"]).status.success());
     let refused = fixture.all_rows().into_iter().find(|row| row.event == RowKind::Policy).expect("a row");
     assert!(refused.refused.is_some_and(|reason| reason.contains("readers stay out")), "it is on record");
@@ -166,7 +166,7 @@ fn a_file_that_cannot_be_used_is_refused() {
     let output = portcullis(&fixture, &["policy", "test"]);
     assert_eq!(output.status.code(), Some(2));
     assert!(stderr(&output).contains("there are no expectations: write "), "{}", stderr(&output));
-    // A link is followed as that of a policy file: its folders and its target are judged.
+    // A link is followed like a policy file's link: its folders and its target are checked.
     fs::write(fixture.root().join("elsewhere.toml"), FAILS).expect("written");
     symlink("elsewhere.toml", &file).expect("linked");
     assert_eq!(portcullis(&fixture, &["call", "file_list"]).status.code(), Some(2));
@@ -230,7 +230,8 @@ fn a_digest_is_signed_off_until_its_day() {
     );
 }
 
-/// The expectations about a project's policy lie beside it, under its name, and are not a project.
+/// The file with a project's expectations is beside its policy, under the project's name, and is not a
+/// project.
 #[test]
 #[expect(clippy::disallowed_methods, reason = "the program under test, in a project")]
 fn a_project_has_expectations_of_its_own() {

@@ -91,7 +91,7 @@ fn findings_have_codes_for_people_and_for_pipelines() {
     assert!(text.contains("error P01 tools.file_raed: ") && text.contains("    hint: "), "{text}");
     let output = portcullis(&fixture, &["policy", "lint", "--sarif", file]);
     let sarif: Value = serde_json::from_str(&stdout(&output)).expect("JSON");
-    // The fields that the schema of SARIF 2.1.0 requires, and those that code hosts read.
+    // Check the fields that the schema of SARIF 2.1.0 requires, and the fields that code hosts read.
     assert_eq!(sarif["version"], "2.1.0");
     assert_eq!(sarif["$schema"], "https://json.schemastore.org/sarif-2.1.0.json");
     let run = &sarif["runs"][0];
@@ -117,7 +117,7 @@ fn findings_have_codes_for_people_and_for_pipelines() {
     assert!(!clean.workspace().join("tmp").exists());
 }
 
-/// The findings that only the file system shows: the file's permissions, links, and modules without approval.
+/// Findings that need the file system: the file's permissions, links, and modules without approval.
 #[test]
 fn findings_come_from_the_file_system_too() {
     let fixture =
@@ -182,7 +182,8 @@ async fn an_explanation_says_what_the_call_does() {
             if tool == "file_write" {
                 arguments["content"] = json!("text");
             }
-            // Each call is made on files of its own: a write or a deletion may change what the next one finds.
+            // Each call has its own files, because a write or a deletion could change the result of the next
+            // call.
             let answer = CallOutcome::run(&registry, tool, arguments).await;
             let denied = answer
                 .0
@@ -247,8 +248,8 @@ fn run_blocks(kind: &str, home: &std::path::Path) -> usize {
             let words: Vec<&str> = words.split_whitespace().map(|word| word.trim_matches('\'')).collect();
             let output = run_at_home(home, &words);
             let shown = stdout(&output);
-            // The document leaves out columns, the spaces that align them, and the lines that `…` stands for, so the
-            // words of each line are looked for in order.
+            // The document omits columns, the spaces that align them, and the lines in place of which it has
+            // `…`. Therefore search the words of each line in order.
             for line in expected.lines().filter(|line| !matches!(line.trim(), "" | "…")) {
                 let found = shown.lines().any(|shown| has_in_order(shown, line));
                 assert!(found, "{part}: {line}\n{shown}{}", stderr(&output));
@@ -259,7 +260,7 @@ fn run_blocks(kind: &str, home: &std::path::Path) -> usize {
     commands
 }
 
-/// Whether a line has these words in this order, perhaps with others between them.
+/// Returns whether a line has these words in this order, perhaps with others between them.
 fn has_in_order(line: &str, wanted: &str) -> bool {
     let mut words = line.split_whitespace();
     let is_word = |word: &str, wanted: &str| {

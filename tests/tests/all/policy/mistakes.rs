@@ -1,5 +1,5 @@
-//! 44 mistakes that people make in policy files, each through the program: its message, its place, and its hint.
-//! Mistakes that no program can know, and lines that are right, have no finding.
+//! 44 common mistakes in policy files, each through the program: its message, its position, and its hint.
+//! Correct lines, and mistakes that no program can detect, have no finding.
 
 use std::{
     fs,
@@ -36,9 +36,9 @@ mounts = { vault = \"read\" }
 enum Made {
     /// Lines after the good ones; the first is line 19.
     Add(&'static str),
-    /// Another text in place of one.
+    /// A text of the file, and its replacement.
     Edit(&'static str, &'static str),
-    /// Another file.
+    /// A whole file.
     Whole(&'static [u8]),
     /// An overlay.
     Overlay(&'static str),
@@ -50,10 +50,10 @@ enum Made {
 
 use Made::{Add, Edit, Link, NoFolder, Overlay, Whole};
 
-/// A mistake in words, the way to make it, and its findings: `LINE:COLUMN: LEVEL CODE KEY: MESSAGE`.
+/// A description of a mistake, the way to make it, and its findings: `LINE:COLUMN: LEVEL CODE KEY: MESSAGE`.
 type Case = (&'static str, Made, &'static [&'static str]);
 
-/// The hint of each code that the cases have.
+/// The hint of each code in the cases.
 const HINTS: &[(&str, &str)] = &[
     ("P00", "write the line as the message says; `portcullis policy default` prints a policy that loads"),
     ("P01", "write the tool's own name, as `portcullis tools` lists it"),
@@ -276,9 +276,9 @@ const CASES: &[Case] = &[
             "1:8: error P01 tools.shell_exce: no tool has this name: did you mean `shell_exec`? (write `optional = true` in an entry whose tool is not always here)",
         ],
     ),
-    // `paths` adds to the shipped names, so the defaults hold.
+    // `paths` adds to the shipped names, so the defaults still apply.
     ("`[protect]` with names of its own", Add("[protect]\npaths = [\"secrets\"]"), &[]),
-    // The program knows the tools that only read. Of others it cannot know it.
+    // The program knows which of its own tools only read. It cannot know this of other tools.
     (
         "write where read was meant",
         Edit(
@@ -352,8 +352,8 @@ fn lint(folder: &Path, made: &Made) -> Output {
         .expect("starts")
 }
 
-/// The findings as the table has them, after a look at their hints. A text that is not a finding is the program's
-/// error.
+/// Returns the findings in the form of the table, after a check of their hints. If the output is not a list
+/// of findings, returns the program's error.
 fn findings(folder: &Path, output: &Output) -> Vec<String> {
     let Ok(found) = serde_json::from_slice::<Vec<Value>>(&output.stdout) else {
         let error = String::from_utf8_lossy(&output.stderr);
@@ -372,7 +372,7 @@ fn findings(folder: &Path, output: &Output) -> Vec<String> {
     told
 }
 
-/// The time that a shipped tool declares, as a policy writes it.
+/// Returns the timeout that a shipped tool declares, in the syntax of a policy.
 fn declared_timeout(name: &str) -> String {
     let tool = shipped_tools().find(|tool| tool.name.as_str() == name).expect("a shipped tool");
     format!("{}s", tool.declared_timeout.expect("declares a time").as_secs())

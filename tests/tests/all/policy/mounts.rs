@@ -1,5 +1,5 @@
-//! `portcullis mounts`: the map of grants, its numbers from the audit log, and the ways of data. Calls show that the
-//! map is true.
+//! `portcullis mounts`: the map of grants, its numbers from the audit log, and the data flows. Calls show
+//! that the map is correct.
 
 use portcullis_testing::{CallOutcome, Fixture, approving_caller};
 use portcullis_tools::new_call;
@@ -14,7 +14,7 @@ fn mounts(fixture: &Fixture, words: &[&str]) -> Vec<Value> {
     serde_json::from_str(&stdout(&output)).expect("a list")
 }
 
-/// The access to a mount that the map gives a tool.
+/// Returns the access to a mount that the map shows for a tool.
 fn access<'a>(map: &'a [Value], tool: &str, mount: &str) -> Option<&'a str> {
     let entry = map.iter().find(|entry| entry["tool"] == tool).expect("an entry");
     let granted = entry["mounts"].as_array().expect("a list");
@@ -78,7 +78,7 @@ fn the_map_has_the_rule_and_the_numbers_of_the_log() {
     assert!(by_tool.contains("–, 1 tried"), "{by_tool}");
 }
 
-/// The answers of a tool to data of a place, as `verdict rule → places`.
+/// Returns the verdicts on a tool's calls with data of this source, as `verdict rule → places`.
 fn ways(steps: &[Value], from: &str, tool: &str) -> Vec<String> {
     let of = steps.iter().filter(|step| step["from"] == from && step["tool"] == tool);
     let text = |step: &Value| {
@@ -97,11 +97,11 @@ fn reach_follows_data_over_chains_of_calls() {
     assert_eq!(ways(&steps, "the model, after /vault", "web_fetch"), ["deny → "]);
     assert_eq!(ways(&steps, "the model, after /vault", "file_write"), ["allow → /shared /tmp"]);
     assert_eq!(ways(&steps, "the model, after /vault", "shell_exec"), ["ask → /shared /tmp"]);
-    // A copy in another mount has no label, so another run can send it away, if somebody approves.
+    // A copy in another mount has no label, so another run can send it away with an approval.
     assert_eq!(ways(&steps, "the model, after /shared", "web_fetch"), ["ask → https://*"]);
     let steps = mounts(&fixture, &["--reach", "web"]);
     assert_eq!(ways(&steps, "the web", "web_fetch"), ["ask → the model"]);
-    // A rule about protected kinds does not stop the write of another file.
+    // A rule about protected kinds does not stop writes of other files.
     assert_eq!(ways(&steps, "the model, after the web", "file_write"), ["allow → /shared /tmp"]);
     let text = stdout(&portcullis(&fixture, &["mounts", "--reach", "vault"]));
     assert!(text.contains("  web_fetch (refused by flow[vault -> network]) → ends\n"), "{text}");

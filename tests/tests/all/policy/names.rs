@@ -1,4 +1,4 @@
-//! Entries for tools: an entry that names no tool is a fault wherever a policy is used.
+//! Entries for tools: an entry that names no tool is a fault in every use of a policy.
 
 use std::{collections::BTreeMap, fs};
 

@@ -1,5 +1,6 @@
-//! There is one evaluator: for drawn policies and calls, `explain`, the map of grants, a replay of the row and the real
-//! call through a real guest give one answer. Bytes that are read, written or sent show the answer of the real call.
+//! There is one evaluator: for random policies and calls, `explain`, the map of grants, a replay of the row
+//! and the real call through a real guest give the same answer. Bytes that are read, written or sent show the
+//! answer of the real call.
 
 use std::{
     collections::BTreeMap,
@@ -33,11 +34,12 @@ use serde_json::json;
 
 use crate::support::snapshot;
 
-/// The minimum number of drawn policies of a run, and of calls under each.
+/// The minimum number of random policies of a run, and of calls under each.
 const POLICIES: usize = 16;
 const CALLS: usize = 16;
 
-/// The mounts and their folders below the workspace. The names begin alike, and one folder lies deeper.
+/// The mounts and their folders below the workspace. Some names share a prefix, and one folder is nested
+/// deeper.
 const MOUNTS: [(&str, &str); 4] =
     [("shared", "shared"), ("tmp", "tmp"), ("tmp2", "outer/tmp2"), ("vault", "vault")];
 
@@ -118,7 +120,7 @@ const PATHS: &[&str] = &[
 const ORDINARY_PATHS: &[&str] =
     &["a.txt", "dir/b.txt", "/tmp/t.txt", "/tmp/dir/b.txt", "/tmp2/a.txt", "/tmp/new.txt", "new.txt", "fine"];
 
-/// Draws by a seed.
+/// Draws random values from a seed.
 struct Draw {
     runner: TestRunner,
     seed: u64,
@@ -140,13 +142,13 @@ impl Draw {
         proptest::sample::select(values.to_vec()).new_tree(&mut self.runner).expect("a value").current()
     }
 
-    /// True once in `times`.
+    /// Returns true with a probability of one in `times`.
     fn once_in(&mut self, times: usize) -> bool {
         self.of(&(0..times).collect::<Vec<_>>()) == 0
     }
 }
 
-/// A local server: each connection is a request that was sent. It answers none.
+/// A local server that never answers. Each connection counts as a sent request.
 struct Server {
     port: u16,
     connections: Arc<AtomicUsize>,
@@ -167,7 +169,7 @@ impl Server {
     }
 }
 
-/// A line `mounts = { … }` with a drawn access to each of these mounts.
+/// Returns a line `mounts = { … }` with a random access to each of these mounts.
 fn drawn_mounts(draw: &mut Draw, mounts: &[&str], accesses: &[&'static str]) -> String {
     let granted: Vec<String> = mounts
         .iter()
@@ -179,7 +181,7 @@ fn drawn_mounts(draw: &mut Draw, mounts: &[&str], accesses: &[&'static str]) -> 
     format!("mounts = {{ {} }}\n", granted.join(", "))
 }
 
-/// A policy of the operator. Some are not valid; they are drawn again.
+/// Draws a policy of the operator. The caller draws again if the policy is not valid.
 fn drawn_operator(draw: &mut Draw, port: u16, has_shell: bool) -> String {
     let mut text = String::from("version = 1\n[mounts]\n");
     for (mount, folder) in MOUNTS {
@@ -258,7 +260,7 @@ fn drawn_operator(draw: &mut Draw, port: u16, has_shell: bool) -> String {
     text
 }
 
-/// A line of a reduction. Some would widen; such policies are drawn again.
+/// Draws a line of a reduction. The caller draws again if the line would widen the policy.
 fn drawn_reduction(draw: &mut Draw) -> &'static str {
     draw.of(&[
         "profiles.Writer.mounts.shared = \"read\"\n",
@@ -274,7 +276,7 @@ fn drawn_reduction(draw: &mut Draw) -> &'static str {
     ])
 }
 
-/// One drawn call.
+/// A random call.
 struct Drawn {
     tool: &'static str,
     subject: String,
@@ -328,7 +330,7 @@ fn drawn_call(draw: &mut Draw, number: usize, port: u16, has_shell: bool) -> Dra
     Drawn { tool, subject, token, before }
 }
 
-/// A drawn policy in a workspace, with everything that answers.
+/// A random policy in a workspace, with everything that gives an answer.
 struct World {
     fixture: Fixture,
     registry: ToolRegistry,
@@ -357,13 +359,13 @@ impl World {
         Self { fixture, registry, explainer, map, text }
     }
 
-    /// The last row of the call with this id.
+    /// Returns the last row of the call with this id.
     fn row_of(&self, call_id: &str) -> Row {
         let rows = self.fixture.rows();
         rows.into_iter().rfind(|row| &*row.call_id == call_id).expect("a row")
     }
 
-    /// The host's path of a path that the guest sees.
+    /// Returns the host path of a guest path.
     fn host_path(&self, path: &str) -> PathBuf {
         let absolute = if path.starts_with('/') { path.to_owned() } else { format!("/shared/{path}") };
         let (mount, rest) = absolute[1..].split_once('/').unwrap_or((&absolute[1..], ""));
@@ -422,7 +424,7 @@ impl World {
             "{}",
             context()
         );
-        // A call of a tool that is not enabled is refused before it is judged by its run.
+        // A call of a tool that is not enabled is refused before the flow rules are checked.
         if row.profile.is_some() {
             let labels: Vec<String> = after.iter().map(ToString::to_string).collect();
             let noted: Vec<String> = row.labels.iter().map(ToString::to_string).collect();
@@ -441,7 +443,7 @@ impl World {
         real
     }
 
-    /// Bytes were read or written if the call was not refused, and none otherwise.
+    /// Checks that bytes were read or written if and only if the call was not refused.
     fn check_bytes(
         &self,
         drawn: &Drawn,
@@ -480,7 +482,8 @@ impl World {
         }
     }
 
-    /// The row, decided anew by names, has the same answer. A link may make the call's answer stricter.
+    /// Checks that a replay of the row by names gives the same answer. A link may make the call's answer
+    /// stricter.
     fn check_replay(
         &self,
         drawn: &Drawn,
@@ -488,7 +491,7 @@ impl World {
         explanation: &Explanation,
         context: &dyn Fn() -> String,
     ) {
-        // An operation touches nothing itself: its steps have rows of their own.
+        // An operation touches nothing itself, because its steps have separate rows.
         if drawn.tool == "web_fetch" {
             return;
         }
@@ -503,7 +506,8 @@ impl World {
         }
     }
 
-    /// The map has the mount or the host of each call that is not refused, and not of one that lacks it.
+    /// Checks that the map has the mount or host of each call that is not refused, and lacks it if the grant
+    /// is missing.
     fn check_map(&self, drawn: &Drawn, explanation: &Explanation, context: &dyn Fn() -> String) {
         let entries: Vec<&ToolGrants> = self.map.iter().filter(|entry| entry.tool == drawn.tool).collect();
         let is_denied = explanation.verdict == Approval::Deny;
@@ -540,7 +544,7 @@ fn leads_through_link(path: &str) -> bool {
     })
 }
 
-/// A workspace with files, links, and a drawn policy. `None` if the policy is not valid.
+/// Creates a workspace with files, links, and a random policy. Returns `None` if the policy is not valid.
 fn drawn_workspace(
     draw: &mut Draw,
     port: u16,
@@ -584,7 +588,7 @@ async fn explanations_replays_the_map_and_real_calls_give_one_answer() {
     let server = Server::start();
     let mut verdicts: BTreeMap<Approval, usize> = BTreeMap::new();
     let mut policies = 0;
-    // The policies are drawn, and so is their strictness: a strict run gets more of them.
+    // The strictness of the policies is random too. A run with many strict policies draws more of them.
     while policies < POLICIES || (!has_enough_of_each(&verdicts) && policies < 2 * POLICIES) {
         let has_shell = policies % 6 == 5;
         let world = World::drawn(&mut draw, server.port, has_shell).await;
@@ -599,7 +603,7 @@ async fn explanations_replays_the_map_and_real_calls_give_one_answer() {
     assert!(has_enough_of_each(&verdicts), "{verdicts:?}");
 }
 
-/// Whether a quarter of the calls ran without a question, and some calls got each other answer.
+/// Returns whether a quarter of the calls ran without a question, and each other answer occurred.
 fn has_enough_of_each(verdicts: &BTreeMap<Approval, usize>) -> bool {
     let all: usize = verdicts.values().sum();
     let count = |verdict| verdicts.get(&verdict).copied().unwrap_or_default();

@@ -23,7 +23,7 @@ paths = [\"Makefile\"]
 max_output_bytes = \"64B\"
 ";
 
-/// Asserts the restrictions of `RESTRICTIONS` in a fixture, whichever file has them.
+/// Asserts the restrictions of `RESTRICTIONS` in a fixture, in whichever file they are.
 async fn check_restrictions(fixture: &Fixture, tier: SandboxTier) {
     fixture.put("notes.txt", "x".repeat(100));
     std::fs::write(fixture.workspace().join("vault/key"), "k").expect("writable");

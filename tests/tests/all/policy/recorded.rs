@@ -22,7 +22,7 @@ fn check_refused(fixture: &Fixture, seq: u64, expected: &str) {
     assert!(stderr(&output).contains(expected), "{expected}: {}", stderr(&output));
 }
 
-/// The last row about a call of a tool.
+/// Returns the last row about a call of a tool.
 fn last(fixture: &Fixture, tool: &str) -> Row {
     let mut rows = fixture.all_rows().into_iter();
     rows.rfind(|row| row.event == RowKind::End && &*row.tool == tool).expect("a row")
@@ -40,7 +40,7 @@ fn a_row_is_explained_under_the_policy_of_its_time() {
     ] {
         assert_eq!(portcullis(&fixture, &words).status.code(), Some(code), "{words:?}");
     }
-    // Today's policy allows none of it.
+    // The current policy allows none of the recorded calls.
     let fixture = fixture.with_policy("[tools.file_write]\nenabled = false\n").with_policy_edit(
         "[profiles.FileReadOnly]\nmounts = { shared = \"read\", tmp = \"read\", vault = \"read\" }",
         "[profiles.FileReadOnly]\nmounts = { tmp = \"read\" }",
@@ -56,7 +56,7 @@ fn a_row_is_explained_under_the_policy_of_its_time() {
         (&json!("mount_not_granted"), &json!("mount_not_granted"))
     );
     assert_eq!(denied["recorded"]["agrees"], true, "{denied}");
-    // There was no approver. The row says denied; the policy asked.
+    // There was no approver, so the row says denied although the policy's answer was to ask.
     let asked = explain_row(&fixture, &last(&fixture, "web_fetch"), 0);
     assert_eq!(
         (&asked["verdict"], &asked["recorded"]["decision"]),
@@ -83,13 +83,13 @@ fn a_row_is_explained_under_the_policy_of_its_time() {
 fn a_row_is_explained_with_the_labels_of_its_time() {
     let fixture = Fixture::new();
     fs::write(fixture.workspace().join("vault/key"), "k").expect("written");
-    // A run's labels live in the process that serves it, so both calls go through one shell of calls.
+    // A run's labels are in its process's memory, and each call is a separate process, so edit the row.
     let rows = fixture.root().join("state/audit.jsonl");
     let words = ["call", "file_read", r#"{"path":"/vault/key"}"#];
     assert!(portcullis(&fixture, &words).status.success());
     let text = fs::read_to_string(&rows).expect("readable");
     assert!(text.contains("\"labels\":[]"), "{text}");
-    // The chain is not looked at here: the row is only read.
+    // `explain --row` only reads the row and does not verify the chain.
     fs::write(&rows, text.replace("\"labels\":[]", "\"labels\":[\"web\"]")).expect("written");
     let read = explain_row(&fixture, &last(&fixture, "file_read"), 0);
     let chain = read["chain"].to_string();
@@ -117,7 +117,7 @@ fn rows_without_a_call_or_a_policy_are_told() {
     check_refused(&fixture, row.seq, "is not the policy of row");
     fs::remove_file(&json).expect("removed");
     check_refused(&fixture, row.seq, "cannot be read from");
-    // Another text under the same name is told, because the hash is that of the JSON.
+    // A changed text under the same name is reported, because the name is the hash of the JSON.
     fs::write(&json, kept).expect("written");
     let toml = folder.join(format!("{digest}.toml"));
     let text = fs::read_to_string(&toml).expect("readable");

@@ -11,7 +11,7 @@ async fn start(fixture: &Fixture) -> Result<ToolRegistry, BootstrapError> {
     fixture.builder().await?.build()
 }
 
-/// The faults of a fixture's policy, without the folder before the file's name.
+/// Returns the faults of a fixture's policy, without the folder before the file's name.
 async fn faults(fixture: &Fixture) -> Vec<String> {
     match start(fixture).await {
         Err(BootstrapError::Policy(error)) => {

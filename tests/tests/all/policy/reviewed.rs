@@ -71,7 +71,7 @@ impl Repository {
         output
     }
 
-    /// The exit code of a review, and its text.
+    /// Runs a review, and returns its exit code and its text.
     fn review(&self) -> (Option<i32>, String) {
         let output = self.run(&self.path("repo/.git/hooks/review"), &["policy.toml"]);
         let text =

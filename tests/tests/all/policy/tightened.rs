@@ -53,7 +53,7 @@ fn unused_grants_are_removed_and_used_ones_stay() {
     use_overlay(&fixture, &overlay);
     call(&fixture, "file_read", r#"{"path":"a.txt"}"#, 0);
     call(&fixture, "file_read", r#"{"path":"/vault/key"}"#, 3);
-    // Nothing more is taken away, and the overlay of the workspace is kept.
+    // The second run reduces nothing further, and keeps the workspace's overlay.
     let again = tighten(&fixture, &["--min-calls", "2"]);
     assert!(again.contains("vault = \"none\""), "{again}");
 }
@@ -124,8 +124,8 @@ fn an_overlay_is_extended_and_a_file_is_never_overwritten() {
     assert!(Path::new(&fixture.workspace().join(OVERLAY_FILE)).exists());
 }
 
-/// A flow rule asks about writes to a mount. Without the mount the same call would not be asked about, so the profile
-/// is left alone.
+/// A flow rule asks about writes to a mount. Without the mount the same call would not ask, so the profile
+/// is not reduced.
 #[test]
 fn a_reduction_that_would_spare_a_question_is_withdrawn() {
     let fixture = Fixture::new()
@@ -133,7 +133,7 @@ fn a_reduction_that_would_spare_a_question_is_withdrawn() {
     call(&fixture, "file_write", r#"{"path":"b.txt","content":"b"}"#, 0);
     let log = fixture.state().join("audit.jsonl");
     let text = fs::read_to_string(&log).expect("readable");
-    // As if the run had read the mount before, and somebody had agreed.
+    // Edit the row as if the run had read the mount before, and an approver had agreed.
     let text = text.replace("\"labels\":[]", "\"labels\":[\"mount:shared\"]");
     fs::write(&log, text.replace("\"approval\":\"not_required\"", "\"approval\":\"approved\""))
         .expect("written");

@@ -1,4 +1,4 @@
-//! The users who may be able to change a policy in force: root and our own user.
+//! The owners of a policy that is in force: only root and our own user may be able to change it.
 
 use std::{
     fs::{self, Permissions},

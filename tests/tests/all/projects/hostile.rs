@@ -17,7 +17,7 @@ fn a_hard_link_of_a_repository_is_not_written() {
     assert!(refusal.contains("linked"), "{refusal}");
     let doctor = home.run("code", &["doctor"]);
     assert!(String::from_utf8_lossy(&doctor.stdout).contains("/project/src/linked"), "{doctor:?}");
-    // A whole new content makes a new file: the file outside stays.
+    // A write of the whole content creates a new file, so the file outside is unchanged.
     home.call("code", "file_write", &json!({"path": "src/linked", "content": "mine\n"}));
     assert_eq!(fs::metadata(home.path("settings")).expect("the path exists").nlink(), 1);
     assert_eq!(fs::read_to_string(home.path("settings")).expect("read"), "theirs\n");
@@ -43,8 +43,8 @@ fn a_fifo_of_a_repository_holds_nothing_up() {
 #[test]
 fn git_folders_of_any_form_are_protected() {
     let home = Home::with_project();
-    // A submodule: its `.git` is a file, and its repository lies in that of the project. A worktree has such a file
-    // too.
+    // A submodule's `.git` is a file, and its repository is inside the project's repository. A worktree also
+    // has such a file.
     for folder in ["code/.git/modules/sub/objects", "code/.git/modules/sub/refs", "code/sub"] {
         fs::create_dir_all(home.path(folder)).expect("the folder can be made");
     }
@@ -73,7 +73,7 @@ fn git_folders_of_any_form_are_protected() {
     assert!(!home.path("code/.git/hooks").exists() && !home.path("code/.git/modules/sub/config").exists());
     let sub = fs::read_to_string(home.path("code/sub/.git")).expect("the file is readable");
     assert_eq!(sub, "gitdir: ../.git/modules/sub\n");
-    // Everything else of a submodule is like the rest of the project.
+    // All other files of a submodule are ordinary files of the project.
     home.call("code", "file_write", &json!({"path": "sub/file", "content": "new\n"}));
 }
 

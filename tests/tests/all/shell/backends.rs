@@ -101,8 +101,8 @@ impl RunningSidecar {
             .args(["--workspace".as_ref(), fixture.workspace().as_os_str()])
             .args(["--policy".as_ref(), fixture.policy_file().as_os_str()])
             .env("XDG_STATE_HOME", fixture.root().join("shelld-state"))
-            // The C library's allocator makes further arenas when threads happen to compete, and keeps their pages.
-            // With one arena, the sidecar's size shows a leak.
+            // The C library's allocator creates further arenas under contention, and keeps their pages.
+            // With a single arena, growth of the sidecar means a leak.
             .env("MALLOC_ARENA_MAX", "1")
             .stdin(Stdio::null())
             .spawn()
@@ -163,7 +163,7 @@ pub(super) async fn wait_until(mut condition: impl FnMut() -> bool) {
     }
 }
 
-/// The living child processes of a process.
+/// Returns the live child processes of a process.
 pub(super) fn children_of(parent: u32) -> Vec<rustix::process::Pid> {
     let parent = parent.to_string();
     let mut children = Vec::new();

@@ -19,7 +19,7 @@ async fn next_job_output(shell: &Shell) -> (String, Value) {
     panic!("nothing of the job's came");
 }
 
-/// Starts a job that writes this text once the file `go` exists, and then makes the file `written`.
+/// Starts a job that writes this text once the file `go` exists, and then creates the file `written`.
 async fn begin_job(shell: &Shell, writes: &str) {
     let job = format!("(until [[ -e go ]]; do sleep 0.01; done; {writes}; : > written) & echo begun");
     let text = shell.text(&job).await;

@@ -1,4 +1,4 @@
-//! A bash that is missing or is another program: a call and the doctor report it before anything runs.
+//! A bash that is missing or is another program: a call and `doctor` report it before anything runs.
 #![expect(clippy::disallowed_methods, reason = "the programs under test")]
 
 use std::{
@@ -35,14 +35,14 @@ fn run_with_bash(fixture: &Fixture, bash: &Path, arguments: &[&str]) -> Option<O
     Some(output)
 }
 
-/// The path of a program, with links resolved.
+/// Returns the path of a program, with symlinks resolved.
 fn resolve_links(path: &str) -> PathBuf {
     let file = fs::File::open(path).expect("the file can be opened");
     fs::read_link(format!("/proc/self/fd/{}", file.as_raw_fd())).expect("a place")
 }
 
-/// Substitutes for bash: a file that is not executable, another program, another shell, and scripts that fail in
-/// several ways.
+/// Creates substitutes for bash: a file that is not executable, another program, another shell, and scripts
+/// that fail in several ways.
 fn invalid_bashes(fixture: &Fixture) -> Vec<PathBuf> {
     let script = |name: &str, text: &str, mode| {
         let path = fixture.root().join(name);

@@ -1,4 +1,4 @@
-//! A command's result, the state that carries over, and the content of its row.
+//! A command's result, the state that the session keeps, and the content of its row.
 
 use std::{
     fs,
@@ -77,7 +77,7 @@ async fn output_is_handed_on_while_the_command_runs() {
     let gate = shell.fixture.shared("go");
     caller.on_update = Some(Arc::new(move |partial: ToolOutput| {
         sink.lock().expect("not poisoned").push_str(&partial.joined_text());
-        // The command continues only after its first line was heard.
+        // The command continues only after its first line was received.
         fs::write(&gate, "").expect("writable");
     }));
     let command = "echo first; while [ ! -e go ]; do sleep 0.01; done; echo second";
@@ -133,7 +133,7 @@ async fn the_row_has_protected_paths_and_whether_all_were_looked_for() {
     assert_eq!(protected_subjects(&shell), []);
     shell.text("echo x > .bashrc").await;
     assert_eq!(protected_subjects(&shell), [pair("protected_path_made", "/shared/.bashrc")]);
-    // Deeper than the search for protected paths descends.
+    // The folders are deeper than the search for protected paths descends.
     let answer =
         shell.run("for i in $(seq 200); do mkdir d && cd -P d || exit; done; cd; echo y > .bashrc").await;
     assert_eq!(answer.0.details["protected_complete"], false, "{}", answer.text());

@@ -16,7 +16,7 @@ use super::{Shell, machine::shell_on};
 use crate::modules::{portcullis, stdout};
 use server::Server;
 
-/// A fixture whose shell reaches this server as `localhost`, and trusts the server's authority.
+/// Creates a fixture whose shell reaches this server as `localhost`, and trusts the server's authority.
 fn fixture(server: &Server) -> Fixture {
     fixture_with_posture(server, "strong")
 }
@@ -33,7 +33,7 @@ fn fixture_with_posture(server: &Server, posture: &str) -> Fixture {
         )
         .with_policy_edit(
             "allow_private = []",
-            // Both addresses of the name `localhost`.
+            // `localhost` has both addresses.
             &format!("ca = {ca:?}\nallow_private = [\"127.0.0.1:{port}\", \"[::1]:{port}\"]"),
         )
 }
@@ -42,13 +42,14 @@ async fn shell(server: &Server) -> Shell {
     Shell::with_fixture(fixture(server)).await
 }
 
-/// The connections in the last row with this end.
+/// Returns the connections in the last row with this `end`.
 fn connections(shell: &Shell, end: &str) -> Vec<RecordedConnection> {
     let row = shell.last_row();
     row.connections.into_iter().filter(|connection| *connection.end == *end).collect()
 }
 
-/// A bash command that asks for a tunnel, sends nothing more, and prints the first line of the answer.
+/// Returns a bash command that asks for a tunnel, sends nothing more, and prints the first line of the
+/// answer.
 fn tunnel_command(target: &str) -> String {
     format!(
         "exec 3<>/dev/tcp/127.0.0.1/3128 && printf 'CONNECT {target} HTTP/1.1\\r\\n\\r\\n' >&3 && \

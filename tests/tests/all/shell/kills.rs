@@ -1,4 +1,4 @@
-//! Killed commands and lost shells: a command that ran once never runs again.
+//! Killed commands and lost shells: a command that has run never runs again.
 
 use std::{fs, path::Path};
 
@@ -56,7 +56,7 @@ async fn a_dropped_call_leaves_its_row_and_kills_its_command() {
             () = wait_until(|| begun.exists()) => {}
         }
     }
-    // The session is free again once its command is dead.
+    // The session is free again after its command is killed.
     assert_eq!(shell.text("echo free").await, "free\n");
     shell.text("echo > go; sleep 0.2").await;
     assert!(!late.exists(), "the command went on");
@@ -91,11 +91,11 @@ async fn a_dying_sidecar_kills_its_commands_and_none_is_rerun() {
     assert_eq!(outcomes, [Outcome::Ok, Outcome::Error(ToolErrorKind::Unavailable), Outcome::Ok]);
 }
 
-/// The sidecars of a fixture. Other tests of this process have sidecars too.
+/// Returns the sidecars of a fixture. Other tests of this process have sidecars too.
 fn sidecars(fixture: &Fixture) -> Vec<Pid> {
     let (state, program) = (fixture.state(), binary());
-    // Another test's child has inherited this process's descriptors until its `exec`. Such a child still runs this
-    // executable.
+    // A child of another test inherits this process's descriptors until its `exec`. Until then its executable
+    // is still this test program.
     let is_started = |child: &Pid| {
         fs::read_link(format!("/proc/{}/exe", child.as_raw_pid())).is_ok_and(|path| path == program)
     };

@@ -1,5 +1,5 @@
-//! Each layer is taken away from the machine: session and row say that it is missing, and no command runs if the policy
-//! requires it.
+//! Machines that each lack one layer: session and row report the missing layer, and no command runs if the
+//! policy requires it.
 
 use portcullis_testing::{Fixture, outer::KernelEnvironment};
 use portcullis_types::ToolErrorKind;
@@ -10,12 +10,12 @@ use super::{
     machine::{WITHOUT_LANDLOCK, WITHOUT_LIMITS, WITHOUT_SECCOMP, shell_on},
 };
 
-/// The shipped policy, which requires `contained`, with another required posture.
+/// Creates a fixture with the shipped policy, which requires `contained`, but with another required posture.
 fn fixture(posture: &str) -> Fixture {
     Fixture::new().with_policy_key("shell.posture", &format!("\"{posture}\""))
 }
 
-/// The posture of the session in a command's row.
+/// Runs a command, and returns the session's posture from its row.
 async fn posture(shell: &Shell) -> String {
     assert_eq!(shell.text("echo ran").await, "ran\n");
     shell.last_row().posture.expect("a posture").to_string()
@@ -31,7 +31,8 @@ async fn assert_no_command_runs(shell: &Shell) -> (String, String) {
     assert!(!shell.last_row().posture.is_some_and(|posture| posture.contains("enforced")));
     let error = answer.0.into_result().expect_err("refused");
     assert_eq!(error.kind(), ToolErrorKind::Unavailable, "{error}");
-    // If the machine cannot confine the shell, the tool is no longer offered: each further call could only fail.
+    // If the machine cannot confine the shell, the tool is not offered after the first call, because each
+    // further call would fail.
     assert_eq!(is_offered(), error.code() != "not_confined", "{error}");
     (error.code().to_owned(), error.operator_detail().unwrap_or_default().to_owned())
 }
@@ -91,7 +92,7 @@ async fn without_seccomp_commands_run_in_a_minimal_session_only() {
 #[tokio::test]
 async fn without_limits_no_command_runs_at_all() {
     for posture in ["contained", "minimal"] {
-        // There is no session at all, rather than a weaker one.
+        // There is no session at all instead of a weaker session.
         let (_, detail) = assert_no_command_runs(&shell_on(WITHOUT_LIMITS, fixture(posture)).await).await;
         assert!(detail.contains("limit"), "{detail}");
     }
@@ -126,8 +127,8 @@ async fn a_contained_session_keeps_what_the_pipeline_promises() {
     assert_eq!(shell.text("echo $kept").await, "yes\n");
 }
 
-/// Below a hard limit of the machine, too, the proof of the limits has a control: the attempt that is refused at the end
-/// succeeded before.
+/// The proof of the limits has a control even under a low hard limit of the machine: the attempt that is
+/// refused at the end has succeeded before.
 #[test]
 #[expect(clippy::disallowed_methods, reason = "a shell lowers the limit, and then becomes the program")]
 fn limits_are_proven_below_a_hard_limit() {
@@ -148,7 +149,7 @@ fn limits_are_proven_below_a_hard_limit() {
     assert_eq!((&raise["before"], &raise["after"]), (&json!("ok"), &json!("EPERM")), "{report}");
 }
 
-/// All attempts of a report, at any depth.
+/// Collects all attempts of a report, at any depth.
 fn collect_attempts(value: &serde_json::Value, attempts: &mut Vec<serde_json::Value>) {
     match value {
         serde_json::Value::Object(fields) if fields.contains_key("attempt") => attempts.push(value.clone()),

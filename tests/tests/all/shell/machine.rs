@@ -38,7 +38,7 @@ impl StartSidecar for OnMachine {
     }
 }
 
-/// A shell whose sidecar runs on a machine that lacks this layer.
+/// Creates a shell whose sidecar runs on a machine that lacks this layer.
 pub(super) async fn shell_on(machine: KernelEnvironment, fixture: Fixture) -> Shell {
     let shell = ShellSource::Own(Arc::new(OnMachine(machine)));
     let registry = fixture.builder().await.expect("bootstraps").shell(shell).build().expect("builds");

@@ -1,5 +1,5 @@
-//! A session belongs to its run: no other caller reaches the session, even under the same names, and the session ends
-//! with the run.
+//! A session belongs to its run: no other caller reaches the session, even with the same names, and the
+//! session ends with the run.
 
 use std::sync::Arc;
 
@@ -17,7 +17,7 @@ fn caller_of_run(id: &str) -> Caller {
     caller
 }
 
-/// A client that chose this name.
+/// Returns a client that chose this name.
 fn client(name: &str, run: &str) -> Caller {
     let mut caller = Caller::named_by_itself(name, run);
     caller.approver = approving_caller().approver;
@@ -27,7 +27,7 @@ fn client(name: &str, run: &str) -> Caller {
 /// A command that holds a lock as long as its session lives.
 const HOLD_LOCK_COMMAND: &str = "exec 9> held; flock 9; sleep 1000 >&- 2>&- &";
 
-/// Whether no process of a session holds the lock any more.
+/// Returns whether the lock is free.
 fn is_free(fixture: &Fixture) -> bool {
     let lock = std::fs::File::open(fixture.shared("held")).expect("the file can be opened");
     rustix::fs::flock(&lock, rustix::fs::FlockOperation::NonBlockingLockExclusive).is_ok()

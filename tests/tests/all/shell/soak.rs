@@ -1,6 +1,6 @@
 //! Many concurrent clients that cancel, time out and disconnect. Each command has at most one effect and exactly one
-//! row with one end, and nothing is left when the clients are gone. `PORTCULLIS_SOAK=full` runs the long form: at
-//! least 800 sessions and 8,000 commands of 50 clients.
+//! row with one end, and nothing is left after the clients have disconnected. `PORTCULLIS_SOAK=full` runs the
+//! long form: at least 800 sessions and 8,000 commands of 50 clients.
 
 use std::{
     collections::BTreeMap,
@@ -26,7 +26,7 @@ use super::backends::{RunningSidecar, SidecarResources, wait_until};
 struct SeededRandom(u64);
 
 impl SeededRandom {
-    /// One of `0..sides`.
+    /// Returns a random number of `0..sides`.
     fn roll(&mut self, sides: usize) -> usize {
         self.0 = self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
         usize::try_from(self.0 >> 33).expect("fits") % sides
@@ -36,11 +36,12 @@ impl SeededRandom {
 /// The permitted growth of the sidecar in each round. A leak of 3 KiB per command exceeds it.
 const GROWTH_KIB: i64 = 256;
 
-/// After each round the sidecar's size is read. The smallest size of some rounds is that of a window.
+/// The sidecar's size is read after each round. The size of a window is the smallest size of these rounds.
 const ROUNDS_OF_A_WINDOW: usize = 4;
 
-/// A leak makes each window larger than the one before it. Memory that the sidecar takes once, and more of it when more
-/// clients happen to run concurrently, does not: one of so many windows is no larger.
+/// With a leak, each window is larger than the previous window. Memory that the sidecar allocates once, or
+/// because more clients happen to be concurrent, is no leak: then at least one of so many windows is not
+/// larger.
 const WINDOWS: usize = 6;
 
 /// The number of clients, of each client's connections in a round, and of commands per connection.
@@ -193,7 +194,7 @@ const BODIES: [&str; 8] = [
     "sleep 0.01 | cat",
 ];
 
-/// A client's registry: `shell_exec` and the native tools, with a separate log.
+/// Creates a client's registry: `shell_exec` and the native tools, with a separate log.
 fn registry(fixture: &Fixture, sidecar: &RunningSidecar, state: &Path) -> ToolRegistry {
     fs::create_dir_all(state).expect("a folder");
     let policy = PolicyFiles::read(&fixture.root().join("policy.toml")).expect("readable");

@@ -20,12 +20,12 @@ use crate::{
 /// The prompt for a command.
 const PROMPT: &str = "portcullis$ ";
 
-/// A number of seconds for which no other process sleeps.
+/// Returns a number of seconds for which no other process sleeps.
 fn unique_seconds(suffix: u8) -> String {
     format!("60{suffix}.{}", std::process::id())
 }
 
-/// The outcomes of the commands, in order.
+/// Returns the outcomes of the commands, in order.
 fn outcomes(fixture: &Fixture) -> Vec<Outcome> {
     fixture.rows().into_iter().filter(|row| row.event == RowKind::End).filter_map(|row| row.outcome).collect()
 }
@@ -63,7 +63,7 @@ fn a_typed_command_is_edited_and_found_again() {
     let fixture = Fixture::new();
     let mut person = Person::start(&fixture, &["shell"], "");
     person.wait_for_text(PROMPT);
-    // Left, left, and the missing letter.
+    // Move the cursor left, and type the missing letter.
     person.press_keys("ech one\u{1b}[D\u{1b}[D\u{1b}[D\u{1b}[Do\r");
     person.wait_for_text("\none\n");
     person.wait_for_text(PROMPT);

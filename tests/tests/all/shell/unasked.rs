@@ -15,7 +15,7 @@ async fn shell() -> Shell {
     Shell::with_fixture(Fixture::new().with_policy_key("shell.unasked", rules)).await
 }
 
-/// A caller without an approver: a question is a refusal.
+/// Returns a caller without an approver, so a question is a refusal.
 fn unattended() -> Caller {
     Caller::new("tester", "run")
 }
@@ -67,7 +67,7 @@ async fn a_run_that_a_flow_rule_asks_about_is_asked_about() {
     answer.assert_refused(ToolErrorKind::Denied, "approval_unavailable");
 }
 
-/// Runs the program without a terminal, under the policy file as it is.
+/// Runs the program without a terminal, under the unchanged policy file.
 #[expect(clippy::disallowed_methods, reason = "the program under test")]
 fn run_unattended(fixture: &Fixture, words: &[&str]) -> Output {
     let mut command = Command::new(portcullis_testing::binary());
@@ -97,7 +97,7 @@ fn an_approver_writes_the_rule_and_is_not_asked_again() {
     assert_eq!(row.rule.as_deref(), Some("shell.unasked[\"ls -a\"], shell.unasked[\"pwd\"]"));
     let other = run_unattended(&fixture, &["call", "shell_exec", r#"{"command":"ls"}"#]);
     assert_eq!(other.status.code(), Some(3), "{other:?}");
-    // For a command that no rule can cover, no rule is offered.
+    // No rule is offered for a command that no rule can cover.
     let mut person = Person::start(&fixture, &["call", "shell_exec", r#"{"command":"ls $HOME"}"#], "");
     let question = person.wait_for_text("any other text is a no");
     assert!(!question.contains("w = yes"), "{question}");

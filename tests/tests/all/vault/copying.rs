@@ -105,7 +105,7 @@ async fn a_reader_sees_the_old_file_or_the_new_one_and_never_a_part() {
             }
         })
     };
-    // The copies repeat until some reads fall between them.
+    // Repeat the copies until some reads have interleaved with them.
     let is_read = || reads.load(Ordering::Acquire) >= 10 || reader.is_finished();
     for _ in (0..).take_while(|round| *round < 10 || !is_read()) {
         vault.assert_copied("/vault/other", "file").await;

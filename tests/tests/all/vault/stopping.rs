@@ -1,4 +1,4 @@
-//! A copy that is stopped on either side leaves the destination unchanged, and no temporary file.
+//! A copy whose reading or writing step is stopped leaves the destination unchanged, and no temporary file.
 
 use std::{
     fs,
@@ -16,11 +16,12 @@ use tokio::time::{interval, timeout};
 
 use super::{Vault, call, caller_with_progress};
 
-/// Time limits of a copy, in milliseconds. The limit that stops the copy during its transfer depends on the machine:
-/// on the start of both steps, the speed of writing, and the final sync to the disk.
+/// Timeouts of a copy, in milliseconds. It depends on the machine which of them stops the copy during its
+/// transfer: on the start of both steps, the speed of writing, and the final sync to the disk.
 const LIMITS_MS: [u64; 9] = [250, 180, 130, 90, 60, 40, 350, 500, 1_000];
 
-/// A fixture with a file of the largest permitted size in the vault, and an old file at the destination.
+/// Creates a fixture with a file of the largest permitted size in the vault, and an old file at the
+/// destination.
 async fn vault_with_large_file(fixture: Fixture) -> Vault {
     let vault = Vault::with_fixture(fixture).await;
     vault.put_sparse("large", MAX_TRANSFER_BYTES);
@@ -28,7 +29,7 @@ async fn vault_with_large_file(fixture: Fixture) -> Vault {
     vault
 }
 
-/// The part of a copy that the time limit applies to.
+/// The part of a copy that the timeout applies to.
 #[derive(Clone, Copy)]
 enum LimitedPart {
     Turn,
@@ -42,13 +43,13 @@ struct Stopped {
     limit: Duration,
 }
 
-/// Copies the largest file under one limit after the other, until a copy is stopped in the requested way. A stopped
-/// copy must leave everything unchanged; any other copy must be complete.
+/// Copies the largest file with one timeout after the other, until a copy is stopped in the requested way. A
+/// stopped copy must leave everything unchanged. Any other copy must be complete.
 async fn copy_until_stopped(
     limited_part: LimitedPart,
     is_requested_stop: impl Fn(&Vault) -> bool,
 ) -> Stopped {
-    // The first call of each step compiles its code, which would count towards a turn.
+    // The first call of each step compiles its code, which would count towards the turn's time.
     let compiling = Vault::with_fixture(Fixture::new().with_shared_modules()).await;
     compiling.put_sparse("large", 1);
     let _copied = compiling.copy_large(&approving_caller()).await.text();
@@ -98,7 +99,7 @@ impl Vault {
         self.end_row_of(tool).outcome.expect("an end").as_str().to_owned()
     }
 
-    /// The outcomes of all calls of a tool, in order.
+    /// Returns the outcomes of all calls of a tool, in order.
     fn outcomes_of(&self, tool: &str) -> Vec<&'static str> {
         self.end_rows_of(tool).iter().map(|row| row.outcome.expect("an end").as_str()).collect()
     }
@@ -122,7 +123,7 @@ async fn a_copy_that_is_cancelled_leaves_nothing() {
     assert_eq!(vault.outcome_of("vault_copyto_write"), "failed", "it says itself that it got a part");
 }
 
-/// Whether the write step itself reported a partial transfer, and was not killed.
+/// Returns whether the write step itself reported a partial transfer, and was not killed.
 fn was_stopped_in_order(vault: &Vault) -> bool {
     vault.outcomes_of("vault_copyto_write") == ["failed"]
 }

@@ -27,15 +27,15 @@ use super::{
 /// The variable that holds the secret.
 const VARIABLE: &str = "CANARY_TOKEN";
 
-/// The full logs of all crates that handle HTTP or calls. The compiler of modules is left out, because it would log
-/// gigabytes and handles no secret.
+/// Full logs of all crates that handle HTTP or calls. The compiler of modules is excluded, because it would
+/// log gigabytes and handles no secret.
 const LOG: &str = "info,portcullis=trace,portcullis_tools=trace,portcullis_egress=trace,portcullis_sandbox=trace,\
     portcullis_mcp=trace,rmcp=trace,hyper=trace,hyper_util=trace,rustls=trace,tokio_rustls=trace,hickory_resolver=trace";
 
-/// One part of each searched form of the secret: plain, in base64, and in a URL.
+/// A part of each searched form of the secret: plain, in base64, and in a URL.
 const FORMS: [&str; 3] = ["canary/7f3a9c", "hbmFyeS83ZjNhOWMr", "canary%2F7f3a9c"];
 
-/// A text of the page that keeps a guest busy.
+/// Text of the page that keeps a guest busy.
 const PAGE_MARK: &str = "the guest has this page, 7c1e55";
 
 /// The program as an MCP server over pipes.
@@ -50,7 +50,8 @@ struct McpProgram {
 impl McpProgram {
     /// Starts the program with the secret in its environment, in a folder where a core dump may be written.
     fn start(fixture: &Fixture, folder: &Path) -> Self {
-        // The shell lifts the limit on core dumps if it may, so that only the program itself prevents a dump.
+        // The shell raises the limit on core dumps if it may, so that only the program itself prevents a
+        // dump.
         let mut program = Command::new("bash");
         program
             .args(["-c", "ulimit -c unlimited 2>/dev/null; exec \"$@\"", "bash"])
@@ -96,13 +97,13 @@ impl McpProgram {
     }
 }
 
-/// The forms of the secret that these bytes contain.
+/// Returns the forms of the secret that these bytes contain.
 fn secret_forms_in(bytes: &[u8]) -> Vec<&'static str> {
     let has = |form: &&str| bytes.windows(form.len()).any(|part| part == form.as_bytes());
     FORMS.into_iter().filter(has).collect()
 }
 
-/// All files below a folder that contain one of the forms.
+/// Returns all files below a folder that contain one of the forms.
 fn files_with_the_secret(folder: &Path) -> Vec<PathBuf> {
     let mut paths = Vec::new();
     for entry in fs::read_dir(folder).expect("a folder") {
@@ -117,7 +118,7 @@ fn files_with_the_secret(folder: &Path) -> Vec<PathBuf> {
     paths
 }
 
-/// A process and all its descendants.
+/// Returns a process and all its descendants.
 fn process_tree(process: u32) -> Vec<u32> {
     let mut processes = vec![process];
     let mut next = 0;
@@ -132,8 +133,8 @@ fn process_tree(process: u32) -> Vec<u32> {
     processes
 }
 
-/// The process's writable memory ranges, and for each whether it is a guest's. A guest's memory is followed by an
-/// inaccessible range, which is the rest of the four gigabytes that the guest could address.
+/// Returns the process's writable memory ranges, and for each whether it is a guest's memory. A guest's
+/// memory is followed by an inaccessible range: the rest of the four gigabytes that the guest could address.
 fn memory_ranges(process: u32) -> Vec<(Range<u64>, bool)> {
     let maps = fs::read_to_string(format!("/proc/{process}/maps")).expect("readable");
     let parsed: Vec<(Range<u64>, &str)> = maps
@@ -152,7 +153,7 @@ fn memory_ranges(process: u32) -> Vec<(Range<u64>, bool)> {
     writable.map(|(range, _)| (range.clone(), follows(range.end))).collect()
 }
 
-/// The bytes of a range of the process's memory, up to the first part that cannot be read.
+/// Returns the bytes of a range of the process's memory, up to the first part that cannot be read.
 fn read_memory(memory: &fs::File, range: &Range<u64>) -> Vec<u8> {
     let mut bytes = Vec::new();
     let mut piece = vec![0; 1 << 20];
@@ -184,7 +185,8 @@ fn forms_seen_by_guests(memory: &fs::File, process: u32) -> Vec<&'static str> {
     panic!("no guest got the page");
 }
 
-/// The exit status of an unprotected program that aborts. It shows whether this machine writes core dumps.
+/// Returns the exit status of an unprotected program that aborts, which shows whether this machine writes
+/// core dumps.
 fn dumped_for_comparison(folder: &Path) -> ExitStatus {
     let mut program = Command::new("bash");
     program.args(["-c", "ulimit -c unlimited 2>/dev/null; kill -ABRT $$"]).current_dir(folder);
@@ -246,7 +248,7 @@ fn a_secret_comes_out_nowhere() {
         Err(error) => eprintln!("the memory cannot be searched, as it should be: {error}"),
     }
 
-    // The program aborts, as after a fault, while it holds the secret.
+    // Abort the program, as after a fault, while it has the secret in memory.
     let killed =
         rustix::process::Pid::from_raw(i32::try_from(process).expect("a number")).expect("a process");
     rustix::process::kill_process(killed, rustix::process::Signal::ABORT).expect("killed");

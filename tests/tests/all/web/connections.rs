@@ -56,7 +56,8 @@ fn caller(agent: &str, run: &str) -> Caller {
     caller
 }
 
-/// A fixture that ignores `robots.txt`, because the request for that file would take a connection first.
+/// Creates a fixture that ignores `robots.txt`, because the request for that file would use a connection
+/// first.
 fn fixture(server: &server::Server) -> Fixture {
     super::fixture(server).with_policy_key("egress.robots", "\"ignore\"")
 }
@@ -79,7 +80,7 @@ async fn a_connection_stays_with_its_agent_and_run() {
     assert_eq!(fetch(&registry, port, &first_caller).await, "1.3");
 }
 
-/// A registry under another policy, in the same process, uses no connection of the first registry.
+/// A registry under another policy, in the same process, does not reuse a connection of the first registry.
 #[tokio::test]
 async fn a_connection_does_not_outlive_its_policy() {
     let port = start_keeping_server();

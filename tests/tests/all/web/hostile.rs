@@ -6,7 +6,7 @@ use serde_json::json;
 
 use super::{fetch, fixture, server, server::Server};
 
-/// A fixture whose profile `Web` grants every host on the server's port, and no private address.
+/// Creates a fixture whose profile `Web` grants every host on the server's port, and no private address.
 fn fixture_granting_all_hosts(server: &Server) -> Fixture {
     let port = server.port();
     let hosts = format!("hosts = [\"http://*:{port}\", \"https://*:{port}\", \"http://*\", \"https://*\"]");
@@ -118,7 +118,7 @@ async fn a_url_with_two_readings_is_refused() {
         assert_eq!(answer.error().kind(), ToolErrorKind::Denied, "{url:?}");
     }
     assert_eq!(server.requests(), 0);
-    // Other spellings of the granted host lead to it.
+    // Other spellings of the granted host resolve to it.
     for url in [format!("HTTP://2130706433:{port}/"), format!("http://127.0.0.1.:{port}/a/../#b")] {
         let details = fetch(&registry, &url).await.0.details;
         assert_eq!(details["url"], json!(server.url("/")), "{url}");
@@ -173,7 +173,7 @@ async fn a_redirect_leads_nowhere_that_is_not_granted() {
     assert_eq!(server.requests(), targets.len());
 }
 
-/// A response with this head, followed by 4 MiB of this piece.
+/// Creates a response with this head, followed by 4 MiB of this piece.
 fn endless_reply(head: &'static str, piece: &'static str) -> server::Reply {
     let mut bytes = format!("HTTP/1.1 200 OK\r\n{head}").into_bytes();
     // 4 MiB are more than any limit on sizes in these tests.

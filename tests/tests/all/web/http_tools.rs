@@ -1,4 +1,4 @@
-//! HTTP tools and internal tools of a configuration, through the binary and through the registry.
+//! Configured HTTP tools and internal tools, through the binary and through the registry.
 
 mod hostile;
 
@@ -18,7 +18,7 @@ use super::{
 };
 use crate::modules::{portcullis, stderr, stdout};
 
-/// A configuration of this name with this request. Its arguments may have any names.
+/// Creates a configuration of this name with this request. Its arguments may have any names.
 pub(super) fn configuration(name: &str, execution: &Value) -> Value {
     json!({
         "name": name,
@@ -37,7 +37,7 @@ pub(super) fn granted(fixture: Fixture, tool: &str) -> Fixture {
         .with_policy(&format!("[tools.{tool}]\nprofile = \"Web\"\n"))
 }
 
-/// A registry with this tool.
+/// Creates a registry with this tool.
 pub(super) async fn registry(fixture: &Fixture, configuration: &Value) -> ToolRegistry {
     let tool = ToolConfiguration::read(configuration).expect("no mistake").to_tool();
     fixture.builder().await.expect("bootstraps").configured_tool(tool).build().expect("builds")
@@ -55,7 +55,7 @@ fn call(fixture: &Fixture, tools: &Value, name: &str, arguments: &Value) -> Outp
     portcullis(fixture, &["call", name, &arguments.to_string(), "--json", "--tool-file", file])
 }
 
-/// The first line of the last request.
+/// Returns the first line of the last request.
 fn request_line(server: &Server) -> String {
     let requests = server.requests_seen();
     requests.last().and_then(|request| request.lines().next()).expect("a request").to_owned()

@@ -1,4 +1,4 @@
-//! Tools of MCP servers: those of our own server, and those of a server that answers oddly.
+//! Tools of MCP servers: of our own server, and of a fake server with unusual answers.
 
 use std::{fs, os::unix::fs::PermissionsExt as _, sync::Arc};
 
@@ -19,7 +19,7 @@ struct OwnServer {
     stop: CancellationToken,
     serving: JoinSet<()>,
     port: u16,
-    /// Holds the server's state.
+    /// Keeps the folders of the server's state.
     _fixture: Fixture,
 }
 
@@ -47,12 +47,12 @@ impl OwnServer {
     }
 }
 
-/// A fixture in which these tools may make requests to a server on this port.
+/// Creates a fixture in which these tools may make requests to a server on this port.
 fn granting(port: u16, tools: &[&str]) -> Fixture {
     granting_with(port, tools, "")
 }
 
-/// The same, with these lines in the entry of the last tool.
+/// Like `granting`, with these lines in the entry of the last tool.
 fn granting_with(port: u16, tools: &[&str], lines: &str) -> Fixture {
     let mut policy = format!(
         "[profiles.Remote]\nhosts = [\"http://127.0.0.1:{port}\"]\nmethods = [\"POST\"]\n\
@@ -75,7 +75,7 @@ fn remote(port: u16) -> RemoteMcpServer {
     RemoteMcpServer::new(name, &format!("http://127.0.0.1:{port}/mcp")).expect("an address")
 }
 
-/// A registry that awaits these tools and has the listing of the server.
+/// Creates a registry that awaits these tools and has the listing of the server.
 async fn registry(fixture: &Fixture, server: &RemoteMcpServer) -> ToolRegistry {
     let builder = fixture.builder().await.expect("bootstraps").configured_tool(server.listing());
     let awaited = ["find", "get_time", "fail", "wipe"].map(|name| ToolName::parse(name).expect("a name"));
@@ -120,7 +120,7 @@ type Answers = Box<dyn Fn(&str, &Value) -> Value + Send + Sync>;
 /// Writes an answer as the server sends it.
 type Form = fn(&Value) -> server::Reply;
 
-/// A server that answers requests of these methods with these results. `form` writes the message.
+/// Starts a server that answers requests of these methods with these results. `form` writes the message.
 fn fake(answers: Answers, form: Form) -> Server {
     Server::start_with_bodies(move |_path, body| {
         let message: Value = serde_json::from_str(body).expect("JSON");
@@ -139,7 +139,7 @@ fn as_one_message(answer: &Value) -> server::Reply {
     server::json(&answer.to_string())
 }
 
-/// A stream with a request of the server and a notification before the answer.
+/// Returns a stream with a request of the server and a notification before the answer.
 fn as_stream(answer: &Value) -> server::Reply {
     let ping = json!({"jsonrpc": "2.0", "id": 1, "method": "ping"});
     let note = json!({"jsonrpc": "2.0", "method": "notifications/message", "params": {}});
@@ -164,7 +164,7 @@ fn described(name: &str, description: &str) -> Value {
     json!({"name": name, "description": description, "inputSchema": {"type": "object", "additionalProperties": true}})
 }
 
-/// A customer database, in two pages of tools.
+/// Answers as a customer database, with its tools in two pages.
 fn customers(method: &str, params: &Value) -> Value {
     match (method, params["cursor"].as_str()) {
         ("initialize", _) => begun(),
@@ -187,7 +187,7 @@ fn customers(method: &str, params: &Value) -> Value {
     }
 }
 
-/// A server of a customer database: `find` answers with its argument `name`.
+/// Starts a server of a customer database, whose `find` answers with its argument `name`.
 pub(crate) fn customers_server() -> Server {
     fake(Box::new(customers), as_stream)
 }
@@ -329,7 +329,7 @@ async fn empty_pages_without_end_are_not_all_read() {
     let listed = CallOutcome::run(&registry, "remote", json!({})).await;
     let ToolOutcome::Output(output) = &listed.0.outcome else { panic!("{listed:?}") };
     assert_eq!(output.structured, Some(json!({"tools": [], "refused": []})));
-    // The session begins with two requests.
+    // The MCP session begins with two requests.
     assert_eq!(fake.requests(), 2 + 128);
 }
 
@@ -340,7 +340,7 @@ async fn a_server_that_does_not_answer_is_waited_for_within_the_time_limit() {
     let server = remote(silent.port());
     let registry = registry(&fixture, &server).await;
     let listed = CallOutcome::run(&registry, "remote", json!({})).await;
-    // The time of the request and the time of the call end together.
+    // The timeouts of the request and of the call expire together.
     let ToolOutcome::Error(error) = &listed.0.outcome else { panic!("{listed:?}") };
     assert_eq!(error.kind(), ToolErrorKind::Timeout, "{error}");
 }

@@ -21,14 +21,15 @@ use super::{
     tls::Authority,
 };
 
-/// A mail server on a free port of this machine, until the test program ends. It takes one mail for each connection.
+/// A mail server on a free port of this machine. It accepts one mail for each connection, until the test
+/// program ends.
 struct MailServer {
     port: u16,
     lines: Arc<Mutex<Vec<String>>>,
 }
 
 impl MailServer {
-    /// A server that answers `reply` to the recipient.
+    /// Starts a server that answers `reply` to the recipient.
     fn start(tls: Option<Arc<ServerConfig>>, reply: &'static str) -> Self {
         let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).expect("a free port");
         let port = listener.local_addr().expect("an address").port();
@@ -48,13 +49,13 @@ impl MailServer {
         Self { port, lines }
     }
 
-    /// The texts that clients have sent.
+    /// Returns the lines that clients have sent.
     fn said(&self) -> String {
         self.lines.lock().unwrap_or_else(PoisonError::into_inner).join("\n")
     }
 }
 
-/// Speaks SMTP until the client leaves.
+/// Speaks SMTP until the client disconnects.
 fn converse(stream: impl Read + Write, reply: &str, seen: &Mutex<Vec<String>>) {
     let mut stream = BufReader::new(stream);
     let mut is_data = false;
@@ -88,7 +89,7 @@ fn converse(stream: impl Read + Write, reply: &str, seen: &Mutex<Vec<String>>) {
     }
 }
 
-/// A fixture whose steps reach this endpoint of this machine.
+/// Creates a fixture whose steps may reach this endpoint of this machine.
 fn fixture(scheme: &str, port: u16, notify: &str) -> Fixture {
     Fixture::new()
         .with_policy_edit("allow_private = []", &format!("allow_private = [\"127.0.0.1:{port}\"]"))
@@ -213,22 +214,22 @@ async fn a_refused_recipient_and_a_certificate_of_another_are_errors() {
 async fn ungranted_notifications_are_not_sent() {
     let server = MailServer::start(None, "250 known");
     let notify = format!("email = \"smtp://127.0.0.1:{}\"\nfrom = \"agent@mail.example\"", server.port);
-    // No approver: the call asks.
+    // The call asks, and there is no approver.
     let granted = fixture("http", server.port, &notify);
     let arguments = message("email", "user@example.com").to_string();
     let call = new_call("send_notification", arguments);
     let asked = granted.registry().await.execute_with_policy(call, &Caller::new("tester", "run")).await;
     CallOutcome(asked).assert_refused(ToolErrorKind::Denied, "approval_unavailable");
-    // No profile with the server.
+    // No profile grants the server.
     let ungranted = Fixture::new().with_policy(&format!("[notify]\n{notify}\n\n"));
     let refused = send(&ungranted, message("email", "user@example.com")).await;
     assert_eq!(refused.error().kind(), ToolErrorKind::Denied, "{:?}", refused.error());
-    // No service of this name, and no service at all.
+    // There is no service of this name, and then no service at all.
     send(&granted, message("slack", "C1"))
         .await
         .assert_refused(ToolErrorKind::Unavailable, "notification_not_configured");
     assert!(Fixture::new().registry().await.get("send_notification").is_none());
-    // After the vault, the shipped flow rule denies all that leaves.
+    // After a read of the vault, the shipped flow rule denies every request.
     let registry = granted.registry().await;
     let caller = portcullis_testing::approving_caller();
     registry.add_run_labels(&caller, [("vault".parse().expect("a label"), "earlier".to_owned())]);

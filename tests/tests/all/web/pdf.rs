@@ -53,7 +53,7 @@ impl Files {
     }
 }
 
-/// A content stream that shows a text at a position.
+/// Creates a content stream that shows a text at a position.
 fn show(x: u32, y: u32, text: &str) -> String {
     format!("BT /F 10 Tf {x} {y} Td ({text}) Tj ET\n")
 }
@@ -102,7 +102,7 @@ async fn columns_stay_apart_and_turned_text_is_read() {
     Files::check("turned", &files.fetch("turned").await, "upright\n\nturned");
 }
 
-/// A font with codes of several bytes. It has this encoding and these further entries.
+/// Creates a font with multi-byte codes, with this encoding and these further entries.
 fn composite(encoding: &str, rest: &str) -> String {
     let descendant = "<< /Type /Font /Subtype /CIDFontType2 /DW 1000 >>";
     format!("<< /Type /Font /Subtype /Type0 /Encoding /{encoding} /DescendantFonts [{descendant}] {rest} >>")
@@ -190,6 +190,6 @@ async fn a_page_that_is_a_pdf_file_too_stays_a_page() {
     let files = Files::serve_as("text/html", [("both", both), ("only", file)]).await;
     let page = files.fetch("both").await.text();
     assert!(page.contains("the page") && !page.contains("other face"), "{page}");
-    // A body that can only be a PDF file is read as one, whatever its header says.
+    // A body that starts with the PDF signature is read as PDF, whatever its header says.
     Files::check("only", &files.fetch("only").await, "the other face");
 }

@@ -1,4 +1,4 @@
-//! Requests through the operator's proxy. A server of the test acts as the proxy.
+//! Requests through the operator's proxy. A test server acts as the proxy.
 
 use portcullis_testing::Fixture;
 use portcullis_types::ToolErrorKind;
@@ -9,7 +9,7 @@ use super::{
 };
 use crate::modules::{portcullis, stdout};
 
-/// A fixture with a proxy on this port of the machine.
+/// Creates a fixture with a proxy on this port of the machine.
 fn fixture(proxy: u16, hosts: &str) -> Fixture {
     Fixture::new()
         .with_shared_modules()
@@ -21,7 +21,7 @@ fn fixture(proxy: u16, hosts: &str) -> Fixture {
 async fn a_page_comes_through_the_proxy() {
     let proxy = Server::start(|target| match target {
         "http://plain.example/gates" => server::html(ARTICLE),
-        // The target of a tunnel is host and port.
+        // The request target of a tunnel is host and port.
         "secure.example:443" => server::status("407 Proxy Authentication Required"),
         _ => server::status("403 Forbidden"),
     });
@@ -33,7 +33,7 @@ async fn a_page_comes_through_the_proxy() {
     assert!(text.contains("only one that still has its portcullis"), "{text}");
     let request = fixture.rows().into_iter().rfind(|row| &*row.tool == "web_fetch_request").expect("a row");
     let posture = request.posture.expect("proven");
-    // The thread may connect only to the proxy's port, and not to the port of name servers.
+    // The thread may connect only to the proxy's port, and not to the DNS port.
     let ports = posture.split_once(" tcp ").map_or("", |(_, ports)| ports);
     assert!(ports.starts_with(&proxy.port().to_string()) && !ports.contains('+'), "{posture}");
 

@@ -1,7 +1,7 @@
 //! The shipped policy on the public internet: `https://*`, names from a name server, public addresses, port 443.
 //!
-//! A network namespace stands for the internet. Its loopback device has a public address. The outer test starts this
-//! test program again in the namespace, and that process runs [`inside`] as its only test.
+//! A network namespace simulates the internet. Its loopback device has a public address. The outer test
+//! starts this test program again in the namespace, and that process runs [`inside`] as its only test.
 
 use std::{
     env, fs,
@@ -56,7 +56,7 @@ fn the_shipped_policy_reaches_public_hosts_alone() {
 
 #[tokio::test]
 async fn inside() {
-    // Outside the namespace there is nothing to check. The test above runs this one again inside.
+    // There is nothing to check outside the namespace. The test above runs this test again inside it.
     if env::var_os(INSIDE_VARIABLE).is_none() {
         return;
     }
@@ -115,7 +115,7 @@ async fn inside() {
     assert_eq!(error.code(), "name_unresolved", "{error}");
 }
 
-/// Answers questions for names over TCP on port 53.
+/// Answers DNS queries over TCP on port 53.
 fn answer_names() {
     let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 53)).expect("the namespace's port");
     for connection in listener.incoming().flatten() {
@@ -123,7 +123,8 @@ fn answer_names() {
     }
 }
 
-/// Answers the questions of one connection. Each message follows its length in two bytes (RFC 1035, 4.1 and 4.2.2).
+/// Answers the queries of one connection. Each message has a length prefix of two bytes (RFC 1035, 4.1 and
+/// 4.2.2).
 fn answer_connection(mut connection: TcpStream) {
     let mut length = [0; 2];
     while connection.read_exact(&mut length).is_ok() {

@@ -22,7 +22,7 @@ fn robots_file(rules: &str) -> Reply {
     server::answer("text/plain", rules.as_bytes())
 }
 
-/// A server with this `robots.txt`, whose other addresses are all pages.
+/// Starts a server with this `robots.txt`, whose other paths are all pages.
 fn server_with_rules(rules: &'static str) -> Server {
     Server::with_robots(move |path| match path {
         "/robots.txt" => robots_file(rules),
@@ -125,7 +125,7 @@ async fn each_redirect_is_asked_about_at_its_own_host() {
 #[tokio::test]
 async fn only_an_answer_of_the_host_allows_its_pages() {
     let disallows = "user-agent: *\ndisallow: /\n";
-    // `Ok` if pages may be requested. Otherwise the code of the refusal, and a part of its message.
+    // `Ok` if pages may be requested, or the code of the refusal and a part of its message.
     type Expected = Result<(), (&'static str, &'static str)>;
     type Case = (&'static str, fn() -> Reply, Expected);
     let cases: [Case; 9] = [
@@ -211,7 +211,7 @@ async fn an_unreachable_host_is_reported() {
     fetch(&registry, "http://other.test/").await.assert_refused(ToolErrorKind::Denied, "host_not_granted");
 }
 
-/// The first 500 KiB of a file count. A rule that is cut off at this limit does not count.
+/// Only the first 500 KiB of a file count. A rule that crosses this limit does not count.
 #[tokio::test]
 async fn a_long_file_is_read_to_its_bound() {
     let rules = "user-agent: *\ndisallow: /private\n";
@@ -228,8 +228,8 @@ async fn a_long_file_is_read_to_its_bound() {
         .assert_refused(ToolErrorKind::Denied, "robots_disallowed");
 }
 
-/// Patterns for which a backtracking matcher takes exponential time, and files for which a parser could run out of
-/// memory.
+/// Patterns for which a backtracking matcher takes exponential time, and files on which a parser could run
+/// out of memory.
 #[tokio::test]
 async fn a_hostile_file_ends_within_the_call() {
     let files: [String; 4] = [
@@ -269,7 +269,7 @@ async fn the_operator_alone_may_ignore_the_file() {
         "{:?}",
         server.requests_seen()
     );
-    // The client follows the redirect within one request, so the row has both addresses, the last one first.
+    // The client follows the redirect within one request, so the row has both URLs, the last URL first.
     let rows = ignoring.rows();
     let row = end_rows(&rows, "web_fetch_request").pop().expect("a row");
     let urls: Vec<&str> = row.requests.iter().map(|request| &*request.url).collect();
@@ -281,7 +281,7 @@ async fn the_operator_alone_may_ignore_the_file() {
         .assert_refused(ToolErrorKind::Denied, "robots_disallowed");
 }
 
-/// A flow rule about requests after the web does not stop a fetch between its own requests.
+/// A flow rule about requests after the label `web` does not stop a fetch between its own requests.
 #[tokio::test]
 async fn a_fetch_does_not_trigger_a_rule_by_its_own_requests() {
     let server = server_with_rules("user-agent: *\nallow: /\n");

@@ -21,7 +21,7 @@ use crate::{
     support::ScriptedApprover,
 };
 
-/// A fixture whose provider is this server. Its profile `Web` reaches no other server.
+/// Creates a fixture whose provider is this server. Its profile `Web` reaches no other server.
 fn fixture(server: &Server, provider: &str) -> Fixture {
     let engine = if provider == "google" { "engine = \"e:1\"\n" } else { "" };
     super::fixture(server)
@@ -36,7 +36,7 @@ async fn search(registry: &ToolRegistry, arguments: Value) -> CallOutcome {
     CallOutcome::run(registry, "web_search", arguments).await
 }
 
-/// The outcome of a call by a caller without an approver.
+/// Makes a call as a caller without an approver.
 async fn call_without_approver(registry: &ToolRegistry, arguments: &Value) -> CallOutcome {
     let caller = Caller::new("tester", "run");
     CallOutcome(registry.execute_with_policy(new_call("web_search", arguments.to_string()), &caller).await)
@@ -181,7 +181,7 @@ async fn search_is_offered_only_with_a_provider() {
     // `search_web` is not offered to models, but programs can call it by name.
     assert_eq!(names(&registry), ["file_search", "web_search"]);
     assert!(registry.get("search_web").is_some());
-    // An overlay takes the provider away.
+    // An overlay removes the provider.
     fs::write(fixture.workspace().join("portcullis.toml"), "[search]\nprovider = \"none\"\n")
         .expect("writable");
     let registry = fixture.registry().await;
@@ -235,7 +235,7 @@ async fn bad_arguments_are_refused_before_anyone_is_asked() {
         .await
         .assert_refused(ToolErrorKind::Denied, "approval_unavailable");
     assert_eq!(server.requests(), 0);
-    // Quotes and marks are an ordinary query.
+    // Quotes and markup are an ordinary query.
     let odd = search(&registry, json!({"query": "'; -- \"a\" <b> \\ %00 &x=y#z"})).await;
     assert_eq!(odd.text(), "No results.");
 }
@@ -258,7 +258,7 @@ async fn only_a_granted_host_is_asked() {
         .with_policy(&format!("[search]\nprovider = \"searxng\"\nurl = \"{url}\"\n"));
     let refused = call_without_approver(&private.registry().await, &json!({"query": "q"})).await;
     refused.assert_refused(ToolErrorKind::Denied, "address_not_public");
-    // A search by `POST` needs `POST` among the granted methods.
+    // A search by `POST` needs a grant of the method `POST`.
     let by_post =
         super::fixture(&server).with_policy(&format!("[search]\nprovider = \"tavily\"\nurl = \"{url}\"\n"));
     let refused = search(&by_post.registry().await, json!({"query": "q"})).await;

@@ -1,4 +1,4 @@
-//! Secrets of the policy in requests of `web_fetch`: each one reaches its hosts and no others.
+//! Secrets of the policy in requests of `web_fetch`: each secret reaches its hosts and no others.
 
 use std::{fs, os::unix::fs::PermissionsExt as _, path::PathBuf};
 
@@ -18,7 +18,7 @@ pub(super) const VALUE: &str = "canary/7f3a9c+Q52e==";
 /// `-canary/7f3a9c+Q52e==-` in base64.
 pub(super) const ENCODED: &str = "LWNhbmFyeS83ZjNhOWMrUTUyZT09LQ==";
 
-/// A fixture in which all servers are granted, and the first one is the secret's host.
+/// Creates a fixture in which all servers are granted, and the first server is the secret's host.
 pub(super) fn fixture(authority: &Authority, servers: &[&TlsServer], from: &str) -> Fixture {
     let list = |texts: Vec<String>| serde_json::to_string(&texts).expect("texts");
     let hosts = list(servers.iter().map(|server| server.origin()).collect());
@@ -68,13 +68,13 @@ fn path(head: &str) -> &str {
     head.split(' ').nth(1).unwrap_or("/")
 }
 
-/// The path of each request, and whether the request carried the secret.
+/// Returns the path of each request, and whether the request carried the secret.
 fn requests_with_secret_flag(server: &TlsServer) -> Vec<(String, bool)> {
     let is_there = |head: &String| head.contains(&format!("authorization: Bearer {VALUE}\r\n"));
     server.take_heads().iter().map(|head| (path(head).to_owned(), is_there(head))).collect()
 }
 
-/// The last `end` row of a request.
+/// Returns the last `end` row of a request.
 fn request_row(fixture: &Fixture) -> Row {
     let rows = fixture.rows();
     rows.into_iter().rfind(|row| &*row.tool == "web_fetch_request" && row.outcome.is_some()).expect("a row")
@@ -112,7 +112,7 @@ async fn a_secret_arrives_at_its_host_alone_and_its_row_names_it() {
     assert_eq!(requests_with_secret_flag(&other_server), expected_requests(&[("/direct", false)]));
     let row = request_row(&fixture);
     assert!(row.secrets.is_empty() && row.labels.iter().any(|label| &**label == "secret:api"), "{row:?}");
-    // The `begin` row already names the secret. That row stays if the process dies.
+    // The `begin` row already names the secret. That row remains if the process dies.
     let begun = fixture.rows().into_iter().find(|row| &*row.tool == "web_fetch_request").expect("a row");
     assert!(begun.outcome.is_none() && begun.secrets == ["api".into()], "{begun:?}");
     let log = fs::read_to_string(portcullis_tools::audit::log_path(&fixture.state())).expect("readable");

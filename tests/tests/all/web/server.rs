@@ -10,7 +10,7 @@ use std::{
     thread,
 };
 
-/// A server on a free port of this machine, until the test program ends.
+/// A server on a free port of this machine. It runs until the test program ends.
 pub(crate) struct Server {
     port: u16,
     requests_seen: Arc<Mutex<Vec<String>>>,
@@ -18,7 +18,7 @@ pub(crate) struct Server {
     returned_heads: AtomicUsize,
 }
 
-/// Whether a server has a `robots.txt`.
+/// Says whether a server has a `robots.txt`.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum RobotsFile {
     Absent,
@@ -74,7 +74,7 @@ impl Server {
         Self { port, requests_seen, returned_heads: AtomicUsize::new(0) }
     }
 
-    /// The address of a server that the test itself runs on this port.
+    /// Returns the handle of a server that the test itself runs on this port.
     pub(crate) fn for_port(port: u16) -> Self {
         Self { port, requests_seen: Arc::default(), returned_heads: AtomicUsize::new(0) }
     }
@@ -87,17 +87,17 @@ impl Server {
         format!("http://127.0.0.1:{}{path}", self.port)
     }
 
-    /// The number of requests so far.
+    /// Returns the number of requests so far.
     pub(crate) fn requests(&self) -> usize {
         self.requests_seen().len()
     }
 
-    /// The requests so far: head, an empty line, body.
+    /// Returns the requests so far: head, an empty line, body.
     pub(crate) fn requests_seen(&self) -> Vec<String> {
         self.requests_seen.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    /// The heads of all requests since the last call of this function, one text each.
+    /// Returns the heads of all requests since the last call of this function.
     pub(crate) fn take_heads(&self) -> Vec<String> {
         let requests_seen = self.requests_seen();
         let earlier_count = self.returned_heads.swap(requests_seen.len(), Ordering::SeqCst);
@@ -187,7 +187,7 @@ pub(crate) fn no_reply() -> Reply {
     None
 }
 
-/// 64 MiB of zeros, as gzip.
+/// Returns 64 MiB of zeros, compressed with gzip.
 pub(crate) fn gzip_bomb() -> Vec<u8> {
     gzip(&vec![0; 64 << 20])
 }

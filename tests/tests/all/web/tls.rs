@@ -17,7 +17,7 @@ pub(super) struct Authority {
     pub(super) pem: String,
 }
 
-/// A server on a free port of this machine, until the test program ends.
+/// A server on a free port of this machine. It runs until the test program ends.
 pub(super) struct TlsServer {
     port: u16,
     heads: Arc<Mutex<Vec<String>>>,
@@ -59,7 +59,7 @@ impl Authority {
         TlsServer { port, heads }
     }
 
-    /// The settings of a server with a certificate for these names.
+    /// Returns the settings of a server with a certificate for these names.
     pub(super) fn config(&self, names: &[&str]) -> Arc<ServerConfig> {
         let key = KeyPair::generate().expect("a key");
         let names: Vec<String> = names.iter().map(|name| (*name).to_owned()).collect();
@@ -77,12 +77,12 @@ impl Authority {
 }
 
 impl TlsServer {
-    /// The server's origin: scheme, address and port.
+    /// Returns the server's origin: scheme, address and port.
     pub(super) fn origin(&self) -> String {
         format!("https://{}", self.endpoint())
     }
 
-    /// The server's address and port.
+    /// Returns the server's address and port.
     pub(super) fn endpoint(&self) -> String {
         format!("127.0.0.1:{}", self.port)
     }
@@ -91,7 +91,7 @@ impl TlsServer {
         format!("{}{path}", self.origin())
     }
 
-    /// The heads of all requests since the last call of this function.
+    /// Returns the heads of all requests since the last call of this function.
     pub(super) fn take_heads(&self) -> Vec<String> {
         std::mem::take(&mut *self.heads.lock().unwrap_or_else(PoisonError::into_inner))
     }

@@ -1,4 +1,5 @@
-//! Hostile commands. Only TLS to a granted host is let through, and no command reaches the network past the forwarder.
+//! Hostile commands. The forwarder allows only TLS to a granted host, and no command can bypass the
+//! forwarder.
 
 use serde_json::json;
 
@@ -56,7 +57,7 @@ async fn a_refusal_stands_in_the_result_and_the_row() {
     // A connection that has ended is in one row only.
     shell.text("true").await;
     assert!(shell.last_row().connections.is_empty());
-    // The body of the answer also gives the line to the program.
+    // The answer's body also has the line, for the program.
     let body = shell.text(&tunnel_command("evil.test:443").replace("exec 3>&-", "cat <&3; exec 3>&-")).await;
     assert!(
         body.contains("host_not_granted") && body.contains(&format!("an operator allows it with {line})")),
@@ -198,7 +199,7 @@ async fn ten_thousand_connections_take_no_one_elses_place() {
     assert!(row.connections.len() <= 32, "{}", row.connections.len());
     let counted: u64 = row.connections.iter().map(|connection| connection.count).sum();
     assert_eq!(counted + row.omitted, 10_000);
-    // A job also opens more connections than the forwarder accepts at a time, and keeps them.
+    // A job also opens more concurrent connections than the forwarder accepts, and keeps them.
     let held = "(for i in {1..100}; do exec {held}<>/dev/tcp/127.0.0.1/3128; done; touch /shared/ready; exec sleep 1000) & \
                 until [[ -e /shared/ready ]]; do :; done; echo held";
     assert!(shell.text(held).await.starts_with("held\n"));

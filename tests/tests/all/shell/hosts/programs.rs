@@ -1,7 +1,7 @@
 //! git, cargo, pip and npm without settings, through the forwarder, with the test's own certificate authority.
 //!
-//! If sessions do not have a program, its test is skipped with a message. With `PORTCULLIS_REQUIRE_LANGUAGES` set, the
-//! test fails instead.
+//! If a program is missing in sessions, its test is skipped with a message. With
+//! `PORTCULLIS_REQUIRE_LANGUAGES` set, the test fails instead.
 
 use std::{env, fs, io::Write as _, path::Path, process::Command};
 
@@ -29,7 +29,7 @@ fn git(folder: &Path, arguments: &[&str]) {
     assert!(output.status.success(), "{arguments:?}: {}", String::from_utf8_lossy(&output.stderr));
 }
 
-/// An archive with these files, compressed with gzip.
+/// Creates an archive of these files, compressed with gzip.
 fn tar_gz(files: &[(&str, &str)]) -> Vec<u8> {
     let mut archive = Vec::new();
     for (name, content) in files {
@@ -58,7 +58,7 @@ fn tar_gz(files: &[(&str, &str)]) -> Vec<u8> {
     encoder.finish().expect("in memory")
 }
 
-/// The SHA-256 of a file of the server, computed by the shell's `sha256sum`.
+/// Returns the SHA-256 of a file of the server, computed by the shell's `sha256sum`.
 async fn sha256(shell: &Shell, bytes: &[u8]) -> String {
     shell.fixture.put("sum", bytes);
     let text = shell.text("sha256sum /shared/sum").await;
@@ -148,7 +148,7 @@ async fn pip_installs_a_package() {
     assert!(text.contains("lifted\n"), "{text}");
 }
 
-/// A wheel, which is a zip file. Its files are stored without compression.
+/// Creates a wheel, which is a zip file. Its files are stored without compression.
 fn wheel() -> Vec<u8> {
     let files = [
         ("gate.py", "state = 'lifted'\n"),

@@ -1,5 +1,5 @@
-//! A run with a network in its shell session reads data that a flow rule keeps from the network. After that, no command
-//! and no background job of the run can send the data.
+//! A run with a network in its shell session reads data that a flow rule must not let reach the network.
+//! After that, no command and no background job of the run can send the data.
 
 use std::{fs, path::PathBuf};
 
@@ -12,7 +12,7 @@ use crate::{shell::backends::wait_until, support::is_process_argument};
 
 const VAULT_TO_NETWORK: &str = "flow[vault -> network]";
 
-/// A shell with a secret in the vault.
+/// Creates a shell with a secret in the vault.
 async fn shell_with_vault(server: &Server) -> Shell {
     let shell = shell(server).await;
     fs::write(shell.fixture.workspace().join("vault/key"), "secret").expect("written");
@@ -23,7 +23,7 @@ fn shared(shell: &Shell, name: &str) -> PathBuf {
     shell.fixture.workspace().join("shared").join(name)
 }
 
-/// A command that waits for a shared file with this name, and then sends the file.
+/// Returns a command that waits for a shared file with this name, and then sends the file.
 fn send_command(server: &Server, file: &str) -> String {
     format!(
         "until [[ -e /shared/{file} ]]; do sleep 0.01; done; \
@@ -32,7 +32,8 @@ fn send_command(server: &Server, file: &str) -> String {
     )
 }
 
-/// A background job that runs this command. Its argument is unique on the machine, so that the job can be found.
+/// Returns a background job that runs this command. Its argument is unique on the machine, so that the job
+/// can be found.
 fn background_job(server: &Server, file: &str, argument: &str) -> String {
     format!("bash -c {:?} {argument} >/dev/null 2>&1 & true", send_command(server, file))
 }
@@ -41,7 +42,7 @@ fn background_job(server: &Server, file: &str, argument: &str) -> String {
 async fn a_job_has_no_network_once_its_run_reads_the_vault() {
     let server = Server::start();
     let shell = shell_with_vault(&server).await;
-    // The control: a job can send data that no rule keeps from the network.
+    // The control: a job can send data that no rule restricts.
     shell.text(&background_job(&server, "public", &format!("control-{}", server.port()))).await;
     shell.fixture.put("public", "anything");
     wait_until(|| server.requests() == 1).await;
@@ -51,7 +52,7 @@ async fn a_job_has_no_network_once_its_run_reads_the_vault() {
     wait_until(|| is_process_argument(&argument)).await;
     let copy = json!({"source_path": "/vault/key", "destination_path": "/shared/key"});
     assert!(CallOutcome::run(&shell.registry, "vault_copyto", copy).await.0.outcome.is_output());
-    // Wait for the end of the job, whether the job has read the copy or was ended.
+    // Wait for the end of the job, whether the job has read the copy or was killed.
     wait_until(|| !is_process_argument(&argument)).await;
     assert_eq!(server.requests(), 1);
     shell.run("true").await.assert_refused(ToolErrorKind::Denied, "flow_denied");

@@ -16,7 +16,7 @@ use rcgen::{BasicConstraints, CertificateParams, DnType, IsCa, Issuer, KeyPair};
 use rustls::{ServerConfig, ServerConnection, StreamOwned, pki_types::PrivateKeyDer};
 use tempfile::TempDir;
 
-/// A server on a free port of this machine, until the test program ends.
+/// A server on a free port of this machine. It runs until the test program ends.
 pub(super) struct Server {
     port: u16,
     folder: TempDir,
@@ -53,22 +53,22 @@ impl Server {
         format!("https://localhost:{}/{path}", self.port)
     }
 
-    /// The authority's certificate, as PEM.
+    /// Returns the authority's certificate, as PEM.
     pub(super) fn authority(&self) -> &str {
         &self.authority
     }
 
-    /// The number of connections so far, with or without TLS.
+    /// Returns the number of connections so far, with or without TLS.
     pub(super) fn connections(&self) -> usize {
         self.connections.load(Ordering::SeqCst)
     }
 
-    /// The number of requests so far.
+    /// Returns the number of requests so far.
     pub(super) fn requests(&self) -> usize {
         self.requests.load(Ordering::SeqCst)
     }
 
-    /// The folder whose files are served.
+    /// Returns the folder whose files are served.
     pub(super) fn folder(&self) -> PathBuf {
         self.folder.path().to_owned()
     }

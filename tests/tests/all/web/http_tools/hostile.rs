@@ -1,5 +1,5 @@
-//! HTTP tools with deceptive addresses and arguments, and against servers that send too much, too little or something
-//! else.
+//! HTTP tools with deceptive URLs and arguments, and against servers that send too much, too little or
+//! invalid data.
 
 use std::time::{Duration, Instant};
 
@@ -13,7 +13,7 @@ use crate::{
     web::{fixture, server, server::Server},
 };
 
-/// The answer of a tool that gets this path of a server, with more keys of the configuration.
+/// Calls a tool that gets this path of a server, with more keys in its configuration.
 async fn get(server: &Server, path: &str, more: &Value) -> CallOutcome {
     let fixture = granted(fixture(server), "ask");
     let mut tool = configuration("ask", &json!({"url": server.url(path)}));
@@ -127,7 +127,7 @@ fn a_file_with_an_address_or_header_that_is_never_sent_is_refused_at_the_start()
         assert_eq!(output.status.code(), Some(2), "{execution}: {}", stderr(&output));
         assert!(stderr(&output).contains(words), "{execution}: {}", stderr(&output));
     }
-    // The same address, where the operator allows it.
+    // The same address is reachable if the operator allows it.
     let fixture = granted(fixture(&server), "ask");
     let file = tool_file(&fixture, &configuration("ask", &json!({"url": server.url("/")})));
     let output = portcullis(&fixture, &["tools", "--tool-file", file.to_str().expect("the path is UTF-8")]);

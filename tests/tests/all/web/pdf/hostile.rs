@@ -1,5 +1,5 @@
-//! PDF files that need far more work than their size suggests. Each call ends with a text or a typed error, and the
-//! next call is served as usual.
+//! PDF files that need far more work than their size suggests. Each call ends with a text or a typed error,
+//! and the registry still serves the next call.
 
 use portcullis_testing::pdf_file::{HELVETICA, PdfFile};
 use portcullis_types::ToolErrorKind;
@@ -8,12 +8,12 @@ use super::{Files, deflate, show};
 
 const MIB: usize = 1 << 20;
 
-/// A page with a text, followed by this content.
+/// Creates a page with a text, followed by this content.
 fn page_with_text_before(rest: &[u8]) -> Vec<u8> {
     PdfFile::with_pages(HELVETICA, [[show(50, 700, "kept").as_bytes(), rest].concat()]).finish()
 }
 
-/// A page whose content uses forms. `add` adds the forms, and returns the number of the first one.
+/// Creates a page whose content uses forms. `add` adds the forms, and returns the number of the first one.
 fn file_with_forms(content: &str, add: impl FnOnce(&mut PdfFile) -> usize) -> Vec<u8> {
     let mut file = PdfFile::new();
     let font = file.object(HELVETICA);
@@ -135,8 +135,8 @@ async fn trees_and_tables_that_lead_back_do_not_go_on() {
 
 #[tokio::test]
 async fn exhausted_memory_ends_the_call_alone() {
-    // Only the guest's memory bounds these: the library inflates streams of objects without a bound, and keeps all
-    // pages of a file in memory.
+    // Only the memory limit of the guest bounds these: the library inflates object streams without a limit,
+    // and keeps all pages of a file in memory.
     let bomb = deflate(&vec![b' '; 512 * MIB]);
     let head = format!(
         "%PDF-1.5\n1 0 obj<</Type/Catalog/Pages 2 0 R>>endobj 9 0 obj<</Type/ObjStm/N 9/First 9/Filter/FlateDecode/Length {}>>stream\n",
