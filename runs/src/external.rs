@@ -74,11 +74,11 @@ pub(crate) async fn add(
         arguments: Json::from_text(call.arguments.as_str()).map_err(|error| unavailable(&error))?,
         inbox: inbox.to_owned(),
         status: if call.waits { ExternalCallStatus::Waiting } else { ExternalCallStatus::Pending },
-        expires: Some(call.expires),
+        expires: Some(call.expires_at),
     };
     match store.add_call(guard, new).await {
-        Ok(()) if call.waits => Ok((ExternalCallState::Waiting, call.expires)),
-        Ok(()) => Ok((ExternalCallState::Pending, call.expires)),
+        Ok(()) if call.waits => Ok((ExternalCallState::Waiting, call.expires_at)),
+        Ok(()) => Ok((ExternalCallState::Pending, call.expires_at)),
         // The call is still open after the process that made it has died.
         Err(StoreError::AlreadyExists { .. }) => {
             let earlier = store.call(&call.id).await.map_err(|error| unavailable(&error))?;
@@ -86,7 +86,7 @@ pub(crate) async fn add(
             if earlier.run != run || earlier.tool != call.tool {
                 return Err(ToolError::internal("another call of the store has the same id"));
             }
-            Ok((progress(&earlier)?, earlier.expires.unwrap_or(call.expires)))
+            Ok((progress(&earlier)?, earlier.expires.unwrap_or(call.expires_at)))
         }
         Err(error) => Err(unavailable(&error)),
     }

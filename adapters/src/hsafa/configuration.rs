@@ -254,7 +254,7 @@ mod tests {
             ConfiguredTool::Internal(chart),
         ] = &configured[..]
         else {
-            panic!("{made:?}");
+            panic!("{configured:?}");
         };
         assert_eq!(weather.target.url(), "https://api.weather.com/current");
         assert_eq!((data.waits, data.timeout), (true, Duration::from_secs(10)));

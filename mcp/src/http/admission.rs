@@ -278,7 +278,7 @@ impl Gate {
         // Hold the lock until the answer is ready: `sessions` has the new session only then.
         let _creating = self.session_creation.lock().await;
         if self.sessions.sessions.read().await.len() >= self.limits.max_sessions {
-            let Self { limits: McpLimits { sessions, idle, .. }, .. } = self;
+            let Self { limits: McpLimits { max_sessions: sessions, idle_timeout: idle, .. }, .. } = self;
             let idle = humantime::format_duration(*idle);
             return busy(&format!(
                 "there are {sessions} sessions, which is the limit: end one by DELETE, or wait until one was \

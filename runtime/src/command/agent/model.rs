@@ -16,7 +16,7 @@ pub(in crate::command) fn settings(
     file: &AgentFile,
 ) -> Result<ProviderSettings, CliError> {
     let variable = |name: &str| std::env::var(name).ok().filter(|value| !value.is_empty());
-    let ModelChoice { kind, model, base_url, key } = choose(options, file, variable)?;
+    let ResolvedModel { kind, model, base_url, key } = choose(options, file, variable)?;
     let mut settings = ProviderSettings::new(kind, model);
     settings.base_url = base_url;
     settings.key = match key {
@@ -29,7 +29,7 @@ pub(in crate::command) fn settings(
 
 /// A model with its address and the source of its key.
 #[derive(Debug, Clone, PartialEq, Eq)]
-struct ModelChoice {
+struct ResolvedModel {
     kind: ProviderKind,
     model: String,
     /// `None` means the provider's own address.
@@ -54,7 +54,7 @@ fn choose(
     options: &ModelChoice,
     file: &AgentFile,
     variable: impl Fn(&str) -> Option<String>,
-) -> Result<ModelChoice, CliError> {
+) -> Result<ResolvedModel, CliError> {
     let kind = options.provider.or(file.agent.provider).unwrap_or(ProviderKind::OpenAi);
     // The file's other settings belong to the file's provider.
     let is_kind_of_file = file.agent.provider.unwrap_or(ProviderKind::OpenAi) == kind;
@@ -66,17 +66,17 @@ fn choose(
     if let Some(base_url) = &options.base_url {
         // The keys of the environment and of the file belong to other addresses.
         let key = key_option.unwrap_or(ProviderKeySource::None);
-        return Ok(ModelChoice { kind, model, base_url: Some(base_url.clone()), key });
+        return Ok(ResolvedModel { kind, model, base_url: Some(base_url.clone()), key });
     }
     if let Some(base_url) = kind.base_url_variable().and_then(&variable) {
         let key =
             key_option.or(key_variable.map(ProviderKeySource::Variable)).unwrap_or(ProviderKeySource::None);
-        return Ok(ModelChoice { kind, model, base_url: Some(base_url), key });
+        return Ok(ResolvedModel { kind, model, base_url: Some(base_url), key });
     }
     let key_in_file = || section.and_then(|section| section.key_file.clone()).map(ProviderKeySource::File);
     if let Some(base_url) = section.and_then(|section| section.base_url.clone()) {
         let key = key_option.or_else(key_in_file).unwrap_or(ProviderKeySource::None);
-        return Ok(ModelChoice { kind, model, base_url: Some(base_url), key });
+        return Ok(ResolvedModel { kind, model, base_url: Some(base_url), key });
     }
     // Without any key, keep the variable's name, so that the error can name the missing variable.
     let key = key_option
@@ -84,7 +84,7 @@ fn choose(
         .or_else(key_in_file)
         .or(kind.key_variable().map(ProviderKeySource::Variable))
         .unwrap_or(ProviderKeySource::None);
-    Ok(ModelChoice { kind, model, base_url: None, key })
+    Ok(ResolvedModel { kind, model, base_url: None, key })
 }
 
 /// Returns the name of the operator's file, for an error.
@@ -119,7 +119,7 @@ mod tests {
         let variable = |name: &str| {
             variables.iter().find(|(known, _)| *known == name).map(|(_, value)| (*value).to_owned())
         };
-        let ModelChoice { kind, model, base_url, key } = choose(&options.model.choice, &file, variable)?;
+        let ResolvedModel { kind, model, base_url, key } = choose(&options.model.choice, &file, variable)?;
         Ok((kind, model, base_url, key))
     }
 
