@@ -85,7 +85,7 @@ fn wrong_parameters_of_a_call_are_refused_and_run_nothing() {
 fn a_client_that_sends_nothing_but_garbage_is_left() {
     let fixture = Fixture::new();
     let mut setup = Setup::default();
-    setup.limits.unreadable = 5;
+    setup.limits.max_unreadable = 5;
     let mut client = native_client(&fixture, setup);
     for _ in 0..5 {
         client.send("garbage");
@@ -189,7 +189,7 @@ fn the_calls_of_a_client_that_leaves_are_cancelled() {
     .tier(SafetyTier::SideEffecting)
     .timeout(Duration::from_secs(600));
     let mut setup = Setup::default();
-    setup.limits.leave = Duration::ZERO;
+    setup.limits.leave_grace = Duration::ZERO;
     let mut client =
         Client::start(native_registry(&fixture, |builder| builder.tool(spy)), setup).begin(json!({}));
     client.ask("tools/call", json!({"name": "waiting"}));
@@ -227,7 +227,7 @@ fn a_call_that_reports_on_and_on_has_no_more_time_than_others() {
     })
     .timeout(Duration::from_secs(600));
     let mut setup = Setup::default();
-    setup.limits.leave = Duration::from_millis(200);
+    setup.limits.leave_grace = Duration::from_millis(200);
     let mut client =
         Client::start(native_registry(&fixture, |builder| builder.tool(spy)), setup).begin(json!({}));
     client.ask("tools/call", json!({"name": "reporting"}));

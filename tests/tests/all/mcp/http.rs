@@ -361,7 +361,7 @@ fn ten_thousand_streams_leave_the_server_small_and_serving() {
         open_streams.push_back(stream);
     }
     // On a busy machine the server may already have closed the oldest connections, because they sent nothing more.
-    let limit = McpLimits::default().connections;
+    let limit = McpLimits::default().max_connections;
     let one_too_many = || {
         let _held: Vec<_> = (0..=limit).map(|_| server.connect()).collect();
         read_answer(server.connect())

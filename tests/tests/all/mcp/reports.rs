@@ -160,13 +160,13 @@ const MAX_UNREAD_REPORTS: usize = 8;
 
 #[test]
 fn a_flood_of_progress_is_cut_at_the_limit_and_holds_up_nothing() {
-    for limit in [1, Setup::default().limits.reports] {
+    for limit in [1, Setup::default().limits.max_unsent_reports] {
         let fixture = fixture_enabling(&["flooding"]);
         let may_end = Arc::new(Semaphore::new(0));
         let (spy, is_done) = flooding_spy(&may_end);
         let registry = native_registry(&fixture, |builder| builder.tool(spy));
         let mut setup = Setup { is_narrow: true, ..Setup::default() };
-        setup.limits.reports = limit;
+        setup.limits.max_unsent_reports = limit;
         let mut client = Client::start(registry, setup).begin(json!({}));
         client.stop_reading();
         let id = client.ask("tools/call", json!({"name": "flooding", "_meta": {"progressToken": 7}}));
@@ -198,7 +198,7 @@ fn a_call_ends_even_if_its_reports_are_not_read() {
     let (spy, is_done) = flooding_spy(&Arc::new(Semaphore::new(9)));
     let registry = native_registry(&fixture, |builder| builder.tool(spy));
     let mut setup = Setup { is_narrow: true, ..Setup::default() };
-    setup.limits.calls = 1;
+    setup.limits.max_calls = 1;
     let clients = setup.clients.clone();
     let mut client = Client::start(registry, setup).begin(json!({}));
     client.stop_reading();
@@ -310,7 +310,7 @@ fn calls_beyond_the_limit_are_refused_and_the_others_go_on() {
     .timeout(Duration::from_secs(120));
     let registry = native_registry(&fixture, |builder| builder.tool(spy));
     let mut setup = Setup::default();
-    setup.limits.calls = 3;
+    setup.limits.max_calls = 3;
     let mut client = Client::start(registry, setup).begin(json!({}));
     let ids: Vec<_> = (0..5).map(|_| client.ask("tools/call", json!({"name": "waiting"}))).collect();
     for _ in 0..2 {

@@ -41,7 +41,7 @@ impl ExternalCalls for Kept {
             added.add_permits(1);
         }
         let progress = if call.waits { ExternalCallState::Waiting } else { ExternalCallState::Pending };
-        Ok((progress, call.expires))
+        Ok((progress, call.expires_at))
     }
 
     async fn wait(&self, _id: &str) -> Result<ExternalCallState, ToolError> {
