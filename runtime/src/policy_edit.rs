@@ -1,11 +1,13 @@
 //! Edits of an operator's policy that keep its comments.
 
-use std::path::Path;
-
 use portcullis_tools::policy::MountName;
 use toml_edit::{DocumentMut, InlineTable, Item, Value, value};
 
-use crate::{cli::MountOption, error::CliError, setup::real_path};
+use crate::{
+    cli::MountOption,
+    error::{Cause, CliError},
+    setup::real_path,
+};
 
 /// Returns the policy with further mounts. They are granted to each profile that has the home mount, and to
 /// the shell if it has that mount, with the same access or less.
@@ -17,11 +19,11 @@ pub(crate) fn with_mounts(text: &str, mounts: &[MountOption]) -> Result<String, 
     let Ok(mut policy) = text.parse::<DocumentMut>() else { return Ok(text.to_owned()) };
     let home = policy.get("home").and_then(Item::as_str).unwrap_or(MountName::SHARED).to_owned();
     for mount in mounts {
-        let refuse = |problem: &str| CliError::Mount { mount: mount.to_string(), source: problem.into() };
+        let failed = |source: Cause| CliError::Mount { mount: mount.to_string(), source };
+        let refuse = |problem: &str| failed(problem.into());
         // A missing folder is refused when it is opened.
-        let folder = real_path(&mount.folder).ok();
-        let folder =
-            folder.as_deref().and_then(Path::to_str).ok_or_else(|| refuse("its path is not UTF-8"))?;
+        let folder = real_path(&mount.folder).map_err(|error| failed(error.into()))?;
+        let folder = folder.to_str().ok_or_else(|| refuse("its path is not UTF-8"))?;
         let folders = policy.entry("mounts").or_insert(toml_edit::table()).as_table_like_mut();
         let Some(folders) = folders else { return Ok(text.to_owned()) };
         if folders.contains_key(mount.name.as_str()) {
@@ -113,6 +115,16 @@ mod tests {
         let shell: Vec<_> =
             shell.mounts.iter().map(|mount| format!("{} {}", mount.name, mount.access)).collect();
         assert_eq!(shell, ["data write", "docs read", "shared write", "tmp write"]);
+    }
+
+    #[test]
+    fn a_path_that_cannot_be_resolved_is_refused_with_the_reason() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let link = folder.path().join("link");
+        std::os::unix::fs::symlink(&link, &link).expect("linked");
+        let error = with(DEFAULT_POLICY, &[&format!("d={}", link.display())]).expect_err("a cycle of links");
+        let source = std::fs::metadata(&link).expect_err("a cycle of links");
+        assert!(chain(&error).contains(&source.to_string()), "{}", chain(&error));
     }
 
     #[test]

@@ -173,8 +173,9 @@ async fn an_explanation_says_what_the_call_does() {
         "/",
         ".bashrc",
     ];
+    let tools = ["file_read", "file_list", "file_write", "file_delete"];
     for path in paths {
-        for tool in ["file_read", "file_list", "file_write", "file_delete"] {
+        for tool in tools {
             let request = ExplainRequest { subject: Some(path), agent: "agent", ..ExplainRequest::default() };
             let explained = ExplainedTool::shipped(tool).expect("shipped");
             let explanation = explainer.explain(&explained, &request).expect("explained");
@@ -195,7 +196,9 @@ async fn an_explanation_says_what_the_call_does() {
             allowed += usize::from(explanation.verdict != Approval::Deny);
         }
     }
-    assert!(allowed * 4 >= paths.len() * 4, "{allowed} of {} are allowed", paths.len() * 4);
+    // At least a quarter, so that the comparison covers answers of both kinds.
+    let cases = paths.len() * tools.len();
+    assert!(allowed >= cases / 4 && allowed < cases, "{allowed} of {cases} are allowed");
 }
 
 #[test]
