@@ -3,8 +3,8 @@
 use std::collections::HashMap;
 
 use portcullis_store::{
-    ApprovalFilter, Json, RunStore, RunSummary, StartedCall, StoredAnswer, StoredApproval, StoredMessage,
-    Verdict,
+    ApprovalFilter, Json, RunStore, RunSummary, StartedCall, StepRecord, StoredAnswer, StoredApproval,
+    StoredMessage, Verdict,
 };
 use portcullis_types::Message;
 use serde::Serialize;
@@ -92,14 +92,6 @@ impl RunExport {
     /// # Errors
     /// [`RunError::Store`], [`RunError::Malformed`].
     pub async fn read(store: &dyn RunStore, id: &RunId) -> Result<Self, RunError> {
-        // Copy payloads byte for byte, so that numbers and the order of keys do not change.
-        let raw = |what: &'static str, json: Json| {
-            RawValue::from_string(json.into_text()).map_err(|source| RunError::Malformed {
-                id: id.clone(),
-                what,
-                source,
-            })
-        };
         let run = store.run(id.as_str()).await?;
         let messages = all_rows(|request| store.messages(id.as_str(), request)).await?;
         let steps = all_rows(|request| store.steps(id.as_str(), request)).await?;
@@ -112,43 +104,6 @@ impl RunExport {
         let mut approvals = all_rows(|request| store.approvals(filter.clone(), request)).await?;
         // The store lists the newest first.
         approvals.reverse();
-        let started = |started: StartedCall| {
-            Ok(ExportedCall {
-                id: started.call,
-                tool: started.tool,
-                arguments: raw("call", started.arguments)?,
-                may_repeat: started.may_repeat,
-                attempts: started.attempts,
-                begun: started.begun,
-                finished: started.finished,
-                result: started.result.map(|result| raw("result", result)).transpose()?,
-                labels: started.labels,
-            })
-        };
-        let approval = |approval: StoredApproval| {
-            let StoredApproval { request, created, status, answer, run: _, agent: _ } = approval;
-            let decision = answer.map(|answer| {
-                let StoredAnswer { verdict, by, via, edited_arguments, reason, decided } = answer;
-                let verdict = match verdict {
-                    Verdict::Approve => "approve",
-                    Verdict::Deny => "deny",
-                };
-                let edited_arguments =
-                    edited_arguments.map(|arguments| raw("answer", arguments)).transpose()?;
-                Ok::<_, RunError>(ExportedDecision { verdict, by, via, edited_arguments, reason, decided })
-            });
-            Ok(ExportedApproval {
-                id: request.id,
-                call: request.call,
-                tool: request.tool,
-                question: request.question,
-                hash: request.hash,
-                created,
-                expires: request.expires,
-                status: status.as_str(),
-                decision: decision.transpose()?,
-            })
-        };
         // Omit the rest of the row, which is bookkeeping of the store, such as the lease.
         let RunSummary {
             id: run_id,
@@ -161,37 +116,97 @@ impl RunExport {
             cancel_requested,
             ..
         } = run.summary;
-        let status = status.as_str();
         Ok(Self {
             format: FORMAT,
             run: ExportedRun {
                 id: run_id,
                 agent,
                 workspace,
-                status,
+                status: status.as_str(),
                 created,
                 updated,
                 labels,
                 cancel_requested,
             },
-            state: raw("state", run.state)?,
+            state: raw(id, "state", run.state)?,
             messages: messages
                 .into_iter()
-                .map(|message| raw("message", message.body))
+                .map(|message| raw(id, "message", message.body))
                 .collect::<Result<_, _>>()?,
-            steps: steps
+            steps: steps.into_iter().map(|step| ExportedStep::from_record(step.record)).collect(),
+            calls: started_calls
                 .into_iter()
-                .map(|step| ExportedStep {
-                    kind: step.record.kind,
-                    begun: step.record.begun,
-                    finished: step.record.finished,
-                    summary: step.record.summary,
-                })
-                .collect(),
-            calls: started_calls.into_iter().map(started).collect::<Result<_, RunError>>()?,
-            approvals: approvals.into_iter().map(approval).collect::<Result<_, RunError>>()?,
+                .map(|call| ExportedCall::from_started(id, call))
+                .collect::<Result<_, _>>()?,
+            approvals: approvals
+                .into_iter()
+                .map(|approval| ExportedApproval::from_stored(id, approval))
+                .collect::<Result<_, _>>()?,
         })
     }
+}
+
+impl ExportedStep {
+    fn from_record(record: StepRecord) -> Self {
+        let StepRecord { kind, begun, finished, summary } = record;
+        Self { kind, begun, finished, summary }
+    }
+}
+
+impl ExportedCall {
+    fn from_started(run: &RunId, started: StartedCall) -> Result<Self, RunError> {
+        let StartedCall { call, tool, arguments, may_repeat, attempts, begun, finished, result, labels } =
+            started;
+        Ok(Self {
+            id: call,
+            tool,
+            arguments: raw(run, "call", arguments)?,
+            may_repeat,
+            attempts,
+            begun,
+            finished,
+            result: result.map(|result| raw(run, "result", result)).transpose()?,
+            labels,
+        })
+    }
+}
+
+impl ExportedApproval {
+    fn from_stored(run: &RunId, approval: StoredApproval) -> Result<Self, RunError> {
+        let StoredApproval { request, created, status, answer, run: _, agent: _ } = approval;
+        Ok(Self {
+            id: request.id,
+            call: request.call,
+            tool: request.tool,
+            question: request.question,
+            hash: request.hash,
+            created,
+            expires: request.expires,
+            status: status.as_str(),
+            decision: answer.map(|answer| ExportedDecision::from_answer(run, answer)).transpose()?,
+        })
+    }
+}
+
+impl ExportedDecision {
+    fn from_answer(run: &RunId, answer: StoredAnswer) -> Result<Self, RunError> {
+        let StoredAnswer { verdict, by, via, edited_arguments, reason, decided } = answer;
+        let verdict = match verdict {
+            Verdict::Approve => "approve",
+            Verdict::Deny => "deny",
+        };
+        let edited_arguments = edited_arguments.map(|arguments| raw(run, "answer", arguments)).transpose()?;
+        Ok(Self { verdict, by, via, edited_arguments, reason, decided })
+    }
+}
+
+/// Copies a payload byte for byte, so that numbers and the order of keys do not change.
+fn raw(run: &RunId, what: &'static str, json: Json) -> Result<Box<RawValue>, RunError> {
+    RawValue::from_string(json.into_text()).map_err(|source| RunError::Malformed {
+        id: run.clone(),
+        what,
+        source,
+    })
 }
 
 /// Returns the position of each call among all calls of the messages.
