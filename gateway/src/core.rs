@@ -2,7 +2,7 @@
 
 use std::{fmt, sync::Arc, time::Duration};
 
-use portcullis_agent::Provider;
+use portcullis_agent::{Provider, ProviderError};
 use portcullis_runs::{ModelIdentity, Runs, now};
 use portcullis_store::{Applied, Change, GatewayStore, Json, NewEvent, StoreError};
 use portcullis_tools::ToolRegistry;
@@ -23,8 +23,8 @@ pub trait Models: Send + Sync {
     /// The provider of an agent's model, and how rows name it. `model` is the name that the agent's definition has.
     ///
     /// # Errors
-    /// A message for the operator, if there is no such model. The cycle then fails.
-    async fn choose(&self, agent: &str, model: Option<&str>) -> Result<ChosenModel, String>;
+    /// [`ProviderError`], if there is no such model. The cycle then fails with its text.
+    async fn choose(&self, agent: &str, model: Option<&str>) -> Result<ChosenModel, ProviderError>;
 }
 
 /// The model of an agent.

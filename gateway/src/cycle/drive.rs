@@ -11,7 +11,7 @@ use portcullis_runs::{
 };
 use portcullis_store::{NewApproval, NoteKind, PageRequest, Participant};
 use portcullis_tools::{CallStartListener, Caller, RegistryExecutor, ToolRegistry};
-use portcullis_types::{Message, async_trait};
+use portcullis_types::{Message, async_trait, chain};
 use serde_json::json;
 use tokio::sync::mpsc;
 
@@ -141,8 +141,8 @@ impl Cycle<'_> {
         match self.core.models.choose(&self.agent.id, asked).await {
             Ok(model) => model,
             // The run fails with this message, so that a person sees it.
-            Err(message) => ChosenModel {
-                provider: Arc::new(NoModel(message)),
+            Err(error) => ChosenModel {
+                provider: Arc::new(NoModel(chain(&error))),
                 identity: ModelIdentity { name: asked.unwrap_or_default().to_owned(), address: None },
             },
         }
