@@ -4,8 +4,8 @@ use thiserror::Error;
 
 use super::{nesting, read, walk};
 
-/// The reason why the text of a command does not show what it would run. Its text is a clause about the command, for
-/// the model that wrote the command.
+/// The reason why the text of a command does not show what it would run. Its text is a clause about the
+/// command, for the model that wrote the command.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 #[non_exhaustive]
 pub enum UnreadableCommand {
