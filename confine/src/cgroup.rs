@@ -247,13 +247,13 @@ mod tests {
     fn without_controllers_the_reason_names_the_remedy() {
         for (controllers, subtree) in [("", ""), ("cpu io", ""), ("memory", "memory")] {
             let folder = group(controllers, subtree);
-            let reason = ControlGroup::create_in(folder.path(), LIMITS).unwrap_err();
-            assert!(reason.to_string().contains("Delegate=yes"), "{reason}");
+            let error = ControlGroup::create_in(folder.path(), LIMITS).unwrap_err();
+            assert!(error.to_string().contains("Delegate=yes"), "{error}");
             assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 2, "nothing was made");
         }
         // Every machine gives either a group or a reason.
-        if let Err(reason) = ControlGroup::create(LIMITS) {
-            assert!(reason.to_string().contains("Delegate=yes"), "{reason}");
+        if let Err(error) = ControlGroup::create(LIMITS) {
+            assert!(error.to_string().contains("Delegate=yes"), "{error}");
         }
     }
 

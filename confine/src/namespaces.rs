@@ -311,17 +311,12 @@ impl Namespaces {
     }
 }
 
-/// The kernel refused a user namespace.
-#[derive(Debug, thiserror::Error)]
-#[error("{}", advice::user_namespace(.0))]
-struct UserNamespaceRefused(io::Error);
-
 /// Enters a user namespace, in which an ordinary user may make the other namespaces. The inner error says why that was
 /// refused; nothing has changed then.
 fn enter_user_namespace(
     one_thread: &SingleThreaded,
     user: Option<ProcessUser>,
-) -> Result<Result<(), UserNamespaceRefused>, ConfineError> {
+) -> Result<Result<(), advice::UserNamespaceRefused>, ConfineError> {
     if let Some(user) = user {
         // A new user namespace maps only the user that makes it, so this process must become `user` first. It could not
         // go back after a failure, so a child process tries both steps before.
@@ -329,7 +324,7 @@ fn enter_user_namespace(
             become_user(user).is_ok() && sys::unshare(UnshareFlags::NEWUSER, one_thread).is_ok()
         });
         if !is_possible.unwrap_or_default() {
-            return Ok(Err(UserNamespaceRefused(io::Error::from_raw_os_error(libc::EPERM))));
+            return Ok(Err(advice::user_namespace(io::Error::from_raw_os_error(libc::EPERM))));
         }
         become_user(user)?;
         // The change of user made the process undumpable, and the files below `/proc/self` that define the id map now
@@ -340,7 +335,7 @@ fn enter_user_namespace(
     // Read the ids before the `unshare`: inside, they are unmapped until the map is written.
     let (uid, gid) = (rustix::process::geteuid(), rustix::process::getegid());
     if let Err(error) = sys::unshare(UnshareFlags::NEWUSER, one_thread) {
-        return Ok(Err(UserNamespaceRefused(error)));
+        return Ok(Err(advice::user_namespace(error)));
     }
     // The kernel lets root map itself only with `CAP_SETFCAP`: root in the namespace could give files capabilities that
     // are valid for root outside.

@@ -15,7 +15,7 @@ use super::{
     keys,
     read::{check_version, read_document_root},
     section::{Section, SectionEntry},
-    value::choice_parser,
+    value::{choice_parser, tool_name},
 };
 
 /// The maximum number of tools, paths or labels of one expectation.
@@ -164,7 +164,7 @@ impl Names<'_> {
             element.refuse(faults, message);
             return None;
         }
-        element.parsed(faults, |name| ToolName::parse(name))
+        element.parsed(faults, tool_name)
     }
 
     fn subjects(
