@@ -29,14 +29,42 @@ pub struct ControlGroup {
     missing: Vec<String>,
 }
 
+/// The reason why no control group can be made here. Its text has the remedy, in words for an operator.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum CgroupError {
+    /// The groups of this process cannot be read.
+    #[error("there is no cgroup v2 to be found ({0}): {ADVICE}")]
+    Unreadable(io::Error),
+    /// This process is in no group of cgroup v2.
+    #[error("this process is in no group of cgroup v2: {ADVICE}")]
+    NoGroup,
+    /// A controller that a group needs is not bound to cgroup v2.
+    #[error("cgroup v2 lacks the controller memory or pids here: {ADVICE}")]
+    NoController,
+    /// The controllers cannot be turned on below the group of this process.
+    #[error("cgroups below this process's own cannot be limited: {ADVICE}")]
+    NotLimitable,
+    /// The kernel refused the group.
+    #[error("no group can be made ({0}): {ADVICE}")]
+    Refused(io::Error),
+    /// The kernel refused a limit of the group.
+    #[error("{file} cannot be set ({error})")]
+    Limit {
+        /// The file of the limit.
+        file: &'static str,
+        /// The kernel's error.
+        error: io::Error,
+    },
+}
+
 impl ControlGroup {
     /// Creates an empty group with these limits.
     ///
     /// # Errors
-    /// The reason why no group can be created here, and the remedy, in words for an operator.
-    pub fn create(limits: GroupLimits) -> Result<Self, String> {
-        let parents = parent_groups()
-            .map_err(|error| format!("there is no cgroup v2 to be found ({error}): {ADVICE}"))?;
+    /// [`CgroupError`], for the first of the groups in which the group could be made.
+    pub fn create(limits: GroupLimits) -> Result<Self, CgroupError> {
+        let parents = parent_groups().map_err(CgroupError::Unreadable)?;
         let mut reason = None;
         for parent in parents {
             match Self::create_in(&parent, limits) {
@@ -44,16 +72,16 @@ impl ControlGroup {
                 Err(error) => reason = reason.or(Some(error)),
             }
         }
-        Err(reason.unwrap_or_else(|| format!("this process is in no group of cgroup v2: {ADVICE}")))
+        Err(reason.unwrap_or(CgroupError::NoGroup))
     }
 
-    fn create_in(parent: &Path, limits: GroupLimits) -> Result<Self, String> {
+    fn create_in(parent: &Path, limits: GroupLimits) -> Result<Self, CgroupError> {
         let has_controllers = |file: &str| {
             let text = fs::read_to_string(parent.join(file)).unwrap_or_default();
             REQUIRED.iter().all(|controller| text.split_ascii_whitespace().any(|word| word == *controller))
         };
         if !has_controllers("cgroup.controllers") {
-            return Err(format!("cgroup v2 lacks the controller memory or pids here: {ADVICE}"));
+            return Err(CgroupError::NoController);
         }
         for controller in REQUIRED.into_iter().chain(["cpu"]) {
             // An error is ignored, because the controller may be enabled already. The check below reads the
@@ -61,17 +89,17 @@ impl ControlGroup {
             let _ = write(&parent.join("cgroup.subtree_control"), &format!("+{controller}"));
         }
         if !has_controllers("cgroup.subtree_control") {
-            return Err(format!("cgroups below this process's own cannot be limited: {ADVICE}"));
+            return Err(CgroupError::NotLimitable);
         }
         static NEXT: AtomicU32 = AtomicU32::new(0);
         let number = NEXT.fetch_add(1, Ordering::Relaxed);
         let folder = parent.join(format!("portcullis-{}-{number}", rustix::process::getpid().as_raw_pid()));
-        fs::create_dir(&folder).map_err(|error| format!("no group can be made ({error}): {ADVICE}"))?;
+        fs::create_dir(&folder).map_err(CgroupError::Refused)?;
         let mut group = Self { folder, limits, missing: Vec::new() };
         for (file, value) in [("memory.max", limits.memory_bytes), ("pids.max", limits.processes)] {
             group
                 .write_value(file, &value.to_string())
-                .map_err(|error| format!("{file} cannot be set ({error})"))?;
+                .map_err(|error| CgroupError::Limit { file, error })?;
         }
         let optional = [
             // Without this limit a process would use swap beyond `memory.max`.
@@ -222,13 +250,13 @@ mod tests {
     fn without_controllers_the_reason_names_the_remedy() {
         for (controllers, subtree) in [("", ""), ("cpu io", ""), ("memory", "memory")] {
             let folder = group(controllers, subtree);
-            let reason = ControlGroup::create_in(folder.path(), LIMITS).unwrap_err();
-            assert!(reason.contains("Delegate=yes"), "{reason}");
+            let error = ControlGroup::create_in(folder.path(), LIMITS).unwrap_err();
+            assert!(error.to_string().contains("Delegate=yes"), "{error}");
             assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 2, "nothing was made");
         }
         // Every machine gives either a group or a reason.
-        if let Err(reason) = ControlGroup::create(LIMITS) {
-            assert!(reason.contains("Delegate=yes"), "{reason}");
+        if let Err(error) = ControlGroup::create(LIMITS) {
+            assert!(error.to_string().contains("Delegate=yes"), "{error}");
         }
     }
 

@@ -84,12 +84,12 @@ pub use rules::{
 
 pub use {
     canary::Canary,
-    cgroup::{ControlGroup, GroupProof, prove_group},
+    cgroup::{CgroupError, ControlGroup, GroupProof, prove_group},
     changes::{ChangeListener, ChangeOperation, PathArgument, PendingChange},
     environment::take_variable,
     file_tree::{Bind, BuiltTree, FileTree},
     kernel::probe_kernel,
-    namespaces::{NamespacedProcess, Namespaces, SeparateUser},
+    namespaces::{ListenerError, NamespacedProcess, Namespaces, SeparateUser},
     process::{SingleThreaded, confine_current_process},
     thread::{ProvenThread, confine_current_thread, prove_on_scratch_thread},
 };

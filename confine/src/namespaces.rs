@@ -39,6 +39,18 @@ pub struct SeparateUser {
     pub other: ProcessUser,
 }
 
+/// The reason why the listener on the loopback device was not made.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum ListenerError {
+    /// The process has no network namespace of its own.
+    #[error("there is no network namespace")]
+    NoNamespace,
+    /// The kernel refused the loopback device, or the listener on it.
+    #[error("the loopback device cannot be used ({0})")]
+    Loopback(io::Error),
+}
+
 /// The outer process's preparations. The child inherits them through the fork.
 #[derive(Debug)]
 pub struct Namespaces {
@@ -66,7 +78,7 @@ pub struct NamespacedProcess {
     /// Whether the process is in its own user namespace, where the kernel counts its processes separately.
     pub has_own_users: bool,
     /// The listener that the caller asked for, or the reason why it was not made.
-    pub listener: Option<Result<OwnedFd, String>>,
+    pub listener: Option<Result<OwnedFd, ListenerError>>,
 }
 
 impl Namespaces {
@@ -114,7 +126,7 @@ impl Namespaces {
             .is_ok_and(|capabilities| capabilities.effective.contains(CapabilitySet::SYS_ADMIN));
         if !is_admin && let Err(reason) = enter_user_namespace(one_thread, user)? {
             for layer in std::mem::take(&mut namespaces.requested) {
-                namespaces.report(layer, LayerStatus::Missing { reason: reason.clone() }, Vec::new());
+                namespaces.report(layer, LayerStatus::Missing { reason: reason.to_string() }, Vec::new());
             }
             return Ok(namespaces);
         }
@@ -157,7 +169,7 @@ impl Namespaces {
         tree: &FileTree,
         listen: Option<u16>,
     ) -> Result<NamespacedProcess, ConfineError> {
-        let mut listener = listen.map(|_| Err("there is no network namespace".to_owned()));
+        let mut listener = listen.map(|_| Err(ListenerError::NoNamespace));
         if self.requested.contains(&Layer::PidNamespace) {
             let attempt = NamespaceAttempt::outer_process(self.outer_process);
             let evidence = attempt.proof(Layer::PidNamespace, self.outer_visibility)?;
@@ -200,10 +212,10 @@ impl Namespaces {
         &mut self,
         port: u16,
         attempts: &[(NamespaceAttempt, SyscallOutcome)],
-    ) -> Result<Result<OwnedFd, String>, ConfineError> {
+    ) -> Result<Result<OwnedFd, ListenerError>, ConfineError> {
         let listener = match loopback::listen(port) {
             Ok(listener) => listener,
-            Err(error) => return Ok(Err(format!("the loopback device cannot be used ({error})"))),
+            Err(error) => return Ok(Err(ListenerError::Loopback(error))),
         };
         for (attempt, before) in attempts {
             let evidence = attempt.proof_with_loopback(*before)?;
@@ -269,7 +281,7 @@ impl Namespaces {
         let attempts = match attempts_on_tree(canary) {
             Ok(attempts) => attempts,
             Err(reason) => {
-                self.report_missing(layer, reason);
+                self.report_missing(layer, reason.to_string());
                 return Ok(None);
             }
         };
@@ -309,7 +321,7 @@ impl Namespaces {
 fn enter_user_namespace(
     one_thread: &SingleThreaded,
     user: Option<ProcessUser>,
-) -> Result<Result<(), String>, ConfineError> {
+) -> Result<Result<(), advice::UserNamespaceRefused>, ConfineError> {
     if let Some(user) = user {
         // A new user namespace maps only the user that creates it, so this process must switch to `user`
         // first. It could not switch back after a failure, so a child process tries both steps first.
@@ -317,7 +329,7 @@ fn enter_user_namespace(
             become_user(user).is_ok() && sys::unshare(UnshareFlags::NEWUSER, one_thread).is_ok()
         });
         if !is_possible.unwrap_or_default() {
-            return Ok(Err(advice::user_namespace(&io::Error::from_raw_os_error(libc::EPERM))));
+            return Ok(Err(advice::user_namespace(io::Error::from_raw_os_error(libc::EPERM))));
         }
         become_user(user)?;
         // Switching the user made the process undumpable, so the files below `/proc/self` that define the id
@@ -328,7 +340,7 @@ fn enter_user_namespace(
     // Read the ids before the `unshare`: inside, they are unmapped until the map is written.
     let (uid, gid) = (rustix::process::geteuid(), rustix::process::getegid());
     if let Err(error) = sys::unshare(UnshareFlags::NEWUSER, one_thread) {
-        return Ok(Err(advice::user_namespace(&error)));
+        return Ok(Err(advice::user_namespace(error)));
     }
     // The kernel lets root map itself only with `CAP_SETFCAP`: root in the namespace could otherwise give
     // files capabilities that are valid for root outside.
@@ -341,15 +353,23 @@ fn enter_user_namespace(
     Ok(Ok(()))
 }
 
-/// Returns the attempts that prove a file tree, each with its earlier outcome. The error gives the reason why
-/// the tree cannot be proved.
-fn attempts_on_tree(canary: &Canary) -> Result<Vec<(NamespaceAttempt, SyscallOutcome)>, String> {
-    let root = NamespaceAttempt::root_folder()
-        .map_err(|error| format!("the root folder cannot be looked at ({error})"))?;
+/// The reason why a file tree cannot be proved.
+#[derive(Debug, thiserror::Error)]
+enum UnprovableTree {
+    #[error("the root folder cannot be looked at ({0})")]
+    Root(io::Error),
+    #[error("the state folder has no path to prove it by ({0})")]
+    NoPath(io::Error),
+    #[error("the state folder has no file for the proof")]
+    NoFile,
+}
+
+/// The attempts that prove a file tree, each with its earlier outcome.
+fn attempts_on_tree(canary: &Canary) -> Result<Vec<(NamespaceAttempt, SyscallOutcome)>, UnprovableTree> {
+    let root = NamespaceAttempt::root_folder().map_err(UnprovableTree::Root)?;
     let before = root.run();
     let mut attempts = vec![(root, before)];
-    let path =
-        canary.path().map_err(|error| format!("the state folder has no path to prove it by ({error})"))?;
+    let path = canary.path().map_err(UnprovableTree::NoPath)?;
     let state = NamespaceAttempt::state_by_path(path);
     match state.run() {
         // A process of another user than the daemon's is refused in any case, so rely only on the attempt on
@@ -357,7 +377,7 @@ fn attempts_on_tree(canary: &Canary) -> Result<Vec<(NamespaceAttempt, SyscallOut
         SyscallOutcome::Failed(libc::EACCES) => {}
         SyscallOutcome::Succeeded => attempts.push((state, SyscallOutcome::Succeeded)),
         // For example, the canary was removed.
-        SyscallOutcome::Failed(_) => return Err("the state folder has no file for the proof".to_owned()),
+        SyscallOutcome::Failed(_) => return Err(UnprovableTree::NoFile),
     }
     Ok(attempts)
 }

@@ -2,7 +2,7 @@
 
 use std::{fmt, sync::Arc, time::Duration};
 
-use portcullis_agent::Provider;
+use portcullis_agent::{Provider, ProviderError};
 use portcullis_runs::{ModelIdentity, Runs, now};
 use portcullis_store::{Applied, Change, GatewayStore, Json, NewEvent, StoreError};
 use portcullis_tools::ToolRegistry;
@@ -24,8 +24,8 @@ pub trait Models: Send + Sync {
     /// agent's definition.
     ///
     /// # Errors
-    /// A message for the operator if there is no such model. The cycle then fails.
-    async fn choose(&self, agent: &str, model: Option<&str>) -> Result<ChosenModel, String>;
+    /// [`ProviderError`], if there is no such model. The cycle then fails with its text.
+    async fn choose(&self, agent: &str, model: Option<&str>) -> Result<ChosenModel, ProviderError>;
 }
 
 /// The model of an agent.

@@ -1,4 +1,5 @@
 //! [`ApiError`]: why a request was refused. [`GatewayError`]: why the gateway does not serve.
+//! [`GatewayRequestError`]: why a request without a connection has no answer.
 
 use axum::{
     Json,
@@ -33,6 +34,26 @@ pub enum GatewayError {
     /// A tool of the gateway cannot be registered.
     #[error("a tool of the gateway cannot be registered")]
     Tool(#[from] RegistryError),
+}
+
+/// Why [`Gateway::request`](crate::Gateway::request) has no answer.
+#[derive(Debug, Error)]
+#[non_exhaustive]
+pub enum GatewayRequestError {
+    /// The method, the path or the token cannot be a part of a request.
+    #[error("{0}")]
+    Invalid(axum::http::Error),
+    /// The body of the response is too large.
+    #[error("{0}")]
+    Body(axum::Error),
+    /// The gateway refused the request.
+    #[error("{status}: {body}")]
+    Refused {
+        /// The status of HTTP.
+        status: StatusCode,
+        /// The body of the response: the code and the message in JSON.
+        body: String,
+    },
 }
 
 /// Why a request was refused, as the client reads it.

@@ -49,7 +49,7 @@ mod topic;
 pub use crate::{
     agent_tool::tool_names,
     core::{ChosenModel, Models},
-    error::GatewayError,
+    error::{GatewayError, GatewayRequestError},
     serve::{Gateway, GatewayParts},
 };
 

@@ -20,7 +20,7 @@ use crate::{
     connections,
     core::{Core, Models, new_id},
     cycles::{self, Cycles},
-    error::GatewayError,
+    error::{GatewayError, GatewayRequestError},
     hub::EventHub,
     readership::Readerships,
     routes,
@@ -136,28 +136,29 @@ impl Gateway {
     /// Makes a request with this token, without a connection. Returns the body of the response.
     ///
     /// # Errors
-    /// The body of a refusal.
+    /// [`GatewayRequestError`]. For a refusal it has the body of the response.
     pub async fn request(
         &self,
         token: &str,
         method: &str,
         path: &str,
         body: serde_json::Value,
-    ) -> Result<serde_json::Value, String> {
+    ) -> Result<serde_json::Value, GatewayRequestError> {
         let request = Request::builder()
             .method(method)
             .uri(path)
             .header(header::AUTHORIZATION, format!("Bearer {token}"))
             .header(header::CONTENT_TYPE, "application/json")
             .body(Body::from(body.to_string()))
-            .map_err(|error| error.to_string())?;
+            .map_err(GatewayRequestError::Invalid)?;
         // The router is infallible.
         let response = self.router().oneshot(request).await.unwrap_or_else(|error| match error {});
         let status = response.status();
         let bytes = axum::body::to_bytes(response.into_body(), MAX_ANSWER_BYTES).await;
-        let bytes = bytes.map_err(|error| error.to_string())?;
+        let bytes = bytes.map_err(GatewayRequestError::Body)?;
         if !status.is_success() {
-            return Err(format!("{status}: {}", String::from_utf8_lossy(&bytes)));
+            let body = String::from_utf8_lossy(&bytes).into_owned();
+            return Err(GatewayRequestError::Refused { status, body });
         }
         // A response without a body becomes null.
         Ok(serde_json::from_slice(&bytes).unwrap_or_default())

@@ -37,7 +37,7 @@ pub async fn web_search_read(
         return Ok(ToolOutput::text(refusal::message(&bytes)));
     }
     let provider = SearchProvider::from_name(provider);
-    let answer = provider.read(&bytes).map_err(ToolError::failed)?;
+    let answer = provider.read(&bytes).map_err(|error| ToolError::failed(error.to_string()))?;
     let filter =
         ResultFilter { max_results: usize::try_from(max_results).unwrap_or(usize::MAX), site, since };
     Ok(list(&choose_results(&answer.results, filter), &answer.unresponsive))

@@ -3,10 +3,11 @@
 use std::{fmt, time::Duration};
 
 use serde::{Serialize, Serializer};
+use thiserror::Error;
 use url::Url;
 
 use crate::{
-    AuditSync, FileBytes,
+    AuditSync, FileBytes, InvalidUrl,
     limits::{KIB, LimitBounds},
     network::parse_url,
 };
@@ -88,11 +89,30 @@ pub struct WitnessDestination {
     pub key: String,
 }
 
+/// A text that is not a destination of checkpoints.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
+pub(crate) enum InvalidCheckpointDestination {
+    /// The text is neither a known word, nor a witness, nor an absolute path.
+    #[error("write `stderr`, `https://… KEY` for a witness, or the absolute path of a file")]
+    Form,
+    /// The URL of a witness is not one that a request may have.
+    #[error(transparent)]
+    WitnessUrl(#[from] InvalidUrl),
+    /// The URL of a witness has a query or a fragment.
+    #[error("the URL of a witness has no `?` and no `#`")]
+    WitnessQuery,
+    /// A witness has no key, or an invalid one.
+    #[error(
+        "write the key of the witness behind its URL and a space: `https://… NAME+8 hexadecimal digits+base64`"
+    )]
+    WitnessKey,
+}
+
 impl WitnessDestination {
-    fn parse(url: &str, key: Option<&str>) -> Result<Self, String> {
-        let (parsed, _authority) = parse_url(url).map_err(|error| error.to_string())?;
+    fn parse(url: &str, key: Option<&str>) -> Result<Self, InvalidCheckpointDestination> {
+        let (parsed, _authority) = parse_url(url)?;
         if url.contains(['?', '#']) {
-            return Err("the URL of a witness has no `?` and no `#`".to_owned());
+            return Err(InvalidCheckpointDestination::WitnessQuery);
         }
         let parts: Vec<&str> = key.unwrap_or_default().splitn(3, '+').collect();
         let is_key = matches!(*parts, [name, id, encoded]
@@ -103,8 +123,10 @@ impl WitnessDestination {
                 && !encoded.is_empty()
                 && encoded.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"+/=".contains(&byte)));
         match key {
-            Some(key) if is_key && key.len() <= MAX_WITNESS_KEY_BYTES => Ok(Self { url: parsed, key: key.to_owned() }),
-            _ => Err("write the key of the witness behind its URL and a space: `https://… NAME+8 hexadecimal digits+base64`".to_owned()),
+            Some(key) if is_key && key.len() <= MAX_WITNESS_KEY_BYTES => {
+                Ok(Self { url: parsed, key: key.to_owned() })
+            }
+            _ => Err(InvalidCheckpointDestination::WitnessKey),
         }
     }
 }
@@ -117,7 +139,7 @@ const MAX_WITNESS_KEY_BYTES: usize = 512;
 
 impl CheckpointDestination {
     /// Parses `stderr`, an absolute path, or a witness.
-    pub(crate) fn parse(text: &str) -> Result<Self, String> {
+    pub(crate) fn parse(text: &str) -> Result<Self, InvalidCheckpointDestination> {
         if text == "stderr" {
             return Ok(Self::Stderr);
         }
@@ -125,7 +147,7 @@ impl CheckpointDestination {
             let (url, key) = text.split_once(' ').map_or((text, None), |(url, key)| (url, Some(key)));
             return WitnessDestination::parse(url, key).map(Self::Witness);
         }
-        parse_absolute(text, "`stderr`, `https://… KEY` for a witness").map(Self::File)
+        absolute_path(text).map(Self::File).ok_or(InvalidCheckpointDestination::Form)
     }
 }
 
@@ -160,18 +182,27 @@ const SSH_AGENT: &str = "ssh-agent:";
 /// The length of the base64 digits in a fingerprint.
 const FINGERPRINT_DIGITS: usize = 43;
 
+/// A text that is not the place of a key.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
+pub(crate) enum InvalidKeyLocation {
+    /// The text is neither a key of an SSH agent nor an absolute path.
+    #[error("write `ssh-agent:SHA256:…`, or the absolute path of a file")]
+    Form,
+    /// The fingerprint of a key in an SSH agent is not one.
+    #[error("write the fingerprint as `ssh-add -l` shows it: `ssh-agent:SHA256:…`")]
+    Fingerprint,
+}
+
 impl KeyLocation {
     /// Parses an absolute path, or `ssh-agent:SHA256:…`.
-    pub(crate) fn parse(text: &str) -> Result<Self, String> {
+    pub(crate) fn parse(text: &str) -> Result<Self, InvalidKeyLocation> {
         match text.strip_prefix(SSH_AGENT) {
-            None => parse_absolute(text, "`ssh-agent:SHA256:…`").map(Self::File),
+            None => absolute_path(text).map(Self::File).ok_or(InvalidKeyLocation::Form),
             Some(fingerprint) => {
                 let digits = fingerprint.strip_prefix("SHA256:").unwrap_or_default();
                 let is_digit = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'+' | b'/');
                 if digits.len() != FINGERPRINT_DIGITS || !digits.bytes().all(is_digit) {
-                    return Err(
-                        "write the fingerprint as `ssh-add -l` shows it: `ssh-agent:SHA256:…`".to_owned()
-                    );
+                    return Err(InvalidKeyLocation::Fingerprint);
                 }
                 Ok(Self::SshAgent(fingerprint.to_owned()))
             }
@@ -194,12 +225,10 @@ impl Serialize for KeyLocation {
     }
 }
 
-/// Parses the path of a file outside the workspace. `otherwise` names the other form that the text may have.
-fn parse_absolute(text: &str, otherwise: &str) -> Result<String, String> {
-    if !text.starts_with('/') || text.contains('\0') || text.len() > MAX_PATH_BYTES {
-        return Err(format!("write {otherwise}, or the absolute path of a file"));
-    }
-    Ok(text.to_owned())
+/// The path of a file outside the workspace; `None` if the text is not absolute, or no path.
+fn absolute_path(text: &str) -> Option<String> {
+    let is_path = text.starts_with('/') && !text.contains('\0') && text.len() <= MAX_PATH_BYTES;
+    is_path.then(|| text.to_owned())
 }
 
 /// The maximum length of a path in bytes: Linux's `PATH_MAX`.

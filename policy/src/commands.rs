@@ -6,9 +6,9 @@
 //! substitutions and functions (`walk`), and behind programs that run another (`env`, `xargs`, `sh -c`, …; `runs` and
 //! `wrappers`).
 //!
-//! With any rule, a command is refused if its text does not show which programs it runs. Examples are a
-//! program whose name is in a variable, and a text that bash runs later (`builtins`). A command that would
-//! take the parser too long (`nesting`) is refused too.
+//! With any rule, a command is refused whose text does not show what it runs. Examples are a program whose name is in a
+//! variable, and a text that bash runs later (`builtins`). A command that would take the parser too long (`nesting`) is
+//! refused too. `unreadable` has all these reasons.
 
 mod builtins;
 mod nesting;
@@ -18,6 +18,7 @@ mod read;
 mod rules;
 mod runs;
 mod text;
+mod unreadable;
 mod walk;
 mod words;
 mod wrappers;
@@ -26,6 +27,7 @@ mod wrappers;
 mod tests;
 
 pub use operator::Operator;
-pub use rules::{CommandRefusal, CommandRules, InvalidCommandRule};
+pub use rules::{CommandRefusal, CommandRules, InvalidCommandRule, UncoveredCommand};
+pub use unreadable::UnreadableCommand;
 
 pub(crate) use pattern::CommandPattern;

@@ -5,6 +5,7 @@
 
 use portcullis_types::{Access, GuestPath, ToolName};
 use serde::Serialize;
+use thiserror::Error;
 
 use crate::{
     Approval, DenialCode, FlowLabel, HostRule, KnownTools, MountName, PathPattern, PolicyError, PolicySource,
@@ -183,26 +184,30 @@ pub struct Day {
     pub day: u8,
 }
 
+/// A text that is not a day of the calendar.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Error)]
+#[error("it is not a day; write for example \"2026-12-31\"")]
+pub struct InvalidDay;
+
 impl Day {
     /// Reads `2026-12-31`.
     ///
     /// # Errors
-    /// A text that names the expected form.
-    pub fn parse(text: &str) -> Result<Self, String> {
-        let wrong = || "it is not a day; write for example \"2026-12-31\"".to_owned();
+    /// [`InvalidDay`].
+    pub fn parse(text: &str) -> Result<Self, InvalidDay> {
         let has_form = text.len() == 10
             && text.bytes().enumerate().all(|(index, byte)| match index {
                 4 | 7 => byte == b'-',
                 _ => byte.is_ascii_digit(),
             });
         if !has_form {
-            return Err(wrong());
+            return Err(InvalidDay);
         }
         let number =
             |range: std::ops::Range<usize>| text.get(range).and_then(|part| part.parse::<i16>().ok());
         let small = |range| number(range).and_then(|number| u8::try_from(number).ok());
         let (Some(year), Some(month), Some(day)) = (number(0..4), small(5..7), small(8..10)) else {
-            return Err(wrong());
+            return Err(InvalidDay);
         };
         let is_leap = (year % 4 == 0 && year % 100 != 0) || year % 400 == 0;
         let days = match month {
@@ -212,7 +217,7 @@ impl Day {
             2 => 28,
             _ => 0,
         };
-        if day == 0 || day > days { Err(wrong()) } else { Ok(Self { year, month, day }) }
+        if day == 0 || day > days { Err(InvalidDay) } else { Ok(Self { year, month, day }) }
     }
 }
 

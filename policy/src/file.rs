@@ -4,6 +4,7 @@
 //! - `syntax`: the fault of a text that is not valid TOML.
 //! - `section`: walks tables and refuses unknown keys.
 //! - `value`: parses single values.
+//! - `invalid`: the reason why a text is not a value.
 //! - `model`: the values of a text.
 //! - `read`, `reduction`: read the two shapes of a file.
 //! - `expect`: reads a file of expectations about a policy.
@@ -14,6 +15,7 @@
 mod expect;
 mod faults;
 mod flow;
+mod invalid;
 pub(crate) mod keys;
 mod model;
 mod network;

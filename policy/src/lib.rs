@@ -75,7 +75,9 @@ mod render;
 pub use approval::Approval;
 pub use audit::{AuditSettings, CheckpointDestination, KeyLocation, WitnessDestination};
 pub use classes::{PathClasses, TooManyClasses};
-pub use commands::{CommandRefusal, CommandRules, InvalidCommandRule, Operator};
+pub use commands::{
+    CommandRefusal, CommandRules, InvalidCommandRule, Operator, UncoveredCommand, UnreadableCommand,
+};
 pub use denial::{Denial, DenialCode};
 pub use diff::{Direction, EffectChange, PolicyDiff};
 pub use digest::PolicyDigest;
@@ -83,7 +85,7 @@ pub use error::{PolicyError, PolicyFault};
 pub use evaluate::{CallRequest, RequestedSubject};
 pub use expect::{
     Day, Expectations, ExpectedAnswer, ExpectedHosts, ExpectedSource, ExpectedSubject, ExpectedTools,
-    ForbiddenFlow, MAX_EXPECTATIONS, MAX_EXPECTATIONS_BYTES, PinnedDigest,
+    ForbiddenFlow, InvalidDay, MAX_EXPECTATIONS, MAX_EXPECTATIONS_BYTES, PinnedDigest,
 };
 pub use flow::{FlowLabel, InvalidFlowLabel, MatchedFlowRule, RunFacts, WITHHELD_KIND_RULE, is_flow_rule};
 pub use gateway::{gateway_names, gateway_tool_origin, gateway_tools};
@@ -108,7 +110,7 @@ pub use notify::{
 };
 pub use operation::Operation;
 pub use origins::{Origin, PolicyOrigins, PolicyValue, SourceLocation};
-pub use path_rules::PathPattern;
+pub use path_rules::{InvalidPathPattern, PathPattern};
 pub use places::{MAX_POLICY_FILE_BYTES, OVERLAY_FILE, SHIPPED_POLICY_NAME, default_policy_paths};
 pub use policy::WorkspaceSecurityPolicy;
 pub use protect::{InvalidPattern, ProtectedPaths};

@@ -7,6 +7,7 @@ use std::{
 
 use portcullis_types::GuestPath;
 use serde::{Serialize, Serializer};
+use thiserror::Error;
 
 use crate::{MountName, RequestedSubject, hidden::matches_wildcards};
 
@@ -27,6 +28,29 @@ pub(crate) struct PathRules(BTreeMap<String, BTreeSet<PathPattern>>);
 /// `home`.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub struct PathPattern(String);
+
+/// The reason why a text is not a pattern of paths.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
+pub enum InvalidPathPattern {
+    /// The text is too long.
+    #[error("a pattern has at most {MAX_PATTERN_BYTES} bytes")]
+    TooLong,
+    /// The text has a character that no pattern has.
+    #[error("a pattern has no control character, quote or backslash, and `*` is the only wildcard")]
+    Character,
+    /// The text has an empty component.
+    #[error("a pattern has a name between two `/`, and does not end with one")]
+    EmptyName,
+    /// The text has the component `.` or `..`.
+    #[error("a pattern has no `.` and no `..`")]
+    Dots,
+    /// The text has `**` beside other characters of a component.
+    #[error("`**` is a whole name of a pattern, as in `src/**`")]
+    PartialWildcard,
+    /// The text starts with `/`, and its mount has a wildcard.
+    #[error("a pattern that starts with `/` names its mount, as in `/tmp/**`")]
+    WildcardMount,
+}
 
 impl PathRules {
     /// Builds the rules of these arguments, each with one pattern.
@@ -87,33 +111,26 @@ impl PathPattern {
     /// Reads a pattern of at most 4,096 bytes.
     ///
     /// # Errors
-    /// The reason why the text is not a pattern.
-    pub fn parse(text: &str) -> Result<Self, String> {
+    /// [`InvalidPathPattern`].
+    pub fn parse(text: &str) -> Result<Self, InvalidPathPattern> {
         if text.len() > MAX_PATTERN_BYTES {
-            return Err(format!("a pattern has at most {MAX_PATTERN_BYTES} bytes"));
+            return Err(InvalidPathPattern::TooLong);
         }
         if text.chars().any(char::is_control) || text.contains(['?', '[', ']', '\\', '"']) {
-            return Err(
-                "a pattern has no control character, quote or backslash, and `*` is the only wildcard"
-                    .to_owned(),
-            );
+            return Err(InvalidPathPattern::Character);
         }
         let components = text.strip_prefix('/').unwrap_or(text);
         for component in components.split('/') {
             match component {
-                "" => {
-                    return Err("a pattern has a name between two `/`, and does not end with one".to_owned());
-                }
-                "." | ".." => return Err("a pattern has no `.` and no `..`".to_owned()),
+                "" => return Err(InvalidPathPattern::EmptyName),
+                "." | ".." => return Err(InvalidPathPattern::Dots),
                 "**" => {}
-                name if name.contains("**") => {
-                    return Err("`**` is a whole name of a pattern, as in `src/**`".to_owned());
-                }
+                name if name.contains("**") => return Err(InvalidPathPattern::PartialWildcard),
                 _ => {}
             }
         }
         if text.starts_with('/') && components.split('/').next().is_some_and(|mount| mount.contains('*')) {
-            return Err("a pattern that starts with `/` names its mount, as in `/tmp/**`".to_owned());
+            return Err(InvalidPathPattern::WildcardMount);
         }
         Ok(Self(text.to_owned()))
     }

@@ -24,7 +24,7 @@ mod author;
 
 pub(crate) use author::AuthorError;
 
-use crate::{agent_file::AgentFileError, tool_file::ToolFileError};
+use crate::{agent_file::AgentFileError, command::InvalidFilter, tool_file::ToolFileError};
 
 /// The exit code for wrong usage and for policies that cannot be used.
 const USAGE: u8 = 2;
@@ -79,7 +79,7 @@ pub(crate) enum CliError {
     Explain { source: ToolError },
     /// A filter of the audit log cannot be read.
     #[error("`{option} {text}`: {reason}")]
-    Filter { option: &'static str, text: String, reason: String },
+    Filter { option: &'static str, text: String, reason: InvalidFilter },
     /// The policy has no source of data with the name.
     #[error("the policy has no {what} `{name}`")]
     NoSource { what: &'static str, name: String },

@@ -2,8 +2,11 @@
 
 use std::{fs, io, io::Write as _, path::Path};
 
-use portcullis_tools::{ExpectationTexts, PolicyFiles, approval::RuleWriter};
-use portcullis_types::{SandboxTier, chain};
+use portcullis_tools::{
+    ExpectationTexts, PolicyFiles,
+    approval::{RuleWriteError, RuleWriter},
+};
+use portcullis_types::SandboxTier;
 
 use crate::policy_edit;
 
@@ -23,18 +26,18 @@ impl PolicyRuleWriter {
 
     /// Returns the text of the file with the rules added. The text must load, and the rules must be in force,
     /// because an overlay can remove them.
-    fn edited(&self, file: &Path, rules: &[String]) -> Result<String, String> {
-        let text = fs::read_to_string(file).map_err(|error| error.to_string())?;
-        let edited = policy_edit::with_unasked(&text, rules).ok_or("it has no section `[shell]`")?;
+    fn edited(&self, file: &Path, rules: &[String]) -> Result<String, RuleWriteError> {
+        let text = fs::read_to_string(file)?;
+        let edited = policy_edit::with_unasked(&text, rules).ok_or(RuleWriteError::NoSection)?;
         let files = self.files.clone().with_operator_text(edited.clone());
-        let policy = files.load(self.sandbox_tier).map_err(|error| chain(&error))?;
-        let shell = policy.shell().ok_or("it has no shell")?;
+        let policy = files.load(self.sandbox_tier)?;
+        let shell = policy.shell().ok_or(RuleWriteError::NoShell)?;
         let effective: Vec<String> = shell.commands.unasked().collect();
         if !rules.iter().all(|rule| effective.contains(rule)) {
-            return Err("an overlay or the section of the sandbox tier takes the rules away".to_owned());
+            return Err(RuleWriteError::TakenAway);
         }
         // A rule that the operator's expectations forbid would make the next start fail.
-        ExpectationTexts::check_edited(&files, self.sandbox_tier).map_err(|error| chain(&error))?;
+        ExpectationTexts::check_edited(&files, self.sandbox_tier)?;
         Ok(edited)
     }
 }
@@ -46,10 +49,10 @@ impl RuleWriter for PolicyRuleWriter {
         Some(file.display().to_string())
     }
 
-    fn write(&self, rules: &[String]) -> Result<(), String> {
-        let file = self.files.operator_path().ok_or("the policy is the shipped one")?;
+    fn write(&self, rules: &[String]) -> Result<(), RuleWriteError> {
+        let file = self.files.operator_path().ok_or(RuleWriteError::Shipped)?;
         let edited = self.edited(file, rules)?;
-        replace(file, &edited).map_err(|error| error.to_string())
+        Ok(replace(file, &edited)?)
     }
 }
 
@@ -103,7 +106,8 @@ mod tests {
         let expected = "[[expect]]\ntool = \"shell_exec\"\ncommand = \"git push\"\nverdict = \"ask\"\n";
         fs::write(folder.path().join("policy.expect.toml"), expected).expect("written");
         assert_eq!(writer.file_for(&["git push".to_owned()]), None);
-        let problem = writer.write(&["git push".to_owned()]).expect_err("refused");
+        let error = writer.write(&["git push".to_owned()]).expect_err("refused");
+        let problem = portcullis_types::chain(&error);
         assert!(problem.contains("not as expected"), "{problem}");
         assert_eq!(fs::read_to_string(&file).expect("readable"), DEFAULT_POLICY);
         writer.write(&["ls".to_owned()]).expect("written");

@@ -8,4 +8,4 @@ mod primitive;
 mod structured;
 
 pub use decoder::{CannotDecode, DecodeFn, Decoder, Decodes, Faults};
-pub use primitive::Primitive;
+pub use primitive::{Mismatch, Primitive};

@@ -85,7 +85,7 @@ pub mod __private {
         __forward_to_declared as forward_to_declared,
         arguments::Fields,
         declared::{DeclaredTool, ModuleTool, ToolFuture, execute, module_tool, run_local},
-        decode::{CannotDecode, DecodeFn, Decoder, Decodes, Faults, Primitive},
+        decode::{CannotDecode, DecodeFn, Decoder, Decodes, Faults, Mismatch, Primitive},
         guest::main,
         output::IntoToolOutput,
         returned,

@@ -34,7 +34,7 @@ use crate::{
     setup::setup,
     tree::{self, Process},
     watch::{SessionBounds, Watcher},
-    wire::{self, FromSession, LayerPlan, SessionReady, SessionSetup, ToSession},
+    wire::{self, FromSession, LayerPlan, NetworkAbsence, SessionReady, SessionSetup, ToSession},
 };
 
 /// A confined shell that keeps its state. Dropping it ends all processes of the session.
@@ -56,7 +56,7 @@ pub struct ShellSession {
     /// The shell for the next command. `None` if it could not be started in advance.
     prepared: Option<PreparedShell>,
     tunnel_listener: Option<OwnedFd>,
-    network_absence: Option<String>,
+    network_absence: Option<NetworkAbsence>,
     cache_copies: TreeRequest,
     hiding: TreeRequest,
     /// Records the changes of commands. `None` if the specification does not ask for it.
@@ -214,7 +214,7 @@ impl ShellSession {
     /// Returns the reason why the session has no network although its specification has one.
     #[must_use]
     pub fn network_absence(&self) -> Option<&str> {
-        self.network_absence.as_deref()
+        self.network_absence.as_ref().map(NetworkAbsence::as_str)
     }
 
     /// Returns the posture that the session proved.
@@ -381,7 +381,7 @@ fn plan(spec: &SessionSpec) -> (ShellPosture, LayerPlan) {
 fn group(spec: &SessionSpec, plan: &LayerPlan) -> Result<ControlGroup, LayerStatus> {
     match (spec.group, plan) {
         (Some(limits), LayerPlan::Layers { waived, .. }) if !waived.contains(&Layer::Cgroup) => {
-            ControlGroup::create(limits).map_err(|reason| LayerStatus::Missing { reason })
+            ControlGroup::create(limits).map_err(|error| LayerStatus::Missing { reason: error.to_string() })
         }
         _ => Err(LayerStatus::Waived),
     }

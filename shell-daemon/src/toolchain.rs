@@ -1,7 +1,7 @@
 //! The operator's toolchain: files and folders of the host that sessions read besides the mounts and the system.
 
 use std::{
-    fs,
+    fs, io,
     os::fd::{AsFd as _, OwnedFd},
     path::{Path, PathBuf},
 };
@@ -60,19 +60,59 @@ const TOO_WIDE: [&str; 8] = ["/home", "/root", "/var", "/tmp", "/etc", "/mnt", "
 /// Folders of the kernel's file systems and of sockets.
 const KERNEL: [&str; 4] = ["/proc", "/sys", "/dev", "/run"];
 
+/// The reason why a toolchain cannot be used. Its text follows the name of the setting.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum UnusableToolchain {
+    #[error("has {0} paths; at most {MAX_READ} are allowed")]
+    TooMany(usize),
+    #[error("has `{}`, {problem}", path.display())]
+    Path { path: PathBuf, problem: UnusablePath },
+}
+
+/// The reason why a path of a toolchain cannot be used. Its text follows the path.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum UnusablePath {
+    #[error("which cannot be opened: {0}")]
+    Unopened(io::Error),
+    #[error("whose place is unknown: {0}")]
+    UnknownPlace(io::Error),
+    #[error("which holds more than a toolchain; name the folders that programs need")]
+    TooWide,
+    #[error("which is a place of the kernel")]
+    OfTheKernel,
+    #[error("which overlaps `{}`, a private path of Portcullis", .0.display())]
+    Private(PathBuf),
+    #[error("which overlaps the mount `{0}`; commands see the mount anyway")]
+    Mount(String),
+    #[error("which lies where commands see the mount `{0}`; give the mount another name")]
+    MountPoint(String),
+    #[error("which holds `{0}`, a file with a key; name the folders beside it instead")]
+    HoldsKey(&'static str),
+    #[error("a file with a key")]
+    Key,
+    #[error("which is not a folder")]
+    NotAFolder,
+    #[error("a folder of the system, which commands see anyway")]
+    OfTheSystem,
+}
+
 impl SessionToolchain {
     /// Checks that each path exists, and contains no key of a tool, no private path and no mount. `mounts` are the
     /// names and real paths of the mounts.
     ///
     /// # Errors
-    /// The path and the problem, as a phrase for people.
-    pub(crate) fn check(&self, mounts: &[(&str, PathBuf)], private: &[PathBuf]) -> Result<(), String> {
+    /// [`UnusableToolchain`].
+    pub(crate) fn check(
+        &self,
+        mounts: &[(&str, PathBuf)],
+        private: &[PathBuf],
+    ) -> Result<(), UnusableToolchain> {
         if self.read.len() > MAX_READ {
-            return Err(format!("has {} paths; at most {MAX_READ} are allowed", self.read.len()));
+            return Err(UnusableToolchain::TooMany(self.read.len()));
         }
         for path in &self.read {
             check_path(path, mounts, private, self.home.as_deref())
-                .map_err(|problem| format!("has `{}`, {problem}", path.display()))?;
+                .map_err(|problem| UnusableToolchain::Path { path: path.clone(), problem })?;
         }
         Ok(())
     }
@@ -80,18 +120,20 @@ impl SessionToolchain {
     /// Checks that each cache is a folder outside the system's, and holds nothing that [`Self::check`] refuses.
     ///
     /// # Errors
-    /// The path and the problem, as a phrase for people.
-    pub(crate) fn check_caches(&self, mounts: &[(&str, PathBuf)], private: &[PathBuf]) -> Result<(), String> {
+    /// [`UnusableToolchain::Path`].
+    pub(crate) fn check_caches(
+        &self,
+        mounts: &[(&str, PathBuf)],
+        private: &[PathBuf],
+    ) -> Result<(), UnusableToolchain> {
         for path in &self.caches {
             let problem = match check_path(path, mounts, private, self.home.as_deref()) {
                 Err(problem) => problem,
-                Ok(()) if !path.is_dir() => "which is not a folder".to_owned(),
-                Ok(()) if is_of_the_system(path) => {
-                    "a folder of the system, which commands see anyway".to_owned()
-                }
+                Ok(()) if !path.is_dir() => UnusablePath::NotAFolder,
+                Ok(()) if is_of_the_system(path) => UnusablePath::OfTheSystem,
                 Ok(()) => continue,
             };
-            return Err(format!("has `{}`, {problem}", path.display()));
+            return Err(UnusableToolchain::Path { path: path.clone(), problem });
         }
         Ok(())
     }
@@ -102,34 +144,32 @@ fn check_path(
     mounts: &[(&str, PathBuf)],
     private: &[PathBuf],
     home: Option<&Path>,
-) -> Result<(), String> {
-    let handle = open(path).map_err(|error| format!("which cannot be opened: {error}"))?;
+) -> Result<(), UnusablePath> {
+    let handle = open(path).map_err(UnusablePath::Unopened)?;
     // The checks apply to the opened folder, because a symlink's path does not show where it leads.
-    let real = real_path(handle.as_fd()).map_err(|error| format!("whose place is unknown: {error}"))?;
+    let real = real_path(handle.as_fd()).map_err(UnusablePath::UnknownPlace)?;
     let same_place = |folder: &Path| folder.canonicalize().is_ok_and(|folder| folder == real);
     if real == Path::new("/")
         || TOO_WIDE.iter().any(|wide| same_place(Path::new(wide)))
         || home.is_some_and(|home| home.canonicalize().is_ok_and(|home| home.starts_with(&real)))
     {
-        return Err("which holds more than a toolchain; name the folders that programs need".to_owned());
+        return Err(UnusablePath::TooWide);
     }
     if [path, &real].iter().any(|path| KERNEL.iter().any(|place| path.starts_with(place))) {
-        return Err("which is a place of the kernel".to_owned());
+        return Err(UnusablePath::OfTheKernel);
     }
     for private in private {
         let private = private.canonicalize().unwrap_or_else(|_| private.clone());
         if private.starts_with(&real) || real.starts_with(&private) {
-            return Err(format!("which overlaps `{}`, a private path of Portcullis", private.display()));
+            return Err(UnusablePath::Private(private));
         }
     }
     for (name, folder) in mounts {
         if folder.starts_with(&real) || real.starts_with(folder) {
-            return Err(format!("which overlaps the mount `{name}`; commands see the mount anyway"));
+            return Err(UnusablePath::Mount((*name).to_owned()));
         }
         if path.starts_with(Path::new("/").join(name)) {
-            return Err(format!(
-                "which lies where commands see the mount `{name}`; give the mount another name"
-            ));
+            return Err(UnusablePath::MountPoint((*name).to_owned()));
         }
     }
     // `symlink_metadata`, because a link to a key counts too, even if its target is missing.
@@ -137,16 +177,14 @@ fn check_path(
     let is_one =
         real.file_name().is_some_and(|name| CREDENTIALS.iter().any(|credentials| name == *credentials));
     match credentials {
-        Some(name) => {
-            Err(format!("which holds `{name}`, a file with a key; name the folders beside it instead"))
-        }
-        None if is_one => Err("a file with a key".to_owned()),
+        Some(name) => Err(UnusablePath::HoldsKey(name)),
+        None if is_one => Err(UnusablePath::Key),
         None => Ok(()),
     }
 }
 
 /// Opens a path of a toolchain. Links are followed: a toolchain may be a link to another disk.
-pub(crate) fn open(path: &Path) -> std::io::Result<OwnedFd> {
+pub(crate) fn open(path: &Path) -> io::Result<OwnedFd> {
     Ok(rustix::fs::open(path, OFlags::PATH | OFlags::CLOEXEC, Mode::empty())?)
 }
 
@@ -162,7 +200,7 @@ mod tests {
     fn problem(read: &Path, mounts: &[(&str, PathBuf)], private: &[PathBuf], home: &Path) -> Option<String> {
         let (read, home) = (vec![read.to_owned()], Some(home.to_owned()));
         let toolchain = SessionToolchain { read, home, ..SessionToolchain::default() };
-        toolchain.check(mounts, private).err()
+        toolchain.check(mounts, private).err().map(|error| error.to_string())
     }
 
     #[test]
@@ -213,7 +251,8 @@ mod tests {
         let (mounts, private) = ([("project", home.join("project"))], [home.join("state")]);
         let check = |path: &Path| {
             let (caches, home) = (vec![path.to_owned()], Some(home.clone()));
-            SessionToolchain { caches, home, ..SessionToolchain::default() }.check_caches(&mounts, &private)
+            let toolchain = SessionToolchain { caches, home, ..SessionToolchain::default() };
+            toolchain.check_caches(&mounts, &private).map_err(|error| error.to_string())
         };
         assert_eq!(check(&home.join("cache")), Ok(()));
         for (path, expected) in [

@@ -121,6 +121,20 @@ pub(crate) enum FromSession {
     },
 }
 
+/// The reason why a session has no network, as text: it crosses from the session's process to the daemon.
+#[derive(Debug, Serialize, Deserialize)]
+pub(crate) struct NetworkAbsence(String);
+
+impl NetworkAbsence {
+    pub(crate) fn new(reason: impl ToString) -> Self {
+        Self(reason.to_string())
+    }
+
+    pub(crate) fn as_str(&self) -> &str {
+        &self.0
+    }
+}
+
 /// A session that is confined.
 #[derive(Debug, Serialize, Deserialize)]
 pub(crate) struct SessionReady {
@@ -132,7 +146,7 @@ pub(crate) struct SessionReady {
     /// The owner of the session's processes, if that is not the daemon's user.
     pub(crate) user: Option<ProcessUser>,
     /// Whether the session has the network of its setup, or the reason why not. `None` if the setup has no network.
-    pub(crate) network: Option<Result<(), String>>,
+    pub(crate) network: Option<Result<(), NetworkAbsence>>,
     /// Whether changes of files wait for the daemon.
     pub(crate) watches_changes: bool,
 }

@@ -67,7 +67,7 @@ pub struct AgentRun {
 impl AgentRun {
     #[run]
     pub async fn run(ctx: &mut WorkflowContext<Self>, input: RawValue) -> WorkflowResult<RunOutcome> {
-        let request = RunRequest::read(&input).map_err(|error| bad_input(&error))?;
+        let request = RunRequest::read(&input).map_err(|error| bad_input(&error.to_string()))?;
         let run = match &request.run {
             Some(run) => run.clone(),
             None => new_run_id(ctx),
@@ -129,7 +129,7 @@ impl AgentRun {
             // Any client can send signals, so the queues are bounded.
             Ok(_) if self.answers.len() >= MAX_WAITING => self.refuse("too many answers wait"),
             Ok(answer) => self.answers.push(answer),
-            Err(error) => self.refuse(&error),
+            Err(error) => self.refuse(&error.to_string()),
         }
     }
 
@@ -139,7 +139,7 @@ impl AgentRun {
         match read_message(&input) {
             Ok(_) if self.steering.len() >= MAX_WAITING => self.refuse("too many messages wait"),
             Ok(message) => self.steering.push(message),
-            Err(error) => self.refuse(&error),
+            Err(error) => self.refuse(&error.to_string()),
         }
     }
 

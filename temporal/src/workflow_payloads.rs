@@ -3,9 +3,10 @@
 //! Any client may send inputs, so they are parsed here: an invalid signal is refused and shown in the status.
 //! The SDK would fail the workflow task again and again.
 
-use portcullis_runs::RunId;
+use portcullis_runs::{RunError, RunId};
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
 use temporalio_common::data_converters::RawValue;
+use thiserror::Error;
 
 /// The maximum length of a person's prompt or message: 64 KiB. Temporal stores these texts, so put a longer
 /// text into the store.
@@ -95,16 +96,45 @@ pub struct RunOutcome {
     pub unread: Vec<String>,
 }
 
+/// The reason why an input of the workflow, or of a signal, is refused. Its text is for the client that sent
+/// it.
+#[derive(Debug, Error)]
+pub(crate) enum InvalidInput {
+    #[error("the input of AgentRun is {{\"run\": ID}} or {{\"prompt\": TEXT}}: {0}")]
+    Run(InvalidPayload),
+    #[error("the input of AgentRun has either `run` or `prompt`")]
+    RunOrPrompt,
+    #[error("{0}")]
+    RunId(RunError),
+    #[error("approve needs {{\"question\": ID}}, perhaps with \"approve\": false: {0}")]
+    Approve(InvalidPayload),
+    #[error("steer needs a text: {0}")]
+    Steer(InvalidPayload),
+    #[error("{subject} is empty")]
+    Empty { subject: &'static str },
+    #[error("{subject} has {bytes} bytes; Temporal gets at most {MAX_TEXT_BYTES}")]
+    TooLong { subject: &'static str, bytes: usize },
+}
+
+/// The reason why a payload cannot be read.
+#[derive(Debug, Error)]
+pub(crate) enum InvalidPayload {
+    #[error("there are {0} arguments, not 1")]
+    Count(usize),
+    #[error("the argument is not JSON")]
+    Encoding,
+    #[error(transparent)]
+    Json(#[from] serde_json::Error),
+}
+
 impl RunRequest {
     /// Parses the input.
-    pub(crate) fn read(input: &RawValue) -> Result<Self, String> {
-        let request: Self = read(input).map_err(|error| {
-            format!("the input of AgentRun is {{\"run\": ID}} or {{\"prompt\": TEXT}}: {error}")
-        })?;
+    pub(crate) fn read(input: &RawValue) -> Result<Self, InvalidInput> {
+        let request: Self = read(input).map_err(InvalidInput::Run)?;
         match (&request.run, &request.prompt) {
-            (Some(run), None) => run.parse::<RunId>().map(drop).map_err(|error| error.to_string())?,
+            (Some(run), None) => run.parse::<RunId>().map(drop).map_err(InvalidInput::RunId)?,
             (None, Some(prompt)) => check_text("the prompt", prompt)?,
-            _ => return Err("the input of AgentRun has either `run` or `prompt`".to_owned()),
+            _ => return Err(InvalidInput::RunOrPrompt),
         }
         Ok(request)
     }
@@ -112,41 +142,37 @@ impl RunRequest {
 
 impl ApprovalSignal {
     /// Parses the signal's input.
-    pub(crate) fn read(input: &RawValue) -> Result<Self, String> {
-        let answer: Self = read(input).map_err(|error| {
-            format!("approve needs {{\"question\": ID}}, perhaps with \"approve\": false: {error}")
-        })?;
+    pub(crate) fn read(input: &RawValue) -> Result<Self, InvalidInput> {
+        let answer: Self = read(input).map_err(InvalidInput::Approve)?;
         answer.reason.as_deref().map_or(Ok(()), |reason| check_text("the reason of approve", reason))?;
         Ok(answer)
     }
 }
 
 /// Parses the input of the signal `steer`: a text.
-pub(crate) fn read_message(input: &RawValue) -> Result<String, String> {
-    let text: String = read(input).map_err(|error| format!("steer needs a text: {error}"))?;
+pub(crate) fn read_message(input: &RawValue) -> Result<String, InvalidInput> {
+    let text: String = read(input).map_err(InvalidInput::Steer)?;
     check_text("the message of steer", &text)?;
     Ok(text)
 }
 
-fn check_text(what: &str, text: &str) -> Result<(), String> {
+fn check_text(subject: &'static str, text: &str) -> Result<(), InvalidInput> {
     match text.len() {
-        0 => Err(format!("{what} is empty")),
-        bytes if bytes > MAX_TEXT_BYTES => {
-            Err(format!("{what} has {bytes} bytes; Temporal gets at most {MAX_TEXT_BYTES}"))
-        }
+        0 => Err(InvalidInput::Empty { subject }),
+        bytes if bytes > MAX_TEXT_BYTES => Err(InvalidInput::TooLong { subject, bytes }),
         _ => Ok(()),
     }
 }
 
 /// Parses a single JSON payload.
-pub(crate) fn read<T: DeserializeOwned>(input: &RawValue) -> Result<T, String> {
+pub(crate) fn read<T: DeserializeOwned>(input: &RawValue) -> Result<T, InvalidPayload> {
     let [payload] = &*input.payloads else {
-        return Err(format!("there are {} arguments, not 1", input.payloads.len()));
+        return Err(InvalidPayload::Count(input.payloads.len()));
     };
     if payload.metadata.get("encoding").map(|encoding| &**encoding) != Some(JSON) {
-        return Err("the argument is not JSON".to_owned());
+        return Err(InvalidPayload::Encoding);
     }
-    serde_json::from_slice(&payload.data).map_err(|error| error.to_string())
+    Ok(serde_json::from_slice(&payload.data)?)
 }
 
 #[cfg(test)]
@@ -174,21 +200,22 @@ mod tests {
             (r#"{"prompt":""}"#, "empty"),
             (r#"{"prompts":"x"}"#, "unknown field"),
         ] {
-            let error = RunRequest::read(&raw(text)).expect_err(text);
+            let error = RunRequest::read(&raw(text)).expect_err(text).to_string();
             assert!(error.contains(expected), "{text}: {error}");
         }
         let long = serde_json::to_string(&serde_json::json!({"prompt": "x".repeat(MAX_TEXT_BYTES + 1)}));
-        let error = RunRequest::read(&raw(&long.expect("JSON"))).expect_err("long");
+        let error = RunRequest::read(&raw(&long.expect("JSON"))).expect_err("long").to_string();
         assert!(error.contains("at most 65536"), "{error}");
     }
 
     #[test]
     fn a_signal_that_cannot_be_read_says_why() {
-        assert_eq!(read_message(&raw("\"now\"")).as_deref(), Ok("now"));
-        assert!(read_message(&raw("{}")).expect_err("no text").contains("steer needs a text"));
-        assert!(read_message(&RawValue::new(Vec::new())).expect_err("none").contains("0 arguments"));
+        assert_eq!(read_message(&raw("\"now\"")).expect("a text"), "now");
+        let refused = |input: &RawValue, label| read_message(input).expect_err(label).to_string();
+        assert!(refused(&raw("{}"), "no text").contains("steer needs a text"));
+        assert!(refused(&RawValue::new(Vec::new()), "none").contains("0 arguments"));
         let binary = RawValue::new(vec![Payload { data: b"\"x\"".to_vec(), ..Payload::default() }]);
-        assert!(read_message(&binary).expect_err("not JSON").contains("not JSON"));
+        assert!(refused(&binary, "not JSON").contains("not JSON"));
         let answer = ApprovalSignal::read(&raw(r#"{"question":"approval_1"}"#)).expect("an answer");
         assert!(answer.approve && answer.hash.is_none());
         assert!(ApprovalSignal::read(&raw(r#"{"question":"approval_1","approve":"no"}"#)).is_err());

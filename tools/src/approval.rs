@@ -5,7 +5,7 @@ use std::{sync::Arc, time::Duration};
 use async_trait::async_trait;
 use portcullis_egress::Url;
 use portcullis_policy::{DenialCode, Grant, RequestedSubject, ToolFacts, UrlHost};
-use portcullis_types::{SafetyTier, ToolError};
+use portcullis_types::{SafetyTier, ToolError, chain};
 use serde::Serialize;
 use serde_json::Value;
 
@@ -19,7 +19,7 @@ mod standing;
 pub use question::question;
 pub use session::SessionApprovals;
 pub(crate) use standing::StandingApprovals;
-pub use standing::{RuleWriter, StandingOffer};
+pub use standing::{RuleWriteError, RuleWriter, StandingOffer};
 
 /// How long a call waits for an approver's answer before it is refused: 5 minutes.
 pub const APPROVAL_TIMEOUT: Duration = Duration::from_secs(5 * 60);
@@ -227,7 +227,8 @@ pub(crate) async fn ask(
 async fn keep(standing: Arc<StandingApprovals>, offer: StandingOffer) {
     let file = offer.file.clone();
     let write_result = spawn::spawn_blocking(async move { standing.keep(&offer) }).await;
-    if let Ok(Err(problem)) = write_result {
+    if let Ok(Err(error)) = write_result {
+        let problem = chain(&error);
         tracing::warn!(%file, %problem, "the rule of an approval was not written");
     }
 }

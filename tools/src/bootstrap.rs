@@ -18,7 +18,7 @@ use crate::{
     embedded,
     error::BootstrapError,
     expectations::ExpectedPolicy,
-    modules::{ModuleError, ModuleOrigin, ModulesFolder, read_file},
+    modules::{ModuleError, ModuleOrigin, ModulesFolder, NotUtf8, read_file},
     policy_files::PolicyFiles,
     registry::ToolRegistry,
     sandbox::{CompileLimits, HostWasmToolRunner, RunnerConfig, links::PrivatePaths, mounts::MountTable},
@@ -274,10 +274,10 @@ async fn add_discovered(builder: &mut RegistryBuilder, folder: &ModulesFolder) {
                 }
                 Err(error) => Err(error),
             },
-            Err(_escaped_name) => Err(ModuleError::Name),
+            Err(_lossy_name) => Err(ModuleError::Name),
         };
         if let Err(error) = result {
-            builder.refuse(name.unwrap_or_else(|escaped_name| escaped_name), error);
+            builder.refuse(name.unwrap_or_else(|NotUtf8(lossy_name)| lossy_name), error);
         }
     }
 }

@@ -14,8 +14,11 @@ use std::{
 use parking_lot::Mutex;
 use portcullis_egress::HeaderValue;
 use portcullis_policy::{HttpMethod, PinStatus, ToolFacts, ToolOrigin};
-use portcullis_types::{FunctionDecl, JsonSchema, SafetyTier, ToolMeta, ToolName, is_deceptive};
+use portcullis_types::{
+    FunctionDecl, InvalidToolName, JsonSchema, SafetyTier, ToolMeta, ToolName, is_deceptive,
+};
 use rmcp::model::Tool;
+use thiserror::Error;
 use tokio::sync::Mutex as AsyncMutex;
 
 use crate::{
@@ -141,21 +144,32 @@ pub struct RemoteTool {
     is_destructive: bool,
 }
 
+/// The reason why a tool of a server cannot be used.
+#[derive(Debug, Error)]
+pub(crate) enum UnusableRemoteTool {
+    #[error(transparent)]
+    Name(#[from] InvalidToolName),
+    #[error("its description has more than {MAX_DESCRIPTION_BYTES} bytes")]
+    LongDescription,
+    #[error("its description has the hidden character {}", .0.escape_unicode())]
+    HiddenCharacter(char),
+}
+
 impl RemoteTool {
     /// Validates a tool of a listing.
     ///
     /// # Errors
-    /// Why the tool cannot be used. Its texts reach models, so invisible characters in a description are
-    /// refused.
-    pub(crate) fn read(tool: Tool) -> Result<Self, String> {
-        let name = ToolName::parse(&*tool.name).map_err(|error| portcullis_types::chain(&error))?;
+    /// [`UnusableRemoteTool`]. The texts of a tool reach models, so a description with characters that people do
+    /// not see is refused.
+    pub(crate) fn read(tool: Tool) -> Result<Self, UnusableRemoteTool> {
+        let name = ToolName::parse(&*tool.name)?;
         let description = tool.description.unwrap_or_default();
         if description.len() > MAX_DESCRIPTION_BYTES {
-            return Err(format!("its description has more than {MAX_DESCRIPTION_BYTES} bytes"));
+            return Err(UnusableRemoteTool::LongDescription);
         }
         let is_hidden = |character: char| is_deceptive(character) && !matches!(character, '\n' | '\t' | ' ');
         if let Some(hidden) = description.chars().find(|character| is_hidden(*character)) {
-            return Err(format!("its description has the hidden character {}", hidden.escape_unicode()));
+            return Err(UnusableRemoteTool::HiddenCharacter(hidden));
         }
         let schema = serde_json::Value::Object((*tool.input_schema).clone());
         Ok(Self {
@@ -229,7 +243,7 @@ mod tests {
 
     use super::*;
 
-    fn read(tool: serde_json::Value) -> Result<RemoteTool, String> {
+    fn read(tool: serde_json::Value) -> Result<RemoteTool, UnusableRemoteTool> {
         RemoteTool::read(serde_json::from_value(tool).expect("a tool"))
     }
 
@@ -255,7 +269,7 @@ mod tests {
         };
         described("Finds a customer.\n\n- by name").expect("a plain text");
         for text in ["Finds.\u{200b}Send all.", "\u{202e}sdniF", "a\u{7}", "tags \u{e0041}"] {
-            assert!(described(text).expect_err(text).contains("\\u{"), "{text}");
+            assert!(described(text).expect_err(text).to_string().contains("\\u{"), "{text}");
         }
         described(&"x".repeat(MAX_DESCRIPTION_BYTES + 1)).expect_err("too long");
         for name in ["", "a b", "fi\u{430}nd", "../x"] {

@@ -16,12 +16,12 @@ mod shipped;
 
 pub use approve::{ModuleApproval, ModuleChange};
 pub use declared::DeclarationFacts;
-pub use error::{ApproveError, LockError, ModuleError, ModuleFolderError, PinError};
+pub use error::{ApproveError, InvalidLock, LockError, ModuleError, ModuleFolderError, PinError};
 pub use foreign::RefusedModule;
 pub use pins::{LOCK_FILE, Pin};
 pub use shipped::shipped_name_like;
 
 pub(crate) use accept::accept;
-pub(crate) use folder::{ModulesFolder, modules_path, read_file};
+pub(crate) use folder::{ModulesFolder, NotUtf8, modules_path, read_file};
 pub(crate) use foreign::{ForeignModule, ModuleOrigin};
 pub(crate) use pins::Pins;

@@ -3,6 +3,7 @@
 
 use std::{
     io,
+    mem::discriminant,
     sync::{Arc, mpsc as blocking},
     thread,
     time::Duration,
@@ -11,13 +12,14 @@ use std::{
 use futures_util::future::join_all;
 use parking_lot::Mutex;
 use portcullis_audit::{
-    AuditLog, CHECKPOINT_INTERVAL, SignedCheckpoint, WitnessAnswer, WitnessClient, WitnessKey,
+    AuditLog, CHECKPOINT_INTERVAL, SignedCheckpoint, WitnessAnswer, WitnessClient, WitnessError, WitnessKey,
 };
 use portcullis_egress::{
-    CancellationToken, ConfiguredOrigins, HeaderMap, Method, Request, RequestLimits, Url,
+    CancellationToken, ConfiguredOrigins, FetchError, HeaderMap, Method, Request, RequestLimits, Url,
 };
 use portcullis_policy::WitnessDestination;
-use portcullis_types::chain;
+use portcullis_types::{ToolError, chain};
+use thiserror::Error;
 use tokio::{sync::watch, time};
 
 use crate::{
@@ -126,7 +128,7 @@ async fn serve(
     mut client: WitnessClient,
     mut receiver: watch::Receiver<Option<SignedCheckpoint>>,
 ) {
-    let mut last_error = None;
+    let mut last_error: Option<SubmitError> = None;
     let mut must_retry = false;
     loop {
         let is_open = tokio::select! {
@@ -142,14 +144,45 @@ async fn serve(
         let witness = client.name();
         match &error {
             // Logging the same error each time would flood the journal.
-            Some(error) if last_error.as_ref() == Some(error) => {
+            Some(error) if last_error.as_ref().is_some_and(|last| last.is_like(error)) => {
+                let error = chain(error);
                 tracing::debug!(witness, error, "a checkpoint of the audit log is not witnessed");
             }
-            Some(error) => tracing::error!(witness, error, "a checkpoint of the audit log is not witnessed"),
+            Some(error) => {
+                let error = chain(error);
+                tracing::error!(witness, error, "a checkpoint of the audit log is not witnessed");
+            }
             None if last_error.is_some() => tracing::info!(witness, "the audit log is witnessed again"),
             None => {}
         }
         last_error = error;
+    }
+}
+
+/// The reason why a checkpoint is not witnessed.
+#[derive(Debug, Error)]
+enum SubmitError {
+    #[error("{0}")]
+    NoClient(ToolError),
+    #[error(transparent)]
+    Fetch(#[from] FetchError),
+    #[error(transparent)]
+    Witness(#[from] WitnessError),
+    #[error("the witness never gets to the newest checkpoint")]
+    Behind,
+}
+
+impl SubmitError {
+    /// Whether both errors say the same about the witness, perhaps with other numbers of rows.
+    fn is_like(&self, other: &Self) -> bool {
+        match (self, other) {
+            (
+                Self::Witness(WitnessError::Refused { status, .. }),
+                Self::Witness(WitnessError::Refused { status: other_status, .. }),
+            ) => status == other_status,
+            (Self::Witness(error), Self::Witness(other)) => discriminant(error) == discriminant(other),
+            _ => discriminant(self) == discriminant(other),
+        }
     }
 }
 
@@ -159,10 +192,10 @@ async fn submit(
     url: &Url,
     client: &mut WitnessClient,
     newest: &SignedCheckpoint,
-) -> Result<(), String> {
+) -> Result<(), SubmitError> {
     for _ in 0..MAX_ROUNDS {
-        let Some(request) = client.request(newest).map_err(|error| chain(&error))? else { return Ok(()) };
-        let egress = connection.http_client.client().await.map_err(|error| error.to_string())?;
+        let Some(request) = client.request(newest)? else { return Ok(()) };
+        let egress = connection.http_client.client().await.map_err(SubmitError::NoClient)?;
         let http_request = Request {
             method: Method::POST,
             url: url.clone(),
@@ -170,12 +203,12 @@ async fn submit(
             body: request.body.clone().into(),
         };
         let sent = egress.send(Arc::clone(&connection.judge) as _, http_request, CancellationToken::new());
-        let response = sent.await.map_err(|error| chain(&error))?;
+        let response = sent.await?;
         let answer = client.read_answer(&request, response.status.as_u16(), &response.body);
-        if let WitnessAnswer::Cosigned(time) = answer.map_err(|error| chain(&error))? {
+        if let WitnessAnswer::Cosigned(time) = answer? {
             let rows = request.checkpoint.checkpoint.size;
             tracing::debug!(witness = client.name(), rows, %time, "a checkpoint of the audit log is witnessed");
         }
     }
-    Err("the witness never gets to the newest checkpoint".to_owned())
+    Err(SubmitError::Behind)
 }

@@ -86,5 +86,4 @@ pub use async_trait::async_trait;
 /// Re-exported, so that users of [`ToolContext::cancel`] need no other dependency.
 pub use tokio_util::sync::CancellationToken;
 
-#[doc(hidden)]
-pub use word_enum::unknown_word;
+pub use word_enum::UnknownWord;

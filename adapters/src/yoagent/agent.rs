@@ -151,8 +151,9 @@ impl Agent {
     /// Returns the registry of the agent's tools.
     ///
     /// # Errors
-    /// Why there is no registry, for the operator: a name is taken, or a policy or state folder is unusable.
-    pub fn registry(&mut self) -> Result<Arc<ToolRegistry>, String> {
+    /// [`BootstrapError`]: for example a name that is taken, or an unusable policy or state folder. Later calls
+    /// give the same error.
+    pub fn registry(&mut self) -> Result<Arc<ToolRegistry>, Arc<BootstrapError>> {
         self.tools.registry()
     }
 
@@ -161,7 +162,7 @@ impl Agent {
         let internal = |message| AgentEnd::Internal { message };
         let run_lock = Arc::clone(&self.run_lock).try_lock_owned();
         let run_lock = run_lock.map_err(|error| internal(format!("a run of this agent goes on: {error}")))?;
-        let registry = self.tools.registry().map_err(internal)?;
+        let registry = self.tools.registry().map_err(|error| internal(chain(&*error)))?;
         let provider = self.provider.connect(&self.api_key, &self.model);
         let provider =
             provider.map_err(|error| AgentEnd::Provider { kind: error.kind(), message: chain(&error) })?;
@@ -269,9 +270,8 @@ impl fmt::Debug for AgentEvents {
 enum AgentTools {
     /// The tools are not registered yet.
     Unregistered(Box<UnregisteredTools>),
-    Registered(Arc<ToolRegistry>),
-    /// Registration failed with this error.
-    Refused(String),
+    /// The registry, or the reason why there is none.
+    Registered(Result<Arc<ToolRegistry>, Arc<BootstrapError>>),
 }
 
 #[derive(Default)]
@@ -299,18 +299,14 @@ impl AgentTools {
     }
 
     /// Returns the registry of the tools. The first call builds it.
-    fn registry(&mut self) -> Result<Arc<ToolRegistry>, String> {
-        if let Self::Unregistered(unregistered) = self {
-            *self = match mem::take(&mut **unregistered).registry() {
-                Ok(registry) => Self::Registered(Arc::new(registry)),
-                Err(error) => Self::Refused(chain(&error)),
-            };
-        }
-        match self {
-            Self::Registered(registry) => Ok(Arc::clone(registry)),
-            Self::Refused(why) => Err(why.clone()),
-            Self::Unregistered(_) => Err("the tools are not registered".to_owned()),
-        }
+    fn registry(&mut self) -> Result<Arc<ToolRegistry>, Arc<BootstrapError>> {
+        let registry = match self {
+            Self::Registered(registry) => return registry.clone(),
+            Self::Unregistered(unregistered) => mem::take(&mut **unregistered).registry(),
+        };
+        let registry = registry.map(Arc::new).map_err(Arc::new);
+        *self = Self::Registered(registry.clone());
+        registry
     }
 }
 

@@ -8,11 +8,24 @@ use serde_json::{
     Value,
     value::{RawValue, to_raw_value},
 };
+use thiserror::Error;
 
 /// The result of a call as JSON text, which can be submitted more than once.
 pub(crate) type ResultText = Box<RawValue>;
 
-type ErasedFunction = dyn Fn(Value) -> BoxFuture<'static, Result<ResultText, String>> + Send + Sync;
+/// The reason why a call failed. The agent reads its text.
+#[derive(Debug, Error)]
+enum CallFailure {
+    #[error("the arguments do not fit the tool: {0}")]
+    Arguments(serde_json::Error),
+    /// The function failed with this text.
+    #[error("{0}")]
+    Function(String),
+    #[error("the result cannot be written as JSON: {0}")]
+    Result(serde_json::Error),
+}
+
+type ErasedFunction = dyn Fn(Value) -> BoxFuture<'static, Result<ResultText, CallFailure>> + Send + Sync;
 
 /// A function for the calls of one tool.
 #[derive(Clone)]
@@ -31,11 +44,10 @@ impl Tool {
         Self(Arc::new(move |args| {
             let function = Arc::clone(&function);
             Box::pin(async move {
-                let args = serde_json::from_value(args)
-                    .map_err(|error| format!("the arguments do not fit the tool: {error}"))?;
-                let result = function(args).await.map_err(|error| error.to_string())?;
-                to_raw_value(&result)
-                    .map_err(|error| format!("the result cannot be written as JSON: {error}"))
+                let args = serde_json::from_value(args).map_err(CallFailure::Arguments)?;
+                let result =
+                    function(args).await.map_err(|error| CallFailure::Function(error.to_string()))?;
+                to_raw_value(&result).map_err(CallFailure::Result)
             })
         }))
     }
@@ -47,7 +59,7 @@ impl Tool {
         let call = AssertUnwindSafe(async { (self.0)(args).await });
         match call.catch_unwind().await {
             Ok(Ok(result)) => result,
-            Ok(Err(error)) => failure(&error),
+            Ok(Err(error)) => failure(&error.to_string()),
             Err(panic) => {
                 tracing::error!(panic = panic_text(&*panic), "a tool panicked");
                 failure("the tool failed by a fault of its program")

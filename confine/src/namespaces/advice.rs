@@ -4,8 +4,16 @@ use std::io;
 
 use crate::{Layer, file_tree::TreeStep};
 
-/// Returns the advice on a user namespace, which every user except root needs first.
-pub(super) fn user_namespace(error: &io::Error) -> String {
+/// The kernel refused a user namespace, which every user except root needs first.
+#[derive(Debug, thiserror::Error)]
+#[error("an ordinary user needs a user namespace, which was refused ({error}): {advice}")]
+pub(super) struct UserNamespaceRefused {
+    error: io::Error,
+    advice: &'static str,
+}
+
+/// The refusal of a user namespace, with advice.
+pub(super) fn user_namespace(error: io::Error) -> UserNamespaceRefused {
     let cause = namespace_switches().into_iter().find_map(|(path, forbidding, advice)| {
         let value = std::fs::read_to_string(path).ok()?;
         (value.trim() == forbidding).then_some(advice)
@@ -15,7 +23,7 @@ pub(super) fn user_namespace(error: &io::Error) -> String {
         Some(libc::ENOSPC) => "too many are in use: raise user.max_user_namespaces",
         _ => PROFILE,
     });
-    format!("an ordinary user needs a user namespace, which was refused ({error}): {advice}")
+    UserNamespaceRefused { error, advice }
 }
 
 /// Returns the advice on one of the other namespaces.

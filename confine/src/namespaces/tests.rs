@@ -132,8 +132,8 @@ fn check_advice(text: &str, word: &str) {
 #[test]
 fn advice_names_the_remedy() {
     let error = |errno| io::Error::from_raw_os_error(errno);
-    check_advice(&advice::user_namespace(&error(libc::EINVAL)), "CONFIG_USER_NS");
-    check_advice(&advice::user_namespace(&error(libc::ENOSPC)), "user.max_user_namespaces");
+    check_advice(&advice::user_namespace(error(libc::EINVAL)).to_string(), "CONFIG_USER_NS");
+    check_advice(&advice::user_namespace(error(libc::ENOSPC)).to_string(), "user.max_user_namespaces");
     check_advice(&advice::namespace(Layer::NetNamespace, &error(libc::EINVAL)), "CONFIG_NET_NS");
     check_advice(&advice::namespace(Layer::NetNamespace, &error(libc::EPERM)), "seccomp=FILE");
     check_advice(&advice::tree(TreeStep::MountProc, &error(libc::EPERM)), "unmask=ALL");

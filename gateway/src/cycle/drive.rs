@@ -11,7 +11,7 @@ use portcullis_runs::{
 };
 use portcullis_store::{NewApprovalRequest, NoteKind, PageRequest, Participant};
 use portcullis_tools::{CallStartListener, Caller, RegistryExecutor, ToolRegistry};
-use portcullis_types::{Message, async_trait};
+use portcullis_types::{Message, async_trait, chain};
 use serde_json::json;
 use tokio::sync::mpsc;
 
@@ -142,8 +142,8 @@ impl Cycle<'_> {
         match self.core.models.choose(&self.agent.id, requested_model).await {
             Ok(model) => model,
             // Let the run fail with this message, so that a person sees it.
-            Err(message) => ChosenModel {
-                provider: Arc::new(NoModel(message)),
+            Err(error) => ChosenModel {
+                provider: Arc::new(NoModel(chain(&error))),
                 identity: ModelIdentity {
                     name: requested_model.unwrap_or_default().to_owned(),
                     address: None,

@@ -56,7 +56,7 @@ struct OneModel(Arc<Script>);
 
 #[async_trait]
 impl Models for OneModel {
-    async fn choose(&self, _agent: &str, _model: Option<&str>) -> Result<ChosenModel, String> {
+    async fn choose(&self, _agent: &str, _model: Option<&str>) -> Result<ChosenModel, ProviderError> {
         let identity = ModelIdentity { name: "script".to_owned(), address: None };
         Ok(ChosenModel { provider: Arc::new(Player(Arc::clone(&self.0))), identity })
     }

@@ -3,7 +3,7 @@
 
 use url::Url;
 
-use super::response::{MAX_CONSIDERED, ProviderAnswer, ProviderResult};
+use super::response::{MAX_CONSIDERED, ProviderAnswer, ProviderResult, UnexpectedAnswer};
 use crate::web_page::tree::{HtmlTree, NodeId};
 
 /// The base of the page's relative links.
@@ -13,7 +13,7 @@ const BASE: &str = "https://duckduckgo.com/";
 const MAX_TEXT_BYTES: usize = 16 << 10;
 
 /// Reads a page.
-pub(super) fn read(html: &str) -> Result<ProviderAnswer, String> {
+pub(super) fn read(html: &str) -> Result<ProviderAnswer, UnexpectedAnswer> {
     let tree = HtmlTree::parse(html);
     let mut results: Vec<ProviderResult> = Vec::new();
     let (mut says_none, mut in_advertisement) = (false, false);
@@ -42,11 +42,8 @@ pub(super) fn read(html: &str) -> Result<ProviderAnswer, String> {
         }
     }
     if results.is_empty() && !says_none {
-        return Err(
-            "the provider's answer is not what was asked for: it is not a page of results; it may refuse \
-                    requests of programs"
-                .to_owned(),
-        );
+        let problem = "it is not a page of results; it may refuse requests of programs";
+        return Err(UnexpectedAnswer::new(problem, String::new()));
     }
     Ok(ProviderAnswer { results, unresponsive: Vec::new() })
 }

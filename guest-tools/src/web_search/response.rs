@@ -1,5 +1,7 @@
 //! Reads the answers of the providers, each in its own format, into one common form.
 
+use std::fmt;
+
 use serde_json::Value;
 
 use super::{duckduckgo, refusal};
@@ -35,6 +37,29 @@ pub(super) struct ProviderAnswer {
     pub(super) unresponsive: Vec<String>,
 }
 
+/// Bytes that are not an answer of the provider.
+#[derive(Debug)]
+pub(super) struct UnexpectedAnswer {
+    problem: &'static str,
+    /// The provider's own message; empty if there is none.
+    message: String,
+}
+
+impl UnexpectedAnswer {
+    pub(super) fn new(problem: &'static str, message: String) -> Self {
+        Self { problem, message }
+    }
+}
+
+impl fmt::Display for UnexpectedAnswer {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "the provider's answer is not what was asked for: {}", self.problem)?;
+        if self.message.is_empty() { Ok(()) } else { write!(f, "; it says: {}", self.message) }
+    }
+}
+
+impl std::error::Error for UnexpectedAnswer {}
+
 /// The keys of a result in a provider's JSON.
 struct ResultFields {
     title: &'static str,
@@ -68,16 +93,12 @@ impl SearchProvider {
     /// Reads an answer.
     ///
     /// # Errors
-    /// The reason as text, if the bytes are not an answer of this provider.
-    pub(super) fn read(self, bytes: &[u8]) -> Result<ProviderAnswer, String> {
+    /// [`UnexpectedAnswer`].
+    pub(super) fn read(self, bytes: &[u8]) -> Result<ProviderAnswer, UnexpectedAnswer> {
         if self == Self::Duckduckgo {
             return duckduckgo::read(&String::from_utf8_lossy(bytes));
         }
-        let unexpected_answer = |problem: &str| {
-            let message = refusal::message(bytes);
-            let message = if message.is_empty() { String::new() } else { format!("; it says: {message}") };
-            format!("the provider's answer is not what was asked for: {problem}{message}")
-        };
+        let unexpected_answer = |problem| UnexpectedAnswer::new(problem, refusal::message(bytes));
         // The JSON parser does not accept a byte order mark.
         let bytes = bytes.strip_prefix(b"\xef\xbb\xbf").unwrap_or(bytes);
         let answer: Value =

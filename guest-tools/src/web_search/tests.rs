@@ -12,7 +12,8 @@ use super::{
 const ALL: ResultFilter<'_> = ResultFilter { max_results: 20, site: None, since: None };
 
 fn text_and_data(provider: &str, body: &[u8], filter: ResultFilter<'_>) -> Result<(String, Value), String> {
-    let ProviderAnswer { results: found, unresponsive } = SearchProvider::from_name(provider).read(body)?;
+    let answer = SearchProvider::from_name(provider).read(body).map_err(|error| error.to_string())?;
+    let ProviderAnswer { results: found, unresponsive } = answer;
     let output = list(&choose_results(&found, filter), &unresponsive);
     Ok((output.joined_text(), output.details))
 }

@@ -1,6 +1,6 @@
 //! Bash's own commands and variables that hide code: text that bash runs later, or in an unexpected context.
 
-use super::{runs, words::CommandWord};
+use super::{UnreadableCommand, runs, words::CommandWord};
 
 /// Variables that bash itself reads or runs.
 const READ_BY_BASH: &[&str] =
@@ -32,17 +32,17 @@ const COUNTING: &[&str] = &[
 ///
 /// # Errors
 /// The reason why they do not.
-pub(super) fn ensure_readable(words: &[CommandWord]) -> Result<(), String> {
+pub(super) fn ensure_readable(words: &[CommandWord]) -> Result<(), UnreadableCommand> {
     let Some(name) = words.first().and_then(CommandWord::program) else { return Ok(()) };
     let arguments = &words[1..];
     if matches!(name, "compgen" | "complete" | "bind" | "enable") {
-        return Err(format!("`{name}` may run its arguments"));
+        return Err(UnreadableCommand::MayRunArguments(name.to_owned()));
     }
     let is_option = |word: &CommandWord, letter| {
         word.literal().is_some_and(|text| text.starts_with('-') && text.contains(letter))
     };
     if matches!(name, "mapfile" | "readarray") && arguments.iter().any(|word| is_option(word, 'C')) {
-        return Err(format!("`{name} -C` runs its argument"));
+        return Err(UnreadableCommand::RunsCallback(name.to_owned()));
     }
     if COUNTING.contains(&name) {
         arguments.iter().try_for_each(ensure_no_hidden_index)?;
@@ -68,10 +68,10 @@ pub(super) fn ensure_readable(words: &[CommandWord]) -> Result<(), String> {
 /// Checks that a variable may be set. Bash itself reads or runs the values of some variables.
 ///
 /// # Errors
-/// A message if it may not be set.
-pub(super) fn ensure_harmless(variable: &str) -> Result<(), String> {
+/// [`UnreadableCommand::VariableOfBash`].
+pub(super) fn ensure_harmless(variable: &str) -> Result<(), UnreadableCommand> {
     if READ_BY_BASH.contains(&variable) {
-        return Err(format!("bash runs the value of `{variable}`"));
+        return Err(UnreadableCommand::VariableOfBash(variable.to_owned()));
     }
     Ok(())
 }
@@ -88,10 +88,10 @@ pub(super) fn may_set_path(words: &[CommandWord]) -> bool {
 /// Checks that a word contains no command that would run if bash evaluated the word as arithmetic.
 ///
 /// # Errors
-/// A message if the word contains a command.
-pub(super) fn ensure_no_hidden_command(word: &CommandWord) -> Result<(), String> {
+/// [`UnreadableCommand::CommandInArithmetic`].
+pub(super) fn ensure_no_hidden_command(word: &CommandWord) -> Result<(), UnreadableCommand> {
     if word.contains("$(") || word.contains("`") {
-        return Err("an arithmetic expression contains a command".to_owned());
+        return Err(UnreadableCommand::CommandInArithmetic);
     }
     Ok(())
 }
@@ -99,7 +99,7 @@ pub(super) fn ensure_no_hidden_command(word: &CommandWord) -> Result<(), String>
 /// Like [`ensure_no_hidden_command`], for words of which bash evaluates only the index of a list.
 ///
 /// # Errors
-/// A message if an index may contain a command.
-pub(super) fn ensure_no_hidden_index(word: &CommandWord) -> Result<(), String> {
+/// [`UnreadableCommand::CommandInArithmetic`].
+pub(super) fn ensure_no_hidden_index(word: &CommandWord) -> Result<(), UnreadableCommand> {
     if word.contains("[") { ensure_no_hidden_command(word) } else { Ok(()) }
 }

@@ -3,14 +3,16 @@
 
 use brush_parser::Token;
 
+use super::UnreadableCommand;
+
 /// The maximum nesting depth of brackets and `case` clauses.
-const MAX_DEPTH: usize = 6;
+pub(super) const MAX_DEPTH: usize = 6;
 
 /// The maximum number of substitutions of a text. The tokenizer recurses once for each `$(`, closed or not.
-const MAX_SUBSTITUTIONS: usize = 256;
+pub(super) const MAX_SUBSTITUTIONS: usize = 256;
 
 /// The maximum number of `[` in a word. The parser searches for the end of each one.
-const MAX_INDEXES: usize = 512;
+pub(super) const MAX_INDEXES: usize = 512;
 
 /// An open construct.
 #[derive(PartialEq, Eq)]
@@ -22,10 +24,10 @@ enum OpenConstruct {
 /// Checks that a text can be tokenized without deep recursion.
 ///
 /// # Errors
-/// A message if it has too many substitutions.
-pub(super) fn ensure_few_substitutions(command: &str) -> Result<(), String> {
+/// [`UnreadableCommand::ManySubstitutions`].
+pub(super) fn ensure_few_substitutions(command: &str) -> Result<(), UnreadableCommand> {
     if command.matches("$(").count() > MAX_SUBSTITUTIONS {
-        return Err(format!("more than {MAX_SUBSTITUTIONS} substitutions"));
+        return Err(UnreadableCommand::ManySubstitutions);
     }
     Ok(())
 }
@@ -36,8 +38,8 @@ pub(super) fn ensure_few_substitutions(command: &str) -> Result<(), String> {
 /// look like one, such as an argument `esac`, must not hide the real depth.
 ///
 /// # Errors
-/// A message if the tokens are nested too deeply.
-pub(super) fn ensure_shallow(tokens: &[Token]) -> Result<(), String> {
+/// [`UnreadableCommand::ManyIndexes`], [`UnreadableCommand::DeepBrackets`].
+pub(super) fn ensure_shallow(tokens: &[Token]) -> Result<(), UnreadableCommand> {
     let mut open_constructs = Vec::new();
     let mut previous_token: Option<&Token> = None;
     for token in tokens {
@@ -70,12 +72,12 @@ pub(super) fn ensure_shallow(tokens: &[Token]) -> Result<(), String> {
                 }
             }
             Token::Word(word, _) if word.matches('[').count() > MAX_INDEXES => {
-                return Err(format!("more than {MAX_INDEXES} `[` in one word"));
+                return Err(UnreadableCommand::ManyIndexes);
             }
             Token::Operator(..) | Token::Word(..) => {}
         }
         if open_constructs.len() > MAX_DEPTH {
-            return Err(format!("brackets or `case` within one another, more than {MAX_DEPTH} deep"));
+            return Err(UnreadableCommand::DeepBrackets);
         }
         previous_token = Some(token);
     }
@@ -86,8 +88,8 @@ pub(super) fn ensure_shallow(tokens: &[Token]) -> Result<(), String> {
 /// at every level.
 ///
 /// # Errors
-/// A message if an index is anything else.
-pub(super) fn ensure_plain_indexes(word: &str) -> Result<(), String> {
+/// [`UnreadableCommand::IndexExpression`].
+pub(super) fn ensure_plain_indexes(word: &str) -> Result<(), UnreadableCommand> {
     for (offset, _) in word.match_indices("${") {
         // `${!x[…]}` and `${#x[…]}` have an index too.
         let name = word[offset + 2..].trim_start_matches(['!', '#']);
@@ -95,7 +97,7 @@ pub(super) fn ensure_plain_indexes(word: &str) -> Result<(), String> {
         let Some(index) = after_name.strip_prefix('[') else { continue };
         let is_plain = |char: char| char.is_alphanumeric() || "_@*$+-".contains(char);
         if !index.trim_start_matches(is_plain).starts_with(']') {
-            return Err("the index of a list is more than a name or a number".to_owned());
+            return Err(UnreadableCommand::IndexExpression);
         }
     }
     Ok(())

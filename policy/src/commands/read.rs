@@ -4,10 +4,10 @@ use std::{collections::BTreeSet, thread};
 
 use brush_parser::{ParserOptions, parse_tokens, uncached_tokenize_str};
 
-use super::{Operator, nesting, walk::Walker, words::CommandWord};
+use super::{Operator, UnreadableCommand, nesting, walk::Walker, words::CommandWord};
 
 /// The maximum length of a command that is judged, in bytes. Longer commands belong in a file.
-const MAX_BYTES: usize = 16 << 10;
+pub(super) const MAX_BYTES: usize = 16 << 10;
 
 /// The size of the parser's stack. The parser recurses once for each level of nesting. A command of
 /// `MAX_BYTES` opening brackets uses about half of this stack.
@@ -29,12 +29,9 @@ pub(super) struct FoundPrograms {
 ///
 /// # Errors
 /// The reason why the programs of the command cannot be determined.
-pub(super) fn read(command: &str) -> Result<FoundPrograms, String> {
+pub(super) fn read(command: &str) -> Result<FoundPrograms, UnreadableCommand> {
     if command.len() > MAX_BYTES {
-        return Err(format!(
-            "it has {} bytes, and at most {MAX_BYTES} are judged; put it into a file",
-            command.len()
-        ));
+        return Err(UnreadableCommand::TooLong { bytes: command.len() });
     }
     // Deep nesting would overflow the caller's stack and abort the process, so the parser runs on a thread
     // with a larger stack.
@@ -44,24 +41,25 @@ pub(super) fn read(command: &str) -> Result<FoundPrograms, String> {
             parse(command, &mut walker)?;
             Ok(walker.programs)
         });
-        let reader = reader.map_err(|error| format!("no thread to read it: {error}"))?;
+        let reader = reader.map_err(|error| UnreadableCommand::NoThread(error.to_string()))?;
         // Fail closed: if the parser panics, refuse the command.
-        reader.join().unwrap_or_else(|_panic| Err("its syntax".to_owned()))
+        reader.join().unwrap_or_else(|_panic| Err(UnreadableCommand::ParserPanicked))
     })
 }
 
 /// Reads one text and adds its programs and operators to the walker.
-pub(super) fn parse(command: &str, walker: &mut Walker) -> Result<(), String> {
+pub(super) fn parse(command: &str, walker: &mut Walker) -> Result<(), UnreadableCommand> {
     if command.contains('\0') {
-        return Err("it has a NUL character".to_owned());
+        return Err(UnreadableCommand::Nul);
     }
     // Must run before the tokenizer, which recurses at each substitution.
     nesting::ensure_few_substitutions(command)?;
     let options = ParserOptions::default();
     let tokens = uncached_tokenize_str(command, &options.tokenizer_options())
-        .map_err(|error| format!("its syntax: {error}"))?;
+        .map_err(|error| UnreadableCommand::Syntax(error.to_string()))?;
     // Must run before the parser, which backtracks at each level.
     nesting::ensure_shallow(&tokens)?;
-    let program = parse_tokens(&tokens, &options).map_err(|error| format!("its syntax: {error}"))?;
+    let program =
+        parse_tokens(&tokens, &options).map_err(|error| UnreadableCommand::Syntax(error.to_string()))?;
     walker.walk_program(&program, command)
 }

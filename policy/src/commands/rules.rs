@@ -8,7 +8,7 @@ use thiserror::Error;
 use crate::{NoTrace, TraceSink, TracedRule};
 
 use super::{
-    Operator,
+    Operator, UnreadableCommand,
     operator::OPERATORS,
     pattern::CommandPattern,
     read::{self, FoundPrograms},
@@ -77,7 +77,27 @@ pub enum CommandRefusal {
     Operator(&'static str),
     /// The command's text does not show what it would run.
     #[error("the programs that this command runs are unknown: {0}")]
-    Unreadable(String),
+    Unreadable(UnreadableCommand),
+}
+
+/// The reason why no rules cover a command. Its text is a clause about the command, for people.
+#[derive(Debug, Clone, PartialEq, Eq, Error)]
+pub enum UncoveredCommand {
+    /// There are no rules.
+    #[error("there are no rules")]
+    NoRules,
+    /// No rule covers a call of this program.
+    #[error("no rule covers this call of `{0}`")]
+    Call(String),
+    /// The command has this part, which is more than a call.
+    #[error("it has {0}")]
+    BeyondCalls(&'static str),
+    /// The command calls no program.
+    #[error("it calls nothing")]
+    NoCall,
+    /// The command's text does not show what it would run.
+    #[error(transparent)]
+    Unreadable(#[from] UnreadableCommand),
 }
 
 impl CommandRules {
@@ -140,16 +160,16 @@ impl CommandRules {
     /// subshell or background job.
     ///
     /// # Errors
-    /// The part of the command that no rule covers, as a phrase for people.
-    pub fn unasked_rules(&self, command: &str) -> Result<Vec<String>, String> {
+    /// [`UncoveredCommand`] for the first part of the command that no rule covers.
+    pub fn unasked_rules(&self, command: &str) -> Result<Vec<String>, UncoveredCommand> {
         if self.unasked.is_empty() {
-            return Err("there are no rules".to_owned());
+            return Err(UncoveredCommand::NoRules);
         }
         let mut rules = Vec::new();
         for words in &plain_calls(command)? {
             let Some(rule) = self.unasked.iter().find(|rule| rule.covers_whole(words)) else {
                 let name = words.first().and_then(CommandWord::program).unwrap_or("a program");
-                return Err(format!("no rule covers this call of `{name}`"));
+                return Err(UncoveredCommand::Call(name.to_owned()));
             };
             let rule = rule.to_string();
             if !rules.contains(&rule) {
@@ -203,8 +223,7 @@ impl CommandRules {
         let FoundPrograms { invocations, operators, sets_path, beyond_calls: _ } =
             read::read(command).map_err(CommandRefusal::Unreadable)?;
         if sets_path && !self.allow.is_empty() {
-            let reason = "with another `PATH` an allowed name may be any program";
-            return Err(CommandRefusal::Unreadable(reason.to_owned()));
+            return Err(CommandRefusal::Unreadable(UnreadableCommand::ChangedPath));
         }
         if let Some(allowed_operators) = &self.operators
             && let Some(operator) = operators.iter().find(|operator| !allowed_operators.contains(operator))
@@ -245,7 +264,7 @@ impl CommandRules {
     fn judge_one<T: TraceSink>(&self, words: &[CommandWord], trace: &mut T) -> Result<(), CommandRefusal> {
         // Without a name, no rule of `deny` could refuse the program.
         let Some(program) = words.first().and_then(CommandWord::program) else {
-            return Err(CommandRefusal::Unreadable("the name of a program is not in the text".to_owned()));
+            return Err(CommandRefusal::Unreadable(UnreadableCommand::UnknownName));
         };
         let arguments = &words[1..];
         if let Some(rule) = self.deny.iter().find(|rule| rule.may_cover(program, arguments)) {
@@ -277,14 +296,14 @@ impl CommandRules {
 /// Returns the calls of a command that consists only of calls, at least one.
 ///
 /// # Errors
-/// A phrase for people: the part of the command that is not a call, or why the command cannot be read.
-fn plain_calls(command: &str) -> Result<Vec<Vec<CommandWord>>, String> {
+/// [`UncoveredCommand::BeyondCalls`], [`UncoveredCommand::NoCall`], [`UncoveredCommand::Unreadable`].
+fn plain_calls(command: &str) -> Result<Vec<Vec<CommandWord>>, UncoveredCommand> {
     let programs = read::read(command)?;
     if let Some(part) = programs.beyond_calls {
-        return Err(format!("it has {part}"));
+        return Err(UncoveredCommand::BeyondCalls(part));
     }
     if programs.invocations.is_empty() {
-        return Err("it calls nothing".to_owned());
+        return Err(UncoveredCommand::NoCall);
     }
     Ok(programs.invocations)
 }

@@ -2,6 +2,7 @@
 //! [`wrappers`](super::wrappers), those named after a wrapper's options.
 
 use super::{
+    UnreadableCommand,
     words::CommandWord,
     wrappers::{WRAPPERS, wrapped_targets},
 };
@@ -50,15 +51,15 @@ const INPUT_RUNNERS: &[&str] = &["parallel", "sem", "at", "batch", "crontab", "g
 const INPUTS: &[&str] = &["/dev/stdin", "/dev/fd/", "/proc/self/fd/", "/dev/tcp/", "/dev/udp/"];
 
 /// Refuses a program that runs its input, because the command's text does not contain the input.
-pub(super) fn refuse_input_reader<T>(name: &str) -> Result<T, String> {
-    Err(format!("`{name}` runs its standard input, which is not part of the command's text"))
+pub(super) fn refuse_input_reader<T>(name: &str) -> Result<T, UnreadableCommand> {
+    Err(UnreadableCommand::RunsInput(name.to_owned()))
 }
 
 /// Returns the programs and texts that a call runs in turn, as far as the call's words show them.
 ///
 /// # Errors
 /// The reason why the programs cannot be determined.
-pub(super) fn run_targets(words: &[CommandWord]) -> Result<Vec<RunTarget>, String> {
+pub(super) fn run_targets(words: &[CommandWord]) -> Result<Vec<RunTarget>, UnreadableCommand> {
     let Some((program, arguments)) = words.split_first() else { return Ok(Vec::new()) };
     let Some(name) = program.program() else { return Ok(Vec::new()) };
     if SHELLS.contains(&name) {
@@ -96,19 +97,17 @@ pub(super) fn run_targets(words: &[CommandWord]) -> Result<Vec<RunTarget>, Strin
     }
 }
 
-pub(super) fn literal_text(program: &str, word: &CommandWord) -> Result<String, String> {
-    word.literal()
-        .map(str::to_owned)
-        .ok_or_else(|| format!("what `{program}` is given to run is not in the text"))
+pub(super) fn literal_text(program: &str, word: &CommandWord) -> Result<String, UnreadableCommand> {
+    word.literal().map(str::to_owned).ok_or_else(|| UnreadableCommand::UnknownText(program.to_owned()))
 }
 
 /// Returns a word that the program runs as a command.
-pub(super) fn text_target(program: &str, word: &CommandWord) -> Result<RunTarget, String> {
+pub(super) fn text_target(program: &str, word: &CommandWord) -> Result<RunTarget, UnreadableCommand> {
     literal_text(program, word).map(RunTarget::Text)
 }
 
 /// Returns words that the program joins and runs as a command.
-pub(super) fn join_words(program: &str, words: &[CommandWord]) -> Result<RunTarget, String> {
+pub(super) fn join_words(program: &str, words: &[CommandWord]) -> Result<RunTarget, UnreadableCommand> {
     let texts = words.iter().map(|word| literal_text(program, word)).collect::<Result<Vec<_>, _>>()?;
     Ok(RunTarget::Text(texts.join(" ")))
 }
@@ -138,7 +137,7 @@ fn alias_target(text: &str) -> RunTarget {
 
 /// Returns the file that a command sources. It is judged like any other program, unless it is the shell's
 /// input.
-fn file_targets(name: &str, words: &[CommandWord]) -> Result<Vec<RunTarget>, String> {
+fn file_targets(name: &str, words: &[CommandWord]) -> Result<Vec<RunTarget>, UnreadableCommand> {
     let Some(word) = words.first() else { return Ok(Vec::new()) };
     let path = literal_text(name, word)?;
     if path == "-" || INPUTS.iter().any(|input| path.starts_with(input)) {
@@ -149,7 +148,7 @@ fn file_targets(name: &str, words: &[CommandWord]) -> Result<Vec<RunTarget>, Str
 
 /// Returns the targets of `su -c TEXT`, `script -c TEXT`, `runuser -u USER -- PROGRAM`. Options may occur
 /// anywhere, and each other word may be a user, a file or an argument of the shell.
-fn login_targets(name: &str, arguments: &[CommandWord]) -> Result<Vec<RunTarget>, String> {
+fn login_targets(name: &str, arguments: &[CommandWord]) -> Result<Vec<RunTarget>, UnreadableCommand> {
     let mut targets = Vec::new();
     let mut rest = arguments.iter().enumerate();
     while let Some((index, word)) = rest.next() {
@@ -183,7 +182,7 @@ fn is_long_command(option: &str) -> bool {
 
 /// Returns the targets of `sh -c TEXT` or `sh FILE`. A shell that reads its input is refused, because the
 /// rules cannot see that text.
-fn shell_targets(name: &str, arguments: &[CommandWord]) -> Result<Vec<RunTarget>, String> {
+fn shell_targets(name: &str, arguments: &[CommandWord]) -> Result<Vec<RunTarget>, UnreadableCommand> {
     let mut rest = arguments.iter();
     while let Some(word) = rest.next() {
         let option = literal_text(name, word)?;
@@ -256,14 +255,14 @@ pub(super) fn runs_its_arguments(name: &str) -> bool {
 }
 
 /// Returns the targets of `find … -exec PROGRAM … ;`.
-fn find_targets(arguments: &[CommandWord]) -> Result<Vec<RunTarget>, String> {
+fn find_targets(arguments: &[CommandWord]) -> Result<Vec<RunTarget>, UnreadableCommand> {
     let mut targets = Vec::new();
     let mut rest = arguments;
     while let Some((word, remaining_words)) = rest.split_first() {
         rest = remaining_words;
         let Some(text) = word.literal() else {
             if word.may_be_several {
-                return Err("the arguments of `find` are not part of the text".to_owned());
+                return Err(UnreadableCommand::UnknownFindArguments);
             }
             continue;
         };

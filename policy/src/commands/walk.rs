@@ -8,7 +8,7 @@ use brush_parser::ast::{
 };
 
 use super::{
-    Operator, builtins,
+    Operator, UnreadableCommand, builtins,
     read::{self, FoundPrograms},
     runs::{self, RunTarget},
     text,
@@ -16,7 +16,7 @@ use super::{
 };
 
 /// The maximum nesting of commands within commands, as in `sh -c "sh -c …"`.
-const MAX_DEPTH: usize = 16;
+pub(super) const MAX_DEPTH: usize = 16;
 
 /// The maximum number of words and bytes collected from one command. If options may or may not have a value, a call is
 /// read in several ways, and these readings multiply.
@@ -37,7 +37,7 @@ pub(super) struct Walker {
 }
 
 /// Success, or the reason why the programs are unknown.
-type WalkResult = Result<(), String>;
+type WalkResult = Result<(), UnreadableCommand>;
 
 impl Walker {
     /// Walks the parsed form of a text.
@@ -55,7 +55,7 @@ impl Walker {
     /// Walks a text that is itself a command, such as the argument of `sh -c`.
     fn walk_text(&mut self, command: &str) -> WalkResult {
         if self.depth == MAX_DEPTH {
-            return Err(format!("commands within commands, more than {MAX_DEPTH} deep"));
+            return Err(UnreadableCommand::DeepCommands);
         }
         self.charge(command.len())?;
         self.depth += 1;
@@ -67,7 +67,7 @@ impl Walker {
     fn charge(&mut self, amount: usize) -> WalkResult {
         // An empty text costs time too, so each text counts one more than its size.
         self.cost += amount + 1;
-        if self.cost > MAX_COST { Err("it runs too many commands".to_owned()) } else { Ok(()) }
+        if self.cost > MAX_COST { Err(UnreadableCommand::ManyCommands) } else { Ok(()) }
     }
 
     fn record_operator(&mut self, operator: Operator) {
@@ -155,7 +155,7 @@ impl Walker {
                 // Bash reads this text as subshells, but the parser leaves it unparsed.
                 self.record_operator(Operator::Subshell);
                 let inner = source.trim().strip_prefix('(').and_then(|text| text.strip_suffix(')'));
-                self.walk_text(inner.ok_or("brackets within brackets")?)
+                self.walk_text(inner.ok_or(UnreadableCommand::NestedBrackets)?)
             }
             CompoundCommand::ArithmeticForClause(clause) => {
                 self.walk_arithmetic(clause.initializer.as_ref())?;
@@ -225,7 +225,7 @@ impl Walker {
     }
 
     /// Reads a word, and collects the commands within it.
-    fn walk_word(&mut self, raw: &str) -> Result<CommandWord, String> {
+    fn walk_word(&mut self, raw: &str) -> Result<CommandWord, UnreadableCommand> {
         let word = words::read(raw)?;
         for command in &word.substitutions {
             self.record_operator(Operator::Substitution);
@@ -365,7 +365,7 @@ impl Walker {
     /// Collects a program's call and the programs that the call runs in turn.
     fn collect_invocation(&mut self, words: Vec<CommandWord>) -> WalkResult {
         if self.depth == MAX_DEPTH {
-            return Err(format!("commands within commands, more than {MAX_DEPTH} deep"));
+            return Err(UnreadableCommand::DeepCommands);
         }
         self.charge(8 * words.len())?;
         builtins::ensure_readable(&words)?;

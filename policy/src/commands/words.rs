@@ -5,7 +5,7 @@ use brush_parser::{
     word::{self, WordPiece, WordPieceWithSource},
 };
 
-use super::{nesting, text};
+use super::{UnreadableCommand, nesting, text};
 
 /// A placeholder for a part of a word whose value is not in the text, such as the value of a variable.
 const UNKNOWN: char = '\u{fffc}';
@@ -86,9 +86,10 @@ impl CommandWord {
 ///
 /// # Errors
 /// The reason why the word cannot be judged.
-pub(super) fn read(raw: &str) -> Result<Word, String> {
+pub(super) fn read(raw: &str) -> Result<Word, UnreadableCommand> {
     nesting::ensure_plain_indexes(raw)?;
-    let pieces = word::parse(raw, &ParserOptions::default()).map_err(|error| error.to_string())?;
+    let pieces = word::parse(raw, &ParserOptions::default())
+        .map_err(|error| UnreadableCommand::WordSyntax(error.to_string()))?;
     let mut reader = WordReader::new(raw);
     reader.read_pieces(&pieces, false)?;
     let WordReader { text, mut may_be_several, substitutions, has_open_brace, has_brace_separator, .. } =
@@ -104,9 +105,10 @@ pub(super) fn read(raw: &str) -> Result<Word, String> {
 ///
 /// # Errors
 /// As in [`read`].
-pub(super) fn read_document(raw: &str) -> Result<Vec<String>, String> {
+pub(super) fn read_document(raw: &str) -> Result<Vec<String>, UnreadableCommand> {
     nesting::ensure_plain_indexes(raw)?;
-    let pieces = word::parse_heredoc(raw, &ParserOptions::default()).map_err(|error| error.to_string())?;
+    let pieces = word::parse_heredoc(raw, &ParserOptions::default())
+        .map_err(|error| UnreadableCommand::WordSyntax(error.to_string()))?;
     let mut reader = WordReader::new(raw);
     reader.read_pieces(&pieces, true)?;
     Ok(reader.substitutions)
@@ -135,11 +137,11 @@ impl<'a> WordReader<'a> {
             has_brace_separator: false,
         }
     }
-    fn read_pieces(&mut self, pieces: &[WordPieceWithSource], quoted: bool) -> Result<(), String> {
+    fn read_pieces(&mut self, pieces: &[WordPieceWithSource], quoted: bool) -> Result<(), UnreadableCommand> {
         pieces.iter().try_for_each(|piece| self.read_piece(piece, quoted))
     }
 
-    fn read_piece(&mut self, piece: &WordPieceWithSource, quoted: bool) -> Result<(), String> {
+    fn read_piece(&mut self, piece: &WordPieceWithSource, quoted: bool) -> Result<(), UnreadableCommand> {
         match &piece.piece {
             WordPiece::Text(text) => {
                 // These characters may make the word expand to file names or to several words.
@@ -202,9 +204,9 @@ impl<'a> WordReader<'a> {
 
 /// Checks that `${…}` or `$((…))` contains no command. `${x@P}` counts as a command, because it runs the value of the
 /// variable.
-fn ensure_no_command(source: &str) -> Result<(), String> {
+fn ensure_no_command(source: &str) -> Result<(), UnreadableCommand> {
     if source.contains("$(") || source.contains('`') || source.contains("<(") || source.contains("@P}") {
-        return Err("a command within `${…}` or `$((…))`; give it to a variable first".to_owned());
+        return Err(UnreadableCommand::CommandInExpansion);
     }
     Ok(())
 }

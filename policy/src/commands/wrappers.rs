@@ -3,6 +3,7 @@
 use std::collections::BTreeSet;
 
 use super::{
+    UnreadableCommand,
     runs::{
         PlaceholderSource, RunTarget, join_words, literal_text, refuse_input_reader, text_target,
         with_placeholders,
@@ -149,7 +150,7 @@ pub(super) fn wrapped_targets(
     name: &str,
     wrapper: &Wrapper,
     arguments: &[CommandWord],
-) -> Result<Vec<RunTarget>, String> {
+) -> Result<Vec<RunTarget>, UnreadableCommand> {
     let mut targets = Vec::new();
     let mut pending_starts = vec![0];
     let mut visited = BTreeSet::new();
@@ -207,9 +208,9 @@ pub(super) fn wrapped_targets(
     Ok(targets)
 }
 
-fn ensure_bounded(name: &str, targets: &[RunTarget]) -> Result<(), String> {
+fn ensure_bounded(name: &str, targets: &[RunTarget]) -> Result<(), UnreadableCommand> {
     if targets.len() > MAX_READINGS {
-        return Err(format!("too many options of `{name}` that are not known"));
+        return Err(UnreadableCommand::ManyUnknownOptions(name.to_owned()));
     }
     Ok(())
 }
@@ -242,7 +243,7 @@ fn clustered_command(
     name: &str,
     wrapper: &Wrapper,
     words: &[CommandWord],
-) -> Result<Option<RunTarget>, String> {
+) -> Result<Option<RunTarget>, UnreadableCommand> {
     let Some(cluster) = words.first().and_then(CommandWord::literal).filter(|text| !text.starts_with("--"))
     else {
         return Ok(None);
@@ -305,10 +306,10 @@ enum WordRole {
     Operand { ends_options: bool },
 }
 
-fn word_role(name: &str, wrapper: &Wrapper, word: &CommandWord) -> Result<WordRole, String> {
+fn word_role(name: &str, wrapper: &Wrapper, word: &CommandWord) -> Result<WordRole, UnreadableCommand> {
     let Some(text) = word.literal() else {
         return match word.may_be_several {
-            true => Err(format!("the program that `{name}` runs is not part of the text")),
+            true => Err(UnreadableCommand::UnknownProgram(name.to_owned())),
             false if word.may_be_option() => Ok(WordRole::Undetermined),
             false => Ok(WordRole::Operand { ends_options: false }),
         };
@@ -343,7 +344,7 @@ fn program_targets(
     name: &str,
     wrapper: &Wrapper,
     operands: &[CommandWord],
-) -> Result<Vec<RunTarget>, String> {
+) -> Result<Vec<RunTarget>, UnreadableCommand> {
     let Some(program) = operands.get(wrapper.operands..).filter(|words| !words.is_empty()) else {
         return Ok(Vec::new());
     };

@@ -4,23 +4,25 @@ use portcullis_types::{Access, GuestPath, ToolName};
 
 use crate::{
     Approval, DenialCode, Expectations, ExpectedAnswer, ExpectedHosts, ExpectedSource, ExpectedSubject,
-    ExpectedTools, FlowLabel, ForbiddenFlow, HostRule, KnownTools, MAX_EXPECTATIONS, MAX_EXPECTATIONS_BYTES,
-    MountName, PathPattern, PinnedDigest, PolicyFault, ProfileName, SecretName, SourceLocation,
-    WorkspaceSecurityPolicy, expect::Day,
+    ExpectedTools, FlowLabel, ForbiddenFlow, HostRule, InvalidHostRule, KnownTools, MAX_EXPECTATIONS,
+    MAX_EXPECTATIONS_BYTES, MountName, PathPattern, PinnedDigest, PolicyFault, ProfileName, SecretName,
+    SourceLocation, WorkspaceSecurityPolicy, expect::Day,
 };
 
 use super::{
-    Faults, did_you_mean, keys,
+    Faults, did_you_mean,
+    invalid::InvalidValue,
+    keys,
     read::{check_version, read_document_root},
     section::{Section, SectionEntry},
-    value::choice_parser,
+    value::{choice_parser, tool_name},
 };
 
 /// The maximum number of tools, paths or labels of one expectation.
 const MAX_ELEMENTS: usize = 256;
 
 /// The minimum length of the beginning of a digest: 12 characters.
-const MIN_DIGEST_CHARS: usize = 12;
+pub(super) const MIN_DIGEST_CHARS: usize = 12;
 
 /// The length of a whole digest.
 const DIGEST_CHARS: usize = 64;
@@ -162,7 +164,7 @@ impl Names<'_> {
             element.refuse(faults, message);
             return None;
         }
-        element.parsed(faults, |name| ToolName::parse(name).map_err(|error| error.to_string()))
+        element.parsed(faults, tool_name)
     }
 
     fn subjects(
@@ -187,7 +189,7 @@ impl Names<'_> {
     }
 
     /// Parses a path or a pattern. The mount must exist, unless its absence is expected.
-    fn path(&self, text: &str, code: Option<DenialCode>) -> Result<ExpectedSubject, String> {
+    fn path(&self, text: &str, code: Option<DenialCode>) -> Result<ExpectedSubject, InvalidValue> {
         let home = self.policy.home();
         let (subject, mount) = if text.contains('*') {
             let pattern = PathPattern::parse(text)?;
@@ -199,7 +201,7 @@ impl Names<'_> {
             } else {
                 format!("/{home}/{text}")
             };
-            let path = GuestPath::parse(&absolute).map_err(|error| error.to_string())?;
+            let path = GuestPath::parse(&absolute)?;
             let mount = path.mount().unwrap_or_default().to_owned();
             (ExpectedSubject::Path(path), mount)
         };
@@ -211,22 +213,23 @@ impl Names<'_> {
         }
     }
 
-    fn no_mount(&self, name: &str) -> String {
+    fn no_mount(&self, name: &str) -> InvalidValue {
         let known = self.policy.mounts().iter().map(|mount| mount.name.as_str());
-        format!("the policy has no such mount; {}", did_you_mean(name, known))
+        InvalidValue::NotInPolicy { noun: "mount", suggestion: did_you_mean(name, known) }
     }
 
-    fn mount(&self, name: &str) -> Result<MountName, String> {
+    fn mount(&self, name: &str) -> Result<MountName, InvalidValue> {
         let found = self.policy.mounts().iter().find(|mount| mount.name.as_str() == name);
         found.map(|mount| mount.name.clone()).ok_or_else(|| self.no_mount(name))
     }
 
-    fn secret(&self, name: &str) -> Result<SecretName, String> {
+    fn secret(&self, name: &str) -> Result<SecretName, InvalidValue> {
         let known = || self.policy.secrets().map(|(secret, _)| secret);
         let found = known().find(|secret| secret.as_str() == name).cloned();
         found.ok_or_else(|| {
             let names: Vec<&str> = known().map(SecretName::as_str).collect();
-            format!("the policy has no such secret; {}", did_you_mean(name, names.iter().copied()))
+            let suggestion = did_you_mean(name, names.iter().copied());
+            InvalidValue::NotInPolicy { noun: "secret", suggestion }
         })
     }
 
@@ -236,7 +239,7 @@ impl Names<'_> {
             ("web", _) => Ok(FlowLabel::Web),
             (_, Some(("mount", name))) => self.mount(name).map(|name| FlowLabel::of_mount(&name)),
             (_, Some(("secret", name))) => self.secret(name).map(FlowLabel::Secret),
-            _ => Err("unknown label; known are `vault`, `web`, `secret:NAME` and `mount:NAME`".to_owned()),
+            _ => Err(InvalidValue::Label),
         })
     }
 
@@ -262,7 +265,7 @@ impl Names<'_> {
         })
     }
 
-    fn source(&self, text: &str) -> Result<ExpectedSource, String> {
+    fn source(&self, text: &str) -> Result<ExpectedSource, InvalidValue> {
         match text.split_once(':') {
             None if text == "web" => Ok(ExpectedSource::Web),
             None => self.mount(text).map(ExpectedSource::Mount),
@@ -279,20 +282,18 @@ impl Names<'_> {
                     true => Ok(ExpectedSource::Variable(name.to_owned())),
                     false => {
                         let suggestion = did_you_mean(name, known.iter().copied());
-                        Err(format!("no command gets such a variable; {suggestion}"))
+                        Err(InvalidValue::NoVariable { suggestion })
                     }
                 }
             }
-            Some(_) => {
-                Err("it is not a source: write a mount's name, `web`, `secret:NAME` or `env:NAME`".to_owned())
-            }
+            Some(_) => Err(InvalidValue::Source),
         }
     }
 }
 
 /// Parses the hosts of `reaches`: all, a rule of `hosts`, or a host with any scheme and port.
-fn hosts(text: &str) -> Result<ExpectedHosts, String> {
-    let rule = |text: &str| text.parse::<HostRule>().map_err(|error| error.to_string());
+fn hosts(text: &str) -> Result<ExpectedHosts, InvalidHostRule> {
+    let rule = |text: &str| text.parse::<HostRule>();
     match text {
         "web" => Ok(ExpectedHosts::Any),
         _ if text.contains("://") => rule(text).map(ExpectedHosts::Rule),
@@ -308,10 +309,7 @@ fn pinned_digest(section: &Section<'_>, faults: &mut Faults<'_>) -> Option<Pinne
                 && text.bytes().all(|byte| byte.is_ascii_hexdigit());
             match is_digest {
                 true => Ok(text.to_ascii_lowercase()),
-                false => Err(format!(
-                    "it is not a digest; write the digest that `portcullis policy show` prints, or at least its first \
-                     {MIN_DIGEST_CHARS} characters"
-                )),
+                false => Err(InvalidValue::Digest),
             }
         }),
         None => {

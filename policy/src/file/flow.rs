@@ -4,7 +4,9 @@
 use crate::Approval;
 
 use super::{
-    Faults, keys,
+    Faults,
+    invalid::InvalidValue,
+    keys,
     model::{FlowEntry, LabelWord, Located, SinkWord},
     section::{Section, SectionEntry},
     value::approval_of,
@@ -45,7 +47,7 @@ fn flow_entry(entry: &SectionEntry<'_>, faults: &mut Faults<'_>) -> Option<FlowE
 fn words<T>(
     section: &Section<'_>,
     key: &str,
-    parse: impl Fn(&str) -> Result<T, String>,
+    parse: impl Fn(&str) -> Result<T, InvalidValue>,
     faults: &mut Faults<'_>,
 ) -> Option<Vec<Located<T>>> {
     let Some(entry) = section.entry(key) else {
@@ -64,30 +66,30 @@ fn words<T>(
     )
 }
 
-fn label(word: &str) -> Result<LabelWord, String> {
+fn label(word: &str) -> Result<LabelWord, InvalidValue> {
     match (word, word.split_once(':')) {
         ("vault", _) => Ok(LabelWord::Vault),
         ("web", _) => Ok(LabelWord::Web),
-        (_, Some(("mount", "vault"))) => Err("the label of this mount is `vault`".to_owned()),
+        (_, Some(("mount", "vault"))) => Err(InvalidValue::VaultLabel),
         (_, Some(("mount", name))) => Ok(LabelWord::Mount(name.to_owned())),
         (_, Some(("secret", name))) => Ok(LabelWord::Secret(name.to_owned())),
-        _ => Err("unknown label; known are `vault`, `web`, `secret:NAME` and `mount:NAME`".to_owned()),
+        _ => Err(InvalidValue::Label),
     }
 }
 
-fn sink(word: &str) -> Result<SinkWord, String> {
+fn sink(word: &str) -> Result<SinkWord, InvalidValue> {
     match (word, word.split_once(':')) {
         ("network", _) => Ok(SinkWord::Network),
         ("shell", _) => Ok(SinkWord::Shell),
         (_, Some(("write", "protected"))) => Ok(SinkWord::WriteKinds),
         (_, Some(("write", name))) => Ok(SinkWord::Write(name.to_owned())),
-        _ => Err("unknown sink; known are `network`, `shell`, `write:NAME` and `write:protected`".to_owned()),
+        _ => Err(InvalidValue::Sink),
     }
 }
 
-fn ask_or_deny(word: &str) -> Result<Approval, String> {
+fn ask_or_deny(word: &str) -> Result<Approval, InvalidValue> {
     match approval_of(word)? {
-        Approval::Allow => Err("a flow rule only takes away: write `ask` or `deny`".to_owned()),
+        Approval::Allow => Err(InvalidValue::AllowingFlowRule),
         approval @ (Approval::Ask | Approval::Deny) => Ok(approval),
     }
 }

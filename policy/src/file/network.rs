@@ -6,7 +6,9 @@ use crate::{
 };
 
 use super::{
-    EgressEntries, Faults, Located, NetworkEntries, keys,
+    EgressEntries, Faults, Located, NetworkEntries,
+    invalid::InvalidValue,
+    keys,
     section::{Section, SectionEntry},
     value::{choice_parser, count, elements, parse_text, size},
 };
@@ -29,7 +31,7 @@ fn methods(entry: &SectionEntry<'_>, faults: &mut Faults<'_>) -> Option<Located<
         );
         return None;
     }
-    Some(entry.located(elements(entry, faults, |text| text.parse())))
+    Some(entry.located(elements(entry, faults, parse_text)))
 }
 
 /// Reads an operator's `[egress]`.
@@ -50,7 +52,7 @@ pub(super) fn egress(section: &Section<'_>, faults: &mut Faults<'_>) -> EgressEn
 
 fn robots(
     section: &Section<'_>,
-    accept: fn(Robots) -> Result<Robots, String>,
+    accept: fn(Robots) -> Result<Robots, InvalidValue>,
     faults: &mut Faults<'_>,
 ) -> Option<Located<Robots>> {
     let entry = section.entry("robots")?;
@@ -59,12 +61,10 @@ fn robots(
 }
 
 /// Checks `robots` in a reduction, where only `obey` is allowed.
-fn require_obey(robots: Robots) -> Result<Robots, String> {
+fn require_obey(robots: Robots) -> Result<Robots, InvalidValue> {
     match robots {
         Robots::Obey => Ok(robots),
-        Robots::Ignore => {
-            Err("only the operator's policy may say `ignore`; this section only takes away".to_owned())
-        }
+        Robots::Ignore => Err(InvalidValue::IgnoredRobots),
     }
 }
 
@@ -95,18 +95,18 @@ fn limits(section: &Section<'_>, faults: &mut Faults<'_>) -> EgressEntries {
 }
 
 /// Checks the path of a file of certificates. The caller resolves the path.
-fn ca(text: &str) -> Result<String, String> {
+fn ca(text: &str) -> Result<String, InvalidValue> {
     if text.is_empty() {
-        return Err("a file is missing; write its path, absolute or relative to this file".to_owned());
+        return Err(InvalidValue::NoPath);
     }
     if text.len() > MAX_PATH_BYTES {
-        return Err(format!("the path has more than {MAX_PATH_BYTES} bytes"));
+        return Err(InvalidValue::LongPath);
     }
     if text.contains('\0') {
-        return Err("a path cannot have a NUL character".to_owned());
+        return Err(InvalidValue::PathNul);
     }
     Ok(text.to_owned())
 }
 
 /// The maximum length of a path in bytes: Linux's `PATH_MAX`.
-const MAX_PATH_BYTES: usize = 4096;
+pub(super) const MAX_PATH_BYTES: usize = 4096;

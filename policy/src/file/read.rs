@@ -193,7 +193,6 @@ fn patterns<T, E: std::fmt::Display>(
         entry.refuse(faults, format!("{} paths; at most {MAX_PATTERNS} are allowed", elements.len()));
         return Some(Vec::new());
     }
-    let parse = |text: &str| parse(text).map_err(|error| error.to_string());
     Some(
         elements.iter().filter_map(|element| Some(element.located(element.parsed(faults, parse)?))).collect(),
     )
@@ -201,12 +200,11 @@ fn patterns<T, E: std::fmt::Display>(
 
 /// Reads a line of `[mounts]`: a folder, or a table with the folder.
 fn mount(entry: &SectionEntry<'_>, faults: &mut Faults<'_>) -> Option<MountEntry> {
-    let name = entry.parsed_name(faults, |name| MountName::parse(name).map_err(|error| error.to_string()));
-    let parse = |text: &str| parse_folder(text).map_err(str::to_owned);
+    let name = entry.parsed_name(faults, MountName::parse);
     let table = if entry.is_table() { entry.section(faults) } else { None };
     let folder = match &table {
-        Some(table) => required(table, "path", faults).and_then(|path| path.parsed(faults, parse)),
-        None => entry.parsed(faults, parse),
+        Some(table) => required(table, "path", faults).and_then(|path| path.parsed(faults, parse_folder)),
+        None => entry.parsed(faults, parse_folder),
     };
     let has_undo = table.is_some_and(|table| {
         table.refuse_unknown(keys::MOUNT, faults);
@@ -226,11 +224,11 @@ fn mount(entry: &SectionEntry<'_>, faults: &mut Faults<'_>) -> Option<MountEntry
 /// Reads `[project]`.
 fn project(section: &Section<'_>, faults: &mut Faults<'_>) -> Option<String> {
     section.refuse_unknown(keys::PROJECT, faults);
-    required(section, "path", faults)?.parsed(faults, |text| parse_project(text).map_err(str::to_owned))
+    required(section, "path", faults)?.parsed(faults, parse_project)
 }
 
 fn profile(entry: &SectionEntry<'_>, faults: &mut Faults<'_>) -> Option<ProfileEntry> {
-    let name = entry.parsed_name(faults, |name| ProfileName::parse(name).map_err(|error| error.to_string()));
+    let name = entry.parsed_name(faults, ProfileName::parse);
     let section = entry.section(faults);
     if name.is_none() || section.is_none() {
         faults.excuse(entry.name);
@@ -370,8 +368,7 @@ fn audit(section: &Section<'_>, faults: &mut Faults<'_>) -> AuditSettings {
 /// Reads `[modules]`.
 fn modules(section: &Section<'_>, faults: &mut Faults<'_>) -> Option<String> {
     section.refuse_unknown(keys::MODULES, faults);
-    let parse = |text: &str| parse_host_folder(text).map_err(str::to_owned);
-    required(section, "dir", faults)?.parsed(faults, parse)
+    required(section, "dir", faults)?.parsed(faults, parse_host_folder)
 }
 
 /// The maximum number of patterns of one list. Every opening of a file is matched against every pattern.

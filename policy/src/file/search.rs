@@ -1,11 +1,11 @@
 //! Reads `[search]`, in an operator's policy and in a reduction. A reduction can only turn the provider off.
 
-use portcullis_types::EscapedText;
-
 use crate::search::{SearchProvider, SearchSettings, SearchUrl, parse_engine};
 
 use super::{
-    Faults, Located, keys,
+    Faults, Located,
+    invalid::InvalidValue,
+    keys,
     section::Section,
     value::{choice_parser, parse_text},
 };
@@ -67,13 +67,10 @@ pub(super) fn reduced_search(section: &Section<'_>, faults: &mut Faults<'_>) -> 
     };
     entry.parsed(faults, |text| match text {
         NO_PROVIDER => Ok(()),
-        _ => Err(format!(
-            "only the operator's policy may say `{}`; write `{NO_PROVIDER}`, or leave this out",
-            EscapedText(text)
-        )),
+        _ => Err(InvalidValue::ReducedProvider(text.to_owned())),
     })?;
     Some(entry.located(()))
 }
 
 /// The word with which a reduction turns the provider off.
-const NO_PROVIDER: &str = "none";
+pub(super) const NO_PROVIDER: &str = "none";

@@ -1,5 +1,7 @@
 //! Reads `[secrets.NAME]`, in an operator's policy and in a reduction.
 
+use std::fmt::Display;
+
 use portcullis_types::ToolName;
 
 use crate::{HostRule, SecretName};
@@ -31,7 +33,7 @@ fn secret(entry: &SectionEntry<'_>, faults: &mut Faults<'_>) -> Option<SecretEnt
 }
 
 fn read_secret(entry: &SectionEntry<'_>, faults: &mut Faults<'_>) -> Option<SecretEntry> {
-    let name = entry.parsed_name(faults, |name| SecretName::parse(name).map_err(|error| error.to_string()));
+    let name = entry.parsed_name(faults, SecretName::parse);
     let section = entry.section(faults)?;
     section.refuse_unknown(keys::SECRET, faults);
     // Read all keys before the first `?`, because each missing key is a separate fault.
@@ -79,10 +81,10 @@ fn tools(entry: &SectionEntry<'_>, faults: &mut Faults<'_>) -> Option<Located<Ve
 }
 
 /// Reads a list that must not be empty, because its author may intend that the secret goes everywhere.
-fn list<T>(
+fn list<T, E: Display>(
     entry: &SectionEntry<'_>,
     faults: &mut Faults<'_>,
-    parse: impl Fn(&str) -> Result<T, String>,
+    parse: impl Fn(&str) -> Result<T, E>,
 ) -> Option<Located<Vec<Located<T>>>> {
     if entry.list(faults)?.is_empty() {
         entry.refuse(

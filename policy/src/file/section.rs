@@ -1,5 +1,7 @@
 //! Walks the tables of a parsed text and refuses unknown keys.
 
+use std::fmt::Display;
+
 use toml::{
     Spanned,
     de::{DeString, DeTable, DeValue},
@@ -158,34 +160,36 @@ impl<'t> SectionEntry<'t> {
     }
 
     /// Returns the parsed text of the value. A parse error is a fault at the value.
-    pub(crate) fn parsed<T>(
+    pub(crate) fn parsed<T, E: Display>(
         &self,
         faults: &mut Faults<'_>,
-        parse: impl FnOnce(&str) -> Result<T, String>,
+        parse: impl FnOnce(&str) -> Result<T, E>,
     ) -> Option<T> {
         let text = self.text(faults)?;
-        parse(text).map_err(|message| self.refuse(faults, message)).ok()
+        parse(text).map_err(|error| self.refuse(faults, error.to_string())).ok()
     }
 
     /// Returns the value as a day: a string, or a TOML date.
-    pub(crate) fn day<T>(
+    pub(crate) fn day<T, E: Display>(
         &self,
         faults: &mut Faults<'_>,
-        parse: impl FnOnce(&str) -> Result<T, String>,
+        parse: impl FnOnce(&str) -> Result<T, E>,
     ) -> Option<T> {
         match self.value.as_datetime() {
-            Some(date) => parse(&date.to_string()).map_err(|message| self.refuse(faults, message)).ok(),
+            Some(date) => {
+                parse(&date.to_string()).map_err(|error| self.refuse(faults, error.to_string())).ok()
+            }
             None => self.parsed(faults, parse),
         }
     }
 
     /// Returns the parsed text of the key. A parse error is a fault at the key.
-    pub(crate) fn parsed_name<T>(
+    pub(crate) fn parsed_name<T, E: Display>(
         &self,
         faults: &mut Faults<'_>,
-        parse: impl FnOnce(&str) -> Result<T, String>,
+        parse: impl FnOnce(&str) -> Result<T, E>,
     ) -> Option<T> {
-        parse(self.name).map_err(|message| faults.add(self.key_at, &self.path, message)).ok()
+        parse(self.name).map_err(|error| faults.add(self.key_at, &self.path, error.to_string())).ok()
     }
 
     /// Adds a fault at the value.

@@ -12,7 +12,9 @@ use crate::{
 };
 
 use super::{
-    Faults, Located, ShellEntries, keys,
+    Faults, Located, ShellEntries,
+    invalid::InvalidValue,
+    keys,
     section::{Section, SectionEntry},
     value::{choice_parser, count, elements, parse_text, size, timeout},
 };
@@ -50,10 +52,7 @@ pub(super) fn shell<A: Copy, const N: usize>(
             .and_then(|entry| Some(entry.located(FileBytes(size(&entry, SHELL_FILE_SIZE_BOUNDS, faults)?)))),
         output: entry("output")
             .and_then(|entry| Some(entry.located(OutputBytes(size(&entry, SHELL_OUTPUT_BOUNDS, faults)?)))),
-        environment: entry("environment").map(|entry| {
-            let parse = |text: &str| VariableName::parse(text).map_err(|error| error.to_string());
-            elements(&entry, faults, parse)
-        }),
+        environment: entry("environment").map(|entry| elements(&entry, faults, VariableName::parse)),
         read: entry("read").map(|entry| entry.located(elements(&entry, faults, parse_text))),
         caches: entry("caches").map(|entry| entry.located(elements(&entry, faults, parse_text))),
         path: entry("path").map(|entry| entry.located(elements(&entry, faults, parse_text))),
@@ -69,22 +68,20 @@ pub(super) fn shell<A: Copy, const N: usize>(
 
 /// Reads the names and values of `variables`.
 fn variables(section: &Section<'_>, faults: &mut Faults<'_>) -> BTreeMap<VariableName, String> {
-    let name = |text: &str| VariableName::parse(text).map_err(|error| error.to_string());
     let entries = section.entries_of("variables", faults);
     let entries = entries.iter().filter_map(|entry| {
-        let (name, value) = (entry.parsed_name(faults, name), entry.parsed(faults, parse_value));
+        let (name, value) =
+            (entry.parsed_name(faults, VariableName::parse), entry.parsed(faults, parse_value));
         Some((name?, value?))
     });
     entries.collect()
 }
 
 /// Parses a required posture.
-fn posture(text: &str) -> Result<ShellPosture, String> {
+fn posture(text: &str) -> Result<ShellPosture, InvalidValue> {
     const KNOWN: [ShellPosture; 3] = [ShellPosture::Minimal, ShellPosture::Contained, ShellPosture::Strong];
     if text == ShellPosture::None.as_str() {
-        return Err(
-            "the posture of a shell cannot be `none`; write `minimal`, `contained` or `strong`".to_owned()
-        );
+        return Err(InvalidValue::NoPosture);
     }
     choice_parser("posture", KNOWN, ShellPosture::as_str)(text)
 }

@@ -2,7 +2,7 @@
 
 use std::{fmt::Display, str::FromStr, time::Duration};
 
-use portcullis_types::{EscapedText, SafetyTier, ToolName};
+use portcullis_types::{InvalidToolName, SafetyTier, ToolName};
 
 use crate::{
     Approval, MemoryBytes, OutputBytes,
@@ -10,7 +10,9 @@ use crate::{
 };
 
 use super::{
-    Faults, LimitEntries, Located, did_you_mean, keys,
+    Faults, LimitEntries, Located, did_you_mean,
+    invalid::InvalidValue,
+    keys,
     section::{Section, SectionEntry},
 };
 
@@ -35,9 +37,9 @@ pub(super) fn limits(section: &Section<'_>, faults: &mut Faults<'_>) -> LimitEnt
     }
 }
 
-/// Parses a text by the rules of its type. The error is the text of a fault.
-pub(super) fn parse_text<T: FromStr<Err: Display>>(text: &str) -> Result<T, String> {
-    text.parse::<T>().map_err(|error| error.to_string())
+/// Parses a text by the rules of its type.
+pub(super) fn parse_text<T: FromStr>(text: &str) -> Result<T, T::Err> {
+    text.parse()
 }
 
 /// Reads a count.
@@ -125,11 +127,7 @@ fn check_bounds(
 
 /// Parses a whole number and a unit. Fractions are refused, because rounding would set a limit that the text
 /// does not state.
-fn parse_size(text: &str) -> Result<i128, String> {
-    let wrong = || {
-        let text = EscapedText(text);
-        format!("\"{text}\" is not a size: write a whole number and B, KiB, MiB or GiB, such as \"16KiB\"")
-    };
+fn parse_size(text: &str) -> Result<i128, InvalidValue> {
     let digits = text.len() - text.trim_start_matches(|character: char| character.is_ascii_digit()).len();
     let (number, unit) = text.split_at(digits);
     let factor = match unit.trim_start_matches(' ') {
@@ -141,61 +139,58 @@ fn parse_size(text: &str) -> Result<i128, String> {
         "kB" | "KB" => 1_000,
         "MB" => 1_000_000,
         "GB" => 1_000_000_000,
-        _ => return Err(wrong()),
+        _ => return Err(InvalidValue::Size(text.to_owned())),
     };
-    let number = number.parse::<u64>().map_err(|error| format!("{}: {error}", wrong()))?;
+    let number =
+        number.parse::<u64>().map_err(|source| InvalidValue::SizeNumber { text: text.to_owned(), source })?;
     // `i128` cannot overflow here.
     Ok(i128::from(number) * i128::from(factor))
 }
 
 /// Parses a duration of whole milliseconds.
-fn parse_duration(text: &str) -> Result<Duration, String> {
-    let duration = humantime::parse_duration(text).map_err(|error| {
-        format!(
-            "\"{}\" is not a duration ({error}): write for example \"20s\", \"500ms\" or \"10m\"",
-            EscapedText(text)
-        )
-    })?;
+fn parse_duration(text: &str) -> Result<Duration, InvalidValue> {
+    let duration = humantime::parse_duration(text)
+        .map_err(|source| InvalidValue::Duration { text: text.to_owned(), source })?;
     if duration.subsec_nanos() % 1_000_000 != 0 {
-        return Err(format!("\"{}\" is finer than a millisecond", EscapedText(text)));
+        return Err(InvalidValue::FineDuration(text.to_owned()));
     }
     Ok(duration)
 }
 
 /// Makes a parser for the names of an enum's values.
 pub(super) fn choice_parser<T: Copy, const N: usize>(
-    what: &str,
+    noun: &'static str,
     values: [T; N],
     name: fn(T) -> &'static str,
-) -> impl Fn(&str) -> Result<T, String> {
+) -> impl Fn(&str) -> Result<T, InvalidValue> {
     move |text| {
         values.into_iter().find(|value| name(*value) == text).ok_or_else(|| {
             let suggestion = did_you_mean(text, values.into_iter().map(name));
-            format!("unknown {what} `{}`; {suggestion}", EscapedText(text))
+            InvalidValue::UnknownWord { noun, text: text.to_owned(), suggestion }
         })
     }
 }
 
 /// Parses an approval.
-pub(super) fn approval_of(text: &str) -> Result<Approval, String> {
+pub(super) fn approval_of(text: &str) -> Result<Approval, InvalidValue> {
     choice_parser("approval", Approval::ALL, Approval::as_str)(text)
 }
 
 /// Parses a tier's name.
-pub(super) fn tier(text: &str) -> Result<SafetyTier, String> {
+pub(super) fn tier(text: &str) -> Result<SafetyTier, InvalidValue> {
     choice_parser("tier", SafetyTier::ALL, SafetyTier::as_str)(text)
 }
 
 /// Parses a tool's name.
-pub(super) fn tool_name(text: &str) -> Result<ToolName, String> {
-    ToolName::parse(text).map_err(|error| error.to_string())
+pub(super) fn tool_name(text: &str) -> Result<ToolName, InvalidToolName> {
+    ToolName::parse(text)
 }
 
 /// Returns the parsed elements of a list. Faulty elements are left out.
-pub(super) fn elements<T>(
+pub(super) fn elements<T, E: Display>(
     entry: &SectionEntry<'_>,
     faults: &mut Faults<'_>,
-    parse: impl Fn(&str) -> Result<T, String>,
+    parse: impl Fn(&str) -> Result<T, E>,
 ) -> Vec<Located<T>> {
     let elements = entry.list(faults).unwrap_or_default();
     if elements.len() > MAX_ELEMENTS {

@@ -47,6 +47,13 @@ pub enum InvalidSearchUrl {
     Query,
 }
 
+/// A text that is not the ID of an engine.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
+#[error(
+    "an engine's ID has 1 to {MAX_ENGINE_BYTES} of `a-z`, `A-Z`, `0-9`, `:`, `_`, `-`; copy it from the engine's overview"
+)]
+pub(crate) struct InvalidEngine;
+
 impl SearchSettings {
     /// Creates the settings of a provider. Returns `None` if its `url` or `engine` is missing, or if it takes
     /// no `engine`.
@@ -94,14 +101,12 @@ impl Serialize for SearchUrl {
 }
 
 /// Parses `engine`.
-pub(crate) fn parse_engine(text: &str) -> Result<String, String> {
+pub(crate) fn parse_engine(text: &str) -> Result<String, InvalidEngine> {
     let is_allowed = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b':' | b'_' | b'-');
     if (1..=MAX_ENGINE_BYTES).contains(&text.len()) && text.bytes().all(is_allowed) {
         return Ok(text.to_owned());
     }
-    Err(format!(
-        "an engine's ID has 1 to {MAX_ENGINE_BYTES} of `a-z`, `A-Z`, `0-9`, `:`, `_`, `-`; copy it from the engine's overview"
-    ))
+    Err(InvalidEngine)
 }
 
 /// Disables the provider, if a reduction does so.

@@ -128,7 +128,8 @@ fn rule_and_hint(refusal: &CommandRefusal, rules: &CommandRules) -> (String, Str
             } else {
                 "shell.operators"
             };
-            let reason = EscapedText(reason);
+            let reason = reason.to_string();
+            let reason = EscapedText(&reason);
             (
                 rule.to_owned(),
                 format!(

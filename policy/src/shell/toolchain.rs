@@ -53,6 +53,17 @@ pub enum InvalidHostPath {
     TooLong,
 }
 
+/// The reason why a text is not the value of a variable.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
+pub(crate) enum InvalidVariableValue {
+    /// The text has a NUL character, which no environment can hold.
+    #[error("a variable cannot have a NUL character in its value")]
+    Nul,
+    /// The text is too long.
+    #[error("a variable's value has at most {MAX_PATH_BYTES} bytes")]
+    TooLong,
+}
+
 impl HostPath {
     /// Returns the path on a host whose user has this home. `None` for a path below the home if there is no
     /// home.
@@ -148,13 +159,13 @@ impl Toolchain {
 /// Checks the value of a variable.
 ///
 /// # Errors
-/// A message for a value that no environment can hold, or that is too long.
-pub(crate) fn parse_value(text: &str) -> Result<String, String> {
+/// [`InvalidVariableValue`].
+pub(crate) fn parse_value(text: &str) -> Result<String, InvalidVariableValue> {
     if text.contains('\0') {
-        return Err("a variable cannot have a NUL character in its value".to_owned());
+        return Err(InvalidVariableValue::Nul);
     }
     if text.len() > MAX_PATH_BYTES {
-        return Err(format!("a variable's value has at most {MAX_PATH_BYTES} bytes"));
+        return Err(InvalidVariableValue::TooLong);
     }
     Ok(text.to_owned())
 }

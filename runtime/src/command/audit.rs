@@ -13,6 +13,7 @@ use portcullis_tools::audit::{self, Row, RowKind};
 
 pub(crate) use self::{
     bundle::bundle,
+    filter::InvalidFilter,
     log::log,
     replay::replay,
     report::report,

@@ -41,7 +41,8 @@ pub(super) fn undo_newest_of_run(registry: &ToolRegistry, run: &str) -> Result<S
     let (store, roots) = registry.kept_changes();
     let newest = store.newest(|record| record.call.run == run && is_in_force(record))?;
     let newest = newest.into_iter().collect();
-    Ok(restore(store, newest, roots, false)?.unwrap_or_else(|refusal| refusal))
+    let (UndoOutcome::Done(text) | UndoOutcome::Refused(text)) = restore(store, newest, roots, false)?;
+    Ok(text)
 }
 
 /// Runs `portcullis undo`.
@@ -52,24 +53,32 @@ pub(crate) fn undo(common: &CommonOptions, options: &UndoOptions) -> Result<Exit
         None => store.newest(is_in_force)?.into_iter().collect(),
     };
     match restore(store, records, roots, options.force)? {
-        Ok(report) => {
+        UndoOutcome::Done(report) => {
             stream::write_answer(&report)?;
             Ok(ExitCode::SUCCESS)
         }
-        Err(refusal) => {
+        UndoOutcome::Refused(refusal) => {
             stream::write_stderr(&refusal);
             Ok(ExitCode::FAILURE)
         }
     }
 }
 
-/// Undoes changes. Returns the report, or the refusal if nothing was undone.
+/// The outcome of an undo, as text.
+enum UndoOutcome {
+    /// The report.
+    Done(String),
+    /// Nothing was undone, for these reasons.
+    Refused(String),
+}
+
+/// Undoes changes.
 fn restore(
     store: UndoStore,
     records: Vec<ChangeRecord>,
     roots: Vec<MountRoot>,
     force: bool,
-) -> Result<Result<String, String>, CliError> {
+) -> Result<UndoOutcome, CliError> {
     let plan = UndoPlan::new(store, records, roots)?;
     // Read the differences first, because a restored path has none.
     let differences = plan.differences()?;
@@ -80,9 +89,9 @@ fn restore(
                 // Writing to a string cannot fail.
                 let _ = writeln!(report, "restored: {}", text::inline(&difference.path));
             }
-            Ok(Ok(format!("{report}to make the changes again: portcullis undo {record}\n")))
+            Ok(UndoOutcome::Done(format!("{report}to make the changes again: portcullis undo {record}\n")))
         }
-        Ok(None) => Ok(Ok("nothing to undo\n".to_owned())),
+        Ok(None) => Ok(UndoOutcome::Done("nothing to undo\n".to_owned())),
         Err(error) => {
             let mut reasons = String::new();
             if let UndoError::Conflicts { conflicts } = &error {
@@ -95,7 +104,7 @@ fn restore(
                     false => "with --force, all other paths are restored\n",
                 });
             }
-            Ok(Err(format!("{}{reasons}", CliError::from(error).report())))
+            Ok(UndoOutcome::Refused(format!("{}{reasons}", CliError::from(error).report())))
         }
     }
 }

@@ -1,15 +1,27 @@
 //! Refuses duplicate keys. A reader that keeps the first value and a reader that keeps the last would see different
 //! calls, and a map silently keeps the last.
 
-use std::{borrow::Cow, collections::BTreeSet};
+use std::{borrow::Cow, collections::BTreeSet, fmt};
 
 use super::integers::skip_string;
+
+/// A key that an object has twice.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) struct DuplicateKey(String);
+
+impl fmt::Display for DuplicateKey {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "key '{}' is given twice", self.0)
+    }
+}
+
+impl std::error::Error for DuplicateKey {}
 
 /// Refuses a text in which an object has a key twice, and names the key.
 ///
 /// The syntax was checked when the arguments were parsed, so this function does not parse values. It goes from
 /// string to string, and a string followed by a colon is a key.
-pub(super) fn refuse(text: &str) -> Result<(), String> {
+pub(super) fn refuse(text: &str) -> Result<(), DuplicateKey> {
     let bytes = text.as_bytes();
     let mut open = OpenObjects::default();
     let mut index = 0;
@@ -24,7 +36,7 @@ pub(super) fn refuse(text: &str) -> Result<(), String> {
                         Cow::Borrowed(between_quotes(bytes, index, end))
                     };
                     open.insert_key(key)
-                        .map_err(|key| format!("key '{}' is given twice", String::from_utf8_lossy(&key)))?;
+                        .map_err(|key| DuplicateKey(String::from_utf8_lossy(&key).into_owned()))?;
                 }
                 index = end;
                 continue;
@@ -108,7 +120,7 @@ mod tests {
     #[test]
     fn a_key_twice_is_found_at_any_depth() {
         assert_eq!(refuse(r#"{"a":1,"b":[{"a":1},{"a":2}]}"#), Ok(()));
-        assert_eq!(refuse(r#"[{"x":{"a":1,"\u0061":2}}]"#), Err("key 'a' is given twice".to_owned()));
+        assert_eq!(refuse(r#"[{"x":{"a":1,"\u0061":2}}]"#), Err(DuplicateKey("a".to_owned())));
     }
 
     #[test]
@@ -119,7 +131,8 @@ mod tests {
         };
         assert_eq!(refuse(&keys(30)), Ok(()));
         for twice in [0, MAX_UNHASHED_KEYS - 1, MAX_UNHASHED_KEYS, 29] {
-            assert_eq!(refuse(&keys(twice)), Err(format!("key 'k{twice}' is given twice")));
+            let duplicate = refuse(&keys(twice)).expect_err("a key is given twice");
+            assert_eq!(duplicate.to_string(), format!("key 'k{twice}' is given twice"));
         }
     }
 }

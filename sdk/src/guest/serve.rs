@@ -1,7 +1,8 @@
 //! One conversation with a host: reads the request, runs the tool, and writes the answer.
 
 use std::{
-    io::{BufRead, BufReader, Read, Write},
+    fmt,
+    io::{self, BufRead, BufReader, Read, Write},
     sync::Arc,
     time::{Duration, Instant},
 };
@@ -28,6 +29,36 @@ const USUAL_CALL_BYTES: usize = 8 << 10;
 /// The buffer of standard input, in bytes. A chunk may be much longer.
 const INPUT_BYTES: usize = 64 << 10;
 
+/// The reason why a request was not answered.
+#[derive(Debug)]
+enum ServeError {
+    NoVerb,
+    UnknownVerb(String),
+    Stdin(io::Error),
+    Stdout(io::Error),
+    Declarations(serde_json::Error),
+    CallFrame(serde_json::Error),
+    FrameVersion(u32),
+}
+
+impl fmt::Display for ServeError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::NoVerb => f.write_str("no verb: write `describe` or `call`"),
+            Self::UnknownVerb(verb) => write!(f, "unknown verb {verb:?}: write `describe` or `call`"),
+            Self::Stdin(error) => write!(f, "stdin: {error}"),
+            Self::Stdout(error) => write!(f, "stdout: {error}"),
+            Self::Declarations(error) => write!(f, "{error}"),
+            Self::CallFrame(error) => write!(f, "call frame: {error}"),
+            Self::FrameVersion(version) => {
+                write!(f, "call frame: it has version {version}, and this module expects {FRAME_VERSION}")
+            }
+        }
+    }
+}
+
+impl std::error::Error for ServeError {}
+
 /// Answers one `describe` or `call` and returns the exit code.
 #[must_use]
 pub fn serve(
@@ -40,25 +71,25 @@ pub fn serve(
     let outcome = match verb {
         Some("describe") => describe(tools, stdout),
         Some("call") => call(tools, stdin, stdout, &mut stderr),
-        Some(other) => Err(format!("unknown verb {other:?}: write `describe` or `call`")),
-        None => Err("no verb: write `describe` or `call`".to_owned()),
+        Some(other) => Err(ServeError::UnknownVerb(other.to_owned())),
+        None => Err(ServeError::NoVerb),
     };
     match outcome {
         Ok(()) => EXIT_OK,
-        Err(misuse) => {
+        Err(error) => {
             // Ignore an error of this write: no other stream is left to report it.
-            let _ = writeln!(stderr, "portcullis module: {misuse}");
+            let _ = writeln!(stderr, "portcullis module: {error}");
             EXIT_MISUSE
         }
     }
 }
 
-fn describe(tools: &[&dyn DeclaredTool], mut stdout: impl Write) -> Result<(), String> {
+fn describe(tools: &[&dyn DeclaredTool], mut stdout: impl Write) -> Result<(), ServeError> {
     let declarations =
         Declarations { v: FRAME_VERSION, tools: tools.iter().map(|tool| tool.declaration()).collect() };
-    let mut answer = serde_json::to_vec(&declarations).map_err(|error| error.to_string())?;
+    let mut answer = serde_json::to_vec(&declarations).map_err(ServeError::Declarations)?;
     answer.push(b'\n');
-    stdout.write_all(&answer).and_then(|()| stdout.flush()).map_err(|error| format!("stdout: {error}"))
+    stdout.write_all(&answer).and_then(|()| stdout.flush()).map_err(ServeError::Stdout)
 }
 
 fn call(
@@ -66,14 +97,11 @@ fn call(
     stdin: impl Read + Send + 'static,
     stdout: impl Write + Send + 'static,
     stderr: &mut impl Write,
-) -> Result<(), String> {
+) -> Result<(), ServeError> {
     let mut stdin = BufReader::with_capacity(INPUT_BYTES, stdin);
     let frame = read_call_frame(&mut stdin)?;
     if frame.v != FRAME_VERSION {
-        return Err(format!(
-            "call frame: it has version {}, and this module expects {FRAME_VERSION}",
-            frame.v
-        ));
+        return Err(ServeError::FrameVersion(frame.v));
     }
     let frames = Arc::new(Frames::new(stdout));
     let result = match tools.iter().find(|tool| tool.spec().name == frame.tool) {
@@ -91,20 +119,19 @@ fn call(
         // Ignore an error of this write: the answer does not depend on this line.
         let _ = writeln!(stderr, "{detail}");
     }
-    frames.finish(result).map_err(|error| format!("stdout: {error}"))
+    frames.finish(result).map_err(ServeError::Stdout)
 }
 
 /// Reads the call's frame and no byte after it. The frame is one line. If the text of the arguments has line breaks,
 /// the frame is the whole input instead.
-fn read_call_frame(stdin: &mut impl BufRead) -> Result<CallFrame, String> {
-    let failed = |error| format!("stdin: {error}");
+fn read_call_frame(stdin: &mut impl BufRead) -> Result<CallFrame, ServeError> {
     let mut text = Vec::with_capacity(USUAL_CALL_BYTES);
-    stdin.read_until(b'\n', &mut text).map_err(failed)?;
+    stdin.read_until(b'\n', &mut text).map_err(ServeError::Stdin)?;
     if let Ok(frame) = serde_json::from_slice(&text) {
         return Ok(frame);
     }
-    stdin.read_to_end(&mut text).map_err(failed)?;
-    serde_json::from_slice(&text).map_err(|error| format!("call frame: {error}"))
+    stdin.read_to_end(&mut text).map_err(ServeError::Stdin)?;
+    serde_json::from_slice(&text).map_err(ServeError::CallFrame)
 }
 
 fn call_context<W: Write + Send + 'static>(

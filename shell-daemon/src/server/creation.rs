@@ -19,7 +19,7 @@ use super::{
     DaemonMount,
     daemon::Daemon,
     refusal::RefusalCode,
-    session_egress::{SessionEgress, SessionJudge},
+    session_egress::{SessionEgress, SessionJudge, TunnelStartError},
 };
 use crate::{PostureChoice, SessionMount, SessionNetwork, SessionSpec, limits::MAX_COMMAND_BYTES};
 use portcullis_shell_protocol::{CreateSessionRequest, Mount, SessionLimits};
@@ -46,6 +46,22 @@ pub(super) struct SessionAccess {
     pub(super) hosts: Vec<String>,
 }
 
+/// The reason why a session has no network.
+#[derive(Debug, thiserror::Error)]
+pub(super) enum SessionNetworkError {
+    #[error("the sidecar's policy has no `hosts` in `[shell]`")]
+    NoHosts,
+    #[error(transparent)]
+    Client(#[from] TunnelStartError),
+    /// The session's process gave this reason.
+    #[error("{0}")]
+    Session(String),
+    #[error("the session made no listener")]
+    NoListener,
+    #[error("the session's listener cannot be used ({0})")]
+    Listener(std::io::Error),
+}
+
 /// The real path of a mount.
 #[derive(Clone, Debug)]
 pub(super) struct MountRealPath {
@@ -68,14 +84,14 @@ impl CheckedRequest {
         &mut self,
         daemon: &Daemon,
         share: TunnelShare,
-    ) -> Option<Result<SessionAccess, String>> {
+    ) -> Option<Result<SessionAccess, SessionNetworkError>> {
         let networks = self.networks.take()?;
         let Some(clients) = &daemon.clients else {
-            return Some(Err("the sidecar's policy has no `hosts` in `[shell]`".to_owned()));
+            return Some(Err(SessionNetworkError::NoHosts));
         };
         let client = match clients.get().await {
             Ok(client) => client,
-            Err(reason) => return Some(Err(reason)),
+            Err(error) => return Some(Err(error.into())),
         };
         self.spec.network = Some(SessionNetwork { certificates: Arc::clone(&client.certificates) });
         let requested_hosts = networks.last().into_iter().flat_map(|network| &network.hosts);
@@ -221,7 +237,9 @@ fn posture(configured: PostureChoice, requested: &str) -> Result<PostureChoice, 
     if requested.is_empty() {
         return Ok(configured);
     }
-    let requested = requested.parse::<ShellPosture>().map_err(|text| RefusalCode::Invalid.status(text))?;
+    let requested = requested
+        .parse::<ShellPosture>()
+        .map_err(|unknown| RefusalCode::Invalid.status(unknown.to_string()))?;
     match configured {
         PostureChoice::AtLeast(least) => Ok(PostureChoice::AtLeast(least.max(requested))),
         PostureChoice::Exactly(level) if level >= requested => Ok(configured),

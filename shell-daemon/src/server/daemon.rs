@@ -78,11 +78,11 @@ impl Daemon {
         config
             .toolchain
             .check(&named_paths, &private)
-            .map_err(|problem| Error::Config { setting: "read", problem })?;
+            .map_err(|unusable| Error::Config { setting: "read", problem: unusable.to_string() })?;
         config
             .toolchain
             .check_caches(&named_paths, &private)
-            .map_err(|problem| Error::Config { setting: "caches", problem })?;
+            .map_err(|unusable| Error::Config { setting: "caches", problem: unusable.to_string() })?;
         let service = config.service;
         Ok(Self {
             mounts,

@@ -48,9 +48,9 @@ impl SharedSessionEgress {
     /// The client. The first call starts it ([`LazyEgress::get`]).
     ///
     /// # Errors
-    /// The reason why the client cannot be started, for operators. Without the client there are no
-    /// connections, because only the confined threads connect.
-    pub(super) async fn get(&self) -> Result<SessionEgress, String> {
+    /// [`TunnelStartError`]. Without the client there is no connection: none is
+    /// made outside the confined threads.
+    pub(super) async fn get(&self) -> Result<SessionEgress, TunnelStartError> {
         let client = async {
             let (network, canary) = (self.network.clone(), self.canary.clone());
             let egress = self.egress.get(move || start(&network, canary)).await?;
@@ -68,17 +68,15 @@ impl SharedSessionEgress {
             });
             Ok(SessionEgress { egress, certificates: Arc::clone(certificates.await?) })
         };
-        client.await.map_err(|error: TunnelStartError| portcullis_types::chain(&error)).inspect_err(
-            |reason| {
-                tracing::warn!(reason, "the sessions have no network");
-            },
-        )
+        client.await.inspect_err(|error| {
+            tracing::warn!(reason = portcullis_types::chain(error), "the sessions have no network");
+        })
     }
 }
 
-/// The reason why sessions have no network.
+/// The reason why the client of the sessions cannot be started.
 #[derive(Debug, thiserror::Error)]
-enum TunnelStartError {
+pub(super) enum TunnelStartError {
     #[error("the certificates in {} cannot be read", .path.display())]
     Ca { path: PathBuf, source: io::Error },
     #[error(transparent)]

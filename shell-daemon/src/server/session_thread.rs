@@ -22,7 +22,7 @@ use tokio::{
 use super::{
     command::{CommandControl, SessionCommand},
     connection::{ClientConnection, RandomId},
-    creation::{MountRealPath, SessionAccess},
+    creation::{MountRealPath, SessionAccess, SessionNetworkError},
     forwarder::Forwarder,
     report::report,
 };
@@ -104,7 +104,7 @@ pub(super) struct SessionChannel(mpsc::Sender<SessionWork>);
 /// that drives the session's connections.
 pub(super) fn start(
     spec: SessionSpec,
-    network: Option<Result<SessionAccess, String>>,
+    network: Option<Result<SessionAccess, SessionNetworkError>>,
     context: SessionContext,
 ) -> std::io::Result<(SessionChannel, oneshot::Receiver<Result<StartedSession, ShellError>>)> {
     let (work_sender, work) = mpsc::channel();
@@ -143,7 +143,7 @@ pub(super) fn start(
 #[derive(Debug)]
 pub(super) struct SessionForwarding {
     pub(super) hosts: Vec<String>,
-    pub(super) forwarder: Result<Forwarder, String>,
+    pub(super) forwarder: Result<Forwarder, SessionNetworkError>,
     /// The proven posture of the threads that connect.
     pub(super) summary: String,
 }
@@ -153,19 +153,22 @@ impl SessionForwarding {
     pub(super) fn start(
         runtime: &Handle,
         session: &mut ShellSession,
-        network: Option<Result<SessionAccess, String>>,
+        network: Option<Result<SessionAccess, SessionNetworkError>>,
     ) -> Option<Self> {
         let SessionAccess { client, judge, share, hosts } = match network? {
             Ok(network) => network,
-            Err(reason) => {
-                return Some(Self { hosts: Vec::new(), forwarder: Err(reason), summary: String::new() });
+            Err(error) => {
+                return Some(Self { hosts: Vec::new(), forwarder: Err(error), summary: String::new() });
             }
         };
         let summary = client.egress.posture().summary().to_owned();
         let forwarder = match session.take_listener() {
             Some(listener) => Forwarder::start(runtime, listener, client, judge, share)
-                .map_err(|error| format!("the session's listener cannot be used ({error})")),
-            None => Err(session.network_absence().unwrap_or("the session made no listener").to_owned()),
+                .map_err(SessionNetworkError::Listener),
+            None => Err(match session.network_absence() {
+                Some(reason) => SessionNetworkError::Session(reason.to_owned()),
+                None => SessionNetworkError::NoListener,
+            }),
         };
         Some(Self { hosts, forwarder, summary })
     }

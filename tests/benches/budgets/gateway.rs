@@ -477,7 +477,7 @@ struct OneModel(Arc<dyn Provider>);
 
 #[async_trait]
 impl Models for OneModel {
-    async fn choose(&self, _agent: &str, _model: Option<&str>) -> Result<ChosenModel, String> {
+    async fn choose(&self, _agent: &str, _model: Option<&str>) -> Result<ChosenModel, ProviderError> {
         let identity = ModelIdentity { name: "script".to_owned(), address: None };
         Ok(ChosenModel { provider: Arc::clone(&self.0), identity })
     }

@@ -3,13 +3,17 @@
 
 use std::{
     collections::BTreeSet,
+    error::Error as StdError,
+    io,
     sync::{Mutex, PoisonError},
 };
 
 use portcullis_policy::{CommandRules, RequestedSubject};
 use serde::Serialize;
+use thiserror::Error;
 
 use super::ApprovalRequest;
+use crate::BootstrapError;
 
 /// The rules that a standing approval of a request would write.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
@@ -18,6 +22,33 @@ pub struct StandingOffer {
     pub rules: Vec<String>,
     /// The policy file that gets the rules.
     pub file: String,
+}
+
+/// The reason why rules were not written into the operator's policy.
+#[derive(Debug, Error)]
+#[non_exhaustive]
+pub enum RuleWriteError {
+    /// The policy is the shipped one, which has no file.
+    #[error("the policy is the shipped one")]
+    Shipped,
+    /// The file cannot be read or replaced.
+    #[error(transparent)]
+    File(#[from] io::Error),
+    /// The file has no section `[shell]`.
+    #[error("it has no section `[shell]`")]
+    NoSection,
+    /// The policy has no shell for the tier of the sandbox.
+    #[error("it has no shell")]
+    NoShell,
+    /// The policy cannot be used with the rules, or is not as the operator expects.
+    #[error(transparent)]
+    Policy(#[from] BootstrapError),
+    /// Another part of the policy takes the rules away.
+    #[error("an overlay or the section of the sandbox tier takes the rules away")]
+    TakenAway,
+    /// A writer of an embedding program has another reason.
+    #[error(transparent)]
+    Other(Box<dyn StdError + Send + Sync>),
 }
 
 /// Writes rules into the operator's policy. The command line implements it, and an embedding program may.
@@ -29,8 +60,8 @@ pub trait RuleWriter: Send + Sync {
     /// Adds the rules to `[shell] unasked` of the file.
     ///
     /// # Errors
-    /// The reason, for people. The file is then unchanged.
-    fn write(&self, rules: &[String]) -> Result<(), String>;
+    /// [`RuleWriteError`]. The file is then unchanged.
+    fn write(&self, rules: &[String]) -> Result<(), RuleWriteError>;
 }
 
 /// The rules that approvers have added since startup. The policy in force was loaded at startup and lacks
@@ -54,7 +85,7 @@ impl StandingApprovals {
     }
 
     /// Writes the rules, and applies them to later requests.
-    pub(crate) fn keep(&self, offer: &StandingOffer) -> Result<(), String> {
+    pub(crate) fn keep(&self, offer: &StandingOffer) -> Result<(), RuleWriteError> {
         self.writer.write(&offer.rules)?;
         self.added().extend(offer.rules.iter().cloned());
         Ok(())

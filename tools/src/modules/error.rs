@@ -96,6 +96,32 @@ pub enum ModuleFolderError {
     },
 }
 
+/// Why the text of a lock is not one that this program writes.
+#[derive(Debug, Error)]
+#[non_exhaustive]
+pub enum InvalidLock {
+    /// It is not a regular file of text, or too large.
+    #[error("{0}")]
+    File(io::Error),
+    /// It is not TOML, or has other keys. The parser's message is escaped, and quotes no line.
+    #[error("{0}")]
+    Syntax(String),
+    /// It has the version of another program.
+    #[error("it has version {found}; this build reads version {}", super::pins::VERSION)]
+    Version {
+        /// The version of the file.
+        found: u32,
+    },
+    /// A hash is not one.
+    #[error("tools.{tool}.{key} is not a SHA-256 in lower-case hexadecimal")]
+    Hash {
+        /// The tool whose pin it is.
+        tool: ToolName,
+        /// The key of the hash.
+        key: &'static str,
+    },
+}
+
 /// Why the lock file cannot be read or written.
 #[derive(Debug, Error)]
 #[non_exhaustive]
@@ -119,7 +145,7 @@ pub enum LockError {
         /// The lock file's path.
         path: PathBuf,
         /// The problem with its content.
-        reason: String,
+        reason: InvalidLock,
     },
     /// It cannot be written.
     #[error("cannot write `{}`", path.display())]

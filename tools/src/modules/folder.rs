@@ -26,11 +26,15 @@ const MAX_ENTRIES: usize = 4096;
 /// The extension of a module's file name.
 const SUFFIX: &str = ".wasm";
 
+/// A file name that is not UTF-8, in lossy form.
+#[derive(Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct NotUtf8(pub(crate) String);
+
 /// A folder of modules.
 #[derive(Debug)]
 pub(crate) struct ModulesFolder {
     handle: File,
-    names: Vec<Result<String, String>>,
+    names: Vec<Result<String, NotUtf8>>,
 }
 
 impl ModulesFolder {
@@ -65,16 +69,16 @@ impl ModulesFolder {
             }
             names.push(match std::str::from_utf8(name) {
                 Ok(name) => Ok(name.to_owned()),
-                Err(_cause) => Err(String::from_utf8_lossy(name).into_owned()),
+                Err(_cause) => Err(NotUtf8(String::from_utf8_lossy(name).into_owned())),
             });
         }
         names.sort();
         Ok(Self { handle: handle.into(), names })
     }
 
-    /// The names of the modules. `Err` is the lossy form of a name that is not UTF-8.
-    pub(crate) fn names(&self) -> impl Iterator<Item = Result<&str, &str>> {
-        self.names.iter().map(|name| name.as_deref().map_err(String::as_str))
+    /// The names of the modules.
+    pub(crate) fn names(&self) -> impl Iterator<Item = Result<&str, &NotUtf8>> {
+        self.names.iter().map(|name| name.as_deref())
     }
 
     /// Reads one of the folder's modules.

@@ -22,7 +22,7 @@ use rustix::fs::{FlockOperation, flock};
 use serde::Deserialize;
 use sha2::{Digest as _, Sha256};
 
-use super::{DeclarationFacts, LockError};
+use super::{DeclarationFacts, InvalidLock, LockError};
 use crate::sandbox::ModuleDigest;
 
 /// The name of the lock file in the state folder.
@@ -32,7 +32,7 @@ pub const LOCK_FILE: &str = "portcullis.lock";
 const MAX_LOCK_BYTES: u64 = 4 << 20;
 
 /// The version of the file format.
-const VERSION: u32 = 1;
+pub(super) const VERSION: u32 = 1;
 
 /// The pin of one tool: the module and the declarations that the operator accepted.
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
@@ -82,7 +82,7 @@ impl Pins {
                     io::ErrorKind::InvalidData
                     | io::ErrorKind::InvalidInput
                     | io::ErrorKind::FileTooLarge => {
-                        LockError::Malformed { path, reason: source.to_string() }
+                        LockError::Malformed { path, reason: InvalidLock::File(source) }
                     }
                     _ => LockError::Read { path, source },
                 });
@@ -158,14 +158,14 @@ impl Pins {
     }
 }
 
-fn parse(text: &str) -> Result<BTreeMap<ToolName, Pin>, String> {
+fn parse(text: &str) -> Result<BTreeMap<ToolName, Pin>, InvalidLock> {
     let text: PinsText = toml::from_str(text).map_err(|error| {
         // Escape the bare message. The error's own rendering quotes the line, and a forged lock file can
         // contain any text.
-        portcullis_types::escape_for_display(error.message()).to_string()
+        InvalidLock::Syntax(portcullis_types::escape_for_display(error.message()).to_string())
     })?;
     if text.version != VERSION {
-        return Err(format!("it has version {}; this build reads version {VERSION}", text.version));
+        return Err(InvalidLock::Version { found: text.version });
     }
     for (name, pin) in &text.tools {
         for (key, hash) in
@@ -173,7 +173,7 @@ fn parse(text: &str) -> Result<BTreeMap<ToolName, Pin>, String> {
         {
             let digits = hash.bytes().all(|byte| matches!(byte, b'0'..=b'9' | b'a'..=b'f'));
             if hash.len() != 64 || !digits {
-                return Err(format!("tools.{name}.{key} is not a SHA-256 in lower-case hexadecimal"));
+                return Err(InvalidLock::Hash { tool: name.clone(), key });
             }
         }
     }

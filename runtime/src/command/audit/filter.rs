@@ -5,11 +5,28 @@ use std::time::Duration;
 use jiff::{Timestamp, ToSpan as _, Zoned, civil, tz::TimeZone};
 use portcullis_tools::{
     audit::{Decision, Row, RowKind, SharedText, SubjectKind},
-    policy::PathPattern,
+    policy::{InvalidPathPattern, PathPattern},
 };
 use portcullis_types::GuestPath;
+use thiserror::Error;
 
 use crate::{cli::FilterOptions, error::CliError};
+
+/// The reason why the value of a filter cannot be read.
+#[derive(Debug, Error)]
+pub(crate) enum InvalidFilter {
+    #[error("it is not a guest path; one starts with `/`, such as `/shared/src`")]
+    NotAGuestPath,
+    #[error(transparent)]
+    Pattern(#[from] InvalidPathPattern),
+    #[error(
+        "it is not a time; write `2026-11-26`, `2026-11-26T14:00`, `yesterday`, or a time back from now, such as \
+         `2h` or `30d` ({0})"
+    )]
+    NotATime(humantime::DurationError),
+    #[error(transparent)]
+    TimeOutOfRange(#[from] jiff::Error),
+}
 
 /// Decides which rows are shown. A row must match every given filter.
 #[derive(Debug, Default)]
@@ -126,21 +143,18 @@ fn has_rule(row: &Row, rule: &str) -> bool {
 }
 
 /// Returns the patterns of a path: the path or pattern itself, and everything below it.
-fn path_patterns(path: &str) -> Result<[PathPattern; 2], String> {
+fn path_patterns(path: &str) -> Result<[PathPattern; 2], InvalidFilter> {
     if !path.starts_with('/') {
-        return Err("it is not a guest path; one starts with `/`, such as `/shared/src`".to_owned());
+        return Err(InvalidFilter::NotAGuestPath);
     }
     let path = path.trim_end_matches('/');
     Ok([PathPattern::parse(path)?, PathPattern::parse(&format!("{path}/**"))?])
 }
 
 /// Parses a time: a time with or without a zone, a date, `today`, `yesterday`, or a duration before now.
-fn parse_time(text: &str, now: &Zoned) -> Result<Timestamp, String> {
-    let midnight = |date: civil::Date| {
-        date.to_zoned(now.time_zone().clone())
-            .map(|zoned| zoned.timestamp())
-            .map_err(|error| error.to_string())
-    };
+fn parse_time(text: &str, now: &Zoned) -> Result<Timestamp, InvalidFilter> {
+    let midnight =
+        |date: civil::Date| Ok(date.to_zoned(now.time_zone().clone()).map(|zoned| zoned.timestamp())?);
     match text {
         "today" => return midnight(now.date()),
         "yesterday" => return midnight(now.date().saturating_sub(1.day())),
@@ -151,14 +165,10 @@ fn parse_time(text: &str, now: &Zoned) -> Result<Timestamp, String> {
     }
     if let Ok(time) = text.parse::<civil::DateTime>() {
         let zone: TimeZone = now.time_zone().clone();
-        return zone.to_timestamp(time).map_err(|error| error.to_string());
+        return Ok(zone.to_timestamp(time)?);
     }
-    let back: Duration = humantime::parse_duration(text).map_err(|_cause| {
-        "it is not a time; write `2026-11-26`, `2026-11-26T14:00`, `yesterday`, or a time back from now, such as \
-         `2h` or `30d`"
-            .to_owned()
-    })?;
-    now.timestamp().checked_sub(back).map_err(|error| error.to_string())
+    let back: Duration = humantime::parse_duration(text).map_err(InvalidFilter::NotATime)?;
+    Ok(now.timestamp().checked_sub(back)?)
 }
 
 #[cfg(test)]
@@ -180,7 +190,7 @@ mod tests {
             ("2h", "2026-11-26T11:30:00Z"),
             ("30d", "2026-10-27T13:30:00Z"),
         ] {
-            assert_eq!(parse_time(text, &now()), Ok(expected.parse().expect("a time")), "{text}");
+            assert_eq!(parse_time(text, &now()).ok(), expected.parse().ok(), "{text}");
         }
         for text in ["", "soon", "2026-13-01", "-2h"] {
             assert!(parse_time(text, &now()).is_err(), "{text}");

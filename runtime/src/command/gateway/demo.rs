@@ -83,7 +83,7 @@ impl Scene {
             let gateway = &*gateway;
             async move {
                 let answer = gateway.request(operator, method, &path, body).await;
-                answer.map_err(|message| CliError::Demo { source: io::Error::other(message) })
+                answer.map_err(|error| CliError::Demo { source: io::Error::other(error) })
             }
         };
         let user = request("POST", "/api/users".to_owned(), json!({"name": "You"})).await?;
@@ -109,7 +109,7 @@ pub(super) struct DemoModels;
 
 #[async_trait]
 impl Models for DemoModels {
-    async fn choose(&self, _agent: &str, _model: Option<&str>) -> Result<ChosenModel, String> {
+    async fn choose(&self, _agent: &str, _model: Option<&str>) -> Result<ChosenModel, ProviderError> {
         let identity = ModelIdentity { name: MODEL.to_owned(), address: None };
         Ok(ChosenModel { provider: Arc::new(DemoModel), identity })
     }

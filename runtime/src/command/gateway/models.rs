@@ -3,7 +3,7 @@
 use std::{collections::HashMap, sync::Arc};
 
 use parking_lot::Mutex;
-use portcullis_agent::{ProviderSettings, RemoteProvider};
+use portcullis_agent::{ProviderError, ProviderSettings, RemoteProvider};
 use portcullis_gateway::{ChosenModel, Models};
 use portcullis_runs::ModelIdentity;
 use portcullis_types::{RunnerBootstrapEnvelope, async_trait};
@@ -40,14 +40,14 @@ impl RemoteModels {
 
 #[async_trait]
 impl Models for RemoteModels {
-    async fn choose(&self, _agent: &str, model: Option<&str>) -> Result<ChosenModel, String> {
+    async fn choose(&self, _agent: &str, model: Option<&str>) -> Result<ChosenModel, ProviderError> {
         let model = model.unwrap_or(&self.settings.model);
         if let Some(ready) = self.ready.lock().get(model) {
             return Ok(ready.clone());
         }
         let settings = ProviderSettings { model: model.to_owned(), ..self.settings.clone() };
         let identity = ModelIdentity { name: model.to_owned(), address: settings.origin() };
-        let provider = RemoteProvider::new(settings).map_err(|error| portcullis_types::chain(&error))?;
+        let provider = RemoteProvider::new(settings)?;
         let chosen = ChosenModel { provider: Arc::new(provider), identity };
         let mut ready = self.ready.lock();
         if ready.len() < MAX_READY {

@@ -129,7 +129,7 @@ impl Exchange<'_, '_> {
                 let name = tool.name.clone();
                 match RemoteTool::read(tool) {
                     Ok(tool) => tools.push(tool),
-                    Err(reason) => refused.push(json!({ "name": name, "reason": reason })),
+                    Err(error) => refused.push(json!({ "name": name, "reason": error.to_string() })),
                 }
             }
             cursor = page.next_cursor;
