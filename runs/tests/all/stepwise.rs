@@ -6,7 +6,7 @@ use std::sync::Arc;
 use portcullis_agent::AgentEnd;
 use portcullis_runs::{
     Continuation, Position, RunError, RunExport, SkipReason, StepCallEnd, StepEnd, Stepper, all_rows,
-    store::{RunStatus, StoreError},
+    store::RunStatus,
 };
 use portcullis_types::{CancellationToken, Message, MessageRole};
 use serde_json::Value;
