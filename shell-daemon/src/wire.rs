@@ -126,7 +126,7 @@ pub(crate) enum FromSession {
 pub(crate) struct NetworkAbsence(String);
 
 impl NetworkAbsence {
-    pub(crate) fn new(reason: impl ToString) -> Self {
+    pub(crate) fn new(reason: &impl ToString) -> Self {
         Self(reason.to_string())
     }
 

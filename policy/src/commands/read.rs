@@ -43,7 +43,7 @@ pub(super) fn read(command: &str) -> Result<FoundPrograms, UnreadableCommand> {
         });
         let reader = reader.map_err(|error| UnreadableCommand::NoThread(error.to_string()))?;
         // Fail closed: if the parser panics, refuse the command.
-        reader.join().unwrap_or_else(|_panic| Err(UnreadableCommand::ParserPanicked))
+        reader.join().unwrap_or(Err(UnreadableCommand::ParserPanicked))
     })
 }
 

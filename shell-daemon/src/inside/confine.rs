@@ -42,7 +42,7 @@ pub(super) fn confine(
 ) -> (FromSession, Vec<OwnedFd>) {
     let LayerPlan::Layers { waived, .. } = &setup.plan else {
         let posture = ProcessPosture::new(Vec::new());
-        let network = setup.network.then(|| Err(NetworkAbsence::new(NOT_STRONG)));
+        let network = setup.network.then(|| Err(NetworkAbsence::new(&NOT_STRONG)));
         let ready = SessionReady {
             posture,
             has_tree: false,
@@ -231,8 +231,8 @@ fn apply(
     let level = SessionPosture::new(posture.clone(), PostureChoice::AtLeast(ShellPosture::Minimal)).level();
     let (network, listener) = match listener {
         Some(Ok(listener)) if has_listener && level == ShellPosture::Strong => (Some(Ok(())), Some(listener)),
-        Some(Err(error)) if level == ShellPosture::Strong => (Some(Err(NetworkAbsence::new(error))), None),
-        Some(_) => (Some(Err(NetworkAbsence::new(NOT_STRONG))), None),
+        Some(Err(error)) if level == ShellPosture::Strong => (Some(Err(NetworkAbsence::new(&error))), None),
+        Some(_) => (Some(Err(NetworkAbsence::new(&NOT_STRONG))), None),
         None => (None, None),
     };
     let watches_changes = changes.is_some();
