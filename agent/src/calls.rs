@@ -19,14 +19,14 @@ use super::{
 pub const SKIPPED: &str = "Skipped due to queued user message.";
 
 /// How long the loop waits for dropped calls to stop. It then abandons a call that still blocks its thread.
-const DROP_TIME: Duration = Duration::from_millis(100);
+const DROP_GRACE: Duration = Duration::from_millis(100);
 
 /// The error of a call whose task ended without a result.
 const LOST_TASK: &str = "the call's task ended without a result";
 
 /// How long an executor may take to refuse a call. After a slower refusal the loop makes the turn's other
 /// refusals itself. Otherwise a log that hangs would delay the run once for each call.
-const REFUSAL_TIME: Duration = Duration::from_secs(1);
+const REFUSAL_TIMEOUT: Duration = Duration::from_secs(1);
 
 /// Context shared by all calls of a run.
 pub(super) struct CallRunner<'a> {
@@ -246,7 +246,7 @@ impl TurnCalls<'_> {
         }
         // A task that finished just before its abort still has a result, and the result counts.
         tasks.abort_all();
-        let drop_by = Instant::now() + DROP_TIME;
+        let drop_by = Instant::now() + DROP_GRACE;
         while let Ok(Some(joined)) = tokio::time::timeout_at(drop_by, tasks.join_next()).await {
             if let Ok((index, result)) = joined {
                 self.record_result(index, result).await;
@@ -279,7 +279,7 @@ impl TurnCalls<'_> {
                 embedder::catch_panic("executor", refuse).ok()
             }
         };
-        self.refuses_slowly |= started_at.elapsed() > REFUSAL_TIME;
+        self.refuses_slowly |= started_at.elapsed() > REFUSAL_TIMEOUT;
         let result = refused.unwrap_or_else(|| ToolResult::without_run(call, error.clone()));
         self.record_result(index, result).await;
         // Yield: a turn may have many refusals, and each may write to a log.

@@ -21,7 +21,7 @@ use super::error::AuditError;
 /// How long to wait for the lock: 5 s. A holder normally needs microseconds, or after a crash the time to
 /// scan the last calls. Without this timeout, a process that is stopped while it holds the lock would block
 /// all others forever.
-pub(super) const LOCK_WAIT: Duration = Duration::from_secs(5);
+pub(super) const LOCK_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// A file that can be locked, by reference or shared.
 pub(super) trait HeldFile {

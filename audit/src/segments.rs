@@ -210,7 +210,7 @@ pub(super) fn parts(path: &Path) -> Result<Vec<LogPart>, AuditError> {
 /// row is half-written.
 pub(super) fn open_at_end(path: &Path) -> Result<(File, u64), AuditError> {
     let file = open_for_reading(path)?;
-    let lock_guard = lock::lock_shared(&file, path, lock::LOCK_WAIT)?;
+    let lock_guard = lock::lock_shared(&file, path, lock::LOCK_TIMEOUT)?;
     let end = length_of(&file, path)?;
     drop(lock_guard);
     Ok((file, end))

@@ -20,7 +20,7 @@ const SOCKET_VARIABLE: &str = "SSH_AUTH_SOCK";
 const MAX_ANSWER_BYTES: usize = 256 * 1024;
 
 /// The timeout of a response: 5 s.
-const ANSWER_TIME: Duration = Duration::from_secs(5);
+const ANSWER_TIMEOUT: Duration = Duration::from_secs(5);
 
 const REQUEST_IDENTITIES: u8 = 11;
 const IDENTITIES_ANSWER: u8 = 12;
@@ -87,8 +87,8 @@ impl AgentKey {
 /// Sends a message to an agent, and returns the payload of its response, which must be of this kind.
 fn ask(socket: &PathBuf, message: &[u8], kind: u8) -> io::Result<Vec<u8>> {
     let mut stream = UnixStream::connect(socket)?;
-    stream.set_read_timeout(Some(ANSWER_TIME))?;
-    stream.set_write_timeout(Some(ANSWER_TIME))?;
+    stream.set_read_timeout(Some(ANSWER_TIMEOUT))?;
+    stream.set_write_timeout(Some(ANSWER_TIMEOUT))?;
     stream.write_all(&length_of(message)?)?;
     stream.write_all(message)?;
     let mut length = [0; 4];

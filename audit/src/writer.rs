@@ -81,7 +81,7 @@ impl LogWriter {
     pub(super) fn start(files: Arc<LogFiles>) -> Result<(Self, Option<TornTail>, LogGuard), AuditError> {
         loop {
             let segment = files.segment();
-            let guard = lock::lock_exclusive(Arc::clone(&segment), &files.path, lock::LOCK_WAIT)?;
+            let guard = lock::lock_exclusive(Arc::clone(&segment), &files.path, lock::LOCK_TIMEOUT)?;
             // Another process may have sealed the segment, or finished sealing it, while this one waited.
             let Some(size) = files.named_size(&segment)? else {
                 drop(guard);
@@ -102,7 +102,7 @@ impl LogWriter {
     pub(super) fn lock(&mut self) -> Result<LogGuard, AuditError> {
         loop {
             let files = Arc::clone(&self.files);
-            let guard = lock::lock_exclusive(Arc::clone(&self.segment), &files.path, lock::LOCK_WAIT)?;
+            let guard = lock::lock_exclusive(Arc::clone(&self.segment), &files.path, lock::LOCK_TIMEOUT)?;
             if let Some(size) = files.named_size(&self.segment)? {
                 self.catch_up(size)?;
                 return Ok(guard);

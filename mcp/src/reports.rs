@@ -23,7 +23,7 @@ use super::{
 };
 
 /// The timeout of a person's answer to a tool's question. The call's own deadline is usually shorter.
-const ANSWER_TIME: Duration = Duration::from_secs(10 * 60);
+const ANSWER_TIMEOUT: Duration = Duration::from_secs(10 * 60);
 
 /// The minimum time without progress before a heartbeat is sent. The registry's own interval is longer, but
 /// the registry does not see the reports that a tool sends to the client itself.
@@ -34,7 +34,7 @@ const HEARTBEAT_MIN_GAP: Duration = Duration::from_secs(4);
 const HEARTBEAT_STEP: f64 = 1e-9;
 
 /// The timeout for sending reports after the call has ended.
-const FINAL_REPORT_TIME: Duration = Duration::from_secs(1);
+const FINAL_REPORT_TIMEOUT: Duration = Duration::from_secs(1);
 
 /// The sender of one call's reports.
 #[derive(Debug)]
@@ -77,7 +77,7 @@ impl Reports {
         };
         call_ended.cancel();
         // Send the remaining reports before the result, unless the client does not read.
-        let _ = tokio::time::timeout(FINAL_REPORT_TIME, sending).await;
+        let _ = tokio::time::timeout(FINAL_REPORT_TIMEOUT, sending).await;
         result
     }
 
@@ -175,7 +175,7 @@ impl Reports {
         let params = ElicitRequestParams::FormElicitationParams { meta: None, message, requested_schema };
         let request = ServerRequest::ElicitRequest(ElicitRequest::new(params));
         let refused = |error: ServiceError| ClientError::Refused(error.to_string());
-        match elicitation::ask(&self.peer, request, ANSWER_TIME).await.map_err(refused)? {
+        match elicitation::ask(&self.peer, request, ANSWER_TIMEOUT).await.map_err(refused)? {
             ClientResult::ElicitResult(result) => {
                 Ok(Elicited { action: action(&result.action), content: result.content })
             }

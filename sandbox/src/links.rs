@@ -127,7 +127,7 @@ impl LinkSearchFault {
             Self::Overdue => format!(
                 "vault, state folder and modules could not be searched within {} s; try again later, and let an \
                  operator see whether their file systems answer",
-                FIRST_SEARCH_WAIT.as_secs()
+                FIRST_SEARCH_TIMEOUT.as_secs()
             ),
             Self::Unreadable => {
                 "vault, state folder and modules could not be searched; an operator sees whether \
@@ -139,8 +139,8 @@ impl LinkSearchFault {
 }
 
 /// How long a call waits for a search while the last result is still usable.
-const SEARCH_WAIT: Duration = Duration::from_secs(1);
+const SEARCH_TIMEOUT: Duration = Duration::from_secs(1);
 
 /// How long calls wait for a search if no result is usable: for the first search, or the first one in a
 /// long time.
-const FIRST_SEARCH_WAIT: Duration = Duration::from_secs(10);
+const FIRST_SEARCH_TIMEOUT: Duration = Duration::from_secs(10);

@@ -50,7 +50,7 @@ pub(super) const STOP_GRACE: Duration = Duration::from_secs(1);
 const CALLER_SPIN: Duration = Duration::from_micros(250);
 
 /// The limits of a `describe`: 5 s, and 64 MiB of memory.
-const DESCRIBE_TIME: Duration = Duration::from_secs(5);
+const DESCRIBE_TIMEOUT: Duration = Duration::from_secs(5);
 const DESCRIBE_MEMORY_BYTES: usize = 64 << 20;
 
 /// The configuration of a runner.
@@ -273,8 +273,8 @@ impl HostWasmToolRunner {
             keeper: None,
             withheld: None,
             memory_bytes: DESCRIBE_MEMORY_BYTES,
-            time_limit: DESCRIBE_TIME,
-            deadline: Instant::now() + DESCRIBE_TIME,
+            time_limit: DESCRIBE_TIMEOUT,
+            deadline: Instant::now() + DESCRIBE_TIMEOUT,
             cancel: CancellationToken::new(),
             held: None,
             is_watched: false,

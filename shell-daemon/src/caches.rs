@@ -25,7 +25,7 @@ use rustix::{
 
 use crate::{
     ShellError,
-    limits::{CACHE_BYTES, CACHE_ENTRIES, CACHE_TIME},
+    limits::{CACHE_BYTES, CACHE_ENTRIES, CACHE_COPY_TIMEOUT},
     protected::open_below,
     toolchain::{self, SessionToolchain},
 };
@@ -95,7 +95,7 @@ struct CopyBudget {
 
 impl CopyBudget {
     fn new() -> Self {
-        Self { entries: 0, bytes: 0, deadline: Instant::now() + CACHE_TIME }
+        Self { entries: 0, bytes: 0, deadline: Instant::now() + CACHE_COPY_TIMEOUT }
     }
 
     /// Counts one file, folder or link, and the bytes to copy.
@@ -111,7 +111,7 @@ impl CopyBudget {
         }
         if Instant::now() >= self.deadline {
             return Err(io::Error::other(format!(
-                "the copy takes longer than {CACHE_TIME:?}; the next session goes on with it"
+                "the copy takes longer than {CACHE_COPY_TIMEOUT:?}; the next session goes on with it"
             )));
         }
         Ok(())

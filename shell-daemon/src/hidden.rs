@@ -23,7 +23,7 @@ use rustix::{
 
 use crate::{
     SessionSpec, ShellError,
-    limits::{HIDDEN_BYTES, HIDDEN_ENTRIES, HIDDEN_TIME},
+    limits::{HIDDEN_BYTES, HIDDEN_ENTRIES, HIDDEN_SEARCH_TIMEOUT},
     setup::open_mount,
 };
 
@@ -38,7 +38,7 @@ pub(crate) fn find(spec: &SessionSpec) -> Result<Vec<PathBuf>, ShellError> {
         found: Vec::new(),
         bytes: 0,
         entries: 0,
-        deadline: Instant::now() + HIDDEN_TIME,
+        deadline: Instant::now() + HIDDEN_SEARCH_TIMEOUT,
     };
     if spec.hide.is_empty() {
         return Ok(scan.found);

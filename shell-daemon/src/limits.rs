@@ -35,20 +35,20 @@ pub(crate) const PIPE_BYTES: usize = 1 << 20;
 pub(crate) const INPUT_BYTES: usize = 64 << 10;
 
 /// Consecutive samples that must find no fewer processes before a kill is given up. On a busy machine one sample can
-/// take longer than the whole [`KILL_TIME`].
+/// take longer than the whole [`KILL_TIMEOUT`].
 pub(crate) const KILL_SAMPLES: u32 = 50;
 
 /// The time after which a kill is given up, even while processes still end. A command that ends its
 /// processes one by one must not delay its caller.
-pub(crate) const MAX_KILL_TIME: Duration = Duration::from_secs(10);
+pub(crate) const MAX_KILL_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// The time for which the number of killed processes may stay the same before the kill is given up. Usually all have
 /// ended after some milliseconds. Without this limit, a process that the kernel cannot end would block its caller
 /// forever.
-pub(crate) const KILL_TIME: Duration = Duration::from_secs(1);
+pub(crate) const KILL_TIMEOUT: Duration = Duration::from_secs(1);
 
 /// The time in which a session must confine itself. A session that takes longer never succeeds.
-pub(crate) const START_TIME: Duration = Duration::from_secs(10);
+pub(crate) const START_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// The minimum number of descriptors that a session can work with.
 pub(crate) const MIN_DESCRIPTORS: u64 = 256;
@@ -63,7 +63,7 @@ pub(crate) const PROTECTED_SHARE: usize = 20_000;
 
 /// The time limit of one scan for protected paths, unless the file system itself hangs. The command's answer waits
 /// for the scan.
-pub(crate) const PROTECTED_TIME: Duration = Duration::from_secs(2);
+pub(crate) const PROTECTED_SCAN_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// Protected paths that are remembered per mount. Each costs memory, and about 10 µs after every command, in which
 /// its file is read and compared.
@@ -87,7 +87,7 @@ pub(crate) const PROTECTED_BYTES: usize = 32 << 10;
 pub(crate) const HIDDEN_ENTRIES: usize = 1_000_000;
 
 /// The time limit of the search for hidden names.
-pub(crate) const HIDDEN_TIME: Duration = Duration::from_secs(5);
+pub(crate) const HIDDEN_SEARCH_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// Bytes of the hidden paths that are covered when a session starts, about 250 paths. They are sent in the message of
 /// the setup.
@@ -100,7 +100,7 @@ pub(crate) const CACHE_ENTRIES: usize = 500_000;
 pub(crate) const CACHE_BYTES: u64 = 8 << 30;
 
 /// The time limit for bringing the copies of caches up to date.
-pub(crate) const CACHE_TIME: Duration = Duration::from_secs(60);
+pub(crate) const CACHE_COPY_TIMEOUT: Duration = Duration::from_secs(60);
 
 /// Protected paths that are reported per command.
 pub(crate) const PROTECTED_REPORTED: usize = 100;
@@ -130,11 +130,11 @@ pub(crate) const INCOMPLETE_SAMPLES: u32 = 3;
 
 /// The time for which a full count of a command with many mappings stays valid. All processes of the machine
 /// may share at most [`HIDDEN_GROWTH`] more than at the count. Private memory is still read at every sample.
-pub(crate) const COUNT_TIME: Duration = Duration::from_secs(1);
+pub(crate) const COUNT_TTL: Duration = Duration::from_secs(1);
 
 /// The time for which memory may exceed the limit while the excess may be double counting. It is long enough
 /// to start a program.
-pub(crate) const DOUBT_TIME: Duration = Duration::from_millis(500);
+pub(crate) const EXCESS_GRACE: Duration = Duration::from_millis(500);
 
 /// The time for which a piece of shared memory is remembered after the last sample that found it. A piece
 /// that is passed from process to process can be hidden from a sample.
@@ -157,7 +157,7 @@ pub(crate) const MEMORY_GROWTH: u64 = 8 << 30;
 
 /// The maximum time for which everything below a command is stopped to be counted. After that, the part that was
 /// counted decides.
-pub(crate) const FREEZE_TIME: Duration = Duration::from_secs(1);
+pub(crate) const FREEZE_TIMEOUT: Duration = Duration::from_secs(1);
 
 /// The number of processes and threads together that a command may have for each of its allowed processes. A control
 /// group uses the same factor for a whole session.

@@ -31,7 +31,7 @@ pub(crate) use shared::MappedExtents;
 
 use self::shared::{SharedMemory, UnreadMappings};
 use crate::{
-    limits::{DOUBT_TIME, MAPPINGS_PER_SAMPLE, MAX_MAPPINGS},
+    limits::{EXCESS_GRACE, MAPPINGS_PER_SAMPLE, MAX_MAPPINGS},
     tree::{self, ProcessEntry},
 };
 
@@ -103,7 +103,7 @@ impl MemoryUse {
     }
 
     /// The number of bytes to compare with `limit`. Doubtful bytes are added once the doubt has lasted for
-    /// [`DOUBT_TIME`]. They are also added if the total exceeds twice the limit, because double counting cannot
+    /// [`EXCESS_GRACE`]. They are also added if the total exceeds twice the limit, because double counting cannot
     /// explain so much.
     pub(crate) fn counted_bytes(self, limit: u64, doubt: &mut Option<Instant>, now: Instant) -> u64 {
         let total_bytes = self.bytes.saturating_add(self.doubtful);
@@ -113,7 +113,7 @@ impl MemoryUse {
         }
         let doubt_start = *doubt.get_or_insert(now);
         let is_settled =
-            now.duration_since(doubt_start) >= DOUBT_TIME || total_bytes > limit.saturating_mul(2);
+            now.duration_since(doubt_start) >= EXCESS_GRACE || total_bytes > limit.saturating_mul(2);
         if is_settled { total_bytes } else { self.bytes }
     }
 }

@@ -49,7 +49,7 @@ use self::{
 };
 use crate::{
     SessionSpec, ShellError,
-    limits::{PROTECTED_BYTES, PROTECTED_ENTRIES, PROTECTED_REPORTED, PROTECTED_SHARE, PROTECTED_TIME},
+    limits::{PROTECTED_BYTES, PROTECTED_ENTRIES, PROTECTED_REPORTED, PROTECTED_SHARE, PROTECTED_SCAN_TIMEOUT},
     setup::open_mount,
 };
 
@@ -166,7 +166,7 @@ impl ProtectedScanner {
 }
 
 const USUAL_BOUNDS: ScanBounds =
-    ScanBounds { entries: PROTECTED_ENTRIES, share: PROTECTED_SHARE, time: PROTECTED_TIME };
+    ScanBounds { entries: PROTECTED_ENTRIES, share: PROTECTED_SHARE, time: PROTECTED_SCAN_TIMEOUT };
 
 /// The pause between two reads of the file systems' clock, which ticks every 1 to 10 ms.
 const PAUSE: Duration = Duration::from_millis(1);

@@ -18,7 +18,7 @@ use crate::{
     background::Background,
     input::Feed,
     kill_stall::{StallDetector, Survivors},
-    limits::{MAX_KILL_TIME, PIPE_BYTES},
+    limits::{MAX_KILL_TIMEOUT, PIPE_BYTES},
     prepared::{PreparedShell, command_init, is_unread},
     tree::Process,
     watch::{Breach, CommandWatch, Watcher},
@@ -243,7 +243,7 @@ impl RunningCommand {
                 continue;
             };
             completion = Completion::Interrupted(interruption);
-            killing = Some(StallDetector::new(MAX_KILL_TIME));
+            killing = Some(StallDetector::new(MAX_KILL_TIMEOUT));
             self.stdin.close();
             self.kill()?;
         };

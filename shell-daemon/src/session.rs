@@ -26,7 +26,7 @@ use crate::{
     hidden,
     inside::ENTRY,
     kill_stall::{StallDetector, Survivors},
-    limits::{KILL_TIME, MAX_KILL_TIME, START_TIME},
+    limits::{KILL_TIMEOUT, MAX_KILL_TIMEOUT, START_TIMEOUT},
     memory::{DescriptorSearch, MemoryMeter},
     prepared::{PreparedShell, ShellStreams},
     protected::ProtectedScanner,
@@ -314,7 +314,7 @@ impl ShellSession {
         let reaped = reap_guard(&mut self.guard);
         if self.session_init.is_alive() {
             // The guard died too early. Kill everything below the session's first process here instead.
-            let _ = tree::kill_descendants(self.session_init, KILL_TIME);
+            let _ = tree::kill_descendants(self.session_init, KILL_TIMEOUT);
             self.session_init.kill();
         }
         reaped
@@ -404,7 +404,7 @@ fn send_setup(
     wire::send(control.as_fd(), &ToSession::Setup(Box::new(setup.clone())), &handles)
         .map_err(ShellError::channel)?;
     let time =
-        Timespec::try_from(START_TIME).map_err(|error| ShellError::channel(io::Error::other(error)))?;
+        Timespec::try_from(START_TIMEOUT).map_err(|error| ShellError::channel(io::Error::other(error)))?;
     let ready = poll(&mut [PollFd::new(control, PollFlags::IN)], Some(&time)).map_err(ShellError::channel)?;
     if ready == 0 {
         return Err(ShellError::NotConfined { reason: "it did not answer in time".to_owned() });
@@ -426,10 +426,10 @@ fn send_setup(
     }
 }
 
-/// Waits for the end of a guard whose control socket is closed, for at most [`MAX_KILL_TIME`].
+/// Waits for the end of a guard whose control socket is closed, for at most [`MAX_KILL_TIMEOUT`].
 fn reap_guard(guard: &mut Child) -> Result<(), ShellError> {
     let process = pid_of(guard).and_then(|guard| Process::child_of(rustix::process::getpid(), guard));
-    let mut detector = StallDetector::new(MAX_KILL_TIME);
+    let mut detector = StallDetector::new(MAX_KILL_TIMEOUT);
     let mut waits: u32 = 0;
     loop {
         match guard.try_wait() {

@@ -29,7 +29,7 @@ use rustix::event::EventfdFlags;
 use self::watched::WatchedCommand;
 use crate::{
     ShellError,
-    limits::KILL_TIME,
+    limits::KILL_TIMEOUT,
     memory::MemoryMeter,
     tree::{self, Process},
 };
@@ -166,7 +166,7 @@ impl CommandWatch {
 
     /// Kills everything below the command's init.
     pub(crate) fn kill(&self) -> Result<(), ShellError> {
-        tree::kill_descendants(self.root, KILL_TIME)
+        tree::kill_descendants(self.root, KILL_TIMEOUT)
     }
 }
 

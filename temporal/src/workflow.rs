@@ -27,15 +27,15 @@ use crate::{
 };
 
 /// The timeout of a step that neither asks the model nor runs a call.
-const STEP_TIME_LIMIT: Duration = Duration::from_secs(120);
+const STEP_TIMEOUT: Duration = Duration::from_secs(120);
 
 /// The timeout of the model's answer. The loop's own limits end it earlier.
-const MODEL_TIME_LIMIT: Duration = Duration::from_secs(2 * 60 * 60);
+const MODEL_TIMEOUT: Duration = Duration::from_secs(2 * 60 * 60);
 
 /// The timeout of a call, including the wait for an answer to its question.
-const CALL_TIME_LIMIT: Duration = Duration::from_secs(26 * 60 * 60);
+const CALL_TIMEOUT: Duration = Duration::from_secs(26 * 60 * 60);
 
-const _: () = assert!(CALL_TIME_LIMIT.as_secs() > portcullis_runs::APPROVAL_TTL.as_secs());
+const _: () = assert!(CALL_TIMEOUT.as_secs() > portcullis_runs::APPROVAL_TTL.as_secs());
 
 /// The minimum and maximum pause between attempts.
 const FIRST_PAUSE: Duration = Duration::from_secs(1);
@@ -178,7 +178,7 @@ async fn ask(ctx: &WorkflowContext<AgentRun>, run: &str, version: i64) -> Workfl
     let input = StepInput { run: run.to_owned(), version, steering, interruption };
     let again = StepInput { interruption: Some(Interrupted::Cancelled), ..input.clone() };
     let token = WorkflowCancellationToken::new();
-    let options = long_options!(MODEL_TIME_LIMIT, token).build();
+    let options = long_options!(MODEL_TIMEOUT, token).build();
     let model_call = ctx.execute_activity(StepActivities::call_model, input, options);
     match attended(ctx, run, model_call, &token).await {
         Ok(place) => Ok(place),
@@ -231,7 +231,7 @@ async fn run_tool(ctx: &WorkflowContext<AgentRun>, run: &str, version: i64, call
         offered: call.offered,
     };
     let token = WorkflowCancellationToken::new();
-    let options = long_options!(CALL_TIME_LIMIT, token)
+    let options = long_options!(CALL_TIMEOUT, token)
         .summary(call.tool.clone())
         .maybe_task_queue(call.queue.clone())
         .build();
@@ -318,7 +318,7 @@ fn step_begins(ctx: &WorkflowContext<AgentRun>, step: &str) {
 
 /// Returns the options of a short step. A cancellation does not stop it, because the run must be stored.
 fn short() -> ActivityOptions {
-    ActivityOptions::with_start_to_close_timeout(STEP_TIME_LIMIT)
+    ActivityOptions::with_start_to_close_timeout(STEP_TIMEOUT)
         .heartbeat_timeout(HEARTBEAT_TIMEOUT)
         .retry_policy(retries())
         .cancellation_token(WorkflowCancellationToken::new())

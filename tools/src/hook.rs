@@ -36,7 +36,7 @@ use portcullis_types::{SafetyTier, ToolError, ToolOutput};
 use serde_json::Value;
 
 /// The timeout of each hook before a call, and of all hooks together after a call: 10 s.
-pub const HOOK_TIME: Duration = Duration::from_secs(10);
+pub const HOOK_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// A hook on calls. Hooks run in the order in which they were added, and after the call in reverse order. Steps of an
 /// operation run no hooks, because the hooks have seen the operation itself.
@@ -48,14 +48,14 @@ pub trait CallHook: Send + Sync {
     /// Decides on a call with valid arguments, before the policy and the approver do. Runs once for each set
     /// of arguments that the call may run with, including arguments that an approver changed. Runs before the
     /// call is counted towards the rate limit and gets a slot, so keep it short. A panic, no answer within
-    /// [`HOOK_TIME`], or invalid new arguments refuse the call. Default: allow.
+    /// [`HOOK_TIMEOUT`], or invalid new arguments refuse the call. Default: allow.
     async fn before(&self, _call: &HookedCall) -> BeforeCall {
         BeforeCall::Allow
     }
 
     /// Returns arguments, as JSON text, for a call whose own arguments are invalid and have no lossless
     /// repair. The new arguments are validated once, like the call's own. Never runs for a tool that declares
-    /// itself privileged. A panic, or no answer within [`HOOK_TIME`], repairs nothing. Default: none, and the
+    /// itself privileged. A panic, or no answer within [`HOOK_TIMEOUT`], repairs nothing. Default: none, and the
     /// model reads the fault.
     async fn repair(&self, _call: &MisfitCall) -> Option<String> {
         None
@@ -63,7 +63,7 @@ pub trait CallHook: Send + Sync {
 
     /// Receives the outcome of a call that ran, and returns the outcome to show. The registry then truncates
     /// it like any result. A hook may turn a result into an error, but not an error into a result. A panic or
-    /// a timeout withholds the outcome. All hooks together have [`HOOK_TIME`], even past the call's own
+    /// a timeout withholds the outcome. All hooks together have [`HOOK_TIMEOUT`], even past the call's own
     /// deadline, but only one second after the caller has cancelled or its turn has ended. Partial results
     /// have already been sent. Default: the outcome is unchanged.
     async fn after(

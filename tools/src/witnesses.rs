@@ -28,7 +28,7 @@ use crate::{
 };
 
 /// How long the process waits for the last checkpoint at exit: 5 s.
-const EXIT_WAIT: Duration = Duration::from_secs(5);
+const EXIT_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// The maximum number of requests for one checkpoint. The limit stops a witness that names
 /// a new size in every answer.
@@ -109,7 +109,7 @@ impl Drop for WitnessThread {
         // Without its sender, `serve` returns after the last checkpoint.
         drop(self.newest.take());
         let ended = self.ended.get_mut();
-        if ended.recv_timeout(EXIT_WAIT) == Err(blocking::RecvTimeoutError::Timeout) {
+        if ended.recv_timeout(EXIT_TIMEOUT) == Err(blocking::RecvTimeoutError::Timeout) {
             tracing::warn!("a witness has not answered yet; the next process takes the checkpoint to it");
         }
     }

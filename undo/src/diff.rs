@@ -19,7 +19,7 @@ use crate::{
 const MAX_COMPARED_BYTES: u64 = 1 << 20;
 
 /// How long to search for the shortest diff of one file. After that, a longer diff is shown.
-const DIFF_TIME: Duration = Duration::from_secs(1);
+const DIFF_TIMEOUT: Duration = Duration::from_secs(1);
 
 /// The change of one path, between its state before the calls and its present state.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -99,7 +99,7 @@ impl UndoPlan {
                 _ => Some(DifferenceKind::File),
             };
         }
-        let diff = TextDiff::configure().timeout(DIFF_TIME).diff_lines(&before, &now);
+        let diff = TextDiff::configure().timeout(DIFF_TIMEOUT).diff_lines(&before, &now);
         Some(DifferenceKind::Lines(diff.unified_diff().to_string()))
     }
 

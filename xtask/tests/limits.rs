@@ -173,8 +173,8 @@ const SENTENCES: [(&str, &str, &str, &str); 42] = [
     ),
     ("docs/policy.md", "more than {} private entries", "MAX_PRIVATE_ENTRIES", "sandbox/src/links.rs"),
     ("SECURITY.md", "more than {} private entries", "MAX_PRIVATE_ENTRIES", "sandbox/src/links.rs"),
-    ("docs/policy.md", "or not within {} |", "FIRST_SEARCH_WAIT", "sandbox/src/links.rs"),
-    ("SECURITY.md", "does not end within {}, or", "FIRST_SEARCH_WAIT", "sandbox/src/links.rs"),
+    ("docs/policy.md", "or not within {} |", "FIRST_SEARCH_TIMEOUT", "sandbox/src/links.rs"),
+    ("SECURITY.md", "does not end within {}, or", "FIRST_SEARCH_TIMEOUT", "sandbox/src/links.rs"),
     (
         "docs/audit.md",
         "makes more than {} requests |",

@@ -74,9 +74,9 @@ async fn refusals_asked_of(takes: Duration) -> Vec<String> {
 
 #[tokio::test(start_paused = true)]
 async fn a_slow_executor_refuses_one_call_a_turn_and_all_get_results() {
-    assert_eq!(refusals_asked_of(REFUSAL_TIME + Duration::from_millis(1)).await, ["a1", "b1"]);
+    assert_eq!(refusals_asked_of(REFUSAL_TIMEOUT + Duration::from_millis(1)).await, ["a1", "b1"]);
     // An executor whose refusals take exactly the limit is asked for each.
-    assert_eq!(refusals_asked_of(REFUSAL_TIME).await.len(), 8);
+    assert_eq!(refusals_asked_of(REFUSAL_TIMEOUT).await.len(), 8);
 }
 
 #[tokio::test]

@@ -20,7 +20,7 @@ use crate::{ProviderError, ProviderErrorKind, StopReason};
 const MAX_BODY_BYTES: usize = 64 * 1024;
 
 /// How long to wait for a refusal's body. The status alone is enough for an error.
-const BODY_WAIT: Duration = Duration::from_secs(10);
+const BODY_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// The maximum length of an unknown stop reason, in bytes. A stop reason is usually one word. Without a
 /// limit, a server could put a whole event into the run's final message.
@@ -166,7 +166,7 @@ async fn read_body(mut response: Response) -> String {
         }
     };
     // Ignore the timeout: a partial body is enough.
-    let _ = tokio::time::timeout(BODY_WAIT, read).await;
+    let _ = tokio::time::timeout(BODY_TIMEOUT, read).await;
     bytes.truncate(MAX_BODY_BYTES);
     String::from_utf8_lossy(&bytes).into_owned()
 }

@@ -18,7 +18,7 @@ use crate::{
 };
 
 /// How long unfinished calls may take to write their audit rows at the end.
-const UNFINISHED_CALL_TIME: Duration = Duration::from_secs(1);
+const UNFINISHED_CALL_GRACE: Duration = Duration::from_secs(1);
 
 pub(crate) fn run(common: &CommonOptions, options: ServeOptions) -> Result<ExitCode, CliError> {
     if let Some(client) = options.print_config {
@@ -30,7 +30,7 @@ pub(crate) fn run(common: &CommonOptions, options: ServeOptions) -> Result<ExitC
     let runtime = setup::runtime()?;
     let served = runtime.block_on(serve(common, options));
     // Leftover calls get this time to write their rows. A native tool that blocks its thread is abandoned.
-    runtime.shutdown_timeout(UNFINISHED_CALL_TIME);
+    runtime.shutdown_timeout(UNFINISHED_CALL_GRACE);
     served
 }
 

@@ -22,7 +22,7 @@ use crate::{
 /// How long a directory counts as visible without another look at its path: 10 ms. The directory can be
 /// renamed between any check and the open that follows. A check for each file would shorten this window but
 /// not close it.
-const SIGHT_TIME: Duration = Duration::from_millis(10);
+const SIGHT_TTL: Duration = Duration::from_millis(10);
 
 /// A path at which a directory was found not to be hidden.
 #[derive(Debug)]
@@ -58,7 +58,7 @@ impl GuestFs {
     }
 
     /// Judges whether a name in a directory is hidden, as `judge_sight` does for a path. The names on the
-    /// directory's own path are looked up again after [`SIGHT_TIME`], and compared only if the path has
+    /// directory's own path are looked up again after [`SIGHT_TTL`], and compared only if the path has
     /// changed.
     fn judge_sight_in(&mut self, fd: u32, preopen: usize, directory: &Arc<OwnedFd>, name: &str) -> FsResult {
         let Some(hidden) = self.hidden_in(preopen).cloned() else { return Ok(()) };
@@ -68,7 +68,7 @@ impl GuestFs {
         let now = Instant::now();
         let Some(Descriptor::Directory(known)) = self.descriptors.get(&fd) else { return Err(Errno::BADF) };
         let seen = known.seen.as_ref();
-        if seen.is_some_and(|seen| now.duration_since(seen.at) < SIGHT_TIME) {
+        if seen.is_some_and(|seen| now.duration_since(seen.at) < SIGHT_TTL) {
             return Ok(());
         }
         let place = real_path(directory.as_fd()).map_err(|_cause| Errno::IO)?;
@@ -181,7 +181,7 @@ mod tests {
             assert!(guest.judge_open(FOLDER, "file", READ).is_ok());
         }
         fs::rename(shared.join("folder"), shared.join(".ssh")).expect("renamed");
-        thread::sleep(SIGHT_TIME);
+        thread::sleep(SIGHT_TTL);
         assert_eq!(guest.judge_open(FOLDER, "file", READ).err(), Some(Errno::NOENT));
         fs::rename(shared.join(".ssh"), workspace.path().join("outside")).expect("renamed");
         assert_eq!(guest.judge_open(FOLDER, "file", READ).err(), Some(Errno::IO));

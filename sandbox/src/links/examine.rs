@@ -18,7 +18,7 @@ use crate::mounts::MountTable;
 const MAX_EXAMINED_ENTRIES: usize = 200_000;
 
 /// Timeout of the whole examination: 30 s. A file system may not respond at all.
-const EXAMINE_TIME: Duration = Duration::from_secs(30);
+const EXAMINE_TIMEOUT: Duration = Duration::from_secs(30);
 
 /// The hard links that `doctor` found.
 #[derive(Debug, Default)]
@@ -54,7 +54,7 @@ pub fn examine_links(mounts: &MountTable) -> LinkReport {
     let spawned = thread.spawn(move || {
         let _unheard = sender.send(examine(&private, &mounts));
     });
-    let report = spawned.ok().and_then(|_detached| answer.recv_timeout(EXAMINE_TIME).ok());
+    let report = spawned.ok().and_then(|_detached| answer.recv_timeout(EXAMINE_TIMEOUT).ok());
     report.unwrap_or_else(|| LinkReport {
         has_more: true,
         search_fault: Some(LinkSearchFault::Overdue.hint()),

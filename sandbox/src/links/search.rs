@@ -13,7 +13,7 @@ use std::{
 use parking_lot::{Mutex, MutexGuard};
 use tokio::sync::Notify;
 
-use super::{ExposedFiles, FIRST_SEARCH_WAIT, LinkSearchFault, PrivatePaths, SEARCH_WAIT, walk};
+use super::{ExposedFiles, FIRST_SEARCH_TIMEOUT, LinkSearchFault, PrivatePaths, SEARCH_TIMEOUT, walk};
 
 /// The minimum time for which a result counts as fresh.
 const MIN_FRESHNESS: Duration = Duration::from_secs(1);
@@ -27,7 +27,7 @@ const MAX_FRESHNESS: Duration = Duration::from_secs(30);
 
 /// How long the last result is used while a search is overdue. Later, any file with several names counts as
 /// possibly private, and no command runs.
-const STALE_RESULT_TIME: Duration = Duration::from_secs(30);
+const STALE_RESULT_TTL: Duration = Duration::from_secs(30);
 
 /// The repeated search for private files that have names elsewhere.
 #[derive(Debug, Clone, Default)]
@@ -163,12 +163,12 @@ impl SearchState {
     }
 
     fn stale_result(&self) -> Option<&LastSearch> {
-        self.last.as_ref().filter(|last| Instant::now() < last.fresh_until + STALE_RESULT_TIME)
+        self.last.as_ref().filter(|last| Instant::now() < last.fresh_until + STALE_RESULT_TTL)
     }
 
     /// Returns how long a search may take before it is overdue.
     fn time_limit(&self) -> Duration {
-        if self.stale_result().is_some() { SEARCH_WAIT } else { FIRST_SEARCH_WAIT }
+        if self.stale_result().is_some() { SEARCH_TIMEOUT } else { FIRST_SEARCH_TIMEOUT }
     }
 
     /// Returns the result that is used while a search is overdue.
@@ -230,7 +230,7 @@ mod tests {
         assert!(ended(Duration::ZERO).fresh_result().is_none());
         assert_eq!(ended(Duration::from_secs(1)).fallback_result().suspects_any(), None);
         let overdue = Some(LinkSuspicion::Unknown(LinkSearchFault::Overdue));
-        assert_eq!(ended(STALE_RESULT_TIME).fallback_result().suspects_any(), overdue);
+        assert_eq!(ended(STALE_RESULT_TTL).fallback_result().suspects_any(), overdue);
         assert_eq!(SearchState::default().fallback_result().suspects_any(), overdue);
     }
 

@@ -184,12 +184,12 @@ fn memory_that_may_be_counted_twice_is_believed_when_it_lasts() {
     let mut doubt = None;
     let begun = Instant::now();
     assert_eq!(used(70, 60).counted_bytes(100, &mut doubt, begun), 70);
-    assert_eq!(used(70, 60).counted_bytes(100, &mut doubt, begun + DOUBT_TIME / 2), 70);
+    assert_eq!(used(70, 60).counted_bytes(100, &mut doubt, begun + EXCESS_GRACE / 2), 70);
     // The new program runs, which ends the doubt.
-    assert_eq!(used(80, 0).counted_bytes(100, &mut doubt, begun + DOUBT_TIME / 2), 80);
-    let later = begun + DOUBT_TIME;
+    assert_eq!(used(80, 0).counted_bytes(100, &mut doubt, begun + EXCESS_GRACE / 2), 80);
+    let later = begun + EXCESS_GRACE;
     assert_eq!(used(70, 60).counted_bytes(100, &mut doubt, later), 70);
-    assert_eq!(used(70, 60).counted_bytes(100, &mut doubt, later + DOUBT_TIME), 130);
+    assert_eq!(used(70, 60).counted_bytes(100, &mut doubt, later + EXCESS_GRACE), 130);
     // The excess is more than a double count can explain.
     assert_eq!(used(70, 140).counted_bytes(100, &mut None, begun), 210);
 }

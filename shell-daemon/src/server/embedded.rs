@@ -89,7 +89,7 @@ fn run() -> Result<(), DaemonError> {
         .map_err(system("start the runtime"))?;
     runtime.block_on(async {
         let mut stream = UnixStream::from_std(stream).map_err(system("watch the connection"))?;
-        let read = timeout(SETUP_TIME, read_setup(&mut stream)).await;
+        let read = timeout(SETUP_TIMEOUT, read_setup(&mut stream)).await;
         let (setup, early) =
             read.map_err(|_elapsed| refuse("did not come within ten seconds".to_owned()))??;
         serve_one(setup.config, Token::parse(&setup.token)?, stream, early).await
@@ -150,7 +150,7 @@ fn system<E: Into<io::Error>>(operation: &'static str) -> impl FnOnce(E) -> Daem
 const SETUP_BYTES: usize = 256 << 10;
 
 /// The time after which a parent that has not sent the setup is treated as dead.
-const SETUP_TIME: Duration = Duration::from_secs(10);
+const SETUP_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// The runtime's threads. Two are enough to move the bytes of one client: blocking work has its own threads.
 const WORKERS: usize = 2;

@@ -104,7 +104,7 @@ async fn run(
     daemon.cut.cancel();
     // A session releases its permit when its processes are gone: all permits are free when all sessions have ended.
     let all_permits = u32::try_from(service.sessions).unwrap_or(u32::MAX);
-    if timeout(SESSION_END_TIME, daemon.sessions.acquire_many(all_permits)).await.is_err() {
+    if timeout(SESSION_END_TIMEOUT, daemon.sessions.acquire_many(all_permits)).await.is_err() {
         tracing::error!("some sessions did not end in time");
     }
     result
@@ -151,7 +151,7 @@ async fn connection_permit(daemon: &Daemon) -> Option<OwnedSemaphorePermit> {
         return None;
     }
     // The cut connection gives its permit back when its stream is dropped.
-    timeout(HANG_UP_TIME, Arc::clone(permits).acquire_owned()).await.ok()?.ok()
+    timeout(HANG_UP_TIMEOUT, Arc::clone(permits).acquire_owned()).await.ok()?.ok()
 }
 
 fn connect(
@@ -180,11 +180,11 @@ const HEADER_BYTES: u32 = 16 << 10;
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 
 /// The time limit of the wait for a permit after hanging up on a client.
-const HANG_UP_TIME: Duration = Duration::from_secs(1);
+const HANG_UP_TIMEOUT: Duration = Duration::from_secs(1);
 
 /// The time from the end of the grace period to hanging up on the remaining clients.
 const CLOSE_DELAY: Duration = Duration::from_secs(1);
 
 /// The time from the end of the connections until the daemon stops waiting for its sessions. Later, the sessions'
 /// guards end them.
-const SESSION_END_TIME: Duration = Duration::from_secs(10);
+const SESSION_END_TIMEOUT: Duration = Duration::from_secs(10);

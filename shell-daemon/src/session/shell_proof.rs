@@ -21,7 +21,7 @@ impl ShellSession {
             workdir: None,
             stdin: Vec::new(),
             input: None,
-            timeout: PROOF_TIME,
+            timeout: PROOF_TIMEOUT,
             max_processes: usize::MAX,
             max_output_bytes: MAX_PROOF_BYTES,
             cancellation,
@@ -40,7 +40,7 @@ impl ShellSession {
         match end.completion {
             Completion::Finished => {}
             Completion::Interrupted(Interruption::Timeout) => {
-                return Err(unusable(format!("it did not answer within {PROOF_TIME:?}")));
+                return Err(unusable(format!("it did not answer within {PROOF_TIMEOUT:?}")));
             }
             Completion::Interrupted(interruption) => {
                 return Err(unusable(format!("it was killed: {interruption:?}")));
@@ -76,4 +76,4 @@ const MAX_PROOF_BYTES: u64 = 64 << 10;
 const MAX_QUOTED_PROOF_BYTES: usize = 256;
 
 /// The deadline of the proof. Bash usually answers within milliseconds, and later on a busy machine.
-const PROOF_TIME: Duration = Duration::from_secs(10);
+const PROOF_TIMEOUT: Duration = Duration::from_secs(10);

@@ -12,8 +12,8 @@ use super::{Breach, BreachSignal, CommandBounds, KillReason, shell_start::ShellS
 use crate::{
     ShellError,
     limits::{
-        COUNT_TIME, FREEZE_TIME, FULL_SAMPLE_INTERVAL, HIDDEN_GROWTH, HIDDEN_SAMPLES, INCOMPLETE_SAMPLES,
-        KILL_TIME, MEMORY_GROWTH, MIN_SAMPLE_INTERVAL, SAMPLE_INTERVAL, THREADS_PER_PROCESS,
+        COUNT_TTL, FREEZE_TIMEOUT, FULL_SAMPLE_INTERVAL, HIDDEN_GROWTH, HIDDEN_SAMPLES, INCOMPLETE_SAMPLES,
+        KILL_TIMEOUT, MEMORY_GROWTH, MIN_SAMPLE_INTERVAL, SAMPLE_INTERVAL, THREADS_PER_PROCESS,
     },
     memory::{MappedExtents, MemoryMeter, MemoryUse, PartialSample, SampledWhile, system_shared_bytes},
     tree::{self, Descendants, Process, ProcessEntry, ProcessTable},
@@ -58,7 +58,7 @@ impl MemoryCount {
     /// that number is unknown.
     fn is_valid(&self, shared: Option<u64>) -> bool {
         let limit = self.system_shared_bytes.saturating_add(HIDDEN_GROWTH);
-        self.counted_at.elapsed() < COUNT_TIME && shared.is_some_and(|shared| shared < limit)
+        self.counted_at.elapsed() < COUNT_TTL && shared.is_some_and(|shared| shared < limit)
     }
 }
 
@@ -138,7 +138,7 @@ impl WatchedCommand {
             }
         }
         // Stop the processes before the next count: running ones would grow while others are counted.
-        let Ok(frozen) = tree::freeze(self.root, &descendants.living, self.bounds.processes, FREEZE_TIME)
+        let Ok(frozen) = tree::freeze(self.root, &descendants.living, self.bounds.processes, FREEZE_TIMEOUT)
         else {
             return Err(Breach::Unlisted);
         };
@@ -275,7 +275,7 @@ impl WatchedCommand {
         let _ = self.signal.breach.set(KillReason { breach, memory_bytes: self.memory_bytes });
         let _ = rustix::io::write(&self.signal.wake, &1_u64.to_ne_bytes());
         // Ignore a stalled kill: the survivors are sampled, and killed, again.
-        let _ = tree::kill_descendants(self.root, KILL_TIME);
+        let _ = tree::kill_descendants(self.root, KILL_TIMEOUT);
     }
 
     /// Returns the time until the next sample, after one that took `spent` processor time.

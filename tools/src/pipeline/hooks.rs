@@ -15,13 +15,13 @@ use super::{
 };
 use crate::{
     call::Caller,
-    hook::{BeforeCall, CallHook, HOOK_TIME, HookedCall, Hooks, MisfitCall},
+    hook::{BeforeCall, CallHook, HOOK_TIMEOUT, HookedCall, Hooks, MisfitCall},
     registered::RegisteredTool,
     spawn,
 };
 
 /// The timeout of the hooks after the caller has cancelled or its turn has ended: 1 s.
-const FINAL_HOOK_TIME: Duration = Duration::from_secs(1);
+const FINAL_HOOK_TIMEOUT: Duration = Duration::from_secs(1);
 
 /// Returns one hook's answer before a call. `Some` holds arguments that replace the call's own.
 pub(super) async fn run_before_hook(
@@ -77,8 +77,8 @@ pub(super) async fn repair(
     Ok(None)
 }
 
-/// Passes the outcome of a call through the hooks, which share [`HOOK_TIME`]. After the end of the caller's
-/// turn they still have [`FINAL_HOOK_TIME`], because the effects of the call must be reported.
+/// Passes the outcome of a call through the hooks, which share [`HOOK_TIMEOUT`]. After the end of the caller's
+/// turn they still have [`FINAL_HOOK_TIMEOUT`], because the effects of the call must be reported.
 pub(crate) async fn run_after_hooks(
     outcome: Result<RawOutcome, ToolError>,
     host: &Host,
@@ -93,8 +93,8 @@ pub(crate) async fn run_after_hooks(
     let (result_before, bytes_before) = (raw.result.clone(), content_bytes(&raw));
     let too_late = async {
         tokio::select! {
-            () = tokio::time::sleep(HOOK_TIME) => {}
-            () = async { wait_until_over(caller).await; tokio::time::sleep(FINAL_HOOK_TIME).await } => {}
+            () = tokio::time::sleep(HOOK_TIMEOUT) => {}
+            () = async { wait_until_over(caller).await; tokio::time::sleep(FINAL_HOOK_TIMEOUT).await } => {}
         }
     };
     let mut too_late = std::pin::pin!(too_late);
@@ -173,7 +173,7 @@ async fn await_answer<T: Send + 'static>(
 async fn with_hook_timeout<T: Send + 'static>(
     answering: impl Future<Output = T> + Send + 'static,
 ) -> Option<T> {
-    let answer = tokio::time::timeout(HOOK_TIME, spawn::spawn_task(answering)).await.ok().flatten();
+    let answer = tokio::time::timeout(HOOK_TIMEOUT, spawn::spawn_task(answering)).await.ok().flatten();
     if answer.is_none() {
         log_hook_failure();
     }

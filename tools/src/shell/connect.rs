@@ -95,7 +95,7 @@ impl SidecarSource {
                 let token = read_token(token_file)
                     .map_err(|source| SidecarError::Token { path: token_file.clone(), source })?;
                 let refused = |source| SidecarError::Connect { path: path.clone(), source };
-                let connecting = tokio::time::timeout(CONNECT_TIME, UnixStream::connect(path));
+                let connecting = tokio::time::timeout(CONNECT_TIMEOUT, UnixStream::connect(path));
                 let late =
                     |_| refused(io::Error::new(io::ErrorKind::TimedOut, "it did not take the connection"));
                 (connecting.await.map_err(late)?.map_err(refused)?, token, None)
@@ -174,7 +174,7 @@ impl Drop for OwnProcess {
     fn drop(&mut self) {
         // Shut down explicitly: a clone of the channel may still hold another descriptor of the connection.
         let _ = self.connection.shutdown(Shutdown::Both);
-        let deadline = Instant::now() + END_TIME;
+        let deadline = Instant::now() + END_TIMEOUT;
         loop {
             match self.process.try_wait() {
                 Ok(Some(_)) | Err(_) => return,
@@ -197,11 +197,11 @@ fn read_token(path: &Path) -> io::Result<String> {
 
 /// The timeout of a connect: 5 s. A connect blocks only if the sidecar hangs and the
 /// socket's backlog is full.
-const CONNECT_TIME: Duration = Duration::from_secs(5);
+const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// How long a sidecar of this program may take to end its sessions: 4 s. Ending one session usually takes
 /// a few milliseconds.
-const END_TIME: Duration = Duration::from_secs(4);
+const END_TIMEOUT: Duration = Duration::from_secs(4);
 
 /// The maximum length of a token.
 const TOKEN_BYTES: u64 = 4096;

@@ -22,7 +22,7 @@ use portcullis_shell_protocol::KillSessionRequest;
 
 /// How long the sidecar may take to end sessions with a network: 10 s. It first kills the running command,
 /// which takes a few milliseconds, and more than a second only on a busy machine.
-const END_TIME: Duration = Duration::from_secs(10);
+const END_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// A session with a network. Clones refer to the same session.
 #[derive(Debug, Clone)]
@@ -53,7 +53,7 @@ impl NetworkedSession {
         self.withdrawn.store(true, Ordering::Release);
         let request = KillSessionRequest { session_id: self.id.to_string() };
         let mut client = self.client.clone();
-        match timeout(END_TIME, client.kill_session(request)).await {
+        match timeout(END_TIMEOUT, client.kill_session(request)).await {
             Ok(Ok(_killed)) => Ok(()),
             Ok(Err(status)) => {
                 let error = SidecarError::refused(status);

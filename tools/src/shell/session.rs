@@ -122,7 +122,7 @@ impl SidecarSession {
         let mut collected = CollectedOutput::default();
         // A backstop for a sidecar that hangs. Normally the sidecar kills the command itself.
         let mut give_up_at =
-            tokio::time::Instant::from_std(Instant::now() + command.time_limit + SIDECAR_KILL_TIME);
+            tokio::time::Instant::from_std(Instant::now() + command.time_limit + SIDECAR_KILL_TIMEOUT);
         let mut is_cancelled = false;
         loop {
             // `biased`: an event that has arrived takes precedence over cancellation and timeout.
@@ -132,7 +132,7 @@ impl SidecarSession {
                 () = cancel.cancelled(), if !is_cancelled => {
                     is_cancelled = true;
                     // From here on the sidecar only has to kill the command.
-                    give_up_at = tokio::time::Instant::now() + SIDECAR_KILL_TIME;
+                    give_up_at = tokio::time::Instant::now() + SIDECAR_KILL_TIMEOUT;
                     if let Some(command_id) = collected.command_id.clone() {
                         // Ignore the reply: the stream ends in any case.
                         let _ = client.cancel(CancelRequest { command_id }).await;
@@ -212,7 +212,7 @@ async fn begin(
     client: &mut SidecarClient,
     request: ExecRequest,
 ) -> Result<Streaming<ExecEvent>, SidecarError> {
-    let give_up_at = Instant::now() + SIDECAR_KILL_TIME;
+    let give_up_at = Instant::now() + SIDECAR_KILL_TIMEOUT;
     loop {
         match client.exec(request.clone()).await.map_err(SidecarError::refused) {
             Ok(stream) => return Ok(stream.into_inner()),
@@ -256,4 +256,4 @@ const BUSY_PAUSE: Duration = Duration::from_millis(5);
 /// How long a sidecar may take to kill a command and, if that fails, its session: 40 s. This usually
 /// takes a few milliseconds, and more than a second only on a busy machine. The sidecar gives up on
 /// each part after 10 s.
-const SIDECAR_KILL_TIME: Duration = Duration::from_secs(40);
+const SIDECAR_KILL_TIMEOUT: Duration = Duration::from_secs(40);

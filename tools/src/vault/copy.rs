@@ -27,10 +27,10 @@ const WRITE_STEP: &str = "vault_copyto_write";
 
 /// How long a write step may take to remove its temporary file after an aborted transfer before it is killed:
 /// 1 s. The copy is aborted 1 s before its deadline, or later if 1 s is more than a quarter of its time.
-const TIDY_TIME: Duration = Duration::from_secs(1);
+const TIDY_GRACE: Duration = Duration::from_secs(1);
 
 /// The timeout of the call that removes the temporary file of a killed write step.
-const CLEAN_UP_TIME: Duration = Duration::from_secs(1);
+const CLEAN_UP_TIMEOUT: Duration = Duration::from_secs(1);
 
 /// A copy with its two steps.
 pub(super) struct CopyRun {
@@ -104,7 +104,7 @@ impl CopyRun {
                 // `break_off` has no effect on a write step that already has all bytes.
                 transfer.break_off();
                 reader.cancel.cancel();
-                match tokio::time::timeout(TIDY_TIME, &mut both_steps).await {
+                match tokio::time::timeout(TIDY_GRACE, &mut both_steps).await {
                     Ok(ended) => ended,
                     Err(_elapsed) => {
                         writer.cancel.cancel();
@@ -128,7 +128,7 @@ impl CopyRun {
 
     /// Waits until the copy must end: the caller has cancelled, or only the time for cleaning up is left.
     async fn wait_for_stop(&self, given_up: &CancellationToken) -> CopyStop {
-        let stop_at = self.context.deadline - TIDY_TIME.min(self.context.time_limit / 4);
+        let stop_at = self.context.deadline - TIDY_GRACE.min(self.context.time_limit / 4);
         tokio::select! {
             // `biased`: report a cancellation as such, even at the deadline.
             biased;
@@ -169,7 +169,7 @@ impl CopyRun {
     /// Removes the temporary file that a killed write step left behind.
     async fn clean_up(&self, temporary: &str) {
         let mut caller = self.caller_of_step(None);
-        caller.turn_deadline = Some(Instant::now() + CLEAN_UP_TIME);
+        caller.turn_deadline = Some(Instant::now() + CLEAN_UP_TIMEOUT);
         let arguments =
             json!({ DESTINATION: self.destination, "temporary": temporary, "action": "clean_up" });
         if let Err(error) = self.call(WRITE_STEP, &arguments, &caller).await {

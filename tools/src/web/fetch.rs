@@ -86,7 +86,7 @@ async fn read(
     let content_type = header(response, "content-type").unwrap_or_default();
     let is_pdf = is_pdf(&response.body, content_type);
     let start = Instant::now();
-    let end = if is_pdf { steps.context.deadline.min(start + PDF_TIME) } else { steps.context.deadline };
+    let end = if is_pdf { steps.context.deadline.min(start + PDF_TIMEOUT) } else { steps.context.deadline };
     // A plain pass over a PDF file follows only if memory ran out, so the first pass may use all of the time.
     let extract_deadline = if is_pdf { end } else { start + end.saturating_duration_since(start) / 2 };
     let mut outcome = Err(ToolError::internal("no pass was made"));
@@ -115,7 +115,7 @@ async fn read(
 }
 
 /// The timeout of both passes over a PDF file together, including compiling the module in the first pass.
-const PDF_TIME: Duration = Duration::from_secs(10);
+const PDF_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// The magic bytes of a PDF file, and the number of bytes from the start in which readers look for them.
 const PDF_MARK: &[u8] = b"%PDF-";
