@@ -258,7 +258,7 @@ fn wanted_texts(request: &BundleRequest<'_>) -> Result<Wanted, BundleError> {
         if is_wanted {
             first.get_or_insert(row.seq);
         }
-        if !is_wanted && (first.is_none() || !row.event.is_of_process()) {
+        if !is_wanted && (first.is_none() || !row.event.concerns_process()) {
             continue;
         }
         for digest in [&row.policy_digest, &row.old_digest, &row.new_digest].into_iter().flatten() {
@@ -369,7 +369,7 @@ impl RowsWriter {
             let Ok(row) = serde_json::from_slice::<Row>(line) else {
                 return Err(BundleError::NotIntact { seq: link.seq });
             };
-            if row.event.is_of_process() || (request.is_disclosed)(&row) {
+            if row.event.concerns_process() || (request.is_disclosed)(&row) {
                 self.file.write_all(line)?;
                 self.disclosed += 1;
             } else {

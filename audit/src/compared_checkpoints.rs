@@ -19,14 +19,14 @@ use super::{
 
 /// Where a checkpoint comes from.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum CheckpointPlace {
+pub enum CheckpointSource {
     /// The state folder, with the name of the checkpoint's file.
     State(String),
     /// Outside the state folder, for example a journal.
     Outside,
 }
 
-impl fmt::Display for CheckpointPlace {
+impl fmt::Display for CheckpointSource {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::State(name) => write!(f, "checkpoint `{name}`"),
@@ -73,7 +73,7 @@ impl CheckpointFinding {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct CheckpointReport {
     /// Where the checkpoint comes from.
-    pub place: CheckpointPlace,
+    pub source: CheckpointSource,
     /// The name of the log in the checkpoint. Empty if the file is not a checkpoint.
     pub origin: String,
     /// The number of rows that the checkpoint covers.
@@ -119,7 +119,7 @@ impl ComparedCheckpoints {
             anchors.add_state(state_dir)?;
         }
         for signed in &request.anchors {
-            anchors.add(CheckpointPlace::Outside, Some(signed));
+            anchors.add(CheckpointSource::Outside, Some(signed));
         }
         anchors.anchors.sort_by_key(|anchor| anchor.report.size);
         Ok(anchors)
@@ -127,22 +127,22 @@ impl ComparedCheckpoints {
 
     fn add_state(&mut self, state_dir: &Path) -> Result<(), AuditError> {
         for (name, signed) in segment_checkpoints(state_dir)? {
-            self.add(CheckpointPlace::State(name.file_name(NOTE_EXTENSION)), signed.as_ref());
+            self.add(CheckpointSource::State(name.file_name(NOTE_EXTENSION)), signed.as_ref());
         }
         for (name, signed) in cosigned_notes(state_dir)? {
-            self.add(CheckpointPlace::State(name), signed.as_ref());
+            self.add(CheckpointSource::State(name), signed.as_ref());
         }
-        let place = CheckpointPlace::State(NEWEST_CHECKPOINT.to_owned());
+        let source = CheckpointSource::State(NEWEST_CHECKPOINT.to_owned());
         match StoredCheckpoint::read(state_dir) {
             Ok(None) => {}
-            Ok(Some((_, signed))) => self.add(place, Some(&signed)),
-            Err(AuditError::InvalidCheckpoint { .. }) => self.add(place, None),
+            Ok(Some((_, signed))) => self.add(source, Some(&signed)),
+            Err(AuditError::InvalidCheckpoint { .. }) => self.add(source, None),
             Err(error) => return Err(error),
         }
         Ok(())
     }
 
-    fn add(&mut self, place: CheckpointPlace, signed: Option<&SignedCheckpoint>) {
+    fn add(&mut self, source: CheckpointSource, signed: Option<&SignedCheckpoint>) {
         let fault = match (signed, &self.key) {
             (None, _) => Some(CheckpointFinding::Malformed),
             (Some(signed), Some(key)) => signed.verify(key).err().map(CheckpointFinding::Signature),
@@ -160,7 +160,7 @@ impl ComparedCheckpoints {
             cosigned_at: self.witnesses.iter().map(cosigned_at).collect(),
             is_decided: fault.is_some(),
             report: CheckpointReport {
-                place,
+                source,
                 origin,
                 size,
                 is_signature_checked: self.key.is_some(),

@@ -62,7 +62,7 @@ pub use bundle::{
 };
 pub use chain::{MAX_ROW_BYTES, ROW_VERSION, is_sha256};
 pub use checkpoint::{Checkpoint, SignatureFault, SignedCheckpoint};
-pub use compared_checkpoints::{CheckpointFinding, CheckpointPlace, CheckpointReport};
+pub use compared_checkpoints::{CheckpointFinding, CheckpointReport, CheckpointSource};
 pub use connection::RecordedConnection;
 pub use cosignature::WitnessKey;
 pub use error::AuditError;
@@ -90,7 +90,7 @@ pub use tree::{ConsistencyProver, Frontier, TreeHash, is_consistent, leaf_hash};
 pub use verify::{
     BreakReason, ChainBreak, OpenBegin, VerifyReport, VerifyRequest, WitnessReport, verify, verify_against,
 };
-pub use witness::{WITNESSES_DIR, WitnessAnswer, WitnessClient, WitnessError, WitnessRequest};
+pub use witness::{WITNESSES_DIR, WitnessClient, WitnessError, WitnessOutcome, WitnessRequest};
 
 #[cfg(test)]
 mod tests;

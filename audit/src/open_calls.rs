@@ -12,14 +12,14 @@ pub(super) struct OpenCalls<T> {
     /// The bytes of the keys and values in `open`.
     bytes: usize,
     max_bytes: usize,
-    left_out: u64,
+    omitted: u64,
 }
 
 impl<T> OpenCalls<T> {
     /// Keeps at most this many bytes. Further open calls are only counted, because a forged log can have
     /// any number of them.
     pub(super) fn new(max_bytes: usize) -> Self {
-        Self { open: HashMap::new(), bytes: 0, max_bytes, left_out: 0 }
+        Self { open: HashMap::new(), bytes: 0, max_bytes, omitted: 0 }
     }
 
     /// Tracks a row. `value` computes the value of a `begin`, with its size in bytes.
@@ -36,7 +36,7 @@ impl<T> OpenCalls<T> {
                 let value = value();
                 let bytes = key_bytes + size_of(&value);
                 if self.bytes.saturating_add(bytes) > self.max_bytes {
-                    self.left_out += 1;
+                    self.omitted += 1;
                     return;
                 }
                 self.bytes += bytes;
@@ -53,7 +53,7 @@ impl<T> OpenCalls<T> {
                 match closed {
                     Some(value) => self.bytes -= key_bytes + size_of(&value),
                     // The `end` belongs to a call that was only counted, or to none.
-                    None => self.left_out = self.left_out.saturating_sub(1),
+                    None => self.omitted = self.omitted.saturating_sub(1),
                 }
             }
             // These rows neither open nor close a call.
@@ -71,7 +71,7 @@ impl<T> OpenCalls<T> {
 
     /// Returns the values of the open calls, unordered, and the number of calls that were only counted.
     pub(super) fn into_open(self) -> (Vec<T>, u64) {
-        (self.open.into_values().flatten().collect(), self.left_out)
+        (self.open.into_values().flatten().collect(), self.omitted)
     }
 }
 
@@ -92,8 +92,8 @@ mod tests {
         }
         track(RowKind::End, "a");
         track(RowKind::End, "d");
-        let (mut open, left_out) = calls.into_open();
+        let (mut open, omitted) = calls.into_open();
         open.sort();
-        assert_eq!((open, left_out), (vec!["a".to_owned(), "b".to_owned()], 1));
+        assert_eq!((open, omitted), (vec!["a".to_owned(), "b".to_owned()], 1));
     }
 }

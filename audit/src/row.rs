@@ -288,7 +288,7 @@ portcullis_types::word_enum! {
 impl RowKind {
     /// Whether the row is about a process or the log: a start, a stop, a policy, a checkpoint.
     #[must_use]
-    pub const fn is_of_process(self) -> bool {
+    pub const fn concerns_process(self) -> bool {
         matches!(self, Self::Start | Self::Policy | Self::Checkpoint | Self::Stop)
     }
 }
@@ -353,7 +353,7 @@ impl Subject {
 
     /// Whether the subject comes from an argument of the call, so that the policy judged it.
     #[must_use]
-    pub fn is_of_call(&self) -> bool {
+    pub fn concerns_call(&self) -> bool {
         ![Self::PROTECTED_PATH_MADE, Self::PROTECTED_PATHS_UNSEEN].contains(&&*self.argument)
     }
 }

@@ -58,7 +58,7 @@ pub struct VerifyReport {
     /// process has started since.
     pub open_begins: Vec<OpenBegin>,
     /// The number of such calls that were only counted, because they would take more than 16 MiB.
-    pub open_begins_left_out: u64,
+    pub open_begins_omitted: u64,
 }
 
 impl VerifyReport {
@@ -353,7 +353,7 @@ impl ChainWalk {
     }
 
     fn report(self, segments: u64, anchors: ComparedCheckpoints) -> VerifyReport {
-        let (mut open_begins, open_begins_left_out) = self.open.into_open();
+        let (mut open_begins, open_begins_omitted) = self.open.into_open();
         open_begins.sort_by_key(|begin| begin.seq);
         let first_seq = self.first_seq.unwrap_or(1);
         let (anchors, witnesses) = anchors.into_reports(first_seq, self.last_seq, self.broken.is_some());
@@ -371,7 +371,7 @@ impl ChainWalk {
             has_head: self.wanted_head.is_some(),
             head_seq: self.head_seq,
             open_begins,
-            open_begins_left_out,
+            open_begins_omitted,
         }
     }
 }

@@ -48,7 +48,7 @@ pub struct WitnessRequest {
 
 /// The outcome of a request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum WitnessAnswer {
+pub enum WitnessOutcome {
     /// The witness signed the checkpoint at this time by its own clock. The cosigned checkpoint is stored in
     /// [`WITNESSES_DIR`].
     Cosigned(Timestamp),
@@ -168,7 +168,7 @@ impl WitnessClient {
         request: &WitnessRequest,
         status: u16,
         body: &[u8],
-    ) -> Result<WitnessAnswer, WitnessError> {
+    ) -> Result<WitnessOutcome, WitnessError> {
         let submitted = request.checkpoint.checkpoint.size;
         match status {
             200 => {
@@ -182,7 +182,7 @@ impl WitnessClient {
                     &note_name(&self.key),
                     cosigned.note().as_bytes(),
                 )?;
-                Ok(WitnessAnswer::Cosigned(time))
+                Ok(WitnessOutcome::Cosigned(time))
             }
             409 => {
                 let seen = read_size(body).ok_or(WitnessError::Refused {
@@ -198,7 +198,7 @@ impl WitnessClient {
                     return Err(WitnessError::OtherRows);
                 }
                 self.seen = seen;
-                Ok(WitnessAnswer::Elsewhere)
+                Ok(WitnessOutcome::Elsewhere)
             }
             422 => Err(WitnessError::OtherRows),
             _ => Err(WitnessError::Refused { status, meaning: meaning(status) }),

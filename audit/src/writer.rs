@@ -235,7 +235,7 @@ impl LogWriter {
     }
 
     /// The open segment, and the offset of the next row in it.
-    pub(super) fn place(&self) -> (&Arc<Segment>, u64) {
+    pub(super) fn end(&self) -> (&Arc<Segment>, u64) {
         (&self.segment, self.end)
     }
 

@@ -124,11 +124,11 @@ impl FileTree {
         let binds = self.mounts.iter().chain(&self.system).chain(&self.toolchain);
         let binds = binds.map(|bind| bind.target.as_path());
         let files = self.files.iter().map(|(path, _)| path.as_path());
-        let mut places = binds.chain(files).chain(["/proc", "/dev", "/etc", TMP].map(Path::new));
+        let mut mount_points = binds.chain(files).chain(["/proc", "/dev", "/etc", TMP].map(Path::new));
         let is_plain = path.components().skip(1).all(|component| matches!(component, Component::Normal(_)));
         is_plain
             && path.is_absolute()
-            && !places.any(|place| path.starts_with(place) || place.starts_with(path))
+            && !mount_points.any(|mount_point| path.starts_with(mount_point) || mount_point.starts_with(path))
     }
 }
 

@@ -95,7 +95,7 @@ pub use resolve::NameSettings;
 pub use roots::{MAX_CA_BYTES, SystemRoots, TrustedRoots, read_ca};
 pub use stream::StreamedResponse;
 pub use thread::{Egress, EgressConfig};
-pub use tunnel::{TunnelEnd, TunnelFacts, TunnelLimits, TunnelShare, TunnelWatch};
+pub use tunnel::{TunnelEnd, TunnelLimits, TunnelReport, TunnelShare, TunnelWatch};
 
 pub use decode::ContentCoding;
 pub use http::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode};

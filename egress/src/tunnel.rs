@@ -57,11 +57,11 @@ impl Default for TunnelLimits {
 
 /// A view of a tunnel's facts, during and after the tunnel. Cheap to clone: all clones see the same tunnel.
 #[derive(Clone, Debug, Default)]
-pub struct TunnelWatch(Arc<Mutex<TunnelFacts>>);
+pub struct TunnelWatch(Arc<Mutex<TunnelReport>>);
 
 /// The facts about a tunnel.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct TunnelFacts {
+pub struct TunnelReport {
     /// The host that the client asked for, in lower case, and the port. `None` if the request could not be read.
     pub target: Option<(String, u16)>,
     /// The address that was connected to, which is the proxy's if there is one. `None` if no connection was made.
@@ -112,7 +112,7 @@ impl TunnelEnd {
 impl TunnelWatch {
     /// Returns the facts so far.
     #[must_use]
-    pub fn facts(&self) -> TunnelFacts {
+    pub fn facts(&self) -> TunnelReport {
         self.lock().clone()
     }
 
@@ -124,7 +124,7 @@ impl TunnelWatch {
         self.end(TunnelEnd::Refused { code: error.code(), reason: error.to_string() });
     }
 
-    fn lock(&self) -> MutexGuard<'_, TunnelFacts> {
+    fn lock(&self) -> MutexGuard<'_, TunnelReport> {
         self.0.lock()
     }
 }

@@ -110,7 +110,7 @@ impl Readership {
     }
 
     /// Waits until the right may have changed.
-    pub(crate) async fn may_have_changed(&mut self) {
+    pub(crate) async fn wait_for_possible_change(&mut self) {
         tokio::select! {
             // The sender lives in the core, so `changed` cannot fail. It marks the change as seen, but
             // `ensure_holds` must still see it.

@@ -131,7 +131,7 @@ impl Reader {
             }
             tokio::select! {
                 () = stop.cancelled() => return None,
-                () = self.readership.may_have_changed() => {}
+                () = self.readership.wait_for_possible_change() => {}
                 // An error means that the hub was dropped, so the gateway has stopped.
                 changed = self.newest.changed() => changed.ok()?,
                 event = self.live.recv() => match event {

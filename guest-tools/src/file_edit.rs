@@ -75,7 +75,7 @@ struct EditedText {
     new_bytes: usize,
     count: usize,
     /// The byte offsets in the old text of the first replaced passages.
-    places: Vec<usize>,
+    offsets: Vec<usize>,
 }
 
 /// The offset after the character at `offset`.
@@ -88,7 +88,7 @@ impl EditedText {
         let new_with_crlf = convert_to_crlf(text, old, new);
         let new = new_with_crlf.as_deref().unwrap_or(new);
         let count = text.matches(old).count();
-        let places: Vec<usize> =
+        let offsets: Vec<usize> =
             text.match_indices(old).take(REPORTED_PLACES).map(|(offset, _)| offset).collect();
         if count == 0 {
             return Err(ToolError::failed(format!(
@@ -98,7 +98,7 @@ impl EditedText {
         }
         // `aa` occurs twice in `aaa`, with an overlap. Such a passage is ambiguous too.
         let overlaps =
-            || places.first().is_some_and(|&first| text[next_char_start(text, first)..].contains(old));
+            || offsets.first().is_some_and(|&first| text[next_char_start(text, first)..].contains(old));
         if !all && count == 1 && overlaps() {
             return Err(ToolError::failed(format!(
                 "'old_text' is in `{path}` more than once, at places that overlap: add lines around it until it is \
@@ -106,7 +106,7 @@ impl EditedText {
             )));
         }
         if count > 1 && !all {
-            let lines = line_list(text, &places, count);
+            let lines = line_list(text, &offsets, count);
             return Err(ToolError::failed(format!(
                 "'old_text' is {count} times in `{path}` ({lines}): add lines around it until it is there \
                  once, or set 'replace_all'"
@@ -132,16 +132,16 @@ impl EditedText {
             copied = offset + old.len();
         }
         edited.push_str(&text[copied..]);
-        Ok(Self { text: edited, old_bytes: old.len(), new_bytes: new.len(), count, places })
+        Ok(Self { text: edited, old_bytes: old.len(), new_bytes: new.len(), count, offsets })
     }
 
     /// Returns the report for the model: the number of replacements, their places, and the lines before and
     /// after.
     fn report(&self, old: &str, path: &GuestPath) -> String {
-        let Self { count, places, .. } = self;
-        let lines = line_list(old, places, *count);
+        let Self { count, offsets, .. } = self;
+        let lines = line_list(old, offsets, *count);
         let times = if *count == 1 { "1 replacement".to_owned() } else { format!("{count} replacements") };
-        let diff = hunks::format_hunks(old, &self.text, places, self.old_bytes, self.new_bytes);
+        let diff = hunks::format_hunks(old, &self.text, offsets, self.old_bytes, self.new_bytes);
         format!("edited {path}: {times} ({lines})\n{diff}")
     }
 }

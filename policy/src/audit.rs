@@ -41,11 +41,11 @@ pub struct AuditSettings {
 impl AuditSettings {
     /// The bounds of [`Self::segment_bytes`]: 64 KiB to 64 GiB.
     pub(crate) const SEGMENT_BOUNDS: LimitBounds<u64> =
-        LimitBounds { least: 64 * KIB, most: 64 * 1024 * 1024 * KIB };
+        LimitBounds { min: 64 * KIB, max: 64 * 1024 * 1024 * KIB };
 
     /// The bounds of [`Self::segment_age`] and [`Self::retention`]: a minute to a hundred years of 365 days.
     pub(crate) const AGE_BOUNDS: LimitBounds<Duration> =
-        LimitBounds { least: Duration::from_mins(1), most: Duration::from_hours(100 * 365 * 24) };
+        LimitBounds { min: Duration::from_mins(1), max: Duration::from_hours(100 * 365 * 24) };
 
     /// Returns whether all settings except `sync` are the default. The canonical form then omits the
     /// settings, so that policies without them keep the digest from before the settings existed.

@@ -39,18 +39,18 @@ impl fmt::Display for PolicyFault {
 
 /// A policy that was rejected as a whole. No other policy replaces it.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
-#[error("{}", lines(faults, *left_out))]
+#[error("{}", lines(faults, *omitted))]
 pub struct PolicyError {
     /// The faults, in the order of the texts. Never empty.
     pub faults: Vec<PolicyFault>,
     /// The number of further faults that were left out.
-    pub left_out: usize,
+    pub omitted: usize,
 }
 
-fn lines(faults: &[PolicyFault], left_out: usize) -> String {
+fn lines(faults: &[PolicyFault], omitted: usize) -> String {
     let mut lines: Vec<String> = faults.iter().map(ToString::to_string).collect();
-    if left_out > 0 {
-        lines.push(format!("and {left_out} further faults"));
+    if omitted > 0 {
+        lines.push(format!("and {omitted} further faults"));
     }
     lines.join("\n")
 }

@@ -45,8 +45,8 @@ impl Expectations {
         if faults.is_empty() {
             return Ok(expectations);
         }
-        let (faults, left_out) = faults.into_parts();
-        Err(PolicyError { faults, left_out })
+        let (faults, omitted) = faults.into_parts();
+        Err(PolicyError { faults, omitted })
     }
 
     /// Returns the number of expectations.
@@ -68,7 +68,7 @@ pub struct ExpectedAnswer {
     /// The `name` of the entry, for people.
     pub name: Option<String>,
     /// The location of the entry.
-    pub place: SourceLocation,
+    pub location: SourceLocation,
     /// The tools that are called.
     pub tools: ExpectedTools,
     /// The subjects of the calls. Empty for calls whose arguments name no subject.
@@ -113,7 +113,7 @@ pub struct ForbiddenFlow {
     /// The `name` of the entry, for people.
     pub name: Option<String>,
     /// The location of the entry.
-    pub place: SourceLocation,
+    pub location: SourceLocation,
     /// The source of the data. `None` means anything that a model sends.
     pub reads: Option<ExpectedSource>,
     /// The mount that the data must not reach.
@@ -164,7 +164,7 @@ impl ExpectedHosts {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct PinnedDigest {
     /// The location of the entry.
-    pub place: SourceLocation,
+    pub location: SourceLocation,
     /// The digest or its beginning, in lowercase hexadecimal.
     pub digest: String,
     /// The last day on which the entry is valid. `None` means forever.

@@ -132,7 +132,7 @@ impl WorkspaceSecurityPolicy {
             warnings.extend(omitted_warnings_note(&warnings, warnings_out));
             return Ok(warnings);
         }
-        Err(PolicyError { faults, left_out: faults_out })
+        Err(PolicyError { faults, omitted: faults_out })
     }
 }
 

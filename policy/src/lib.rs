@@ -46,7 +46,7 @@ mod effective;
 mod invariants;
 mod overlay;
 mod path_rules;
-mod places;
+mod policy_files;
 
 mod policy;
 mod tool;
@@ -111,8 +111,8 @@ pub use notify::{
 pub use operation::Operation;
 pub use origins::{Origin, PolicyOrigins, PolicyValue, SourceLocation};
 pub use path_rules::{InvalidPathPattern, PathPattern};
-pub use places::{MAX_POLICY_FILE_BYTES, OVERLAY_FILE, SHIPPED_POLICY_NAME, default_policy_paths};
 pub use policy::WorkspaceSecurityPolicy;
+pub use policy_files::{MAX_POLICY_FILE_BYTES, OVERLAY_FILE, SHIPPED_POLICY_NAME, default_policy_paths};
 pub use protect::{InvalidPattern, ProtectedPaths};
 pub use repository::RepositoryMarks;
 pub use search::{InvalidSearchUrl, SearchProvider, SearchSettings, SearchUrl};

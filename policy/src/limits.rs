@@ -74,20 +74,20 @@ impl Default for Limits {
 /// which is the purpose of `enabled = false`. The upper bounds keep a typo from disabling a limit.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct LimitBounds<T> {
-    pub(crate) least: T,
-    pub(crate) most: T,
+    pub(crate) min: T,
+    pub(crate) max: T,
 }
 
-pub(crate) const CONCURRENCY_BOUNDS: LimitBounds<u64> = LimitBounds { least: 1, most: 1024 };
-pub(crate) const CALLS_PER_MINUTE_BOUNDS: LimitBounds<u64> = LimitBounds { least: 1, most: 1_000_000 };
-pub(crate) const OUTPUT_BOUNDS: LimitBounds<u64> = LimitBounds { least: 1, most: 64 * MIB };
-pub(crate) const MEMORY_BOUNDS: LimitBounds<u64> = LimitBounds { least: 64 * KIB, most: 4 * GIB };
-pub(crate) const SHELL_MEMORY_BOUNDS: LimitBounds<u64> = LimitBounds { least: 16 * MIB, most: 1024 * GIB };
-pub(crate) const SHELL_PROCESSES_BOUNDS: LimitBounds<u64> = LimitBounds { least: 8, most: 32_768 };
-pub(crate) const SHELL_FILE_SIZE_BOUNDS: LimitBounds<u64> = LimitBounds { least: MIB, most: 1024 * GIB };
-pub(crate) const SHELL_OUTPUT_BOUNDS: LimitBounds<u64> = LimitBounds { least: KIB, most: GIB };
+pub(crate) const CONCURRENCY_BOUNDS: LimitBounds<u64> = LimitBounds { min: 1, max: 1024 };
+pub(crate) const CALLS_PER_MINUTE_BOUNDS: LimitBounds<u64> = LimitBounds { min: 1, max: 1_000_000 };
+pub(crate) const OUTPUT_BOUNDS: LimitBounds<u64> = LimitBounds { min: 1, max: 64 * MIB };
+pub(crate) const MEMORY_BOUNDS: LimitBounds<u64> = LimitBounds { min: 64 * KIB, max: 4 * GIB };
+pub(crate) const SHELL_MEMORY_BOUNDS: LimitBounds<u64> = LimitBounds { min: 16 * MIB, max: 1024 * GIB };
+pub(crate) const SHELL_PROCESSES_BOUNDS: LimitBounds<u64> = LimitBounds { min: 8, max: 32_768 };
+pub(crate) const SHELL_FILE_SIZE_BOUNDS: LimitBounds<u64> = LimitBounds { min: MIB, max: 1024 * GIB };
+pub(crate) const SHELL_OUTPUT_BOUNDS: LimitBounds<u64> = LimitBounds { min: KIB, max: GIB };
 pub(crate) const TIMEOUT_BOUNDS: LimitBounds<Duration> =
-    LimitBounds { least: Duration::from_millis(1), most: Duration::from_secs(24 * 60 * 60) };
+    LimitBounds { min: Duration::from_millis(1), max: Duration::from_secs(24 * 60 * 60) };
 
 pub(crate) const KIB: u64 = 1024;
 pub(crate) const MIB: u64 = 1024 * KIB;

@@ -187,7 +187,7 @@ pub struct LintFinding {
     /// The severity.
     pub level: LintLevel,
     /// The place in a policy text.
-    pub place: SourceLocation,
+    pub location: SourceLocation,
     /// The key's path. Empty for the whole text.
     pub key: String,
     /// The mistake.
@@ -201,14 +201,14 @@ impl LintFinding {
     #[must_use]
     pub fn new(
         code: LintCode,
-        place: SourceLocation,
+        location: SourceLocation,
         key: impl Into<String>,
         message: impl Into<String>,
     ) -> Self {
         Self {
             code,
             level: code.level(),
-            place,
+            location,
             key: key.into(),
             message: message.into(),
             hint: code.hint().to_owned(),
@@ -265,7 +265,7 @@ impl LintReport {
     /// Adds findings of another crate.
     pub fn add(&mut self, findings: impl IntoIterator<Item = LintFinding>) {
         self.findings.extend(findings);
-        self.findings.sort_by(|one, other| (&one.place, one.code).cmp(&(&other.place, other.code)));
+        self.findings.sort_by(|one, other| (&one.location, one.code).cmp(&(&other.location, other.code)));
     }
 
     /// Returns the severity of the most severe finding, or `None` without findings.

@@ -62,7 +62,7 @@ impl fmt::Display for Origin {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Default => f.write_str("default"),
-            Self::Text(place) => write!(f, "{place}"),
+            Self::Text(location) => write!(f, "{location}"),
         }
     }
 }
@@ -71,7 +71,7 @@ impl Serialize for Origin {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         match self {
             Self::Default => serializer.serialize_str("default"),
-            Self::Text(place) => place.serialize(serializer),
+            Self::Text(location) => location.serialize(serializer),
         }
     }
 }
@@ -110,13 +110,13 @@ impl Stage {
         Self { values: StageValues::read(&toml_of(effective), options.sandbox_tier), text, prefix }
     }
 
-    fn place(&self, key: &str) -> Option<SourceLocation> {
-        self.text.place(&format!("{}{key}", self.prefix))
+    fn location(&self, key: &str) -> Option<SourceLocation> {
+        self.text.location(&format!("{}{key}", self.prefix))
     }
 
-    fn element_place(&self, key: &str, element: &toml::Value) -> Option<SourceLocation> {
+    fn element_location(&self, key: &str, element: &toml::Value) -> Option<SourceLocation> {
         let key = format!("{}{key}", self.prefix);
-        self.text.element_place(&key, element).or_else(|| self.text.place(&key))
+        self.text.element_location(&key, element).or_else(|| self.text.location(&key))
     }
 }
 
@@ -147,20 +147,22 @@ impl PolicyOrigins {
         Self { stages, operator: operator_text.start() }
     }
 
-    /// Like [`Self::place_of`], but returns the position of `version`, which every policy has, for a rule
+    /// Like [`Self::location_of`], but returns the position of `version`, which every policy has, for a rule
     /// that is in no section of a text.
     #[must_use]
-    pub fn place_or_start(&self, rule: &str) -> SourceLocation {
-        self.place_of(rule).or_else(|| self.place_of("version")).unwrap_or_else(|| self.operator.clone())
+    pub fn location_or_start(&self, rule: &str) -> SourceLocation {
+        self.location_of(rule)
+            .or_else(|| self.location_of("version"))
+            .unwrap_or_else(|| self.operator.clone())
     }
 
     /// Returns the position of a rule that a decision names, such as `profiles.R.mounts.shared`,
     /// `hide.paths["*.pem"]` or `flow[vault -> shell]`. For a rule that no text has, returns the position of
     /// the nearest enclosing section.
     #[must_use]
-    pub fn place_of(&self, rule: &str) -> Option<SourceLocation> {
+    pub fn location_of(&self, rule: &str) -> Option<SourceLocation> {
         if let Some((after, then)) = flow::parse_rule_name(rule) {
-            return self.stages.iter().find_map(|stage| stage.text.flow_place(&stage.prefix, after, then));
+            return self.stages.iter().find_map(|stage| stage.text.flow_location(&stage.prefix, after, then));
         }
         let (key, element) = match rule.split_once("[\"") {
             Some((key, rest)) => (key, rest.strip_suffix("\"]")),
@@ -168,13 +170,13 @@ impl PolicyOrigins {
         };
         if let Some(element) = element {
             let element = toml::Value::String(element.to_owned());
-            if let Origin::Text(place) = self.element_origin(key, &element) {
-                return Some(place);
+            if let Origin::Text(location) = self.element_origin(key, &element) {
+                return Some(location);
             }
         }
         match self.origin(key) {
-            Origin::Text(place) => Some(place),
-            Origin::Default => self.place_around(key),
+            Origin::Text(location) => Some(location),
+            Origin::Default => self.location_around(key),
         }
     }
 
@@ -206,9 +208,9 @@ impl PolicyOrigins {
             if !is_changed {
                 continue;
             }
-            let inherited = values::limit_behind(key).and_then(|limit| stage.place(limit));
-            return match stage.place(key).or(inherited) {
-                Some(place) => Origin::Text(place),
+            let inherited = values::limit_behind(key).and_then(|limit| stage.location(limit));
+            return match stage.location(key).or(inherited) {
+                Some(location) => Origin::Text(location),
                 None if index == 0 => Origin::Default,
                 // An entry that only a reduction has adds its defaults.
                 None if self.stages[index - 1].values.of(key).is_empty() => Origin::Default,
@@ -225,25 +227,25 @@ impl PolicyOrigins {
         let Some((index, stage)) = first else { return Origin::Default };
         // A list of the operator adds to the shipped list, so an element that is not in the text is a
         // default.
-        let place = match index {
-            0 => stage.text.element_place(key, element),
-            _ => stage.element_place(key, element),
+        let location = match index {
+            0 => stage.text.element_location(key, element),
+            _ => stage.element_location(key, element),
         };
-        match place {
-            Some(place) => Origin::Text(place),
+        match location {
+            Some(location) => Origin::Text(location),
             None if values::adds_to_shipped(key) => Origin::Default,
             None => self.origin(key),
         }
     }
 
     /// Returns the position of the nearest enclosing section of a key, in the operator's text.
-    fn place_around(&self, key: &str) -> Option<SourceLocation> {
+    fn location_around(&self, key: &str) -> Option<SourceLocation> {
         let operator = self.stages.first()?;
         let mut around = key;
         loop {
             around = around.rsplit_once('.')?.0;
-            if let Some(place) = operator.place(around) {
-                return Some(place);
+            if let Some(location) = operator.location(around) {
+                return Some(location);
             }
         }
     }

@@ -76,7 +76,7 @@ impl WorkspaceSecurityPolicy {
         // Read this before taking the faults, because the overlay is applied only to a policy without faults.
         let is_usable = faults.is_empty();
         let mut warnings = faults.take_warnings();
-        let (mut all_faults, mut left_out) = faults.into_parts();
+        let (mut all_faults, mut omitted) = faults.into_parts();
 
         if let Some(overlay) = options.overlay {
             let mut faults = Faults::new(overlay);
@@ -89,7 +89,7 @@ impl WorkspaceSecurityPolicy {
             warnings.extend(faults.take_warnings());
             let (overlay_faults, overlay_left_out) = faults.into_parts();
             all_faults.extend(overlay_faults);
-            left_out += overlay_left_out;
+            omitted += overlay_left_out;
         }
         if all_faults.is_empty() {
             let mut policy = Self::from_effective(effective);
@@ -98,7 +98,7 @@ impl WorkspaceSecurityPolicy {
             policy.sandbox = sandbox;
             Ok(policy)
         } else {
-            Err(PolicyError { faults: all_faults, left_out })
+            Err(PolicyError { faults: all_faults, omitted })
         }
     }
 

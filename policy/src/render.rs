@@ -265,9 +265,9 @@ fn write_audit(out: &mut String, audit: &AuditSettings) -> std::fmt::Result {
     if let Some(retention) = retention {
         writeln!(out, "keep = \"{}\"", humantime::format_duration(*retention))?;
     }
-    if let Some(places) = checkpoints {
-        let places: Vec<String> = places.iter().map(ToString::to_string).collect();
-        writeln!(out, "checkpoints = [{}]", quoted_texts(&places))?;
+    if let Some(locations) = checkpoints {
+        let locations: Vec<String> = locations.iter().map(ToString::to_string).collect();
+        writeln!(out, "checkpoints = [{}]", quoted_texts(&locations))?;
     }
     match key {
         Some(key) => writeln!(out, "key = {}", quote(&key.to_string())),

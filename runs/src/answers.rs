@@ -21,7 +21,7 @@ impl<'a> Answers<'a> {
     }
 
     /// Waits until the store should be read again.
-    pub(crate) async fn may_have_come(&mut self) {
+    pub(crate) async fn wait_for_possible_answer(&mut self) {
         let answered = async {
             loop {
                 match self.of_this_process.recv().await {

@@ -154,7 +154,7 @@ impl StoredApprover {
                     tracing::warn!(error = &error as &dyn std::error::Error, id, "cannot read an approval");
                 }
             }
-            answers.may_have_come().await;
+            answers.wait_for_possible_answer().await;
         }
     }
 

@@ -20,7 +20,7 @@ use portcullis_types::{Message, ToolResult};
 use tokio::{sync::Mutex as AsyncMutex, task::JoinSet};
 
 use crate::{
-    RunError, RunId, RunProcess, RunTotals, StoredState,
+    RunDriver, RunError, RunId, RunTotals, StoredState,
     clock::{milliseconds, now},
     pages::all_rows,
 };
@@ -51,14 +51,14 @@ const MAX_SUMMARY_CHARS: usize = 200;
 #[derive(Debug)]
 pub struct DrivenRun {
     store: Arc<dyn RunStore>,
-    process: Arc<RunProcess>,
+    process: Arc<RunDriver>,
     id: RunId,
     registry: Arc<ToolRegistry>,
     caller: Caller,
     began: Instant,
     totals_before: RunTotals,
     /// The calls of the interrupted step that had begun, by id.
-    interrupted_calls: HashMap<String, OrphanedCall>,
+    interrupted_calls: HashMap<String, InterruptedCall>,
     /// The calls that have begun in this process, and whether their ends are written.
     started_calls: Mutex<HashMap<String, bool>>,
     /// The repeatable calls that have begun in this process, if they are written with their step.
@@ -80,7 +80,7 @@ struct ResumePoint {
 
 /// An interrupted call: its stored result, or `Unknown`.
 #[derive(Debug, Clone)]
-pub(crate) enum OrphanedCall {
+pub(crate) enum InterruptedCall {
     /// The call has this result.
     Finished(Box<ToolResult>),
     /// The effects of the call are unknown, and it must not be repeated.
@@ -105,7 +105,7 @@ struct Progress {
 impl DrivenRun {
     /// Creates the value for a run whose lease this process holds.
     pub(crate) async fn new(
-        (store, process): (Arc<dyn RunStore>, Arc<RunProcess>),
+        (store, process): (Arc<dyn RunStore>, Arc<RunDriver>),
         (id, lease, state, prompt): (RunId, RunLease, StoredState, Option<Message>),
         (registry, caller): (Arc<ToolRegistry>, Caller),
     ) -> Result<Self, RunError> {
@@ -231,7 +231,7 @@ impl DrivenRun {
 
     /// Returns the state of an interrupted call, or `None` for a call that was not interrupted or may run
     /// again.
-    pub(crate) fn interrupted_call(&self, call: &str) -> Option<&OrphanedCall> {
+    pub(crate) fn interrupted_call(&self, call: &str) -> Option<&InterruptedCall> {
         self.interrupted_calls.get(call)
     }
 
@@ -282,7 +282,7 @@ impl DrivenRun {
     /// Ends a run that no process drives, by a step of this kind. This process holds the lease.
     pub(crate) async fn end_undriven(
         store: &dyn RunStore,
-        process: &RunProcess,
+        process: &RunDriver,
         (id, lease): (&RunId, RunLease),
         (kind, status): (&str, RunStatus),
     ) -> Result<(), RunError> {

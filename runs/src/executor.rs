@@ -6,7 +6,7 @@ use async_trait::async_trait;
 use portcullis_agent::{CallTerms, OfferedTool, ToolExecutor, interrupted_error};
 use portcullis_types::{ToolCall, ToolError, ToolResult};
 
-use crate::{DrivenRun, driven::OrphanedCall};
+use crate::{DrivenRun, driven::InterruptedCall};
 
 /// Wraps an executor. A call that began before its step was interrupted does not run again, unless it may be
 /// repeated. It gets its stored result, or the model is told that its effects are unknown.
@@ -35,9 +35,9 @@ impl<E: ToolExecutor> ToolExecutor for StoredExecutor<E> {
 
     async fn execute(&self, call: ToolCall, terms: &CallTerms) -> ToolResult {
         match self.run.interrupted_call(&call.id) {
-            Some(OrphanedCall::Finished(result)) => return ToolResult::clone(result),
+            Some(InterruptedCall::Finished(result)) => return ToolResult::clone(result),
             // The refusal leaves an audit row. In the log, the call has a begin but no end.
-            Some(OrphanedCall::Unknown) => return self.inner.refuse(call, interrupted_error(), terms),
+            Some(InterruptedCall::Unknown) => return self.inner.refuse(call, interrupted_error(), terms),
             None => {}
         }
         let result = self.inner.execute(call, terms).await;

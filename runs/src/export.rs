@@ -216,9 +216,9 @@ fn call_order(messages: &[StoredMessage], id: &RunId) -> Result<HashMap<String, 
         let parsed: Message = serde_json::from_str(message.body.as_str())
             .map_err(|source| RunError::Malformed { id: id.clone(), what: "message", source })?;
         for call in parsed.tool_calls {
-            let place = order.len();
+            let position = order.len();
             // A repeated call keeps the position of its first request.
-            order.entry(call.id).or_insert(place);
+            order.entry(call.id).or_insert(position);
         }
     }
     Ok(order)

@@ -107,7 +107,7 @@ pub(crate) async fn wait(store: &dyn RunStore, id: &str) -> Result<ExternalCallS
             }
             Err(error) => return Err(unavailable(&error)),
         }
-        answers.may_have_come().await;
+        answers.wait_for_possible_answer().await;
     }
 }
 

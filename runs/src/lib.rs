@@ -7,7 +7,7 @@
 //!
 //! | file | what it is |
 //! |---|---|
-//! | `run_process.rs` | a process that drives runs, and how another process knows whether it lives |
+//! | `run_driver.rs` | a process that drives runs, and how another process knows whether it lives |
 //! | `runs.rs` | starts and resumes runs |
 //! | `driven.rs` | a run that this process drives: the loop's store, and its lease |
 //! | `executor.rs` | runs the calls of a driven run, each at most once |
@@ -38,7 +38,7 @@ mod external;
 mod id;
 mod pages;
 mod recorded_model;
-mod run_process;
+mod run_driver;
 mod runs;
 mod state;
 mod stepwise;
@@ -56,7 +56,7 @@ pub use external::{StoredExternalCalls, late_result_text, take_late_result};
 pub use id::RunId;
 pub use pages::all_rows;
 pub use recorded_model::{ModelIdentity, RecordedModel};
-pub use run_process::RunProcess;
+pub use run_driver::RunDriver;
 pub use runs::{CarriedOver, Continuation, RunSubject, Runs};
 pub use state::{RunTotals, StoredState};
 pub use stepwise::{NextCall, Position, RunQuestionFn, StepCallEnd, StepEnd, StepParts, Stepper};

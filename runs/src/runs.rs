@@ -11,7 +11,7 @@ use portcullis_tools::{Caller, ToolRegistry, policy::FlowLabel};
 use portcullis_types::{Message, MessageRole};
 
 use crate::{
-    DrivenRun, LEASE_TTL, RunError, RunId, RunProcess, RunTotals, StoredState,
+    DrivenRun, LEASE_TTL, RunDriver, RunError, RunId, RunTotals, StoredState,
     clock::{milliseconds, now},
 };
 
@@ -27,7 +27,7 @@ const GO_ON: &str = "Go on.";
 #[derive(Debug, Clone)]
 pub struct Runs {
     store: Arc<dyn RunStore>,
-    process: Arc<RunProcess>,
+    process: Arc<RunDriver>,
 }
 
 /// A run, and what it works on.
@@ -64,7 +64,7 @@ pub enum Continuation {
 impl Runs {
     /// Creates the runs of this store, driven by this process.
     #[must_use]
-    pub fn new(store: Arc<dyn RunStore>, process: RunProcess) -> Self {
+    pub fn new(store: Arc<dyn RunStore>, process: RunDriver) -> Self {
         Self { store, process: Arc::new(process) }
     }
 
@@ -75,7 +75,7 @@ impl Runs {
     }
 
     /// Returns the process that drives the runs.
-    pub(crate) fn process(&self) -> &Arc<RunProcess> {
+    pub(crate) fn process(&self) -> &Arc<RunDriver> {
         &self.process
     }
 

@@ -22,7 +22,7 @@ use tokio::sync::Mutex as AsyncMutex;
 use crate::{
     ApprovalRequestFn, DrivenRun, ModelIdentity, RecordedModel, RunError, RunId, RunSubject, Runs,
     StoredApprover, StoredExecutor, StoredExternalCalls,
-    driven::{OrphanedCall, status},
+    driven::{InterruptedCall, status},
     turn::{SkipReason, TurnExecutor, interrupt},
     turn_results::TurnResults,
 };
@@ -304,7 +304,7 @@ impl Stepper {
         cancel: &CancellationToken,
     ) -> Result<StepCallEnd, RunError> {
         let store = &**run.store();
-        let is_finished = matches!(run.interrupted_call(call), Some(OrphanedCall::Finished(_)));
+        let is_finished = matches!(run.interrupted_call(call), Some(InterruptedCall::Finished(_)));
         if is_finished || TurnResults::read(store, run.id()).await?.results.contains_key(call) {
             return Ok(StepCallEnd::Stored);
         }

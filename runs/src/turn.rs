@@ -9,7 +9,7 @@ use async_trait::async_trait;
 use portcullis_agent::{AgentHandle, CallTerms, OfferedTool, ToolExecutor, interrupted_error};
 use portcullis_types::{Message, ToolCall, ToolError, ToolResult};
 
-use crate::{DrivenRun, driven::OrphanedCall};
+use crate::{DrivenRun, driven::InterruptedCall};
 
 /// Why the remaining calls of a turn are skipped.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -61,8 +61,8 @@ impl ToolExecutor for TurnExecutor {
         let id = call.id.clone();
         let result = match (self.turn_results.get(&id), self.run.interrupted_call(&id)) {
             (Some(result), _) => result.clone(),
-            (None, Some(OrphanedCall::Finished(result))) => ToolResult::clone(result),
-            (None, Some(OrphanedCall::Unknown)) => self.inner.refuse(call, interrupted_error(), terms),
+            (None, Some(InterruptedCall::Finished(result))) => ToolResult::clone(result),
+            (None, Some(InterruptedCall::Unknown)) => self.inner.refuse(call, interrupted_error(), terms),
             (None, None) => self.inner.refuse(call, not_run(), terms),
         };
         if let Some((last, interruption, handle)) = self.interruption.get()

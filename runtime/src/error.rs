@@ -405,7 +405,7 @@ mod tests {
             message: "unknown key".into(),
             code: LintCode::Fault,
         };
-        let faults = PolicyError { faults: vec![fault(3), fault(9)], left_out: 0 };
+        let faults = PolicyError { faults: vec![fault(3), fault(9)], omitted: 0 };
         let error = CliError::Bootstrap(BootstrapError::Policy(faults));
         assert_eq!(
             error.report(),

@@ -7,7 +7,7 @@ use std::{
 };
 
 use portcullis_runs::{
-    ClientCalls, RunProcess, Runs, now,
+    ClientCalls, RunDriver, Runs, now,
     store::{self, GatewayStore, RunStore, SqliteOptions, open, open_gateway_sqlite, open_sqlite},
 };
 use portcullis_tools::{ExternalCalls, state};
@@ -59,20 +59,20 @@ pub(crate) async fn open_to_drive(options: &StoreOptions, state: &Path) -> Resul
     if let Err(error) = sweep.await {
         tracing::warn!(error = &error as &dyn std::error::Error, "cannot remove old runs");
     }
-    Ok(Runs::new(store, RunProcess::start(state)?))
+    Ok(Runs::new(store, RunDriver::start(state)?))
 }
 
 /// Opens the store of a gateway, whose runs this process drives.
 pub(crate) async fn open_gateway(
     options: &StoreOptions,
     state: &Path,
-) -> Result<(Arc<dyn GatewayStore>, RunProcess), CliError> {
+) -> Result<(Arc<dyn GatewayStore>, RunDriver), CliError> {
     state::prepare(state)?;
     let store = match location(options, state) {
         StoreLocation::Named(location) => store::open_gateway(&location).await?,
         StoreLocation::State(file) => open_gateway_sqlite(&file, SqliteOptions::default()).await?,
     };
-    Ok((store, RunProcess::start(state)?))
+    Ok((store, RunDriver::start(state)?))
 }
 
 /// Stores the external calls of clients that have no agent loop here, if a tool of the command line is

@@ -90,7 +90,7 @@ pub(super) struct Directory {
     handle: Arc<OwnedFd>,
     cursor: Option<DirectoryCursor>,
     /// Where the directory was last found visible to the guest (`entry.rs`).
-    seen: Option<entry::VisiblePlace>,
+    seen: Option<entry::VisiblePath>,
 }
 
 impl Directory {

@@ -107,14 +107,14 @@ pub trait StandardError {
 impl<E: Into<Box<dyn Error + Send + Sync>>> StandardError for &TypeQuestion<E> {}
 
 /// See [`KnownError`].
-pub trait AnyError {
+pub trait NotAnError {
     /// Selected for a value that is not an error.
     fn error(&self) -> ModelError {
         ModelError
     }
 }
 
-impl<E> AnyError for TypeQuestion<E> {}
+impl<E> NotAnError for TypeQuestion<E> {}
 
 /// The error has a message for the model.
 #[derive(Debug)]
@@ -170,14 +170,14 @@ pub trait DataOutput {
 impl<T: Serialize> DataOutput for &TypeQuestion<T> {}
 
 /// See [`KnownOutput`].
-pub trait AnyOutput {
+pub trait UnsupportedOutput {
     /// Selected for an unsupported value.
     fn output(&self) -> ConvertedOutput {
         ConvertedOutput
     }
 }
 
-impl<T> AnyOutput for TypeQuestion<T> {}
+impl<T> UnsupportedOutput for TypeQuestion<T> {}
 
 /// The value has its own conversion.
 #[derive(Debug)]
@@ -313,12 +313,12 @@ fn object_schema_of<T: schemars::JsonSchema>() -> Option<JsonSchema> {
 }
 
 /// See [`OutputOf`]: every other type.
-pub trait AnyOutputType {
+pub trait NoSchema {
     /// No schema.
     fn schema(&self) -> Option<JsonSchema>;
 }
 
-impl<T> AnyOutputType for OutputOf<T> {
+impl<T> NoSchema for OutputOf<T> {
     fn schema(&self) -> Option<JsonSchema> {
         None
     }

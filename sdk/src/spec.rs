@@ -67,7 +67,7 @@ pub struct ParamSpec {
     /// The parameter's JSON type.
     pub kind: ParamKind,
     /// Whether the parameter is required.
-    pub presence: Requiredness,
+    pub requiredness: Requiredness,
     /// The least allowed number.
     pub minimum: Option<LiteralValue>,
     /// The greatest allowed number.
@@ -182,7 +182,7 @@ impl ToolSpec {
         let mut required = Vec::new();
         for param in self.params {
             properties.insert(param.name.to_owned(), param.schema(&mut definitions).into());
-            if matches!(param.presence, Requiredness::Required) {
+            if matches!(param.requiredness, Requiredness::Required) {
                 required.push(Value::from(param.name));
             }
         }
@@ -246,7 +246,7 @@ impl ToolSpec {
 impl ParamSpec {
     fn schema(&self, definitions: &mut Definitions) -> Map<String, Value> {
         let mut schema = self.kind.schema(self.description, definitions);
-        if let Requiredness::Default(value) = self.presence
+        if let Requiredness::Default(value) = self.requiredness
             && let Some(value) = value.json_value()
         {
             schema.insert("default".into(), value);

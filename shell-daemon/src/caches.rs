@@ -25,7 +25,7 @@ use rustix::{
 
 use crate::{
     ShellError,
-    limits::{CACHE_BYTES, CACHE_ENTRIES, CACHE_COPY_TIMEOUT},
+    limits::{CACHE_BYTES, CACHE_COPY_TIMEOUT, CACHE_ENTRIES},
     protected::open_below,
     toolchain::{self, SessionToolchain},
 };

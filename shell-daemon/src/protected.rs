@@ -49,7 +49,9 @@ use self::{
 };
 use crate::{
     SessionSpec, ShellError,
-    limits::{PROTECTED_BYTES, PROTECTED_ENTRIES, PROTECTED_REPORTED, PROTECTED_SHARE, PROTECTED_SCAN_TIMEOUT},
+    limits::{
+        PROTECTED_BYTES, PROTECTED_ENTRIES, PROTECTED_REPORTED, PROTECTED_SCAN_TIMEOUT, PROTECTED_SHARE,
+    },
     setup::open_mount,
 };
 
@@ -160,7 +162,7 @@ impl ProtectedScanner {
         let tick = Duration::from_nanos(TICK.unsigned_abs());
         // Wait at most one tick: a time far in the future is from before the clock was set back.
         while file_time() <= latest_change && begun.elapsed() < tick {
-            std::thread::sleep(PAUSE);
+            std::thread::sleep(SCAN_PAUSE);
         }
     }
 }
@@ -169,7 +171,7 @@ const USUAL_BOUNDS: ScanBounds =
     ScanBounds { entries: PROTECTED_ENTRIES, share: PROTECTED_SHARE, time: PROTECTED_SCAN_TIMEOUT };
 
 /// The pause between two reads of the file systems' clock, which ticks every 1 to 10 ms.
-const PAUSE: Duration = Duration::from_millis(1);
+const SCAN_PAUSE: Duration = Duration::from_millis(1);
 
 #[cfg(test)]
 mod tests;

@@ -279,7 +279,7 @@ impl RunningCommand {
     }
 
     /// Waits for any event, at most until `deadline`. `request` is `None` while the command is being killed. The
-    /// wait then ignores cancellation and lasts at most [`PAUSE`].
+    /// wait then ignores cancellation and lasts at most [`MAX_KILL_PAUSE`].
     fn wait(&self, deadline: Instant, request: Option<&CommandRequest>) -> Result<ReadyStreams, ShellError> {
         let mut poll_fds = vec![PollFd::new(&self.report, PollFlags::IN)];
         for stream in self.streams.iter().flatten() {
@@ -295,7 +295,7 @@ impl RunningCommand {
         // immediately.
         let watch = request.and(self.watch.as_ref());
         poll_fds.extend(watch.map(|watch| PollFd::new(watch, PollFlags::IN)));
-        let mut remaining_time = PAUSE;
+        let mut remaining_time = MAX_KILL_PAUSE;
         if request.is_some() {
             remaining_time = deadline.saturating_duration_since(Instant::now());
         }
@@ -380,7 +380,7 @@ struct ReadyStreams {
 }
 
 /// The maximum pause between two kills of a command that is being killed.
-const PAUSE: Duration = Duration::from_millis(5);
+const MAX_KILL_PAUSE: Duration = Duration::from_millis(5);
 
 /// Stands in for a deadline that the clock cannot express.
 const UNLIMITED_TIME: Duration = Duration::from_secs(1 << 31);

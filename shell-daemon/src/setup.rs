@@ -230,7 +230,7 @@ const SYSTEM: [&str; 23] = [
 ];
 
 /// Whether sessions see a path as a part of the system.
-pub(crate) fn is_of_the_system(path: &Path) -> bool {
+pub(crate) fn is_system_path(path: &Path) -> bool {
     SYSTEM.iter().any(|system| path.starts_with(system))
 }
 

@@ -10,7 +10,7 @@ use portcullis_confine::mounts::real_path;
 use rustix::fs::{Mode, OFlags};
 use serde::{Deserialize, Serialize};
 
-use crate::setup::is_of_the_system;
+use crate::setup::is_system_path;
 
 /// The part of the host that sessions see besides the mounts and the system. Default: nothing.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -130,7 +130,7 @@ impl SessionToolchain {
             let problem = match check_path(path, mounts, private, self.home.as_deref()) {
                 Err(problem) => problem,
                 Ok(()) if !path.is_dir() => UnusablePath::NotAFolder,
-                Ok(()) if is_of_the_system(path) => UnusablePath::OfTheSystem,
+                Ok(()) if is_system_path(path) => UnusablePath::OfTheSystem,
                 Ok(()) => continue,
             };
             return Err(UnusableToolchain::Path { path: path.clone(), problem });
@@ -190,7 +190,7 @@ pub(crate) fn open(path: &Path) -> io::Result<OwnedFd> {
 
 /// Returns the paths that sessions do not already see as a part of the system.
 pub(crate) fn beyond_the_system(toolchain: &SessionToolchain) -> impl Iterator<Item = &Path> {
-    toolchain.read.iter().map(PathBuf::as_path).filter(|path| !is_of_the_system(path))
+    toolchain.read.iter().map(PathBuf::as_path).filter(|path| !is_system_path(path))
 }
 
 #[cfg(test)]

@@ -182,7 +182,7 @@ fn kill_all<P: Copy + Eq + Hash>(
             signal(process, Signal::KILL);
         }
         killing.get_or_insert_with(|| stopping.next_phase());
-        std::thread::sleep(PAUSE);
+        std::thread::sleep(KILL_CHECK_PAUSE);
     }
 }
 
@@ -389,7 +389,7 @@ const LOWEST_PRIORITY: i32 = 19;
 const USUAL_PRIORITY: i32 = 0;
 
 /// The pause between two samples. It lets killed processes end.
-const PAUSE: Duration = Duration::from_millis(1);
+const KILL_CHECK_PAUSE: Duration = Duration::from_millis(1);
 
 #[cfg(test)]
 mod tests {

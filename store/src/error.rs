@@ -114,22 +114,22 @@ pub enum StoreError {
         id: String,
     },
     /// A text is empty where a name is needed, or has control characters.
-    #[error("{place} is empty or has control characters")]
+    #[error("{field} is empty or has control characters")]
     Name {
         /// The text, for example `the agent`.
-        place: &'static str,
+        field: &'static str,
     },
     /// A text has a NUL character, which PostgreSQL cannot keep.
-    #[error("{place} has a NUL character")]
+    #[error("{field} has a NUL character")]
     Nul {
         /// The text, for example `the workspace`.
-        place: &'static str,
+        field: &'static str,
     },
     /// A value does not have the required form.
-    #[error("{place} is not {expected}")]
+    #[error("{field} is not {expected}")]
     Invalid {
         /// The value, for example `the hash of the token`.
-        place: &'static str,
+        field: &'static str,
         /// The required form.
         expected: &'static str,
     },
@@ -231,20 +231,20 @@ impl fmt::Display for Entity {
 #[non_exhaustive]
 pub enum LimitError {
     /// A value is too large.
-    #[error("{place} has {bytes} bytes; at most {limit} are kept")]
+    #[error("{field} has {bytes} bytes; at most {limit} are kept")]
     TooLarge {
         /// The value, for example `the arguments`.
-        place: &'static str,
+        field: &'static str,
         /// The size.
         bytes: usize,
         /// The maximum size.
         limit: usize,
     },
     /// There are too many rows.
-    #[error("{place} would be {count}; at most {limit} are kept")]
+    #[error("{field} would be {count}; at most {limit} are kept")]
     TooMany {
         /// The rows, for example `the steps of a run`.
-        place: &'static str,
+        field: &'static str,
         /// Their number after the write.
         count: i64,
         /// The maximum number.

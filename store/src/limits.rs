@@ -113,26 +113,26 @@ pub const MAX_PAGE_BYTES: i64 = 32 << 20;
 pub const MAX_SWEEP: u32 = 1_000;
 
 /// A name or id: not empty, bounded, without control characters.
-pub(crate) fn check_name(place: &'static str, name: &str) -> Result<(), StoreError> {
+pub(crate) fn check_name(field: &'static str, name: &str) -> Result<(), StoreError> {
     // Control characters could disguise a name on a terminal. NUL is one of them, and PostgreSQL cannot keep
     // it.
     if name.is_empty() || name.chars().any(char::is_control) {
-        return Err(StoreError::Name { place });
+        return Err(StoreError::Name { field });
     }
-    check_size(place, name.len(), MAX_NAME_BYTES)
+    check_size(field, name.len(), MAX_NAME_BYTES)
 }
 
 /// A free text: bounded, without NUL, which PostgreSQL cannot keep.
-pub(crate) fn check_text(place: &'static str, text: &str) -> Result<(), StoreError> {
-    check_text_within(place, text, MAX_TEXT_BYTES)
+pub(crate) fn check_text(field: &'static str, text: &str) -> Result<(), StoreError> {
+    check_text_within(field, text, MAX_TEXT_BYTES)
 }
 
 /// A free text with a separate bound.
-pub(crate) fn check_text_within(place: &'static str, text: &str, limit: usize) -> Result<(), StoreError> {
+pub(crate) fn check_text_within(field: &'static str, text: &str, limit: usize) -> Result<(), StoreError> {
     if text.contains('\0') {
-        return Err(StoreError::Nul { place });
+        return Err(StoreError::Nul { field });
     }
-    check_size(place, text.len(), limit)
+    check_size(field, text.len(), limit)
 }
 
 pub(crate) fn check_labels(labels: &[String]) -> Result<(), StoreError> {
@@ -141,17 +141,17 @@ pub(crate) fn check_labels(labels: &[String]) -> Result<(), StoreError> {
 }
 
 /// Refuses more bytes than the limit.
-pub(crate) fn check_size(place: &'static str, bytes: usize, limit: usize) -> Result<(), StoreError> {
+pub(crate) fn check_size(field: &'static str, bytes: usize, limit: usize) -> Result<(), StoreError> {
     if bytes > limit {
-        return Err(LimitError::TooLarge { place, bytes, limit }.into());
+        return Err(LimitError::TooLarge { field, bytes, limit }.into());
     }
     Ok(())
 }
 
 /// Refuses more items than the limit.
-pub(crate) fn check_count(place: &'static str, count: i64, limit: i64) -> Result<(), StoreError> {
+pub(crate) fn check_count(field: &'static str, count: i64, limit: i64) -> Result<(), StoreError> {
     if count > limit {
-        return Err(LimitError::TooMany { place, count, limit }.into());
+        return Err(LimitError::TooMany { field, count, limit }.into());
     }
     Ok(())
 }

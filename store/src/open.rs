@@ -22,8 +22,8 @@ const POSTGRES_SCHEMES: [&str; 2] = ["postgres://", "postgresql://"];
 ///
 /// # Errors
 /// As for [`open_postgres`] and [`open_sqlite`].
-pub async fn open(place: &str) -> Result<Arc<dyn RunStore>, StoreError> {
-    Ok(open_gateway(place).await?)
+pub async fn open(location: &str) -> Result<Arc<dyn RunStore>, StoreError> {
+    Ok(open_gateway(location).await?)
 }
 
 /// Opens a store of runs in an SQLite file. A missing file is created with mode 0600. Its folder must exist,
@@ -51,17 +51,17 @@ pub async fn open_postgres(url: &str, options: PostgresOptions) -> Result<Arc<dy
 ///
 /// # Errors
 /// As for [`open`].
-pub async fn open_gateway(place: &str) -> Result<Arc<dyn GatewayStore>, StoreError> {
-    if POSTGRES_SCHEMES.iter().any(|scheme| place.starts_with(scheme)) {
-        return open_gateway_postgres(place, PostgresOptions::default()).await;
+pub async fn open_gateway(location: &str) -> Result<Arc<dyn GatewayStore>, StoreError> {
+    if POSTGRES_SCHEMES.iter().any(|scheme| location.starts_with(scheme)) {
+        return open_gateway_postgres(location, PostgresOptions::default()).await;
     }
     // Without this check a mistyped URL, with its password, would become the name of a file.
-    if place.contains("://") {
+    if location.contains("://") {
         return Err(
             OpenError::Url { reason: "its scheme is not `postgres` or `postgresql`", source: None }.into()
         );
     }
-    open_gateway_sqlite(Path::new(place), SqliteOptions::default()).await
+    open_gateway_sqlite(Path::new(location), SqliteOptions::default()).await
 }
 
 /// Opens a store of runs and spaces, as [`open_sqlite`] does.

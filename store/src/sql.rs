@@ -102,56 +102,56 @@ pub(crate) struct SqlRow(pub(crate) Vec<Value>);
 
 /// A column with an unexpected value. Only a damaged or foreign database has one.
 #[derive(Debug, Error)]
-#[error("column {place} of a row is {found:?}")]
+#[error("column {column} of a row is {found:?}")]
 struct ColumnError {
-    place: usize,
+    column: usize,
     found: Option<Value>,
 }
 
 impl SqlRow {
-    pub(crate) fn int(&mut self, place: usize) -> Result<i64, StoreError> {
-        match self.take(place) {
+    pub(crate) fn int(&mut self, column: usize) -> Result<i64, StoreError> {
+        match self.take(column) {
             Some(Value::Int(value)) => Ok(value),
-            found => Err(broken(ColumnError { place, found })),
+            found => Err(broken(ColumnError { column, found })),
         }
     }
 
-    pub(crate) fn text(&mut self, place: usize) -> Result<String, StoreError> {
-        match self.take(place) {
+    pub(crate) fn text(&mut self, column: usize) -> Result<String, StoreError> {
+        match self.take(column) {
             Some(Value::Text(value)) => Ok(value),
-            found => Err(broken(ColumnError { place, found })),
+            found => Err(broken(ColumnError { column, found })),
         }
     }
 
-    pub(crate) fn optional_int(&mut self, place: usize) -> Result<Option<i64>, StoreError> {
+    pub(crate) fn optional_int(&mut self, column: usize) -> Result<Option<i64>, StoreError> {
         // A missing column is not null, so `int` reports it as damage.
-        if self.is_null(place) { Ok(None) } else { self.int(place).map(Some) }
+        if self.is_null(column) { Ok(None) } else { self.int(column).map(Some) }
     }
 
-    pub(crate) fn optional_text(&mut self, place: usize) -> Result<Option<String>, StoreError> {
-        if self.is_null(place) { Ok(None) } else { self.text(place).map(Some) }
+    pub(crate) fn optional_text(&mut self, column: usize) -> Result<Option<String>, StoreError> {
+        if self.is_null(column) { Ok(None) } else { self.text(column).map(Some) }
     }
 
     /// Takes a text and parses it.
     pub(crate) fn parsed<T, E>(
         &mut self,
-        place: usize,
+        column: usize,
         parse: impl FnOnce(&str) -> Result<T, E>,
     ) -> Result<T, StoreError>
     where
         E: std::error::Error + Send + Sync + 'static,
     {
         // This crate has written the text, so a text that does not parse means a damaged row.
-        parse(&self.text(place)?).map_err(broken)
+        parse(&self.text(column)?).map_err(broken)
     }
 
-    fn is_null(&self, place: usize) -> bool {
-        matches!(self.0.get(place), Some(Value::Null))
+    fn is_null(&self, column: usize) -> bool {
+        matches!(self.0.get(column), Some(Value::Null))
     }
 
-    fn take(&mut self, place: usize) -> Option<Value> {
+    fn take(&mut self, column: usize) -> Option<Value> {
         // Move the value out, because a copy of a payload can have 16 MiB.
-        self.0.get_mut(place).map(|value| std::mem::replace(value, Value::Null))
+        self.0.get_mut(column).map(|value| std::mem::replace(value, Value::Null))
     }
 }
 

@@ -99,7 +99,7 @@ impl LedgerRow {
         }
     }
 
-    fn is_of(&self, key: &CallKey) -> bool {
+    fn has_key(&self, key: &CallKey) -> bool {
         self.block == key.block && self.ordinal == key.ordinal
     }
 }
@@ -128,7 +128,7 @@ impl Ledger {
     }
 
     pub(crate) fn row(&self, key: &CallKey) -> Option<&LedgerRow> {
-        self.0.iter().find(|row| row.is_of(key))
+        self.0.iter().find(|row| row.has_key(key))
     }
 
     pub(crate) fn rows(&self) -> &[LedgerRow] {
@@ -139,7 +139,7 @@ impl Ledger {
     pub(crate) fn with(&self, row: LedgerRow) -> Result<Self, FileError> {
         let mut rows = self.0.clone();
         match rows.iter_mut().find(|other| other.block == row.block && other.ordinal == row.ordinal) {
-            Some(place) => *place = row,
+            Some(entry) => *entry = row,
             None => rows.push(row),
         }
         Self(rows).bounded()

@@ -58,13 +58,13 @@ impl StepActivities {
         let cancel = CancellationToken::new();
         let step = self.stepper.take_step(&id, input.version, terms, keeps, &cancel);
         match with_heartbeats(context, &cancel, step).await {
-            Ok(StepEnd::Taken(position)) => Ok(self.place(position)),
+            Ok(StepEnd::Taken(position)) => Ok(self.position(position)),
             Ok(StepEnd::Undone(end)) => Err(failures::undone(&end)),
             Err(error) => Err(failures::run_error(&error)),
         }
     }
 
-    fn place(&self, position: Position) -> RunPosition {
+    fn position(&self, position: Position) -> RunPosition {
         let Position { version, next, calls, status } = position;
         let calls = calls.into_iter().map(|call| NextCallPlacement {
             queue: self.places.get(&call.tool).cloned(),
@@ -99,7 +99,7 @@ impl StepActivities {
         let position = self.stepper.position(&id).await.map_err(|error| failures::run_error(&error))?;
         // A second delivery finds that the step has been taken.
         if position.next != "setup" {
-            return Ok(self.place(position));
+            return Ok(self.position(position));
         }
         let (run, version) = (input.run, position.version);
         self.step(&context, StepInput { run, version, steering: Vec::new(), interruption: None }).await

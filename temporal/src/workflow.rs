@@ -81,23 +81,23 @@ impl AgentRun {
         });
         step_begins(ctx, "setup");
         let setup = SetupInput { run: run.clone(), prompt: request.prompt };
-        let mut place = ctx.execute_activity(StepActivities::setup, setup, short()).await?;
+        let mut position = ctx.execute_activity(StepActivities::setup, setup, short()).await?;
         // Keep this for the end of the run, because only `setup` sets it.
-        let searchable = place.searchable;
+        let searchable = position.searchable;
         if searchable {
             ctx.upsert_search_attributes(search_attributes::begun(&run));
         }
-        while place.next != "ended" {
-            step_begins(ctx, &place.next.clone());
-            place = match &*place.next {
-                "run_tools" => turn(ctx, &run, &place).await?,
-                "call_model" => ask(ctx, &run, place.version).await?,
-                "finalize" => finalize(ctx, &run, place.version).await?,
+        while position.next != "ended" {
+            step_begins(ctx, &position.next.clone());
+            position = match &*position.next {
+                "run_tools" => turn(ctx, &run, &position).await?,
+                "call_model" => ask(ctx, &run, position.version).await?,
+                "finalize" => finalize(ctx, &run, position.version).await?,
                 other => return Err(bad_input(&format!("the step `{other}` is not known to this worker"))),
             };
             // Temporal limits the size of a history, so continue as a new workflow. The run's state is in the
             // store, so pass on only unread messages.
-            if ctx.continue_as_new_suggested() && place.next != "ended" {
+            if ctx.continue_as_new_suggested() && position.next != "ended" {
                 let next = ctx.state(|state| RunRequest {
                     run: Some(run.clone()),
                     prompt: None,
@@ -109,7 +109,7 @@ impl AgentRun {
             }
         }
         step_begins(ctx, "ended");
-        let status = place.status;
+        let status = position.status;
         ctx.state_mut(|state| state.report.status = Some(status.clone()));
         if searchable {
             ctx.upsert_search_attributes(search_attributes::ended(&status));
@@ -181,7 +181,7 @@ async fn ask(ctx: &WorkflowContext<AgentRun>, run: &str, version: i64) -> Workfl
     let options = long_options!(MODEL_TIMEOUT, token).build();
     let model_call = ctx.execute_activity(StepActivities::call_model, input, options);
     match attended(ctx, run, model_call, &token).await {
-        Ok(place) => Ok(place),
+        Ok(position) => Ok(position),
         // The step was abandoned. Take it again, to end the run.
         Err(_) if is_cancelled(ctx) => {
             Ok(ctx.execute_activity(StepActivities::call_model, again, short()).await?)
@@ -194,15 +194,15 @@ async fn ask(ctx: &WorkflowContext<AgentRun>, run: &str, version: i64) -> Workfl
 async fn turn(
     ctx: &WorkflowContext<AgentRun>,
     run: &str,
-    place: &RunPosition,
+    position: &RunPosition,
 ) -> WorkflowResult<RunPosition> {
-    for (number, call) in place.calls.iter().enumerate() {
+    for (number, call) in position.calls.iter().enumerate() {
         // The first call of a turn is never skipped because of a message.
         let is_steered = number > 0 && ctx.state(|state| !state.steering.is_empty());
         if is_steered || is_cancelled(ctx) {
             break;
         }
-        run_tool(ctx, run, place.version, call).await;
+        run_tool(ctx, run, position.version, call).await;
     }
     ctx.state_mut(|state| {
         (state.report.call, state.report.tool) = (None, None);
@@ -210,7 +210,7 @@ async fn turn(
     });
     let input = StepInput {
         run: run.to_owned(),
-        version: place.version,
+        version: position.version,
         steering: Vec::new(),
         interruption: interruption(ctx),
     };

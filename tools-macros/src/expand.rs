@@ -238,7 +238,7 @@ fn convert(
     quote! {
         #[allow(unused_imports)]
         use #facade::returned::{
-            AnyError as _, AnyOutput as _, DataOutput as _, KnownError as _, KnownOutput as _, NestedResult as _,
+            NotAnError as _, UnsupportedOutput as _, DataOutput as _, KnownError as _, KnownOutput as _, NestedResult as _,
             PlainValue as _, ResultValue as _, StandardError as _,
         };
         #[allow(clippy::let_unit_value)]

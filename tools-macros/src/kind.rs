@@ -99,9 +99,9 @@ impl ValueType {
                 let items = items.path(facade);
                 quote!([#items; #length])
             }
-            Self::Tuple(places) => {
-                let places = places.iter().map(|element| element.path(facade));
-                quote!((#(#places,)*))
+            Self::Tuple(elements) => {
+                let elements = elements.iter().map(|element| element.path(facade));
+                quote!((#(#elements,)*))
             }
             Self::Map(name, values) => {
                 let name = Ident::new(name, proc_macro2::Span::call_site());

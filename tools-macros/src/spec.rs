@@ -61,7 +61,7 @@ fn output_schema(facade: &TokenStream, output: &ReturnType) -> TokenStream {
         || {
             #[allow(unused_imports)]
             use #facade::returned::{
-                AnyOutputType as _, Declared as _, DescribedOutput as _, DescribedResult as _, ShownOutput as _,
+                NoSchema as _, Declared as _, DescribedOutput as _, DescribedResult as _, ShownOutput as _,
                 ShownResult as _, UndescribedJson as _,
             };
             #question
@@ -86,7 +86,7 @@ fn param(facade: &TokenStream, names: &CompanionNames, index: usize, argument: &
     let name = &argument.name;
     let description = option(argument.description.as_ref());
     let kind = kind(facade, &argument.shape.value);
-    let presence = match &argument.default {
+    let requiredness = match &argument.default {
         Some(value) => {
             let value = default_value(facade, names, index, value);
             quote!(Default(#value))
@@ -109,7 +109,7 @@ fn param(facade: &TokenStream, names: &CompanionNames, index: usize, argument: &
             name: #name,
             description: #description,
             kind: #kind,
-            presence: #facade::Requiredness::#presence,
+            requiredness: #facade::Requiredness::#requiredness,
             minimum: #minimum,
             maximum: #maximum,
             one_of: &[#(#one_of),*],
@@ -134,9 +134,9 @@ fn kind(facade: &TokenStream, value: &ValueType) -> TokenStream {
             let items = nested_kind(items);
             quote!(List { items: &#items, length: ::core::option::Option::Some(#length) })
         }
-        ValueType::Tuple(places) => {
-            let places = places.iter().map(nested_kind);
-            quote!(Tuple(&[#(#places),*]))
+        ValueType::Tuple(elements) => {
+            let elements = elements.iter().map(nested_kind);
+            quote!(Tuple(&[#(#elements),*]))
         }
         ValueType::Map(_, values) => {
             let values = nested_kind(values);

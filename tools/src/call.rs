@@ -22,7 +22,7 @@ use crate::{
     external::ExternalCalls,
     sandbox::TransferEnd,
     slots::CallSlot,
-    web::{FetchedHop, HopTerms},
+    web::{FetchedHop, HopOptions},
 };
 
 /// Creates a call with a random id.
@@ -153,7 +153,7 @@ pub(crate) struct OperationStep {
     /// Receives the response to the step's request, if the step makes one.
     pub(crate) response: Option<FetchedHop>,
     /// The limits of the request, if the operation follows redirects itself.
-    pub(crate) hop: Option<HopTerms>,
+    pub(crate) hop: Option<HopOptions>,
     /// The id of the operation's call. Data that the step reads is labelled with this id.
     pub(crate) reads_as: Option<String>,
 }

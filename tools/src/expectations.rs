@@ -75,7 +75,7 @@ impl ExpectationTexts {
                 Err(error) => match &mut faulty {
                     Some(faulty) => {
                         faulty.faults.extend(error.faults);
-                        faulty.left_out += error.left_out;
+                        faulty.omitted += error.omitted;
                     }
                     None => faulty = Some(error),
                 },

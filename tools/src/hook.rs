@@ -57,7 +57,7 @@ pub trait CallHook: Send + Sync {
     /// repair. The new arguments are validated once, like the call's own. Never runs for a tool that declares
     /// itself privileged. A panic, or no answer within [`HOOK_TIMEOUT`], repairs nothing. Default: none, and the
     /// model reads the fault.
-    async fn repair(&self, _call: &MisfitCall) -> Option<String> {
+    async fn repair(&self, _call: &InvalidCall) -> Option<String> {
         None
     }
 
@@ -96,7 +96,7 @@ pub struct HookedCall {
 /// A call whose arguments do not fit its tool's schema.
 #[derive(Debug, Clone)]
 #[non_exhaustive]
-pub struct MisfitCall {
+pub struct InvalidCall {
     /// The call's id.
     pub call_id: String,
     /// The tool's canonical name.

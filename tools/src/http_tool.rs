@@ -150,7 +150,7 @@ pub enum InvalidHttpTarget {
 impl InvalidHttpTarget {
     /// Returns the key of `execution` that has the mistake, such as `url` or `headers.Host`.
     #[must_use]
-    pub fn place(&self) -> String {
+    pub fn location(&self) -> String {
         match self {
             Self::Url(_) => "url".to_owned(),
             Self::Method => "method".to_owned(),
@@ -363,10 +363,10 @@ mod tests {
     }
 
     #[track_caller]
-    fn check_faults(url: &str, method: HttpMethod, headers: &[(&str, &str)], places: &[&str]) {
+    fn check_faults(url: &str, method: HttpMethod, headers: &[(&str, &str)], locations: &[&str]) {
         let faults = HttpTarget::new(url, method, headers.iter().copied())
-            .map_err(|faults| faults.iter().map(InvalidHttpTarget::place).collect::<Vec<_>>());
-        assert_eq!(faults.err().unwrap_or_default(), places, "{url} {headers:?}");
+            .map_err(|faults| faults.iter().map(InvalidHttpTarget::location).collect::<Vec<_>>());
+        assert_eq!(faults.err().unwrap_or_default(), locations, "{url} {headers:?}");
     }
 
     #[test]

@@ -77,7 +77,7 @@ fn unpinned(policy: &WorkspaceSecurityPolicy, pins: &Pins, origins: &PolicyOrigi
         .map(|name| {
             let key = format!("tools.{name}");
             let message = format!("any module that declares `{name}` gets this entry's power");
-            LintFinding::new(LintCode::NotPinned, origins.place_or_start(&key), key, message)
+            LintFinding::new(LintCode::NotPinned, origins.location_or_start(&key), key, message)
         })
         .collect()
 }
@@ -107,7 +107,7 @@ fn folders(
                     format!("`{}` does not exist; the first start makes it", mount.folder),
                 ),
             };
-            LintFinding::new(code, origins.place_or_start(&key), key, message)
+            LintFinding::new(code, origins.location_or_start(&key), key, message)
         })
         .collect();
     let of_mounts = match mounts {
@@ -121,8 +121,9 @@ fn folders(
         Err(error) => Some((LintCode::Fault, key_of(&error), portcullis_types::chain(&error))),
     };
     findings.extend(
-        of_mounts
-            .map(|(code, key, message)| LintFinding::new(code, origins.place_or_start(&key), key, message)),
+        of_mounts.map(|(code, key, message)| {
+            LintFinding::new(code, origins.location_or_start(&key), key, message)
+        }),
     );
     findings
 }

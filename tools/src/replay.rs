@@ -188,7 +188,7 @@ fn has_subject(row: &Row, argument: &str) -> bool {
 
 /// Reconstructs the subjects of a row. `None` if one of them cannot be parsed, such as a truncated path.
 fn subjects(row: &Row, facts: &ToolFacts) -> Option<Vec<RequestedSubject>> {
-    let named = row.subjects.iter().filter(|subject| subject.is_of_call());
+    let named = row.subjects.iter().filter(|subject| subject.concerns_call());
     // An operation accesses nothing itself; its steps have their own rows.
     let is_operation =
         facts.origin == ToolOrigin::ShippedOperation && row.mounts.is_empty() && !row_is_step(facts);

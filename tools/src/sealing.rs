@@ -62,8 +62,8 @@ pub(crate) fn open_log(
 
 /// Returns the witnesses among the checkpoint destinations.
 fn witnesses(settings: &AuditSettings) -> Result<Vec<Witness>, BootstrapError> {
-    let places = settings.checkpoints.as_deref().unwrap_or_default().iter();
-    let witnesses = places.filter_map(|place| match place {
+    let destinations = settings.checkpoints.as_deref().unwrap_or_default().iter();
+    let witnesses = destinations.filter_map(|destination| match destination {
         CheckpointDestination::Witness(witness) => Some(witness),
         CheckpointDestination::Stderr | CheckpointDestination::File(_) => None,
     });
@@ -76,7 +76,7 @@ fn sealing_options(
 ) -> Result<SealingOptions, BootstrapError> {
     let sink = match &settings.checkpoints {
         None => default_sink,
-        Some(places) => all_sinks(places)?,
+        Some(destinations) => all_sinks(destinations)?,
     };
     Ok(SealingOptions {
         segment_bytes: settings.segment_bytes.0,
@@ -89,8 +89,8 @@ fn sealing_options(
     })
 }
 
-fn key_source(place: &KeyLocation) -> KeySource {
-    match place {
+fn key_source(destination: &KeyLocation) -> KeySource {
+    match destination {
         KeyLocation::File(path) => KeySource::File(path.into()),
         KeyLocation::SshAgent(fingerprint) => KeySource::SshAgent(fingerprint.clone()),
     }
@@ -103,16 +103,16 @@ fn credential() -> Option<PathBuf> {
 }
 
 /// Combines several destinations into one sink. `None` for an empty list.
-fn all_sinks(places: &[CheckpointDestination]) -> Result<Option<CheckpointSink>, BootstrapError> {
-    let sinks = places.iter().filter_map(sink_of).collect::<Result<Vec<CheckpointSink>, _>>()?;
+fn all_sinks(destinations: &[CheckpointDestination]) -> Result<Option<CheckpointSink>, BootstrapError> {
+    let sinks = destinations.iter().filter_map(sink_of).collect::<Result<Vec<CheckpointSink>, _>>()?;
     Ok((!sinks.is_empty()).then(|| -> CheckpointSink {
         Arc::new(move |signed: &SignedCheckpoint| sinks.iter().for_each(|sink| sink(signed)))
     }))
 }
 
 /// Returns the sink of a destination. `None` for a witness, which needs a thread.
-fn sink_of(place: &CheckpointDestination) -> Option<Result<CheckpointSink, BootstrapError>> {
-    match place {
+fn sink_of(destination: &CheckpointDestination) -> Option<Result<CheckpointSink, BootstrapError>> {
+    match destination {
         CheckpointDestination::Stderr => Some(Ok(Arc::new(write_checkpoint_to_stderr))),
         CheckpointDestination::File(path) => Some(file_sink(path.into())),
         CheckpointDestination::Witness(_) => None,

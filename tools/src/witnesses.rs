@@ -12,7 +12,7 @@ use std::{
 use futures_util::future::join_all;
 use parking_lot::Mutex;
 use portcullis_audit::{
-    AuditLog, CHECKPOINT_INTERVAL, SignedCheckpoint, WitnessAnswer, WitnessClient, WitnessError, WitnessKey,
+    AuditLog, CHECKPOINT_INTERVAL, SignedCheckpoint, WitnessClient, WitnessError, WitnessKey, WitnessOutcome,
 };
 use portcullis_egress::{
     CancellationToken, ConfiguredOrigins, FetchError, HeaderMap, Method, Request, RequestLimits, Url,
@@ -45,10 +45,10 @@ pub(crate) struct Witness {
 }
 
 impl Witness {
-    pub(crate) fn new(place: &WitnessDestination) -> Result<Self, BootstrapError> {
-        let mut url = place.url.clone();
-        let key = WitnessKey::parse(&place.key)
-            .map_err(|source| BootstrapError::Witness { url: place.url.clone(), source })?;
+    pub(crate) fn new(destination: &WitnessDestination) -> Result<Self, BootstrapError> {
+        let mut url = destination.url.clone();
+        let key = WitnessKey::parse(&destination.key)
+            .map_err(|source| BootstrapError::Witness { url: destination.url.clone(), source })?;
         // Cannot fail: an `http` URL always has path segments.
         if let Ok(mut path) = url.path_segments_mut() {
             path.pop_if_empty().push("add-checkpoint");
@@ -205,7 +205,7 @@ async fn submit(
         let sent = egress.send(Arc::clone(&connection.judge) as _, http_request, CancellationToken::new());
         let response = sent.await?;
         let answer = client.read_answer(&request, response.status.as_u16(), &response.body);
-        if let WitnessAnswer::Cosigned(time) = answer? {
+        if let WitnessOutcome::Cosigned(time) = answer? {
             let rows = request.checkpoint.checkpoint.size;
             tracing::debug!(witness = client.name(), rows, %time, "a checkpoint of the audit log is witnessed");
         }

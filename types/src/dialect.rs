@@ -132,9 +132,9 @@ fn render_item_schemas(
     render: fn(&Value, &str) -> Result<Value, DialectFault>,
 ) -> Result<(), DialectFault> {
     let items = match (map.remove("prefixItems"), map.get("items")) {
-        (Some(Value::Array(places)), _) => {
+        (Some(Value::Array(items)), _) => {
             let mut kinds: Vec<Value> = Vec::new();
-            for (index, item_schema) in places.iter().enumerate() {
+            for (index, item_schema) in items.iter().enumerate() {
                 let kind =
                     render(item_schema, &nested_pointer(pointer, "prefixItems", Some(&index.to_string())))?;
                 if !kinds.contains(&kind) {

@@ -80,12 +80,8 @@ impl ExampleBuilder<'_> {
     }
 
     fn array(&mut self, map: &Map<String, Value>, depth: usize) -> Value {
-        if let Some(Value::Array(places)) = map.get("prefixItems") {
-            return places
-                .iter()
-                .take(MAX_VALUES)
-                .map(|item_schema| self.value(item_schema, depth))
-                .collect();
+        if let Some(Value::Array(items)) = map.get("prefixItems") {
+            return items.iter().take(MAX_VALUES).map(|item_schema| self.value(item_schema, depth)).collect();
         }
         // At most 4 items: a schema may require thousands, and the example need not be valid.
         let count = map.get("minItems").and_then(Value::as_u64).unwrap_or(1).min(4);

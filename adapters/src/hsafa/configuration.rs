@@ -106,11 +106,11 @@ pub fn read_configurations(text: &str) -> Result<Vec<ToolConfiguration>, Invalid
     let mut names: Vec<&ToolName> = Vec::new();
     for (index, tool) in tools.iter().enumerate() {
         let Some(ToolConfiguration { name, .. }) = tool else { continue };
-        let place = format!("[{index}].name");
+        let location = format!("[{index}].name");
         match names.iter().find(|other| other.is_same_but_for_case(name)) {
-            Some(other) if *other == name => faults.add(&place, format!("two tools are named `{name}`")),
+            Some(other) if *other == name => faults.add(&location, format!("two tools are named `{name}`")),
             Some(other) => {
-                faults.add(&place, format!("`{name}` and `{other}` differ only in upper and lower case"));
+                faults.add(&location, format!("`{name}` and `{other}` differ only in upper and lower case"));
             }
             None => {}
         }
@@ -125,33 +125,33 @@ pub fn read_configurations(text: &str) -> Result<Vec<ToolConfiguration>, Invalid
 
 /// Reads a configuration. Returns `None` if a required part is missing or has a mistake. Adds all mistakes to
 /// `faults`.
-fn read(item: &Value, place: &str, faults: &mut Faults) -> Option<ToolConfiguration> {
+fn read(item: &Value, location: &str, faults: &mut Faults) -> Option<ToolConfiguration> {
     let Some(item) = item.as_object() else {
-        faults.add(place, "a tool configuration is a JSON object");
+        faults.add(location, "a tool configuration is a JSON object");
         return None;
     };
-    faults.check_keys(item, &KEYS, place);
-    let name = faults.text(item, "name", place).and_then(|name| {
+    faults.check_keys(item, &KEYS, location);
+    let name = faults.text(item, "name", location).and_then(|name| {
         let parsed = ToolName::parse(name);
-        parsed.map_err(|error| faults.add(&format!("{place}.name"), portcullis_types::chain(&error))).ok()
+        parsed.map_err(|error| faults.add(&format!("{location}.name"), portcullis_types::chain(&error))).ok()
     });
-    let description = faults.text(item, "description", place);
+    let description = faults.text(item, "description", location);
     let schema = match item.get("inputSchema") {
         Some(schema @ Value::Object(_)) => Some(JsonSchema::new(schema.clone())),
-        Some(_) => faults.add_at(place, "inputSchema", "it is not a JSON Schema of an object"),
-        None => faults.add_at(place, "inputSchema", "it is missing"),
+        Some(_) => faults.add_at(location, "inputSchema", "it is not a JSON Schema of an object"),
+        None => faults.add_at(location, "inputSchema", "it is missing"),
     };
-    let execution = execution::read(item, place, faults);
+    let execution = execution::read(item, location, faults);
     let is_internal = matches!(execution, Some((ExecutionType::Internal, _)));
-    let visible = faults.flag(item, "visible", !is_internal, place);
-    let is_async = faults.flag(item, "isAsync", false, place);
+    let visible = faults.flag(item, "visible", !is_internal, location);
+    let is_async = faults.flag(item, "isAsync", false, location);
     let timeout = match item.get("timeout").map(|timeout| timeout.as_u64().map(Duration::from_millis)) {
         None => DEFAULT_TIMEOUT,
         Some(Some(timeout)) if !timeout.is_zero() && timeout <= MAX_TIMEOUT => timeout,
         Some(_) => {
             let most = MAX_TIMEOUT.as_millis();
             faults.add(
-                &format!("{place}.timeout"),
+                &format!("{location}.timeout"),
                 format!("it is not a whole number of milliseconds from 1 to {most}"),
             );
             DEFAULT_TIMEOUT
@@ -203,9 +203,9 @@ mod tests {
         item
     }
 
-    fn places(text: &str) -> Vec<String> {
+    fn locations(text: &str) -> Vec<String> {
         let InvalidConfigurations(faults) = read_configurations(text).expect_err(text);
-        faults.into_iter().map(|fault| fault.place).collect()
+        faults.into_iter().map(|fault| fault.location).collect()
     }
 
     fn read_one(item: &Value) -> ToolConfiguration {
@@ -284,9 +284,9 @@ mod tests {
             assert!(matches!(tool.to_tool(), ConfiguredTool::Http(_)), "{kind}");
             assert!(tool.is_async, "as it is written");
         }
-        assert_eq!(places(&of_type("internal", http).to_string()), ["execution"]);
-        assert_eq!(places(&of_type("gateway", Value::Null).to_string()), ["execution.url"]);
-        assert_eq!(places(&of_type("external", json!({})).to_string()), ["execution.url"]);
+        assert_eq!(locations(&of_type("internal", http).to_string()), ["execution"]);
+        assert_eq!(locations(&of_type("gateway", Value::Null).to_string()), ["execution.url"]);
+        assert_eq!(locations(&of_type("external", json!({})).to_string()), ["execution.url"]);
     }
 
     #[test]
@@ -299,7 +299,7 @@ mod tests {
             with("name", json!("confirmaction")),
         ]);
         assert_eq!(
-            places(&list.to_string()),
+            locations(&list.to_string()),
             [
                 "[0].timeout",
                 "[1].display",
@@ -318,7 +318,7 @@ mod tests {
     #[test]
     fn each_mistake_is_told_with_its_place() {
         let gateway = |execution: Value| of_type("gateway", execution);
-        for (item, place) in [
+        for (item, location) in [
             (with("executionType", json!("gateway")), "execution.url"),
             (with("executionType", json!("Space")), "executionType"),
             (with("execution", json!("https://a.example")), "execution"),
@@ -344,10 +344,10 @@ mod tests {
             ),
             (json!("x"), ""),
         ] {
-            assert_eq!(places(&item.to_string()), [place], "{item}");
+            assert_eq!(locations(&item.to_string()), [location], "{item}");
         }
-        assert_eq!(places("{"), [""]);
-        assert_eq!(places(&" ".repeat(MAX_CONFIGURATION_BYTES + 1)), [""]);
+        assert_eq!(locations("{"), [""]);
+        assert_eq!(locations(&" ".repeat(MAX_CONFIGURATION_BYTES + 1)), [""]);
     }
 
     /// Returns the first block of this language after a heading of a manual.

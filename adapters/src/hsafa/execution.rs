@@ -42,28 +42,28 @@ pub enum Execution {
 /// Reads the type and the execution of a configuration. Returns `None` if one of them has a mistake.
 pub(super) fn read(
     item: &Map<String, Value>,
-    place: &str,
+    location: &str,
     faults: &mut Faults,
 ) -> Option<(ExecutionType, Execution)> {
-    let kind = faults.text(item, "executionType", place).and_then(|word| {
+    let kind = faults.text(item, "executionType", location).and_then(|word| {
         let known = ExecutionType::ALL.into_iter().find(|known| known.as_str() == word);
         known.or_else(|| {
             let names = ExecutionType::ALL.map(ExecutionType::as_str).join(", ");
             let fault = format!("`{}` is not one of {names}", word.escape_default());
-            faults.add_at(place, "executionType", &fault)
+            faults.add_at(location, "executionType", &fault)
         })
     });
     let target = match item.get("execution") {
         None => None,
         Some(_) if kind == Some(ExecutionType::Internal) => {
             return faults.add_at(
-                place,
+                location,
                 "execution",
                 "an internal tool has none: a call returns its arguments",
             );
         }
-        Some(Value::Object(execution)) => Some(target(execution, &format!("{place}.execution"), faults)?),
-        Some(_) => return faults.add_at(place, "execution", "it is not a JSON object"),
+        Some(Value::Object(execution)) => Some(target(execution, &format!("{location}.execution"), faults)?),
+        Some(_) => return faults.add_at(location, "execution", "it is not a JSON object"),
     };
     // Check the type last, so that mistakes in the request are reported too.
     let kind = kind?;
@@ -72,7 +72,7 @@ pub(super) fn read(
         (_, Some(target)) => Execution::Http(target),
         (ExecutionType::Gateway, None) => {
             return faults.add_at(
-                place,
+                location,
                 "execution.url",
                 "it is missing: a `gateway` tool requests a URL; a tool whose results are submitted is `external` or `space`",
             );
@@ -83,18 +83,18 @@ pub(super) fn read(
 }
 
 /// Reads the request. The default method is GET.
-fn target(execution: &Map<String, Value>, place: &str, faults: &mut Faults) -> Option<HttpTarget> {
+fn target(execution: &Map<String, Value>, location: &str, faults: &mut Faults) -> Option<HttpTarget> {
     let earlier_faults = faults.0.len();
-    faults.check_keys(execution, &KEYS, place);
-    let url = faults.text(execution, "url", place);
+    faults.check_keys(execution, &KEYS, location);
+    let url = faults.text(execution, "url", location);
     let method = match execution.get("method") {
         None => Some(HttpMethod::Get),
         Some(Value::String(word)) => {
             let method =
                 HTTP_TOOL_METHODS.into_iter().find(|method| method.as_str().eq_ignore_ascii_case(word));
-            method.or_else(|| faults.add_at(place, "method", "it is not GET, POST, PUT, PATCH or DELETE"))
+            method.or_else(|| faults.add_at(location, "method", "it is not GET, POST, PUT, PATCH or DELETE"))
         }
-        Some(_) => faults.add_at(place, "method", "it is not a text"),
+        Some(_) => faults.add_at(location, "method", "it is not a text"),
     };
     let mut headers = Vec::new();
     match execution.get("headers") {
@@ -104,12 +104,15 @@ fn target(execution: &Map<String, Value>, place: &str, faults: &mut Faults) -> O
                 match value {
                     Value::String(value) => headers.push((name.as_str(), value.as_str())),
                     _ => {
-                        faults.add(&format!("{place}.headers.{}", name.escape_default()), "it is not a text");
+                        faults.add(
+                            &format!("{location}.headers.{}", name.escape_default()),
+                            "it is not a text",
+                        );
                     }
                 }
             }
         }
-        Some(_) => faults.add(&format!("{place}.headers"), "it is not a JSON object"),
+        Some(_) => faults.add(&format!("{location}.headers"), "it is not a JSON object"),
     }
     // Check the other parts even if the method is wrong.
     let checked = HttpTarget::new(url?, method.unwrap_or(HttpMethod::Post), headers);
@@ -117,7 +120,7 @@ fn target(execution: &Map<String, Value>, place: &str, faults: &mut Faults) -> O
         Ok(target) => (faults.0.len() == earlier_faults).then_some(target),
         Err(mistakes) => {
             for mistake in mistakes {
-                faults.add(&format!("{place}.{}", mistake.place()), mistake.to_string());
+                faults.add(&format!("{location}.{}", mistake.location()), mistake.to_string());
             }
             None
         }

@@ -9,17 +9,17 @@ use thiserror::Error;
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ConfigurationFault {
     /// The path in the JSON, such as `[1].timeout`. Empty for the text as a whole.
-    pub place: String,
+    pub location: String,
     /// The mistake, and how to fix it.
     pub fault: String,
 }
 
 impl fmt::Display for ConfigurationFault {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        if self.place.is_empty() {
+        if self.location.is_empty() {
             f.write_str(&self.fault)
         } else {
-            write!(f, "{}: {}", self.place, self.fault)
+            write!(f, "{}: {}", self.location, self.fault)
         }
     }
 }
@@ -38,16 +38,16 @@ fn lines(faults: &[ConfigurationFault]) -> String {
 pub(super) struct Faults(pub(super) Vec<ConfigurationFault>);
 
 impl Faults {
-    pub(super) fn add(&mut self, place: &str, fault: impl Into<String>) {
+    pub(super) fn add(&mut self, location: &str, fault: impl Into<String>) {
         self.0.push(ConfigurationFault {
-            place: place.trim_start_matches('.').to_owned(),
+            location: location.trim_start_matches('.').to_owned(),
             fault: fault.into(),
         });
     }
 
     /// Adds a mistake in the value of a key.
-    pub(super) fn add_at<T>(&mut self, place: &str, key: &str, fault: &str) -> Option<T> {
-        self.add(&format!("{place}.{key}"), fault);
+    pub(super) fn add_at<T>(&mut self, location: &str, key: &str, fault: &str) -> Option<T> {
+        self.add(&format!("{location}.{key}"), fault);
         None
     }
 
@@ -56,29 +56,35 @@ impl Faults {
         &mut self,
         item: &'a Map<String, Value>,
         key: &str,
-        place: &str,
+        location: &str,
     ) -> Option<&'a str> {
         match item.get(key) {
             Some(Value::String(text)) if !text.is_empty() => Some(text),
-            Some(_) => self.add_at(place, key, "it is not a text"),
-            None => self.add_at(place, key, "it is missing"),
+            Some(_) => self.add_at(location, key, "it is not a text"),
+            None => self.add_at(location, key, "it is missing"),
         }
     }
 
     /// Returns an optional `true` or `false`.
-    pub(super) fn flag(&mut self, item: &Map<String, Value>, key: &str, default: bool, place: &str) -> bool {
+    pub(super) fn flag(
+        &mut self,
+        item: &Map<String, Value>,
+        key: &str,
+        default: bool,
+        location: &str,
+    ) -> bool {
         match item.get(key) {
             None => default,
             Some(Value::Bool(flag)) => *flag,
             Some(_) => {
-                self.add(&format!("{place}.{key}"), "it is neither true nor false");
+                self.add(&format!("{location}.{key}"), "it is neither true nor false");
                 default
             }
         }
     }
 
     /// Refuses unknown keys, so that a misspelt one is not ignored.
-    pub(super) fn check_keys(&mut self, item: &Map<String, Value>, keys: &[&str], place: &str) {
+    pub(super) fn check_keys(&mut self, item: &Map<String, Value>, keys: &[&str], location: &str) {
         for key in item.keys().filter(|key| !keys.contains(&key.as_str())) {
             let fault = match key.as_str() {
                 // The page chooses the component by the tool's name.
@@ -87,7 +93,7 @@ impl Faults {
                 "body" => "there is no `body`: POST, PUT and PATCH send the arguments as JSON, GET and DELETE in the query".to_owned(),
                 _ => format!("there is no such key; the keys are {}", keys.join(", ")),
             };
-            self.add(&format!("{place}.{key}"), fault);
+            self.add(&format!("{location}.{key}"), fault);
         }
     }
 }

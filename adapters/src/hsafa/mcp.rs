@@ -63,27 +63,27 @@ fn read_server(
     names: &mut Vec<ToolName>,
     faults: &mut Faults,
 ) -> Option<McpServerConfiguration> {
-    let place = format!("servers[{index}]");
+    let location = format!("servers[{index}]");
     let Some(server) = server.as_object() else {
-        faults.add(&place, "a server is a JSON object");
+        faults.add(&location, "a server is a JSON object");
         return None;
     };
-    faults.check_keys(server, &KEYS, &place);
-    let name = faults.text(server, "name", &place);
-    let name = name.and_then(|text| new_name(text, &format!("{place}.name"), names, faults));
-    let url = faults.text(server, "url", &place);
-    if let Some(transport) = faults.text(server, "transport", &place)
+    faults.check_keys(server, &KEYS, &location);
+    let name = faults.text(server, "name", &location);
+    let name = name.and_then(|text| new_name(text, &format!("{location}.name"), names, faults));
+    let url = faults.text(server, "url", &location);
+    if let Some(transport) = faults.text(server, "transport", &location)
         && transport != "http"
     {
-        faults.add(&format!("{place}.transport"), "the only transport is `http`");
+        faults.add(&format!("{location}.transport"), "the only transport is `http`");
     }
-    let allowed_tools = allowed_tools(server, &place, names, faults);
+    let allowed_tools = allowed_tools(server, &location, names, faults);
     let server = match RemoteMcpServer::new(name?, url?) {
         Ok(server) => server,
         Err(mistakes) => {
-            mistakes
-                .into_iter()
-                .for_each(|mistake| faults.add(&format!("{place}.{}", mistake.place()), mistake.to_string()));
+            mistakes.into_iter().for_each(|mistake| {
+                faults.add(&format!("{location}.{}", mistake.location()), mistake.to_string())
+            });
             return None;
         }
     };
@@ -92,41 +92,41 @@ fn read_server(
 
 fn allowed_tools(
     server: &Map<String, Value>,
-    place: &str,
+    location: &str,
     names: &mut Vec<ToolName>,
     faults: &mut Faults,
 ) -> Vec<ToolName> {
-    let place = format!("{place}.allowedTools");
+    let location = format!("{location}.allowedTools");
     let Some(tools) = server.get("allowedTools").and_then(Value::as_array) else {
-        faults.add(&place, "it is not a list of names of tools");
+        faults.add(&location, "it is not a list of names of tools");
         return Vec::new();
     };
     if !(1..=MAX_ALLOWED_TOOLS).contains(&tools.len()) {
-        faults.add(&place, format!("a server has 1 to {MAX_ALLOWED_TOOLS} allowed tools"));
+        faults.add(&location, format!("a server has 1 to {MAX_ALLOWED_TOOLS} allowed tools"));
         return Vec::new();
     }
     let mut allowed = Vec::new();
     for (index, tool) in tools.iter().enumerate() {
-        let place = format!("{place}[{index}]");
+        let location = format!("{location}[{index}]");
         match tool.as_str() {
-            Some(text) => allowed.extend(new_name(text, &place, names, faults)),
-            None => faults.add(&place, "it is not a text"),
+            Some(text) => allowed.extend(new_name(text, &location, names, faults)),
+            None => faults.add(&location, "it is not a text"),
         }
     }
     allowed
 }
 
 /// Parses a name that no other server or tool of the agent's servers has.
-fn new_name(text: &str, place: &str, names: &mut Vec<ToolName>, faults: &mut Faults) -> Option<ToolName> {
+fn new_name(text: &str, location: &str, names: &mut Vec<ToolName>, faults: &mut Faults) -> Option<ToolName> {
     let name = match ToolName::parse(text) {
         Ok(name) => name,
         Err(error) => {
-            faults.add(place, portcullis_types::chain(&error));
+            faults.add(location, portcullis_types::chain(&error));
             return None;
         }
     };
     if names.iter().any(|other| *other == name || other.is_same_but_for_case(&name)) {
-        faults.add(place, format!("`{name}` is the name of another server or tool"));
+        faults.add(location, format!("`{name}` is the name of another server or tool"));
         return None;
     }
     names.push(name.clone());
@@ -158,15 +158,18 @@ mod tests {
 
     #[test]
     fn all_mistakes_are_told_with_their_places() {
-        let places = |value: &Value| {
+        let locations = |value: &Value| {
             let InvalidConfigurations(faults) = McpServerConfiguration::read_all(value).expect_err("refused");
-            faults.into_iter().map(|fault| fault.place).collect::<Vec<_>>()
+            faults.into_iter().map(|fault| fault.location).collect::<Vec<_>>()
         };
-        assert_eq!(places(&json!([])), [""]);
-        assert_eq!(places(&json!({})), ["servers"]);
-        assert_eq!(places(&json!({"servers": [], "server": []})), ["server"]);
-        assert_eq!(places(&json!({ "servers": vec![server(&json!({})); MAX_MCP_SERVERS + 1] })), ["servers"]);
-        for (further, place) in [
+        assert_eq!(locations(&json!([])), [""]);
+        assert_eq!(locations(&json!({})), ["servers"]);
+        assert_eq!(locations(&json!({"servers": [], "server": []})), ["server"]);
+        assert_eq!(
+            locations(&json!({ "servers": vec![server(&json!({})); MAX_MCP_SERVERS + 1] })),
+            ["servers"]
+        );
+        for (further, location) in [
             (json!({"name": "a b"}), "servers[0].name"),
             (json!({"url": "ftp://a.example"}), "servers[0].url"),
             (json!({"url": "https://u:p@a.example"}), "servers[0].url"),
@@ -180,12 +183,12 @@ mod tests {
             (json!({"allowedTools": [1]}), "servers[0].allowedTools[0]"),
             (json!({"token": "x"}), "servers[0].token"),
         ] {
-            assert_eq!(places(&json!({ "servers": [server(&further)] })), [place], "{further}");
+            assert_eq!(locations(&json!({ "servers": [server(&further)] })), [location], "{further}");
         }
         let twice = json!({ "servers": [server(&json!({})), server(&json!({"allowedTools": ["other"]}))] });
-        assert_eq!(places(&twice), ["servers[1].name"]);
+        assert_eq!(locations(&twice), ["servers[1].name"]);
         assert_eq!(
-            places(&json!({"servers": [{"nmae": "x"}]})),
+            locations(&json!({"servers": [{"nmae": "x"}]})),
             [
                 "servers[0].nmae",
                 "servers[0].name",

@@ -258,10 +258,10 @@ fn cut(text: &'static str) -> impl Strategy<Value = Vec<String>> {
     prop::collection::vec(any::<prop::sample::Index>(), 0..6).prop_map(move |cuts| {
         let starts: Vec<usize> =
             text.char_indices().map(|(position, _)| position).chain([text.len()]).collect();
-        let mut places: Vec<usize> = cuts.iter().map(|cut| starts[cut.index(starts.len())]).collect();
-        places.extend([0, text.len()]);
-        places.sort_unstable();
-        places.windows(2).map(|pair| text[pair[0]..pair[1]].to_owned()).collect()
+        let mut positions: Vec<usize> = cuts.iter().map(|cut| starts[cut.index(starts.len())]).collect();
+        positions.extend([0, text.len()]);
+        positions.sort_unstable();
+        positions.windows(2).map(|pair| text[pair[0]..pair[1]].to_owned()).collect()
     })
 }
 

@@ -16,7 +16,7 @@ use rustix::io::Errno;
 
 use super::*;
 use crate::{
-    AuditError, BreakReason, CheckpointFinding, CheckpointKey, CheckpointPlace, LogFollower,
+    AuditError, BreakReason, CheckpointFinding, CheckpointKey, CheckpointSource, LogFollower,
     NEWEST_CHECKPOINT, SEGMENTS_DIR, SealingOptions, SignatureFault, SignedCheckpoint, VerifyRequest,
     newest_row_lines, verify_against,
     writer::{KernelDevice, LogDevice},
@@ -97,7 +97,7 @@ fn against(dir: &Path, anchors: &[SignedCheckpoint]) -> VerifyReport {
 
 /// Returns the findings about the checkpoints from outside, oldest first.
 fn outside(report: &VerifyReport) -> Vec<CheckpointFinding> {
-    let outside = report.anchors.iter().filter(|anchor| anchor.place == CheckpointPlace::Outside);
+    let outside = report.anchors.iter().filter(|anchor| anchor.source == CheckpointSource::Outside);
     outside.map(|anchor| anchor.finding.clone()).collect()
 }
 

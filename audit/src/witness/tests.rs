@@ -62,7 +62,7 @@ fn submit(
     let mut last = None;
     while let Some(request) = client.request(newest)? {
         let (status, body) = witness.answer(&request.body);
-        if let WitnessAnswer::Cosigned(time) = client.read_answer(&request, status, body.as_bytes())? {
+        if let WitnessOutcome::Cosigned(time) = client.read_answer(&request, status, body.as_bytes())? {
             last = Some(time);
         }
     }

@@ -3,10 +3,10 @@
 use std::time::Duration;
 
 /// The first pause.
-const FIRST: Duration = Duration::from_secs(1);
+const FIRST_RETRY_DELAY: Duration = Duration::from_secs(1);
 
 /// The maximum pause.
-pub(crate) const LONGEST: Duration = Duration::from_secs(30);
+pub(crate) const MAX_RETRY_DELAY: Duration = Duration::from_secs(30);
 
 /// The pauses between attempts: 1 s, then twice as long each time, up to 30 s.
 #[derive(Debug)]
@@ -16,7 +16,7 @@ pub(crate) struct Pauses {
 
 impl Default for Pauses {
     fn default() -> Self {
-        Self { next: FIRST }
+        Self { next: FIRST_RETRY_DELAY }
     }
 }
 
@@ -24,7 +24,7 @@ impl Pauses {
     /// Returns the pause before the next attempt.
     pub(crate) fn grow(&mut self) -> Duration {
         let pause = self.next;
-        self.next = (pause * 2).min(LONGEST);
+        self.next = (pause * 2).min(MAX_RETRY_DELAY);
         pause
     }
 
@@ -44,6 +44,6 @@ mod tests {
         let seconds: Vec<u64> = (0..7).map(|_| pauses.grow().as_secs()).collect();
         assert_eq!(seconds, [1, 2, 4, 8, 16, 30, 30]);
         pauses.reset();
-        assert_eq!(pauses.grow(), FIRST);
+        assert_eq!(pauses.grow(), FIRST_RETRY_DELAY);
     }
 }

@@ -14,7 +14,7 @@ use tokio::{
     time::{Instant, sleep_until},
 };
 
-use super::{TunnelEnd, TunnelFacts, TunnelWatch};
+use super::{TunnelEnd, TunnelReport, TunnelWatch};
 
 /// Carries bytes until both sides have finished, or neither has sent a byte for `idle`. `hello` is the
 /// client's first TLS message, which is sent to the server first.
@@ -28,7 +28,7 @@ pub(super) async fn relay_both_ways(
     let (client_read, client_write) = client_stream.split();
     let (server_read, server_write) = server_stream.split();
     let last_activity = Cell::new(Instant::now());
-    let note = |count: fn(&mut TunnelFacts) -> &mut u64| {
+    let note = |count: fn(&mut TunnelReport) -> &mut u64| {
         let last_activity = &last_activity;
         move |bytes: usize| {
             *count(&mut watch.lock()) += bytes as u64;

@@ -11,7 +11,7 @@ use std::{
 
 use futures_util::{FutureExt as _, StreamExt as _, future::LocalBoxFuture, stream::FuturesUnordered};
 use portcullis_egress::{
-    CancellationToken, NameSettings, TunnelFacts, TunnelLimits, TunnelShare, TunnelWatch,
+    CancellationToken, NameSettings, TunnelLimits, TunnelReport, TunnelShare, TunnelWatch,
 };
 use rcgen::CertificateParams;
 use rustls::{
@@ -65,7 +65,7 @@ impl Fixture {
         &self,
         limits: TunnelLimits,
         client: impl FnOnce(TcpStream) -> T + Send + 'static,
-    ) -> (T, TunnelFacts) {
+    ) -> (T, TunnelReport) {
         let (ours, theirs) = connected_pair();
         let client = thread::spawn(move || client(theirs));
         let watch = TunnelWatch::default();

@@ -42,11 +42,11 @@ pub(super) async fn set(
         let call: String = call.chars().take(KEY_CHARS).collect();
         let id =
             item["id"].as_str().map_or_else(|| format!("{}_{call}_{index}", kind.as_str()), str::to_owned);
-        let place = format!("{}[{index}]", key(kind));
+        let location = format!("{}[{index}]", key(kind));
         // The schema bounds the minutes, so the product does not overflow.
         let every = item["everyMinutes"].as_i64().map(|minutes| minutes * MINUTE);
         let due = match item["at"].as_str() {
-            Some(text) => Some(instant(text, &place)?),
+            Some(text) => Some(instant(text, &location)?),
             None => every.map(|every| now + every),
         };
         let body = json!({ "text": item["text"] });
@@ -65,11 +65,11 @@ pub(super) async fn set(
 }
 
 /// Parses the time of a plan into milliseconds since the Unix epoch.
-fn instant(text: &str, place: &str) -> Result<i64, ToolError> {
+fn instant(text: &str, location: &str) -> Result<i64, ToolError> {
     let parsed: Result<Timestamp, _> = text.parse();
     parsed.map(Timestamp::as_millisecond).map_err(|error| {
         ToolError::invalid_arguments(format!(
-            "{place}.at is not a time in RFC 3339 with an offset, such as 2026-05-01T09:00:00+02:00: {error}"
+            "{location}.at is not a time in RFC 3339 with an offset, such as 2026-05-01T09:00:00+02:00: {error}"
         ))
     })
 }

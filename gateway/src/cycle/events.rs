@@ -107,7 +107,7 @@ impl CycleEvents {
 /// Returns how a call has ended, for readers.
 fn call_end(result: &ToolResult) -> ShownEnd {
     match &result.outcome {
-        ToolOutcome::Output(output) => match super::executor::shaped_error(output) {
+        ToolOutcome::Output(output) => match super::executor::error_of_output(output) {
             Some((message, takes_result)) => ShownEnd::Error { message, takes_result },
             None => ShownEnd::Output(
                 output.structured.clone().unwrap_or_else(|| Value::from(output.joined_text())),

@@ -46,13 +46,13 @@ impl<E: ToolExecutor> ToolExecutor for SpaceExecutor<E> {
                 format!("Tool \"{name}\" is visible but you are not in a space. Call enter_space first.");
             let error = ToolError::failed(message).with_code("not_in_a_space");
             // Let the inner executor refuse the call, so that the refusal leaves an audit row.
-            return shape(self.inner.refuse(call, error, terms));
+            return error_as_output(self.inner.refuse(call, error, terms));
         }
-        shape(self.inner.execute(call, terms).await)
+        error_as_output(self.inner.execute(call, terms).await)
     }
 
     fn refuse(&self, call: ToolCall, error: ToolError, terms: &CallTerms) -> ToolResult {
-        shape(self.inner.refuse(call, error, terms))
+        error_as_output(self.inner.refuse(call, error, terms))
     }
 
     fn never_blocks(&self) -> bool {
@@ -65,7 +65,7 @@ impl<E: ToolExecutor> ToolExecutor for SpaceExecutor<E> {
 }
 
 /// Turns an error into the output `{"error": …}` (specification 003).
-fn shape(mut result: ToolResult) -> ToolResult {
+fn error_as_output(mut result: ToolResult) -> ToolResult {
     if let ToolOutcome::Error(error) = &result.outcome {
         // A closed call also has the kind of a timeout, but accepts no result.
         let takes_result = error.kind() == ToolErrorKind::Timeout && error.code() != "call_closed";
@@ -77,7 +77,7 @@ fn shape(mut result: ToolResult) -> ToolResult {
 
 /// Returns the message of a shaped error, and whether a result can still be submitted. Returns `None` if the
 /// output is not a shaped error.
-pub(super) fn shaped_error(output: &ToolOutput) -> Option<(String, bool)> {
+pub(super) fn error_of_output(output: &ToolOutput) -> Option<(String, bool)> {
     let takes_result = output.details.get(TAKES_RESULT)?.as_bool()?;
     let message = output.structured.as_ref()?.get("error")?.as_str()?;
     Some((message.to_owned(), takes_result))

@@ -14,7 +14,7 @@ use axum::{
 use futures_util::StreamExt as _;
 use portcullis_agent::{DeltaStream, ModelRequest, Provider, ProviderError, ScriptedProvider};
 use portcullis_gateway::{ChosenModel, Gateway, GatewayParts, Models};
-use portcullis_runs::{ModelIdentity, RunProcess, Runs};
+use portcullis_runs::{ModelIdentity, RunDriver, Runs};
 use portcullis_store::{
     Author, Change, GatewayStore, MessageKind, MessageStatus, NewMessage, ParticipantKind, SqliteOptions,
     open_gateway_sqlite,
@@ -359,7 +359,7 @@ async fn start(
         .build();
     let parts = GatewayParts {
         store: Arc::clone(store),
-        runs: Runs::new(Arc::clone(store) as Arc<_>, RunProcess::start(state.path()).expect("starts")),
+        runs: Runs::new(Arc::clone(store) as Arc<_>, RunDriver::start(state.path()).expect("starts")),
         registry: Arc::new(registry.expect("builds")),
         models: Arc::new(OneModel(Arc::clone(script))),
         workspace: "/work".to_owned(),

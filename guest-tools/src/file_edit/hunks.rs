@@ -16,37 +16,37 @@ const SHOWN_LINES: usize = 20;
 /// The maximum number of bytes of a line that are shown.
 const SHOWN_LINE_BYTES: usize = 200;
 
-/// Shows the first changed places. `places` holds the offsets of the replaced passages in the old text, in order. Each
+/// Shows the first changed places. `offsets` holds the offsets of the replaced passages in the old text, in order. Each
 /// passage had `old_bytes`, and its replacement has `new_bytes`.
 pub(super) fn format_hunks(
     old: &str,
     new: &str,
-    places: &[usize],
+    offsets: &[usize],
     old_bytes: usize,
     new_bytes: usize,
 ) -> String {
     let mut diff = String::new();
-    let mut next_place = 0;
+    let mut next_index = 0;
     for _ in 0..SHOWN_PLACES {
-        let Some(first_offset) = places.get(next_place) else { break };
+        let Some(first_offset) = offsets.get(next_index) else { break };
         let old_begin = line_start(old, *first_offset);
         let mut old_end = line_end(old, first_offset + old_bytes);
-        let mut last_place = next_place;
+        let mut last_index = next_index;
         // If a passage ends on the line where the next passage starts, both belong to the same change.
-        while let Some(offset) = places.get(last_place + 1).filter(|offset| **offset < old_end) {
+        while let Some(offset) = offsets.get(last_index + 1).filter(|offset| **offset < old_end) {
             old_end = line_end(old, offset + old_bytes);
-            last_place += 1;
+            last_index += 1;
         }
         // Every earlier passage shifts the offset by the same difference.
         let shifted = |offset: usize, passages: usize| offset + passages * new_bytes - passages * old_bytes;
-        let new_begin = shifted(old_begin, next_place);
-        let new_end = line_end(new, shifted(places[last_place], last_place) + new_bytes);
+        let new_begin = shifted(old_begin, next_index);
+        let new_end = line_end(new, shifted(offsets[last_index], last_index) + new_bytes);
         let mut old_side = HunkSide { text: old, begin: old_begin, end: old_end };
         let mut new_side = HunkSide { text: new, begin: new_begin, end: new_end };
         push_hunk(&mut diff, &mut old_side, &mut new_side);
-        next_place = last_place + 1;
+        next_index = last_index + 1;
     }
-    if next_place < places.len() {
+    if next_index < offsets.len() {
         diff.push_str("[more changes are not shown]\n");
     }
     diff.pop();

@@ -277,10 +277,10 @@ proptest! {
         prop_assume!(old != new);
         let folder = folder(text.as_bytes());
         // Occurrences may overlap.
-        let places = (0..text.len()).filter(|at| text[*at..].starts_with(&old)).count();
+        let offsets = (0..text.len()).filter(|at| text[*at..].starts_with(&old)).count();
         match edit(folder.path(), &old, &new, all) {
             Ok(answer) => {
-                prop_assert!(places == 1 || (all && places > 1));
+                prop_assert!(offsets == 1 || (all && offsets > 1));
                 let edited = text.replace(&old, &new);
                 prop_assert_eq!(content(folder.path()), edited.as_bytes());
                 if !answer.contains("[more changes") && !answer.contains(" more lines]") {
@@ -288,7 +288,7 @@ proptest! {
                 }
             }
             Err(error) => {
-                prop_assert!(places == 0 || (!all && places > 1), "{}", error);
+                prop_assert!(offsets == 0 || (!all && offsets > 1), "{}", error);
                 prop_assert_eq!(content(folder.path()), text.as_bytes());
             }
         }

@@ -47,7 +47,7 @@ pub(super) struct FileWalk {
     ignored: usize,
     outside_glob: usize,
     unreadable: usize,
-    left_out: usize,
+    omitted: usize,
 }
 
 #[derive(Debug)]
@@ -111,7 +111,7 @@ impl FileWalk {
             ignored: 0,
             outside_glob: 0,
             unreadable: 0,
-            left_out: 0,
+            omitted: 0,
         };
         walk.rules.add_parents(&walk.path, walk.outer_bytes);
         walk.enter();
@@ -165,8 +165,8 @@ impl FileWalk {
                 count_with_noun(self.unreadable, "directory or entry", "directories or entries");
             notes.push(format!("{directories} could not be read"));
         }
-        if self.left_out > 0 {
-            let entries = count_with_noun(self.left_out, "entry", "entries");
+        if self.omitted > 0 {
+            let entries = count_with_noun(self.omitted, "entry", "entries");
             notes.push(format!(
                 "{entries} of too large directories left out: search subdirectories one by one"
             ));
@@ -203,7 +203,7 @@ impl FileWalk {
             }
             let bytes = name.len() + NAME_BYTES;
             if self.pending_bytes + bytes > MAX_PENDING_BYTES {
-                self.left_out += 1;
+                self.omitted += 1;
                 continue;
             }
             self.pending_bytes += bytes;

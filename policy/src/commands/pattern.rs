@@ -21,7 +21,7 @@ impl CommandPattern {
     pub(super) fn covers(&self, words: &[CommandWord]) -> bool {
         let (name, rest) = (&self.words[0], &self.words[1..]);
         let Some((program_word, arguments)) = words.split_first() else { return false };
-        program_word.is_of_the_system()
+        program_word.is_in_system_folder()
             && program_word.program().is_some_and(|program| glob(name, program))
             && rest.len() <= arguments.len()
             && rest.iter().zip(arguments).all(|(word, argument)| match argument.literal() {
@@ -40,7 +40,7 @@ impl CommandPattern {
             Some((last, before)) if last == "*" => (before, true),
             _ => (&self.words[1..], false),
         };
-        first.is_of_the_system()
+        first.is_in_system_folder()
             && first.program().is_some_and(|program| glob(&self.words[0], program))
             && arguments.len() >= expected.len()
             && (may_have_more || arguments.len() == expected.len())

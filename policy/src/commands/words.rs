@@ -59,7 +59,7 @@ impl CommandWord {
 
     /// Returns whether the program is looked up by its name or lies in a system folder. In any other folder,
     /// a file can have the name of a system program.
-    pub(super) fn is_of_the_system(&self) -> bool {
+    pub(super) fn is_in_system_folder(&self) -> bool {
         match self.text.rsplit_once('/') {
             None => true,
             Some((folder, _)) => PROGRAM_FOLDERS.contains(&folder),

@@ -39,7 +39,7 @@ fn a_whole_file_is_read_with_its_places() {
     .unwrap_or_else(|error| panic!("{error}"));
     assert_eq!(expectations.len(), 5);
     let first = &expectations.answers[0];
-    assert_eq!((first.place.line, first.access.as_slice()), (2, [Access::Write].as_slice()));
+    assert_eq!((first.location.line, first.access.as_slice()), (2, [Access::Write].as_slice()));
     assert_eq!(
         first.subjects[1],
         ExpectedSubject::Path(GuestPath::parse("/shared/notes.txt").expect("a path"))

@@ -102,7 +102,7 @@ impl Names<'_> {
         let after = after.iter().filter_map(|element| self.label(element, faults)).collect();
         Some(ExpectedAnswer {
             name: text(section, "name", faults),
-            place: place(section, faults),
+            location: location(section, faults),
             tools: tools?,
             subjects,
             access,
@@ -257,7 +257,7 @@ impl Names<'_> {
         // A key that cannot be read must not weaken the expectation.
         (faults.count() == before).then(|| ForbiddenFlow {
             name: text(section, "name", faults),
-            place: place(section, faults),
+            location: location(section, faults),
             reads,
             writes,
             reaches,
@@ -322,7 +322,7 @@ fn pinned_digest(section: &Section<'_>, faults: &mut Faults<'_>) -> Option<Pinne
         None => None,
     };
     let by = text(section, "by", faults);
-    Some(PinnedDigest { place: place(section, faults), digest: digest?, until, by })
+    Some(PinnedDigest { location: location(section, faults), digest: digest?, until, by })
 }
 
 /// Reads how paths are accessed. Without the key, both accesses are meant.
@@ -359,7 +359,7 @@ fn text(section: &Section<'_>, key: &str, faults: &mut Faults<'_>) -> Option<Str
     section.entry(key)?.text(faults).map(str::to_owned)
 }
 
-fn place(section: &Section<'_>, faults: &Faults<'_>) -> SourceLocation {
+fn location(section: &Section<'_>, faults: &Faults<'_>) -> SourceLocation {
     let PolicyFault { file, line, column, .. } = faults.fault_at(section.at, "", "");
     SourceLocation { file, line, column }
 }

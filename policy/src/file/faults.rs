@@ -17,10 +17,10 @@ const MAX_FAULTS: usize = 50;
 pub(crate) struct Faults<'s> {
     source: PolicySource<'s>,
     faults: Vec<(usize, PolicyFault)>,
-    left_out: usize,
+    omitted: usize,
     warnings: Vec<(usize, PolicyFault)>,
     omitted_warnings: usize,
-    places: LineIndex,
+    locations: LineIndex,
     /// The names of mounts, profiles and secrets whose own entry is faulty. A reference to such a name is not
     /// a second fault.
     excused: BTreeSet<String>,
@@ -31,10 +31,10 @@ impl<'s> Faults<'s> {
         Self {
             source,
             faults: Vec::new(),
-            left_out: 0,
+            omitted: 0,
             warnings: Vec::new(),
             omitted_warnings: 0,
-            places: LineIndex::new(source.text),
+            locations: LineIndex::new(source.text),
             excused: BTreeSet::new(),
         }
     }
@@ -47,7 +47,7 @@ impl<'s> Faults<'s> {
     /// Adds a fault at a byte offset of the text.
     pub(crate) fn add(&mut self, offset: usize, key: &str, message: impl AsRef<str>) {
         if self.faults.len() == MAX_FAULTS {
-            self.left_out += 1;
+            self.omitted += 1;
             return;
         }
         let fault = self.fault_at(offset, key, message.as_ref());
@@ -66,7 +66,7 @@ impl<'s> Faults<'s> {
 
     /// Returns the fault for an offset in the text.
     pub(crate) fn fault_at(&self, offset: usize, key: &str, message: &str) -> PolicyFault {
-        let (line, column) = self.places.line_and_column(self.source.text, offset);
+        let (line, column) = self.locations.line_and_column(self.source.text, offset);
         PolicyFault {
             file: self.source.name.to_owned(),
             line,
@@ -107,13 +107,13 @@ impl<'s> Faults<'s> {
 
     /// Returns the number of faults, including those that were left out.
     pub(crate) fn count(&self) -> usize {
-        self.faults.len() + self.left_out
+        self.faults.len() + self.omitted
     }
 
     /// Returns the faults in the order of the text, and the number of faults that were left out.
     pub(crate) fn into_parts(mut self) -> (Vec<PolicyFault>, usize) {
         self.faults.sort_by_key(|(offset, _)| *offset);
-        (self.faults.into_iter().map(|(_, fault)| fault).collect(), self.left_out)
+        (self.faults.into_iter().map(|(_, fault)| fault).collect(), self.omitted)
     }
 
     /// Takes the warnings, in the order of the text. The last one gives the number of those that were left
@@ -127,9 +127,9 @@ impl<'s> Faults<'s> {
 }
 
 /// Returns the warning that gives the number of the warnings that were left out, or `None` if there are none.
-pub(crate) fn omitted_warnings_note(warnings: &[PolicyFault], left_out: usize) -> Option<PolicyFault> {
-    let last_warning = warnings.last().filter(|_| left_out > 0)?;
-    let message = format!("and {left_out} further warnings, which are not told");
+pub(crate) fn omitted_warnings_note(warnings: &[PolicyFault], omitted: usize) -> Option<PolicyFault> {
+    let last_warning = warnings.last().filter(|_| omitted > 0)?;
+    let message = format!("and {omitted} further warnings, which are not told");
     Some(PolicyFault { key: String::new(), message, ..last_warning.clone() })
 }
 
@@ -192,16 +192,16 @@ mod tests {
 
     #[test]
     fn places_count_lines_and_characters_from_one() {
-        let place_of = |text: &str, at| LineIndex::new(text).line_and_column(text, at);
+        let location_of = |text: &str, at| LineIndex::new(text).line_and_column(text, at);
         let text = "a\nüb\n";
-        assert_eq!(place_of(text, 0), (1, 1));
-        assert_eq!(place_of(text, 2), (2, 1));
-        assert_eq!(place_of(text, 4), (2, 2));
-        assert_eq!(place_of(text, 99), (3, 1));
-        assert_eq!(place_of("", 0), (1, 1));
+        assert_eq!(location_of(text, 0), (1, 1));
+        assert_eq!(location_of(text, 2), (2, 1));
+        assert_eq!(location_of(text, 4), (2, 2));
+        assert_eq!(location_of(text, 99), (3, 1));
+        assert_eq!(location_of("", 0), (1, 1));
         let long = format!("x\n{}y", "ü".repeat(STEP_BYTES));
-        assert_eq!(place_of(&long, 2 + 2 * STEP_BYTES), (2, STEP_BYTES + 1));
-        assert_eq!(place_of(&long, 4), (2, 2));
+        assert_eq!(location_of(&long, 2 + 2 * STEP_BYTES), (2, STEP_BYTES + 1));
+        assert_eq!(location_of(&long, 4), (2, 2));
     }
 
     #[test]
@@ -223,8 +223,8 @@ mod tests {
         for at in (0..60).rev() {
             faults.add(at, "k", "m");
         }
-        let (reported_faults, left_out) = faults.into_parts();
-        assert_eq!((reported_faults.len(), left_out), (50, 10));
+        let (reported_faults, omitted) = faults.into_parts();
+        assert_eq!((reported_faults.len(), omitted), (50, 10));
         assert!(reported_faults.is_sorted_by_key(|fault| fault.column));
     }
 }

@@ -358,8 +358,8 @@ fn audit(section: &Section<'_>, faults: &mut Faults<'_>) -> AuditSettings {
     settings.segment_age = age("segment_age").unwrap_or(settings.segment_age);
     settings.retention = age("keep");
     if let Some(entry) = section.entry("checkpoints") {
-        let places = elements(&entry, faults, CheckpointDestination::parse);
-        settings.checkpoints = Some(places.into_iter().map(|place| place.value).collect());
+        let locations = elements(&entry, faults, CheckpointDestination::parse);
+        settings.checkpoints = Some(locations.into_iter().map(|location| location.value).collect());
     }
     settings.key = section.entry("key").and_then(|entry| entry.parsed(faults, KeyLocation::parse));
     settings

@@ -43,9 +43,9 @@ fn second_time(text: &str, start: usize, end: usize) -> String {
         Some(name) => {
             let first =
                 text[..line_start].lines().position(|line| header(line).is_some_and(|one| one == name));
-            let place = first.map_or_else(String::new, |line| format!(" of line {}", line + 1));
+            let location = first.map_or_else(String::new, |line| format!(" of line {}", line + 1));
             format!(
-                "the section `[{}]` is written a second time; move its keys to the one{place}",
+                "the section `[{}]` is written a second time; move its keys to the one{location}",
                 EscapedText(&name)
             )
         }

@@ -96,11 +96,11 @@ pub(super) fn duration_within(
         return None;
     }
     let duration = entry.parsed(faults, parse_duration)?;
-    let LimitBounds { least, most } = bounds;
-    if duration < least || duration > most {
+    let LimitBounds { min, max } = bounds;
+    if duration < min || duration > max {
         let value_text = humantime::format_duration(duration);
-        let (least, most) = (humantime::format_duration(least), humantime::format_duration(most));
-        entry.refuse(faults, format!("{value_text} is out of bounds: {least} to {most} are allowed"));
+        let (min, max) = (humantime::format_duration(min), humantime::format_duration(max));
+        entry.refuse(faults, format!("{value_text} is out of bounds: {min} to {max} are allowed"));
         return None;
     }
     Some(entry.located(duration))
@@ -113,13 +113,13 @@ fn check_bounds(
     show: impl Fn(u64) -> String,
     faults: &mut Faults<'_>,
 ) -> Option<u64> {
-    let LimitBounds { least, most } = bounds;
+    let LimitBounds { min, max } = bounds;
     match u64::try_from(number) {
-        Ok(number) if (least..=most).contains(&number) => Some(number),
+        Ok(number) if (min..=max).contains(&number) => Some(number),
         Ok(_) | Err(_) => {
             let value_text = u64::try_from(number).map_or_else(|_| number.to_string(), &show);
-            let (least, most) = (show(least), show(most));
-            entry.refuse(faults, format!("{value_text} is out of bounds: {least} to {most} are allowed"));
+            let (min, max) = (show(min), show(max));
+            entry.refuse(faults, format!("{value_text} is out of bounds: {min} to {max} are allowed"));
             None
         }
     }

@@ -63,7 +63,7 @@ struct Context<'a> {
 impl Context<'_> {
     fn finding(&self, code: LintCode, rule: impl Into<String>, message: impl Into<String>) -> LintFinding {
         let rule = rule.into();
-        LintFinding::new(code, self.origins.place_or_start(&rule), rule, message)
+        LintFinding::new(code, self.origins.location_or_start(&rule), rule, message)
     }
 
     /// Returns the operator's entry for a tool.
@@ -193,7 +193,7 @@ impl Context<'_> {
             let message = format!("relative paths start at `/{home}`, and no mount has this name");
             findings.push(LintFinding::new(
                 LintCode::HomeMissing,
-                self.origins.place_or_start("mounts"),
+                self.origins.location_or_start("mounts"),
                 "home",
                 message,
             ));

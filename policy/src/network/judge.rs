@@ -273,7 +273,7 @@ impl<'a> RequestJudge<'a> {
     fn too_many_redirects(&self, origin: &str) -> Denial {
         let followed = self.network.max_redirects;
         let needed = u64::from(followed) + 1;
-        let hint = match needed <= REDIRECT_BOUNDS.most {
+        let hint = match needed <= REDIRECT_BOUNDS.max {
             true => format!(
                 "{followed} were followed; an operator allows more with `max_redirects = {needed}` under `[egress]` in the policy"
             ),

@@ -161,11 +161,11 @@ impl fmt::Display for ResponseBytes {
 }
 
 /// The bounds of `max_response`.
-pub(crate) const RESPONSE_BOUNDS: LimitBounds<u64> = LimitBounds { least: KIB, most: GIB };
+pub(crate) const RESPONSE_BOUNDS: LimitBounds<u64> = LimitBounds { min: KIB, max: GIB };
 
 /// The bounds of `max_redirects`. Zero means that redirects are not followed. Browsers stop after 20 (WHATWG Fetch,
 /// section 4.4).
-pub(crate) const REDIRECT_BOUNDS: LimitBounds<u64> = LimitBounds { least: 0, most: 20 };
+pub(crate) const REDIRECT_BOUNDS: LimitBounds<u64> = LimitBounds { min: 0, max: 20 };
 
 /// The maximum number of characters of a refused text that a fault repeats.
 const MAX_SHOWN_CHARS: usize = 64;

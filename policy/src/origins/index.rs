@@ -23,7 +23,7 @@ struct Element {
     /// The list's key.
     list: String,
     value: toml::Value,
-    place: SourceLocation,
+    location: SourceLocation,
 }
 
 impl TextIndex {
@@ -41,21 +41,26 @@ impl TextIndex {
     }
 
     /// Returns the position of a key.
-    pub(super) fn place(&self, key: &str) -> Option<SourceLocation> {
+    pub(super) fn location(&self, key: &str) -> Option<SourceLocation> {
         self.keys.get(key).cloned()
     }
 
     /// Returns the position of an element. The effective policy may spell it in a different case than the
     /// text.
-    pub(super) fn element_place(&self, list: &str, value: &toml::Value) -> Option<SourceLocation> {
+    pub(super) fn element_location(&self, list: &str, value: &toml::Value) -> Option<SourceLocation> {
         let element =
             self.elements.iter().find(|element| element.list == list && is_same(&element.value, value));
-        element.map(|element| element.place.clone())
+        element.map(|element| element.location.clone())
     }
 
     /// Returns the position of the first flow rule that has these labels and sinks, each a comma-separated
     /// list. Without labels, any labels match.
-    pub(super) fn flow_place(&self, prefix: &str, after: Option<&str>, then: &str) -> Option<SourceLocation> {
+    pub(super) fn flow_location(
+        &self,
+        prefix: &str,
+        after: Option<&str>,
+        then: &str,
+    ) -> Option<SourceLocation> {
         let has_all = |rule: &toml::Value, key: &str, words: &str| {
             let list = rule.get(key).and_then(toml::Value::as_array);
             words
@@ -68,7 +73,7 @@ impl TextIndex {
                 && after.is_none_or(|after| has_all(&element.value, "after", after))
                 && has_all(&element.value, "then", then)
         });
-        rule.map(|rule| rule.place.clone())
+        rule.map(|rule| rule.location.clone())
     }
 
     /// Returns the beginning of the text.
@@ -79,16 +84,16 @@ impl TextIndex {
     fn add_table(&mut self, table: &DeTable<'_>, path: &str, faults: &Faults<'_>) {
         for (name, value) in table {
             let key = key_path(path, name.get_ref());
-            self.keys.insert(key.clone(), place_at(name.span().start, faults));
+            self.keys.insert(key.clone(), location_at(name.span().start, faults));
             match value.get_ref() {
                 DeValue::Table(table) => self.add_table(table, &key, faults),
                 DeValue::Array(elements) => {
                     for element in elements {
-                        let place = place_at(element.span().start, faults);
+                        let location = location_at(element.span().start, faults);
                         self.elements.push(Element {
                             list: key.clone(),
                             value: plain(element.get_ref()),
-                            place,
+                            location,
                         });
                     }
                 }
@@ -102,7 +107,7 @@ impl TextIndex {
     }
 }
 
-fn place_at(offset: usize, faults: &Faults<'_>) -> SourceLocation {
+fn location_at(offset: usize, faults: &Faults<'_>) -> SourceLocation {
     let PolicyFault { file, line, column, .. } = faults.fault_at(offset, "", "");
     SourceLocation { file, line, column }
 }

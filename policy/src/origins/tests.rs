@@ -18,9 +18,9 @@ fn origins(overlay: Option<&'static str>) -> PolicyOrigins {
 }
 
 #[track_caller]
-fn check(origins: &PolicyOrigins, rule: &str, place: &str) {
-    let found = origins.place_of(rule).map(|place| place.to_string());
-    assert_eq!(found.as_deref(), Some(place), "{rule}");
+fn check(origins: &PolicyOrigins, rule: &str, location: &str) {
+    let found = origins.location_of(rule).map(|location| location.to_string());
+    assert_eq!(found.as_deref(), Some(location), "{rule}");
 }
 
 #[test]

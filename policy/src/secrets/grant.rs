@@ -36,14 +36,14 @@ impl Grant {
 
     /// Returns the secrets that requests to the addresses in the call's arguments carry, sorted by name.
     pub fn secrets_of_subjects(&self) -> impl Iterator<Item = &GrantedSecret> {
-        self.secrets.iter().filter(self.is_of_subjects())
+        self.secrets.iter().filter(self.applies_to_subjects())
     }
 
     /// Returns the other secrets of the grant. A redirect, or a request that no argument names, may carry
     /// them.
     pub fn secrets_of_other_requests(&self) -> impl Iterator<Item = &GrantedSecret> {
-        let is_of_subjects = self.is_of_subjects();
-        self.secrets.iter().filter(move |secret| !is_of_subjects(secret))
+        let applies_to_subjects = self.applies_to_subjects();
+        self.secrets.iter().filter(move |secret| !applies_to_subjects(secret))
     }
 
     /// Returns the secrets that requests may carry when the call starts: those for the addresses in its
@@ -51,11 +51,11 @@ impl Grant {
     pub fn initial_secrets(&self) -> impl Iterator<Item = &GrantedSecret> {
         let names_addresses =
             self.subjects.iter().any(|subject| matches!(subject, RequestedSubject::Url { .. }));
-        let is_of_subjects = self.is_of_subjects();
-        self.secrets.iter().filter(move |secret| !names_addresses || is_of_subjects(secret))
+        let applies_to_subjects = self.applies_to_subjects();
+        self.secrets.iter().filter(move |secret| !names_addresses || applies_to_subjects(secret))
     }
 
-    fn is_of_subjects(&self) -> impl Fn(&&GrantedSecret) -> bool {
+    fn applies_to_subjects(&self) -> impl Fn(&&GrantedSecret) -> bool {
         let urls: Vec<&str> = self
             .subjects
             .iter()

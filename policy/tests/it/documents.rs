@@ -42,12 +42,12 @@ fn the_table_of_origins_has_every_shipped_tool() {
     };
     let (_, operations) = text.split_once("An operation runs in steps").expect("the list of operations");
     let (operations, _) = operations.split_once("| origin |").expect("the table after the list");
-    for (place, origin) in [
+    for (location, origin) in [
         (cell("| core module: "), ToolOrigin::ShippedModule),
         (operations, ToolOrigin::ShippedOperation),
         (cell("| shipped native: "), ToolOrigin::ShippedNative),
     ] {
-        let mut listed = words(place);
+        let mut listed = words(location);
         listed.sort_unstable();
         let tools = shipped_tools().filter(|tool| tool.origin == origin);
         let shipped: Vec<String> = tools.map(|tool| tool.name.to_string()).collect();

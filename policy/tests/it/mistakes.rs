@@ -198,8 +198,8 @@ fn each_mistake_is_found_in_its_line_with_a_hint() {
         let file = if matches!(mistake, Overlay(_)) { "overlay.toml" } else { "p.toml" };
         let found = report.findings.iter().any(|finding| {
             finding.code == *code
-                && finding.place.file == file
-                && finding.place.line == *line
+                && finding.location.file == file
+                && finding.location.line == *line
                 && finding.message.contains(words)
                 && !finding.hint.is_empty()
         });

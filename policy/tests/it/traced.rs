@@ -101,6 +101,6 @@ fn the_chain_names_each_rule_with_its_place() {
     };
     let origins = PolicyOrigins::read(&options);
     for rule in rules.iter().filter(|rule| *rule != "protect.paths") {
-        assert!(origins.place_of(rule).is_some(), "{rule}");
+        assert!(origins.location_of(rule).is_some(), "{rule}");
     }
 }

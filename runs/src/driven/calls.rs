@@ -13,7 +13,7 @@ use portcullis_store::{
 use portcullis_tools::{CallStartListener, StartingCall, policy::FlowLabel};
 use portcullis_types::{ToolError, ToolResult};
 
-use super::{DrivenRun, OrphanedCall, label_texts};
+use super::{DrivenRun, InterruptedCall, label_texts};
 use crate::{RunError, RunId, clock::now, pages::all_rows, state::parse_label};
 
 impl DrivenRun {
@@ -99,12 +99,12 @@ impl CallStartListener for DrivenRun {
     }
 }
 
-/// Reads the interrupted calls of a step as [`OrphanedCall`]s, and the labels that they have added.
+/// Reads the interrupted calls of a step as [`InterruptedCall`]s, and the labels that they have added.
 pub(super) async fn read_interrupted_calls(
     store: &dyn RunStore,
     id: &RunId,
     state: &RunState,
-) -> Result<(HashMap<String, OrphanedCall>, Vec<(FlowLabel, String)>), RunError> {
+) -> Result<(HashMap<String, InterruptedCall>, Vec<(FlowLabel, String)>), RunError> {
     let calls: HashSet<&str> = state.next_calls().map(|call| &*call.id).collect();
     let (mut begun, mut labels) = (HashMap::new(), Vec::new());
     if calls.is_empty() {
@@ -123,16 +123,16 @@ pub(super) async fn read_interrupted_calls(
 }
 
 /// Reads the state of an interrupted call. Returns `None` if the call may run again.
-fn interrupted_call(started: &StartedCall, id: &RunId) -> Result<Option<OrphanedCall>, RunError> {
+fn interrupted_call(started: &StartedCall, id: &RunId) -> Result<Option<InterruptedCall>, RunError> {
     Ok(match &started.result {
         Some(result) => {
             let parsed = serde_json::from_str(result.as_str());
             let result =
                 parsed.map_err(|source| RunError::Malformed { id: id.clone(), what: "result", source })?;
-            Some(OrphanedCall::Finished(Box::new(result)))
+            Some(InterruptedCall::Finished(Box::new(result)))
         }
         None if started.may_repeat => None,
-        None => Some(OrphanedCall::Unknown),
+        None => Some(InterruptedCall::Unknown),
     })
 }
 

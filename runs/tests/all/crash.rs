@@ -44,35 +44,35 @@ fn results(messages: &[Message]) -> BTreeMap<String, bool> {
 
 /// Checks the run after its end: it has an answer, a history that providers accept, and each effect at most
 /// once.
-pub(crate) async fn check(world: &World, place: &str) {
+pub(crate) async fn check(world: &World, point: &str) {
     let messages = world.messages().await;
     let calls: Vec<&str> =
         messages.iter().flat_map(|message| &message.tool_calls).map(|call| &*call.id).collect();
     let results = results(&messages);
-    assert_eq!(calls.len(), 5, "{place}: {messages:?}");
-    assert!(calls.iter().all(|call| results.contains_key(*call)), "{place}: {messages:?}");
-    assert_eq!(messages.last().map(Message::text).as_deref(), Some("Done."), "{place}");
+    assert_eq!(calls.len(), 5, "{point}: {messages:?}");
+    assert!(calls.iter().all(|call| results.contains_key(*call)), "{point}: {messages:?}");
+    assert_eq!(messages.last().map(Message::text).as_deref(), Some("Done."), "{point}");
     let roles: Vec<MessageRole> = messages.iter().map(|message| message.role).collect();
     use MessageRole::{Assistant, Tool, User};
-    assert_eq!(roles, [User, Assistant, Tool, Tool, Tool, Assistant, Tool, Tool, Assistant], "{place}");
+    assert_eq!(roles, [User, Assistant, Tool, Tool, Tool, Assistant, Tool, Tool, Assistant], "{point}");
     let notes = world.notes();
     for (call, text) in [("call-0-2", "c"), ("call-1-0", "d"), ("call-1-1", "e")] {
         let count = notes.iter().filter(|note| **note == format!("note {{\"text\":\"{text}\"}}")).count();
         match results[call] {
-            false => assert_eq!(count, 1, "{place}: {call} has a result: {notes:?} {messages:?}"),
-            true => assert!(count <= 1, "{place}: {call}: {notes:?}"),
+            false => assert_eq!(count, 1, "{point}: {call} has a result: {notes:?} {messages:?}"),
+            true => assert!(count <= 1, "{point}: {call}: {notes:?}"),
         }
     }
-    assert!(!results["call-0-0"] && !results["call-0-1"], "{place}: a call that only reads runs again");
+    assert!(!results["call-0-0"] && !results["call-0-1"], "{point}: a call that only reads runs again");
     let run = world.store.run(world.subject.id.as_str()).await.expect("the store has the run");
-    assert_eq!((run.summary.status, run.summary.lease), (RunStatus::Completed, None), "{place}");
+    assert_eq!((run.summary.status, run.summary.lease), (RunStatus::Completed, None), "{point}");
 }
 
 /// Continues in a new process after the first has died.
-async fn resume(world: &World, place: &str) {
+async fn resume(world: &World, point: &str) {
     let driven = world.drive_after_death(Continuation::Resume, false).await;
-    let run = driven.unwrap_or_else(|error| panic!("{place}: {}", portcullis_types::chain(&error)));
-    assert_eq!(run.end, AgentEnd::Answer { text: "Done.".to_owned() }, "{place}");
+    let run = driven.unwrap_or_else(|error| panic!("{point}: {}", portcullis_types::chain(&error)));
+    assert_eq!(run.end, AgentEnd::Answer { text: "Done.".to_owned() }, "{point}");
 }
 
 #[tokio::test]
@@ -91,7 +91,7 @@ async fn die_at_each_write(shared_store: Option<Arc<dyn RunStore>>) {
     let mut crashes = 0;
     for when in [Crash::Before, Crash::After] {
         for write in 0.. {
-            let place = format!("{when:?} write {write}");
+            let point = format!("{when:?} write {write}");
             let world = World::in_store(turns(), shared_store.clone()).await;
             let (store, died) = CrashingStore::new(Arc::clone(&world.store), CrashPoint { write, when });
             let driving = world.drive(Some(store), Continuation::Resume, None, false);
@@ -100,16 +100,16 @@ async fn die_at_each_write(shared_store: Option<Arc<dyn RunStore>>) {
                 () = died.notified() => true,
             };
             if !has_died {
-                check(&world, &place).await;
+                check(&world, &point).await;
                 break;
             }
             crashes += 1;
             // Only the last write has ended the run.
             let run = world.store.run(world.subject.id.as_str()).await.expect("the store has the run");
             if !run.summary.status.has_ended() {
-                resume(&world, &place).await;
+                resume(&world, &point).await;
             }
-            check(&world, &place).await;
+            check(&world, &point).await;
         }
     }
     // Three calls with a begin and an end each (two only read), seven steps and a lease, in two ways.
@@ -119,7 +119,7 @@ async fn die_at_each_write(shared_store: Option<Arc<dyn RunStore>>) {
 #[tokio::test]
 async fn a_run_goes_on_after_a_death_within_any_effect() {
     for effect in 1..=5 {
-        let place = format!("in effect {effect}");
+        let point = format!("in effect {effect}");
         let world = World::new(turns()).await;
         let died = Arc::new(Notify::new());
         let dies_in = Some((effect, &died));
@@ -127,8 +127,8 @@ async fn a_run_goes_on_after_a_death_within_any_effect() {
             driven = world.drive(None, Continuation::Resume, dies_in, false) => panic!("{driven:?}"),
             () = died.notified() => {}
         }
-        resume(&world, &place).await;
-        check(&world, &place).await;
+        resume(&world, &point).await;
+        check(&world, &point).await;
     }
 }
 

@@ -150,7 +150,7 @@ async fn a_call_is_made_once_although_its_process_dies() {
     let mut crashes = 0;
     for when in [Crash::Before, Crash::After] {
         for write in 0.. {
-            let place = format!("{when:?} write {write}");
+            let point = format!("{when:?} write {write}");
             let world = World::new(vec![Turn::Calls(vec![CONFIRM, DEFER]), Turn::Answer("Done.")]).await;
             let (store, died) =
                 CrashingStore::new(std::sync::Arc::clone(&world.store), CrashPoint { write, when });
@@ -170,15 +170,15 @@ async fn a_call_is_made_once_although_its_process_dies() {
                 if !run.summary.status.has_ended() {
                     let resuming = world.drive_after_death(Continuation::Resume, false);
                     let (run, ()) = tokio::join!(resuming, answer_confirm(&world));
-                    run.unwrap_or_else(|error| panic!("{place}: {error}"));
+                    run.unwrap_or_else(|error| panic!("{point}: {error}"));
                 }
             }
             let made: Vec<String> = calls(&world).await.into_iter().map(|call| call.tool).collect();
-            assert_eq!(made.len(), 2, "{place}: {made:?}");
+            assert_eq!(made.len(), 2, "{point}: {made:?}");
             let results = texts(&world, MessageRole::Tool).await;
-            assert_eq!(results.len(), 2, "{place}: {results:?}");
-            assert_eq!(results[0], "yes", "{place}: {results:?}");
-            assert!(results[1].contains("pendingToolCallId"), "{place}: {results:?}");
+            assert_eq!(results.len(), 2, "{point}: {results:?}");
+            assert_eq!(results[0], "yes", "{point}: {results:?}");
+            assert!(results[1].contains("pendingToolCallId"), "{point}: {results:?}");
             if !has_died {
                 break;
             }

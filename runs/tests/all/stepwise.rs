@@ -110,7 +110,7 @@ async fn single_steps_go_on_after_a_death_at_any_write() {
     let mut crashes = 0;
     for when in [Crash::Before, Crash::After] {
         for write in 0.. {
-            let place = format!("{when:?} write {write}");
+            let point = format!("{when:?} write {write}");
             let world = World::new(turns()).await;
             let (store, died) = CrashingStore::new(Arc::clone(&world.store), CrashPoint { write, when });
             let stepper = world.stepper(Some(store));
@@ -120,15 +120,15 @@ async fn single_steps_go_on_after_a_death_at_any_write() {
             };
             drop(stepper);
             if !has_died {
-                check(&world, &place).await;
+                check(&world, &point).await;
                 break;
             }
             crashes += 1;
             let driven = eventually("the dead process's lease is free", async || {
                 unless_leased(drive(&world.stepper(None), &world).await)
             });
-            driven.await.unwrap_or_else(|error| panic!("{place}: {error}"));
-            check(&world, &place).await;
+            driven.await.unwrap_or_else(|error| panic!("{point}: {error}"));
+            check(&world, &point).await;
         }
     }
     // Seven steps with a lease and a commit each, and five calls with a lease, a begin and an end, in two ways.

@@ -8,7 +8,7 @@ use std::{
 use async_trait::async_trait;
 use portcullis_agent::{AgentConfig, AgentLoop, AgentRun};
 use portcullis_runs::{
-    Continuation, ModelIdentity, RunError, RunId, RunProcess, RunSubject, Runs, StepParts, Stepper,
+    Continuation, ModelIdentity, RunDriver, RunError, RunId, RunSubject, Runs, StepParts, Stepper,
     StoredApprover, StoredExecutor, StoredExternalCalls, all_rows,
     store::{RunStore, SqliteOptions, StoreError, open_sqlite},
 };
@@ -150,7 +150,7 @@ impl World {
     /// Returns the runs as a new process sees them.
     pub(crate) fn process(&self, store: Option<Arc<dyn RunStore>>) -> Runs {
         let store = store.unwrap_or_else(|| Arc::clone(&self.store));
-        Runs::new(store, RunProcess::start(self.state.path()).expect("starts"))
+        Runs::new(store, RunDriver::start(self.state.path()).expect("starts"))
     }
 
     fn registry(&self, dies_in: Option<(usize, &Arc<Notify>)>) -> Arc<ToolRegistry> {

@@ -190,12 +190,12 @@ fn shown_recorded(recorded: &RecordedExplanation) -> String {
 
 /// Formats a rule of the chain in one line.
 fn line(rule: &LocatedRule) -> String {
-    let LocatedRule { rule, finding, place } = rule;
-    format!("{rule}  {finding}  ({})", origin(place.as_ref()))
+    let LocatedRule { rule, finding, location } = rule;
+    format!("{rule}  {finding}  ({})", origin(location.as_ref()))
 }
 
-fn origin(place: Option<&SourceLocation>) -> String {
-    place.map_or_else(|| "default".to_owned(), ToString::to_string)
+fn origin(location: Option<&SourceLocation>) -> String {
+    location.map_or_else(|| "default".to_owned(), ToString::to_string)
 }
 
 /// Formats the answers of all tools as a table.
@@ -206,7 +206,7 @@ fn listing(explanations: &[Explanation]) -> String {
             explanation.verdict.to_string(),
             explanation.code.map_or_else(|| "–".to_owned(), |code| code.to_string()),
             explanation.rule.clone(),
-            origin(explanation.place.as_ref()),
+            origin(explanation.location.as_ref()),
         ]
     });
     table::render(["TOOL", "ANSWER", "CODE", "RULE", "FROM"], rows)

@@ -206,7 +206,7 @@ fn by_mount(grants: &[ToolGrants], use_counts: &UseCounts) -> String {
             access_cell(Some(grant.access), use_counts.of(grants, &grant.mount)),
             grants.verdict.to_string(),
             grant.rule.clone(),
-            grant.place.as_ref().map_or_else(|| "default".to_owned(), SourceLocation::to_string),
+            grant.location.as_ref().map_or_else(|| "default".to_owned(), SourceLocation::to_string),
         ]
     });
     table::render(["MOUNT", "TOOL", "ACCESS", "CALLS", "RULE", "FROM"], rows)

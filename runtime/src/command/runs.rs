@@ -6,7 +6,7 @@ use std::{process::ExitCode, sync::Arc, time::Duration};
 
 use jiff::Timestamp;
 use portcullis_runs::{
-    RunExport, RunId, RunProcess, Runs, now,
+    RunDriver, RunExport, RunId, Runs, now,
     store::{
         ApprovalFilter, ApprovalStatus, PageRequest, RunFilter, RunStatus, RunStore, RunSummary, StoreError,
         StoredMessage,
@@ -78,7 +78,7 @@ pub(crate) fn show(common: &CommonOptions, options: &OneRunOptions) -> Result<Ex
         let run = store.run(id.as_str()).await?;
         let word = status_label(&*store, &run.summary).await?;
         let driver = run.summary.lease.as_ref().map(|(owner, _)| &**owner);
-        let process = driver.and_then(|driver| RunProcess::process_id(&state, driver));
+        let process = driver.and_then(|driver| RunDriver::process_id(&state, driver));
         let text = text::run(&*store, &id, &run, (word, process)).await?;
         stream::write_answer(&text)
     })
@@ -112,7 +112,7 @@ pub(crate) fn cancel(common: &CommonOptions, options: &OneRunOptions) -> Result<
     let state = setup::envelope(common)?.state;
     with_run(common, options, async |store, id| {
         // A run that no process drives is ended here, which needs a process's lease.
-        let runs = Runs::new(Arc::clone(&store), RunProcess::start(&state)?);
+        let runs = Runs::new(Arc::clone(&store), RunDriver::start(&state)?);
         match runs.cancel(&id).await? {
             status if status.has_ended() => stream::write_answer(&format!("{status}\n")),
             _ => stream::write_answer("the process that drives the run was asked to end it\n"),

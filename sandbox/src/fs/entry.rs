@@ -26,9 +26,9 @@ const SIGHT_TTL: Duration = Duration::from_millis(10);
 
 /// A path at which a directory was found not to be hidden.
 #[derive(Debug)]
-pub(super) struct VisiblePlace {
+pub(super) struct VisiblePath {
     /// The directory's host path.
-    place: PathBuf,
+    path: PathBuf,
     at: Instant,
 }
 
@@ -71,15 +71,15 @@ impl GuestFs {
         if seen.is_some_and(|seen| now.duration_since(seen.at) < SIGHT_TTL) {
             return Ok(());
         }
-        let place = real_path(directory.as_fd()).map_err(|_cause| Errno::IO)?;
-        if seen.is_none_or(|seen| seen.place != place) {
+        let path = real_path(directory.as_fd()).map_err(|_cause| Errno::IO)?;
+        if seen.is_none_or(|seen| seen.path != path) {
             let below = self.below_mount(preopen, directory.as_fd(), None)?;
             if hidden.covers(&below).is_some() {
                 return Err(Errno::NOENT);
             }
         }
         if let Some(Descriptor::Directory(known)) = self.descriptors.get_mut(&fd) {
-            known.seen = Some(VisiblePlace { place, at: now });
+            known.seen = Some(VisiblePath { path, at: now });
         }
         Ok(())
     }

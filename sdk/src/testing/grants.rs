@@ -57,7 +57,7 @@ impl GrantedMounts {
 fn path_argument(param: &ParamSpec, arguments: &Value) -> Option<String> {
     match arguments.get(param.name) {
         Some(Value::String(text)) => Some(text.clone()),
-        None | Some(Value::Null) => match &param.presence {
+        None | Some(Value::Null) => match &param.requiredness {
             Requiredness::Default(DefaultValue::Literal(LiteralValue::String(text))) => {
                 Some((*text).to_owned())
             }

@@ -167,7 +167,7 @@ pub(super) struct EventInlet {
 /// `failed` if the slot for the last event cannot be reserved. In practice a new channel has room.
 pub(super) fn channel(control: Arc<CommandControl>) -> Result<(EventOutlet, EventInlet), Status> {
     let (accept, accepted) = oneshot::channel();
-    let (events, receiver) = mpsc::channel(EVENTS);
+    let (events, receiver) = mpsc::channel(MAX_WAITING_EVENTS);
     let end_permit = events
         .clone()
         .try_reserve_owned()
@@ -219,7 +219,7 @@ impl EventOutlet {
             OutputStream::Stdout => protocol::Stream::Stdout,
             OutputStream::Stderr => protocol::Stream::Stderr,
         };
-        for bytes in chunk.bytes.chunks(EVENT_BYTES) {
+        for bytes in chunk.bytes.chunks(MAX_EVENT_BYTES) {
             if self.is_lost {
                 return;
             }
@@ -357,5 +357,5 @@ fn micros(duration: Duration) -> u64 {
 
 /// The maximum number of events that wait for a client, including the first and the last, and of output bytes in one
 /// event. Their product bounds the daemon's memory for a client that does not read.
-const EVENTS: usize = 8;
-const EVENT_BYTES: usize = 128 << 10;
+const MAX_WAITING_EVENTS: usize = 8;
+const MAX_EVENT_BYTES: usize = 128 << 10;

@@ -4,7 +4,7 @@
 use std::{collections::BTreeMap, net::SocketAddr};
 
 use parking_lot::{Mutex, MutexGuard};
-use portcullis_egress::{TunnelEnd, TunnelFacts, TunnelWatch};
+use portcullis_egress::{TunnelEnd, TunnelReport, TunnelWatch};
 use portcullis_shell_protocol::Connection;
 
 /// The connections of one session.
@@ -86,7 +86,7 @@ impl ClientConnections {
         }
     }
 
-    fn count(&mut self, facts: TunnelFacts, end: &'static str) {
+    fn count(&mut self, facts: TunnelReport, end: &'static str) {
         let counted = match &facts.end {
             Some(TunnelEnd::Refused { .. }) => &mut self.refused,
             _ => &mut self.opened,

@@ -26,7 +26,7 @@ pub(crate) async fn append_event(sql: &mut dyn Sql, event: NewEvent) -> Result<i
     check_count("the topics of the event", to_i64(event.topics.len()), to_i64(MAX_TOPICS))?;
     event.topics.iter().try_for_each(|topic| check_name("a topic", topic))?;
     if event.topics.is_empty() {
-        return Err(StoreError::Invalid { place: "the topics of the event", expected: "one topic or more" });
+        return Err(StoreError::Invalid { field: "the topics of the event", expected: "one topic or more" });
     }
     let row = sql.row("update event_log set newest = newest + 1 returning newest", parameters![]).await?;
     // The migration inserts the one row, so the fallback is never used.

@@ -60,11 +60,11 @@ fn check_note(kind: NoteKind, note: &NewNote) -> Result<(), StoreError> {
     check_size("the note", note.body.len(), MAX_NOTE_BYTES)?;
     if kind != NoteKind::Plan && (note.due.is_some() || note.every.is_some()) {
         let expected = "absent: only a plan is due";
-        return Err(StoreError::Invalid { place: "the due time of the note", expected });
+        return Err(StoreError::Invalid { field: "the due time of the note", expected });
     }
     if note.every.is_some_and(|every| every < MIN_PLAN_INTERVAL_MS) {
         let expected = "1,000 milliseconds or more";
-        return Err(StoreError::Invalid { place: "the interval of the plan", expected });
+        return Err(StoreError::Invalid { field: "the interval of the plan", expected });
     }
     Ok(())
 }

@@ -25,7 +25,7 @@ pub(crate) async fn add_token(sql: &mut dyn Sql, token: Token) -> Result<(), Sto
     let is_digit = |byte: u8| matches!(byte, b'0'..=b'9' | b'a'..=b'f');
     if token.hash.len() != HASH_DIGITS || !token.hash.bytes().all(is_digit) {
         let expected = "64 lowercase hexadecimal digits";
-        return Err(StoreError::Invalid { place: "the hash of the token", expected });
+        return Err(StoreError::Invalid { field: "the hash of the token", expected });
     }
     lock_log(sql).await?;
     // The id and the hash are both unique, so the conflict names no column.

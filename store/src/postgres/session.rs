@@ -39,7 +39,7 @@ impl<'a, C: GenericClient + Sync> SqlSession<'a, C> {
 /// Refuses texts with NUL, as the server would. Only an id or name to look up can have one here.
 fn check_texts(values: &[Value]) -> Result<(), StoreError> {
     match values.iter().any(|value| matches!(value, Value::Text(text) if text.contains('\0'))) {
-        true => Err(StoreError::Nul { place: "an id or a name" }),
+        true => Err(StoreError::Nul { field: "an id or a name" }),
         false => Ok(()),
     }
 }
@@ -50,14 +50,14 @@ fn parameters(values: &[Value]) -> Vec<&(dyn ToSql + Sync)> {
 
 /// Reads a row. A column of an unexpected type is an error of `tokio_postgres`.
 fn read_row(row: &tokio_postgres::Row) -> Result<SqlRow, tokio_postgres::Error> {
-    let values = row.columns().iter().enumerate().map(|(place, column)| {
+    let values = row.columns().iter().enumerate().map(|(index, column)| {
         Ok(match *column.type_() {
-            Type::INT8 => row.try_get::<_, Option<i64>>(place)?.map_or(Value::Null, Value::Int),
+            Type::INT8 => row.try_get::<_, Option<i64>>(index)?.map_or(Value::Null, Value::Int),
             // `select 1` is an `int4`. All columns of the tables are `int8` or `text`.
             Type::INT4 => {
-                row.try_get::<_, Option<i32>>(place)?.map_or(Value::Null, |int| Value::Int(int.into()))
+                row.try_get::<_, Option<i32>>(index)?.map_or(Value::Null, |int| Value::Int(int.into()))
             }
-            _ => row.try_get::<_, Option<String>>(place)?.map_or(Value::Null, Value::Text),
+            _ => row.try_get::<_, Option<String>>(index)?.map_or(Value::Null, Value::Text),
         })
     });
     values.collect::<Result<_, _>>().map(SqlRow)

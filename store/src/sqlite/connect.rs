@@ -21,7 +21,7 @@ const LOG_BYTES: i64 = 16 << 20;
 
 /// The pause between attempts to switch to the write-ahead log. This switch does not wait for locks by
 /// itself.
-const PAUSE: Duration = Duration::from_millis(5);
+const BUSY_PAUSE: Duration = Duration::from_millis(5);
 
 /// Makes connections to one file.
 #[derive(Debug, Clone)]
@@ -101,7 +101,7 @@ impl Connect {
                 }
                 Err(error) if error.failure() == Some(DatabaseFailure::Busy) && Instant::now() < deadline => {
                     // This thread is for blocking work, so the sleep delays no task.
-                    std::thread::sleep(PAUSE);
+                    std::thread::sleep(BUSY_PAUSE);
                 }
                 Err(error) => return Err(error),
             }

@@ -11,7 +11,7 @@ use portcullis_store::{NewRun, PageRequest, RunStore};
 
 use crate::{
     conformance::{OWNER, commit, guard, json, new_run},
-    sqlite::{assert_intact, block_on, open_default, place},
+    sqlite::{assert_intact, block_on, database_path, open_default},
 };
 
 /// The variable that makes the child write to this file.
@@ -49,7 +49,7 @@ async fn write_step(store: &dyn RunStore, version: i64) -> i64 {
 
 #[test]
 fn every_acknowledged_step_survives_a_kill() {
-    let (_folder, path) = place();
+    let (_folder, path) = database_path();
     block_on(async {
         let store = open_default(&path).await;
         let run = NewRun { lease: Some((OWNER.to_owned(), i64::MAX)), ..new_run("r") };

@@ -16,7 +16,7 @@ use crate::{
     },
     postgres_server::Server,
     races::spawn,
-    sqlite::{assert_intact, block_on, open_gateway, place},
+    sqlite::{assert_intact, block_on, database_path, open_gateway},
 };
 
 /// The number of times that each race is run.
@@ -162,7 +162,7 @@ async fn all(stores: &Stores) {
 
 #[test]
 fn gateways_on_one_file_agree() {
-    let (_folder, path) = place();
+    let (_folder, path) = database_path();
     block_on(async {
         let stores = [open_gateway(&path).await, open_gateway(&path).await];
         all(&stores).await;

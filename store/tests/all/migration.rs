@@ -14,7 +14,7 @@ use crate::{
         json, new_run,
     },
     postgres_server::Server,
-    sqlite::{assert_intact, block_on, open_gateway, place},
+    sqlite::{assert_intact, block_on, database_path, open_gateway},
 };
 
 /// The scripts of the versions, for each database.
@@ -75,7 +75,7 @@ async fn check(store: &dyn GatewayStore) {
 #[test]
 fn files_of_older_versions_are_migrated_with_their_data() {
     for version in [1, 2] {
-        let (_folder, path) = place();
+        let (_folder, path) = database_path();
         sqlite_of_version(&path, version);
         block_on(async {
             let store = open_gateway(&path).await;

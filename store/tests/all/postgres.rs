@@ -201,8 +201,8 @@ fn processes_that_open_a_new_database_at_once_all_can() {
     block_on(async {
         let url = server.new_database().await;
         let stores = futures_util::future::join_all((0..8).map(|_| open(&url))).await;
-        for (place, store) in stores.into_iter().enumerate() {
-            add_run(&*store.expect("opens"), &place.to_string()).await;
+        for (number, store) in stores.into_iter().enumerate() {
+            add_run(&*store.expect("opens"), &number.to_string()).await;
         }
     });
 }

@@ -9,7 +9,7 @@ use portcullis_store::{
 use crate::{
     conformance::{NOW, add_run, commit, guard, json, new_call},
     postgres_server::Server,
-    sqlite::{assert_intact, block_on, open_default, place},
+    sqlite::{assert_intact, block_on, database_path, open_default},
 };
 
 /// The pairs that race.
@@ -104,8 +104,8 @@ async fn drivers_meet(stores: [Arc<dyn RunStore>; 2]) {
 
 /// Entries of many senders get ordinals without gaps.
 async fn senders_meet(stores: [Arc<dyn RunStore>; 2]) {
-    let sends = (0..PAIRS).map(|place| {
-        let store = Arc::clone(&stores[place % 2]);
+    let sends = (0..PAIRS).map(|number| {
+        let store = Arc::clone(&stores[number % 2]);
         spawn(async move {
             let (agent, kind) = ("many".to_owned(), "k".to_owned());
             store.push_inbox(NewInboxEntry { agent, kind, body: json("1"), created: 1 }).await.expect("sent")
@@ -123,8 +123,8 @@ async fn all(stores: [Arc<dyn RunStore>; 3], others: [Arc<dyn RunStore>; 2]) {
 
 #[test]
 fn stores_on_one_file_agree() {
-    let (_folder, path) = place();
-    let (_folder2, path2) = place();
+    let (_folder, path) = database_path();
+    let (_folder2, path2) = database_path();
     block_on(async {
         let (a, b, c) = (open_default(&path).await, open_default(&path).await, open_default(&path).await);
         all([Arc::clone(&a), Arc::clone(&b), Arc::clone(&a)], [Arc::clone(&b), Arc::clone(&c)]).await;
@@ -153,14 +153,14 @@ fn stores_on_one_server_agree() {
 #[test]
 fn stores_that_open_a_new_file_at_once_all_can() {
     for _ in 0..10 {
-        let (_folder, path) = place();
+        let (_folder, path) = database_path();
         block_on(async {
             let opened = futures_util::future::join_all((0..6).map(|_| {
                 let path = path.clone();
                 spawn(async move { open_default(&path).await })
             }));
-            for (place, store) in opened.await.into_iter().enumerate() {
-                add_run(&*store, &place.to_string()).await;
+            for (number, store) in opened.await.into_iter().enumerate() {
+                add_run(&*store, &number.to_string()).await;
             }
         });
         assert_intact(&path);

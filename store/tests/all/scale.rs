@@ -10,7 +10,7 @@ use portcullis_store::{PageRequest, RunFilter, RunStore};
 use crate::{
     conformance::{add_run, commit, json, new_run},
     postgres_server::Server,
-    sqlite::{block_on, open_default, place},
+    sqlite::{block_on, database_path, open_default},
 };
 
 /// The steps of the long run.
@@ -64,7 +64,7 @@ async fn a_long_run(store: Arc<dyn RunStore>, steps: i64) {
 
 #[test]
 fn a_long_run_is_read_in_pages() {
-    let (_folder, path) = place();
+    let (_folder, path) = database_path();
     block_on(async { a_long_run(open_default(&path).await, STEPS).await });
     let Some(server) = Server::start() else { return };
     block_on(async {
@@ -75,14 +75,14 @@ fn a_long_run_is_read_in_pages() {
 
 #[test]
 fn many_runs_are_listed_in_pages() {
-    let (_folder, path) = place();
+    let (_folder, path) = database_path();
     block_on(async {
         let store = open_default(&path).await;
         let begun = Instant::now();
         for group in 0..RUNS / 1_000 {
-            let added = (0..1_000_i64).map(|place| {
-                let mut new = new_run(&format!("r{group}-{place}"));
-                new.created = place % 7;
+            let added = (0..1_000_i64).map(|number| {
+                let mut new = new_run(&format!("r{group}-{number}"));
+                new.created = number % 7;
                 store.create_run(new)
             });
             futures_util::future::join_all(added)

@@ -11,7 +11,7 @@ use rusqlite::Connection;
 use crate::{
     conformance::builders::{add_space, new_message},
     postgres_server::Server,
-    sqlite::{block_on, open_gateway, place},
+    sqlite::{block_on, database_path, open_gateway},
 };
 
 /// The messages of the large space in SQLite.
@@ -24,10 +24,10 @@ async fn fill(store: &Arc<dyn GatewayStore>, messages: usize) {
     add_space(&**store, "s").await;
     let ids: Vec<usize> = (0..messages).collect();
     for group in ids.chunks(200) {
-        let posted = group.iter().map(|place| {
-            let rare = if place % RARE == 0 { "rare" } else { "usual" };
-            let text = format!("message {place} is {rare} and says hello");
-            Change::PostMessage(new_message("s", &format!("m{place}"), &text))
+        let posted = group.iter().map(|number| {
+            let rare = if number % RARE == 0 { "rare" } else { "usual" };
+            let text = format!("message {number} is {rare} and says hello");
+            Change::PostMessage(new_message("s", &format!("m{number}"), &text))
         });
         store.apply(posted.collect()).await.expect("posted");
     }
@@ -65,7 +65,7 @@ async fn check(store: &Arc<dyn GatewayStore>, messages: usize) {
 
 #[test]
 fn a_large_space_is_listed_and_searched_in_pages() {
-    let (_folder, path) = place();
+    let (_folder, path) = database_path();
     block_on(async { check(&open_gateway(&path).await, MESSAGES).await });
     // The query plans use an index for each table, and scan none.
     let connection = Connection::open(&path).expect("opens");

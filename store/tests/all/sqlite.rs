@@ -26,7 +26,7 @@ fn private_folder() -> TempDir {
 }
 
 /// A private folder with the path of a store.
-pub(crate) fn place() -> (TempDir, PathBuf) {
+pub(crate) fn database_path() -> (TempDir, PathBuf) {
     let folder = private_folder();
     let path = folder.path().join("runs.db");
     (folder, path)
@@ -50,7 +50,7 @@ macro_rules! each_case_is_a_test {
         $(
             #[test]
             fn $case() {
-                let (_folder, path) = place();
+                let (_folder, path) = database_path();
                 block_on(async {
                     let store = open_gateway(&path).await;
                     conformance::$module::$case(&*store).await;
@@ -92,7 +92,7 @@ fn check_refused(path: &Path, expected: impl Fn(&StoreError) -> bool) {
 
 #[test]
 fn writes_survive_reopening() {
-    let (_folder, path) = place();
+    let (_folder, path) = database_path();
     block_on(async {
         let store = open(path.to_str().expect("the path is UTF-8")).await.expect("opens");
         add_run(&*store, "r").await;
@@ -108,7 +108,7 @@ fn writes_survive_reopening() {
 
 #[test]
 fn the_files_are_private_whatever_the_umask() {
-    let (folder, path) = place();
+    let (folder, path) = database_path();
     let old = rustix::process::umask(rustix::fs::Mode::empty());
     let store = block_on(async {
         let store = open_default(&path).await;
@@ -125,7 +125,7 @@ fn the_files_are_private_whatever_the_umask() {
 
 #[test]
 fn places_that_others_can_reach_are_refused() {
-    let (folder, path) = place();
+    let (folder, path) = database_path();
     fs::set_permissions(folder.path(), fs::Permissions::from_mode(0o750)).expect("set");
     check_refused(&path, |error| {
         matches!(error, StoreError::Open(OpenError::NotPrivate { wanted: 0o700, found: 0o750, .. }))
@@ -148,7 +148,7 @@ fn places_that_others_can_reach_are_refused() {
 
 #[test]
 fn links_and_folders_are_refused() {
-    let (folder, path) = place();
+    let (folder, path) = database_path();
     let other = folder.path().join("other");
     fs::write(&other, "").expect("written");
     fs::set_permissions(&other, fs::Permissions::from_mode(0o600)).expect("set");
@@ -170,7 +170,7 @@ fn links_and_folders_are_refused() {
 
 #[test]
 fn a_file_of_a_newer_version_is_not_changed() {
-    let (_folder, path) = place();
+    let (_folder, path) = database_path();
     block_on(async { open_default(&path).await.close().await });
     let connection = Connection::open(&path).expect("opens");
     connection.pragma_update(None, "user_version", 7).expect("set");
@@ -185,7 +185,7 @@ fn a_file_of_a_newer_version_is_not_changed() {
 
 #[test]
 fn a_file_of_another_program_is_not_changed() {
-    let (_folder, path) = place();
+    let (_folder, path) = database_path();
     let connection = Connection::open(&path).expect("opens");
     connection.execute_batch("create table bookmarks (url text)").expect("the SQL runs");
     drop(connection);
@@ -197,7 +197,7 @@ fn a_file_of_another_program_is_not_changed() {
 
 #[test]
 fn a_file_that_shall_not_be_written_is_refused() {
-    let (_folder, path) = place();
+    let (_folder, path) = database_path();
     block_on(async { open_default(&path).await.close().await });
     fs::set_permissions(&path, fs::Permissions::from_mode(0o400)).expect("set");
     check_refused(&path, |error| error.failure() == Some(DatabaseFailure::ReadOnly));
@@ -205,7 +205,7 @@ fn a_file_that_shall_not_be_written_is_refused() {
 
 #[test]
 fn a_damaged_file_is_reported() {
-    let (_folder, path) = place();
+    let (_folder, path) = database_path();
     fs::write(&path, "this is not a database. ".repeat(1000)).expect("written");
     fs::set_permissions(&path, fs::Permissions::from_mode(0o600)).expect("set");
     check_refused(&path, |error| error.failure() == Some(DatabaseFailure::Corrupt));
@@ -213,7 +213,7 @@ fn a_damaged_file_is_reported() {
     fs::remove_file(&path).expect("removed");
     block_on(async {
         let store = open_default(&path).await;
-        let ids: Vec<String> = (0..2_000).map(|place| format!("r{place}")).collect();
+        let ids: Vec<String> = (0..2_000).map(|number| format!("r{number}")).collect();
         futures_util::future::join_all(ids.iter().map(|id| add_run(&*store, id))).await;
         store.close().await;
         // Keep the first pages, which hold the version and the table names.
@@ -241,7 +241,7 @@ fn a_damaged_file_is_reported() {
 
 #[test]
 fn a_lock_of_another_process_is_waited_for_and_then_reported() {
-    let (_folder, path) = place();
+    let (_folder, path) = database_path();
     block_on(async {
         let options = SqliteOptions { busy_timeout: Duration::from_millis(50), ..SqliteOptions::default() };
         let store = open_sqlite(&path, options.clone()).await.expect("opens");
@@ -260,7 +260,7 @@ fn a_lock_of_another_process_is_waited_for_and_then_reported() {
 
 #[test]
 fn a_full_database_refuses_and_goes_on_when_there_is_room() {
-    let (_folder, path) = place();
+    let (_folder, path) = database_path();
     block_on(async {
         let options = SqliteOptions { max_bytes: Some(4 << 20), ..SqliteOptions::default() };
         let store = open_sqlite(&path, options).await.expect("opens");
@@ -276,7 +276,7 @@ fn a_full_database_refuses_and_goes_on_when_there_is_room() {
         );
         // Writes of one group are each stored or reported as failed, and every write that is reported as done
         // is stored.
-        let ids: Vec<String> = (0..50).map(|place| format!("s{place}")).collect();
+        let ids: Vec<String> = (0..50).map(|number| format!("s{number}")).collect();
         let large = async { store.commit_step(step).await.map(|_| ()) };
         let small = ids.iter().map(|id| store.create_run(new_run(id)));
         let (large, small) = futures_util::future::join(large, futures_util::future::join_all(small)).await;
@@ -299,7 +299,7 @@ fn a_full_database_refuses_and_goes_on_when_there_is_room() {
 /// Runs the suite up to the small limits. For the other limits, rows are inserted without the store.
 #[test]
 fn full_tables_of_a_gateway_take_no_more() {
-    let (_folder, path) = place();
+    let (_folder, path) = database_path();
     block_on(async {
         let store = open_gateway(&path).await;
         builders::add_space(&*store, "s").await;
@@ -339,7 +339,7 @@ fn full_tables_of_a_gateway_take_no_more() {
             (store.apply(vec![message]).await.map(|_| ()).expect_err("full"), "the messages of the space"),
         ] {
             assert!(
-                matches!(&error, StoreError::Limit(LimitError::TooMany { place, .. }) if *place == full),
+                matches!(&error, StoreError::Limit(LimitError::TooMany { number, .. }) if *number == full),
                 "{error}"
             );
         }

@@ -9,7 +9,7 @@ use std::{
 
 use portcullis_agent::{AgentConfig, AgentLoop, AgentRun as LoopEnd, ExecutionStrategy};
 use portcullis_runs::{
-    Continuation, ModelIdentity, RunExport, RunId, RunProcess, RunSubject, Runs, StepParts, Stepper,
+    Continuation, ModelIdentity, RunDriver, RunExport, RunId, RunSubject, Runs, StepParts, Stepper,
     StoredApprover, StoredExecutor,
     store::{RunStore, SqliteOptions, open_sqlite},
 };
@@ -137,7 +137,7 @@ impl World {
     ) -> (LoopEnd, RunId) {
         let id = RunId::random().expect("random bytes");
         let subject = RunSubject { id: id.clone(), agent: AGENT.to_owned(), workspace: WORKSPACE.to_owned() };
-        let runs = Runs::new(Arc::clone(&self.store), RunProcess::start(self.folder()).expect("starts"));
+        let runs = Runs::new(Arc::clone(&self.store), RunDriver::start(self.folder()).expect("starts"));
         runs.add(subject.clone(), Message::user(prompt)).await.expect("added");
         let registry = registry(self.folder(), &ALL);
         let caller = Caller::new(AGENT, id.as_str());
@@ -238,7 +238,7 @@ pub(crate) async fn open_store(folder: &Path) -> Arc<dyn RunStore> {
 /// Creates a stepper for a process.
 pub(crate) async fn stepper(folder: &Path, tools: &[&'static str]) -> Arc<Stepper> {
     let store = open_store(folder).await;
-    let runs = Runs::new(store, RunProcess::start(folder).expect("starts"));
+    let runs = Runs::new(store, RunDriver::start(folder).expect("starts"));
     let parts = StepParts {
         registry: registry(folder, tools),
         provider: Arc::new(Scripts::new(folder.to_owned())),

@@ -17,7 +17,7 @@ use portcullis_agent::{
 };
 use portcullis_gateway::{ChosenModel, Gateway, GatewayParts, Models};
 use portcullis_runs::{
-    ModelIdentity, RunProcess, Runs,
+    ModelIdentity, RunDriver, Runs,
     store::{
         ExternalCallStatus, GatewayStore, Json, LeaseGuard, NewExternalCall, NewRun, SqliteOptions,
         open_gateway_sqlite,
@@ -85,7 +85,7 @@ impl Served {
         let parts = GatewayParts {
             runs: Runs::new(
                 Arc::clone(&store) as Arc<_>,
-                RunProcess::start(&fixture.state()).expect("starts"),
+                RunDriver::start(&fixture.state()).expect("starts"),
             ),
             store: Arc::clone(&store),
             registry,

@@ -22,7 +22,7 @@ use portcullis_agent::{
     Provider, ProviderError, StopReason, ToolCallDelta,
 };
 use portcullis_runs::{
-    Continuation, DrivenRun, RunId, RunProcess, RunSubject, Runs, StoredExecutor,
+    Continuation, DrivenRun, RunDriver, RunId, RunSubject, Runs, StoredExecutor,
     store::{SqliteOptions, open, open_sqlite},
 };
 use portcullis_testing::Fixture;
@@ -88,7 +88,7 @@ async fn storing_in_postgresql(
 ) {
     let Some(server) = postgres_server::Server::start_with(|_| "-c fsync=on".to_owned()) else { return };
     let store = open(&server.new_database().await).await.expect("a store");
-    let process = RunProcess::start(&fixture.state()).expect("starts");
+    let process = RunDriver::start(&fixture.state()).expect("starts");
     let runs = Runs::new(store, process);
     let (mut stored, mut syncs) = (Vec::new(), Vec::new());
     for _ in 0..ROUNDS {
@@ -187,7 +187,7 @@ async fn time_stored(runs: &Runs, registry: &Arc<ToolRegistry>, turns: usize) ->
 async fn runs(fixture: &Fixture) -> Runs {
     let file = fixture.state().join("runs.db");
     let store = open_sqlite(&file, SqliteOptions::default()).await.expect("a store");
-    Runs::new(store, RunProcess::start(&fixture.state()).expect("starts"))
+    Runs::new(store, RunDriver::start(&fixture.state()).expect("starts"))
 }
 
 async fn add(runs: &Runs) -> RunSubject {

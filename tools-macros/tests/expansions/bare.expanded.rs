@@ -61,7 +61,7 @@ impl ::r#gate_sdk::__private::DeclaredTool for Now {
             }
             #[allow(unused_imports)]
             use ::r#gate_sdk::__private::returned::{
-                AnyError as _, AnyOutput as _, DataOutput as _, KnownError as _,
+                NotAnError as _, UnsupportedOutput as _, DataOutput as _, KnownError as _,
                 KnownOutput as _, NestedResult as _, PlainValue as _, ResultValue as _,
                 StandardError as _,
             };

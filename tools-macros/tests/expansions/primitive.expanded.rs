@@ -41,7 +41,7 @@ impl ::r#gate_sdk::__private::DeclaredTool for FileRead {
                     name: "path",
                     description: ::core::option::Option::Some("Where it is."),
                     kind: ::r#gate_sdk::__private::ParamKind::String,
-                    presence: ::r#gate_sdk::__private::Requiredness::Required,
+                    requiredness: ::r#gate_sdk::__private::Requiredness::Required,
                     minimum: ::core::option::Option::None,
                     maximum: ::core::option::Option::None,
                     one_of: &[],
@@ -55,7 +55,7 @@ impl ::r#gate_sdk::__private::DeclaredTool for FileRead {
                     name: "offset",
                     description: ::core::option::Option::None,
                     kind: ::r#gate_sdk::__private::ParamKind::Integer,
-                    presence: ::r#gate_sdk::__private::Requiredness::Default(
+                    requiredness: ::r#gate_sdk::__private::Requiredness::Default(
                         ::r#gate_sdk::__private::DefaultValue::Literal(
                             ::r#gate_sdk::__private::LiteralValue::Integer(1i128),
                         ),
@@ -71,7 +71,7 @@ impl ::r#gate_sdk::__private::DeclaredTool for FileRead {
                     name: "limit",
                     description: ::core::option::Option::None,
                     kind: ::r#gate_sdk::__private::ParamKind::Integer,
-                    presence: ::r#gate_sdk::__private::Requiredness::Optional,
+                    requiredness: ::r#gate_sdk::__private::Requiredness::Optional,
                     minimum: ::core::option::Option::None,
                     maximum: ::core::option::Option::None,
                     one_of: &[],
@@ -81,7 +81,7 @@ impl ::r#gate_sdk::__private::DeclaredTool for FileRead {
             output_schema: || {
                 #[allow(unused_imports)]
                 use ::r#gate_sdk::__private::returned::{
-                    AnyOutputType as _, Declared as _, DescribedOutput as _,
+                    NoSchema as _, Declared as _, DescribedOutput as _,
                     DescribedResult as _, ShownOutput as _, ShownResult as _,
                     UndescribedJson as _,
                 };
@@ -138,7 +138,7 @@ impl ::r#gate_sdk::__private::DeclaredTool for FileRead {
             };
             #[allow(unused_imports)]
             use ::r#gate_sdk::__private::returned::{
-                AnyError as _, AnyOutput as _, DataOutput as _, KnownError as _,
+                NotAnError as _, UnsupportedOutput as _, DataOutput as _, KnownError as _,
                 KnownOutput as _, NestedResult as _, PlainValue as _, ResultValue as _,
                 StandardError as _,
             };

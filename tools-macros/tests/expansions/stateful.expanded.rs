@@ -31,7 +31,7 @@ impl ::r#gate_sdk::__private::DeclaredTool for Count {
                     name: "n",
                     description: ::core::option::Option::None,
                     kind: ::r#gate_sdk::__private::ParamKind::Integer,
-                    presence: ::r#gate_sdk::__private::Requiredness::Required,
+                    requiredness: ::r#gate_sdk::__private::Requiredness::Required,
                     minimum: ::core::option::Option::None,
                     maximum: ::core::option::Option::None,
                     one_of: &[],
@@ -41,7 +41,7 @@ impl ::r#gate_sdk::__private::DeclaredTool for Count {
             output_schema: || {
                 #[allow(unused_imports)]
                 use ::r#gate_sdk::__private::returned::{
-                    AnyOutputType as _, Declared as _, DescribedOutput as _,
+                    NoSchema as _, Declared as _, DescribedOutput as _,
                     DescribedResult as _, ShownOutput as _, ShownResult as _,
                     UndescribedJson as _,
                 };
@@ -100,7 +100,7 @@ impl ::r#gate_sdk::__private::DeclaredTool for Count {
             };
             #[allow(unused_imports)]
             use ::r#gate_sdk::__private::returned::{
-                AnyError as _, AnyOutput as _, DataOutput as _, KnownError as _,
+                NotAnError as _, UnsupportedOutput as _, DataOutput as _, KnownError as _,
                 KnownOutput as _, NestedResult as _, PlainValue as _, ResultValue as _,
                 StandardError as _,
             };

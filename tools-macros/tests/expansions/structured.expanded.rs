@@ -45,7 +45,7 @@ impl ::r#gate_sdk::__private::DeclaredTool for Search {
                         ),
                         length: ::core::option::Option::None,
                     },
-                    presence: ::r#gate_sdk::__private::Requiredness::Required,
+                    requiredness: ::r#gate_sdk::__private::Requiredness::Required,
                     minimum: ::core::option::Option::None,
                     maximum: ::core::option::Option::None,
                     one_of: &[],
@@ -57,7 +57,7 @@ impl ::r#gate_sdk::__private::DeclaredTool for Search {
                     kind: ::r#gate_sdk::__private::ParamKind::Typed(
                         ::r#gate_sdk::__private::typed::<Order>,
                     ),
-                    presence: ::r#gate_sdk::__private::Requiredness::Default(
+                    requiredness: ::r#gate_sdk::__private::Requiredness::Default(
                         ::r#gate_sdk::__private::DefaultValue::Computed(|| {
                             #[allow(unused_imports)]
                             use ::r#gate_sdk::__private::returned::{
@@ -82,7 +82,7 @@ impl ::r#gate_sdk::__private::DeclaredTool for Search {
                         items: &::r#gate_sdk::__private::ParamKind::Integer,
                         length: ::core::option::Option::None,
                     },
-                    presence: ::r#gate_sdk::__private::Requiredness::Default(
+                    requiredness: ::r#gate_sdk::__private::Requiredness::Default(
                         ::r#gate_sdk::__private::DefaultValue::Computed(|| {
                             #[allow(unused_imports)]
                             use ::r#gate_sdk::__private::returned::{
@@ -113,7 +113,7 @@ impl ::r#gate_sdk::__private::DeclaredTool for Search {
                             ],
                         ),
                     ),
-                    presence: ::r#gate_sdk::__private::Requiredness::Optional,
+                    requiredness: ::r#gate_sdk::__private::Requiredness::Optional,
                     minimum: ::core::option::Option::None,
                     maximum: ::core::option::Option::None,
                     one_of: &[],
@@ -123,7 +123,7 @@ impl ::r#gate_sdk::__private::DeclaredTool for Search {
             output_schema: || {
                 #[allow(unused_imports)]
                 use ::r#gate_sdk::__private::returned::{
-                    AnyOutputType as _, Declared as _, DescribedOutput as _,
+                    NoSchema as _, Declared as _, DescribedOutput as _,
                     DescribedResult as _, ShownOutput as _, ShownResult as _,
                     UndescribedJson as _,
                 };
@@ -208,7 +208,7 @@ impl ::r#gate_sdk::__private::DeclaredTool for Search {
             };
             #[allow(unused_imports)]
             use ::r#gate_sdk::__private::returned::{
-                AnyError as _, AnyOutput as _, DataOutput as _, KnownError as _,
+                NotAnError as _, UnsupportedOutput as _, DataOutput as _, KnownError as _,
                 KnownOutput as _, NestedResult as _, PlainValue as _, ResultValue as _,
                 StandardError as _,
             };

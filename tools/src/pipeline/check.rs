@@ -11,7 +11,7 @@ use super::{Host, PendingRecord, hooks, resolve::Resolved};
 use crate::{
     arguments::{CheckedArguments, Repairs},
     call::Caller,
-    hook::{Hooks, MisfitCall},
+    hook::{Hooks, InvalidCall},
     registered::RegisteredTool,
 };
 
@@ -83,7 +83,7 @@ pub(super) async fn check_again(
                 // the model's arguments.
                 Err(error) => {
                     pending_record.call.args_sha256 = model_args_sha256;
-                    return Err(hooks::refuse_misfit(&tool, &error, pending_record));
+                    return Err(hooks::refuse_invalid_call(&tool, &error, pending_record));
                 }
             };
         }
@@ -100,7 +100,7 @@ async fn repaired_by_hooks(
     caller: &Caller,
     pending_record: &mut PendingRecord,
 ) -> Result<Checked, ToolError> {
-    let misfit = MisfitCall {
+    let misfit = InvalidCall {
         call_id: call.id.clone(),
         tool: call.tool.clone(),
         parameters: tool.decl().parameters.as_value().clone(),

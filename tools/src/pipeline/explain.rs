@@ -131,7 +131,7 @@ pub struct LocatedRule {
     /// The rule's contribution.
     pub finding: String,
     /// The source location; `None` for a default.
-    pub place: Option<SourceLocation>,
+    pub location: Option<SourceLocation>,
 }
 
 /// The answer to a call, and its reasons.
@@ -148,7 +148,7 @@ pub struct Explanation {
     /// The deciding rule.
     pub rule: String,
     /// The source location of the deciding rule; `None` for a default.
-    pub place: Option<SourceLocation>,
+    pub location: Option<SourceLocation>,
     /// The message of a denial, for people.
     pub message: Option<String>,
     /// The denial's hint: what to do instead.
@@ -223,7 +223,7 @@ impl Explainer {
                 .map(|other| LocatedRule {
                     finding: format!("`{}` may ({})", other.tool, other.verdict),
                     rule: other.rule,
-                    place: other.place,
+                    location: other.location,
                 })
                 .collect();
         }
@@ -302,7 +302,7 @@ impl Explainer {
         let mut rules = trace.into_rules();
         rules.push(TracedRule { rule: rule.clone(), finding: format!("decides: {finding}") });
         let chain = rules.into_iter().map(|TracedRule { rule, finding }| LocatedRule {
-            place: self.origins.place_of(&rule),
+            location: self.origins.location_of(&rule),
             rule,
             finding,
         });
@@ -315,7 +315,7 @@ impl Explainer {
             }),
             verdict,
             code: denial.map(|denial| denial.code),
-            place: self.origins.place_of(&rule),
+            location: self.origins.location_of(&rule),
             rule,
             message: denial.map(Denial::message),
             hint: denial.map(|denial| denial.hint.clone()).filter(|hint| !hint.is_empty()),

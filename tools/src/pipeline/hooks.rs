@@ -15,7 +15,7 @@ use super::{
 };
 use crate::{
     call::Caller,
-    hook::{BeforeCall, CallHook, HOOK_TIMEOUT, HookedCall, Hooks, MisfitCall},
+    hook::{BeforeCall, CallHook, HOOK_TIMEOUT, HookedCall, Hooks, InvalidCall},
     registered::RegisteredTool,
     spawn,
 };
@@ -44,7 +44,7 @@ pub(super) async fn run_before_hook(
 }
 
 /// Refuses a call because a hook gave it invalid arguments.
-pub(super) fn refuse_misfit(
+pub(super) fn refuse_invalid_call(
     tool: &RegisteredTool,
     error: &ToolError,
     pending_record: &mut PendingRecord,
@@ -64,7 +64,7 @@ fn refuse_by_hook(tool: &RegisteredTool, reason: String, pending_record: &mut Pe
 /// Returns a hook's replacement for invalid arguments. `None` if no hook has one.
 pub(super) async fn repair(
     hooks: &Hooks,
-    misfit: &MisfitCall,
+    misfit: &InvalidCall,
     caller: &Caller,
 ) -> Result<Option<String>, ToolError> {
     for hook in hooks.iter() {

@@ -13,7 +13,7 @@ use serde_json::{Value, json};
 
 use super::{
     URL, WebFetchBackend,
-    hops::{Hop, HopTerms, OperationSteps, add_source, is_reported_by_guest, refused_by_status},
+    hops::{Hop, HopOptions, OperationSteps, add_source, is_reported_by_guest, refused_by_status},
 };
 use crate::{
     call::{Caller, OperationContext},
@@ -66,7 +66,7 @@ impl WebFetchBackend {
         let mut redirects = 0;
         loop {
             let refusal = self.robots().refusal(steps, &url).await?;
-            let terms = HopTerms { redirects_followed: redirects, refusal };
+            let terms = HopOptions { redirects_followed: redirects, refusal };
             let hop = steps.hop(REQUEST_STEP, url.as_str(), terms, steps.context.deadline).await;
             match hop.map_err(|failure| failure.error)? {
                 Hop::Answer(response) => return Ok(Response { redirects, ..response }),

@@ -41,7 +41,7 @@ pub(crate) enum Hop {
 /// The settings of a request whose redirects the operation follows itself, so that it can check `robots.txt`
 /// before each of them.
 #[derive(Debug, Clone)]
-pub(crate) struct HopTerms {
+pub(crate) struct HopOptions {
     /// The number of redirects before this request.
     pub(crate) redirects_followed: u32,
     /// Why `robots.txt` forbids the request, if it does.
@@ -90,7 +90,7 @@ impl<'a> OperationSteps<'a> {
         &self,
         step: &str,
         url: &str,
-        terms: HopTerms,
+        terms: HopOptions,
         deadline: Instant,
     ) -> Result<Hop, HopFailure> {
         self.call(step, &json!({ URL: url }), Some(terms), deadline).await
@@ -100,7 +100,7 @@ impl<'a> OperationSteps<'a> {
         &self,
         step: &str,
         arguments: &Value,
-        terms: Option<HopTerms>,
+        terms: Option<HopOptions>,
         deadline: Instant,
     ) -> Result<Hop, HopFailure> {
         let response_slot = FetchedHop::default();

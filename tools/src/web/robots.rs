@@ -19,7 +19,7 @@ use serde_json::json;
 
 use super::{
     fetch::REQUEST_STEP,
-    hops::{Hop, HopFailure, HopTerms, OperationSteps},
+    hops::{Hop, HopFailure, HopOptions, OperationSteps},
 };
 
 /// The step that reads the file.
@@ -160,7 +160,7 @@ async fn request(
 ) -> Result<Result<Option<Bytes>, RobotsRefusal>, ToolError> {
     let mut url = format!("{origin}/robots.txt");
     for followed in 0..=MAX_ROBOTS_REDIRECTS {
-        let terms = HopTerms { redirects_followed: followed, refusal: None };
+        let terms = HopOptions { redirects_followed: followed, refusal: None };
         match steps.hop(REQUEST_STEP, &url, terms, deadline).await {
             Ok(Hop::Answer(response)) => return Ok(rules(&response)),
             Ok(Hop::Redirect(next_url)) => url = next_url.to_string(),

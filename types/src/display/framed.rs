@@ -37,7 +37,7 @@ impl LineLimit {
 pub struct Framed {
     out: String,
     columns: usize,
-    left_out: usize,
+    omitted: usize,
 }
 
 impl Framed {
@@ -45,7 +45,7 @@ impl Framed {
     #[must_use]
     pub fn new(head: &str, columns: usize) -> Self {
         // The width is at least 4 columns, because the margin and the free column take 3.
-        Self { out: format!("{head}\n"), columns: columns.max(4), left_out: 0 }
+        Self { out: format!("{head}\n"), columns: columns.max(4), omitted: 0 }
     }
 
     /// Adds a value.
@@ -78,7 +78,7 @@ impl Framed {
         if !last_pieces.is_empty() {
             let hidden_pieces = &pieces[lines.first..pieces.len() - lines.last];
             let characters: usize = hidden_pieces.iter().map(|piece| piece.chars().count()).sum();
-            self.left_out += characters;
+            self.omitted += characters;
             self.push(&cut_prefix, &format!("{characters} characters"));
             self.push(&cut_prefix, "are not shown");
         }
@@ -95,12 +95,9 @@ impl Framed {
     /// Returns all lines, followed by a trusted line that counts the omitted characters, if any.
     #[must_use]
     pub fn finish(mut self) -> String {
-        if self.left_out > 0 {
-            let _ = writeln!(
-                self.out,
-                "Too long to be shown in full: {} characters are left out.",
-                self.left_out
-            );
+        if self.omitted > 0 {
+            let _ =
+                writeln!(self.out, "Too long to be shown in full: {} characters are left out.", self.omitted);
         }
         self.out
     }

@@ -55,7 +55,7 @@ impl<'a> WorkerSession<'a> {
                 }
                 Err(error) => return error,
             }
-            if begun.elapsed() >= pauses::LONGEST {
+            if begun.elapsed() >= pauses::MAX_RETRY_DELAY {
                 pauses.reset();
             }
             sleep(pauses.grow()).await;
@@ -76,7 +76,7 @@ impl<'a> WorkerSession<'a> {
         let mut events = self.worker.gateway.events(self.agent, self.last.as_deref()).await?;
         self.answer_open().await?;
         loop {
-            self.wait_for_place().await?;
+            self.wait_for_slot().await?;
             let event = tokio::select! {
                 event = events.next() => event,
                 Some(answered) = self.under_way.join_next() => {
@@ -110,7 +110,7 @@ impl<'a> WorkerSession<'a> {
     /// Begins to answer a call, unless it has begun already.
     async fn answer(&mut self, call: Call) -> Result<(), ClientError> {
         let Some(tool) = self.worker.tools.get(&call.tool_name).cloned() else { return Ok(()) };
-        self.wait_for_place().await?;
+        self.wait_for_slot().await?;
         if !self.seen.begin(&call.call_id) {
             return Ok(());
         }
@@ -125,7 +125,7 @@ impl<'a> WorkerSession<'a> {
 
     /// Waits until fewer calls than allowed are in flight. In that time no event is read, and the gateway
     /// buffers them.
-    async fn wait_for_place(&mut self) -> Result<(), ClientError> {
+    async fn wait_for_slot(&mut self) -> Result<(), ClientError> {
         while self.under_way.len() >= self.worker.concurrency.get() {
             if let Some(answered) = self.under_way.join_next().await {
                 self.end_call(answered)?;

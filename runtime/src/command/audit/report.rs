@@ -11,7 +11,7 @@ use std::{path::Path, process::ExitCode};
 
 use jiff::Timestamp;
 use portcullis_tools::audit::{
-    self, AuditError, CheckpointFinding, CheckpointPlace, VerifyReport, VerifyRequest,
+    self, AuditError, CheckpointFinding, CheckpointSource, VerifyReport, VerifyRequest,
 };
 
 use self::figures::Figures;
@@ -87,7 +87,7 @@ pub(crate) fn report(common: &CommonOptions, options: ReportOptions) -> Result<E
         verification.rows,
         super::verification_text(&VerifyReport {
             open_begins: Vec::new(),
-            open_begins_left_out: 0,
+            open_begins_omitted: 0,
             ..verification
         })
     ))?;
@@ -146,7 +146,7 @@ impl LogCounts {
 /// Returns the number of the last row that external evidence covers.
 fn anchored_rows(verification: &VerifyReport) -> Option<u64> {
     let anchors = verification.anchors.iter().filter(|anchor| {
-        anchor.place == CheckpointPlace::Outside && anchor.finding == CheckpointFinding::Holds
+        anchor.location == CheckpointSource::Outside && anchor.finding == CheckpointFinding::Holds
     });
     anchors.map(|anchor| anchor.size).chain(verification.head_seq).max()
 }
@@ -157,9 +157,9 @@ fn anchor_state(verification: &VerifyReport, last_anchored: Option<(u64, Timesta
     }
     if let Some(bad) = verification.anchors.iter().find(|anchor| !anchor.finding.is_good()) {
         return AnchorState::Missing {
-            source: match bad.place {
-                CheckpointPlace::Outside => "a checkpoint that was kept elsewhere",
-                CheckpointPlace::State(_) => "a checkpoint of the state folder",
+            source: match bad.location {
+                CheckpointSource::Outside => "a checkpoint that was kept elsewhere",
+                CheckpointSource::State(_) => "a checkpoint of the state folder",
             },
         };
     }

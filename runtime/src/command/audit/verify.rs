@@ -12,7 +12,7 @@ use std::{
 use jiff::Timestamp;
 use portcullis_tools::{
     audit::{
-        self, CheckpointFinding, CheckpointPlace, CheckpointReport, SignedCheckpoint, VerifierKey,
+        self, CheckpointFinding, CheckpointReport, CheckpointSource, SignedCheckpoint, VerifierKey,
         VerifyReport, VerifyRequest, WitnessKey, WitnessReport,
     },
     confine::bounded,
@@ -168,8 +168,8 @@ pub(crate) fn verification_text(report: &VerifyReport) -> String {
             text::inline(&begin.process)
         );
     }
-    if report.open_begins_left_out > 0 {
-        let _ = writeln!(out, "open: {} further calls, which are not listed", report.open_begins_left_out);
+    if report.open_begins_omitted > 0 {
+        let _ = writeln!(out, "open: {} further calls, which are not listed", report.open_begins_omitted);
     }
     out
 }
@@ -200,7 +200,7 @@ fn anchors_text(out: &mut String, anchors: &[CheckpointReport]) {
         let _ = writeln!(out, "… and {} further checkpoints that do not hold", bad.len() - MAX_LISTED);
     }
     for (is_outside, name) in [(true, "anchors"), (false, "checkpoints of the state folder")] {
-        let of_kind = |anchor: &&&CheckpointReport| (anchor.place == CheckpointPlace::Outside) == is_outside;
+        let of_kind = |anchor: &&&CheckpointReport| (anchor.place == CheckpointSource::Outside) == is_outside;
         let holding = good.iter().filter(of_kind).filter(|anchor| anchor.finding == CheckpointFinding::Holds);
         let (mut count, mut newest, mut is_checked) = (0_usize, 0, true);
         for anchor in holding {
@@ -217,7 +217,7 @@ fn anchors_text(out: &mut String, anchors: &[CheckpointReport]) {
             let _ = writeln!(out, "{name}: {removed} cover rows that retention has removed");
         }
     }
-    if !anchors.iter().any(|anchor| anchor.place == CheckpointPlace::Outside) {
+    if !anchors.iter().any(|anchor| anchor.place == CheckpointSource::Outside) {
         out.push_str("not anchored: a log that was rewritten or cut as a whole would not show\n");
     }
 }
@@ -299,7 +299,7 @@ struct OpenCallJson<'a> {
 impl<'a> From<&'a VerifyReport> for VerificationJson<'a> {
     fn from(report: &'a VerifyReport) -> Self {
         let is_anchor = |anchor: &CheckpointReport| {
-            anchor.place == CheckpointPlace::Outside && anchor.finding == CheckpointFinding::Holds
+            anchor.place == CheckpointSource::Outside && anchor.finding == CheckpointFinding::Holds
         };
         Self {
             intact: report.is_intact(),
@@ -350,7 +350,7 @@ impl<'a> From<&'a VerifyReport> for VerificationJson<'a> {
                     process: &begin.process,
                 })
                 .collect(),
-            open_calls_left_out: report.open_begins_left_out,
+            open_calls_left_out: report.open_begins_omitted,
         }
     }
 }
@@ -382,7 +382,7 @@ mod tests {
                 tool: "file_write".into(),
                 process: "1-2-3".into(),
             }],
-            open_begins_left_out: 0,
+            open_begins_omitted: 0,
         };
         insta::assert_snapshot!("intact", verification_text(&report));
         report.last_seq = 4;
@@ -402,10 +402,10 @@ mod tests {
         report.first_seq = 3;
         report.has_head = true;
         report.anchors = vec![
-            anchor(CheckpointPlace::Outside, 2, CheckpointFinding::Removed),
-            anchor(CheckpointPlace::State("audit.checkpoint".to_owned()), 7, CheckpointFinding::Holds),
-            anchor(CheckpointPlace::Outside, 8, CheckpointFinding::Holds),
-            anchor(CheckpointPlace::Outside, 25, CheckpointFinding::MissingAtEnd { first: 10, last: 25 }),
+            anchor(CheckpointSource::Outside, 2, CheckpointFinding::Removed),
+            anchor(CheckpointSource::State("audit.checkpoint".to_owned()), 7, CheckpointFinding::Holds),
+            anchor(CheckpointSource::Outside, 8, CheckpointFinding::Holds),
+            anchor(CheckpointSource::Outside, 25, CheckpointFinding::MissingAtEnd { first: 10, last: 25 }),
         ];
         insta::assert_snapshot!("anchors", verification_text(&report));
     }

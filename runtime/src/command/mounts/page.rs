@@ -45,7 +45,7 @@ pub(super) fn render(facts: &MapInput<'_>) -> String {
             html! { span.whole { (use_words(grant.access, GrantUse::of(count), count)) } },
             verdict(grants.verdict),
             html! { code { (Untrusted(&grant.rule)) } },
-            place(grant.place.as_ref()),
+            location(grant.location.as_ref()),
         ]
     });
     let rules = Listing {
@@ -112,9 +112,9 @@ fn flow_listing(source: &ReachSource, steps: &[FlowStep]) -> maud::Markup {
     html! { (listing) }
 }
 
-fn place(place: Option<&SourceLocation>) -> maud::Markup {
-    match place {
-        Some(place) => html! { code { (Untrusted(&place.to_string())) } },
+fn location(location: Option<&SourceLocation>) -> maud::Markup {
+    match location {
+        Some(location) => html! { code { (Untrusted(&location.to_string())) } },
         None => html! { span.none { "default" } },
     }
 }

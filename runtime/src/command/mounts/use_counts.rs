@@ -161,7 +161,7 @@ mod tests {
             profile: String::new(),
             verdict: Approval::Allow,
             rule: String::new(),
-            place: None,
+            location: None,
             mounts: Vec::new(),
             hosts: Vec::new(),
         };

@@ -42,8 +42,8 @@ pub(crate) fn lint(common: &CommonOptions, options: LintOptions) -> Result<ExitC
 fn shown(report: &LintReport) -> String {
     let mut out = String::new();
     for finding in &report.findings {
-        let LintFinding { code, level, place, hint, .. } = finding;
-        let line = format!("{place}:{}: {level} {code} {}", place.column, finding.keyed_message());
+        let LintFinding { code, level, location, hint, .. } = finding;
+        let line = format!("{location}:{}: {level} {code} {}", location.column, finding.keyed_message());
         // Writing to a string cannot fail.
         let _ = writeln!(out, "{}\n    hint: {}", text::inline(&line), text::inline(hint));
     }

@@ -98,15 +98,15 @@ pub(super) fn log(report: &LintReport) -> Log {
     });
     let driver = Driver { name: "portcullis", version: env!("CARGO_PKG_VERSION"), rules: rules.collect() };
     let results = report.findings.iter().map(|finding| {
-        let LintFinding { code, level, place, hint, .. } = finding;
+        let LintFinding { code, level, location, hint, .. } = finding;
         Finding {
             rule_id: code.as_str(),
             level: *level,
             message: Message { text: format!("{}. Hint: {hint}", finding.keyed_message()) },
             locations: [Location {
                 physical_location: PhysicalLocation {
-                    artifact_location: ArtifactLocation { uri: uri(&place.file) },
-                    region: Region { start_line: place.line, start_column: place.column },
+                    artifact_location: ArtifactLocation { uri: uri(&location.file) },
+                    region: Region { start_line: location.line, start_column: location.column },
                 },
             }],
         }

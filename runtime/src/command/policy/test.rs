@@ -80,13 +80,13 @@ fn coverage_text(coverage: &Coverage) -> String {
         return head;
     }
     let rows = uncovered.iter().map(|grant| {
-        let UncoveredGrant { tool, step, target, access, rule, place } = grant;
+        let UncoveredGrant { tool, step, target, access, rule, location } = grant;
         [
             step.as_ref().map_or_else(|| tool.clone(), |step| format!("{tool} → {step}")),
             target.clone(),
             access.map_or_else(|| "requests".to_owned(), |access| access.to_string()),
             rule.clone(),
-            place.as_ref().map_or_else(|| "default".to_owned(), SourceLocation::to_string),
+            location.as_ref().map_or_else(|| "default".to_owned(), SourceLocation::to_string),
         ]
     });
     head + &table::render(["TOOL", "TARGET", "ACCESS", "RULE", "FROM"], rows)

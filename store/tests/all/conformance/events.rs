@@ -15,14 +15,14 @@ async fn ids(
 
 pub(crate) async fn events_are_read_by_topic_in_order(store: &dyn GatewayStore) {
     assert_eq!(store.event_bounds().await.expect("read"), EventBounds { newest: 0, removed: 0 });
-    for (place, topics) in
+    for (number, topics) in
         [&["space:s"] as &[&str], &["run:r", "agent:a", "run:r"], &["space:s", "agent:a"], &["run:r"]]
             .into_iter()
             .enumerate()
     {
         let id =
-            store.append_event(new_event(topics, &format!("{{\"n\":{place}}}"))).await.expect("appended");
-        assert_eq!(usize::try_from(id).expect("positive"), place + 1);
+            store.append_event(new_event(topics, &format!("{{\"n\":{number}}}"))).await.expect("appended");
+        assert_eq!(usize::try_from(id).expect("positive"), number + 1);
     }
     assert_eq!(ids(store, Some("space:s"), PageRequest::default()).await, (vec![1, 3], None));
     assert_eq!(ids(store, Some("agent:a"), PageRequest::default()).await, (vec![2, 3], None));
@@ -40,7 +40,7 @@ pub(crate) async fn events_are_read_by_topic_in_order(store: &dyn GatewayStore) 
     };
     assert_eq!(read, [expected]);
     let error = store.append_event(new_event(&[], "1")).await.expect_err("no topic");
-    assert!(matches!(error, StoreError::Invalid { place: "the topics of the event", .. }), "{error}");
+    assert!(matches!(error, StoreError::Invalid { field: "the topics of the event", .. }), "{error}");
     assert_eq!(store.event_bounds().await.expect("read"), EventBounds { newest: 4, removed: 0 });
 }
 

@@ -17,8 +17,8 @@ fn entry(agent: &str, body: i64) -> NewInboxEntry {
 }
 
 pub(crate) async fn entries_are_read_in_order_until_consumed(store: &dyn RunStore) {
-    for place in 1..=5 {
-        assert_eq!(store.push_inbox(entry("a", place)).await.expect("sent"), place);
+    for number in 1..=5 {
+        assert_eq!(store.push_inbox(entry("a", number)).await.expect("sent"), number);
     }
     assert_eq!(store.push_inbox(entry("b", 1)).await.expect("sent"), 1);
     let list = async |request| {
@@ -40,7 +40,7 @@ pub(crate) async fn a_full_inbox_refuses_and_loses_nothing(store: &dyn RunStore)
     let places: Vec<i64> = (1..=MAX_INBOX).collect();
     for group in places.chunks(250) {
         let sent = futures_util::future::join_all(
-            group.iter().map(|place| store.push_inbox(entry("agent", *place))),
+            group.iter().map(|number| store.push_inbox(entry("agent", *number))),
         );
         sent.await.into_iter().for_each(|sent| assert!(sent.expect("sent") <= MAX_INBOX));
     }
@@ -78,8 +78,8 @@ pub(crate) async fn inboxes_with_entries_are_found_by_their_prefix(store: &dyn G
 }
 
 pub(crate) async fn a_run_begins_with_entries_that_no_other_has(store: &dyn GatewayStore) {
-    for place in 1..=5 {
-        store.push_inbox(entry("a", place)).await.expect("sent");
+    for number in 1..=5 {
+        store.push_inbox(entry("a", number)).await.expect("sent");
     }
     let begin = async |id: &str, first, last| {
         let span = InboxSpan { agent: "a".to_owned(), first, last };

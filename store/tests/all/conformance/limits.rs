@@ -17,11 +17,11 @@ pub(crate) fn sized(bytes: usize) -> Json {
 }
 
 #[track_caller]
-pub(crate) fn assert_too_large<T: std::fmt::Debug>(result: Result<T, StoreError>, place: &str, limit: usize) {
+pub(crate) fn assert_too_large<T: std::fmt::Debug>(result: Result<T, StoreError>, field: &str, limit: usize) {
     let error = result.expect_err("over the limit");
-    let expected = |found: &LimitError| matches!(found, LimitError::TooLarge { place: p, limit: l, .. } if *p == place && *l == limit);
+    let expected = |found: &LimitError| matches!(found, LimitError::TooLarge { field: p, limit: l, .. } if *p == field && *l == limit);
     assert!(matches!(&error, StoreError::Limit(found) if expected(found)), "{error}");
-    assert!(error.to_string().contains(&limit.to_string()) && error.to_string().contains(place), "{error}");
+    assert!(error.to_string().contains(&limit.to_string()) && error.to_string().contains(field), "{error}");
 }
 
 pub(crate) async fn values_over_a_limit_are_refused(store: &dyn RunStore) {
@@ -70,7 +70,7 @@ pub(crate) async fn values_over_a_limit_are_refused(store: &dyn RunStore) {
 pub(crate) async fn names_are_checked(store: &dyn RunStore) {
     for id in ["", "a\nb", "a\0b", "\u{7f}"] {
         let error = store.create_run(new_run(id)).await.expect_err("no name");
-        assert!(matches!(error, StoreError::Name { place: "the id of the run" }), "{error}");
+        assert!(matches!(error, StoreError::Name { field: "the id of the run" }), "{error}");
     }
     let longest = "ü".repeat(MAX_NAME_BYTES / 2);
     add_run(store, &longest).await;
@@ -91,8 +91,8 @@ pub(crate) async fn names_are_checked(store: &dyn RunStore) {
 
 pub(crate) async fn the_number_of_open_calls_is_bounded(store: &dyn RunStore) {
     add_run(store, "r").await;
-    let add = async |place: i64| {
-        store.add_call(guard("r"), new_call(&place.to_string(), ExternalCallStatus::Pending)).await
+    let add = async |number: i64| {
+        store.add_call(guard("r"), new_call(&number.to_string(), ExternalCallStatus::Pending)).await
     };
     let added = futures_util::future::join_all((0..MAX_OPEN_CALLS).map(&add)).await;
     added.into_iter().for_each(|added| added.expect("a new call"));

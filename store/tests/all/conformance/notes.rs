@@ -40,12 +40,12 @@ pub(crate) async fn notes_are_set_replaced_listed_and_removed(store: &dyn Gatewa
     assert_eq!(ids(store, "a", NoteKind::Memory).await, ["g1"]);
     assert_eq!(ids(store, "b", NoteKind::Goal).await, ["g1"]);
     let error = store.set_notes("a", NoteKind::Goal, vec![plan("g", 1, None)], 1).await.expect_err("no plan");
-    assert!(matches!(error, StoreError::Invalid { place: "the due time of the note", .. }), "{error}");
+    assert!(matches!(error, StoreError::Invalid { field: "the due time of the note", .. }), "{error}");
     let error = store
         .set_notes("a", NoteKind::Plan, vec![plan("p", 1, None), plan("q", 1, Some(999))], 1)
         .await
         .expect_err("too often");
-    assert!(matches!(error, StoreError::Invalid { place: "the interval of the plan", .. }), "{error}");
+    assert!(matches!(error, StoreError::Invalid { field: "the interval of the plan", .. }), "{error}");
     assert_eq!(ids(store, "a", NoteKind::Plan).await, [""; 0], "all or none");
 }
 

@@ -55,9 +55,9 @@ pub(crate) async fn an_id_is_taken_once(store: &dyn RunStore) {
 pub(crate) async fn runs_are_listed_in_pages(store: &dyn RunStore) {
     // Runs of the same time are sorted by the bytes of their ids, in both databases.
     let ids = ["B", "a", "b", "Ä", "z-1", "z1"];
-    for (place, id) in ids.iter().enumerate() {
+    for (number, id) in ids.iter().enumerate() {
         let mut new = new_run(id);
-        new.created = if place < 3 { 5 } else { 7 };
+        new.created = if number < 3 { 5 } else { 7 };
         store.create_run(new).await.expect("a new run");
     }
     let mut request = PageRequest::first(4);

@@ -16,10 +16,10 @@ use super::{
 };
 
 #[track_caller]
-fn too_many<T: std::fmt::Debug>(result: Result<T, StoreError>, place: &str) {
+fn too_many<T: std::fmt::Debug>(result: Result<T, StoreError>, field: &str) {
     let error = result.expect_err("over the limit");
     assert!(
-        matches!(&error, StoreError::Limit(LimitError::TooMany { place: found, .. }) if *found == place),
+        matches!(&error, StoreError::Limit(LimitError::TooMany { field: found, .. }) if *found == field),
         "{error}"
     );
 }
@@ -54,7 +54,7 @@ pub(crate) async fn values_of_a_gateway_are_bounded(store: &dyn GatewayStore) {
     for text in ["\0", "a\0b"] {
         let update = update(Some(text.to_owned()));
         let error = store.apply(vec![Change::UpdateMessage(update)]).await.expect_err("NUL");
-        assert!(matches!(error, StoreError::Nul { place: "the text of the message" }), "{error}");
+        assert!(matches!(error, StoreError::Nul { field: "the text of the message" }), "{error}");
     }
     assert_eq!(store.space_message("m").await.expect("the store has the message"), largest);
 
@@ -86,7 +86,7 @@ pub(crate) async fn values_of_a_gateway_are_bounded(store: &dyn GatewayStore) {
 }
 
 pub(crate) async fn the_numbers_of_rows_are_bounded(store: &dyn GatewayStore) {
-    let note = |place: i64| NewNote { id: place.to_string(), body: sized(2), due: None, every: None };
+    let note = |number: i64| NewNote { id: number.to_string(), body: sized(2), due: None, every: None };
     let set = async |places: std::ops::Range<i64>| {
         store.set_notes("a", NoteKind::Memory, places.map(note).collect(), NOW).await
     };
@@ -95,16 +95,16 @@ pub(crate) async fn the_numbers_of_rows_are_bounded(store: &dyn GatewayStore) {
     too_many(set(0..MAX_NOTES + 1).await, "the notes");
     set(0..1).await.expect("replaced");
     add_space(store, "s").await;
-    let ids: Vec<String> = (0..=MAX_MEMBERS).map(|place| format!("u{place}")).collect();
+    let ids: Vec<String> = (0..=MAX_MEMBERS).map(|number| format!("u{number}")).collect();
     for group in ids.chunks(250) {
         let added = group.iter().map(|id| add_participant(store, id, ParticipantKind::User));
         futures_util::future::join_all(added).await;
     }
-    for (place, id) in (0..).zip(&ids) {
+    for (number, id) in (0..).zip(&ids) {
         match store.add_member("s", id, NOW).await {
-            Ok(is_new) => assert!(is_new && place < MAX_MEMBERS),
+            Ok(is_new) => assert!(is_new && number < MAX_MEMBERS),
             Err(error) => {
-                assert_eq!(place, MAX_MEMBERS);
+                assert_eq!(number, MAX_MEMBERS);
                 too_many::<()>(Err(error), "the members of the space");
             }
         }

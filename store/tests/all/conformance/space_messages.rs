@@ -181,10 +181,10 @@ pub(crate) async fn of_two_updates_of_one_status_one_wins(store: &dyn GatewaySto
 pub(crate) async fn messages_are_listed_newest_first(store: &dyn GatewayStore) {
     add_space(store, "s").await;
     add_space(store, "t").await;
-    for place in 1..=5 {
+    for number in 1..=5 {
         // The order is the order of posting, regardless of the posters' clocks.
-        let message = NewMessage { created: -place, ..new_message("s", &format!("m{place}"), "") };
-        assert_eq!(post(store, message).await.ordinal, place);
+        let message = NewMessage { created: -number, ..new_message("s", &format!("m{number}"), "") };
+        assert_eq!(post(store, message).await.ordinal, number);
     }
     assert_eq!(post(store, new_message("t", "t1", "")).await.ordinal, 1);
     let list = async |request| {
@@ -195,9 +195,10 @@ pub(crate) async fn messages_are_listed_newest_first(store: &dyn GatewayStore) {
     assert_eq!(list(PageRequest::after(4, 2)).await, (vec![3, 2], Some(2)));
     assert_eq!(list(PageRequest::after(2, 2)).await, (vec![1], None));
     // A page ends after the row that exceeds its bytes.
-    for place in 6..=70 {
+    for number in 6..=70 {
         let large = json(&format!("\"{}\"", "x".repeat((1 << 20) - 2)));
-        post(store, NewMessage { metadata: Some(large), ..new_message("s", &format!("m{place}"), "") }).await;
+        post(store, NewMessage { metadata: Some(large), ..new_message("s", &format!("m{number}"), "") })
+            .await;
     }
     let (ordinals, next) = list(PageRequest::default()).await;
     assert_eq!((ordinals, next), ((39..=70).rev().collect(), Some(39)));
@@ -221,8 +222,8 @@ pub(crate) async fn a_search_finds_words_in_any_case(store: &dyn GatewayStore) {
         "the server was deployed",
         "Straße\nσίσυφος \\ ' \" * ( ) -- AND OR NEAR",
     ];
-    for (place, text) in texts.iter().enumerate() {
-        post(store, new_message("s", &format!("m{place}"), text)).await;
+    for (number, text) in texts.iter().enumerate() {
+        post(store, new_message("s", &format!("m{number}"), text)).await;
     }
     post(store, new_message("t", "other", "deploy")).await;
     let expected: &[(&str, &[i64])] = &[

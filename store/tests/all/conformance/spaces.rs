@@ -83,8 +83,8 @@ pub(crate) async fn a_removed_space_is_not_found_and_is_swept(store: &dyn Gatewa
     for space in ["s", "t"] {
         add_space(store, space).await;
         store.add_member(space, "u", NOW).await.expect("joined");
-        for place in 0..5 {
-            let message = new_message(space, &format!("{space}{place}"), "hello world");
+        for number in 0..5 {
+            let message = new_message(space, &format!("{space}{number}"), "hello world");
             let message = portcullis_store::NewMessage { call: Some(format!("call {space}")), ..message };
             post(store, message).await;
             let topic = format!("space:{space}");

@@ -28,7 +28,7 @@ pub(crate) async fn a_token_is_found_by_its_hash(store: &dyn GatewayStore) {
     for hash in ["", "a", &"A".repeat(64), &"g".repeat(64), &"a".repeat(65)] {
         let wrong = Token { hash: hash.to_owned(), ..token("t9", '9', None, 1) };
         let error = store.add_token(wrong).await.expect_err("no hash");
-        assert!(matches!(error, StoreError::Invalid { place: "the hash of the token", .. }), "{error}");
+        assert!(matches!(error, StoreError::Invalid { field: "the hash of the token", .. }), "{error}");
         assert!(hash.is_empty() || hash == "a" || !error.to_string().contains(hash), "{error}");
     }
     let list = async |request| {

@@ -12,7 +12,7 @@ use portcullis_tools::{
     Caller, PolicyFiles, ToolRegistry,
     approval::ApprovalAnswer,
     audit::{Decision, Outcome},
-    hook::{BeforeCall, CallHook, HookedCall, MisfitCall},
+    hook::{BeforeCall, CallHook, HookedCall, InvalidCall},
     new_call,
 };
 use portcullis_types::{
@@ -24,7 +24,7 @@ use crate::support::{ScriptedApprover, Spy, caller, caller_asking, fixture_enabl
 
 type Result<T, E = ToolError> = std::result::Result<T, E>;
 type Before = dyn Fn(&HookedCall) -> BeforeCall + Send + Sync;
-type Repair = dyn Fn(&MisfitCall) -> Option<String> + Send + Sync;
+type Repair = dyn Fn(&InvalidCall) -> Option<String> + Send + Sync;
 type After = dyn Fn(Result<ToolOutput>) -> Result<ToolOutput> + Send + Sync;
 
 /// A hook that runs closures, and records each question under its name.
@@ -53,7 +53,7 @@ impl Hook {
         self
     }
 
-    fn repair(mut self, repair: impl Fn(&MisfitCall) -> Option<String> + Send + Sync + 'static) -> Self {
+    fn repair(mut self, repair: impl Fn(&InvalidCall) -> Option<String> + Send + Sync + 'static) -> Self {
         self.repair = Arc::new(repair);
         self
     }
@@ -88,7 +88,7 @@ impl CallHook for Hook {
         (self.before)(call)
     }
 
-    async fn repair(&self, call: &MisfitCall) -> Option<String> {
+    async fn repair(&self, call: &InvalidCall) -> Option<String> {
         self.note(format_args!("repair {} {}: {}", call.tool, call.arguments, call.error));
         (self.repair)(call)
     }
@@ -306,7 +306,7 @@ async fn a_hook_may_mend_arguments_that_do_not_fit() {
 async fn arguments_that_no_hook_repairs_keep_their_first_error() {
     let (first_result, _, unhooked_fixture) = call(spy(), &[], "{}", &caller()).await;
     let expected = assert_refused(&first_result, ToolErrorKind::InvalidArguments, "invalid_arguments");
-    let hooks: [fn(&MisfitCall) -> Option<String>; 4] =
+    let hooks: [fn(&InvalidCall) -> Option<String>; 4] =
         [|_| None, |_| Some("no JSON".into()), |_| Some(r#"{"n":"x y"}"#.into()), |_| panic!("as asked")];
     for repair in hooks {
         let hook = Hook::new("h").repair(repair);
@@ -404,7 +404,7 @@ struct NeverAnsweringAfter;
 
 #[async_trait]
 impl CallHook for NeverAnsweringAfter {
-    async fn repair(&self, _call: &MisfitCall) -> Option<String> {
+    async fn repair(&self, _call: &InvalidCall) -> Option<String> {
         std::future::pending().await
     }
 

@@ -103,8 +103,10 @@ fn findings_have_codes_for_people_and_for_pipelines() {
     assert!(results.iter().any(|result| result["ruleId"] == "P01" && result["level"] == "error"));
     for result in results {
         assert!(result["message"]["text"].is_string(), "{result}");
-        let place = &result["locations"][0]["physicalLocation"];
-        assert!(place["artifactLocation"]["uri"].is_string() && place["region"]["startLine"].is_number());
+        let location = &result["locations"][0]["physicalLocation"];
+        assert!(
+            location["artifactLocation"]["uri"].is_string() && location["region"]["startLine"].is_number()
+        );
     }
     let clean = Fixture::new();
     let output = portcullis(&clean, &["policy", "lint"]);

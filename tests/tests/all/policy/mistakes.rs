@@ -366,8 +366,9 @@ fn findings(folder: &Path, output: &Output) -> Vec<String> {
         let hint = HINTS.iter().find(|(of, _)| *of == code).map(|(_, hint)| *hint);
         assert_eq!(hint, Some(&*text(&finding["hint"])), "{code}");
         let key = if key.is_empty() { key } else { format!(" {key}") };
-        let (place, level, message) = (&finding["place"], text(&finding["level"]), text(&finding["message"]));
-        told.push(format!("{}:{}: {level} {code}{key}: {message}", place["line"], place["column"]));
+        let (location, level, message) =
+            (&finding["place"], text(&finding["level"]), text(&finding["message"]));
+        told.push(format!("{}:{}: {level} {code}{key}: {message}", location["line"], location["column"]));
     }
     told
 }

@@ -21,12 +21,12 @@ use crate::{
 #[derive(Debug)]
 pub(super) struct KeptChanges {
     recorder: Arc<ChangeRecorder>,
-    questions: mpsc::UnboundedReceiver<KeepQuestion>,
+    questions: mpsc::UnboundedReceiver<SaveRequest>,
 }
 
 /// A path that a guest is waiting to change.
 #[derive(Debug)]
-struct KeepQuestion {
+struct SaveRequest {
     mount: String,
     path: NodePath,
     change: OwnedScope,
@@ -102,7 +102,7 @@ impl KeptChanges {
             let change = OwnedScope::new(scope).ok_or(KeepRefused)?;
             let (answer, answered) = blocking::sync_channel(1);
             sender
-                .send(KeepQuestion { mount: mount.to_owned(), path, change, answer })
+                .send(SaveRequest { mount: mount.to_owned(), path, change, answer })
                 .map_err(|_gone| KeepRefused)?;
             // If the call ends meanwhile, the other side is dropped, which ends this wait.
             answered.recv().map_err(|_gone| KeepRefused)?
@@ -161,7 +161,7 @@ mod tests {
             for number in 0..200 {
                 let (answer, answered) = blocking::sync_channel(1);
                 let path = NodePath::from_components([format!("{number}").as_bytes()]).expect("a path");
-                let question = KeepQuestion { mount: "m".to_owned(), path, change: OwnedScope::Path, answer };
+                let question = SaveRequest { mount: "m".to_owned(), path, change: OwnedScope::Path, answer };
                 sender.send(question).expect("asked");
                 answered.recv().expect("answered").expect("kept");
                 assert_eq!(owners.strong_count(), 1, "question {number}");

@@ -46,7 +46,7 @@ impl Explainer {
             expectations.answers.iter().map(|expected| answers.decide(expected, &mut mentions)).collect();
         results.extend(expectations.never.iter().map(|flow| self.decide_flow(flow, tools, &mut mentions)));
         results.extend(expectations.unchanged.iter().map(|signed| self.decide_signed(signed, today)));
-        results.sort_by(|one, other| one.place.cmp(&other.place));
+        results.sort_by(|one, other| one.location.cmp(&other.location));
         ExpectationReport { results, coverage: self.coverage(tools, &mentions) }
     }
 
@@ -64,7 +64,7 @@ impl Explainer {
         ExpectationResult {
             kind: ExpectationKind::Unchanged,
             name: format!("unchanged since it was signed off{by}"),
-            place: signed.place.clone(),
+            location: signed.location.clone(),
             holds: problem.is_none(),
             cases: 1,
             counterexample: problem.map(|message| Counterexample::Problem { message }),

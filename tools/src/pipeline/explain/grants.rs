@@ -25,7 +25,7 @@ pub struct ToolGrants {
     /// The rule of that verdict.
     pub rule: String,
     /// The source location of the rule; `None` for a default.
-    pub place: Option<SourceLocation>,
+    pub location: Option<SourceLocation>,
     /// The mounts that the tool may read or write, sorted by name.
     pub mounts: Vec<MountGrant>,
     /// The hosts that it may request, or that its commands may reach.
@@ -42,7 +42,7 @@ pub struct MountGrant {
     /// The rule that grants it.
     pub rule: String,
     /// The source location of the rule; `None` for a default.
-    pub place: Option<SourceLocation>,
+    pub location: Option<SourceLocation>,
 }
 
 impl Explainer {
@@ -64,7 +64,7 @@ impl Explainer {
             step: step.map(|step| step.name.to_string()),
             profile: profile.to_string(),
             verdict,
-            place: self.origins.place_of(&rule),
+            location: self.origins.location_of(&rule),
             rule,
             mounts: self.mounts_of(facts, &profile),
             hosts: grant.as_ref().map(hosts_of).unwrap_or_default(),
@@ -76,8 +76,8 @@ impl Explainer {
         let mounts = self.policy.mounts().iter().filter_map(|mount| {
             let access = self.policy.access_to(facts, &mount.name)?;
             let rule = profile.mount_rule(mount.name.as_str());
-            let place = self.origins.place_of(&rule);
-            Some(MountGrant { mount: mount.name.to_string(), access, rule, place })
+            let location = self.origins.location_of(&rule);
+            Some(MountGrant { mount: mount.name.to_string(), access, rule, location })
         });
         mounts.collect()
     }

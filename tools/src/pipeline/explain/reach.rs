@@ -71,14 +71,14 @@ pub(super) const MODEL: &str = "the model";
 const SECRET_START: &str = "secret ";
 
 /// Whether a place is a secret. A model never sees it, but may see a response to a request that carries it.
-pub(super) fn is_secret(place: &str) -> bool {
-    place.starts_with(SECRET_START)
+pub(super) fn is_secret(location: &str) -> bool {
+    location.starts_with(SECRET_START)
 }
 
 /// Returns the place of data that a model has seen in a run that has read another place.
-pub(super) fn model_after(place: &str) -> String {
-    let reason = if is_secret(place) { "a response to " } else { "" };
-    format!("{MODEL}, after {reason}{place}")
+pub(super) fn model_after(location: &str) -> String {
+    let reason = if is_secret(location) { "a response to " } else { "" };
+    format!("{MODEL}, after {reason}{location}")
 }
 
 impl Explainer {
@@ -99,8 +99,8 @@ impl Explainer {
             ReachSource::Variable(name) => self.flows_from_variable(name, tools, &mut steps),
         }
         let mut queue_new_mounts = |steps: &[FlowStep], pending: &mut VecDeque<MountName>| {
-            for place in steps.iter().flat_map(|step| &step.to) {
-                if let Some(mount) = place.strip_prefix('/').and_then(|mount| MountName::parse(mount).ok())
+            for location in steps.iter().flat_map(|step| &step.to) {
+                if let Some(mount) = location.strip_prefix('/').and_then(|mount| MountName::parse(mount).ok())
                     && reached_mounts.insert(mount.as_str().to_owned())
                 {
                     pending.push_back(mount);
@@ -129,7 +129,7 @@ impl Explainer {
             let (verdict, rule) = strictest(&grants);
             // An operation passes the data that one step reads to the next step; the result of any other tool
             // goes to the model.
-            let mut to = places(&grants, Some(mount));
+            let mut to = locations(&grants, Some(mount));
             if tool.steps.is_empty() {
                 to.insert(0, MODEL.to_owned());
                 reaches_model |= verdict != Approval::Deny;
@@ -146,34 +146,35 @@ impl Explainer {
     /// Adds the flows from a model that has read a place, in a run with these labels.
     pub(super) fn flows_from_model(
         &self,
-        place: &str,
+        location: &str,
         labels: &[FlowLabel],
         tools: &[ExplainedTool],
         steps: &mut Vec<FlowStep>,
     ) {
-        let from = model_after(place);
+        let from = model_after(location);
         for tool in tools {
             // Judge each place separately: a flow rule can ask about one place and not about another.
             let mut flows: BTreeMap<(Approval, String, Option<String>), BTreeSet<String>> = BTreeMap::new();
-            let mut add = |(verdict, rule): (Approval, String), mount: Option<&MountName>, place| {
+            let mut add = |(verdict, rule): (Approval, String), mount: Option<&MountName>, location| {
                 let mount = mount.map(|mount| (mount, Access::Write));
                 let unasked = self.unasked_rule(tool, labels, (verdict, &rule), mount);
-                flows.entry((verdict, rule, unasked)).or_default().insert(place)
+                flows.entry((verdict, rule, unasked)).or_default().insert(location)
             };
             for (facts, grants) in self.grants_by_facts(tool) {
                 for grant in grants.mounts.iter().filter(|grant| grant.access == Access::Write) {
-                    let place = format!("/{}", grant.mount);
-                    if let (Ok(path), Ok(mount)) = (GuestPath::parse(&place), MountName::parse(&grant.mount))
+                    let location = format!("/{}", grant.mount);
+                    if let (Ok(path), Ok(mount)) =
+                        (GuestPath::parse(&location), MountName::parse(&grant.mount))
                     {
-                        add(self.strictest_of(tool, facts, labels, Some(&path)), Some(&mount), place);
+                        add(self.strictest_of(tool, facts, labels, Some(&path)), Some(&mount), location);
                     }
                 }
                 for host in grants.hosts {
                     add(self.strictest_of(tool, facts, labels, None), None, host);
                 }
             }
-            steps.extend(flows.into_iter().map(|((verdict, rule, unasked), places)| {
-                let to = if verdict == Approval::Deny { Vec::new() } else { places.into_iter().collect() };
+            steps.extend(flows.into_iter().map(|((verdict, rule, unasked), locations)| {
+                let to = if verdict == Approval::Deny { Vec::new() } else { locations.into_iter().collect() };
                 FlowStep { from: from.clone(), tool: name_of(tool), verdict, rule, unasked, to }
             }));
         }
@@ -255,7 +256,7 @@ impl Explainer {
         for tool in tools.iter().filter(|tool| is_passed_on && tool.facts.may_run_commands()) {
             let grants = self.all_grants(tool);
             let (verdict, rule) = strictest(&grants);
-            let mut to = places(&grants, None);
+            let mut to = locations(&grants, None);
             to.insert(0, MODEL.to_owned());
             reaches_model |= verdict != Approval::Deny;
             let to = if verdict == Approval::Deny { Vec::new() } else { to };
@@ -331,16 +332,16 @@ fn strictest(grants: &[ToolGrants]) -> (Approval, String) {
 }
 
 /// Returns the hosts of these grants, and the mounts that they may write except the source itself.
-fn places(grants: &[ToolGrants], own: Option<&MountName>) -> Vec<String> {
-    let mut places = BTreeSet::new();
+fn locations(grants: &[ToolGrants], own: Option<&MountName>) -> Vec<String> {
+    let mut locations = BTreeSet::new();
     for grants in grants {
         let writable = grants.mounts.iter().filter(|grant| grant.access == Access::Write);
         for grant in writable.filter(|grant| own.is_none_or(|own| own.as_str() != grant.mount)) {
-            places.insert(format!("/{}", grant.mount));
+            locations.insert(format!("/{}", grant.mount));
         }
         for host in &grants.hosts {
-            places.insert(host.clone());
+            locations.insert(host.clone());
         }
     }
-    places.into_iter().collect()
+    locations.into_iter().collect()
 }

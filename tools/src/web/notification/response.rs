@@ -15,7 +15,7 @@ const MAX_WORD_BYTES: usize = 128;
 /// Slack's response (<https://docs.slack.dev/reference/methods/chat.postMessage>). Its status is
 /// 200 for errors too.
 #[derive(Deserialize)]
-struct SlackAnswer {
+struct SlackResponse {
     ok: bool,
     ts: Option<String>,
     error: Option<String>,
@@ -45,9 +45,9 @@ pub(super) fn message_id(service: Service, body: &[u8]) -> Result<String, ToolEr
     }
     let id = match service {
         Service::Discord => serde_json::from_slice::<DiscordAnswer>(body).ok().map(|answer| answer.id),
-        Service::Slack => match serde_json::from_slice::<SlackAnswer>(body) {
-            Ok(SlackAnswer { ok: true, ts, .. }) => ts,
-            Ok(SlackAnswer { ok: false, error, .. }) => {
+        Service::Slack => match serde_json::from_slice::<SlackResponse>(body) {
+            Ok(SlackResponse { ok: true, ts, .. }) => ts,
+            Ok(SlackResponse { ok: false, error, .. }) => {
                 let reason = error.filter(|error| is_word(error)).unwrap_or_else(|| "no reason".to_owned());
                 let error = ToolError::failed(format!("Slack refused the message: {reason}"));
                 return Err(error.with_code("notification_refused"));

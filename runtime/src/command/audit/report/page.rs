@@ -158,7 +158,7 @@ fn state_of_the_log(facts: &ReportInput<'_>) -> Markup {
 
 fn totals(facts: &ReportInput<'_>) -> Markup {
     let total = &facts.figures.total;
-    let open = facts.verification.open_begins.len() as u64 + facts.verification.open_begins_left_out;
+    let open = facts.verification.open_begins.len() as u64 + facts.verification.open_begins_omitted;
     let figures = [
         ("Calls", total.calls, ""),
         ("✓ Ran", total.ran, "ok"),
@@ -196,7 +196,7 @@ fn limits() -> Markup {
 }
 
 /// Returns the number of a tally's rows that a listing leaves out.
-fn left_out<K: Ord, V: Default>(tally: &Tally<K, V>, names: usize) -> u64 {
+fn omitted<K: Ord, V: Default>(tally: &Tally<K, V>, names: usize) -> u64 {
     debug_assert!(tally.others().is_none() || names > MAX_ROWS, "names are left out only after many");
     names.saturating_sub(MAX_ROWS) as u64
 }

@@ -31,7 +31,7 @@ fn grants(tool: &str, mounts: &[(&str, Access)]) -> ToolGrants {
         mount: mount.to_owned(),
         access,
         rule: format!("profiles.P.mounts.{mount}"),
-        place: None,
+        location: None,
     };
     ToolGrants {
         tool: tool.to_owned(),
@@ -39,7 +39,7 @@ fn grants(tool: &str, mounts: &[(&str, Access)]) -> ToolGrants {
         profile: "P".to_owned(),
         verdict: Approval::Allow,
         rule: "profiles.P".to_owned(),
-        place: None,
+        location: None,
         mounts: mounts.iter().map(grant).collect(),
         hosts: Vec::new(),
     }
@@ -52,7 +52,7 @@ fn verification() -> VerifyReport {
         head: "ab".repeat(32),
         broken: None,
         open_begins: Vec::new(),
-        open_begins_left_out: 0,
+        open_begins_omitted: 0,
         first_seq: 1,
         ..VerifyReport::default()
     }
@@ -161,7 +161,7 @@ fn hostile_rows_are_text() {
     let hostile = || "<script>\u{1b}\u{202e}".to_owned();
     let verification = VerifyReport {
         open_begins: vec![OpenBegin { seq: 1, call_id: hostile(), tool: hostile(), process: hostile() }],
-        open_begins_left_out: 2,
+        open_begins_omitted: 2,
         head: hostile(),
         ..verification()
     };

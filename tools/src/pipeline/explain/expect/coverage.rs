@@ -31,7 +31,7 @@ pub struct UncoveredGrant {
     /// The rule that grants it.
     pub rule: String,
     /// The source location of the rule; `None` for a default.
-    pub place: Option<SourceLocation>,
+    pub location: Option<SourceLocation>,
 }
 
 /// The grants that expectations mention.
@@ -93,33 +93,36 @@ impl Explainer {
         for grants in self.grants_of(tools).into_iter().filter(|grants| grants.verdict != Approval::Deny) {
             let names: Vec<&str> =
                 std::iter::once(grants.tool.as_str()).chain(grants.step.as_deref()).collect();
-            let mut add =
-                |is_mentioned: bool, target: String, access, rule: &str, place: Option<&SourceLocation>| {
-                    coverage.grants += 1;
-                    if !is_mentioned {
-                        coverage.uncovered.push(UncoveredGrant {
-                            tool: grants.tool.clone(),
-                            step: grants.step.clone(),
-                            target,
-                            access,
-                            rule: rule.to_owned(),
-                            place: place.cloned(),
-                        });
-                    }
-                };
+            let mut add = |is_mentioned: bool,
+                           target: String,
+                           access,
+                           rule: &str,
+                           location: Option<&SourceLocation>| {
+                coverage.grants += 1;
+                if !is_mentioned {
+                    coverage.uncovered.push(UncoveredGrant {
+                        tool: grants.tool.clone(),
+                        step: grants.step.clone(),
+                        target,
+                        access,
+                        rule: rule.to_owned(),
+                        location: location.cloned(),
+                    });
+                }
+            };
             for grant in &grants.mounts {
                 for access in
                     [Access::Read, Access::Write].into_iter().filter(|access| *access <= grant.access)
                 {
                     let is_mentioned = mentions.has_mount(&names, &grant.mount, access);
                     let target = format!("/{}", grant.mount);
-                    add(is_mentioned, target, Some(access), &grant.rule, grant.place.as_ref());
+                    add(is_mentioned, target, Some(access), &grant.rule, grant.location.as_ref());
                 }
             }
             for host in &grants.hosts {
                 let rule = format!("profiles.{}.hosts", grants.profile);
-                let place = self.origins.place_of(&rule);
-                add(mentions.has_host(&names, host), host.clone(), None, &rule, place.as_ref());
+                let location = self.origins.location_of(&rule);
+                add(mentions.has_host(&names, host), host.clone(), None, &rule, location.as_ref());
             }
         }
         coverage

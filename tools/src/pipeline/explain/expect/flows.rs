@@ -41,12 +41,12 @@ impl Explainer {
             // Without a destination, the read itself is forbidden.
             steps.iter().find(|step| step.from == start).map(|step| vec![step.clone()])
         } else {
-            chain_to(&start, &steps, |place| is_end(flow, place))
+            chain_to(&start, &steps, |location| is_end(flow, location))
         };
         ExpectationResult {
             kind: ExpectationKind::Never,
             name: flow.name.clone().unwrap_or_else(|| summary(flow)),
-            place: flow.place.clone(),
+            location: flow.location.clone(),
             holds: chain.is_none(),
             cases: u64::try_from(steps.len()).unwrap_or(u64::MAX),
             counterexample: chain.map(|steps| Counterexample::Flow { steps }),
@@ -72,14 +72,14 @@ fn is_open(step: &FlowStep, only_unasked: bool) -> bool {
     }
 }
 
-fn is_end(flow: &ForbiddenFlow, place: &str) -> bool {
-    match place.strip_prefix('/') {
+fn is_end(flow: &ForbiddenFlow, location: &str) -> bool {
+    match location.strip_prefix('/') {
         Some(mount) => flow.writes.as_ref().is_some_and(|forbidden| forbidden.as_str() == mount),
-        None if place == MODEL => false,
+        None if location == MODEL => false,
         // A host that cannot be parsed may be any host.
         None => flow.reaches.as_ref().is_some_and(|hosts| {
-            let rule = place.parse::<HostRule>().ok();
-            let rule = rule.or_else(|| place.parse::<TunnelRule>().ok().map(|rule| rule.rule().clone()));
+            let rule = location.parse::<HostRule>().ok();
+            let rule = rule.or_else(|| location.parse::<TunnelRule>().ok().map(|rule| rule.rule().clone()));
             rule.is_none_or(|rule| hosts.meets(&rule))
         }),
     }
@@ -87,23 +87,23 @@ fn is_end(flow: &ForbiddenFlow, place: &str) -> bool {
 
 /// Finds the shortest chain of steps from a place to a destination, by a breadth-first search.
 fn chain_to(start: &str, steps: &[FlowStep], is_end: impl Fn(&str) -> bool) -> Option<Vec<FlowStep>> {
-    let mut by_place: BTreeMap<&str, Vec<&FlowStep>> = BTreeMap::new();
+    let mut by_location: BTreeMap<&str, Vec<&FlowStep>> = BTreeMap::new();
     for step in steps {
-        by_place.entry(&step.from).or_default().push(step);
+        by_location.entry(&step.from).or_default().push(step);
     }
     // For each place, the step that leads to it. That step names the previous place.
     let mut predecessors: BTreeMap<String, Option<FlowStep>> = BTreeMap::from([(start.to_owned(), None)]);
     let mut pending = VecDeque::from([start.to_owned()]);
-    while let Some(place) = pending.pop_front() {
-        for step in by_place.get(place.as_str()).into_iter().flatten() {
+    while let Some(location) = pending.pop_front() {
+        for step in by_location.get(location.as_str()).into_iter().flatten() {
             // The model also sees the response to a request that carries a secret.
-            let responded = is_secret(&place).then(|| MODEL.to_owned());
+            let responded = is_secret(&location).then(|| MODEL.to_owned());
             for to in step.to.iter().cloned().chain(responded) {
                 let one = FlowStep { to: vec![to.clone()], ..(*step).clone() };
                 if is_end(&to) {
                     return Some(chain_of(one, &predecessors));
                 }
-                let next = if to == MODEL { model_after(&place) } else { to };
+                let next = if to == MODEL { model_after(&location) } else { to };
                 if !predecessors.contains_key(&next) {
                     predecessors.insert(next.clone(), Some(one));
                     pending.push_back(next);

@@ -48,7 +48,7 @@ pub struct ExpectationResult {
     /// The name in the file, or else a summary of the expectation.
     pub name: String,
     /// The source location of the expectation.
-    pub place: SourceLocation,
+    pub location: SourceLocation,
     /// Whether it holds.
     pub holds: bool,
     /// The number of calls or flows that were checked.
@@ -92,7 +92,7 @@ pub struct AnsweredCall {
     /// The deciding rule.
     pub rule: String,
     /// The source location of the rule; `None` for a default.
-    pub place: Option<SourceLocation>,
+    pub location: Option<SourceLocation>,
 }
 
 impl ExpectationResult {
@@ -100,14 +100,14 @@ impl ExpectationResult {
     /// Deceptive characters are escaped.
     #[must_use]
     pub fn line(&self) -> String {
-        let Self { kind, name, place, holds, cases, .. } = self;
+        let Self { kind, name, location, holds, cases, .. } = self;
         let word = if *holds { "ok   " } else { "FAILS" };
         let count = match (kind, cases) {
             (ExpectationKind::Unchanged, _) => String::new(),
             (_, 1) => ", 1 case".to_owned(),
             (_, cases) => format!(", {cases} cases"),
         };
-        format!("{word}  {kind}  {}  ({}{count})", text::inline(name), text::inline(&place.to_string()))
+        format!("{word}  {kind}  {}  ({}{count})", text::inline(name), text::inline(&location.to_string()))
     }
 }
 
@@ -127,7 +127,7 @@ impl fmt::Display for Counterexample {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Call(call) => {
-                let AnsweredCall { tool, subject, access, verdict, code, rule, place } = call;
+                let AnsweredCall { tool, subject, access, verdict, code, rule, location } = call;
                 let mut what = tool.clone();
                 if let Some(access) = access {
                     // Writing to a string cannot fail.
@@ -143,7 +143,7 @@ impl fmt::Display for Counterexample {
                 if let Some(code) = code {
                     let _ = write!(answer, " {code}");
                 }
-                let from = place.as_ref().map_or_else(|| "default".to_owned(), ToString::to_string);
+                let from = location.as_ref().map_or_else(|| "default".to_owned(), ToString::to_string);
                 write!(
                     f,
                     "       {}: {answer} by {}",
@@ -171,12 +171,12 @@ impl fmt::Display for Counterexample {
 
 /// A policy that fails its operator's expectations.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
-#[error("{}", lines(failed, *left_out))]
+#[error("{}", lines(failed, *omitted))]
 pub struct FailedExpectations {
     /// The failed expectations, at most 50; never empty.
     pub failed: Vec<ExpectationResult>,
     /// The number of failed expectations beyond these.
-    pub left_out: usize,
+    pub omitted: usize,
 }
 
 impl FailedExpectations {
@@ -185,19 +185,19 @@ impl FailedExpectations {
     pub fn of(report: ExpectationReport) -> Option<Self> {
         let mut failed: Vec<ExpectationResult> =
             report.results.into_iter().filter(|result| !result.holds).collect();
-        let left_out = failed.len().saturating_sub(MAX_FAILED);
+        let omitted = failed.len().saturating_sub(MAX_FAILED);
         failed.truncate(MAX_FAILED);
-        (!failed.is_empty()).then_some(Self { failed, left_out })
+        (!failed.is_empty()).then_some(Self { failed, omitted })
     }
 }
 
 /// The maximum number of expectations that an error lists.
 const MAX_FAILED: usize = 50;
 
-fn lines(failed: &[ExpectationResult], left_out: usize) -> String {
+fn lines(failed: &[ExpectationResult], omitted: usize) -> String {
     let mut lines: Vec<String> = failed.iter().map(ToString::to_string).collect();
-    if left_out > 0 {
-        lines.push(format!("and {left_out} further ones"));
+    if omitted > 0 {
+        lines.push(format!("and {omitted} further ones"));
     }
     lines.join("\n")
 }

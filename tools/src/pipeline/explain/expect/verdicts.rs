@@ -55,7 +55,7 @@ impl<'a> AnswerChecker<'a> {
         ExpectationResult {
             kind: ExpectationKind::Expect,
             name: expected.name.clone().unwrap_or_else(|| summary(expected)),
-            place: expected.place.clone(),
+            location: expected.location.clone(),
             holds: counterexample.is_none(),
             cases,
             counterexample,
@@ -220,7 +220,7 @@ impl<'a> AnswerChecker<'a> {
                 access,
                 verdict,
                 code,
-                place: self.explainer.origins.place_of(&rule),
+                location: self.explainer.origins.location_of(&rule),
                 rule,
             }
         });

@@ -2,7 +2,7 @@
 
 use maud::{Markup, html};
 
-use super::{MAX_ROWS, ReportInput, digest, left_out, number, time};
+use super::{MAX_ROWS, ReportInput, digest, number, omitted, time};
 use crate::{
     command::audit::report::figures::{Figures, Newest},
     output::html::{
@@ -40,7 +40,7 @@ fn policies(facts: &ReportInput<'_>) -> Markup {
                 caption: "Policies that decided the calls",
                 columns: &[Text("Policy"), Number("Calls"), Text("First, UTC"), Text("Last, UTC")],
                 rows,
-                more: left_out(tally, entries.len()),
+                more: omitted(tally, entries.len()),
             })
         }
     }
@@ -112,7 +112,7 @@ fn programs(figures: &Figures) -> Markup {
             Text("Last, UTC"),
         ],
         rows: rows.collect(),
-        more: left_out(&figures.programs, entries.len()),
+        more: omitted(&figures.programs, entries.len()),
     };
     html! {
         (listing)
@@ -163,7 +163,7 @@ fn open_calls(facts: &ReportInput<'_>) -> Markup {
         caption: "Open calls: they run now, or their process died",
         columns: &[Text("Tool"), Text("Call"), Text("Process"), Number("Row")],
         rows: rows.collect(),
-        more: open.len().saturating_sub(MAX_ROWS) as u64 + facts.verification.open_begins_left_out,
+        more: open.len().saturating_sub(MAX_ROWS) as u64 + facts.verification.open_begins_omitted,
     };
     html! { (listing) }
 }

@@ -3,7 +3,7 @@
 use maud::{Markup, html};
 use portcullis_types::display::text::bytes;
 
-use super::{MAX_ROWS, left_out, number, time};
+use super::{MAX_ROWS, number, omitted, time};
 use crate::{
     command::audit::report::figures::{Figures, Traffic},
     output::html::{
@@ -45,7 +45,7 @@ fn hosts(figures: &Figures) -> Markup {
             Text("Last, UTC"),
         ],
         rows: rows.collect(),
-        more: left_out(&figures.hosts, entries.len()),
+        more: omitted(&figures.hosts, entries.len()),
     };
     html! {
         p { "The bytes are those of commands' connections; rows do not have them for requests." }
@@ -74,7 +74,7 @@ fn secrets(figures: &Figures) -> Markup {
         caption: "Secrets that requests carried, by name; no row has a value",
         columns: &[Text("Secret"), Text("Tool"), Number("Calls"), Text("First, UTC"), Text("Last, UTC")],
         rows: rows.collect(),
-        more: left_out(&figures.secrets, entries.len()),
+        more: omitted(&figures.secrets, entries.len()),
     };
     html! {
         (listing)

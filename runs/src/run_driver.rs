@@ -1,4 +1,4 @@
-//! [`RunProcess`]: a process that works on runs. It holds a file lock as long as it lives. Other processes
+//! [`RunDriver`]: a process that works on runs. It holds a file lock as long as it lives. Other processes
 //! with the same state folder can therefore tell that it has died, and need not wait until its leases expire.
 
 use std::{
@@ -29,16 +29,16 @@ const BOOT_ID: &str = "/proc/sys/kernel/random/boot_id";
 
 /// A process that works on runs.
 #[derive(Debug)]
-pub struct RunProcess {
+pub struct RunDriver {
     folder: PathBuf,
     /// The part of the name that all processes of this folder share.
-    place: String,
+    folder_id: String,
     name: String,
     /// The kernel releases the lock when the process ends in any way.
     _lock: File,
 }
 
-impl RunProcess {
+impl RunDriver {
     /// Registers this process in the state folder, and removes the files of processes that have died.
     ///
     /// # Errors
@@ -48,10 +48,10 @@ impl RunProcess {
         getrandom::fill(&mut random).map_err(|source| RunError::Random { source })?;
         let folder = state.join(FOLDER);
         let failed = |source| RunError::Process { folder: folder.clone(), source };
-        let place = prepare(&folder).map_err(failed)?;
-        let name = format!("{place}_{}", hex::encode(random));
+        let folder_id = prepare(&folder).map_err(failed)?;
+        let name = format!("{folder_id}_{}", hex::encode(random));
         let lock = lock_new_file(&folder, &name).map_err(failed)?;
-        Ok(Self { folder, place, name, _lock: lock })
+        Ok(Self { folder, folder_id, name, _lock: lock })
     }
 
     /// Returns the name, which owns the leases of this process.
@@ -77,7 +77,7 @@ impl RunProcess {
     /// process of another machine or state folder.
     pub(crate) fn has_died(&self, name: &str) -> bool {
         let is_of_this_folder = name
-            .strip_prefix(&self.place)
+            .strip_prefix(&self.folder_id)
             .and_then(|rest| rest.strip_prefix('_'))
             .is_some_and(|rest| rest.bytes().all(|byte| byte.is_ascii_hexdigit()));
         // A file that cannot be examined proves nothing, so assume that it is locked.
@@ -85,7 +85,7 @@ impl RunProcess {
     }
 }
 
-impl Drop for RunProcess {
+impl Drop for RunDriver {
     fn drop(&mut self) {
         // Ignore the error: the next process removes the file.
         let _ = fs::remove_file(self.folder.join(&self.name));
@@ -114,8 +114,8 @@ fn prepare(folder: &Path) -> io::Result<String> {
     // Another machine has another boot id, so its processes are never mistaken for dead processes of this
     // machine.
     let boot_id = fs::read_to_string(BOOT_ID)?;
-    let place = format!("{}\0{}\0{}", boot_id.trim(), metadata.dev(), metadata.ino());
-    let hash = Sha256::digest(place);
+    let folder_id = format!("{}\0{}\0{}", boot_id.trim(), metadata.dev(), metadata.ino());
+    let hash = Sha256::digest(folder_id);
     Ok(format!("{PREFIX}{}", hex::encode(hash.get(..PLACE_BYTES).unwrap_or(&hash))))
 }
 
@@ -154,16 +154,16 @@ mod tests {
     #[test]
     fn a_process_is_known_to_have_died_by_its_lock() {
         let state = tempfile::tempdir().expect("a folder");
-        let own = RunProcess::start(state.path()).expect("starts");
-        let other = RunProcess::start(state.path()).expect("starts");
+        let own = RunDriver::start(state.path()).expect("starts");
+        let other = RunDriver::start(state.path()).expect("starts");
         assert!(!own.has_died(other.name()) && !own.has_died(own.name()));
-        let dead = format!("{}_00ff", own.place);
+        let dead = format!("{}_00ff", own.folder_id);
         let file = state.path().join(FOLDER).join(&dead);
         File::create(&file).expect("the file can be made");
         assert!(own.has_died(&dead));
-        assert_eq!(RunProcess::process_id(state.path(), own.name()), Some(std::process::id()));
-        assert_eq!(RunProcess::process_id(state.path(), &dead), None);
-        let third = RunProcess::start(state.path()).expect("starts");
+        assert_eq!(RunDriver::process_id(state.path(), own.name()), Some(std::process::id()));
+        assert_eq!(RunDriver::process_id(state.path(), &dead), None);
+        let third = RunDriver::start(state.path()).expect("starts");
         assert!(!file.exists(), "the file of a dead process is removed");
         assert!(own.has_died(&dead) && third.has_died(&dead));
         let name = other.name().to_owned();
@@ -175,10 +175,10 @@ mod tests {
     #[test]
     fn a_process_elsewhere_is_never_known_to_have_died() {
         let (here, there) = (tempfile::tempdir().expect("a folder"), tempfile::tempdir().expect("a folder"));
-        let here = RunProcess::start(here.path()).expect("starts");
-        let name = RunProcess::start(there.path()).expect("starts").name().to_owned();
+        let here = RunDriver::start(here.path()).expect("starts");
+        let name = RunDriver::start(there.path()).expect("starts").name().to_owned();
         assert!(!here.has_died(&name));
-        for other in ["", "x", "driver_", &here.place, &format!("{}_../x", here.place)] {
+        for other in ["", "x", "driver_", &here.folder_id, &format!("{}_../x", here.folder_id)] {
             assert!(!here.has_died(other), "{other}");
         }
     }
