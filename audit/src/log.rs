@@ -74,7 +74,7 @@ impl AuditLog {
         let files = Arc::new(LogFiles::open(state_dir, device)?);
         let (mut writer, torn_tail, lock_guard) = LogWriter::start(Arc::clone(&files))?;
         // Compare before closing calls: a log that contradicts its checkpoint gets no new rows.
-        seal::check_newest(&files, writer.end().0, writer.seq())?;
+        seal::check_newest(&files, writer.segment_and_end().0, writer.seq())?;
         let closed_begins = recovery::close_dead_calls(&files, &mut writer)?;
         drop(lock_guard);
 

@@ -282,7 +282,7 @@ impl SharedLog {
         }
         let (seq, has_full_segment) = {
             let state = self.state();
-            let (segment, end) = state.writer.end();
+            let (segment, end) = state.writer.segment_and_end();
             (state.writer.seq(), is_full(segment, end, &options))
         };
         let rows = seq.saturating_sub(seal_state.covered);
@@ -341,7 +341,7 @@ impl SharedLog {
         // Add most rows before taking the lock.
         let (segment, end) = {
             let state = self.state();
-            let (segment, end) = state.writer.end();
+            let (segment, end) = state.writer.segment_and_end();
             (Arc::clone(segment), end)
         };
         let mut tree = seal_state.tree_of(files, &segment, end)?;
@@ -352,7 +352,7 @@ impl SharedLog {
         let (size, root, offset, sealed) = {
             let mut state = self.state();
             let _locked = state.writer.lock()?;
-            let (segment, end) = state.writer.end();
+            let (segment, end) = state.writer.segment_and_end();
             if segment.number != tree.segment.number {
                 // Another process has sealed the segment meanwhile.
                 tree = TreeState::at_newest_checkpoint(files, segment, end)?;

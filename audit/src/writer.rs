@@ -235,7 +235,7 @@ impl LogWriter {
     }
 
     /// The open segment, and the offset of the next row in it.
-    pub(super) fn end(&self) -> (&Arc<Segment>, u64) {
+    pub(super) fn segment_and_end(&self) -> (&Arc<Segment>, u64) {
         (&self.segment, self.end)
     }
 

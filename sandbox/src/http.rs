@@ -18,7 +18,7 @@ use std::{
 };
 
 use portcullis_types::{
-    GuestErrorKind, HTTP_IMPORT, HttpFailure, HttpReply, HttpRequestHead, HttpResponseHead,
+    GuestErrorKind, HTTP_IMPORT, HttpFailure, HttpRequestHead, HttpResponseHead, HttpResult,
     MAX_HTTP_BODY_BYTES, MAX_HTTP_HEAD_BYTES, MAX_HTTP_READ_BYTES,
 };
 use tokio::sync::mpsc;
@@ -123,19 +123,19 @@ impl GuestHttp {
 
     fn send(&mut self, control: &CallControl, head: &[u8], body: &[u8]) -> Result<()> {
         let answer = match checked_head(head, body.len()) {
-            Err(fault) => HttpReply::Error(fault),
+            Err(fault) => HttpResult::Error(fault),
             Ok(head) => {
                 let body = body.to_vec();
                 match self.ask(control, |reply| HttpOperation::Send { head, body, reply })?.flatten() {
-                    Ok(head) => HttpReply::Ok(head),
-                    Err(fault) => HttpReply::Error(fault),
+                    Ok(head) => HttpResult::Ok(head),
+                    Err(fault) => HttpResult::Error(fault),
                 }
             }
         };
         self.remember(&answer)
     }
 
-    fn remember(&mut self, answer: &HttpReply) -> Result<()> {
+    fn remember(&mut self, answer: &HttpResult) -> Result<()> {
         self.last_answer = serde_json::to_vec(answer).map_err(Error::new)?;
         Ok(())
     }
@@ -232,7 +232,7 @@ pub(super) fn add_to_linker(linker: &mut Linker<GuestState>) -> Result<()> {
                     as_i32(read.len())
                 }
                 Err(fault) => {
-                    state.http.remember(&HttpReply::Error(fault))?;
+                    state.http.remember(&HttpResult::Error(fault))?;
                     as_i32(state.http.last_answer.len()).map(|length| -length)
                 }
             }
@@ -280,8 +280,8 @@ mod tests {
 
     fn fault_of(http: &GuestHttp) -> String {
         match serde_json::from_slice(&http.last_answer).expect("an answer") {
-            HttpReply::Error(fault) => fault.code,
-            HttpReply::Ok(head) => panic!("{head:?}"),
+            HttpResult::Error(fault) => fault.code,
+            HttpResult::Ok(head) => panic!("{head:?}"),
         }
     }
 

@@ -83,7 +83,7 @@ use stand_in as import;
 
 use std::{fmt, io};
 
-use portcullis_types::{HttpFailure, HttpReply, HttpRequestHead, ToolError};
+use portcullis_types::{HttpFailure, HttpRequestHead, HttpResult, ToolError};
 
 pub use response::Response;
 
@@ -157,8 +157,8 @@ impl Request {
     pub fn send(self) -> Result<Response, HttpError> {
         let head = serde_json::to_vec(&self.head).map_err(|error| HttpError::invalid(&error.to_string()))?;
         match import::send(&head, &self.body) {
-            HttpReply::Ok(head) => Ok(Response::new(head)),
-            HttpReply::Error(fault) => Err(HttpError(fault)),
+            HttpResult::Ok(head) => Ok(Response::new(head)),
+            HttpResult::Error(fault) => Err(HttpError(fault)),
         }
     }
 }

@@ -58,7 +58,7 @@ pub struct HttpFailure {
 /// The host's reply to a request.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum HttpReply {
+pub enum HttpResult {
     /// There is a response. Its body is read in pieces.
     Ok(HttpResponseHead),
     /// There is no response.
@@ -77,14 +77,14 @@ mod tests {
             url: "https://a.example/".to_owned(),
             headers: vec![("content-type".to_owned(), "text/plain".to_owned())],
         };
-        let text = serde_json::to_string(&HttpReply::Ok(head.clone())).expect("JSON");
+        let text = serde_json::to_string(&HttpResult::Ok(head.clone())).expect("JSON");
         assert_eq!(
             text,
             r#"{"ok":{"body":1,"status":200,"url":"https://a.example/","headers":[["content-type","text/plain"]]}}"#
         );
-        assert_eq!(serde_json::from_str::<HttpReply>(&text).expect("an answer"), HttpReply::Ok(head));
+        assert_eq!(serde_json::from_str::<HttpResult>(&text).expect("an answer"), HttpResult::Ok(head));
         let fault = r#"{"error":{"kind":"denied","code":"host_not_granted","message":"m"}}"#;
-        assert!(matches!(serde_json::from_str(fault), Ok(HttpReply::Error(_))));
+        assert!(matches!(serde_json::from_str(fault), Ok(HttpResult::Error(_))));
         serde_json::from_str::<HttpRequestHead>(r#"{"method":"GET","url":"u","headers":[],"proxy":"x"}"#)
             .expect_err("an unknown key");
     }

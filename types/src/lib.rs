@@ -63,7 +63,7 @@ pub use frame::{
     MAX_CHUNK_BYTES, MAX_FINAL_FRAME_BYTES, MAX_STREAM_FRAME_BYTES, MAX_TRANSFER_BYTES, OutputFrame,
 };
 pub use http::{
-    HTTP_IMPORT, HttpFailure, HttpReply, HttpRequestHead, HttpResponseHead, MAX_HTTP_BODY_BYTES,
+    HTTP_IMPORT, HttpFailure, HttpRequestHead, HttpResponseHead, HttpResult, MAX_HTTP_BODY_BYTES,
     MAX_HTTP_HEAD_BYTES, MAX_HTTP_READ_BYTES,
 };
 pub use lock::{LOCK_IMPORT, MAX_HELD_LOCKS};

@@ -1,7 +1,7 @@
 //! The functions that a module imports from its host. `sandbox/src/http.rs` defines them.
 #![expect(unsafe_code, reason = "functions of the host are declared in an `unsafe extern` block")]
 
-use portcullis_types::{GuestErrorKind, HttpFailure, HttpReply};
+use portcullis_types::{GuestErrorKind, HttpFailure, HttpResult};
 
 #[link(wasm_import_module = "portcullis_http")]
 unsafe extern "C" {
@@ -19,11 +19,11 @@ unsafe extern "C" {
     safe fn host_close(body: u32);
 }
 
-pub(super) fn send(head: &[u8], body: &[u8]) -> HttpReply {
+pub(super) fn send(head: &[u8], body: &[u8]) -> HttpResult {
     last_answer(host_send(head.as_ptr(), head.len(), body.as_ptr(), body.len()))
 }
 
-pub(super) fn read(body: u32, out: &mut [u8]) -> Result<usize, HttpReply> {
+pub(super) fn read(body: u32, out: &mut [u8]) -> Result<usize, HttpResult> {
     let read = host_read(body, out.as_mut_ptr(), out.len());
     // A negative number is minus the length of a fault; `saturating_neg` avoids an overflow for `i32::MIN`.
     usize::try_from(read).map_err(|_negative| last_answer(read.saturating_neg()))
@@ -34,12 +34,12 @@ pub(super) fn close(body: u32) {
 }
 
 /// Returns the last answer, which has this length.
-fn last_answer(length: i32) -> HttpReply {
+fn last_answer(length: i32) -> HttpResult {
     let mut text = vec![0; usize::try_from(length).unwrap_or_default()];
     let copied = usize::try_from(host_answer(text.as_mut_ptr(), text.len())).unwrap_or_default();
     text.truncate(copied);
     serde_json::from_slice(&text).unwrap_or_else(|error| {
-        HttpReply::Error(HttpFailure {
+        HttpResult::Error(HttpFailure {
             kind: GuestErrorKind::Failed,
             code: "answer_invalid".to_owned(),
             message: format!("the host's answer cannot be read: {error}"),

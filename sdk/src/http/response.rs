@@ -2,7 +2,7 @@
 
 use std::io::{self, Read};
 
-use portcullis_types::{HttpReply, HttpResponseHead};
+use portcullis_types::{HttpResponseHead, HttpResult};
 use serde::de::DeserializeOwned;
 
 use super::{HttpError, import};
@@ -100,8 +100,8 @@ impl Read for Response {
         }
         import::read(self.head.body, buffer).map_err(|answer| {
             let error = match answer {
-                HttpReply::Error(fault) => HttpError(fault),
-                HttpReply::Ok(_) => HttpError::new("answer_invalid", "the host gave another answer"),
+                HttpResult::Error(fault) => HttpError(fault),
+                HttpResult::Ok(_) => HttpError::new("answer_invalid", "the host gave another answer"),
             };
             io::Error::other(self.failure.insert(error).clone())
         })

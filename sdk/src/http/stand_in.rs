@@ -7,7 +7,7 @@ use std::{
     rc::Rc,
 };
 
-use portcullis_types::{GuestErrorKind, HttpFailure, HttpReply, HttpRequestHead, HttpResponseHead};
+use portcullis_types::{GuestErrorKind, HttpFailure, HttpRequestHead, HttpResponseHead, HttpResult};
 
 /// An answer that a test provides.
 #[derive(Debug, Clone)]
@@ -57,10 +57,10 @@ pub fn with_http<T>(
     run()
 }
 
-pub(super) fn send(head: &[u8], body: &[u8]) -> HttpReply {
+pub(super) fn send(head: &[u8], body: &[u8]) -> HttpResult {
     let answers = ANSWERS.with_borrow(Clone::clone);
     let (Some(answers), Ok(request)) = (answers, serde_json::from_slice::<HttpRequestHead>(head)) else {
-        return HttpReply::Error(HttpFailure {
+        return HttpResult::Error(HttpFailure {
             kind: GuestErrorKind::Unavailable,
             code: "unavailable".to_owned(),
             message: "there is no network outside of a sandbox; a test gives answers by `testing::with_http`"
@@ -74,10 +74,10 @@ pub(super) fn send(head: &[u8], body: &[u8]) -> HttpReply {
         bodies.insert(number, Cursor::new(body));
         number
     });
-    HttpReply::Ok(HttpResponseHead { body: number, status, url: request.url, headers })
+    HttpResult::Ok(HttpResponseHead { body: number, status, url: request.url, headers })
 }
 
-pub(super) fn read(body: u32, out: &mut [u8]) -> Result<usize, HttpReply> {
+pub(super) fn read(body: u32, out: &mut [u8]) -> Result<usize, HttpResult> {
     let read = |bodies: &mut HashMap<u32, Cursor<Vec<u8>>>| bodies.get_mut(&body).map(|body| body.read(out));
     // Reading from memory cannot fail, so the defaults only stand for an unknown body.
     Ok(BODIES.with_borrow_mut(read).transpose().unwrap_or_default().unwrap_or_default())

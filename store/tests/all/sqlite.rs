@@ -339,7 +339,7 @@ fn full_tables_of_a_gateway_take_no_more() {
             (store.apply(vec![message]).await.map(|_| ()).expect_err("full"), "the messages of the space"),
         ] {
             assert!(
-                matches!(&error, StoreError::Limit(LimitError::TooMany { number, .. }) if *number == full),
+                matches!(&error, StoreError::Limit(LimitError::TooMany { field, .. }) if *field == full),
                 "{error}"
             );
         }

@@ -146,7 +146,7 @@ impl LogCounts {
 /// Returns the number of the last row that external evidence covers.
 fn anchored_rows(verification: &VerifyReport) -> Option<u64> {
     let anchors = verification.anchors.iter().filter(|anchor| {
-        anchor.location == CheckpointSource::Outside && anchor.finding == CheckpointFinding::Holds
+        anchor.source == CheckpointSource::Outside && anchor.finding == CheckpointFinding::Holds
     });
     anchors.map(|anchor| anchor.size).chain(verification.head_seq).max()
 }
@@ -157,7 +157,7 @@ fn anchor_state(verification: &VerifyReport, last_anchored: Option<(u64, Timesta
     }
     if let Some(bad) = verification.anchors.iter().find(|anchor| !anchor.finding.is_good()) {
         return AnchorState::Missing {
-            source: match bad.location {
+            source: match bad.source {
                 CheckpointSource::Outside => "a checkpoint that was kept elsewhere",
                 CheckpointSource::State(_) => "a checkpoint of the state folder",
             },

@@ -193,14 +193,15 @@ fn file_of(path: &Path) -> String {
 fn anchors_text(out: &mut String, anchors: &[CheckpointReport]) {
     let (bad, good): (Vec<_>, Vec<_>) = anchors.iter().partition(|anchor| !anchor.finding.is_good());
     for anchor in bad.iter().take(MAX_LISTED) {
-        let CheckpointReport { place, size, finding, .. } = anchor;
-        let _ = writeln!(out, "{place} of {size} rows: {}", finding_text(finding));
+        let CheckpointReport { source, size, finding, .. } = anchor;
+        let _ = writeln!(out, "{source} of {size} rows: {}", finding_text(finding));
     }
     if bad.len() > MAX_LISTED {
         let _ = writeln!(out, "… and {} further checkpoints that do not hold", bad.len() - MAX_LISTED);
     }
     for (is_outside, name) in [(true, "anchors"), (false, "checkpoints of the state folder")] {
-        let of_kind = |anchor: &&&CheckpointReport| (anchor.place == CheckpointSource::Outside) == is_outside;
+        let of_kind =
+            |anchor: &&&CheckpointReport| (anchor.source == CheckpointSource::Outside) == is_outside;
         let holding = good.iter().filter(of_kind).filter(|anchor| anchor.finding == CheckpointFinding::Holds);
         let (mut count, mut newest, mut is_checked) = (0_usize, 0, true);
         for anchor in holding {
@@ -217,7 +218,7 @@ fn anchors_text(out: &mut String, anchors: &[CheckpointReport]) {
             let _ = writeln!(out, "{name}: {removed} cover rows that retention has removed");
         }
     }
-    if !anchors.iter().any(|anchor| anchor.place == CheckpointSource::Outside) {
+    if !anchors.iter().any(|anchor| anchor.source == CheckpointSource::Outside) {
         out.push_str("not anchored: a log that was rewritten or cut as a whole would not show\n");
     }
 }
@@ -299,7 +300,7 @@ struct OpenCallJson<'a> {
 impl<'a> From<&'a VerifyReport> for VerificationJson<'a> {
     fn from(report: &'a VerifyReport) -> Self {
         let is_anchor = |anchor: &CheckpointReport| {
-            anchor.place == CheckpointSource::Outside && anchor.finding == CheckpointFinding::Holds
+            anchor.source == CheckpointSource::Outside && anchor.finding == CheckpointFinding::Holds
         };
         Self {
             intact: report.is_intact(),
@@ -323,7 +324,7 @@ impl<'a> From<&'a VerifyReport> for VerificationJson<'a> {
                 .anchors
                 .iter()
                 .map(|anchor| AnchorJson {
-                    place: anchor.place.to_string(),
+                    place: anchor.source.to_string(),
                     origin: &anchor.origin,
                     size: anchor.size,
                     signature_checked: anchor.is_signature_checked,
@@ -391,8 +392,8 @@ mod tests {
         report.broken = Some(ChainBreak { path, line: 5, offset: 4096, why });
         report.open_begins.clear();
         insta::assert_snapshot!("broken", verification_text(&report));
-        let anchor = |place, size, finding| CheckpointReport {
-            place,
+        let anchor = |source, size, finding| CheckpointReport {
+            source,
             origin: "portcullis/1".to_owned(),
             size,
             is_signature_checked: true,

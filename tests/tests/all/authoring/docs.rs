@@ -4,7 +4,7 @@
 use std::{fs, path::Path};
 
 use portcullis_testing::Fixture;
-use portcullis_types::{CallFrame, FRAME_VERSION, GuestFrame, HttpReply, HttpRequestHead};
+use portcullis_types::{CallFrame, FRAME_VERSION, GuestFrame, HttpRequestHead, HttpResult};
 
 use super::{Author, sdk};
 
@@ -184,9 +184,9 @@ fn the_requests_of_the_document_are_the_sdks() {
     let request = blocks(&document, "json request").join("\n");
     serde_json::from_str::<HttpRequestHead>(&request).expect("a request");
     let answers = blocks(&document, "json answer").join("\n");
-    let answers: Vec<HttpReply> =
+    let answers: Vec<HttpResult> =
         answers.lines().map(|line| serde_json::from_str(line).expect(line)).collect();
-    assert!(matches!(answers[..], [HttpReply::Ok(_), HttpReply::Error(_)]), "{answers:?}");
+    assert!(matches!(answers[..], [HttpResult::Ok(_), HttpResult::Error(_)]), "{answers:?}");
 }
 
 /// The program is compiled and run as a doc example of the SDK.

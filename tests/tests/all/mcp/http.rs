@@ -31,7 +31,7 @@ pub(super) struct Server {
 
 /// An HTTP response.
 #[derive(Debug)]
-pub(super) struct HttpReply {
+pub(super) struct RawResponse {
     pub(super) status: u16,
     head: String,
     body: String,
@@ -84,7 +84,7 @@ impl Server {
         head
     }
 
-    pub(super) fn request(&self, method: &str, headers: &[(&str, &str)], body: &str) -> HttpReply {
+    pub(super) fn request(&self, method: &str, headers: &[(&str, &str)], body: &str) -> RawResponse {
         let mut stream = self.connect();
         let head = self.head(method, headers);
         let message = format!("{head}content-length: {}\r\n\r\n{body}", body.len());
@@ -93,7 +93,7 @@ impl Server {
         read_answer(stream)
     }
 
-    fn post(&self, headers: &[(&str, &str)], message: &Value) -> HttpReply {
+    fn post(&self, headers: &[(&str, &str)], message: &Value) -> RawResponse {
         self.request("POST", headers, &message.to_string())
     }
 
@@ -166,7 +166,7 @@ impl Drop for Server {
     }
 }
 
-impl HttpReply {
+impl RawResponse {
     fn header(&self, name: &str) -> Option<String> {
         let head = self.head.to_ascii_lowercase();
         head.lines().find_map(|line| line.strip_prefix(&format!("{name}: ")).map(str::to_owned))
@@ -180,14 +180,14 @@ impl HttpReply {
     }
 }
 
-fn read_answer(mut stream: TcpStream) -> HttpReply {
+fn read_answer(mut stream: TcpStream) -> RawResponse {
     let mut bytes = Vec::new();
     // The server may reset a refused connection after its answer.
     let _ = stream.read_to_end(&mut bytes);
     let response_text = String::from_utf8_lossy(&bytes).into_owned();
     let (head, body) = response_text.split_once("\r\n\r\n").unwrap_or((&response_text, ""));
     let status = head.split(' ').nth(1).and_then(|status| status.parse().ok()).unwrap_or(0);
-    HttpReply { status, head: head.to_owned(), body: body.to_owned() }
+    RawResponse { status, head: head.to_owned(), body: body.to_owned() }
 }
 
 fn initialize() -> Value {
