@@ -51,7 +51,7 @@ pub enum StoreError {
     },
     /// Another run or step has consumed some of the inbox entries that the run would begin with, or some
     /// never existed.
-    #[error("the inbox of `{agent}` has not all entries from {first} to {last} to consume")]
+    #[error("the inbox of `{agent}` lacks some of the entries {first} to {last}")]
     InboxConsumed {
         /// The agent whose inbox it is.
         agent: String,
@@ -62,7 +62,7 @@ pub enum StoreError {
     },
     /// The caller no longer has the lease of the run: it has expired, was released, or belongs to another
     /// owner.
-    #[error("the lease of the run `{run}` is not `{owner}`'s any more")]
+    #[error("the lease of the run `{run}` no longer belongs to `{owner}`")]
     LeaseLost {
         /// The run.
         run: String,

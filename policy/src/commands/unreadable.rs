@@ -19,13 +19,13 @@ pub enum UnreadableCommand {
     #[error("it has a NUL character")]
     Nul,
     /// The system gave no thread for the parser, for this reason.
-    #[error("no thread to read it: {0}")]
+    #[error("no thread could be started to parse it: {0}")]
     NoThread(String),
     /// The parser panicked.
-    #[error("its syntax")]
+    #[error("the parser does not understand its syntax")]
     ParserPanicked,
     /// The parser refused the command, with this message.
-    #[error("its syntax: {0}")]
+    #[error("its syntax is not understood: {0}")]
     Syntax(String),
     /// The parser refused a word of the command, with this message.
     #[error("{0}")]
@@ -40,7 +40,7 @@ pub enum UnreadableCommand {
     #[error("brackets or `case` within one another, more than {} deep", nesting::MAX_DEPTH)]
     DeepBrackets,
     /// The index of a list is neither a name nor a number.
-    #[error("the index of a list is more than a name or a number")]
+    #[error("an array index is an expression")]
     IndexExpression,
     /// Brackets within brackets are neither arithmetic nor subshells.
     #[error("brackets within brackets")]
@@ -70,7 +70,7 @@ pub enum UnreadableCommand {
     #[error("`{0}` runs its standard input, which is not part of the command's text")]
     RunsInput(String),
     /// This program runs a text that is known only when the command runs.
-    #[error("what `{0}` is given to run is not in the text")]
+    #[error("`{0}` runs a text that is not in the command")]
     UnknownText(String),
     /// This program runs another one that is known only when the command runs.
     #[error("the program that `{0}` runs is not part of the text")]

@@ -87,7 +87,7 @@ fn check_host(
     if rule.scheme() == Scheme::Http && !is_local {
         faults.add_at(
             host,
-            "a secret goes out by `https` only, or to an address that stands in `[egress] allow_private`",
+            "a secret goes out by `https` only, or to an address that is listed in `[egress] allow_private`",
         );
         return;
     }
@@ -122,7 +122,7 @@ fn refuse_step(tool: &Located<ToolName>, faults: &mut Faults<'_>) {
         faults.add_at(
             tool,
             format!(
-                "the requests of `{name}` are those of `{first_name}`; write `{first_name}`, which stands for both"
+                "the requests of `{name}` are those of `{first_name}`; write `{first_name}`, which means both"
             ),
         );
     }

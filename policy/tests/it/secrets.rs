@@ -70,7 +70,7 @@ fn a_secret_goes_to_named_hosts_that_are_reached_by_tls() {
         check_fault("hosts", &format!("hosts = ['{host}']"), reached);
     }
     let by_tls =
-        "a secret goes out by `https` only, or to an address that stands in `[egress] allow_private`";
+        "a secret goes out by `https` only, or to an address that is listed in `[egress] allow_private`";
     for host in
         ["http://api.example.com", "http://127.0.0.1:8081", "http://localhost:8080", "http://*.example.org"]
     {
@@ -96,14 +96,15 @@ fn a_secret_goes_to_named_hosts_that_are_reached_by_tls() {
 fn an_unusable_header_or_tool_is_refused() {
     check_fault("header", "", "secrets.api.header: missing key");
     check_fault("header", "header = 'Host'", "the header `host` cannot carry a secret");
-    check_fault("header", "header = 'Authorization: Bearer'", "`{secret}` stands once");
+    check_fault("header", "header = 'Authorization: Bearer'", "must contain `{secret}` exactly once");
     check_fault("tools", "", "secrets.api.tools: missing key");
     check_fault("tools", "tools = []", "secrets.api.tools: an empty list");
     check_fault("tools", "tools = ['web fetch']", "secrets.api.tools[0]");
     check_fault("tools", "tools = ['web_fetch_request']", "this is a step of `web_fetch`; write `web_fetch`");
     // Both names stand for the same requests.
     for tools in ["'search_web'", "'web_search', 'search_web'"] {
-        let line = "the requests of `search_web` are those of `web_search`; write `web_search`, which stands for both";
+        let line =
+            "the requests of `search_web` are those of `web_search`; write `web_search`, which means both";
         check_fault("tools", &format!("tools = [{tools}]"), line);
     }
     let error =

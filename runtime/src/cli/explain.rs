@@ -92,7 +92,7 @@ pub(crate) struct DiffOptions {
     #[arg(value_name = "NEW")]
     pub(crate) new: String,
 
-    /// Also decide the calls of the audit log anew under the new policy.
+    /// Also decide the calls of the audit log again under the new policy.
     #[arg(long)]
     pub(crate) log: bool,
 

@@ -125,19 +125,19 @@ fn enumeration(
             {
                 errors.add_at(
                     &variant.fields,
-                    "the tag stands among the variant's fields, so they need names: write `{ name: Type }`",
+                    "the tag is a field of the object, so the variant's fields need names: write `{ name: Type }`",
                 );
             }
             Fields::Unit if tagged && keys.deny_unknown.is_some() => {
                 errors.add_at(
                     variant,
-                    "serde ignores unknown fields beside a tag that stands for all: write `{}` after the variant's name",
+                    "serde ignores unknown fields of a unit variant with a tag: write `{}` after the variant's name",
                 );
             }
             Fields::Unit | Fields::Named(_) if untagged => {
                 errors.add_at(
                     variant,
-                    "without a tag a variant is told by its content: give it one type of its own, as in `Name(Type)`",
+                    "an untagged variant is recognised by its content: give it its own type, as in `Name(Type)`",
                 );
             }
             _ => {}

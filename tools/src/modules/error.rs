@@ -138,7 +138,7 @@ pub enum LockError {
     /// The file does not have the format that this program writes. It is ignored as a whole, and a new
     /// approval does not overwrite it.
     #[error(
-        "`{}` is damaged: {reason}; mend it, or remove it and approve each tool anew",
+        "`{}` is damaged: {reason}; repair it, or delete it and approve each tool again",
         path.display()
     )]
     Malformed {

@@ -159,7 +159,7 @@ fn a_kept_line_tells_of_rows_that_are_cut_moved_or_written_anew() {
             "rows 1 to 3 are missing at the end",
         ),
         (
-            "written anew",
+            "rewritten",
             |fixture| {
                 for name in ["audit.jsonl", "audit.checkpoint"] {
                     fs::remove_file(fixture.state().join(name)).expect("removed");
@@ -171,7 +171,7 @@ fn a_kept_line_tells_of_rows_that_are_cut_moved_or_written_anew() {
             "the log has other rows",
         ),
         (
-            "signed anew",
+            "signed again",
             |fixture| {
                 for name in ["audit.jsonl", "audit.checkpoint", "audit.key"] {
                     fs::remove_file(fixture.state().join(name)).expect("removed");

@@ -224,7 +224,7 @@ async fn a_model_gets_no_advice_on_arguments_from_a_hook() {
         let hook = Hook::new("h").before(move |_| BeforeCall::Modify { arguments: arguments.into() });
         let (result, ran, fixture) = call(spy(), &[hook], r#"{"n":1}"#, &caller()).await;
         let message = assert_refused(&result, ToolErrorKind::Denied, "hook_refused");
-        assert!(message.contains("a hook gave it arguments that do not fit"), "{message}");
+        assert!(message.contains("a hook replaced its arguments by invalid ones"), "{message}");
         assert_eq!(ran, 0);
         assert_eq!(fixture.rows()[0].args_sha256, unhooked_fixture.rows()[0].args_sha256, "the model's own");
     }

@@ -135,7 +135,7 @@ fn state_of_the_log(facts: &ReportInput<'_>) -> Markup {
             @match facts.anchor {
                 AnchorState::NotAnchored => div.state.warn {
                     h2 { "! Not anchored" }
-                    p { "Rows cut off the end would not show, nor a log that was written anew as a whole." }
+                    p { "Rows cut off the end would not show, nor a log that was rewritten as a whole." }
                     p { "Keep a checkpoint or the head elsewhere, and give it to a later report with " code.whole { "--anchor" } " \
                          or " code.whole { "--head" } "." }
                 },
