@@ -128,7 +128,7 @@ pub enum MountError {
     },
     /// Two paths that must be separate overlap.
     #[error(
-        "{mount} and {other} are the same folder or lie in one another; mount only the outer folder, or folders beside each other"
+        "{mount} and {other} are the same folder, or one contains the other; mount only the outer folder, or folders beside each other"
     )]
     Overlap {
         /// The mount's name.

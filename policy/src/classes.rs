@@ -21,7 +21,7 @@ use states::{PathRulesOfMount, PathStates};
 /// A pattern that has more classes than the limits allow.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 #[error(
-    "`{pattern}` meets more combinations of the policy's patterns than are looked at; write it with fewer `*`"
+    "`{pattern}` matches more combinations of the policy's patterns than are examined; write it with fewer `*`"
 )]
 pub struct TooManyClasses {
     /// The pattern.

@@ -50,7 +50,7 @@ pub struct PolicyError {
 fn lines(faults: &[PolicyFault], left_out: usize) -> String {
     let mut lines: Vec<String> = faults.iter().map(ToString::to_string).collect();
     if left_out > 0 {
-        lines.push(format!("and {left_out} further faults"));
+        lines.push(format!("and {left_out} more faults"));
     }
     lines.join("\n")
 }

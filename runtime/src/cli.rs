@@ -95,7 +95,7 @@ pub(crate) struct CommonOptions {
 
     /// The folder for the audit log, compiled modules and whole outputs.
     ///
-    /// It is private to its user and must lie outside every mount. Default:
+    /// It is private to its user and must be outside every mount. Default:
     /// `$XDG_STATE_HOME/portcullis/HASH`, else `$HOME/.local/state/portcullis/HASH`, where HASH stands for
     /// the path of the workspace or of the project. The mounts `tmp` and `vault` of a project lie in it too, in
     /// `mounts`.

@@ -137,7 +137,7 @@ pub(super) fn mount_rule(preopen: &Preopen) -> MountRule {
     }
 }
 
-/// A job on its way to a worker.
+/// A job that is passed to a worker.
 #[derive(Debug)]
 pub(super) struct Assignment {
     pub(super) job: WorkerJob,

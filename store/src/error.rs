@@ -28,7 +28,7 @@ pub enum StoreError {
         id: String,
     },
     /// The run has changed since its version was read.
-    #[error("the run `{run}` has version {found}, not {expected}: it was changed meanwhile")]
+    #[error("the run `{run}` has version {found}, not {expected}: it was changed in the meantime")]
     Conflict {
         /// The run.
         run: String,
@@ -38,7 +38,7 @@ pub enum StoreError {
         found: i64,
     },
     /// The row has changed since its version was read.
-    #[error("the {what} `{id}` has version {found}, not {expected}: it was changed meanwhile")]
+    #[error("the {what} `{id}` has version {found}, not {expected}: it was changed in the meantime")]
     Changed {
         /// The kind of the row.
         what: Entity,
@@ -284,7 +284,7 @@ impl fmt::Display for DatabaseFailure {
             Self::Busy => "another process holds its lock",
             Self::Unavailable => "the database cannot be reached",
             Self::TimedOut => "the database has not answered in time",
-            Self::ReadOnly => "the database takes no writes",
+            Self::ReadOnly => "the database does not accept writes",
             Self::Full => "the disk or the database is full",
             Self::Corrupt => "the database is damaged",
             Self::Refused => "the database refuses it",

@@ -72,7 +72,7 @@ pub enum FileError {
     Contended,
     /// Others saved two versions while a change was written.
     #[error(
-        "others saved two versions while a change was written; one is the file, the other was kept as `{file}` beside it"
+        "other programs saved two versions while a change was being written; one is the file, the other was kept as `{file}` beside it"
     )]
     EditKept {
         /// The name of the other version's file.

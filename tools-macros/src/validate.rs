@@ -252,7 +252,7 @@ fn default(
         number
             if min.is_some_and(|min| min.is_above(number)) || max.is_some_and(|max| number.is_above(max)) =>
         {
-            errors.add_at(key, "the default lies outside `min` and `max`: change one of them");
+            errors.add_at(key, "the default is not between `min` and `max`: change one of them");
         }
         Literal::String(text) if !one_of.is_empty() && !one_of.contains(text) => {
             errors.add_at(key, "the default is not in `one_of`: add it there or take one of those");

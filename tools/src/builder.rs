@@ -217,7 +217,7 @@ impl RegistryBuilder {
         self
     }
 
-    /// Keeps state in this folder, which must lie outside every mount.
+    /// Keeps state in this folder, which must be outside every mount.
     pub fn state(mut self, folder: impl Into<PathBuf>) -> Self {
         self.state = Some(folder.into());
         self
@@ -487,7 +487,7 @@ fn output_follower(
             ctx.extensions.get::<NestingContext>().map_or_else(detached, |parent| parent.caller.owner());
         Box::pin(async move {
             let (Some(labels), Some(PolicyAndTools { policy, .. })) = (labels, policy_and_tools.get()) else {
-                return Err(ToolError::internal("a stored output does not tell what it was made from"));
+                return Err(ToolError::internal("a stored output does not state its origin"));
             };
             Ok(run_labels.add_stored_output_labels(&owner, &call_id, &labels, policy).await?)
         })

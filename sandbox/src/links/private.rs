@@ -8,7 +8,7 @@ use std::{
 
 use rustix::fs::{CWD, Mode, OFlags, StatVfsMountFlags};
 
-/// The host paths that must lie outside every mount. All of them except the overlay are searched for files that have a
+/// The host paths that must be outside every mount. All of them except the overlay are searched for files that have a
 /// name elsewhere.
 #[derive(Debug, Clone, Default)]
 pub struct PrivatePaths {

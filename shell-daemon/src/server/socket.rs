@@ -115,7 +115,7 @@ fn open_folder(faults: &SocketFaults<'_>, reach: SocketAccess) -> Result<(OwnedF
     if stat.st_uid != rustix::process::geteuid().as_raw() || stat.st_mode & denied != 0 {
         let mode = stat.st_mode & 0o7777;
         return Err(faults.refuse(format!(
-            "must lie in a folder of the daemon's own user without access for others; that one is of user {} \
+            "must be in a folder of the daemon's own user without access for others; that one is of user {} \
              and mode {mode:o}",
             stat.st_uid
         )));
@@ -137,7 +137,7 @@ fn remove_leftover(
         Ok(entry) => entry,
     };
     if FileType::from_raw_mode(entry.st_mode) != FileType::Socket || entry.st_uid != owner {
-        return Err(faults.refuse("has something else in its place, which is left as it is".to_owned()));
+        return Err(faults.refuse("already exists and is not a socket; it was left unchanged".to_owned()));
     }
     match UnixStream::connect(handle.join(name)) {
         // The kernel refuses the connection if no process listens, so the socket is a leftover.

@@ -78,7 +78,7 @@ fn states_inside_the_folder_of_tasks_are_refused() {
     fs::write(&file, "").expect("written");
     let output = run(&fixture, &["--states", &file.display().to_string()]);
     assert_eq!(output.status.code(), Some(2), "{}", stderr(&output));
-    assert!(stderr(&output).contains("it lies in the folder of tasks"), "{}", stderr(&output));
+    assert!(stderr(&output).contains("it is in the folder of tasks"), "{}", stderr(&output));
 }
 
 #[test]

@@ -39,7 +39,8 @@ pub(crate) fn check(keys: &Keys, input: &DeriveInput, errors: &mut Errors) -> Op
         Data::Struct(data) => structure(input, &data.fields, &container, errors),
         Data::Enum(data) => enumeration(keys, input, data, &container, errors),
         Data::Union(data) => {
-            errors.add_at(&data.union_token, "JSON cannot tell the fields of a union apart: write an `enum`");
+            errors
+                .add_at(&data.union_token, "JSON cannot distinguish the fields of a union: write an `enum`");
             None
         }
     }

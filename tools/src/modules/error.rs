@@ -169,7 +169,7 @@ pub enum ApproveError {
         name: String,
     },
     /// The tool does not come from a foreign module. Shipped tools are approved with the program.
-    #[error("`{name}` is not a tool of a foreign module; what ships is approved with the program")]
+    #[error("`{name}` is not a tool of a foreign module; shipped tools are approved with the program")]
     NotForeign {
         /// The tool's name.
         name: ToolName,

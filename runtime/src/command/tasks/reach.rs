@@ -46,7 +46,7 @@ pub(super) fn writable(
             if is_reached {
                 let name = mount.name();
                 return Some(format!(
-                    "tools can write in the mount `{name}`, where it lies; keep tasks in a folder that tools cannot write, or give --approve"
+                    "tools can write in the mount `{name}`, which contains it; keep tasks in a folder that tools cannot write, or give --approve"
                 ));
             }
         }

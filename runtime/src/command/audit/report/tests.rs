@@ -185,7 +185,7 @@ fn the_headline_says_whether_the_log_is_whole() {
     let not_anchored = page(&report, &AnchorState::NotAnchored);
     assert!(
         not_anchored.contains("! Not anchored")
-            && not_anchored.contains("Rows cut off the end would not show")
+            && not_anchored.contains("Rows cut off the end would not be noticed")
     );
     assert!(not_anchored.contains("no row meets the filters"));
     report.broken =

@@ -197,7 +197,7 @@ const MAX_FAILED: usize = 50;
 fn lines(failed: &[ExpectationResult], left_out: usize) -> String {
     let mut lines: Vec<String> = failed.iter().map(ToString::to_string).collect();
     if left_out > 0 {
-        lines.push(format!("and {left_out} further ones"));
+        lines.push(format!("and {left_out} more"));
     }
     lines.join("\n")
 }
