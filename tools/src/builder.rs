@@ -335,8 +335,8 @@ impl RegistryBuilder {
     /// Builds the registry.
     ///
     /// # Errors
-    /// [`BootstrapError`], for example for a name that is taken, a schema that cannot be used, a state that a tool
-    /// takes and the builder was not given, or a state folder or audit log that cannot be written.
+    /// [`BootstrapError`]. Examples: a name is taken, a schema is unusable, the builder lacks a state that a
+    /// tool takes, or the state folder or the audit log cannot be written.
     pub fn build(self) -> Result<ToolRegistry, BootstrapError> {
         let (policy, expected) = match self.policy {
             Some(policy) => (policy, self.expected),
