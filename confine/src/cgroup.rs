@@ -261,7 +261,7 @@ mod tests {
     }
 
     #[test]
-    fn a_group_whose_bounds_cannot_be_set_is_none() {
+    fn a_group_whose_bounds_cannot_be_set_is_not_used() {
         // A plain folder has no limit files, like a kernel without the controllers.
         let folder = group("cpu memory pids", "cpu memory pids");
         // Read-only, because a write replaces the text here while the kernel would add to it.

@@ -319,7 +319,7 @@ mod tests {
     }
 
     #[test]
-    fn mounts_lie_apart_from_each_other_and_from_what_is_private() {
+    fn mounts_are_disjoint_from_each_other_and_from_private_paths() {
         let dir = tempfile::tempdir().unwrap();
         for mounts in [[("a", "x"), ("b", "x")], [("a", "x"), ("b", "x/y")], [("a", "x/y"), ("b", "x")]] {
             let refused = open(dir.path(), &mounts, &[]);

@@ -453,7 +453,7 @@ mod tests {
 
     /// A process that continues is killed before the rest is found.
     #[test]
-    fn process_that_continues_itself_is_killed_at_once() {
+    fn process_that_continues_itself_is_killed_immediately() {
         let killed = std::cell::RefCell::new(HashSet::new());
         let mut samples = 0;
         let sample = || {

@@ -476,7 +476,7 @@ mod tests {
     }
 
     #[test]
-    fn links_and_what_is_no_stored_output_are_refused() {
+    fn links_and_files_that_are_not_stored_outputs_are_refused() {
         let (state, store) = store();
         let folder = state.path().join(FOLDER);
         store.put("c", &owner(), &Value::Null, "text").expect("stores");

@@ -157,7 +157,7 @@ mod tests {
     }
 
     #[test]
-    fn all_mistakes_are_told_with_their_places() {
+    fn all_mistakes_are_reported_with_their_locations() {
         let places = |value: &Value| {
             let InvalidConfigurations(faults) = McpServerConfiguration::read_all(value).expect_err("refused");
             faults.into_iter().map(|fault| fault.place).collect::<Vec<_>>()

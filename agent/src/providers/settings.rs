@@ -292,7 +292,7 @@ mod tests {
     }
 
     #[test]
-    fn an_address_that_is_none_is_refused() {
+    fn a_text_that_is_not_an_address_is_refused() {
         for text in ["", "localhost:8080", "ftp://x/", "/v1", "http://", "http://x/?a=1", "http://x/#a"] {
             address_error(&settings_for(text));
         }

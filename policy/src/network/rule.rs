@@ -332,7 +332,7 @@ mod tests {
     }
 
     #[test]
-    fn a_text_that_is_no_rule_says_what_to_write() {
+    fn a_text_that_is_not_a_rule_says_what_to_write() {
         for (text, part) in [
             ("api.example.com", "begins with `https://`"),
             ("HTTPS://a", "begins with `https://`"),

@@ -164,7 +164,7 @@ fn two_secrets_never_share_a_header_of_one_request() {
 }
 
 #[test]
-fn a_secret_is_no_variable_of_commands() {
+fn a_secret_is_not_a_variable_of_commands() {
     let error =
         try_load(&operator("[shell]\nenvironment = ['LANG', 'API_TOKEN']"), None).expect_err("refused");
     let fault = "shell.environment[1]: this is the secret `api`, which no command gets; leave it out";
@@ -207,7 +207,7 @@ fn a_secret_is_in_the_grants_of_its_tools_alone() {
 }
 
 #[test]
-fn an_operation_stands_for_its_steps() {
+fn an_operation_includes_its_steps() {
     let text = operator("[tools.web_fetch_request]\nprofile = 'Net'").replace("['t']", "['web_fetch']");
     let policy = load(&text);
     let grant = fetch(&policy, "web_fetch_request", "https://api.example.com/");

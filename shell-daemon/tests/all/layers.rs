@@ -168,7 +168,7 @@ fn shared_memory_outside_cannot_be_reached() {
 }
 
 #[test]
-fn the_machines_name_is_not_told() {
+fn the_machines_name_is_hidden() {
     let name = std::fs::read_to_string("/proc/sys/kernel/hostname").unwrap();
     check(Layer::UtsNamespace, |_| format!("[[ $(uname -n) == {} ]]", name.trim()), FAILURE, SUCCESS);
 }

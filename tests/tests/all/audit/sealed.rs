@@ -137,7 +137,7 @@ fn a_server_writes_checkpoints_to_standard_error_by_default_and_a_call_does_not(
 }
 
 #[test]
-fn a_kept_line_tells_of_rows_that_are_cut_moved_or_written_anew() {
+fn a_kept_line_reveals_rows_that_were_cut_moved_or_rewritten() {
     /// Tampers with the state folder.
     type Tamper = fn(&Fixture);
     fn log(fixture: &Fixture) -> PathBuf {

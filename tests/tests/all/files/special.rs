@@ -12,7 +12,7 @@ use serde_json::json;
 use super::{FileSetup, writing};
 
 #[tokio::test]
-async fn pipes_sockets_and_devices_are_refused_at_once() {
+async fn pipes_sockets_and_devices_are_refused_immediately() {
     let setup = FileSetup::new().await;
     let shared = |name: &str| setup.fixture.shared(name);
     mknodat(CWD, shared("pipe"), FileType::Fifo, Mode::RUSR | Mode::WUSR, 0).expect("a pipe");

@@ -133,7 +133,7 @@ fn a_partial_message_at_the_end_is_ignored() {
 }
 
 #[test]
-fn a_client_that_leaves_before_it_begins_is_no_error() {
+fn a_client_that_leaves_before_it_begins_is_not_an_error() {
     let fixture = Fixture::new();
     Client::start(native_registry(&fixture, |builder| builder), Setup::default()).leave();
     let mut client = Client::start_program(&fixture, &[]);

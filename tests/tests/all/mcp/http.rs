@@ -525,7 +525,7 @@ fn every_stream_is_notified_if_a_hangup_changes_the_tools() {
 }
 
 #[test]
-fn each_call_is_answered_when_the_server_is_told_to_end() {
+fn each_call_is_answered_when_the_server_is_asked_to_stop() {
     let fixture = Fixture::new();
     let server = Server::start(&fixture, &["--approve"]);
     let sessions: Vec<_> = (0..3).map(|_| server.begin()).collect();

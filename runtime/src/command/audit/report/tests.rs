@@ -104,7 +104,7 @@ fn table_row(body: &str, name: &str) -> String {
 }
 
 #[test]
-fn a_cell_tells_used_from_granted_and_from_tried() {
+fn a_cell_distinguishes_used_granted_and_tried() {
     let tools = [
         grants("writer", &[("shared", Access::Write), ("tmp", Access::Write)]),
         grants("shell", &[("shared", Access::Write)]),
