@@ -45,7 +45,7 @@ impl MountFolder<'_> {
 ///
 /// # Errors
 /// [`MountError`] if a mount is a symlink below the workspace or not a folder, cannot be opened, overlaps
-/// another mount or a private path, or lies in a kernel file system.
+/// another mount or a private path, or is in a kernel file system.
 pub fn open_mounts(
     workspace: &Path,
     mounts: &[MountFolder<'_>],

@@ -1,4 +1,4 @@
-//! [`PathClasses`]: the paths of a pattern, divided into the classes that the evaluator can tell apart.
+//! [`PathClasses`]: the paths of a pattern, divided into the classes that the evaluator can distinguish.
 //!
 //! A decision about a path depends on the mount and on what the names below it match: hidden names, protected
 //! paths and kinds, and the patterns of `unasked`. There are finitely many combinations, so one path for each

@@ -37,7 +37,7 @@ portcullis_types::word_enum! {
         FolderMissing = "P09",
         /// Files of a mount have names elsewhere.
         HardLinks = "P10",
-        /// A tool asks for approval, but nobody can answer.
+        /// A tool asks for approval, but there is no approver.
         NoApprover = "P11",
         /// A tool reads the vault without a question.
         VaultUnasked = "P12",

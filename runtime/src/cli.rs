@@ -97,7 +97,7 @@ pub(crate) struct CommonOptions {
     ///
     /// It is private to its user and must be outside every mount. Default:
     /// `$XDG_STATE_HOME/portcullis/HASH`, else `$HOME/.local/state/portcullis/HASH`, where HASH stands for
-    /// the path of the workspace or of the project. The mounts `tmp` and `vault` of a project lie in it too, in
+    /// the path of the workspace or of the project. The mounts `tmp` and `vault` of a project are in it too, in
     /// `mounts`.
     #[arg(long, global = true, value_name = "DIR")]
     pub(crate) state: Option<PathBuf>,

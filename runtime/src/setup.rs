@@ -316,7 +316,7 @@ pub(crate) fn real_path(path: &Path) -> io::Result<PathBuf> {
     loop {
         #[expect(
             clippy::disallowed_methods,
-            reason = "it names the state folder and stands in messages; the registry opens the workspace once and goes by the handle"
+            reason = "it names the state folder and appears in messages; the registry opens the workspace once and uses the handle"
         )]
         match std::fs::canonicalize(existing) {
             Ok(mut resolved) => {

@@ -42,7 +42,7 @@ enum Mistake {
     Whole(&'static str),
     /// An overlay.
     Overlay(&'static str),
-    /// No mistake in the text: nobody answers questions.
+    /// No mistake in the text: there is no approver.
     NoApprover,
 }
 

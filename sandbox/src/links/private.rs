@@ -14,7 +14,7 @@ use rustix::fs::{CWD, Mode, OFlags, StatVfsMountFlags};
 pub struct PrivatePaths {
     /// The folder with the audit log, compiled modules and full outputs.
     pub state: Option<PathBuf>,
-    /// The folder of compiled modules, if it lies elsewhere.
+    /// The folder of compiled modules, if it is elsewhere.
     pub cache: Option<PathBuf>,
     /// The operator's policy file.
     pub policy: Option<PathBuf>,
