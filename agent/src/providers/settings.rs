@@ -204,7 +204,7 @@ impl ProviderSettings {
         })?;
         if !url.username().is_empty() || url.password().is_some() {
             return Err(configuration_error(
-                "the base URL holds a name or a password; the key goes elsewhere".to_owned(),
+                "the base URL contains a user name or a password; give the key separately".to_owned(),
             ));
         }
         if url.query().is_some() || url.fragment().is_some() {

@@ -58,7 +58,7 @@ fn a_secret_without_a_good_source_is_refused() {
 #[test]
 fn a_secret_goes_to_named_hosts_that_are_reached_by_tls() {
     check_fault("hosts", "", "secrets.api.hosts: missing key");
-    check_fault("hosts", "hosts = []", "secrets.api.hosts: an empty list: the secret would go nowhere");
+    check_fault("hosts", "hosts = []", "secrets.api.hosts: an empty list: the secret would never be sent");
     check_fault(
         "hosts",
         "hosts = ['https://*']",
@@ -70,7 +70,7 @@ fn a_secret_goes_to_named_hosts_that_are_reached_by_tls() {
         check_fault("hosts", &format!("hosts = ['{host}']"), reached);
     }
     let by_tls =
-        "a secret goes out by `https` only, or to an address that is listed in `[egress] allow_private`";
+        "a secret is sent by `https` only, or to an address that is listed in `[egress] allow_private`";
     for host in
         ["http://api.example.com", "http://127.0.0.1:8081", "http://localhost:8080", "http://*.example.org"]
     {
@@ -80,7 +80,7 @@ fn a_secret_goes_to_named_hosts_that_are_reached_by_tls() {
     let with_proxy = operator("").replace("[egress]\n", "[egress]\nproxy = 'http://proxy.example:3128'\n");
     let error = try_load(&with_proxy, None).expect_err("the proxy reads it").to_string();
     assert!(
-        error.contains("secrets.api.hosts[1]: a secret goes out by `https` only where `[egress] proxy`"),
+        error.contains("secrets.api.hosts[1]: a secret is sent by `https` only where `[egress] proxy`"),
         "{error}"
     );
     load(&with_proxy.replace(", 'http://127.0.0.1:8080']\nheader", "]\nheader"));

@@ -68,7 +68,7 @@ pub(super) fn listen(path: &Path, reach: SocketAccess) -> Result<(UnixListener, 
     rustix::fs::chmodat(&folder, unready, mode, AtFlags::empty())
         .map_err(|errno| faults.failed("cannot have its mode set", errno))?;
     let socket_stat = rustix::fs::statat(&folder, unready, AtFlags::SYMLINK_NOFOLLOW)
-        .map_err(|errno| faults.failed("cannot be looked at", errno))?;
+        .map_err(|errno| faults.failed("cannot be examined", errno))?;
     rustix::fs::renameat_with(&folder, unready, &folder, &name, RenameFlags::NOREPLACE)
         .map_err(|errno| faults.failed("cannot get its name", errno))?;
     rustix::fs::flock(&folder, FlockOperation::Unlock)
@@ -133,7 +133,7 @@ fn remove_leftover(
 ) -> Result<(), DaemonError> {
     let entry = match rustix::fs::statat(folder, name, AtFlags::SYMLINK_NOFOLLOW) {
         Err(Errno::NOENT) => return Ok(()),
-        Err(errno) => return Err(faults.failed("cannot be looked at", errno)),
+        Err(errno) => return Err(faults.failed("cannot be examined", errno)),
         Ok(entry) => entry,
     };
     if FileType::from_raw_mode(entry.st_mode) != FileType::Socket || entry.st_uid != owner {
@@ -170,7 +170,7 @@ pub(super) fn read_token(path: &Path) -> Result<super::Token, DaemonError> {
     let file = rustix::fs::open(path, flags, Mode::empty())
         .map_err(|errno| refuse(format!("cannot be opened or is a link: {}", io::Error::from(errno))))?;
     let stat = rustix::fs::fstat(&file)
-        .map_err(|errno| refuse(format!("cannot be looked at: {}", io::Error::from(errno))))?;
+        .map_err(|errno| refuse(format!("cannot be examined: {}", io::Error::from(errno))))?;
     if FileType::from_raw_mode(stat.st_mode) != FileType::RegularFile {
         return Err(refuse("is not a file".to_owned()));
     }

@@ -239,7 +239,7 @@ fn sealing_by_hand_moves_the_rows_and_every_reader_still_sees_them() {
 }
 
 #[test]
-fn files_that_are_no_checkpoints_or_keys_are_wrong_usage() {
+fn files_that_are_not_checkpoints_or_keys_are_wrong_usage() {
     let outside = tempfile::tempdir().expect("a folder");
     let fixture = Fixture::new();
     fixture.put("a.txt", "a\n");

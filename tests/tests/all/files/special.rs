@@ -38,7 +38,7 @@ async fn pipes_sockets_and_devices_are_refused_immediately() {
 }
 
 #[tokio::test]
-async fn folders_are_no_files_and_files_no_folders() {
+async fn a_folder_is_not_a_file_and_a_file_is_not_a_folder() {
     let setup = FileSetup::new().await;
     setup.assert_refused("file_read", json!({"path": "/shared"}), Failed, "failed").await;
     setup.assert_refused("file_read", json!({"path": "d"}), Failed, "failed").await;

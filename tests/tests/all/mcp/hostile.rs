@@ -95,7 +95,7 @@ fn a_client_that_sends_nothing_but_garbage_is_left() {
 }
 
 #[test]
-fn bytes_that_are_no_text_do_not_stop_the_next_message() {
+fn bytes_that_are_not_text_do_not_stop_the_next_message() {
     let fixture = Fixture::new();
     let mut client = native_client(&fixture, Setup::default());
     client.write(b"\xff\xfe\x00\n").expect("written");

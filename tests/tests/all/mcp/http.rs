@@ -313,7 +313,7 @@ fn a_head_that_is_too_long_or_has_too_many_headers_is_refused() {
 }
 
 #[test]
-fn bodies_that_are_no_message_are_refused() {
+fn bodies_that_are_not_a_message_are_refused() {
     let fixture = Fixture::new();
     let server = Server::start(&fixture, &[]);
     let session = server.begin();
