@@ -20,7 +20,7 @@ fn main() {
         .collect();
     names.sort();
     let mut code = String::from(
-        "/// The bytes of a hostile guest's module, or of the example `weather`.\n///\n/// # Panics\n/// When there is none of the name.\n#[must_use]\npub fn guest(name: &str) -> &'static [u8] {\n    match name {\n",
+        "/// The bytes of a hostile guest's module, or of the example `weather`.\n///\n/// # Panics\n/// If there is none with the name.\n#[must_use]\npub fn guest(name: &str) -> &'static [u8] {\n    match name {\n",
     );
     for name in &names {
         let module = folder.join(format!("{PREFIX}{name}.wasm"));

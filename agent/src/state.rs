@@ -161,7 +161,7 @@ mod tests {
     }
 
     #[test]
-    fn a_state_tells_its_next_step() {
+    fn a_state_determines_its_next_step() {
         let new = RunState::new(Message::user("q"));
         assert_eq!((new.next_step(), new.prompt(), new.end()), ("setup", Some(&Message::user("q")), None));
         let call = json!({"id": "c", "tool": "t", "arguments": "{\"a\":1}"});

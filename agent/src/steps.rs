@@ -272,7 +272,7 @@ fn run_end(text: String, stop: StopReason) -> AgentEnd {
     }
 }
 
-#[expect(clippy::needless_pass_by_value, reason = "it stands in `map_err`")]
+#[expect(clippy::needless_pass_by_value, reason = "it is used in `map_err`")]
 fn internal(fault: EmbedderFault) -> AgentEnd {
     internal_text(fault.to_string())
 }

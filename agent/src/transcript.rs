@@ -164,7 +164,7 @@ mod tests {
     }
 
     #[test]
-    fn a_broken_conversation_is_mended() {
+    fn a_broken_conversation_is_repaired() {
         let broken = vec![
             result("nobody"),
             Message::user("hi"),

@@ -50,7 +50,7 @@ impl BackwardLines {
                 return Ok((self.end > 0).then(|| self.take_line(0)));
             }
             if self.pending.len() > MAX_ROW_BYTES {
-                // Keep the last byte, which tells whether the line ends with a newline.
+                // Keep the last byte, which shows whether the line ends with a newline.
                 self.pending.drain(..self.pending.len() - 1);
                 self.is_too_long = true;
                 searched = 1;

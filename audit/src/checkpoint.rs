@@ -242,7 +242,7 @@ mod tests {
     }
 
     #[test]
-    fn texts_that_are_no_checkpoints_have_none() {
+    fn texts_that_are_not_checkpoints_have_none() {
         for text in [
             "",
             "\n\n\n",

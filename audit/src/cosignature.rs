@@ -202,7 +202,7 @@ pub(super) mod tests {
     }
 
     #[test]
-    fn texts_that_are_no_keys_of_witnesses_are_refused() {
+    fn texts_that_are_not_keys_of_witnesses_are_refused() {
         let good = WitnessSigner::new("w.example/1", 1).key;
         assert_eq!(WitnessKey::parse(&format!(" {}\n", good.as_str())).expect("parses"), good);
         let state = tempfile::tempdir().expect("a folder");

@@ -344,7 +344,7 @@ mod tests {
     }
 
     #[test]
-    fn texts_that_are_no_keys_are_refused() {
+    fn texts_that_are_not_keys_are_refused() {
         let state = tempfile::tempdir().expect("a folder");
         let path = state.path().join(KEY_NAME);
         for text in ["", "PRIVATE+KEY+a+00000000+AAAA", "x", "\u{0}", "PRIVATE+KEY+a b+1+1"] {

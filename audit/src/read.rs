@@ -215,7 +215,7 @@ impl Row {
     }
 }
 
-/// The fields that tell which calls are open. They are cheaper to parse than a whole [`Row`].
+/// The fields that show which calls are open. They are cheaper to parse than a whole [`Row`].
 #[derive(Debug, Deserialize)]
 pub(super) struct OpenCallFields<'line> {
     pub(super) seq: u64,

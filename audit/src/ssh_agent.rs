@@ -78,7 +78,7 @@ impl AgentKey {
         let answer = ask(&self.socket, &request, SIGN_RESPONSE)?;
         let mut signature = Fields(Fields(&answer).text()?);
         if signature.text()? != ED25519 {
-            return Err(io::Error::other("the SSH agent made another kind of signature"));
+            return Err(io::Error::other("the SSH agent's signature is of another kind"));
         }
         Ok(signature.text()?.to_vec())
     }
@@ -95,7 +95,7 @@ fn ask(socket: &PathBuf, message: &[u8], kind: u8) -> io::Result<Vec<u8>> {
     stream.read_exact(&mut length)?;
     let length = usize::try_from(u32::from_be_bytes(length)).map_err(io::Error::other)?;
     if length == 0 || length > MAX_ANSWER_BYTES {
-        return Err(io::Error::other("the answer of the SSH agent has no acceptable length"));
+        return Err(io::Error::other("the length of the SSH agent's answer is not acceptable"));
     }
     let mut answer = vec![0; length];
     stream.read_exact(&mut answer)?;

@@ -134,7 +134,7 @@ impl fmt::Display for BreakReason {
             Self::Malformed => f.write_str("the line is not a row"),
             Self::HashMismatch => f.write_str("the row does not have the hash that it claims"),
             Self::SequenceGap { expected, found } => {
-                write!(f, "row {found} stands where row {expected} should be")
+                write!(f, "expected row {expected}, found row {found}")
             }
             Self::ChainBroken => f.write_str("the row does not follow the row before it"),
             Self::OtherTree => {

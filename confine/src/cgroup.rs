@@ -34,7 +34,7 @@ pub struct ControlGroup {
 #[non_exhaustive]
 pub enum CgroupError {
     /// The groups of this process cannot be read.
-    #[error("there is no cgroup v2 to be found ({0}): {ADVICE}")]
+    #[error("no cgroup v2 was found ({0}): {ADVICE}")]
     Unreadable(io::Error),
     /// This process is in no group of cgroup v2.
     #[error("this process is in no group of cgroup v2: {ADVICE}")]
@@ -46,7 +46,7 @@ pub enum CgroupError {
     #[error("cgroups below this process's own cannot be limited: {ADVICE}")]
     NotLimitable,
     /// The kernel refused the group.
-    #[error("no group can be made ({0}): {ADVICE}")]
+    #[error("no group can be created ({0}): {ADVICE}")]
     Refused(io::Error),
     /// The kernel refused a limit of the group.
     #[error("{file} cannot be set ({error})")]
@@ -261,7 +261,7 @@ mod tests {
     }
 
     #[test]
-    fn a_group_whose_bounds_cannot_be_set_is_none() {
+    fn a_group_whose_bounds_cannot_be_set_is_not_used() {
         // A plain folder has no limit files, like a kernel without the controllers.
         let folder = group("cpu memory pids", "cpu memory pids");
         // Read-only, because a write replaces the text here while the kernel would add to it.

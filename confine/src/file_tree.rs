@@ -316,7 +316,7 @@ fn make_folder(root: BorrowedFd<'_>, target: &Path) -> io::Result<()> {
     let mut path = PathBuf::new();
     for component in target.components() {
         let Component::Normal(name) = component else {
-            return Err(io::Error::other("a place in the tree is a list of plain names"));
+            return Err(io::Error::other("a path in the tree is a list of plain names"));
         };
         path.push(name);
         match rustix::fs::mkdirat(root, &path, Mode::from_raw_mode(0o755)) {

@@ -47,7 +47,7 @@
 //! ```
 
 #[cfg(not(target_os = "linux"))]
-compile_error!("Landlock, seccomp and namespaces are Linux's: there is no build for other systems");
+compile_error!("this crate needs Landlock, seccomp and namespaces, so it builds only for Linux");
 
 pub mod bounded;
 mod canary;

@@ -45,7 +45,7 @@ impl MountFolder<'_> {
 ///
 /// # Errors
 /// [`MountError`] if a mount is a symlink below the workspace or not a folder, cannot be opened, overlaps
-/// another mount or a private path, or lies in a kernel file system.
+/// another mount or a private path, or is in a kernel file system.
 pub fn open_mounts(
     workspace: &Path,
     mounts: &[MountFolder<'_>],
@@ -128,7 +128,7 @@ pub enum MountError {
     },
     /// Two paths that must be separate overlap.
     #[error(
-        "{mount} and {other} are the same folder or lie in one another; mount only the outer folder, or folders beside each other"
+        "{mount} and {other} are the same folder, or one contains the other; mount only the outer folder, or folders beside each other"
     )]
     Overlap {
         /// The mount's name.
@@ -319,7 +319,7 @@ mod tests {
     }
 
     #[test]
-    fn mounts_lie_apart_from_each_other_and_from_what_is_private() {
+    fn mounts_are_disjoint_from_each_other_and_from_private_paths() {
         let dir = tempfile::tempdir().unwrap();
         for mounts in [[("a", "x"), ("b", "x")], [("a", "x"), ("b", "x/y")], [("a", "x/y"), ("b", "x")]] {
             let refused = open(dir.path(), &mounts, &[]);

@@ -356,7 +356,7 @@ fn enter_user_namespace(
 /// The reason why a file tree cannot be proved.
 #[derive(Debug, thiserror::Error)]
 enum UnprovableTree {
-    #[error("the root folder cannot be looked at ({0})")]
+    #[error("the root folder cannot be examined ({0})")]
     Root(io::Error),
     #[error("the state folder has no path to prove it by ({0})")]
     NoPath(io::Error),

@@ -52,7 +52,8 @@ impl Layer {
         Self::MountNamespace,
     ];
 
-    /// Returns the name that policy files and audit rows use.
+    /// Returns the name that policy files and audit rows use. Serde writes longer names for namespaces, such
+    /// as `mount_namespace`.
     #[must_use]
     pub fn as_str(self) -> &'static str {
         match self {

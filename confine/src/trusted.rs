@@ -598,7 +598,7 @@ mod tests {
     }
 
     #[test]
-    fn a_fifo_is_no_file_and_is_not_waited_for() {
+    fn a_fifo_is_not_a_file_and_is_not_waited_for() {
         let (dir, _file) = fixture();
         let fifo = dir.path().join("fifo");
         rustix::fs::mknodat(rustix::fs::CWD, &fifo, FileType::Fifo, Mode::RUSR, 0).unwrap();

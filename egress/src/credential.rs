@@ -25,7 +25,7 @@ pub enum InvalidSecret {
     Empty,
     /// The secret is too short to be searched for in responses without false matches.
     #[error(
-        "it has fewer than {} bytes, which could not be told from other text in a response",
+        "it has fewer than {} bytes, too few to redact it from responses without false matches",
         SecretValue::MIN_BYTES
     )]
     TooShort,
@@ -34,7 +34,7 @@ pub enum InvalidSecret {
     TooLong,
     /// The secret has a control character, such as a line break, or a byte outside ASCII.
     #[error(
-        "it has a control character or is not ASCII, and stands in a header; one line break at its end is dropped"
+        "it has a control character or is not ASCII, and is sent in a header; one line break at its end is dropped"
     )]
     Characters,
     /// The secret begins or ends with a space.

@@ -299,7 +299,7 @@ mod tests {
     ];
 
     #[test]
-    fn flushed_bytes_are_decoded_at_once() {
+    fn flushed_bytes_are_decoded_immediately() {
         let mut encoder = GzEncoder::new(Vec::new(), Compression::best());
         let mut decoder = BodyDecoder::new(ContentCoding::Gzip, 100);
         for line in ["one\n", "two\n", "three\n"] {

@@ -115,6 +115,7 @@ fn start(
         (Some(path), _) => Canary::create(path),
         (None, Some(folder)) => Canary::create(folder.path()),
         (None, None) => {
+            // `LazyEgress` runs one start at a time, so no other start has stored a folder since `get`.
             let folder = tempfile::tempdir().map_err(DialError::Folder)?;
             Canary::create(temporary.get_or_init(|| folder).path())
         }

@@ -234,7 +234,7 @@ pub enum FetchError {
     },
     /// The response is partial (RFC 9110, section 15.3.7), and its host may know a secret: redaction would
     /// miss a value that is split across two parts.
-    #[error("the response from {host} is a part, which is refused where a secret may be repeated")]
+    #[error("the response from {host} is partial, which is refused where it may repeat a secret")]
     ResponsePartial {
         /// The host that sent the part.
         host: String,

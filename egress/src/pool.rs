@@ -56,7 +56,7 @@ impl IdleConnection {
 
 impl ConnectionPool {
     /// Takes the most recently used quiet connection of this key. Closes more recently used connections that
-    /// are not quiet any more.
+    /// are no longer quiet.
     pub(crate) fn take(&self, key: &PoolKey) -> Option<Connection> {
         self.close_expired();
         let mut idle_connections = self.idle.borrow_mut();

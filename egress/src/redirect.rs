@@ -156,7 +156,7 @@ mod tests {
     }
 
     #[test]
-    fn two_locations_are_no_target() {
+    fn two_locations_are_not_a_target() {
         let mut headers = location_headers("/d");
         headers.append(header::LOCATION, HeaderValue::from_static("/e"));
         let error = follow(&request(Method::GET), StatusCode::FOUND, &headers).unwrap_err();

@@ -150,7 +150,7 @@ mod tests {
     }
 
     #[test]
-    fn tunnels_and_echoes_are_no_requests() {
+    fn tunnels_and_echoes_are_not_requests() {
         for method in [Method::CONNECT, Method::TRACE] {
             let error = Request { method, ..request() }.check(&RequestLimits::default()).unwrap_err();
             assert_eq!(error.code(), "method_forbidden");

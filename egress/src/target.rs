@@ -137,7 +137,7 @@ mod tests {
     }
 
     #[test]
-    fn a_trailing_dot_is_no_part_of_a_certificate_name() {
+    fn a_trailing_dot_is_not_part_of_a_certificate_name() {
         let target = Target::parse(&"https://host.test./".parse().unwrap(), &[443].into()).unwrap();
         assert_eq!(target.server_name().unwrap().to_str(), "host.test");
     }

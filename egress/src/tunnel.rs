@@ -1,9 +1,17 @@
 //! Tunnels, which carry the TLS of a confined program, unread, to a host that the judge allows.
 //!
-//! A client asks for a tunnel by HTTP `CONNECT` (RFC 9110, section 9.3.6), of which nothing is sent to a
-//! server. The steps: read the head, ask the judge, resolve the name, ask the judge about its addresses,
-//! answer the client, read the first TLS message (`ClientHello`), whose server name must be the host, and
-//! connect. A client without a matching `ClientHello` therefore reaches no server.
+//! A client asks for a tunnel by HTTP `CONNECT` (RFC 9110, section 9.3.6). The request itself is never
+//! forwarded. The steps:
+//!
+//! 1. Read the head of the request.
+//! 2. Ask the judge about the host.
+//! 3. Resolve the name.
+//! 4. Ask the judge about the addresses.
+//! 5. Answer the client.
+//! 6. Read the first TLS message (`ClientHello`), whose server name must be the host.
+//! 7. Connect.
+//!
+//! A client without a matching `ClientHello` therefore reaches no server.
 //!
 //! - `head` reads the request, and `hello` reads the `ClientHello`.
 //! - `relay` carries the bytes in both directions.

@@ -56,7 +56,7 @@ async fn add_tools_of(configured: &McpServerConfiguration, registry: &ToolRegist
     let McpServerConfiguration { server, allowed_tools, .. } = configured;
     let name = server.name().as_str();
     if let Err(error) = registry.add_configured_tool(server.listing()) {
-        tracing::warn!(server = name, error = &error as &dyn std::error::Error, "an MCP server is left out");
+        tracing::warn!(server = name, error = &error as &dyn std::error::Error, "an MCP server is skipped");
         return;
     }
     let call = new_call(name, "{}");
@@ -74,7 +74,7 @@ async fn add_tools_of(configured: &McpServerConfiguration, registry: &ToolRegist
                 server = name,
                 tool = allowed.as_str(),
                 error,
-                "a tool of an MCP server is left out"
+                "a tool of an MCP server is skipped"
             );
         }
     }

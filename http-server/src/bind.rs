@@ -20,7 +20,7 @@ pub enum BindError {
     },
     /// The address is reachable from other machines, which was not allowed.
     #[error(
-        "{address} can be reached from other machines, and there is no encryption: give --allow-remote if that is wanted"
+        "{address} can be reached from other machines, and there is no encryption: give --allow-remote if that is intended"
     )]
     Remote {
         /// The address and port to listen at.

@@ -153,7 +153,7 @@ fn agent_id_of_client(client: &str) -> String {
 fn add_approval_hint(result: ToolResult) -> ToolResult {
     portcullis_tools::with_approval_hint(
         result,
-        "this client takes no questions (elicitation): the operator can allow the tool in the policy, or start the server with --approve",
+        "this client does not support questions (elicitation): the operator can allow the tool in the policy, or start the server with --approve",
     )
 }
 

@@ -53,7 +53,7 @@ pub struct Elicited {
 #[non_exhaustive]
 pub enum ClientError {
     /// The call has ended, or the client is gone.
-    #[error("the client is gone")]
+    #[error("the client has disconnected")]
     Gone,
     /// The client does not support elicitation.
     #[error("the client does not support elicitation")]

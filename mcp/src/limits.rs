@@ -84,7 +84,7 @@ mod tests {
             format!("until it was idle for {minutes} minutes |"),
             format!("after {minutes} minutes without a message"),
             format!("has {leave} seconds for its calls to end"),
-            format!("| answers after the server was told to end | {} s |", limits.stop_timeout.as_secs()),
+            format!("| answers after the server was asked to stop | {} s |", limits.stop_timeout.as_secs()),
             format!("That takes at most {} seconds", limits.stop_timeout.as_secs()),
             format!("| head of a request | {} KiB, ", limits.max_head_bytes >> 10),
             format!(" headers, {} s;", limits.request_timeout.as_secs()),

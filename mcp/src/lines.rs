@@ -255,7 +255,7 @@ impl<R: AsyncRead + Send + Unpin + 'static, W: AsyncWrite + Send + Unpin + 'stat
             };
             let written = written.await;
             if written.is_err() {
-                // Answers cannot be delivered any more, so cancel the calls.
+                // Answers can no longer be delivered, so cancel the calls.
                 client_gone.cancel();
             }
             written

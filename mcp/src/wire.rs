@@ -125,7 +125,7 @@ fn refusal(text: &[u8], error: &serde_json::Error) -> Unreadable {
             let id = parse_id(text);
             let is_batch = text.trim_ascii_start().first() == Some(&b'[');
             if is_batch {
-                let message = "batches are not taken: send one message at a time";
+                let message = "batches are not supported: send one message at a time";
                 return Unreadable { id: None, error: ErrorData::invalid_request(message, None) };
             }
             invalid(id, error)

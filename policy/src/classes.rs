@@ -1,4 +1,4 @@
-//! [`PathClasses`]: the paths of a pattern, divided into the classes that the evaluator can tell apart.
+//! [`PathClasses`]: the paths of a pattern, divided into the classes that the evaluator can distinguish.
 //!
 //! A decision about a path depends on the mount and on what the names below it match: hidden names, protected
 //! paths and kinds, and the patterns of `unasked`. There are finitely many combinations, so one path for each
@@ -21,7 +21,7 @@ use states::{PathRulesOfMount, PathStates};
 /// A pattern that has more classes than the limits allow.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 #[error(
-    "`{pattern}` meets more combinations of the policy's patterns than are looked at; write it with fewer `*`"
+    "`{pattern}` matches more combinations of the policy's patterns than are examined; write it with fewer `*`"
 )]
 pub struct TooManyClasses {
     /// The pattern.

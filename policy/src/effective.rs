@@ -342,7 +342,10 @@ fn resolve_protection(entries: &ProtectEntries, faults: &mut Faults<'_>) -> (Pro
             false => entries.kinds.iter().any(|kind| kind.value == exception.value),
         };
         if entries.except[..index].iter().any(|earlier| earlier.value == exception.value) {
-            faults.add_at(exception, "this name stands twice: it is taken down by one step only");
+            faults.add_at(
+                exception,
+                "this name is listed twice, but `except` moves a name one step only; remove one",
+            );
         } else if is_repeated {
             let key = if is_protected { "paths" } else { "kinds" };
             faults.add_at(exception, format!("this name is in `{key}` as well; write it in one of the two"));

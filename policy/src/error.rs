@@ -50,7 +50,7 @@ pub struct PolicyError {
 fn lines(faults: &[PolicyFault], omitted: usize) -> String {
     let mut lines: Vec<String> = faults.iter().map(ToString::to_string).collect();
     if omitted > 0 {
-        lines.push(format!("and {omitted} further faults"));
+        lines.push(format!("and {omitted} more faults"));
     }
     lines.join("\n")
 }

@@ -67,7 +67,7 @@ fn nothing_profile_is_empty(file: &PolicyFile, faults: &mut Faults<'_>) {
 /// profile for them.
 fn no_profile_is_called_shell(file: &PolicyFile, faults: &mut Faults<'_>) {
     for profile in file.profiles.iter().filter(|profile| profile.value.name.is_shell()) {
-        faults.add_at(profile, "the mounts of a shell stand in `[shell]`; use another name for a profile");
+        faults.add_at(profile, "the mounts of a shell belong in `[shell]`; use another name for a profile");
     }
 }
 

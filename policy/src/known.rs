@@ -117,7 +117,7 @@ impl WorkspaceSecurityPolicy {
                     warnings_out += 1;
                     continue;
                 }
-                let message = "no tool of this name is here, so the entry does nothing".to_owned();
+                let message = "no tool has this name, so the entry does nothing".to_owned();
                 warnings.push(PolicyFault { message, ..location.clone() });
             } else if faults.len() == MAX_FAULTS {
                 // Faults beyond the maximum are only counted, because a message costs a comparison with every

@@ -37,7 +37,7 @@ portcullis_types::word_enum! {
         FolderMissing = "P09",
         /// Files of a mount have names elsewhere.
         HardLinks = "P10",
-        /// A tool asks for approval, but nobody can answer.
+        /// A tool asks for approval, but there is no approver.
         NoApprover = "P11",
         /// A tool reads the vault without a question.
         VaultUnasked = "P12",
@@ -125,7 +125,7 @@ impl LintCode {
             Self::WritableByOthers => "Another user can change the policy.",
             Self::FolderMissing => "The folder of a mount does not exist.",
             Self::HardLinks => "Files of a mount have names elsewhere.",
-            Self::NoApprover => "A tool asks, and nobody can answer.",
+            Self::NoApprover => "A tool asks, and there is no approver.",
             Self::VaultUnasked => "A tool reads the vault without a question.",
             Self::LimitWithoutEffect => "A limit is above another one that caps it.",
             Self::NotPinned => "An entry gives power to a module's tool that is not approved.",

@@ -58,7 +58,7 @@ pub(crate) fn parse_folder(text: &str) -> Result<String, &'static str> {
 }
 
 /// Returns the folder of `[project]` in an operator's text, in the form of [`MountSpec::folder`]. Callers
-/// need it before they load the policy, because the overlay lies in that folder. `None` for a text without a
+/// need it before they load the policy, because the overlay is in that folder. `None` for a text without a
 /// valid `[project]`. Loading the text then reports its faults.
 #[must_use]
 pub fn project_of(text: &str) -> Option<String> {
@@ -87,7 +87,7 @@ pub(crate) fn parse_host_folder(text: &str) -> Result<String, &'static str> {
     Ok(text.to_owned())
 }
 
-/// Returns whether two folders in the form of [`MountSpec::folder`] are equal or one lies in the other.
+/// Returns whether two folders in the form of [`MountSpec::folder`] are equal or one is in the other.
 ///
 /// Case is ignored, because on some file systems two names that differ in case open the same folder.
 pub(crate) fn folders_overlap(one: &str, other: &str) -> bool {

@@ -254,7 +254,7 @@ mod tests {
     }
 
     #[test]
-    fn other_texts_are_no_patterns() {
+    fn other_texts_are_not_patterns() {
         for text in
             ["", "/", "a//b", "a/", "../a", "a/./b", "a/**b", "/*/a", "/**", "a?b", "[a]", "a\nb", "a\"b"]
         {

@@ -48,6 +48,8 @@ pub(crate) fn toml_of(policy: &EffectivePolicy) -> String {
 }
 
 fn write_toml(out: &mut String, policy: &EffectivePolicy) -> std::fmt::Result {
+    // The keys outside of sections come first: after a header, TOML would read them as keys of that section.
+    // The order of the sections has no meaning.
     writeln!(out, "version = {}", policy.version)?;
     writeln!(out, "require = [{}]", quoted(policy.require.iter().map(|layer| layer.as_str())))?;
     // Without a mount of this name, writing the default would be a fault.

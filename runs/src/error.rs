@@ -19,7 +19,7 @@ pub enum RunError {
         text: String,
     },
     /// The system gives no random bytes for an id.
-    #[error("the system gives no random bytes")]
+    #[error("the system provides no random bytes")]
     Random {
         /// The system's error.
         #[source]

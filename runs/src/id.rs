@@ -21,7 +21,7 @@ impl RunId {
     /// Creates a random id.
     ///
     /// # Errors
-    /// [`RunError::Random`] if the system gives no random bytes.
+    /// [`RunError::Random`] if the system provides no random bytes.
     pub fn random() -> Result<Self, RunError> {
         let mut bytes = [0; RANDOM_BYTES];
         getrandom::fill(&mut bytes).map_err(|source| RunError::Random { source })?;

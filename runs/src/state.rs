@@ -129,7 +129,7 @@ mod tests {
     }
 
     #[test]
-    fn a_text_that_is_no_state_is_refused_with_its_fault() {
+    fn a_text_that_is_not_a_state_is_refused_with_its_fault() {
         let value: Value = serde_json::to_value(state()).expect("serialises");
         let with = |key: &str, new: Value| {
             let mut value = value.clone();

@@ -95,5 +95,5 @@ pub(crate) fn interrupt(handle: &AgentHandle, interruption: SkipReason) {
 
 /// The error of a call that no process could run.
 fn not_run() -> ToolError {
-    ToolError::unavailable("no process could run the call, so it has not run").with_code("not_run")
+    ToolError::unavailable("no process could run the call, so it was not run").with_code("not_run")
 }

@@ -95,9 +95,9 @@ pub(crate) struct CommonOptions {
 
     /// The folder for the audit log, compiled modules and whole outputs.
     ///
-    /// It is private to its user and must lie outside every mount. Default:
+    /// It is private to its user and must be outside every mount. Default:
     /// `$XDG_STATE_HOME/portcullis/HASH`, else `$HOME/.local/state/portcullis/HASH`, where HASH stands for
-    /// the path of the workspace or of the project. The mounts `tmp` and `vault` of a project lie in it too, in
+    /// the path of the workspace or of the project. The mounts `tmp` and `vault` of a project are in it too, in
     /// `mounts`.
     #[arg(long, global = true, value_name = "DIR")]
     pub(crate) state: Option<PathBuf>,
@@ -105,15 +105,16 @@ pub(crate) struct CommonOptions {
     /// Show tools a further folder: `NAME=PATH`, or `NAME=PATH:ro` for reading only. May be given several times.
     ///
     /// Tools see it as `/NAME`. Each profile that has the home mount (`shared`, or `project` of a project) gets it with
-    /// the same access. The folder must exist, and may lie anywhere but where keys, policies and state lie.
+    /// the same access. The folder must exist. It may be anywhere except where keys, policies and state are.
     #[arg(long = "mount", global = true, value_name = "NAME=PATH")]
     pub(crate) mounts: Vec<MountOption>,
 
     /// A file of tools that are a configuration instead of code. May be given several times.
     ///
-    /// JSON: one tool, or a list, with `name`, `description`, `inputSchema` and `executionType`: `gateway` requests the
-    /// URL in `execution`, if the policy lets the tool; the results of `external` and `space` are submitted from
-    /// outside, to `portcullis calls`; `internal` returns its arguments. Options: `isAsync`, `timeout` in milliseconds.
+    /// JSON: one tool, or a list, with `name`, `description`, `inputSchema` and `executionType`. A tool of the
+    /// type `gateway` requests the URL in `execution`, if the policy allows it. The results of `external` and
+    /// `space` are submitted from outside, to `portcullis calls`. `internal` returns its arguments. Options:
+    /// `isAsync`, `timeout` in milliseconds.
     #[arg(long = "tool-file", global = true, value_name = "FILE")]
     pub(crate) tool_files: Vec<PathBuf>,
 

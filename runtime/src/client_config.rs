@@ -119,7 +119,7 @@ mod tests {
     }
 
     #[test]
-    fn a_path_that_is_no_text_has_no_snippet() {
+    fn a_path_that_is_not_text_has_no_snippet() {
         use std::os::unix::ffi::OsStringExt as _;
         let arguments = vec![OsString::from_vec(vec![0xff])];
         let launch = Launch { program: "/p".into(), arguments };

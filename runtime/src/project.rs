@@ -1,6 +1,6 @@
 //! Projects: existing folders, each with an operator's policy in `$XDG_CONFIG_HOME/portcullis/projects/NAME.toml`.
 //!
-//! A project's file lies outside its folder, because a file that comes with a repository may only restrict a
+//! A project's file is outside its folder, because a file that comes with a repository may only restrict a
 //! policy. A command that runs in the folder or below it finds the file.
 
 use std::{

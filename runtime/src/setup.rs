@@ -86,6 +86,7 @@ pub(crate) fn envelope(common: &CommonOptions) -> Result<RunnerBootstrapEnvelope
     envelope.policy = common.policy.clone().or_else(|| project.map(|project| project.file));
     envelope.compiler = Some(PathBuf::from(OWN_PROGRAM));
     if !common.mounts.is_empty() {
+        // All envelopes of a process have the options of one command line, so a later value is the same.
         let _ = MOUNT_OPTIONS.get_or_init(|| common.mounts.clone());
     }
     tool_file::read(&common.tool_files)?;
@@ -315,7 +316,7 @@ pub(crate) fn real_path(path: &Path) -> io::Result<PathBuf> {
     loop {
         #[expect(
             clippy::disallowed_methods,
-            reason = "it names the state folder and stands in messages; the registry opens the workspace once and goes by the handle"
+            reason = "it names the state folder and appears in messages; the registry opens the workspace once and uses the handle"
         )]
         match std::fs::canonicalize(existing) {
             Ok(mut resolved) => {

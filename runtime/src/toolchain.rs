@@ -52,7 +52,7 @@ const PLAIN: ToolchainKind = ToolchainKind {
 };
 
 /// The toolchains that are searched for. A kind counts as found if one of its parts exists. The programs of
-/// cargo and go may be the system's, so that only their fetched dependencies lie in the home.
+/// cargo and go may be the system's, so that only their fetched dependencies are in the home.
 const KINDS: [ToolchainKind; 6] = [
     ToolchainKind {
         name: "rustup",

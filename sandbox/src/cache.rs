@@ -1,7 +1,7 @@
 //! Caches compiled modules on disk, so that a start does not repeat the compilation of an earlier start.
 //!
 //! A compiled module is native code: an attacker who can change the file can run anything in this process. The folder
-//! is therefore private to the user, and lies outside all mounts. A file is read once, and its keyed MAC is checked
+//! is therefore private to the user, and is outside all mounts. A file is read once, and its keyed MAC is checked
 //! over the same bytes that are then loaded. A file that fails the check is removed, and its module is compiled again:
 //! a trusted module immediately, a foreign module at the next start.
 

@@ -221,7 +221,7 @@ pub enum WasmError {
         reason: String,
     },
     /// A part of the module's answer is too large.
-    #[error("{what} is {size} long; at most {limit} are taken")]
+    #[error("{what} is {size} long; at most {limit} are accepted")]
     Declares {
         /// The part that is too long or has too many entries.
         what: String,

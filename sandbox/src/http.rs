@@ -63,7 +63,7 @@ pub enum HttpOperation {
     },
 }
 
-/// Answers one request. Dropping it tells the guest that its requests are not served any more.
+/// Answers one request. Dropping it tells the guest that its requests are no longer served.
 pub struct HttpReply<T>(blocking::SyncSender<T>);
 
 impl<T> HttpReply<T> {

@@ -32,7 +32,7 @@ const MAX_NAMED: usize = 20;
 
 /// Advice for a file that must not be changed in place.
 pub const REPLACE: &str = "a change would show under its other names too, wherever they are; replace it whole, as \
-     `file_write` with `overwrite` and `file_edit` do, or make it anew";
+     `file_write` with `overwrite` and `file_edit` do, or recreate it";
 
 /// Explanation for a private file under another name.
 pub const PRIVATE: &str =

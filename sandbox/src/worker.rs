@@ -137,7 +137,7 @@ pub(super) fn mount_rule(preopen: &Preopen) -> MountRule {
     }
 }
 
-/// A job on its way to a worker.
+/// A job that is passed to a worker.
 #[derive(Debug)]
 pub(super) struct Assignment {
     pub(super) job: WorkerJob,
@@ -184,7 +184,7 @@ fn work(setup: &WorkerSetup, receiver: &mpsc::Receiver<Assignment>) {
             true => lease.leave_idle(next_job),
             false => drop(lease),
         }
-        // A call that was written off has no receiver any more, so a failed send is ignored.
+        // A call that was written off no longer has a receiver, so a failed send is ignored.
         let _ = reply.send(report);
         if !is_reusable {
             return;

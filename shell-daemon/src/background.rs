@@ -176,7 +176,7 @@ fn reason(interruption: Interruption) -> &'static str {
         Interruption::Memory => "they had too much memory",
         Interruption::MemoryHidden => "their memory could not be counted",
         // A watch never kills for these reasons.
-        Interruption::Timeout | Interruption::Cancelled => "they were not wanted any more",
+        Interruption::Timeout | Interruption::Cancelled => "they were cancelled",
     }
 }
 

@@ -111,7 +111,7 @@ impl CopyBudget {
         }
         if Instant::now() >= self.deadline {
             return Err(io::Error::other(format!(
-                "the copy takes longer than {CACHE_COPY_TIMEOUT:?}; the next session goes on with it"
+                "the copy takes longer than {CACHE_COPY_TIMEOUT:?}; the next session continues it"
             )));
         }
         Ok(())

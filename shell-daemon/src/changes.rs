@@ -167,7 +167,7 @@ impl SharedChangeWatch {
                 Ok(Some(change)) => self.dispatch(change, keeper),
                 Ok(None) => {}
                 Err(error) => {
-                    tracing::error!(%error, "the changes of a session cannot be watched any more");
+                    tracing::error!(%error, "the changes of a session can no longer be watched");
                     return;
                 }
             }

@@ -80,7 +80,7 @@ mod tests {
     }
 
     #[test]
-    fn process_waiting_for_a_processor_is_no_stall() {
+    fn process_waiting_for_a_processor_is_not_a_stall() {
         let mut detector = StallDetector::new(Duration::ZERO);
         assert!((0..10 * KILL_SAMPLES).all(|_| !detector.record_sample(3, Survivors::Runnable)));
         assert!((1..KILL_SAMPLES).all(|_| !detector.record_sample(3, Survivors::Blocked)));

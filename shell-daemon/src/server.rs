@@ -12,7 +12,7 @@
 //!     ├ command         a running command, and the stream of its events
 //!     ├ forwarder       the connections of a session, accepted here …
 //!     ├ session_egress  … and made on confined threads
-//!     └ connections     what the client is told of them
+//!     └ connections     the text about them for the client
 //! ```
 
 mod config;

@@ -368,7 +368,7 @@ impl FrozenTree {
         for process in listed.chain(others).filter(|process| was_running.get(process) == Some(&true)) {
             process.signal(Signal::CONT);
         }
-        // Groups may have members that are not below the root. They cannot be told apart from processes that the
+        // Groups may have members that are not below the root. They cannot be distinguished from processes that the
         // command itself had stopped, so continue whole groups only if it had stopped none.
         if was_running.values().all(|running| *running) {
             for group in groups {
@@ -453,7 +453,7 @@ mod tests {
 
     /// A process that continues is killed before the rest is found.
     #[test]
-    fn process_that_continues_itself_is_killed_at_once() {
+    fn process_that_continues_itself_is_killed_immediately() {
         let killed = std::cell::RefCell::new(HashSet::new());
         let mut samples = 0;
         let sample = || {

@@ -306,7 +306,7 @@ mod tests {
     }
 
     #[test]
-    fn garbage_is_an_error_and_an_end_is_none() {
+    fn garbage_is_an_error_and_an_end_is_not() {
         let (daemon_end, session_end) = socket_pair().unwrap();
         for garbage in [&b"{"[..], b"\"Walk\"", b"{\"Setup\":{}}", &[0xff; 100], b"\"Prepare\" \"Prepare\""] {
             rustix::io::write(&daemon_end, garbage).unwrap();

@@ -27,5 +27,5 @@ fn the_types_are_made_from_the_protocols_file() {
         fs::write(&committed, &made).expect("written");
     }
     let committed = fs::read_to_string(&committed).expect("it is in the repository");
-    assert!(committed == made, "src/generated/{file} is not what the protocol's file says: write it anew");
+    assert!(committed == made, "src/generated/{file} does not match the protocol's file: generate it again");
 }

@@ -28,7 +28,7 @@ pub enum StoreError {
         id: String,
     },
     /// The run has changed since its version was read.
-    #[error("the run `{run}` has version {found}, not {expected}: it was changed meanwhile")]
+    #[error("the run `{run}` has version {found}, not {expected}: it was changed in the meantime")]
     Conflict {
         /// The run.
         run: String,
@@ -38,7 +38,7 @@ pub enum StoreError {
         found: i64,
     },
     /// The row has changed since its version was read.
-    #[error("the {what} `{id}` has version {found}, not {expected}: it was changed meanwhile")]
+    #[error("the {what} `{id}` has version {found}, not {expected}: it was changed in the meantime")]
     Changed {
         /// The kind of the row.
         what: Entity,
@@ -51,7 +51,7 @@ pub enum StoreError {
     },
     /// Another run or step has consumed some of the inbox entries that the run would begin with, or some
     /// never existed.
-    #[error("the inbox of `{agent}` has not all entries from {first} to {last} to consume")]
+    #[error("the inbox of `{agent}` lacks some of the entries {first} to {last}")]
     InboxConsumed {
         /// The agent whose inbox it is.
         agent: String,
@@ -62,7 +62,7 @@ pub enum StoreError {
     },
     /// The caller no longer has the lease of the run: it has expired, was released, or belongs to another
     /// owner.
-    #[error("the lease of the run `{run}` is not `{owner}`'s any more")]
+    #[error("the lease of the run `{run}` no longer belongs to `{owner}`")]
     LeaseLost {
         /// The run.
         run: String,
@@ -284,7 +284,7 @@ impl fmt::Display for DatabaseFailure {
             Self::Busy => "another process holds its lock",
             Self::Unavailable => "the database cannot be reached",
             Self::TimedOut => "the database has not answered in time",
-            Self::ReadOnly => "the database takes no writes",
+            Self::ReadOnly => "the database does not accept writes",
             Self::Full => "the disk or the database is full",
             Self::Corrupt => "the database is damaged",
             Self::Refused => "the database refuses it",

@@ -67,12 +67,12 @@ pub enum FileError {
     Gone,
     /// The file keeps changing.
     #[error(
-        "the file was changed by others {MAX_EDIT_TRIES} times while one change was written; it is left to them"
+        "other programs changed the file {MAX_EDIT_TRIES} times while one change was being written; it was left unchanged"
     )]
     Contended,
     /// Others saved two versions while a change was written.
     #[error(
-        "others saved two versions while a change was written; one is the file, the other was kept as `{file}` beside it"
+        "other programs saved two versions while a change was being written; one is the file, the other was kept as `{file}` beside it"
     )]
     EditKept {
         /// The name of the other version's file.

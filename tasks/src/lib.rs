@@ -19,7 +19,7 @@
 //! | `task_file.rs` | changes of a file that others may change too |
 //! | `calls.rs` | the seam to the pipeline of calls |
 //! | `watch.rs` | waits for changed files |
-//! | `document.rs` | a file's text and what stands in it |
+//! | `document.rs` | a file's text and its parts |
 //! | `fences.rs`, `request.rs` | a Markdown text's blocks, and a block as a call |
 //! | `front_matter.rs`, `ledger.rs` | the YAML at the start, and the rows in it |
 //! | `result_fence.rs`, `json_text.rs` | results as blocks that are never calls |

@@ -121,7 +121,7 @@ mod tests {
     }
 
     #[test]
-    fn a_text_that_is_no_address_is_refused() {
+    fn a_text_that_is_not_an_address_is_refused() {
         for text in
             ["", ":7233", "host:x", "ftp://host:1", "http://u@host:1", "host:1/path", "host:1?q", "a b:1"]
         {

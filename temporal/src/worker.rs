@@ -27,7 +27,7 @@ const WORKFLOW_TASKS: usize = 50;
 /// replays the history.
 const STICKY: Duration = Duration::from_secs(2);
 
-/// How long activities may continue after the worker was told to stop.
+/// How long activities may continue after the worker was asked to stop.
 const GRACE: Duration = Duration::from_secs(5);
 
 /// The settings of a worker.

@@ -336,7 +336,7 @@ impl CallOutcome {
     }
 }
 
-/// Returns the path of the command line's test binary, which lies in the parent of the folder with
+/// Returns the path of the command line's test binary, which is in the parent of the folder with
 /// the test binaries.
 ///
 /// # Panics

@@ -22,7 +22,7 @@ pub(crate) fn args(attribute: TokenStream, item: &TokenStream) -> TokenStream {
     let input: DeriveInput = match syn::parse2(item.clone()) {
         Ok(input) => input,
         Err(error) => {
-            let hint = format!("`#[args]` stands on a `struct` or an `enum`: {error}");
+            let hint = format!("`#[args]` applies to a `struct` or an `enum`: {error}");
             errors.push(syn::Error::new(error.span(), hint));
             let errors = errors.into_tokens();
             return quote!(#errors #item);

@@ -96,7 +96,7 @@ pub(crate) fn companions(
 ) -> TokenStream {
     let CompanionNames { function, structure, constructor, function_decl, declaration, meta } = names;
     let cfgs: Vec<&Attribute> = attrs.iter().filter(|attr| attr.path().is_ident("cfg")).collect();
-    let docs = format!("The tool made of the function `{function}`.");
+    let docs = format!("The tool made from the function `{function}`.");
     // A tool with states cannot be exported from a module.
     let stateful = (!states.is_empty()).then(|| quote!(, stateful));
     let states = (!states.is_empty()).then(|| {

@@ -231,7 +231,7 @@ fn classify_state(reference: &TypeReference, is_plain_reference: bool) -> syn::R
         [ty] if is_plain_reference => Ok(ParameterKind::State(Box::new(ty.clone()))),
         [ty] => Err(refusal(
             &reference_type,
-            "calls share a state, which is lent",
+            "calls share a state, which is borrowed",
             &format!("write `&State<{}>`, with a lock in the type if it changes", source_text(ty)),
         )),
         _ => Err(refusal(
@@ -326,10 +326,10 @@ fn value_of_path(path: &TypePath, ty: &Type) -> syn::Result<ValueType> {
             &format!("`{name}` needs its types"),
             &format!("write `{name}<String, u32>`, for example"),
         )),
-        ("ToolContext", _) => Err(refusal(ty, "the context is lent, not given", "write `&ToolContext`")),
+        ("ToolContext", _) => Err(refusal(ty, "the context is borrowed, not owned", "write `&ToolContext`")),
         ("State", [state]) => Err(refusal(
             ty,
-            "calls share a state, which is lent",
+            "calls share a state, which is borrowed",
             &format!("write `&State<{}>`", source_text(state)),
         )),
         ("Path" | "PathBuf" | "OsStr" | "OsString", _) => Err(path_refusal(ty)),

@@ -39,7 +39,7 @@ pub(crate) fn parse(attribute: TokenStream, item: TokenStream, errors: &mut Erro
     let mut item: ItemFn = match syn::parse2(item) {
         Ok(item) => item,
         Err(error) => {
-            let hint = format!("`#[tool]` stands on an `async fn` with a body: {error}");
+            let hint = format!("`#[tool]` applies to an `async fn` with a body: {error}");
             errors.push(syn::Error::new(error.span(), hint));
             return None;
         }

@@ -165,7 +165,10 @@ fn marked_context(ctx: &syn::Attribute, ty: &syn::Type, errors: &mut Errors) -> 
             Some(ParameterKind::Context)
         }
         _ => {
-            errors.add_at(ctx, "`#[ctx]` marks the context, which is lent: write `&ToolContext` as the type");
+            errors.add_at(
+                ctx,
+                "`#[ctx]` marks the context, which is borrowed: write `&ToolContext` as the type",
+            );
             None
         }
     }
@@ -252,10 +255,10 @@ fn default(
         number
             if min.is_some_and(|min| min.is_above(number)) || max.is_some_and(|max| number.is_above(max)) =>
         {
-            errors.add_at(key, "the default lies outside `min` and `max`: change one of them");
+            errors.add_at(key, "the default is not between `min` and `max`: change one of them");
         }
         Literal::String(text) if !one_of.is_empty() && !one_of.contains(text) => {
-            errors.add_at(key, "the default is not in `one_of`: add it there or take one of those");
+            errors.add_at(key, "the default is not in `one_of`: add it there or use one of its values");
         }
         _ => {}
     }

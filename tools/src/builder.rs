@@ -217,7 +217,7 @@ impl RegistryBuilder {
         self
     }
 
-    /// Keeps state in this folder, which must lie outside every mount.
+    /// Keeps state in this folder, which must be outside every mount.
     pub fn state(mut self, folder: impl Into<PathBuf>) -> Self {
         self.state = Some(folder.into());
         self
@@ -335,8 +335,8 @@ impl RegistryBuilder {
     /// Builds the registry.
     ///
     /// # Errors
-    /// [`BootstrapError`], for example for a name that is taken, a schema that cannot be used, a state that a tool
-    /// takes and the builder was not given, or a state folder or audit log that cannot be written.
+    /// [`BootstrapError`]. Examples: a name is taken, a schema is unusable, the builder lacks a state that a
+    /// tool takes, or the state folder or the audit log cannot be written.
     pub fn build(self) -> Result<ToolRegistry, BootstrapError> {
         let (policy, expected) = match self.policy {
             Some(policy) => (policy, self.expected),
@@ -487,7 +487,7 @@ fn output_follower(
             ctx.extensions.get::<NestingContext>().map_or_else(detached, |parent| parent.caller.owner());
         Box::pin(async move {
             let (Some(labels), Some(PolicyAndTools { policy, .. })) = (labels, policy_and_tools.get()) else {
-                return Err(ToolError::internal("a stored output does not tell what it was made from"));
+                return Err(ToolError::internal("a stored output does not state its origin"));
             };
             Ok(run_labels.add_stored_output_labels(&owner, &call_id, &labels, policy).await?)
         })

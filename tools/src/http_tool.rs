@@ -370,7 +370,7 @@ mod tests {
     }
 
     #[test]
-    fn all_mistakes_are_told_with_their_places() {
+    fn all_mistakes_are_reported_with_their_locations() {
         let get = HttpMethod::Get;
         for url in [
             "",

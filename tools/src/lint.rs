@@ -14,7 +14,7 @@ use crate::{
     sandbox::{links::examine_links, mounts::MountError},
 };
 
-/// Lints the texts of a policy. `has_approver` tells whether anyone can answer questions. `in_force` also
+/// Lints the texts of a policy. `has_approver` says whether anyone can answer questions. `in_force` also
 /// checks the mounts and the approvals of this envelope.
 #[must_use]
 pub fn lint(

@@ -1,9 +1,15 @@
 //! Finds and loads foreign modules, and compares them with the approvals. A module's declarations grant
 //! nothing: only the policy decides what a module may do.
 //!
-//! In reading order: `folder` reads files; `foreign` holds the loaded modules; `accept` decides which modules are used;
-//! `declared` holds a tool's declaration, for people; `pins` holds the approvals; `approve` compares the two, pins,
-//! withdraws and records; `shipped` has the reserved names.
+//! The files in reading order:
+//!
+//! - `folder` reads files.
+//! - `foreign` holds the loaded modules.
+//! - `accept` decides which modules are used.
+//! - `declared` holds a tool's declaration, for people.
+//! - `pins` holds the approvals.
+//! - `approve` compares declarations with approvals, pins, withdraws and records.
+//! - `shipped` has the reserved names.
 
 mod accept;
 mod approve;

@@ -1,7 +1,7 @@
 //! The store of complete outputs, in the state folder. A model uses it to page through a truncated result.
 //!
 //! The store records the owner of an output and the grant under which it was made. The policy decides whether
-//! that grant is still given. The store never lies in a mount: tools must not find the outputs of other calls
+//! that grant is still given. The store is never in a mount: tools must not find the outputs of other calls
 //! as files.
 
 use std::{
@@ -476,7 +476,7 @@ mod tests {
     }
 
     #[test]
-    fn links_and_what_is_no_stored_output_are_refused() {
+    fn links_and_files_that_are_not_stored_outputs_are_refused() {
         let (state, store) = store();
         let folder = state.path().join(FOLDER);
         store.put("c", &owner(), &Value::Null, "text").expect("stores");

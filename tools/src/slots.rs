@@ -145,7 +145,7 @@ impl CallSlots {
         let abandoned = self.shared.abandoned.load(Ordering::Acquire);
         // A cancelled call skips this check, so that it reports its cancellation.
         if abandoned >= MAX_ABANDONED && !cancel.is_cancelled() {
-            let message = format!("{abandoned} calls that were given up have not stopped yet");
+            let message = format!("{abandoned} cancelled calls have not stopped yet");
             return Err(ToolError::unavailable(message).with_code("threads_exhausted"));
         }
         let mut granted_claim = self.acquire(SlotClaim { slot: true, locks }, cancel).await?;

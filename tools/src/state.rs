@@ -1,4 +1,4 @@
-//! The state folder: audit log, module cache and stored outputs. It is private to its user, and lies outside every
+//! The state folder: audit log, module cache and stored outputs. It is private to its user, and is outside every
 //! mount.
 
 use std::{
@@ -19,7 +19,7 @@ pub(crate) fn default_folder() -> Option<PathBuf> {
 /// Creates the state folder if it does not exist, and makes an existing folder private.
 ///
 /// # Errors
-/// [`StateError`] if the folder cannot be created, belongs to another user, or lies on a file system without
+/// [`StateError`] if the folder cannot be created, belongs to another user, or is on a file system without
 /// permissions.
 pub fn prepare(path: &Path) -> Result<(), StateError> {
     let unusable = |source| StateError::Unusable { path: path.to_owned(), source };

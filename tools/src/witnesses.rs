@@ -168,7 +168,7 @@ enum SubmitError {
     Fetch(#[from] FetchError),
     #[error(transparent)]
     Witness(#[from] WitnessError),
-    #[error("the witness never gets to the newest checkpoint")]
+    #[error("the witness never reaches the newest checkpoint")]
     Behind,
 }
 

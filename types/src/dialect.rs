@@ -82,9 +82,10 @@ impl DialectFault {
     }
 }
 
-const MAP: &str = "an object with arbitrary keys; a list of key and value pairs has a place everywhere";
+const MAP: &str = "an object with arbitrary keys; a list of key and value pairs can be expressed everywhere";
 const ANYTHING: &str = "a value of any kind; write its type out";
-const RECURSION: &str = "a type that contains itself; a list of nodes that name their parent has a place";
+const RECURSION: &str =
+    "a type that contains itself; a list of nodes that name their parent can be expressed";
 
 /// Returns the pointer to the part below a keyword, or below a name under the keyword.
 fn nested_pointer(pointer: &str, keyword: &str, name: Option<&str>) -> String {

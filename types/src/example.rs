@@ -12,7 +12,7 @@ const MAX_VALUES: usize = 64;
 
 impl JsonSchema {
     /// Builds minimal arguments that the schema probably allows, with at most 8 levels and 64 values. `roles`
-    /// tells which arguments are paths, URLs and commands. The builder understands only the normal form of
+    /// states which arguments are paths, URLs and commands. The builder understands only the normal form of
     /// schemas, so validate the example of a foreign schema before showing it.
     #[must_use]
     pub fn example<'r>(&self, roles: impl IntoIterator<Item = (&'r str, RoleKind)>) -> Value {

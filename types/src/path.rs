@@ -15,7 +15,7 @@ const DEFAULT_MOUNT: &str = "shared";
 ///
 /// Parsing drops empty and `.` components and a trailing slash, and prepends `/shared/` to a relative path.
 /// It keeps `..`, whose meaning depends on symlinks: only the mount's directory descriptor can resolve it.
-/// [`GuestPath::climbs_out`] tells whether `..` leads out of the mount even without symlinks.
+/// [`GuestPath::climbs_out`] says whether `..` leads out of the mount even without symlinks.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]
 pub struct GuestPath(String);

@@ -71,7 +71,7 @@ macro_rules! word_enum {
     };
 }
 
-/// A text that is no word of an enum. The message names all words.
+/// A text that is not a word of an enum. The message names all words.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 #[error("unknown {noun} `{text}`: expected {}", one_of(words))]
 pub struct UnknownWord {

@@ -30,7 +30,7 @@ pub enum NotKept {
     LargeFile,
     /// The call has changed more than [`MAX_CALL_BYTES`](crate::MAX_CALL_BYTES).
     LargeCall,
-    /// The file could be seen but not read before the call changed it.
+    /// The file was removed, replaced or unreadable when it was opened.
     Unreadable,
 }
 
@@ -41,7 +41,7 @@ impl NotKept {
         match self {
             Self::LargeFile => "the file is too large",
             Self::LargeCall => "the call changed too much",
-            Self::Unreadable => "the file was changed before it could be read",
+            Self::Unreadable => "the file could not be read",
         }
     }
 }

@@ -99,6 +99,7 @@ impl ChangeRecorder {
             if is_saved && change == ChangeScope::Path {
                 continue;
             }
+            // The call may still make its change: an undo shows as a conflict that the record lacks paths.
             if !is_saved && state.saved_paths.len() >= MAX_CALL_PATHS {
                 state.is_incomplete = true;
                 return Ok(());

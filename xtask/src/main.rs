@@ -43,7 +43,7 @@ enum Chore {
 }
 
 fn main() -> anyhow::Result<()> {
-    let root = Path::new(env!("CARGO_MANIFEST_DIR")).parent().context("the crate lies in a workspace")?;
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).parent().context("the crate is in a workspace")?;
     match Chore::parse() {
         Chore::Quick { since } => quick::quick(root, &since),
         Chore::Test { choice } => slow::test(root, choice),

@@ -114,7 +114,7 @@ fn build_test_programs(root: &Path) -> anyhow::Result<Vec<TestProgram>> {
         let manifest = message["manifest_path"].as_str().context("an artifact has its manifest's path")?;
         let name = message["target"]["name"].as_str().context("an artifact has a name")?;
         programs.push(TestProgram {
-            folder: Path::new(manifest).parent().context("a manifest lies in a folder")?.to_owned(),
+            folder: Path::new(manifest).parent().context("a manifest is in a folder")?.to_owned(),
             name: name.to_owned(),
             program: program.into(),
         });

@@ -120,7 +120,7 @@ fn every_code_of_an_error_is_in_a_document() {
         .collect();
     assert!(missing.is_empty(), "codes in no document:\n{}", missing.join("\n"));
     for (code, _) in IN_NO_ROW {
-        assert!(codes.contains_key(code), "no source has the code {code} any more");
+        assert!(codes.contains_key(code), "no source has the code {code}");
     }
 }
 

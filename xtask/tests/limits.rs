@@ -293,7 +293,7 @@ fn the_manuals_have_the_limits_of_a_tunnel() {
     let minutes = field("idle_timeout") / 60;
     for (document, statement) in [
         ("docs/audit.md", format!("is longer than {head} KiB, has a body")),
-        ("docs/audit.md", format!("did not come within {greeting} seconds |")),
+        ("docs/audit.md", format!("did not arrive within {greeting} seconds |")),
         ("docs/audit.md", format!("or that is longer than {hello} KiB |")),
         ("docs/network.md", format!("in at most {head} KiB and {greeting} seconds")),
         ("docs/network.md", format!("for {minutes} minutes of silence")),

@@ -290,7 +290,7 @@ mod tests {
     }
 
     #[test]
-    fn all_mistakes_are_told_at_once() {
+    fn all_mistakes_are_reported_together() {
         let list = json!([
             with("timeout", json!(0)),
             {"name": "a b", "executionType": "cloud", "visible": 1, "display": {"customUI": "x"}},
@@ -316,7 +316,7 @@ mod tests {
     }
 
     #[test]
-    fn each_mistake_is_told_with_its_place() {
+    fn each_mistake_is_reported_with_its_location() {
         let gateway = |execution: Value| of_type("gateway", execution);
         for (item, location) in [
             (with("executionType", json!("gateway")), "execution.url"),

@@ -146,7 +146,7 @@ pub(super) async fn next_chunk(response: &mut Response) -> Result<Option<Bytes>,
 pub(super) fn uri(address: &Url) -> Result<Uri, ProviderError> {
     // Drop the source error: its text adds nothing, and the address may be long.
     address.as_str().parse().map_err(|_invalid: http::uri::InvalidUri| {
-        configuration_error("the address has signs that HTTP does not carry")
+        configuration_error("the address has characters that HTTP does not allow")
     })
 }
 

@@ -188,7 +188,7 @@ mod tests {
     }
 
     #[test]
-    fn an_end_without_a_reason_is_none() {
+    fn an_end_without_a_reason_gives_none() {
         let mut out = VecDeque::new();
         let mut decoder = decoder(1000);
         let fault = decoder.push(format!("{}data: [DONE]\n\n", text("a")).as_bytes(), &mut out);

@@ -36,7 +36,7 @@ impl ApiKey {
         match env::var(variable) {
             Ok(key) => Self::parse(&key, &what),
             Err(env::VarError::NotPresent) => Err(configuration_error(format!(
-                "the environment variable {variable} is not set; it has to hold the key"
+                "the environment variable {variable} is not set; it must contain the key"
             ))),
             // Drop the standard library's error, because it shows the value.
             Err(env::VarError::NotUnicode(_)) => Err(configuration_error(format!("{what} is not text"))),

@@ -54,7 +54,7 @@ pub enum ScriptError {
         source: serde_json::Error,
     },
     /// An expectation comes after a piece of its turn.
-    #[error("line {line} of the script: an expectation stands first in its turn")]
+    #[error("line {line} of the script: an expectation must be the first line of its turn")]
     Misplaced {
         /// Which line, counted from 1.
         line: usize,

@@ -204,7 +204,7 @@ impl ProviderSettings {
         })?;
         if !url.username().is_empty() || url.password().is_some() {
             return Err(configuration_error(
-                "the base URL holds a name or a password; the key goes elsewhere".to_owned(),
+                "the base URL contains a user name or a password; give the key separately".to_owned(),
             ));
         }
         if url.query().is_some() || url.fragment().is_some() {
@@ -292,7 +292,7 @@ mod tests {
     }
 
     #[test]
-    fn an_address_that_is_none_is_refused() {
+    fn a_text_that_is_not_an_address_is_refused() {
         for text in ["", "localhost:8080", "ftp://x/", "/v1", "http://", "http://x/?a=1", "http://x/#a"] {
             address_error(&settings_for(text));
         }

@@ -153,7 +153,7 @@ impl Checker {
                 let NamedCheckpoint { name, signed, .. } = note;
                 let size = signed.checkpoint.size;
                 self.faults
-                    .push(format!("{name}: the rows up to {size} are others than those of the checkpoint"));
+                    .push(format!("{name}: the rows up to {size} differ from those of the checkpoint"));
             }
         }
     }

@@ -176,7 +176,7 @@ def main():
             roots[tree.size] = tree.root()
     for (size, root), name in notes.items():
         if size in roots and roots[size] != root:
-            faults.append(f"{name}: the rows up to {size} are others than those of the checkpoint")
+            faults.append(f"{name}: the rows up to {size} differ from those of the checkpoint")
         elif size > tree.size:
             faults.append(f"{name}: rows {tree.size + 1} to {size} are missing")
         elif size < facts["first"] - 1:

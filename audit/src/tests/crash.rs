@@ -34,7 +34,7 @@ fn child_writes_until_it_is_killed() {
 
 #[expect(
     clippy::disallowed_methods,
-    reason = "a process that is killed must be a real one: this binary anew"
+    reason = "a process that is killed must be a real one: this binary again"
 )]
 fn child(dir: &Path) -> Child {
     let (_, module) = module_path!().split_once("::").expect("is in a crate");

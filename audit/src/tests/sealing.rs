@@ -271,7 +271,7 @@ impl LogDevice for &'static DuringSealing {
 
 /// A process that opens the log does not wait for a lock of the segment that is being sealed.
 #[test]
-fn a_process_that_opens_during_a_sealing_may_seal_at_once() {
+fn a_process_that_opens_during_a_sealing_may_seal_immediately() {
     let dir = tempfile::tempdir().expect("a folder");
     let device: &'static DuringSealing = Box::leak(Box::new(DuringSealing(Mutex::default())));
     let (log, _) = AuditLog::open_on(dir.path(), SyncMode::Interval, Box::new(device)).expect("opens");
@@ -365,7 +365,7 @@ fn retention_removes_segments_and_the_rest_stays_proven() {
 }
 
 #[test]
-fn one_kept_line_tells_each_way_to_change_the_past() {
+fn one_kept_line_reveals_each_change_of_the_past() {
     /// Changes a state folder.
     type Tamper = fn(&Path);
     let cases: [(&str, Tamper); 6] = [
@@ -600,7 +600,7 @@ proptest! {
     /// After any mixture of rows, checkpoints and sealings, every checkpoint holds at the end, and if any
     /// byte is changed, the newest checkpoint or the chain reveals it.
     #[test]
-    fn any_changed_byte_is_told(
+    fn any_changed_byte_is_noticed(
         steps in prop::collection::vec(0_usize..6, 1..14),
         changed in any::<prop::sample::Index>(),
         bit in 0_u8..8,

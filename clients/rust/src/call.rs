@@ -53,7 +53,7 @@ pub enum CallStatus {
     Waiting,
     /// The agent has continued, and the result will go to its inbox.
     Pending,
-    /// Any other status: the call already has a result, or does not accept one any more.
+    /// Any other status: the call already has a result, or no longer accepts one.
     #[serde(other)]
     Closed,
 }

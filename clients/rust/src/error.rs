@@ -94,7 +94,7 @@ pub enum ClientError {
         limit_bytes: usize,
     },
     /// The gateway sent data in an unknown form.
-    #[error("the {subject} cannot be read: its form is not a gateway's")]
+    #[error("the {subject} cannot be read: it does not have the form of a gateway's answer")]
     Unreadable {
         /// The subject: `event` or `response`.
         subject: &'static str,

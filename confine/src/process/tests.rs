@@ -209,7 +209,7 @@ fn nothing_leaves_through_the_network() {
     assert!(udp.recv(&mut [0; 8]).is_err(), "a packet came");
 
     assert!(bash(&fixture, &script).status.success(), "the control");
-    // A packet may still be on its way.
+    // A packet may still be in transit.
     udp.set_nonblocking(false).unwrap();
     assert!(tcp.accept().is_ok() && udp.recv(&mut [0; 8]).is_ok(), "the listeners hear");
 }

@@ -99,7 +99,7 @@ fn a_network_and_mounts_exclude_each_other() {
 }
 
 #[test]
-fn call_refused_before_confinement_is_no_proof() {
+fn call_refused_before_confinement_is_not_a_proof() {
     if !kernel_has_layers() {
         return;
     }

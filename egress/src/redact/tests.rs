@@ -225,7 +225,7 @@ fn a_secret_is_found_across_pieces_in_each_form() {
 }
 
 #[test]
-fn a_piece_that_begins_no_secret_is_passed_on_at_once() {
+fn a_piece_that_begins_no_secret_is_passed_on_immediately() {
     let credentials = [credential(VALUE)];
     let mut redactor = Redactor::new();
     let mut push = |piece: &str| String::from_utf8(redactor.push(piece.as_bytes(), &credentials)).unwrap();

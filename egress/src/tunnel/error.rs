@@ -16,7 +16,7 @@ pub(crate) enum TunnelError {
     Head { problem: &'static str },
     #[error("the request is longer than {limit} bytes")]
     HeadTooLarge { limit: usize },
-    #[error("the request did not come within {limit:?}")]
+    #[error("the request did not arrive within {limit:?}")]
     HeadTimeout { limit: Duration },
     #[error("only hosts with a name can be reached: an address carries no server name to compare")]
     Address,
@@ -24,7 +24,7 @@ pub(crate) enum TunnelError {
     HelloTimeout { limit: Duration },
     #[error("the first message of TLS is longer than {limit} bytes")]
     HelloTooLarge { limit: usize },
-    #[error("what followed is not TLS")]
+    #[error("the data after the request is not TLS")]
     NotTls,
     #[error("the first message of TLS names no server")]
     NoServerName,

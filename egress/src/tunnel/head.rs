@@ -172,7 +172,7 @@ mod tests {
     }
 
     #[test]
-    fn an_incomplete_request_is_none() {
+    fn an_incomplete_request_gives_none() {
         assert!(parse(b"CONNECT a.test:443 HTTP/1.1\r\nHost: a.test\r\n").unwrap().is_none());
     }
 }

@@ -62,7 +62,7 @@ async fn an_address_that_does_not_answer_is_not_waited_for() {
 }
 
 #[tokio::test]
-async fn a_refusing_address_leads_to_the_next_at_once() {
+async fn a_refusing_address_leads_to_the_next_immediately() {
     let server = Server::answering(ok("hi"));
     // The other two addresses have no listener on this port.
     let client = client(server.port, "127.0.0.2 many.test\n127.0.0.3 many.test\n127.0.0.1 many.test");

@@ -133,7 +133,7 @@ async fn many_requests_at_a_time_have_their_own_answers() {
 }
 
 #[tokio::test]
-async fn requests_beyond_the_queue_are_refused_at_once() {
+async fn requests_beyond_the_queue_are_refused_immediately() {
     let (sender, mut events) = unbounded_channel();
     let server = hanging(sender);
     let client = Client::new(&[server.port]);

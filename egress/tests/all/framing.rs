@@ -82,7 +82,7 @@ async fn faulty_chunks_are_refused() {
 }
 
 #[tokio::test]
-async fn other_protocols_are_no_response() {
+async fn other_protocols_are_not_a_response() {
     for answer in ["SSH-2.0-OpenSSH\r\n", "HTTP/2 200\r\n\r\n", "hello\r\n\r\n"] {
         assert_eq!(body_of(answer).await, Err("response_invalid"), "{answer:?}");
     }

@@ -388,7 +388,7 @@ async fn a_part_is_refused_where_a_secret_may_be_cut() {
 }
 
 #[tokio::test]
-async fn a_body_that_breaks_off_is_no_end() {
+async fn a_body_that_breaks_off_is_not_complete() {
     for (answer, code) in [
         ("content-length: 10\r\n\r\nhalf", "response_truncated"),
         ("transfer-encoding: chunked\r\n\r\n4\r\nhalf\r\n", "response_truncated"),

@@ -68,7 +68,7 @@ export function toolCard(call, { message = null, heading = "h3", onAnswered } = 
   }
 
   async function submit(result) {
-    if (sending) throw new Error("an answer is already on its way");
+    if (sending) throw new Error("an answer is already being sent");
     sending = true;
     // `inert` would take the focus away, and the event of the answer may draw the card anew before the response is here.
     card.setAttribute("aria-busy", "true");

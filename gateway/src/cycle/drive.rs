@@ -212,7 +212,7 @@ async fn entered_space(core: &Core, agent: &Participant, id: &RunId) -> Result<O
         // Only a call with a result has run.
         let answered = message.tool_call_id.as_ref().and_then(|id| requested.remove(id));
         if let Some(space) = answered {
-            // `error_as_output` gives every error of a call this form.
+            // `executor::shape` gives every error of a call this form.
             let failed = serde_json::from_str::<serde_json::Value>(&message.text())
                 .is_ok_and(|result| result.get("error").is_some());
             if !failed {

@@ -201,7 +201,7 @@ pub(super) async fn submit(
 fn ensure_same(call: &StoredExternalCall, result: &Value) -> Result<(), ApiError> {
     let status = call.status_at(now());
     if status != ExternalCallStatus::Resolved {
-        let message = format!("the call is {}, and takes no result any more", status.as_str());
+        let message = format!("the call is {}, and no longer accepts a result", status.as_str());
         return Err(ApiError::new(ErrorCode::Gone, message));
     }
     let earlier = call.result.as_ref().map(from_store::value).transpose()?;

@@ -43,7 +43,7 @@ async fn a_visible_tool_outside_of_a_space_is_refused_in_these_words() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn an_internal_tool_answers_at_once_and_is_shown_if_it_is_visible() {
+async fn an_internal_tool_answers_immediately_and_is_shown_if_visible() {
     let scene = Scene::new(json!([tool("displayChart", "internal", json!({"visible": true}))])).await;
     let enter = ("enter_space", json!({"spaceId": scene.space}));
     let chart = ("displayChart", json!({"title": "T", "values": [1, 2]}));

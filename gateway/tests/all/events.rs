@@ -30,7 +30,7 @@ async fn a_reader_that_comes_back_gets_what_it_missed_once_and_in_order() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_reader_with_an_id_that_never_was_reads_anew() {
+async fn a_reader_with_an_unknown_id_starts_again() {
     let world = World::new().await;
     let (ada, token) = world.user("Ada").await;
     let space = world.space("Home", &[&ada]).await;

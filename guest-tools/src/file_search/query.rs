@@ -30,7 +30,7 @@ pub(super) fn matcher(query: &str, regex: bool, case_sensitive: bool) -> Result<
         return Err(refused(format!("it has {} bytes; at most {MAX_QUERY_BYTES} are allowed", query.len())));
     }
     if query.contains(['\n', '\r']) {
-        let reason = "it has a line break, but matches lie within one line: search for one of its lines";
+        let reason = "it has a line break, but a match is within one line: search for one of its lines";
         return Err(refused(reason.to_owned()));
     }
     let mut required = Vec::new();
@@ -97,7 +97,7 @@ mod tests {
         check_refused("", "it is empty");
         check_refused(
             "a\nb",
-            "it has a line break, but matches lie within one line: search for one of its lines",
+            "it has a line break, but a match is within one line: search for one of its lines",
         );
         check_refused(&"a".repeat(5000), "it has 5000 bytes; at most 4096 are allowed");
         let nested = format!("{}a{}", "(".repeat(200), ")".repeat(200));

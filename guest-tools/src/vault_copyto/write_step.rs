@@ -46,7 +46,7 @@ pub async fn vault_copyto_write(
     if action == "clean_up" {
         return match std::fs::remove_file(&temporary) {
             Err(error) if error.kind() != io::ErrorKind::NotFound => Err(fs::error(error, "clean up", &path)),
-            _gone => Ok(format!("nothing temporary is left of {path}")),
+            _gone => Ok(format!("no temporary file of {path} remains")),
         };
     }
     // Wait for the first chunk before anything is created: a missing source must not create directories.

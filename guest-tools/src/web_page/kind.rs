@@ -237,7 +237,7 @@ mod tests {
     }
 
     #[test]
-    fn a_malformed_type_is_none() {
+    fn a_malformed_type_gives_none() {
         assert_eq!(MediaType::parse("a/b c; charset=\"X\"").charset.as_deref(), Some("X"));
         for header in ["", ";", "/", "a/", "a b/c", "text/\u{1b}[0m", &"a/b".repeat(100)] {
             assert_eq!(MediaType::parse(header).essence, "", "{header}");

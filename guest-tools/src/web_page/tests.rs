@@ -58,7 +58,7 @@ fn a_table_has_a_head_and_escaped_bars() {
 }
 
 #[test]
-fn a_layout_table_is_no_table() {
+fn a_layout_table_is_not_a_table() {
     check(
         "<table><tr><td><table><tr><td>a<td>b<tr><td>c<td>d</table></table>",
         "| a | b |\n| --- | --- |\n| c | d |",
@@ -144,7 +144,7 @@ fn links_lead_to_the_web_only() {
 }
 
 #[test]
-fn text_of_a_page_is_no_link_and_no_html() {
+fn text_of_a_page_is_neither_a_link_nor_html() {
     for (html, expected) in [
         ("<p>[x]: javascript:alert(1)<p>[x]", "\\[x\\]: javascript:alert(1)\n\n\\[x\\]"),
         ("<p>[x]<span>(javascript:alert(1))</span>", "\\[x\\](javascript:alert(1))"),

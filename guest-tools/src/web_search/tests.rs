@@ -83,7 +83,7 @@ fn page_of_duckduckgo_is_read_without_advertisements() {
 }
 
 #[test]
-fn answer_that_says_that_there_is_nothing_is_no_error() {
+fn answer_that_says_that_there_is_nothing_is_not_an_error() {
     for (provider, body) in [
         ("searxng", json!({ "results": [] })),
         ("tavily", json!({ "results": [] })),

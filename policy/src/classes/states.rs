@@ -1,4 +1,4 @@
-//! The classes of a path: its names in sequence, in each combination that a decision can tell apart.
+//! The classes of a path: its names in sequence, in each combination that a decision can distinguish.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
 

@@ -42,10 +42,10 @@ pub enum InvalidCommandRule {
     #[error("a rule has at most 1024 bytes")]
     TooLong,
     /// The rule names a program by a path.
-    #[error("`{0}` is a path: a rule names a program, wherever it lies; write only its name")]
+    #[error("`{0}` is a path: a rule names a program, in any folder; write only its name")]
     Path(String),
     /// The rule contains shell syntax.
-    #[error("`{0}` is shell syntax: a rule is a list of plain words, in which `*` stands for anything")]
+    #[error("`{0}` is shell syntax: a rule is a list of plain words, in which `*` matches anything")]
     Syntax(char),
     /// The rule contains an invisible character.
     #[error("`{}` is not seen: a rule is a list of plain words", .0.escape_unicode())]

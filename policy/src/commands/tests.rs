@@ -25,7 +25,7 @@ fn programs(command: &str) -> Vec<String> {
 }
 
 #[test]
-fn a_denied_program_is_found_wherever_it_stands() {
+fn a_denied_program_is_found_at_any_position() {
     let rules = deny(&["curl"]);
     for command in [
         "curl http://x",
@@ -138,7 +138,7 @@ fn a_denied_program_is_found_wherever_it_stands() {
 }
 
 #[test]
-fn a_name_that_is_only_an_argument_is_no_program() {
+fn a_name_that_is_only_an_argument_is_not_a_program() {
     let rules = deny(&["curl", "rm -rf"]);
     for command in [
         "echo curl",

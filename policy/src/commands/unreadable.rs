@@ -19,34 +19,34 @@ pub enum UnreadableCommand {
     #[error("it has a NUL character")]
     Nul,
     /// The system gave no thread for the parser, for this reason.
-    #[error("no thread to read it: {0}")]
+    #[error("no thread could be started to parse it: {0}")]
     NoThread(String),
     /// The parser panicked.
-    #[error("its syntax")]
+    #[error("the parser does not understand its syntax")]
     ParserPanicked,
     /// The parser refused the command, with this message.
-    #[error("its syntax: {0}")]
+    #[error("its syntax is not understood: {0}")]
     Syntax(String),
     /// The parser refused a word of the command, with this message.
     #[error("{0}")]
     WordSyntax(String),
     /// The command has too many substitutions for the parser.
-    #[error("more than {} substitutions", nesting::MAX_SUBSTITUTIONS)]
+    #[error("it has more than {} substitutions", nesting::MAX_SUBSTITUTIONS)]
     ManySubstitutions,
     /// A word of the command has too many `[` for the parser.
-    #[error("more than {} `[` in one word", nesting::MAX_INDEXES)]
+    #[error("it has more than {} `[` in one word", nesting::MAX_INDEXES)]
     ManyIndexes,
     /// Brackets or `case` clauses are nested too deeply for the parser.
-    #[error("brackets or `case` within one another, more than {} deep", nesting::MAX_DEPTH)]
+    #[error("it nests brackets or `case` more than {} deep", nesting::MAX_DEPTH)]
     DeepBrackets,
     /// The index of a list is neither a name nor a number.
-    #[error("the index of a list is more than a name or a number")]
+    #[error("an array index is an expression")]
     IndexExpression,
     /// Brackets within brackets are neither arithmetic nor subshells.
-    #[error("brackets within brackets")]
+    #[error("it has brackets within brackets")]
     NestedBrackets,
     /// Commands are nested too deeply, as in `sh -c "sh -c …"`.
-    #[error("commands within commands, more than {} deep", walk::MAX_DEPTH)]
+    #[error("it nests commands more than {} deep", walk::MAX_DEPTH)]
     DeepCommands,
     /// The command runs too many commands to judge them all.
     #[error("it runs too many commands")]
@@ -55,7 +55,7 @@ pub enum UnreadableCommand {
     #[error("an arithmetic expression contains a command")]
     CommandInArithmetic,
     /// Bash would run a command when it expands `${…}` or `$((…))`.
-    #[error("a command within `${{…}}` or `$((…))`; give it to a variable first")]
+    #[error("it has a command within `${{…}}` or `$((…))`; assign it to a variable first")]
     CommandInExpansion,
     /// This command of bash may run its arguments later.
     #[error("`{0}` may run its arguments")]
@@ -70,13 +70,13 @@ pub enum UnreadableCommand {
     #[error("`{0}` runs its standard input, which is not part of the command's text")]
     RunsInput(String),
     /// This program runs a text that is known only when the command runs.
-    #[error("what `{0}` is given to run is not in the text")]
+    #[error("`{0}` runs a text that is not in the command")]
     UnknownText(String),
     /// This program runs another one that is known only when the command runs.
     #[error("the program that `{0}` runs is not part of the text")]
     UnknownProgram(String),
     /// This program has too many options that may or may not have a value.
-    #[error("too many options of `{0}` that are not known")]
+    #[error("`{0}` has too many unknown options")]
     ManyUnknownOptions(String),
     /// Arguments of `find` are known only when the command runs.
     #[error("the arguments of `find` are not part of the text")]
@@ -85,6 +85,6 @@ pub enum UnreadableCommand {
     #[error("the name of a program is not in the text")]
     UnknownName,
     /// The command changes the search path of programs, and only some names are allowed.
-    #[error("with another `PATH` an allowed name may be any program")]
+    #[error("it changes `PATH`, so an allowed name may be any program")]
     ChangedPath,
 }

@@ -57,7 +57,7 @@ impl CommandWord {
         (!self.may_be_several && !name.is_empty() && !name.contains(UNKNOWN)).then_some(name)
     }
 
-    /// Returns whether the program is looked up by its name or lies in a system folder. In any other folder,
+    /// Returns whether the program is looked up by its name or is in a system folder. In any other folder,
     /// a file can have the name of a system program.
     pub(super) fn is_in_system_folder(&self) -> bool {
         match self.text.rsplit_once('/') {

@@ -129,7 +129,7 @@ impl<'s> Faults<'s> {
 /// Returns the warning that gives the number of the warnings that were left out, or `None` if there are none.
 pub(crate) fn omitted_warnings_note(warnings: &[PolicyFault], omitted: usize) -> Option<PolicyFault> {
     let last_warning = warnings.last().filter(|_| omitted > 0)?;
-    let message = format!("and {omitted} further warnings, which are not told");
+    let message = format!("and {omitted} more warnings, which are not listed");
     Some(PolicyFault { key: String::new(), message, ..last_warning.clone() })
 }
 

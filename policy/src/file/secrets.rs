@@ -89,7 +89,7 @@ fn list<T, E: Display>(
     if entry.list(faults)?.is_empty() {
         entry.refuse(
             faults,
-            "an empty list: the secret would go nowhere; write `enabled = false` to switch it off",
+            "an empty list: the secret would never be sent; write `enabled = false` to switch it off",
         );
         return None;
     }

@@ -229,7 +229,8 @@ impl Context<'_> {
             self.tools.iter().filter(|(_, assignment)| assignment.approval == Approval::Ask)
         {
             let key = self.policy.approval_rule(tool, assignment);
-            let message = format!("each call of `{}` asks, and nobody can answer: it is denied", tool.name);
+            let message =
+                format!("each call of `{}` asks, and there is no approver: it is denied", tool.name);
             findings.push(self.finding(LintCode::NoApprover, key, message));
         }
     }

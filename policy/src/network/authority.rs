@@ -217,7 +217,7 @@ mod tests {
     }
 
     #[test]
-    fn texts_that_are_no_hosts_are_refused() {
+    fn texts_that_are_not_hosts_are_refused() {
         let long_label = format!("{}.example", "a".repeat(64));
         let long_name = ["a"; 128].join(".");
         for invalid in [

@@ -49,7 +49,7 @@ pub enum InvalidHostRule {
     Port(String),
     /// `*` is a part of a label, or is within the name.
     #[error(
-        "`*` stands alone or before the first dot; write `https://*`, or for example `https://*.example.com`"
+        "`*` is the whole host or its first label; write `https://*`, or for example `https://*.example.com`"
     )]
     Wildcard,
     /// The rule's host is not valid.
@@ -332,7 +332,7 @@ mod tests {
     }
 
     #[test]
-    fn a_text_that_is_no_rule_says_what_to_write() {
+    fn a_text_that_is_not_a_rule_says_what_to_write() {
         for (text, part) in [
             ("api.example.com", "begins with `https://`"),
             ("HTTPS://a", "begins with `https://`"),
@@ -346,10 +346,10 @@ mod tests {
             ("https://a:", "`` is not a port"),
             ("https://a:*", "`*` is not a port"),
             ("https://a:65536", "`65536` is not a port"),
-            ("https://a*", "stands alone"),
-            ("https://a.*.b", "stands alone"),
-            ("https://*.*.b", "stands alone"),
-            ("https://*.127.0.0.1", "stands alone"),
+            ("https://a*", "is the whole host"),
+            ("https://a.*.b", "is the whole host"),
+            ("https://*.*.b", "is the whole host"),
+            ("https://*.127.0.0.1", "is the whole host"),
             ("https://", "is not a host"),
             ("https://a b", "is not a host"),
             ("https://*.", "is not a host"),

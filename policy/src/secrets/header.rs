@@ -31,7 +31,7 @@ pub enum InvalidSecretHeader {
     Forbidden(String, &'static str),
     /// The text has no placeholder for the value, or several.
     #[error(
-        "after the name and its colon, `{{secret}}` stands once; write for example `Authorization: Bearer {{secret}}`"
+        "the part after the name and its colon must contain `{{secret}}` exactly once; write for example `Authorization: Bearer {{secret}}`"
     )]
     Place,
     /// The text around the value has characters other than printable ASCII.
@@ -180,10 +180,10 @@ mod tests {
             "Authorization: ApiKey key=\"{secret}\", v=1",
             Ok("authorization: ApiKey key=\"{secret}\", v=1"),
         );
-        check("Authorization: Bearer", Err("`{secret}` stands once"));
-        check("Authorization:", Err("`{secret}` stands once"));
-        check("Authorization: {secret} {secret}", Err("`{secret}` stands once"));
-        check("Authorization: {Secret}", Err("`{secret}` stands once"));
+        check("Authorization: Bearer", Err("must contain `{secret}` exactly once"));
+        check("Authorization:", Err("must contain `{secret}` exactly once"));
+        check("Authorization: {secret} {secret}", Err("must contain `{secret}` exactly once"));
+        check("Authorization: {Secret}", Err("must contain `{secret}` exactly once"));
         check("", Err("is not a valid header name"));
         check(": {secret}", Err("is not a valid header name"));
         check("X Api", Err("is not a valid header name"));

@@ -78,7 +78,7 @@ fn check_host(
 ) {
     let rule = &host.value;
     if rule.is_any_host() {
-        faults.add_at(host, "a secret goes to hosts that are named; this would give it to every one");
+        faults.add_at(host, "a secret goes only to named hosts; this rule would give it to every host");
         return;
     }
     // Plain HTTP only to addresses in `allow_private`: elsewhere everyone on the route could read the secret,
@@ -87,14 +87,14 @@ fn check_host(
     if rule.scheme() == Scheme::Http && !is_local {
         faults.add_at(
             host,
-            "a secret goes out by `https` only, or to an address that stands in `[egress] allow_private`",
+            "a secret is sent by `https` only, or to an address that is listed in `[egress] allow_private`",
         );
         return;
     }
     if rule.scheme() == Scheme::Http && has_proxy {
         faults.add_at(
             host,
-            "a secret goes out by `https` only where `[egress] proxy` is set, which would read it",
+            "a secret is sent by `https` only where `[egress] proxy` is set, which would read it",
         );
         return;
     }
@@ -102,7 +102,7 @@ fn check_host(
     if !reached.any(|granted| granted.covers_rule(rule) || rule.covers_rule(granted)) {
         faults.add_at(
             host,
-            "no profile reaches this host, so the secret would go nowhere; see `hosts` of `[profiles]`",
+            "no profile reaches this host, so the secret would never be sent; see `hosts` of `[profiles]`",
         );
     }
 }
@@ -122,7 +122,7 @@ fn refuse_step(tool: &Located<ToolName>, faults: &mut Faults<'_>) {
         faults.add_at(
             tool,
             format!(
-                "the requests of `{name}` are those of `{first_name}`; write `{first_name}`, which stands for both"
+                "the requests of `{name}` are those of `{first_name}`; write `{first_name}`, which means both"
             ),
         );
     }

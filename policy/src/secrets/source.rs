@@ -21,7 +21,7 @@ pub enum SecretSource {
 pub enum InvalidSecretSource {
     /// The text does not start with a known kind. The error does not repeat the text, which may be a misplaced secret.
     #[error(
-        "a source begins with `file:`, `env:` or `credential:`; the value itself never stands in a policy"
+        "a source begins with `file:`, `env:` or `credential:`; a policy never contains the value itself"
     )]
     Kind,
     /// The path of a file is empty, too long, or has a NUL character.

@@ -93,7 +93,7 @@ fn resolve_toolchain(entries: &ShellEntries<Access>, faults: &mut Faults<'_>) ->
             faults.add_at(
                 &path,
                 format!(
-                    "`{other}` overlaps it; a folder is in `read` or in `caches`, and none lies in another"
+                    "`{other}` overlaps it; a folder is in `read` or in `caches`, and none contains another"
                 ),
             );
         } else if toolchain.caches.len() == MAX_CACHES {

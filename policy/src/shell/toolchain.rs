@@ -21,11 +21,11 @@ pub struct Toolchain {
     /// Files and folders that commands read and run, at the same path as on the host, and never write.
     pub read: BTreeSet<HostPath>,
     /// Folders whose content commands find at the same path as on the host, in a copy that they may write.
-    /// None of them equals, contains or lies in an element of [`Self::read`] or another element of this set.
+    /// None of them equals, contains or is in an element of [`Self::read`] or another element of this set.
     #[serde(default)]
     pub caches: BTreeSet<HostPath>,
     /// Folders that are searched for programs before the system's folders, in this order. Each is an element
-    /// of [`Self::read`] or lies in one.
+    /// of [`Self::read`] or is in one.
     pub path: Vec<HostPath>,
     /// Variables of every command, such as `RUSTUP_HOME`. A value that is a [`HostPath`] with `~/` is resolved.
     pub variables: BTreeMap<VariableName, String>,

@@ -202,7 +202,7 @@ fn kinds_add_to_the_shipped_ones_and_except_takes_one_step() {
     for (text, fault) in [
         ("except = [\"Makefile\"]\nkinds = [\"makefile\"]", "this name is in `kinds` as well"),
         ("except = [\".envrc\"]\npaths = [\".envrc\"]", "this name is in `paths` as well"),
-        ("except = [\".envrc\", \".ENVRC\"]", "this name stands twice"),
+        ("except = [\".envrc\", \".ENVRC\"]", "this name is listed twice"),
         ("except = [\"*.tex\"]", "this is not one of the shipped names"),
         ("kinds = [\"a/*.sh\"]", "wildcards are not supported"),
         ("paths = [\"*.sh\"]", "wildcards are not supported"),

@@ -292,7 +292,7 @@ fn untrusted_text_is_bounded_and_escaped_in_errors() {
     let many: String = (0..2000).map(|number| format!("k{number} = 1\n")).collect();
     let error = try_load(BASE, Some(&many)).expect_err("is refused");
     assert_eq!((error.faults.len(), error.omitted), (50, 1950));
-    assert!(error.to_string().ends_with("and 1950 further faults"));
+    assert!(error.to_string().ends_with("and 1950 more faults"));
     let deep = format!("a = {}", "[".repeat(100_000));
     assert!(try_load(BASE, Some(&deep)).is_err());
     let long = " ".repeat(64 * 1024 + 1);

@@ -42,7 +42,7 @@ enum Mistake {
     Whole(&'static str),
     /// An overlay.
     Overlay(&'static str),
-    /// No mistake in the text: nobody answers questions.
+    /// No mistake in the text: there is no approver.
     NoApprover,
 }
 
@@ -145,7 +145,7 @@ const CASES: &[Case] = &[
         2,
         "no mount has this name",
     ),
-    (NoApprover, LintCode::NoApprover, 15, "nobody can answer"),
+    (NoApprover, LintCode::NoApprover, 15, "there is no approver"),
     (Add("[profiles.r]\nmounts = {}"), DiffersInCase, 18, "differ in case only"),
     (Add("[protect]\npaths = [\"/etc\"]"), Fault, 19, "/"),
     (Add("[protect]\npaths = [\"*.sh\"]"), Fault, 19, "wildcards are not supported"),

@@ -58,7 +58,7 @@ fn a_secret_without_a_good_source_is_refused() {
 #[test]
 fn a_secret_goes_to_named_hosts_that_are_reached_by_tls() {
     check_fault("hosts", "", "secrets.api.hosts: missing key");
-    check_fault("hosts", "hosts = []", "secrets.api.hosts: an empty list: the secret would go nowhere");
+    check_fault("hosts", "hosts = []", "secrets.api.hosts: an empty list: the secret would never be sent");
     check_fault(
         "hosts",
         "hosts = ['https://*']",
@@ -70,7 +70,7 @@ fn a_secret_goes_to_named_hosts_that_are_reached_by_tls() {
         check_fault("hosts", &format!("hosts = ['{host}']"), reached);
     }
     let by_tls =
-        "a secret goes out by `https` only, or to an address that stands in `[egress] allow_private`";
+        "a secret is sent by `https` only, or to an address that is listed in `[egress] allow_private`";
     for host in
         ["http://api.example.com", "http://127.0.0.1:8081", "http://localhost:8080", "http://*.example.org"]
     {
@@ -80,7 +80,7 @@ fn a_secret_goes_to_named_hosts_that_are_reached_by_tls() {
     let with_proxy = operator("").replace("[egress]\n", "[egress]\nproxy = 'http://proxy.example:3128'\n");
     let error = try_load(&with_proxy, None).expect_err("the proxy reads it").to_string();
     assert!(
-        error.contains("secrets.api.hosts[1]: a secret goes out by `https` only where `[egress] proxy`"),
+        error.contains("secrets.api.hosts[1]: a secret is sent by `https` only where `[egress] proxy`"),
         "{error}"
     );
     load(&with_proxy.replace(", 'http://127.0.0.1:8080']\nheader", "]\nheader"));
@@ -96,14 +96,15 @@ fn a_secret_goes_to_named_hosts_that_are_reached_by_tls() {
 fn an_unusable_header_or_tool_is_refused() {
     check_fault("header", "", "secrets.api.header: missing key");
     check_fault("header", "header = 'Host'", "the header `host` cannot carry a secret");
-    check_fault("header", "header = 'Authorization: Bearer'", "`{secret}` stands once");
+    check_fault("header", "header = 'Authorization: Bearer'", "must contain `{secret}` exactly once");
     check_fault("tools", "", "secrets.api.tools: missing key");
     check_fault("tools", "tools = []", "secrets.api.tools: an empty list");
     check_fault("tools", "tools = ['web fetch']", "secrets.api.tools[0]");
     check_fault("tools", "tools = ['web_fetch_request']", "this is a step of `web_fetch`; write `web_fetch`");
     // Both names stand for the same requests.
     for tools in ["'search_web'", "'web_search', 'search_web'"] {
-        let line = "the requests of `search_web` are those of `web_search`; write `web_search`, which stands for both";
+        let line =
+            "the requests of `search_web` are those of `web_search`; write `web_search`, which means both";
         check_fault("tools", &format!("tools = [{tools}]"), line);
     }
     let error =
@@ -163,7 +164,7 @@ fn two_secrets_never_share_a_header_of_one_request() {
 }
 
 #[test]
-fn a_secret_is_no_variable_of_commands() {
+fn a_secret_is_not_a_variable_of_commands() {
     let error =
         try_load(&operator("[shell]\nenvironment = ['LANG', 'API_TOKEN']"), None).expect_err("refused");
     let fault = "shell.environment[1]: this is the secret `api`, which no command gets; leave it out";
@@ -206,7 +207,7 @@ fn a_secret_is_in_the_grants_of_its_tools_alone() {
 }
 
 #[test]
-fn an_operation_stands_for_its_steps() {
+fn an_operation_includes_its_steps() {
     let text = operator("[tools.web_fetch_request]\nprofile = 'Net'").replace("['t']", "['web_fetch']");
     let policy = load(&text);
     let grant = fetch(&policy, "web_fetch_request", "https://api.example.com/");

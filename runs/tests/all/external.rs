@@ -108,7 +108,7 @@ async fn a_result_enters_a_run_that_works() {
 /// Either the result or the timeout wins. The model gets the result exactly once, as the call's result or as
 /// a message.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_result_at_the_moment_of_the_time_out_is_told_once() {
+async fn a_result_at_the_moment_of_the_timeout_is_reported_once() {
     let (mut inline, mut late) = (0, 0);
     for round in 0..60_u64 {
         let turns = vec![Turn::Calls(vec![CONFIRM]), Turn::Answer("First."), Turn::Answer("Second.")];

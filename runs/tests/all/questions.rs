@@ -112,7 +112,7 @@ async fn a_run_is_cancelled_from_another_process() {
 }
 
 #[tokio::test]
-async fn a_run_without_a_process_is_cancelled_at_once() {
+async fn a_run_without_a_process_is_cancelled_immediately() {
     let world = world().await;
     {
         let driving = world.drive(None, Continuation::Resume, None, true);

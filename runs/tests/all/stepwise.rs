@@ -182,7 +182,7 @@ async fn an_interrupted_turn_keeps_the_results_that_it_has() {
 }
 
 #[tokio::test]
-async fn a_call_that_nothing_has_run_is_told_to_the_model() {
+async fn a_call_that_nothing_has_run_is_reported_to_the_model() {
     let world = World::new(turns()).await;
     let stepper = world.stepper(None);
     let mut position = stepper.position(&world.subject.id).await.expect("the run has a position");

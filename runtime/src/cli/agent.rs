@@ -26,7 +26,7 @@ use super::Modules;
 /// Events are shown on standard error as they happen. The final answer goes to standard output, unless this terminal
 /// has already shown it. Ctrl-C cancels the run and its calls. A second Ctrl-C ends the program immediately.
 ///
-/// The default provider and model stand in `$XDG_CONFIG_HOME/portcullis/agent.toml`. `OPENAI_BASE_URL`,
+/// The default provider and model are in `$XDG_CONFIG_HOME/portcullis/agent.toml`. `OPENAI_BASE_URL`,
 /// `ANTHROPIC_BASE_URL` and `GOOGLE_GEMINI_BASE_URL` name other addresses. The key is read from a file or from the
 /// variable that the provider's own programs use (`OPENAI_API_KEY`, `ANTHROPIC_API_KEY`, `GEMINI_API_KEY`), never from
 /// the command line.

@@ -134,7 +134,7 @@ pub(crate) struct LogOptions {
     pub(crate) filter: FilterOptions,
 }
 
-/// Decide the recorded calls anew under the policy in force, or that of `--policy`.
+/// Decide the recorded calls again under the policy in force, or that of `--policy`.
 ///
 /// A call is compared with the answer of the policy that was in force then, which the state folder keeps. Names are
 /// judged, not files: links and the answers of persons do not count.

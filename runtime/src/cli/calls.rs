@@ -29,7 +29,7 @@ pub(crate) enum CallsCommand {
 /// The options of `portcullis calls list`.
 #[derive(Debug, Args)]
 pub(crate) struct ListCallsOptions {
-    /// List calls that take no result any more, too.
+    /// Also list calls that no longer accept a result.
     #[arg(long)]
     pub(crate) all: bool,
 

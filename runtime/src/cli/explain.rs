@@ -26,7 +26,7 @@ Examples:
 Exit codes:
   0 the call runs, or asks first    2 wrong usage, or an unusable policy    3 denied; with --all-tools: by every tool")]
 pub(crate) struct ExplainOptions {
-    /// The tool. With `--all-tools` the path or URL stands here.
+    /// The tool. With `--all-tools` the path or URL is given here.
     #[arg(value_name = "TOOL", required_unless_present = "row")]
     pub(crate) tool: Option<String>,
 
@@ -92,7 +92,7 @@ pub(crate) struct DiffOptions {
     #[arg(value_name = "NEW")]
     pub(crate) new: String,
 
-    /// Also decide the calls of the audit log anew under the new policy.
+    /// Also decide the calls of the audit log again under the new policy.
     #[arg(long)]
     pub(crate) log: bool,
 

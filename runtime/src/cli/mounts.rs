@@ -26,7 +26,7 @@ Examples:
 Exit codes:
   0 done    1 the page cannot be written    2 wrong usage, or an unusable policy")]
 pub(crate) struct MountsOptions {
-    /// What stands in a row of the table.
+    /// The content of a row of the table.
     #[arg(long, value_enum, default_value_t = MountsView::Tool, conflicts_with = "reach")]
     pub(crate) by: MountsView,
 

@@ -12,8 +12,8 @@ const DEFAULT_LISTED: NonZeroU32 = NonZeroU32::new(20).expect("20 is not 0");
 /// See runs of agents, resume one, or end one.
 ///
 /// A run is stored after each step, and each of its calls before it begins and after it ends. A run whose process has
-/// died is continued by `resume`: no answer of the model is asked for twice, and no call runs twice that may not be
-/// repeated. If such a call had begun, the model is told that its effects are unknown.
+/// died is continued by `resume`: the model is not asked again for an answer that it gave, and a call that may
+/// not be repeated does not run twice. If such a call had begun, the model learns that its effects are unknown.
 #[derive(Debug, Subcommand)]
 #[command(after_long_help = "\
 Examples:

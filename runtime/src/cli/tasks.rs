@@ -12,7 +12,7 @@ pub(crate) enum TasksCommand {
     Run(RunTasksOptions),
 }
 
-/// Run the tool calls that stand in the Markdown files of a folder, each once.
+/// Run the tool calls in the Markdown files of a folder, each once.
 ///
 /// DIR has a folder for each state; missing ones are made. In the files of the scanned states, each fenced block with
 /// three backticks and the info string `json` that holds `{"tool_call": {"name": …, "parameters": {…}}}` is a call. The
@@ -48,7 +48,7 @@ pub(crate) struct RunTasksOptions {
     #[arg(long)]
     pub(crate) approve: bool,
 
-    /// The file that names the states, in TOML. It must lie outside the folder of tasks.
+    /// The file that names the states, in TOML. It must be outside the folder of tasks.
     #[arg(long, value_name = "FILE")]
     pub(crate) states: Option<PathBuf>,
 

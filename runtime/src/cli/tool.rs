@@ -18,7 +18,7 @@ pub(crate) enum ToolCommand {
 
 /// Make a crate with one tool, its test and a README.
 ///
-/// The crate stands alone and depends on the SDK by its path; it builds offline with the packages that the
+/// The crate is its own workspace and depends on the SDK by its path; it builds offline with the packages that the
 /// SDK's checkout was built with. Existing files are never overwritten. If a step fails, the new folder is removed.
 #[derive(Debug, Args)]
 pub(crate) struct NewOptions {

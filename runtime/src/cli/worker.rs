@@ -5,7 +5,7 @@ use portcullis_temporal::{Address, Placement};
 
 use super::{ModelOptions, StoreOptions, agent::Strategy};
 
-/// Drive runs that Temporal hands out: take their steps, until it is told to stop.
+/// Drive runs that Temporal hands out: take their steps, until it is stopped.
 ///
 /// The workflow `AgentRun` asks for each step: each model call and each tool call is an activity. Several workers share
 /// one store (`--store postgres://…` for several machines) and one workspace path. Messages, arguments and results stay

@@ -44,7 +44,7 @@ pub(crate) fn run(common: &CommonOptions, options: &cli::DoctorOptions) -> Resul
     Ok(exit_code(&findings))
 }
 
-/// Returns the findings in a few lines, and the exit code, which tells whether everything that the policy
+/// Returns the findings in a few lines, and the exit code, which says whether everything that the policy
 /// requires is enforced.
 pub(super) fn summary(common: &CommonOptions) -> Result<(String, ExitCode), CliError> {
     let findings = examine(common)?;

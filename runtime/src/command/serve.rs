@@ -127,7 +127,7 @@ async fn reload(common: &CommonOptions, envelope: &RunnerBootstrapEnvelope, serv
     };
     let recorded = match reload_result.await {
         Ok(registry) => {
-            stream::write_stderr("policy and modules were read anew\n");
+            stream::write_stderr("policy and modules were reloaded\n");
             registry.record_reload(&before)
         }
         Err(error) => {

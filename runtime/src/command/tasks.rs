@@ -77,9 +77,7 @@ fn states(options: &RunTasksOptions) -> Result<TaskStates, CliError> {
     let failed = |source: Cause| CliError::TaskStates { file: file.clone(), source };
     let real = |path: &Path| setup::real_path(path).map_err(|error| failed(error.into()));
     if real(file)?.starts_with(real(&options.folder)?) {
-        return Err(failed(
-            "it lies in the folder of tasks, where others may write; move it elsewhere".into(),
-        ));
+        return Err(failed("it is in the folder of tasks, where others may write; move it elsewhere".into()));
     }
     let text = std::fs::read_to_string(file).map_err(|error| failed(error.into()))?;
     TaskStates::parse(&text).map_err(|error| failed(error.into()))

@@ -152,7 +152,7 @@ mod tests {
     }
 
     #[test]
-    fn a_file_that_is_no_history_is_refused() {
+    fn a_file_that_is_not_a_history_is_refused() {
         let state = tempfile::tempdir().expect("a folder");
         let file = state.path().join("x.history");
         std::os::unix::fs::symlink("elsewhere", &file).expect("linked");

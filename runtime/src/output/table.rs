@@ -61,7 +61,7 @@ mod tests {
         );
     }
     #[test]
-    fn a_folded_cell_stands_below_its_beginning_on_every_width() {
+    fn a_folded_cell_continues_below_its_beginning_at_every_width() {
         let names = ["file_read", "get_current_time", "vault_copyto_write"];
         let row = |name: &str| {
             let confined = "landlock=enforced(abi 9),seccomp=enforced and some more words of it";

@@ -91,7 +91,7 @@ fn examine(private: &PrivateLinks, mounts: &[(String, Arc<OwnedFd>)]) -> LinkRep
                 format!("{only_name} has {} name(s) outside of its mount", links - inside_count)
             }
             ([_, _, ..], _) => format!("{} are one file", names.join(" and ")),
-            // All names of the file lie in one mount, which is harmless.
+            // All names of the file are in one mount, which is harmless.
             _ => continue,
         };
         if report.shared_files.len() < MAX_NAMED {

@@ -8,13 +8,13 @@ use std::{
 
 use rustix::fs::{CWD, Mode, OFlags, StatVfsMountFlags};
 
-/// The host paths that must lie outside every mount. All of them except the overlay are searched for files that have a
+/// The host paths that must be outside every mount. All of them except the overlay are searched for files that have a
 /// name elsewhere.
 #[derive(Debug, Clone, Default)]
 pub struct PrivatePaths {
     /// The folder with the audit log, compiled modules and full outputs.
     pub state: Option<PathBuf>,
-    /// The folder of compiled modules, if it lies elsewhere.
+    /// The folder of compiled modules, if it is elsewhere.
     pub cache: Option<PathBuf>,
     /// The operator's policy file.
     pub policy: Option<PathBuf>,

@@ -156,7 +156,7 @@ mod tests {
     }
 
     #[test]
-    fn a_lock_needs_a_name_that_is_no_link() {
+    fn a_lock_needs_a_name_that_is_not_a_link() {
         let folder = tempfile::tempdir().expect("a folder");
         std::fs::create_dir(folder.path().join("shared")).expect("the folder can be made");
         std::os::unix::fs::symlink("a", folder.path().join("shared/link")).expect("the link can be made");

@@ -325,7 +325,7 @@ mod tests {
     }
 
     #[test]
-    fn a_segment_is_no_file_of_the_same_number() {
+    fn a_segment_is_not_a_file_of_the_same_number() {
         let mapping_of = |path: &str| {
             let text = format!("1000-2000 rw-s 00000000 00:01 9                          {path} (deleted)");
             Mapping::parse(text.as_bytes(), &[DEVICE]).unwrap()

@@ -195,7 +195,7 @@ fn memory_that_may_be_counted_twice_is_believed_when_it_lasts() {
 }
 
 #[test]
-fn only_a_missing_file_stands_for_no_shared_memory() {
+fn only_a_missing_file_means_no_shared_memory() {
     let read = |text: &str| parse_shared_bytes(Ok(text.to_owned()));
     assert_eq!(read("Shmem:  4 kB\nSwapTotal: 3 kB\nSwapFree: 1 kB\n"), Some(6 << 10));
     assert_eq!(parse_shared_bytes(Err(io::ErrorKind::NotFound.into())), Some(0));

@@ -50,7 +50,7 @@ impl CommandControl {
     /// `limit`, if no descriptor is left.
     pub(super) fn new(input: StdinSender) -> Result<(Arc<Self>, Cancellation), Status> {
         let (cancellation, canceller) = Cancellation::new()
-            .map_err(|error| RefusalCode::Limit.status(format!("no descriptor is left: {error}")))?;
+            .map_err(|error| RefusalCode::Limit.status(format!("no descriptor is available: {error}")))?;
         let control =
             Self { canceller: Mutex::new(Some(canceller)), cancelled: CancellationToken::new(), input };
         Ok((Arc::new(control), cancellation))
@@ -64,7 +64,7 @@ impl CommandControl {
     }
 }
 
-/// A command on its way to its session's thread.
+/// A command that is passed to its session's thread.
 pub(super) struct SessionCommand {
     pub(super) id: RandomId,
     pub(super) daemon: Arc<Daemon>,

@@ -112,7 +112,7 @@ impl Daemon {
         let index = self.config.mounts.iter().position(|configured| configured.name == mount);
         let handle = index.and_then(|index| self.mounts.get(index));
         let path = handle.and_then(|handle| real_path(handle.as_fd()).ok());
-        path.ok_or_else(|| RefusalCode::Mounts.status(format!("the mount `{mount}` is not there")))
+        path.ok_or_else(|| RefusalCode::Mounts.status(format!("the mount `{mount}` does not exist")))
     }
 
     pub(super) fn register_connection(&self, connection: &Arc<ClientConnection>) {

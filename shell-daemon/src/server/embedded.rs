@@ -91,7 +91,7 @@ fn run() -> Result<(), DaemonError> {
         let mut stream = UnixStream::from_std(stream).map_err(system("watch the connection"))?;
         let read = timeout(SETUP_TIMEOUT, read_setup(&mut stream)).await;
         let (setup, early) =
-            read.map_err(|_elapsed| refuse("did not come within ten seconds".to_owned()))??;
+            read.map_err(|_elapsed| refuse("did not arrive within ten seconds".to_owned()))??;
         serve_one(setup.config, Token::parse(&setup.token)?, stream, early).await
     })
 }

@@ -21,7 +21,8 @@ impl StdinSender {
     /// # Errors
     /// `limit`, if no descriptor is left.
     pub(super) fn open() -> Result<(Self, CommandInput), Status> {
-        let failed = |error| RefusalCode::Limit.status(format!("no pipe is left for the input: {error}"));
+        let failed =
+            |error| RefusalCode::Limit.status(format!("no pipe is available for the input: {error}"));
         let (input, writer) = CommandInput::new().map_err(failed)?;
         let writer = Sender::from_owned_fd(writer.into()).map_err(failed)?;
         Ok((Self(Mutex::new(Some(writer))), input))

@@ -68,7 +68,7 @@ pub(super) fn listen(path: &Path, reach: SocketAccess) -> Result<(UnixListener, 
     rustix::fs::chmodat(&folder, unready, mode, AtFlags::empty())
         .map_err(|errno| faults.failed("cannot have its mode set", errno))?;
     let socket_stat = rustix::fs::statat(&folder, unready, AtFlags::SYMLINK_NOFOLLOW)
-        .map_err(|errno| faults.failed("cannot be looked at", errno))?;
+        .map_err(|errno| faults.failed("cannot be examined", errno))?;
     rustix::fs::renameat_with(&folder, unready, &folder, &name, RenameFlags::NOREPLACE)
         .map_err(|errno| faults.failed("cannot get its name", errno))?;
     rustix::fs::flock(&folder, FlockOperation::Unlock)
@@ -115,7 +115,7 @@ fn open_folder(faults: &SocketFaults<'_>, reach: SocketAccess) -> Result<(OwnedF
     if stat.st_uid != rustix::process::geteuid().as_raw() || stat.st_mode & denied != 0 {
         let mode = stat.st_mode & 0o7777;
         return Err(faults.refuse(format!(
-            "must lie in a folder of the daemon's own user without access for others; that one is of user {} \
+            "must be in a folder of the daemon's own user without access for others; that one is of user {} \
              and mode {mode:o}",
             stat.st_uid
         )));
@@ -133,11 +133,11 @@ fn remove_leftover(
 ) -> Result<(), DaemonError> {
     let entry = match rustix::fs::statat(folder, name, AtFlags::SYMLINK_NOFOLLOW) {
         Err(Errno::NOENT) => return Ok(()),
-        Err(errno) => return Err(faults.failed("cannot be looked at", errno)),
+        Err(errno) => return Err(faults.failed("cannot be examined", errno)),
         Ok(entry) => entry,
     };
     if FileType::from_raw_mode(entry.st_mode) != FileType::Socket || entry.st_uid != owner {
-        return Err(faults.refuse("has something else in its place, which is left as it is".to_owned()));
+        return Err(faults.refuse("already exists and is not a socket; it was left unchanged".to_owned()));
     }
     match UnixStream::connect(handle.join(name)) {
         // The kernel refuses the connection if no process listens, so the socket is a leftover.
@@ -170,7 +170,7 @@ pub(super) fn read_token(path: &Path) -> Result<super::Token, DaemonError> {
     let file = rustix::fs::open(path, flags, Mode::empty())
         .map_err(|errno| refuse(format!("cannot be opened or is a link: {}", io::Error::from(errno))))?;
     let stat = rustix::fs::fstat(&file)
-        .map_err(|errno| refuse(format!("cannot be looked at: {}", io::Error::from(errno))))?;
+        .map_err(|errno| refuse(format!("cannot be examined: {}", io::Error::from(errno))))?;
     if FileType::from_raw_mode(stat.st_mode) != FileType::RegularFile {
         return Err(refuse("is not a file".to_owned()));
     }

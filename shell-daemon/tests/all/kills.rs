@@ -156,7 +156,7 @@ fn impossible_mount_is_refused_before_any_start() {
             let refused = ShellSession::start(&spec);
             assert!(matches!(refused, Err(ShellError::MountTooWide { .. })), "{wide}: {refused:?}");
         }
-        // A mount that contains the state folder or lies in it.
+        // A mount that contains the state folder or is in it.
         for near in ["", "state"] {
             let mut spec = fixture.spec();
             spec.mounts[0].path = fixture.path(near);

@@ -168,7 +168,7 @@ fn shared_memory_outside_cannot_be_reached() {
 }
 
 #[test]
-fn the_machines_name_is_not_told() {
+fn the_machines_name_is_hidden() {
     let name = std::fs::read_to_string("/proc/sys/kernel/hostname").unwrap();
     check(Layer::UtsNamespace, |_| format!("[[ $(uname -n) == {} ]]", name.trim()), FAILURE, SUCCESS);
 }
@@ -187,7 +187,7 @@ fn no_packet_leaves_a_network_of_its_own() {
     assert!(tcp.accept().is_err() && udp.recv(&mut [0; 8]).is_err(), "something came");
     let Some(fixture) = Fixture::without(&[other_layers, vec![Layer::NetNamespace]].concat()) else { return };
     assert_eq!(fixture.session().run(&script).end.ending, SUCCESS);
-    // A packet may still be on its way.
+    // A packet may still be in transit.
     udp.set_nonblocking(false).unwrap();
     assert!(tcp.accept().is_ok() && udp.recv(&mut [0; 8]).is_ok(), "the control");
 }

@@ -187,7 +187,7 @@ fn a_stock_container_has_a_session() {
 }
 
 #[test]
-fn a_stock_container_says_what_a_strong_session_lacks() {
+fn a_stock_container_names_the_parts_that_a_strong_session_lacks() {
     let Some(fixture) = Fixture::new() else { return };
     let output = in_stock_container(&fixture, "strong");
     let stderr = text(&output.stderr);

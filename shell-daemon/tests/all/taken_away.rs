@@ -159,7 +159,7 @@ async fn without_a_user_namespace_ordinary_users_get_no_namespace() {
 
 /// The UTS and mount namespaces are not tested: the next steps would change the machine itself.
 #[tokio::test]
-async fn a_namespace_that_only_pretends_is_none() {
+async fn a_namespace_that_only_pretends_does_not_count() {
     for outer in [
         KernelEnvironment::Errno(const { &[unshare(libc::CLONE_NEWPID, 0)] }),
         KernelEnvironment::Errno(const { &[unshare(libc::CLONE_NEWIPC, 0)] }),

@@ -13,7 +13,7 @@ use tempfile::TempDir;
 
 use crate::fixture::{Fixture, Session};
 
-/// A home with a program, and a key beside it. It lies outside the fixture's folder, because a session has a mount
+/// A home with a program, and a key beside it. It is outside the fixture's folder, because a session has a mount
 /// `/tmp`.
 fn home() -> TempDir {
     let home = tempfile::tempdir_in("/var/tmp").expect("set up");

@@ -154,7 +154,7 @@ pub enum ResolvedWith {
     },
     /// The call no longer takes a result. Nothing was written.
     Earlier {
-        /// The call, with its result if it has one. [`StoredExternalCall::status_at`] tells whether it has
+        /// The call, with its result if it has one. [`StoredExternalCall::status_at`] says whether it has
         /// expired.
         call: Box<StoredExternalCall>,
         /// The recipient of its result. `None` if there is no result, or if an older version of this program

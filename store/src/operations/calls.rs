@@ -114,6 +114,7 @@ pub(super) async fn resolve_if_open(
     result: &Json,
     now: i64,
 ) -> Result<Option<ResultDelivery>, StoreError> {
+    // `delivered` is the ordinal of the entry in the inbox. Ordinals begin with 1, so 0 means the run itself.
     let inline = sql
         .execute(
             "update calls set status = 'resolved', result = $2, bytes = bytes + $3, updated = $4, delivered = 0 \

@@ -35,7 +35,7 @@ fn too_many_calls_are_refused_before_any_runs_and_data_does_not_count() {
 }
 
 #[test]
-fn a_result_for_which_there_is_no_room_is_left_out_and_the_row_stays() {
+fn a_result_without_room_is_omitted_and_its_row_stays() {
     let filler = "x".repeat(MAX_FILE_BYTES - 10_000);
     let document = parse(&format!("{CALL}{filler}\n"));
     let key = document.calls().next().expect("a call").key.clone();

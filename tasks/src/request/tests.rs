@@ -46,7 +46,7 @@ fn the_two_examples_of_the_specification_are_calls() {
 }
 
 #[test]
-fn json_of_another_shape_is_no_call() {
+fn json_of_another_shape_is_not_a_call() {
     for code in ["{}", "[]", "3", "\"tool_call\"", r#"{"tool_calls": {}}"#] {
         assert_eq!(refused(code), "no_call", "{code}");
     }

@@ -90,7 +90,7 @@ fn no_result_of_any_shape_adds_a_call() {
 }
 
 #[test]
-fn a_result_stands_in_the_container_of_its_block() {
+fn a_result_is_in_the_container_of_its_block() {
     assert_eq!(
         check("> - ```json\n>   {}\n>   ```\n> more\n", "[]"),
         "> - ```json\n>   {}\n>   ```\n>   ````tool-result\n>   []\n>   ````\n> more\n"

@@ -42,7 +42,7 @@ async fn an_approval_is_for_the_call_that_was_asked_about() {
     world.write("04_Approved/a.md", &changed);
     world.run(&runner).await;
     assert!(runner.effects().is_empty());
-    assert!(world.read("03_Pending_Approval/a.md").contains("2000"), "the question is asked anew");
+    assert!(world.read("03_Pending_Approval/a.md").contains("2000"), "the question is asked again");
 }
 
 #[tokio::test]

@@ -86,7 +86,7 @@ async fn a_failure_is_recorded_and_the_other_calls_run() {
 }
 
 #[tokio::test]
-async fn blocks_that_are_no_valid_calls_are_skipped_and_only_broken_calls_hold_the_task_up() {
+async fn invalid_blocks_are_skipped_and_only_broken_calls_hold_the_task_up() {
     let world = World::new();
     let data = "```json\n{\"a\": 1}\n```\n```json\n// comment\n```\n```js\n{\"tool_call\": 1}\n```\n";
     world.write("01_Inbox/data.md", &format!("{data}{}", call("a", "1")));

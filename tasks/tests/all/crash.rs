@@ -24,7 +24,7 @@ async fn a_call_that_had_not_begun_runs() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_call_that_had_begun_is_told_as_interrupted_and_not_repeated() {
+async fn a_begun_call_is_reported_as_interrupted_and_not_repeated() {
     for death in [Death::AfterBegin, Death::AfterEffect] {
         let world = World::new();
         world.write("01_Inbox/a.md", &format!("{}{}", call("a", "1"), call("a", "2")));

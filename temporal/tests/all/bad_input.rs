@@ -41,7 +41,7 @@ async fn a_namespace_that_is_missing_is_named() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn an_input_that_is_wrong_fails_the_workflow_at_once() {
+async fn an_input_that_is_wrong_fails_the_workflow_immediately() {
     let Some(world) = World::new().await else { return };
     let _worker = world.worker();
     for (name, input, expected) in [

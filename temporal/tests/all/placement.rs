@@ -21,7 +21,7 @@ async fn a_placed_tool_runs_on_the_workers_of_its_queue() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_call_without_a_worker_for_its_tool_is_told_to_the_model() {
+async fn a_call_without_a_worker_for_its_tool_is_reported_to_the_model() {
     let Some(world) = World::new().await else { return };
     let _models = world.worker_with(QUEUE, &ALL, &["note=readers"]);
     let _readers = world.worker_with("readers", &["look"], &[]);
@@ -30,7 +30,7 @@ async fn a_call_without_a_worker_for_its_tool_is_told_to_the_model() {
     let notes = notes(world.folder());
     assert!(notes.iter().all(|note| note.contains(" look ")), "{notes:?}");
     let export = world.export(&outcome.run).await;
-    assert_eq!(export.matches("no process could run the call, so it has not run").count(), 3, "{export}");
+    assert_eq!(export.matches("no process could run the call, so it was not run").count(), 3, "{export}");
     let failures = format!("{:?}", world.history(&handle).await);
     assert!(
         failures.contains("no worker of the task queue `readers` that was tried has the tool `note`"),

@@ -253,7 +253,7 @@ pub(crate) async fn stepper(folder: &Path, tools: &[&'static str]) -> Arc<Steppe
     Arc::new(Stepper::new(runs, parts))
 }
 
-/// Takes tasks until it is told to stop.
+/// Takes tasks until it is stopped.
 pub(crate) async fn work(
     target: String,
     folder: PathBuf,

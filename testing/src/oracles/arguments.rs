@@ -48,11 +48,12 @@ fn assert_check_is_consistent(schema: &ArgumentSchema, text: &str) {
         assert!(checked.repaired.is_empty(), "repairs are off");
         let is_unchanged = checked.ignored.is_empty() && !text.trim_ascii().is_empty();
         assert!(!is_unchanged || checked.args.text() == text, "the text is the caller's own");
-        assert!(repaired.is_ok(), "what fits is not refused for being mended: {repaired:?}");
+        assert!(repaired.is_ok(), "valid arguments are not refused after a repair: {repaired:?}");
     }
     if let Ok(checked) = &repaired {
-        let checked_again = schema.check(checked.args.text(), Repairs::Off).expect("what was mended fits");
-        assert_eq!(checked_again.args, checked.args, "mended twice");
+        let checked_again =
+            schema.check(checked.args.text(), Repairs::Off).expect("repaired arguments are valid");
+        assert_eq!(checked_again.args, checked.args, "repaired twice");
         assert!(checked_again.ignored.is_empty());
     }
 }

@@ -41,7 +41,7 @@ pub(crate) fn start(fixture: &Fixture, files: &Files, report: &mut Report) {
     report.check_at_most("`portcullis call file_read` as a process, p50", p50, 25.0, "ms");
 }
 
-/// Measures one run of `policy explain`.
+/// Measures one run of `explain`.
 fn explanation(fixture: &Fixture, number: usize) -> std::time::Duration {
     let start = Instant::now();
     let output = command(fixture, &fixture.root().join("process-state"))

@@ -98,13 +98,13 @@ fn run_program(test: &str, fixture: &Fixture, server: &Server) -> Option<String>
 }
 
 #[test]
-fn the_program_prints_what_stands_under_it() {
+fn the_program_prints_the_output_below_it() {
     if is_separate_process() {
         return print_between_marks(program::run);
     }
     let fixture = Fixture::new().with_policy("[tools.deploy]\nenabled = true\n");
     let server = deploying_server();
-    let Some(printed) = run_program("the_program_prints_what_stands_under_it", &fixture, &server) else {
+    let Some(printed) = run_program("the_program_prints_the_output_below_it", &fixture, &server) else {
         return;
     };
     assert_eq!(printed.trim(), TRANSCRIPT.trim());

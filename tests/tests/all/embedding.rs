@@ -1,8 +1,8 @@
 //! Programs that link Portcullis: code that embedders write, and effects that linking must not have on their program.
 
-#[expect(unreachable_pub, reason = "as it stands in the document, where it is a program's")]
+#[expect(unreachable_pub, reason = "the line is the document's, where it is part of a program")]
 mod program;
-#[expect(unreachable_pub, reason = "as it stands in the document, where it is a program's")]
+#[expect(unreachable_pub, reason = "the line is the document's, where it is part of a program")]
 mod state;
 
 use std::{collections::BTreeSet, sync::Arc};

@@ -263,7 +263,7 @@ async fn nothing_of_the_vault_leaves_an_obedient_model() {
 /// The control: the same model and server with a file that is not secret. Its content leaves the machine,
 /// which shows that the attacks fail because of the rules and not because of a mistake in the test.
 #[tokio::test]
-async fn values_that_are_no_secrets_leave_an_obedient_model() {
+async fn values_that_are_not_secret_leave_an_obedient_model() {
     let attack = network_attack(
         "a page, with a shared file",
         PAGE,

@@ -199,7 +199,7 @@ fn links_of_a_repository_lead_nowhere() {
 }
 
 #[test]
-fn a_folder_that_two_files_name_is_no_project() {
+fn a_folder_that_two_files_name_is_not_a_project() {
     let home = Home::with_project();
     let projects = home.path("config/portcullis/projects");
     fs::copy(projects.join("code.toml"), projects.join("other.toml")).expect("copied");
@@ -212,7 +212,7 @@ fn a_folder_that_two_files_name_is_no_project() {
 }
 
 #[test]
-fn a_folder_with_private_files_is_no_project() {
+fn a_folder_with_private_files_is_not_a_project() {
     let home = Home::new();
     for folder in [
         "/",
@@ -335,7 +335,7 @@ fn a_toolchain_that_only_its_owner_reads_is_read_by_commands() {
 }
 
 #[test]
-fn a_home_is_no_toolchain() {
+fn a_home_is_not_a_toolchain() {
     let home = Home::with_project();
     let file = home.path("config/portcullis/projects/code.toml");
     let policy = fs::read_to_string(&file).expect("readable");
@@ -406,7 +406,7 @@ fn tree(folder: &Path) -> BTreeMap<PathBuf, Option<Vec<u8>>> {
 }
 
 #[test]
-fn an_agent_mends_a_failing_test_unasked_and_undo_gives_the_tree_back() {
+fn an_agent_repairs_a_failing_test_unasked_and_undo_restores_the_tree() {
     if !Path::new("/usr/bin/python3").exists() {
         println!("skipped: there is no /usr/bin/python3");
         return;

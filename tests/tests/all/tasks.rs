@@ -78,7 +78,7 @@ fn states_inside_the_folder_of_tasks_are_refused() {
     fs::write(&file, "").expect("written");
     let output = run(&fixture, &["--states", &file.display().to_string()]);
     assert_eq!(output.status.code(), Some(2), "{}", stderr(&output));
-    assert!(stderr(&output).contains("it lies in the folder of tasks"), "{}", stderr(&output));
+    assert!(stderr(&output).contains("it is in the folder of tasks"), "{}", stderr(&output));
 }
 
 #[test]
@@ -170,7 +170,7 @@ fn the_states_of_the_document_are_states() {
 }
 
 #[test]
-fn a_folder_that_is_made_beside_the_workspace_is_no_part_of_a_mount() {
+fn a_folder_that_is_made_beside_the_workspace_is_not_part_of_a_mount() {
     let fixture = Fixture::new();
     let beside = portcullis(&fixture, &["tasks", "run", &fixture.root().display().to_string()]);
     assert!(beside.status.success(), "{}", stderr(&beside));

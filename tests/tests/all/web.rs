@@ -264,7 +264,7 @@ async fn a_stored_output_keeps_what_it_was_made_from() {
 }
 
 #[tokio::test]
-async fn certificates_that_are_no_file_hold_up_no_call() {
+async fn certificates_that_are_not_a_file_delay_no_call() {
     let server = Server::start(|_| server::html("<p>here"));
     let port = server.port();
     let fixture = Fixture::new()

@@ -108,13 +108,13 @@ pub(crate) fn schemars(attrs: &[Attribute], errors: &mut Errors) {
                         };
                         errors.add_at(
                             meta.path(),
-                            format!("`{name}` would say what the decoder does not check: {instead} (the keys here are {allowed_keys})"),
+                            format!("`{name}` would state a rule that the decoder does not check: {instead} (the keys here are {allowed_keys})"),
                         );
                     }
                 }
             }
             ("validate" | "garde", _) => {
-                errors.add_at(attr, "the decoder does not ask these: write `#[arg(min = 1, max = 10)]` on a number, and check all else in the tool's body");
+                errors.add_at(attr, "the decoder does not check these: write `#[arg(min = 1, max = 10)]` on a number, and check all else in the tool's body");
             }
             _ => {}
         }

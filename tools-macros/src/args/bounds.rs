@@ -37,7 +37,7 @@ impl FieldBounds {
         bounds().next()?;
         if has_own_schema(&field.attrs) {
             bounds().for_each(|bound| {
-                errors.add_at(bound, "this field brings its schema, which would not show this: remove one");
+                errors.add_at(bound, "this field has its own schema, which would not show this: remove one");
             });
             return None;
         }
@@ -71,7 +71,7 @@ fn refuse_keys_other_than_bounds(keys: &ArgKeys, errors: &mut Errors) {
     refuse(keys.command.as_ref().map(|key| key as _), ROLE);
     refuse(
         keys.default.as_ref().map(|key| key as _),
-        "a field's default is serde's: write `#[serde(default)]`",
+        "serde sets a field's default: write `#[serde(default)]`",
     );
     for value in keys.one_of.iter().flatten().take(1) {
         refuse(Some(value), "a field that is one of several texts is an `enum` with `#[args]`: write one");

@@ -39,7 +39,8 @@ pub(crate) fn check(keys: &Keys, input: &DeriveInput, errors: &mut Errors) -> Op
         Data::Struct(data) => structure(input, &data.fields, &container, errors),
         Data::Enum(data) => enumeration(keys, input, data, &container, errors),
         Data::Union(data) => {
-            errors.add_at(&data.union_token, "JSON cannot tell the fields of a union apart: write an `enum`");
+            errors
+                .add_at(&data.union_token, "JSON cannot distinguish the fields of a union: write an `enum`");
             None
         }
     }
@@ -125,19 +126,19 @@ fn enumeration(
             {
                 errors.add_at(
                     &variant.fields,
-                    "the tag stands among the variant's fields, so they need names: write `{ name: Type }`",
+                    "the tag is a field of the object, so the variant's fields need names: write `{ name: Type }`",
                 );
             }
             Fields::Unit if tagged && keys.deny_unknown.is_some() => {
                 errors.add_at(
                     variant,
-                    "serde ignores unknown fields beside a tag that stands for all: write `{}` after the variant's name",
+                    "serde ignores unknown fields of a unit variant with a tag: write `{}` after the variant's name",
                 );
             }
             Fields::Unit | Fields::Named(_) if untagged => {
                 errors.add_at(
                     variant,
-                    "without a tag a variant is told by its content: give it one type of its own, as in `Name(Type)`",
+                    "an untagged variant is recognised by its content: give it its own type, as in `Name(Type)`",
                 );
             }
             _ => {}

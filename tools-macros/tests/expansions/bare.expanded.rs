@@ -8,10 +8,10 @@ const _: () = {
     const UNDOCUMENTED_TOOL: () = ();
     UNDOCUMENTED_TOOL
 };
-///The tool made of the function `now`.
+///The tool made from the function `now`.
 #[derive(::core::fmt::Debug, ::core::clone::Clone, ::core::marker::Copy)]
 struct Now;
-///The tool made of the function `now`.
+///The tool made from the function `now`.
 #[must_use]
 fn now_tool() -> Now {
     Now

@@ -12,10 +12,10 @@
 fn mistaken(path: PathBuf) -> String {
     String::new()
 }
-///The tool made of the function `mistaken`.
+///The tool made from the function `mistaken`.
 #[derive(::core::fmt::Debug, ::core::clone::Clone, ::core::marker::Copy)]
 struct Mistaken;
-///The tool made of the function `mistaken`.
+///The tool made from the function `mistaken`.
 #[must_use]
 fn mistaken_tool() -> Mistaken {
     Mistaken

@@ -12,10 +12,10 @@ pub async fn file_read(
 ) -> Result<String, ToolError> {
     read(ctx, path, offset, limit)
 }
-///The tool made of the function `file_read`.
+///The tool made from the function `file_read`.
 #[derive(::core::fmt::Debug, ::core::clone::Clone, ::core::marker::Copy)]
 pub struct FileRead;
-///The tool made of the function `file_read`.
+///The tool made from the function `file_read`.
 #[must_use]
 pub fn file_read_tool() -> FileRead {
     FileRead

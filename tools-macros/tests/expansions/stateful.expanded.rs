@@ -4,10 +4,10 @@
 async fn count(counter: &State<Counter>, n: i64, names: &gate_sdk::State<Names>) -> i64 {
     counter.add(n, names)
 }
-///The tool made of the function `count`.
+///The tool made from the function `count`.
 #[derive(::core::fmt::Debug, ::core::clone::Clone, ::core::marker::Copy)]
 struct Count;
-///The tool made of the function `count`.
+///The tool made from the function `count`.
 #[must_use]
 fn count_tool() -> Count {
     Count

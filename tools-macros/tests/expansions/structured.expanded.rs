@@ -15,10 +15,10 @@ const _: () = {
     const UNDOCUMENTED_TOOL: () = ();
     UNDOCUMENTED_TOOL
 };
-///The tool made of the function `search`.
+///The tool made from the function `search`.
 #[derive(::core::fmt::Debug, ::core::clone::Clone, ::core::marker::Copy)]
 struct Search;
-///The tool made of the function `search`.
+///The tool made from the function `search`.
 #[must_use]
 fn search_tool() -> Search {
     Search

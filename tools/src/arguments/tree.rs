@@ -421,7 +421,7 @@ mod tests {
 
     /// Each keyword reads its values through other methods of the tree.
     #[test]
-    fn the_validator_says_of_a_tree_what_it_says_of_the_value() {
+    fn the_validator_judges_a_tree_like_the_value() {
         let schemas = [
             json!({"const": {"a": [1, "x"]}}),
             json!({"enum": ["x", 1, null, [1.0], "ä"]}),

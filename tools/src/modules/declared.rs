@@ -147,7 +147,7 @@ mod tests {
     }
 
     #[test]
-    fn backslash_of_an_author_is_no_escape() {
+    fn an_authors_backslash_is_not_an_escape() {
         assert_eq!(fact("a\nb"), r"a\u{a}b");
         assert_eq!(fact(r"a\u{a}b \n c:\d"), r"a\\u{a}b \n c:\d");
     }

@@ -138,7 +138,7 @@ pub enum LockError {
     /// The file does not have the format that this program writes. It is ignored as a whole, and a new
     /// approval does not overwrite it.
     #[error(
-        "`{}` is damaged: {reason}; mend it, or remove it and approve each tool anew",
+        "`{}` is damaged: {reason}; repair it, or delete it and approve each tool again",
         path.display()
     )]
     Malformed {
@@ -169,7 +169,7 @@ pub enum ApproveError {
         name: String,
     },
     /// The tool does not come from a foreign module. Shipped tools are approved with the program.
-    #[error("`{name}` is not a tool of a foreign module; what ships is approved with the program")]
+    #[error("`{name}` is not a tool of a foreign module; shipped tools are approved with the program")]
     NotForeign {
         /// The tool's name.
         name: ToolName,

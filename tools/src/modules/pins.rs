@@ -2,7 +2,7 @@
 //! in the state folder, which no tool can reach.
 //!
 //! The file has no MAC. It is meant to be read: it says in words what was approved, so that a person can
-//! review it. A MAC key would lie in the same folder with the same permissions, so an attacker who can write
+//! review it. A MAC key would be in the same folder with the same permissions, so an attacker who can write
 //! the file could also forge the MAC. The permissions of the folder protect the file. A file in any other
 //! format than this module's is refused as a whole.
 
@@ -182,8 +182,8 @@ fn parse(text: &str) -> Result<BTreeMap<ToolName, Pin>, InvalidLock> {
 
 fn render(pins: &BTreeMap<ToolName, Pin>) -> String {
     let mut out = String::from(
-        "# What `portcullis tool approve` pinned. A tool whose module or declarations are others than here is\n\
-         # quarantined until it is approved anew. `portcullis tool revoke` withdraws an approval.\n\n",
+        "# What `portcullis tool approve` pinned. A tool whose module or declarations differ from these is\n\
+         # quarantined until it is approved again. `portcullis tool revoke` withdraws an approval.\n\n",
     );
     // Writing to a string cannot fail.
     let _ = writeln!(out, "version = {VERSION}");

@@ -91,7 +91,7 @@ pub(crate) async fn authorize(
         }
     }
     Err(ToolError::denied(format!(
-        "no approval held: the arguments or the grants changed more than {MAX_CHANGES} times; call it again"
+        "every approval became invalid: the arguments or the grants changed more than {MAX_CHANGES} times; call it again"
     )))
 }
 

@@ -288,7 +288,7 @@ mod tests {
     }
 
     #[test]
-    fn a_trailer_stands_on_a_line_of_its_own_whatever_was_cut() {
+    fn a_trailer_has_its_own_line_wherever_the_text_was_cut() {
         for (text, expected) in [("", "[t]"), ("out\n", "out\n[t]"), ("out", "out\n[t]")] {
             let mut content = vec![Content::text(text)];
             append(&mut content, "[t]");

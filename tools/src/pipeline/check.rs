@@ -25,9 +25,11 @@ pub(crate) struct Checked {
 }
 
 impl Checked {
-    /// Whether the call can be retried safely. It can if `tier`, the tool's tier under the policy, is
-    /// `ReadOnly`; if the tool declares itself idempotent, unless it is a foreign module's tool, whose
-    /// declaration is not trusted; or if a retry continues the first call.
+    /// Whether the call can be retried safely. It can in each of these cases:
+    ///
+    /// - `tier`, the tool's tier under the policy, is `ReadOnly`.
+    /// - The tool declares itself idempotent. The declaration of a foreign module's tool is not trusted.
+    /// - A retry continues the first call.
     pub(super) fn may_repeat(&self, tier: Option<SafetyTier>) -> bool {
         let is_foreign = self.tool.facts().origin == ToolOrigin::ForeignModule;
         tier == Some(SafetyTier::ReadOnly)

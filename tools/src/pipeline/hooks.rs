@@ -49,8 +49,8 @@ pub(super) fn refuse_invalid_call(
     error: &ToolError,
     pending_record: &mut PendingRecord,
 ) -> ToolError {
-    tracing::error!(tool = %tool.facts().name, %error, "a hook changed arguments to some that do not fit");
-    refuse_by_hook(tool, "a hook gave it arguments that do not fit".to_owned(), pending_record)
+    tracing::error!(tool = %tool.facts().name, %error, "a hook replaced the arguments by invalid ones");
+    refuse_by_hook(tool, "a hook replaced its arguments by invalid ones".to_owned(), pending_record)
 }
 
 fn refuse_by_hook(tool: &RegisteredTool, reason: String, pending_record: &mut PendingRecord) -> ToolError {

@@ -125,7 +125,7 @@ fn components_of_target(
     reached: &NearestTarget<'_>,
 ) -> Result<Vec<String>, Box<Denial>> {
     path_below(root, reached.target.as_fd(), &reached.missing).ok_or_else(|| {
-        path_denial(path, DenialCode::PathEscapesMount, "it cannot be told where the path leads")
+        path_denial(path, DenialCode::PathEscapesMount, "the target of the path cannot be determined")
     })
 }
 

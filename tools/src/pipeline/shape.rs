@@ -309,8 +309,10 @@ fn page_note(details: &Value, tool: &RegisteredTool) -> Option<String> {
 
 fn too_large(bytes: usize) -> ToolError {
     let (bytes, limit) = (format_with_commas(bytes), format_with_commas(MAX_RESULT_BYTES));
-    ToolError::resource_limit(format!("the tool's result has {bytes} bytes, and at most {limit} are taken"))
-        .with_code("result_too_large")
+    ToolError::resource_limit(format!(
+        "the tool's result has {bytes} bytes, and at most {limit} are accepted"
+    ))
+    .with_code("result_too_large")
 }
 
 /// Whether the single text of a result is its data as JSON.

@@ -436,14 +436,14 @@ mod tests {
     }
 
     #[test]
-    fn bytes_of_a_job_that_are_no_text_are_marked_too() {
+    fn bytes_of_a_job_that_are_not_text_are_marked_too() {
         let exited =
             Exited { ending: Some(Ending::Code(0)), background: b"a\xff".to_vec(), ..Exited::default() };
         assert_eq!(answer_to(b"text", exited).result.expect("a result").details["invalid_utf8"], true);
     }
 
     #[test]
-    fn bytes_that_are_no_text_are_marked() {
+    fn bytes_that_are_not_text_are_marked() {
         let exited = Exited { ending: Some(Ending::Code(0)), ..Exited::default() };
         let outcome = answer_to(b"a\xffb", exited).result.expect("a result");
         assert_eq!(outcome.joined_text(), "a\u{fffd}b");

@@ -173,7 +173,7 @@ impl BashTool {
                 .await??;
         let LockedSession { connected, mut slot, is_new } = locked_session;
         let Some(session) = &mut *slot else {
-            return Err(ToolError::internal("a session that was made is not there").into());
+            return Err(ToolError::internal("a session that was created does not exist").into());
         };
         // Judge after the session has been listed: a call that reads data after this point ends the session.
         if let Err(denial) = (call.judge_again)() {

@@ -176,7 +176,7 @@ impl CopyRun {
             tracing::warn!(
                 call_id = self.call_id,
                 error = &error as &dyn std::error::Error,
-                "a temporary file of a copy may be left beside its destination"
+                "a temporary file of a copy may remain beside its destination"
             );
         }
     }

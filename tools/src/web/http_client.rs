@@ -156,7 +156,7 @@ fn secret_unreadable(name: &SecretName, error: &SecretError) -> ToolError {
     ))
     .with_code("secret_unavailable")
     .with_hint(format!(
-        "an operator gives it a value where `from` under `[secrets.{name}]` in the policy says; `portcullis doctor` tells what is wrong"
+        "an operator gives it a value where `from` under `[secrets.{name}]` in the policy says; `portcullis doctor` names the problem"
     ))
     .with_operator_detail(chain(error))
 }

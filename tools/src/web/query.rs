@@ -40,7 +40,7 @@ impl SearchQuery {
     ///
     /// # Errors
     /// `invalid_arguments` if the query is blank or has control characters, if `site` is not a host name, or
-    /// if `since` is not a date or lies in the future.
+    /// if `since` is not a date or is in the future.
     pub(super) fn parse(
         arguments: &Value,
         variant: SearchToolVariant,

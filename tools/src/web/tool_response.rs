@@ -131,7 +131,7 @@ mod tests {
     }
 
     #[test]
-    fn declared_json_that_is_none_is_an_error() {
+    fn a_declared_json_body_that_is_not_json_is_an_error() {
         let deep = "[".repeat(100_000);
         for body in ["{", "{}x", &*deep] {
             let error = output_of_response(&response(200, "application/json", body.as_bytes()));

@@ -4,8 +4,7 @@ use serde_json::{Map, Value, json};
 
 use super::{ANYTHING, DialectFault, MAP, RECURSION, keywords_of, nested_pointer, notes};
 
-const UNION: &str =
-    "a choice between kinds of values; one kind, or objects told apart by a field, have a place";
+const UNION: &str = "a union of types; one type, or objects distinguished by a field, can be expressed";
 
 pub(super) fn render(root: &Value) -> Result<Value, DialectFault> {
     schema(root, "").map(Value::Object)
@@ -41,7 +40,7 @@ fn schema(value: &Value, pointer: &str) -> Result<Map<String, Value>, DialectFau
     if let Some(Value::Array(values)) = map.get("enum")
         && !values.iter().all(Value::is_string)
     {
-        return Err(DialectFault::new(pointer, "constants that are not texts; texts have a place"));
+        return Err(DialectFault::new(pointer, "constants that are not texts; texts can be expressed"));
     }
     notes::move_to_description(&mut map, &["default"]);
     if map.get("format").is_some_and(|format| format != "date-time") {

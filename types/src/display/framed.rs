@@ -218,7 +218,7 @@ mod tests {
     }
 
     #[test]
-    fn a_short_value_stands_beside_its_name() {
+    fn a_short_value_is_beside_its_name() {
         assert_eq!(framed("{}", 80), "A question.\n  names      x\n  arguments  {}\n");
         assert_eq!(framed("{}", 20), "A question.\n  names\n│ x\n  arguments\n│ {}\n");
     }

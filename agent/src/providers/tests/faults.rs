@@ -225,7 +225,7 @@ async fn an_answer_without_a_word_or_a_reason_is_incomplete() {
             Server::start(std::iter::repeat_n(wire.reply(wire.nothing() + wire.end_marker), 4)).await;
         let error = refusal(&provider(wire.kind, &server), hello()).await;
         assert_eq!(error.kind(), ProviderErrorKind::Incomplete);
-        assert_eq!(server.requests().len(), wire.tries_of_what_has_no_reason());
+        assert_eq!(server.requests().len(), wire.attempts_without_stop_reason());
     }
 }
 
@@ -242,7 +242,7 @@ async fn an_answer_without_a_word_is_whole_where_it_says_why_it_ended() {
             let server = Server::start(std::iter::repeat_n(cut, 4)).await;
             let error = refusal(&provider(wire.kind, &server), hello()).await;
             assert_eq!(error.kind(), ProviderErrorKind::Incomplete, "{empty}");
-            assert_eq!(server.requests().len(), wire.tries_of_what_has_no_reason(), "{empty}");
+            assert_eq!(server.requests().len(), wire.attempts_without_stop_reason(), "{empty}");
         }
     }
 }

@@ -245,7 +245,7 @@ impl Wire {
     /// Returns the number of requests for an answer that ends without text and without a stop reason. In a
     /// protocol without an end marker, such an answer looks like a connection that broke before the first
     /// piece, so the request is retried.
-    pub(super) fn tries_of_what_has_no_reason(&self) -> usize {
+    pub(super) fn attempts_without_stop_reason(&self) -> usize {
         if self.end_marker.is_empty() { 4 } else { 1 }
     }
 

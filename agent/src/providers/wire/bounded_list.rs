@@ -100,7 +100,7 @@ mod tests {
     }
 
     #[test]
-    fn value_that_is_no_list_is_refused() {
+    fn value_that_is_not_a_list_is_refused() {
         for text in ["{}", "5", "\"x\"", "[1", "[\"x\"]"] {
             read(text).expect_err(text);
         }

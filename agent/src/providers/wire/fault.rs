@@ -170,7 +170,7 @@ mod tests {
     }
 
     #[test]
-    fn an_event_without_an_error_tells_none() {
+    fn an_event_without_an_error_reports_none() {
         for data in [r#"{"choices":[],"error":null}"#, r#"["error"]"#, r#"[{"error":{"message":"m"}}]"#] {
             assert_eq!(ReportedError::from_event(data), None, "{data}");
         }

@@ -106,7 +106,7 @@ async fn a_server_that_repeats_the_token_does_not_bring_it_into_errors() {
 }
 
 #[tokio::test]
-async fn an_answer_that_is_no_json_is_unreadable() {
+async fn an_answer_that_is_not_json_is_unreadable() {
     for answer in ["", "{", r#"{"delivery":"pigeon"}"#] {
         let error = submitted(answer.into_response()).await.expect_err("unreadable");
         assert!(matches!(error, ClientError::Unreadable { subject: "response", .. }), "{error:?}");
@@ -176,7 +176,7 @@ async fn a_listing_ends_with_its_first_error() {
 }
 
 #[tokio::test]
-async fn an_answer_that_is_no_stream_of_events_is_refused() {
+async fn an_answer_that_is_not_a_stream_of_events_is_refused() {
     let fake = FakeGateway::start();
     fake.noted().streams.push_back("<h1>Sign in</h1>".into_response());
     let error = fake.client().events("agt_1", None).await.expect_err("a page");

@@ -103,7 +103,7 @@ mod tests {
     }
 
     #[test]
-    fn a_cut_code_is_no_character() {
+    fn a_cut_code_is_not_a_character() {
         check("90ms-RKSJ-H", b"\x93", &[""]);
         check("UniGB-UCS2-H", b"\x65", &[""]);
         check("GBK2K-H", b"\x81\x30", &[""]);

@@ -81,7 +81,7 @@ fn deep_nesting_is_judged_in_time_without_an_overflow() {
 }
 
 #[test]
-fn a_text_of_a_mebibyte_is_refused_at_once() {
+fn a_text_of_a_mebibyte_is_refused_immediately() {
     for unit in ["a", " ", "\n", "a;", "\u{e4}", "$x ", "'"] {
         let text = unit.repeat((1 << 20) / unit.len());
         let judged = judged_in_time(&deny(&["curl"]), &text);

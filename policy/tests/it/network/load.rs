@@ -18,7 +18,7 @@ fn check_fault(lines: &str, fault: &str) {
 }
 
 #[test]
-fn faults_have_a_place_and_say_what_to_write() {
+fn faults_have_a_location_and_say_what_to_write() {
     check_fault(
         "[profiles.X]\nhosts = ['https://a', 'a.example']",
         "18:23: profiles.X.hosts[1]: a rule begins with `https://` or `http://`; write for example \

@@ -84,7 +84,7 @@ fn rules_without_a_server_name_to_compare_are_faults() {
         ("https://[2001:db8::1]:443", "names no server"),
         ("github.com", "begins with `https://`"),
         ("https://github.com/path", "no path"),
-        ("https://git*.com", "`*` stands alone"),
+        ("https://git*.com", "`*` is the whole host"),
     ] {
         let text = format!("{BASE}\n[shell]\nhosts = ['{rule}']\n");
         let error = try_load(&text, None).expect_err(rule).to_string();

@@ -127,11 +127,11 @@ fn faults_are_reported_with_their_location() {
     );
     check(
         "deny = ['ls', 'rm | x']",
-        "15: shell.deny[1]: `|` is shell syntax: a rule is a list of plain words, in which `*` stands for anything",
+        "15: shell.deny[1]: `|` is shell syntax: a rule is a list of plain words, in which `*` matches anything",
     );
     check(
         "deny = ['/bin/rm']",
-        "9: shell.deny[0]: `/bin/rm` is a path: a rule names a program, wherever it lies; write only its name",
+        "9: shell.deny[0]: `/bin/rm` is a path: a rule names a program, in any folder; write only its name",
     );
     check(
         "deny = ['r\u{200b}m']",
@@ -157,7 +157,7 @@ fn the_section_of_a_disabled_shell_is_checked_as_well() {
 #[test]
 fn a_policy_cannot_define_or_assign_the_shells_profile() {
     for (section, fault) in [
-        ("[profiles.Shell]", "the mounts of a shell stand in `[shell]`; use another name for a profile"),
+        ("[profiles.Shell]", "the mounts of a shell belong in `[shell]`; use another name for a profile"),
         (
             "[tools.t]\nprofile = 'Shell'",
             "tools that run commands get `Shell` by themselves; name no profile for them",

@@ -120,7 +120,7 @@ mod tests {
     }
 
     #[test]
-    fn a_file_that_is_no_image_is_refused() {
+    fn a_file_that_is_not_an_image_is_refused() {
         let folder = tempfile::tempdir().expect("a folder");
         let path = folder.path().join("a.png");
         let problem = || match read(&path) {

@@ -33,7 +33,10 @@ pub(crate) fn log(common: &CommonOptions, options: LogOptions) -> Result<ExitCod
     };
     match shown_rows {
         Err(CliError::Audit { source }) if source.is_missing() => {
-            stream::write_stderr(&format!("no call is on record yet: there is no `{}`\n", path.display()));
+            stream::write_stderr(&format!(
+                "no call has been recorded yet: there is no `{}`\n",
+                path.display()
+            ));
             Ok(ExitCode::SUCCESS)
         }
         shown_rows => shown_rows.map(|()| listing.exit_code()),

@@ -81,7 +81,7 @@ pub(crate) fn replay_text(report: &ReplayReport) -> String {
     let mut out = format!("{calls} calls: {same} same, {} decided otherwise", calls - same);
     // Writing to a string cannot fail.
     if *undecided > 0 {
-        let _ = write!(out, "; {undecided} not decided anew");
+        let _ = write!(out, "; {undecided} could not be replayed");
     }
     out.push('\n');
     if changed.is_empty() {

@@ -169,7 +169,7 @@ pub(crate) fn verification_text(report: &VerifyReport) -> String {
         );
     }
     if report.open_begins_omitted > 0 {
-        let _ = writeln!(out, "open: {} further calls, which are not listed", report.open_begins_omitted);
+        let _ = writeln!(out, "open: {} more calls, which are not listed", report.open_begins_omitted);
     }
     out
 }
@@ -197,7 +197,7 @@ fn anchors_text(out: &mut String, anchors: &[CheckpointReport]) {
         let _ = writeln!(out, "{source} of {size} rows: {}", finding_text(finding));
     }
     if bad.len() > MAX_LISTED {
-        let _ = writeln!(out, "… and {} further checkpoints that do not hold", bad.len() - MAX_LISTED);
+        let _ = writeln!(out, "… and {} more checkpoints that do not hold", bad.len() - MAX_LISTED);
     }
     for (is_outside, name) in [(true, "anchors"), (false, "checkpoints of the state folder")] {
         let of_kind =

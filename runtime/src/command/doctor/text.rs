@@ -49,7 +49,7 @@ fn write_links(out: &mut String, links: &LinkFinding) -> std::fmt::Result {
             writeln!(out, "    {}", text::inline(name))?;
         }
         if links.private_left_out > 0 {
-            writeln!(out, "    and {} further files", links.private_left_out)?;
+            writeln!(out, "    and {} more files", links.private_left_out)?;
         }
     }
     if let Some(unknown) = &links.unknown {
@@ -59,7 +59,7 @@ fn write_links(out: &mut String, links: &LinkFinding) -> std::fmt::Result {
         writeln!(out, "  {}", text::inline(link))?;
     }
     if links.left_out > 0 {
-        writeln!(out, "  and {} further files", links.left_out)?;
+        writeln!(out, "  and {} more files", links.left_out)?;
     }
     if links.has_more {
         writeln!(out, "  the mounts hold more files than were looked at")?;
@@ -206,7 +206,7 @@ fn write_shell(out: &mut String, shell: &ShellFinding) -> std::fmt::Result {
 /// confinement, the text says that the refusal proves nothing.
 fn outcome_change(before: &str, after: &str) -> String {
     if before == after {
-        format!("{before} before as well: refused already, by something else")
+        format!("{before} before as well: already refused by something else")
     } else {
         format!("{before} → {after}")
     }

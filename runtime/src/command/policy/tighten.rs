@@ -234,7 +234,7 @@ fn comments(
         replay.calls - replay.same,
         match replay.undecided {
             0 => String::new(),
-            count => format!("; {count} could not be decided anew"),
+            count => format!("; {count} could not be replayed"),
         }
     ));
     lines.push(String::new());

@@ -35,7 +35,7 @@ pub(super) fn writable(
         for folder in folders {
             let is_reached =
                 match (identity(mount.directory()), ancestry(folder), ancestors_of(mount.directory())) {
-                    // The folder lies in the mount, or the mount in the folder.
+                    // The folder is in the mount, or the mount in the folder.
                     (Some(mount), Some(folder), Some(above_mount)) => {
                         folder.ancestors.contains(&mount)
                             || folder.own.is_some_and(|folder| above_mount.contains(&folder))
@@ -46,7 +46,7 @@ pub(super) fn writable(
             if is_reached {
                 let name = mount.name();
                 return Some(format!(
-                    "tools can write in the mount `{name}`, where it lies; keep tasks in a folder that tools cannot write, or give --approve"
+                    "tools can write in the mount `{name}`, which contains it; keep tasks in a folder that tools cannot write, or give --approve"
                 ));
             }
         }
@@ -64,7 +64,7 @@ fn identity(folder: impl AsFd) -> Option<Identity> {
 
 /// A folder with its ancestors.
 struct Ancestry {
-    /// The folder itself. `None` if it does not exist yet: in that case no mount lies in it.
+    /// The folder itself. `None` if it does not exist yet: in that case no mount is in it.
     own: Option<Identity>,
     /// The existing ancestors of the folder, and the folder itself.
     ancestors: Vec<Identity>,

@@ -99,7 +99,7 @@ async fn output_without_end_is_cut_and_takes_no_memory_of_the_daemon() {
 }
 
 #[tokio::test]
-async fn bytes_that_are_no_text_arrive_as_they_are() {
+async fn bytes_that_are_not_text_arrive_unchanged() {
     for_each_posture("bytes", async |setup| {
         let script = r"printf '\x1b]0;title\x07\x1b[2Ja\0b\xff\xfe\r\xe2\x80\xaec'; printf '\x9b31m\0' >&2";
         let (_, mut stream) = begin(&mut setup.shell, exec(&setup.session, script)).await.unwrap();

@@ -130,7 +130,7 @@ async fn limits_can_be_lowered_and_not_raised() {
 }
 
 #[tokio::test]
-async fn a_session_below_the_posture_that_is_asked_for_is_none() {
+async fn a_session_below_the_requested_posture_is_refused() {
     let Some(fixture) = Fixture::new() else { return };
     let (daemon, mut shell) = embedded(config(&fixture)).await;
     let requiring =

@@ -130,7 +130,7 @@ async fn connected(config: &DaemonConfig, credentials: Credentials) -> (Embedded
 }
 
 #[tokio::test]
-async fn calls_without_the_token_are_no_greeting() {
+async fn calls_without_the_token_are_not_a_greeting() {
     let Some(fixture) = Fixture::new() else { return };
     let mut config = config(&fixture);
     let mut times = doubling_timeouts(Duration::from_millis(500));

@@ -204,7 +204,7 @@ async fn a_client_that_never_reads_delays_no_deadline_or_session() {
 }
 
 #[tokio::test]
-async fn a_session_ends_at_once_whatever_begins_in_it_meanwhile() {
+async fn a_session_ends_immediately_whatever_begins_in_it() {
     let Some(fixture) = Fixture::new() else { return };
     let (_daemon, mut shell) = embedded(config(&fixture)).await;
     for _ in 0..20 {

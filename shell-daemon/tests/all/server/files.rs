@@ -142,7 +142,7 @@ fn a_mount_that_shows_what_is_private_is_refused() {
     let Some(fixture) = Fixture::new() else { return };
     std::fs::create_dir(fixture.path("shared/state")).unwrap();
     let (mut command, _) = shelld_with(&fixture, "shared/state");
-    assert!(refusal_of(&mut command).contains("lie in one another"));
+    assert!(refusal_of(&mut command).contains("one contains the other"));
     let (mut command, _) = shelld(&fixture);
     std::fs::remove_dir(fixture.path("tmp")).unwrap();
     symlink(fixture.path("vault"), fixture.path("tmp")).unwrap();

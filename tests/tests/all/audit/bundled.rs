@@ -152,7 +152,7 @@ fn a_bundle_proves_its_rows_to_the_program_and_to_python_alone() {
 }
 
 #[test]
-fn every_change_of_a_bundle_is_told_by_both() {
+fn every_change_of_a_bundle_is_reported_by_both() {
     let log = Bundled::new();
     let anchor = log.path("kept.note").to_string_lossy().into_owned();
     let other = Bundled::new();
@@ -238,7 +238,7 @@ fn every_change_of_a_bundle_is_told_by_both() {
 }
 
 #[test]
-fn wrong_requests_and_files_are_told_and_leave_nothing() {
+fn wrong_requests_and_files_are_reported_and_leave_nothing() {
     let log = Bundled::new();
     let out = log.path("b.tar").to_string_lossy().into_owned();
     let none = log.run(&["audit", "bundle", "--out", &out, "--agent", "nobody-here"]);

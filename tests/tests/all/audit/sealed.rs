@@ -137,7 +137,7 @@ fn a_server_writes_checkpoints_to_standard_error_by_default_and_a_call_does_not(
 }
 
 #[test]
-fn a_kept_line_tells_of_rows_that_are_cut_moved_or_written_anew() {
+fn a_kept_line_reveals_rows_that_were_cut_moved_or_rewritten() {
     /// Tampers with the state folder.
     type Tamper = fn(&Fixture);
     fn log(fixture: &Fixture) -> PathBuf {
@@ -159,7 +159,7 @@ fn a_kept_line_tells_of_rows_that_are_cut_moved_or_written_anew() {
             "rows 1 to 3 are missing at the end",
         ),
         (
-            "written anew",
+            "rewritten",
             |fixture| {
                 for name in ["audit.jsonl", "audit.checkpoint"] {
                     fs::remove_file(fixture.state().join(name)).expect("removed");
@@ -171,7 +171,7 @@ fn a_kept_line_tells_of_rows_that_are_cut_moved_or_written_anew() {
             "the log has other rows",
         ),
         (
-            "signed anew",
+            "signed again",
             |fixture| {
                 for name in ["audit.jsonl", "audit.checkpoint", "audit.key"] {
                     fs::remove_file(fixture.state().join(name)).expect("removed");
@@ -239,7 +239,7 @@ fn sealing_by_hand_moves_the_rows_and_every_reader_still_sees_them() {
 }
 
 #[test]
-fn files_that_are_no_checkpoints_or_keys_are_wrong_usage() {
+fn files_that_are_not_checkpoints_or_keys_are_wrong_usage() {
     let outside = tempfile::tempdir().expect("a folder");
     let fixture = Fixture::new();
     fixture.put("a.txt", "a\n");

@@ -176,7 +176,7 @@ fn a_witness_signs_what_continues_the_log_and_verify_requires_it() {
 }
 
 #[test]
-fn a_log_rewritten_with_its_own_key_is_told_by_the_witness() {
+fn a_log_rewritten_with_its_own_key_is_noticed_by_the_witness() {
     let witness = Witness::start();
     let fixture = witness.fixture();
     call(&fixture);

@@ -225,7 +225,7 @@ async fn the_imports_of_the_document_are_the_hosts() {
 }
 
 #[test]
-fn ellipsis_stands_for_varying_output() {
+fn an_ellipsis_matches_varying_output() {
     for (documented, printed, expected) in [
         ("a … b", "a 12 ms b", true),
         ("a …", "a 12", true),

@@ -181,7 +181,7 @@ fn advice_says_why_no_policy_line_would_help() {
 }
 
 #[test]
-fn a_call_refused_before_the_policy_says_what_is_wrong() {
+fn a_call_refused_before_the_policy_names_the_problem() {
     let author = author();
     let (_, stderr_text) = author.try_tool(1, "kept", "{}", &[]);
     assert!(

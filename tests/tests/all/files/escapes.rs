@@ -80,7 +80,7 @@ async fn names_out_of_the_mounts_are_refused_and_change_nothing() {
 }
 
 #[tokio::test]
-async fn the_absolute_host_path_of_a_file_in_a_mount_is_no_way_to_it() {
+async fn a_host_path_does_not_reach_a_file_in_a_mount() {
     let setup = FileSetup::new().await;
     let host = setup.fixture.shared("notes.txt");
     let host = host.to_str().expect("UTF-8");

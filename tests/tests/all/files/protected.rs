@@ -52,7 +52,7 @@ async fn disguises_of_protected_names_are_seen_through() {
 }
 
 #[tokio::test]
-async fn a_link_to_a_protected_path_is_no_way_round() {
+async fn a_link_does_not_bypass_a_protected_path() {
     let setup = FileSetup::new().await;
     let shared = |name: &str| setup.fixture.shared(name);
     setup.fixture.put("repo/.git/config", "[core]\n");

@@ -12,7 +12,7 @@ use serde_json::json;
 use super::{FileSetup, writing};
 
 #[tokio::test]
-async fn pipes_sockets_and_devices_are_refused_at_once() {
+async fn pipes_sockets_and_devices_are_refused_immediately() {
     let setup = FileSetup::new().await;
     let shared = |name: &str| setup.fixture.shared(name);
     mknodat(CWD, shared("pipe"), FileType::Fifo, Mode::RUSR | Mode::WUSR, 0).expect("a pipe");
@@ -38,7 +38,7 @@ async fn pipes_sockets_and_devices_are_refused_at_once() {
 }
 
 #[tokio::test]
-async fn folders_are_no_files_and_files_no_folders() {
+async fn a_folder_is_not_a_file_and_a_file_is_not_a_folder() {
     let setup = FileSetup::new().await;
     setup.assert_refused("file_read", json!({"path": "/shared"}), Failed, "failed").await;
     setup.assert_refused("file_read", json!({"path": "d"}), Failed, "failed").await;

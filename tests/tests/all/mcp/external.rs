@@ -14,7 +14,7 @@ fn arguments() -> Value {
 }
 
 #[test]
-fn a_client_waits_for_a_result_and_is_told_of_a_later_one() {
+fn a_client_waits_for_a_result_and_learns_of_a_later_one() {
     for is_async in [false, true] {
         let fixture = Fixture::new();
         let file = tool_file(&fixture, &json!({"isAsync": is_async, "timeout": 600_000}));

@@ -95,7 +95,7 @@ fn a_client_that_sends_nothing_but_garbage_is_left() {
 }
 
 #[test]
-fn bytes_that_are_no_text_do_not_stop_the_next_message() {
+fn bytes_that_are_not_text_do_not_stop_the_next_message() {
     let fixture = Fixture::new();
     let mut client = native_client(&fixture, Setup::default());
     client.write(b"\xff\xfe\x00\n").expect("written");
@@ -133,7 +133,7 @@ fn a_partial_message_at_the_end_is_ignored() {
 }
 
 #[test]
-fn a_client_that_leaves_before_it_begins_is_no_error() {
+fn a_client_that_leaves_before_it_begins_is_not_an_error() {
     let fixture = Fixture::new();
     Client::start(native_registry(&fixture, |builder| builder), Setup::default()).leave();
     let mut client = Client::start_program(&fixture, &[]);

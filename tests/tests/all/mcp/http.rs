@@ -313,7 +313,7 @@ fn a_head_that_is_too_long_or_has_too_many_headers_is_refused() {
 }
 
 #[test]
-fn bodies_that_are_no_message_are_refused() {
+fn bodies_that_are_not_a_message_are_refused() {
     let fixture = Fixture::new();
     let server = Server::start(&fixture, &[]);
     let session = server.begin();
@@ -525,7 +525,7 @@ fn every_stream_is_notified_if_a_hangup_changes_the_tools() {
 }
 
 #[test]
-fn each_call_is_answered_when_the_server_is_told_to_end() {
+fn each_call_is_answered_when_the_server_is_asked_to_stop() {
     let fixture = Fixture::new();
     let server = Server::start(&fixture, &["--approve"]);
     let sessions: Vec<_> = (0..3).map(|_| server.begin()).collect();

@@ -229,7 +229,7 @@ fn a_hidden_tool_is_not_offered_and_can_be_called() {
 }
 
 #[test]
-fn tool_output_is_no_protocol_message() {
+fn tool_output_is_not_a_protocol_message() {
     let fixture = Fixture::new();
     let mut client = Client::start_program(&fixture, &["--approve"]).begin(json!({}));
     let stray = "echo '{\"jsonrpc\":\"2.0\",\"id\":99,\"result\":{}}'";
@@ -246,7 +246,7 @@ fn tool_output_is_no_protocol_message() {
 }
 
 #[test]
-fn output_of_the_servers_process_is_no_part_of_the_protocol() {
+fn output_of_the_servers_process_is_not_part_of_the_protocol() {
     let fixture = Fixture::new();
     let mut server = super::client::serve(&fixture, &[])
         .env("PORTCULLIS_TEST_PRINTS", "1")

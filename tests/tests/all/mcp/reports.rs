@@ -72,7 +72,7 @@ fn a_silent_call_sends_progress_without_a_message() {
 }
 
 #[test]
-fn a_sign_of_life_is_no_step_of_a_tool_that_counts() {
+fn a_sign_of_life_is_not_a_step_of_a_tool_that_counts() {
     let fixture = fixture_enabling(&["counting"]);
     let (end, setup) = (Arc::new(Semaphore::new(0)), Setup::default());
     let (spy_end, clients) = (Arc::clone(&end), setup.clients.clone());

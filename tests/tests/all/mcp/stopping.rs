@@ -32,7 +32,7 @@ fn end_while_running(fixture: &Fixture, mut client: Client, calls: usize) -> (Ve
 }
 
 #[test]
-fn each_call_is_answered_when_the_server_is_told_to_end() {
+fn each_call_is_answered_when_the_server_is_asked_to_stop() {
     let fixture = Fixture::new();
     let client = Client::start_program(&fixture, &["--approve"]).begin(json!({}));
     let (messages, code) = end_while_running(&fixture, client, CALLS);

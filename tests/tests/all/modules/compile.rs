@@ -203,7 +203,7 @@ async fn a_compiled_module_that_was_tampered_with_is_not_loaded() {
     }
     fs::write(entry(&mine, "refused"), b"not ours").expect("written");
     let registry = fixture.registry().await;
-    assert_eq!(CallOutcome::run(&registry, "mine", json!({})).await.text(), "done", "compiled anew");
+    assert_eq!(CallOutcome::run(&registry, "mine", json!({})).await.text(), "done", "compiled again");
     assert_eq!(fs::read(entry(&mine, "cwasm")).expect("compiled").len(), genuine.len());
 }
 

@@ -75,7 +75,7 @@ async fn a_description_that_is_wrong_in_any_field_is_refused() {
 }
 
 #[tokio::test]
-async fn an_answer_that_is_no_description_is_refused() {
+async fn an_answer_that_is_not_a_description_is_refused() {
     let mut repeated_description = valid_description();
     repeated_description["tools"] = json!([valid_description()["tools"][0], valid_description()["tools"][0]]);
     let mut newer_description = valid_description();

@@ -71,7 +71,7 @@ async fn one_module_may_have_several_tools() {
 }
 
 #[tokio::test]
-async fn a_file_that_is_no_plain_module_is_refused_and_hides_no_other() {
+async fn a_file_that_is_not_a_plain_module_is_refused_and_hides_no_other() {
     let fixture = fixture(&[("good.wasm", &module("good")), ("empty.wasm", b""), ("text.wasm", b"(module)")]);
     let module_path = |name: &str| folder(&fixture).join(name);
     fs::write(fixture.root().join("elsewhere.wasm"), module("linked")).expect("written");
@@ -178,7 +178,7 @@ async fn no_overlay_names_a_folder_of_modules() {
 }
 
 #[tokio::test]
-async fn an_overlay_switches_a_module_off_and_makes_none_a_known_one() {
+async fn an_overlay_disables_a_module_and_makes_none_known() {
     let fixture = fixture(&[("a.wasm", &module("alpha")), ("b.wasm", &module("beta"))]);
     let overlay = "[tools.alpha]\nenabled = false\n[tools.beta]\ntimeout = \"1s\"\n";
     fs::write(fixture.workspace().join(OVERLAY_FILE), overlay).expect("written");

@@ -46,7 +46,7 @@ async fn a_module_with_a_tool_named_like_ours_is_refused_whole() {
 }
 
 #[tokio::test]
-async fn a_name_that_is_no_name_is_refused() {
+async fn an_invalid_name_is_refused() {
     for name in ["File_read", "filе_read", "file read", "", "../x", "a\\u0000b", "file_read\\u200b"] {
         let describe = format!(r#"{{"v":1,"tools":[{{"name":"{name}","parameters":{{"type":"object"}}}}]}}"#);
         let fixture = fixture(&[("m.wasm", &WatGuest::describing(&describe).bytes())]);

@@ -160,7 +160,7 @@ async fn a_native_tools_result_has_a_ceiling_whatever_it_is_made_of() {
         let message = CallOutcome::run(&registry, "spy", json!({}))
             .await
             .assert_refused(ResourceLimit, "result_too_large");
-        assert!(message.contains("at most 8,388,608 are taken"), "{message}");
+        assert!(message.contains("at most 8,388,608 are accepted"), "{message}");
     }
 }
 

@@ -67,7 +67,7 @@ async fn a_silent_call_gives_a_sign_of_life_every_five_seconds() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn nested_call_events_are_no_heartbeat_of_the_outer_tool() {
+async fn nested_call_events_are_not_a_heartbeat_of_the_outer_tool() {
     let fixture = fixture_enabling(&["outer", "inner"]);
     let cell: Arc<OnceLock<Arc<ToolRegistry>>> = Arc::default();
     let (begun, end) = (Arc::new(Notify::new()), Arc::new(Notify::new()));

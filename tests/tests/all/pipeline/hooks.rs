@@ -224,7 +224,7 @@ async fn a_model_gets_no_advice_on_arguments_from_a_hook() {
         let hook = Hook::new("h").before(move |_| BeforeCall::Modify { arguments: arguments.into() });
         let (result, ran, fixture) = call(spy(), &[hook], r#"{"n":1}"#, &caller()).await;
         let message = assert_refused(&result, ToolErrorKind::Denied, "hook_refused");
-        assert!(message.contains("a hook gave it arguments that do not fit"), "{message}");
+        assert!(message.contains("a hook replaced its arguments by invalid ones"), "{message}");
         assert_eq!(ran, 0);
         assert_eq!(fixture.rows()[0].args_sha256, unhooked_fixture.rows()[0].args_sha256, "the model's own");
     }
@@ -286,7 +286,7 @@ async fn a_hooks_change_to_an_approvers_arguments_is_asked_about() {
 }
 
 #[tokio::test]
-async fn a_hook_may_mend_arguments_that_do_not_fit() {
+async fn a_hook_may_repair_invalid_arguments() {
     let hook = Hook::new("h").repair(|call| {
         let number = call.arguments.split('=').nth(1)?;
         Some(format!(r#"{{"n":{number}}}"#))
@@ -445,7 +445,7 @@ async fn all_hooks_share_ten_seconds_and_one_after_cancellation() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_hook_that_does_not_say_how_to_mend_arguments_mends_none() {
+async fn a_hook_that_does_not_say_how_to_repair_arguments_repairs_none() {
     let (took, result) = call_behind_silent_hooks("{}", &caller()).await;
     assert_refused(&result, ToolErrorKind::InvalidArguments, "invalid_arguments");
     assert_eq!(took, 20, "ten seconds each");

@@ -127,7 +127,7 @@ async fn no_try_waits_for_a_moment_after_the_deadline() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_call_that_is_given_up_between_two_tries_ends_at_once() {
+async fn a_call_that_is_cancelled_between_two_tries_ends_immediately() {
     let fixture = fixture_enabling(&["spy"]);
     let spy = spy_unavailable(9);
     let calls = spy.calls();

@@ -156,7 +156,7 @@ async fn a_tool_that_calls_tools_cannot_wait_for_itself() {
 }
 
 #[tokio::test]
-async fn too_many_guests_within_one_call_are_refused_at_once() {
+async fn too_many_guests_within_one_call_are_refused_immediately() {
     let fixture = fixture_enabling(&["nesting"]).with_policy_edit("concurrency = 10", "concurrency = 1");
     fixture.put("a.txt", "a");
     let cell = Arc::new(OnceLock::new());

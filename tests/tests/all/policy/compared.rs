@@ -64,7 +64,7 @@ fn a_wider_policy_has_exit_code_one_and_says_what_is_wider() {
 }
 
 #[test]
-fn recorded_calls_are_decided_anew() {
+fn recorded_calls_are_decided_again() {
     let fixture = Fixture::new();
     fixture.put("a.txt", "a");
     for (words, code) in [

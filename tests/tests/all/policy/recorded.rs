@@ -97,7 +97,7 @@ fn a_row_is_explained_with_the_labels_of_its_time() {
 }
 
 #[test]
-fn rows_without_a_call_or_a_policy_are_told() {
+fn rows_without_a_call_or_a_policy_are_reported() {
     let fixture = Fixture::new();
     check_refused(&fixture, 1, "the audit log cannot be read");
     assert_eq!(portcullis(&fixture, &["call", "file_list"]).status.code(), Some(0));

@@ -81,7 +81,7 @@ impl Repository {
 }
 
 #[test]
-fn a_review_tells_wider_faulty_and_unexpected_policies_apart() {
+fn a_review_distinguishes_wider_faulty_and_unexpected_policies() {
     let repository = Repository::new();
     let (code, text) = repository.review();
     let is_clean = code == Some(0) || text.contains("the same meaning");

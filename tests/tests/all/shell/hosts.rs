@@ -158,7 +158,7 @@ async fn the_description_of_the_tool_names_the_hosts() {
 }
 
 #[tokio::test]
-async fn a_missing_file_of_certificates_is_no_network() {
+async fn a_missing_file_of_certificates_means_no_network() {
     let server = Server::start();
     let shell = shell(&server).await;
     fs::remove_file(shell.fixture.root().join("authority.pem")).expect("removed");

@@ -176,7 +176,7 @@ mod tests {
     }
 
     #[test]
-    fn messages_notify_nobody_but_their_recipient() {
+    fn messages_notify_only_their_recipient() {
         let arguments = json!({
             "recipient": "123", "subject": "<!channel> @everyone", "body": "a & b", "method": "slack",
         });

@@ -127,7 +127,7 @@ impl<S: AsyncRead + Unpin> AsyncRead for Bounded<S> {
         if let Poll::Ready(Ok(())) = polled {
             match self.left.checked_sub(buffer.filled().len() - before) {
                 Some(left) => self.left = left,
-                None => return Poll::Ready(Err(io::Error::other("the mail server answers without end"))),
+                None => return Poll::Ready(Err(io::Error::other("the mail server's answer does not end"))),
             }
         }
         polled

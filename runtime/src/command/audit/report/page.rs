@@ -117,7 +117,7 @@ fn state_of_the_log(facts: &ReportInput<'_>) -> Markup {
             @match broken {
                 None => div.state.ok {
                     h2 { "✓ The chain is intact" }
-                    p { (Count(*rows)) " rows, of which none was changed, moved, inserted, or removed between two others." }
+                    p { (Count(*rows)) " rows. None was changed, moved, inserted, or removed between two others." }
                     p { "Head " code.hash { (Untrusted(head)) } }
                 },
                 Some(broken) => div.state.bad {
@@ -135,7 +135,7 @@ fn state_of_the_log(facts: &ReportInput<'_>) -> Markup {
             @match facts.anchor {
                 AnchorState::NotAnchored => div.state.warn {
                     h2 { "! Not anchored" }
-                    p { "Rows cut off the end would not show, nor a log that was written anew as a whole." }
+                    p { "Rows cut off the end would not be noticed, nor a log that was rewritten as a whole." }
                     p { "Keep a checkpoint or the head elsewhere, and give it to a later report with " code.whole { "--anchor" } " \
                          or " code.whole { "--head" } "." }
                 },

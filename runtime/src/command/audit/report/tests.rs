@@ -104,7 +104,7 @@ fn table_row(body: &str, name: &str) -> String {
 }
 
 #[test]
-fn a_cell_tells_used_from_granted_and_from_tried() {
+fn a_cell_distinguishes_used_granted_and_tried() {
     let tools = [
         grants("writer", &[("shared", Access::Write), ("tmp", Access::Write)]),
         grants("shell", &[("shared", Access::Write)]),
@@ -185,7 +185,7 @@ fn the_headline_says_whether_the_log_is_whole() {
     let not_anchored = page(&report, &AnchorState::NotAnchored);
     assert!(
         not_anchored.contains("! Not anchored")
-            && not_anchored.contains("Rows cut off the end would not show")
+            && not_anchored.contains("Rows cut off the end would not be noticed")
     );
     assert!(not_anchored.contains("no row meets the filters"));
     report.broken =

@@ -37,7 +37,7 @@ fn is_sdk(folder: &Path) -> bool {
     manifest.is_ok_and(|text| text.lines().any(|line| line.trim() == NAME))
 }
 
-/// Returns the SDK's path for a crate's manifest. The path is relative if the crate lies in the SDK's own
+/// Returns the SDK's path for a crate's manifest. The path is relative if the crate is in the SDK's own
 /// checkout, because a checkout is moved as a whole. Otherwise it is absolute.
 pub(crate) fn dependency_path(folder: &Path, sdk: &Path) -> Result<String, AuthorError> {
     let path_in_checkout = sdk.parent().and_then(|checkout| folder.strip_prefix(checkout).ok());

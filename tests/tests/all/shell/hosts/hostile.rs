@@ -43,7 +43,7 @@ async fn other_hosts_ports_and_addresses_are_refused() {
 }
 
 #[tokio::test]
-async fn a_refusal_stands_in_the_result_and_the_row() {
+async fn a_refusal_is_in_the_result_and_the_row() {
     let server = Server::start();
     let shell = shell(&server).await;
     let text = shell.text(&tunnel_command("evil.test:443")).await;

@@ -197,7 +197,7 @@ const MAX_FAILED: usize = 50;
 fn lines(failed: &[ExpectationResult], omitted: usize) -> String {
     let mut lines: Vec<String> = failed.iter().map(ToString::to_string).collect();
     if omitted > 0 {
-        lines.push(format!("and {omitted} further ones"));
+        lines.push(format!("and {omitted} more"));
     }
     lines.join("\n")
 }

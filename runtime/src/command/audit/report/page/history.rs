@@ -81,7 +81,7 @@ fn changes(changes: &Newest) -> Markup {
 
 fn programs(figures: &Figures) -> Markup {
     if figures.programs.is_empty() {
-        return html! { p { "No row tells of a start." } };
+        return html! { p { "No row reports a start." } };
     }
     let entries = figures.programs.heaviest(|answers| answers.count);
     let starts: u64 = entries.iter().map(|(_, answers)| answers.count).sum::<u64>()
