@@ -13,7 +13,7 @@ use sha2::{Digest as _, Sha256};
 use crate::RunError;
 
 /// The folder of the locks, in the state folder.
-const FOLDER: &str = "drivers";
+const DRIVERS_FOLDER: &str = "drivers";
 
 /// The prefix of every name.
 const PREFIX: &str = "driver_";
@@ -46,7 +46,7 @@ impl RunDriver {
     pub fn start(state: &Path) -> Result<Self, RunError> {
         let mut random = [0; RANDOM_BYTES];
         getrandom::fill(&mut random).map_err(|source| RunError::Random { source })?;
-        let folder = state.join(FOLDER);
+        let folder = state.join(DRIVERS_FOLDER);
         let failed = |source| RunError::Process { folder: folder.clone(), source };
         let folder_id = prepare(&folder).map_err(failed)?;
         let name = format!("{folder_id}_{}", hex::encode(random));
@@ -66,7 +66,7 @@ impl RunDriver {
     pub fn process_id(state: &Path, name: &str) -> Option<u32> {
         // The name comes from a row of the store, so make sure that it cannot escape the folder of locks.
         let is_name = name.strip_prefix(PREFIX)?.bytes().all(|byte| byte.is_ascii_hexdigit() || byte == b'_');
-        let path = state.join(FOLDER).join(name);
+        let path = state.join(DRIVERS_FOLDER).join(name);
         if !is_name || !is_locked(&path).unwrap_or(false) {
             return None;
         }
@@ -158,7 +158,7 @@ mod tests {
         let other = RunDriver::start(state.path()).expect("starts");
         assert!(!own.has_died(other.name()) && !own.has_died(own.name()));
         let dead = format!("{}_00ff", own.folder_id);
-        let file = state.path().join(FOLDER).join(&dead);
+        let file = state.path().join(DRIVERS_FOLDER).join(&dead);
         File::create(&file).expect("the file can be made");
         assert!(own.has_died(&dead));
         assert_eq!(RunDriver::process_id(state.path(), own.name()), Some(std::process::id()));

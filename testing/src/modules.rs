@@ -18,14 +18,14 @@ static CORE_MODULES: Mutex<Option<TempDir>> = Mutex::new(None);
 static LATE_MODULES: Mutex<Option<TempDir>> = Mutex::new(None);
 
 /// The part of a state folder that contains the compiled modules and their key.
-const FOLDER: &str = "modules";
+const MODULES_FOLDER: &str = "modules";
 
 /// Copies the compiled modules into a state folder that does not exist yet. Returns whether it copied any.
 pub(crate) fn copy_compiled_modules(state: &Path) -> bool {
     let core_folder = CORE_MODULES.lock().unwrap_or_else(PoisonError::into_inner);
     match &*core_folder {
         Some(core_folder) if !state.exists() => {
-            copy_files(core_folder.path(), &state.join(FOLDER));
+            copy_files(core_folder.path(), &state.join(MODULES_FOLDER));
             true
         }
         _ => false,
@@ -37,7 +37,7 @@ pub(crate) fn save_modules(state: &Path) {
     let mut core_folder = CORE_MODULES.lock().unwrap_or_else(PoisonError::into_inner);
     if core_folder.is_none() {
         let folder = tempfile::tempdir().expect("a temporary folder");
-        copy_files(&state.join(FOLDER), folder.path());
+        copy_files(&state.join(MODULES_FOLDER), folder.path());
         *core_folder = Some(folder);
     }
 }
@@ -46,7 +46,7 @@ pub(crate) fn save_modules(state: &Path) {
 pub(crate) fn copy_late_modules(state: &Path) {
     let late_folder = LATE_MODULES.lock().unwrap_or_else(PoisonError::into_inner);
     if let Some(late_folder) = &*late_folder {
-        copy_files(late_folder.path(), &state.join(FOLDER));
+        copy_files(late_folder.path(), &state.join(MODULES_FOLDER));
     }
 }
 
@@ -59,17 +59,17 @@ pub(crate) fn save_late_modules(state: &Path) {
         Some(folder) => folder,
         None => late_folder.insert(tempfile::tempdir().expect("a temporary folder")),
     };
-    let entries = fs::read_dir(state.join(FOLDER)).into_iter().flatten().flatten();
+    let entries = fs::read_dir(state.join(MODULES_FOLDER)).into_iter().flatten().flatten();
     let names: Vec<_> = entries.map(|entry| entry.file_name()).collect();
     // Skip a fixture whose test created another key: modules compiled under that key are invalid elsewhere.
     let has_same_key = names.iter().all(|name| {
-        let (core_module, own_module) = (core_folder.path().join(name), state.join(FOLDER).join(name));
+        let (core_module, own_module) = (core_folder.path().join(name), state.join(MODULES_FOLDER).join(name));
         !core_module.exists() || fs::read(core_module).ok() == fs::read(own_module).ok()
     });
     for name in names.iter().filter(|_| has_same_key) {
         let destination = folder.path().join(name);
         if !core_folder.path().join(name).exists() && !destination.exists() {
-            fs::copy(state.join(FOLDER).join(name), destination).expect("copied");
+            fs::copy(state.join(MODULES_FOLDER).join(name), destination).expect("copied");
         }
     }
 }

@@ -367,13 +367,13 @@ impl StoreLimits {
 fn open_folder(state_dir: &Path) -> rustix::io::Result<OwnedFd> {
     let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
     let state = rustix::fs::openat(CWD, state_dir, flags, Mode::empty())?;
-    match rustix::fs::mkdirat(&state, FOLDER, OWNER_FOLDER) {
+    match rustix::fs::mkdirat(&state, OUTPUTS_FOLDER, OWNER_FOLDER) {
         // An earlier start created the folder, or someone planted a symlink. The next lines reject a symlink
         // and a foreign owner.
         Ok(()) | Err(Errno::EXIST) => {}
         Err(error) => return Err(error),
     }
-    let folder = rustix::fs::openat(&state, FOLDER, flags | OFlags::NOFOLLOW, Mode::empty())?;
+    let folder = rustix::fs::openat(&state, OUTPUTS_FOLDER, flags | OFlags::NOFOLLOW, Mode::empty())?;
     if rustix::fs::fstat(&folder)?.st_uid != rustix::process::geteuid().as_raw() {
         return Err(Errno::PERM);
     }
@@ -396,7 +396,7 @@ fn boundary(bytes: &[u8], from: usize) -> usize {
     from + bytes.get(from..).map_or(0, |rest| rest.iter().take_while(|byte| is_continuation(byte)).count())
 }
 
-const FOLDER: &str = "outputs";
+const OUTPUTS_FOLDER: &str = "outputs";
 const STORED: &str = ".output";
 const TEMPORARY: &str = ".tmp";
 const OWNER_FOLDER: Mode = Mode::RWXU;
@@ -432,7 +432,7 @@ mod tests {
     }
 
     fn files(state: &tempfile::TempDir) -> Vec<String> {
-        let entries = std::fs::read_dir(state.path().join(FOLDER)).expect("lists");
+        let entries = std::fs::read_dir(state.path().join(OUTPUTS_FOLDER)).expect("lists");
         let mut names: Vec<_> =
             entries.map(|entry| entry.expect("entry").file_name().into_string().expect("UTF-8")).collect();
         names.sort();
@@ -478,7 +478,7 @@ mod tests {
     #[test]
     fn links_and_files_that_are_not_stored_outputs_are_refused() {
         let (state, store) = store();
-        let folder = state.path().join(FOLDER);
+        let folder = state.path().join(OUTPUTS_FOLDER);
         store.put("c", &owner(), &Value::Null, "text").expect("stores");
         symlink(folder.join("c.output"), folder.join("link.output")).expect("links");
         std::fs::write(folder.join("short.output"), "x").expect("writes");
@@ -490,7 +490,7 @@ mod tests {
             assert!(matches!(refused, ReadRefused::Store(OutputStoreError::Read(_))), "{id}: {refused:?}");
         }
         let elsewhere = tempfile::tempdir().expect("temporary folder");
-        symlink(&folder, elsewhere.path().join(FOLDER)).expect("links");
+        symlink(&folder, elsewhere.path().join(OUTPUTS_FOLDER)).expect("links");
         assert!(matches!(OutputStore::open(elsewhere.path()), Err(OutputStoreError::Folder(_))));
     }
 
@@ -500,14 +500,14 @@ mod tests {
         let limits = StoreLimits { store_bytes: 1_000, outputs: 3, output_bytes: 800 };
         let store = OutputStore::open_with(state.path(), limits).expect("opens");
         let set_age = |id: &str, seconds: u64| {
-            let file = File::options().write(true).open(state.path().join(FOLDER).join(id)).expect("opens");
+            let file = File::options().write(true).open(state.path().join(OUTPUTS_FOLDER).join(id)).expect("opens");
             file.set_modified(std::time::SystemTime::now() - Duration::from_secs(seconds)).expect("ages");
         };
         for (index, id) in ["a", "b", "c"].into_iter().enumerate() {
             store.put(id, &owner(), &Value::Null, "text").expect("stores");
             set_age(&format!("{id}.output"), 100 - u64::try_from(index).expect("small"));
         }
-        std::fs::write(state.path().join(FOLDER).join("dead.tmp"), "x").expect("writes");
+        std::fs::write(state.path().join(OUTPUTS_FOLDER).join("dead.tmp"), "x").expect("writes");
         set_age("dead.tmp", 3_600);
         store.put("d", &owner(), &Value::Null, "text").expect("stores");
         assert_eq!(files(&state), ["b.output", "c.output", "d.output"]);

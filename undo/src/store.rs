@@ -38,7 +38,7 @@ pub const MAX_RECORDS: usize = 1_000;
 /// The maximum size of a record's file, which has two states for each path: 256 MiB.
 const MAX_RECORD_BYTES: u64 = 256 << 20;
 
-const FOLDER: &str = "undo";
+const UNDO_FOLDER: &str = "undo";
 const RECORD: &str = "record.jsonl";
 const UNDONE: &str = "undone";
 
@@ -108,7 +108,7 @@ impl UndoStore {
     /// Returns the store of a state folder. Its folder is created with the first recorded change.
     #[must_use]
     pub fn new(state: &Path) -> Self {
-        Self { folder: state.join(FOLDER) }
+        Self { folder: state.join(UNDO_FOLDER) }
     }
 
     /// Returns all records, newest first. Skips unreadable records, with a warning in the log.

@@ -22,7 +22,7 @@ const VARIABLE: &str = "PORTCULLIS_BACKGROUND_RUN";
 const OPTION: &str = "--detach";
 
 /// The folder of the background processes' outputs, in the state folder.
-const FOLDER: &str = "detached";
+const DETACHED_FOLDER: &str = "detached";
 
 /// The interval at which [`start`] checks whether the child has taken the lease.
 const LEASE_POLL_INTERVAL: Duration = Duration::from_millis(50);
@@ -65,7 +65,7 @@ pub(super) fn start(runtime: &Runtime, runs: &Runs, id: &RunId, state: &Path) ->
 }
 
 fn log_file(state: &Path, id: &RunId) -> PathBuf {
-    state.join(FOLDER).join(format!("{id}.log"))
+    state.join(DETACHED_FOLDER).join(format!("{id}.log"))
 }
 
 /// Starts this program with the same options, without a terminal.

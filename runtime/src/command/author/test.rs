@@ -18,13 +18,13 @@ const MODULES: &str = "PORTCULLIS_TRY_MODULES";
 const STATE: &str = "PORTCULLIS_TRY_STATE";
 
 /// The name of the state folder, in the target folder.
-const FOLDER: &str = "portcullis-test";
+const TEST_FOLDER: &str = "portcullis-test";
 
 /// Builds the modules and runs the tests.
 pub(crate) fn run(_common: &CommonOptions, options: &TestOptions) -> Result<ExitCode, CliError> {
     let package = ToolCrate::find(&options.package.dir)?;
     let modules = package.modules()?;
-    let state = package.target_folder().join(FOLDER);
+    let state = package.target_folder().join(TEST_FOLDER);
     let start_failure = |source| CliError::Start { source };
     let program = env::current_exe().map_err(start_failure)?;
     let modules = env::join_paths(modules).map_err(|error| start_failure(std::io::Error::other(error)))?;
@@ -49,7 +49,7 @@ pub(crate) fn run(_common: &CommonOptions, options: &TestOptions) -> Result<Exit
 /// are counted in one log. Dropping the file ends the turn.
 fn take_turn(target: &Path) -> std::io::Result<File> {
     std::fs::create_dir_all(target)?;
-    let lock = File::create(target.join(format!("{FOLDER}.lock")))?;
+    let lock = File::create(target.join(format!("{TEST_FOLDER}.lock")))?;
     lock.lock()?;
     Ok(lock)
 }

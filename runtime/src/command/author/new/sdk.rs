@@ -9,7 +9,7 @@ use crate::error::AuthorError;
 use crate::setup;
 
 /// The SDK's folder name, and the line that its manifest must have.
-const FOLDER: &str = "sdk";
+const SDK_FOLDER: &str = "sdk";
 const NAME: &str = "name = \"portcullis-sdk\"";
 
 /// Finds the SDK: the requested one, the nearest above the new crate, or the nearest above this program.
@@ -29,7 +29,7 @@ pub(crate) fn find(requested: Option<&Path>, folder: &Path) -> Result<PathBuf, A
 }
 
 fn find_above(start: &Path) -> Option<PathBuf> {
-    start.ancestors().skip(1).map(|folder| folder.join(FOLDER)).find(|sdk| is_sdk(sdk))
+    start.ancestors().skip(1).map(|folder| folder.join(SDK_FOLDER)).find(|sdk| is_sdk(sdk))
 }
 
 fn is_sdk(folder: &Path) -> bool {
@@ -42,7 +42,7 @@ fn is_sdk(folder: &Path) -> bool {
 pub(crate) fn dependency_path(folder: &Path, sdk: &Path) -> Result<String, AuthorError> {
     let path_in_checkout = sdk.parent().and_then(|checkout| folder.strip_prefix(checkout).ok());
     let path = match path_in_checkout {
-        Some(path_below) => path_below.components().map(|_| "..").collect::<PathBuf>().join(FOLDER),
+        Some(path_below) => path_below.components().map(|_| "..").collect::<PathBuf>().join(SDK_FOLDER),
         None => sdk.to_owned(),
     };
     path.to_str().map(str::to_owned).ok_or(AuthorError::PathText { path })
@@ -53,7 +53,7 @@ mod tests {
     use super::*;
 
     fn sdk_in(checkout: &Path) -> PathBuf {
-        let sdk = checkout.join(FOLDER);
+        let sdk = checkout.join(SDK_FOLDER);
         fs::create_dir_all(&sdk).expect("the folder can be made");
         fs::write(sdk.join("Cargo.toml"), format!("[package]\n{NAME}\n")).expect("written");
         sdk
