@@ -1,7 +1,7 @@
 //! The control group of a session, where one can be created. It limits all processes of the session together.
 //!
 //! Uses only cgroup v2, and creates groups only below this process's group or beside it. The operator who
-//! starts the daemon therefore decides where it may create groups. Few machines let an ordinary user create
+//! starts the sidecar therefore decides where it may create groups. Few machines let an ordinary user create
 //! groups without preparation, so no posture requires this layer.
 
 use std::{
@@ -191,7 +191,7 @@ pub fn prove_group(one_thread: &SingleThreaded, limit_file: OwnedFd, proof: Grou
 }
 
 /// Returns the groups in which a session's group may be created: this process's own group, and its parent.
-/// The parent matters because only a group without processes can have limited groups below it. A daemon
+/// The parent matters because only a group without processes can have limited groups below it. A sidecar
 /// therefore often runs in a subgroup of the group that was delegated to it.
 fn parent_groups() -> io::Result<Vec<PathBuf>> {
     let mounts = fs::read_to_string("/proc/self/mountinfo")?;

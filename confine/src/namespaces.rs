@@ -372,7 +372,7 @@ fn attempts_on_tree(canary: &Canary) -> Result<Vec<(NamespaceAttempt, SyscallOut
     let path = canary.path().map_err(UnprovableTree::NoPath)?;
     let state = NamespaceAttempt::state_by_path(path);
     match state.run() {
-        // A process of another user than the daemon's is refused in any case, so rely only on the attempt on
+        // A process of another user than the sidecar's is refused in any case, so rely only on the attempt on
         // the root folder.
         SyscallOutcome::Failed(libc::EACCES) => {}
         SyscallOutcome::Succeeded => attempts.push((state, SyscallOutcome::Succeeded)),

@@ -5,7 +5,7 @@
 //! - `resolve`, `reduce`, `render`: make a shell from a section, reduce it, and write it as a section.
 //! - `grant`: the shell part of a grant, and the check of a command.
 //!
-//! This module contains only values: the daemon starts shells, and the kernel confines them.
+//! This module contains only values: the sidecar starts shells, and the kernel confines them.
 
 mod grant;
 mod model;

@@ -11,7 +11,7 @@ use std::{
     sync::Arc,
 };
 
-use portcullis_shell_daemon::{DaemonConfig, EMBEDDED_ENTRY, EmbeddedSetup, PostureChoice};
+use portcullis_shell_daemon::{EMBEDDED_ENTRY, EmbeddedSetup, PostureChoice, SidecarServerConfig};
 use portcullis_tools::shell::{ShellSource, SidecarConfig, StartSidecar, StartedSidecar};
 use portcullis_types::{ShellPosture, random_hex};
 
@@ -55,9 +55,10 @@ impl StartSidecar for OwnSidecar {
         let SidecarConfig { policy, workspace, state, private, ca, unconfined } = settings;
         // Make the path absolute, because the sidecar has another working directory.
         let ca = ca.as_ref().map(std::path::absolute).transpose()?;
-        let mut config = DaemonConfig::from_policy(policy, workspace.clone(), state.clone(), private.clone())
-            .map_err(io::Error::other)?
-            .with_certificates(ca);
+        let mut config =
+            SidecarServerConfig::from_policy(policy, workspace.clone(), state.clone(), private.clone())
+                .map_err(io::Error::other)?
+                .with_certificates(ca);
         // This process is the only client, and shares the sessions among its runs.
         config.service.sessions_per_connection = config.service.sessions;
         if *unconfined {

@@ -1,5 +1,5 @@
-//! A client for a running daemon: `ask SOCKET TOKEN_FILE [TIMEOUT_MS:]COMMAND…` prints a line of JSON with the
-//! daemon's health, then a line for each command. All commands run in one session. The program exits with 1 if a
+//! A client for a running sidecar: `ask SOCKET TOKEN_FILE [TIMEOUT_MS:]COMMAND…` prints a line of JSON with the
+//! sidecar's health, then a line for each command. All commands run in one session. The program exits with 1 if a
 //! call is refused.
 
 use std::{collections::BTreeMap, env, error::Error, io, io::Write as _, process::ExitCode};
@@ -58,7 +58,7 @@ async fn main() -> Result<ExitCode, Box<dyn Error>> {
     }
 }
 
-/// Splits a command from its timeout. A timeout of 0 means the daemon's default.
+/// Splits a command from its timeout. A timeout of 0 means the sidecar's default.
 fn timed(argument: &str) -> (u64, &str) {
     let timed = argument.split_once(':').and_then(|(time, command)| Some((time.parse().ok()?, command)));
     timed.unwrap_or((0, argument))

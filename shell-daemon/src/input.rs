@@ -103,7 +103,7 @@ impl From<InputWriter> for OwnedFd {
     }
 }
 
-/// The daemon's end of a command's standard input.
+/// The sidecar's end of a command's standard input.
 #[derive(Debug)]
 pub(crate) struct Feed {
     /// `None` once the input has ended, or the command has closed its standard input.

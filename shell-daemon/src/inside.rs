@@ -1,7 +1,7 @@
 //! The session's own processes: guard, session-init, a command-init for each command, and bash.
 //!
 //! ```text
-//! guard            started by the daemon, not confined; outlives the session to kill its remains
+//! guard            started by the sidecar, not confined; outlives the session to kill its remains
 //! └ session-init   confined, the first of its process namespace; waits for commands, keeps the last good
 //!   │              snapshot
 //!   └ command-init one a command; adopts orphans, reports, ends after its last descendant
@@ -22,7 +22,7 @@ mod snapshot;
 use std::process::ExitCode;
 
 /// Becomes a session if this process was started as one, and returns the session's exit code. Call this before anything
-/// else: a session must have a single thread, and its standard input is the daemon's socket.
+/// else: a session must have a single thread, and its standard input is the sidecar's socket.
 #[must_use]
 pub fn enter_if_session() -> Option<ExitCode> {
     let mut arguments = std::env::args_os().skip(1);

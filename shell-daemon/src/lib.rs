@@ -1,4 +1,4 @@
-//! Confined shells that keep their state between commands, and the *daemon*, the program that serves them. Documents
+//! Confined shells that keep their state between commands, and the *sidecar*, the program that serves them. Documents
 //! call it the *sidecar*, because it runs beside one agent.
 //!
 //! A [`ShellSession`] is its own process tree: this program is started a second time, confines itself and starts one
@@ -73,8 +73,9 @@ pub use posture::SessionPosture;
 pub use protected::ProtectedFound;
 pub use running::{CommandEnd, Completion, Interruption, OutputChunk, OutputStream};
 pub use server::{
-    DaemonConfig, DaemonError, DaemonMount, DaemonNetwork, EMBEDDED_ENTRY, EmbeddedSetup, ProofError,
-    ServiceLimits, SessionLimits, Token, embedded_main, enter_if_embedded, log_filter, serve, shelld_main,
+    EMBEDDED_ENTRY, EmbeddedSetup, ProofError, ServiceLimits, SessionLimits, SidecarMount, SidecarNetwork,
+    SidecarServerConfig, SidecarServerError, Token, embedded_main, enter_if_embedded, log_filter, serve,
+    shelld_main,
 };
 pub use session::{ShellSession, TreeRequest};
 pub use spec::{CommandRequest, PostureChoice, SessionMount, SessionSpec};

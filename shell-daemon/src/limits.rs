@@ -10,7 +10,7 @@ pub(crate) const MAX_COMMAND_BYTES: usize = 1 << 20;
 /// cannot grow. A command with a variable of a gigabyte loses its own state, but takes no memory from others.
 pub(crate) const MAX_SNAPSHOT_BYTES: u64 = 1 << 20;
 
-/// Bytes of one message between the daemon and a session, without its descriptors.
+/// Bytes of one message between the sidecar and a session, without its descriptors.
 pub(crate) const MESSAGE_BYTES: usize = 64 << 10;
 
 /// Descriptors of one message: mounts, system folders and the toolchain. The kernel allows 253 (`SCM_MAX_FD`).
@@ -20,7 +20,7 @@ pub(crate) const MESSAGE_HANDLES: usize = 128;
 pub(crate) const BACKGROUND_BYTES: usize = 64 << 10;
 
 /// Commands of a session that may have background jobs at the same time. Each uses a thread and three
-/// descriptors of the daemon.
+/// descriptors of the sidecar.
 pub(crate) const BACKGROUND_COMMANDS: usize = 16;
 
 /// Kills of background jobs that are remembered for the client. The oldest are forgotten first.

@@ -1,7 +1,7 @@
 //! The network of a session: one listener in its network namespace, through which its programs reach a forwarder
 //! outside.
 //!
-//! The session makes the listener, sends it to the daemon and closes it. The daemon, outside the session, accepts on
+//! The session makes the listener, sends it to the sidecar and closes it. The sidecar, outside the session, accepts on
 //! it. Only a session with the posture `strong` has a network: in weaker postures the network namespace, or another
 //! layer that restricts the session, may be missing.
 

@@ -24,16 +24,16 @@ use crate::{
     wire::{self, FromCommand, ToSession},
 };
 
-/// The descriptors for a shell: the daemon's ends and the shell's.
+/// The descriptors for a shell: the sidecar's ends and the shell's.
 #[derive(Debug)]
 pub(crate) struct ShellStreams {
-    daemon_ends: DaemonEnds,
+    sidecar_ends: SidecarEnds,
     shell_ends: [OwnedFd; 7],
 }
 
-/// The daemon's ends.
+/// The sidecar's ends.
 #[derive(Debug)]
-pub(crate) struct DaemonEnds {
+pub(crate) struct SidecarEnds {
     pub(crate) stdin: OwnedFd,
     pub(crate) stdout: OwnedFd,
     pub(crate) stderr: OwnedFd,
@@ -46,7 +46,7 @@ pub(crate) struct DaemonEnds {
 /// A shell that the session was asked to start.
 #[derive(Debug)]
 pub(crate) struct PreparedShell {
-    pub(crate) ends: DaemonEnds,
+    pub(crate) ends: SidecarEnds,
     /// The command's init, once it has reported itself.
     pub(crate) init: Option<Process>,
 }
@@ -62,9 +62,9 @@ impl ShellStreams {
         let (stdout, shell_stdout) = rustix::pipe::pipe_with(PipeFlags::CLOEXEC)?;
         let (stderr, shell_stderr) = rustix::pipe::pipe_with(PipeFlags::CLOEXEC)?;
         let (shell_start_signal, start_signal) = rustix::pipe::pipe_with(PipeFlags::CLOEXEC)?;
-        for daemon_ends in [&stdin, &stdout, &stderr] {
-            // Only the daemon's ends are non-blocking: each end of a pipe has its own flags.
-            rustix::fs::fcntl_setfl(daemon_ends, OFlags::NONBLOCK)?;
+        for sidecar_ends in [&stdin, &stdout, &stderr] {
+            // Only the sidecar's ends are non-blocking: each end of a pipe has its own flags.
+            rustix::fs::fcntl_setfl(sidecar_ends, OFlags::NONBLOCK)?;
         }
         if let Some(user) = user {
             // Programs open `/dev/stdout` by its name, and the kernel then checks the pipe's owner.
@@ -83,7 +83,7 @@ impl ShellStreams {
         // Make the file for the state here, because no process of a session may make a memory file.
         let state = memory_file("state", MAX_SNAPSHOT_BYTES)?;
         Ok(Self {
-            daemon_ends: DaemonEnds { stdin, stdout, stderr, report, text, start_signal },
+            sidecar_ends: SidecarEnds { stdin, stdout, stderr, report, text, start_signal },
             shell_ends: [
                 shell_text,
                 shell_stdin,
@@ -101,7 +101,7 @@ impl ShellStreams {
     pub(crate) fn send(self, control: BorrowedFd<'_>) -> Result<PreparedShell, ShellError> {
         let handles: Vec<BorrowedFd<'_>> = self.shell_ends.iter().map(|handle| handle.as_fd()).collect();
         wire::send(control, &ToSession::Prepare, &handles).map_err(send_error)?;
-        Ok(PreparedShell { ends: self.daemon_ends, init: None })
+        Ok(PreparedShell { ends: self.sidecar_ends, init: None })
     }
 }
 

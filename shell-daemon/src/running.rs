@@ -1,6 +1,6 @@
 //! A running command: its output, its deadline, its end.
 //!
-//! The end of a command has a type at each stage: the command's init sends a [`ShellExit`], the daemon makes a
+//! The end of a command has a type at each stage: the command's init sends a [`ShellExit`], the sidecar makes a
 //! [`CommandEnd`] of it, and the protocol's `Exited` carries it to the client.
 
 use std::{

@@ -16,8 +16,8 @@
 //! ```
 
 mod config;
-mod daemon;
 mod error;
+mod sidecar;
 
 mod embedded;
 mod from_policy;
@@ -43,9 +43,9 @@ mod report;
 mod session_egress;
 mod session_thread;
 
-pub use config::{DaemonConfig, DaemonMount, DaemonNetwork, ServiceLimits, SessionLimits};
+pub use config::{ServiceLimits, SessionLimits, SidecarMount, SidecarNetwork, SidecarServerConfig};
 pub use embedded::{EMBEDDED_ENTRY, EmbeddedSetup, embedded_main, enter_if_embedded};
-pub use error::DaemonError;
+pub use error::SidecarServerError;
 pub use health::ProofError;
 pub use logs::log_filter;
 pub use serve::serve;

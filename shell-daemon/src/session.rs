@@ -1,4 +1,4 @@
-//! The daemon's side of a session: starts it, runs one command at a time in it, and ends it with all its processes.
+//! The sidecar's side of a session: starts it, runs one command at a time in it, and ends it with all its processes.
 
 mod shell_proof;
 
@@ -223,7 +223,7 @@ impl ShellSession {
         &self.posture
     }
 
-    /// Returns the owner of the session's processes, if that is not this process's user. If the daemon is
+    /// Returns the owner of the session's processes, if that is not this process's user. If the sidecar is
     /// root and the session has its own file tree, the owner is a user that no other process has, and the
     /// files below the mounts appear to belong to that user. Otherwise the owner is the owner of the
     /// session's home.

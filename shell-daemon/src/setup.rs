@@ -137,7 +137,7 @@ fn require_name(mount: &SessionMount) -> Result<(), ShellError> {
     if is_usable { Ok(()) } else { Err(ShellError::MountName { name: mount.name.clone() }) }
 }
 
-/// Returns the users of a session whose daemon is root: the owner of the home, and a user that no other
+/// Returns the users of a session whose sidecar is root: the owner of the home, and a user that no other
 /// process has. The second user is for a file tree in which the files appear to belong to that user.
 ///
 /// The session cannot run as root: without capabilities, root has no special access to another user's workspace, and
@@ -160,7 +160,7 @@ fn users(home: &Path) -> Result<(Option<ProcessUser>, Option<SeparateUser>), She
 }
 
 /// Returns a user number that no other session of this machine has. The numbers come from a range that
-/// nothing else uses. Each daemon uses its own part of the range.
+/// nothing else uses. Each sidecar uses its own part of the range.
 fn next_user() -> u32 {
     static NEXT: AtomicU32 = AtomicU32::new(0);
     let process = rustix::process::getpid().as_raw_pid().unsigned_abs() % USERS_PARTS;

@@ -31,7 +31,7 @@ pub struct SessionToolchain {
     /// Variables of every command.
     pub variables: Vec<(String, String)>,
     /// The home of the user who runs Portcullis. No path of [`Self::read`] may be this folder or contain it. This is
-    /// a field because a daemon that a parent starts has no environment variables.
+    /// a field because a sidecar that a parent starts has no environment variables.
     pub home: Option<PathBuf>,
 }
 

@@ -1,4 +1,4 @@
-//! The messages between the daemon and a session. Each message is one packet, with descriptors.
+//! The messages between the sidecar and a session. Each message is one packet, with descriptors.
 //!
 //! Both ends run this program's code. A shell never holds one of these sockets: all are closed at the shell's `exec`.
 
@@ -24,7 +24,7 @@ use serde::{Deserialize, Serialize, de::DeserializeOwned};
 
 use crate::limits::{MESSAGE_BYTES, MESSAGE_HANDLES};
 
-/// A message from the daemon to a session. The first message is [`ToSession::Setup`]. All others request
+/// A message from the sidecar to a session. The first message is [`ToSession::Setup`]. All others request
 /// shells.
 #[derive(Debug, Serialize, Deserialize)]
 pub(crate) enum ToSession {
@@ -72,7 +72,7 @@ pub(crate) struct SessionSetup {
     pub(crate) fixed: Vec<PathBuf>,
     /// Whether a session of the posture `strong` gets a network.
     pub(crate) network: bool,
-    /// Whether changes of files wait for the daemon.
+    /// Whether changes of files wait for the sidecar.
     pub(crate) watch_changes: bool,
 }
 
@@ -111,7 +111,7 @@ impl LayerPlan {
 #[derive(Debug, Serialize, Deserialize)]
 pub(crate) enum FromSession {
     /// The session is confined and has proved its confinement. Descriptors: the listener of a session with a network,
-    /// and the listener for changes if the daemon watches them.
+    /// and the listener for changes if the sidecar watches them.
     Ready(SessionReady),
     /// The session could not confine itself, and ends.
     Refused {
@@ -121,7 +121,7 @@ pub(crate) enum FromSession {
     },
 }
 
-/// The reason why a session has no network, as text: it crosses from the session's process to the daemon.
+/// The reason why a session has no network, as text: it crosses from the session's process to the sidecar.
 #[derive(Debug, Serialize, Deserialize)]
 pub(crate) struct NetworkAbsence(String);
 
@@ -143,11 +143,11 @@ pub(crate) struct SessionReady {
     pub(crate) has_tree: bool,
     /// The number of protected paths that became read-only.
     pub(crate) protected: usize,
-    /// The owner of the session's processes, if that is not the daemon's user.
+    /// The owner of the session's processes, if that is not the sidecar's user.
     pub(crate) user: Option<ProcessUser>,
     /// Whether the session has the network of its setup, or the reason why not. `None` if the setup has no network.
     pub(crate) network: Option<Result<(), NetworkAbsence>>,
-    /// Whether changes of files wait for the daemon.
+    /// Whether changes of files wait for the sidecar.
     pub(crate) watches_changes: bool,
 }
 
@@ -194,13 +194,13 @@ pub enum StateAfter {
     KeptNotWritten,
 }
 
-/// Makes a connected pair of sockets, the daemon's end first. On the daemon's end, the kernel adds the sender
+/// Makes a connected pair of sockets, the sidecar's end first. On the sidecar's end, the kernel adds the sender
 /// to each message. Both ends are closed on `exec`.
 pub(crate) fn socket_pair() -> io::Result<(OwnedFd, OwnedFd)> {
-    let (daemon_end, session_end) =
+    let (sidecar_end, session_end) =
         rustix::net::socketpair(AddressFamily::UNIX, SocketType::SEQPACKET, SocketFlags::CLOEXEC, None)?;
-    rustix::net::sockopt::set_socket_passcred(&daemon_end, true)?;
-    Ok((daemon_end, session_end))
+    rustix::net::sockopt::set_socket_passcred(&sidecar_end, true)?;
+    Ok((sidecar_end, session_end))
 }
 
 pub(crate) fn send(
@@ -229,13 +229,13 @@ pub(crate) fn receive<T: DeserializeOwned>(socket: BorrowedFd<'_>) -> io::Result
     Ok(receive_from(socket)?.map(|received| (received.message, received.handles)))
 }
 
-/// A message on the daemon's end.
+/// A message on the sidecar's end.
 #[derive(Debug)]
 pub(crate) struct ReceivedMessage<T> {
     pub(crate) message: T,
     pub(crate) handles: Vec<OwnedFd>,
     /// The sender's process number in the receiver's process namespace. The number in the sender's own namespace may be
-    /// different. Known on the daemon's end only.
+    /// different. Known on the sidecar's end only.
     pub(crate) sender: Option<Pid>,
 }
 
@@ -295,8 +295,8 @@ mod tests {
 
     #[test]
     fn a_message_brings_its_descriptors_closed_on_exec() {
-        let (daemon_end, session_end) = socket_pair().unwrap();
-        send(daemon_end.as_fd(), &ToSession::Prepare, &[daemon_end.as_fd(), session_end.as_fd()]).unwrap();
+        let (sidecar_end, session_end) = socket_pair().unwrap();
+        send(sidecar_end.as_fd(), &ToSession::Prepare, &[sidecar_end.as_fd(), session_end.as_fd()]).unwrap();
         let (message, handles) = receive::<ToSession>(session_end.as_fd()).unwrap().unwrap();
         assert!(matches!(message, ToSession::Prepare));
         assert_eq!(handles.len(), 2);
@@ -307,28 +307,28 @@ mod tests {
 
     #[test]
     fn garbage_is_an_error_and_an_end_is_not() {
-        let (daemon_end, session_end) = socket_pair().unwrap();
+        let (sidecar_end, session_end) = socket_pair().unwrap();
         for garbage in [&b"{"[..], b"\"Walk\"", b"{\"Setup\":{}}", &[0xff; 100], b"\"Prepare\" \"Prepare\""] {
-            rustix::io::write(&daemon_end, garbage).unwrap();
+            rustix::io::write(&sidecar_end, garbage).unwrap();
             assert!(receive::<ToSession>(session_end.as_fd()).is_err(), "{garbage:?}");
         }
-        rustix::io::write(&daemon_end, &vec![b' '; MESSAGE_BYTES + 1]).unwrap();
+        rustix::io::write(&sidecar_end, &vec![b' '; MESSAGE_BYTES + 1]).unwrap();
         assert!(receive::<ToSession>(session_end.as_fd()).is_err(), "cut");
-        drop(daemon_end);
+        drop(sidecar_end);
         assert!(receive::<ToSession>(session_end.as_fd()).unwrap().is_none());
     }
 
     #[test]
     fn oversized_message_is_not_sent() {
-        let (daemon_end, session_end) = socket_pair().unwrap();
+        let (sidecar_end, session_end) = socket_pair().unwrap();
         let refused = FromSession::Refused { reason: "x".repeat(MESSAGE_BYTES), by_namespaces: false };
-        assert!(send(daemon_end.as_fd(), &refused, &[]).is_err());
+        assert!(send(sidecar_end.as_fd(), &refused, &[]).is_err());
         assert!(
-            send(daemon_end.as_fd(), &ToSession::Prepare, &[session_end.as_fd(); MESSAGE_HANDLES + 1])
+            send(sidecar_end.as_fd(), &ToSession::Prepare, &[session_end.as_fd(); MESSAGE_HANDLES + 1])
                 .is_err()
         );
         drop(session_end);
-        let gone = send(daemon_end.as_fd(), &ToSession::Prepare, &[]).unwrap_err();
+        let gone = send(sidecar_end.as_fd(), &ToSession::Prepare, &[]).unwrap_err();
         assert_eq!(gone.kind(), io::ErrorKind::BrokenPipe);
     }
 }

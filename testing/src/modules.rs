@@ -63,7 +63,8 @@ pub(crate) fn save_late_modules(state: &Path) {
     let names: Vec<_> = entries.map(|entry| entry.file_name()).collect();
     // Skip a fixture whose test created another key: modules compiled under that key are invalid elsewhere.
     let has_same_key = names.iter().all(|name| {
-        let (core_module, own_module) = (core_folder.path().join(name), state.join(MODULES_FOLDER).join(name));
+        let (core_module, own_module) =
+            (core_folder.path().join(name), state.join(MODULES_FOLDER).join(name));
         !core_module.exists() || fs::read(core_module).ok() == fs::read(own_module).ok()
     });
     for name in names.iter().filter(|_| has_same_key) {

@@ -1,4 +1,4 @@
-//! The environment around a daemon: filters that deny the system calls of confinement, or only pretend
+//! The environment around a sidecar: filters that deny the system calls of confinement, or only pretend
 //! that they succeed.
 #![expect(clippy::unwrap_used, reason = "test code, which clippy.toml lets off by function only")]
 
@@ -24,7 +24,7 @@ pub enum SyscallUse {
     WithPointer(libc::c_long, u8),
 }
 
-/// The environment around a daemon.
+/// The environment around a sidecar.
 #[derive(Clone, Copy, Debug)]
 pub enum KernelEnvironment {
     /// No filter.

@@ -500,7 +500,8 @@ mod tests {
         let limits = StoreLimits { store_bytes: 1_000, outputs: 3, output_bytes: 800 };
         let store = OutputStore::open_with(state.path(), limits).expect("opens");
         let set_age = |id: &str, seconds: u64| {
-            let file = File::options().write(true).open(state.path().join(OUTPUTS_FOLDER).join(id)).expect("opens");
+            let file =
+                File::options().write(true).open(state.path().join(OUTPUTS_FOLDER).join(id)).expect("opens");
             file.set_modified(std::time::SystemTime::now() - Duration::from_secs(seconds)).expect("ages");
         };
         for (index, id) in ["a", "b", "c"].into_iter().enumerate() {

@@ -1,4 +1,4 @@
-//! The confinement of a shell, in the words that the policy, the daemon and audit rows share.
+//! The confinement of a shell, in the words that the policy, the sidecar and audit rows share.
 
 use serde::{Deserialize, Serialize};
 

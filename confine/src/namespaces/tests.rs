@@ -1,4 +1,4 @@
-//! Tests of the namespaces that a single thread can enter. The shell daemon's tests cover process and mount namespaces
+//! Tests of the namespaces that a single thread can enter. The shell sidecar's tests cover process and mount namespaces
 //! with whole sessions.
 
 use super::*;

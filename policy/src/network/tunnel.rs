@@ -28,7 +28,7 @@ pub enum InvalidTunnelRule {
     Address,
 }
 
-/// The network part of a [`crate::ShellGrant`], and of a daemon of shells.
+/// The network part of a [`crate::ShellGrant`], and of a sidecar of shells.
 ///
 /// The JSON is stable, like the grant's. Deserialising runs the same checks as reading a policy file.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]

@@ -1,4 +1,4 @@
-//! A policy's shell: plain data that can be sent to a daemon.
+//! A policy's shell: plain data that can be sent to a sidecar.
 
 use std::{collections::BTreeSet, time::Duration};
 
@@ -13,7 +13,7 @@ use crate::{
 
 /// `[shell]`, with every default filled in and every reduction applied.
 ///
-/// A daemon can receive the JSON. Deserialising runs two checks of a policy file: no vault among the mounts,
+/// A sidecar can receive the JSON. Deserialising runs two checks of a policy file: no vault among the mounts,
 /// and no posture below [`ShellPosture::Minimal`]. It does not check the ranges of numbers.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]

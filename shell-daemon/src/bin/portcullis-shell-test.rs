@@ -1,7 +1,7 @@
 //! A program that can become a session, for the tests of this crate. A test binary cannot, because it has more than one
 //! thread.
 //!
-//! `portcullis-shell-test FOLDER COMMAND [[=]POSTURE]` is a whole daemon for one command. It prints the session's
+//! `portcullis-shell-test FOLDER COMMAND [[=]POSTURE]` is a whole sidecar for one command. It prints the session's
 //! posture to standard error and the command's output to standard output, and exits with the command's code.
 
 use std::{error::Error, io::Write as _, path::PathBuf, process::ExitCode, time::Duration};

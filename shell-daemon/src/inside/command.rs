@@ -50,7 +50,7 @@ pub(super) fn run(job: CommandDescriptors, session: &SessionEnvironment) -> Exit
         .map_err(io::Error::from)
         .and_then(|()| send(job.report.as_fd(), &FromCommand::Started, &[]));
     if prepared.is_err() {
-        // The daemon is gone, so there is no one to report to.
+        // The sidecar is gone, so there is no one to report to.
         return ExitCode::FAILURE;
     }
     let CommandDescriptors { text, stdin, stdout, stderr, start_signal, report, snapshots } = job;
@@ -63,7 +63,7 @@ pub(super) fn run(job: CommandDescriptors, session: &SessionEnvironment) -> Exit
         },
         Err(error) => {
             let failed = FromCommand::Failed { reason: format!("cannot start bash: {error}") };
-            // Ignore an error: if the daemon is gone, the guard will end this process too.
+            // Ignore an error: if the sidecar is gone, the guard will end this process too.
             let _ = send(report.as_fd(), &failed, &[]);
             ExitCode::SUCCESS
         }
@@ -75,7 +75,7 @@ fn wait(shell: Pid, report: &OwnedFd, snapshot: &OwnedFd) -> io::Result<()> {
     while let Some(ended) = wait_for_any_child()? {
         if ended.pid == shell {
             let end = FromCommand::Ended(shell_end(&ended, snapshot, jobs_left())?);
-            // Ignore an error: if the daemon is gone, the guard will end this process too.
+            // Ignore an error: if the sidecar is gone, the guard will end this process too.
             let _ = send(report.as_fd(), &end, &[]);
         }
     }

@@ -31,7 +31,7 @@ use crate::{
 pub(crate) const NOT_STRONG: &str = "only sessions of the posture `strong` have a network";
 
 /// Confines the calling process according to its setup. Returns the answer, and the listeners that go to the
-/// daemon with it: one for the network, if the session has a network, and one for changes. After a refusal
+/// sidecar with it: one for the network, if the session has a network, and one for changes. After a refusal
 /// the process must end.
 pub(super) fn confine(
     setup: &SessionSetup,

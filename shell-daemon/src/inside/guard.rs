@@ -1,8 +1,8 @@
 //! The guard, the first process of a session. It starts the confined process, and kills everything when that process or
-//! the daemon is gone.
+//! the sidecar is gone.
 //!
 //! The guard is not confined, because it must see the processes that it kills. It reads nothing that they wrote. It
-//! watches for the control socket's end, because the kernel closes the socket in every end of the daemon.
+//! watches for the control socket's end, because the kernel closes the socket in every end of the sidecar.
 
 use std::{
     io,
@@ -51,7 +51,7 @@ pub(crate) fn run() -> ExitCode {
     let namespaces = match prepare_namespaces(&setup, &one_thread) {
         Ok(namespaces) => namespaces,
         Err(error) => {
-            // Ignore an error: without a daemon no process waits for the refusal.
+            // Ignore an error: without a sidecar no process waits for the refusal.
             let _ = send(control.as_fd(), &refusal_message(&error, true), &[]);
             // No process was started, so nothing has to be killed.
             return ExitCode::SUCCESS;
@@ -88,7 +88,7 @@ fn prepare(one_thread: &SingleThreaded) -> io::Result<OwnedFd> {
     rustix::stdio::dup2_stdin(&null)?;
     rustix::stdio::dup2_stdout(&null)?;
     rustix::stdio::dup2_stderr(&null)?;
-    // Leave the daemon's terminal and process group. This fails for a group leader, which has left them already.
+    // Leave the sidecar's terminal and process group. This fails for a group leader, which has left them already.
     let _ = rustix::process::setsid();
     // With autogroup scheduling (sched(7)), the kernel weighs each terminal session as a whole. This sets that
     // weight; the niceness of single processes then counts only within the session.
@@ -107,7 +107,7 @@ enum KillMethod {
     ByScan,
 }
 
-/// Waits until the daemon or the session-init is gone, then kills all processes of the session.
+/// Waits until the sidecar or the session-init is gone, then kills all processes of the session.
 fn guard(control: &OwnedFd, session_init: Pid, kill_method: KillMethod) -> ExitCode {
     let Ok(handle) = rustix::process::pidfd_open(session_init, PidfdFlags::empty()) else {
         return ExitCode::FAILURE;

@@ -23,7 +23,7 @@ use super::{
 };
 use crate::wire::{FromCommand, FromSession, SessionReady, SessionSetup, ToSession, receive, send};
 
-/// Confines this process, reports the result, and serves until the daemon is gone.
+/// Confines this process, reports the result, and serves until the sidecar is gone.
 pub(super) fn run(
     control: OwnedFd,
     setup: &SessionSetup,
@@ -32,7 +32,7 @@ pub(super) fn run(
     group: LayerReport,
     one_thread: &SingleThreaded,
 ) -> ExitCode {
-    // Commands get less weight than other programs and than the daemon, which must watch them. Every process may raise
+    // Commands get less weight than other programs and than the sidecar, which must watch them. Every process may raise
     // its niceness, and a confined one cannot lower it again.
     let _ = rustix::process::nice(NICENESS);
     let (answer, listeners) = confine(setup, handles, namespaces, group, one_thread);
@@ -40,7 +40,7 @@ pub(super) fn run(
     if send(control.as_fd(), &answer, &handles).is_err() {
         return ExitCode::FAILURE;
     }
-    // Only the daemon may use the listeners.
+    // Only the sidecar may use the listeners.
     drop(handles);
     drop(listeners);
     let FromSession::Ready(SessionReady { has_tree, network, .. }) = answer else { return ExitCode::FAILURE };
@@ -91,7 +91,7 @@ fn serve(control: OwnedFd, one_thread: &SingleThreaded) -> io::Result<ProcessRol
             }
             Err(error) => {
                 let failed = FromCommand::Failed { reason: format!("double the session's process: {error}") };
-                // Ignore an error: a daemon that is gone is noticed at the loop's `receive`.
+                // Ignore an error: a sidecar that is gone is noticed at the loop's `receive`.
                 let _ = send(job.report.as_fd(), &failed, &[]);
             }
         }

@@ -4,12 +4,12 @@ use std::sync::Arc;
 
 use tonic::{Request, Status, service::Interceptor};
 
-use super::{connection::ConnectionHandle, daemon::Daemon, refusal::RefusalCode};
+use super::{connection::ConnectionHandle, refusal::RefusalCode, sidecar::SidecarServer};
 use portcullis_shell_protocol::{VERSION, VERSION_KEY};
 
-/// The interceptor of one connection. All interceptors share the same daemon.
+/// The interceptor of one connection. All interceptors share the same sidecar.
 #[derive(Clone, Debug)]
-pub(super) struct AuthInterceptor(pub(super) Arc<Daemon>);
+pub(super) struct AuthInterceptor(pub(super) Arc<SidecarServer>);
 
 impl Interceptor for AuthInterceptor {
     fn call(&mut self, request: Request<()>) -> Result<Request<()>, Status> {
@@ -21,7 +21,7 @@ impl Interceptor for AuthInterceptor {
         if version != Some(VERSION) {
             let client_version = version.unwrap_or("no version");
             return Err(RefusalCode::Version.status(format!(
-                "this daemon is of version {VERSION}, the client of {client_version}: start both from one build"
+                "this sidecar is of version {VERSION}, the client of {client_version}: start both from one build"
             )));
         }
         ConnectionHandle::from_request(&request)?.note_token();

@@ -6,14 +6,14 @@ use tonic::{Request, Response, Status};
 
 use super::{
     command::{self, CommandControl, CommandPermits, ExecStream, SessionCommand},
-    config::DaemonMount,
+    config::SidecarMount,
     connection::{ConnectionHandle, RandomId},
     creation::{self, CheckedRequest},
-    daemon::{Daemon, take_permit},
     health,
     input::{AfterInput, StdinSender},
     refusal::{self, RefusalCode},
     session_thread::{self, HeldSession, SessionContext, SessionFacts, StartedSession},
+    sidecar::{SidecarServer, take_permit},
 };
 use portcullis_undo::{CallFacts, ChangeRecorder, MountRoot, UndoStore};
 use rustix::fs::{Mode, OFlags};
@@ -27,22 +27,22 @@ use portcullis_shell_protocol::{
 
 /// The calls of one connection.
 #[derive(Clone, Debug)]
-pub(super) struct ShellCalls(pub(super) Arc<Daemon>);
+pub(super) struct ShellCalls(pub(super) Arc<SidecarServer>);
 
 #[tonic::async_trait]
 impl Shell for ShellCalls {
     type ExecStream = ExecStream;
 
     async fn health(&self, request: Request<HealthRequest>) -> Result<Response<HealthResponse>, Status> {
-        let daemon = &self.0;
-        daemon.require_running()?;
+        let sidecar = &self.0;
+        sidecar.require_running()?;
         let environment = request.into_inner().environment;
-        let posture = health::prove(daemon, environment).await.map_err(|unproven| unproven.status())?;
+        let posture = health::prove(sidecar, environment).await.map_err(|unproven| unproven.status())?;
         Ok(Response::new(HealthResponse {
             version: VERSION.to_owned(),
             posture: Some(posture),
-            mounts: creation::messages(&daemon.config.mounts),
-            limits: Some(creation::configured_limits(daemon)),
+            mounts: creation::messages(&sidecar.config.mounts),
+            limits: Some(creation::configured_limits(sidecar)),
         }))
     }
 
@@ -50,22 +50,22 @@ impl Shell for ShellCalls {
         &self,
         request: Request<CreateSessionRequest>,
     ) -> Result<Response<CreateSessionResponse>, Status> {
-        let daemon = &self.0;
+        let sidecar = &self.0;
         let client = ConnectionHandle::from_request(&request)?;
         let connection = client.connection();
-        daemon.require_running()?;
-        let mut checked = creation::check_request(daemon, request.get_ref())?;
-        let network = checked.open_network(daemon, connection.share_of(&request.get_ref().owner)).await;
+        sidecar.require_running()?;
+        let mut checked = creation::check_request(sidecar, request.get_ref())?;
+        let network = checked.open_network(sidecar, connection.share_of(&request.get_ref().owner)).await;
         let CheckedRequest { spec, mounts, limits, mount_paths, .. } = checked;
         let id = RandomId::random()?;
         let context = SessionContext {
             id,
             connection: Arc::downgrade(connection),
-            idle_timeout: daemon.config.session.idle_timeout,
-            shell: daemon.shell.clone(),
+            idle_timeout: sidecar.config.session.idle_timeout,
+            shell: sidecar.shell.clone(),
             _permits: [
                 take_permit(&connection.session_permits, "sessions of one connection")?,
-                take_permit(&daemon.sessions, "sessions")?,
+                take_permit(&sidecar.sessions, "sessions")?,
             ],
         };
         let (work_sender, startup_receiver) = session_thread::start(spec, network, context)
@@ -87,15 +87,15 @@ impl Shell for ShellCalls {
     }
 
     async fn exec(&self, request: Request<ExecRequest>) -> Result<Response<ExecStream>, Status> {
-        let daemon = &self.0;
+        let sidecar = &self.0;
         let client = ConnectionHandle::from_request(&request)?;
         let connection = client.connection();
-        daemon.require_running()?;
+        sidecar.require_running()?;
         let request = request.into_inner();
         let (_, session) = connection.session(&request.session_id)?;
         let turn = Arc::clone(&session.turn).try_acquire_owned();
         let turn = turn.map_err(|_taken| RefusalCode::Busy.status("a command of this session is running"))?;
-        let permit = take_permit(&daemon.commands, "running commands")?;
+        let permit = take_permit(&sidecar.commands, "running commands")?;
         let background_from = request.background_from;
         let (input, reader) = if request.stdin_open {
             let (input, reader) = StdinSender::open()?;
@@ -103,10 +103,10 @@ impl Shell for ShellCalls {
         } else {
             (StdinSender::without_input(), None)
         };
-        let recorder = recorder(daemon, &request)?;
+        let recorder = recorder(sidecar, &request)?;
         let (control, cancellation) = CommandControl::new(input)?;
         let id = RandomId::random()?;
-        let max_timeout = daemon.config.session.max_command_timeout;
+        let max_timeout = sidecar.config.session.max_command_timeout;
         let limits = &session.info.limits;
         let request = CommandRequest {
             workdir: creation::workdir(
@@ -134,7 +134,7 @@ impl Shell for ShellCalls {
         // Ignore the result: a session that has ended drops the job, and `accepted` reports that to the caller.
         session.run(SessionCommand {
             id,
-            daemon: Arc::clone(daemon),
+            sidecar: Arc::clone(sidecar),
             request,
             recorder,
             background_from,
@@ -195,15 +195,15 @@ impl Shell for ShellCalls {
 }
 
 /// The recorder of a command's changes. `None` if no mount has undo, or the client asks for no record.
-fn recorder(daemon: &Daemon, request: &ExecRequest) -> Result<Option<ChangeRecorder>, Status> {
-    let kept_mounts: Vec<&DaemonMount> =
-        daemon.config.mounts.iter().filter(|mount| mount.keeps_changes()).collect();
+fn recorder(sidecar: &SidecarServer, request: &ExecRequest) -> Result<Option<ChangeRecorder>, Status> {
+    let kept_mounts: Vec<&SidecarMount> =
+        sidecar.config.mounts.iter().filter(|mount| mount.keeps_changes()).collect();
     if kept_mounts.is_empty() || request.call_id.is_empty() {
         return Ok(None);
     }
     let mut roots = Vec::with_capacity(kept_mounts.len());
     for mount in kept_mounts {
-        let path = daemon.mount_path(&mount.name)?;
+        let path = sidecar.mount_path(&mount.name)?;
         let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
         let directory = rustix::fs::open(&path, flags, Mode::empty()).map_err(|errno| {
             RefusalCode::Mounts.status(format!("cannot open the mount `{}`: {errno}", mount.name))
@@ -216,7 +216,7 @@ fn recorder(daemon: &Daemon, request: &ExecRequest) -> Result<Option<ChangeRecor
         agent: request.agent_id.clone(),
         tool: SHELL_TOOL.to_owned(),
     };
-    Ok(Some(ChangeRecorder::new(UndoStore::new(&daemon.config.state), facts, roots)))
+    Ok(Some(ChangeRecorder::new(UndoStore::new(&sidecar.config.state), facts, roots)))
 }
 
 /// The tool whose calls are commands, in records of changes.

@@ -22,11 +22,11 @@ use tonic::Status;
 use super::{
     connection::{ClientConnection, RandomId},
     connections::ConnectionReport,
-    daemon::Daemon,
     forwarder::Forwarder,
     input::StdinSender,
     refusal::{self, RefusalCode},
     session_thread::SessionLife,
+    sidecar::SidecarServer,
 };
 use crate::{
     BackgroundOutput, Cancellation, Canceller, CommandEnd, CommandRequest, Completion, Ending, Interruption,
@@ -67,7 +67,7 @@ impl CommandControl {
 /// A command that is passed to its session's thread.
 pub(super) struct SessionCommand {
     pub(super) id: RandomId,
-    pub(super) daemon: Arc<Daemon>,
+    pub(super) sidecar: Arc<SidecarServer>,
     pub(super) request: CommandRequest,
     /// Records the command's changes.
     pub(super) recorder: Option<ChangeRecorder>,
@@ -83,7 +83,7 @@ pub(super) struct SessionCommand {
 pub(super) struct CommandPermits {
     pub(super) id: RandomId,
     pub(super) connection: Weak<ClientConnection>,
-    /// Two permits: the session's turn, and one of the daemon's permits for running commands.
+    /// Two permits: the session's turn, and one of the sidecar's permits for running commands.
     pub(super) _permits: [OwnedSemaphorePermit; 2],
 }
 
@@ -104,12 +104,12 @@ impl SessionCommand {
         forwarder: Option<&Forwarder>,
         forget: impl FnOnce(),
     ) -> SessionLife {
-        let Self { id, daemon, request, recorder, background_from, control, mut outlet, permits } = self;
+        let Self { id, sidecar, request, recorder, background_from, control, mut outlet, permits } = self;
         let judged = if control.cancelled.is_cancelled() {
             // The caller is gone or the session is about to end.
             Err(RefusalCode::SessionEnded.status("the command was cancelled before it began"))
         } else {
-            daemon.config.commands.judge(&request.command).map_err(|refusal| {
+            sidecar.config.commands.judge(&request.command).map_err(|refusal| {
                 tracing::info!(command = %id, %refusal, "refused a command");
                 RefusalCode::CommandDenied.status(refusal.to_string())
             })
@@ -356,6 +356,6 @@ fn micros(duration: Duration) -> u64 {
 }
 
 /// The maximum number of events that wait for a client, including the first and the last, and of output bytes in one
-/// event. Their product bounds the daemon's memory for a client that does not read.
+/// event. Their product bounds the sidecar's memory for a client that does not read.
 const MAX_WAITING_EVENTS: usize = 8;
 const MAX_EVENT_BYTES: usize = 128 << 10;

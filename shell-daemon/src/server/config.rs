@@ -1,4 +1,4 @@
-//! The configuration of a daemon, derived from a policy or received from a parent process. It consists of plain values.
+//! The configuration of a sidecar, derived from a policy or received from a parent process. It consists of plain values.
 
 use std::{collections::BTreeSet, path::PathBuf, time::Duration};
 
@@ -9,16 +9,16 @@ use serde::{Deserialize, Serialize};
 
 use crate::{PostureChoice, SessionToolchain};
 
-/// Everything that a daemon offers. Clients can get nothing else.
+/// Everything that a sidecar offers. Clients can get nothing else.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct DaemonConfig {
-    /// The daemon's folder, outside every mount. It holds the canary, a file that sessions must fail to read.
+pub struct SidecarServerConfig {
+    /// The sidecar's folder, outside every mount. It holds the canary, a file that sessions must fail to read.
     pub state: PathBuf,
     /// The folder that contains the mounts. It is not a mount itself.
     pub workspace: PathBuf,
     /// The folders that sessions see in addition to the system's folders.
-    pub mounts: Vec<DaemonMount>,
+    pub mounts: Vec<SidecarMount>,
     /// The name of the mount that is `HOME` and the first working directory. Every session has it.
     pub home: String,
     /// Host paths that no mount may contain, equal or be inside of. [`Self::state`] is always added to them.
@@ -39,39 +39,39 @@ pub struct DaemonConfig {
     pub hidden: Vec<String>,
     /// The network of sessions of the posture `strong`. `None` if sessions have no network.
     #[serde(default)]
-    pub network: Option<DaemonNetwork>,
+    pub network: Option<SidecarNetwork>,
     /// Bounds of one session and its commands.
     pub session: SessionLimits,
-    /// Bounds of the daemon as a whole.
+    /// Bounds of the sidecar as a whole.
     pub service: ServiceLimits,
 }
 
 /// One folder that sessions see.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct DaemonMount {
+pub struct SidecarMount {
     /// The mount's name. Clients see the mount `shared` as `/shared`.
     pub name: String,
     /// The folder's path below the workspace, without any symbolic link, or an absolute path.
     pub folder: String,
     /// The most that a session may do with the folder.
     pub access: Access,
-    /// Whether changes are kept, in the store of [`DaemonConfig::state`].
+    /// Whether changes are kept, in the store of [`SidecarServerConfig::state`].
     #[serde(default)]
     pub has_undo: bool,
 }
 
-impl DaemonMount {
+impl SidecarMount {
     /// Whether commands can change the folder, and their changes are kept.
     pub(super) fn keeps_changes(&self) -> bool {
         self.has_undo && self.access == Access::Write
     }
 }
 
-/// The network of a daemon's sessions, and the confinement of the threads that connect for the sessions.
+/// The network of a sidecar's sessions, and the confinement of the threads that connect for the sessions.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct DaemonNetwork {
+pub struct SidecarNetwork {
     /// The hosts that sessions reach.
     pub rules: ShellNetwork,
     /// The path of a file with additional trusted certificates in PEM form, of at most 1 MiB.
@@ -144,11 +144,11 @@ impl SessionLimits {
     }
 }
 
-/// Bounds of the daemon as a whole, each with the resource that it protects.
+/// Bounds of the sidecar as a whole, each with the resource that it protects.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct ServiceLimits {
-    /// Connections at a time. Each costs a descriptor and some memory. When one more arrives, the daemon hangs up
+    /// Connections at a time. Each costs a descriptor and some memory. When one more arrives, the sidecar hangs up
     /// on the oldest connection that has not sent the token yet. Default: 64.
     pub connections: usize,
     /// Sessions at a time. Each costs two processes and a thread. Default: 64.
@@ -168,7 +168,7 @@ pub struct ServiceLimits {
     pub keepalive_interval: Duration,
     /// The time limit of a client's answer to the ping. Default: 20 s.
     pub keepalive_timeout: Duration,
-    /// Grace period of running commands when the daemon stops. Default: 5 s.
+    /// Grace period of running commands when the sidecar stops. Default: 5 s.
     pub grace: Duration,
     /// The time for which the result of a health check is reused. After it, the next check starts a session again.
     /// Default: 10 s.

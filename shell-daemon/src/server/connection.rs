@@ -34,7 +34,7 @@ impl ConnectionHandle {
     /// The connection that a request came over.
     ///
     /// # Errors
-    /// `failed`, if the request has no connection of this daemon. Only a bug could cause this.
+    /// `failed`, if the request has no connection of this sidecar. Only a bug could cause this.
     pub(super) fn from_request<T>(request: &Request<T>) -> Result<Self, Status> {
         let client = request.extensions().get::<Self>();
         client.cloned().ok_or_else(|| RefusalCode::Failed.status("the call belongs to no connection"))
@@ -191,7 +191,7 @@ pub(super) struct ConnectionIo {
     early: io::Cursor<Vec<u8>>,
     connection: Arc<ClientConnection>,
     token_timer: Pin<Box<Sleep>>,
-    /// Ready when the daemon hangs up.
+    /// Ready when the sidecar hangs up.
     cut: Pin<Box<WaitForCancellationFutureOwned>>,
     _permit: OwnedSemaphorePermit,
 }
@@ -246,7 +246,10 @@ impl AsyncRead for ConnectionIo {
         buffer: &mut ReadBuf<'_>,
     ) -> Poll<io::Result<()>> {
         if self.cut.as_mut().poll(context).is_ready() {
-            return Poll::Ready(Err(io::Error::new(io::ErrorKind::ConnectionAborted, "the daemon hangs up")));
+            return Poll::Ready(Err(io::Error::new(
+                io::ErrorKind::ConnectionAborted,
+                "the sidecar hangs up",
+            )));
         }
         if !self.connection.is_authenticated.load(Ordering::Acquire)
             && self.token_timer.as_mut().poll(context).is_ready()

@@ -1,5 +1,5 @@
-//! Derives the specification of a new session from a client's request. A session never gets more than the daemon
-//! has. A request for a posture, mount or variable that the daemon cannot give is refused. A limit that is
+//! Derives the specification of a new session from a client's request. A session never gets more than the sidecar
+//! has. A request for a posture, mount or variable that the sidecar cannot give is refused. A limit that is
 //! too high is lowered.
 
 use std::{
@@ -16,10 +16,10 @@ use portcullis_types::{Access, ShellPosture};
 use tonic::Status;
 
 use super::{
-    DaemonMount,
-    daemon::Daemon,
+    SidecarMount,
     refusal::RefusalCode,
     session_egress::{SessionEgress, SessionJudge, TunnelStartError},
+    sidecar::SidecarServer,
 };
 use crate::{PostureChoice, SessionMount, SessionNetwork, SessionSpec, limits::MAX_COMMAND_BYTES};
 use portcullis_shell_protocol::{CreateSessionRequest, Mount, SessionLimits};
@@ -72,7 +72,7 @@ pub(super) struct MountRealPath {
 /// The maximum length of the name of a session's owner, in bytes.
 const MAX_OWNER_BYTES: usize = 256;
 
-/// A request for all mounts and hosts of the daemon.
+/// A request for all mounts and hosts of the sidecar.
 pub(super) fn request_for_all() -> CreateSessionRequest {
     CreateSessionRequest { all_mounts: true, all_hosts: true, ..CreateSessionRequest::default() }
 }
@@ -82,11 +82,11 @@ impl CheckedRequest {
     /// reason why the session starts without a network.
     pub(super) async fn open_network(
         &mut self,
-        daemon: &Daemon,
+        sidecar: &SidecarServer,
         share: TunnelShare,
     ) -> Option<Result<SessionAccess, SessionNetworkError>> {
         let networks = self.networks.take()?;
-        let Some(clients) = &daemon.clients else {
+        let Some(clients) = &sidecar.clients else {
             return Some(Err(SessionNetworkError::NoHosts));
         };
         let client = match clients.get().await {
@@ -105,30 +105,30 @@ impl CheckedRequest {
 /// # Errors
 /// `posture`, `mounts`, `environment` or `invalid`, with the reason.
 pub(super) fn check_request(
-    daemon: &Daemon,
+    sidecar: &SidecarServer,
     request: &CreateSessionRequest,
 ) -> Result<CheckedRequest, Status> {
-    let posture = posture(daemon.config.posture, &request.least_posture)?;
+    let posture = posture(sidecar.config.posture, &request.least_posture)?;
     let mounts = match (request.all_mounts, request.mounts.as_slice()) {
-        (true, []) => daemon.config.mounts.clone(),
+        (true, []) => sidecar.config.mounts.clone(),
         (true, _) => {
             return Err(RefusalCode::Invalid.status("a session has either all mounts or those of a list"));
         }
         // An empty list means no mounts. A client that forgets the list is granted nothing.
-        (false, requested) => mounts(&daemon.config.mounts, requested)?,
+        (false, requested) => mounts(&sidecar.config.mounts, requested)?,
     };
     if request.owner.len() > MAX_OWNER_BYTES {
         return Err(RefusalCode::Invalid.status("the name of the owner is too long"));
     }
-    let networks = networks(daemon, request)?;
-    let limits = limits(daemon, request.limits.as_ref());
-    let home = mounts.iter().find(|mount| mount.name == daemon.config.home).or(mounts.first());
+    let networks = networks(sidecar, request)?;
+    let limits = limits(sidecar, request.limits.as_ref());
+    let home = mounts.iter().find(|mount| mount.name == sidecar.config.home).or(mounts.first());
     let home = home.ok_or_else(|| RefusalCode::Mounts.status("a session needs a mount"))?.name.clone();
     let mut session_mounts = Vec::with_capacity(mounts.len());
     for mount in &mounts {
         session_mounts.push(SessionMount {
             name: mount.name.clone(),
-            path: daemon.mount_path(&mount.name)?,
+            path: sidecar.mount_path(&mount.name)?,
             access: match mount.access {
                 Access::Read => PathAccess::Read,
                 Access::Write => PathAccess::Write,
@@ -144,35 +144,35 @@ pub(super) fn check_request(
         mounts: messages(&mounts),
         limits,
         spec: SessionSpec {
-            launcher: daemon.launcher.clone(),
+            launcher: sidecar.launcher.clone(),
             mounts: session_mounts,
             home,
-            toolchain: daemon.config.toolchain.clone(),
-            environment: environment(daemon, request)?,
+            toolchain: sidecar.config.toolchain.clone(),
+            environment: environment(sidecar, request)?,
             limits: ProcessLimits {
                 memory_bytes: limits.memory_bytes,
                 file_bytes: limits.file_bytes,
-                ..daemon.config.session.process_limits()
+                ..sidecar.config.session.process_limits()
             },
             group: Some(GroupLimits {
-                memory_bytes: daemon.config.session.group_memory_bytes,
-                processes: daemon.config.session.group_processes,
+                memory_bytes: sidecar.config.session.group_memory_bytes,
+                processes: sidecar.config.session.group_processes,
                 cpu_percent: None,
             }),
-            canary: daemon.canary.clone(),
+            canary: sidecar.canary.clone(),
             posture,
             waived: Vec::new(),
-            protect: daemon.protect.clone(),
-            hide: daemon.hide.clone(),
-            watch_changes: mounts.iter().any(DaemonMount::keeps_changes),
+            protect: sidecar.protect.clone(),
+            hide: sidecar.hide.clone(),
+            watch_changes: mounts.iter().any(SidecarMount::keeps_changes),
             network: None,
         },
     })
 }
 
-/// The daemon's own bounds of a session.
-pub(super) fn configured_limits(daemon: &Daemon) -> SessionLimits {
-    let configured = &daemon.config.session;
+/// The sidecar's own bounds of a session.
+pub(super) fn configured_limits(sidecar: &SidecarServer) -> SessionLimits {
+    let configured = &sidecar.config.session;
     SessionLimits {
         memory_bytes: configured.memory_bytes,
         processes: configured.processes,
@@ -183,9 +183,9 @@ pub(super) fn configured_limits(daemon: &Daemon) -> SessionLimits {
 }
 
 /// Mounts as protocol messages.
-pub(super) fn messages(mounts: &[DaemonMount]) -> Vec<Mount> {
+pub(super) fn messages(mounts: &[SidecarMount]) -> Vec<Mount> {
     let message =
-        |mount: &DaemonMount| Mount { name: mount.name.clone(), access: mount.access.as_str().to_owned() };
+        |mount: &SidecarMount| Mount { name: mount.name.clone(), access: mount.access.as_str().to_owned() };
     mounts.iter().map(message).collect()
 }
 
@@ -232,7 +232,7 @@ pub(super) fn command(text: String) -> Result<String, Status> {
     Ok(text)
 }
 
-/// The stricter of the daemon's posture and the requested one.
+/// The stricter of the sidecar's posture and the requested one.
 fn posture(configured: PostureChoice, requested: &str) -> Result<PostureChoice, Status> {
     if requested.is_empty() {
         return Ok(configured);
@@ -244,13 +244,16 @@ fn posture(configured: PostureChoice, requested: &str) -> Result<PostureChoice, 
         PostureChoice::AtLeast(least) => Ok(PostureChoice::AtLeast(least.max(requested))),
         PostureChoice::Exactly(level) if level >= requested => Ok(configured),
         PostureChoice::Exactly(level) => Err(RefusalCode::Posture
-            .status(format!("sessions of this daemon are `{level}`, by its operator's choice"))),
+            .status(format!("sessions of this sidecar are `{level}`, by its operator's choice"))),
     }
 }
 
-/// The daemon's network and the requested network. Both must permit a connection.
-fn networks(daemon: &Daemon, request: &CreateSessionRequest) -> Result<Option<Vec<ShellNetwork>>, Status> {
-    let configured = daemon.config.network.as_ref().map(|network| network.rules.clone());
+/// The sidecar's network and the requested network. Both must permit a connection.
+fn networks(
+    sidecar: &SidecarServer,
+    request: &CreateSessionRequest,
+) -> Result<Option<Vec<ShellNetwork>>, Status> {
+    let configured = sidecar.config.network.as_ref().map(|network| network.rules.clone());
     match (request.all_hosts, &request.network) {
         (false, None) => Ok(None),
         (true, None) => Ok(configured.map(|configured| vec![configured])),
@@ -275,37 +278,37 @@ fn parse_all<T: FromStr<Err: std::fmt::Display> + Ord>(texts: &[String]) -> Resu
     parsed.collect::<Result<_, T::Err>>().map_err(|error| RefusalCode::Invalid.status(error.to_string()))
 }
 
-fn mounts(configured: &[DaemonMount], requested: &[Mount]) -> Result<Vec<DaemonMount>, Status> {
-    let mut mounts: Vec<DaemonMount> = Vec::new();
+fn mounts(configured: &[SidecarMount], requested: &[Mount]) -> Result<Vec<SidecarMount>, Status> {
+    let mut mounts: Vec<SidecarMount> = Vec::new();
     for mount in requested {
         let refuse = |problem| RefusalCode::Mounts.status(format!("the mount `{}` {problem}", mount.name));
         let configured_mount = configured.iter().find(|configured| configured.name == mount.name);
-        let configured_mount = configured_mount.ok_or_else(|| refuse("is not one of this daemon's"))?;
+        let configured_mount = configured_mount.ok_or_else(|| refuse("is not one of this sidecar's"))?;
         let access = match mount.access.as_str() {
             "read" => Access::Read,
             "write" => Access::Write,
             _ => return Err(refuse("is neither requested to `read` nor to `write`")),
         };
         if access > configured_mount.access {
-            return Err(refuse("cannot be written to through this daemon"));
+            return Err(refuse("cannot be written to through this sidecar"));
         }
         if mounts.iter().any(|other| other.name == mount.name) {
             return Err(refuse("is requested twice"));
         }
-        mounts.push(DaemonMount { access, ..configured_mount.clone() });
+        mounts.push(SidecarMount { access, ..configured_mount.clone() });
     }
     Ok(mounts)
 }
 
-/// The lower of each requested limit and the daemon's limit. A request of 0 means the daemon's limit. A timeout is
-/// bounded only by the daemon's longest timeout.
-fn limits(daemon: &Daemon, requested: Option<&SessionLimits>) -> SessionLimits {
-    let configured = configured_limits(daemon);
+/// The lower of each requested limit and the sidecar's limit. A request of 0 means the sidecar's limit. A timeout is
+/// bounded only by the sidecar's longest timeout.
+fn limits(sidecar: &SidecarServer, requested: Option<&SessionLimits>) -> SessionLimits {
+    let configured = configured_limits(sidecar);
     let Some(requested) = requested else { return configured };
     let lower_limit =
         |requested: u64, configured: u64| if requested == 0 { configured } else { requested.min(configured) };
     let max_timeout_ms =
-        u64::try_from(daemon.config.session.max_command_timeout.as_millis()).unwrap_or(u64::MAX);
+        u64::try_from(sidecar.config.session.max_command_timeout.as_millis()).unwrap_or(u64::MAX);
     SessionLimits {
         memory_bytes: lower_limit(requested.memory_bytes, configured.memory_bytes),
         processes: lower_limit(requested.processes, configured.processes),
@@ -318,13 +321,16 @@ fn limits(daemon: &Daemon, requested: Option<&SessionLimits>) -> SessionLimits {
     }
 }
 
-fn environment(daemon: &Daemon, request: &CreateSessionRequest) -> Result<Vec<(String, String)>, Status> {
+fn environment(
+    sidecar: &SidecarServer,
+    request: &CreateSessionRequest,
+) -> Result<Vec<(String, String)>, Status> {
     let mut bytes = 0;
     for (name, value) in &request.environment {
-        if !daemon.config.environment.contains(name.as_str()) {
+        if !sidecar.config.environment.contains(name.as_str()) {
             let name: String = name.chars().take(64).collect();
             return Err(
-                RefusalCode::Environment.status(format!("this daemon does not let clients set `{name}`"))
+                RefusalCode::Environment.status(format!("this sidecar does not let clients set `{name}`"))
             );
         }
         if value.contains('\0') {
@@ -338,7 +344,7 @@ fn environment(daemon: &Daemon, request: &CreateSessionRequest) -> Result<Vec<(S
     let mut environment: Vec<_> = request.environment.clone().into_iter().collect();
     environment.sort();
     // Add these last, so that no client changes the variables of the operator's toolchain.
-    environment.extend(daemon.config.toolchain.variables.iter().cloned());
+    environment.extend(sidecar.config.toolchain.variables.iter().cloned());
     Ok(environment)
 }
 

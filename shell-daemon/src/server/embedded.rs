@@ -1,8 +1,8 @@
-//! A daemon for a single client: the parent process, which is connected to this process's standard input.
+//! A sidecar for a single client: the parent process, which is connected to this process's standard input.
 //!
 //! The parent makes a pair of connected Unix stream sockets and gives one end to this process as descriptor 0. It
 //! writes an [`EmbeddedSetup`] as one line of JSON, and uses the protocol from then on. Neither the token nor any other
-//! value appears in the arguments or the environment. The daemon and all its sessions end when the connection closes,
+//! value appears in the arguments or the environment. The sidecar and all its sessions end when the connection closes,
 //! even if the parent is killed.
 
 use std::{
@@ -23,7 +23,7 @@ use serde::{Deserialize, Serialize};
 use tokio::{io::AsyncReadExt as _, net::UnixStream, time::timeout};
 
 use super::{
-    DaemonConfig, DaemonError, Token,
+    SidecarServerConfig, SidecarServerError, Token,
     logs::{self, LogFormat},
     serve::serve_one,
 };
@@ -35,8 +35,8 @@ use crate::{conceal_memory, take_all_descriptors};
 pub struct EmbeddedSetup {
     /// The token that the parent sends with each call, in the format of [`Token::parse`].
     pub token: String,
-    /// The daemon's configuration.
-    pub config: DaemonConfig,
+    /// The sidecar's configuration.
+    pub config: SidecarServerConfig,
 }
 
 impl std::fmt::Debug for EmbeddedSetup {
@@ -46,11 +46,11 @@ impl std::fmt::Debug for EmbeddedSetup {
     }
 }
 
-/// The only argument of an embedded daemon's process. It grants nothing: the daemon receives all its rights over its
+/// The only argument of an embedded sidecar's process. It grants nothing: the sidecar receives all its rights over its
 /// standard input.
 pub const EMBEDDED_ENTRY: &str = "portcullis-embedded-shelld";
 
-/// Becomes an embedded daemon if this process was started as one, and returns its exit code. Call it after
+/// Becomes an embedded sidecar if this process was started as one, and returns its exit code. Call it after
 /// [`crate::enter_if_session`] and before anything else.
 #[must_use]
 pub fn enter_if_embedded() -> Option<ExitCode> {
@@ -58,7 +58,7 @@ pub fn enter_if_embedded() -> Option<ExitCode> {
     (arguments.next()? == EMBEDDED_ENTRY && arguments.next().is_none()).then(embedded_main)
 }
 
-/// Runs an embedded daemon until its end. An error is written to standard error in one line.
+/// Runs an embedded sidecar until its end. An error is written to standard error in one line.
 #[must_use]
 pub fn embedded_main() -> ExitCode {
     match run() {
@@ -72,7 +72,7 @@ pub fn embedded_main() -> ExitCode {
     }
 }
 
-fn run() -> Result<(), DaemonError> {
+fn run() -> Result<(), SidecarServerError> {
     let one_thread =
         SingleThreaded::check().map_err(io::Error::other).map_err(system("count the threads"))?;
     // The parent may have leaked descriptors to this process.
@@ -97,7 +97,7 @@ fn run() -> Result<(), DaemonError> {
 }
 
 /// Moves the connection away from standard input, so that started programs do not inherit it.
-fn take_stdin() -> Result<OwnedFd, DaemonError> {
+fn take_stdin() -> Result<OwnedFd, SidecarServerError> {
     let stdin = rustix::stdio::stdin();
     let is_stream = sockopt::socket_domain(stdin) == Ok(AddressFamily::UNIX)
         && sockopt::socket_type(stdin) == Ok(SocketType::STREAM);
@@ -112,7 +112,7 @@ fn take_stdin() -> Result<OwnedFd, DaemonError> {
 }
 
 /// Reads the setup, and returns it with the bytes after its line.
-async fn read_setup(stream: &mut UnixStream) -> Result<(EmbeddedSetup, Vec<u8>), DaemonError> {
+async fn read_setup(stream: &mut UnixStream) -> Result<(EmbeddedSetup, Vec<u8>), SidecarServerError> {
     let mut bytes = Vec::new();
     loop {
         let read_from = bytes.len();
@@ -138,12 +138,12 @@ async fn read_setup(stream: &mut UnixStream) -> Result<(EmbeddedSetup, Vec<u8>),
     Err(refuse("is longer than 256 KiB".to_owned()))
 }
 
-fn refuse(problem: String) -> DaemonError {
-    DaemonError::Setup { problem }
+fn refuse(problem: String) -> SidecarServerError {
+    SidecarServerError::Setup { problem }
 }
 
-fn system<E: Into<io::Error>>(operation: &'static str) -> impl FnOnce(E) -> DaemonError {
-    move |source| DaemonError::System { operation, source: source.into() }
+fn system<E: Into<io::Error>>(operation: &'static str) -> impl FnOnce(E) -> SidecarServerError {
+    move |source| SidecarServerError::System { operation, source: source.into() }
 }
 
 /// The maximum number of bytes of the setup's line.

@@ -1,4 +1,4 @@
-//! The errors that keep a daemon from running. Their messages are for operators, because they contain host paths.
+//! The errors that keep a sidecar from running. Their messages are for operators, because they contain host paths.
 
 use std::{io, path::PathBuf};
 
@@ -7,12 +7,12 @@ use portcullis_policy::PolicyError;
 
 use super::ProofError;
 
-/// The reason why a daemon did not start, or why it ended without a request to stop.
+/// The reason why a sidecar did not start, or why it ended without a request to stop.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
-pub enum DaemonError {
+pub enum SidecarServerError {
     /// A configuration value is invalid.
-    #[error("the daemon's {setting} {problem}")]
+    #[error("the sidecar's {setting} {problem}")]
     Config {
         /// The setting's name.
         setting: &'static str,
@@ -84,13 +84,13 @@ pub enum DaemonError {
         /// The problem, worded to follow its subject in the message.
         problem: String,
     },
-    /// An embedded daemon's setup is invalid.
-    #[error("the embedded daemon's setup {problem}")]
+    /// An embedded sidecar's setup is invalid.
+    #[error("the embedded sidecar's setup {problem}")]
     Setup {
         /// The problem, worded to follow its subject in the message.
         problem: String,
     },
-    /// The operating system refused an operation that every daemon needs.
+    /// The operating system refused an operation that every sidecar needs.
     #[error("cannot {operation}")]
     System {
         /// The refused operation, worded to follow "cannot" in the message.

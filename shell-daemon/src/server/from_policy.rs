@@ -1,4 +1,4 @@
-//! The configuration of a standalone daemon, read from the policy and the command line.
+//! The configuration of a standalone sidecar, read from the policy and the command line.
 
 use std::{
     fs::File,
@@ -18,7 +18,9 @@ use portcullis_policy::{
 };
 use portcullis_types::{Access, SandboxTier};
 
-use super::{DaemonConfig, DaemonError, DaemonMount, DaemonNetwork, ServiceLimits, SessionLimits};
+use super::{
+    ServiceLimits, SessionLimits, SidecarMount, SidecarNetwork, SidecarServerConfig, SidecarServerError,
+};
 use crate::{PostureChoice, SessionToolchain};
 
 /// The paths that the command line gives.
@@ -31,18 +33,20 @@ pub(super) struct CommandLinePaths {
     pub(super) private: Vec<PathBuf>,
 }
 
-/// Makes the configuration of a daemon.
+/// Makes the configuration of a sidecar.
 ///
 /// # Errors
-/// [`DaemonError::PolicyFile`] if a policy cannot be read, [`DaemonError::Policy`] if a policy is invalid, and the
-/// errors of [`DaemonConfig::from_policy`].
-pub(super) fn config(paths: &CommandLinePaths) -> Result<DaemonConfig, DaemonError> {
+/// [`SidecarServerError::PolicyFile`] if a policy cannot be read, [`SidecarServerError::Policy`] if a policy is invalid, and the
+/// errors of [`SidecarServerConfig::from_policy`].
+pub(super) fn config(paths: &CommandLinePaths) -> Result<SidecarServerConfig, SidecarServerError> {
     let (operator_path, operator) = operator_policy(paths.policy.as_deref())?.unzip();
     let project = operator.as_deref().and_then(project_of).map(PathBuf::from);
     let overlay_path = project.as_ref().unwrap_or(&paths.workspace).join(OVERLAY_FILE);
     let overlay = match read(&overlay_path) {
         Ok(text) => Some(text),
-        Err(DaemonError::PolicyFile { source, .. }) if source.kind() == io::ErrorKind::NotFound => None,
+        Err(SidecarServerError::PolicyFile { source, .. }) if source.kind() == io::ErrorKind::NotFound => {
+            None
+        }
         Err(error) => return Err(error),
     };
     let name = operator_path
@@ -54,7 +58,7 @@ pub(super) fn config(paths: &CommandLinePaths) -> Result<DaemonConfig, DaemonErr
         overlay: overlay.as_deref().map(|text| PolicySource { name: &overlay_name, text }),
         sandbox_tier: paths.sandbox_tier,
     })
-    .map_err(|source| DaemonError::Policy { source })?;
+    .map_err(|source| SidecarServerError::Policy { source })?;
     let ca = policy.egress().ca.as_deref();
     let ca = ca.map(|ca| path_beside_policy(ca, operator_path.as_deref())).transpose()?;
     let mut private = paths.private.clone();
@@ -64,14 +68,14 @@ pub(super) fn config(paths: &CommandLinePaths) -> Result<DaemonConfig, DaemonErr
         private.push(overlay_path);
     }
     let mut config =
-        DaemonConfig::from_policy(&policy, paths.workspace.clone(), paths.state.clone(), private)?;
-    // Switch undo off, because this daemon's state folder is not its clients' state folder. Clients refuse
+        SidecarServerConfig::from_policy(&policy, paths.workspace.clone(), paths.state.clone(), private)?;
+    // Switch undo off, because this sidecar's state folder is not its clients' state folder. Clients refuse
     // commands in mounts with undo.
     config.mounts.iter_mut().for_each(|mount| mount.has_undo = false);
     Ok(config.with_certificates(ca))
 }
 
-impl DaemonConfig {
+impl SidecarServerConfig {
     /// Sets the file of additional trusted certificates, if sessions have a network.
     #[must_use]
     pub fn with_certificates(mut self, ca: Option<PathBuf>) -> Self {
@@ -86,25 +90,25 @@ impl DaemonConfig {
     /// file of additional trusted certificates, because the file's path may be relative to the policy's file.
     ///
     /// # Errors
-    /// [`DaemonError::NoShell`] if the policy grants no shell, [`DaemonError::Config`] if the shell has no
+    /// [`SidecarServerError::NoShell`] if the policy grants no shell, [`SidecarServerError::Config`] if the shell has no
     /// mounts.
     pub fn from_policy(
         policy: &WorkspaceSecurityPolicy,
         workspace: PathBuf,
         state: PathBuf,
         private: Vec<PathBuf>,
-    ) -> Result<Self, DaemonError> {
+    ) -> Result<Self, SidecarServerError> {
         let Some(shell) = policy.shell() else {
             let remedy = policy.shell_absence().map_or("the policy has none", ShellAbsence::remedy);
-            return Err(DaemonError::NoShell { remedy });
+            return Err(SidecarServerError::NoShell { remedy });
         };
         let spec_of = |name: &MountName| policy.mounts().iter().find(|spec| spec.name == *name);
-        let mounts: Vec<DaemonMount> = shell
+        let mounts: Vec<SidecarMount> = shell
             .mounts
             .iter()
             .filter_map(|granted| {
                 let spec = spec_of(&granted.name)?;
-                Some(DaemonMount {
+                Some(SidecarMount {
                     name: granted.name.to_string(),
                     folder: spec.folder.clone(),
                     access: granted.access,
@@ -117,7 +121,7 @@ impl DaemonConfig {
             .find(|mount| mount.name == policy.home().as_str())
             .or_else(|| mounts.iter().find(|mount| mount.access == Access::Write))
             .or(mounts.first());
-        let home = home.ok_or_else(|| DaemonError::Config {
+        let home = home.ok_or_else(|| SidecarServerError::Config {
             setting: "mounts",
             problem: "are missing: `[shell]` of the policy names none".to_owned(),
         })?;
@@ -134,7 +138,7 @@ impl DaemonConfig {
             commands: shell.commands.clone(),
             protected: policy.protected().patterns().map(str::to_owned).collect(),
             hidden: policy.hidden().patterns().map(str::to_owned).collect(),
-            network: policy.shell_network().map(|rules| DaemonNetwork {
+            network: policy.shell_network().map(|rules| SidecarNetwork {
                 rules: rules.clone(),
                 ca: None,
                 proxy: policy.egress().proxy.clone(),
@@ -160,12 +164,12 @@ impl DaemonConfig {
 
 /// The operator's toolchain, with the paths below the home resolved. The copies of caches are in the state
 /// folder.
-fn toolchain(toolchain: &Toolchain, state: &Path) -> Result<SessionToolchain, DaemonError> {
+fn toolchain(toolchain: &Toolchain, state: &Path) -> Result<SessionToolchain, SidecarServerError> {
     // The home of the user who runs Portcullis.
     let home = user_folders::absolute_variable("HOME");
     let resolve = |setting, paths: &mut dyn Iterator<Item = &HostPath>| {
         let resolved = paths.map(|path| {
-            path.resolve(home.as_deref()).ok_or_else(|| DaemonError::Config {
+            path.resolve(home.as_deref()).ok_or_else(|| SidecarServerError::Config {
                 setting,
                 problem: format!("has `{path}`, and there is no home: `HOME` is not set"),
             })
@@ -183,15 +187,15 @@ fn toolchain(toolchain: &Toolchain, state: &Path) -> Result<SessionToolchain, Da
 }
 
 /// Makes a path of the policy absolute. The path is relative to the folder of the policy's file.
-fn path_beside_policy(path: &str, operator: Option<&Path>) -> Result<PathBuf, DaemonError> {
+fn path_beside_policy(path: &str, operator: Option<&Path>) -> Result<PathBuf, SidecarServerError> {
     let folder = operator.and_then(Path::parent).unwrap_or(Path::new(""));
     std::path::absolute(folder.join(path))
-        .map_err(|source| DaemonError::System { operation: "find the certificates", source })
+        .map_err(|source| SidecarServerError::System { operation: "find the certificates", source })
 }
 
 /// Returns the operator's policy and its path: the given file, or the first default file that exists. `None`
-/// if there is none. Only root and the daemon's own user may be able to change the file.
-fn operator_policy(given: Option<&Path>) -> Result<Option<(PathBuf, String)>, DaemonError> {
+/// if there is none. Only root and the sidecar's own user may be able to change the file.
+fn operator_policy(given: Option<&Path>) -> Result<Option<(PathBuf, String)>, SidecarServerError> {
     let opened = match given {
         Some(path) => match trusted::open_file(path) {
             Ok(file) => Ok(Some((path.to_owned(), file))),
@@ -205,22 +209,22 @@ fn operator_policy(given: Option<&Path>) -> Result<Option<(PathBuf, String)>, Da
         }),
     };
     let opened = opened.map_err(|(path, refusal)| match refusal {
-        TrustError::Unusable { source, .. } => DaemonError::PolicyFile { path, source },
-        refusal => DaemonError::PolicyFile { path, source: io::Error::other(refusal) },
+        TrustError::Unusable { source, .. } => SidecarServerError::PolicyFile { path, source },
+        refusal => SidecarServerError::PolicyFile { path, source: io::Error::other(refusal) },
     })?;
     let read = |(path, file): (PathBuf, File)| Ok((path.clone(), read_text(&path, file)?));
     opened.map(read).transpose()
 }
 
-fn read(path: &Path) -> Result<String, DaemonError> {
+fn read(path: &Path) -> Result<String, SidecarServerError> {
     let file = bounded::open_regular(path, LastLink::Follow)
-        .map_err(|source| DaemonError::PolicyFile { path: path.to_owned(), source })?;
+        .map_err(|source| SidecarServerError::PolicyFile { path: path.to_owned(), source })?;
     read_text(path, file)
 }
 
-fn read_text(path: &Path, file: File) -> Result<String, DaemonError> {
+fn read_text(path: &Path, file: File) -> Result<String, SidecarServerError> {
     bounded::read_text(file, MAX_POLICY_FILE_BYTES)
-        .map_err(|source| DaemonError::PolicyFile { path: path.to_owned(), source })
+        .map_err(|source| SidecarServerError::PolicyFile { path: path.to_owned(), source })
 }
 
 /// The ratio of a session's total limits to one command's limits.
@@ -232,18 +236,18 @@ mod tests {
 
     use super::*;
 
-    fn config(text: &str) -> Result<DaemonConfig, DaemonError> {
+    fn config(text: &str) -> Result<SidecarServerConfig, SidecarServerError> {
         let policy = WorkspaceSecurityPolicy::load(&LoadOptions {
             operator: PolicySource { name: "policy", text },
             overlay: None,
             sandbox_tier: SandboxTier::Process,
         })
         .unwrap();
-        DaemonConfig::from_policy(&policy, "/w".into(), "/s".into(), Vec::new())
+        SidecarServerConfig::from_policy(&policy, "/w".into(), "/s".into(), Vec::new())
     }
 
     /// The shipped policy with `section` in place of its `[shell]`.
-    fn config_with_shell(section: &str) -> Result<DaemonConfig, DaemonError> {
+    fn config_with_shell(section: &str) -> Result<SidecarServerConfig, SidecarServerError> {
         let start = DEFAULT_POLICY.find("\n[shell]").unwrap();
         let end = start + 1 + DEFAULT_POLICY[start + 1..].find("\n[").unwrap();
         config(&format!("{}\n{section}\n{}", &DEFAULT_POLICY[..start], &DEFAULT_POLICY[end..]))
@@ -263,7 +267,7 @@ mod tests {
     }
 
     #[test]
-    fn daemon_configuration_follows_the_policy() {
+    fn sidecar_configuration_follows_the_policy() {
         let config = config_with_shell(
             "[shell]\nposture = \"strong\"\nmounts = { tmp = \"write\" }\ntimeout = \"5s\"\nmemory = \"64MiB\"\n\
              processes = 10\nfile_size = \"2MiB\"\noutput = \"4KiB\"\nenvironment = [\"CC\"]\ndeny = [\"sudo\"]",
@@ -281,20 +285,23 @@ mod tests {
     }
 
     #[test]
-    fn without_a_shell_or_a_mount_there_is_no_daemon() {
+    fn without_a_shell_or_a_mount_there_is_no_sidecar() {
         for section in ["", "[shell]\nenabled = false"] {
-            assert!(matches!(config_with_shell(section), Err(DaemonError::NoShell { .. })), "{section}");
+            assert!(
+                matches!(config_with_shell(section), Err(SidecarServerError::NoShell { .. })),
+                "{section}"
+            );
         }
         let without_mounts = config_with_shell("[shell]\nenabled = true");
-        assert!(matches!(without_mounts, Err(DaemonError::Config { setting: "mounts", .. })));
+        assert!(matches!(without_mounts, Err(SidecarServerError::Config { setting: "mounts", .. })));
     }
 
     #[test]
-    fn a_configuration_reaches_an_embedded_daemon_as_it_is() {
+    fn a_configuration_reaches_an_embedded_sidecar_as_it_is() {
         let config = config(DEFAULT_POLICY).unwrap();
         let text = serde_json::to_string(&config).unwrap();
-        assert_eq!(serde_json::from_str::<DaemonConfig>(&text).unwrap(), config);
+        assert_eq!(serde_json::from_str::<SidecarServerConfig>(&text).unwrap(), config);
         let unknown = text.replacen('{', "{\"more\":1,", 1);
-        assert!(serde_json::from_str::<DaemonConfig>(&unknown).is_err());
+        assert!(serde_json::from_str::<SidecarServerConfig>(&unknown).is_err());
     }
 }

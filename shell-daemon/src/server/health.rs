@@ -8,15 +8,15 @@ use tonic::Status;
 
 use super::{
     creation,
-    daemon::Daemon,
     refusal::{self, RefusalCode},
     report::report,
     session_thread::SessionForwarding,
+    sidecar::SidecarServer,
 };
 use crate::{ShellError, ShellSession};
 use portcullis_shell_protocol::{CreateSessionRequest, PostureReport};
 
-/// The reason why this daemon cannot provide a session.
+/// The reason why this sidecar cannot provide a session.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum ProofError {
@@ -58,12 +58,12 @@ impl ProofError {
 /// # Cancellation
 /// The check continues on its thread, and ends its session.
 pub(super) async fn prove(
-    daemon: &Arc<Daemon>,
+    sidecar: &Arc<SidecarServer>,
     environment: HashMap<String, String>,
 ) -> Result<PostureReport, ProofError> {
-    let mut cached = Arc::clone(&daemon.health).lock_owned().await;
+    let mut cached = Arc::clone(&sidecar.health).lock_owned().await;
     if let Some(cached) = &*cached
-        && cached.when.elapsed() < daemon.config.service.health_cache
+        && cached.when.elapsed() < sidecar.config.service.health_cache
         && cached.environment == environment
     {
         return Ok(cached.posture.clone());
@@ -71,9 +71,9 @@ pub(super) async fn prove(
     let unusable = |problem: String| ProofError::Unusable { problem };
     let full_request =
         CreateSessionRequest { environment: environment.clone(), ..creation::request_for_all() };
-    let mut checked = creation::check_request(daemon, &full_request)
+    let mut checked = creation::check_request(sidecar, &full_request)
         .map_err(|status| unusable(status.message().to_owned()))?;
-    let network = checked.open_network(daemon, TunnelShare::default()).await;
+    let network = checked.open_network(sidecar, TunnelShare::default()).await;
     let runtime = Handle::current();
     let (reply, result) = oneshot::channel();
     let prove = move || {

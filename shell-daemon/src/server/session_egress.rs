@@ -1,7 +1,7 @@
 //! The threads that make the sessions' connections, and the judge of each connection. The first session with a
 //! network starts the threads.
 //!
-//! The daemon's own threads make no connections. The forwarders hand each connection to the confined threads,
+//! The sidecar's own threads make no connections. The forwarders hand each connection to the confined threads,
 //! which can only connect.
 
 use std::{
@@ -20,7 +20,7 @@ use portcullis_egress::{
 use portcullis_policy::{Denial, ShellNetwork, UrlHost};
 use tokio::sync::OnceCell;
 
-use super::DaemonNetwork;
+use super::SidecarNetwork;
 
 /// The HTTP client and the certificates of a session with a network.
 #[derive(Debug, Clone)]
@@ -34,14 +34,14 @@ pub(super) struct SessionEgress {
 /// The HTTP client that all sessions share, and the settings for its start.
 #[derive(Debug)]
 pub(super) struct SharedSessionEgress {
-    network: DaemonNetwork,
+    network: SidecarNetwork,
     canary: Canary,
     egress: LazyEgress,
     certificates: OnceCell<Arc<str>>,
 }
 
 impl SharedSessionEgress {
-    pub(super) fn new(network: DaemonNetwork, canary: Canary) -> Self {
+    pub(super) fn new(network: SidecarNetwork, canary: Canary) -> Self {
         Self { network, canary, egress: LazyEgress::default(), certificates: OnceCell::new() }
     }
 
@@ -85,7 +85,7 @@ pub(super) enum TunnelStartError {
     Panicked,
 }
 
-fn start(network: &DaemonNetwork, canary: Canary) -> Result<Egress, TunnelStartError> {
+fn start(network: &SidecarNetwork, canary: Canary) -> Result<Egress, TunnelStartError> {
     let ca = extra_certificates(network.ca.as_deref())?;
     let (names, missing) = NameSettings::read_available()?;
     if let Some(reason) = &missing {
@@ -116,7 +116,7 @@ fn extra_certificates(ca: Option<&Path>) -> Result<Option<Vec<u8>>, TunnelStartE
 pub(super) struct SessionJudge(Vec<ShellNetwork>);
 
 impl SessionJudge {
-    /// `networks` are the daemon's network and the client's network.
+    /// `networks` are the sidecar's network and the client's network.
     pub(super) fn new(networks: Vec<ShellNetwork>) -> Self {
         Self(networks)
     }

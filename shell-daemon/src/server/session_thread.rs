@@ -1,4 +1,4 @@
-//! A session of the daemon on its own thread, because using a session blocks.
+//! A session of the sidecar on its own thread, because using a session blocks.
 //!
 //! The thread ends with the session. The session ends at the first of these events: its last handle is dropped, a
 //! call ends it, its idle timeout passes, or a fatal error occurs.
@@ -174,7 +174,7 @@ impl SessionForwarding {
     }
 }
 
-/// Starts a session. The daemon's first session also proves that bash works, before a client runs a command. Later
+/// Starts a session. The sidecar's first session also proves that bash works, before a client runs a command. Later
 /// sessions skip this proof: each command detects a shell that does not start.
 fn start_session(spec: &SessionSpec, shell: &ShellProof) -> Result<ShellSession, ShellError> {
     let mut session = ShellSession::start(spec)?;
@@ -185,7 +185,7 @@ fn start_session(spec: &SessionSpec, shell: &ShellProof) -> Result<ShellSession,
     Ok(session)
 }
 
-/// Whether a session of this daemon has proved that bash works.
+/// Whether a session of this sidecar has proved that bash works.
 #[derive(Clone, Debug, Default)]
 pub(super) struct ShellProof(Arc<AtomicBool>);
 

@@ -16,15 +16,15 @@ use rustix::{
     io::Errno,
 };
 
-use super::DaemonError;
+use super::SidecarServerError;
 
-/// The users that can reach the socket's file. The daemon then decides by the peer's user id, which the kernel
+/// The users that can reach the socket's file. The sidecar then decides by the peer's user id, which the kernel
 /// reports, whether to serve a user.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum SocketAccess {
-    /// The daemon's own user. The folder has mode 0700, the socket 0600.
+    /// The sidecar's own user. The folder has mode 0700, the socket 0600.
     Own,
-    /// Any user. Only the daemon's own user may write to the folder, and the socket has mode 0666.
+    /// Any user. Only the sidecar's own user may write to the folder, and the socket has mode 0666.
     Others,
 }
 
@@ -36,13 +36,16 @@ pub(super) struct SocketFile {
     identity: (u64, u64),
 }
 
-/// Listens at `path`. A missing folder is made. A socket that a killed daemon left behind is removed. Any other file
-/// at `path` is kept, and is an error. The file gets its name last, when it has its mode and the daemon listens, so
+/// Listens at `path`. A missing folder is made. A socket that a killed sidecar left behind is removed. Any other file
+/// at `path` is kept, and is an error. The file gets its name last, when it has its mode and the sidecar listens, so
 /// that a client that sees the file can connect.
 ///
 /// # Errors
-/// [`DaemonError::Socket`] if the folder or the file cannot be trusted, or another daemon listens there.
-pub(super) fn listen(path: &Path, reach: SocketAccess) -> Result<(UnixListener, SocketFile), DaemonError> {
+/// [`SidecarServerError::Socket`] if the folder or the file cannot be trusted, or another sidecar listens there.
+pub(super) fn listen(
+    path: &Path,
+    reach: SocketAccess,
+) -> Result<(UnixListener, SocketFile), SidecarServerError> {
     let faults = SocketFaults { path };
     let name = path.file_name().ok_or_else(|| faults.refuse("has no name".to_owned()))?.to_owned();
     if path.as_os_str().len() > MAX_PATH_BYTES {
@@ -50,7 +53,7 @@ pub(super) fn listen(path: &Path, reach: SocketAccess) -> Result<(UnixListener, 
         return Err(faults.refuse(problem));
     }
     let (folder, owner) = open_folder(&faults, reach)?;
-    // Lock the folder, so that two daemons that start at the same time do not take each other's socket for a leftover.
+    // Lock the folder, so that two sidecars that start at the same time do not take each other's socket for a leftover.
     rustix::fs::flock(&folder, FlockOperation::LockExclusive)
         .map_err(|errno| faults.failed("has a folder that cannot be locked", errno))?;
     // Use the handle of the checked folder, because the path could lead to another folder by now.
@@ -82,11 +85,11 @@ struct SocketFaults<'a> {
 }
 
 impl SocketFaults<'_> {
-    fn refuse(&self, problem: String) -> DaemonError {
-        DaemonError::Socket { path: self.path.to_owned(), problem }
+    fn refuse(&self, problem: String) -> SidecarServerError {
+        SidecarServerError::Socket { path: self.path.to_owned(), problem }
     }
 
-    fn failed(&self, what: &str, error: impl Into<io::Error>) -> DaemonError {
+    fn failed(&self, what: &str, error: impl Into<io::Error>) -> SidecarServerError {
         let error: io::Error = error.into();
         self.refuse(format!("{what}: {error}"))
     }
@@ -94,7 +97,7 @@ impl SocketFaults<'_> {
 
 /// Opens the socket's folder and checks which users may change it. Makes the folder if it is missing. Also returns the
 /// folder's owner.
-fn open_folder(faults: &SocketFaults<'_>, reach: SocketAccess) -> Result<(OwnedFd, u32), DaemonError> {
+fn open_folder(faults: &SocketFaults<'_>, reach: SocketAccess) -> Result<(OwnedFd, u32), SidecarServerError> {
     let failed = |what: &str, errno: Errno| faults.failed(what, errno);
     let folder = match faults.path.parent() {
         Some(folder) if !folder.as_os_str().is_empty() => folder,
@@ -115,7 +118,7 @@ fn open_folder(faults: &SocketFaults<'_>, reach: SocketAccess) -> Result<(OwnedF
     if stat.st_uid != rustix::process::geteuid().as_raw() || stat.st_mode & denied != 0 {
         let mode = stat.st_mode & 0o7777;
         return Err(faults.refuse(format!(
-            "must be in a folder of the daemon's own user without access for others; that one is of user {} \
+            "must be in a folder of the sidecar's own user without access for others; that one is of user {} \
              and mode {mode:o}",
             stat.st_uid
         )));
@@ -123,14 +126,14 @@ fn open_folder(faults: &SocketFaults<'_>, reach: SocketAccess) -> Result<(OwnedF
     Ok((folder, stat.st_uid))
 }
 
-/// Removes the socket that a killed daemon of this owner left behind. `handle` is the path of the folder's handle.
+/// Removes the socket that a killed sidecar of this owner left behind. `handle` is the path of the folder's handle.
 fn remove_leftover(
     faults: &SocketFaults<'_>,
     folder: &OwnedFd,
     owner: u32,
     name: &OsStr,
     handle: &Path,
-) -> Result<(), DaemonError> {
+) -> Result<(), SidecarServerError> {
     let entry = match rustix::fs::statat(folder, name, AtFlags::SYMLINK_NOFOLLOW) {
         Err(Errno::NOENT) => return Ok(()),
         Err(errno) => return Err(faults.failed("cannot be examined", errno)),
@@ -142,7 +145,7 @@ fn remove_leftover(
     match UnixStream::connect(handle.join(name)) {
         // The kernel refuses the connection if no process listens, so the socket is a leftover.
         Err(error) if error.kind() == io::ErrorKind::ConnectionRefused => {}
-        Ok(_) => return Err(faults.refuse("has a daemon listening there already".to_owned())),
+        Ok(_) => return Err(faults.refuse("has a sidecar listening there already".to_owned())),
         Err(error) => return Err(faults.failed("has a socket in its place", error)),
     }
     rustix::fs::unlinkat(folder, name, AtFlags::empty())
@@ -153,7 +156,7 @@ impl Drop for SocketFile {
     fn drop(&mut self) {
         let entry = rustix::fs::statat(&self.folder, &self.name, AtFlags::SYMLINK_NOFOLLOW);
         if entry.is_ok_and(|entry| identity(&entry) == self.identity) {
-            // Ignore an error: the next daemon removes the leftover.
+            // Ignore an error: the next sidecar removes the leftover.
             let _ = rustix::fs::unlinkat(&self.folder, &self.name, AtFlags::empty());
         }
     }
@@ -162,10 +165,10 @@ impl Drop for SocketFile {
 /// Reads the token from a file. A final line end is not part of the token.
 ///
 /// # Errors
-/// [`DaemonError::TokenFile`] if the file cannot be read, is a link, or could be read or written by another user.
-/// [`DaemonError::Token`] if the text is not a valid token.
-pub(super) fn read_token(path: &Path) -> Result<super::Token, DaemonError> {
-    let refuse = |problem: String| DaemonError::TokenFile { path: PathBuf::from(path), problem };
+/// [`SidecarServerError::TokenFile`] if the file cannot be read, is a link, or could be read or written by another user.
+/// [`SidecarServerError::Token`] if the text is not a valid token.
+pub(super) fn read_token(path: &Path) -> Result<super::Token, SidecarServerError> {
+    let refuse = |problem: String| SidecarServerError::TokenFile { path: PathBuf::from(path), problem };
     let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
     let file = rustix::fs::open(path, flags, Mode::empty())
         .map_err(|errno| refuse(format!("cannot be opened or is a link: {}", io::Error::from(errno))))?;
@@ -175,7 +178,7 @@ pub(super) fn read_token(path: &Path) -> Result<super::Token, DaemonError> {
         return Err(refuse("is not a file".to_owned()));
     }
     if stat.st_uid != rustix::process::geteuid().as_raw() || stat.st_mode & 0o077 != 0 {
-        return Err(refuse("must be of the daemon's own user and of mode 0600".to_owned()));
+        return Err(refuse("must be of the sidecar's own user and of mode 0600".to_owned()));
     }
     let mut text = String::new();
     io::Read::read_to_string(&mut io::Read::take(File::from(file), MAX_TOKEN_FILE_BYTES), &mut text)
@@ -187,7 +190,7 @@ fn identity(stat: &Stat) -> (u64, u64) {
     (stat.st_dev, stat.st_ino)
 }
 
-/// The name of the socket's file until the daemon listens.
+/// The name of the socket's file until the sidecar listens.
 const UNREADY_NAME: &str = ".unready-socket";
 
 /// The maximum length of the path of a socket that the kernel accepts, without the NUL.

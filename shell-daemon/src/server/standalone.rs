@@ -13,7 +13,7 @@ use tokio::{
 };
 
 use super::{
-    DaemonError,
+    SidecarServerError,
     from_policy::{self, CommandLinePaths},
     logs::{self, LogFormat},
     serve::serve,
@@ -43,11 +43,11 @@ struct StandaloneArguments {
     /// What isolates this process itself. This selects the policy's `[sandbox.…]` section
     #[arg(long, value_name = "TIER", default_value_t = SandboxTier::Process)]
     sandbox_tier: SandboxTier,
-    /// The daemon's state folder, outside of all mounts. Default: the folder of the socket
+    /// The sidecar's state folder, outside of all mounts. Default: the folder of the socket
     #[arg(long, value_name = "DIR")]
     state: Option<PathBuf>,
     /// The number of another user whose clients may connect. May be given several times. Any user can then reach the
-    /// socket, and its folder may be of mode 0755; the daemon asks the kernel for the user of each connection
+    /// socket, and its folder may be of mode 0755; the sidecar asks the kernel for the user of each connection
     #[arg(long, value_name = "UID")]
     allow_uid: Vec<u32>,
     /// Write logs as JSON, one line each
@@ -76,7 +76,7 @@ pub fn shelld_main() -> ExitCode {
     }
 }
 
-fn run(arguments: &StandaloneArguments) -> Result<(), DaemonError> {
+fn run(arguments: &StandaloneArguments) -> Result<(), SidecarServerError> {
     // This removes variables from the environment, so it must run while the process has a single thread.
     let inherited = ListenFd::from_env().take_unix_listener(0).map_err(system("take the socket over"))?;
     logs::init(if arguments.json_logs { LogFormat::Json } else { LogFormat::Text }, "info");
@@ -129,11 +129,11 @@ fn run(arguments: &StandaloneArguments) -> Result<(), DaemonError> {
 fn listener(
     arguments: &StandaloneArguments,
     inherited: Option<StdUnixListener>,
-) -> Result<(StdUnixListener, Option<SocketFile>), DaemonError> {
+) -> Result<(StdUnixListener, Option<SocketFile>), SidecarServerError> {
     if let Some(listener) = inherited {
         return Ok((listener, None));
     }
-    let path = arguments.socket.as_ref().ok_or_else(|| DaemonError::Config {
+    let path = arguments.socket.as_ref().ok_or_else(|| SidecarServerError::Config {
         setting: "socket",
         problem: "is missing: name one with --socket, or start this by a socket unit".to_owned(),
     })?;
@@ -142,17 +142,17 @@ fn listener(
     Ok((listener, Some(file)))
 }
 
-fn state(arguments: &StandaloneArguments) -> Result<PathBuf, DaemonError> {
+fn state(arguments: &StandaloneArguments) -> Result<PathBuf, SidecarServerError> {
     let socket_folder = || arguments.socket.as_ref()?.parent().map(PathBuf::from);
-    let state = arguments.state.clone().or_else(socket_folder).ok_or_else(|| DaemonError::Config {
+    let state = arguments.state.clone().or_else(socket_folder).ok_or_else(|| SidecarServerError::Config {
         setting: "state folder",
         problem: "is missing: name one with --state".to_owned(),
     })?;
     std::path::absolute(state).map_err(system("find the state folder"))
 }
 
-fn system(operation: &'static str) -> impl FnOnce(std::io::Error) -> DaemonError {
-    move |source| DaemonError::System { operation, source }
+fn system(operation: &'static str) -> impl FnOnce(std::io::Error) -> SidecarServerError {
+    move |source| SidecarServerError::System { operation, source }
 }
 
 /// The runtime's threads. Two are enough to move the bytes of several clients: blocking work has its own threads.

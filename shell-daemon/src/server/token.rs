@@ -4,7 +4,7 @@ use std::fmt;
 
 use subtle::ConstantTimeEq as _;
 
-use super::DaemonError;
+use super::SidecarServerError;
 
 /// A token: 32 to 1024 printable ASCII characters without spaces. It is never shown.
 #[derive(Clone, PartialEq, Eq)]
@@ -14,8 +14,8 @@ impl Token {
     /// Checks a text and makes a token of it.
     ///
     /// # Errors
-    /// [`DaemonError::Token`] if the text is shorter or longer, or has other characters.
-    pub fn parse(text: &str) -> Result<Self, DaemonError> {
+    /// [`SidecarServerError::Token`] if the text is shorter or longer, or has other characters.
+    pub fn parse(text: &str) -> Result<Self, SidecarServerError> {
         let problem = if text.len() < MIN_TOKEN_BYTES {
             "is shorter than 32 characters"
         } else if text.len() > MAX_TOKEN_BYTES {
@@ -25,7 +25,7 @@ impl Token {
         } else {
             return Ok(Self(text.to_owned()));
         };
-        Err(DaemonError::Token { problem })
+        Err(SidecarServerError::Token { problem })
     }
 
     /// Whether a client's `authorization` header holds this token. The comparison takes constant time.
@@ -72,7 +72,7 @@ mod tests {
     #[test]
     fn weak_or_unsendable_token_is_refused() {
         for bad in ["", &"x".repeat(31), &"x".repeat(1025), &"x y".repeat(20), &"\u{e9}".repeat(40)] {
-            assert!(matches!(Token::parse(bad), Err(DaemonError::Token { .. })), "{bad}");
+            assert!(matches!(Token::parse(bad), Err(SidecarServerError::Token { .. })), "{bad}");
         }
     }
 }

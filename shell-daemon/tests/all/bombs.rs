@@ -240,7 +240,7 @@ fn a_program_with_hidden_unshared_memory_is_not_killed() {
     let script = format!("syscall({}, {}, 0); sleep 1; print \"on\"", libc::SYS_prctl, libc::PR_SET_DUMPABLE);
     for_each_posture(|fixture| {
         let mut session = bounded(fixture);
-        // Retry, because other programs' shared memory may grow in the meantime, which the daemon cannot
+        // Retry, because other programs' shared memory may grow in the meantime, which the sidecar cannot
         // distinguish from the command's.
         let goes_on = (0..20).any(|_| {
             let result = attempt(&mut session, &perl(&script));

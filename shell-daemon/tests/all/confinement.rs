@@ -18,7 +18,7 @@ use crate::fixture::{Fixture, Session, request};
 
 /// Commands that must fail and write nothing to standard output in a confined session.
 fn attacks(fixture: &Fixture) -> Vec<String> {
-    let daemon = std::process::id();
+    let sidecar = std::process::id();
     vec![
         format!("cat {}", fixture.path("vault/secret").display()),
         format!("ls {}", fixture.path("").display()),
@@ -27,16 +27,16 @@ fn attacks(fixture: &Fixture) -> Vec<String> {
         format!("ln {} hard", fixture.path("vault/secret").display()),
         format!("cat /proc/self/root{}", fixture.path("vault/secret").display()),
         format!("cat /proc/self/cwd/../vault/secret"),
-        format!("cat /proc/{daemon}/cmdline"),
-        format!("kill -0 {daemon}"),
+        format!("cat /proc/{sidecar}/cmdline"),
+        format!("kill -0 {sidecar}"),
         "echo x > ../read/new".to_owned(),
         "echo x > ../read/file".to_owned(),
         "unshare -U true".to_owned(),
         // The following are refused to every user without privileges, and must stay refused.
-        format!("cat /proc/{daemon}/environ"),
-        format!("cat /proc/{daemon}/mem"),
-        format!("ls /proc/{daemon}/fd"),
-        format!("cat /proc/{daemon}/root/etc/hostname"),
+        format!("cat /proc/{sidecar}/environ"),
+        format!("cat /proc/{sidecar}/mem"),
+        format!("ls /proc/{sidecar}/fd"),
+        format!("cat /proc/{sidecar}/root/etc/hostname"),
         "cat /proc/$PPID/environ".to_owned(),
         "cat /proc/1/environ".to_owned(),
         "head -c 1 /proc/1/mem".to_owned(),

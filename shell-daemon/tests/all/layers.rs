@@ -141,9 +141,9 @@ fn landlock_alone_keeps_files_shut() {
 
 #[test]
 fn processes_outside_have_no_number() {
-    let daemon = std::process::id();
-    check(Layer::PidNamespace, |_| format!("kill -0 {daemon}"), FAILURE, SUCCESS);
-    check(Layer::PidNamespace, |_| format!("cat /proc/{daemon}/cmdline"), FAILURE, SUCCESS);
+    let sidecar = std::process::id();
+    check(Layer::PidNamespace, |_| format!("kill -0 {sidecar}"), FAILURE, SUCCESS);
+    check(Layer::PidNamespace, |_| format!("cat /proc/{sidecar}/cmdline"), FAILURE, SUCCESS);
 }
 
 #[test]

@@ -1,4 +1,4 @@
-//! The limits of each posture: one table of cases, tried against the real daemon in each posture, as root and
+//! The limits of each posture: one table of cases, tried against the real sidecar in each posture, as root and
 //! as an ordinary user.
 #![expect(
     clippy::unwrap_used,

@@ -72,7 +72,7 @@ fn an_ordinary_user_has_a_session() {
 }
 
 #[test]
-fn a_daemon_that_hides_what_it_makes_has_a_strong_session() {
+fn a_sidecar_that_hides_what_it_makes_has_a_strong_session() {
     let Some(fixture) = Fixture::strong() else { return };
     let mut shell = Command::new("sh");
     let output = shell
@@ -206,13 +206,13 @@ fn a_stock_container_names_the_parts_that_a_strong_session_lacks() {
 }
 
 #[test]
-fn a_daemon_that_is_killed_leaves_nothing() {
+fn a_sidecar_that_is_killed_leaves_nothing() {
     let Some(fixture) = Fixture::new() else { return };
     let marker = marker("daemon");
     let command = format!(
         "echo x >> counter; (setsid bash -c 'exec -a {marker} sleep 30' &) ; echo up; exec -a {marker} sleep 30"
     );
-    let mut daemon = Command::new(PROGRAM)
+    let mut sidecar = Command::new(PROGRAM)
         .arg(fixture.path(""))
         .arg(command)
         .stdout(Stdio::piped())
@@ -220,11 +220,11 @@ fn a_daemon_that_is_killed_leaves_nothing() {
         .spawn()
         .unwrap();
     let mut up = [0; 3];
-    daemon.stdout.as_mut().unwrap().read_exact(&mut up).unwrap();
+    sidecar.stdout.as_mut().unwrap().read_exact(&mut up).unwrap();
     let sleepers = || processes_with(&marker).iter().filter(|line| line.starts_with(&marker)).count();
     wait_until("both run", || sleepers() == 2);
-    daemon.kill().unwrap();
-    daemon.wait().unwrap();
+    sidecar.kill().unwrap();
+    sidecar.wait().unwrap();
     wait_until("nothing is left", || processes_with(&marker).is_empty());
     assert_eq!(std::fs::read_to_string(fixture.path("shared/counter")).unwrap(), "x\n", "it ran once");
 }

@@ -1,4 +1,4 @@
-//! The daemon notices a layer that is taken away or only pretends to hold. The posture report then changes, and a
+//! The sidecar notices a layer that is taken away or only pretends to hold. The posture report then changes, and a
 //! client that asks for a stronger posture gets no session.
 #![expect(clippy::unwrap_used, reason = "test code, which clippy.toml lets off by function only")]
 
@@ -11,22 +11,22 @@ use tonic::Status;
 
 use crate::{
     fixture::Fixture,
-    matrix::column::{DaemonUser, daemon_command},
+    matrix::column::{SidecarUser, sidecar_command},
     server::sidecar::{
         Credentials, Embedded, Shell, client, code, config, everything, setup_line, spawn_embedded,
     },
 };
 use portcullis_shell_protocol::{CreateSessionRequest, HealthRequest, PostureReport};
 
-/// A daemon that accepts every posture from `minimal` upwards.
-async fn daemon(user: DaemonUser, outer: KernelEnvironment) -> (Fixture, Embedded, Shell) {
+/// A sidecar that accepts every posture from `minimal` upwards.
+async fn sidecar(user: SidecarUser, outer: KernelEnvironment) -> (Fixture, Embedded, Shell) {
     let fixture = Fixture::make(PostureChoice::AtLeast(ShellPosture::Minimal));
-    let mut command = daemon_command(&fixture, user);
-    let (daemon, mut stream) = outer.start(|| spawn_embedded(&mut command));
+    let mut command = sidecar_command(&fixture, user);
+    let (sidecar, mut stream) = outer.start(|| spawn_embedded(&mut command));
     let mut config = config(&fixture);
     config.posture = PostureChoice::AtLeast(ShellPosture::Minimal);
     stream.write_all(setup_line(&config).as_bytes()).unwrap();
-    (fixture, daemon, client(stream, Credentials::good()).await)
+    (fixture, sidecar, client(stream, Credentials::good()).await)
 }
 
 fn session_with_posture(posture: ShellPosture) -> CreateSessionRequest {
@@ -44,13 +44,13 @@ fn status(report: &PostureReport, layer: &str) -> String {
 
 /// If the kernel refuses a layer, the layer is missing, the posture is the next weaker posture, and a stronger posture
 /// is refused.
-async fn check_missing(user: DaemonUser, outer: KernelEnvironment, missing: &[&str], reached: ShellPosture) {
-    if Fixture::strong().is_none() || (user == DaemonUser::Root && !rustix::process::geteuid().is_root()) {
+async fn check_missing(user: SidecarUser, outer: KernelEnvironment, missing: &[&str], reached: ShellPosture) {
+    if Fixture::strong().is_none() || (user == SidecarUser::Root && !rustix::process::geteuid().is_root()) {
         return;
     }
-    let (_control_world, _control_daemon, mut control) = daemon(user, KernelEnvironment::Nothing).await;
+    let (_control_world, _control_sidecar, mut control) = sidecar(user, KernelEnvironment::Nothing).await;
     let full_posture = control.health(HealthRequest::default()).await.unwrap().into_inner().posture.unwrap();
-    let (_world, _daemon, mut shell) = daemon(user, outer).await;
+    let (_world, _sidecar, mut shell) = sidecar(user, outer).await;
     let health = shell.health(HealthRequest::default()).await.unwrap().into_inner().posture.unwrap();
     let created =
         shell.create_session(session_with_posture(reached)).await.unwrap().into_inner().posture.unwrap();
@@ -86,11 +86,11 @@ async fn check_missing(user: DaemonUser, outer: KernelEnvironment, missing: &[&s
 }
 
 /// If a layer that every session needs is not available or does not hold, no session starts.
-async fn check_refused(user: DaemonUser, outer: KernelEnvironment, words: &[&str]) {
-    if Fixture::strong().is_none() || (user == DaemonUser::Root && !rustix::process::geteuid().is_root()) {
+async fn check_refused(user: SidecarUser, outer: KernelEnvironment, words: &[&str]) {
+    if Fixture::strong().is_none() || (user == SidecarUser::Root && !rustix::process::geteuid().is_root()) {
         return;
     }
-    let (fixture, _daemon, mut shell) = daemon(user, outer).await;
+    let (fixture, _sidecar, mut shell) = sidecar(user, outer).await;
     let refused: [Status; 2] = [
         shell.health(HealthRequest::default()).await.unwrap_err(),
         shell.create_session(everything()).await.unwrap_err(),
@@ -104,7 +104,7 @@ async fn check_refused(user: DaemonUser, outer: KernelEnvironment, words: &[&str
     assert_eq!(std::fs::read_dir(fixture.path("shared")).unwrap().count(), 0);
 }
 
-const DAEMON_USERS: [DaemonUser; 2] = [DaemonUser::Root, DaemonUser::Ordinary];
+const DAEMON_USERS: [SidecarUser; 2] = [SidecarUser::Root, SidecarUser::Ordinary];
 
 #[tokio::test]
 async fn without_landlock_there_is_less_than_contained() {
@@ -154,7 +154,7 @@ async fn without_one_of_the_namespaces_there_is_less_than_strong() {
 #[tokio::test]
 async fn without_a_user_namespace_ordinary_users_get_no_namespace() {
     let outer = KernelEnvironment::Errno(const { &[unshare(libc::CLONE_NEWUSER, libc::EPERM)] });
-    check_missing(DaemonUser::Ordinary, outer, &NAMESPACE_LAYERS, ShellPosture::Contained).await;
+    check_missing(SidecarUser::Ordinary, outer, &NAMESPACE_LAYERS, ShellPosture::Contained).await;
 }
 
 /// The UTS and mount namespaces are not tested: the next steps would change the machine itself.
@@ -219,5 +219,5 @@ async fn privileges_that_cannot_be_given_up_are_noticed() {
         (SyscallUse::Any(libc::SYS_capset), 0),
         (SyscallUse::Any(libc::SYS_unshare), libc::EPERM),
     ]);
-    check_refused(DaemonUser::Root, outer, &["capabilities"]).await;
+    check_refused(SidecarUser::Root, outer, &["capabilities"]).await;
 }

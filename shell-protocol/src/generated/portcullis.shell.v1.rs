@@ -10,7 +10,7 @@ pub struct HealthRequest {
 }
 #[derive(Clone, PartialEq, ::prost::Message)]
 pub struct HealthResponse {
-    /// The daemon's version; clients of another version are refused.
+    /// The sidecar's version; clients of another version are refused.
     #[prost(string, tag = "1")]
     pub version: ::prost::alloc::string::String,
     #[prost(message, optional, tag = "2")]
@@ -28,7 +28,7 @@ pub struct PostureReport {
     pub posture: ::prost::alloc::string::String,
     #[prost(message, repeated, tag = "2")]
     pub layers: ::prost::alloc::vec::Vec<Layer>,
-    /// The user of the session's processes, where it is not the daemon's own.
+    /// The user of the session's processes, where it is not the sidecar's own.
     #[prost(uint32, optional, tag = "3")]
     pub uid: ::core::option::Option<u32>,
     /// One line for audit rows: `strong(limits=enforced,…)`, for a session with a network followed by the posture of
@@ -49,7 +49,7 @@ pub struct Network {
     #[prost(string, tag = "2")]
     pub absence: ::prost::alloc::string::String,
 }
-/// The network that a client asks for. A connection must pass these rules and those of the daemon.
+/// The network that a client asks for. A connection must pass these rules and those of the sidecar.
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct NetworkRequest {
     /// Rules as in `\[shell\]` of a policy.
@@ -105,29 +105,29 @@ pub struct SessionLimits {
 }
 #[derive(Clone, PartialEq, ::prost::Message)]
 pub struct CreateSessionRequest {
-    /// The weakest acceptable posture; empty: the daemon's.
+    /// The weakest acceptable posture; empty: the sidecar's.
     #[prost(string, tag = "1")]
     pub least_posture: ::prost::alloc::string::String,
-    /// The daemon's mounts that the session gets, with their access; never more than the daemon has.
+    /// The sidecar's mounts that the session gets, with their access; never more than the sidecar has.
     #[prost(message, repeated, tag = "2")]
     pub mounts: ::prost::alloc::vec::Vec<Mount>,
-    /// Limits below the daemon's; 0: the daemon's own.
+    /// Limits below the sidecar's; 0: the sidecar's own.
     #[prost(message, optional, tag = "3")]
     pub limits: ::core::option::Option<SessionLimits>,
-    /// Variables besides those of the clean environment. The daemon must allow their names.
+    /// Variables besides those of the clean environment. The sidecar must allow their names.
     #[prost(map = "string, string", tag = "4")]
     pub environment: ::std::collections::HashMap<
         ::prost::alloc::string::String,
         ::prost::alloc::string::String,
     >,
-    /// All of the daemon's mounts with their access, instead of a list.
+    /// All of the sidecar's mounts with their access, instead of a list.
     #[prost(bool, tag = "5")]
     pub all_mounts: bool,
     /// The network, which only sessions of the posture `strong` get; absent: none. A session that cannot have one is
     /// started without it, and its posture says why.
     #[prost(message, optional, tag = "6")]
     pub network: ::core::option::Option<NetworkRequest>,
-    /// The network of the daemon's own rules, instead of a list.
+    /// The network of the sidecar's own rules, instead of a list.
     #[prost(bool, tag = "7")]
     pub all_hosts: bool,
     /// Whom the session is for, at most 256 bytes. The sessions of a connection with the same text share the tunnels that
@@ -162,10 +162,10 @@ pub struct ExecRequest {
     /// Whether more input comes by WriteStdin. Otherwise the input ends after `stdin`.
     #[prost(bool, tag = "5")]
     pub stdin_open: bool,
-    /// 0: the daemon's own.
+    /// 0: the sidecar's own.
     #[prost(uint64, tag = "6")]
     pub timeout_ms: u64,
-    /// 0: the daemon's own.
+    /// 0: the sidecar's own.
     #[prost(uint64, tag = "7")]
     pub max_output_bytes: u64,
     /// The position up to which the client has the output of background jobs: 0, or the last `background_end`.
@@ -450,7 +450,7 @@ pub mod shell_client {
             self.inner = self.inner.max_encoding_message_size(limit);
             self
         }
-        /// Describes this daemon and the posture of its sessions. A session is started and ended to find that out,
+        /// Describes this sidecar and the posture of its sessions. A session is started and ended to find that out,
         /// unless the last answer is recent.
         pub async fn health(
             &mut self,
@@ -474,7 +474,7 @@ pub mod shell_client {
             self.inner.unary(req, path, codec).await
         }
         /// Starts a session. Codes: `limit` (too many sessions), `posture` (weaker than what is asked for), `mounts`
-        /// (more than this daemon has), `environment` (a variable that this daemon lets no client set), `invalid`,
+        /// (more than this sidecar has), `environment` (a variable that this sidecar lets no client set), `invalid`,
         /// `start`, `shell` (the program called bash does not behave like bash).
         pub async fn create_session(
             &mut self,
@@ -502,7 +502,7 @@ pub mod shell_client {
         }
         /// Runs one command. Sends `started`, then any `output`, then exactly one `exited` or an error: a refused
         /// command has not been started. Dropping the call kills the command. Codes: `not_found` (no such session),
-        /// `busy` (a command of the session is running), `command_denied` (a rule of this daemon), `invalid`,
+        /// `busy` (a command of the session is running), `command_denied` (a rule of this sidecar), `invalid`,
         /// `limit`, `session_ended` (the session is gone with all its state; the command may have run in part),
         /// `not_started` (the command's shell did not start: no part of the command has run).
         pub async fn exec(
@@ -641,14 +641,14 @@ pub mod shell_server {
     /// Generated trait containing gRPC methods that should be implemented for use with ShellServer.
     #[async_trait]
     pub trait Shell: std::marker::Send + std::marker::Sync + 'static {
-        /// Describes this daemon and the posture of its sessions. A session is started and ended to find that out,
+        /// Describes this sidecar and the posture of its sessions. A session is started and ended to find that out,
         /// unless the last answer is recent.
         async fn health(
             &self,
             request: tonic::Request<super::HealthRequest>,
         ) -> std::result::Result<tonic::Response<super::HealthResponse>, tonic::Status>;
         /// Starts a session. Codes: `limit` (too many sessions), `posture` (weaker than what is asked for), `mounts`
-        /// (more than this daemon has), `environment` (a variable that this daemon lets no client set), `invalid`,
+        /// (more than this sidecar has), `environment` (a variable that this sidecar lets no client set), `invalid`,
         /// `start`, `shell` (the program called bash does not behave like bash).
         async fn create_session(
             &self,
@@ -665,7 +665,7 @@ pub mod shell_server {
             + 'static;
         /// Runs one command. Sends `started`, then any `output`, then exactly one `exited` or an error: a refused
         /// command has not been started. Dropping the call kills the command. Codes: `not_found` (no such session),
-        /// `busy` (a command of the session is running), `command_denied` (a rule of this daemon), `invalid`,
+        /// `busy` (a command of the session is running), `command_denied` (a rule of this sidecar), `invalid`,
         /// `limit`, `session_ended` (the session is gone with all its state; the command may have run in part),
         /// `not_started` (the command's shell did not start: no part of the command has run).
         async fn exec(

@@ -77,10 +77,10 @@ async fn sessions_do_not_exhaust_each_other() {
 }
 
 #[tokio::test]
-async fn output_without_end_is_cut_and_takes_no_memory_of_the_daemon() {
+async fn output_without_end_is_cut_and_takes_no_memory_of_the_sidecar() {
     for_each_posture("output", async |setup| {
         output(&mut setup.shell, &setup.session, "head -c 2000000 /dev/zero > /dev/null").await;
-        let before = memory_kib(&setup.daemon.child, "VmHWM:");
+        let before = memory_kib(&setup.sidecar.child, "VmHWM:");
         for (much, bytes) in [
             ("head -c 200000000 /dev/zero", 200_000_000),
             ("yes | head -c 30000000 & yes | head -c 30000000 >&2; wait", 60_000_000),
@@ -92,8 +92,8 @@ async fn output_without_end_is_cut_and_takes_no_memory_of_the_daemon() {
         }
         let result = setup.attempt("cat /dev/zero", 300).await;
         assert_eq!(result.exited.interruption, "timeout");
-        let grown = memory_kib(&setup.daemon.child, "VmHWM:") - before;
-        assert!(grown < 24 << 10, "the daemon grew by {grown} KiB");
+        let grown = memory_kib(&setup.sidecar.child, "VmHWM:") - before;
+        assert!(grown < 24 << 10, "the sidecar grew by {grown} KiB");
     })
     .await;
 }
@@ -149,10 +149,10 @@ async fn finished_commands_leave_no_process(setup: &TrialSetup) {
 }
 
 #[tokio::test]
-async fn a_daemon_that_is_killed_leaves_no_process_of_its_commands() {
+async fn a_sidecar_that_is_killed_leaves_no_process_of_its_commands() {
     for_each_posture("killed", async |setup| {
         let stream = begin_tree(setup).await;
-        setup.daemon.child.kill().unwrap();
+        setup.sidecar.child.kill().unwrap();
         let error = finish(stream).await.unwrap_err();
         assert!(matches!(error.code(), Code::Unavailable | Code::Unknown), "{error:?}");
         finished_commands_leave_no_process(setup).await;
@@ -169,7 +169,7 @@ async fn a_caller_that_goes_away_leaves_no_process_of_its_command() {
     .await;
 }
 
-/// The daemon itself scans for protected paths: strange files must not block it.
+/// The sidecar itself scans for protected paths: strange files must not block it.
 #[tokio::test]
 async fn special_files_do_not_block_the_scan() {
     for_each_posture("strange", async |setup| {

@@ -3,7 +3,7 @@
 use portcullis_types::ShellPosture;
 
 use super::{
-    column::{Column, DaemonUser},
+    column::{Column, SidecarUser},
     files, network, processes,
 };
 
@@ -30,13 +30,13 @@ pub(crate) enum Fate {
     Open,
     /// The attack succeeds, and is reported after the command.
     Told,
-    /// The daemon kills the command with all its processes for exceeding a limit.
+    /// The sidecar kills the command with all its processes for exceeding a limit.
     Killed,
-    /// The daemon kills the command at its deadline: the command would not end by itself.
+    /// The sidecar kills the command at its deadline: the command would not end by itself.
     Late,
     /// Open for root without privileges, refused to any other user. In `none` root has its privileges.
     OpenToRoot,
-    /// Refused to root without privileges, because the daemon has more privileges. Open for any other user.
+    /// Refused to root without privileges, because the sidecar has more privileges. Open for any other user.
     OpenToOthers,
 }
 
@@ -58,8 +58,8 @@ impl Case {
     pub(crate) fn fate(&self, column: Column) -> Fate {
         let position = POSTURES.iter().position(|posture| *posture == column.posture);
         match (self.fates[position.expect("one of the four")], column.user) {
-            (Fate::OpenToRoot, DaemonUser::Root) | (Fate::OpenToOthers, DaemonUser::Ordinary) => Fate::Open,
-            (Fate::OpenToRoot, DaemonUser::Ordinary) | (Fate::OpenToOthers, DaemonUser::Root) => {
+            (Fate::OpenToRoot, SidecarUser::Root) | (Fate::OpenToOthers, SidecarUser::Ordinary) => Fate::Open,
+            (Fate::OpenToRoot, SidecarUser::Ordinary) | (Fate::OpenToOthers, SidecarUser::Root) => {
                 Fate::Refused
             }
             (fate, _) => fate,

@@ -1,5 +1,5 @@
-//! A column of the table: a daemon in one posture, of one user, in one environment, with a session.
-#![expect(clippy::disallowed_methods, reason = "the daemon is a program")]
+//! A column of the table: a sidecar in one posture, of one user, in one environment, with a session.
+#![expect(clippy::disallowed_methods, reason = "the sidecar is a program")]
 
 use std::{
     os::unix::{fs::PermissionsExt as _, process::CommandExt as _},
@@ -21,23 +21,23 @@ use crate::{
 };
 use portcullis_shell_protocol::{Exited, HealthRequest};
 
-/// One daemon against which every case is tried.
+/// One sidecar against which every case is tried.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Column {
     pub(crate) posture: ShellPosture,
-    pub(crate) user: DaemonUser,
+    pub(crate) user: SidecarUser,
     pub(crate) outer: KernelEnvironment,
 }
 
-/// The owner of the daemon, the workspace and the files near it.
+/// The owner of the sidecar, the workspace and the files near it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum DaemonUser {
+pub(crate) enum SidecarUser {
     Root,
     Ordinary,
 }
 
 impl Column {
-    /// The columns of a posture. Only root can run a daemon as another user. Any other user is already an ordinary
+    /// The columns of a posture. Only root can run a sidecar as another user. Any other user is already an ordinary
     /// user.
     pub(crate) fn for_posture(posture: ShellPosture) -> Vec<Self> {
         let environments: &[KernelEnvironment] = match posture {
@@ -46,10 +46,10 @@ impl Column {
             ShellPosture::Minimal => &[KernelEnvironment::BARE],
             ShellPosture::Strong | ShellPosture::None => &[KernelEnvironment::Nothing],
         };
-        let users: &[DaemonUser] = if rustix::process::geteuid().is_root() {
-            &[DaemonUser::Root, DaemonUser::Ordinary]
+        let users: &[SidecarUser] = if rustix::process::geteuid().is_root() {
+            &[SidecarUser::Root, SidecarUser::Ordinary]
         } else {
-            &[DaemonUser::Ordinary]
+            &[SidecarUser::Ordinary]
         };
         let columns = environments
             .iter()
@@ -62,11 +62,11 @@ impl Column {
     }
 }
 
-/// A running daemon, its session, and the fixture around it.
+/// A running sidecar, its session, and the fixture around it.
 pub(crate) struct TrialSetup {
     pub(crate) fixture: Fixture,
     pub(crate) listeners: Listeners,
-    pub(crate) daemon: Embedded,
+    pub(crate) sidecar: Embedded,
     pub(crate) shell: Shell,
     pub(crate) session: String,
     pub(crate) mark: String,
@@ -89,9 +89,9 @@ impl TrialSetup {
             marker(&format!("{test}-{:?}-{}", column.user, fixture.path("").display()).replace('/', "-"));
         fill(&fixture);
         let listeners = Listeners::new(&fixture, &mark);
-        let mut command = daemon_command(&fixture, column.user);
+        let mut command = sidecar_command(&fixture, column.user);
         add_setuid_program(&fixture);
-        let (daemon, mut stream) = column.outer.start(|| spawn_embedded(&mut command));
+        let (sidecar, mut stream) = column.outer.start(|| spawn_embedded(&mut command));
         let mut config = config(&fixture);
         config.posture = PostureChoice::Exactly(column.posture);
         config.protected =
@@ -108,7 +108,7 @@ impl TrialSetup {
         let health = shell.health(HealthRequest::default()).await.unwrap().into_inner().posture.unwrap();
         assert_eq!(health.posture, column.posture.as_str(), "{health:?}");
         let session = session(&mut shell).await;
-        Some(Self { fixture, listeners, daemon, shell, session, mark })
+        Some(Self { fixture, listeners, sidecar, shell, session, mark })
     }
 
     /// Runs a script in a new subshell, in the session's home.
@@ -126,7 +126,7 @@ impl TrialSetup {
             ("vault", path("vault")),
             ("state", path("state")),
             ("swapped", "swapped".to_owned()),
-            ("daemon", self.daemon.child.id().to_string()),
+            ("daemon", self.sidecar.child.id().to_string()),
             ("mark", self.mark.clone()),
         ];
         words.extend(self.listeners.names.iter().cloned());
@@ -160,9 +160,9 @@ fn fill(fixture: &Fixture) {
     std::fs::hard_link(fixture.path("vault/linked"), fixture.path("shared/planted")).unwrap();
 }
 
-/// The command of a daemon that runs as the given user, who owns everything in the fixture.
-pub(crate) fn daemon_command(fixture: &Fixture, user: DaemonUser) -> Command {
-    if user == DaemonUser::Root || !rustix::process::geteuid().is_root() {
+/// The command of a sidecar that runs as the given user, who owns everything in the fixture.
+pub(crate) fn sidecar_command(fixture: &Fixture, user: SidecarUser) -> Command {
+    if user == SidecarUser::Root || !rustix::process::geteuid().is_root() {
         let mut command = Command::new(SHELLD);
         command.arg(EMBEDDED_ENTRY);
         return command;
@@ -208,7 +208,7 @@ fn install(mode: &str, program: &str, path: &Path) {
     assert!(made.unwrap().success());
 }
 
-/// Whether the daemon killed the command.
+/// Whether the sidecar killed the command.
 pub(crate) fn is_killed(exited: &Exited) -> bool {
     !exited.interruption.is_empty()
 }

@@ -21,9 +21,9 @@ fn mount(name: &str, access: &str) -> Mount {
 }
 
 #[tokio::test]
-async fn a_session_may_have_fewer_mounts_than_the_daemon() {
+async fn a_session_may_have_fewer_mounts_than_the_sidecar() {
     let Some(fixture) = Fixture::new() else { return };
-    let (_daemon, mut shell) = embedded(config(&fixture)).await;
+    let (_sidecar, mut shell) = embedded(config(&fixture)).await;
     let request = CreateSessionRequest {
         mounts: vec![mount("shared", "read"), mount("tmp", "write")],
         ..CreateSessionRequest::default()
@@ -52,9 +52,9 @@ async fn a_session_may_have_fewer_mounts_than_the_daemon() {
 }
 
 #[tokio::test]
-async fn a_session_never_has_more_mounts_than_the_daemon() {
+async fn a_session_never_has_more_mounts_than_the_sidecar() {
     let Some(fixture) = Fixture::new() else { return };
-    let (_daemon, mut shell) = embedded(config(&fixture)).await;
+    let (_sidecar, mut shell) = embedded(config(&fixture)).await;
     for mounts in [
         vec![],
         vec![mount("vault", "read")],
@@ -77,7 +77,7 @@ async fn a_session_never_has_more_mounts_than_the_daemon() {
 #[tokio::test]
 async fn variables_are_set_only_by_names_that_are_allowed() {
     let Some(fixture) = Fixture::new() else { return };
-    let (_daemon, mut shell) = embedded(config(&fixture)).await;
+    let (_sidecar, mut shell) = embedded(config(&fixture)).await;
     let with = |name: &str, value: &str| CreateSessionRequest {
         environment: [(name.to_owned(), value.to_owned())].into(),
         ..everything()
@@ -98,8 +98,8 @@ async fn variables_are_set_only_by_names_that_are_allowed() {
 #[tokio::test]
 async fn limits_can_be_lowered_and_not_raised() {
     let Some(fixture) = Fixture::new() else { return };
-    let (_daemon, mut shell) = embedded(config(&fixture)).await;
-    let daemon_limits = shell.health(HealthRequest::default()).await.unwrap().into_inner().limits.unwrap();
+    let (_sidecar, mut shell) = embedded(config(&fixture)).await;
+    let sidecar_limits = shell.health(HealthRequest::default()).await.unwrap().into_inner().limits.unwrap();
     let largest_limits = SessionLimits {
         memory_bytes: u64::MAX,
         processes: u64::MAX,
@@ -110,17 +110,17 @@ async fn limits_can_be_lowered_and_not_raised() {
     for limits in [None, Some(SessionLimits::default()), Some(largest_limits)] {
         let request = CreateSessionRequest { limits, ..everything() };
         let created = shell.create_session(request).await.unwrap().into_inner();
-        assert_eq!(created.limits, Some(daemon_limits));
+        assert_eq!(created.limits, Some(sidecar_limits));
     }
     let limits =
-        SessionLimits { file_bytes: 2 << 20, output_bytes: 10, command_timeout_ms: 300, ..daemon_limits };
+        SessionLimits { file_bytes: 2 << 20, output_bytes: 10, command_timeout_ms: 300, ..sidecar_limits };
     let request = CreateSessionRequest { limits: Some(limits), ..everything() };
     let created = shell.create_session(request).await.unwrap().into_inner();
     assert_eq!(created.limits, Some(limits));
     let limited_session = created.session_id;
     let result = run(&mut shell, exec(&limited_session, "sleep 60")).await.unwrap();
     assert_eq!(result.exited.interruption, "timeout");
-    // A command may ask for more time than its session's timeout, up to the daemon's longest timeout.
+    // A command may ask for more time than its session's timeout, up to the sidecar's longest timeout.
     let command = "head -c 3000000 /dev/zero > file; printf %100s";
     let result =
         run(&mut shell, exec_within(Duration::from_secs(60), &limited_session, command)).await.unwrap();
@@ -132,7 +132,7 @@ async fn limits_can_be_lowered_and_not_raised() {
 #[tokio::test]
 async fn a_session_below_the_requested_posture_is_refused() {
     let Some(fixture) = Fixture::new() else { return };
-    let (daemon, mut shell) = embedded(config(&fixture)).await;
+    let (sidecar, mut shell) = embedded(config(&fixture)).await;
     let requiring =
         |posture: &str| CreateSessionRequest { least_posture: posture.to_owned(), ..everything() };
     assert_eq!(code(&shell.create_session(requiring("perfect")).await.unwrap_err()), "invalid");
@@ -145,7 +145,7 @@ async fn a_session_below_the_requested_posture_is_refused() {
             assert_eq!(code(&created.unwrap_err()), "posture");
         }
     }
-    drop((shell, daemon));
+    drop((shell, sidecar));
 }
 
 #[tokio::test]
@@ -154,7 +154,7 @@ async fn sessions_and_commands_have_their_number() {
     let mut config = config(&fixture);
     config.service.sessions_per_connection = 3;
     config.service.commands = 2;
-    let (_daemon, mut shell) = embedded(config).await;
+    let (_sidecar, mut shell) = embedded(config).await;
     let mut sessions = Vec::new();
     for _ in 0..3 {
         sessions.push(session(&mut shell).await);
@@ -184,7 +184,7 @@ async fn a_session_that_rests_too_long_is_ended_with_its_jobs() {
     let Some(fixture) = Fixture::new() else { return };
     let marker = marker("idle");
     let mut rests = doubling_timeouts(Duration::from_millis(400));
-    let (_daemon, mut shell, resting, stream) = loop {
+    let (_sidecar, mut shell, resting, stream) = loop {
         let rest = rests.next().expect("a new session does not rest too long before its first command");
         if let Some(used) = use_in_time(&fixture, rest, &marker).await {
             break used;
@@ -195,7 +195,7 @@ async fn a_session_that_rests_too_long_is_ended_with_its_jobs() {
     assert_eq!(finish(stream).await.unwrap().stdout, "on\n");
 }
 
-/// A daemon, a client, an idle session with a job, and another session whose command runs for longer than a session may
+/// A sidecar, a client, an idle session with a job, and another session whose command runs for longer than a session may
 /// be idle. `None` if a session was ended before it was used.
 async fn use_in_time(
     fixture: &Fixture,
@@ -204,7 +204,7 @@ async fn use_in_time(
 ) -> Option<(Embedded, Shell, String, Streaming<ExecEvent>)> {
     let mut config = config(fixture);
     config.session.idle_timeout = rest;
-    let (daemon, mut shell) = embedded(config).await;
+    let (sidecar, mut shell) = embedded(config).await;
     let resting = session(&mut shell).await;
     let job = format!("(exec -a {marker} sleep 60 >/dev/null 2>&1 &)");
     let result = unless_ended(run(&mut shell, exec(&resting, &job)).await)?;
@@ -213,7 +213,7 @@ async fn use_in_time(
     let working = session(&mut shell).await;
     let work = format!("sleep {}; echo on", 2 * rest.as_secs() + 1);
     let (_, stream) = unless_ended(begin(&mut shell, exec(&working, &work)).await)?;
-    Some((daemon, shell, resting, stream))
+    Some((sidecar, shell, resting, stream))
 }
 
 /// The result of a call, or `None` if its session had been ended already.
@@ -229,7 +229,7 @@ async fn commands_are_judged_by_their_whole_text() {
     let Some(fixture) = Fixture::new() else { return };
     let mut config = config(&fixture);
     config.commands = CommandRules::parse(["echo", "cat"], ["cat counter"], Some(&["&&", ">"])).unwrap();
-    let (_daemon, mut shell) = embedded(config).await;
+    let (_sidecar, mut shell) = embedded(config).await;
     let session = session(&mut shell).await;
     for command in [
         "echo x >> counter && curl example.com",
@@ -251,7 +251,7 @@ async fn many_health_calls_start_one_session() {
     let Some(fixture) = Fixture::new() else { return };
     let mut config = config(&fixture);
     config.service.health_cache = Duration::from_secs(3600);
-    let (_daemon, mut shell) = embedded(config).await;
+    let (_sidecar, mut shell) = embedded(config).await;
     shell.health(HealthRequest::default()).await.unwrap();
     // From now on no session can be started.
     for file in std::fs::read_dir(fixture.path("state")).unwrap() {
@@ -268,23 +268,23 @@ async fn dropped_health_calls_do_not_pile_up() {
     let Some(fixture) = Fixture::new() else { return };
     let mut config = config(&fixture);
     config.service.health_cache = Duration::ZERO;
-    let (daemon, mut shell) = embedded(config).await;
+    let (sidecar, mut shell) = embedded(config).await;
     for _ in 0..100 {
         let dropped =
             tokio::time::timeout(Duration::from_millis(1), shell.health(HealthRequest::default())).await;
         drop(dropped);
-        let sessions = children(daemon.child.id());
+        let sessions = children(sidecar.child.id());
         assert!(sessions.len() <= 1, "{sessions:?}");
     }
     shell.health(HealthRequest::default()).await.unwrap();
 }
 
 #[tokio::test]
-async fn a_daemon_whose_sessions_cannot_be_started_is_not_healthy() {
+async fn a_sidecar_whose_sessions_cannot_be_started_is_not_healthy() {
     let Some(fixture) = Fixture::new() else { return };
     let mut config = config(&fixture);
     config.service.health_cache = Duration::ZERO;
-    let (_daemon, mut shell) = embedded(config).await;
+    let (_sidecar, mut shell) = embedded(config).await;
     shell.health(HealthRequest::default()).await.unwrap();
     for file in std::fs::read_dir(fixture.path("state")).unwrap() {
         std::fs::remove_file(file.unwrap().path()).unwrap();

@@ -16,7 +16,7 @@ use crate::fixture::{Fixture, doubling_timeouts, marker, processes_with};
 #[tokio::test]
 async fn input_comes_with_the_command_and_after_it() {
     let Some(fixture) = Fixture::new() else { return };
-    let (_daemon, mut shell) = embedded(config(&fixture)).await;
+    let (_sidecar, mut shell) = embedded(config(&fixture)).await;
     let session = session(&mut shell).await;
     let request = ExecRequest { stdin: b"first\n".to_vec(), ..exec(&session, "cat") };
     assert_eq!(run(&mut shell, request).await.unwrap().stdout, "first\n");
@@ -44,7 +44,7 @@ async fn input_comes_with_the_command_and_after_it() {
 #[tokio::test]
 async fn cancelling_kills_the_commands_tree_but_not_the_session() {
     let Some(fixture) = Fixture::new() else { return };
-    let (_daemon, mut shell) = embedded(config(&fixture)).await;
+    let (_sidecar, mut shell) = embedded(config(&fixture)).await;
     let session = session(&mut shell).await;
     output(&mut shell, &session, "v=good").await;
     let marker = marker("server-cancel");
@@ -73,7 +73,7 @@ async fn cancelling_kills_the_commands_tree_but_not_the_session() {
 #[tokio::test]
 async fn dropped_call_kills_its_command() {
     let Some(fixture) = Fixture::new() else { return };
-    let (_daemon, mut shell) = embedded(config(&fixture)).await;
+    let (_sidecar, mut shell) = embedded(config(&fixture)).await;
     let session = session(&mut shell).await;
     let marker = marker("server-drop");
     let command = format!("(setsid bash -c 'exec -a {marker} sleep 60' &); exec -a {marker} sleep 60");
@@ -96,7 +96,7 @@ async fn dropped_call_kills_its_command() {
 #[tokio::test]
 async fn a_command_that_takes_too_long_is_killed_and_ran_once() {
     let Some(fixture) = Fixture::new() else { return };
-    let (_daemon, mut shell) = embedded(config(&fixture)).await;
+    let (_sidecar, mut shell) = embedded(config(&fixture)).await;
     let session = session(&mut shell).await;
     let mut limits = doubling_timeouts(Duration::from_millis(300));
     loop {
@@ -115,12 +115,12 @@ async fn a_command_that_takes_too_long_is_killed_and_ran_once() {
 }
 
 #[tokio::test]
-async fn requested_limits_are_capped_by_the_daemons() {
+async fn requested_limits_are_capped_by_the_sidecars() {
     let Some(fixture) = Fixture::new() else { return };
     let mut short = config(&fixture);
     short.session.command_timeout = Duration::from_millis(200);
     short.session.max_command_timeout = Duration::from_millis(400);
-    let (_daemon, mut shell) = embedded(short).await;
+    let (_sidecar, mut shell) = embedded(short).await;
     let of_short = session(&mut shell).await;
     for timeout_ms in [0, u64::MAX] {
         let request = ExecRequest { timeout_ms, ..exec(&of_short, "sleep 60") };
@@ -129,7 +129,7 @@ async fn requested_limits_are_capped_by_the_daemons() {
 
     let mut config = config(&fixture);
     config.session.output_bytes = 1000;
-    let (_daemon, mut shell) = embedded(config).await;
+    let (_sidecar, mut shell) = embedded(config).await;
     let session = session(&mut shell).await;
     for max_output_bytes in [0, u64::MAX, 1000] {
         let request = ExecRequest { max_output_bytes, ..exec(&session, "printf '%5000s'") };
@@ -150,10 +150,10 @@ async fn a_slow_reader_slows_the_command_and_takes_no_memory() {
     let Some(fixture) = Fixture::new() else { return };
     let mut config = config(&fixture);
     config.session.output_bytes = 1 << 30;
-    let (daemon, mut shell) = embedded(config).await;
+    let (sidecar, mut shell) = embedded(config).await;
     let session = session(&mut shell).await;
     output(&mut shell, &session, "head -c 1000000 /dev/zero").await;
-    let before = memory_kib(&daemon.child, "VmHWM:");
+    let before = memory_kib(&sidecar.child, "VmHWM:");
     let total = 100_000_000;
     let command = format!("head -c {total} /dev/zero; touch done");
     let (_, mut stream) = begin(&mut shell, exec(&session, &command)).await.unwrap();
@@ -174,14 +174,14 @@ async fn a_slow_reader_slows_the_command_and_takes_no_memory() {
         }
     };
     assert_eq!((read, exited.output_bytes, exited.truncated), (total, total as u64, false));
-    let grown = memory_kib(&daemon.child, "VmHWM:") - before;
-    assert!(grown < 24 << 10, "the daemon grew by {grown} KiB");
+    let grown = memory_kib(&sidecar.child, "VmHWM:") - before;
+    assert!(grown < 24 << 10, "the sidecar grew by {grown} KiB");
 }
 
 #[tokio::test]
 async fn a_client_that_never_reads_delays_no_deadline_or_session() {
     let Some(fixture) = Fixture::new() else { return };
-    let (_daemon, mut shell) = embedded(config(&fixture)).await;
+    let (_sidecar, mut shell) = embedded(config(&fixture)).await;
     let session = session(&mut shell).await;
     let mut limits = doubling_timeouts(Duration::from_millis(500));
     loop {
@@ -206,7 +206,7 @@ async fn a_client_that_never_reads_delays_no_deadline_or_session() {
 #[tokio::test]
 async fn a_session_ends_immediately_whatever_begins_in_it() {
     let Some(fixture) = Fixture::new() else { return };
-    let (_daemon, mut shell) = embedded(config(&fixture)).await;
+    let (_sidecar, mut shell) = embedded(config(&fixture)).await;
     for _ in 0..20 {
         let session = session(&mut shell).await;
         let mut other = shell.clone();
@@ -225,7 +225,7 @@ async fn a_session_ends_immediately_whatever_begins_in_it() {
 #[tokio::test]
 async fn new_protected_paths_of_a_command_are_reported() {
     let Some(fixture) = Fixture::new() else { return };
-    let (_daemon, mut shell) = embedded(config(&fixture)).await;
+    let (_sidecar, mut shell) = embedded(config(&fixture)).await;
     let session = session(&mut shell).await;
     let command = "cd $PORTCULLIS_SHARED; mkdir -p a/.git/hooks b; touch a/.git/hooks/pre-commit b/file";
     let exited = run(&mut shell, exec(&session, command)).await.unwrap().exited;
@@ -239,7 +239,7 @@ async fn new_protected_paths_of_a_command_are_reported() {
 #[tokio::test]
 async fn a_command_that_ends_its_session_says_so() {
     let Some(fixture) = Fixture::new() else { return };
-    let (_daemon, mut shell) = embedded(config(&fixture)).await;
+    let (_sidecar, mut shell) = embedded(config(&fixture)).await;
     let session = session(&mut shell).await;
     let ended = run(&mut shell, exec(&session, "kill -9 $PPID; sleep 60")).await.unwrap_err();
     assert_eq!(code(&ended), "session_ended");
@@ -251,7 +251,7 @@ async fn a_command_that_ends_its_session_says_so() {
 #[tokio::test]
 async fn a_working_directory_is_below_a_mount() {
     let Some(fixture) = Fixture::new() else { return };
-    let (_daemon, mut shell) = embedded(config(&fixture)).await;
+    let (_sidecar, mut shell) = embedded(config(&fixture)).await;
     let session = session(&mut shell).await;
     std::fs::create_dir(fixture.path("shared/src")).unwrap();
     let request = ExecRequest { workdir: "/shared/src".to_owned(), ..exec(&session, "basename $PWD") };

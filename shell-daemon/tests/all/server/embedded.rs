@@ -1,4 +1,4 @@
-//! The daemon that serves only its parent process.
+//! The sidecar that serves only its parent process.
 
 use std::{io::Write as _, process::Command};
 
@@ -17,7 +17,7 @@ use crate::fixture::{Fixture, marker, processes_with};
 #[tokio::test]
 async fn a_session_keeps_its_state_and_ends_on_request() {
     let Some(fixture) = Fixture::new() else { return };
-    let (_daemon, mut shell) = embedded(config(&fixture)).await;
+    let (_sidecar, mut shell) = embedded(config(&fixture)).await;
     let created = shell.create_session(everything()).await.unwrap().into_inner();
     let session = created.session_id;
     assert_eq!(session.len(), 32);
@@ -44,7 +44,7 @@ async fn a_session_keeps_its_state_and_ends_on_request() {
 #[tokio::test]
 async fn health_is_what_a_session_has_proven() {
     let Some(fixture) = Fixture::new() else { return };
-    let (_daemon, mut shell) = embedded(config(&fixture)).await;
+    let (_sidecar, mut shell) = embedded(config(&fixture)).await;
     let health = shell.health(HealthRequest::default()).await.unwrap().into_inner();
     let created = shell.create_session(everything()).await.unwrap().into_inner();
     // Each session may have a separate user.
@@ -56,9 +56,9 @@ async fn health_is_what_a_session_has_proven() {
 }
 
 #[tokio::test]
-async fn the_daemon_ends_with_its_connection_and_leaves_nothing() {
+async fn the_sidecar_ends_with_its_connection_and_leaves_nothing() {
     let Some(fixture) = Fixture::new() else { return };
-    let (mut daemon, mut shell) = embedded(config(&fixture)).await;
+    let (mut sidecar, mut shell) = embedded(config(&fixture)).await;
     let session = session(&mut shell).await;
     let marker = marker("embedded-end");
     let command = format!("(setsid bash -c 'exec -a {marker} sleep 60' >/dev/null 2>&1 &)");
@@ -66,12 +66,12 @@ async fn the_daemon_ends_with_its_connection_and_leaves_nothing() {
     wait_until_async("the job runs", || processes_with(&marker).iter().any(|line| line.starts_with(&marker)))
         .await;
     drop(shell);
-    wait_until_async("the daemon has ended", || daemon.child.try_wait().unwrap().is_some()).await;
-    assert!(daemon.child.wait().unwrap().success());
+    wait_until_async("the sidecar has ended", || sidecar.child.try_wait().unwrap().is_some()).await;
+    assert!(sidecar.child.wait().unwrap().success());
     assert_eq!(processes_with(&marker), Vec::<String>::new());
 }
 
-/// Descriptors that the parent left open reach neither the daemon nor its sessions.
+/// Descriptors that the parent left open reach neither the sidecar nor its sessions.
 #[tokio::test]
 #[expect(clippy::disallowed_methods, reason = "the parent that leaves it open is a program")]
 async fn descriptor_of_the_parent_reaches_no_command() {
@@ -86,7 +86,7 @@ async fn descriptor_of_the_parent_reaches_no_command() {
         config.posture = PostureChoice::Exactly(posture);
         let mut command = Command::new("bash");
         command.args(["--norc", "-c", &script, env!("CARGO_BIN_EXE_portcullis-shelld"), EMBEDDED_ENTRY]);
-        let (daemon, mut stream) = spawn_embedded(&mut command);
+        let (sidecar, mut stream) = spawn_embedded(&mut command);
         stream.write_all(setup_line(&config).as_bytes()).unwrap();
         let mut shell = client(stream, Credentials::good()).await;
         let session = session(&mut shell).await;
@@ -94,9 +94,9 @@ async fn descriptor_of_the_parent_reaches_no_command() {
         // The file for the session's next state.
         assert_eq!(output(&mut shell, &session, listing).await, "200 ", "{posture}");
         // Only root may list them.
-        let daemon_descriptors =
-            std::fs::read_dir(format!("/proc/{}/fd", daemon.child.id())).into_iter().flatten();
-        let held = daemon_descriptors
+        let sidecar_descriptors =
+            std::fs::read_dir(format!("/proc/{}/fd", sidecar.child.id())).into_iter().flatten();
+        let held = sidecar_descriptors
             .flatten()
             .filter(|descriptor| std::fs::read_link(descriptor.path()).is_ok_and(|to| to == secret));
         assert_eq!(held.count(), 0, "{posture}");

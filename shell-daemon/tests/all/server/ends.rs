@@ -1,4 +1,4 @@
-//! Ends of clients, daemons and parents: no process is left, and no command has run twice.
+//! Ends of clients, sidecars and parents: no process is left, and no command has run twice.
 
 use std::{
     process::{Child, Command, Stdio},
@@ -39,8 +39,8 @@ fn counted(fixture: &Fixture) -> String {
 #[tokio::test]
 async fn a_clients_end_ends_its_commands_and_no_others() {
     let Some(fixture) = Fixture::new() else { return };
-    let daemon = standalone(&fixture, &[]).await;
-    let (mut goes, mut stays) = (daemon.client().await, daemon.client().await);
+    let sidecar = standalone(&fixture, &[]).await;
+    let (mut goes, mut stays) = (sidecar.client().await, sidecar.client().await);
     let (marker_goes, marker_stays) = (marker("client-goes"), marker("client-stays"));
     let stream_goes = running(&mut goes, &marker_goes).await;
     let stream_stays = running(&mut stays, &marker_stays).await;
@@ -56,47 +56,47 @@ async fn a_clients_end_ends_its_commands_and_no_others() {
 #[tokio::test]
 async fn a_session_that_is_being_started_ends_with_its_client() {
     let Some(fixture) = Fixture::new() else { return };
-    let daemon = standalone(&fixture, &[]).await;
+    let sidecar = standalone(&fixture, &[]).await;
     for _ in 0..10 {
-        let mut shell = daemon.client().await;
+        let mut shell = sidecar.client().await;
         let creation = async move { shell.create_session(everything()).await };
         // Long enough for the request to be sent, too short for the answer.
         let _ = tokio::time::timeout(Duration::from_millis(3), creation).await;
     }
-    wait_until_async("no session is left", || children(daemon.child.id()).is_empty()).await;
+    wait_until_async("no session is left", || children(sidecar.child.id()).is_empty()).await;
 }
 
 #[tokio::test]
-async fn a_killed_daemon_leaves_no_process_and_reruns_nothing() {
+async fn a_killed_sidecar_leaves_no_process_and_reruns_nothing() {
     let Some(fixture) = Fixture::new() else { return };
-    let mut daemon = standalone(&fixture, &[]).await;
-    let mut shell = daemon.client().await;
+    let mut sidecar = standalone(&fixture, &[]).await;
+    let mut shell = sidecar.client().await;
     let marker = marker("daemon-killed");
     let stream = running(&mut shell, &marker).await;
-    daemon.child.kill().unwrap();
+    sidecar.child.kill().unwrap();
     let error = finish(stream).await.unwrap_err();
     assert!(matches!(error.code(), Code::Unavailable | Code::Unknown), "{error:?}");
     let error = shell.create_session(everything()).await.unwrap_err();
     assert_eq!(error.code(), Code::Unavailable, "{error:?}");
     wait_until_async("nothing is left", || processes_with(&marker).is_empty()).await;
-    daemon.child.wait().unwrap();
-    // The socket that it left behind does not block the next daemon.
-    let daemon = standalone(&fixture, &[]).await;
-    let mut shell = daemon.client().await;
+    sidecar.child.wait().unwrap();
+    // The socket that it left behind does not block the next sidecar.
+    let sidecar = standalone(&fixture, &[]).await;
+    let mut shell = sidecar.client().await;
     let fresh = session(&mut shell).await;
     assert_eq!(output(&mut shell, &fresh, "cat counter").await, "x\n");
 }
 
 #[tokio::test]
-async fn a_stopping_daemon_lets_a_short_command_end() {
+async fn a_stopping_sidecar_lets_a_short_command_end() {
     let Some(fixture) = Fixture::new() else { return };
-    let mut daemon = standalone(&fixture, &[]).await;
-    let mut shell = daemon.client().await;
+    let mut sidecar = standalone(&fixture, &[]).await;
+    let mut shell = sidecar.client().await;
     let session = session(&mut shell).await;
     let (_, stream) =
         begin(&mut shell, exec(&session, "until [ -e go ]; do :; done; echo done")).await.unwrap();
-    daemon.terminate();
-    // The daemon starts no more sessions once it has noticed the signal.
+    sidecar.terminate();
+    // The sidecar starts no more sessions once it has noticed the signal.
     let refused = loop {
         match shell.create_session(everything()).await {
             // The number of sessions is limited, so end each session immediately.
@@ -110,26 +110,26 @@ async fn a_stopping_daemon_lets_a_short_command_end() {
     assert_eq!((refused.code(), code(&refused)), (Code::Unavailable, "stopping"));
     std::fs::write(fixture.path("shared/go"), "").unwrap();
     assert_eq!(finish(stream).await.unwrap().stdout, "done\n");
-    wait_until_async("it has ended", || daemon.child.try_wait().unwrap().is_some()).await;
-    assert!(daemon.child.wait().unwrap().success());
-    assert!(!daemon.socket.exists());
+    wait_until_async("it has ended", || sidecar.child.try_wait().unwrap().is_some()).await;
+    assert!(sidecar.child.wait().unwrap().success());
+    assert!(!sidecar.socket.exists());
 }
 
 #[tokio::test]
-async fn a_stopping_daemon_waits_only_for_a_limited_time() {
+async fn a_stopping_sidecar_waits_only_for_a_limited_time() {
     let Some(fixture) = Fixture::new() else { return };
-    let mut daemon = standalone(&fixture, &[]).await;
-    let mut shell = daemon.client().await;
+    let mut sidecar = standalone(&fixture, &[]).await;
+    let mut shell = sidecar.client().await;
     let marker = marker("told-to-stop");
     let stream = running(&mut shell, &marker).await;
     // A silent connection does not delay the stop either.
-    let silent = daemon.connect();
+    let silent = sidecar.connect();
     let begun = Instant::now();
-    signal(&daemon.child, Signal::INT);
+    signal(&sidecar.child, Signal::INT);
     let exited = finish(stream).await.unwrap().exited;
     assert_eq!(exited.interruption, "cancelled");
-    wait_until_async("it has ended", || daemon.child.try_wait().unwrap().is_some()).await;
-    assert!(daemon.child.wait().unwrap().success());
+    wait_until_async("it has ended", || sidecar.child.try_wait().unwrap().is_some()).await;
+    assert!(sidecar.child.wait().unwrap().success());
     assert!(begun.elapsed() >= Duration::from_secs(5), "the grace");
     assert_eq!(processes_with(&marker), Vec::<String>::new());
     assert_eq!(counted(&fixture), "x\n");
@@ -137,7 +137,7 @@ async fn a_stopping_daemon_waits_only_for_a_limited_time() {
 }
 
 #[tokio::test]
-async fn an_embedded_daemon_ends_with_its_parent_however_that_ends() {
+async fn an_embedded_sidecar_ends_with_its_parent_however_that_ends() {
     let Some(fixture) = Fixture::new() else { return };
     let marker = marker("parent");
     let mut parent = parent(&fixture, &marker);
@@ -145,15 +145,15 @@ async fn an_embedded_daemon_ends_with_its_parent_however_that_ends() {
         processes_with(&marker).iter().filter(|line| line.starts_with(&marker)).count() == 2
     })
     .await;
-    let daemons = children(parent.id());
-    assert!(!daemons.is_empty() && daemons.iter().all(|daemon| is_alive(*daemon)));
+    let sidecars = children(parent.id());
+    assert!(!sidecars.is_empty() && sidecars.iter().all(|sidecar| is_alive(*sidecar)));
     parent.kill().unwrap();
     parent.wait().unwrap();
-    wait_until_async("the daemon has ended", || !daemons.iter().any(|daemon| is_alive(*daemon))).await;
+    wait_until_async("the sidecar has ended", || !sidecars.iter().any(|sidecar| is_alive(*sidecar))).await;
     wait_until_async("nothing is left", || processes_with(&marker).is_empty()).await;
 }
 
-/// Starts this test program as the parent of a daemon. It runs only the test [`a_parent`].
+/// Starts this test program as the parent of a sidecar. It runs only the test [`a_parent`].
 #[expect(clippy::disallowed_methods, reason = "the parent is a program")]
 fn parent(fixture: &Fixture, marker: &str) -> Child {
     Command::new(std::env::current_exe().unwrap())
@@ -172,7 +172,7 @@ const PARENT: &str = "PORTCULLIS_TEST_PARENT";
 async fn a_parent() {
     let Ok(marker) = std::env::var(PARENT) else { return };
     let fixture = Fixture::new().unwrap();
-    let (_daemon, mut shell) = embedded(config(&fixture)).await;
+    let (_sidecar, mut shell) = embedded(config(&fixture)).await;
     finish(running(&mut shell, &marker).await).await.unwrap();
 }
 
@@ -183,12 +183,12 @@ fn is_alive(process: u32) -> bool {
 }
 
 #[tokio::test]
-async fn an_embedded_daemon_that_is_killed_leaves_nothing() {
+async fn an_embedded_sidecar_that_is_killed_leaves_nothing() {
     let Some(fixture) = Fixture::new() else { return };
-    let (mut daemon, mut shell) = embedded(config(&fixture)).await;
+    let (mut sidecar, mut shell) = embedded(config(&fixture)).await;
     let marker = marker("embedded-killed");
     let stream = running(&mut shell, &marker).await;
-    daemon.child.kill().unwrap();
+    sidecar.child.kill().unwrap();
     finish(stream).await.unwrap_err();
     wait_until_async("nothing is left", || processes_with(&marker).is_empty()).await;
     assert_eq!(counted(&fixture), "x\n");
@@ -197,7 +197,7 @@ async fn an_embedded_daemon_that_is_killed_leaves_nothing() {
 }
 
 #[tokio::test]
-async fn malformed_setup_ends_an_embedded_daemon() {
+async fn malformed_setup_ends_an_embedded_sidecar() {
     use std::io::{Read as _, Write as _};
     let Some(fixture) = Fixture::new() else { return };
     let good = setup_line(&config(&fixture));
@@ -205,15 +205,15 @@ async fn malformed_setup_ends_an_embedded_daemon() {
     let bad_token = good.replace("0123456789abcdef", "short");
     let unknown_key = good.replacen('{', "{\"more\":1,", 1);
     for setup in ["\n", "{}\n", "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n", &long, &bad_token, &unknown_key] {
-        let (mut daemon, mut stream) = start_embedded();
-        // The daemon may end before it has read everything.
+        let (mut sidecar, mut stream) = start_embedded();
+        // The sidecar may end before it has read everything.
         let _ = stream.write_all(setup.as_bytes());
         let _ = stream.shutdown(std::net::Shutdown::Write);
         let _ = stream.read_to_end(&mut Vec::new());
-        assert!(!daemon.child.wait().unwrap().success(), "{setup:.60}");
+        assert!(!sidecar.child.wait().unwrap().success(), "{setup:.60}");
     }
     // The control: the intact line, sent as single bytes.
-    let (_daemon, mut stream) = start_embedded();
+    let (_sidecar, mut stream) = start_embedded();
     for byte in good.as_bytes() {
         stream.write_all(&[*byte]).unwrap();
     }

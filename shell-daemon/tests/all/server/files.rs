@@ -1,4 +1,4 @@
-//! The files that a standalone daemon trusts, and those that it refuses.
+//! The files that a standalone sidecar trusts, and those that it refuses.
 
 use std::{
     fs::Permissions,
@@ -15,7 +15,7 @@ use portcullis_testing::wait_until;
 use super::sidecar::{code, exec, run, session, shelld, shelld_with, standalone};
 use crate::fixture::Fixture;
 
-/// Starts a daemon that must refuse to run, and returns its message.
+/// Starts a sidecar that must refuse to run, and returns its message.
 #[track_caller]
 fn refusal(fixture: &Fixture) -> String {
     let (mut command, _) = shelld(fixture);
@@ -100,9 +100,9 @@ async fn foreign_file_at_the_socket_path_is_kept() {
     drop(live);
     // A process that another test starts has a copy of the listener until it becomes its program.
     wait_until("the listener is closed", || UnixStream::connect(&socket).is_err());
-    // The control: no process listens, so the next daemon starts.
-    let daemon = standalone(&fixture, &[]).await;
-    session(&mut daemon.client().await).await;
+    // The control: no process listens, so the next sidecar starts.
+    let sidecar = standalone(&fixture, &[]).await;
+    session(&mut sidecar.client().await).await;
 }
 
 #[test]
@@ -124,15 +124,15 @@ async fn the_workspace_policy_only_restricts() {
     let Some(fixture) = Fixture::new() else { return };
     let overlay = fixture.path("portcullis.toml");
     std::fs::write(&overlay, "[shell]\nmounts = { shared = \"read\" }\ndeny = [\"touch\"]\n").unwrap();
-    let daemon = standalone(&fixture, &[]).await;
-    let mut shell = daemon.client().await;
+    let sidecar = standalone(&fixture, &[]).await;
+    let mut shell = sidecar.client().await;
     let mounts = shell.health(HealthRequest::default()).await.unwrap().into_inner().mounts;
     let mounts: Vec<_> = mounts.iter().map(|mount| (mount.name.as_str(), mount.access.as_str())).collect();
     assert_eq!(mounts, [("shared", "read"), ("tmp", "write")]);
     let session = session(&mut shell).await;
     let denied = run(&mut shell, exec(&session, "touch $PORTCULLIS_TMP/x")).await.unwrap_err();
     assert_eq!(code(&denied), "command_denied");
-    drop(daemon);
+    drop(sidecar);
     std::fs::write(&overlay, "[shell]\nenabled = false\n").unwrap();
     assert!(refusal(&fixture).contains("the policy has no shell"));
 }

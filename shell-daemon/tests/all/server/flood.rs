@@ -1,4 +1,4 @@
-//! Ten thousand connections: existing connections continue, the daemon stays small, and a new client is admitted.
+//! Ten thousand connections: existing connections continue, the sidecar stays small, and a new client is admitted.
 
 use std::{
     collections::VecDeque,
@@ -19,7 +19,7 @@ use crate::fixture::Fixture;
 
 const CONNECTIONS: usize = 10_000;
 
-/// The daemon's maximum of connections, minus the one that the test uses.
+/// The sidecar's maximum of connections, minus the one that the test uses.
 const LEFT: usize = 63;
 
 /// The bytes that a connection of the flood sends before it falls silent: none, the start of a greeting, or
@@ -29,28 +29,28 @@ const WORDS: [&[u8]; 3] = [b"", b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\0\0\0\x04\0\0
 #[tokio::test]
 async fn a_flood_of_connections_is_bounded_and_cuts_no_session() {
     let Some(fixture) = Fixture::new() else { return };
-    let daemon = standalone(&fixture, &[]).await;
-    let mut shell = daemon.client().await;
+    let sidecar = standalone(&fixture, &[]).await;
+    let mut shell = sidecar.client().await;
     let own = session(&mut shell).await;
-    let before = memory_kib(&daemon.child, "VmHWM:");
-    let mut flooder = flooder(&fixture, &daemon.socket);
+    let before = memory_kib(&sidecar.child, "VmHWM:");
+    let mut flooder = flooder(&fixture, &sidecar.socket);
     let mut most = 0;
     let is_over = || fixture.path("flooded").exists();
     while !is_over() {
         assert!(flooder.try_wait().unwrap().is_none() || is_over(), "the flood has ended too early");
-        most = most.max(descriptors(&daemon.child));
+        most = most.max(descriptors(&sidecar.child));
         assert_eq!(output(&mut shell, &own, "echo on").await, "on\n");
     }
-    assert!(most < 200, "the daemon had {most} descriptors");
+    assert!(most < 200, "the sidecar had {most} descriptors");
     // A new client gets the permit of a connection that has not sent the token, as soon as that connection is closed.
-    // The daemon waits a second for the close.
+    // The sidecar waits a second for the close.
     let mut tries = 0;
-    while !is_let_in(&daemon).await {
+    while !is_let_in(&sidecar).await {
         tries += 1;
         assert!(tries < TRIES, "no place became free");
     }
-    let grown = memory_kib(&daemon.child, "VmHWM:") - before;
-    assert!(grown < 32 << 10, "the daemon grew by {grown} KiB");
+    let grown = memory_kib(&sidecar.child, "VmHWM:") - before;
+    assert!(grown < 32 << 10, "the sidecar grew by {grown} KiB");
     // All connections beyond the maximum were hung up on.
     wait_until_async("the flooder has seen it", || flooder.try_wait().unwrap().is_some()).await;
     assert!(flooder.wait().unwrap().success());
@@ -58,8 +58,8 @@ async fn a_flood_of_connections_is_bounded_and_cuts_no_session() {
 }
 
 /// Whether a new client gets a session.
-async fn is_let_in(daemon: &Standalone) -> bool {
-    let Some(mut shell) = client_if_open(daemon.connect(), Credentials::good()).await else { return false };
+async fn is_let_in(sidecar: &Standalone) -> bool {
+    let Some(mut shell) = client_if_open(sidecar.connect(), Credentials::good()).await else { return false };
     shell.create_session(everything()).await.is_ok()
 }
 
@@ -104,7 +104,7 @@ fn a_flood() {
             flood.pop_front();
         }
         let mut stream = UnixStream::connect(PathBuf::from(&socket)).unwrap();
-        // The daemon may have hung up already.
+        // The sidecar may have hung up already.
         let _ = stream.write_all(WORDS[number % WORDS.len()]);
         flood.push_back(stream);
     }

@@ -6,7 +6,7 @@ use std::{
 };
 
 use portcullis_policy::ShellNetwork;
-use portcullis_shell_daemon::{DaemonConfig, DaemonNetwork, PostureChoice};
+use portcullis_shell_daemon::{PostureChoice, SidecarNetwork, SidecarServerConfig};
 use portcullis_shell_protocol::{
     CreateSessionRequest, CreateSessionResponse, HealthRequest, KillSessionRequest, NetworkRequest,
 };
@@ -22,9 +22,9 @@ fn network(hosts: &[String], private: &[String]) -> ShellNetwork {
     }
 }
 
-fn with_network(fixture: &Fixture, rules: ShellNetwork) -> DaemonConfig {
-    let network = DaemonNetwork { rules, ca: None, proxy: None, landlock: true, seccomp: true };
-    DaemonConfig { network: Some(network), ..config(fixture) }
+fn with_network(fixture: &Fixture, rules: ShellNetwork) -> SidecarServerConfig {
+    let network = SidecarNetwork { rules, ca: None, proxy: None, landlock: true, seccomp: true };
+    SidecarServerConfig { network: Some(network), ..config(fixture) }
 }
 
 async fn create(shell: &mut Shell, network: Option<NetworkRequest>) -> CreateSessionResponse {
@@ -52,13 +52,13 @@ fn listener() -> (TcpListener, String, [String; 2]) {
 }
 
 #[tokio::test]
-async fn a_connection_must_pass_the_daemons_rules_and_the_clients() {
+async fn a_connection_must_pass_the_sidecars_rules_and_the_clients() {
     let Some(fixture) = Fixture::strong() else { return };
     let (listener, rule, private) = listener();
     let port = listener.local_addr().unwrap().port();
     let other = format!("https://other.test:{port}");
     let own = network(&[rule.clone(), other.clone()], &private);
-    let (_daemon, mut shell) = embedded(with_network(&fixture, own)).await;
+    let (_sidecar, mut shell) = embedded(with_network(&fixture, own)).await;
     let target = format!("localhost:{port}");
     for (hosts, endpoints, requested_target, status) in [
         (vec![rule.clone()], &private[..], &target, "200"),
@@ -83,7 +83,7 @@ async fn a_connection_must_pass_the_daemons_rules_and_the_clients() {
 async fn a_session_that_asks_for_none_has_no_network() {
     let Some(fixture) = Fixture::strong() else { return };
     let (_listener, rule, private) = listener();
-    let (_daemon, mut shell) = embedded(with_network(&fixture, network(&[rule], &private))).await;
+    let (_sidecar, mut shell) = embedded(with_network(&fixture, network(&[rule], &private))).await;
     let session = create(&mut shell, None).await;
     let posture = session.posture.unwrap();
     assert!(posture.network.is_none() && !posture.summary.contains("egress"), "{posture:?}");
@@ -97,7 +97,7 @@ async fn a_session_that_cannot_have_a_network_says_why() {
     let Some(fixture) = Fixture::strong() else { return };
     let (_listener, rule, private) = listener();
     let without = config(&fixture);
-    let weak = DaemonConfig {
+    let weak = SidecarServerConfig {
         posture: PostureChoice::Exactly(ShellPosture::Contained),
         ..with_network(&fixture, network(std::slice::from_ref(&rule), &private))
     };
@@ -105,7 +105,7 @@ async fn a_session_that_cannot_have_a_network_says_why() {
         (without, "the sidecar's policy has no `hosts` in `[shell]`"),
         (weak, "only sessions of the posture `strong` have a network"),
     ] {
-        let (_daemon, mut shell) = embedded(config).await;
+        let (_sidecar, mut shell) = embedded(config).await;
         let session = create(&mut shell, asking(std::slice::from_ref(&rule), &private)).await;
         assert_eq!(session.posture.unwrap().network.unwrap().absence, why);
         let tried = exec(&session.session_id, "exec 3<>/dev/tcp/127.0.0.1/3128");
@@ -117,7 +117,7 @@ async fn a_session_that_cannot_have_a_network_says_why() {
 async fn rules_of_a_client_are_checked() {
     let Some(fixture) = Fixture::strong() else { return };
     let (_listener, rule, private) = listener();
-    let (_daemon, mut shell) =
+    let (_sidecar, mut shell) =
         embedded(with_network(&fixture, network(std::slice::from_ref(&rule), &private))).await;
     let many = vec![rule.clone(); 600];
     for (network, all_hosts) in [
@@ -136,7 +136,7 @@ async fn rules_of_a_client_are_checked() {
 async fn health_shows_the_hosts() {
     let Some(fixture) = Fixture::strong() else { return };
     let (_listener, rule, private) = listener();
-    let (_daemon, mut shell) =
+    let (_sidecar, mut shell) =
         embedded(with_network(&fixture, network(std::slice::from_ref(&rule), &private))).await;
     let posture = shell.health(HealthRequest::default()).await.unwrap().into_inner().posture.unwrap();
     assert!(posture.summary.contains(",egress(landlock="), "{}", posture.summary);
@@ -162,7 +162,7 @@ async fn connections_end_with_their_session() {
     let Some(fixture) = Fixture::strong() else { return };
     let (listener, rule, private) = listener();
     let port = listener.local_addr().unwrap().port();
-    let (_daemon, mut shell) =
+    let (_sidecar, mut shell) =
         embedded(with_network(&fixture, network(std::slice::from_ref(&rule), &private))).await;
     let session = create(&mut shell, asking(&[rule], &private)).await.session_id;
     // A job that waits for an answer that never arrives.

@@ -23,7 +23,7 @@ use crate::fixture::Fixture;
 #[tokio::test]
 async fn connection_without_the_token_is_refused() {
     let Some(fixture) = Fixture::new() else { return };
-    let daemon = standalone(&fixture, &[]).await;
+    let sidecar = standalone(&fixture, &[]).await;
     for token in [
         None,
         Some(String::new()),
@@ -31,13 +31,13 @@ async fn connection_without_the_token_is_refused() {
         Some("0123456789abcdef0123456789abcde".to_owned()),
         Some("0123456789abcdef0123456789abcdef0".to_owned()),
     ] {
-        let mut shell = daemon.client_as(Credentials { token, ..Credentials::good() }).await;
+        let mut shell = sidecar.client_as(Credentials { token, ..Credentials::good() }).await;
         let refused = shell.create_session(everything()).await.unwrap_err();
         assert_eq!((refused.code(), code(&refused)), (Code::Unauthenticated, "unauthenticated"));
         let refused = shell.health(HealthRequest::default()).await.unwrap_err();
         assert_eq!(refused.code(), Code::Unauthenticated);
     }
-    let mut shell = daemon.client().await;
+    let mut shell = sidecar.client().await;
     assert_eq!(
         shell.health(HealthRequest::default()).await.unwrap().into_inner().version,
         env!("CARGO_PKG_VERSION")
@@ -47,16 +47,16 @@ async fn connection_without_the_token_is_refused() {
 #[tokio::test]
 async fn a_client_of_another_version_gets_only_that_refusal() {
     let Some(fixture) = Fixture::new() else { return };
-    let daemon = standalone(&fixture, &[]).await;
+    let sidecar = standalone(&fixture, &[]).await;
     for version in [None, Some(String::new()), Some("0.0.1".to_owned())] {
-        let mut shell = daemon.client_as(Credentials { version, ..Credentials::good() }).await;
+        let mut shell = sidecar.client_as(Credentials { version, ..Credentials::good() }).await;
         let refused = shell.create_session(everything()).await.unwrap_err();
         assert_eq!((refused.code(), code(&refused)), (Code::FailedPrecondition, "version"));
         assert!(refused.message().contains(env!("CARGO_PKG_VERSION")), "{refused:?}");
     }
     // Without the token the version is secret too.
     let wrong = Credentials { token: None, version: Some("0.0.1".to_owned()) };
-    let refused = daemon.client_as(wrong).await.health(HealthRequest::default()).await.unwrap_err();
+    let refused = sidecar.client_as(wrong).await.health(HealthRequest::default()).await.unwrap_err();
     assert_eq!(refused.code(), Code::Unauthenticated);
 }
 
@@ -82,36 +82,38 @@ async fn another_user_is_let_in_only_by_number() {
         std::fs::create_dir_all(fixture.path(folder)).unwrap();
         std::fs::set_permissions(fixture.path(folder), Permissions::from_mode(0o755)).unwrap();
     }
-    let daemon = standalone(&fixture, &["--allow-uid", &allowed.to_string()]).await;
+    let sidecar = standalone(&fixture, &["--allow-uid", &allowed.to_string()]).await;
     // The stranger has the token, but receives no bytes.
-    let mut stream = connect_as(stranger, &daemon.socket);
+    let mut stream = connect_as(stranger, &sidecar.socket);
     stream.set_read_timeout(Some(Duration::from_secs(120))).unwrap();
     let read = stream.read(&mut [0; 1]);
     assert!(matches!(read, Ok(0)) || read.is_err_and(|error| error.raw_os_error() == Some(104)));
-    if let Some(mut shell) = client_if_open(connect_as(stranger, &daemon.socket), Credentials::good()).await {
+    if let Some(mut shell) = client_if_open(connect_as(stranger, &sidecar.socket), Credentials::good()).await
+    {
         shell.health(HealthRequest::default()).await.unwrap_err();
     }
-    let mut shell = client(connect_as(allowed, &daemon.socket), Credentials::good()).await;
+    let mut shell = client(connect_as(allowed, &sidecar.socket), Credentials::good()).await;
     shell.health(HealthRequest::default()).await.unwrap();
     let mut shell =
-        client(connect_as(allowed, &daemon.socket), Credentials { token: None, ..Credentials::good() }).await;
+        client(connect_as(allowed, &sidecar.socket), Credentials { token: None, ..Credentials::good() })
+            .await;
     assert_eq!(shell.health(HealthRequest::default()).await.unwrap_err().code(), Code::Unauthenticated);
 }
 
 #[tokio::test]
 async fn socket_without_a_client_user_is_private() {
     let Some(fixture) = Fixture::new() else { return };
-    let daemon = standalone(&fixture, &[]).await;
+    let sidecar = standalone(&fixture, &[]).await;
     let mode = |path: &std::path::Path| path.metadata().unwrap().permissions().mode() & 0o777;
-    assert_eq!(mode(&daemon.socket), 0o600);
-    assert_eq!(mode(daemon.socket.parent().unwrap()), 0o700);
+    assert_eq!(mode(&sidecar.socket), 0o600);
+    assert_eq!(mode(sidecar.socket.parent().unwrap()), 0o700);
 }
 
 #[tokio::test]
 async fn a_session_of_another_connection_is_not_there() {
     let Some(fixture) = Fixture::new() else { return };
-    let daemon = standalone(&fixture, &[]).await;
-    let (mut owner, mut other) = (daemon.client().await, daemon.client().await);
+    let sidecar = standalone(&fixture, &[]).await;
+    let (mut owner, mut other) = (sidecar.client().await, sidecar.client().await);
     let owned = session(&mut owner).await;
     let mut request = exec(&owned, "read -r line; echo $line");
     request.stdin_open = true;
@@ -149,7 +151,7 @@ async fn a_session_of_another_connection_is_not_there() {
 #[tokio::test]
 async fn sessions_of_one_connection_have_states_of_their_own() {
     let Some(fixture) = Fixture::new() else { return };
-    let (_daemon, mut shell) = embedded(config(&fixture)).await;
+    let (_sidecar, mut shell) = embedded(config(&fixture)).await;
     let (first_session, second_session) = (session(&mut shell).await, session(&mut shell).await);
     assert_ne!(first_session, second_session);
     output(&mut shell, &first_session, "v=one").await;
@@ -160,7 +162,7 @@ async fn sessions_of_one_connection_have_states_of_their_own() {
 
 /// With and without namespaces, a session cannot make a socket to connect with.
 #[tokio::test]
-async fn a_session_cannot_reach_the_socket_of_its_own_daemon() {
+async fn a_session_cannot_reach_the_socket_of_its_own_sidecar() {
     if Fixture::new().is_none() {
         return;
     }
@@ -168,12 +170,12 @@ async fn a_session_cannot_reach_the_socket_of_its_own_daemon() {
         [(KernelEnvironment::Nothing, None), (KernelEnvironment::StockContainer, Some("contained"))]
     {
         let fixture = Fixture::new().unwrap();
-        let daemon = standalone_in(&fixture, &[], outer).await;
-        let mut shell = daemon.client().await;
+        let sidecar = standalone_in(&fixture, &[], outer).await;
+        let mut shell = sidecar.client().await;
         let health = shell.health(HealthRequest::default()).await.unwrap().into_inner().posture.unwrap();
         assert!(posture.is_none_or(|posture| health.posture == posture), "{health:?}");
         let session = session(&mut shell).await;
-        let socket = daemon.socket.display();
+        let socket = sidecar.socket.display();
         let attack = format!(
             "perl -e 'use Socket; socket(S, AF_UNIX, SOCK_STREAM, 0) && connect(S, pack_sockaddr_un(\"{socket}\")) || exit 1'"
         );

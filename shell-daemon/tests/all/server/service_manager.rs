@@ -1,4 +1,4 @@
-//! The daemon under a service manager: socket activation and readiness notification.
+//! The sidecar under a service manager: socket activation and readiness notification.
 
 use std::{
     os::unix::net::{UnixDatagram, UnixListener, UnixStream},
@@ -17,22 +17,22 @@ async fn a_socket_that_is_handed_over_is_served_and_left() {
     let socket = fixture.path("handed-over");
     let listener = UnixListener::bind(&socket).unwrap();
     let (command, _) = shelld(&fixture);
-    let mut daemon = Standalone { child: activate(&command, &listener), socket };
+    let mut sidecar = Standalone { child: activate(&command, &listener), socket };
     drop(listener);
-    let stream = UnixStream::connect(&daemon.socket).unwrap();
+    let stream = UnixStream::connect(&sidecar.socket).unwrap();
     let mut shell = client(stream, Credentials::good()).await;
     session(&mut shell).await;
     // No file was made at the path from the command line.
     assert!(!fixture.path("run").exists());
-    signal(&daemon.child, Signal::TERM);
-    wait_until_async("it has ended", || daemon.child.try_wait().unwrap().is_some()).await;
-    assert!(daemon.child.wait().unwrap().success());
-    assert!(daemon.socket.exists(), "it is the service manager's");
+    signal(&sidecar.child, Signal::TERM);
+    wait_until_async("it has ended", || sidecar.child.try_wait().unwrap().is_some()).await;
+    assert!(sidecar.child.wait().unwrap().success());
+    assert!(sidecar.socket.exists(), "it is the service manager's");
 }
 
 /// Starts the command like a service manager: the listener is descriptor 3, and the variables name the process that
 /// should use it.
-#[expect(clippy::disallowed_methods, reason = "the daemon is a program")]
+#[expect(clippy::disallowed_methods, reason = "the sidecar is a program")]
 fn activate(command: &std::process::Command, listener: &UnixListener) -> std::process::Child {
     let script = "exec 3<&0 </dev/null; export LISTEN_FDS=1 LISTEN_PID=$$; exec \"$@\"";
     std::process::Command::new("/bin/bash")
@@ -53,12 +53,12 @@ fn readiness_and_the_end_are_announced() {
     notified.set_read_timeout(Some(Duration::from_secs(120))).unwrap();
     let (mut command, socket) = shelld(&fixture);
     let child = command.env("NOTIFY_SOCKET", &notify_socket).spawn().unwrap();
-    let mut daemon = Standalone { child, socket };
+    let mut sidecar = Standalone { child, socket };
     assert!(receive_notification(&notified).contains("READY=1"));
-    assert!(Path::new(&daemon.socket).exists());
-    signal(&daemon.child, Signal::TERM);
+    assert!(Path::new(&sidecar.socket).exists());
+    signal(&sidecar.child, Signal::TERM);
     assert!(receive_notification(&notified).contains("STOPPING=1"));
-    assert!(daemon.child.wait().unwrap().success());
+    assert!(sidecar.child.wait().unwrap().success());
 }
 
 fn receive_notification(notified: &UnixDatagram) -> String {
@@ -73,15 +73,15 @@ fn json_logs_are_json_and_never_hold_the_token() {
     let (mut command, socket) = shelld(&fixture);
     let child =
         command.arg("--json-logs").env("RUST_LOG", "trace").stderr(std::process::Stdio::piped()).spawn();
-    let mut daemon = Standalone { child: child.unwrap(), socket };
-    let logs = daemon.child.stderr.take().unwrap();
+    let mut sidecar = Standalone { child: child.unwrap(), socket };
+    let logs = sidecar.child.stderr.take().unwrap();
     let runtime = tokio::runtime::Runtime::new().unwrap();
     let reader = std::thread::spawn(move || std::io::read_to_string(logs).unwrap());
     runtime.block_on(async {
-        wait_until_async("the daemon listens", || UnixStream::connect(&daemon.socket).is_ok()).await;
-        session(&mut daemon.client().await).await;
-        signal(&daemon.child, Signal::TERM);
-        wait_until_async("it has ended", || daemon.child.try_wait().unwrap().is_some()).await;
+        wait_until_async("the sidecar listens", || UnixStream::connect(&sidecar.socket).is_ok()).await;
+        session(&mut sidecar.client().await).await;
+        signal(&sidecar.child, Signal::TERM);
+        wait_until_async("it has ended", || sidecar.child.try_wait().unwrap().is_some()).await;
     });
     let logs = reader.join().unwrap();
     assert!(logs.lines().count() > 1);

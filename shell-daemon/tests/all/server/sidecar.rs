@@ -1,4 +1,4 @@
-//! Daemons for tests, and clients for them.
+//! Sidecars for tests, and clients for them.
 
 use std::{
     fs::Permissions,
@@ -15,8 +15,8 @@ use std::{
 use hyper_util::rt::TokioIo;
 use portcullis_policy::{CommandRules, VariableName};
 use portcullis_shell_daemon::{
-    DaemonConfig, DaemonMount, EMBEDDED_ENTRY, EmbeddedSetup, PostureChoice, ServiceLimits, SessionLimits,
-    SessionToolchain,
+    EMBEDDED_ENTRY, EmbeddedSetup, PostureChoice, ServiceLimits, SessionLimits, SessionToolchain,
+    SidecarMount, SidecarServerConfig,
 };
 use portcullis_shell_protocol::{
     CODE_KEY, CreateSessionRequest, ExecEvent, ExecRequest, Exited, Stream, VERSION, VERSION_KEY,
@@ -65,15 +65,15 @@ impl Interceptor for Credentials {
     }
 }
 
-/// A daemon's configuration. The mounts `shared` and `tmp` are writable, and `read` is readable.
-pub(crate) fn config(fixture: &Fixture) -> DaemonConfig {
-    let mount = |name: &str, access| DaemonMount {
+/// A sidecar's configuration. The mounts `shared` and `tmp` are writable, and `read` is readable.
+pub(crate) fn config(fixture: &Fixture) -> SidecarServerConfig {
+    let mount = |name: &str, access| SidecarMount {
         name: name.to_owned(),
         folder: name.to_owned(),
         access,
         has_undo: false,
     };
-    DaemonConfig {
+    SidecarServerConfig {
         state: fixture.path("state"),
         workspace: fixture.path(""),
         mounts: vec![
@@ -95,7 +95,7 @@ pub(crate) fn config(fixture: &Fixture) -> DaemonConfig {
     }
 }
 
-/// An embedded daemon, which is killed when this is dropped.
+/// An embedded sidecar, which is killed when this is dropped.
 pub(crate) struct Embedded {
     pub(crate) child: Child,
 }
@@ -107,28 +107,28 @@ impl Drop for Embedded {
     }
 }
 
-/// Starts a daemon whose standard input is the other end of the returned stream.
-#[expect(clippy::disallowed_methods, reason = "the daemon is a program")]
+/// Starts a sidecar whose standard input is the other end of the returned stream.
+#[expect(clippy::disallowed_methods, reason = "the sidecar is a program")]
 pub(crate) fn start_embedded() -> (Embedded, StdUnixStream) {
     spawn_embedded(Command::new(env!("CARGO_BIN_EXE_portcullis-shelld")).arg(EMBEDDED_ENTRY))
 }
 
-/// Like [`start_embedded`], with a command that becomes the daemon.
+/// Like [`start_embedded`], with a command that becomes the sidecar.
 pub(crate) fn spawn_embedded(command: &mut Command) -> (Embedded, StdUnixStream) {
-    let (client_end, daemon_end) = StdUnixStream::pair().unwrap();
-    let child = command.env_clear().stdin(Stdio::from(OwnedFd::from(daemon_end))).spawn().unwrap();
+    let (client_end, sidecar_end) = StdUnixStream::pair().unwrap();
+    let child = command.env_clear().stdin(Stdio::from(OwnedFd::from(sidecar_end))).spawn().unwrap();
     (Embedded { child }, client_end)
 }
 
-/// An embedded daemon, and its one client.
-pub(crate) async fn embedded(config: DaemonConfig) -> (Embedded, Shell) {
-    let (daemon, mut stream) = start_embedded();
+/// An embedded sidecar, and its one client.
+pub(crate) async fn embedded(config: SidecarServerConfig) -> (Embedded, Shell) {
+    let (sidecar, mut stream) = start_embedded();
     stream.write_all(setup_line(&config).as_bytes()).unwrap();
-    (daemon, client(stream, Credentials::good()).await)
+    (sidecar, client(stream, Credentials::good()).await)
 }
 
 /// The parent's first line.
-pub(crate) fn setup_line(config: &DaemonConfig) -> String {
+pub(crate) fn setup_line(config: &SidecarServerConfig) -> String {
     let setup = EmbeddedSetup { token: TOKEN.to_owned(), config: config.clone() };
     format!("{}\n", serde_json::to_string(&setup).unwrap())
 }
@@ -137,7 +137,7 @@ pub(crate) async fn client(stream: StdUnixStream, credentials: Credentials) -> S
     ShellClient::with_interceptor(channel(stream).await.unwrap(), credentials)
 }
 
-/// Like [`client`], for a daemon that may have hung up already.
+/// Like [`client`], for a sidecar that may have hung up already.
 pub(crate) async fn client_if_open(stream: StdUnixStream, credentials: Credentials) -> Option<Shell> {
     let channel = channel(stream).await.ok()?;
     Some(ShellClient::with_interceptor(channel, credentials))
@@ -154,7 +154,7 @@ pub(crate) async fn channel(stream: StdUnixStream) -> Result<Channel, tonic::tra
     Endpoint::from_static("http://shell").connect_with_connector(connector).await
 }
 
-/// A standalone daemon, which is killed when this is dropped.
+/// A standalone sidecar, which is killed when this is dropped.
 pub(crate) struct Standalone {
     pub(crate) child: Child,
     pub(crate) socket: PathBuf,
@@ -167,13 +167,13 @@ impl Drop for Standalone {
     }
 }
 
-/// The command line of a standalone daemon, with a token file and a path for the socket.
+/// The command line of a standalone sidecar, with a token file and a path for the socket.
 pub(crate) fn shelld(fixture: &Fixture) -> (Command, PathBuf) {
     shelld_with(fixture, "state")
 }
 
 /// Like [`shelld`], with another state folder.
-#[expect(clippy::disallowed_methods, reason = "the daemon is a program")]
+#[expect(clippy::disallowed_methods, reason = "the sidecar is a program")]
 pub(crate) fn shelld_with(fixture: &Fixture, state: &str) -> (Command, PathBuf) {
     let (token, run) = (fixture.path("token"), fixture.path("run"));
     std::fs::write(&token, format!("{TOKEN}\n")).unwrap();
@@ -185,7 +185,7 @@ pub(crate) fn shelld_with(fixture: &Fixture, state: &str) -> (Command, PathBuf) 
     (command, socket)
 }
 
-/// Starts a standalone daemon and waits until it accepts clients.
+/// Starts a standalone sidecar and waits until it accepts clients.
 pub(crate) async fn standalone(fixture: &Fixture, extra_arguments: &[&str]) -> Standalone {
     standalone_in(fixture, extra_arguments, KernelEnvironment::Nothing).await
 }
@@ -198,13 +198,13 @@ pub(crate) async fn standalone_in(
 ) -> Standalone {
     let (mut command, socket) = shelld(fixture);
     let child = outer.start(|| command.args(extra_arguments).spawn().unwrap());
-    let mut daemon = Standalone { child, socket };
-    wait_until_async("the daemon listens", || {
-        assert_eq!(daemon.child.try_wait().unwrap(), None, "the daemon has ended");
-        StdUnixStream::connect(&daemon.socket).is_ok()
+    let mut sidecar = Standalone { child, socket };
+    wait_until_async("the sidecar listens", || {
+        assert_eq!(sidecar.child.try_wait().unwrap(), None, "the sidecar has ended");
+        StdUnixStream::connect(&sidecar.socket).is_ok()
     })
     .await;
-    daemon
+    sidecar
 }
 
 impl Standalone {
@@ -220,7 +220,7 @@ impl Standalone {
         client(self.connect(), credentials).await
     }
 
-    /// Tells the daemon to stop.
+    /// Tells the sidecar to stop.
     pub(crate) fn terminate(&self) {
         signal(&self.child, Signal::TERM);
     }
@@ -246,12 +246,12 @@ pub(crate) fn memory_kib(child: &Child, line: &str) -> u64 {
     line.trim_matches(|sign: char| !sign.is_ascii_digit()).parse().unwrap()
 }
 
-/// A request for all mounts of the daemon.
+/// A request for all mounts of the sidecar.
 pub(crate) fn everything() -> CreateSessionRequest {
     CreateSessionRequest { all_mounts: true, ..CreateSessionRequest::default() }
 }
 
-/// Starts a session with all mounts of the daemon.
+/// Starts a session with all mounts of the sidecar.
 pub(crate) async fn session(shell: &mut Shell) -> String {
     shell.create_session(everything()).await.unwrap().into_inner().session_id
 }

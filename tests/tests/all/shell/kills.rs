@@ -77,8 +77,8 @@ async fn a_dying_sidecar_kills_its_commands_and_none_is_rerun() {
     let call = shell.run("echo run >> runs; echo > begun; sleep 60");
     let kill = async {
         wait_until(|| begun.exists()).await;
-        for daemon in sidecars(&shell.fixture) {
-            kill_process(daemon, Signal::KILL).expect("killed");
+        for sidecar in sidecars(&shell.fixture) {
+            kill_process(sidecar, Signal::KILL).expect("killed");
         }
     };
     let (answer, ()) = tokio::join!(call, kill);

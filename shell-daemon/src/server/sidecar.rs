@@ -17,20 +17,20 @@ use tokio_util::sync::CancellationToken;
 use tonic::Status;
 
 use super::{
-    DaemonConfig, DaemonError, Token, connection::ClientConnection, error::DaemonError as Error,
-    health::ProvenPosture, refusal::RefusalCode, session_egress::SharedSessionEgress,
-    session_thread::ShellProof,
+    SidecarServerConfig, SidecarServerError, Token, connection::ClientConnection,
+    error::SidecarServerError as Error, health::ProvenPosture, refusal::RefusalCode,
+    session_egress::SharedSessionEgress, session_thread::ShellProof,
 };
 
-/// The shared state of one daemon.
+/// The shared state of one sidecar.
 #[derive(Debug)]
-pub(super) struct Daemon {
-    pub(super) config: DaemonConfig,
+pub(super) struct SidecarServer {
+    pub(super) config: SidecarServerConfig,
     pub(super) token: Token,
     pub(super) protect: ProtectedPaths,
     pub(super) hide: HiddenNames,
     pub(super) canary: Canary,
-    /// The HTTP client. `None` if the daemon's sessions have no network.
+    /// The HTTP client. `None` if the sidecar's sessions have no network.
     pub(super) clients: Option<SharedSessionEgress>,
     /// The mounts' folders, in the order of the configuration.
     mounts: Vec<OwnedFd>,
@@ -48,13 +48,13 @@ pub(super) struct Daemon {
     pub(super) cut: CancellationToken,
 }
 
-impl Daemon {
+impl SidecarServer {
     /// Checks the configuration, opens the mounts and makes the canary.
     ///
     /// # Errors
-    /// [`DaemonError::Config`], [`DaemonError::State`] or [`DaemonError::Mounts`] if the configuration is invalid or
+    /// [`SidecarServerError::Config`], [`SidecarServerError::State`] or [`SidecarServerError::Mounts`] if the configuration is invalid or
     /// cannot be met.
-    pub(super) fn new(config: DaemonConfig, token: Token) -> Result<Self, DaemonError> {
+    pub(super) fn new(config: SidecarServerConfig, token: Token) -> Result<Self, SidecarServerError> {
         require_values(&config)?;
         let protect = ProtectedPaths::parse(config.protected.iter().map(String::as_str))
             .map_err(|invalid| Error::Config { setting: "protected", problem: invalid.to_string() })?;
@@ -67,7 +67,7 @@ impl Daemon {
             .map(|mount| MountFolder { name: &mount.name, folder: &mount.folder })
             .collect();
         let mut private = config.private.clone();
-        // A mount must not hold the daemon's own state, which a command could then change.
+        // A mount must not hold the sidecar's own state, which a command could then change.
         private.push(config.state.clone());
         let mounts =
             open_mounts(&config.workspace, &folders, &private).map_err(|source| Error::Mounts { source })?;
@@ -137,10 +137,10 @@ impl Daemon {
     }
 
     /// # Errors
-    /// `stopping`, if the daemon is about to stop.
+    /// `stopping`, if the sidecar is about to stop.
     pub(super) fn require_running(&self) -> Result<(), Status> {
         if self.stopping.is_cancelled() {
-            return Err(RefusalCode::Stopping.status("the daemon is about to stop"));
+            return Err(RefusalCode::Stopping.status("the sidecar is about to stop"));
         }
         Ok(())
     }
@@ -152,11 +152,11 @@ impl Daemon {
 /// `limit`, if no permit is left.
 pub(super) fn take_permit(permits: &Arc<Semaphore>, what: &str) -> Result<OwnedSemaphorePermit, Status> {
     Arc::clone(permits).try_acquire_owned().map_err(|_full_or_closed| {
-        RefusalCode::Limit.status(format!("the daemon has reached its limit of {what}"))
+        RefusalCode::Limit.status(format!("the sidecar has reached its limit of {what}"))
     })
 }
 
-fn require_values(config: &DaemonConfig) -> Result<(), DaemonError> {
+fn require_values(config: &SidecarServerConfig) -> Result<(), SidecarServerError> {
     let refuse = |setting, problem: String| Err(Error::Config { setting, problem });
     if !config.mounts.iter().any(|mount| mount.name == config.home) {
         return refuse("home", format!("`{}` is not one of the mounts", config.home));
