@@ -1,4 +1,4 @@
-// Keeps the state of one space in step with the gateway: the stream, the lists behind it, and reading again after a gap.
+// Keeps the state of one space in step with the gateway: the stream, the lists behind it, and a reload after a gap.
 
 import { at, listAll, PAGE, request } from "./api.js";
 import { announce } from "./announce.js";

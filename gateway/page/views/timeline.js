@@ -1,4 +1,4 @@
-// The list of a space's messages. Only changed parts are redrawn, so that a half-filled form and the reader's place stay.
+// A space's messages. Only changed parts are redrawn, so that a half-filled form and the reader's position stay.
 
 import { callOfMessage, toolCard } from "../tools/card.js";
 import { h, replace } from "../lib/dom.js";
