@@ -28,7 +28,7 @@ TIMEOUT_SECONDS = 60
 # The faults that must be found in faulty.html. The one of the console is a violation of its content security policy.
 EXPECTED_FAULTS = (
     "the page scrolls sideways", "1 scripts", "no language", "no title", "not one h1", "an attribute that acts",
-    "a link that leads nowhere", "an id stands twice", "a table without a caption", "a th without a scope",
+    "a link that leads nowhere", "an id is used twice", "a table without a caption", "a th without a scope",
     "another number of cells", "text leaves its box", "a table leaves its box", "contrast 2.8", "contrast 3.9",
     "small text", "console: ",
 )

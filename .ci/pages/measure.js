@@ -16,7 +16,7 @@
         }
     }
     const ids = [...document.querySelectorAll("[id]")].map(element => element.id);
-    if (new Set(ids).size !== ids.length) faults.push("an id stands twice");
+    if (new Set(ids).size !== ids.length) faults.push("an id is used twice");
     for (const table of document.querySelectorAll("table")) {
         if (!table.caption) faults.push("a table without a caption");
         if ([...table.querySelectorAll("th")].some(head => !head.scope)) faults.push("a th without a scope");

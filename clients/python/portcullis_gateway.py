@@ -120,7 +120,7 @@ class Gateway:
         self.submit(run, call, result)
 
     def run(self, agent):
-        """Answers the calls of an agent, one after the other, for ever. A lost connection is made again."""
+        """Answers the calls of an agent, one after the other, for ever. A lost connection is opened again."""
         last, pause = None, 1.0
         while True:
             try:

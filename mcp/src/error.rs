@@ -12,7 +12,7 @@ pub enum McpError {
     /// A tool cannot be described in the protocol.
     #[error("a tool cannot be described to clients")]
     Listing {
-        /// What is wrong with the tool's description.
+        /// The problem with the tool's description.
         #[source]
         source: serde_json::Error,
     },
@@ -42,7 +42,7 @@ pub enum McpError {
     Token {
         /// The token file's path.
         path: PathBuf,
-        /// What is wrong with the file.
+        /// The problem with the file.
         #[source]
         source: io::Error,
     },

@@ -259,7 +259,7 @@ impl WorkspaceSecurityPolicy {
         {
             return Err(Denial {
                 hint: format!(
-                    "the operator hides `{pattern}` at any depth, whether there is one or not; go on without it"
+                    "the operator hides `{pattern}` at any depth, whether it exists or not; continue without it"
                 ),
                 ..deny(DenialCode::HiddenPath, format!("hide.paths[\"{pattern}\"]"))
             });

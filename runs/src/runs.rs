@@ -41,7 +41,7 @@ pub struct RunSubject {
     pub workspace: String,
 }
 
-/// What a new run takes over from earlier ones.
+/// The parts of earlier runs that a new run takes over.
 #[derive(Debug, Clone, Default)]
 pub struct CarriedOver {
     /// The messages that the model reads before the first prompt.

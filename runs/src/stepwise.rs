@@ -27,7 +27,7 @@ use crate::{
     turn_results::TurnResults,
 };
 
-/// What the steps of a process work with.
+/// The objects that the steps of a process work with.
 pub struct StepParts {
     /// The tools.
     pub registry: Arc<ToolRegistry>,

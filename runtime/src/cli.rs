@@ -118,7 +118,7 @@ pub(crate) struct CommonOptions {
     #[arg(long = "tool-file", global = true, value_name = "FILE")]
     pub(crate) tool_files: Vec<PathBuf>,
 
-    /// What isolates this process itself. This selects the policy's `[sandbox.…]` section.
+    /// The isolation of this process itself. This selects the policy's `[sandbox.…]` section.
     #[arg(long, global = true, value_name = "TIER", default_value = SandboxTier::Process.as_str(),
           value_parser = sandbox_tier())]
     pub(crate) sandbox_tier: SandboxTier,

@@ -62,7 +62,7 @@ impl SessionPosture {
                 let reason = match self.layer(*layer) {
                     Some(LayerStatus::Missing { reason }) => reason.clone(),
                     Some(LayerStatus::Waived) => "it was left out on request".to_owned(),
-                    _ => "it was not looked at".to_owned(),
+                    _ => "it was not examined".to_owned(),
                 };
                 (*layer, reason)
             })

@@ -368,7 +368,7 @@ impl FrozenTree {
         for process in listed.chain(others).filter(|process| was_running.get(process) == Some(&true)) {
             process.signal(Signal::CONT);
         }
-        // Groups may have members that are not below the root. They cannot be distinguished from processes that the
+        // Groups may have members that are not below the root. They are indistinguishable from processes that the
         // command itself had stopped, so continue whole groups only if it had stopped none.
         if was_running.values().all(|running| *running) {
             for group in groups {

@@ -20,7 +20,7 @@ pub enum ClientError {
     /// The address of the gateway cannot be used.
     #[error("the address of the gateway {fault}")]
     Address {
-        /// What is wrong, and what would be right.
+        /// The problem, and the correct form.
         fault: &'static str,
     },
     /// The token would go to another machine without TLS.

@@ -1,4 +1,4 @@
-// Keeps the state of one space in step with the gateway: the stream, the lists behind it, and reading anew after a gap.
+// Keeps the state of one space in step with the gateway: the stream, the lists behind it, and a reload after a gap.
 
 import { at, listAll, PAGE, request } from "./api.js";
 import { announce } from "./announce.js";
@@ -9,7 +9,7 @@ import { followEvents } from "./sse.js";
 import { createStore } from "./store.js";
 import { noteEvent } from "./waiting.js";
 
-/** The least time between two readings anew that gaps in a stream cause, in milliseconds. */
+/** The least time between two repeated readings that gaps in a stream cause, in milliseconds. */
 const LEAST_PAUSE = 2000;
 
 /**

@@ -59,7 +59,7 @@ export class EventParser {
  * @param {{
  *   onEvent: (event: { id: string, type: string, data: string }) => void,
  *   onState: (state: { kind: "connecting" | "open" | "waiting" | "refused", resumed?: boolean, until?: number, error?: Error }) => void,
- * }} listeners `open` with `resumed` false: events may have been missed, and the state must be read anew
+ * }} listeners `open` with `resumed` false: events may have been missed, and the state must be read again
  * @returns {{ close(): void, retryNow(): void }}
  */
 export function followEvents(path, { onEvent, onState }) {

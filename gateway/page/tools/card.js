@@ -70,7 +70,7 @@ export function toolCard(call, { message = null, heading = "h3", onAnswered } = 
   async function submit(result) {
     if (sending) throw new Error("an answer is already being sent");
     sending = true;
-    // `inert` would take the focus away, and the event of the answer may draw the card anew before the response is here.
+    // `inert` would take the focus away, and the event of the answer may redraw the card before the response is here.
     card.setAttribute("aria-busy", "true");
     replace(problem);
     try {

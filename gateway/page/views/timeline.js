@@ -1,4 +1,4 @@
-// The list of a space's messages. Only what has changed is drawn anew, so that a half-filled form and the reader's place stay.
+// A space's messages. Only changed parts are redrawn, so that a half-filled form and the reader's position stay.
 
 import { callOfMessage, toolCard } from "../tools/card.js";
 import { h, replace } from "../lib/dom.js";
@@ -69,7 +69,7 @@ export function timeline(feed, me, { onReply, questions }) {
     for (const message of state.messages) {
       const old = rows.get(message.id)?.row.element;
       const element = rowOf(message, before, known).element;
-      // A row that was drawn anew stands where the old one stood.
+      // A redrawn row is where the old one was.
       if (old && old === place) place = element;
       if (element === place) place = place.nextElementSibling;
       else list.insertBefore(element, place);
@@ -88,7 +88,7 @@ export function timeline(feed, me, { onReply, questions }) {
     drawJump();
   }
 
-  /** The row of a message, made anew if more than its text has changed. */
+  /** The row of a message, made again if more than its text has changed. */
   function rowOf(message, before, known) {
     const day = dayOf(message.createdAt);
     const newDay = !before || dayOf(before.createdAt) !== day ? day : null;
@@ -146,7 +146,7 @@ export function timeline(feed, me, { onReply, questions }) {
   return { element, draw, close: () => resized.disconnect() };
 }
 
-/** Changes when the card must be drawn anew. */
+/** Changes when the card must be redrawn. */
 function toolKey(message) {
   const { status, tool } = message;
   const known = toolKeys.get(message) ?? `${status} ${prettyJson([tool.input ?? null, tool.output ?? null, tool.error ?? null])}`;

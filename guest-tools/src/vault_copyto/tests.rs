@@ -175,9 +175,9 @@ fn clean_up_removes_only_the_killed_steps_file() {
         run(folder.path(), &ctx, &vault_copyto_write_tool(), &arguments)
     };
     for _ in 0..2 {
-        assert_eq!(clean_up("old"), Ok("nothing temporary is left of /shared/old".to_owned()));
+        assert_eq!(clean_up("old"), Ok("no temporary file of /shared/old remains".to_owned()));
     }
-    assert_eq!(clean_up("none/x"), Ok("nothing temporary is left of /shared/none/x".to_owned()));
+    assert_eq!(clean_up("none/x"), Ok("no temporary file of /shared/none/x remains".to_owned()));
     assert!(!leftover.exists() && other.exists());
     assert_eq!(fs::read(folder.path().join("shared/old")).expect("reads"), b"old");
 }

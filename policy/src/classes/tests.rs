@@ -84,7 +84,7 @@ fn many_hidden_names_are_few_classes_and_too_many_states_are_reported() {
     let rules = PathRulesOfMount::new(&policy, "shared");
     assert_eq!(NameGlobs::new(&policy, &rules, &[]).classes(1000), None);
     let error = TooManyClasses { pattern: "/shared/**".to_owned() };
-    assert!(error.to_string().starts_with("`/shared/**` meets more combinations"), "{error}");
+    assert!(error.to_string().starts_with("`/shared/**` matches more combinations"), "{error}");
 }
 
 /// One name of a small alphabet, with invisible characters and both cases.

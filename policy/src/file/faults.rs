@@ -213,7 +213,7 @@ mod tests {
         }
         let warnings = faults.take_warnings();
         assert_eq!(warnings.len(), 51);
-        assert!(warnings[50].message.contains("and 10 further warnings"), "{}", warnings[50]);
+        assert!(warnings[50].message.contains("and 10 more warnings"), "{}", warnings[50]);
     }
 
     #[test]

@@ -140,7 +140,9 @@ fn remove_leftover(
         Ok(entry) => entry,
     };
     if FileType::from_raw_mode(entry.st_mode) != FileType::Socket || entry.st_uid != owner {
-        return Err(faults.refuse("already exists and is not a socket; it was left unchanged".to_owned()));
+        return Err(faults.refuse(
+            "already exists and is not a socket of the daemon's user; it was left unchanged".to_owned(),
+        ));
     }
     match UnixStream::connect(handle.join(name)) {
         // The kernel refuses the connection if no process listens, so the socket is a leftover.

@@ -40,7 +40,7 @@ struct StandaloneArguments {
     /// `portcullis.toml` in the workspace can restrict it, not extend it
     #[arg(long, value_name = "FILE")]
     policy: Option<PathBuf>,
-    /// What isolates this process itself. This selects the policy's `[sandbox.…]` section
+    /// The isolation of this process itself. This selects the policy's `[sandbox.…]` section
     #[arg(long, value_name = "TIER", default_value_t = SandboxTier::Process)]
     sandbox_tier: SandboxTier,
     /// The sidecar's state folder, outside of all mounts. Default: the folder of the socket

@@ -182,7 +182,7 @@ fn parse(text: &str) -> Result<BTreeMap<ToolName, Pin>, InvalidLock> {
 
 fn render(pins: &BTreeMap<ToolName, Pin>) -> String {
     let mut out = String::from(
-        "# What `portcullis tool approve` pinned. A tool whose module or declarations differ from these is\n\
+        "# The tools that `portcullis tool approve` pinned. A tool whose module or declarations differ from these is\n\
          # quarantined until it is approved again. `portcullis tool revoke` withdraws an approval.\n\n",
     );
     // Writing to a string cannot fail.

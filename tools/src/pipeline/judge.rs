@@ -123,7 +123,7 @@ fn command_denial(suspect: LinkSuspicion, exposed: &ExposedFiles) -> Denial {
     match suspect {
         LinkSuspicion::Private => {
             let hint = "a command could use it under another name; an operator removes the other name, which \
-                        `find MOUNT -samefile FILE` shows, or recreate the file";
+                        `find MOUNT -samefile FILE` shows, or recreates the file";
             let more_count = exposed.names().len() + exposed.unnamed_count() - 1;
             Denial {
                 code: DenialCode::HardLink,

@@ -62,7 +62,7 @@ fn write_links(out: &mut String, links: &LinkFinding) -> std::fmt::Result {
         writeln!(out, "  and {} more files", links.left_out)?;
     }
     if links.has_more {
-        writeln!(out, "  the mounts hold more files than were looked at")?;
+        writeln!(out, "  the mounts have more files than were examined")?;
     }
     Ok(())
 }

@@ -84,14 +84,14 @@ async fn foreign_file_at_the_socket_path_is_kept() {
     set_mode(&run, 0o700);
     let socket = run.join("shell.sock");
     std::fs::write(&socket, "precious").unwrap();
-    assert!(refusal(&fixture).contains("something else in its place"));
+    assert!(refusal(&fixture).contains("is not a socket of the daemon's user"));
     assert_eq!(std::fs::read_to_string(&socket).unwrap(), "precious");
     std::fs::remove_file(&socket).unwrap();
 
     // A link to a socket that would count as a leftover if the link were followed.
     drop(UnixListener::bind(fixture.path("elsewhere")).unwrap());
     symlink(fixture.path("elsewhere"), &socket).unwrap();
-    assert!(refusal(&fixture).contains("something else in its place"));
+    assert!(refusal(&fixture).contains("is not a socket of the daemon's user"));
     assert!(fixture.path("elsewhere").exists() && socket.symlink_metadata().is_ok());
     std::fs::remove_file(&socket).unwrap();
 

@@ -16,7 +16,7 @@ pub async fn open(
     Ok(path.to_owned())
 }
 
-/// Nobody exports it.
+/// No list exports it.
 #[tool]
 async fn unused_tool_is_no_dead_code() {}
 
