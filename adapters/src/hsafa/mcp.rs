@@ -158,7 +158,7 @@ mod tests {
 
     #[test]
     fn all_mistakes_are_reported_with_their_locations() {
-        let places = |value: &Value| {
+        let locations = |value: &Value| {
             let InvalidConfigurations(faults) = McpServerConfiguration::read_all(value).expect_err("refused");
             faults.into_iter().map(|fault| fault.location).collect::<Vec<_>>()
         };
