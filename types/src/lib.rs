@@ -25,6 +25,7 @@ mod dialect;
 pub mod display;
 mod envelope;
 mod error;
+mod error_code;
 mod event;
 mod example;
 mod executor;
@@ -56,6 +57,7 @@ pub use dialect::{DialectError, SchemaDialect};
 pub use display::{EscapedText, escape_for_display, is_deceptive, is_invisible, is_right_to_left};
 pub use envelope::{EnvelopeError, RunnerBootstrapEnvelope, SandboxTier, SidecarSocket};
 pub use error::{ToolError, ToolErrorKind, chain};
+pub use error_code::ToolErrorCode;
 pub use event::{EventFn, ToolEvent};
 pub use executor::{CallTerms, OfferedTool, ToolExecutor};
 pub use frame::{

@@ -3,7 +3,7 @@
 
 use portcullis_policy::{FlowLabel, Grant, ToolOrigin};
 use portcullis_types::{
-    MAX_FINAL_FRAME_BYTES, ToolError, ToolErrorKind, ToolOutcome, ToolOutput, json_bytes,
+    MAX_FINAL_FRAME_BYTES, ToolError, ToolErrorCode, ToolErrorKind, ToolOutcome, ToolOutput, json_bytes,
 };
 use serde_json::{Map, Value, json};
 
@@ -310,7 +310,7 @@ fn page_note(details: &Value, tool: &RegisteredTool) -> Option<String> {
 fn too_large(bytes: usize) -> ToolError {
     let (bytes, limit) = (format_with_commas(bytes), format_with_commas(MAX_RESULT_BYTES));
     ToolError::resource_limit(format!("the tool's result has {bytes} bytes, and at most {limit} are taken"))
-        .with_code("result_too_large")
+        .with_code(ToolErrorCode::ResultTooLarge)
 }
 
 /// Whether the single text of a result is its data as JSON.

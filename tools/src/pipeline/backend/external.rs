@@ -3,7 +3,7 @@
 
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use portcullis_types::{ToolError, ToolEvent, ToolOutput, async_trait};
+use portcullis_types::{ToolError, ToolErrorCode, ToolEvent, ToolOutput, async_trait};
 use serde_json::Value;
 
 use super::{AttemptOutcome, Backend, CallAttempt, PendingResult};
@@ -42,7 +42,7 @@ impl Backend for ExternalBackend {
         let Some(calls) = &caller.external_calls else {
             let message =
                 "the results of this tool are submitted from outside, and this program keeps no calls for it";
-            return Err(ToolError::unavailable(message).with_code("no_external_calls"));
+            return Err(ToolError::unavailable(message).with_code(ToolErrorCode::NoExternalCalls));
         };
         // Label the run before the arguments leave and the result arrives.
         labels.mark_web_read();
@@ -90,7 +90,7 @@ impl Backend for ExternalBackend {
             },
             Ok(ExternalCallState::Closed) => {
                 let error = ToolError::timeout("the call was closed before a result was submitted");
-                AttemptOutcome::without_retry(Err(error.with_code("call_closed")))
+                AttemptOutcome::without_retry(Err(error.with_code(ToolErrorCode::CallClosed)))
             }
             Err(error) => AttemptOutcome::without_retry(Err(error)),
         })
