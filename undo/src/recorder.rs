@@ -79,8 +79,8 @@ impl ChangeRecorder {
     /// the change is made.
     ///
     /// # Errors
-    /// [`UndoError::Keep`] or [`UndoError::Store`]. Then the caller must not make the change. A mount that is
-    /// not recorded is not an error.
+    /// [`UndoError::Keep`], [`UndoError::Record`] or [`UndoError::Store`]. Then the caller must not make the
+    /// change. A mount that is not recorded is not an error.
     pub fn save_before(
         &self,
         mount: &str,
@@ -241,10 +241,10 @@ impl ChangeRecorder {
     }
 
     fn write(&self, id: &RecordId, file: &mut File, line: &RecordLine) -> Result<(), UndoError> {
-        let mut text = serde_json::to_vec(line)
-            .map_err(|error| UndoError::Keep { path: format!("the record {id}"), source: error.into() })?;
+        let record_error = |source| UndoError::Record { id: id.to_string(), source };
+        let mut text = serde_json::to_vec(line).map_err(|error| record_error(error.into()))?;
         text.push(b'\n');
-        file.write_all(&text).map_err(|source| UndoError::Keep { path: format!("the record {id}"), source })
+        file.write_all(&text).map_err(record_error)
     }
 
     fn end(&self) -> Result<(), UndoError> {
