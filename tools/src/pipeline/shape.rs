@@ -18,6 +18,7 @@ use crate::{
     call::{Caller, random_id},
     output_store::OutputOwner,
     registered::RegisteredTool,
+    stored_grant::StoredGrant,
 };
 
 /// The maximum length of an error message for a model, and of a hint: 4 KiB each, without the note on a cut.
@@ -344,7 +345,7 @@ fn store_output(
     let id = random_id("out");
     let owner = OutputOwner { agent_id: caller.agent_id.clone(), run_id: caller.run_id.clone() };
     let labels: Vec<FlowLabel> = host.labels.facts(caller).labels.keys().cloned().collect();
-    let grant = json!({ "tool": &*pending_record.call.tool, "grant": grant, "labels": labels });
+    let grant = StoredGrant::to_json(&pending_record.call.tool, grant, &labels);
     match host.outputs.put(&id, &owner, &grant, text) {
         Ok(()) => Some(id),
         Err(error) => {
