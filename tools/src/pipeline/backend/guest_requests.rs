@@ -222,7 +222,7 @@ impl<'a> GuestRequests<'a> {
             confinement: Some(Confinement::Egress),
             profile: Some(grant.profile.as_str().into()),
             subjects: vec![Subject {
-                argument: "request".into(),
+                source: "request".into(),
                 kind: SubjectKind::Url,
                 value: head.url.as_str().into(),
             }],
