@@ -108,7 +108,8 @@ pub use error::BootstrapError;
 pub use executor::RegistryExecutor;
 pub use expectations::{EXPECTATIONS_FILE, ExpectationTexts};
 pub use external::{
-    EXTERNAL_CALL_TTL, ExternalCall, ExternalCallState, ExternalCalls, ExternalTool, external_call_id,
+    AddedCall, EXTERNAL_CALL_TTL, ExternalCall, ExternalCallState, ExternalCalls, ExternalTool,
+    external_call_id,
 };
 pub use http_tool::{HTTP_TOOL_METHODS, HttpTarget, HttpTool, InvalidHttpTarget};
 pub use internal_tool::InternalTool;

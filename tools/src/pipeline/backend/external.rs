@@ -10,7 +10,7 @@ use super::{AttemptOutcome, Backend, CallAttempt, PendingResult};
 use crate::{
     audit::Confinement,
     call::cancelled_error,
-    external::{ExternalCall, ExternalCallState, ExternalCalls, external_call_id},
+    external::{AddedCall, ExternalCall, ExternalCallState, ExternalCalls, external_call_id},
     pipeline::PendingRecord,
 };
 
@@ -56,7 +56,7 @@ impl Backend for ExternalBackend {
         };
         // The operation id joins the row of the call with the row of a late result.
         pending_record.call.operation_id = Some(call.id.as_str().into());
-        let (state, expires_at) = calls.add(&call).await?;
+        let AddedCall { state, expires_at } = calls.add(&call).await?;
         let pending = PendingResult { id: call.id.clone(), expires_at };
         caller.emit(&ToolEvent::Pending {
             call_id: checked.call.id.clone(),
