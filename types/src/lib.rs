@@ -18,6 +18,7 @@
 
 mod args;
 mod call;
+mod change;
 mod context;
 mod declaration;
 mod dialect;
@@ -50,6 +51,7 @@ mod word_enum;
 
 pub use args::ToolArgs;
 pub use call::{ToolCall, ToolResult};
+pub use change::ChangeScope;
 pub use context::{Extensions, ProgressFn, ToolContext, ToolUpdateFn};
 pub use declaration::{Declarations, ToolDeclaration};
 pub use dialect::{DialectError, SchemaDialect};
