@@ -5,7 +5,7 @@
 
 use std::collections::HashMap;
 
-use portcullis_types::{SafetyTier, ToolCall, ToolError};
+use portcullis_types::{SafetyTier, ToolCall, ToolError, ToolErrorCode};
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
 
@@ -359,7 +359,7 @@ fn assemble(
 
 fn cut_off(why: &str) -> ToolError {
     ToolError::resource_limit(format!("{why} before this call was complete, so it was not run"))
-        .with_code("cut_off")
+        .with_code(ToolErrorCode::CutOff)
         .with_hint("make fewer or shorter calls in one answer")
 }
 

@@ -6,7 +6,7 @@ use std::{
 
 use futures_util::FutureExt;
 use parking_lot::{Mutex, MutexGuard};
-use portcullis_types::{EventFn, ToolCall, ToolError, ToolEvent, ToolResult};
+use portcullis_types::{EventFn, ToolCall, ToolError, ToolErrorCode, ToolEvent, ToolResult};
 use tokio::{task::JoinSet, time::Instant};
 
 use super::{
@@ -335,7 +335,7 @@ async fn sleep_until_deadline(deadline: Option<Instant>) {
 }
 
 fn skipped_error() -> ToolError {
-    ToolError::cancelled(SKIPPED).with_code("skipped")
+    ToolError::cancelled(SKIPPED).with_code(ToolErrorCode::Skipped)
 }
 
 fn cancelled_before_start() -> ToolError {

@@ -3,7 +3,7 @@
 
 use std::collections::HashSet;
 
-use portcullis_types::{Message, MessageRole, ToolCall, ToolError};
+use portcullis_types::{Message, MessageRole, ToolCall, ToolError, ToolErrorCode};
 use serde_json::{Map, Value, json};
 
 /// The maximum length of a tool's name in a conversation, in characters: the strictest provider's limit.
@@ -50,7 +50,7 @@ fn sendable_arguments(text: &str) -> String {
 #[must_use]
 pub fn interrupted_error() -> ToolError {
     ToolError::cancelled("the run was interrupted; whether the call took effect is not known")
-        .with_code("unknown")
+        .with_code(ToolErrorCode::Unknown)
         .with_hint("look at what the call would have changed before you call it again")
 }
 

@@ -76,7 +76,7 @@ pub use recovery::{Recovery, TornTail};
 pub use request::RecordedRequest;
 pub use row::{
     CallEnding, CallRecord, Confinement, Decision, ModelEnding, Outcome, Record, RecordKind, RecordedMount,
-    RowKind, SharedText, Subject, SubjectKind,
+    RowKind, SharedText, Subject, SubjectKind, SubjectSource,
 };
 pub use seal::{
     CHECKPOINT_INTERVAL, CHECKPOINT_ROWS, CheckpointSink, NEWEST_CHECKPOINT, SealingOptions,

@@ -335,28 +335,82 @@ pub struct RecordedMount {
 /// The subject of one argument.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Subject {
-    /// The argument's name.
-    pub argument: SharedText,
+    /// The argument, or the reason why the host has added the subject.
+    #[serde(rename = "argument")]
+    pub source: SubjectSource,
     /// The kind of subject.
     pub kind: SubjectKind,
     /// The path, URL or command itself.
     pub value: SharedText,
 }
 
-impl Subject {
-    /// The argument of a protected path that a command created. The host adds it to the row after
-    /// the command has run.
-    pub const PROTECTED_PATH_MADE: &str = "protected_path_made";
+/// The source of a [`Subject`]. Rows have it as one word, so an argument that is named like another source is
+/// read as that source.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(from = "SharedText", into = "SharedText")]
+pub enum SubjectSource {
+    /// The argument with this name. The policy judged it.
+    Argument(SharedText),
+    /// A command created this protected path. The host adds it to the row after the command has run.
+    ProtectedPathMade,
+    /// The search for such paths was incomplete.
+    ProtectedPathsUnseen,
+}
 
-    /// The argument that records that the search for such paths was incomplete.
-    pub const PROTECTED_PATHS_UNSEEN: &str = "protected_paths_unseen";
+impl SubjectSource {
+    /// The word in rows.
+    #[must_use]
+    pub fn as_str(&self) -> &str {
+        match self {
+            Self::Argument(name) => name,
+            Self::ProtectedPathMade => PROTECTED_PATH_MADE,
+            Self::ProtectedPathsUnseen => PROTECTED_PATHS_UNSEEN,
+        }
+    }
 
     /// Whether the subject comes from an argument of the call, so that the policy judged it.
     #[must_use]
-    pub fn concerns_call(&self) -> bool {
-        ![Self::PROTECTED_PATH_MADE, Self::PROTECTED_PATHS_UNSEEN].contains(&&*self.argument)
+    pub fn is_argument(&self) -> bool {
+        matches!(self, Self::Argument(_))
     }
 }
+
+impl fmt::Display for SubjectSource {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(self.as_str())
+    }
+}
+
+impl From<SharedText> for SubjectSource {
+    fn from(word: SharedText) -> Self {
+        match &*word {
+            PROTECTED_PATH_MADE => Self::ProtectedPathMade,
+            PROTECTED_PATHS_UNSEEN => Self::ProtectedPathsUnseen,
+            _ => Self::Argument(word),
+        }
+    }
+}
+
+impl From<&str> for SubjectSource {
+    fn from(word: &str) -> Self {
+        SharedText::from(word).into()
+    }
+}
+
+impl From<SubjectSource> for SharedText {
+    fn from(source: SubjectSource) -> Self {
+        match source {
+            SubjectSource::Argument(name) => name,
+            other => other.as_str().into(),
+        }
+    }
+}
+
+/// The word of [`SubjectSource::ProtectedPathMade`].
+const PROTECTED_PATH_MADE: &str = "protected_path_made";
+
+/// The word of [`SubjectSource::ProtectedPathsUnseen`].
+const PROTECTED_PATHS_UNSEEN: &str = "protected_paths_unseen";
 
 portcullis_types::word_enum! {
     /// The kind of a subject.

@@ -41,11 +41,11 @@ pub enum GatewayError {
 #[non_exhaustive]
 pub enum GatewayRequestError {
     /// The method, the path or the token cannot be a part of a request.
-    #[error("{0}")]
-    Invalid(axum::http::Error),
+    #[error("the request cannot be built")]
+    Invalid(#[source] axum::http::Error),
     /// The body of the response is too large.
-    #[error("{0}")]
-    Body(axum::Error),
+    #[error("the response cannot be read")]
+    Body(#[source] Box<dyn std::error::Error + Send + Sync>),
     /// The gateway refused the request.
     #[error("{status}: {body}")]
     Refused {

@@ -155,7 +155,7 @@ impl Gateway {
         let response = self.router().oneshot(request).await.unwrap_or_else(|error| match error {});
         let status = response.status();
         let bytes = axum::body::to_bytes(response.into_body(), MAX_ANSWER_BYTES).await;
-        let bytes = bytes.map_err(GatewayRequestError::Body)?;
+        let bytes = bytes.map_err(|error| GatewayRequestError::Body(error.into_inner()))?;
         if !status.is_success() {
             let body = String::from_utf8_lossy(&bytes).into_owned();
             return Err(GatewayRequestError::Refused { status, body });

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use portcullis_tools::{Caller, ToolResult, approval::Approver, new_call};
-use portcullis_types::{ToolError, ToolEvent, display::text, escape_for_display};
+use portcullis_types::{ToolError, ToolErrorCode, ToolEvent, display::text, escape_for_display};
 use rmcp::{
     RoleServer,
     model::{CallToolRequestParams, CallToolResult, ErrorCode, ErrorData},
@@ -43,7 +43,7 @@ pub(super) async fn run(
     let Some(_session_slot) = session.presence().session_calls.try_begin(limits.max_calls) else {
         let message = format!("more than {} concurrent calls: wait for some of them", limits.max_calls);
         let caller = session.caller(agent_id(&context));
-        let refused = ToolError::resource_limit(message.clone()).with_code("too_many_calls");
+        let refused = ToolError::resource_limit(message.clone()).with_code(ToolErrorCode::TooManyCalls);
         // Record the refusal for the audit log only: the client gets a protocol error.
         let _recorded = offered.registry.refuse(call, &caller, refused);
         return Err(ErrorData::new(BUSY, message, None));

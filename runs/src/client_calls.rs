@@ -2,8 +2,8 @@
 //! or of the command line.
 
 use async_trait::async_trait;
-use portcullis_store::RunStatus;
-use portcullis_tools::{ExternalCall, ExternalCallState, ExternalCalls};
+use portcullis_store::{RunLease, RunStatus};
+use portcullis_tools::{AddedCall, ExternalCall, ExternalCallState, ExternalCalls};
 use portcullis_types::{Message, ToolError};
 
 use crate::{
@@ -29,34 +29,28 @@ impl ClientCalls {
         Self { runs, workspace }
     }
 
-    /// Adds an ended run with one call.
-    async fn add_run(
-        &self,
-        call: &ExternalCall,
-    ) -> Result<Result<(ExternalCallState, i64), ToolError>, RunError> {
+    /// Adds a run for one call, and leases it.
+    async fn add_run(&self, call: &ExternalCall) -> Result<(RunId, RunLease), RunError> {
         let id = RunId::random()?;
         let subject =
             RunSubject { id: id.clone(), agent: call.agent.clone(), workspace: self.workspace.clone() };
         self.runs.add(subject, Message::user(PROMPT)).await?;
         let lease = self.runs.acquire(&id).await?;
-        let store = &**self.runs.store();
-        let added = external::add(store, self.runs.guard(&id), id.as_str(), call).await;
-        // End the run even if the store has refused its call, so that no run stays open without a loop.
-        let end = ("finalize", RunStatus::Completed);
-        DrivenRun::end_undriven(store, self.runs.process(), (&id, lease), end).await?;
-        Ok(added)
+        Ok((id, lease))
     }
 }
 
 #[async_trait]
 impl ExternalCalls for ClientCalls {
-    async fn add(&self, call: &ExternalCall) -> Result<(ExternalCallState, i64), ToolError> {
-        self.add_run(call).await.unwrap_or_else(|error| {
-            Err(match error {
-                RunError::Store(error) => unavailable(&error),
-                error => ToolError::internal(portcullis_types::chain(&error)),
-            })
-        })
+    async fn add(&self, call: &ExternalCall) -> Result<AddedCall, ToolError> {
+        let (id, lease) = self.add_run(call).await.map_err(call_error)?;
+        let store = &**self.runs.store();
+        let added = external::add(store, self.runs.guard(&id), id.as_str(), call).await;
+        // End the run even if the store has refused its call, so that no run stays open without a loop.
+        let end = ("finalize", RunStatus::Completed);
+        let ended = DrivenRun::end_undriven(store, self.runs.process(), (&id, lease), end).await;
+        ended.map_err(call_error)?;
+        added
     }
 
     async fn wait(&self, id: &str) -> Result<ExternalCallState, ToolError> {
@@ -69,5 +63,13 @@ impl ExternalCalls for ClientCalls {
 
     async fn cancel(&self, id: &str) -> Result<(), ToolError> {
         external::cancel(&**self.runs.store(), id).await
+    }
+}
+
+/// Converts an error of the call's run to the call's error.
+fn call_error(error: RunError) -> ToolError {
+    match error {
+        RunError::Store(error) => unavailable(&error),
+        error => ToolError::internal(portcullis_types::chain(&error)),
     }
 }

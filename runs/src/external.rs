@@ -8,7 +8,9 @@ use portcullis_store::{
     ExternalCallStatus, InboxEntry, Json, LeaseGuard, NewExternalCall, PageRequest, RunStore, StoreError,
     StoredExternalCall, TOOL_RESULT, WaitEnd,
 };
-use portcullis_tools::{Caller, ExternalCall, ExternalCallState, ExternalCalls, LateResult, ToolRegistry};
+use portcullis_tools::{
+    AddedCall, Caller, ExternalCall, ExternalCallState, ExternalCalls, LateResult, ToolRegistry,
+};
 use portcullis_types::{ToolError, ToolResult};
 use serde::Deserialize;
 use serde_json::Value;
@@ -43,7 +45,7 @@ impl StoredExternalCalls {
 
 #[async_trait]
 impl ExternalCalls for StoredExternalCalls {
-    async fn add(&self, call: &ExternalCall) -> Result<(ExternalCallState, i64), ToolError> {
+    async fn add(&self, call: &ExternalCall) -> Result<AddedCall, ToolError> {
         add(&**self.run.store(), self.run.guard(), &self.inbox, call).await
     }
 
@@ -66,7 +68,7 @@ pub(crate) async fn add(
     guard: LeaseGuard,
     inbox: &str,
     call: &ExternalCall,
-) -> Result<(ExternalCallState, i64), ToolError> {
+) -> Result<AddedCall, ToolError> {
     let run = guard.run.clone();
     let new = NewExternalCall {
         id: call.id.clone(),
@@ -77,8 +79,10 @@ pub(crate) async fn add(
         expires: Some(call.expires_at),
     };
     match store.add_call(guard, new).await {
-        Ok(()) if call.waits => Ok((ExternalCallState::Waiting, call.expires_at)),
-        Ok(()) => Ok((ExternalCallState::Pending, call.expires_at)),
+        Ok(()) => {
+            let state = if call.waits { ExternalCallState::Waiting } else { ExternalCallState::Pending };
+            Ok(AddedCall { state, expires_at: call.expires_at })
+        }
         // The call is still open after the process that made it has died.
         Err(StoreError::AlreadyExists { .. }) => {
             let earlier = store.call(&call.id).await.map_err(|error| unavailable(&error))?;
@@ -86,7 +90,8 @@ pub(crate) async fn add(
             if earlier.run != run || earlier.tool != call.tool {
                 return Err(ToolError::internal("another call of the store has the same id"));
             }
-            Ok((progress(&earlier)?, earlier.expires.unwrap_or(call.expires_at)))
+            let expires_at = earlier.expires.unwrap_or(call.expires_at);
+            Ok(AddedCall { state: progress(&earlier)?, expires_at })
         }
         Err(error) => Err(unavailable(&error)),
     }

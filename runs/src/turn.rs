@@ -7,7 +7,7 @@ use std::{
 
 use async_trait::async_trait;
 use portcullis_agent::{AgentHandle, CallTerms, OfferedTool, ToolExecutor, interrupted_error};
-use portcullis_types::{Message, ToolCall, ToolError, ToolResult};
+use portcullis_types::{Message, ToolCall, ToolError, ToolErrorCode, ToolResult};
 
 use crate::{DrivenRun, driven::InterruptedCall};
 
@@ -95,5 +95,6 @@ pub(crate) fn interrupt(handle: &AgentHandle, interruption: SkipReason) {
 
 /// The error of a call that no process could run.
 fn not_run() -> ToolError {
-    ToolError::unavailable("no process could run the call, so it was not run").with_code("not_run")
+    ToolError::unavailable("no process could run the call, so it was not run")
+        .with_code(ToolErrorCode::NotRun)
 }

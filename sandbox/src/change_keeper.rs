@@ -2,21 +2,10 @@
 
 use std::{fmt, sync::Arc};
 
-/// The parts of a mount that a guest is about to change.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum GuestChange<'c> {
-    /// One path.
-    Path,
-    /// A path with everything below it.
-    Tree,
-    /// The destination of a move, with everything that the move replaces or brings along.
-    MovedHere {
-        /// The mount of the moved path.
-        mount: &'c str,
-        /// The components of the moved path.
-        from: &'c [&'c [u8]],
-    },
-}
+use portcullis_types::ChangeScope;
+
+/// The parts of a mount that a guest is about to change. A path has its components below the mount.
+pub type GuestChangeScope<'c> = ChangeScope<&'c str, &'c [&'c [u8]]>;
 
 /// The host did not save the state of a path, so the guest must not change the path.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -30,13 +19,14 @@ pub struct KeepRefused;
 #[derive(Clone)]
 pub struct ChangeKeeper(Arc<KeepFunction>);
 
-type KeepFunction = dyn Fn(&str, &[&[u8]], GuestChange<'_>) -> Result<(), KeepRefused> + Send + Sync;
+type KeepFunction = dyn Fn(&str, &[&[u8]], GuestChangeScope<'_>) -> Result<(), KeepRefused> + Send + Sync;
 
 impl ChangeKeeper {
     /// Creates a keeper that calls this function.
-    pub fn new(
-        keep: impl Fn(&str, &[&[u8]], GuestChange<'_>) -> Result<(), KeepRefused> + Send + Sync + 'static,
-    ) -> Self {
+    pub fn new<F>(keep: F) -> Self
+    where
+        F: Fn(&str, &[&[u8]], GuestChangeScope<'_>) -> Result<(), KeepRefused> + Send + Sync + 'static,
+    {
         Self(Arc::new(keep))
     }
 
@@ -44,7 +34,7 @@ impl ChangeKeeper {
         &self,
         mount: &str,
         path: &[&[u8]],
-        scope: GuestChange<'_>,
+        scope: GuestChangeScope<'_>,
     ) -> Result<(), KeepRefused> {
         (self.0)(mount, path, scope)
     }

@@ -3,7 +3,7 @@
 
 use std::time::Duration;
 
-use portcullis_types::{ToolError, ToolErrorKind};
+use portcullis_types::{ToolError, ToolErrorCode, ToolErrorKind};
 use thiserror::Error;
 
 /// Advice for the author of a tool that writes text to its standard output.
@@ -86,20 +86,20 @@ impl GuestFault {
     #[must_use]
     pub const fn code(&self) -> &'static str {
         match self {
-            Self::Timeout { .. } => "timeout",
-            Self::Cancelled => "cancelled",
-            Self::MemoryLimit { .. } => "memory_limit",
-            Self::TableLimit => "table_limit",
-            Self::StackOverflow => "stack_overflow",
-            Self::FrameTooLarge { .. } => "frame_too_large",
-            Self::MalformedFrame { .. } => "malformed_frame",
-            Self::NoFinalFrame => "no_final_frame",
-            Self::OutputAfterFinalFrame => "output_after_final_frame",
-            Self::TooManyFrames { .. } => "too_many_frames",
-            Self::UnwantedChunk => "unwanted_chunk",
-            Self::TransferTooLarge { .. } => "transfer_too_large",
-            Self::ExitCode { .. } => "guest_exit",
-            Self::Trap { .. } => "guest_trap",
+            Self::Timeout { .. } => ToolErrorKind::Timeout.as_str(),
+            Self::Cancelled => ToolErrorKind::Cancelled.as_str(),
+            Self::MemoryLimit { .. } => ToolErrorCode::MemoryLimit.as_str(),
+            Self::TableLimit => ToolErrorCode::TableLimit.as_str(),
+            Self::StackOverflow => ToolErrorCode::StackOverflow.as_str(),
+            Self::FrameTooLarge { .. } => ToolErrorCode::FrameTooLarge.as_str(),
+            Self::MalformedFrame { .. } => ToolErrorCode::MalformedFrame.as_str(),
+            Self::NoFinalFrame => ToolErrorCode::NoFinalFrame.as_str(),
+            Self::OutputAfterFinalFrame => ToolErrorCode::OutputAfterFinalFrame.as_str(),
+            Self::TooManyFrames { .. } => ToolErrorCode::TooManyFrames.as_str(),
+            Self::UnwantedChunk => ToolErrorCode::UnwantedChunk.as_str(),
+            Self::TransferTooLarge { .. } => ToolErrorCode::TransferTooLarge.as_str(),
+            Self::ExitCode { .. } => ToolErrorCode::GuestExit.as_str(),
+            Self::Trap { .. } => ToolErrorCode::GuestTrap.as_str(),
         }
     }
 

@@ -22,7 +22,7 @@ use std::{
 };
 
 use portcullis_policy::HiddenNames;
-use portcullis_types::Access;
+use portcullis_types::{Access, ChangeScope};
 use rustix::{
     fs::{FileType, OFlags, Stat},
     io::Errno as HostErrno,
@@ -35,7 +35,7 @@ use super::{
     readdir::DirectoryCursor,
 };
 use crate::{
-    change_keeper::{ChangeKeeper, GuestChange},
+    change_keeper::ChangeKeeper,
     links::ExposedFiles,
     mount_use::MountUse,
     mounts::{MountHandle, resolve_beneath as resolve},
@@ -216,7 +216,7 @@ impl GuestFs {
                 if kind == FileType::RegularFile {
                     self.judge_links(preopen, &target, &stat, intent.writes)?;
                     if intent.writes {
-                        self.keep(preopen, target.as_fd(), None, GuestChange::Path)?;
+                        self.keep(preopen, target.as_fd(), None, ChangeScope::Path)?;
                     }
                 }
                 let touch = if intent.writes { Touch::Written } else { Touch::Read };
@@ -294,10 +294,10 @@ impl GuestFs {
             return Err(Errno::PERM);
         }
         let scope = match change {
-            NameChange::Alter => GuestChange::Path,
+            NameChange::Alter => ChangeScope::Path,
             NameChange::Move => {
                 self.refuse_stand_in(preopen, &below)?;
-                GuestChange::Tree
+                ChangeScope::Tree
             }
         };
         self.keep(preopen, parent.as_fd(), Some(name), scope)
@@ -334,7 +334,7 @@ impl GuestFs {
         let stat = stat(target.as_fd())?;
         if FileType::from_raw_mode(stat.st_mode) == FileType::RegularFile {
             self.judge_links(preopen, &target, &stat, true)?;
-            self.keep(preopen, target.as_fd(), None, GuestChange::Path)?;
+            self.keep(preopen, target.as_fd(), None, ChangeScope::Path)?;
         }
         Ok(())
     }
@@ -476,7 +476,7 @@ impl GuestFs {
         let below = self.below_mount(preopen, parent.as_fd(), Some(name))?;
         self.refuse_protected(preopen, &below)?;
         self.refuse_stand_in(preopen, &below)?;
-        self.keep(preopen, parent.as_fd(), Some(name), GuestChange::Path)
+        self.keep(preopen, parent.as_fd(), Some(name), ChangeScope::Path)
     }
 }
 

@@ -17,9 +17,10 @@ use std::{
     sync::{Arc, mpsc as blocking},
 };
 
+use portcullis_policy::DenialCode;
 use portcullis_types::{
     GuestErrorKind, HTTP_IMPORT, HttpFailure, HttpRequestHead, HttpResponseHead, HttpResult,
-    MAX_HTTP_BODY_BYTES, MAX_HTTP_HEAD_BYTES, MAX_HTTP_READ_BYTES,
+    MAX_HTTP_BODY_BYTES, MAX_HTTP_HEAD_BYTES, MAX_HTTP_READ_BYTES, ToolErrorCode,
 };
 use tokio::sync::mpsc;
 use wasmtime::{Caller, Error, Linker, Result};
@@ -144,7 +145,7 @@ impl GuestHttp {
 fn checked_head(head: &[u8], body_bytes: usize) -> Result<HttpRequestHead, HttpFailure> {
     let too_large = |what: &str, limit: usize| HttpFailure {
         kind: GuestErrorKind::Failed,
-        code: "request_too_large".to_owned(),
+        code: ToolErrorCode::RequestTooLarge.to_string(),
         message: format!("{what} of the request has more than {limit} bytes"),
     };
     if head.len() > MAX_HTTP_HEAD_BYTES {
@@ -155,7 +156,7 @@ fn checked_head(head: &[u8], body_bytes: usize) -> Result<HttpRequestHead, HttpF
     }
     serde_json::from_slice(head).map_err(|error| HttpFailure {
         kind: GuestErrorKind::InvalidArguments,
-        code: "request_invalid".to_owned(),
+        code: ToolErrorCode::RequestInvalid.to_string(),
         message: format!("the request cannot be read: {error}"),
     })
 }
@@ -164,7 +165,7 @@ fn checked_head(head: &[u8], body_bytes: usize) -> Result<HttpRequestHead, HttpF
 fn stopped_failure() -> HttpFailure {
     HttpFailure {
         kind: GuestErrorKind::Unavailable,
-        code: "stopped".to_owned(),
+        code: ToolErrorCode::Stopped.to_string(),
         message: "the host serves no more requests of this call".to_owned(),
     }
 }
@@ -173,7 +174,7 @@ fn stopped_failure() -> HttpFailure {
 fn no_network_failure() -> HttpFailure {
     HttpFailure {
         kind: GuestErrorKind::Denied,
-        code: "egress_not_granted".to_owned(),
+        code: DenialCode::EgressNotGranted.to_string(),
         message: "this tool has no network".to_owned(),
     }
 }

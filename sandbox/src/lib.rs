@@ -63,7 +63,7 @@ mod transfer;
 mod transfer_reader;
 mod worker;
 
-pub use change_keeper::{ChangeKeeper, GuestChange, KeepRefused};
+pub use change_keeper::{ChangeKeeper, GuestChangeScope, KeepRefused};
 pub use compiler::CompileLimits;
 pub use compiler_child::{compile_from_stdin, is_compiler};
 pub use control::CallResource;

@@ -83,7 +83,7 @@ use stand_in as import;
 
 use std::{fmt, io};
 
-use portcullis_types::{HttpFailure, HttpRequestHead, HttpResult, ToolError};
+use portcullis_types::{HttpFailure, HttpRequestHead, HttpResult, ToolError, ToolErrorCode};
 
 pub use response::Response;
 
@@ -169,12 +169,12 @@ pub struct HttpError(HttpFailure);
 
 impl HttpError {
     fn invalid(reason: &str) -> Self {
-        Self::new("request_invalid", reason)
+        Self::new(ToolErrorCode::RequestInvalid, reason)
     }
 
-    fn new(code: &str, message: &str) -> Self {
+    fn new(code: ToolErrorCode, message: &str) -> Self {
         let kind = portcullis_types::GuestErrorKind::Failed;
-        Self(HttpFailure { kind, code: code.to_owned(), message: message.to_owned() })
+        Self(HttpFailure { kind, code: code.to_string(), message: message.to_owned() })
     }
 
     /// Returns the stable code, such as `host_not_granted` or `name_unresolved`.
@@ -196,7 +196,7 @@ impl std::error::Error for HttpError {}
 /// as the error for text that is not UTF-8.
 impl From<io::Error> for HttpError {
     fn from(error: io::Error) -> Self {
-        error.downcast().unwrap_or_else(|other| Self::new("response_invalid", &other.to_string()))
+        error.downcast().unwrap_or_else(|other| Self::new(ToolErrorCode::ResponseInvalid, &other.to_string()))
     }
 }
 
@@ -264,7 +264,7 @@ mod tests {
 
     #[test]
     fn the_error_of_a_read_has_the_reason() {
-        let fault = HttpError::new("total_timeout", "the request took too long");
+        let fault = HttpError::new(ToolErrorCode::Stopped, "the host serves no more requests");
         let error = io::Error::other(fault.clone());
         assert_eq!(HttpError::from(error), fault);
         let error = io::Error::new(io::ErrorKind::InvalidData, "no UTF-8");

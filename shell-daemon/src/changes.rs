@@ -24,7 +24,8 @@ use std::{
 
 use parking_lot::{Mutex, MutexGuard};
 use portcullis_confine::{ChangeListener, ChangeOperation, PathArgument, PendingChange, ProcessUser};
-use portcullis_undo::{ChangeRecorder, ChangeScope, NodePath};
+use portcullis_types::ChangeScope;
+use portcullis_undo::{ChangeRecorder, NodePath};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
 use self::caller::CallingThread;
@@ -248,8 +249,8 @@ impl SharedChangeWatch {
                 SaveTask::Path(to) => recorder.save_before(&to.mount, &to.path, ChangeScope::Path),
                 SaveTask::Tree(to) => recorder.save_before(&to.mount, &to.path, ChangeScope::Tree),
                 SaveTask::MovedHere { from, to } => {
-                    let change = ChangeScope::MovedHere { mount: &from.mount, from: &from.path };
-                    recorder.save_before(&to.mount, &to.path, change)
+                    let scope = ChangeScope::MovedHere { mount: &*from.mount, from: &from.path };
+                    recorder.save_before(&to.mount, &to.path, scope)
                 }
             };
             if let Err(error) = save_result {

@@ -65,34 +65,34 @@ const KERNEL: [&str; 4] = ["/proc", "/sys", "/dev", "/run"];
 pub(crate) enum UnusableToolchain {
     #[error("has {0} paths; at most {MAX_READ} are allowed")]
     TooMany(usize),
-    #[error("has `{}`, {problem}", path.display())]
-    Path { path: PathBuf, problem: UnusablePath },
+    #[error("has `{}`, which cannot be used", path.display())]
+    Path { path: PathBuf, source: UnusablePath },
 }
 
-/// The reason why a path of a toolchain cannot be used. Its text follows the path.
+/// The reason why a path of a toolchain cannot be used. It is the cause of [`UnusableToolchain::Path`].
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum UnusablePath {
-    #[error("which cannot be opened: {0}")]
-    Unopened(io::Error),
-    #[error("whose place is unknown: {0}")]
-    UnknownPlace(io::Error),
-    #[error("which holds more than a toolchain; name the folders that programs need")]
+    #[error("it cannot be opened")]
+    Unopened(#[source] io::Error),
+    #[error("its real path is unknown")]
+    UnknownPlace(#[source] io::Error),
+    #[error("it holds more than a toolchain; name the folders that programs need")]
     TooWide,
-    #[error("which is a place of the kernel")]
+    #[error("it is a place of the kernel")]
     OfTheKernel,
-    #[error("which overlaps `{}`, a private path of Portcullis", .0.display())]
+    #[error("it overlaps `{}`, a private path of Portcullis", .0.display())]
     Private(PathBuf),
-    #[error("which overlaps the mount `{0}`; commands see the mount anyway")]
+    #[error("it overlaps the mount `{0}`; commands see the mount anyway")]
     Mount(String),
-    #[error("which lies where commands see the mount `{0}`; give the mount another name")]
+    #[error("it lies where commands see the mount `{0}`; give the mount another name")]
     MountPoint(String),
-    #[error("which holds `{0}`, a file with a key; name the folders beside it instead")]
+    #[error("it holds `{0}`, a file with a key; name the folders beside it instead")]
     HoldsKey(&'static str),
-    #[error("a file with a key")]
+    #[error("it is a file with a key")]
     Key,
-    #[error("which is not a folder")]
+    #[error("it is not a folder")]
     NotAFolder,
-    #[error("a folder of the system, which commands see anyway")]
+    #[error("it is a folder of the system, which commands see anyway")]
     OfTheSystem,
 }
 
@@ -112,7 +112,7 @@ impl SessionToolchain {
         }
         for path in &self.read {
             check_path(path, mounts, private, self.home.as_deref())
-                .map_err(|problem| UnusableToolchain::Path { path: path.clone(), problem })?;
+                .map_err(|source| UnusableToolchain::Path { path: path.clone(), source })?;
         }
         Ok(())
     }
@@ -127,13 +127,13 @@ impl SessionToolchain {
         private: &[PathBuf],
     ) -> Result<(), UnusableToolchain> {
         for path in &self.caches {
-            let problem = match check_path(path, mounts, private, self.home.as_deref()) {
+            let source = match check_path(path, mounts, private, self.home.as_deref()) {
                 Err(problem) => problem,
                 Ok(()) if !path.is_dir() => UnusablePath::NotAFolder,
                 Ok(()) if is_system_path(path) => UnusablePath::OfTheSystem,
                 Ok(()) => continue,
             };
-            return Err(UnusableToolchain::Path { path: path.clone(), problem });
+            return Err(UnusableToolchain::Path { path: path.clone(), source });
         }
         Ok(())
     }
@@ -200,7 +200,7 @@ mod tests {
     fn problem(read: &Path, mounts: &[(&str, PathBuf)], private: &[PathBuf], home: &Path) -> Option<String> {
         let (read, home) = (vec![read.to_owned()], Some(home.to_owned()));
         let toolchain = SessionToolchain { read, home, ..SessionToolchain::default() };
-        toolchain.check(mounts, private).err().map(|error| error.to_string())
+        toolchain.check(mounts, private).err().map(|error| portcullis_types::chain(&error))
     }
 
     #[test]
@@ -252,7 +252,7 @@ mod tests {
         let check = |path: &Path| {
             let (caches, home) = (vec![path.to_owned()], Some(home.clone()));
             let toolchain = SessionToolchain { caches, home, ..SessionToolchain::default() };
-            toolchain.check_caches(&mounts, &private).map_err(|error| error.to_string())
+            toolchain.check_caches(&mounts, &private).map_err(|error| portcullis_types::chain(&error))
         };
         assert_eq!(check(&home.join("cache")), Ok(()));
         for (path, expected) in [

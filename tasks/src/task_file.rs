@@ -4,7 +4,7 @@
 use std::sync::{Arc, Mutex, PoisonError};
 
 use async_trait::async_trait;
-use portcullis_types::{EscapedText, ToolError};
+use portcullis_types::{EscapedText, ToolError, ToolErrorCode};
 
 use crate::{
     calls::{BeforeEffects, BeginningEffects},
@@ -125,7 +125,7 @@ impl BeforeEffects for WriteAhead {
             let refused = ToolError::unavailable(
                 "the task file has changed or cannot be written, so the call did not run",
             )
-            .with_code("task_file")
+            .with_code(ToolErrorCode::TaskFile)
             .with_operator_detail(portcullis_types::chain(&error));
             *self.failure.lock().unwrap_or_else(PoisonError::into_inner) = Some(error);
             refused

@@ -96,20 +96,20 @@ pub struct RunOutcome {
     pub unread: Vec<String>,
 }
 
-/// The reason why an input of the workflow, or of a signal, is refused. Its text is for the client that sent
-/// it.
+/// The reason why an input of the workflow, or of a signal, is refused. Its text, with the causes, is for the
+/// client that sent it.
 #[derive(Debug, Error)]
 pub(crate) enum InvalidInput {
-    #[error("the input of AgentRun is {{\"run\": ID}} or {{\"prompt\": TEXT}}: {0}")]
-    Run(InvalidPayload),
+    #[error("the input of AgentRun is {{\"run\": ID}} or {{\"prompt\": TEXT}}")]
+    Run(#[source] InvalidPayload),
     #[error("the input of AgentRun has either `run` or `prompt`")]
     RunOrPrompt,
-    #[error("{0}")]
+    #[error(transparent)]
     RunId(RunError),
-    #[error("approve needs {{\"question\": ID}}, perhaps with \"approve\": false: {0}")]
-    Approve(InvalidPayload),
-    #[error("steer needs a text: {0}")]
-    Steer(InvalidPayload),
+    #[error("approve needs {{\"question\": ID}}, perhaps with \"approve\": false")]
+    Approve(#[source] InvalidPayload),
+    #[error("steer needs a text")]
+    Steer(#[source] InvalidPayload),
     #[error("{subject} is empty")]
     Empty { subject: &'static str },
     #[error("{subject} has {bytes} bytes; Temporal gets at most {MAX_TEXT_BYTES}")]
@@ -177,6 +177,7 @@ pub(crate) fn read<T: DeserializeOwned>(input: &RawValue) -> Result<T, InvalidPa
 
 #[cfg(test)]
 mod tests {
+    use portcullis_types::chain;
     use temporalio_common::protos::temporal::api::common::v1::Payload;
 
     use super::*;
@@ -200,7 +201,7 @@ mod tests {
             (r#"{"prompt":""}"#, "empty"),
             (r#"{"prompts":"x"}"#, "unknown field"),
         ] {
-            let error = RunRequest::read(&raw(text)).expect_err(text).to_string();
+            let error = chain(&RunRequest::read(&raw(text)).expect_err(text));
             assert!(error.contains(expected), "{text}: {error}");
         }
         let long = serde_json::to_string(&serde_json::json!({"prompt": "x".repeat(MAX_TEXT_BYTES + 1)}));
@@ -211,7 +212,7 @@ mod tests {
     #[test]
     fn a_signal_that_cannot_be_read_says_why() {
         assert_eq!(read_message(&raw("\"now\"")).expect("a text"), "now");
-        let refused = |input: &RawValue, label| read_message(input).expect_err(label).to_string();
+        let refused = |input: &RawValue, label| chain(&read_message(input).expect_err(label));
         assert!(refused(&raw("{}"), "no text").contains("steer needs a text"));
         assert!(refused(&RawValue::new(Vec::new()), "none").contains("0 arguments"));
         let binary = RawValue::new(vec![Payload { data: b"\"x\"".to_vec(), ..Payload::default() }]);

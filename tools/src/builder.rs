@@ -2,15 +2,13 @@
 //! embedders with tools of their own use it directly.
 
 use std::{
-    collections::BTreeSet,
     path::{Path, PathBuf},
     sync::{Arc, OnceLock, Weak},
 };
 
-use portcullis_policy::{Approval, FlowLabel, GrantedMount, ToolOrigin, WorkspaceSecurityPolicy};
+use portcullis_policy::{Approval, ToolOrigin, WorkspaceSecurityPolicy};
 use portcullis_types::{Tool, ToolError, ToolName};
 use portcullis_undo::UndoStore;
-use serde_json::Value;
 
 use self::{
     findings::{known_tools, log_refusals, missing_tools},
@@ -39,6 +37,7 @@ use crate::{
     shell::{ShellBackend, ShellSource, SidecarConfig},
     slots::CallSlots,
     state,
+    stored_grant::StoredGrant,
     table::ServedTools,
     web::{HttpClientConfig, HttpClientHandle},
 };
@@ -455,20 +454,10 @@ fn still_granted(policy_and_tools: Arc<OnceLock<PolicyAndTools>>) -> StillGrante
         let Some(PolicyAndTools { policy, tools }) = policy_and_tools.get() else { return false };
         let Some(tools) = tools.upgrade() else { return false };
         let tools = tools.snapshot();
-        let tool = stored["tool"].as_str().and_then(|tool| tools.get(tool));
+        let Some(stored) = StoredGrant::parse(stored) else { return false };
+        let tool = tools.get(&stored.tool);
         let Some(Ok(now)) = tool.map(|tool| policy.assign(tool.facts())) else { return false };
-        let Some(mounts) = stored["grant"]["mounts"].as_array() else { return false };
-        if now.approval == Approval::Deny {
-            return false;
-        }
-        let granted_mounts = policy.mounts_of(&now.profile);
-        let is_granted = |mount: &Value| {
-            granted_mounts.iter().any(|now: &GrantedMount| {
-                mount["name"] == now.name.as_str()
-                    && (mount["access"] == "read" || mount["access"] == now.access.as_str())
-            })
-        };
-        mounts.iter().all(is_granted)
+        now.approval != Approval::Deny && stored.is_within(policy.mounts_of(&now.profile))
     })
 }
 
@@ -479,7 +468,7 @@ fn output_follower(
     policy_and_tools: Arc<OnceLock<PolicyAndTools>>,
 ) -> FollowOutput {
     Arc::new(move |ctx, stored| {
-        let labels = labels_of(stored);
+        let labels = StoredGrant::labels(stored);
         let (run_labels, policy_and_tools, call_id) =
             (Arc::clone(&run_labels), Arc::clone(&policy_and_tools), ctx.call_id.clone());
         let detached = || Caller::new(ctx.agent_id.clone(), ctx.run_id.clone()).owner();
@@ -492,9 +481,4 @@ fn output_follower(
             Ok(run_labels.add_stored_output_labels(&owner, &call_id, &labels, policy).await?)
         })
     })
-}
-
-/// Parses the labels that were stored with an output. `None` if they cannot be read.
-fn labels_of(stored: &Value) -> Option<BTreeSet<FlowLabel>> {
-    stored["labels"].as_array()?.iter().map(|label| label.as_str()?.parse().ok()).collect()
 }

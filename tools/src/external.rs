@@ -105,16 +105,24 @@ pub enum ExternalCallState {
     Closed,
 }
 
+/// A call that [`ExternalCalls::add`] has added or found.
+#[derive(Debug, Clone, PartialEq)]
+pub struct AddedCall {
+    /// The call's state. A call that existed before may already have its result.
+    pub state: ExternalCallState,
+    /// When the call expires, in milliseconds since the Unix epoch.
+    pub expires_at: i64,
+}
+
 /// Keeps the calls of external tools until their results are submitted. If a submission and a timeout race,
 /// exactly one of them takes effect.
 #[async_trait]
 pub trait ExternalCalls: Send + Sync {
-    /// Adds a call. Idempotent: a call that already exists is left unchanged. Returns the call's state and
-    /// its expiry, in milliseconds since the Unix epoch.
+    /// Adds a call. Idempotent: a call that already exists is left unchanged, and its state is returned.
     ///
     /// # Errors
     /// The call's error, if the call cannot be kept.
-    async fn add(&self, call: &ExternalCall) -> Result<(ExternalCallState, i64), ToolError>;
+    async fn add(&self, call: &ExternalCall) -> Result<AddedCall, ToolError>;
 
     /// Waits until a call is resolved or closed. Never returns [`ExternalCallState::Waiting`].
     ///

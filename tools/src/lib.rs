@@ -30,7 +30,7 @@
 //! | `hook.rs` | code of the embedding program around each call |
 //! | `slots.rs`, `rates.rs` | concurrency limits and rate limits of calls |
 //! | `run_labels.rs` | labels of the data that the calls of a run have read |
-//! | `output_store.rs` | complete outputs, which a model can page through |
+//! | `output_store.rs`, `stored_grant.rs` | complete outputs, which a model can page through, and their grants |
 //! | `bootstrap.rs`, `builder.rs`, `builder/` | assemble a registry |
 //! | `registered.rs`, `table.rs`, `shared_state.rs` | a tool, all tools by name, and state that outlives a registry |
 //! | `executor.rs` | implements the agent loop's tool executor |
@@ -90,6 +90,7 @@ pub mod shell;
 mod slots;
 mod spawn;
 pub mod state;
+mod stored_grant;
 mod table;
 mod vault;
 mod web;
@@ -107,7 +108,8 @@ pub use error::BootstrapError;
 pub use executor::RegistryExecutor;
 pub use expectations::{EXPECTATIONS_FILE, ExpectationTexts};
 pub use external::{
-    EXTERNAL_CALL_TTL, ExternalCall, ExternalCallState, ExternalCalls, ExternalTool, external_call_id,
+    AddedCall, EXTERNAL_CALL_TTL, ExternalCall, ExternalCallState, ExternalCalls, ExternalTool,
+    external_call_id,
 };
 pub use http_tool::{HTTP_TOOL_METHODS, HttpTarget, HttpTool, InvalidHttpTarget};
 pub use internal_tool::InternalTool;

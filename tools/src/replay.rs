@@ -183,12 +183,12 @@ fn facts(row: &Row, shipped: impl Fn(&ToolName) -> Option<ToolFacts>) -> Option<
 }
 
 fn has_subject(row: &Row, argument: &str) -> bool {
-    row.subjects.iter().any(|subject| &*subject.argument == argument)
+    row.subjects.iter().any(|subject| subject.source.as_str() == argument)
 }
 
 /// Reconstructs the subjects of a row. `None` if one of them cannot be parsed, such as a truncated path.
 fn subjects(row: &Row, facts: &ToolFacts) -> Option<Vec<RequestedSubject>> {
-    let named = row.subjects.iter().filter(|subject| subject.concerns_call());
+    let named = row.subjects.iter().filter(|subject| subject.source.is_argument());
     // An operation accesses nothing itself; its steps have their own rows.
     let is_operation =
         facts.origin == ToolOrigin::ShippedOperation && row.mounts.is_empty() && !row_is_step(facts);
@@ -197,7 +197,7 @@ fn subjects(row: &Row, facts: &ToolFacts) -> Option<Vec<RequestedSubject>> {
     }
     named
         .map(|subject| {
-            let argument = subject.argument.to_string();
+            let argument = subject.source.to_string();
             let value = subject.value.to_string();
             Some(match subject.kind {
                 SubjectKind::Path => {

@@ -16,7 +16,7 @@ use std::{
 };
 
 use parking_lot::{Mutex, MutexGuard};
-use portcullis_types::{CancellationToken, ToolError};
+use portcullis_types::{CancellationToken, ToolError, ToolErrorCode};
 use tokio::sync::oneshot;
 
 use crate::{call::cancelled_before_run_error, sandbox::ModuleDigest};
@@ -146,7 +146,7 @@ impl CallSlots {
         // A cancelled call skips this check, so that it reports its cancellation.
         if abandoned >= MAX_ABANDONED && !cancel.is_cancelled() {
             let message = format!("{abandoned} cancelled calls have not stopped yet");
-            return Err(ToolError::unavailable(message).with_code("threads_exhausted"));
+            return Err(ToolError::unavailable(message).with_code(ToolErrorCode::ThreadsExhausted));
         }
         let mut granted_claim = self.acquire(SlotClaim { slot: true, locks }, cancel).await?;
         // Slot and locks are released separately: the slot can be freed while abandoned work still writes.
@@ -198,7 +198,7 @@ impl CallSlots {
             }
             if state.queue.len() >= MAX_QUEUED {
                 let message = format!("{MAX_QUEUED} calls are waiting already; try again later");
-                return Err(ToolError::resource_limit(message).with_code("queue_full"));
+                return Err(ToolError::resource_limit(message).with_code(ToolErrorCode::QueueFull));
             }
             let (reply, receiver) = oneshot::channel();
             let number = state.next_number;

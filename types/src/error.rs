@@ -162,7 +162,8 @@ impl ToolError {
         }
     }
 
-    /// Sets a code more precise than the kind's name, such as `mount_read_only`.
+    /// Sets a code more precise than the kind's name: one of [`ToolErrorCode`](crate::ToolErrorCode), of a denial
+    /// such as `mount_read_only`, or a tool's own.
     #[must_use]
     pub fn with_code(mut self, code: impl Into<Cow<'static, str>>) -> Self {
         self.code = code.into();

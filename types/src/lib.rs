@@ -18,6 +18,7 @@
 
 mod args;
 mod call;
+mod change;
 mod context;
 mod declaration;
 mod dialect;
@@ -25,6 +26,7 @@ mod dialect;
 pub mod display;
 mod envelope;
 mod error;
+mod error_code;
 mod event;
 mod example;
 mod executor;
@@ -49,6 +51,7 @@ mod word_enum;
 
 pub use args::ToolArgs;
 pub use call::{ToolCall, ToolResult};
+pub use change::ChangeScope;
 pub use context::{Extensions, ProgressFn, ToolContext, ToolUpdateFn};
 pub use declaration::{Declarations, ToolDeclaration};
 pub use dialect::{DialectError, SchemaDialect};
@@ -56,6 +59,7 @@ pub use dialect::{DialectError, SchemaDialect};
 pub use display::{EscapedText, escape_for_display, is_deceptive, is_invisible, is_right_to_left};
 pub use envelope::{EnvelopeError, RunnerBootstrapEnvelope, SandboxTier, SidecarSocket};
 pub use error::{ToolError, ToolErrorKind, chain};
+pub use error_code::ToolErrorCode;
 pub use event::{EventFn, ToolEvent};
 pub use executor::{CallTerms, OfferedTool, ToolExecutor};
 pub use frame::{

@@ -27,6 +27,15 @@ pub enum UndoError {
         #[source]
         source: io::Error,
     },
+    /// A record cannot be written.
+    #[error("cannot write the record `{id}` of changes")]
+    Record {
+        /// The record's id.
+        id: String,
+        /// The system's reason.
+        #[source]
+        source: io::Error,
+    },
     /// A record is damaged, or a newer version wrote it.
     #[error("the record `{id}` of changes cannot be read: {reason}")]
     Damaged {

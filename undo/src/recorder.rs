@@ -8,6 +8,7 @@ use std::{
 };
 
 use parking_lot::{Mutex, MutexGuard};
+use portcullis_types::ChangeScope;
 use rustix::io::Errno;
 
 use crate::{
@@ -17,22 +18,6 @@ use crate::{
     record::{CallFacts, ContentLocation, NotKept, PathAfter, PathBefore, RecordLine, VERSION},
     store::{MAX_CALL_BYTES, MAX_CALL_PATHS, MAX_FILE_BYTES, RecordId, UndoStore},
 };
-
-/// The parts of a mount that a call is about to change.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum ChangeScope<'c> {
-    /// The path itself.
-    Path,
-    /// The path with everything below it.
-    Tree,
-    /// The destination of a move, with everything that the move replaces or adds.
-    MovedHere {
-        /// The mount of the moved path.
-        mount: &'c str,
-        /// The moved path.
-        from: &'c NodePath,
-    },
-}
 
 /// Records the changes of one call. A call that changes nothing leaves no record. Dropping the recorder
 /// records the end of the call.
@@ -79,24 +64,24 @@ impl ChangeRecorder {
     /// the change is made.
     ///
     /// # Errors
-    /// [`UndoError::Keep`] or [`UndoError::Store`]. Then the caller must not make the change. A mount that is
-    /// not recorded is not an error.
+    /// [`UndoError::Keep`], [`UndoError::Record`] or [`UndoError::Store`]. Then the caller must not make the
+    /// change. A mount that is not recorded is not an error.
     pub fn save_before(
         &self,
         mount: &str,
         path: &NodePath,
-        change: ChangeScope<'_>,
+        scope: ChangeScope<&str, &NodePath>,
     ) -> Result<(), UndoError> {
         let Some(root) = self.roots.get(mount) else { return Ok(()) };
         let mut state = self.lock();
         let mut pending = vec![path.clone()];
-        if let ChangeScope::MovedHere { mount: from_mount, from } = change {
+        if let ChangeScope::MovedHere { mount: from_mount, from } = scope {
             pending.extend(self.destinations_below(from_mount, from, path)?);
         }
         while let Some(path) = pending.pop() {
             let is_saved = state.saved_paths.contains(&(mount.to_owned(), path.clone()));
             // A directory that was recorded by itself may still have unrecorded content.
-            if is_saved && change == ChangeScope::Path {
+            if is_saved && scope == ChangeScope::Path {
                 continue;
             }
             // The call may still make its change: an undo shows as a conflict that the record lacks paths.
@@ -106,7 +91,7 @@ impl ChangeRecorder {
             }
             let keep_error = |source| UndoError::Keep { path: root.shown(&path), source };
             let (node, owner) = root.look_with_owner(&path).map_err(keep_error)?;
-            let is_tree = change != ChangeScope::Path && matches!(node, PathState::Directory { .. });
+            let is_tree = scope != ChangeScope::Path && matches!(node, PathState::Directory { .. });
             if !is_saved {
                 self.add(&mut state, root, path.clone(), (node, owner))?;
             }
@@ -242,10 +227,10 @@ impl ChangeRecorder {
     }
 
     fn write(&self, id: &RecordId, file: &mut File, line: &RecordLine) -> Result<(), UndoError> {
-        let mut text = serde_json::to_vec(line)
-            .map_err(|error| UndoError::Keep { path: format!("the record {id}"), source: error.into() })?;
+        let record_error = |source| UndoError::Record { id: id.to_string(), source };
+        let mut text = serde_json::to_vec(line).map_err(|error| record_error(error.into()))?;
         text.push(b'\n');
-        file.write_all(&text).map_err(|source| UndoError::Keep { path: format!("the record {id}"), source })
+        file.write_all(&text).map_err(record_error)
     }
 
     fn end(&self) -> Result<(), UndoError> {

@@ -9,6 +9,7 @@ use std::{
     os::fd::{AsFd as _, BorrowedFd, OwnedFd},
 };
 
+use portcullis_types::ChangeScope;
 use rustix::fs::{AtFlags, Gid, Mode, OFlags, Timespec, Timestamps, Uid};
 
 use crate::{
@@ -17,7 +18,7 @@ use crate::{
     node::{FileFacts, FileOwner, MountRoot, NodePath, PathState},
     plan::{KeptContent, PlannedPath, UndoPlan},
     record::CallFacts,
-    recorder::{ChangeRecorder, ChangeScope},
+    recorder::ChangeRecorder,
     store::{MAX_FILE_BYTES, RecordId},
 };
 

@@ -8,12 +8,13 @@ use std::{
     sync::Arc,
 };
 
+use portcullis_types::ChangeScope;
 use proptest::prelude::*;
 use tempfile::TempDir;
 
 use crate::{
-    CallFacts, ChangeRecorder, ChangeScope, ConflictReason, Difference, DifferenceKind, MountRoot, NodePath,
-    RecordId, UndoError, UndoPlan, UndoStore,
+    CallFacts, ChangeRecorder, ConflictReason, Difference, DifferenceKind, MountRoot, NodePath, RecordId,
+    UndoError, UndoPlan, UndoStore,
 };
 
 /// A mount with a store beside it.

@@ -73,28 +73,28 @@ fn is_code(text: &str) -> bool {
     !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_lowercase() || byte == b'_')
 }
 
-/// Returns all stable codes of errors: in calls of `with_code`, in fields `code`, and in functions `code` of
-/// enums.
+/// Returns the words of `ToolErrorCode`.
+fn tool_error_codes() -> Vec<String> {
+    let text = read("types/src/error_code.rs");
+    let body = text.split_once("pub enum ToolErrorCode {").and_then(|(_, rest)| rest.split_once("\n    }"));
+    literals_after(body.expect("the enumeration").0, " = ").map(str::to_owned).collect()
+}
+
+/// Returns all stable codes of errors: of `ToolErrorCode`, in fields `code`, and in functions `code`.
 fn codes() -> BTreeMap<String, String> {
     let sources = shipped_sources();
-    let mut codes = BTreeMap::new();
+    let of_list = tool_error_codes().into_iter().map(|code| (code, "types/src/error_code.rs".to_owned()));
+    let mut codes: BTreeMap<String, String> = of_list.collect();
     for (path, text) in &sources {
         let mut insert_code = |code: &str| {
             if is_code(code) {
                 codes.insert(code.to_owned(), path.clone());
             }
         };
-        literals_after(text, ".with_code(").for_each(&mut insert_code);
         for line in text.lines() {
             literals_after(line.trim_start(), "code:")
                 .filter(|_| line.trim_start().starts_with("code:"))
                 .for_each(&mut insert_code);
-        }
-        for constant in text.split(".with_code(").skip(1) {
-            let name: String = constant.chars().take_while(|c| c.is_ascii_uppercase() || *c == '_').collect();
-            if !name.is_empty() {
-                literals_after(text, &format!("const {name}: &str =")).for_each(&mut insert_code);
-            }
         }
         for function in ["fn code(&self) -> &'static str {", "fn code(self) -> &'static str {"] {
             for body in text.split(function).skip(1) {
@@ -121,6 +121,31 @@ fn every_code_of_an_error_is_in_a_document() {
     assert!(missing.is_empty(), "codes in no document:\n{}", missing.join("\n"));
     for (code, _) in IN_NO_ROW {
         assert!(codes.contains_key(code), "no source has the code {code}");
+    }
+}
+
+/// Words such as `unknown` are also used elsewhere, so only the first column of the tables counts.
+#[test]
+fn the_tables_of_codes_have_every_code_of_the_list() {
+    let audit = read("docs/audit.md");
+    let section = audit.split_once("\n### Codes\n").and_then(|(_, rest)| rest.split_once("\n### "));
+    let rows = section.expect("the section").0.lines().filter_map(|line| line.strip_prefix("| `"));
+    let listed: BTreeSet<&str> =
+        rows.filter_map(|row| row.split(" | ").next()).flat_map(|cell| cell.split('`')).collect();
+    let codes = tool_error_codes();
+    let missing: Vec<&String> = codes
+        .iter()
+        .filter(|code| !listed.contains(code.as_str()))
+        .filter(|code| !IN_NO_ROW.iter().any(|(other, _)| other == code))
+        .collect();
+    assert!(missing.is_empty(), "codes in no table of docs/audit.md: {missing:?}");
+}
+
+#[test]
+fn every_code_that_the_runtime_sets_is_of_a_list() {
+    for (path, text) in shipped_sources() {
+        let literals: Vec<&str> = literals_after(&text, ".with_code(").collect();
+        assert!(literals.is_empty(), "{path} sets {literals:?}: add them to `ToolErrorCode`");
     }
 }
 

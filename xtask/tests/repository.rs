@@ -20,7 +20,7 @@ const LAYERS: &[(&str, &[&str])] = &[
     ("confine", &[]),
     ("egress", &["confine"]),
     ("audit", &["types"]),
-    ("undo", &[]),
+    ("undo", &["types"]),
     ("store", &[]),
     ("sandbox", &["types", "policy", "confine"]),
     ("shell-protocol", &[]),

@@ -189,7 +189,7 @@ fn push_mount(out: &mut Vec<u8>, mount: &RecordedMount) {
 
 fn push_subject(out: &mut Vec<u8>, subject: &Subject) {
     out.extend_from_slice(b"{\"argument\":");
-    push_string(out, &subject.argument, MAX_NAME_BYTES);
+    push_string(out, subject.source.as_str(), MAX_NAME_BYTES);
     field_word(out, "kind", Some(subject.kind.as_str()));
     out.extend_from_slice(b",\"value\":");
     push_string(out, &subject.value, MAX_VALUE_BYTES);

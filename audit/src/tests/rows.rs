@@ -8,7 +8,7 @@ use proptest::prelude::*;
 use super::*;
 use crate::{
     ApproverKind, Confinement, Decision, MAX_ROW_BYTES, RecordedApprover, RecordedConnection, RecordedMount,
-    RecordedRequest, SharedText, Subject, SubjectKind, TouchedMount,
+    RecordedRequest, SharedText, Subject, SubjectKind, SubjectSource, TouchedMount,
 };
 
 fn touched(mount: &str) -> TouchedMount {
@@ -18,7 +18,7 @@ fn touched(mount: &str) -> TouchedMount {
 fn full_record(text: &str) -> (Arc<CallRecord>, CallEnding) {
     let text = SharedText::from(text);
     let some = || Some(Arc::clone(&text));
-    let subject = |kind| Subject { argument: Arc::clone(&text), kind, value: Arc::clone(&text) };
+    let subject = |kind| Subject { source: Arc::clone(&text).into(), kind, value: Arc::clone(&text) };
     let mount = |access| RecordedMount { name: Arc::clone(&text), access };
     let call = CallRecord {
         call_id: Arc::clone(&text),
@@ -90,11 +90,7 @@ fn a_row_has_the_fields_of_the_design_in_their_order() {
         confinement: Some(Confinement::Wasm),
         profile: Some("FileReadWrite".into()),
         mounts: vec![RecordedMount { name: "shared".into(), access: Access::Write }],
-        subjects: vec![Subject {
-            argument: "path".into(),
-            kind: SubjectKind::Path,
-            value: "/shared/a".into(),
-        }],
+        subjects: vec![Subject { source: "path".into(), kind: SubjectKind::Path, value: "/shared/a".into() }],
         decision: Some(Decision::Allow),
         approval: Some("not_required".into()),
         approver: Some(RecordedApprover {
@@ -237,11 +233,24 @@ fn the_worst_strings_stay_one_bounded_line() {
 }
 
 #[test]
+fn the_source_of_a_subject_is_one_word() {
+    for (source, word, is_argument) in [
+        (SubjectSource::Argument("path".into()), "path", true),
+        (SubjectSource::ProtectedPathMade, "protected_path_made", false),
+        (SubjectSource::ProtectedPathsUnseen, "protected_paths_unseen", false),
+    ] {
+        assert_eq!((source.as_str(), source.is_argument()), (word, is_argument));
+        assert_eq!(serde_json::to_value(&source).expect("encodes"), word);
+        assert_eq!(serde_json::from_value::<SubjectSource>(word.into()).expect("decodes"), source);
+    }
+}
+
+#[test]
 fn a_full_length_path_is_not_cut() {
     let dir = tempfile::tempdir().expect("makes a folder");
     let log = open(dir.path());
     let path = format!("/shared/{}", "p".repeat(4096 - 8));
-    let subject = Subject { argument: "path".into(), kind: SubjectKind::Path, value: path.as_str().into() };
+    let subject = Subject { source: "path".into(), kind: SubjectKind::Path, value: path.as_str().into() };
     let call = CallRecord { subjects: vec![subject.clone(), subject], ..CallRecord::default() };
     log.append(&Record::end(&Arc::new(call), CallEnding::new(Outcome::Ok))).expect("appends");
     assert!(read(dir.path())[0].subjects.iter().all(|subject| *subject.value == *path));

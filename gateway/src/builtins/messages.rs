@@ -5,7 +5,7 @@ use portcullis_store::{
     Applied, Change, Json, MessageKind, MessageStatus, MessageUpdate, NewInboxEntry, NewMessage, PageRequest,
     ParticipantKind, SpaceMessage, StoreError,
 };
-use portcullis_types::ToolError;
+use portcullis_types::{ToolError, ToolErrorCode};
 use serde_json::{Value, json};
 
 use super::{
@@ -38,7 +38,7 @@ const CUT: &str = "\n[the message is longer; read_messages has all of it]";
 pub(super) async fn send(cycle: &CycleSpace, call: &str, args: &Value) -> Result<Value, ToolError> {
     let Some(space) = cycle.entered() else {
         let message = "you are not in a space; call enter_space first";
-        return Err(ToolError::failed(message).with_code("not_in_a_space"));
+        return Err(ToolError::failed(message).with_code(ToolErrorCode::NotInASpace));
     };
     // The agent may have been removed from the space since it entered.
     ensure_member(cycle, &space).await?;
@@ -164,7 +164,8 @@ pub(super) async fn read(cycle: &CycleSpace, args: &Value) -> Result<Value, Tool
     let space = match args["spaceId"].as_str() {
         Some(space) => space.to_owned(),
         None => cycle.entered().ok_or_else(|| {
-            ToolError::failed("you are not in a space; name one as `spaceId`").with_code("not_in_a_space")
+            ToolError::failed("you are not in a space; name one as `spaceId`")
+                .with_code(ToolErrorCode::NotInASpace)
         })?,
     };
     ensure_member(cycle, &space).await?;

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use portcullis_runs::StoredExternalCalls;
-use portcullis_tools::{ExternalCall, ExternalCallState, ExternalCalls};
+use portcullis_tools::{AddedCall, ExternalCall, ExternalCallState, ExternalCalls};
 use portcullis_types::{ToolError, async_trait};
 
 use super::space::CycleSpace;
@@ -16,18 +16,18 @@ pub(super) struct ShownCalls {
 
 #[async_trait]
 impl ExternalCalls for ShownCalls {
-    async fn add(&self, call: &ExternalCall) -> Result<(ExternalCallState, i64), ToolError> {
-        let (progress, expires) = self.inner.add(call).await?;
-        let status = match progress {
+    async fn add(&self, call: &ExternalCall) -> Result<AddedCall, ToolError> {
+        let added = self.inner.add(call).await?;
+        let status = match added.state {
             ExternalCallState::Waiting => "waiting",
             ExternalCallState::Pending => "pending",
-            ExternalCallState::Resolved(_) | ExternalCallState::Closed => return Ok((progress, expires)),
+            ExternalCallState::Resolved(_) | ExternalCallState::Closed => return Ok(added),
         };
         // Only warn: the call is stored, so it gets its result even if no space shows that it waits.
-        if let Err(error) = self.space.show_waiting(&call.id, (status, expires)).await {
+        if let Err(error) = self.space.show_waiting(&call.id, (status, added.expires_at)).await {
             tracing::warn!(error = &error as &dyn std::error::Error, "a waiting call is not shown");
         }
-        Ok((progress, expires))
+        Ok(added)
     }
 
     async fn wait(&self, id: &str) -> Result<ExternalCallState, ToolError> {

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use portcullis_agent::{CallTerms, OfferedTool, ToolExecutor};
 use portcullis_tools::ToolRegistry;
 use portcullis_types::{
-    ToolCall, ToolError, ToolErrorKind, ToolOutcome, ToolOutput, ToolResult, async_trait,
+    ToolCall, ToolError, ToolErrorCode, ToolErrorKind, ToolOutcome, ToolOutput, ToolResult, async_trait,
 };
 use serde_json::json;
 
@@ -44,7 +44,7 @@ impl<E: ToolExecutor> ToolExecutor for SpaceExecutor<E> {
             // Specification 003 sets this text, with its capital letters.
             let message =
                 format!("Tool \"{name}\" is visible but you are not in a space. Call enter_space first.");
-            let error = ToolError::failed(message).with_code("not_in_a_space");
+            let error = ToolError::failed(message).with_code(ToolErrorCode::NotInASpace);
             // Let the inner executor refuse the call, so that the refusal leaves an audit row.
             return error_as_output(self.inner.refuse(call, error, terms));
         }
@@ -68,7 +68,8 @@ impl<E: ToolExecutor> ToolExecutor for SpaceExecutor<E> {
 fn error_as_output(mut result: ToolResult) -> ToolResult {
     if let ToolOutcome::Error(error) = &result.outcome {
         // A closed call also has the kind of a timeout, but accepts no result.
-        let takes_result = error.kind() == ToolErrorKind::Timeout && error.code() != "call_closed";
+        let takes_result =
+            error.kind() == ToolErrorKind::Timeout && error.code() != ToolErrorCode::CallClosed.as_str();
         let output = ToolOutput::structured(json!({ "error": error.to_string() }));
         result.outcome = ToolOutcome::Output(output.with_details(json!({ TAKES_RESULT: takes_result })));
     }

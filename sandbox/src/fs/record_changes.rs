@@ -8,11 +8,12 @@ use std::{
     path::{Component, PathBuf},
 };
 
+use portcullis_types::ChangeScope;
 use rustix::fs::OFlags;
 
 use super::GuestFs;
 use crate::{
-    change_keeper::GuestChange,
+    change_keeper::GuestChangeScope,
     fs_result::{Errno, FsResult, Violation, split},
     mounts::{real_path, resolve_beneath},
 };
@@ -25,7 +26,7 @@ impl GuestFs {
         preopen: usize,
         handle: BorrowedFd<'_>,
         name: Option<&str>,
-        scope: GuestChange<'_>,
+        scope: GuestChangeScope<'_>,
     ) -> FsResult {
         let Some(keeper) = self.keeper.clone() else { return Ok(()) };
         let below = self.exact_path(preopen, handle, name)?;
@@ -49,7 +50,8 @@ impl GuestFs {
         let Some((to_preopen, to_parent, to_name)) = self.parent_of(to)? else { return Ok(()) };
         let below = self.exact_path(from_preopen, from_parent.as_fd(), Some(from_name))?;
         let mount = self.preopens[from_preopen].handle.name().clone();
-        let scope = GuestChange::MovedHere { mount: mount.as_str(), from: &components(&below) };
+        let scope: GuestChangeScope<'_> =
+            ChangeScope::MovedHere { mount: mount.as_str(), from: &components(&below) };
         self.keep(to_preopen, to_parent.as_fd(), Some(to_name), scope)
     }
 

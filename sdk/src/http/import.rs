@@ -1,7 +1,7 @@
 //! The functions that a module imports from its host. `sandbox/src/http.rs` defines them.
 #![expect(unsafe_code, reason = "functions of the host are declared in an `unsafe extern` block")]
 
-use portcullis_types::{GuestErrorKind, HttpFailure, HttpResult};
+use portcullis_types::{GuestErrorKind, HttpFailure, HttpResult, ToolErrorCode};
 
 #[link(wasm_import_module = "portcullis_http")]
 unsafe extern "C" {
@@ -41,7 +41,7 @@ fn last_answer(length: i32) -> HttpResult {
     serde_json::from_slice(&text).unwrap_or_else(|error| {
         HttpResult::Error(HttpFailure {
             kind: GuestErrorKind::Failed,
-            code: "answer_invalid".to_owned(),
+            code: ToolErrorCode::AnswerInvalid.to_string(),
             message: format!("the host's answer cannot be read: {error}"),
         })
     })

@@ -2,7 +2,7 @@
 
 use std::io::{self, Read};
 
-use portcullis_types::{HttpResponseHead, HttpResult};
+use portcullis_types::{HttpResponseHead, HttpResult, ToolErrorCode};
 use serde::de::DeserializeOwned;
 
 use super::{HttpError, import};
@@ -52,7 +52,9 @@ impl Response {
     /// `http_status` with the status.
     pub fn error_for_status(self) -> Result<Self, HttpError> {
         match self.status() {
-            status @ 400.. => Err(HttpError::new("http_status", &format!("the server answered {status}"))),
+            status @ 400.. => {
+                Err(HttpError::new(ToolErrorCode::HttpStatus, &format!("the server answered {status}")))
+            }
             _ => Ok(self),
         }
     }
@@ -73,7 +75,7 @@ impl Response {
     /// If the body breaks off or is not UTF-8.
     pub fn text(self) -> Result<String, HttpError> {
         String::from_utf8(self.bytes()?)
-            .map_err(|_invalid| HttpError::new("response_invalid", "the response is not UTF-8"))
+            .map_err(|_invalid| HttpError::new(ToolErrorCode::ResponseInvalid, "the response is not UTF-8"))
     }
 
     /// Returns the rest of the body as JSON.
@@ -82,7 +84,10 @@ impl Response {
     /// If the body breaks off or is not JSON of this type.
     pub fn json<T: DeserializeOwned>(self) -> Result<T, HttpError> {
         serde_json::from_slice(&self.bytes()?).map_err(|error| {
-            HttpError::new("response_invalid", &format!("the response is not the expected JSON: {error}"))
+            HttpError::new(
+                ToolErrorCode::ResponseInvalid,
+                &format!("the response is not the expected JSON: {error}"),
+            )
         })
     }
 }
@@ -101,7 +106,9 @@ impl Read for Response {
         import::read(self.head.body, buffer).map_err(|answer| {
             let error = match answer {
                 HttpResult::Error(fault) => HttpError(fault),
-                HttpResult::Ok(_) => HttpError::new("answer_invalid", "the host gave another answer"),
+                HttpResult::Ok(_) => {
+                    HttpError::new(ToolErrorCode::AnswerInvalid, "the host gave another answer")
+                }
             };
             io::Error::other(self.failure.insert(error).clone())
         })

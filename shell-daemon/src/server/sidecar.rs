@@ -75,14 +75,14 @@ impl SidecarServer {
         let paths = mounts.iter().map(|mount| real_path(mount.as_fd()));
         let named_paths: Vec<_> =
             names.zip(paths).filter_map(|(name, path)| Some((name, path.ok()?))).collect();
-        config
-            .toolchain
-            .check(&named_paths, &private)
-            .map_err(|unusable| Error::Config { setting: "read", problem: unusable.to_string() })?;
-        config
-            .toolchain
-            .check_caches(&named_paths, &private)
-            .map_err(|unusable| Error::Config { setting: "caches", problem: unusable.to_string() })?;
+        config.toolchain.check(&named_paths, &private).map_err(|unusable| Error::Config {
+            setting: "read",
+            problem: portcullis_types::chain(&unusable),
+        })?;
+        config.toolchain.check_caches(&named_paths, &private).map_err(|unusable| Error::Config {
+            setting: "caches",
+            problem: portcullis_types::chain(&unusable),
+        })?;
         let service = config.service;
         Ok(Self {
             mounts,

@@ -148,7 +148,7 @@ impl Tool for NamedTool {
 
 fn call() -> Arc<CallRecord> {
     let subject =
-        Subject { argument: "path".into(), kind: SubjectKind::Path, value: "/shared/src/main.rs".into() };
+        Subject { source: "path".into(), kind: SubjectKind::Path, value: "/shared/src/main.rs".into() };
     Arc::new(CallRecord {
         call_id: "call-0123456789abcdef".into(),
         agent: Some("agent".into()),

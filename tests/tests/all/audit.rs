@@ -57,7 +57,7 @@ async fn the_row_of_a_read_has_caller_subject_grant_and_cost() {
     assert_eq!(row.profile.as_deref(), Some("FileReadOnly"));
     assert_eq!(mounts(row), [("shared", Access::Read), ("tmp", Access::Read), ("vault", Access::Read)]);
     let subjects: Vec<_> =
-        row.subjects.iter().map(|subject| (&*subject.argument, subject.kind, &*subject.value)).collect();
+        row.subjects.iter().map(|subject| (subject.source.as_str(), subject.kind, &*subject.value)).collect();
     assert_eq!(subjects, [("path", SubjectKind::Path, "/shared/a.txt")]);
     assert_eq!(row.args_sha256.as_deref(), Some(ARGS_SHA256));
     assert_eq!(row.policy_digest.as_deref(), Some(registry.policy().digest().as_str()));

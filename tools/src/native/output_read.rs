@@ -4,8 +4,8 @@ use std::{fmt, sync::Arc, time::Duration};
 
 use futures_util::future::BoxFuture;
 use portcullis_types::{
-    DEFAULT_TIMEOUT, FunctionDecl, SafetyTier, Tool, ToolArgs, ToolContext, ToolError, ToolErrorKind,
-    ToolOutput, async_trait,
+    DEFAULT_TIMEOUT, FunctionDecl, SafetyTier, Tool, ToolArgs, ToolContext, ToolError, ToolErrorCode,
+    ToolErrorKind, ToolOutput, async_trait,
 };
 use serde::Deserialize;
 use serde_json::{Value, json};
@@ -43,7 +43,7 @@ impl OutputRead {
         let output = self.store.find(&call_id, owner).map_err(refusal)?;
         if !(self.still_granted)(output.grant()) {
             return Err(ToolError::denied("the policy no longer grants what this output was made with")
-                .with_code("grant_revoked"));
+                .with_code(ToolErrorCode::GrantRevoked));
         }
         (self.follow)(ctx, output.grant()).await?;
         let page = output.page(offset, limit.unwrap_or(DEFAULT_PAGE_BYTES)).map_err(refusal)?;

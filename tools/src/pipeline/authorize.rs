@@ -218,7 +218,7 @@ fn row_subject(subject: &RequestedSubject) -> Subject {
         RequestedSubject::Url { argument, url } => (argument, SubjectKind::Url, url.as_str()),
         RequestedSubject::Command { argument, command } => (argument, SubjectKind::Command, command.as_str()),
     };
-    Subject { argument: argument.as_str().into(), kind, value: value.into() }
+    Subject { source: argument.as_str().into(), kind, value: value.into() }
 }
 
 /// Asks the approver. `Some` holds the arguments with which the approver replaced the call's own.

@@ -4,7 +4,7 @@
 use std::{future::Future, sync::Arc, time::Duration};
 
 use portcullis_policy::{Denial, DenialCode};
-use portcullis_types::{ToolError, ToolOutput};
+use portcullis_types::{ToolError, ToolErrorCode, ToolOutput};
 
 use super::{
     Host, PendingRecord,
@@ -145,7 +145,7 @@ fn withheld_error(result: Result<ToolOutput, ToolError>) -> ToolError {
             "the call failed; the reason is withheld because a hook of the program failed",
         ),
     };
-    error.with_code("hook_failed")
+    error.with_code(ToolErrorCode::HookFailed)
 }
 
 /// The rule that the audit row shows if a hook refuses a call.

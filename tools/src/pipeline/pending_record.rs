@@ -9,7 +9,7 @@ use std::{
 };
 
 use portcullis_policy::DenialCode;
-use portcullis_types::{ToolError, ToolErrorKind};
+use portcullis_types::{ToolError, ToolErrorCode, ToolErrorKind};
 use sha2::{Digest as _, Sha256};
 
 use crate::{
@@ -169,7 +169,7 @@ impl Drop for PendingRecord {
         }
         // The call's future was dropped before it completed.
         let mut ending = CallEnding::new(Outcome::Error(ToolErrorKind::Cancelled));
-        ending.code = Some("caller_gone".into());
+        ending.code = Some(ToolErrorCode::CallerGone.as_str().into());
         ending.duration = Some(self.elapsed());
         ending.output_bytes = self.passed_bytes;
         if let Err(error) = self.end(ending) {
@@ -182,6 +182,6 @@ impl Drop for PendingRecord {
 pub(super) fn unrecorded(error: &AuditError) -> ToolError {
     tracing::error!(error = error as &dyn std::error::Error, "the audit log cannot be written");
     ToolError::unavailable("the call cannot be recorded, so it is refused")
-        .with_code("audit_unwritable")
+        .with_code(ToolErrorCode::AuditUnwritable)
         .with_operator_detail(error.to_string())
 }

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use portcullis_types::{
-    ToolCall, ToolError, ToolEvent, ToolName,
+    ToolCall, ToolError, ToolErrorCode, ToolEvent, ToolName,
     display::near::{near, similarity},
 };
 
@@ -79,21 +79,22 @@ const GIVEN_TOOLS: &str = "the caller's tools";
 fn tool_not_given_error(name: &str, caller: &Caller) -> ToolError {
     let given = caller.tools.iter().flat_map(|tools| tools.iter());
     let names: Vec<String> = given.take(MAX_GIVEN_NAMES).map(|name| format!("`{name}`")).collect();
-    let error = ToolError::denied(format!("you do not have the tool `{name}`")).with_code("tool_not_given");
+    let error = ToolError::denied(format!("you do not have the tool `{name}`"))
+        .with_code(ToolErrorCode::ToolNotGiven);
     if names.is_empty() { error } else { error.with_hint(format!("you have {}", names.join(", "))) }
 }
 
 /// Returns the error of a tool whose module is missing or unusable.
 fn unavailable_tool_error(name: &ToolName) -> ToolError {
     ToolError::unavailable(format!("the module of tool `{name}` is missing or cannot be used"))
-        .with_code("module_unavailable")
+        .with_code(ToolErrorCode::ModuleUnavailable)
         .with_operator_detail("`portcullis tools` says which modules are refused, and why")
 }
 
 fn unknown_tool_error(tools: &ToolTable, name: &str, caller: &Caller) -> ToolError {
     let short_name: String = name.chars().take(64).collect();
     let error = ToolError::not_found(format!("no tool is named `{}`", short_name.escape_default()))
-        .with_code("unknown_tool");
+        .with_code(ToolErrorCode::UnknownTool);
     let shown_tools = tools.iter().filter(|tool| !tool.meta().hidden).map(|tool| tool.decl().name.as_str());
     let shown_tools = shown_tools.filter(|tool_name| caller.is_given(tool_name));
     let near_tools = near(shown_tools, |tool_name| similarity(name, tool_name));

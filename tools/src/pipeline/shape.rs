@@ -3,7 +3,7 @@
 
 use portcullis_policy::{FlowLabel, Grant, ToolOrigin};
 use portcullis_types::{
-    MAX_FINAL_FRAME_BYTES, ToolError, ToolErrorKind, ToolOutcome, ToolOutput, json_bytes,
+    MAX_FINAL_FRAME_BYTES, ToolError, ToolErrorCode, ToolErrorKind, ToolOutcome, ToolOutput, json_bytes,
 };
 use serde_json::{Map, Value, json};
 
@@ -18,6 +18,7 @@ use crate::{
     call::{Caller, random_id},
     output_store::OutputOwner,
     registered::RegisteredTool,
+    stored_grant::StoredGrant,
 };
 
 /// The maximum length of an error message for a model, and of a hint: 4 KiB each, without the note on a cut.
@@ -312,7 +313,7 @@ fn too_large(bytes: usize) -> ToolError {
     ToolError::resource_limit(format!(
         "the tool's result has {bytes} bytes, and at most {limit} are accepted"
     ))
-    .with_code("result_too_large")
+    .with_code(ToolErrorCode::ResultTooLarge)
 }
 
 /// Whether the single text of a result is its data as JSON.
@@ -346,7 +347,7 @@ fn store_output(
     let id = random_id("out");
     let owner = OutputOwner { agent_id: caller.agent_id.clone(), run_id: caller.run_id.clone() };
     let labels: Vec<FlowLabel> = host.labels.facts(caller).labels.keys().cloned().collect();
-    let grant = json!({ "tool": &*pending_record.call.tool, "grant": grant, "labels": labels });
+    let grant = StoredGrant::to_json(&pending_record.call.tool, grant, &labels);
     match host.outputs.put(&id, &owner, &grant, text) {
         Ok(()) => Some(id),
         Err(error) => {

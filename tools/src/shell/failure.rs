@@ -3,13 +3,10 @@
 use std::{io, path::PathBuf};
 
 use portcullis_policy::DenialCode;
-use portcullis_types::{ShellPosture, ToolError, chain};
+use portcullis_types::{ShellPosture, ToolError, ToolErrorCode, chain};
 use tonic::{Code, Status};
 
 use portcullis_shell_protocol::{CODE_KEY, RefusalCode};
-
-/// The error code for the model if there is no session at present, but a later call may get one.
-const SHELL_UNAVAILABLE: &str = "shell_unavailable";
 
 /// Why a sidecar cannot be used. For operators; a model gets less detail.
 #[derive(Debug, thiserror::Error)]
@@ -155,9 +152,13 @@ impl SidecarError {
     /// may have run in part.
     pub(super) fn for_model(&self, had_begun: bool) -> ToolError {
         let detail = chain(self);
+        let unusable = || {
+            let error = ToolError::unavailable("the shell cannot be used now");
+            error.with_code(ToolErrorCode::ShellUnavailable)
+        };
         let error = match self {
             Self::Disabled { reason } => ToolError::unavailable(format!("there is no shell here: {reason}"))
-                .with_code("shell_disabled"),
+                .with_code(DenialCode::ShellDisabled.as_str()),
             Self::Refused { status, .. } => match RefusalCode::of(status) {
                 Some(RefusalCode::CommandDenied) => {
                     ToolError::denied(format!("the command is refused: {}", status.message()))
@@ -169,26 +170,26 @@ impl SidecarError {
                 Some(RefusalCode::NotStarted | RefusalCode::Shell) => ToolError::unavailable(
                     "bash cannot be started here, so the command was not run; `portcullis doctor` tells the operator why",
                 )
-                .with_code(SHELL_UNAVAILABLE),
+                .with_code(ToolErrorCode::ShellUnavailable),
                 _ if had_begun => ToolError::unavailable(
                     "the shell was lost while the command ran; it may have run in part, and is not run again",
                 )
-                .with_code("shell_lost"),
+                .with_code(ToolErrorCode::ShellLost),
                 Some(RefusalCode::Posture) => ToolError::unavailable(
                     "the shell cannot be confined here as the policy asks, so it does not run",
                 )
-                .with_code("not_confined"),
-                _ => ToolError::unavailable("the shell cannot be used now").with_code(SHELL_UNAVAILABLE),
+                .with_code(ToolErrorCode::NotConfined),
+                _ => unusable(),
             },
             Self::Posture { .. } => ToolError::unavailable(
                 "the shell cannot be confined here as the policy asks, so it does not run",
             )
-            .with_code("not_confined"),
+            .with_code(ToolErrorCode::NotConfined),
             _ if had_begun => ToolError::unavailable(
                 "the shell was lost while the command ran; it may have run in part, and is not run again",
             )
-            .with_code("shell_lost"),
-            _ => ToolError::unavailable("the shell cannot be used now").with_code(SHELL_UNAVAILABLE),
+            .with_code(ToolErrorCode::ShellLost),
+            _ => unusable(),
         };
         error.with_operator_detail(detail)
     }

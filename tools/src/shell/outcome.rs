@@ -3,7 +3,7 @@
 use std::{borrow::Cow, time::Duration};
 
 use portcullis_policy::{DenialCode, MemoryBytes, TunnelRule};
-use portcullis_types::{ToolError, ToolOutput};
+use portcullis_types::{ToolError, ToolErrorCode, ToolOutput};
 use serde_json::{Map, Value, json};
 
 use super::session::CollectedCommand;
@@ -87,13 +87,13 @@ fn kill_error(
             context.time_limit
         ))),
         "processes" => limit(&format!("the command had more than {} processes", context.processes))
-            .with_code("too_many_processes"),
+            .with_code(ToolErrorCode::TooManyProcesses),
         "memory" => limit(&format!("the command and its jobs had more than {} of memory", context.memory))
-            .with_code("too_much_memory"),
+            .with_code(ToolErrorCode::TooMuchMemory),
         "hidden" => limit(
             "the command's memory could not be counted: a process hides it, or there were too many mappings",
         )
-        .with_code("memory_hidden"),
+        .with_code(ToolErrorCode::MemoryHidden),
         "cancelled" => ToolError::cancelled("the command was cancelled and killed"),
         _ => return None,
     })

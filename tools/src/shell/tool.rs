@@ -8,7 +8,7 @@ use std::{
 use portcullis_policy::{Denial, Grant, OutputBytes, PinStatus, ShellPolicy, ToolFacts, ToolOrigin};
 use portcullis_types::{
     Access, ArgumentRole, FunctionDecl, GuestPath, JsonSchema, RoleKind, SafetyTier, ToolError,
-    ToolErrorKind, ToolName, ToolOutput, ToolPolicy, ToolUpdateFn,
+    ToolErrorCode, ToolErrorKind, ToolName, ToolOutput, ToolPolicy, ToolUpdateFn,
 };
 use serde::Deserialize;
 use serde_json::{Value, json};
@@ -149,7 +149,7 @@ impl BashTool {
             return Err(ToolError::unavailable(
                 "a mount has undo, and a sidecar that this program did not start keeps no changes",
             )
-            .with_code("undo_unavailable")
+            .with_code(ToolErrorCode::UndoUnavailable)
             .into());
         }
         let time_limit = input.time_limit(call.time_limit)?;

@@ -8,7 +8,7 @@ use std::{
 
 use bytes::Bytes;
 use portcullis_egress::{Response, Url};
-use portcullis_types::{ToolError, ToolErrorKind, ToolOutput};
+use portcullis_types::{ToolError, ToolErrorCode, ToolErrorKind, ToolOutput};
 use serde_json::{Value, json};
 
 use super::{RobotsRefusal, URL};
@@ -196,7 +196,7 @@ pub(crate) fn refused_by_status(server: &str, response: &Response, message: &str
         429 | 503 => ToolError::unavailable(message),
         _ => ToolError::failed(message),
     };
-    Some(error.with_code("http_status"))
+    Some(error.with_code(ToolErrorCode::HttpStatus))
 }
 
 /// Does the same as [`refused_by_status`], with the start of the body as the server's message.

@@ -15,7 +15,7 @@ use portcullis_egress::{
     read_ca,
 };
 use portcullis_policy::{Grant, SecretName};
-use portcullis_types::{ToolError, chain};
+use portcullis_types::{ToolError, ToolErrorCode, chain};
 use tokio::sync::Mutex as AsyncMutex;
 
 use super::{
@@ -154,7 +154,7 @@ fn secret_unreadable(name: &SecretName, error: &SecretError) -> ToolError {
     ToolError::unavailable(format!(
         "the secret `{name}` of this tool cannot be read, so nothing was requested"
     ))
-    .with_code("secret_unavailable")
+    .with_code(ToolErrorCode::SecretUnavailable)
     .with_hint(format!(
         "an operator gives it a value where `from` under `[secrets.{name}]` in the policy says; `portcullis doctor` names the problem"
     ))

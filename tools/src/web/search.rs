@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use futures_util::future::BoxFuture;
 use jiff::Timestamp;
-use portcullis_types::{ToolArgs, ToolError, ToolOutput};
+use portcullis_types::{ToolArgs, ToolError, ToolErrorCode, ToolOutput};
 use serde_json::{Value, json};
 
 use super::{
@@ -71,7 +71,7 @@ impl WebSearchBackend {
                 return Err(error);
             }
             let mut output = outcome.map_err(|error| match is_reported_by_guest(&error) {
-                true => error.with_code("answer_unexpected"),
+                true => error.with_code(ToolErrorCode::AnswerUnexpected),
                 false => error,
             })?;
             add_source(&mut output, &response);

@@ -1,7 +1,7 @@
 //! Converts the response of an HTTP tool's request to the result of a call.
 
 use portcullis_egress::Response;
-use portcullis_types::{ToolError, ToolOutput};
+use portcullis_types::{ToolError, ToolErrorCode, ToolOutput};
 use serde_json::{Value, json};
 
 use super::hops::{add_source, refused_with_body};
@@ -52,7 +52,7 @@ fn output_of_text(text: &str, content_type: &str) -> Result<ToolOutput, ToolErro
         Err(_) if may_be_json => Ok(ToolOutput::text(text)),
         Err(error) => {
             Err(ToolError::failed(format!("the server's response is not the declared JSON: {error}"))
-                .with_code("response_invalid"))
+                .with_code(ToolErrorCode::ResponseInvalid))
         }
     }
 }

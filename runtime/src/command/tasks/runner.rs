@@ -8,7 +8,7 @@ use portcullis_tools::{
     CallStartListener, Caller, StartingCall, ToolRegistry,
     policy::{DenialCode, FlowLabel, Operation},
 };
-use portcullis_types::{CancellationToken, ToolError, ToolResult};
+use portcullis_types::{CancellationToken, ToolError, ToolErrorCode, ToolResult};
 
 use super::approver::{TaskApprovals, TaskApprover};
 
@@ -49,7 +49,7 @@ impl TaskCallRunner for RegistryCalls {
                     return TaskCallEnd::Ended(self.registry.refuse(
                         call.call,
                         &caller,
-                        error.with_code("task_label"),
+                        error.with_code(ToolErrorCode::TaskLabel),
                     ));
                 }
             }
@@ -81,10 +81,11 @@ fn hinted(mut result: ToolResult) -> ToolResult {
         name if Operation::needs_notify(name) => "[notify]",
         _ => return result,
     };
-    result.outcome = result.outcome.map_error(|error| match error.code() {
-        "unknown_tool" => error.with_hint(format!("the tool exists if the policy has `{section}`")),
-        _ => error,
-    });
+    result.outcome =
+        result.outcome.map_error(|error| match error.code() == ToolErrorCode::UnknownTool.as_str() {
+            true => error.with_hint(format!("the tool exists if the policy has `{section}`")),
+            false => error,
+        });
     result
 }
 

@@ -8,7 +8,7 @@ use std::{
 
 use portcullis_testing::Fixture;
 use portcullis_tools::{
-    Caller, ExternalCall, ExternalCallState, ExternalCalls, ExternalTool, LateResult, PolicyFiles,
+    AddedCall, Caller, ExternalCall, ExternalCallState, ExternalCalls, ExternalTool, LateResult, PolicyFiles,
     ToolRegistry,
     audit::{Outcome, RowKind},
     hook::{CallHook, HookedCall},
@@ -35,13 +35,13 @@ struct Kept {
 
 #[async_trait]
 impl ExternalCalls for Kept {
-    async fn add(&self, call: &ExternalCall) -> Result<(ExternalCallState, i64), ToolError> {
+    async fn add(&self, call: &ExternalCall) -> Result<AddedCall, ToolError> {
         self.calls.lock().expect("not poisoned").insert(call.id.clone(), call.clone());
         if let Some(added) = &self.added {
             added.add_permits(1);
         }
-        let progress = if call.waits { ExternalCallState::Waiting } else { ExternalCallState::Pending };
-        Ok((progress, call.expires_at))
+        let state = if call.waits { ExternalCallState::Waiting } else { ExternalCallState::Pending };
+        Ok(AddedCall { state, expires_at: call.expires_at })
     }
 
     async fn wait(&self, _id: &str) -> Result<ExternalCallState, ToolError> {

@@ -125,8 +125,8 @@ async fn the_row_has_protected_paths_and_whether_all_were_looked_for() {
     let shell = Shell::new().await;
     let protected_subjects = |shell: &Shell| -> Vec<(String, String)> {
         let subjects = shell.last_row().subjects;
-        let protected_subjects = subjects.iter().filter(|subject| subject.argument.starts_with("protected_"));
-        protected_subjects.map(|subject| (subject.argument.to_string(), subject.value.to_string())).collect()
+        let protected_subjects = subjects.iter().filter(|subject| !subject.source.is_argument());
+        protected_subjects.map(|subject| (subject.source.to_string(), subject.value.to_string())).collect()
     };
     let pair = |argument: &str, value: &str| (argument.to_owned(), value.to_owned());
     shell.text("echo x > plain").await;

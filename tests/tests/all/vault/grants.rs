@@ -18,7 +18,7 @@ fn mounts(row: &Row) -> Vec<String> {
 }
 
 fn subjects(row: &Row) -> Vec<(&str, &str)> {
-    row.subjects.iter().map(|subject| (&*subject.argument, &*subject.value)).collect()
+    row.subjects.iter().map(|subject| (subject.source.as_str(), &*subject.value)).collect()
 }
 
 #[tokio::test]

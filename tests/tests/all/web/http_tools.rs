@@ -84,7 +84,10 @@ fn a_call_of_the_command_line_is_a_request_with_a_row() {
     assert_eq!((&*row.tool, row.profile.as_deref()), ("fetchWeather", Some("Web")));
     assert_eq!(row.confinement.map(|confinement| confinement.as_str()), Some("egress"));
     assert_eq!(&*row.requests[0].url, server.url(path));
-    assert_eq!((&*row.subjects[0].argument, &*row.subjects[0].value), ("execution.url", &*server.url(path)));
+    assert_eq!(
+        (row.subjects[0].source.as_str(), &*row.subjects[0].value),
+        ("execution.url", &*server.url(path))
+    );
     assert!(row.posture.as_deref().is_some_and(|posture| posture.contains("seccomp=enforced")), "{row:?}");
 
     assert!(!fixture.state().join("runs.db").exists(), "no call waits for a result, so nothing is kept");

@@ -107,7 +107,7 @@ async fn a_tool_of_a_server_is_called_through_the_gate() {
     let rows = fixture.rows();
     let row = rows.last().expect("a row");
     assert_eq!((&*row.tool, row.profile.as_deref()), ("remote", Some("Remote")));
-    assert_eq!(&*row.subjects[0].argument, "mcp.servers.url");
+    assert_eq!(row.subjects[0].source.as_str(), "mcp.servers.url");
     assert_eq!(row.requests.len(), 3, "initialize, initialized and one page: {row:?}");
     assert_eq!(row.secrets.iter().map(|name| &**name).collect::<Vec<_>>(), ["remote"]);
     let log = fs::read_to_string(portcullis_tools::audit::log_path(&fixture.state())).expect("a log");

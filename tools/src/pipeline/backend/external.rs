@@ -3,14 +3,14 @@
 
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use portcullis_types::{ToolError, ToolEvent, ToolOutput, async_trait};
+use portcullis_types::{ToolError, ToolErrorCode, ToolEvent, ToolOutput, async_trait};
 use serde_json::Value;
 
 use super::{AttemptOutcome, Backend, CallAttempt, PendingResult};
 use crate::{
     audit::Confinement,
     call::cancelled_error,
-    external::{ExternalCall, ExternalCallState, ExternalCalls, external_call_id},
+    external::{AddedCall, ExternalCall, ExternalCallState, ExternalCalls, external_call_id},
     pipeline::PendingRecord,
 };
 
@@ -42,7 +42,7 @@ impl Backend for ExternalBackend {
         let Some(calls) = &caller.external_calls else {
             let message =
                 "the results of this tool are submitted from outside, and this program keeps no calls for it";
-            return Err(ToolError::unavailable(message).with_code("no_external_calls"));
+            return Err(ToolError::unavailable(message).with_code(ToolErrorCode::NoExternalCalls));
         };
         // Label the run before the arguments leave and the result arrives.
         labels.mark_web_read();
@@ -56,7 +56,7 @@ impl Backend for ExternalBackend {
         };
         // The operation id joins the row of the call with the row of a late result.
         pending_record.call.operation_id = Some(call.id.as_str().into());
-        let (state, expires_at) = calls.add(&call).await?;
+        let AddedCall { state, expires_at } = calls.add(&call).await?;
         let pending = PendingResult { id: call.id.clone(), expires_at };
         caller.emit(&ToolEvent::Pending {
             call_id: checked.call.id.clone(),
@@ -90,7 +90,7 @@ impl Backend for ExternalBackend {
             },
             Ok(ExternalCallState::Closed) => {
                 let error = ToolError::timeout("the call was closed before a result was submitted");
-                AttemptOutcome::without_retry(Err(error.with_code("call_closed")))
+                AttemptOutcome::without_retry(Err(error.with_code(ToolErrorCode::CallClosed)))
             }
             Err(error) => AttemptOutcome::without_retry(Err(error)),
         })

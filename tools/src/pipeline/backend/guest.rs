@@ -3,7 +3,9 @@
 use std::{sync::Arc, time::Duration};
 
 use portcullis_policy::{Denial, DenialCode, Grant, WITHHELD_KIND_RULE};
-use portcullis_types::{CallFrame, FRAME_VERSION, FinalFrame, ToolError, ToolOutput, async_trait};
+use portcullis_types::{
+    CallFrame, FRAME_VERSION, FinalFrame, ToolError, ToolErrorCode, ToolOutput, async_trait,
+};
 use serde_json::value::RawValue;
 
 use super::{
@@ -261,7 +263,7 @@ fn guest_result(report: GuestReport, pending_record: &mut PendingRecord) -> Resu
                 return Err(ToolError::unavailable(format!(
                     "the state of `{path}` could not be kept for `undo`, so it was not changed"
                 ))
-                .with_code("undo_unavailable"));
+                .with_code(ToolErrorCode::UndoUnavailable));
             }
             Violation::Withheld { path, refusal } => {
                 Denial { code: DenialCode::FlowDenied, rule: refusal.rule, subject: path, hint: refusal.hint }
@@ -293,16 +295,15 @@ fn runner_error(error: &WasmError, time_limit: Duration, caller: &Caller) -> Too
     match error {
         WasmError::Stuck if caller.cancel.is_cancelled() => cancelled_error(),
         WasmError::Stuck => time_limit_error(time_limit),
-        WasmError::Exhausted { .. } => {
-            ToolError::unavailable("no thread is free to run the tool").with_code("workers_exhausted")
-        }
+        WasmError::Exhausted { .. } => ToolError::unavailable("no thread is free to run the tool")
+            .with_code(ToolErrorCode::WorkersExhausted),
         WasmError::CodeGone => ToolError::unavailable(
             "the tool's compiled code was removed or altered; it is compiled again at the next start",
         )
-        .with_code("module_gone"),
+        .with_code(ToolErrorCode::ModuleGone),
         WasmError::Confine(_) | WasmError::Unconfined { .. } | WasmError::Preopen { .. } => {
             ToolError::unavailable("the tool cannot be confined here, so it does not run")
-                .with_code("not_confined")
+                .with_code(ToolErrorCode::NotConfined)
         }
         _ => return ToolError::internal(detail),
     }

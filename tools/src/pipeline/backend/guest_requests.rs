@@ -20,7 +20,7 @@ use portcullis_egress::{
     ContentCoding, HeaderMap, HeaderName, HeaderValue, Method, Request, StreamedResponse,
 };
 use portcullis_policy::{Grant, JudgedRequest};
-use portcullis_types::{HttpFailure, HttpRequestHead, HttpResponseHead, ToolError};
+use portcullis_types::{HttpFailure, HttpRequestHead, HttpResponseHead, ToolError, ToolErrorCode};
 use tokio::sync::mpsc;
 
 use super::CallAttempt;
@@ -137,12 +137,12 @@ impl<'a> GuestRequests<'a> {
     async fn send(&mut self, head: HttpRequestHead, body: Vec<u8>) -> Result<HttpResponseHead, ToolError> {
         if self.requests_made >= MAX_REQUESTS {
             let message = format!("more than {MAX_REQUESTS} requests of one call");
-            return Err(ToolError::failed(message).with_code("too_many_requests"));
+            return Err(ToolError::failed(message).with_code(ToolErrorCode::TooManyRequests));
         }
         if u32::try_from(self.open.len()).is_ok_and(|open_count| open_count >= MAX_OPEN_RESPONSES) {
             let message =
                 format!("more than {MAX_OPEN_RESPONSES} responses are open; read or drop one first");
-            return Err(ToolError::failed(message).with_code("too_many_responses"));
+            return Err(ToolError::failed(message).with_code(ToolErrorCode::TooManyResponses));
         }
         // Refused requests count too, because each leaves a row.
         self.requests_made += 1;
@@ -222,7 +222,7 @@ impl<'a> GuestRequests<'a> {
             confinement: Some(Confinement::Egress),
             profile: Some(grant.profile.as_str().into()),
             subjects: vec![Subject {
-                argument: "request".into(),
+                source: "request".into(),
                 kind: SubjectKind::Url,
                 value: head.url.as_str().into(),
             }],
@@ -351,7 +351,8 @@ fn rule_of(grant: &Grant) -> String {
 
 /// Builds the request to send, with the judged form of the URL: the guest may spell it differently.
 fn request(judged: &JudgedRequest, head: &HttpRequestHead, body: Vec<u8>) -> Result<Request, ToolError> {
-    let invalid = |problem: String| ToolError::invalid_arguments(problem).with_code("request_invalid");
+    let invalid =
+        |problem: String| ToolError::invalid_arguments(problem).with_code(ToolErrorCode::RequestInvalid);
     let method = Method::from_bytes(head.method.as_bytes())
         .map_err(|_invalid| invalid(format!("`{}` is not a method", head.method.escape_debug())))?;
     let mut headers = HeaderMap::new();

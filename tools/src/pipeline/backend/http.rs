@@ -2,7 +2,7 @@
 
 use portcullis_egress::{HeaderMap, HeaderValue, Method, Request};
 use portcullis_policy::RequestedSubject;
-use portcullis_types::{ToolArgs, ToolError, async_trait};
+use portcullis_types::{ToolArgs, ToolError, ToolErrorCode, async_trait};
 
 use super::{
     AttemptOutcome, Backend, CallAttempt,
@@ -57,7 +57,7 @@ impl Backend for HttpBackend {
         let CallAttempt { checked, host, .. } = attempt;
         let Self(target) = self;
         let Some(http_client) = &host.http_client else {
-            return Err(ToolError::unavailable(NO_CLIENT).with_code("no_http_client"));
+            return Err(ToolError::unavailable(NO_CLIENT).with_code(ToolErrorCode::NoHttpClient));
         };
         let judge = judge_of_configured(&attempt);
         let (url, method) = (target.url_with(&checked.args)?, target.method().as_str());

@@ -6,14 +6,14 @@
 use std::{convert::Infallible, sync::Arc, sync::mpsc as blocking};
 
 use portcullis_policy::{Grant, GrantedMount, MountName};
-use portcullis_types::Access;
-use portcullis_undo::{CallFacts, ChangeRecorder, ChangeScope, MountRoot, NodePath};
+use portcullis_types::{Access, ChangeScope};
+use portcullis_undo::{CallFacts, ChangeRecorder, MountRoot, NodePath};
 use tokio::sync::mpsc;
 
 use super::CallAttempt;
 use crate::{
     pipeline::Host,
-    sandbox::{ChangeKeeper, GuestChange, KeepRefused},
+    sandbox::{ChangeKeeper, GuestChangeScope, KeepRefused},
     spawn::spawn_blocking,
 };
 
@@ -29,37 +29,30 @@ pub(super) struct KeptChanges {
 struct SaveRequest {
     mount: String,
     path: NodePath,
-    change: OwnedScope,
+    scope: OwnedScope,
     answer: blocking::SyncSender<Result<(), KeepRefused>>,
 }
 
 /// A [`ChangeScope`] that owns its paths.
-#[derive(Debug)]
-enum OwnedScope {
-    Path,
-    Tree,
-    MovedHere { mount: String, from: NodePath },
+type OwnedScope = ChangeScope<String, NodePath>;
+
+/// `None` if no file can have the path.
+fn to_owned_scope(scope: GuestChangeScope<'_>) -> Option<OwnedScope> {
+    Some(match scope {
+        ChangeScope::Path => OwnedScope::Path,
+        ChangeScope::Tree => OwnedScope::Tree,
+        ChangeScope::MovedHere { mount, from } => OwnedScope::MovedHere {
+            mount: mount.to_owned(),
+            from: NodePath::from_components(from.iter().copied())?,
+        },
+    })
 }
 
-impl OwnedScope {
-    /// `None` if no file can have the path.
-    fn new(scope: GuestChange<'_>) -> Option<Self> {
-        Some(match scope {
-            GuestChange::Path => Self::Path,
-            GuestChange::Tree => Self::Tree,
-            GuestChange::MovedHere { mount, from } => Self::MovedHere {
-                mount: mount.to_owned(),
-                from: NodePath::from_components(from.iter().copied())?,
-            },
-        })
-    }
-
-    fn as_scope(&self) -> ChangeScope<'_> {
-        match self {
-            Self::Path => ChangeScope::Path,
-            Self::Tree => ChangeScope::Tree,
-            Self::MovedHere { mount, from } => ChangeScope::MovedHere { mount, from },
-        }
+fn as_scope(scope: &OwnedScope) -> ChangeScope<&str, &NodePath> {
+    match scope {
+        OwnedScope::Path => ChangeScope::Path,
+        OwnedScope::Tree => ChangeScope::Tree,
+        OwnedScope::MovedHere { mount, from } => ChangeScope::MovedHere { mount, from },
     }
 }
 
@@ -99,10 +92,10 @@ impl KeptChanges {
                 return Ok(());
             }
             let path = NodePath::from_components(path.iter().copied()).ok_or(KeepRefused)?;
-            let change = OwnedScope::new(scope).ok_or(KeepRefused)?;
+            let scope = to_owned_scope(scope).ok_or(KeepRefused)?;
             let (answer, answered) = blocking::sync_channel(1);
             sender
-                .send(SaveRequest { mount: mount.to_owned(), path, change, answer })
+                .send(SaveRequest { mount: mount.to_owned(), path, scope, answer })
                 .map_err(|_gone| KeepRefused)?;
             // If the call ends meanwhile, the other side is dropped, which ends this wait.
             answered.recv().map_err(|_gone| KeepRefused)?
@@ -117,7 +110,7 @@ impl KeptChanges {
             let recorder = Arc::clone(&self.recorder);
             let work = async move {
                 let save_result =
-                    recorder.save_before(&question.mount, &question.path, question.change.as_scope());
+                    recorder.save_before(&question.mount, &question.path, as_scope(&question.scope));
                 let answer = save_result.map_err(|error| {
                     tracing::error!(
                         error = &error as &dyn std::error::Error,
@@ -161,7 +154,7 @@ mod tests {
             for number in 0..200 {
                 let (answer, answered) = blocking::sync_channel(1);
                 let path = NodePath::from_components([format!("{number}").as_bytes()]).expect("a path");
-                let question = SaveRequest { mount: "m".to_owned(), path, change: OwnedScope::Path, answer };
+                let question = SaveRequest { mount: "m".to_owned(), path, scope: OwnedScope::Path, answer };
                 sender.send(question).expect("asked");
                 answered.recv().expect("answered").expect("kept");
                 assert_eq!(owners.strong_count(), 1, "question {number}");

@@ -6,7 +6,7 @@ use std::{sync::Arc, time::Instant};
 
 use portcullis_egress::{HeaderValue, Method, Request, Response, StatusCode, Url};
 use portcullis_policy::RequestedSubject;
-use portcullis_types::{ToolArgs, ToolError, ToolOutput, async_trait};
+use portcullis_types::{ToolArgs, ToolError, ToolErrorCode, ToolOutput, async_trait};
 use rmcp::model::{CallToolResult, InitializeResult, ListToolsResult};
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
@@ -78,7 +78,7 @@ impl Backend for McpBackend {
     ) -> Result<AttemptOutcome, ToolError> {
         let CallAttempt { checked, deadline, time_limit, host, .. } = attempt;
         let Some(http_client) = &host.http_client else {
-            return Err(ToolError::unavailable(NO_CLIENT).with_code("no_http_client"));
+            return Err(ToolError::unavailable(NO_CLIENT).with_code(ToolErrorCode::NoHttpClient));
         };
         let judge = judge_of_configured(&attempt);
         let target = self.server.target();
@@ -195,7 +195,7 @@ impl Exchange<'_, '_> {
                 portcullis_types::escape_for_display(&version),
                 VERSIONS.join(", ")
             );
-            return Err(ToolError::unavailable(message).with_code("mcp_version"));
+            return Err(ToolError::unavailable(message).with_code(ToolErrorCode::McpVersion));
         };
         let session = McpSession {
             id: response.headers.get(SESSION_ID).cloned(),

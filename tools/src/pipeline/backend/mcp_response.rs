@@ -4,7 +4,7 @@ use std::{convert::Infallible, pin::pin};
 
 use futures_util::{StreamExt as _, stream};
 use portcullis_egress::Response;
-use portcullis_types::{Content, ToolError, ToolOutput};
+use portcullis_types::{Content, ToolError, ToolErrorCode, ToolOutput};
 use rmcp::model::{CallToolResult, ContentBlock, ResourceContents};
 use serde::{
     Deserialize,
@@ -84,7 +84,7 @@ fn result_of<T: DeserializeOwned>(text: &str, id: u64) -> Option<Result<T, ToolE
     match message {
         JsonRpcMessage { error: Some(RpcError { code, message }), .. } => {
             let message = format!("the server refuses the request ({code}): {message}");
-            Some(Err(ToolError::failed(message).with_code("remote_error")))
+            Some(Err(ToolError::failed(message).with_code(ToolErrorCode::RemoteError)))
         }
         JsonRpcMessage { result: Some(result), .. } => {
             let read = serde_json::from_str(result.get());
@@ -95,7 +95,7 @@ fn result_of<T: DeserializeOwned>(text: &str, id: u64) -> Option<Result<T, ToolE
 }
 
 fn invalid(found: &str) -> ToolError {
-    ToolError::failed(format!("the server's answer is {found}")).with_code("response_invalid")
+    ToolError::failed(format!("the server's answer is {found}")).with_code(ToolErrorCode::ResponseInvalid)
 }
 
 /// Converts the result of a call of a remote tool.
@@ -107,7 +107,7 @@ pub(super) fn output_of_call(result: CallToolResult) -> Result<ToolOutput, ToolE
     if result.is_error == Some(true) {
         let texts: Vec<&str> = content.iter().filter_map(Content::as_text).collect();
         let message = if texts.is_empty() { "the tool has failed".to_owned() } else { texts.join("\n") };
-        return Err(ToolError::failed(message).with_code("remote_error"));
+        return Err(ToolError::failed(message).with_code(ToolErrorCode::RemoteError));
     }
     let mut output = match result.structured_content {
         Some(structured) => ToolOutput::structured(structured),

@@ -8,7 +8,7 @@ use super::{
     reports::update_forwarder,
 };
 use crate::{
-    audit::{Confinement, Subject, SubjectKind},
+    audit::{Confinement, Subject, SubjectKind, SubjectSource},
     pipeline::{Host, PendingRecord, authorize::refuse_flow, flow::judge_flow_again},
     shell::{BashTool, ShellBackend, ShellCallContext, ShellRun},
 };
@@ -83,7 +83,7 @@ fn shell_result(
     if !shell_run.protected_complete {
         tracing::warn!(call_id = %pending_record.call.call_id, "the scan for protected paths after a command was incomplete");
         pending_record.call.subjects.push(Subject {
-            argument: Subject::PROTECTED_PATHS_UNSEEN.into(),
+            source: SubjectSource::ProtectedPathsUnseen,
             kind: SubjectKind::Path,
             value: "/".into(),
         });
@@ -91,7 +91,7 @@ fn shell_result(
     for path in shell_run.protected_paths {
         tracing::warn!(%path, call_id = %pending_record.call.call_id, "a command made a protected path");
         pending_record.call.subjects.push(Subject {
-            argument: Subject::PROTECTED_PATH_MADE.into(),
+            source: SubjectSource::ProtectedPathMade,
             kind: SubjectKind::Path,
             value: path.into(),
         });

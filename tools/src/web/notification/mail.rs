@@ -5,7 +5,7 @@ use std::{net::IpAddr, sync::Arc};
 use lettre::{Address, Message, message::Mailbox};
 use portcullis_egress::{Credential, Judge, Method, Refusal, RequestLimits, Url, redact_text};
 use portcullis_policy::Operation;
-use portcullis_types::{ArgumentRole, FunctionDecl, JsonSchema, RoleKind, ToolError};
+use portcullis_types::{ArgumentRole, FunctionDecl, JsonSchema, RoleKind, ToolError, ToolErrorCode};
 use serde_json::{Value, json};
 
 use super::{
@@ -136,7 +136,7 @@ pub(crate) enum MailFailure {
 
 fn incomplete(what: &str) -> ToolError {
     ToolError::unavailable(format!("the mail server has {what}, so nothing was sent"))
-        .with_code("notification_not_configured")
+        .with_code(ToolErrorCode::NotificationNotConfigured)
         .with_hint(
             "an operator names both: `user` in `[notify]` of the policy, and a secret with `tools = [\"send_notification\"]` for the server's host",
         )

@@ -1,7 +1,7 @@
 //! A notification, and the arguments of the step that delivers it.
 
 use portcullis_policy::NotifySettings;
-use portcullis_types::ToolError;
+use portcullis_types::{ToolError, ToolErrorCode};
 use serde_json::{Value, json};
 
 use super::super::{BODY, URL};
@@ -154,7 +154,7 @@ fn is_id(text: &str) -> bool {
 
 fn not_configured(key: &str) -> ToolError {
     ToolError::unavailable(format!("no service sends messages by `{key}` here"))
-        .with_code("notification_not_configured")
+        .with_code(ToolErrorCode::NotificationNotConfigured)
         .with_hint(format!("an operator names one as `{key}` in `[notify]` of the policy"))
 }
 

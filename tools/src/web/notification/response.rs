@@ -1,7 +1,7 @@
 //! Parses the responses of Slack and Discord. They are small JSON texts from a service that the operator
 //! chose. Only one or two short strings of each are used.
 
-use portcullis_types::ToolError;
+use portcullis_types::{ToolError, ToolErrorCode};
 use serde::Deserialize;
 
 use super::message::Service;
@@ -38,7 +38,7 @@ pub(super) fn message_id(service: Service, body: &[u8]) -> Result<String, ToolEr
             "{} answered in another form; the message may have been sent",
             service.as_str()
         ))
-        .with_code("answer_unexpected")
+        .with_code(ToolErrorCode::AnswerUnexpected)
     };
     if body.len() > MAX_ANSWER_BYTES {
         return Err(unexpected());
@@ -50,7 +50,7 @@ pub(super) fn message_id(service: Service, body: &[u8]) -> Result<String, ToolEr
             Ok(SlackResponse { ok: false, error, .. }) => {
                 let reason = error.filter(|error| is_word(error)).unwrap_or_else(|| "no reason".to_owned());
                 let error = ToolError::failed(format!("Slack refused the message: {reason}"));
-                return Err(error.with_code("notification_refused"));
+                return Err(error.with_code(ToolErrorCode::NotificationRefused));
             }
             Err(_other_form) => None,
         },

@@ -17,6 +17,7 @@ use lettre::{
     },
 };
 use portcullis_egress::{Credential, Url};
+use portcullis_types::ToolErrorCode;
 use rustls::{ClientConfig, pki_types::ServerName};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio_rustls::TlsConnector;
@@ -52,11 +53,11 @@ pub(super) enum SmtpError {
 
 impl SmtpError {
     /// The stable error code.
-    pub(super) fn code(&self) -> &'static str {
+    pub(super) fn code(&self) -> ToolErrorCode {
         match self {
-            Self::Connection(_) | Self::Name(_) => "mail_connection",
-            Self::Password | Self::Login(_) => "mail_login",
-            Self::Refused(_) => "notification_refused",
+            Self::Connection(_) | Self::Name(_) => ToolErrorCode::MailConnection,
+            Self::Password | Self::Login(_) => ToolErrorCode::MailLogin,
+            Self::Refused(_) => ToolErrorCode::NotificationRefused,
         }
     }
 }

@@ -85,7 +85,7 @@ impl RefusalDetails {
             .subjects
             .iter()
             .map(|audited| RequestedSubject::Url {
-                argument: audited.argument.to_string(),
+                argument: audited.source.to_string(),
                 url: audited.value.to_string(),
             })
             .collect();
@@ -149,7 +149,7 @@ fn last_end_row(registry: &ToolRegistry, predicate: impl Fn(&Row) -> bool) -> Op
 /// Reads the call's subjects from the call's row.
 fn subjects(tool: &RegisteredTool, row: &Row) -> Vec<RequestedSubject> {
     let subject = |audited: &audit::Subject| {
-        let argument = audited.argument.to_string();
+        let argument = audited.source.to_string();
         Some(match audited.kind {
             SubjectKind::Path => {
                 let role = tool.facts().roles.iter().find(|role| role.argument == argument)?.role;

@@ -12,7 +12,7 @@ use std::{
 use portcullis_tools::{ToolResult, new_call};
 use portcullis_types::{
     CallFrame, DEFAULT_TIMEOUT, Declarations, FRAME_VERSION, GuestFrame, MAX_FINAL_FRAME_BYTES,
-    RunnerBootstrapEnvelope, ToolError, ToolOutcome, ToolOutput,
+    RunnerBootstrapEnvelope, ToolError, ToolErrorCode, ToolOutcome, ToolOutput,
 };
 use serde_json::{Value, value::RawValue};
 
@@ -183,9 +183,8 @@ fn parse_outcome(lines: &[u8]) -> Result<ToolOutput, ToolError> {
     let mut last = None;
     for line in lines.split(|byte| *byte == b'\n').filter(|line| !line.trim_ascii().is_empty()) {
         if last.is_some() {
-            return Err(
-                ToolError::failed("the tool wrote on after its result").with_code("output_after_final_frame")
-            );
+            return Err(ToolError::failed("the tool wrote on after its result")
+                .with_code(ToolErrorCode::OutputAfterFinalFrame));
         }
         match serde_json::from_slice(line) {
             Ok(GuestFrame::Progress(text)) => stream::write_stderr(&format!("{}\n", text.trim_end())),
@@ -198,7 +197,7 @@ fn parse_outcome(lines: &[u8]) -> Result<ToolOutput, ToolError> {
                 return Err(ToolError::failed(
                     "the tool sent bytes, but its call is not the sending end of a transfer",
                 )
-                .with_code("unwanted_chunk"));
+                .with_code(ToolErrorCode::UnwantedChunk));
             }
             Err(error) => {
                 let line = String::from_utf8_lossy(line);
@@ -208,12 +207,12 @@ fn parse_outcome(lines: &[u8]) -> Result<ToolOutput, ToolError> {
                     text::inline(&quoted)
                 );
                 return Err(ToolError::failed(message)
-                    .with_code("malformed_frame")
+                    .with_code(ToolErrorCode::MalformedFrame)
                     .with_operator_detail(error.to_string()));
             }
         }
     }
     let no_final_frame =
-        || Err(ToolError::failed("the tool ended without a result").with_code("no_final_frame"));
+        || Err(ToolError::failed("the tool ended without a result").with_code(ToolErrorCode::NoFinalFrame));
     last.unwrap_or_else(no_final_frame)
 }
