@@ -81,7 +81,7 @@ impl StoredApprover {
         }
     }
 
-    /// Calls `on_question` for each new request after it was stored.
+    /// Calls `on_approval_request` for each new request after it was stored.
     #[must_use]
     pub fn on_approval_request(mut self, on_approval_request: ApprovalRequestFn) -> Self {
         self.on_approval_request = Some(on_approval_request);

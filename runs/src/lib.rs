@@ -59,7 +59,7 @@ pub use recorded_model::{ModelIdentity, RecordedModel};
 pub use run_driver::RunDriver;
 pub use runs::{CarriedOver, Continuation, RunSubject, Runs};
 pub use state::{RunTotals, StoredState};
-pub use stepwise::{NextCall, Position, RunQuestionFn, StepCallEnd, StepEnd, StepParts, Stepper};
+pub use stepwise::{NextCall, Position, RunApprovalRequestFn, StepCallEnd, StepEnd, StepParts, Stepper};
 pub use turn::SkipReason;
 
 /// Re-exported: the store of the runs.

@@ -49,11 +49,11 @@ pub struct StepParts {
     /// A hint for denied calls that had no approver.
     pub hint: Option<&'static str>,
     /// Called for each new request for an approval, with its run. Must not block.
-    pub on_approval_request: Option<RunQuestionFn>,
+    pub on_approval_request: Option<RunApprovalRequestFn>,
 }
 
 /// Callback for a new request for an approval of a run. Must not block.
-pub type RunQuestionFn = Arc<dyn Fn(&RunId, &NewApprovalRequest) + Send + Sync>;
+pub type RunApprovalRequestFn = Arc<dyn Fn(&RunId, &NewApprovalRequest) + Send + Sync>;
 
 /// Takes steps of runs.
 pub struct Stepper {
@@ -273,7 +273,7 @@ impl Stepper {
     }
 
     /// Runs one call of the turn that follows this version of the run, and stores its result. Calls
-    /// `on_question` for each new request, like [`StepParts::on_question`].
+    /// `on_approval_request` for each new request, like [`StepParts::on_approval_request`].
     ///
     /// # Errors
     /// [`RunError`], like [`Self::take_step`].

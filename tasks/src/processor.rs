@@ -53,7 +53,7 @@ impl TaskProcessor {
     /// processor.
     ///
     /// # Errors
-    /// [`FolderError`], for example if another process is working on the folder.
+    /// [`TaskFolderError`], for example if another process is working on the folder.
     pub fn open(
         path: &Path,
         states: TaskStates,
@@ -82,7 +82,7 @@ impl TaskProcessor {
     /// calls of one file run in document order. When `cancel` is cancelled, no further call begins.
     ///
     /// # Errors
-    /// [`FolderError`] if a state's folder cannot be listed. An error in one file is in its report, and does
+    /// [`TaskFolderError`] if a state's folder cannot be listed. An error in one file is in its report, and does
     /// not delay other files.
     ///
     /// # Cancellation
