@@ -186,7 +186,7 @@ pub struct LintFinding {
     pub code: LintCode,
     /// The severity.
     pub level: LintLevel,
-    /// The place in a policy text.
+    /// The location in a policy text.
     pub location: SourceLocation,
     /// The key's path. Empty for the whole text.
     pub key: String,
@@ -232,7 +232,7 @@ impl From<PolicyFault> for LintFinding {
 /// All findings about a policy's texts.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct LintReport {
-    /// The findings, sorted by place.
+    /// The findings, sorted by location.
     pub findings: Vec<LintFinding>,
 }
 
