@@ -59,11 +59,7 @@ fn a_secret_without_a_good_source_is_refused() {
 fn a_secret_goes_to_named_hosts_that_are_reached_by_tls() {
     check_fault("hosts", "", "secrets.api.hosts: missing key");
     check_fault("hosts", "hosts = []", "secrets.api.hosts: an empty list: the secret would never be sent");
-    check_fault(
-        "hosts",
-        "hosts = ['https://*']",
-        "secrets.api.hosts[0]: a secret goes to hosts that are named",
-    );
+    check_fault("hosts", "hosts = ['https://*']", "secrets.api.hosts[0]: a secret goes only to named hosts");
     check_fault("hosts", "hosts = ['api.example.com']", "a rule begins with `https://`");
     let reached = "no profile reaches this host";
     for host in ["https://other.example", "https://api.example.com:8443", "https://example.org"] {
