@@ -128,13 +128,15 @@ impl Identity {
         }
     }
 
-    /// # Errors [`ErrorCode::NotFound`] if the caller may not see the space, so that its existence stays
+    /// # Errors
+    /// [`ErrorCode::NotFound`] if the caller may not see the space, so that its existence stays
     /// hidden.
     pub(crate) async fn ensure_sees_space(&self, core: &Core, space: &str) -> Result<(), ApiError> {
         if self.sees_space(core, space).await? { Ok(()) } else { Err(ApiError::not_found("space", space)) }
     }
 
-    /// # Errors [`ErrorCode::NotFound`], unless the caller may see what the agent does. The operator, the
+    /// # Errors
+    /// [`ErrorCode::NotFound`], unless the caller may see what the agent does. The operator, the
     /// agent itself and a user who shares a space with it may.
     pub(crate) async fn ensure_sees_agent(&self, core: &Core, agent: &str) -> Result<(), ApiError> {
         let sees = match self {

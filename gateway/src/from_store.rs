@@ -30,7 +30,7 @@ pub(crate) fn listing<T, C, R>(
 /// Parses a payload of the store.
 ///
 /// # Errors
-/// [`StoreError::Json`]for a payload that another program has written.
+/// [`StoreError::Json`] for a payload that another program has written.
 pub(crate) fn parse<T: DeserializeOwned>(json: &store::Json) -> Result<T, StoreError> {
     serde_json::from_str(json.as_str()).map_err(|source| StoreError::Json { source })
 }

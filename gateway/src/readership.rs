@@ -122,7 +122,7 @@ impl Readership {
     /// Checks that the reader may continue. Asks the store only if the right may have changed.
     ///
     /// # Errors
-    /// [`ApiError`]if the right is lost, or if the store cannot be read.
+    /// [`ApiError`] if the right is lost, or if the store cannot be read.
     pub(crate) async fn ensure_holds(&mut self) -> Result<(), ApiError> {
         let has_changed = self.changes.has_changed().unwrap_or(true);
         if has_changed || self.checked.elapsed() >= RECHECK_INTERVAL {

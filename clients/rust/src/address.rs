@@ -56,7 +56,7 @@ impl Address {
     /// Returns the URL of a path of the interface, with a query.
     ///
     /// # Errors
-    /// [`ClientError::Address`]if the address has characters that HTTP does not carry.
+    /// [`ClientError::Address`] if the address has characters that HTTP does not carry.
     pub(crate) fn uri(&self, path: &[&str], query: &[(&str, &str)]) -> Result<Uri, ClientError> {
         let mut url = self.0.clone();
         let fault = "has characters that HTTP does not carry";

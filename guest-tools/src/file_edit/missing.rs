@@ -19,7 +19,7 @@ pub(super) fn explain(text: &str, passage: &str) -> String {
     }
     let passage_lines: Vec<&str> = passage.trim().lines().collect();
     let Some(similar) = find_most_similar(text, &passage_lines) else {
-        return "no line there is like its first line; read the file again".to_owned();
+        return "no line of the file resembles its first line; read the file again".to_owned();
     };
     let line = 1 + line_breaks(&text[..similar.at]);
     if similar.lines == passage_lines.len() {
@@ -28,7 +28,7 @@ pub(super) fn explain(text: &str, passage: &str) -> String {
             if similar.lines == 1 { format!("line {line}") } else { format!("lines {line} to {last}") };
         let actual_lines = quote_lines(&text[similar.at..], similar.lines);
         return format!(
-            "{lines} would match but for spaces, tabs or blank ends of lines; the file has\n{actual_lines}"
+            "{lines} would match except for spaces, tabs or trailing blanks; the file has\n{actual_lines}"
         );
     }
     let differing = line + similar.lines;

@@ -158,7 +158,7 @@ fn missing_text_is_searched_ignoring_white_space() {
         let message = format!("'old_text' is not in `/shared/a`: {message}");
         check_refused(text, (old, "x"), ToolErrorKind::Failed, &message);
     }
-    let alone = "would match but for spaces, tabs or blank ends of lines; the file has";
+    let alone = "would match except for spaces, tabs or trailing blanks; the file has";
     check("fn a() {\n\tb( 1 );\n}\n", "    b(1);", &format!("line 2 {alone}\n\tb( 1 );"));
     check("x\nif a {\n\tb\n}\n", "if a {\n    b\n}", &format!("lines 2 to 4 {alone}\nif a {{\n\tb\n}}"));
     check("call(a,  b) + 1\n", "a, b", &format!("line 1 {alone}\ncall(a,  b) + 1"));
@@ -168,9 +168,9 @@ fn missing_text_is_searched_ignoring_white_space() {
         "it would match from line 3 on, but line 5 is `c` where 'old_text' has `d`",
     );
     check("a\nb", "b\nc", "it would match from line 2 on, but line 3 is its end where 'old_text' has `c`");
-    check("a\nb\n", "q\n", "no line there is like its first line; read the file again");
-    check("", "q", "no line there is like its first line; read the file again");
-    check("a\n", " \t ", "no line there is like its first line; read the file again");
+    check("a\nb\n", "q\n", "no line of the file resembles its first line; read the file again");
+    check("", "q", "no line of the file resembles its first line; read the file again");
+    check("a\n", " \t ", "no line of the file resembles its first line; read the file again");
 }
 
 #[test]

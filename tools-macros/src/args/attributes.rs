@@ -123,7 +123,7 @@ pub(crate) fn schemars(attrs: &[Attribute], errors: &mut Errors) {
 
 fn refusal(name: &str, target: AttributeTarget) -> String {
     let reason = match name {
-        "alias" | "other" => "the decoder would take what the schema does not show: remove it",
+        "alias" | "other" => "the decoder would accept names that the schema does not show: remove it",
         "flatten" => "a schema of fields from several places confuses models: write the fields out",
         "deny_unknown_fields" => {
             return "`deny_unknown_fields` has a shorter name: write `#[args(deny_unknown)]`".to_owned();
@@ -135,12 +135,12 @@ fn refusal(name: &str, target: AttributeTarget) -> String {
         "skip_deserializing" | "skip_serializing" => {
             "what is read and what is written would differ: write `skip`"
         }
-        "crate" | "bound" | "borrow" => "`#[args]` sees to it: remove it",
+        "crate" | "bound" | "borrow" => "`#[args]` sets this itself: remove it",
         _ => {
             let suggestion = did_you_mean(name, target.allowed());
             let allowed_keys = list(target.allowed());
             return format!(
-                "serde's `{name}` has no place here{suggestion} (those that the schema shows are {allowed_keys})"
+                "serde's `{name}` is not supported here{suggestion} (those that the schema shows are {allowed_keys})"
             );
         }
     };

@@ -23,7 +23,7 @@ struct SlackResponse {
 
 /// Discord's response: the message.
 #[derive(Deserialize)]
-struct DiscordAnswer {
+struct DiscordResponse {
     id: String,
 }
 
@@ -44,7 +44,7 @@ pub(super) fn message_id(service: Service, body: &[u8]) -> Result<String, ToolEr
         return Err(unexpected());
     }
     let id = match service {
-        Service::Discord => serde_json::from_slice::<DiscordAnswer>(body).ok().map(|answer| answer.id),
+        Service::Discord => serde_json::from_slice::<DiscordResponse>(body).ok().map(|answer| answer.id),
         Service::Slack => match serde_json::from_slice::<SlackResponse>(body) {
             Ok(SlackResponse { ok: true, ts, .. }) => ts,
             Ok(SlackResponse { ok: false, error, .. }) => {
