@@ -241,12 +241,12 @@ fn header(length: u64) -> tar::Header {
 }
 
 /// The first disclosed row, and the texts that disclosed rows name.
-struct Wanted {
+struct DisclosedTexts {
     first: u64,
     texts: BTreeSet<String>,
 }
 
-fn wanted_texts(request: &BundleRequest<'_>) -> Result<Wanted, BundleError> {
+fn wanted_texts(request: &BundleRequest<'_>) -> Result<DisclosedTexts, BundleError> {
     let mut first = None;
     let mut texts = BTreeSet::new();
     for row in super::rows(request.log) {
@@ -276,7 +276,7 @@ fn wanted_texts(request: &BundleRequest<'_>) -> Result<Wanted, BundleError> {
             return Err(BundleError::TooManyTexts);
         }
     }
-    Ok(Wanted { first: first.ok_or(BundleError::NoRow)?, texts })
+    Ok(DisclosedTexts { first: first.ok_or(BundleError::NoRow)?, texts })
 }
 
 /// Calls a function with the link and the line of each row of a log, until it returns `false`.

@@ -17,10 +17,10 @@ use sha2::{Digest as _, Sha256};
 const SOCKET_VARIABLE: &str = "SSH_AUTH_SOCK";
 
 /// The maximum length of an agent's response: 256 KiB, as in OpenSSH.
-const MAX_ANSWER_BYTES: usize = 256 * 1024;
+const MAX_RESPONSE_BYTES: usize = 256 * 1024;
 
 /// The timeout of a response: 5 s.
-const ANSWER_TIMEOUT: Duration = Duration::from_secs(5);
+const RESPONSE_TIMEOUT: Duration = Duration::from_secs(5);
 
 const REQUEST_IDENTITIES: u8 = 11;
 const IDENTITIES_ANSWER: u8 = 12;
@@ -87,14 +87,14 @@ impl AgentKey {
 /// Sends a message to an agent, and returns the payload of its response, which must be of this kind.
 fn ask(socket: &PathBuf, message: &[u8], kind: u8) -> io::Result<Vec<u8>> {
     let mut stream = UnixStream::connect(socket)?;
-    stream.set_read_timeout(Some(ANSWER_TIMEOUT))?;
-    stream.set_write_timeout(Some(ANSWER_TIMEOUT))?;
+    stream.set_read_timeout(Some(RESPONSE_TIMEOUT))?;
+    stream.set_write_timeout(Some(RESPONSE_TIMEOUT))?;
     stream.write_all(&length_of(message)?)?;
     stream.write_all(message)?;
     let mut length = [0; 4];
     stream.read_exact(&mut length)?;
     let length = usize::try_from(u32::from_be_bytes(length)).map_err(io::Error::other)?;
-    if length == 0 || length > MAX_ANSWER_BYTES {
+    if length == 0 || length > MAX_RESPONSE_BYTES {
         return Err(io::Error::other("the length of the SSH agent's answer is not acceptable"));
     }
     let mut answer = vec![0; length];

@@ -35,13 +35,13 @@ pub(super) enum CallReport {
     Elicit {
         message: String,
         schema: ElicitationSchema,
-        answer: oneshot::Sender<Result<Elicited, ClientError>>,
+        answer: oneshot::Sender<Result<ElicitationAnswer, ClientError>>,
     },
 }
 
 /// A person's answer.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Elicited {
+pub struct ElicitationAnswer {
     /// `accept`, `decline` or `cancel`.
     pub action: &'static str,
     /// The form's content if the action is `accept`. The client may send anything, so the tool must validate it.
@@ -142,7 +142,7 @@ impl Client {
     ///
     /// # Cancellation
     /// Cancel-safe. The answer is discarded.
-    pub async fn elicit(&self, message: &str, schema: Value) -> Result<Elicited, ClientError> {
+    pub async fn elicit(&self, message: &str, schema: Value) -> Result<ElicitationAnswer, ClientError> {
         let schema_error = |error: serde_json::Error| ClientError::Schema(error.to_string());
         let schema = serde_json::from_value(schema).map_err(schema_error)?;
         let (answer_sender, answer_receiver) = oneshot::channel();

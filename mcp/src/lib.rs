@@ -45,7 +45,7 @@ pub mod tool_catalog;
 mod unanswered_ids;
 mod wire;
 
-pub use client::{Client, ClientError, Clients, Elicited};
+pub use client::{Client, ClientError, Clients, ElicitationAnswer};
 pub use error::McpError;
 pub use http::{BearerToken, HttpAccess, MCP_PATH, serve_http};
 pub use limits::McpLimits;

@@ -17,7 +17,7 @@ use tokio::{sync::mpsc, time::Instant};
 
 use super::{
     approver::supports_elicitation,
-    client::{CallReport, ClientError, Elicited, action},
+    client::{CallReport, ClientError, ElicitationAnswer, action},
     elicitation,
     log::{self, LogLevel, Threshold},
 };
@@ -168,7 +168,7 @@ impl Reports {
         &self,
         message: String,
         requested_schema: rmcp::model::ElicitationSchema,
-    ) -> Result<Elicited, ClientError> {
+    ) -> Result<ElicitationAnswer, ClientError> {
         if !self.supports_elicitation {
             return Err(ClientError::Unsupported);
         }
@@ -177,7 +177,7 @@ impl Reports {
         let refused = |error: ServiceError| ClientError::Refused(error.to_string());
         match elicitation::ask(&self.peer, request, ANSWER_TIMEOUT).await.map_err(refused)? {
             ClientResult::ElicitResult(result) => {
-                Ok(Elicited { action: action(&result.action), content: result.content })
+                Ok(ElicitationAnswer { action: action(&result.action), content: result.content })
             }
             _ => Err(ClientError::Refused("it answered something else".to_owned())),
         }

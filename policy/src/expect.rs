@@ -23,7 +23,7 @@ pub const MAX_EXPECTATIONS: usize = 10_000;
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Expectations {
     /// The entries `[[expect]]`.
-    pub answers: Vec<ExpectedAnswer>,
+    pub answers: Vec<ExpectedVerdict>,
     /// The entries `[[never]]`.
     pub never: Vec<ForbiddenFlow>,
     /// The entries `[[unchanged]]`.
@@ -64,7 +64,7 @@ impl Expectations {
 
 /// An entry `[[expect]]`: the answer to calls.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct ExpectedAnswer {
+pub struct ExpectedVerdict {
     /// The `name` of the entry, for people.
     pub name: Option<String>,
     /// The location of the entry.

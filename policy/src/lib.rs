@@ -84,7 +84,7 @@ pub use digest::PolicyDigest;
 pub use error::{PolicyError, PolicyFault};
 pub use evaluate::{CallRequest, RequestedSubject};
 pub use expect::{
-    Day, Expectations, ExpectedAnswer, ExpectedHosts, ExpectedSource, ExpectedSubject, ExpectedTools,
+    Day, Expectations, ExpectedHosts, ExpectedSource, ExpectedSubject, ExpectedTools, ExpectedVerdict,
     ForbiddenFlow, InvalidDay, MAX_EXPECTATIONS, MAX_EXPECTATIONS_BYTES, PinnedDigest,
 };
 pub use flow::{FlowLabel, InvalidFlowLabel, MatchedFlowRule, RunFacts, WITHHELD_KIND_RULE, is_flow_rule};

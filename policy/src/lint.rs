@@ -187,6 +187,7 @@ pub struct LintFinding {
     /// The severity.
     pub level: LintLevel,
     /// The location in a policy text.
+    #[serde(rename = "place")]
     pub location: SourceLocation,
     /// The key's path. Empty for the whole text.
     pub key: String,

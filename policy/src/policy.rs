@@ -264,7 +264,7 @@ impl WorkspaceSecurityPolicy {
 
     /// Returns whether an entry `[tools.NAME]` of the operator says `enabled = true`.
     #[must_use]
-    pub fn names_enabled(&self, tool: &str) -> bool {
+    pub fn is_enabled_by_name(&self, tool: &str) -> bool {
         self.effective.tools.get(tool).is_some_and(|rule| rule.enabled == Some(true))
     }
 

@@ -348,7 +348,7 @@ impl RegistryBuilder {
         let mut registration = Registration::new(&pins, policy.home());
         let mut hidden = self.hidden_examples;
         let is_given = |name: &str| self.capabilities.iter().any(|capability| capability.has_native(name));
-        hidden.retain(|example| !policy.names_enabled(example) && !is_given(example));
+        hidden.retain(|example| !policy.is_enabled_by_name(example) && !is_given(example));
         let states = self.states.complete(self.natives.iter().map(|(tool, _)| &**tool))?;
         registration.add_natives(self.natives, &hidden)?;
         registration.add_configured(self.configured, &policy)?;

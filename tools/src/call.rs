@@ -22,7 +22,7 @@ use crate::{
     external::ExternalCalls,
     sandbox::TransferEnd,
     slots::CallSlot,
-    web::{FetchedHop, HopOptions},
+    web::{RequestOptions, SharedOutcome},
 };
 
 /// Creates a call with a random id.
@@ -151,9 +151,9 @@ pub(crate) struct OperationStep {
     /// Which end of a transfer the step is, if the operation is a transfer.
     pub(crate) transfer: Option<TransferEnd>,
     /// Receives the response to the step's request, if the step makes one.
-    pub(crate) response: Option<FetchedHop>,
+    pub(crate) response: Option<SharedOutcome>,
     /// The limits of the request, if the operation follows redirects itself.
-    pub(crate) hop: Option<HopOptions>,
+    pub(crate) hop: Option<RequestOptions>,
     /// The id of the operation's call. Data that the step reads is labelled with this id.
     pub(crate) reads_as: Option<String>,
 }

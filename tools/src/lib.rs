@@ -133,7 +133,7 @@ pub use private_file::open_private_file;
 pub use process_facts::{INSTANCE_VARIABLE, record_refused_start};
 pub use registered::RegisteredTool;
 pub use registry::{NameHolder, RegistryError, ToolChanges, ToolRegistry};
-pub use replay::{ChangedAnswer, Replay, ReplayReport};
+pub use replay::{ChangedVerdict, Replay, ReplayReport};
 pub use sealing::write_checkpoint_to_stderr;
 pub use web::{SecretError, TakenVariables};
 

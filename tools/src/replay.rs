@@ -17,7 +17,7 @@ use crate::{
 
 /// A group of recorded calls whose verdict would change in the same way.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize)]
-pub struct ChangedAnswer {
+pub struct ChangedVerdict {
     /// The tool.
     pub tool: String,
     /// The verdict under the old policy.
@@ -40,7 +40,7 @@ pub struct ReplayReport {
     pub undecided: u64,
     /// The verdicts that would change, each with its number of calls.
     #[serde(serialize_with = "as_list")]
-    pub changed: BTreeMap<ChangedAnswer, u64>,
+    pub changed: BTreeMap<ChangedVerdict, u64>,
 }
 
 impl ReplayReport {
@@ -53,13 +53,13 @@ impl ReplayReport {
 
 /// Writes the groups as a list, because JSON keys are strings.
 fn as_list<S: serde::Serializer>(
-    groups: &BTreeMap<ChangedAnswer, u64>,
+    groups: &BTreeMap<ChangedVerdict, u64>,
     serializer: S,
 ) -> Result<S::Ok, S::Error> {
     #[derive(Serialize)]
     struct Counted<'a> {
         #[serde(flatten)]
-        group: &'a ChangedAnswer,
+        group: &'a ChangedVerdict,
         calls: u64,
     }
     serializer.collect_seq(groups.iter().map(|(group, calls)| Counted { group, calls: *calls }))
@@ -101,7 +101,7 @@ impl<'p> Replay<'p> {
                     self.report.same += 1;
                 } else {
                     let tool = row.tool.to_string();
-                    let group = ChangedAnswer { tool, was, would, rule };
+                    let group = ChangedVerdict { tool, was, would, rule };
                     *self.report.changed.entry(group).or_default() += 1;
                 }
             }

@@ -35,7 +35,9 @@ mod tool_response;
 
 pub(crate) use declared_hosts::DeclaredHosts;
 pub(crate) use fetch_tool::{PAGE, WebFetchBackend, tool};
-pub(crate) use hops::{FetchedHop, Hop, HopOptions, RedirectRefused, refused_by_status, refused_with_body};
+pub(crate) use hops::{
+    RedirectRefused, RequestOptions, RequestOutcome, SharedOutcome, refused_by_status, refused_with_body,
+};
 pub(crate) use http_client::{HttpClientConfig, HttpClientHandle};
 pub(crate) use judge::{GrantJudge, Redirect};
 pub(crate) use notification::{

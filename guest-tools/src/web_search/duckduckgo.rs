@@ -3,7 +3,7 @@
 
 use url::Url;
 
-use super::response::{MAX_CONSIDERED, ProviderAnswer, ProviderResult, UnexpectedAnswer};
+use super::response::{MAX_CONSIDERED, ProviderResponse, ProviderResult, UnexpectedResponse};
 use crate::web_page::tree::{HtmlTree, NodeId};
 
 /// The base of the page's relative links.
@@ -13,7 +13,7 @@ const BASE: &str = "https://duckduckgo.com/";
 const MAX_TEXT_BYTES: usize = 16 << 10;
 
 /// Reads a page.
-pub(super) fn read(html: &str) -> Result<ProviderAnswer, UnexpectedAnswer> {
+pub(super) fn read(html: &str) -> Result<ProviderResponse, UnexpectedResponse> {
     let tree = HtmlTree::parse(html);
     let mut results: Vec<ProviderResult> = Vec::new();
     let (mut says_none, mut in_advertisement) = (false, false);
@@ -43,9 +43,9 @@ pub(super) fn read(html: &str) -> Result<ProviderAnswer, UnexpectedAnswer> {
     }
     if results.is_empty() && !says_none {
         let problem = "it is not a page of results; it may refuse requests of programs";
-        return Err(UnexpectedAnswer::new(problem, String::new()));
+        return Err(UnexpectedResponse::new(problem, String::new()));
     }
-    Ok(ProviderAnswer { results, unresponsive: Vec::new() })
+    Ok(ProviderResponse { results, unresponsive: Vec::new() })
 }
 
 /// Returns the URL that a link of the page leads to. `None` for an advertisement, a redirect without a

@@ -31,7 +31,7 @@ pub(super) struct ProviderResult {
 
 /// A provider's answer.
 #[derive(Debug, Default, PartialEq, Eq)]
-pub(super) struct ProviderAnswer {
+pub(super) struct ProviderResponse {
     pub(super) results: Vec<ProviderResult>,
     /// The search engines behind the provider that did not answer, named as the provider names them.
     pub(super) unresponsive: Vec<String>,
@@ -39,26 +39,26 @@ pub(super) struct ProviderAnswer {
 
 /// Bytes that are not an answer of the provider.
 #[derive(Debug)]
-pub(super) struct UnexpectedAnswer {
+pub(super) struct UnexpectedResponse {
     problem: &'static str,
     /// The provider's own message; empty if there is none.
     message: String,
 }
 
-impl UnexpectedAnswer {
+impl UnexpectedResponse {
     pub(super) fn new(problem: &'static str, message: String) -> Self {
         Self { problem, message }
     }
 }
 
-impl fmt::Display for UnexpectedAnswer {
+impl fmt::Display for UnexpectedResponse {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "the provider's answer is not what was asked for: {}", self.problem)?;
         if self.message.is_empty() { Ok(()) } else { write!(f, "; it says: {}", self.message) }
     }
 }
 
-impl std::error::Error for UnexpectedAnswer {}
+impl std::error::Error for UnexpectedResponse {}
 
 /// The keys of a result in a provider's JSON.
 struct ResultFields {
@@ -93,12 +93,12 @@ impl SearchProvider {
     /// Reads an answer.
     ///
     /// # Errors
-    /// [`UnexpectedAnswer`].
-    pub(super) fn read(self, bytes: &[u8]) -> Result<ProviderAnswer, UnexpectedAnswer> {
+    /// [`UnexpectedResponse`].
+    pub(super) fn read(self, bytes: &[u8]) -> Result<ProviderResponse, UnexpectedResponse> {
         if self == Self::Duckduckgo {
             return duckduckgo::read(&String::from_utf8_lossy(bytes));
         }
-        let unexpected_answer = |problem| UnexpectedAnswer::new(problem, refusal::message(bytes));
+        let unexpected_answer = |problem| UnexpectedResponse::new(problem, refusal::message(bytes));
         // The JSON parser does not accept a byte order mark.
         let bytes = bytes.strip_prefix(b"\xef\xbb\xbf").unwrap_or(bytes);
         let answer: Value =
@@ -115,7 +115,7 @@ impl SearchProvider {
         };
         let fields = self.fields();
         let results = results.iter().take(MAX_CONSIDERED).map(|result| fields.read(result)).collect();
-        Ok(ProviderAnswer { results, unresponsive: self.unresponsive(&answer) })
+        Ok(ProviderResponse { results, unresponsive: self.unresponsive(&answer) })
     }
 
     /// The list of results.

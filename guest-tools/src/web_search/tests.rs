@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 
 use super::{
     refusal,
-    response::{MAX_CONSIDERED, ProviderAnswer, SearchProvider},
+    response::{MAX_CONSIDERED, ProviderResponse, SearchProvider},
     results::{ResultFilter, choose_results, list},
 };
 
@@ -13,7 +13,7 @@ const ALL: ResultFilter<'_> = ResultFilter { max_results: 20, site: None, since:
 
 fn text_and_data(provider: &str, body: &[u8], filter: ResultFilter<'_>) -> Result<(String, Value), String> {
     let answer = SearchProvider::from_name(provider).read(body).map_err(|error| error.to_string())?;
-    let ProviderAnswer { results: found, unresponsive } = answer;
+    let ProviderResponse { results: found, unresponsive } = answer;
     let output = list(&choose_results(&found, filter), &unresponsive);
     Ok((output.joined_text(), output.details))
 }

@@ -3,8 +3,8 @@
 use portcullis_types::{Access, GuestPath, ToolName};
 
 use crate::{
-    Approval, DenialCode, Expectations, ExpectedAnswer, ExpectedHosts, ExpectedSource, ExpectedSubject,
-    ExpectedTools, FlowLabel, ForbiddenFlow, HostRule, InvalidHostRule, KnownTools, MAX_EXPECTATIONS,
+    Approval, DenialCode, Expectations, ExpectedHosts, ExpectedSource, ExpectedSubject, ExpectedTools,
+    ExpectedVerdict, FlowLabel, ForbiddenFlow, HostRule, InvalidHostRule, KnownTools, MAX_EXPECTATIONS,
     MAX_EXPECTATIONS_BYTES, MountName, PathPattern, PinnedDigest, PolicyFault, ProfileName, SecretName,
     SourceLocation, WorkspaceSecurityPolicy, expect::Day,
 };
@@ -70,7 +70,7 @@ struct Names<'a> {
 }
 
 impl Names<'_> {
-    fn answer(&self, section: &Section<'_>, faults: &mut Faults<'_>) -> Option<ExpectedAnswer> {
+    fn answer(&self, section: &Section<'_>, faults: &mut Faults<'_>) -> Option<ExpectedVerdict> {
         section.refuse_unknown(keys::EXPECT, faults);
         // Read all keys before the first `?`, so that each fault is reported.
         let tools = self.tools(section, faults);
@@ -100,7 +100,7 @@ impl Names<'_> {
         }
         let after = elements(section, "after", faults);
         let after = after.iter().filter_map(|element| self.label(element, faults)).collect();
-        Some(ExpectedAnswer {
+        Some(ExpectedVerdict {
             name: text(section, "name", faults),
             location: location(section, faults),
             tools: tools?,

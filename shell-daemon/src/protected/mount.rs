@@ -22,7 +22,7 @@ use rustix::{
 use super::{
     budget::{FolderQueue, ScanBudget},
     names::{PathParts, RepositoryRoots, is_protected},
-    seen::{Contents, FileState, FolderStamp, SeenPath, file_time},
+    seen::{Contents, FileState, FolderStamp, PathFingerprint, file_time},
 };
 use crate::limits::{PROTECTED_DEPTH, PROTECTED_FOLDERS, PROTECTED_FOUND};
 
@@ -33,7 +33,7 @@ pub(super) struct ScannedMount {
     /// Known folders by path below the mount. The mount itself is the empty path.
     folders: HashMap<PathBuf, FolderStamp>,
     /// The protected paths that exist.
-    pub(super) found: BTreeMap<PathBuf, SeenPath>,
+    pub(super) found: BTreeMap<PathBuf, PathFingerprint>,
     /// The folders that Git would accept as repositories, whatever their names.
     repositories: HashSet<PathBuf>,
     /// The time before the first scan, on the file system's clock.
@@ -354,7 +354,7 @@ impl ScannedMount {
             scan.budget.complete = false;
             return;
         }
-        let mut seen_path = SeenPath::from_stat(stat);
+        let mut seen_path = PathFingerprint::from_stat(stat);
         self.contents.add(&mut seen_path, stat, &self.handle, &path, scan.budget);
         let seen_path = seen_path.with_content_of(self.found.get(&path).copied());
         match self.found.insert(path.clone(), seen_path) {

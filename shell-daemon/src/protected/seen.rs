@@ -55,7 +55,7 @@ impl FolderStamp {
 }
 
 #[derive(Clone, Copy, Debug)]
-pub(super) struct SeenPath {
+pub(super) struct PathFingerprint {
     pub(super) kind: FileType,
     /// `None` for a folder, whose contents are found separately.
     pub(super) identity: Option<FileState>,
@@ -97,7 +97,7 @@ impl FileState {
     }
 }
 
-impl SeenPath {
+impl PathFingerprint {
     pub(super) fn from_stat(stat: &Stat) -> Self {
         let kind = FileType::from_raw_mode(stat.st_mode);
         let identity = FileState::from_stat(stat);
@@ -131,7 +131,7 @@ impl Contents {
     /// Adds the content of a regular file below `mount`, within the budget.
     pub(super) fn add(
         &mut self,
-        found: &mut SeenPath,
+        found: &mut PathFingerprint,
         stat: &Stat,
         mount: &OwnedFd,
         path: &Path,

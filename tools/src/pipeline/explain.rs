@@ -131,6 +131,7 @@ pub struct LocatedRule {
     /// The rule's contribution.
     pub finding: String,
     /// The source location; `None` for a default.
+    #[serde(rename = "place")]
     pub location: Option<SourceLocation>,
 }
 
@@ -148,6 +149,7 @@ pub struct Explanation {
     /// The deciding rule.
     pub rule: String,
     /// The source location of the deciding rule; `None` for a default.
+    #[serde(rename = "place")]
     pub location: Option<SourceLocation>,
     /// The message of a denial, for people.
     pub message: Option<String>,

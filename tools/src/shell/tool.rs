@@ -192,7 +192,7 @@ impl BashTool {
             agent_id: &call.caller.agent_id,
         };
         // A cancelled command is killed here, and its end is awaited.
-        let command_outcome = run_and_pass_on(session, connected.client(), &command, &call).await;
+        let command_outcome = run_and_forward_output(session, connected.client(), &command, &call).await;
         // A flow rule can end the session during the command. Then withhold the output.
         let is_withdrawn = session.is_withdrawn();
         match command_outcome {
@@ -245,7 +245,7 @@ impl BashTool {
 }
 
 /// Runs the command, and forwards its output as it arrives.
-async fn run_and_pass_on(
+async fn run_and_forward_output(
     session: &mut SidecarSession,
     client: SidecarClient,
     command: &SidecarCommand<'_>,

@@ -13,7 +13,9 @@ use serde_json::{Value, json};
 
 use super::{
     URL, WebFetchBackend,
-    hops::{Hop, HopOptions, OperationSteps, add_source, is_reported_by_guest, refused_by_status},
+    hops::{
+        OperationSteps, RequestOptions, RequestOutcome, add_source, is_reported_by_guest, refused_by_status,
+    },
 };
 use crate::{
     call::{Caller, OperationContext},
@@ -66,11 +68,11 @@ impl WebFetchBackend {
         let mut redirects = 0;
         loop {
             let refusal = self.robots().refusal(steps, &url).await?;
-            let terms = HopOptions { redirects_followed: redirects, refusal };
+            let terms = RequestOptions { redirects_followed: redirects, refusal };
             let hop = steps.hop(REQUEST_STEP, url.as_str(), terms, steps.context.deadline).await;
             match hop.map_err(|failure| failure.error)? {
-                Hop::Answer(response) => return Ok(Response { redirects, ..response }),
-                Hop::Redirect(next_url) => (url, redirects) = (next_url, redirects + 1),
+                RequestOutcome::Response(response) => return Ok(Response { redirects, ..response }),
+                RequestOutcome::Redirect(next_url) => (url, redirects) = (next_url, redirects + 1),
             }
         }
     }

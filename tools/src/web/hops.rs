@@ -23,7 +23,7 @@ pub(super) const MAX_QUOTED_BYTES: usize = 2048;
 
 /// The cell through which the request step returns its outcome to the operation, because a result for a
 /// model contains no body.
-pub(crate) type FetchedHop = Arc<OnceLock<Result<Hop, RedirectRefused>>>;
+pub(crate) type SharedOutcome = Arc<OnceLock<Result<RequestOutcome, RedirectRefused>>>;
 
 /// The request was sent, but the policy refused its redirect.
 #[derive(Debug, Clone, Copy)]
@@ -31,9 +31,9 @@ pub(crate) struct RedirectRefused;
 
 /// The outcome of a request.
 #[derive(Debug, Clone)]
-pub(crate) enum Hop {
+pub(crate) enum RequestOutcome {
     /// The response.
-    Answer(Response),
+    Response(Response),
     /// A redirect that the policy allows and the operation follows.
     Redirect(Url),
 }
@@ -41,7 +41,7 @@ pub(crate) enum Hop {
 /// The settings of a request whose redirects the operation follows itself, so that it can check `robots.txt`
 /// before each of them.
 #[derive(Debug, Clone)]
-pub(crate) struct HopOptions {
+pub(crate) struct RequestOptions {
     /// The number of redirects before this request.
     pub(crate) redirects_followed: u32,
     /// Why `robots.txt` forbids the request, if it does.
@@ -49,7 +49,7 @@ pub(crate) struct HopOptions {
 }
 
 /// Why there is neither a response nor a redirect to follow.
-pub(super) struct HopFailure {
+pub(super) struct StepRequestFailure {
     pub(super) error: ToolError,
     /// Whether the request was sent, and its redirect refused.
     pub(super) is_redirect_refused: bool,
@@ -80,8 +80,8 @@ impl<'a> OperationSteps<'a> {
             .await
             .map_err(|failure| failure.error)?
         {
-            Hop::Answer(response) => Ok(response),
-            Hop::Redirect(_) => Err(ToolError::internal("the request left no response")),
+            RequestOutcome::Response(response) => Ok(response),
+            RequestOutcome::Redirect(_) => Err(ToolError::internal("the request left no response")),
         }
     }
 
@@ -90,9 +90,9 @@ impl<'a> OperationSteps<'a> {
         &self,
         step: &str,
         url: &str,
-        terms: HopOptions,
+        terms: RequestOptions,
         deadline: Instant,
-    ) -> Result<Hop, HopFailure> {
+    ) -> Result<RequestOutcome, StepRequestFailure> {
         self.call(step, &json!({ URL: url }), Some(terms), deadline).await
     }
 
@@ -100,10 +100,10 @@ impl<'a> OperationSteps<'a> {
         &self,
         step: &str,
         arguments: &Value,
-        terms: Option<HopOptions>,
+        terms: Option<RequestOptions>,
         deadline: Instant,
-    ) -> Result<Hop, HopFailure> {
-        let response_slot = FetchedHop::default();
+    ) -> Result<RequestOutcome, StepRequestFailure> {
+        let response_slot = SharedOutcome::default();
         let mut requester = self.caller(OperationStep {
             response: Some(Arc::clone(&response_slot)),
             hop: terms,
@@ -117,11 +117,12 @@ impl<'a> OperationSteps<'a> {
             (Ok(_), Some(Ok(hop))) => Ok(hop.clone()),
             (Ok(_), Some(Err(RedirectRefused)) | None) => {
                 let error = ToolError::internal("the request left no response");
-                Err(HopFailure { error, is_redirect_refused: false })
+                Err(StepRequestFailure { error, is_redirect_refused: false })
             }
-            (Err(error), response) => {
-                Err(HopFailure { error, is_redirect_refused: matches!(response, Some(Err(RedirectRefused))) })
-            }
+            (Err(error), response) => Err(StepRequestFailure {
+                error,
+                is_redirect_refused: matches!(response, Some(Err(RedirectRefused))),
+            }),
         }
     }
 

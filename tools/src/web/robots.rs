@@ -19,7 +19,7 @@ use serde_json::json;
 
 use super::{
     fetch::REQUEST_STEP,
-    hops::{Hop, HopFailure, HopOptions, OperationSteps},
+    hops::{OperationSteps, RequestOptions, RequestOutcome, StepRequestFailure},
 };
 
 /// The step that reads the file.
@@ -160,11 +160,11 @@ async fn request(
 ) -> Result<Result<Option<Bytes>, RobotsRefusal>, ToolError> {
     let mut url = format!("{origin}/robots.txt");
     for followed in 0..=MAX_ROBOTS_REDIRECTS {
-        let terms = HopOptions { redirects_followed: followed, refusal: None };
+        let terms = RequestOptions { redirects_followed: followed, refusal: None };
         match steps.hop(REQUEST_STEP, &url, terms, deadline).await {
-            Ok(Hop::Answer(response)) => return Ok(rules(&response)),
-            Ok(Hop::Redirect(next_url)) => url = next_url.to_string(),
-            Err(HopFailure { error, is_redirect_refused }) => {
+            Ok(RequestOutcome::Response(response)) => return Ok(rules(&response)),
+            Ok(RequestOutcome::Redirect(next_url)) => url = next_url.to_string(),
+            Err(StepRequestFailure { error, is_redirect_refused }) => {
                 let is_page_too = followed == 0 && !is_redirect_refused && fails_for_the_page_too(&error);
                 return match is_page_too || error.kind() == ToolErrorKind::Cancelled {
                     true => Err(error),

@@ -8,7 +8,7 @@ use std::{
 };
 
 use portcullis_tools::{
-    ChangedAnswer, PolicyFiles, Replay, ReplayReport,
+    ChangedVerdict, PolicyFiles, Replay, ReplayReport,
     audit::{self, POLICIES_DIR},
     policy::{Approval, WorkspaceSecurityPolicy},
 };
@@ -87,7 +87,7 @@ pub(crate) fn replay_text(report: &ReplayReport) -> String {
     if changed.is_empty() {
         return out;
     }
-    let mut groups: Vec<(&ChangedAnswer, &u64)> = changed.iter().collect();
+    let mut groups: Vec<(&ChangedVerdict, &u64)> = changed.iter().collect();
     groups.sort_by_key(|(group, count)| (group.would >= group.was, std::cmp::Reverse(**count)));
     let word = |verdict: Approval| verdict.to_string();
     let rows = groups.into_iter().map(|(group, count)| {

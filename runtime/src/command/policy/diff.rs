@@ -25,7 +25,7 @@ use crate::{
 const SHIPPED: &str = "default";
 
 #[derive(Debug, Serialize)]
-struct Answer<'a> {
+struct DiffJson<'a> {
     #[serde(flatten)]
     diff: &'a PolicyDiff,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -44,7 +44,7 @@ pub(crate) fn diff(common: &CommonOptions, options: &DiffOptions) -> Result<Exit
         false => None,
     };
     match options.json {
-        true => json::write_answer(&Answer { diff: &diff, replay: replay.as_ref() })?,
+        true => json::write_answer(&DiffJson { diff: &diff, replay: replay.as_ref() })?,
         false => {
             let replay_part = replay.as_ref().map(replay_text).unwrap_or_default();
             stream::write_answer(&format!("{}{replay_part}", diff_text(&diff)))?;

@@ -36,7 +36,7 @@ pub(crate) fn tighten(common: &CommonOptions, options: TightenOptions) -> Result
     let files = setup::policy_files(&envelope)?;
     let policy = files.load(envelope.sandbox_tier)?;
     let filter = RowFilter::new(FilterOptions { since: Some(since.clone()), ..FilterOptions::default() })?;
-    let log = Log { path: audit::log_path(&envelope.state), filter };
+    let log = FilteredLog { path: audit::log_path(&envelope.state), filter };
     let mut usage = MountUsage::new(&policy);
     let mut period = Period::default();
     log.each(|row| {
@@ -71,12 +71,12 @@ fn write_new(path: &Path, text: &str) -> io::Result<()> {
 }
 
 /// The rows that count.
-struct Log {
+struct FilteredLog {
     path: std::path::PathBuf,
     filter: RowFilter,
 }
 
-impl Log {
+impl FilteredLog {
     fn each(&self, mut use_row: impl FnMut(&Row)) -> Result<(), CliError> {
         each_row(&self.path, |row| {
             if self.filter.matches(&row) {

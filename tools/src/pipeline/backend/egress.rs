@@ -12,8 +12,8 @@ use crate::{
     audit::Confinement,
     pipeline::{PendingRecord, admit::refuse, authorize::refuse_flow},
     web::{
-        self, BODY, GrantJudge, Hop, HttpClientHandle, Redirect, RedirectRefused, Redirects, RequestFailure,
-        RequestStep, URL,
+        self, BODY, GrantJudge, HttpClientHandle, Redirect, RedirectRefused, Redirects, RequestFailure,
+        RequestOutcome, RequestStep, URL,
     },
 };
 
@@ -57,7 +57,7 @@ impl Backend for RequestStep {
             ..Request::get(judged.url().clone())
         };
         let response = send(&attempt, &self.http_client, &judge, request, pending_record).await?;
-        let leave_hop = |hop: Result<Hop, RedirectRefused>| {
+        let leave_hop = |hop: Result<RequestOutcome, RedirectRefused>| {
             if let Some(response_slot) =
                 caller.operation_step.as_ref().and_then(|step| step.response.as_ref())
             {
@@ -68,12 +68,12 @@ impl Backend for RequestStep {
         let result = match (response, judge.take_redirect()) {
             (Ok(response), _) => {
                 let output = summary(&response);
-                leave_hop(Ok(Hop::Answer(response)));
+                leave_hop(Ok(RequestOutcome::Response(response)));
                 Ok(output)
             }
             (Err(_), Some(Redirect::Allowed(target))) => {
                 let output = ToolOutput::text("redirected").with_details(json!({ "url": target.as_str() }));
-                leave_hop(Ok(Hop::Redirect(target)));
+                leave_hop(Ok(RequestOutcome::Redirect(target)));
                 Ok(output)
             }
             (Err(failure), refused) => {

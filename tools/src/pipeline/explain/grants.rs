@@ -25,6 +25,7 @@ pub struct ToolGrants {
     /// The rule of that verdict.
     pub rule: String,
     /// The source location of the rule; `None` for a default.
+    #[serde(rename = "place")]
     pub location: Option<SourceLocation>,
     /// The mounts that the tool may read or write, sorted by name.
     pub mounts: Vec<MountGrant>,
@@ -42,6 +43,7 @@ pub struct MountGrant {
     /// The rule that grants it.
     pub rule: String,
     /// The source location of the rule; `None` for a default.
+    #[serde(rename = "place")]
     pub location: Option<SourceLocation>,
 }
 

@@ -7,7 +7,7 @@ use serde::Deserialize;
 use super::message::Service;
 
 /// The maximum length of a response, in bytes. Both services send less.
-const MAX_ANSWER_BYTES: usize = 64 << 10;
+const MAX_RESPONSE_BYTES: usize = 64 << 10;
 
 /// The maximum length of an id, and of the reason for a refusal, in bytes.
 const MAX_WORD_BYTES: usize = 128;
@@ -40,7 +40,7 @@ pub(super) fn message_id(service: Service, body: &[u8]) -> Result<String, ToolEr
         ))
         .with_code(ToolErrorCode::AnswerUnexpected)
     };
-    if body.len() > MAX_ANSWER_BYTES {
+    if body.len() > MAX_RESPONSE_BYTES {
         return Err(unexpected());
     }
     let id = match service {
@@ -77,7 +77,7 @@ mod tests {
             read(Service::Slack, r#"{"ok":false,"error":"channel_not_found"}"#).expect_err("refused");
         assert_eq!(refused.code(), "notification_refused");
         assert!(refused.message().ends_with("channel_not_found"));
-        let long = format!("{{\"id\":\"1\",\"x\":\"{}\"}}", "y".repeat(MAX_ANSWER_BYTES));
+        let long = format!("{{\"id\":\"1\",\"x\":\"{}\"}}", "y".repeat(MAX_RESPONSE_BYTES));
         for (service, body) in [
             (Service::Slack, "ok"),
             (Service::Slack, r#"{"ok":true}"#),

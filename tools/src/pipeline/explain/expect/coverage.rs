@@ -31,6 +31,7 @@ pub struct UncoveredGrant {
     /// The rule that grants it.
     pub rule: String,
     /// The source location of the rule; `None` for a default.
+    #[serde(rename = "place")]
     pub location: Option<SourceLocation>,
 }
 

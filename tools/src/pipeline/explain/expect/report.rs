@@ -48,6 +48,7 @@ pub struct ExpectationResult {
     /// The name in the file, or else a summary of the expectation.
     pub name: String,
     /// The source location of the expectation.
+    #[serde(rename = "place")]
     pub location: SourceLocation,
     /// Whether it holds.
     pub holds: bool,
@@ -92,6 +93,7 @@ pub struct AnsweredCall {
     /// The deciding rule.
     pub rule: String,
     /// The source location of the rule; `None` for a default.
+    #[serde(rename = "place")]
     pub location: Option<SourceLocation>,
 }
 

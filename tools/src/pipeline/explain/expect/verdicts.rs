@@ -6,7 +6,7 @@ use std::{
 };
 
 use portcullis_policy::{
-    Approval, CallRequest, ExpectedAnswer, ExpectedSubject, ExpectedTools, FlowLabel, PathClasses,
+    Approval, CallRequest, ExpectedSubject, ExpectedTools, ExpectedVerdict, FlowLabel, PathClasses,
     RequestedSubject, RunFacts, TooManyClasses, ToolFacts,
 };
 use portcullis_types::{Access, GuestPath, RoleKind};
@@ -45,7 +45,11 @@ impl<'a> AnswerChecker<'a> {
     }
 
     /// Evaluates one expectation. Stops at the first counterexample.
-    pub(super) fn decide(&mut self, expected: &ExpectedAnswer, mentions: &mut Mentions) -> ExpectationResult {
+    pub(super) fn decide(
+        &mut self,
+        expected: &ExpectedVerdict,
+        mentions: &mut Mentions,
+    ) -> ExpectationResult {
         let tools = self.chosen(&expected.tools);
         let mut cases = 0;
         let counterexample = match tools.is_empty() && expected.verdict != Approval::Deny {
@@ -64,7 +68,7 @@ impl<'a> AnswerChecker<'a> {
 
     fn counterexample(
         &mut self,
-        expected: &ExpectedAnswer,
+        expected: &ExpectedVerdict,
         tools: &[ExplainedTool],
         cases: &mut u64,
         mentions: &mut Mentions,
@@ -243,7 +247,7 @@ fn mention(tool: &ExplainedTool, named: CallSubject<'_>, mentions: &mut Mentions
 }
 
 /// Summarises an expectation that has no name.
-fn summary(expected: &ExpectedAnswer) -> String {
+fn summary(expected: &ExpectedVerdict) -> String {
     let list = |texts: Vec<String>| match texts.as_slice() {
         [] => String::new(),
         [one] => one.clone(),
