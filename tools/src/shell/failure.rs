@@ -168,7 +168,7 @@ impl SidecarError {
                 Some(RefusalCode::Limit) => ToolError::resource_limit(status.message().to_owned()),
                 // This holds even after a reported start: the sidecar knows that bash did not start.
                 Some(RefusalCode::NotStarted | RefusalCode::Shell) => ToolError::unavailable(
-                    "bash cannot be started here, so nothing was run; `portcullis doctor` tells the operator why",
+                    "bash cannot be started here, so nothing of the command was run; `portcullis doctor` tells the operator why",
                 )
                 .with_code(ToolErrorCode::ShellUnavailable),
                 _ if had_begun => ToolError::unavailable(
