@@ -82,7 +82,7 @@ fn read_server(
         Ok(server) => server,
         Err(mistakes) => {
             mistakes.into_iter().for_each(|mistake| {
-                faults.add(&format!("{location}.{}", mistake.location()), mistake.to_string())
+                faults.add(&format!("{location}.{}", mistake.location()), mistake.to_string());
             });
             return None;
         }
