@@ -138,9 +138,9 @@ impl ::r#gate_sdk::__private::DeclaredTool for FileRead {
             };
             #[allow(unused_imports)]
             use ::r#gate_sdk::__private::returned::{
-                NotAnError as _, UnsupportedOutput as _, DataOutput as _, KnownError as _,
-                KnownOutput as _, NestedResult as _, PlainValue as _, ResultValue as _,
-                StandardError as _,
+                NotAnError as _, UnsupportedOutput as _, DataOutput as _,
+                KnownError as _, KnownOutput as _, NestedResult as _, PlainValue as _,
+                ResultValue as _, StandardError as _,
             };
             #[allow(clippy::let_unit_value)]
             let __portcullis_returned = file_read(
