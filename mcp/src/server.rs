@@ -121,7 +121,7 @@ impl McpServer {
     }
 
     /// Waits until all of these cancelled calls have ended. When the server is stopping, waits at most
-    /// [`McpLimits::stop`].
+    /// [`McpLimits::stop_timeout`].
     ///
     /// # Cancellation
     /// Dropping the future has no effect.

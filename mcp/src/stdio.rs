@@ -16,7 +16,7 @@ use super::{
 
 /// Serves the client on standard input and output until it leaves or `stop` is cancelled, and then until its
 /// calls have ended and are answered. `stop` cancels the calls, and the server then waits at most
-/// [`McpLimits::stop`](super::McpLimits).
+/// [`McpLimits::stop_timeout`](super::McpLimits).
 ///
 /// From the start, the process's standard output is redirected to standard error, and its standard input is
 /// empty. Native tools therefore cannot mix their output or input with the protocol.

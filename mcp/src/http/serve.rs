@@ -11,7 +11,7 @@ use super::admission::{Gate, HttpAccess};
 use crate::McpServer;
 
 /// Serves clients until `stop` is cancelled. Then it cancels their calls, and waits at most
-/// [`McpLimits::stop`] until the calls have ended and are answered.
+/// [`McpLimits::stop_timeout`] until the calls have ended and are answered.
 ///
 /// # Cancellation
 /// Dropping the future ends all connections and sessions.
