@@ -3,7 +3,6 @@
 
 use std::{
     io,
-    mem::discriminant,
     sync::{Arc, mpsc as blocking},
     thread,
     time::Duration,
@@ -128,7 +127,7 @@ async fn serve(
     mut client: WitnessClient,
     mut receiver: watch::Receiver<Option<SignedCheckpoint>>,
 ) {
-    let mut last_error: Option<SubmitError> = None;
+    let mut last_error = None;
     let mut must_retry = false;
     loop {
         let is_open = tokio::select! {
@@ -139,19 +138,15 @@ async fn serve(
             return;
         }
         let Some(newest) = receiver.borrow_and_update().clone() else { continue };
-        let error = submit(connection, &url, &mut client, &newest).await.err();
+        let error = submit(connection, &url, &mut client, &newest).await.err().map(|error| chain(&error));
         must_retry = error.is_some();
         let witness = client.name();
         match &error {
             // Logging the same error each time would flood the journal.
-            Some(error) if last_error.as_ref().is_some_and(|last| last.is_like(error)) => {
-                let error = chain(error);
+            Some(error) if last_error.as_ref() == Some(error) => {
                 tracing::debug!(witness, error, "a checkpoint of the audit log is not witnessed");
             }
-            Some(error) => {
-                let error = chain(error);
-                tracing::error!(witness, error, "a checkpoint of the audit log is not witnessed");
-            }
+            Some(error) => tracing::error!(witness, error, "a checkpoint of the audit log is not witnessed"),
             None if last_error.is_some() => tracing::info!(witness, "the audit log is witnessed again"),
             None => {}
         }
@@ -170,20 +165,6 @@ enum SubmitError {
     Witness(#[from] WitnessError),
     #[error("the witness never reaches the newest checkpoint")]
     Behind,
-}
-
-impl SubmitError {
-    /// Whether both errors say the same about the witness, perhaps with other numbers of rows.
-    fn is_like(&self, other: &Self) -> bool {
-        match (self, other) {
-            (
-                Self::Witness(WitnessError::Refused { status, .. }),
-                Self::Witness(WitnessError::Refused { status: other_status, .. }),
-            ) => status == other_status,
-            (Self::Witness(error), Self::Witness(other)) => discriminant(error) == discriminant(other),
-            _ => discriminant(self) == discriminant(other),
-        }
-    }
 }
 
 /// Submits a checkpoint to a witness.
