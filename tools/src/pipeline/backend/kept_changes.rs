@@ -21,7 +21,7 @@ use crate::{
 #[derive(Debug)]
 pub(super) struct KeptChanges {
     recorder: Arc<ChangeRecorder>,
-    questions: mpsc::UnboundedReceiver<SaveRequest>,
+    requests: mpsc::UnboundedReceiver<SaveRequest>,
 }
 
 /// A path that a guest is waiting to change.
@@ -86,7 +86,7 @@ impl KeptChanges {
         };
         let names: Vec<String> = roots.iter().map(|root| root.name().to_owned()).collect();
         let recorder = Arc::new(ChangeRecorder::new(host.undo.clone(), facts, roots));
-        let (sender, questions) = mpsc::unbounded_channel();
+        let (sender, requests) = mpsc::unbounded_channel();
         let keeper = ChangeKeeper::new(move |mount, path, scope| {
             if !names.iter().any(|name| name == mount) {
                 return Ok(());
@@ -100,17 +100,17 @@ impl KeptChanges {
             // If the call ends meanwhile, the other side is dropped, which ends this wait.
             answered.recv().map_err(|_gone| KeepRefused)?
         });
-        Some((keeper, Self { recorder, questions }))
+        Some((keeper, Self { recorder, requests }))
     }
 
     /// Answers the worker's requests. The future never completes; the call drops it.
     pub(super) async fn serve(&mut self) -> Infallible {
         loop {
-            let Some(question) = self.questions.recv().await else { std::future::pending().await };
+            let Some(request) = self.requests.recv().await else { std::future::pending().await };
             let recorder = Arc::clone(&self.recorder);
             let work = async move {
                 let save_result =
-                    recorder.save_before(&question.mount, &question.path, as_scope(&question.scope));
+                    recorder.save_before(&request.mount, &request.path, as_scope(&request.scope));
                 let answer = save_result.map_err(|error| {
                     tracing::error!(
                         error = &error as &dyn std::error::Error,
@@ -122,7 +122,7 @@ impl KeptChanges {
                 // not be the last owner, because the process may exit as soon as the worker has its answer.
                 drop(recorder);
                 // The send fails if the call has ended, and the worker with it.
-                let _ = question.answer.send(answer);
+                let _ = request.answer.send(answer);
             };
             if let Err(error) = spawn_blocking(work).await {
                 tracing::error!(%error, "a change could not be kept");
@@ -147,15 +147,15 @@ mod tests {
             CallFacts { call: "c".into(), run: "r".into(), agent: "a".into(), tool: "file_write".into() };
         let store = UndoStore::new(&folder.path().join("state"));
         let recorder = Arc::new(ChangeRecorder::new(store, facts, [MountRoot::new("m", mount)]));
-        let (sender, questions) = mpsc::unbounded_channel();
+        let (sender, requests) = mpsc::unbounded_channel();
         let owners = Arc::downgrade(&recorder);
-        let mut kept_changes = KeptChanges { recorder, questions };
+        let mut kept_changes = KeptChanges { recorder, requests };
         let worker = std::thread::spawn(move || {
             for number in 0..200 {
                 let (answer, answered) = blocking::sync_channel(1);
                 let path = NodePath::from_components([format!("{number}").as_bytes()]).expect("a path");
-                let question = SaveRequest { mount: "m".to_owned(), path, scope: OwnedScope::Path, answer };
-                sender.send(question).expect("asked");
+                let request = SaveRequest { mount: "m".to_owned(), path, scope: OwnedScope::Path, answer };
+                sender.send(request).expect("asked");
                 answered.recv().expect("answered").expect("kept");
                 assert_eq!(owners.strong_count(), 1, "question {number}");
             }
