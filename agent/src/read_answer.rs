@@ -3,7 +3,7 @@
 use std::{panic::AssertUnwindSafe, time::Duration};
 
 use futures_util::{FutureExt, StreamExt};
-use portcullis_types::{CancellationToken, ToolEvent, chain};
+use portcullis_types::{CancellationToken, ToolEvent, error_chain};
 use serde::{Deserialize, Serialize};
 
 use super::{
@@ -162,7 +162,7 @@ impl PartialAnswer {
         if kind == ProviderErrorKind::Cancelled {
             return self.broken(AgentEnd::Cancelled);
         }
-        self.broken(AgentEnd::Provider { kind, message: chain(error) })
+        self.broken(AgentEnd::Provider { kind, message: error_chain(error) })
     }
 
     fn incomplete(&mut self, message: impl Into<String>) -> BrokenAnswer {

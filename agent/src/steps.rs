@@ -3,7 +3,7 @@
 
 use std::sync::Arc;
 
-use portcullis_types::{Message, OfferedTool, chain};
+use portcullis_types::{Message, OfferedTool, error_chain};
 
 use super::{
     AgentEnd, AgentEvent, AgentLoop, ModelRequest, ProviderErrorKind, StopReason,
@@ -64,7 +64,7 @@ impl<'a> Steps<'a> {
         let kept_turns = keeping
             .await
             .map_err(internal)
-            .and_then(|kept_turns| kept_turns.map_err(|error| internal_text(chain(&error))));
+            .and_then(|kept_turns| kept_turns.map_err(|error| internal_text(error_chain(&error))));
         if let Err(end) = kept_turns {
             state.next = RunStep::Ended { end };
         }
@@ -171,7 +171,7 @@ impl<'a> Steps<'a> {
             None => {
                 let loading = self.guard.run("store", async { self.agent.store.load().await });
                 let messages =
-                    loading.await.map_err(internal)?.map_err(|error| internal_text(chain(&error)))?;
+                    loading.await.map_err(internal)?.map_err(|error| internal_text(error_chain(&error)))?;
                 let messages = transcript::repair(messages);
                 Conversation { ids: CallIds::from_messages(&messages), messages }
             }
@@ -182,7 +182,7 @@ impl<'a> Steps<'a> {
     async fn append(&mut self, messages: Vec<Message>) -> Result<(), AgentEnd> {
         self.conversation().await?.messages.extend_from_slice(&messages);
         let appending = self.guard.run("store", async { self.agent.store.append(messages).await });
-        appending.await.map_err(internal)?.map_err(|error| internal_text(chain(&error)))
+        appending.await.map_err(internal)?.map_err(|error| internal_text(error_chain(&error)))
     }
 
     /// Appends the messages that a person has queued during the run, and those that have arrived in the
@@ -200,7 +200,7 @@ impl<'a> Steps<'a> {
 
     async fn arrived(&self) -> Result<Vec<Message>, AgentEnd> {
         let reading = self.guard.run("store", async { self.agent.store.arrived().await });
-        reading.await.map_err(internal)?.map_err(|error| internal_text(chain(&error)))
+        reading.await.map_err(internal)?.map_err(|error| internal_text(error_chain(&error)))
     }
 
     /// Asks the executor which tools the model may call.

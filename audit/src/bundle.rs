@@ -186,7 +186,7 @@ pub fn write_bundle(out: impl Write, request: &BundleRequest<'_>) -> Result<Writ
     let Some(free) = (MAX_CHECKPOINTS - 1).checked_sub(request.anchors.len()) else {
         return Err(BundleError::TooManyCheckpoints);
     };
-    let texts = wanted_texts(request)?;
+    let texts = disclosed_texts(request)?;
     let mut rows = RowsWriter::new(request, texts.first)?;
     each_line(request.log, |link, line| rows.add(request, link, line))?;
     let (manifest, mut rows_file) = rows.finish(request)?;
@@ -246,7 +246,7 @@ struct DisclosedTexts {
     texts: BTreeSet<String>,
 }
 
-fn wanted_texts(request: &BundleRequest<'_>) -> Result<DisclosedTexts, BundleError> {
+fn disclosed_texts(request: &BundleRequest<'_>) -> Result<DisclosedTexts, BundleError> {
     let mut first = None;
     let mut texts = BTreeSet::new();
     for row in super::rows(request.log) {
@@ -254,11 +254,11 @@ fn wanted_texts(request: &BundleRequest<'_>) -> Result<DisclosedTexts, BundleErr
         if row.seq > request.checkpoint.checkpoint.size {
             break;
         }
-        let is_wanted = (request.is_disclosed)(&row);
-        if is_wanted {
+        let is_disclosed = (request.is_disclosed)(&row);
+        if is_disclosed {
             first.get_or_insert(row.seq);
         }
-        if !is_wanted && (first.is_none() || !row.event.concerns_process()) {
+        if !is_disclosed && (first.is_none() || !row.event.concerns_process()) {
             continue;
         }
         for digest in [&row.policy_digest, &row.old_digest, &row.new_digest].into_iter().flatten() {

@@ -62,7 +62,7 @@ pub(super) struct Segment {
     /// The number of its first row, even if that row has not been written yet.
     pub(super) first_seq: u64,
     /// When its first row was written. `None` if the segment was empty when it was opened.
-    pub(super) begun: Option<Timestamp>,
+    pub(super) started_at: Option<Timestamp>,
     identity: (u64, u64),
     /// Whether a sync of the log must also sync its directory entry.
     is_new: AtomicBool,
@@ -185,7 +185,7 @@ impl Segment {
             number: start.number,
             start_offset: start.bytes_before,
             first_seq: start.first_seq,
-            begun: start.begun,
+            started_at: start.started_at,
             identity: (stat.st_dev, stat.st_ino),
             // An empty log may be new, so its directory entry may not have been synced.
             is_new: AtomicBool::new(stat.st_size == 0),

@@ -75,8 +75,8 @@ pub use read::{Row, RowLine, newest_row_lines, row_lines, rows};
 pub use recovery::{Recovery, TornTail};
 pub use request::RecordedRequest;
 pub use row::{
-    CallEnding, CallRecord, Confinement, Decision, ModelEnding, Outcome, Record, RecordKind, RecordedMount,
-    RowKind, SharedText, Subject, SubjectKind, SubjectSource,
+    CallEnding, Confinement, Decision, ModelEnding, NewRow, NewRowEvent, Outcome, RecordedMount, RowEvent,
+    RowFacts, SharedText, Subject, SubjectKind, SubjectSource,
 };
 pub use seal::{
     CHECKPOINT_INTERVAL, CHECKPOINT_ROWS, CheckpointSink, NEWEST_CHECKPOINT, SealingOptions,

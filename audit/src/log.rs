@@ -27,7 +27,7 @@ use super::{
         CheckpointRow, GatherFacts, PendingStart, PolicyChange, PolicyChangeCause, PolicyText, ProcessRow,
     },
     recovery::{self, Recovery},
-    row::{Record, RecordKind, SharedText},
+    row::{NewRow, NewRowEvent, SharedText},
     seal::{self, SealState, SealingOptions},
     segments::SegmentName,
     stored_texts,
@@ -179,10 +179,10 @@ impl AuditLog {
     /// - [`AuditError::Busy`]: another process holds the log's lock.
     /// - [`AuditError::Live`], [`AuditError::Read`], [`AuditError::SaveTornTail`], [`AuditError::StoreText`]: the state
     ///   folder is damaged, or the disk is full.
-    pub fn append(&self, record: &Record) -> Result<RowRef, AuditError> {
+    pub fn append(&self, row: &NewRow) -> Result<RowRef, AuditError> {
         self.append_with(|state, shared| {
             state.write_start(shared, None)?;
-            state.append(shared, record)
+            state.append(shared, row)
         })
     }
 
@@ -398,25 +398,25 @@ impl LogState {
     }
 
     /// Appends, with the log's lock held.
-    fn append(&mut self, shared: &SharedLog, record: &Record) -> Result<RowRef, AuditError> {
-        match &record.kind {
-            RecordKind::Begin => {
+    fn append(&mut self, shared: &SharedLog, row: &NewRow) -> Result<RowRef, AuditError> {
+        match &row.event {
+            NewRowEvent::Begin => {
                 // Set the mark before writing the row: if the process dies in between, a mark after the row
                 // would hide it from recovery.
                 self.ensure_marked(shared)?;
                 let offset = self.writer.end();
-                self.writer.write(&self.process, &record.call, &record.kind, 0)?;
-                self.open.push(OpenCall { offset, call_id: Arc::clone(&record.call.call_id) });
+                self.writer.write(&self.process, &row.facts, &row.event, 0)?;
+                self.open.push(OpenCall { offset, call_id: Arc::clone(&row.facts.call_id) });
             }
-            RecordKind::End(_) => {
-                self.writer.write(&self.process, &record.call, &record.kind, 0)?;
-                let is_same_call = |open: &OpenCall| open.call_id == record.call.call_id;
+            NewRowEvent::End(_) => {
+                self.writer.write(&self.process, &row.facts, &row.event, 0)?;
+                let is_same_call = |open: &OpenCall| open.call_id == row.facts.call_id;
                 if let Some(index) = self.open.iter().position(is_same_call) {
                     self.open.remove(index);
                 }
             }
-            RecordKind::Result(_) | RecordKind::Model(_) | RecordKind::Approve | RecordKind::Revoke => {
-                self.writer.write(&self.process, &record.call, &record.kind, 0)?;
+            NewRowEvent::Result(_) | NewRowEvent::Model(_) | NewRowEvent::Approve | NewRowEvent::Revoke => {
+                self.writer.write(&self.process, &row.facts, &row.event, 0)?;
             }
         }
         Ok(RowRef { seq: self.writer.seq() })

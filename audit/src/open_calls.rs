@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 
-use super::{read::OpenCallFields, row::RowKind};
+use super::{read::OpenCallFields, row::RowEvent};
 
 /// The open calls in the rows read so far, each with a value from its `begin`.
 #[derive(Debug)]
@@ -32,7 +32,7 @@ impl<T> OpenCalls<T> {
         let key_bytes = fields.process.len() + fields.call_id.len();
         let call = || (fields.process.clone().into_owned(), fields.call_id.clone().into_owned());
         match fields.event {
-            RowKind::Begin => {
+            RowEvent::Begin => {
                 let value = value();
                 let bytes = key_bytes + size_of(&value);
                 if self.bytes.saturating_add(bytes) > self.max_bytes {
@@ -42,7 +42,7 @@ impl<T> OpenCalls<T> {
                 self.bytes += bytes;
                 self.open.entry(call()).or_default().push(value);
             }
-            RowKind::End => {
+            RowEvent::End => {
                 let call = call();
                 // If two open calls share an id, it is unknown which of them this `end` belongs to.
                 // Close the later one.
@@ -57,15 +57,15 @@ impl<T> OpenCalls<T> {
                 }
             }
             // These rows neither open nor close a call.
-            RowKind::Result
-            | RowKind::Model
-            | RowKind::Approve
-            | RowKind::Revoke
-            | RowKind::Start
-            | RowKind::Policy
-            | RowKind::Checkpoint
-            | RowKind::Stop
-            | RowKind::Other => {}
+            RowEvent::Result
+            | RowEvent::Model
+            | RowEvent::Approve
+            | RowEvent::Revoke
+            | RowEvent::Start
+            | RowEvent::Policy
+            | RowEvent::Checkpoint
+            | RowEvent::Stop
+            | RowEvent::Other => {}
         }
     }
 
@@ -79,7 +79,7 @@ impl<T> OpenCalls<T> {
 mod tests {
     use super::*;
 
-    fn fields(event: RowKind, call_id: &str) -> OpenCallFields<'_> {
+    fn fields(event: RowEvent, call_id: &str) -> OpenCallFields<'_> {
         OpenCallFields { seq: 1, event, call_id: call_id.into(), tool: "t".into(), process: "p".into() }
     }
 
@@ -88,10 +88,10 @@ mod tests {
         let mut calls = OpenCalls::new(10);
         let mut track = |event, id| calls.track(&fields(event, id), || id.to_owned(), String::len);
         for id in ["a", "b", "a", "c", "d"] {
-            track(RowKind::Begin, id);
+            track(RowEvent::Begin, id);
         }
-        track(RowKind::End, "a");
-        track(RowKind::End, "d");
+        track(RowEvent::End, "a");
+        track(RowEvent::End, "d");
         let (mut open, omitted) = calls.into_open();
         open.sort();
         assert_eq!((open, omitted), (vec!["a".to_owned(), "b".to_owned()], 1));

@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 use super::{
     chain::Hash,
     row::{
-        RowKind, SharedText,
+        RowEvent, SharedText,
         write::{RowHead, begin_line, end_line, field_list, field_number, field_text, field_word},
     },
     tree::Frontier,
@@ -81,10 +81,10 @@ pub(super) enum ProcessRow<'a> {
 /// Replaces the content of `out` with a whole line, and returns the line's hash.
 pub(super) fn write_process_line(out: &mut Vec<u8>, head: &RowHead<'_>, row: ProcessRow<'_>) -> Hash {
     let event = match row {
-        ProcessRow::Start(_) => RowKind::Start,
-        ProcessRow::Policy(_) => RowKind::Policy,
-        ProcessRow::Checkpoint(_) => RowKind::Checkpoint,
-        ProcessRow::Stop => RowKind::Stop,
+        ProcessRow::Start(_) => RowEvent::Start,
+        ProcessRow::Policy(_) => RowEvent::Policy,
+        ProcessRow::Checkpoint(_) => RowEvent::Checkpoint,
+        ProcessRow::Stop => RowEvent::Stop,
     };
     begin_line(out, head, event);
     match row {

@@ -18,7 +18,7 @@ use super::{
     error::AuditError,
     lines::{LineEnd, LogLines},
     request::RecordedRequest,
-    row::{CallRecord, Confinement, Decision, Outcome, RecordedMount, RowKind, SharedText, Subject},
+    row::{Confinement, Decision, Outcome, RecordedMount, RowEvent, RowFacts, SharedText, Subject},
     segments::{self, LogPart},
     touched::TouchedMount,
 };
@@ -37,7 +37,7 @@ pub struct Row {
     pub time: Timestamp,
     /// The kind of the row.
     #[serde(deserialize_with = "known_kind")]
-    pub event: RowKind,
+    pub event: RowEvent,
     /// As [`CallRecord::call_id`]. Empty in a row that is not about a call.
     #[serde(default)]
     pub call_id: SharedText,
@@ -186,8 +186,8 @@ pub struct Row {
 
 impl Row {
     /// Converts the row back into the call, so that recovery can write another row about it.
-    pub(super) fn into_call(self) -> CallRecord {
-        CallRecord {
+    pub(super) fn into_call(self) -> RowFacts {
+        RowFacts {
             call_id: self.call_id,
             run_id: self.run_id,
             agent: self.agent,
@@ -220,7 +220,7 @@ impl Row {
 pub(super) struct OpenCallFields<'line> {
     pub(super) seq: u64,
     #[serde(deserialize_with = "known_kind")]
-    pub(super) event: RowKind,
+    pub(super) event: RowEvent,
     #[serde(borrow, default)]
     pub(super) call_id: Cow<'line, str>,
     #[serde(borrow, default)]
@@ -345,9 +345,9 @@ fn first_version() -> u64 {
 
 /// Parses the kind of a row. A kind of a later version becomes [`RowKind::Other`], so that its row
 /// is still readable.
-fn known_kind<'de, D: Deserializer<'de>>(deserializer: D) -> Result<RowKind, D::Error> {
+fn known_kind<'de, D: Deserializer<'de>>(deserializer: D) -> Result<RowEvent, D::Error> {
     let word = Cow::<'de, str>::deserialize(deserializer)?;
-    Ok(RowKind::ALL.into_iter().find(|kind| kind.as_str() == word).unwrap_or(RowKind::Other))
+    Ok(RowEvent::ALL.into_iter().find(|kind| kind.as_str() == word).unwrap_or(RowEvent::Other))
 }
 
 fn microseconds<S: Serializer>(time: &Timestamp, serializer: S) -> Result<S::Ok, S::Error> {

@@ -19,7 +19,7 @@ pub type SharedText = Arc<str>;
 /// that become known while the call runs. Only the call's id and the tool's name are always known; for
 /// example, a call of an unknown tool has no tier.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub struct CallRecord {
+pub struct RowFacts {
     /// The call's id.
     pub call_id: SharedText,
     /// The run that the call belongs to.
@@ -73,55 +73,55 @@ pub struct CallRecord {
 
 /// One row to write.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Record {
-    /// The subject of the row: a call, a request to a model, or a pin.
-    pub call: Arc<CallRecord>,
+pub struct NewRow {
+    /// The facts of its subject: a call, a request to a model, or a pin.
+    pub facts: Arc<RowFacts>,
     /// The recorded event.
-    pub kind: RecordKind,
+    pub event: NewRowEvent,
 }
 
-impl Record {
+impl NewRow {
     /// The row before a call with effects runs.
     #[must_use]
-    pub fn begin(call: &Arc<CallRecord>) -> Self {
-        Self { call: Arc::clone(call), kind: RecordKind::Begin }
+    pub fn begin(call: &Arc<RowFacts>) -> Self {
+        Self { facts: Arc::clone(call), event: NewRowEvent::Begin }
     }
 
     /// The row after a call, or the only row of a call without effects or of a refused call.
     #[must_use]
-    pub fn end(call: &Arc<CallRecord>, ending: CallEnding) -> Self {
-        Self { call: Arc::clone(call), kind: RecordKind::End(ending) }
+    pub fn end(call: &Arc<RowFacts>, ending: CallEnding) -> Self {
+        Self { facts: Arc::clone(call), event: NewRowEvent::End(ending) }
     }
 
     /// The row after a request to a model. It takes only the run and the agent from the record.
     #[must_use]
-    pub fn model(call: &Arc<CallRecord>, ending: ModelEnding) -> Self {
-        Self { call: Arc::clone(call), kind: RecordKind::Model(ending) }
+    pub fn model(call: &Arc<RowFacts>, ending: ModelEnding) -> Self {
+        Self { facts: Arc::clone(call), event: NewRowEvent::Model(ending) }
     }
 
     /// The row for the late result of a pending call, written when the result enters the run.
     #[must_use]
-    pub fn result(call: &Arc<CallRecord>, ending: CallEnding) -> Self {
-        Self { call: Arc::clone(call), kind: RecordKind::Result(ending) }
+    pub fn result(call: &Arc<RowFacts>, ending: CallEnding) -> Self {
+        Self { facts: Arc::clone(call), event: NewRowEvent::Result(ending) }
     }
 
     /// The row before a tool of a module is pinned.
     #[must_use]
-    pub fn approve(pin: &Arc<CallRecord>) -> Self {
-        Self { call: Arc::clone(pin), kind: RecordKind::Approve }
+    pub fn approve(pin: &Arc<RowFacts>) -> Self {
+        Self { facts: Arc::clone(pin), event: NewRowEvent::Approve }
     }
 
     /// The row before a pin is withdrawn.
     #[must_use]
-    pub fn revoke(pin: &Arc<CallRecord>) -> Self {
-        Self { call: Arc::clone(pin), kind: RecordKind::Revoke }
+    pub fn revoke(pin: &Arc<RowFacts>) -> Self {
+        Self { facts: Arc::clone(pin), event: NewRowEvent::Revoke }
     }
 }
 
 /// The event that a record describes: the phase of a call, the end of a request to a model, or
 /// the change of a pin.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum RecordKind {
+pub enum NewRowEvent {
     /// The call is about to run.
     Begin,
     /// The call has ended.
@@ -259,7 +259,7 @@ impl<'de> Deserialize<'de> for Outcome {
 portcullis_types::word_enum! {
     /// The kind of a row.
     #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-    pub enum RowKind as "event" {
+    pub enum RowEvent as "event" {
         /// Written before the call runs.
         Begin = "begin",
         /// Written after the call, or instead of its run.
@@ -285,7 +285,7 @@ portcullis_types::word_enum! {
     }
 }
 
-impl RowKind {
+impl RowEvent {
     /// Whether the row is about a process or the log: a start, a stop, a policy, a checkpoint.
     #[must_use]
     pub const fn concerns_process(self) -> bool {

@@ -440,10 +440,10 @@ fn is_full(segment: &Segment, end: u64, options: &SealingOptions) -> bool {
     if end == 0 {
         return false;
     }
-    let begun = segment.begun.or_else(|| segment.start().ok()?.begun);
+    let started_at = segment.started_at.or_else(|| segment.start().ok()?.started_at);
     // A clock that was set back makes no segment old.
-    let age = begun.map_or(Duration::ZERO, |begun| {
-        Duration::try_from(Timestamp::now().duration_since(begun)).unwrap_or_default()
+    let age = started_at.map_or(Duration::ZERO, |started_at| {
+        Duration::try_from(Timestamp::now().duration_since(started_at)).unwrap_or_default()
     });
     end >= options.segment_bytes || age >= options.segment_age
 }

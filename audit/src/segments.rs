@@ -97,7 +97,7 @@ pub(super) struct SegmentStart {
     /// The number of the first row.
     pub(super) first_seq: u64,
     /// When the first row was written. `None` for an empty segment.
-    pub(super) begun: Option<Timestamp>,
+    pub(super) started_at: Option<Timestamp>,
     /// The first row as a link of the chain. `None` if the segment is empty, or its first line is not a row.
     pub(super) link: Option<ChainLink>,
     /// The tree of all rows before the segment, from the segment's first row. `None` for a first segment.
@@ -127,13 +127,13 @@ impl SegmentStart {
             }
         }
         let mut start =
-            Self { number: 1, bytes_before: 0, first_seq: 1, begun: None, link: None, tree: None };
+            Self { number: 1, bytes_before: 0, first_seq: 1, started_at: None, link: None, tree: None };
         if let Some(newline) = line[..length].iter().position(|byte| *byte == b'\n')
             && let Ok(link) = chain::check(&line[..=newline])
             && let Ok(row) = serde_json::from_slice::<FirstRow>(&line[..newline])
         {
             start.first_seq = link.seq;
-            start.begun = Some(row.time);
+            start.started_at = Some(row.time);
             start.link = Some(link);
             start.tree = frontier_of(&line[..=newline]);
             if let (Some(number), Some(bytes_before)) = (row.segment, row.bytes_before) {

@@ -13,7 +13,7 @@ mod tampering;
 use std::{collections::HashMap, fs, path::Path, sync::Arc};
 
 use super::{
-    AuditLog, CallEnding, CallRecord, Outcome, Record, Row, RowKind, SyncMode, VerifyReport, log_path, rows,
+    AuditLog, CallEnding, NewRow, Outcome, Row, RowEvent, RowFacts, SyncMode, VerifyReport, log_path, rows,
     verify,
 };
 
@@ -25,16 +25,16 @@ fn open(dir: &Path) -> AuditLog {
     log
 }
 
-fn call(call_id: &str) -> Arc<CallRecord> {
-    Arc::new(CallRecord { call_id: call_id.into(), tool: "file_write".into(), ..CallRecord::default() })
+fn call(call_id: &str) -> Arc<RowFacts> {
+    Arc::new(RowFacts { call_id: call_id.into(), tool: "file_write".into(), ..RowFacts::default() })
 }
 
-fn begin(call_id: &str) -> Record {
-    Record::begin(&call(call_id))
+fn begin(call_id: &str) -> NewRow {
+    NewRow::begin(&call(call_id))
 }
 
-fn end(call_id: &str) -> Record {
-    Record::end(&call(call_id), CallEnding::new(Outcome::Ok))
+fn end(call_id: &str) -> NewRow {
+    NewRow::end(&call(call_id), CallEnding::new(Outcome::Ok))
 }
 
 /// Returns the bytes of a closed log with this many rows.
@@ -65,8 +65,8 @@ fn all_closed_once(dir: &Path) {
     for row in read(dir) {
         let counts = calls.entry((row.process, row.call_id)).or_default();
         match row.event {
-            RowKind::Begin => counts.0 += 1,
-            RowKind::End => counts.1 += 1,
+            RowEvent::Begin => counts.0 += 1,
+            RowEvent::End => counts.1 += 1,
             other => unreachable!("{other} is not the row of a call"),
         }
     }

@@ -18,7 +18,7 @@ use super::{
     lines::{LineEnd, LogLines, NumberedLine},
     open_calls::OpenCalls,
     read::OpenCallFields,
-    row::RowKind,
+    row::RowEvent,
     seal, segments,
     tree::Frontier,
 };
@@ -299,7 +299,7 @@ impl ChainWalk {
             LineFault::HashMismatch => BreakReason::HashMismatch,
         })?;
         let Some(fields) = fields else { return Err(BreakReason::Malformed) };
-        let checkpoint = (fields.event == RowKind::Checkpoint).then(|| seal::frontier_of(line.bytes));
+        let checkpoint = (fields.event == RowEvent::Checkpoint).then(|| seal::frontier_of(line.bytes));
         if self.first_seq.is_none() && link.seq != 1 {
             self.begin_later(&link, checkpoint.as_ref().and_then(Option::as_ref), anchors)?;
         }

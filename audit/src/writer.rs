@@ -23,7 +23,7 @@ use super::{
     recovery::TornTail,
     rotation,
     row::{
-        CallRecord, RecordKind,
+        NewRowEvent, RowFacts,
         write::{RowHead, write_line},
     },
     segments::SegmentName,
@@ -191,8 +191,8 @@ impl LogWriter {
     pub(super) fn write(
         &mut self,
         process: &str,
-        call: &CallRecord,
-        kind: &RecordKind,
+        call: &RowFacts,
+        kind: &NewRowEvent,
         omitted: u64,
     ) -> Result<(), AuditError> {
         self.write_row(process, omitted, |line, head| write_line(line, head, call, kind))

@@ -5,7 +5,7 @@
 //! The file is judged through the descriptor that is then read (no TOCTOU race). On a read-only file system,
 //! such as a container's mounted configuration, no user here can change anything, so permissions are ignored.
 
-mod first;
+mod open_first;
 mod readers;
 
 use std::{
@@ -27,7 +27,7 @@ use rustix::{
 
 use crate::bounded;
 
-pub use first::open_first;
+pub use open_first::open_first;
 pub use readers::{GroupReaders, judge_readers};
 
 /// The kind of an object on a file's path.

@@ -28,7 +28,7 @@ impl JudgedAddresses {
     ) -> Result<Self, FetchError> {
         let addresses_found = addresses(&target.host, &target.kind, resolver, limits).await?;
         for address in &addresses_found {
-            judge.address(&target.host, target.port, *address)?;
+            judge.judge_address(&target.host, target.port, *address)?;
         }
         Ok(Self::interleaved(addresses_found, target.port))
     }
@@ -78,7 +78,7 @@ pub(crate) fn judge_unresolved(target: &Target, judge: &dyn Judge) -> Result<(),
         HostKind::Name(_) => Vec::new(),
     };
     for address in known_addresses {
-        judge.address(&target.host, target.port, address)?;
+        judge.judge_address(&target.host, target.port, address)?;
     }
     Ok(())
 }

@@ -31,7 +31,7 @@ pub(crate) async fn judge_and_connect<'c>(
     url: &Url,
 ) -> Result<(Target, Route<'c>), FetchError> {
     // Ask the judge before checking the ports: its refusal names the missing grant.
-    judge.request(&Method::CONNECT, url)?;
+    judge.judge_request(&Method::CONNECT, url)?;
     let target = Target::parse(url, &client.ports)?;
     let limits = judge.limits();
     let resolved = Route::judge(client, &target, judge, &limits);

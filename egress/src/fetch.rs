@@ -15,7 +15,7 @@ use crate::{
     ContentCoding, Credential, FetchError, Judge, Request, RequestLimits, Response,
     connection::Connection,
     exchange::{self, BodyReader, RequestTargetForm, ResponseHead, build_request},
-    parts,
+    partial_response,
     pool::{ConnectionPool, PoolKey},
     proxy::Proxy,
     redact, redirect,
@@ -78,12 +78,12 @@ impl FetchClient {
         loop {
             request.check(limits)?;
             let target = Target::parse(&request.url, &self.ports)?;
-            judge.request(&request.method, &request.url)?;
-            parts::refuse_request(judge, &request)?;
+            judge.judge_request(&request.method, &request.url)?;
+            partial_response::check_request(judge, &request)?;
             let (address, mut head, body) = self.exchange(judge, &target, limits, &request).await?;
             // Redact before following a redirect, whose target could carry the secret further.
             redacted |= redact::redact_headers(&mut head.headers, &judge.known_secrets());
-            parts::refuse_response(judge, &request, head.status, &head.headers)?;
+            partial_response::check_response(judge, &request, head.status, &head.headers)?;
             if !redirect::is_redirect(head.status, &head.headers) {
                 let ResponseHead { status, headers, coding } = head;
                 let url = request.url;
@@ -95,7 +95,7 @@ impl FetchClient {
             redirects += 1;
             let previous_url = request.url.clone();
             request = redirect::follow(&request, head.status, &head.headers)?;
-            judge.redirect(&previous_url, &request.url)?;
+            judge.judge_redirect(&previous_url, &request.url)?;
         }
     }
 

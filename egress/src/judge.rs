@@ -23,7 +23,7 @@ pub trait Judge: Send + Sync {
     ///
     /// # Errors
     /// The refusal.
-    fn request(&self, method: &Method, url: &Url) -> Result<(), Refusal>;
+    fn judge_request(&self, method: &Method, url: &Url) -> Result<(), Refusal>;
 
     /// Decides whether `address` may be connected to as `host`. Called for every address of a name before any
     /// of them is dialled, and for a host that is written as an address. One refusal refuses the request, so
@@ -37,17 +37,17 @@ pub trait Judge: Send + Sync {
     ///
     /// # Errors
     /// The refusal.
-    fn address(&self, host: &str, port: u16, address: IpAddr) -> Result<(), Refusal>;
+    fn judge_address(&self, host: &str, port: u16, address: IpAddr) -> Result<(), Refusal>;
 
     /// Receives the address of the connection that a request is about to use, or of the attempt that failed
     /// last. Behind a proxy it is the proxy's address. For audit rows. Default: does nothing.
     fn on_dialled(&self, _address: SocketAddr) {}
 
-    /// Decides whether a redirect may be followed. Called before [`Self::request`] is called for its target.
+    /// Decides whether a redirect may be followed. Called before [`Self::judge_request`] is called for its target.
     ///
     /// # Errors
     /// The refusal.
-    fn redirect(&self, from: &Url, to: &Url) -> Result<(), Refusal>;
+    fn judge_redirect(&self, from: &Url, to: &Url) -> Result<(), Refusal>;
 
     /// Returns the secrets that [`Self::should_attach`] is asked about. Called for each request. Default: none.
     fn credentials(&self) -> &[Credential] {

@@ -109,7 +109,7 @@ pub(crate) fn judge_pooled(
     address: SocketAddr,
 ) -> Result<(), FetchError> {
     match &client.proxy {
-        None => Ok(judge.address(&target.host, target.port, address.ip())?),
+        None => Ok(judge.judge_address(&target.host, target.port, address.ip())?),
         Some(_) => judge_unresolved(target, judge),
     }
 }

@@ -38,7 +38,7 @@ impl AgentServers {
         }
         for McpServerConfiguration { server, .. } in &self.0 {
             let added = registry.add_configured_tool(server.listing());
-            added.map_err(|error| ApiError::invalid("mcp", portcullis_types::chain(&error)))?;
+            added.map_err(|error| ApiError::invalid("mcp", portcullis_types::error_chain(&error)))?;
         }
         Ok(())
     }

@@ -77,7 +77,7 @@ pub(crate) fn add(tools: &AgentTools, registry: &ToolRegistry) -> Result<(), Api
     for (name, tool) in &**tools {
         let added = registry.add_configured_tool(tool.to_tool());
         added.map_err(|error| {
-            ApiError::invalid("tools", format!("`{name}`: {}", portcullis_types::chain(&error)))
+            ApiError::invalid("tools", format!("`{name}`: {}", portcullis_types::error_chain(&error)))
         })?;
     }
     Ok(())

@@ -139,7 +139,7 @@ fn store_error(error: StoreError) -> ToolError {
         StoreError::Limit(_) => ToolError::resource_limit(error.to_string()),
         // The cause is for the operator, because it can name hosts and tables.
         error => ToolError::unavailable("the store of the gateway does not answer")
-            .with_operator_detail(portcullis_types::chain(&error)),
+            .with_operator_detail(portcullis_types::error_chain(&error)),
     }
 }
 

@@ -35,6 +35,7 @@ mod network;
 mod notify;
 mod operation;
 mod protect;
+mod provenance;
 mod repository;
 mod search;
 mod secrets;
@@ -62,7 +63,6 @@ mod shipped;
 mod warnings;
 
 mod lint;
-mod origins;
 mod trace;
 
 mod denial;
@@ -109,11 +109,11 @@ pub use notify::{
     NotifySettings, NotifyUrl,
 };
 pub use operation::Operation;
-pub use origins::{Origin, PolicyOrigins, PolicyValue, SourceLocation};
 pub use path_rules::{InvalidPathPattern, PathPattern};
 pub use policy::WorkspaceSecurityPolicy;
 pub use policy_files::{MAX_POLICY_FILE_BYTES, OVERLAY_FILE, SHIPPED_POLICY_NAME, default_policy_paths};
 pub use protect::{InvalidPattern, ProtectedPaths};
+pub use provenance::{PolicyProvenance, PolicyValue, SourceLocation, ValueSource};
 pub use repository::RepositoryMarks;
 pub use search::{InvalidSearchUrl, SearchProvider, SearchSettings, SearchUrl};
 pub use secrets::{

@@ -8,7 +8,8 @@ mod checks;
 use serde::{Deserialize, Serialize};
 
 use crate::{
-    KnownTools, LoadOptions, PolicyError, PolicyFault, PolicyOrigins, SourceLocation, WorkspaceSecurityPolicy,
+    KnownTools, LoadOptions, PolicyError, PolicyFault, PolicyProvenance, SourceLocation,
+    WorkspaceSecurityPolicy,
 };
 
 portcullis_types::word_enum! {
@@ -252,14 +253,14 @@ impl LintReport {
     pub fn of_policy(
         options: &LoadOptions<'_>,
         policy: &WorkspaceSecurityPolicy,
-        origins: &PolicyOrigins,
+        provenance: &PolicyProvenance,
         known: &KnownTools,
         has_approver: bool,
     ) -> Self {
         // The tools of optional entries may be missing, which is not a finding.
         let mut report = policy.check_tools(known).err().map(Self::of_faults).unwrap_or_default();
         report.add(policy.warnings().iter().cloned().map(LintFinding::from));
-        report.add(checks::run(options, policy, origins, has_approver));
+        report.add(checks::run(options, policy, provenance, has_approver));
         report
     }
 

@@ -3,7 +3,6 @@
 use std::{
     collections::{BTreeMap, BTreeSet},
     sync::Arc,
-    time::Duration,
 };
 
 use portcullis_types::{SandboxTier, ToolName};
@@ -207,24 +206,6 @@ impl WorkspaceSecurityPolicy {
     #[must_use]
     pub fn limits(&self) -> &Limits {
         &self.effective.limits
-    }
-
-    /// Returns the maximum number of calls that run concurrently.
-    #[must_use]
-    pub fn concurrency(&self) -> usize {
-        self.effective.limits.concurrency
-    }
-
-    /// Returns the maximum number of calls of one tool that an agent may make in a minute.
-    #[must_use]
-    pub fn calls_per_minute(&self) -> u32 {
-        self.effective.limits.calls_per_minute
-    }
-
-    /// Returns the maximum duration of any call.
-    #[must_use]
-    pub fn max_timeout(&self) -> Duration {
-        self.effective.limits.max_timeout
     }
 
     /// Returns the shell, or `None` if commands do not run. [`Self::shell_absence`] then gives the reason.

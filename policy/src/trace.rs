@@ -40,7 +40,7 @@ impl TraceSink for Trace {
 /// A rule that a decision considered.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct TracedRule {
-    /// The rule as a path in the policy file, such as `profiles.R.mounts.shared`. [`crate::PolicyOrigins`]
+    /// The rule as a path in the policy file, such as `profiles.R.mounts.shared`. [`crate::PolicyProvenance`]
     /// finds its position.
     pub rule: String,
     /// The rule's contribution to the decision, as a phrase for people.

@@ -70,6 +70,6 @@ impl ExternalCalls for ClientCalls {
 fn call_error(error: RunError) -> ToolError {
     match error {
         RunError::Store(error) => unavailable(&error),
-        error => ToolError::internal(portcullis_types::chain(&error)),
+        error => ToolError::internal(portcullis_types::error_chain(&error)),
     }
 }

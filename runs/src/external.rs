@@ -142,7 +142,7 @@ fn progress(call: &StoredExternalCall) -> Result<ExternalCallState, ToolError> {
 
 pub(crate) fn unavailable(error: &StoreError) -> ToolError {
     ToolError::unavailable("the store of the run cannot keep the call")
-        .with_operator_detail(portcullis_types::chain(error))
+        .with_operator_detail(portcullis_types::error_chain(error))
 }
 
 /// The body of an inbox entry with a late result.

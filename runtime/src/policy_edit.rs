@@ -80,7 +80,7 @@ fn insert(grants: &mut InlineTable, mount: &MountOption, access: String) {
 #[cfg(test)]
 mod tests {
     use portcullis_tools::policy::{DEFAULT_POLICY, LoadOptions, PolicySource, WorkspaceSecurityPolicy};
-    use portcullis_types::{SandboxTier, chain};
+    use portcullis_types::{SandboxTier, error_chain};
 
     use super::*;
 
@@ -124,15 +124,15 @@ mod tests {
         std::os::unix::fs::symlink(&link, &link).expect("linked");
         let error = with(DEFAULT_POLICY, &[&format!("d={}", link.display())]).expect_err("a cycle of links");
         let source = std::fs::metadata(&link).expect_err("a cycle of links");
-        assert!(chain(&error).contains(&source.to_string()), "{}", chain(&error));
+        assert!(error_chain(&error).contains(&source.to_string()), "{}", error_chain(&error));
     }
 
     #[test]
     fn a_name_that_is_taken_is_refused_and_other_shapes_are_kept() {
         let error = with(DEFAULT_POLICY, &["tmp=/srv"]).expect_err("taken");
-        assert!(chain(&error).contains("the policy has a mount of this name"), "{error}");
+        assert!(error_chain(&error).contains("the policy has a mount of this name"), "{error}");
         let error = with(DEFAULT_POLICY, &["a=/a", "a=/b"]).expect_err("taken");
-        assert!(chain(&error).contains("the policy has a mount of this name"), "{error}");
+        assert!(error_chain(&error).contains("the policy has a mount of this name"), "{error}");
         let own_line =
             "version = 1\nhome = \"h\"\nmounts.h = \"h\"\n[profiles.P.mounts]\nh = \"write\"\n[profiles.Q]\n";
         let edited = with(own_line, &["d=/d:ro"]).expect("edited");

@@ -279,7 +279,7 @@ fn read(file: &Path) -> io::Result<String> {
 #[cfg(test)]
 mod tests {
     use portcullis_tools::policy::{LoadOptions, PolicySource, WorkspaceSecurityPolicy};
-    use portcullis_types::{SandboxTier, chain};
+    use portcullis_types::{SandboxTier, error_chain};
 
     use super::*;
 
@@ -365,11 +365,11 @@ mod tests {
         let (root, files) = projects(&[("a.toml", twice), ("b.toml", twice)]);
         let error =
             Project::find_in(&files, &real_path(root.path()).expect("a path").join("code")).expect_err("two");
-        assert!(chain(&error).contains("names the folder"), "{error}");
+        assert!(error_chain(&error).contains("names the folder"), "{error}");
         for text in ["version = 1\n", "[project]\npath = 'code'\n", "[[", "\u{0}"] {
             let (root, files) = projects(&[("a.toml", text)]);
             let error = Project::find_in(&files, root.path()).expect_err("no folder");
-            assert!(chain(&error).contains("names no folder"), "{text}: {error}");
+            assert!(error_chain(&error).contains("names no folder"), "{text}: {error}");
         }
         let (root, files) = projects(&[]);
         rustix::fs::mknodat(
@@ -381,7 +381,7 @@ mod tests {
         )
         .expect("a FIFO");
         let error = Project::find_in(&files, root.path()).expect_err("a FIFO");
-        assert!(chain(&error).contains("not a regular file"), "{error}");
+        assert!(error_chain(&error).contains("not a regular file"), "{error}");
     }
 
     #[test]

@@ -8,7 +8,7 @@ use portcullis_tools::{
     HostWasmToolRunner,
     sandbox::{compile_from_stdin, is_compiler},
 };
-use portcullis_types::chain;
+use portcullis_types::error_chain;
 use tracing_subscriber::{EnvFilter, filter::LevelFilter};
 
 use crate::{
@@ -38,7 +38,7 @@ pub fn run(args: impl IntoIterator<Item = OsString>) -> ExitCode {
     if let Err(error) = conceal_memory() {
         stream::write_stderr(&format!(
             "error: this process's memory cannot be concealed: {}\n",
-            chain(&error)
+            error_chain(&error)
         ));
         return ExitCode::FAILURE;
     }

@@ -49,7 +49,7 @@ pub fn is_compiler(args: &[OsString]) -> bool {
 pub fn compile_from_stdin(args: &[OsString]) -> ExitCode {
     let (kind, answer) = match compile(args.get(2..).unwrap_or_default()) {
         Ok(code) => (COMPILED, code),
-        Err(error) => (REFUSED, portcullis_types::chain(&error).into_bytes()),
+        Err(error) => (REFUSED, portcullis_types::error_chain(&error).into_bytes()),
     };
     let mut out = io::stdout().lock();
     let result = out.write_all(&[kind]).and_then(|()| out.write_all(&answer)).and_then(|()| out.flush());

@@ -12,7 +12,7 @@ use std::{
 use portcullis_confine::{
     MountAccess, MountRule, ProvenThread, ThreadConfinement, confine_current_thread, interrupt::ThreadTarget,
 };
-use portcullis_types::{Access, chain};
+use portcullis_types::{Access, error_chain};
 use tokio::sync::oneshot;
 use wasmtime::Engine;
 
@@ -199,7 +199,7 @@ fn serve(
 ) -> Result<GuestReport, WasmError> {
     let proven = match proven {
         Ok(proven) => proven,
-        Err(error) => return Err(WasmError::Unconfined { reason: chain(error) }),
+        Err(error) => return Err(WasmError::Unconfined { reason: error_chain(error) }),
     };
     proven.reprove()?;
     guest::run(setup, proven.posture().clone(), job)

@@ -44,7 +44,7 @@ pub mod http;
 mod output;
 mod param;
 #[doc(hidden)]
-pub mod returned;
+pub mod return_kind;
 mod schema;
 mod spec;
 #[doc(hidden)]
@@ -88,7 +88,7 @@ pub mod __private {
         decode::{CannotDecode, DecodeFn, Decoder, Decodes, Faults, Mismatch, Primitive},
         guest::main,
         output::IntoToolOutput,
-        returned,
+        return_kind,
         schema::{ParamKind, typed},
         spec::{DefaultValue, Hints, LiteralValue, ParamSpec, Requiredness, ToolSpec, UnknownKeys},
         strict::{Choice, ObjectOnly, field},

@@ -174,7 +174,7 @@ fn reason(interruption: Interruption) -> &'static str {
     match interruption {
         Interruption::Processes => "they had too many processes or threads",
         Interruption::Memory => "they had too much memory",
-        Interruption::MemoryHidden => "their memory could not be counted",
+        Interruption::MemoryUncountable => "their memory could not be counted",
         // A watch never kills for these reasons.
         Interruption::Timeout | Interruption::Cancelled => "they were cancelled",
     }

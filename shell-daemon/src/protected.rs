@@ -27,9 +27,9 @@
 //! scan left out and a later scan finds is reported if the path or its folder has changed since the session began.
 
 mod budget;
+mod fingerprint;
 mod mount;
 mod names;
-mod seen;
 
 use std::{
     collections::BTreeSet,
@@ -44,8 +44,8 @@ use rustix::fs::FileType;
 pub(crate) use self::mount::open_below;
 use self::{
     budget::{ScanBounds, ScanBudget},
+    fingerprint::{TICK, file_time},
     mount::ScannedMount,
-    seen::{TICK, file_time},
 };
 use crate::{
     SessionSpec, ShellError,

@@ -12,9 +12,10 @@ use rustix::{
     event::{PollFd, PollFlags, Timespec, poll},
     io::Errno,
 };
+use serde::Serialize;
 
 use crate::{
-    CommandRequest, Ending, ProtectedFound, ShellError, StateAfter,
+    CommandRequest, Ending, ProtectedFound, ShellError, ShellState,
     background::Background,
     input::Feed,
     kill_stall::{StallDetector, Survivors},
@@ -60,7 +61,7 @@ pub struct CommandEnd {
     /// The number of output bytes. At most [`CommandRequest::max_output_bytes`] of them were passed to the caller.
     pub output_bytes: u64,
     /// The shell state that the next command starts with.
-    pub state: StateAfter,
+    pub state: ShellState,
     /// Whether the command left background jobs behind.
     pub jobs_left: bool,
     /// Protected paths that the command made or changed.
@@ -76,21 +77,23 @@ pub enum Completion {
     Interrupted(Interruption),
 }
 
-/// The reason why a command was killed.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Interruption {
-    /// The command's deadline passed.
-    Timeout,
-    /// The caller cancelled the command.
-    Cancelled,
-    /// The command had more than [`CommandRequest::max_processes`] or four times as many threads, or its session
-    /// had too many.
-    Processes,
-    /// The command and its jobs had more memory than [`crate::SessionSpec::limits`] allows, or the session had too
-    /// much.
-    Memory,
-    /// The command's memory cannot be counted: a process hides its memory, or there are too many mappings.
-    MemoryHidden,
+portcullis_types::word_enum! {
+    /// The reason why a command was killed.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+    pub enum Interruption {
+        /// The command's deadline passed.
+        Timeout = "timeout",
+        /// The caller cancelled the command.
+        Cancelled = "cancelled",
+        /// The command had more than [`CommandRequest::max_processes`] or four times as many threads, or its
+        /// session had too many.
+        Processes = "processes",
+        /// The command and its jobs had more memory than [`crate::SessionSpec::limits`] allows, or the session
+        /// had too much.
+        Memory = "memory",
+        /// The command's memory cannot be counted: a process hides its memory, or there are too many mappings.
+        MemoryUncountable = "hidden",
+    }
 }
 
 impl Interruption {
@@ -99,8 +102,8 @@ impl Interruption {
         match breach {
             Breach::Processes => Some(Self::Processes),
             Breach::Memory => Some(Self::Memory),
-            Breach::Hidden => Some(Self::MemoryHidden),
-            Breach::Unlisted => None,
+            Breach::MemoryUncountable => Some(Self::MemoryUncountable),
+            Breach::ProcessesUnlisted => None,
         }
     }
 }
@@ -125,7 +128,7 @@ pub(crate) struct RunningCommand {
     text: OwnedFd,
     stdin: Feed,
     streams: [Option<OwnedFd>; 2],
-    started: Instant,
+    started_at: Instant,
     output_bytes: u64,
 }
 
@@ -137,7 +140,7 @@ impl RunningCommand {
         watcher: &Watcher,
         request: &CommandRequest,
     ) -> Result<Self, ShellError> {
-        let started = Instant::now();
+        let started_at = Instant::now();
         prepared.begin(request.workdir.as_deref().unwrap_or_default(), &request.command)?;
         let PreparedShell { ends, init } = prepared;
         Ok(Self {
@@ -148,7 +151,7 @@ impl RunningCommand {
             text: ends.text,
             stdin: Feed::new(ends.stdin, &request.stdin, request.input.as_ref()),
             streams: [Some(ends.stdout), Some(ends.stderr)],
-            started,
+            started_at,
             output_bytes: 0,
         })
     }
@@ -171,7 +174,7 @@ impl RunningCommand {
                 Err(ShellError::NotStarted { reason: "the shell ended before the command began".to_owned() })
             };
         }
-        let duration = self.started.elapsed();
+        let duration = self.started_at.elapsed();
         self.stdin.close();
         self.read_rest(request, &mut buffer, on_output);
         let output_bytes = self.output_bytes;
@@ -207,7 +210,8 @@ impl RunningCommand {
         on_output: &mut dyn FnMut(OutputChunk<'_>),
     ) -> Result<(ShellExit, Completion), ShellError> {
         let mut completion = Completion::Finished;
-        let deadline = self.started.checked_add(request.timeout).unwrap_or(self.started + UNLIMITED_TIME);
+        let deadline =
+            self.started_at.checked_add(request.timeout).unwrap_or(self.started_at + UNLIMITED_TIME);
         let mut killing: Option<StallDetector> = None;
         let end = loop {
             let ready = self.wait(deadline, (completion == Completion::Finished).then_some(request))?;

@@ -33,7 +33,7 @@ use crate::{
     running::{Execution, RunningCommand},
     setup::setup,
     tree::{self, Process},
-    watch::{SessionBounds, Watcher},
+    watch::{SessionLimits, Watcher},
     wire::{self, FromSession, LayerPlan, NetworkAbsence, SessionReady, SessionSetup, ToSession},
 };
 
@@ -338,7 +338,7 @@ fn start_watcher(
     let has_filter = matches!(posture.layer(Layer::Seccomp), Some(LayerStatus::Enforced));
     let meter =
         MemoryMeter::new(if has_filter { DescriptorSearch::Unneeded } else { DescriptorSearch::Needed })?;
-    let session = spec.group.map(|group| SessionBounds {
+    let session = spec.group.map(|group| SessionLimits {
         threads: usize::try_from(group.processes).unwrap_or(usize::MAX),
         memory_bytes: group.memory_bytes,
     });

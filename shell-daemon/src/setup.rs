@@ -20,7 +20,7 @@ use crate::{
     network::CERTIFICATES_BYTES,
     prepared::memory_file,
     protected::SessionProtectedPaths,
-    toolchain::{self, beyond_the_system},
+    toolchain::{self, paths_outside_system},
     wire::{LayerPlan, SessionSetup, SetupPath},
 };
 
@@ -64,7 +64,7 @@ pub(crate) fn setup(
     let may_have_tree = plan.may_have_tree();
     let read_caches = spec.toolchain.caches.iter().map(PathBuf::as_path).filter(|_| !may_have_tree);
     let before_toolchain = paths.len();
-    for path in beyond_the_system(&spec.toolchain).chain(read_caches) {
+    for path in paths_outside_system(&spec.toolchain).chain(read_caches) {
         let handle = toolchain::open(path)
             .map_err(|source| ShellError::MountOpen { path: path.to_owned(), source })?;
         handles.push(handle);

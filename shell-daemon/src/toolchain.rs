@@ -189,7 +189,7 @@ pub(crate) fn open(path: &Path) -> io::Result<OwnedFd> {
 }
 
 /// Returns the paths that sessions do not already see as a part of the system.
-pub(crate) fn beyond_the_system(toolchain: &SessionToolchain) -> impl Iterator<Item = &Path> {
+pub(crate) fn paths_outside_system(toolchain: &SessionToolchain) -> impl Iterator<Item = &Path> {
     toolchain.read.iter().map(PathBuf::as_path).filter(|path| !is_system_path(path))
 }
 
@@ -200,7 +200,7 @@ mod tests {
     fn problem(read: &Path, mounts: &[(&str, PathBuf)], private: &[PathBuf], home: &Path) -> Option<String> {
         let (read, home) = (vec![read.to_owned()], Some(home.to_owned()));
         let toolchain = SessionToolchain { read, home, ..SessionToolchain::default() };
-        toolchain.check(mounts, private).err().map(|error| portcullis_types::chain(&error))
+        toolchain.check(mounts, private).err().map(|error| portcullis_types::error_chain(&error))
     }
 
     #[test]
@@ -252,7 +252,7 @@ mod tests {
         let check = |path: &Path| {
             let (caches, home) = (vec![path.to_owned()], Some(home.clone()));
             let toolchain = SessionToolchain { caches, home, ..SessionToolchain::default() };
-            toolchain.check_caches(&mounts, &private).map_err(|error| portcullis_types::chain(&error))
+            toolchain.check_caches(&mounts, &private).map_err(|error| portcullis_types::error_chain(&error))
         };
         assert_eq!(check(&home.join("cache")), Ok(()));
         for (path, expected) in [

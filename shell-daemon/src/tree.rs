@@ -29,7 +29,7 @@ use crate::{
 pub(crate) struct Process {
     pub(crate) pid: Pid,
     /// The process's start time in the kernel's ticks.
-    started: u64,
+    start_time: u64,
 }
 
 impl Process {
@@ -412,7 +412,7 @@ mod tests {
         let process = Process::child_of(parent, pid).unwrap();
         assert!(process.is_alive());
         // A number with another start time looks like a reused number.
-        let reused_pid = Process { started: process.started + 1, ..process };
+        let reused_pid = Process { start_time: process.start_time + 1, ..process };
         assert!(!reused_pid.is_alive());
         reused_pid.kill();
         kill_descendants(reused_pid, Duration::from_secs(1)).unwrap();

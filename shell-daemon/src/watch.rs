@@ -36,14 +36,14 @@ use crate::{
 
 /// Limits of one command and its jobs.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct CommandBounds {
+pub(crate) struct CommandLimits {
     pub(crate) processes: usize,
     pub(crate) memory_bytes: u64,
 }
 
 /// Limits of all commands of a session and their jobs together.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct SessionBounds {
+pub(crate) struct SessionLimits {
     /// Processes and threads.
     pub(crate) threads: usize,
     pub(crate) memory_bytes: u64,
@@ -52,12 +52,14 @@ pub(crate) struct SessionBounds {
 /// The reason why a watch killed a command.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Breach {
+    /// There are too many processes or threads.
     Processes,
+    /// The processes have too much memory.
     Memory,
     /// A process hides its memory, or there are more mappings than can be counted.
-    Hidden,
+    MemoryUncountable,
     /// The command's processes could not be listed.
-    Unlisted,
+    ProcessesUnlisted,
 }
 
 /// The thread that watches the commands of one session. Dropping this ends the thread.
@@ -110,7 +112,7 @@ impl Watcher {
     /// The I/O error if the thread cannot be started.
     pub(crate) fn start(
         memory_bytes: u64,
-        session: Option<SessionBounds>,
+        session: Option<SessionLimits>,
         user: Option<ProcessUser>,
         meter: MemoryMeter,
     ) -> io::Result<Self> {
@@ -138,7 +140,7 @@ impl Watcher {
             .map_err(ShellError::channel)?;
         let signal =
             Arc::new(BreachSignal { breach: OnceLock::new(), wake, is_forgotten: AtomicBool::new(false) });
-        let bounds = CommandBounds { processes, memory_bytes: self.memory_bytes };
+        let bounds = CommandLimits { processes, memory_bytes: self.memory_bytes };
         self.shared.lock().commands.push(WatchedCommand::new(root, bounds, Arc::clone(&signal)));
         self.shared.changed.notify_one();
         Ok(CommandWatch { root, signal, shared: Arc::clone(&self.shared) })
@@ -189,7 +191,7 @@ impl SharedWatch {
         self.state.lock()
     }
 
-    fn serve(&self, session: Option<SessionBounds>, meter: &MemoryMeter) {
+    fn serve(&self, session: Option<SessionLimits>, meter: &MemoryMeter) {
         while let Some(due) = self.wait_for_due() {
             for mut watched in due {
                 // Do not hold the lock here: a sample takes time, and a kill can take seconds.
@@ -232,7 +234,7 @@ impl SharedWatch {
 
     /// Compares the sum of all commands with the session's limits. If the sum exceeds a limit, the largest command is
     /// killed.
-    fn judge_session(&self, bounds: SessionBounds) {
+    fn judge_session(&self, bounds: SessionLimits) {
         let state = self.lock();
         let memory: u64 = state.commands.iter().map(|watched| watched.memory_bytes).sum();
         let threads: usize = state.commands.iter().map(|watched| watched.threads).sum();

@@ -168,7 +168,7 @@ pub(crate) struct ShellExit {
     pub(crate) ending: Ending,
     pub(crate) cpu: Duration,
     pub(crate) peak_memory_bytes: u64,
-    pub(crate) state: StateAfter,
+    pub(crate) state: ShellState,
     pub(crate) jobs_left: bool,
 }
 
@@ -181,17 +181,19 @@ pub enum Ending {
     Signal(i32),
 }
 
-/// The shell state that the next command starts with.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub enum StateAfter {
-    /// The state that this command left.
-    Saved,
-    /// The previous state: this shell was killed.
-    KeptAfterKill,
-    /// The previous state: the state of this command is larger than 1 MiB.
-    KeptTooLarge,
-    /// The previous state: `exec` replaced this shell, or its `EXIT` trap was replaced.
-    KeptNotWritten,
+portcullis_types::word_enum! {
+    /// The shell state that the next command starts with: this command's state, or the previous one and the reason.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+    pub enum ShellState {
+        /// The state that this command left.
+        Carried = "carried",
+        /// The previous state: this shell was killed.
+        Killed = "killed",
+        /// The previous state: the state of this command is larger than 1 MiB.
+        TooLarge = "too_large",
+        /// The previous state: `exec` replaced this shell, or its `EXIT` trap was replaced.
+        NotWritten = "not_written",
+    }
 }
 
 /// Makes a connected pair of sockets, the sidecar's end first. On the sidecar's end, the kernel adds the sender

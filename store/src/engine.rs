@@ -65,25 +65,25 @@ where
 /// `answer` is a write that wakes the tasks waiting for the id in its first argument.
 macro_rules! methods {
     ($interface:ident { $($other:tt)* } $(
-        $kind:ident $name:ident($($argument:ident: $type:ty $(=> $owned:ident)?),*) -> $output:ty, $doing:literal;
+        $kind:ident $name:ident($($argument:ident: $type:ty $(=> $owned:ident)?),*) -> $output:ty, $action:literal;
     )+) => {
         #[async_trait]
         impl<B: SqlBackend + std::fmt::Debug> $interface for Store<B> {
             $(
                 async fn $name(&self, $($argument: $type),*) -> Result<$output, StoreError> {
                     $($(let $argument = $argument.$owned();)?)*
-                    methods!(@run $kind self, $doing, $name, ($($argument),*))
+                    methods!(@run $kind self, $action, $name, ($($argument),*))
                 }
             )+
 
             $($other)*
         }
     };
-    (@run answer $store:ident, $doing:literal, $name:ident, ($id:ident, $($argument:ident),*)) => {{
+    (@run answer $store:ident, $action:literal, $name:ident, ($id:ident, $($argument:ident),*)) => {{
         // The operation takes the id, so copy it for the waiters.
         let answered: Arc<str> = $id.as_str().into();
         let operation = operation(move |sql| operations::$name(sql, $id, $($argument),*).boxed());
-        let written = $store.database.write($doing, operation).await;
+        let written = $store.database.write($action, operation).await;
         // Wake the waiters only after the commit, because they then read the store.
         if written.is_ok() {
             // Sending fails only without waiters.
@@ -91,9 +91,9 @@ macro_rules! methods {
         }
         written
     }};
-    (@run $kind:ident $store:ident, $doing:literal, $name:ident, ($($argument:ident),*)) => {{
+    (@run $kind:ident $store:ident, $action:literal, $name:ident, ($($argument:ident),*)) => {{
         let operation = operation(move |sql| operations::$name(sql, $($argument),*).boxed());
-        $store.database.$kind($doing, operation).await
+        $store.database.$kind($action, operation).await
     }};
 }
 

@@ -147,10 +147,10 @@ pub enum StoreError {
     #[error(transparent)]
     Open(#[from] OpenError),
     /// The database has failed.
-    #[error("the store cannot {doing}: {failure}")]
+    #[error("the store cannot {action}: {failure}")]
     Database {
-        /// The operation, as a verb with its object.
-        doing: &'static str,
+        /// The failed operation, as a verb with its object.
+        action: &'static str,
         /// The kind of the failure.
         failure: DatabaseFailure,
         /// The database's error.
@@ -173,11 +173,11 @@ impl StoreError {
     }
 
     pub(crate) fn database(
-        doing: &'static str,
+        action: &'static str,
         failure: DatabaseFailure,
         source: impl Into<Box<dyn Error + Send + Sync>>,
     ) -> Self {
-        Self::Database { doing, failure, source: source.into() }
+        Self::Database { action, failure, source: source.into() }
     }
 
     pub(crate) fn not_found(what: Entity, id: &str) -> Self {

@@ -97,15 +97,15 @@ impl Postgres {
         Ok(postgres)
     }
 
-    async fn client(&self, doing: &'static str) -> Result<Object, StoreError> {
-        self.pool.get().await.map_err(|error| pool_error(doing, error))
+    async fn client(&self, action: &'static str) -> Result<Object, StoreError> {
+        self.pool.get().await.map_err(|error| pool_error(action, error))
     }
 
     /// Closes the connection of an operation that timed out, because its answer could arrive as the answer to
     /// the next.
     fn finish<T>(
         &self,
-        doing: &'static str,
+        action: &'static str,
         client: Object,
         outcome: Result<Result<T, StoreError>, tokio::time::error::Elapsed>,
     ) -> Result<T, StoreError> {
@@ -113,7 +113,7 @@ impl Postgres {
             Ok(result) => result,
             Err(elapsed) => {
                 drop(Object::take(client));
-                Err(StoreError::database(doing, DatabaseFailure::TimedOut, elapsed))
+                Err(StoreError::database(action, DatabaseFailure::TimedOut, elapsed))
             }
         }
     }
@@ -122,14 +122,14 @@ impl Postgres {
 impl SqlBackend for Postgres {
     async fn write<T: Send + 'static>(
         &self,
-        doing: &'static str,
+        action: &'static str,
         operation: TransactionWork<T>,
     ) -> Result<T, StoreError> {
-        let mut client = self.client(doing).await?;
+        let mut client = self.client(action).await?;
         let writing = async {
-            let failed = |error| postgres_error(doing, error);
+            let failed = |error| postgres_error(action, error);
             let transaction = client.transaction().await.map_err(failed)?;
-            let written = operation(&mut SqlSession::new(&transaction, doing)).await;
+            let written = operation(&mut SqlSession::new(&transaction, action)).await;
             match written {
                 Ok(output) => transaction.commit().await.map_err(failed).map(|()| output),
                 Err(error) => {
@@ -141,18 +141,18 @@ impl SqlBackend for Postgres {
             }
         };
         let outcome = tokio::time::timeout(self.operation_timeout, writing).await;
-        self.finish(doing, client, outcome)
+        self.finish(action, client, outcome)
     }
 
     async fn read<T: Send + 'static>(
         &self,
-        doing: &'static str,
+        action: &'static str,
         operation: TransactionWork<T>,
     ) -> Result<T, StoreError> {
-        let client = self.client(doing).await?;
-        let mut session = SqlSession::new(&client, doing);
+        let client = self.client(action).await?;
+        let mut session = SqlSession::new(&client, action);
         let outcome = tokio::time::timeout(self.operation_timeout, operation(&mut session)).await;
-        self.finish(doing, client, outcome)
+        self.finish(action, client, outcome)
     }
 
     async fn close(&self) {

@@ -28,17 +28,17 @@ pub(crate) type TransactionWork<T> =
 
 /// A database. [`Store`](crate::engine::Store) makes a store of it.
 pub(crate) trait SqlBackend: Send + Sync + 'static {
-    /// Runs the operation in a write transaction; on an error it is rolled back. `doing` names the operation in errors.
+    /// Runs the operation in a write transaction; on an error it is rolled back. `action` names the operation in errors.
     fn write<T: Send + 'static>(
         &self,
-        doing: &'static str,
+        action: &'static str,
         operation: TransactionWork<T>,
     ) -> impl Future<Output = Result<T, StoreError>> + Send;
 
     /// Runs the operation in a read transaction.
     fn read<T: Send + 'static>(
         &self,
-        doing: &'static str,
+        action: &'static str,
         operation: TransactionWork<T>,
     ) -> impl Future<Output = Result<T, StoreError>> + Send;
 

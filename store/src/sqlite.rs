@@ -9,7 +9,7 @@ mod writer;
 
 use std::{path::Path, time::Duration};
 
-use self::{connect::Connect, readers::Readers, writer::Writer};
+use self::{connect::ConnectionFactory, readers::Readers, writer::Writer};
 use crate::{
     error::{DatabaseFailure, OpenError, StoreError},
     sql::{SqlBackend, TransactionWork},
@@ -45,28 +45,28 @@ impl Sqlite {
         let path =
             std::path::absolute(path).map_err(|source| OpenError::Io { path: path.to_owned(), source })?;
         file::prepare(&path)?;
-        let connect = Connect { path, options };
+        let connections = ConnectionFactory { path, options };
         // The writer comes first, because it makes the tables that readers need.
-        let writer = Writer::start(connect.writer()?)?;
-        Ok(Self { writer, readers: Readers::new(connect) })
+        let writer = Writer::start(connections.writer()?)?;
+        Ok(Self { writer, readers: Readers::new(connections) })
     }
 }
 
 impl SqlBackend for Sqlite {
     async fn write<T: Send + 'static>(
         &self,
-        doing: &'static str,
+        action: &'static str,
         operation: TransactionWork<T>,
     ) -> Result<T, StoreError> {
-        self.writer.write(doing, operation).await
+        self.writer.write(action, operation).await
     }
 
     async fn read<T: Send + 'static>(
         &self,
-        doing: &'static str,
+        action: &'static str,
         operation: TransactionWork<T>,
     ) -> Result<T, StoreError> {
-        self.readers.read(doing, operation).await
+        self.readers.read(action, operation).await
     }
 
     async fn close(&self) {
@@ -76,10 +76,15 @@ impl SqlBackend for Sqlite {
     }
 }
 
+/// Returns the store's error for an SQLite error.
+fn sqlite_error(action: &'static str, error: rusqlite::Error) -> StoreError {
+    StoreError::database(action, classify(&error), error)
+}
+
 /// Classifies an SQLite error by its code.
-fn sqlite_error(doing: &'static str, error: rusqlite::Error) -> StoreError {
+fn classify(error: &rusqlite::Error) -> DatabaseFailure {
     use rusqlite::ErrorCode;
-    let failure = match error.sqlite_error_code() {
+    match error.sqlite_error_code() {
         Some(ErrorCode::DatabaseBusy | ErrorCode::DatabaseLocked) => DatabaseFailure::Busy,
         Some(ErrorCode::ReadOnly) => DatabaseFailure::ReadOnly,
         Some(ErrorCode::DiskFull) => DatabaseFailure::Full,
@@ -89,6 +94,5 @@ fn sqlite_error(doing: &'static str, error: rusqlite::Error) -> StoreError {
             DatabaseFailure::Refused
         }
         _ => DatabaseFailure::Other,
-    };
-    StoreError::database(doing, failure, error)
+    }
 }

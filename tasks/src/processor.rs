@@ -8,7 +8,7 @@ use std::{
 };
 
 use futures_util::{StreamExt as _, stream};
-use portcullis_types::{CancellationToken, EscapedText, chain};
+use portcullis_types::{CancellationToken, EscapedText, error_chain};
 use tokio::sync::Semaphore;
 
 use crate::{
@@ -181,7 +181,7 @@ impl TaskProcessor {
             // Retry a faulty file only when it has changed.
             Err(error) => {
                 let file = EscapedText(&name);
-                tracing::warn!(%file, state = state.folder, error = chain(&error), "a task file is not processed");
+                tracing::warn!(%file, state = state.folder, error = error_chain(&error), "a task file is not processed");
                 let version = before.filter(|_| error.is_lasting());
                 (None, Some(error), version)
             }

@@ -126,7 +126,7 @@ impl BeforeEffects for WriteAhead {
                 "the task file has changed or cannot be written, so the call did not run",
             )
             .with_code(ToolErrorCode::TaskFile)
-            .with_operator_detail(portcullis_types::chain(&error));
+            .with_operator_detail(portcullis_types::error_chain(&error));
             *self.failure.lock().unwrap_or_else(PoisonError::into_inner) = Some(error);
             refused
         })

@@ -36,10 +36,10 @@ pub enum WorkerError {
         tool: String,
     },
     /// The SDK has failed.
-    #[error("the worker cannot {doing}")]
+    #[error("the worker cannot {action}")]
     Sdk {
         /// The operation, as a verb with its object.
-        doing: &'static str,
+        action: &'static str,
         /// The SDK's error.
         #[source]
         source: Box<dyn Error + Send + Sync>,
@@ -47,7 +47,7 @@ pub enum WorkerError {
 }
 
 impl WorkerError {
-    pub(crate) fn sdk(doing: &'static str, source: impl Into<Box<dyn Error + Send + Sync>>) -> Self {
-        Self::Sdk { doing, source: source.into() }
+    pub(crate) fn sdk(action: &'static str, source: impl Into<Box<dyn Error + Send + Sync>>) -> Self {
+        Self::Sdk { action, source: source.into() }
     }
 }

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use portcullis_agent::{AgentEnd, ProviderErrorKind};
 use portcullis_runs::{RunError, store::StoreError};
-use portcullis_types::chain;
+use portcullis_types::error_chain;
 use temporalio_common::error::ApplicationFailure;
 use temporalio_sdk::activities::ActivityError;
 
@@ -91,7 +91,7 @@ pub(crate) fn bad_input(message: String) -> ActivityError {
 
 /// Returns the failure of a step whose run cannot be driven, now or ever.
 pub(crate) fn run_error(error: &RunError) -> ActivityError {
-    let message = chain(error);
+    let message = error_chain(error);
     match error {
         RunError::Store(StoreError::Leased { .. }) => {
             failure("leased".to_owned(), message, Retry::After(Some(LEASED_PAUSE)))

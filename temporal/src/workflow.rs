@@ -7,7 +7,7 @@
 use std::time::Duration;
 
 use portcullis_runs::RunId;
-use portcullis_types::chain;
+use portcullis_types::error_chain;
 use sha2::{Digest as _, Sha256};
 use temporalio_common::{RetryPolicy, data_converters::RawValue, error::ApplicationFailure};
 use temporalio_macros::{workflow, workflow_methods};
@@ -68,7 +68,7 @@ pub struct AgentRun {
 impl AgentRun {
     #[run]
     pub async fn run(ctx: &mut WorkflowContext<Self>, input: RawValue) -> WorkflowResult<RunOutcome> {
-        let request = RunRequest::read(&input).map_err(|error| bad_input(&chain(&error)))?;
+        let request = RunRequest::read(&input).map_err(|error| bad_input(&error_chain(&error)))?;
         let run = match &request.run {
             Some(run) => run.clone(),
             None => new_run_id(ctx),
@@ -130,7 +130,7 @@ impl AgentRun {
             // Any client can send signals, so the queues are bounded.
             Ok(_) if self.answers.len() >= MAX_WAITING => self.refuse("too many answers wait"),
             Ok(answer) => self.answers.push(answer),
-            Err(error) => self.refuse(&chain(&error)),
+            Err(error) => self.refuse(&error_chain(&error)),
         }
     }
 
@@ -140,7 +140,7 @@ impl AgentRun {
         match read_message(&input) {
             Ok(_) if self.steering.len() >= MAX_WAITING => self.refuse("too many messages wait"),
             Ok(message) => self.steering.push(message),
-            Err(error) => self.refuse(&chain(&error)),
+            Err(error) => self.refuse(&error_chain(&error)),
         }
     }
 

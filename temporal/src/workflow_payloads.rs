@@ -177,7 +177,7 @@ pub(crate) fn read<T: DeserializeOwned>(input: &RawValue) -> Result<T, InvalidPa
 
 #[cfg(test)]
 mod tests {
-    use portcullis_types::chain;
+    use portcullis_types::error_chain;
     use temporalio_common::protos::temporal::api::common::v1::Payload;
 
     use super::*;
@@ -201,7 +201,7 @@ mod tests {
             (r#"{"prompt":""}"#, "empty"),
             (r#"{"prompts":"x"}"#, "unknown field"),
         ] {
-            let error = chain(&RunRequest::read(&raw(text)).expect_err(text));
+            let error = error_chain(&RunRequest::read(&raw(text)).expect_err(text));
             assert!(error.contains(expected), "{text}: {error}");
         }
         let long = serde_json::to_string(&serde_json::json!({"prompt": "x".repeat(MAX_TEXT_BYTES + 1)}));
@@ -212,7 +212,7 @@ mod tests {
     #[test]
     fn a_signal_that_cannot_be_read_says_why() {
         assert_eq!(read_message(&raw("\"now\"")).expect("a text"), "now");
-        let refused = |input: &RawValue, label| chain(&read_message(input).expect_err(label));
+        let refused = |input: &RawValue, label| error_chain(&read_message(input).expect_err(label));
         assert!(refused(&raw("{}"), "no text").contains("steer needs a text"));
         assert!(refused(&RawValue::new(Vec::new()), "none").contains("0 arguments"));
         let binary = RawValue::new(vec![Payload { data: b"\"x\"".to_vec(), ..Payload::default() }]);

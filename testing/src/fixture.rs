@@ -268,7 +268,7 @@ impl Fixture {
 /// If a row cannot be read.
 #[must_use]
 pub fn call_rows(state: &Path) -> Vec<Row> {
-    let is_of_call = |row: &Row| !row.event.concerns_process() && row.event != audit::RowKind::Model;
+    let is_of_call = |row: &Row| !row.event.concerns_process() && row.event != audit::RowEvent::Model;
     all_rows(state).into_iter().filter(is_of_call).collect()
 }
 

@@ -221,7 +221,7 @@ fn state(facade: &TokenStream, name: &Ident, ty: &Type) -> TokenStream {
     }
 }
 
-/// Calls the function and converts its result according to the result's type; see the facade's `returned`.
+/// Calls the function and converts its result according to the result's type; see the facade's `return_kind`.
 fn convert(
     facade: &TokenStream,
     function: &Ident,
@@ -230,14 +230,14 @@ fn convert(
 ) -> TokenStream {
     let mut called = function.clone();
     called.set_span(span);
-    let ask = respan(quote!(#facade::returned::TypeQuestion::about), span);
+    let ask = respan(quote!(#facade::return_kind::TypeProbe::about), span);
     let call = quote_spanned!(span=> #called(#(#call_arguments),*).await);
     let split = quote_spanned!(span=> (&&#ask(&__portcullis_returned)).split().split(__portcullis_returned));
     let output = quote_spanned!(span=> (&&&&#ask(&__portcullis_value)).output().output(__portcullis_value));
     let error = quote_spanned!(span=> (&&&#ask(&__portcullis_error)).error().error(__portcullis_error));
     quote! {
         #[allow(unused_imports)]
-        use #facade::returned::{
+        use #facade::return_kind::{
             NotAnError as _, UnsupportedOutput as _, DataOutput as _, KnownError as _, KnownOutput as _, NestedResult as _,
             PlainValue as _, ResultValue as _, StandardError as _,
         };

@@ -49,18 +49,18 @@ pub(crate) fn spec(
 }
 
 /// Returns the function that returns the schema of results. The return type decides; see the facade's
-/// `returned`.
+/// `return_kind`.
 fn output_schema(facade: &TokenStream, output: &ReturnType) -> TokenStream {
     let ReturnType::Type(_, ty) = output else {
         return quote!(|| ::core::option::Option::None);
     };
     let question = quote_spanned! {shown_at(ty.span())=>
-        (&&&&&&&#facade::returned::OutputOf::<#ty>::NEW).schema()
+        (&&&&&&&#facade::return_kind::OutputOf::<#ty>::NEW).schema()
     };
     quote! {
         || {
             #[allow(unused_imports)]
-            use #facade::returned::{
+            use #facade::return_kind::{
                 NoSchema as _, Declared as _, DescribedOutput as _, DescribedResult as _, ShownOutput as _,
                 ShownResult as _, UndescribedJson as _,
             };
@@ -172,9 +172,9 @@ fn default_value(
             quote! {
                 #facade::DefaultValue::Computed(|| {
                     #[allow(unused_imports)]
-                    use #facade::returned::{Showable as _, Unshowable as _};
+                    use #facade::return_kind::{Showable as _, Unshowable as _};
                     let __portcullis_default = #structure::#default();
-                    (&&#facade::returned::TypeQuestion::about(&__portcullis_default)).show()(__portcullis_default)
+                    (&&#facade::return_kind::TypeProbe::about(&__portcullis_default)).show()(__portcullis_default)
                 })
             }
         }

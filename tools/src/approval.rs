@@ -5,7 +5,7 @@ use std::{sync::Arc, time::Duration};
 use async_trait::async_trait;
 use portcullis_egress::Url;
 use portcullis_policy::{DenialCode, Grant, RequestedSubject, ToolFacts, UrlHost};
-use portcullis_types::{SafetyTier, ToolError, chain};
+use portcullis_types::{SafetyTier, ToolError, error_chain};
 use serde::Serialize;
 use serde_json::Value;
 
@@ -228,7 +228,7 @@ async fn keep(standing: Arc<StandingApprovals>, offer: StandingOffer) {
     let file = offer.file.clone();
     let write_result = spawn::spawn_blocking(async move { standing.keep(&offer) }).await;
     if let Ok(Err(error)) = write_result {
-        let problem = chain(&error);
+        let problem = error_chain(&error);
         tracing::warn!(%file, %problem, "the rule of an approval was not written");
     }
 }

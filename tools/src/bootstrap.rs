@@ -126,7 +126,7 @@ async fn build_from(
         hidden: Arc::new(policy.hidden().clone()),
         landlock: requirement(&policy, Layer::Landlock),
         seccomp: requirement(&policy, Layer::Seccomp),
-        concurrency: policy.concurrency(),
+        concurrency: policy.limits().concurrency,
         compiler: envelope.compiler.clone(),
         compile_limits: CompileLimits::default(),
     })?;

@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 
 use portcullis_confine::trusted::{self, TrustError};
 use portcullis_policy::{
-    Day, Expectations, KnownTools, PolicyError, PolicyOrigins, PolicySource, WorkspaceSecurityPolicy,
+    Day, Expectations, KnownTools, PolicyError, PolicyProvenance, PolicySource, WorkspaceSecurityPolicy,
 };
 use portcullis_types::SandboxTier;
 
@@ -99,18 +99,18 @@ impl ExpectationTexts {
         }
         let policy = files.load(sandbox_tier)?;
         let tools: Vec<ExplainedTool> = ExplainedTool::all_shipped(&policy).collect();
-        let origins = PolicyOrigins::read(&files.options(sandbox_tier));
-        texts.require(&policy, origins, &KnownTools::shipped(), &tools)
+        let provenance = PolicyProvenance::read(&files.options(sandbox_tier));
+        texts.require(&policy, provenance, &KnownTools::shipped(), &tools)
     }
 
     fn require(
         &self,
         policy: &WorkspaceSecurityPolicy,
-        origins: PolicyOrigins,
+        provenance: PolicyProvenance,
         known: &KnownTools,
         tools: &[ExplainedTool],
     ) -> Result<(), BootstrapError> {
-        let explainer = Explainer::by_names(policy.clone(), origins);
+        let explainer = Explainer::by_names(policy.clone(), provenance);
         let report = self.decide(&explainer, known, tools).map_err(BootstrapError::ExpectationsFile)?;
         FailedExpectations::of(report).map_or(Ok(()), |failed| Err(BootstrapError::Expectations(failed)))
     }
@@ -121,7 +121,7 @@ impl ExpectationTexts {
 pub(crate) struct ExpectedPolicy {
     texts: ExpectationTexts,
     /// The source locations of the policy's rules.
-    origins: PolicyOrigins,
+    provenance: PolicyProvenance,
 }
 
 impl ExpectedPolicy {
@@ -136,7 +136,7 @@ impl ExpectedPolicy {
         let texts = ExpectationTexts::beside(files)?;
         // Read the source locations only if a failure could show them.
         Ok((!texts.is_empty())
-            .then(|| Self { texts, origins: PolicyOrigins::read(&files.options(sandbox_tier)) }))
+            .then(|| Self { texts, provenance: PolicyProvenance::read(&files.options(sandbox_tier)) }))
     }
 
     /// Refuses a policy that fails an expectation for these tools.
@@ -151,7 +151,7 @@ impl ExpectedPolicy {
         tools: &ToolTable,
     ) -> Result<(), BootstrapError> {
         let tools: Vec<ExplainedTool> = tools.iter().map(|tool| ExplainedTool::from(&**tool)).collect();
-        self.texts.require(policy, self.origins, known, &tools)
+        self.texts.require(policy, self.provenance, known, &tools)
     }
 }
 

@@ -2,7 +2,7 @@
 //! are approved, which files have hard links elsewhere.
 
 use portcullis_policy::{
-    KnownTools, LintCode, LintFinding, LintReport, PolicyOrigins, SourceLocation, WorkspaceSecurityPolicy,
+    KnownTools, LintCode, LintFinding, LintReport, PolicyProvenance, SourceLocation, WorkspaceSecurityPolicy,
 };
 use portcullis_types::{RunnerBootstrapEnvelope, ToolName};
 
@@ -52,23 +52,27 @@ fn lint_policy(
         known.add_unreadable();
     }
     let options = files.options(envelope.sandbox_tier);
-    let origins = PolicyOrigins::read(&options);
-    let mut report = LintReport::of_policy(&options, policy, &origins, &known, has_approver);
+    let provenance = PolicyProvenance::read(&options);
+    let mut report = LintReport::of_policy(&options, policy, &provenance, &known, has_approver);
     if let Some(pins) = &pins {
         let is_unknown = |key: &str| {
             report.findings.iter().any(|finding| finding.code == LintCode::NoTool && finding.key == key)
         };
-        let unpinned = unpinned(policy, pins, &origins).into_iter();
+        let unpinned = unpinned(policy, pins, &provenance).into_iter();
         report.add(unpinned.filter(|finding| !is_unknown(&finding.key)).collect::<Vec<_>>());
     }
     if in_force {
-        report.add(folders(envelope, files, policy, &origins));
+        report.add(folders(envelope, files, policy, &provenance));
     }
     report
 }
 
 /// Finds entries that give rights to tools which are neither shipped nor approved.
-fn unpinned(policy: &WorkspaceSecurityPolicy, pins: &Pins, origins: &PolicyOrigins) -> Vec<LintFinding> {
+fn unpinned(
+    policy: &WorkspaceSecurityPolicy,
+    pins: &Pins,
+    provenance: &PolicyProvenance,
+) -> Vec<LintFinding> {
     let is_shipped = |name: &str| portcullis_policy::shipped_names().any(|shipped| shipped == name);
     let is_pinned = |name: &ToolName| pins.pin(name).is_some();
     policy
@@ -77,7 +81,7 @@ fn unpinned(policy: &WorkspaceSecurityPolicy, pins: &Pins, origins: &PolicyOrigi
         .map(|name| {
             let key = format!("tools.{name}");
             let message = format!("any module that declares `{name}` gets this entry's power");
-            LintFinding::new(LintCode::NotPinned, origins.location_or_start(&key), key, message)
+            LintFinding::new(LintCode::NotPinned, provenance.location_or_start(&key), key, message)
         })
         .collect()
 }
@@ -87,7 +91,7 @@ fn folders(
     envelope: &RunnerBootstrapEnvelope,
     files: &PolicyFiles,
     policy: &WorkspaceSecurityPolicy,
-    origins: &PolicyOrigins,
+    provenance: &PolicyProvenance,
 ) -> Vec<LintFinding> {
     let (mounts, missing) = existing_mounts(envelope, files, policy);
     let mut findings: Vec<LintFinding> = missing
@@ -107,7 +111,7 @@ fn folders(
                     format!("`{}` does not exist; the first start makes it", mount.folder),
                 ),
             };
-            LintFinding::new(code, origins.location_or_start(&key), key, message)
+            LintFinding::new(code, provenance.location_or_start(&key), key, message)
         })
         .collect();
     let of_mounts = match mounts {
@@ -118,13 +122,11 @@ fn folders(
             let message = |first| format!("`{first}` has further names (hard links)");
             first.map(|first| (LintCode::HardLinks, "mounts".to_owned(), message(first)))
         }
-        Err(error) => Some((LintCode::Fault, key_of(&error), portcullis_types::chain(&error))),
+        Err(error) => Some((LintCode::Fault, key_of(&error), portcullis_types::error_chain(&error))),
     };
-    findings.extend(
-        of_mounts.map(|(code, key, message)| {
-            LintFinding::new(code, origins.location_or_start(&key), key, message)
-        }),
-    );
+    findings.extend(of_mounts.map(|(code, key, message)| {
+        LintFinding::new(code, provenance.location_or_start(&key), key, message)
+    }));
     findings
 }
 

@@ -8,7 +8,7 @@ use portcullis_policy::{
 use portcullis_types::{Access, RoleKind, ToolErrorKind};
 
 use crate::{
-    audit::{Confinement, Decision, Outcome, Row, RowKind},
+    audit::{Confinement, Decision, Outcome, Row, RowEvent},
     pipeline::answer_by_names,
     replay::RecordedCall,
 };
@@ -45,7 +45,7 @@ impl<'p> MountUsage<'p> {
 
     /// Counts the call of a row. A refused call used nothing.
     pub fn add(&mut self, row: &Row) {
-        if row.event != RowKind::End || row.decision.is_none() {
+        if row.event != RowEvent::End || row.decision.is_none() {
             return;
         }
         let Some(call) = RecordedCall::of(row) else {

@@ -9,7 +9,7 @@ use std::{
 };
 
 use portcullis_policy::WorkspaceSecurityPolicy;
-use portcullis_types::{RunnerBootstrapEnvelope, chain};
+use portcullis_types::{RunnerBootstrapEnvelope, error_chain};
 use sha2::{Digest as _, Sha256};
 
 use crate::{
@@ -64,7 +64,7 @@ pub fn record_refused_start(envelope: &RunnerBootstrapEnvelope, error: &Bootstra
         let (log, _recovery) = AuditLog::open(state, SyncMode::Interval)?;
         let cache = envelope.cache.as_ref().unwrap_or(state).clone();
         log.set_process_facts(Box::new(move || facts(&cache)), None);
-        let reason = chain(error);
+        let reason = error_chain(error);
         log.record_policy_change(&refusal(PolicyChangeCause::Start, None, &reason)).map(drop)
     };
     if let Err(error) = record() {

@@ -14,7 +14,7 @@ use portcullis_undo::{MountRoot, UndoStore};
 use tokio::sync::watch;
 
 use crate::{
-    audit::{AuditError, AuditLog, CallRecord, ModelEnding, PolicyChange, PolicyChangeCause, Record},
+    audit::{AuditError, AuditLog, ModelEnding, NewRow, PolicyChange, PolicyChangeCause, RowFacts},
     builder::RegistryBuilder,
     call::Caller,
     configured_tool::ConfiguredTool,
@@ -116,13 +116,13 @@ impl ToolRegistry {
     /// # Errors
     /// As in [`AuditLog::append`].
     pub fn record_model(&self, caller: &Caller, ending: ModelEnding) -> Result<(), AuditError> {
-        let call = CallRecord {
+        let call = RowFacts {
             run_id: Some(caller.run_id.as_str().into()),
             agent: Some(caller.agent_id.as_str().into()),
             policy_digest: Some(self.host.policy.digest().as_str().into()),
-            ..CallRecord::default()
+            ..RowFacts::default()
         };
-        self.host.audit.append(&Record::model(&Arc::new(call), ending)).map(drop)
+        self.host.audit.append(&NewRow::model(&Arc::new(call), ending)).map(drop)
     }
 
     /// Records a call that the agent loop refused before the pipeline, and returns the refusal as the
@@ -390,14 +390,14 @@ impl ToolRegistry {
     }
 
     fn new_record(&self, call: &ToolCall, caller: &Caller) -> PendingRecord {
-        let row = CallRecord {
+        let row = RowFacts {
             call_id: call.id.as_str().into(),
             run_id: Some(caller.run_id.as_str().into()),
             agent: Some(caller.agent_id.as_str().into()),
             operation_id: caller.operation_id.as_deref().map(Into::into),
             tool: call.tool.as_str().into(),
             policy_digest: Some(self.host.policy.digest().as_str().into()),
-            ..CallRecord::default()
+            ..RowFacts::default()
         };
         PendingRecord::new(Arc::clone(&self.host.audit), row)
     }

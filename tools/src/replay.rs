@@ -11,7 +11,7 @@ use portcullis_types::{Access, GuestPath, RoleKind, SafetyTier, ToolName};
 use serde::Serialize;
 
 use crate::{
-    audit::{Confinement, Decision, Row, RowKind, SubjectKind},
+    audit::{Confinement, Decision, Row, RowEvent, SubjectKind},
     pipeline::{CONFIGURED_URL, SERVER_URL, answer_by_names},
 };
 
@@ -93,7 +93,7 @@ impl<'p> Replay<'p> {
     /// it, the recorded verdict is compared, which may also result from symlinks, a caller or a person.
     pub fn add(&mut self, row: &Row, before: Option<&WorkspaceSecurityPolicy>) {
         match self.decide(row, before) {
-            None if row.event == RowKind::End => self.report.undecided += 1,
+            None if row.event == RowEvent::End => self.report.undecided += 1,
             None => {}
             Some(TwoAnswers { was, would, rule }) => {
                 self.report.calls += 1;
@@ -116,7 +116,7 @@ impl<'p> Replay<'p> {
 
     /// `None` if the row is not the decision of a call, or is not complete enough to judge the call.
     fn decide(&self, row: &Row, before: Option<&WorkspaceSecurityPolicy>) -> Option<TwoAnswers> {
-        let decision = row.decision.filter(|_| row.event == RowKind::End)?;
+        let decision = row.decision.filter(|_| row.event == RowEvent::End)?;
         let RecordedCall { facts, subjects, labels } =
             RecordedCall::read(row, |name| self.shipped.get(name).cloned())?;
         let run = RunFacts {

@@ -17,7 +17,7 @@ use portcullis_egress::{
     CancellationToken, ConfiguredOrigins, FetchError, HeaderMap, Method, Request, RequestLimits, Url,
 };
 use portcullis_policy::WitnessDestination;
-use portcullis_types::{ToolError, chain};
+use portcullis_types::{ToolError, error_chain};
 use thiserror::Error;
 use tokio::{sync::watch, time};
 
@@ -138,7 +138,8 @@ async fn serve(
             return;
         }
         let Some(newest) = receiver.borrow_and_update().clone() else { continue };
-        let error = submit(connection, &url, &mut client, &newest).await.err().map(|error| chain(&error));
+        let error =
+            submit(connection, &url, &mut client, &newest).await.err().map(|error| error_chain(&error));
         must_retry = error.is_some();
         let witness = client.name();
         match &error {

@@ -258,13 +258,13 @@ impl From<std::io::Error> for ToolError {
 /// Converted like an I/O error. The operator's detail includes the causes.
 impl From<Box<dyn std::error::Error + Send + Sync>> for ToolError {
     fn from(error: Box<dyn std::error::Error + Send + Sync>) -> Self {
-        Self::internal(chain(&*error))
+        Self::internal(error_chain(&*error))
     }
 }
 
 /// Returns the texts of an error and all its causes, outermost first, joined by `: `.
 #[must_use]
-pub fn chain(error: &dyn std::error::Error) -> String {
+pub fn error_chain(error: &dyn std::error::Error) -> String {
     let mut text = error.to_string();
     let mut cause = error.source();
     while let Some(error) = cause {

@@ -58,7 +58,7 @@ pub use dialect::{DialectError, SchemaDialect};
 #[cfg(feature = "display")]
 pub use display::{EscapedText, escape_for_display, is_deceptive, is_invisible, is_right_to_left};
 pub use envelope::{EnvelopeError, RunnerBootstrapEnvelope, SandboxTier, SidecarSocket};
-pub use error::{ToolError, ToolErrorKind, chain};
+pub use error::{ToolError, ToolErrorKind, error_chain};
 pub use error_code::ToolErrorCode;
 pub use event::{EventFn, ToolEvent};
 pub use executor::{CallTerms, OfferedTool, ToolExecutor};

@@ -10,7 +10,7 @@ pub use serde_json::Value;
 use serde_json::json;
 
 pub use portcullis_types::ToolPolicy;
-use portcullis_types::{ToolError, ToolErrorKind, ToolOutput, chain};
+use portcullis_types::{ToolError, ToolErrorKind, ToolOutput, error_chain};
 
 /// A tool of Everruns. The registry reads the descriptive methods once, at registration, and calls [`Tool::execute`]
 /// once for each admitted call.
@@ -161,7 +161,7 @@ impl From<ToolExecutionResult> for Result<ToolOutput, ToolError> {
         match result {
             ToolExecutionResult::Success(value) => Ok(ToolOutput::structured(value)),
             ToolExecutionResult::ToolError(message) => Err(ToolError::failed(message)),
-            ToolExecutionResult::InternalError(error) => Err(ToolError::internal(chain(&error))),
+            ToolExecutionResult::InternalError(error) => Err(ToolError::internal(error_chain(&error))),
         }
     }
 }

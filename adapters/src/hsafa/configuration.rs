@@ -133,7 +133,9 @@ fn read(item: &Value, location: &str, faults: &mut Faults) -> Option<ToolConfigu
     faults.check_keys(item, &KEYS, location);
     let name = faults.text(item, "name", location).and_then(|name| {
         let parsed = ToolName::parse(name);
-        parsed.map_err(|error| faults.add(&format!("{location}.name"), portcullis_types::chain(&error))).ok()
+        parsed
+            .map_err(|error| faults.add(&format!("{location}.name"), portcullis_types::error_chain(&error)))
+            .ok()
     });
     let description = faults.text(item, "description", location);
     let schema = match item.get("inputSchema") {

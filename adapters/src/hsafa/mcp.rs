@@ -121,7 +121,7 @@ fn new_name(text: &str, location: &str, names: &mut Vec<ToolName>, faults: &mut 
     let name = match ToolName::parse(text) {
         Ok(name) => name,
         Err(error) => {
-            faults.add(location, portcullis_types::chain(&error));
+            faults.add(location, portcullis_types::error_chain(&error));
             return None;
         }
     };

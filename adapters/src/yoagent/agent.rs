@@ -9,7 +9,7 @@ use portcullis_agent::{
 use portcullis_tools::{
     BootstrapError, Caller, RegistryBuilder, RegistryExecutor, ToolRegistry, approval::Approver,
 };
-use portcullis_types::chain;
+use portcullis_types::error_chain;
 use tokio::sync::{Mutex, OwnedMutexGuard};
 
 use super::{
@@ -162,10 +162,10 @@ impl Agent {
         let internal = |message| AgentEnd::Internal { message };
         let run_lock = Arc::clone(&self.run_lock).try_lock_owned();
         let run_lock = run_lock.map_err(|error| internal(format!("a run of this agent goes on: {error}")))?;
-        let registry = self.tools.registry().map_err(|error| internal(chain(&*error)))?;
+        let registry = self.tools.registry().map_err(|error| internal(error_chain(&*error)))?;
         let provider = self.provider.connect(&self.api_key, &self.model);
-        let provider =
-            provider.map_err(|error| AgentEnd::Provider { kind: error.kind(), message: chain(&error) })?;
+        let provider = provider
+            .map_err(|error| AgentEnd::Provider { kind: error.kind(), message: error_chain(&error) })?;
         Ok(RunParts { run_lock, registry, provider })
     }
 }

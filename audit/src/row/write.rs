@@ -10,7 +10,7 @@ use jiff::Timestamp;
 use portcullis_types::SafetyTier;
 
 use super::{
-    CallEnding, CallRecord, Confinement, Decision, ModelEnding, RecordKind, RecordedMount, RowKind, Subject,
+    CallEnding, Confinement, Decision, ModelEnding, NewRowEvent, RecordedMount, RowEvent, RowFacts, Subject,
 };
 use crate::{
     approver::push_approver,
@@ -65,19 +65,14 @@ pub(crate) struct RowHead<'a> {
 /// The line is written by hand for speed, because native calls wait for it. A derived `Serialize` of
 /// [`super::Row`] with bounded strings, and a `serde_json` formatter for the escapes, writes the same bytes
 /// but takes 2.5 times as long.
-pub(crate) fn write_line(
-    out: &mut Vec<u8>,
-    head: &RowHead<'_>,
-    call: &CallRecord,
-    kind: &RecordKind,
-) -> Hash {
+pub(crate) fn write_line(out: &mut Vec<u8>, head: &RowHead<'_>, call: &RowFacts, kind: &NewRowEvent) -> Hash {
     let (event, ending) = match kind {
-        RecordKind::Begin => (RowKind::Begin, None),
-        RecordKind::End(ending) => (RowKind::End, Some(ending)),
-        RecordKind::Result(ending) => (RowKind::Result, Some(ending)),
-        RecordKind::Model(ending) => (RowKind::Model, Some(&model_call_ending(ending))),
-        RecordKind::Approve => (RowKind::Approve, None),
-        RecordKind::Revoke => (RowKind::Revoke, None),
+        NewRowEvent::Begin => (RowEvent::Begin, None),
+        NewRowEvent::End(ending) => (RowEvent::End, Some(ending)),
+        NewRowEvent::Result(ending) => (RowEvent::Result, Some(ending)),
+        NewRowEvent::Model(ending) => (RowEvent::Model, Some(&model_call_ending(ending))),
+        NewRowEvent::Approve => (RowEvent::Approve, None),
+        NewRowEvent::Revoke => (RowEvent::Revoke, None),
     };
     let code = ending.and_then(|ending| ending.code.as_ref()).or(call.code.as_ref());
     let mut omitted = head.omitted;
@@ -147,7 +142,7 @@ pub(crate) fn write_line(
     let requests_limit = MAX_CONNECTIONS_BYTES.saturating_sub(out.len() - start);
     omitted += field_list(out, "requests", &call.requests, requests_limit, push_request);
     field_text(out, "posture", call.posture.as_deref());
-    if let RecordKind::Model(ending) = kind {
+    if let NewRowEvent::Model(ending) = kind {
         field_text(out, "model", Some(&ending.model));
         field_text(out, "address", ending.address.as_deref());
         field_number(out, "input_tokens", ending.input_tokens);
@@ -165,7 +160,7 @@ fn model_call_ending(ending: &ModelEnding) -> CallEnding {
 }
 
 /// Replaces the content of `out` with the fields that start every row.
-pub(crate) fn begin_line(out: &mut Vec<u8>, head: &RowHead<'_>, event: RowKind) {
+pub(crate) fn begin_line(out: &mut Vec<u8>, head: &RowHead<'_>, event: RowEvent) {
     out.clear();
     chain::push_head(out, head.seq);
     // Writing to a `Vec` cannot fail.

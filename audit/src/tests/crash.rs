@@ -116,7 +116,7 @@ fn a_dropped_log_leaves_open_calls_to_the_next_start() {
     assert_eq!(recovery.closed_begins, ["a", "b"]);
     let rows = read(dir.path());
     let (begun, closed) = (&rows[0], &rows[7]);
-    assert_eq!((closed.event, closed.outcome), (RowKind::End, Some(Outcome::Unknown)));
+    assert_eq!((closed.event, closed.outcome), (RowEvent::End, Some(Outcome::Unknown)));
     assert_eq!(
         (&closed.call_id, &closed.tool, &closed.process),
         (&begun.call_id, &begun.tool, &begun.process)

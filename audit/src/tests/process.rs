@@ -29,7 +29,7 @@ fn introduced(dir: &Path, policy: &'static str) -> AuditLog {
     log
 }
 
-fn events(dir: &Path) -> Vec<RowKind> {
+fn events(dir: &Path) -> Vec<RowEvent> {
     read(dir).iter().map(|row| row.event).collect()
 }
 
@@ -42,7 +42,7 @@ fn the_first_row_of_a_process_says_what_it_is_and_the_last_that_it_ended() {
     log.append(&end("c")).expect("appends");
     drop(log);
     let rows = read(dir.path());
-    assert_eq!(events(dir.path()), [RowKind::Start, RowKind::Begin, RowKind::End, RowKind::Stop]);
+    assert_eq!(events(dir.path()), [RowEvent::Start, RowEvent::Begin, RowEvent::End, RowEvent::Stop]);
     let start = &rows[0];
     assert_eq!(start.v, 2);
     assert_eq!(start.version.as_deref(), Some("1.2.3"));
@@ -85,7 +85,7 @@ fn a_start_under_another_policy_has_a_row_with_both() {
         introduced(dir.path(), policy).append(&end("c")).expect("appends");
     }
     let rows = read(dir.path());
-    let changes: Vec<_> = rows.iter().filter(|row| row.event == RowKind::Policy).collect();
+    let changes: Vec<_> = rows.iter().filter(|row| row.event == RowEvent::Policy).collect();
     assert_eq!(changes.len(), 1);
     assert_eq!(changes[0].old_digest.as_deref(), Some(&*digest("one")));
     assert_eq!(changes[0].new_digest.as_deref(), Some(&*digest("two")));
@@ -106,7 +106,7 @@ fn a_refused_policy_has_a_row_with_the_reason() {
     };
     log.record_policy_change(&refused).expect("recorded");
     drop(log);
-    assert_eq!(events(dir.path()), [RowKind::Start, RowKind::Policy, RowKind::Stop]);
+    assert_eq!(events(dir.path()), [RowEvent::Start, RowEvent::Policy, RowEvent::Stop]);
     let row = &read(dir.path())[1];
     assert_eq!(row.refused, refused.refused);
     assert_eq!((row.cause.as_deref(), row.new_digest.as_deref()), (Some("hangup"), None));
@@ -126,7 +126,7 @@ fn a_log_that_cannot_keep_the_policy_records_no_call() {
     assert!(events(dir.path()).is_empty());
     fs::remove_file(dir.path().join(POLICIES_DIR)).expect("removed");
     log.append(&end("c")).expect("appends");
-    assert_eq!(events(dir.path()), [RowKind::Start, RowKind::End]);
+    assert_eq!(events(dir.path()), [RowEvent::Start, RowEvent::End]);
     assert!(dir.path().join(POLICIES_DIR).join(format!("{}.json", digest("one"))).exists());
 }
 

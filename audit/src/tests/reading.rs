@@ -39,9 +39,9 @@ fn rows_of_a_later_version_are_rows() {
     let log = filled_log(dir.path(), 1);
     let line = std::str::from_utf8(&log).expect("UTF-8");
     for (from, to, event) in [
-        ("\"v\":2", "\"v\":3", RowKind::End),
-        (",\"process\"", ",\"later\":{\"a\":[1]},\"process\"", RowKind::End),
-        ("\"event\":\"end\"", "\"event\":\"checkpointed\"", RowKind::Other),
+        ("\"v\":2", "\"v\":3", RowEvent::End),
+        (",\"process\"", ",\"later\":{\"a\":[1]},\"process\"", RowEvent::End),
+        ("\"event\":\"end\"", "\"event\":\"checkpointed\"", RowEvent::Other),
     ] {
         let text = changed(line, |body| body.replacen(from, to, 1));
         assert_ne!(text, line);

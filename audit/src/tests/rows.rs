@@ -15,12 +15,12 @@ fn touched(mount: &str) -> TouchedMount {
     TouchedMount { mount: mount.into(), read: u64::MAX, written: 1, created: 2, removed: u64::MAX }
 }
 
-fn full_record(text: &str) -> (Arc<CallRecord>, CallEnding) {
+fn full_record(text: &str) -> (Arc<RowFacts>, CallEnding) {
     let text = SharedText::from(text);
     let some = || Some(Arc::clone(&text));
     let subject = |kind| Subject { source: Arc::clone(&text).into(), kind, value: Arc::clone(&text) };
     let mount = |access| RecordedMount { name: Arc::clone(&text), access };
-    let call = CallRecord {
+    let call = RowFacts {
         call_id: Arc::clone(&text),
         run_id: some(),
         agent: some(),
@@ -81,7 +81,7 @@ fn full_record(text: &str) -> (Arc<CallRecord>, CallEnding) {
 fn a_row_has_the_fields_of_the_design_in_their_order() {
     let dir = tempfile::tempdir().expect("makes a folder");
     let log = open(dir.path());
-    let call = Arc::new(CallRecord {
+    let call = Arc::new(RowFacts {
         call_id: "c1".into(),
         run_id: Some("r1".into()),
         agent: Some("a1".into()),
@@ -106,7 +106,7 @@ fn a_row_has_the_fields_of_the_design_in_their_order() {
             RecordedRequest { url: "https://a.test/?q".into(), address: None },
         ],
         posture: Some("full".into()),
-        ..CallRecord::default()
+        ..RowFacts::default()
     });
     let ending = CallEnding {
         code: Some("mount_read_only".into()),
@@ -132,8 +132,8 @@ fn a_row_has_the_fields_of_the_design_in_their_order() {
         }],
         ..CallEnding::new(Outcome::Error(ToolErrorKind::Denied))
     };
-    log.append(&Record::begin(&call)).expect("appends");
-    log.append(&Record::end(&call, ending)).expect("appends");
+    log.append(&NewRow::begin(&call)).expect("appends");
+    log.append(&NewRow::end(&call, ending)).expect("appends");
 
     let rows = read(dir.path());
     let text = fs::read_to_string(log_path(dir.path())).expect("reads");
@@ -187,8 +187,8 @@ fn requests_share_the_bound_of_connections_and_keep_the_last() {
         url: format!("https://a.test/{index}/{}", "x".repeat(3_900)).into(),
         address: Some("192.0.2.1:443".into()),
     };
-    let call = Arc::new(CallRecord { requests: (0..5).map(request).collect(), ..CallRecord::default() });
-    log.append(&Record::end(&call, CallEnding::new(Outcome::Ok))).expect("appends");
+    let call = Arc::new(RowFacts { requests: (0..5).map(request).collect(), ..RowFacts::default() });
+    log.append(&NewRow::end(&call, CallEnding::new(Outcome::Ok))).expect("appends");
     let row = &read(dir.path())[0];
     assert_eq!((row.requests.as_slice(), row.omitted), (&[request(0), request(1)][..], 3));
     // A row of a version that lacks the field.
@@ -212,8 +212,8 @@ fn the_worst_strings_stay_one_bounded_line() {
         let dir = tempfile::tempdir().expect("makes a folder");
         let log = open(dir.path());
         let (call, ending) = full_record(&text);
-        log.append(&Record::begin(&call)).expect("appends");
-        log.append(&Record::end(&call, ending)).expect("appends");
+        log.append(&NewRow::begin(&call)).expect("appends");
+        log.append(&NewRow::end(&call, ending)).expect("appends");
         drop(log);
 
         let raw = fs::read(log_path(dir.path())).expect("reads");
@@ -251,8 +251,8 @@ fn a_full_length_path_is_not_cut() {
     let log = open(dir.path());
     let path = format!("/shared/{}", "p".repeat(4096 - 8));
     let subject = Subject { source: "path".into(), kind: SubjectKind::Path, value: path.as_str().into() };
-    let call = CallRecord { subjects: vec![subject.clone(), subject], ..CallRecord::default() };
-    log.append(&Record::end(&Arc::new(call), CallEnding::new(Outcome::Ok))).expect("appends");
+    let call = RowFacts { subjects: vec![subject.clone(), subject], ..RowFacts::default() };
+    log.append(&NewRow::end(&Arc::new(call), CallEnding::new(Outcome::Ok))).expect("appends");
     assert!(read(dir.path())[0].subjects.iter().all(|subject| *subject.value == *path));
 }
 
@@ -263,7 +263,7 @@ proptest! {
         let dir = tempfile::tempdir().expect("makes a folder");
         let log = open(dir.path());
         let (call, ending) = full_record(&text);
-        log.append(&Record::end(&call, ending)).expect("appends");
+        log.append(&NewRow::end(&call, ending)).expect("appends");
         let row = &read(dir.path())[0];
         prop_assert_eq!(&*row.call_id, &text);
         prop_assert_eq!(row.posture.as_deref(), Some(text.as_str()));

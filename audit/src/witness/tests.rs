@@ -6,7 +6,7 @@ use proptest::prelude::*;
 
 use super::*;
 use crate::{
-    CallEnding, CallRecord, CheckpointFinding, Outcome, Record, SealingOptions, SyncMode, VerifyRequest,
+    CallEnding, CheckpointFinding, NewRow, Outcome, RowFacts, SealingOptions, SyncMode, VerifyRequest,
     cosignature::tests::WitnessSigner, is_consistent, log_path, verify_against,
 };
 
@@ -77,9 +77,8 @@ fn open(state: &Path) -> AuditLog {
 
 fn append(log: &AuditLog, rows: usize) {
     for row in 0..rows {
-        let call =
-            CallRecord { call_id: format!("c{row}").into(), tool: "t".into(), ..CallRecord::default() };
-        log.append(&Record::end(&call.into(), CallEnding::new(Outcome::Ok))).expect("appends");
+        let call = RowFacts { call_id: format!("c{row}").into(), tool: "t".into(), ..RowFacts::default() };
+        log.append(&NewRow::end(&call.into(), CallEnding::new(Outcome::Ok))).expect("appends");
     }
 }
 

@@ -22,7 +22,7 @@ use crate::{
     connection::{self, Response, Transport},
     events,
     secret::Token,
-    submission::{SubmittedResult, TakenResult},
+    submission::{AcceptedResult, SubmittedResult},
 };
 
 #[cfg(test)]
@@ -155,7 +155,7 @@ impl Gateway {
         let uri = self.inner.address.uri(&["api", "runs", run_id, "tool-results"], &[])?;
         let mut request = self.request(Method::POST, uri, body.into());
         request.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
-        match self.json::<TakenResult>(request).await {
+        match self.json::<AcceptedResult>(request).await {
             Ok(taken) => Ok(Submission::Delivered(taken.delivery)),
             Err(ClientError::Refused { status, code, message }) => {
                 let judged = Submission::of_refusal(status, &code);

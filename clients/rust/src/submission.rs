@@ -56,6 +56,6 @@ pub(crate) struct SubmittedResult<'a, R: ?Sized> {
 
 /// The response to an accepted result.
 #[derive(Debug, Deserialize)]
-pub(crate) struct TakenResult {
+pub(crate) struct AcceptedResult {
     pub(crate) delivery: Delivery,
 }

@@ -154,15 +154,15 @@ async fn requests_beyond_the_queue_are_refused_immediately() {
 struct Panicking;
 
 impl Judge for Panicking {
-    fn request(&self, _method: &Method, _url: &Url) -> Result<(), Refusal> {
+    fn judge_request(&self, _method: &Method, _url: &Url) -> Result<(), Refusal> {
         panic!("a bug in a judge")
     }
 
-    fn address(&self, _host: &str, _port: u16, _address: IpAddr) -> Result<(), Refusal> {
+    fn judge_address(&self, _host: &str, _port: u16, _address: IpAddr) -> Result<(), Refusal> {
         Ok(())
     }
 
-    fn redirect(&self, _from: &Url, _to: &Url) -> Result<(), Refusal> {
+    fn judge_redirect(&self, _from: &Url, _to: &Url) -> Result<(), Refusal> {
         Ok(())
     }
 

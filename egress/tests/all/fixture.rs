@@ -115,12 +115,12 @@ impl RecordingJudge {
 }
 
 impl Judge for RecordingJudge {
-    fn request(&self, method: &Method, url: &Url) -> Result<(), Refusal> {
+    fn judge_request(&self, method: &Method, url: &Url) -> Result<(), Refusal> {
         self.record(format!("{method} {}", url.path()));
         Ok(())
     }
 
-    fn address(&self, host: &str, _port: u16, address: IpAddr) -> Result<(), Refusal> {
+    fn judge_address(&self, host: &str, _port: u16, address: IpAddr) -> Result<(), Refusal> {
         self.record(format!("{host} {address}"));
         if self.refused.contains(&address) {
             return Err(Refusal { code: "address_private", reason: format!("{host} is private") });
@@ -128,7 +128,7 @@ impl Judge for RecordingJudge {
         Ok(())
     }
 
-    fn redirect(&self, from: &Url, to: &Url) -> Result<(), Refusal> {
+    fn judge_redirect(&self, from: &Url, to: &Url) -> Result<(), Refusal> {
         self.record(format!("{} to {}", from.path(), to.path()));
         Ok(())
     }

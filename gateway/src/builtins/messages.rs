@@ -91,7 +91,7 @@ pub(crate) async fn post(core: &Core, message: NewMessage) -> Result<SpaceMessag
         Ok(_) | Err(StoreError::NotFound { .. }) => (Change::PostMessage(message), "message.created"),
         Err(error) => return Err(error),
     };
-    let entries = Change::then(move |applied| {
+    let entries = Change::derived(move |applied| {
         // If two callers complete one message concurrently, only one of them adds it to the inboxes.
         let is_sent = !matches!(applied.first(), Some(Applied::Updated { is_changed: false, .. }));
         Ok(if is_sent { entries.into_iter().map(Change::PushInbox).collect() } else { Vec::new() })

@@ -11,7 +11,7 @@ use portcullis_runs::{
 };
 use portcullis_store::{NewApprovalRequest, NoteKind, PageRequest, Participant};
 use portcullis_tools::{CallStartListener, Caller, RegistryExecutor, ToolRegistry};
-use portcullis_types::{Message, async_trait, chain};
+use portcullis_types::{Message, async_trait, error_chain};
 use serde_json::json;
 use tokio::sync::mpsc;
 
@@ -143,7 +143,7 @@ impl Cycle<'_> {
             Ok(model) => model,
             // Let the run fail with this message, so that a person sees it.
             Err(error) => ChosenModel {
-                provider: Arc::new(NoModel(chain(&error))),
+                provider: Arc::new(NoModel(error_chain(&error))),
                 identity: ModelIdentity {
                     name: requested_model.unwrap_or_default().to_owned(),
                     address: None,

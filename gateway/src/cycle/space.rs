@@ -353,7 +353,7 @@ pub(crate) enum ShownEnd {
 /// there is no event.
 pub(crate) fn message_event(kind: &'static str, space: &str) -> Change {
     let topics = vec![topic::for_space(space)];
-    Change::then(move |applied| {
+    Change::derived(move |applied| {
         let Some(Applied::Posted(message) | Applied::Updated { is_changed: true, message }) = applied.last()
         else {
             return Ok(Vec::new());

@@ -51,10 +51,10 @@ pub(super) struct SubmittedResult {
     result: Value,
 }
 
-/// A result that was taken.
+/// The response to an accepted result.
 #[derive(Debug, Serialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
-pub(super) struct TakenResult {
+pub(super) struct AcceptedResult {
     call_id: String,
     /// `resolved`.
     status: &'static str,
@@ -114,14 +114,14 @@ pub(super) async fn get(
 /// Submits the result of a call (specification 003). Submitting the same result again succeeds; a different result is
 /// refused.
 #[utoipa::path(post, path = "/api/runs/{runId}/tool-results", params(("runId" = String, Path)), request_body = SubmittedResult, responses(
-    (status = 200, body = TakenResult), (status = 400, body = ErrorBody), (status = 401, body = ErrorBody), (status = 403, body = ErrorBody),
+    (status = 200, body = AcceptedResult), (status = 400, body = ErrorBody), (status = 401, body = ErrorBody), (status = 403, body = ErrorBody),
     (status = 404, body = ErrorBody), (status = 409, body = ErrorBody), (status = 410, body = ErrorBody), (status = 422, body = ErrorBody)))]
 pub(super) async fn submit(
     State(core): State<Arc<Core>>,
     caller: Identity,
     Path(run): Path<String>,
     Body(submitted): Body<SubmittedResult>,
-) -> Result<Json<TakenResult>, ApiError> {
+) -> Result<Json<AcceptedResult>, ApiError> {
     let SubmittedResult { call_id, result } = submitted;
     let unknown = || ApiError::not_found("call", &call_id);
     let call = match core.store.call(&call_id).await {
@@ -193,7 +193,7 @@ pub(super) async fn submit(
         // Older versions did not store the delivery of a result.
         Some(ResultDelivery::Inline) | None => "inline",
     };
-    Ok(Json(TakenResult { call_id, status: "resolved", delivery }))
+    Ok(Json(AcceptedResult { call_id, status: "resolved", delivery }))
 }
 
 /// # Errors

@@ -165,7 +165,7 @@ pub(super) async fn remove_member(
     let left = event("member.left", topics, &json!({ "id": participant }))?;
     let changes = vec![
         Change::RemoveMember { space, participant },
-        Change::then(move |applied| {
+        Change::derived(move |applied| {
             let was_member = matches!(applied.last(), Some(Applied::Left { was_member: true }));
             Ok(if was_member { vec![left] } else { Vec::new() })
         }),
@@ -187,7 +187,7 @@ async fn join(core: &Core, space: &str, participant: &str) -> Result<(), ApiErro
     let event = event("member.joined", [topic::for_space(space)], &data)?;
     let changes = vec![
         Change::AddMember { space: space.to_owned(), participant: participant.to_owned(), joined },
-        Change::then(move |applied| {
+        Change::derived(move |applied| {
             let is_new = matches!(applied.last(), Some(Applied::Joined { is_new: true }));
             Ok(if is_new { vec![event] } else { Vec::new() })
         }),

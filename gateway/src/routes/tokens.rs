@@ -19,7 +19,7 @@ use crate::{
 
 /// The caller, as its token says.
 #[derive(Debug, Serialize, ToSchema)]
-pub(super) struct Me {
+pub(super) struct CallerInfo {
     /// `admin`, `user`, `agent` or `run`.
     subject: &'static str,
     /// The id of the user, the agent or the run.
@@ -27,7 +27,7 @@ pub(super) struct Me {
     name: String,
 }
 
-/// A token that is made.
+/// The request for a new token.
 #[derive(Debug, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub(super) struct NewToken {
@@ -46,8 +46,11 @@ pub(super) struct MadeToken {
 
 /// The identity of the caller, as its token says.
 #[utoipa::path(get, path = "/api/me", responses(
-    (status = 200, body = Me), (status = 401, body = ErrorBody)))]
-pub(super) async fn me(State(core): State<Arc<Core>>, caller: Identity) -> Result<Json<Me>, ApiError> {
+    (status = 200, body = CallerInfo), (status = 401, body = ErrorBody)))]
+pub(super) async fn me(
+    State(core): State<Arc<Core>>,
+    caller: Identity,
+) -> Result<Json<CallerInfo>, ApiError> {
     let participant = match &caller {
         Identity::Admin => None,
         Identity::User(id) | Identity::Agent(id) | Identity::Run { agent: id, .. } => {
@@ -61,7 +64,7 @@ pub(super) async fn me(State(core): State<Arc<Core>>, caller: Identity) -> Resul
         Identity::Run { run, .. } => (RUN, Some(run)),
     };
     let name = participant.map_or_else(|| "Operator".to_owned(), |participant| participant.name);
-    Ok(Json(Me { subject, id, name }))
+    Ok(Json(CallerInfo { subject, id, name }))
 }
 
 /// The tokens, the newest first, without their secrets.

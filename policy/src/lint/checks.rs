@@ -6,7 +6,7 @@ use portcullis_types::{Access, DEFAULT_TIMEOUT, SafetyTier};
 
 use super::{LintCode, LintFinding};
 use crate::{
-    Approval, LoadOptions, Operation, PolicyOrigins, RequiredLayer, ToolAssignment, ToolFacts,
+    Approval, LoadOptions, Operation, PolicyProvenance, RequiredLayer, ToolAssignment, ToolFacts,
     WorkspaceSecurityPolicy,
     file::{Faults, PolicyFile, ToolEntry, read_overlay, read_policy},
     shipped::SHELL_EXEC,
@@ -16,7 +16,7 @@ use crate::{
 pub(super) fn run(
     options: &LoadOptions<'_>,
     policy: &WorkspaceSecurityPolicy,
-    origins: &PolicyOrigins,
+    provenance: &PolicyProvenance,
     has_approver: bool,
 ) -> Vec<LintFinding> {
     // The policy has loaded, so its texts have no faults.
@@ -29,7 +29,7 @@ pub(super) fn run(
         })
         .filter(|(_, assignment)| assignment.enabled)
         .collect();
-    let context = Context { policy, origins, file: &file, tools: &tools };
+    let context = Context { policy, provenance, file: &file, tools: &tools };
     let mut findings = Vec::new();
     context.read_tools_that_write(&mut findings);
     context.unasked_vault(&mut findings);
@@ -54,7 +54,7 @@ pub(super) fn run(
 
 struct Context<'a> {
     policy: &'a WorkspaceSecurityPolicy,
-    origins: &'a PolicyOrigins,
+    provenance: &'a PolicyProvenance,
     file: &'a PolicyFile,
     /// The shipped tools that may be called.
     tools: &'a [(ToolFacts, ToolAssignment)],
@@ -63,7 +63,7 @@ struct Context<'a> {
 impl Context<'_> {
     fn finding(&self, code: LintCode, rule: impl Into<String>, message: impl Into<String>) -> LintFinding {
         let rule = rule.into();
-        LintFinding::new(code, self.origins.location_or_start(&rule), rule, message)
+        LintFinding::new(code, self.provenance.location_or_start(&rule), rule, message)
     }
 
     /// Returns the operator's entry for a tool.
@@ -127,7 +127,7 @@ impl Context<'_> {
     }
 
     fn limits_without_effect(&self, findings: &mut Vec<LintFinding>) {
-        let most = self.policy.max_timeout();
+        let most = self.policy.limits().max_timeout;
         for entry in &self.file.tools {
             if let Some(timeout) = entry.timeout.filter(|timeout| *timeout > most) {
                 let key = format!("tools.{}.timeout", entry.name.value);
@@ -193,7 +193,7 @@ impl Context<'_> {
             let message = format!("relative paths start at `/{home}`, and no mount has this name");
             findings.push(LintFinding::new(
                 LintCode::HomeMissing,
-                self.origins.location_or_start("mounts"),
+                self.provenance.location_or_start("mounts"),
                 "home",
                 message,
             ));

@@ -93,7 +93,8 @@ impl CallStartListener for DrivenRun {
             Ok(Some(CallStart::Finished(_) | CallStart::Unknown(_))) => Err(interrupted_error()),
             Err(error) => {
                 let reason = "the store of the run has not taken the call, so it has not run";
-                Err(ToolError::unavailable(reason).with_operator_detail(portcullis_types::chain(&error)))
+                Err(ToolError::unavailable(reason)
+                    .with_operator_detail(portcullis_types::error_chain(&error)))
             }
         }
     }

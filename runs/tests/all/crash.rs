@@ -71,7 +71,7 @@ pub(crate) async fn check(world: &World, point: &str) {
 /// Continues in a new process after the first has died.
 async fn resume(world: &World, point: &str) {
     let driven = world.drive_after_death(Continuation::Resume, false).await;
-    let run = driven.unwrap_or_else(|error| panic!("{point}: {}", portcullis_types::chain(&error)));
+    let run = driven.unwrap_or_else(|error| panic!("{point}: {}", portcullis_types::error_chain(&error)));
     assert_eq!(run.end, AgentEnd::Answer { text: "Done.".to_owned() }, "{point}");
 }
 

@@ -6,7 +6,7 @@ use clap::{
     Args, Subcommand,
     builder::{PossibleValuesParser, TypedValueParser},
 };
-use portcullis_tools::audit::{Decision, RowKind};
+use portcullis_tools::audit::{Decision, RowEvent};
 
 use super::ReportOptions;
 
@@ -220,11 +220,11 @@ pub(crate) struct FilterOptions {
 
     /// Rows of this kind.
     #[arg(long, value_name = "EVENT", value_parser = row_kind())]
-    pub(crate) event: Vec<RowKind>,
+    pub(crate) event: Vec<RowEvent>,
 }
 
 /// The kinds that this version writes.
-fn row_kind() -> impl TypedValueParser<Value = RowKind> {
-    let written = RowKind::ALL.into_iter().filter(|kind| *kind != RowKind::Other);
-    PossibleValuesParser::new(written.map(RowKind::as_str)).try_map(|text| text.parse::<RowKind>())
+fn row_kind() -> impl TypedValueParser<Value = RowEvent> {
+    let written = RowEvent::ALL.into_iter().filter(|kind| *kind != RowEvent::Other);
+    PossibleValuesParser::new(written.map(RowEvent::as_str)).try_map(|text| text.parse::<RowEvent>())
 }

@@ -9,7 +9,7 @@ mod verify;
 
 use std::path::{Path, PathBuf};
 
-use portcullis_tools::audit::{self, Row, RowKind};
+use portcullis_tools::audit::{self, Row, RowEvent};
 
 pub(crate) use self::{
     bundle::bundle,
@@ -89,16 +89,16 @@ fn posture_layers(posture: &str) -> String {
 /// Returns the outcome column of a row.
 fn outcome_cell(row: &Row) -> String {
     match (row.event, row.outcome) {
-        (RowKind::Begin, _) => "begins".to_owned(),
-        (RowKind::End | RowKind::Result | RowKind::Model, Some(outcome)) => outcome.to_string(),
-        (RowKind::End | RowKind::Result | RowKind::Model, None) => "–".to_owned(),
-        (RowKind::Approve, _) => "approves".to_owned(),
-        (RowKind::Revoke, _) => "revokes".to_owned(),
-        (RowKind::Start, _) => "starts".to_owned(),
-        (RowKind::Policy, _) => "policy".to_owned(),
-        (RowKind::Checkpoint, _) => "checkpoint".to_owned(),
-        (RowKind::Stop, _) => "stops".to_owned(),
-        (RowKind::Other, _) => "–".to_owned(),
+        (RowEvent::Begin, _) => "begins".to_owned(),
+        (RowEvent::End | RowEvent::Result | RowEvent::Model, Some(outcome)) => outcome.to_string(),
+        (RowEvent::End | RowEvent::Result | RowEvent::Model, None) => "–".to_owned(),
+        (RowEvent::Approve, _) => "approves".to_owned(),
+        (RowEvent::Revoke, _) => "revokes".to_owned(),
+        (RowEvent::Start, _) => "starts".to_owned(),
+        (RowEvent::Policy, _) => "policy".to_owned(),
+        (RowEvent::Checkpoint, _) => "checkpoint".to_owned(),
+        (RowEvent::Stop, _) => "stops".to_owned(),
+        (RowEvent::Other, _) => "–".to_owned(),
     }
 }
 

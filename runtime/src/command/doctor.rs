@@ -127,7 +127,7 @@ fn secret_findings(files: &PolicyFiles, policy: &policy::WorkspaceSecurityPolicy
     let findings = policy.secrets().zip(problems).map(|((name, rule), (_, problem))| SecretFinding {
         name: name.to_string(),
         audience: rule.audience(),
-        problem: problem.map(|problem| portcullis_types::chain(&problem)),
+        problem: problem.map(|problem| portcullis_types::error_chain(&problem)),
     });
     findings.collect()
 }

@@ -105,7 +105,7 @@ pub(crate) fn listing(registry: &ToolRegistry, given: Option<&BTreeSet<ToolName>
 pub(crate) fn refused_modules(registry: &ToolRegistry) -> String {
     let mut out = String::new();
     for module in registry.refused_modules() {
-        let reason = portcullis_types::chain(module.error());
+        let reason = portcullis_types::error_chain(module.error());
         // Writing to a string cannot fail.
         let _ = writeln!(out, "  {}: {}", text::inline(module.name()), text::in_one_line(&reason));
     }

@@ -112,7 +112,7 @@ fn split_caches(mut binds: Vec<Bind>, count: usize) -> (Vec<Bind>, Vec<CacheBind
 
 /// A refusal with all causes.
 pub(super) fn refusal_message(error: &dyn Error, by_namespaces: bool) -> FromSession {
-    FromSession::Refused { reason: portcullis_types::chain(error), by_namespaces }
+    FromSession::Refused { reason: portcullis_types::error_chain(error), by_namespaces }
 }
 
 /// Why a session's process could not be confined.

@@ -21,8 +21,8 @@ use rustix::{
 
 use super::{
     budget::{FolderQueue, ScanBudget},
+    fingerprint::{ContentHasher, FileState, FolderStamp, PathFingerprint, file_time},
     names::{PathParts, RepositoryRoots, is_protected},
-    seen::{Contents, FileState, FolderStamp, PathFingerprint, file_time},
 };
 use crate::limits::{PROTECTED_DEPTH, PROTECTED_FOLDERS, PROTECTED_FOUND};
 
@@ -40,7 +40,7 @@ pub(super) struct ScannedMount {
     began: (i64, i64),
     /// Whether the first scan is not finished yet.
     is_first: bool,
-    contents: Contents,
+    contents: ContentHasher,
 }
 
 struct MountScan<'a> {
@@ -64,7 +64,7 @@ impl ScannedMount {
             repositories: HashSet::new(),
             began: file_time(),
             is_first: true,
-            contents: Contents::default(),
+            contents: ContentHasher::default(),
         }
     }
 

@@ -174,7 +174,7 @@ impl Shell for ShellCalls {
         session
             .end()
             .await
-            .map_err(|error| RefusalCode::NotKilled.status(portcullis_types::chain(&error)))?;
+            .map_err(|error| RefusalCode::NotKilled.status(portcullis_types::error_chain(&error)))?;
         Ok(Response::new(KillSessionResponse {}))
     }
 

@@ -29,8 +29,8 @@ use super::{
     sidecar::SidecarServer,
 };
 use crate::{
-    BackgroundOutput, Cancellation, Canceller, CommandEnd, CommandRequest, Completion, Ending, Interruption,
-    OutputChunk, OutputStream, ShellError, ShellSession, StateAfter,
+    BackgroundOutput, Cancellation, Canceller, CommandEnd, CommandRequest, Completion, Ending, OutputChunk,
+    OutputStream, ShellError, ShellSession,
 };
 use portcullis_shell_protocol as protocol;
 use portcullis_shell_protocol::{ExecEvent, Exited, Output, Started, exec_event::Event, exited};
@@ -130,7 +130,7 @@ impl SessionCommand {
             Ok(_) => SessionLife::Continues,
             Err(error) if session_survives(error) => SessionLife::Continues,
             Err(error) => {
-                tracing::warn!(command = %id, error = portcullis_types::chain(error), "a session ended with its command");
+                tracing::warn!(command = %id, error = portcullis_types::error_chain(error), "a session ended with its command");
                 forget();
                 SessionLife::Ended
             }
@@ -297,13 +297,7 @@ fn exited(
     };
     let interruption = match end.completion {
         Completion::Finished => "",
-        Completion::Interrupted(interruption) => interruption_word(interruption),
-    };
-    let state = match end.state {
-        StateAfter::Saved => "carried",
-        StateAfter::KeptAfterKill => "killed",
-        StateAfter::KeptTooLarge => "too_large",
-        StateAfter::KeptNotWritten => "not_written",
+        Completion::Interrupted(interruption) => interruption.as_str(),
     };
     Exited {
         ending: Some(ending),
@@ -314,7 +308,7 @@ fn exited(
         // The client has less than the command wrote if a bound has cut the output.
         truncated: delivered < end.output_bytes,
         interruption: interruption.to_owned(),
-        state: state.to_owned(),
+        state: end.state.as_str().to_owned(),
         jobs_left: end.jobs_left,
         protected_paths: end.protected.created.clone(),
         protected_complete: end.protected.complete,
@@ -324,20 +318,10 @@ fn exited(
         background_killed: background
             .killed
             .into_iter()
-            .map(|why| interruption_word(why).to_owned())
+            .map(|interruption| interruption.as_str().to_owned())
             .collect(),
         connections: connections.connections,
         connections_omitted: connections.omitted,
-    }
-}
-
-fn interruption_word(interruption: Interruption) -> &'static str {
-    match interruption {
-        Interruption::Timeout => "timeout",
-        Interruption::Cancelled => "cancelled",
-        Interruption::Processes => "processes",
-        Interruption::Memory => "memory",
-        Interruption::MemoryHidden => "hidden",
     }
 }
 

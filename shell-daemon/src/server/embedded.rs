@@ -13,7 +13,7 @@ use std::{
 };
 
 use portcullis_confine::{SingleThreaded, process::close_inherited};
-use portcullis_types::chain;
+use portcullis_types::error_chain;
 use portcullis_types::escape_for_display;
 use rustix::{
     fs::{Mode, OFlags},
@@ -66,7 +66,7 @@ pub fn embedded_main() -> ExitCode {
         Err(error) => {
             use io::Write as _;
             // Ignore an error: if standard error is closed, the exit code still reports the failure.
-            let _ = writeln!(io::stderr(), "portcullis-shelld: {}", escape_for_display(&chain(&error)));
+            let _ = writeln!(io::stderr(), "portcullis-shelld: {}", escape_for_display(&error_chain(&error)));
             ExitCode::FAILURE
         }
     }

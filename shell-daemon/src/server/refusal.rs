@@ -1,6 +1,6 @@
 //! Refusals of a call: the status of a session or a command that failed.
 
-use portcullis_types::chain;
+use portcullis_types::error_chain;
 use tonic::Status;
 
 pub(super) use portcullis_shell_protocol::RefusalCode;
@@ -14,7 +14,7 @@ pub(super) fn start_failure(error: &ShellError) -> Status {
         ShellError::ShellUnusable { .. } => RefusalCode::Shell,
         _ => RefusalCode::Start,
     };
-    refusal.status(chain(error))
+    refusal.status(error_chain(error))
 }
 
 /// The status for a command without a result.
@@ -26,5 +26,5 @@ pub(super) fn run_failure(error: &ShellError) -> Status {
         ShellError::NotKilled { .. } => RefusalCode::NotKilled,
         _ => RefusalCode::SessionEnded,
     };
-    refusal.status(chain(error))
+    refusal.status(error_chain(error))
 }

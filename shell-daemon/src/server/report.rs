@@ -1,7 +1,7 @@
 //! A session's proven posture as protocol messages.
 
 use portcullis_confine::{LayerReport, LayerStatus};
-use portcullis_types::chain;
+use portcullis_types::error_chain;
 
 use super::session_thread::SessionForwarding;
 use crate::{ShellSession, TreeRequest};
@@ -45,7 +45,7 @@ const NO_COPIES: &str = "only a session with its own file tree has copies of `[s
 fn network_message(network: &SessionForwarding) -> Network {
     Network {
         hosts: network.hosts.clone(),
-        absence: network.forwarder.as_ref().err().map(|error| chain(error)).unwrap_or_default(),
+        absence: network.forwarder.as_ref().err().map(|error| error_chain(error)).unwrap_or_default(),
     }
 }
 

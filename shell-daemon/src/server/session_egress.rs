@@ -69,7 +69,7 @@ impl SharedSessionEgress {
             Ok(SessionEgress { egress, certificates: Arc::clone(certificates.await?) })
         };
         client.await.inspect_err(|error| {
-            tracing::warn!(reason = portcullis_types::chain(error), "the sessions have no network");
+            tracing::warn!(reason = portcullis_types::error_chain(error), "the sessions have no network");
         })
     }
 }
@@ -138,18 +138,18 @@ impl SessionJudge {
 }
 
 impl Judge for SessionJudge {
-    fn request(&self, _method: &Method, url: &Url) -> Result<(), Refusal> {
+    fn judge_request(&self, _method: &Method, url: &Url) -> Result<(), Refusal> {
         self.require_all(|network| network.judge_tunnel(url.as_str()))
     }
 
-    fn address(&self, host: &str, port: u16, address: IpAddr) -> Result<(), Refusal> {
+    fn judge_address(&self, host: &str, port: u16, address: IpAddr) -> Result<(), Refusal> {
         let Ok(host) = UrlHost::parse(host) else {
             return Err(Refusal { code: "url_refused", reason: "this is not a host".to_owned() });
         };
         self.require_all(|network| network.judge_address(&host, port, address).map(|_judged| ()))
     }
 
-    fn redirect(&self, _from: &Url, _to: &Url) -> Result<(), Refusal> {
+    fn judge_redirect(&self, _from: &Url, _to: &Url) -> Result<(), Refusal> {
         Err(Refusal { code: "redirect_refused", reason: "a tunnel has no redirect".to_owned() })
     }
 

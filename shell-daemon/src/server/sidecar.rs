@@ -77,11 +77,11 @@ impl SidecarServer {
             names.zip(paths).filter_map(|(name, path)| Some((name, path.ok()?))).collect();
         config.toolchain.check(&named_paths, &private).map_err(|unusable| Error::Config {
             setting: "read",
-            problem: portcullis_types::chain(&unusable),
+            problem: portcullis_types::error_chain(&unusable),
         })?;
         config.toolchain.check_caches(&named_paths, &private).map_err(|unusable| Error::Config {
             setting: "caches",
-            problem: portcullis_types::chain(&unusable),
+            problem: portcullis_types::error_chain(&unusable),
         })?;
         let service = config.service;
         Ok(Self {

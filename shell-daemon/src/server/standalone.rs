@@ -5,7 +5,7 @@ use std::{io::Write as _, os::unix::net::UnixListener as StdUnixListener, path::
 use clap::Parser;
 use listenfd::ListenFd;
 use portcullis_types::escape_for_display;
-use portcullis_types::{SandboxTier, chain};
+use portcullis_types::{SandboxTier, error_chain};
 use sd_notify::NotifyState;
 use tokio::{
     net::UnixListener,
@@ -70,7 +70,11 @@ pub fn shelld_main() -> ExitCode {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
             // Ignore an error: if standard error is closed, the exit code still reports the failure.
-            let _ = writeln!(std::io::stderr(), "portcullis-shelld: {}", escape_for_display(&chain(&error)));
+            let _ = writeln!(
+                std::io::stderr(),
+                "portcullis-shelld: {}",
+                escape_for_display(&error_chain(&error))
+            );
             ExitCode::FAILURE
         }
     }

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use crate::{
     Cancellation, CommandRequest, Completion, Ending, Interruption, OutputChunk, OutputStream, ShellError,
-    ShellSession, StateAfter,
+    ShellSession, ShellState,
 };
 
 impl ShellSession {
@@ -56,7 +56,7 @@ impl ShellSession {
                 end.ending
             )));
         }
-        if end.state != StateAfter::Saved {
+        if end.state != ShellState::Carried {
             return Err(unusable("it did not write down its state".to_owned()));
         }
         Ok(())

@@ -69,7 +69,7 @@ impl ProcessEntry {
     pub(crate) fn before_exec(number: i32, virtual_bytes: u64) -> Self {
         let pid = Pid::from_raw(number).expect("a number above 0");
         Self {
-            process: Process { pid, started: 1 },
+            process: Process { pid, start_time: 1 },
             threads: 1,
             is_headless: false,
             virtual_bytes,
@@ -252,12 +252,12 @@ fn stat(folder: &Path, pid: Pid) -> Option<ProcessEntry> {
     let user_ticks: u64 = fields.nth(4)?.parse().ok()?;
     let system_ticks: u64 = fields.next()?.parse().ok()?;
     let threads = fields.nth(4)?.parse().ok()?;
-    let started = fields.nth(1)?.parse().ok()?;
+    let start_time = fields.nth(1)?.parse().ok()?;
     let virtual_bytes = fields.next()?.parse().ok()?;
     let leader_has_ended = matches!(state, "Z" | "X");
     let is_headless = leader_has_ended && threads > 1;
     Some(ProcessEntry {
-        process: Process { pid, started },
+        process: Process { pid, start_time },
         threads,
         is_headless,
         virtual_bytes,

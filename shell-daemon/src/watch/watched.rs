@@ -8,7 +8,7 @@ use std::{
 use parking_lot::Mutex;
 use rustix::time::{ClockId, clock_gettime};
 
-use super::{Breach, BreachSignal, CommandBounds, KillReason, shell_start::ShellStart};
+use super::{Breach, BreachSignal, CommandLimits, KillReason, shell_start::ShellStart};
 use crate::{
     ShellError,
     limits::{
@@ -22,7 +22,7 @@ use crate::{
 #[derive(Clone, Debug)]
 pub(super) struct WatchedCommand {
     root: Process,
-    bounds: CommandBounds,
+    bounds: CommandLimits,
     pub(super) signal: Arc<BreachSignal>,
     /// The time of the next sample.
     pub(super) next_sample: Instant,
@@ -88,7 +88,7 @@ impl HiddenMemory {
 }
 
 impl WatchedCommand {
-    pub(super) fn new(root: Process, bounds: CommandBounds, signal: Arc<BreachSignal>) -> Self {
+    pub(super) fn new(root: Process, bounds: CommandLimits, signal: Arc<BreachSignal>) -> Self {
         let now = Instant::now();
         Self {
             root,
@@ -120,7 +120,7 @@ impl WatchedCommand {
     }
 
     fn judge(&mut self, meter: &MemoryMeter) -> Result<(), Breach> {
-        let Ok(descendants) = self.list_descendants() else { return Err(Breach::Unlisted) };
+        let Ok(descendants) = self.list_descendants() else { return Err(Breach::ProcessesUnlisted) };
         self.gaps = if descendants.has_gap { self.gaps + 1 } else { 0 };
         let mut partial = None;
         // Count the processes before reading anything else: a fork bomb grows faster than its details can be read.
@@ -140,12 +140,12 @@ impl WatchedCommand {
         // Stop the processes before the next count: running ones would grow while others are counted.
         let Ok(frozen) = tree::freeze(self.root, &descendants.living, self.bounds.processes, FREEZE_TIMEOUT)
         else {
-            return Err(Breach::Unlisted);
+            return Err(Breach::ProcessesUnlisted);
         };
         self.gaps = 0;
         self.count_when_slowed = frozen.descendants.count();
         let Ok(used) = self.record_sample(&frozen.descendants, SampledWhile::Stopped, meter) else {
-            return Err(Breach::Hidden);
+            return Err(Breach::MemoryUncountable);
         };
         // If one sample could not read all mappings of the running processes, the next sample could not either, so
         // keep the count of the stopped processes. Only a complete sample ends a doubt.
@@ -256,7 +256,7 @@ impl WatchedCommand {
             .hidden
             .is_some_and(|hidden| hidden.samples >= HIDDEN_SAMPLES && hidden.grown > HIDDEN_GROWTH)
         {
-            Some(Breach::Hidden)
+            Some(Breach::MemoryUncountable)
         } else {
             None
         }

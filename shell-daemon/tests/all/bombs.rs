@@ -42,7 +42,7 @@ fn memory_counts_however_it_is_held() {
             let is_refused = result.stdout == "refused" && way.contains("file in memory");
             let is_killed = result.end.completion == Completion::Interrupted(Interruption::Memory);
             // An ordinary user's sidecar cannot see this memory, and therefore kills the command.
-            let is_hidden = result.end.completion == Completion::Interrupted(Interruption::MemoryHidden)
+            let is_hidden = result.end.completion == Completion::Interrupted(Interruption::MemoryUncountable)
                 && way.contains("shows nobody");
             assert!(is_killed || is_refused || is_hidden, "{way}: {result:?}");
             assert!(
@@ -244,7 +244,7 @@ fn a_program_with_hidden_unshared_memory_is_not_killed() {
         // distinguish from the command's.
         let goes_on = (0..20).any(|_| {
             let result = attempt(&mut session, &perl(&script));
-            let is_hidden = result.end.completion == Completion::Interrupted(Interruption::MemoryHidden);
+            let is_hidden = result.end.completion == Completion::Interrupted(Interruption::MemoryUncountable);
             assert!(is_hidden || result.stdout == "on", "{result:?}");
             !is_hidden
         });

@@ -2,7 +2,7 @@
 
 use std::{fs, os::unix::fs::MetadataExt as _, path::Path, time::Duration};
 
-use portcullis_shell_daemon::{Completion, Ending, Interruption, ShellError, StateAfter};
+use portcullis_shell_daemon::{Completion, Ending, Interruption, ShellError, ShellState};
 use rustix::process::{Pid, Signal, kill_process};
 
 use crate::fixture::{Fixture, request, request_with_timeout, wait_until};
@@ -42,7 +42,11 @@ fn a_waiting_shell_that_was_killed_is_replaced() {
             // The session may or may not have noticed the kill when the command comes.
             kill_process(waiting, signal).expect("the process lives");
             let result = session.run("echo x >> ran; echo $v");
-            assert_eq!((result.stdout.as_str(), result.end.state), ("1\n", StateAfter::Saved), "{signal:?}");
+            assert_eq!(
+                (result.stdout.as_str(), result.end.state),
+                ("1\n", ShellState::Carried),
+                "{signal:?}"
+            );
         }
         assert_eq!(
             fs::read_to_string(fixture.path("shared/ran")).expect("written"),

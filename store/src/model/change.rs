@@ -66,35 +66,37 @@ pub enum Change {
         ids: Vec<String>,
     },
     /// Changes that depend on the results of the changes before them.
-    Then(Then),
+    Derived(DerivedChanges),
 }
 
 /// Makes changes from the results of the changes before, for example the event of a message from its ordinal,
 /// or no event if the message was not changed. The made changes replace it in the list, and only they have an
 /// [`Applied`].
-pub struct Then(Box<MakeChanges>);
+pub struct DerivedChanges(Box<DeriveChanges>);
 
-/// A function of [`Then`].
-type MakeChanges = dyn FnOnce(&[Applied]) -> Result<Vec<Change>, StoreError> + Send;
+/// A function of [`DerivedChanges`].
+type DeriveChanges = dyn FnOnce(&[Applied]) -> Result<Vec<Change>, StoreError> + Send;
 
-impl Then {
-    pub(crate) fn make(self, applied: &[Applied]) -> Result<Vec<Change>, StoreError> {
+impl DerivedChanges {
+    pub(crate) fn derive(self, applied: &[Applied]) -> Result<Vec<Change>, StoreError> {
         (self.0)(applied)
     }
 }
 
-impl fmt::Debug for Then {
+impl fmt::Debug for DerivedChanges {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_tuple("Then").finish()
+        f.debug_tuple("DerivedChanges").finish()
     }
 }
 
 impl Change {
-    /// Returns a [`Change::Then`]. The function gets the results of all changes before it, in order. It runs
+    /// Returns a [`Change::Derived`]. The function gets the results of all changes before it, in order. It runs
     /// while the transaction holds its locks, in SQLite on the thread that writes: it must be short, must not
     /// wait, and must not panic. Its error rolls all changes back.
-    pub fn then(changes: impl FnOnce(&[Applied]) -> Result<Vec<Self>, StoreError> + Send + 'static) -> Self {
-        Self::Then(Then(Box::new(changes)))
+    pub fn derived(
+        changes: impl FnOnce(&[Applied]) -> Result<Vec<Self>, StoreError> + Send + 'static,
+    ) -> Self {
+        Self::Derived(DerivedChanges(Box::new(changes)))
     }
 }
 

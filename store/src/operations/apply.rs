@@ -48,7 +48,7 @@ pub(crate) async fn resolve_call_with(
     Ok(ResolvedWith::Earlier { call: Box::new(call(sql, id).await?), resolution })
 }
 
-/// Writes changes in order. The changes that a [`Change::Then`] makes replace it.
+/// Writes changes in order. The changes that a [`Change::Derived`] gives replace it.
 async fn apply_after(
     sql: &mut dyn Sql,
     changes: Vec<Change>,
@@ -57,7 +57,7 @@ async fn apply_after(
     let mut waiting = VecDeque::from(changes);
     let (mut count, mut bytes) = (0, 0);
     while let Some(change) = waiting.pop_front() {
-        // Count the waiting changes too. A `Then` that always makes another `Then` therefore reaches the
+        // Count the waiting changes too. Changes that derive further changes without end therefore reaches the
         // limit.
         count += 1;
         check_count("the changes", to_i64(count + waiting.len()), to_i64(MAX_CHANGES))?;
@@ -84,10 +84,10 @@ async fn apply_after(
             Change::RemoveNotes { agent, kind, ids } => {
                 Applied::NotesRemoved { count: remove_notes(sql, agent, kind, ids).await? }
             }
-            Change::Then(then) => {
-                // Push in reverse order, so that the first made change is at the front.
-                for made in then.make(&applied)?.into_iter().rev() {
-                    waiting.push_front(made);
+            Change::Derived(derived) => {
+                // Push in reverse order, so that the first derived change is at the front.
+                for change in derived.derive(&applied)?.into_iter().rev() {
+                    waiting.push_front(change);
                 }
                 continue;
             }
@@ -109,6 +109,6 @@ fn size_of(change: &Change) -> usize {
         Change::AddMember { .. }
         | Change::RemoveMember { .. }
         | Change::RemoveNotes { .. }
-        | Change::Then(_) => 0,
+        | Change::Derived(_) => 0,
     }
 }

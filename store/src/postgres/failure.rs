@@ -5,12 +5,12 @@ use tokio_postgres::{Error, error::SqlState};
 
 use crate::error::{DatabaseFailure, StoreError};
 
-pub(super) fn postgres_error(doing: &'static str, error: Error) -> StoreError {
-    StoreError::database(doing, failure_of(&error), error)
+pub(super) fn postgres_error(action: &'static str, error: Error) -> StoreError {
+    StoreError::database(action, failure_of(&error), error)
 }
 
 /// Returns an error of the pool: of a new connection, or of waiting for one.
-pub(super) fn pool_error(doing: &'static str, error: PoolError) -> StoreError {
+pub(super) fn pool_error(action: &'static str, error: PoolError) -> StoreError {
     match error {
         PoolError::Backend(error) => {
             let failure = match failure_of(&error) {
@@ -18,14 +18,14 @@ pub(super) fn pool_error(doing: &'static str, error: PoolError) -> StoreError {
                 DatabaseFailure::Other if error.code().is_none() => DatabaseFailure::Refused,
                 failure => failure,
             };
-            StoreError::database(doing, failure, error)
+            StoreError::database(action, failure, error)
         }
         PoolError::Closed => StoreError::Closed,
         // All connections of this process are in use.
         error @ PoolError::Timeout(TimeoutType::Wait) => {
-            StoreError::database(doing, DatabaseFailure::Busy, error)
+            StoreError::database(action, DatabaseFailure::Busy, error)
         }
-        error => StoreError::database(doing, DatabaseFailure::Unavailable, error),
+        error => StoreError::database(action, DatabaseFailure::Unavailable, error),
     }
 }
 

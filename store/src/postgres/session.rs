@@ -16,12 +16,12 @@ use crate::{
 /// A connection or transaction, and the operation that uses it.
 pub(super) struct SqlSession<'a, C> {
     client: &'a C,
-    doing: &'static str,
+    action: &'static str,
 }
 
 impl<'a, C: GenericClient + Sync> SqlSession<'a, C> {
-    pub(super) fn new(client: &'a C, doing: &'static str) -> Self {
-        Self { client, doing }
+    pub(super) fn new(client: &'a C, action: &'static str) -> Self {
+        Self { client, action }
     }
 
     async fn query(&self, sql: &'static str, values: &[Value]) -> Result<Vec<SqlRow>, tokio_postgres::Error> {
@@ -83,11 +83,11 @@ impl ToSql for Value {
 impl<C: GenericClient + Sync> Sql for SqlSession<'_, C> {
     async fn rows(&mut self, sql: &'static str, parameters: Vec<Value>) -> Result<Vec<SqlRow>, StoreError> {
         check_texts(&parameters)?;
-        self.query(sql, &parameters).await.map_err(|error| postgres_error(self.doing, error))
+        self.query(sql, &parameters).await.map_err(|error| postgres_error(self.action, error))
     }
 
     async fn execute(&mut self, sql: &'static str, parameters: Vec<Value>) -> Result<u64, StoreError> {
         check_texts(&parameters)?;
-        self.change(sql, &parameters).await.map_err(|error| postgres_error(self.doing, error))
+        self.change(sql, &parameters).await.map_err(|error| postgres_error(self.action, error))
     }
 }

@@ -25,12 +25,12 @@ const BUSY_PAUSE: Duration = Duration::from_millis(5);
 
 /// Makes connections to one file.
 #[derive(Debug, Clone)]
-pub(super) struct Connect {
+pub(super) struct ConnectionFactory {
     pub(super) path: PathBuf,
     pub(super) options: SqliteOptions,
 }
 
-impl Connect {
+impl ConnectionFactory {
     /// Opens the connection that writes. It makes and migrates the tables.
     pub(super) fn writer(&self) -> Result<Connection, StoreError> {
         let mut connection = self.open().map_err(|error| sqlite_error("open its file", error))?;

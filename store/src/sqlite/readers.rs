@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use rusqlite::Connection;
 use tokio::sync::Semaphore;
 
-use super::{connect::Connect, session::SqlSession, sqlite_error};
+use super::{connect::ConnectionFactory, session::SqlSession, sqlite_error};
 use crate::{
     error::{DatabaseFailure, StoreError},
     sql::TransactionWork,
@@ -19,39 +19,39 @@ const MAX_READERS: usize = 4;
 #[derive(Debug)]
 pub(super) struct Readers {
     permits: Arc<Semaphore>,
-    connect: Connect,
+    connections: ConnectionFactory,
     idle: Arc<Mutex<Vec<Connection>>>,
 }
 
 impl Readers {
-    pub(super) fn new(connect: Connect) -> Self {
-        Self { permits: Arc::new(Semaphore::new(MAX_READERS)), connect, idle: Arc::default() }
+    pub(super) fn new(connections: ConnectionFactory) -> Self {
+        Self { permits: Arc::new(Semaphore::new(MAX_READERS)), connections, idle: Arc::default() }
     }
 
     pub(super) async fn read<T: Send + 'static>(
         &self,
-        doing: &'static str,
+        action: &'static str,
         operation: TransactionWork<T>,
     ) -> Result<T, StoreError> {
         let Ok(permit) = Arc::clone(&self.permits).acquire_owned().await else {
             return Err(StoreError::Closed);
         };
-        let (connect, idle) = (self.connect.clone(), Arc::clone(&self.idle));
+        let (connections, idle) = (self.connections.clone(), Arc::clone(&self.idle));
         let reading = tokio::task::spawn_blocking(move || {
             // The thread holds the permit, so that a fifth reader cannot start after a caller was dropped.
             let _permit = permit;
             let idle_reader = lock(&idle).pop();
-            let mut connection = idle_reader.map_or_else(|| connect.reader(), Ok)?;
+            let mut connection = idle_reader.map_or_else(|| connections.reader(), Ok)?;
             // Use one transaction, so that all statements see the same rows.
-            connection.execute_batch("begin").map_err(|error| sqlite_error(doing, error))?;
-            let read = SqlSession::new(&mut connection, doing).run(operation);
+            connection.execute_batch("begin").map_err(|error| sqlite_error(action, error))?;
+            let read = SqlSession::new(&mut connection, action).run(operation);
             // A connection that cannot end its transaction is dropped.
             if connection.execute_batch("commit").is_ok() {
                 lock(&idle).push(connection);
             }
             read
         });
-        reading.await.map_err(|error| StoreError::database(doing, DatabaseFailure::Other, error))?
+        reading.await.map_err(|error| StoreError::database(action, DatabaseFailure::Other, error))?
     }
 
     /// Waits for the readers, and closes their connections.

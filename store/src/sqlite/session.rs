@@ -15,12 +15,12 @@ use crate::{
 /// A connection, and the operation that uses it.
 pub(super) struct SqlSession<'a> {
     connection: &'a mut Connection,
-    doing: &'static str,
+    action: &'static str,
 }
 
 impl<'a> SqlSession<'a> {
-    pub(super) fn new(connection: &'a mut Connection, doing: &'static str) -> Self {
-        Self { connection, doing }
+    pub(super) fn new(connection: &'a mut Connection, action: &'static str) -> Self {
+        Self { connection, action }
     }
 
     /// Runs an operation. Its futures never wait: an SQLite statement runs on the thread that asks for it.
@@ -70,7 +70,7 @@ impl ToSql for Value {
 #[async_trait]
 impl Sql for SqlSession<'_> {
     async fn rows(&mut self, sql: &'static str, parameters: Vec<Value>) -> Result<Vec<SqlRow>, StoreError> {
-        self.query(sql, &parameters).map_err(|error| sqlite_error(self.doing, error))
+        self.query(sql, &parameters).map_err(|error| sqlite_error(self.action, error))
     }
 
     async fn execute(&mut self, sql: &'static str, parameters: Vec<Value>) -> Result<u64, StoreError> {
@@ -78,8 +78,8 @@ impl Sql for SqlSession<'_> {
             let mut statement = self.connection.prepare_cached(&sql.replace('$', "?"))?;
             statement.execute(rusqlite::params_from_iter(&parameters))
         };
-        let changed = run().map_err(|error| sqlite_error(self.doing, error))?;
+        let changed = run().map_err(|error| sqlite_error(self.action, error))?;
         u64::try_from(changed)
-            .map_err(|error| StoreError::database(self.doing, DatabaseFailure::Other, error))
+            .map_err(|error| StoreError::database(self.action, DatabaseFailure::Other, error))
     }
 }

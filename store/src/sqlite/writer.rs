@@ -9,7 +9,7 @@ use std::{
 use rusqlite::Connection;
 use tokio::sync::{mpsc, oneshot};
 
-use super::{session::SqlSession, sqlite_error};
+use super::{classify, session::SqlSession};
 use crate::{
     error::{DatabaseFailure, StoreError},
     sql::TransactionWork,
@@ -44,36 +44,46 @@ trait Job: Send {
     fn answer(self: Box<Self>);
 
     /// Answers that the changes were lost, unless the write itself had failed.
-    fn fail(self: Box<Self>, lost: &Lost);
+    fn fail(self: Box<Self>, group_failure: &GroupFailure);
 }
 
 /// The reason why the changes of a group are lost. Each write of the group gets it.
 #[derive(Debug, Clone, thiserror::Error)]
-#[error("{text}")]
-struct Lost {
-    failure: DatabaseFailure,
-    text: String,
+enum GroupFailure {
+    #[error(transparent)]
+    Sqlite(Arc<rusqlite::Error>),
+    #[error("another write has ended the transaction")]
+    TransactionEnded(DatabaseFailure),
 }
 
-impl From<rusqlite::Error> for Lost {
-    fn from(error: rusqlite::Error) -> Self {
-        let text = error.to_string();
-        let failure = sqlite_error("write", error).failure().unwrap_or(DatabaseFailure::Other);
-        Self { failure, text }
+impl GroupFailure {
+    fn failure(&self) -> DatabaseFailure {
+        match self {
+            Self::Sqlite(error) => classify(error),
+            Self::TransactionEnded(failure) => *failure,
+        }
     }
 }
 
-struct Write<T> {
-    doing: &'static str,
+impl From<rusqlite::Error> for GroupFailure {
+    fn from(error: rusqlite::Error) -> Self {
+        Self::Sqlite(Arc::new(error))
+    }
+}
+
+/// A write that waits for its group, then its result.
+struct QueuedWrite<T> {
+    action: &'static str,
+    /// `None` once it has run.
     operation: Option<TransactionWork<T>>,
     result: Option<Result<T, StoreError>>,
     reply: oneshot::Sender<Result<T, StoreError>>,
 }
 
-impl<T: Send> Job for Write<T> {
+impl<T: Send> Job for QueuedWrite<T> {
     fn run(&mut self, connection: &mut Connection) -> bool {
         let Some(operation) = self.operation.take() else { return false };
-        let result = SqlSession::new(connection, self.doing).run(operation);
+        let result = SqlSession::new(connection, self.action).run(operation);
         let is_done = result.is_ok();
         self.result = Some(result);
         is_done
@@ -89,12 +99,12 @@ impl<T: Send> Job for Write<T> {
         let _ = reply.send(result.unwrap_or(Err(StoreError::Closed)));
     }
 
-    fn fail(self: Box<Self>, lost: &Lost) {
-        let Self { doing, result, reply, .. } = *self;
+    fn fail(self: Box<Self>, group_failure: &GroupFailure) {
+        let Self { action, result, reply, .. } = *self;
         let result = match result {
             Some(Err(error)) => Err(error),
             // Even a write that succeeded is lost, because the whole group is rolled back.
-            _ => Err(StoreError::database(doing, lost.failure, lost.clone())),
+            _ => Err(StoreError::database(action, group_failure.failure(), group_failure.clone())),
         };
         // The caller may be gone.
         let _ = reply.send(result);
@@ -114,14 +124,14 @@ impl Writer {
 
     pub(super) async fn write<T: Send + 'static>(
         &self,
-        doing: &'static str,
+        action: &'static str,
         operation: TransactionWork<T>,
     ) -> Result<T, StoreError> {
         // Clone the sender, so that the lock is not held while the channel is full.
         let jobs = self.jobs.lock().unwrap_or_else(PoisonError::into_inner).clone();
         let Some(jobs) = jobs else { return Err(StoreError::Closed) };
         let (reply, answer) = oneshot::channel();
-        let write = Write { doing, operation: Some(operation), result: None, reply };
+        let write = QueuedWrite { action, operation: Some(operation), result: None, reply };
         if jobs.send(Box::new(write)).await.is_err() {
             return Err(StoreError::Closed);
         }
@@ -153,18 +163,18 @@ fn write_groups(mut connection: Connection, mut waiting: mpsc::Receiver<Box<dyn 
         {
             group.push(next);
         }
-        let lost = write_group(&mut connection, &mut group).err();
+        let group_failure = write_group(&mut connection, &mut group).err();
         for job in group {
-            match &lost {
+            match &group_failure {
                 None => job.answer(),
-                Some(lost) => job.fail(lost),
+                Some(group_failure) => job.fail(group_failure),
             }
         }
     }
 }
 
 /// Writes a group in one transaction. An error means that no change of the group is kept.
-fn write_group(connection: &mut Connection, group: &mut [Box<dyn Job>]) -> Result<(), Lost> {
+fn write_group(connection: &mut Connection, group: &mut [Box<dyn Job>]) -> Result<(), GroupFailure> {
     // `immediate` waits for the locks of other processes. A transaction that reads first cannot wait later.
     connection.prepare_cached("begin immediate")?.execute([])?;
     let written = write_in_transaction(connection, group);
@@ -175,7 +185,7 @@ fn write_group(connection: &mut Connection, group: &mut [Box<dyn Job>]) -> Resul
     written
 }
 
-fn write_in_transaction(connection: &mut Connection, group: &mut [Box<dyn Job>]) -> Result<(), Lost> {
+fn write_in_transaction(connection: &mut Connection, group: &mut [Box<dyn Job>]) -> Result<(), GroupFailure> {
     for job in group {
         // Use a savepoint for each write, so that a failed write does not undo the others of the group.
         connection.prepare_cached("savepoint job")?.execute([])?;
@@ -183,7 +193,7 @@ fn write_in_transaction(connection: &mut Connection, group: &mut [Box<dyn Job>])
             // A failure such as a full disk can end the whole transaction, with the changes of all jobs before.
             if connection.is_autocommit() {
                 let failure = job.failure().unwrap_or(DatabaseFailure::Other);
-                return Err(Lost { failure, text: "another write has ended the transaction".to_owned() });
+                return Err(GroupFailure::TransactionEnded(failure));
             }
             connection.prepare_cached("rollback to job")?.execute([])?;
         }

@@ -19,7 +19,7 @@ use crate::{
 async fn failure(world: &World, name: &str, input: Value) -> String {
     let handle = world.start(name, input).await;
     let failed = handle.get_result(WorkflowGetResultOptions::default()).await.expect_err("fails");
-    portcullis_types::chain(&failed)
+    portcullis_types::error_chain(&failed)
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -11,7 +11,7 @@ use portcullis_testing::Fixture;
 use portcullis_tools::{
     ExplainedTool, Explainer, PolicyFiles, Replay, ToolRegistry,
     audit::{
-        self, AuditLog, CallEnding, CallRecord, Decision, Outcome, Record, SealingOptions, Subject,
+        self, AuditLog, CallEnding, Decision, NewRow, Outcome, RowFacts, SealingOptions, Subject,
         SubjectKind, SyncMode,
     },
 };
@@ -31,7 +31,7 @@ const REPEATS: usize = 5;
 pub(crate) fn log(report: &mut Report) {
     let folder = tempfile::tempdir().expect("a folder");
     let log = AuditLog::open(folder.path(), SyncMode::Interval).expect("opens").0;
-    let record = Record::end(&call(), CallEnding::new(Outcome::Ok));
+    let record = NewRow::end(&call(), CallEnding::new(Outcome::Ok));
     for _ in 0..ROWS {
         log.append(&record).expect("appends");
     }
@@ -74,7 +74,7 @@ pub(crate) fn checkpoints(report: &mut Report) {
             let options = SealingOptions { sink: Some(Arc::new(|_| {})), ..SealingOptions::default() };
             log.set_sealing_options(options);
         }
-        let record = Record::end(&call(), CallEnding::new(Outcome::Ok));
+        let record = NewRow::end(&call(), CallEnding::new(Outcome::Ok));
         let mut total = Duration::ZERO;
         for _ in 0..100_000 {
             let start = Instant::now();
@@ -146,10 +146,10 @@ impl Tool for NamedTool {
     }
 }
 
-fn call() -> Arc<CallRecord> {
+fn call() -> Arc<RowFacts> {
     let subject =
         Subject { source: "path".into(), kind: SubjectKind::Path, value: "/shared/src/main.rs".into() };
-    Arc::new(CallRecord {
+    Arc::new(RowFacts {
         call_id: "call-0123456789abcdef".into(),
         agent: Some("agent".into()),
         tool: "file_read".into(),
@@ -159,7 +159,7 @@ fn call() -> Arc<CallRecord> {
         decision: Some(Decision::Allow),
         policy_digest: Some("ab".repeat(32).into()),
         posture: Some("landlock(abi=6), seccomp, no_new_privs".into()),
-        ..CallRecord::default()
+        ..RowFacts::default()
     })
 }
 

@@ -200,15 +200,15 @@ fn egress(fixture: &Fixture, server: &Server) -> Egress {
 struct OpenJudge;
 
 impl Judge for OpenJudge {
-    fn request(&self, _method: &Method, _url: &Url) -> Result<(), Refusal> {
+    fn judge_request(&self, _method: &Method, _url: &Url) -> Result<(), Refusal> {
         Ok(())
     }
 
-    fn address(&self, _host: &str, _port: u16, _address: IpAddr) -> Result<(), Refusal> {
+    fn judge_address(&self, _host: &str, _port: u16, _address: IpAddr) -> Result<(), Refusal> {
         Ok(())
     }
 
-    fn redirect(&self, _from: &Url, _to: &Url) -> Result<(), Refusal> {
+    fn judge_redirect(&self, _from: &Url, _to: &Url) -> Result<(), Refusal> {
         Ok(())
     }
 

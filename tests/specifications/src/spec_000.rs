@@ -13,7 +13,7 @@ use portcullis_agent::{
 };
 use portcullis_testing::{call_rows, Fixture};
 use portcullis_tools::{
-    audit::{self, Confinement, RowKind},
+    audit::{self, Confinement, RowEvent},
     BootstrapError, Caller, ToolRegistry,
 };
 use portcullis_types::{MessageRole, SafetyTier, ToolErrorKind};
@@ -135,7 +135,7 @@ async fn the_lines_build_registries_under_the_operators_policy() {
     }
     let rows = call_rows(&fixture.state().join("portcullis/in-process"));
     let called: Vec<&str> =
-        rows.iter().filter(|row| row.event == RowKind::End).map(|row| &*row.tool).collect();
+        rows.iter().filter(|row| row.event == RowEvent::End).map(|row| &*row.tool).collect();
     let custom = "my_custom_tool";
     let unknown = "unknown_tool";
     assert_eq!(

@@ -9,7 +9,7 @@ use std::sync::{
 use portcullis_adapters::yoagent::types::{self as ours, async_trait, AgentTool, Content, ToolResultMessage};
 use portcullis_testing::Fixture;
 use portcullis_tools::{
-    audit::{Decision, Outcome, RowKind},
+    audit::{Decision, Outcome, RowEvent},
     Caller,
 };
 use portcullis_types::{SafetyTier, ToolErrorKind, ToolOutput};
@@ -225,8 +225,8 @@ async fn the_weather_tool_runs_and_its_errors_are_messages() {
     let events: Vec<_> = rows.iter().map(|row| (row.event, row.outcome, row.tier)).collect();
     let effects = Some(SafetyTier::SideEffecting);
     let invalid = Some(Outcome::Error(ToolErrorKind::InvalidArguments));
-    assert_eq!(events[..2], [(RowKind::Begin, None, effects), (RowKind::End, Some(Outcome::Ok), effects)]);
-    assert_eq!((events[2].0, events[2].1, events.len()), (RowKind::End, invalid, 3));
+    assert_eq!(events[..2], [(RowEvent::Begin, None, effects), (RowEvent::End, Some(Outcome::Ok), effects)]);
+    assert_eq!((events[2].0, events[2].1, events.len()), (RowEvent::End, invalid, 3));
 }
 
 #[tokio::test]
@@ -239,7 +239,7 @@ async fn a_tool_that_the_policy_does_not_enable_never_runs() {
     assert!(message.is_error);
     let rows = stage.fixture.rows();
     assert_eq!(rows.len(), 1);
-    assert_eq!((rows[0].event, rows[0].decision), (RowKind::End, Some(Decision::Deny)));
+    assert_eq!((rows[0].event, rows[0].decision), (RowEvent::End, Some(Decision::Deny)));
 }
 
 #[tokio::test]

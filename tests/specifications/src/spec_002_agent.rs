@@ -10,7 +10,7 @@ use portcullis_adapters::yoagent::{
 };
 use portcullis_agent::{AgentEnd, DeltaStream, ModelRequest, Provider, ProviderError, ScriptedProvider};
 use portcullis_testing::{call_rows, Fixture};
-use portcullis_tools::audit::{Decision, Outcome, Row, RowKind};
+use portcullis_tools::audit::{Decision, Outcome, Row, RowEvent};
 use portcullis_types::ToolErrorKind;
 use serde_json::{json, Value};
 
@@ -131,7 +131,7 @@ fn the_program_prints_the_output_below_it() {
     for update in ["Building image", "[1/4]", "phase", "\"status\""] {
         assert!(!all.contains(update), "{update} in {all}");
     }
-    let ended: Vec<_> = rows(&fixture).into_iter().filter(|row| row.event == RowKind::End).collect();
+    let ended: Vec<_> = rows(&fixture).into_iter().filter(|row| row.event == RowEvent::End).collect();
     assert_eq!(ended.len(), 1);
     assert_eq!((&*ended[0].tool, ended[0].outcome), ("deploy", Some(Outcome::Ok)));
 }
@@ -195,7 +195,7 @@ fn own_tools_run_beside_the_default_tools() {
     if run_in_separate_process(module_path!(), test, &fixture, &[]).is_none() {
         return;
     }
-    let ended = rows(&fixture).into_iter().filter(|row| row.event == RowKind::End);
+    let ended = rows(&fixture).into_iter().filter(|row| row.event == RowEvent::End);
     let mut ended: Vec<_> = ended.map(|row| (row.tool.to_string(), row.outcome)).collect();
     ended.sort_by_key(|(tool, outcome)| (tool.clone(), outcome.map(|outcome| format!("{outcome:?}"))));
     let failed = |kind| Some(Outcome::Error(kind));
@@ -292,7 +292,7 @@ fn people_see_data_processor_progress_and_the_model_its_end() {
     let rows: Vec<_> =
         rows(&fixture).into_iter().map(|row| (row.tool.to_string(), row.event, row.outcome)).collect();
     let process = || "process".to_owned();
-    assert_eq!(rows, [(process(), RowKind::Begin, None), (process(), RowKind::End, Some(Outcome::Ok))]);
+    assert_eq!(rows, [(process(), RowEvent::Begin, None), (process(), RowEvent::End, Some(Outcome::Ok))]);
 }
 
 /// Runs the part of the test in the separate process.

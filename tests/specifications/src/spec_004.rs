@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use portcullis_tools::audit::{Confinement, Outcome, RowKind};
+use portcullis_tools::audit::{Confinement, Outcome, RowEvent};
 use portcullis_types::{
     async_trait, FunctionDecl, JsonSchema, JsonSchemaType, SafetyTier, Tool, ToolError, ToolErrorKind,
 };
@@ -150,9 +150,9 @@ async fn check_calls(stage: Stage) {
     assert_eq!(
         outcomes,
         [
-            (RowKind::Begin, None),
-            (RowKind::End, Some(Outcome::Ok)),
-            (RowKind::End, Some(Outcome::Error(ToolErrorKind::InvalidArguments)))
+            (RowEvent::Begin, None),
+            (RowEvent::End, Some(Outcome::Ok)),
+            (RowEvent::End, Some(Outcome::Error(ToolErrorKind::InvalidArguments)))
         ]
     );
     assert!(rows.iter().all(|row| row.confinement == Some(Confinement::Native)), "{rows:?}");

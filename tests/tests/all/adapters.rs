@@ -20,7 +20,7 @@ use portcullis_testing::{Fixture, approving_caller, binary, guest};
 use portcullis_tools::{
     Caller, ToolRegistry, ToolResult,
     approval::{ApprovalAnswer, ApprovalRule},
-    audit::{self, Decision, Outcome, Row, RowKind},
+    audit::{self, Decision, Outcome, Row, RowEvent},
     hook::{BeforeCall, CallHook, HookedCall},
     policy::ToolOrigin,
     shell::ShellSource,
@@ -289,7 +289,7 @@ impl AdapterFixture {
         assert!(result.outcome.is_output(), "{}: {:?}", adapter.tool, result.outcome);
         assert_ne!(self.effects(), effects, "{} leaves nothing that could be seen", adapter.tool);
         let events: Vec<_> = self.fixture.rows()[rows..].iter().map(|row| row.event).collect();
-        assert!(events.contains(&RowKind::Begin), "{}: {events:?}", adapter.tool);
+        assert!(events.contains(&RowEvent::Begin), "{}: {events:?}", adapter.tool);
     }
 
     /// Asserts that a call is refused with this error, does nothing and leaves one row.
@@ -309,7 +309,7 @@ impl AdapterFixture {
         assert_eq!(self.effects(), effects, "{description}");
         let rows: Vec<Row> = self.fixture.rows().split_off(rows);
         let [row] = rows.as_slice() else { panic!("{description}: {rows:#?}") };
-        assert_eq!((row.event, &*row.tool), (RowKind::End, tool), "{description}");
+        assert_eq!((row.event, &*row.tool), (RowEvent::End, tool), "{description}");
         assert_eq!(row.outcome, Some(Outcome::Error(kind)), "{description}");
         assert_eq!(row.code.as_deref(), Some(code), "{description}");
         if kind == Denied {

@@ -19,7 +19,7 @@ use futures_util::future::join_all;
 use portcullis_testing::{CallOutcome, Fixture, approving_caller, kernel_or_skip};
 use portcullis_tools::{
     Caller, ToolCall,
-    audit::{self, ApproverKind, Confinement, Decision, Outcome, Row, RowKind, SubjectKind},
+    audit::{self, ApproverKind, Confinement, Decision, Outcome, Row, RowEvent, SubjectKind},
     confine::{Layer, probe_kernel},
 };
 use portcullis_types::{Access, SafetyTier, ToolErrorKind, ToolOutput};
@@ -47,7 +47,7 @@ async fn the_row_of_a_read_has_caller_subject_grant_and_cost() {
     let rows = fixture.rows();
     assert_eq!(rows.len(), 1, "a call without effects has one row");
     let row = &rows[0];
-    assert_eq!((row.seq, row.event, row.outcome), (2, RowKind::End, Some(Outcome::Ok)));
+    assert_eq!((row.seq, row.event, row.outcome), (2, RowEvent::End, Some(Outcome::Ok)));
     assert_eq!(*row.call_id, *id);
     assert_eq!(row.agent.as_deref(), Some("the agent"));
     assert_eq!(row.run_id.as_deref(), Some("the run"));
@@ -94,7 +94,7 @@ async fn a_call_with_effects_has_a_begin_with_its_grant_and_an_end() {
     let rows = fixture.rows();
     assert_eq!(
         rows.iter().map(|row| (row.event, row.outcome)).collect::<Vec<_>>(),
-        [(RowKind::Begin, None), (RowKind::End, Some(Outcome::Ok)),]
+        [(RowEvent::Begin, None), (RowEvent::End, Some(Outcome::Ok)),]
     );
     for row in &rows {
         assert_eq!(row.call_id, rows[0].call_id);
@@ -118,7 +118,7 @@ async fn the_begin_is_on_record_when_the_tool_starts() {
     let log = audit::log_path(&fixture.state());
     let spy = Spy::new("spy", move |ctx, _| {
         let rows: Vec<Row> = audit::rows(&log).map(|row| row.expect("a row")).collect();
-        let has_begin = rows.iter().any(|row| *row.call_id == *ctx.call_id && row.event == RowKind::Begin);
+        let has_begin = rows.iter().any(|row| *row.call_id == *ctx.call_id && row.event == RowEvent::Begin);
         async move { Ok(ToolOutput::text(has_begin.to_string())) }
     });
     let registry = native_registry(&fixture, [spy.tier(SafetyTier::SideEffecting)]);
@@ -244,8 +244,8 @@ async fn two_hundred_concurrent_calls_have_their_rows_in_one_chain() {
         let outcome = result.outcome.error().map_or(Outcome::Ok, |error| Outcome::Error(error.kind()));
         let events: Vec<_> = rows.iter().map(|row| (row.event, row.outcome)).collect();
         let wrote = result.tool == "file_write" && outcome == Outcome::Ok;
-        let end = (RowKind::End, Some(outcome));
-        let expected = if wrote { vec![(RowKind::Begin, None), end] } else { vec![end] };
+        let end = (RowEvent::End, Some(outcome));
+        let expected = if wrote { vec![(RowEvent::Begin, None), end] } else { vec![end] };
         assert_eq!(events, expected, "{}", result.tool);
     }
     let report = audit::verify(&audit::log_path(&fixture.state())).expect("readable");
@@ -279,7 +279,7 @@ async fn the_document_has_each_field_of_a_row_and_its_fixed_words() {
     let positions: Vec<_> = fields.iter().map(|field| line.find(&format!("\"{field}\":"))).collect();
     assert!(positions.is_sorted(), "the document has another order: {fields:?} in {line}");
     let processes = document.split_once("\n### Rows about a process\n").expect("a section").1;
-    for kind in [RowKind::Start, RowKind::Policy, RowKind::Stop] {
+    for kind in [RowEvent::Start, RowEvent::Policy, RowEvent::Stop] {
         assert!(processes.contains(&format!("\n| `{kind}` |")), "{kind}");
     }
     let start =
@@ -295,14 +295,14 @@ async fn the_document_has_each_field_of_a_row_and_its_fixed_words() {
         (
             "event",
             [
-                RowKind::Begin,
-                RowKind::End,
-                RowKind::Result,
-                RowKind::Model,
-                RowKind::Approve,
-                RowKind::Revoke,
+                RowEvent::Begin,
+                RowEvent::End,
+                RowEvent::Result,
+                RowEvent::Model,
+                RowEvent::Approve,
+                RowEvent::Revoke,
             ]
-            .map(RowKind::as_str)
+            .map(RowEvent::as_str)
             .to_vec(),
         ),
         ("tier", SafetyTier::ALL.map(SafetyTier::as_str).to_vec()),

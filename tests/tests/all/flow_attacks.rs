@@ -14,7 +14,7 @@ use portcullis_agent::{AgentConfig, AgentLoop, ExecutionStrategy, InMemoryMessag
 use portcullis_testing::{Fixture, approving_caller};
 use portcullis_tools::{
     RegistryExecutor,
-    audit::{Decision, Row, RowKind},
+    audit::{Decision, Row, RowEvent},
 };
 
 const TO_NETWORK: &str = "flow[vault -> network]";
@@ -235,7 +235,7 @@ async fn run_attack(attack: &Attack) -> (Attacker, Vec<Row>) {
     let model = Obedient::new(&fill(attack.first_call));
     let run = AgentLoop::new(config, (), InMemoryMessageStore::new(), model, executor).run("go").await;
     assert_eq!(run.answer(), Some("done"), "{}: {:?}", attack.name, run.end);
-    (attacker, fixture.rows().into_iter().filter(|row| row.event == RowKind::End).collect())
+    (attacker, fixture.rows().into_iter().filter(|row| row.event == RowEvent::End).collect())
 }
 
 #[tokio::test]

@@ -414,7 +414,7 @@ async fn a_module_that_declares_no_host_has_no_import() {
         guest.imports =
             r#"(import "portcullis_http" "send" (func (param i32 i32 i32 i32) (result i32)))"#.to_owned();
         let refused = guest.try_registry(&Fixture::new()).await.map(drop);
-        refused.map_err(|error| format!("{error}: {}", portcullis_types::chain(&error)))
+        refused.map_err(|error| format!("{error}: {}", portcullis_types::error_chain(&error)))
     };
     load(r#"["https://a.example"]"#).await.expect("declares what it imports");
     let refused = load("[]").await.expect_err("imports what it does not declare");

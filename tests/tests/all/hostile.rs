@@ -21,7 +21,7 @@ pub(crate) mod wat_guest;
 use portcullis_testing::{CallOutcome, Fixture, TEST_TIMEOUT};
 use portcullis_tools::{
     ToolRegistry,
-    audit::{Row, RowKind},
+    audit::{Row, RowEvent},
 };
 use portcullis_types::ToolErrorKind;
 use serde_json::{Value, json};
@@ -67,7 +67,7 @@ impl Trial {
     #[track_caller]
     fn row(&self) -> Row {
         let mut rows = self.fixture.rows().into_iter();
-        rows.rfind(|row| &*row.tool == self.guest && row.event == RowKind::End).expect("a row of the guest")
+        rows.rfind(|row| &*row.tool == self.guest && row.event == RowEvent::End).expect("a row of the guest")
     }
 
     /// Asserts that the registry still serves other tools.

@@ -44,7 +44,7 @@ fn other_module(tool: &str) -> Vec<u8> {
 /// Returns the file names of the refused modules, each with the error and all causes.
 fn refused_modules(registry: &ToolRegistry) -> Vec<(String, String)> {
     let describe = |module: &portcullis_tools::modules::RefusedModule| {
-        (module.name().to_owned(), portcullis_types::chain(module.error()))
+        (module.name().to_owned(), portcullis_types::error_chain(module.error()))
     };
     registry.refused_modules().iter().map(describe).collect()
 }

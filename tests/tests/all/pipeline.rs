@@ -21,7 +21,7 @@ use portcullis_testing::{CallOutcome, Fixture, approving_caller};
 use portcullis_tools::{
     Caller, ToolCall,
     approval::{ApprovalAnswer, ApprovalPolicy, ApprovalRule},
-    audit::{Decision, Outcome, RowKind},
+    audit::{Decision, Outcome, RowEvent},
     policy::ToolFacts,
 };
 use portcullis_types::{
@@ -99,7 +99,7 @@ fn check(
         assert_eq!(&*rows[0].call_id, id);
         assert_eq!(
             (rows[0].event, rows[0].outcome),
-            (RowKind::End, Some(Outcome::Error(kind))),
+            (RowEvent::End, Some(Outcome::Error(kind))),
             "{caller_location}"
         );
         assert_eq!(rows[0].code.as_deref(), Some(code.as_str()), "{caller_location}");

@@ -60,21 +60,21 @@ impl ::r#gate_sdk::__private::DeclaredTool for Now {
                 };
             }
             #[allow(unused_imports)]
-            use ::r#gate_sdk::__private::returned::{
+            use ::r#gate_sdk::__private::return_kind::{
                 NotAnError as _, UnsupportedOutput as _, DataOutput as _,
                 KnownError as _, KnownOutput as _, NestedResult as _, PlainValue as _,
                 ResultValue as _, StandardError as _,
             };
             #[allow(clippy::let_unit_value)]
             let __portcullis_returned = now().await;
-            match (&&::r#gate_sdk::__private::returned::TypeQuestion::about(
+            match (&&::r#gate_sdk::__private::return_kind::TypeProbe::about(
                 &__portcullis_returned,
             ))
                 .split()
                 .split(__portcullis_returned)
             {
                 ::core::result::Result::Ok(__portcullis_value) => {
-                    (&&&&::r#gate_sdk::__private::returned::TypeQuestion::about(
+                    (&&&&::r#gate_sdk::__private::return_kind::TypeProbe::about(
                         &__portcullis_value,
                     ))
                         .output()
@@ -82,7 +82,7 @@ impl ::r#gate_sdk::__private::DeclaredTool for Now {
                 }
                 ::core::result::Result::Err(__portcullis_error) => {
                     ::core::result::Result::Err(
-                        (&&&::r#gate_sdk::__private::returned::TypeQuestion::about(
+                        (&&&::r#gate_sdk::__private::return_kind::TypeProbe::about(
                             &__portcullis_error,
                         ))
                             .error()

@@ -80,12 +80,12 @@ impl ::r#gate_sdk::__private::DeclaredTool for FileRead {
             ],
             output_schema: || {
                 #[allow(unused_imports)]
-                use ::r#gate_sdk::__private::returned::{
+                use ::r#gate_sdk::__private::return_kind::{
                     NoSchema as _, Declared as _, DescribedOutput as _,
                     DescribedResult as _, ShownOutput as _, ShownResult as _,
                     UndescribedJson as _,
                 };
-                (&&&&&&&::r#gate_sdk::__private::returned::OutputOf::<
+                (&&&&&&&::r#gate_sdk::__private::return_kind::OutputOf::<
                     Result<String, ToolError>,
                 >::NEW)
                     .schema()
@@ -137,7 +137,7 @@ impl ::r#gate_sdk::__private::DeclaredTool for FileRead {
                 (__portcullis_0, __portcullis_1, __portcullis_2)
             };
             #[allow(unused_imports)]
-            use ::r#gate_sdk::__private::returned::{
+            use ::r#gate_sdk::__private::return_kind::{
                 NotAnError as _, UnsupportedOutput as _, DataOutput as _,
                 KnownError as _, KnownOutput as _, NestedResult as _, PlainValue as _,
                 ResultValue as _, StandardError as _,
@@ -150,14 +150,14 @@ impl ::r#gate_sdk::__private::DeclaredTool for FileRead {
                     __portcullis_2,
                 )
                 .await;
-            match (&&::r#gate_sdk::__private::returned::TypeQuestion::about(
+            match (&&::r#gate_sdk::__private::return_kind::TypeProbe::about(
                 &__portcullis_returned,
             ))
                 .split()
                 .split(__portcullis_returned)
             {
                 ::core::result::Result::Ok(__portcullis_value) => {
-                    (&&&&::r#gate_sdk::__private::returned::TypeQuestion::about(
+                    (&&&&::r#gate_sdk::__private::return_kind::TypeProbe::about(
                         &__portcullis_value,
                     ))
                         .output()
@@ -165,7 +165,7 @@ impl ::r#gate_sdk::__private::DeclaredTool for FileRead {
                 }
                 ::core::result::Result::Err(__portcullis_error) => {
                     ::core::result::Result::Err(
-                        (&&&::r#gate_sdk::__private::returned::TypeQuestion::about(
+                        (&&&::r#gate_sdk::__private::return_kind::TypeProbe::about(
                             &__portcullis_error,
                         ))
                             .error()

@@ -40,12 +40,12 @@ impl ::r#gate_sdk::__private::DeclaredTool for Count {
             ],
             output_schema: || {
                 #[allow(unused_imports)]
-                use ::r#gate_sdk::__private::returned::{
+                use ::r#gate_sdk::__private::return_kind::{
                     NoSchema as _, Declared as _, DescribedOutput as _,
                     DescribedResult as _, ShownOutput as _, ShownResult as _,
                     UndescribedJson as _,
                 };
-                (&&&&&&&::r#gate_sdk::__private::returned::OutputOf::<i64>::NEW).schema()
+                (&&&&&&&::r#gate_sdk::__private::return_kind::OutputOf::<i64>::NEW).schema()
             },
             hints: ::r#gate_sdk::__private::Hints {
                 aliases: &[],
@@ -99,7 +99,7 @@ impl ::r#gate_sdk::__private::DeclaredTool for Count {
                 }
             };
             #[allow(unused_imports)]
-            use ::r#gate_sdk::__private::returned::{
+            use ::r#gate_sdk::__private::return_kind::{
                 NotAnError as _, UnsupportedOutput as _, DataOutput as _,
                 KnownError as _, KnownOutput as _, NestedResult as _, PlainValue as _,
                 ResultValue as _, StandardError as _,
@@ -111,14 +111,14 @@ impl ::r#gate_sdk::__private::DeclaredTool for Count {
                     __portcullis_state_1,
                 )
                 .await;
-            match (&&::r#gate_sdk::__private::returned::TypeQuestion::about(
+            match (&&::r#gate_sdk::__private::return_kind::TypeProbe::about(
                 &__portcullis_returned,
             ))
                 .split()
                 .split(__portcullis_returned)
             {
                 ::core::result::Result::Ok(__portcullis_value) => {
-                    (&&&&::r#gate_sdk::__private::returned::TypeQuestion::about(
+                    (&&&&::r#gate_sdk::__private::return_kind::TypeProbe::about(
                         &__portcullis_value,
                     ))
                         .output()
@@ -126,7 +126,7 @@ impl ::r#gate_sdk::__private::DeclaredTool for Count {
                 }
                 ::core::result::Result::Err(__portcullis_error) => {
                     ::core::result::Result::Err(
-                        (&&&::r#gate_sdk::__private::returned::TypeQuestion::about(
+                        (&&&::r#gate_sdk::__private::return_kind::TypeProbe::about(
                             &__portcullis_error,
                         ))
                             .error()

@@ -60,11 +60,11 @@ impl ::r#gate_sdk::__private::DeclaredTool for Search {
                     requiredness: ::r#gate_sdk::__private::Requiredness::Default(
                         ::r#gate_sdk::__private::DefaultValue::Computed(|| {
                             #[allow(unused_imports)]
-                            use ::r#gate_sdk::__private::returned::{
+                            use ::r#gate_sdk::__private::return_kind::{
                                 Showable as _, Unshowable as _,
                             };
                             let __portcullis_default = Search::__portcullis_default_1();
-                            (&&::r#gate_sdk::__private::returned::TypeQuestion::about(
+                            (&&::r#gate_sdk::__private::return_kind::TypeProbe::about(
                                 &__portcullis_default,
                             ))
                                 .show()(__portcullis_default)
@@ -85,11 +85,11 @@ impl ::r#gate_sdk::__private::DeclaredTool for Search {
                     requiredness: ::r#gate_sdk::__private::Requiredness::Default(
                         ::r#gate_sdk::__private::DefaultValue::Computed(|| {
                             #[allow(unused_imports)]
-                            use ::r#gate_sdk::__private::returned::{
+                            use ::r#gate_sdk::__private::return_kind::{
                                 Showable as _, Unshowable as _,
                             };
                             let __portcullis_default = Search::__portcullis_default_2();
-                            (&&::r#gate_sdk::__private::returned::TypeQuestion::about(
+                            (&&::r#gate_sdk::__private::return_kind::TypeProbe::about(
                                 &__portcullis_default,
                             ))
                                 .show()(__portcullis_default)
@@ -122,12 +122,12 @@ impl ::r#gate_sdk::__private::DeclaredTool for Search {
             ],
             output_schema: || {
                 #[allow(unused_imports)]
-                use ::r#gate_sdk::__private::returned::{
+                use ::r#gate_sdk::__private::return_kind::{
                     NoSchema as _, Declared as _, DescribedOutput as _,
                     DescribedResult as _, ShownOutput as _, ShownResult as _,
                     UndescribedJson as _,
                 };
-                (&&&&&&&::r#gate_sdk::__private::returned::OutputOf::<Json<Hits>>::NEW)
+                (&&&&&&&::r#gate_sdk::__private::return_kind::OutputOf::<Json<Hits>>::NEW)
                     .schema()
             },
             hints: ::r#gate_sdk::__private::Hints {
@@ -207,7 +207,7 @@ impl ::r#gate_sdk::__private::DeclaredTool for Search {
                 (__portcullis_0, __portcullis_1, __portcullis_2, __portcullis_3)
             };
             #[allow(unused_imports)]
-            use ::r#gate_sdk::__private::returned::{
+            use ::r#gate_sdk::__private::return_kind::{
                 NotAnError as _, UnsupportedOutput as _, DataOutput as _,
                 KnownError as _, KnownOutput as _, NestedResult as _, PlainValue as _,
                 ResultValue as _, StandardError as _,
@@ -220,14 +220,14 @@ impl ::r#gate_sdk::__private::DeclaredTool for Search {
                     __portcullis_3,
                 )
                 .await;
-            match (&&::r#gate_sdk::__private::returned::TypeQuestion::about(
+            match (&&::r#gate_sdk::__private::return_kind::TypeProbe::about(
                 &__portcullis_returned,
             ))
                 .split()
                 .split(__portcullis_returned)
             {
                 ::core::result::Result::Ok(__portcullis_value) => {
-                    (&&&&::r#gate_sdk::__private::returned::TypeQuestion::about(
+                    (&&&&::r#gate_sdk::__private::return_kind::TypeProbe::about(
                         &__portcullis_value,
                     ))
                         .output()
@@ -235,7 +235,7 @@ impl ::r#gate_sdk::__private::DeclaredTool for Search {
                 }
                 ::core::result::Result::Err(__portcullis_error) => {
                     ::core::result::Result::Err(
-                        (&&&::r#gate_sdk::__private::returned::TypeQuestion::about(
+                        (&&&::r#gate_sdk::__private::return_kind::TypeProbe::about(
                             &__portcullis_error,
                         ))
                             .error()

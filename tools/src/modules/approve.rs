@@ -11,7 +11,7 @@ use portcullis_types::{ToolErrorKind, ToolName};
 
 use super::{ApproveError, DeclarationFacts, LockError, Pin, PinError, Pins};
 use crate::{
-    audit::{CallEnding, CallRecord, Outcome, Record},
+    audit::{CallEnding, NewRow, Outcome, RowFacts},
     call::random_id,
     registered::RegisteredTool,
     registry::ToolRegistry,
@@ -65,30 +65,26 @@ impl ToolRegistry {
             .and_then(|name| Some((self.findings().pins.pin(&name)?.clone(), name)));
         let Some((pin, name)) = pinned else { return Err(PinError::NotPinned { name: name.to_owned() }) };
         let row = self.row("revoke", &name, &pin, agent);
-        self.recorded(&Record::revoke(&row), || Pins::unpin_now(&self.findings().state, &name))?;
+        self.recorded(&NewRow::revoke(&row), || Pins::unpin_now(&self.findings().state, &name))?;
         Ok(pin)
     }
 
     /// Records a change of the lock file, then makes the change.
-    fn recorded(
-        &self,
-        record: &Record,
-        change: impl FnOnce() -> Result<(), LockError>,
-    ) -> Result<(), PinError> {
-        self.audit().append(record)?;
+    fn recorded(&self, row: &NewRow, change: impl FnOnce() -> Result<(), LockError>) -> Result<(), PinError> {
+        self.audit().append(row)?;
         let result = change();
         if result.is_err() {
             let failed_ending = CallEnding::new(Outcome::Error(ToolErrorKind::Failed));
             // Ignore a failed append: the caller gets the error of the change in any case.
-            let _ = self.audit().append(&Record::end(&record.call, failed_ending));
+            let _ = self.audit().append(&NewRow::end(&row.facts, failed_ending));
         }
         Ok(result?)
     }
 
     /// Builds the audit row of a pin: agent, tool and module. `args_sha256` is the digest of the
     /// declarations.
-    fn row(&self, kind: &str, name: &ToolName, pin: &Pin, agent: &str) -> Arc<CallRecord> {
-        Arc::new(CallRecord {
+    fn row(&self, kind: &str, name: &ToolName, pin: &Pin, agent: &str) -> Arc<RowFacts> {
+        Arc::new(RowFacts {
             call_id: random_id(kind).into(),
             agent: Some(agent.into()),
             tool: name.as_str().into(),
@@ -96,7 +92,7 @@ impl ToolRegistry {
             policy_digest: Some(self.policy().digest().as_str().into()),
             module_sha256: Some(pin.module_sha256.as_str().into()),
             rule: Some(format!("portcullis.lock: tools.{name}").into()),
-            ..CallRecord::default()
+            ..RowFacts::default()
         })
     }
 }
@@ -155,7 +151,7 @@ impl ModuleApproval<'_> {
         let (name, pin) = (&self.tool.facts().name, self.as_pin());
         let row = self.registry.row("approve", name, &pin, agent);
         self.registry
-            .recorded(&Record::approve(&row), || Pins::pin_now(&self.registry.findings().state, name, pin))
+            .recorded(&NewRow::approve(&row), || Pins::pin_now(&self.registry.findings().state, name, pin))
     }
 
     fn as_pin(&self) -> Pin {

@@ -9,9 +9,9 @@ mod recorded;
 use std::{collections::BTreeMap, sync::Arc};
 
 use portcullis_policy::{
-    Approval, CallRequest, Denial, DenialCode, FlowLabel, Grant, Operation, PolicyOrigins, RequestedSubject,
-    RunFacts, SourceLocation, ToolFacts, ToolOrigin, Trace, TracedRule, WorkspaceSecurityPolicy,
-    shipped_tools,
+    Approval, CallRequest, Denial, DenialCode, FlowLabel, Grant, Operation, PolicyProvenance,
+    RequestedSubject, RunFacts, SourceLocation, ToolFacts, ToolOrigin, Trace, TracedRule,
+    WorkspaceSecurityPolicy, shipped_tools,
 };
 use portcullis_types::{Access, GuestPath, RoleKind, RunnerBootstrapEnvelope, ToolError};
 use serde::Serialize;
@@ -170,7 +170,7 @@ pub struct Explanation {
 #[derive(Debug)]
 pub struct Explainer {
     policy: WorkspaceSecurityPolicy,
-    origins: PolicyOrigins,
+    provenance: PolicyProvenance,
     mounts: MountTable,
     exposed: Arc<ExposedFiles>,
     /// The mounts whose folders do not exist.
@@ -190,12 +190,12 @@ impl Explainer {
         files: &PolicyFiles,
     ) -> Result<Self, BootstrapError> {
         let policy = files.load(envelope.sandbox_tier)?;
-        let origins = PolicyOrigins::read(&files.options(envelope.sandbox_tier));
+        let provenance = PolicyProvenance::read(&files.options(envelope.sandbox_tier));
         let (mounts, missing) = existing_mounts(envelope, files, &policy);
         let mounts = mounts?;
         let exposed = mounts.private_links().exposed().await;
         let missing = missing.iter().map(|mount| mount.name.to_string()).collect();
-        Ok(Self { policy, origins, mounts, exposed, missing })
+        Ok(Self { policy, provenance, mounts, exposed, missing })
     }
 
     /// The policy.
@@ -304,7 +304,7 @@ impl Explainer {
         let mut rules = trace.into_rules();
         rules.push(TracedRule { rule: rule.clone(), finding: format!("decides: {finding}") });
         let chain = rules.into_iter().map(|TracedRule { rule, finding }| LocatedRule {
-            location: self.origins.location_of(&rule),
+            location: self.provenance.location_of(&rule),
             rule,
             finding,
         });
@@ -317,7 +317,7 @@ impl Explainer {
             }),
             verdict,
             code: denial.map(|denial| denial.code),
-            location: self.origins.location_of(&rule),
+            location: self.provenance.location_of(&rule),
             rule,
             message: denial.map(Denial::message),
             hint: denial.map(|denial| denial.hint.clone()).filter(|hint| !hint.is_empty()),

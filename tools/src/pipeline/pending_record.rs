@@ -14,7 +14,7 @@ use sha2::{Digest as _, Sha256};
 
 use crate::{
     approval::{self, ApprovalRequest},
-    audit::{ApproverKind, AuditError, AuditLog, CallEnding, CallRecord, Outcome, Record, RecordedApprover},
+    audit::{ApproverKind, AuditError, AuditLog, CallEnding, NewRow, Outcome, RecordedApprover, RowFacts},
     process_facts,
 };
 
@@ -25,10 +25,10 @@ const KEPT_QUESTION_COLUMNS: usize = 100;
 #[derive(Debug)]
 pub(crate) struct PendingRecord {
     log: Arc<AuditLog>,
-    pub(crate) call: CallRecord,
+    pub(crate) call: RowFacts,
     /// The outcome of the approval. The row has it as a string.
     approval: Option<ApprovalOutcome>,
-    started: Instant,
+    started_at: Instant,
     /// How long the call has waited for an approver. This does not count towards its duration.
     waited: Duration,
     /// The start of the current wait.
@@ -66,12 +66,12 @@ impl ApprovalOutcome {
 }
 
 impl PendingRecord {
-    pub(crate) fn new(log: Arc<AuditLog>, call: CallRecord) -> Self {
+    pub(crate) fn new(log: Arc<AuditLog>, call: RowFacts) -> Self {
         Self {
             log,
             call,
             approval: None,
-            started: Instant::now(),
+            started_at: Instant::now(),
             waited: Duration::ZERO,
             waits_since: None,
             passed_bytes: None,
@@ -83,7 +83,7 @@ impl PendingRecord {
     /// The duration of the call so far, without the waits for an approver.
     pub(super) fn elapsed(&self) -> Duration {
         let waiting = self.waits_since.map_or(Duration::ZERO, |since| since.elapsed());
-        self.started.elapsed().saturating_sub(self.waited + waiting)
+        self.started_at.elapsed().saturating_sub(self.waited + waiting)
     }
 
     /// Whether an approver has approved the call, with or without changes to the arguments.
@@ -150,15 +150,15 @@ impl PendingRecord {
 
     /// Writes the `begin` row.
     pub(super) fn begin(&self) -> Result<(), AuditError> {
-        self.log.append(&Record::begin(&Arc::new(self.call.clone()))).map(drop)
+        self.log.append(&NewRow::begin(&Arc::new(self.call.clone()))).map(drop)
     }
 
     /// Writes the final row.
     pub(super) fn end(&mut self, ending: CallEnding) -> Result<(), AuditError> {
         self.is_over = true;
-        let row = Arc::new(std::mem::take(&mut self.call));
-        let record = if self.is_late { Record::result(&row, ending) } else { Record::end(&row, ending) };
-        self.log.append(&record).map(drop)
+        let facts = Arc::new(std::mem::take(&mut self.call));
+        let row = if self.is_late { NewRow::result(&facts, ending) } else { NewRow::end(&facts, ending) };
+        self.log.append(&row).map(drop)
     }
 }
 

@@ -3,7 +3,7 @@
 use std::{io, path::PathBuf};
 
 use portcullis_policy::DenialCode;
-use portcullis_types::{ShellPosture, ToolError, ToolErrorCode, chain};
+use portcullis_types::{ShellPosture, ToolError, ToolErrorCode, error_chain};
 use tonic::{Code, Status};
 
 use portcullis_shell_protocol::{CODE_KEY, RefusalCode};
@@ -151,7 +151,7 @@ impl SidecarError {
     /// Converts the failure to an error for the model. If `had_begun`, the error says that the command
     /// may have run in part.
     pub(super) fn for_model(&self, had_begun: bool) -> ToolError {
-        let detail = chain(self);
+        let detail = error_chain(self);
         let unusable = || {
             let error = ToolError::unavailable("the shell cannot be used now");
             error.with_code(ToolErrorCode::ShellUnavailable)

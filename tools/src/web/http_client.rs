@@ -15,7 +15,7 @@ use portcullis_egress::{
     read_ca,
 };
 use portcullis_policy::{Grant, SecretName};
-use portcullis_types::{ToolError, ToolErrorCode, chain};
+use portcullis_types::{ToolError, ToolErrorCode, error_chain};
 use tokio::sync::Mutex as AsyncMutex;
 
 use super::{
@@ -144,7 +144,7 @@ impl HttpClientHandle {
 
 fn unavailable(error: &ClientStartError) -> ToolError {
     tracing::warn!(error = error as &dyn std::error::Error, "the HTTP client cannot be started");
-    ToolError::unavailable("the network cannot be reached from here").with_operator_detail(chain(error))
+    ToolError::unavailable("the network cannot be reached from here").with_operator_detail(error_chain(error))
 }
 
 /// Returns the error of a secret that cannot be read. The request is not sent without its secret, because the
@@ -158,7 +158,7 @@ fn secret_unreadable(name: &SecretName, error: &SecretError) -> ToolError {
     .with_hint(format!(
         "an operator gives it a value where `from` under `[secrets.{name}]` in the policy says; `portcullis doctor` names the problem"
     ))
-    .with_operator_detail(chain(error))
+    .with_operator_detail(error_chain(error))
 }
 
 /// Returns the trusted root certificates.
@@ -205,7 +205,7 @@ mod tests {
 
     use super::*;
     use crate::{
-        audit::CallRecord,
+        audit::RowFacts,
         web::{GrantJudge, RequestFailure, request, request_step::facts},
     };
 
@@ -244,7 +244,7 @@ mod tests {
     ) -> ToolErrorKind {
         let judge = Arc::new(GrantJudge::new(grant.clone(), None, time));
         let get = Request::get("https://a.example/".parse().expect("a URL"));
-        match request(client, &judge, get, cancel, &mut CallRecord::default()).await {
+        match request(client, &judge, get, cancel, &mut RowFacts::default()).await {
             Err(RequestFailure::Failed(error)) => error.kind(),
             Err(RequestFailure::Denied(denial)) => panic!("{denial}"),
             Ok(response) => panic!("{response:?}"),

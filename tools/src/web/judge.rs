@@ -185,7 +185,7 @@ impl GrantJudge {
 const SMALL_WINDOW_BYTES: usize = 64 << 10;
 
 impl Judge for GrantJudge {
-    fn request(&self, method: &Method, url: &Url) -> Result<(), Refusal> {
+    fn judge_request(&self, method: &Method, url: &Url) -> Result<(), Refusal> {
         self.judge(method.as_str(), url.as_str()).map_err(|denial| self.refuse(denial))?;
         self.requests.lock().push((url.clone(), None));
         Ok(())
@@ -198,7 +198,7 @@ impl Judge for GrantJudge {
         }
     }
 
-    fn address(&self, host: &str, port: u16, address: IpAddr) -> Result<(), Refusal> {
+    fn judge_address(&self, host: &str, port: u16, address: IpAddr) -> Result<(), Refusal> {
         let host = UrlHost::parse(host).map_err(|_invalid| {
             self.refuse(Denial {
                 code: DenialCode::UrlRefused,
@@ -211,7 +211,7 @@ impl Judge for GrantJudge {
         judged.map(|_judged| ()).map_err(|denial| self.refuse(denial))
     }
 
-    fn redirect(&self, from: &Url, to: &Url) -> Result<(), Refusal> {
+    fn judge_redirect(&self, from: &Url, to: &Url) -> Result<(), Refusal> {
         // Only the target matters here: the client asks `request` about the real method next. `GET` stands in
         // for the method, so a grant without `GET` follows no redirects.
         let judge = || {

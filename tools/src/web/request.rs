@@ -8,11 +8,11 @@ use portcullis_egress::{
     StreamedResponse, redact_text,
 };
 use portcullis_policy::{Denial, Grant};
-use portcullis_types::{ToolError, ToolErrorKind, chain};
+use portcullis_types::{ToolError, ToolErrorKind, error_chain};
 use tokio::time::timeout;
 
 use super::{GrantJudge, HttpClientHandle};
-use crate::audit::{CallRecord, SharedText};
+use crate::audit::{RowFacts, SharedText};
 
 /// The default `User-Agent`, for tools that set none.
 pub(crate) const USER_AGENT: HeaderValue =
@@ -39,7 +39,7 @@ pub(crate) async fn request(
     judge: &Arc<GrantJudge>,
     request: Request,
     cancel: CancellationToken,
-    row: &mut CallRecord,
+    row: &mut RowFacts,
 ) -> Result<Response, RequestFailure> {
     let client = prepare_request(http_client, judge, &request, &cancel, row).await?;
     await_and_record(client.send(Arc::clone(judge) as _, request, cancel), judge, row).await
@@ -55,7 +55,7 @@ pub(crate) async fn stream(
     judge: &Arc<GrantJudge>,
     request: Request,
     cancel: CancellationToken,
-    row: &mut CallRecord,
+    row: &mut RowFacts,
 ) -> Result<StreamedResponse, RequestFailure> {
     let client = prepare_request(http_client, judge, &request, &cancel, row).await?;
     await_and_record(client.stream(Arc::clone(judge) as _, request, cancel), judge, row).await
@@ -67,7 +67,7 @@ async fn prepare_request(
     judge: &GrantJudge,
     request: &Request,
     cancel: &CancellationToken,
-    row: &mut CallRecord,
+    row: &mut RowFacts,
 ) -> Result<Arc<Egress>, RequestFailure> {
     row.secrets.clear();
     let limit = judge.limits().total_timeout;
@@ -91,7 +91,7 @@ async fn prepare_request(
 async fn await_and_record<T>(
     answer: impl Future<Output = Result<T, FetchError>>,
     judge: &GrantJudge,
-    row: &mut CallRecord,
+    row: &mut RowFacts,
 ) -> Result<T, RequestFailure> {
     let answer = {
         let _noted = RecordedOnDrop { judge, row };
@@ -121,7 +121,7 @@ async fn client(http_client: &HttpClientHandle, judge: &GrantJudge) -> Result<Ar
 /// Records the requested addresses on drop, so that the row has them even if its caller has gone away.
 struct RecordedOnDrop<'a> {
     judge: &'a GrantJudge,
-    row: &'a mut CallRecord,
+    row: &'a mut RowFacts,
 }
 
 impl Drop for RecordedOnDrop<'_> {
@@ -162,8 +162,8 @@ fn tool_error(error: &FetchError, credentials: &[Credential]) -> ToolError {
     };
     let clean = |text: String| redact_text(text, credentials);
     let detail = match error {
-        FetchError::ConnectFailed { address, .. } => format!("{} ({address})", chain(error)),
-        _ => chain(error),
+        FetchError::ConnectFailed { address, .. } => format!("{} ({address})", error_chain(error)),
+        _ => error_chain(error),
     };
     ToolError::new(kind, clean(error.to_string())).with_code(error.code()).with_operator_detail(clean(detail))
 }

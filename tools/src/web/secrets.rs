@@ -187,7 +187,7 @@ mod tests {
     use std::{fs, os::unix::fs::PermissionsExt as _};
 
     use portcullis_policy::{LoadOptions, PolicySource};
-    use portcullis_types::{SandboxTier, chain};
+    use portcullis_types::{SandboxTier, error_chain};
 
     use super::*;
 
@@ -211,7 +211,7 @@ mod tests {
     #[track_caller]
     fn check(location: &SecretLocation, fault: Option<&str>) {
         let result = location.read();
-        match (result.as_ref().map_err(|error| chain(error)), fault) {
+        match (result.as_ref().map_err(|error| error_chain(error)), fault) {
             (Ok(credential), None) => assert_eq!(credential.name(), "s"),
             (Err(error), Some(fault)) => {
                 assert!(error.contains(fault), "{error}");

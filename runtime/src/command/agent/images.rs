@@ -113,7 +113,7 @@ mod tests {
         assert_eq!(message.content[1], Content::Image { data, mime_type: "image/png".to_owned() });
         let many = format!("@{} ", path.display()).repeat(MAX_IMAGES + 1);
         let error = prompt(&many, Vec::new()).expect_err("too many");
-        assert!(portcullis_types::chain(&error).contains("at most 8 images"), "{error}");
+        assert!(portcullis_types::error_chain(&error).contains("at most 8 images"), "{error}");
         for typed in ["mail bob@x.png", "@someone", "@.png", "see @notes.md"] {
             assert_eq!(prompt(typed, Vec::new()).expect(typed).content.len(), 1, "{typed}");
         }

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use jiff::{Timestamp, ToSpan as _, Zoned, civil, tz::TimeZone};
 use portcullis_tools::{
-    audit::{Decision, Row, RowKind, SharedText, SubjectKind},
+    audit::{Decision, Row, RowEvent, SharedText, SubjectKind},
     policy::{InvalidPathPattern, PathPattern},
 };
 use portcullis_types::GuestPath;
@@ -46,7 +46,7 @@ pub(crate) struct RowFilter {
     codes: Vec<String>,
     labels: Vec<String>,
     policies: Vec<String>,
-    events: Vec<RowKind>,
+    events: Vec<RowEvent>,
 }
 
 impl RowFilter {
@@ -231,8 +231,8 @@ mod tests {
         assert!(!with(|options| options.code = vec!["time".to_owned()]));
         assert!(with(|options| options.label = vec!["vault".to_owned()]));
         assert!(!with(|options| options.run = vec!["s".to_owned()]));
-        assert!(with(|options| options.event = vec![RowKind::End]));
-        assert!(!with(|options| options.event = vec![RowKind::Start]));
+        assert!(with(|options| options.event = vec![RowEvent::End]));
+        assert!(!with(|options| options.event = vec![RowEvent::Start]));
         assert!(with(|options| options.since = Some("2026-11-26T12:00:00Z".to_owned())));
         assert!(!with(|options| options.until = Some("2026-11-26T12:00:00Z".to_owned())));
     }

@@ -2,7 +2,7 @@
 
 use std::{path::Path, process::ExitCode, thread, time::Duration};
 
-use portcullis_tools::audit::{self, AuditError, LogFollower, Row, RowKind, RowLine};
+use portcullis_tools::audit::{self, AuditError, LogFollower, Row, RowEvent, RowLine};
 
 use super::{filter::RowFilter, path};
 use crate::{
@@ -193,11 +193,11 @@ fn names_cell(row: &Row) -> String {
         None => "none".to_owned(),
     };
     match row.event {
-        RowKind::Start => {
+        RowEvent::Start => {
             let version = row.version.as_deref().unwrap_or("an unknown version");
             format!("{version}, policy {}", short(&row.policy_digest))
         }
-        RowKind::Policy => match &row.refused {
+        RowEvent::Policy => match &row.refused {
             // The first line names the first fault; the row itself has more.
             Some(reason) => format!("refused: {}", reason.lines().next().unwrap_or_default()),
             None => format!("{} → {}", short(&row.old_digest), short(&row.new_digest)),

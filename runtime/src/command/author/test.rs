@@ -56,6 +56,6 @@ fn take_turn(target: &Path) -> std::io::Result<File> {
 
 /// Counts the finished calls in the audit log of the tests' state.
 fn count_calls(state: &Path) -> usize {
-    let is_call_end = |row: &audit::Row| row.event == audit::RowKind::End;
+    let is_call_end = |row: &audit::Row| row.event == audit::RowEvent::End;
     audit::rows(&audit::log_path(state)).filter_map(Result::ok).filter(is_call_end).count()
 }

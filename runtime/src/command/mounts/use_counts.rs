@@ -7,7 +7,7 @@ use std::{
 
 use portcullis_tools::{
     ToolGrants,
-    audit::{self, Outcome, Row, RowKind, SubjectKind},
+    audit::{self, Outcome, Row, RowEvent, SubjectKind},
     policy::WorkspaceSecurityPolicy,
 };
 use portcullis_types::ToolErrorKind;
@@ -73,7 +73,7 @@ impl UseCounts {
 
     /// Counts a row.
     pub(crate) fn add(&mut self, row: &Row) {
-        if row.event != RowKind::End {
+        if row.event != RowEvent::End {
             return;
         }
         // A tool that is not in the map is not counted.

@@ -3,7 +3,7 @@
 use std::process::ExitCode;
 
 use portcullis_tools::policy::{
-    Approval, GrantedMount, PolicyOrigins, PolicyValue, ToolFacts, WorkspaceSecurityPolicy, shipped_tools,
+    Approval, GrantedMount, PolicyProvenance, PolicyValue, ToolFacts, WorkspaceSecurityPolicy, shipped_tools,
 };
 use portcullis_types::SafetyTier;
 use serde::Serialize;
@@ -20,8 +20,8 @@ pub(crate) fn show(common: &CommonOptions, as_json: bool) -> Result<ExitCode, Cl
     let envelope = setup::envelope(common)?;
     let files = setup::policy_files(&envelope)?;
     let policy = files.load(envelope.sandbox_tier)?;
-    let origins = PolicyOrigins::read(&files.options(envelope.sandbox_tier));
-    let values = origins.values();
+    let provenance = PolicyProvenance::read(&files.options(envelope.sandbox_tier));
+    let values = provenance.values();
     if as_json {
         let tools = shipped_tools().map(|facts| ToolGrant::new(&policy, &facts)).collect();
         json::write_answer(&PolicyListing {

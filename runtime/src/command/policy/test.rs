@@ -5,7 +5,7 @@ use std::{fmt::Write as _, process::ExitCode};
 use portcullis_tools::{
     BootstrapError, Coverage, EXPECTATIONS_FILE, ExpectationReport, ExpectationTexts, ExplainedTool,
     Explainer, UncoveredGrant,
-    policy::{KnownTools, PolicyOrigins, SourceLocation},
+    policy::{KnownTools, PolicyProvenance, SourceLocation},
 };
 
 use crate::{
@@ -43,8 +43,8 @@ pub(crate) fn test(common: &CommonOptions, options: PolicyTestOptions) -> Result
             (registry.known_tools().clone(), tools)
         }
     };
-    let origins = PolicyOrigins::read(&files.options(envelope.sandbox_tier));
-    let explainer = Explainer::by_names(policy, origins);
+    let provenance = PolicyProvenance::read(&files.options(envelope.sandbox_tier));
+    let explainer = Explainer::by_names(policy, provenance);
     let report = texts.decide(&explainer, &known, &tools).map_err(BootstrapError::ExpectationsFile)?;
     match as_json {
         true => json::write_answer(&report)?,

@@ -3,7 +3,7 @@
 use std::fmt::Write as _;
 
 use portcullis_tasks::{TaskCallReport, TaskCallReportStatus, TaskReport};
-use portcullis_types::{EscapedText, chain};
+use portcullis_types::{EscapedText, error_chain};
 use serde_json::{Value, json};
 
 use crate::{
@@ -38,7 +38,7 @@ fn text(report: &TaskReport) -> String {
         };
     }
     if let Some(error) = &report.error {
-        let _ = writeln!(text, "  not processed: {}", EscapedText(&chain(error)));
+        let _ = writeln!(text, "  not processed: {}", EscapedText(&error_chain(error)));
     }
     text
 }
@@ -60,6 +60,6 @@ fn object(report: &TaskReport) -> Value {
         "state": report.state,
         "moved_to": report.moved_to,
         "calls": calls,
-        "error": report.error.as_ref().map(|error| chain(error)),
+        "error": report.error.as_ref().map(|error| error_chain(error)),
     })
 }

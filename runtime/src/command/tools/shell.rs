@@ -47,7 +47,7 @@ pub(super) async fn describe(registry: &ToolRegistry) -> String {
     let _ = match ShellState::query(registry).await {
         ShellState::Off(reason) => writeln!(out, "  off: {}", text::inline(&reason)),
         ShellState::Lost(error) => {
-            writeln!(out, "  unavailable: {}", text::in_one_line(&portcullis_types::chain(&error)))
+            writeln!(out, "  unavailable: {}", text::in_one_line(&portcullis_types::error_chain(&error)))
         }
         ShellState::On(health) => write_health(&mut out, registry, &health),
     };

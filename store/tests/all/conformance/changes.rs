@@ -47,7 +47,7 @@ pub(crate) async fn changes_are_written_together_or_not_at_all(store: &dyn Gatew
     let error = store.apply(failing).await.expect_err("taken");
     assert!(matches!(error, StoreError::AlreadyExists { what: Entity::Message, .. }), "{error}");
     let mut failing = changes("m2");
-    failing.push(Change::then(|_| Json::from_text("{").map(|_| Vec::new())));
+    failing.push(Change::derived(|_| Json::from_text("{").map(|_| Vec::new())));
     let error = store.apply(failing).await.expect_err("no JSON");
     assert!(matches!(error, StoreError::Json { .. }), "{error}");
     assert_eq!(counts(store).await, (1, 1, 1));
@@ -70,7 +70,7 @@ pub(crate) async fn later_changes_know_what_became_of_earlier_ones(store: &dyn G
     let with_event = |change| {
         vec![
             change,
-            Change::then(|applied| {
+            Change::derived(|applied| {
                 let message = match applied {
                     [Applied::Posted(message)] | [Applied::Updated { is_changed: true, message }] => message,
                     [Applied::Updated { is_changed: false, .. }] => return Ok(Vec::new()),
@@ -78,7 +78,7 @@ pub(crate) async fn later_changes_know_what_became_of_earlier_ones(store: &dyn G
                 };
                 let data = Json::of(&(message.ordinal, message.status))?;
                 let event = portcullis_store::NewEvent { data, ..new_event(&["space:s"], "0") };
-                let last = Change::then(|applied| {
+                let last = Change::derived(|applied| {
                     assert!(matches!(applied, [_, Applied::Event { .. }]), "{applied:?}");
                     Ok(vec![Change::PushInbox(new_entry("a", "1"))])
                 });
@@ -149,7 +149,7 @@ pub(crate) async fn a_result_and_its_changes_are_one(store: &dyn GatewayStore) {
     store.add_call(guard("r"), late).await.expect("a new call");
     store.cancel_call("c", NOW).await.expect("cancelled");
     let event = || {
-        vec![Change::then(|applied| {
+        vec![Change::derived(|applied| {
             let [Applied::Resolved(resolution)] = applied else { panic!("{applied:?}") };
             let data = if *resolution == ResultDelivery::Inline { "0" } else { "1" };
             Ok(vec![Change::AppendEvent(new_event(&["run:r"], data))])

@@ -117,10 +117,10 @@ pub(crate) async fn the_numbers_of_rows_are_bounded(store: &dyn GatewayStore) {
 
 pub(crate) async fn functions_that_make_functions_end(store: &dyn GatewayStore) {
     fn endless() -> Change {
-        Change::then(|_| Ok(vec![endless()]))
+        Change::derived(|_| Ok(vec![endless()]))
     }
     fn doubled() -> Change {
-        Change::then(|_| Ok(vec![doubled(), doubled()]))
+        Change::derived(|_| Ok(vec![doubled(), doubled()]))
     }
     too_many(store.apply(vec![endless()]).await, "the changes");
     too_many(store.apply(vec![doubled()]).await, "the changes");

@@ -3,7 +3,7 @@
 use std::{fs, process::Output};
 
 use portcullis_testing::Fixture;
-use portcullis_tools::audit::{Outcome, Row, RowKind};
+use portcullis_tools::audit::{Outcome, Row, RowEvent};
 use portcullis_types::ToolErrorKind;
 use serde_json::{Value, json};
 
@@ -53,7 +53,7 @@ fn says(role: &str, text: &str) -> (String, String) {
 }
 
 fn end_rows(fixture: &Fixture) -> Vec<Row> {
-    fixture.rows().into_iter().filter(|row| row.event == RowKind::End).collect()
+    fixture.rows().into_iter().filter(|row| row.event == RowEvent::End).collect()
 }
 
 #[test]

@@ -7,7 +7,7 @@ use std::{
 };
 
 use portcullis_testing::{Fixture, wait_until};
-use portcullis_tools::audit::{Outcome, RowKind};
+use portcullis_tools::audit::{Outcome, RowEvent};
 use portcullis_types::ToolErrorKind;
 use serde_json::{Value, json};
 
@@ -70,7 +70,7 @@ fn a_result_that_comes_in_time_is_the_result_of_the_call() {
     let again = submit(&fixture, &call, "1");
     assert_eq!(again.status.code(), Some(1), "{}", stderr(&again));
     let row = fixture.rows().into_iter().rfind(|row| &*row.tool == "confirm_action").expect("a row");
-    assert_eq!((row.event, row.outcome), (RowKind::End, Some(Outcome::Ok)));
+    assert_eq!((row.event, row.outcome), (RowEvent::End, Some(Outcome::Ok)));
     assert_eq!(row.operation_id.as_deref(), call["id"].as_str());
 }
 
@@ -108,7 +108,7 @@ fn an_asynchronous_call_is_pending_and_its_result_is_a_later_message() {
         .map(|row| (row.event, row.outcome))
         .collect();
     let (pending, ok) = (Some(Outcome::Pending), Some(Outcome::Ok));
-    assert_eq!(outcomes, [(RowKind::End, pending), (RowKind::Result, ok)]);
+    assert_eq!(outcomes, [(RowEvent::End, pending), (RowEvent::Result, ok)]);
     let again = with_tools(&fixture, &model, &file, &["runs", "resume", &run]);
     assert_eq!(again.status.code(), Some(2), "a result enters once: {}", stderr(&again));
 }
@@ -157,7 +157,7 @@ fn a_request_to_a_model_leaves_a_row() {
     let model = Model::answering(vec![text("Hello.")]);
     let words = ["agent", "Hi.", "--model", "m", "--base-url", model.address()];
     answered(&portcullis(&fixture, &words));
-    let rows: Vec<_> = fixture.all_rows().into_iter().filter(|row| row.event == RowKind::Model).collect();
+    let rows: Vec<_> = fixture.all_rows().into_iter().filter(|row| row.event == RowEvent::Model).collect();
     let [row] = &rows[..] else { panic!("one row: {rows:?}") };
     assert_eq!((row.model.as_deref(), row.outcome), (Some("m"), Some(Outcome::Ok)));
     assert_eq!((row.code.as_deref(), row.agent.as_deref()), (Some("stop"), Some("agent")));

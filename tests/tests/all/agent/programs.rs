@@ -12,7 +12,9 @@ use portcullis_adapters::yoagent::{
 };
 use portcullis_agent::{Delta, Provider, ProviderError, ScriptedProvider, StopReason, ToolCallDelta};
 use portcullis_testing::{CallOutcome, Fixture, binary};
-use portcullis_tools::{PolicyFiles, ToolRegistry, approval::ApproveAll, audit::RowKind, shell::ShellSource};
+use portcullis_tools::{
+    PolicyFiles, ToolRegistry, approval::ApproveAll, audit::RowEvent, shell::ShellSource,
+};
 use portcullis_types::SandboxTier;
 use serde_json::json;
 
@@ -74,7 +76,7 @@ async fn an_agent_of_specification_002_gets_a_workspaces_tools() {
     assert_eq!(std::fs::read_to_string(fixture.shared("plan.md")).expect("written"), "one\nthree\n");
     let rows = fixture.rows();
     let ended: Vec<&str> =
-        rows.iter().filter(|row| row.event == RowKind::End).map(|row| &*row.tool).collect();
+        rows.iter().filter(|row| row.event == RowEvent::End).map(|row| &*row.tool).collect();
     assert_eq!(ended, TOOLS);
     let command = rows.last().expect("rows");
     assert_eq!(command.approval.as_deref(), Some("approved"));

@@ -9,7 +9,7 @@ use portcullis_agent::{
 use portcullis_testing::Fixture;
 use portcullis_tools::{
     RegistryExecutor,
-    audit::{Row, RowKind},
+    audit::{Row, RowEvent},
 };
 
 use crate::support::{Spy, caller, fixture_enabling, native_registry};
@@ -36,7 +36,7 @@ fn ended_calls(fixture: &Fixture) -> Vec<(String, String, Option<String>)> {
         assert_eq!((row.agent.as_deref(), row.run_id.as_deref()), (Some("agent"), Some("run")));
         (row.call_id.to_string(), row.tool.to_string(), row.code.map(|code| code.to_string()))
     };
-    fixture.rows().into_iter().filter(|row| row.event == RowKind::End).map(code).collect()
+    fixture.rows().into_iter().filter(|row| row.event == RowEvent::End).map(code).collect()
 }
 
 fn expected_row(id: &str, tool: &str, code: Option<&str>) -> (String, String, Option<String>) {

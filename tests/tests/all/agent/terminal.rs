@@ -3,7 +3,7 @@
 use std::fs;
 
 use portcullis_testing::Fixture;
-use portcullis_tools::audit::{Decision, Outcome, Row, RowKind};
+use portcullis_tools::audit::{Decision, Outcome, Row, RowEvent};
 use portcullis_types::ToolErrorKind;
 use serde_json::{Value, json};
 
@@ -36,7 +36,7 @@ fn result_text(request: &Value) -> &str {
 }
 
 fn end_rows(fixture: &Fixture) -> Vec<Row> {
-    fixture.rows().into_iter().filter(|row| row.event == RowKind::End).collect()
+    fixture.rows().into_iter().filter(|row| row.event == RowEvent::End).collect()
 }
 
 #[track_caller]
@@ -199,7 +199,7 @@ fn ctrl_c_during_an_open_question_runs_nothing() {
     assert!(!fixture.shared("made").exists());
     let rows = fixture.rows();
     assert_eq!(rows.len(), 1, "it never began: {rows:?}");
-    assert_eq!((&*rows[0].tool, rows[0].event), ("shell_exec", RowKind::End));
+    assert_eq!((&*rows[0].tool, rows[0].event), ("shell_exec", RowEvent::End));
     assert_eq!(rows[0].outcome, Some(Outcome::Error(ToolErrorKind::Cancelled)), "{rows:?}");
     assert_eq!(rows[0].approval, None, "nobody has answered");
     assert_eq!(model.requests().len(), 1, "the model is not asked again");

@@ -6,7 +6,7 @@ use std::fs;
 use portcullis_testing::{CallOutcome, Fixture, approving_caller};
 use portcullis_tools::{
     ToolRegistry,
-    audit::{ApproverKind, POLICIES_DIR, Row, RowKind, TouchedMount},
+    audit::{ApproverKind, POLICIES_DIR, Row, RowEvent, TouchedMount},
     new_call,
 };
 use serde_json::{Value, json};
@@ -23,7 +23,7 @@ async fn run(registry: &ToolRegistry, tool: &str, arguments: Value) {
 }
 
 fn end_of(fixture: &Fixture, tool: &str) -> Row {
-    let is_end = |row: &Row| &*row.tool == tool && row.event == RowKind::End;
+    let is_end = |row: &Row| &*row.tool == tool && row.event == RowEvent::End;
     fixture.rows().into_iter().rfind(is_end).expect("an end")
 }
 
@@ -36,8 +36,8 @@ async fn a_process_says_what_it_is_before_its_first_row_and_that_it_stops_after_
     let digest = registry.policy().digest().as_str().to_owned();
     drop(registry);
     let rows = fixture.all_rows();
-    let events: Vec<RowKind> = rows.iter().map(|row| row.event).collect();
-    assert_eq!(events, [RowKind::Start, RowKind::End, RowKind::Stop]);
+    let events: Vec<RowEvent> = rows.iter().map(|row| row.event).collect();
+    assert_eq!(events, [RowEvent::Start, RowEvent::End, RowEvent::Stop]);
     let start = &rows[0];
     assert_eq!(start.policy_digest.as_deref(), Some(&*digest));
     assert_eq!(start.version.as_deref(), Some(env!("CARGO_PKG_VERSION")));
@@ -65,8 +65,8 @@ fn a_changed_policy_and_a_refused_one_have_a_row() {
     assert_eq!(call(&fixture), Some(2));
     fixture = fixture.with_policy_edit("\nenable = false\n", "\nenabled = false\n");
     let rows = fixture.all_rows();
-    let changes: Vec<&Row> = rows.iter().filter(|row| row.event == RowKind::Policy).collect();
-    let starts: Vec<&Row> = rows.iter().filter(|row| row.event == RowKind::Start).collect();
+    let changes: Vec<&Row> = rows.iter().filter(|row| row.event == RowEvent::Policy).collect();
+    let starts: Vec<&Row> = rows.iter().filter(|row| row.event == RowEvent::Start).collect();
     assert_eq!((changes.len(), starts.len()), (2, 3));
     assert_eq!(changes[0].old_digest, starts[0].policy_digest);
     assert_eq!(changes[0].new_digest, starts[1].policy_digest);

@@ -11,7 +11,7 @@ use std::{
 use portcullis_testing::{CallOutcome, Fixture};
 use portcullis_tools::{
     PolicyFiles, RegistryBuilder, ToolRegistry,
-    audit::{self, Outcome, RowKind},
+    audit::{self, Outcome, RowEvent},
     runtime_builder,
 };
 use portcullis_types::{RunnerBootstrapEnvelope, SafetyTier, SandboxTier};
@@ -160,7 +160,7 @@ async fn a_killed_processs_call_ends_as_unknown_at_the_next_start() {
     let child_row_count =
         |event| fixture.rows().iter().filter(|row| &*row.tool == "deadly" && row.event == event).count();
     assert_eq!(
-        (child_row_count(RowKind::Begin), child_row_count(RowKind::End)),
+        (child_row_count(RowEvent::Begin), child_row_count(RowEvent::End)),
         (1, 0),
         "it lives, so its call is open"
     );
@@ -173,10 +173,10 @@ async fn a_killed_processs_call_ends_as_unknown_at_the_next_start() {
     assert_eq!(
         events,
         [
-            ("file_write", RowKind::Begin, None),
-            ("file_write", RowKind::End, Some(Outcome::Ok)),
-            ("deadly", RowKind::Begin, None),
-            ("deadly", RowKind::End, Some(Outcome::Unknown)),
+            ("file_write", RowEvent::Begin, None),
+            ("file_write", RowEvent::End, Some(Outcome::Ok)),
+            ("deadly", RowEvent::Begin, None),
+            ("deadly", RowEvent::End, Some(Outcome::Unknown)),
         ]
     );
     assert_eq!(rows[2].call_id, rows[3].call_id);

@@ -20,7 +20,7 @@ use portcullis_mcp::{Clients, McpError, McpLimits, McpServer, serve_lines};
 use portcullis_testing::{Fixture, TEST_TIMEOUT, binary};
 use portcullis_tools::{
     RegistryBuilder, ToolRegistry,
-    audit::{Row, RowKind},
+    audit::{Row, RowEvent},
 };
 use portcullis_types::CancellationToken;
 use rustix::process::{Pid, Signal, kill_process};
@@ -394,7 +394,7 @@ pub(super) fn native_registry(
 
 /// Returns the end rows of a tool's calls.
 pub(super) fn end_rows(fixture: &Fixture, tool: &str) -> Vec<Row> {
-    fixture.rows().into_iter().filter(|row| &*row.tool == tool && row.event == RowKind::End).collect()
+    fixture.rows().into_iter().filter(|row| &*row.tool == tool && row.event == RowEvent::End).collect()
 }
 
 /// Returns a result's text.

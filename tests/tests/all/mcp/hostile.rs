@@ -4,7 +4,7 @@
 use std::{sync::Arc, time::Duration};
 
 use portcullis_testing::Fixture;
-use portcullis_tools::audit::RowKind;
+use portcullis_tools::audit::RowEvent;
 use portcullis_types::{SafetyTier, ToolError, ToolOutput};
 use rustix::process::Signal;
 use serde_json::{Value, json};
@@ -168,10 +168,10 @@ fn a_thousand_calls_at_once_whose_client_leaves_have_their_rows() {
     let answered = client.leave().len();
     assert!((1..=1000).contains(&answered), "{answered}");
     let rows = fixture.rows();
-    let ended = rows.iter().filter(|row| row.event == RowKind::End).count();
+    let ended = rows.iter().filter(|row| row.event == RowEvent::End).count();
     // Each call has exactly one end, whatever its outcome.
     let mut ids: Vec<_> =
-        rows.iter().filter(|row| row.event == RowKind::End).map(|row| row.call_id.to_string()).collect();
+        rows.iter().filter(|row| row.event == RowEvent::End).map(|row| row.call_id.to_string()).collect();
     ids.sort();
     ids.dedup();
     assert_eq!(ids.len(), ended);

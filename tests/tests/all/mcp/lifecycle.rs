@@ -1,7 +1,7 @@
 //! A session from its beginning to its end: the tools offered, the results of calls, and the rows of the log.
 
 use portcullis_testing::{Fixture, outer::KernelEnvironment};
-use portcullis_tools::{audit::RowKind, policy::DEFAULT_POLICY};
+use portcullis_tools::{audit::RowEvent, policy::DEFAULT_POLICY};
 use portcullis_types::{Content, JsonSchema, ToolError, ToolMeta, ToolOutput};
 use serde_json::{Value, json};
 
@@ -278,7 +278,7 @@ fn clients_are_notified_when_a_hangup_changes_the_tools() {
     client.hang_up();
     let policy_rows = || {
         let rows = fixture.all_rows().into_iter();
-        rows.filter(|row| row.event == RowKind::Policy).collect::<Vec<_>>()
+        rows.filter(|row| row.event == RowEvent::Policy).collect::<Vec<_>>()
     };
     // The row is written after the refusal, and no client is notified, so poll for it.
     while policy_rows().len() < 2 {
@@ -303,7 +303,7 @@ fn a_hangup_keeps_the_policy_if_the_new_one_is_not_as_expected() {
         format!("{DEFAULT_POLICY}\n").replace("[tools.file_list]", "[tools.file_list]\nenabled = false #");
     std::fs::write(fixture.root().join("policy.toml"), policy).expect("written");
     client.hang_up();
-    let refused = || fixture.all_rows().into_iter().find(|row| row.event == RowKind::Policy);
+    let refused = || fixture.all_rows().into_iter().find(|row| row.event == RowEvent::Policy);
     let row = loop {
         client.request("ping", json!({}));
         if let Some(row) = refused() {

@@ -8,7 +8,7 @@ use std::{
 use portcullis_testing::{CallOutcome, Fixture};
 use portcullis_tools::{
     BootstrapError,
-    audit::{Decision, Outcome, RowKind},
+    audit::{Decision, Outcome, RowEvent},
     modules::{LOCK_FILE, LockError, PinError},
     policy::PinStatus,
 };
@@ -217,7 +217,7 @@ async fn an_approval_and_its_end_are_on_record_and_undo_each_other() {
     approve(&fixture);
     let pinned = lock(&fixture);
     let row = fixture.rows().pop().expect("a row");
-    assert_eq!((row.event, row.outcome, row.decision), (RowKind::Approve, None, None));
+    assert_eq!((row.event, row.outcome, row.decision), (RowEvent::Approve, None, None));
     assert_eq!((&*row.tool, row.agent.as_deref()), ("mine", Some("cli")));
     assert_eq!(row.rule.as_deref(), Some("portcullis.lock: tools.mine"));
     let [module_sha256, declarations] =
@@ -242,7 +242,7 @@ async fn an_approval_and_its_end_are_on_record_and_undo_each_other() {
     assert_eq!(pin_status(&fixture).await, PinStatus::Unpinned);
     assert!(!lock(&fixture).contains("tools.mine"));
     let row = fixture.rows().pop().expect("a row");
-    assert_eq!((row.event, &*row.tool), (RowKind::Revoke, "mine"));
+    assert_eq!((row.event, &*row.tool), (RowEvent::Revoke, "mine"));
     assert_eq!(row.module_sha256.as_deref(), Some(&*module_sha256), "of what was approved");
 
     let second_revocation = portcullis(&fixture, &["tool", "revoke", "mine"]);
@@ -282,7 +282,7 @@ async fn an_approval_without_a_row_or_a_lock_fails() {
     approval.pin("tester").expect_err("no lock can be written");
     let events: Vec<_> = fixture.rows().iter().map(|row| (row.event, row.outcome)).collect();
     let failed = Outcome::Error(ToolErrorKind::Failed);
-    assert_eq!(events, [(RowKind::Approve, None), (RowKind::End, Some(failed))]);
+    assert_eq!(events, [(RowEvent::Approve, None), (RowEvent::End, Some(failed))]);
     fs::remove_dir(&path).expect("removed");
     // A truncated log accepts no further row.
     fs::write(fixture.state().join("audit.jsonl"), "").expect("written");

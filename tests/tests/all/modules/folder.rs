@@ -33,7 +33,7 @@ async fn a_module_gets_the_policys_rights_and_not_those_it_claims() {
     let assigned = registry.assignment(&tool).expect("enabled");
     assert_eq!((assigned.profile.as_str(), assigned.approval.as_str()), ("Nothing", "ask"));
     assert_eq!(assigned.tier, SafetyTier::ReadOnly);
-    assert_eq!(assigned.timeout, registry.policy().max_timeout());
+    assert_eq!(assigned.timeout, registry.policy().limits().max_timeout);
     let unasked = registry.execute_with_policy(raw_call("greedy", "{}"), &caller()).await;
     assert_eq!(unasked.into_result().expect_err("nobody to ask").code(), "approval_unavailable");
     assert_eq!(CallOutcome::run(&registry, "greedy", json!({})).await.text(), "done");

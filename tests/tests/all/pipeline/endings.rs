@@ -10,7 +10,7 @@ use futures_util::future::join_all;
 use portcullis_testing::Fixture;
 use portcullis_tools::{
     ToolCall,
-    audit::{self, Outcome, RowKind},
+    audit::{self, Outcome, RowEvent},
 };
 use portcullis_types::{CancellationToken, SafetyTier, ToolErrorKind::Cancelled};
 use tokio::sync::{Semaphore, oneshot};
@@ -28,7 +28,7 @@ fn endless_spy(started: &Arc<Semaphore>, tier: SafetyTier) -> Spy {
 }
 
 /// Returns the rows of each call.
-fn rows_by_call(fixture: &Fixture) -> BTreeMap<String, Vec<(RowKind, Option<Outcome>)>> {
+fn rows_by_call(fixture: &Fixture) -> BTreeMap<String, Vec<(RowEvent, Option<Outcome>)>> {
     let mut calls: BTreeMap<_, Vec<_>> = BTreeMap::new();
     for row in fixture.rows() {
         calls.entry(row.call_id.to_string()).or_default().push((row.event, row.outcome));
@@ -36,7 +36,7 @@ fn rows_by_call(fixture: &Fixture) -> BTreeMap<String, Vec<(RowKind, Option<Outc
     calls
 }
 
-async fn cancel_a_batch(tier: SafetyTier) -> BTreeMap<String, Vec<(RowKind, Option<Outcome>)>> {
+async fn cancel_a_batch(tier: SafetyTier) -> BTreeMap<String, Vec<(RowEvent, Option<Outcome>)>> {
     const CALLS: usize = 25;
     let fixture = fixture_enabling(&["endless"]);
     let started = Arc::new(Semaphore::new(0));
@@ -67,7 +67,7 @@ async fn cancel_a_batch(tier: SafetyTier) -> BTreeMap<String, Vec<(RowKind, Opti
 
 #[tokio::test]
 async fn each_call_of_a_cancelled_batch_has_one_result_and_one_row() {
-    let end = (RowKind::End, Some(Outcome::Error(Cancelled)));
+    let end = (RowEvent::End, Some(Outcome::Error(Cancelled)));
     for (call, rows) in cancel_a_batch(SafetyTier::ReadOnly).await {
         assert_eq!(rows, [end], "{call}");
     }
@@ -75,7 +75,7 @@ async fn each_call_of_a_cancelled_batch_has_one_result_and_one_row() {
 
 #[tokio::test]
 async fn cancelled_batch_records_which_calls_began() {
-    let (begin, end) = ((RowKind::Begin, None), (RowKind::End, Some(Outcome::Error(Cancelled))));
+    let (begin, end) = ((RowEvent::Begin, None), (RowEvent::End, Some(Outcome::Error(Cancelled))));
     let rows = cancel_a_batch(SafetyTier::SideEffecting).await;
     let began = rows.values().filter(|rows| **rows == [begin, end]).count();
     let waited = rows.values().filter(|rows| **rows == [end]).count();
@@ -139,7 +139,10 @@ async fn a_caller_that_goes_away_stops_the_tool_and_leaves_a_row() {
     let events: Vec<_> = rows.iter().map(|row| (row.event, row.outcome, row.code.as_deref())).collect();
     assert_eq!(
         events,
-        [(RowKind::Begin, None, None), (RowKind::End, Some(Outcome::Error(Cancelled)), Some("caller_gone")),]
+        [
+            (RowEvent::Begin, None, None),
+            (RowEvent::End, Some(Outcome::Error(Cancelled)), Some("caller_gone")),
+        ]
     );
 }
 
@@ -155,7 +158,7 @@ async fn two_calls_of_one_id_each_have_their_rows() {
     );
     assert!(one.outcome.is_output() && other.outcome.is_output());
     let rows = rows_by_call(&fixture).remove("the provider's").expect("rows");
-    let begins = rows.iter().filter(|(event, _)| *event == RowKind::Begin).count();
+    let begins = rows.iter().filter(|(event, _)| *event == RowEvent::Begin).count();
     assert_eq!((begins, rows.len()), (2, 4));
     let report = audit::verify(&audit::log_path(&fixture.state())).expect("readable");
     assert!(report.is_intact() && report.open_begins.is_empty(), "{report:#?}");

@@ -10,7 +10,7 @@ use portcullis_testing::Fixture;
 use portcullis_tools::{
     AddedCall, Caller, ExternalCall, ExternalCallState, ExternalCalls, ExternalTool, LateResult, PolicyFiles,
     ToolRegistry,
-    audit::{Outcome, RowKind},
+    audit::{Outcome, RowEvent},
     hook::{CallHook, HookedCall},
     policy::{FlowLabel, WorkspaceSecurityPolicy},
 };
@@ -136,7 +136,7 @@ async fn a_pending_call_has_its_outcome_events_and_row() {
     };
     assert!(is_pending);
     let row = fixture.rows().into_iter().next_back().expect("a row");
-    assert_eq!((row.event, row.outcome), (RowKind::End, Some(Outcome::Pending)));
+    assert_eq!((row.event, row.outcome), (RowEvent::End, Some(Outcome::Pending)));
     assert_eq!(row.operation_id.as_deref(), Some(&**id));
     assert!(registry.run_labels(&caller).contains_key(&FlowLabel::Web), "the answer comes from outside");
 }
@@ -209,7 +209,7 @@ async fn a_late_result_passes_hooks_limits_and_the_policy_of_its_time() {
         .into_iter()
         .map(|row| (row.event, row.outcome.map(|outcome| outcome.as_str())))
         .collect();
-    let result = |outcome| (RowKind::Result, Some(outcome));
+    let result = |outcome| (RowEvent::Result, Some(outcome));
     assert_eq!(rows, [result("ok"), result("ok"), result("not_found")]);
     assert!(registry.run_labels(&caller).contains_key(&FlowLabel::Web));
 }

@@ -17,7 +17,7 @@ use portcullis_testing::{Fixture, approving_caller, binary};
 use portcullis_tools::{
     Caller, ToolRegistry,
     approval::ApprovalAnswer,
-    audit::{Outcome, RowKind},
+    audit::{Outcome, RowEvent},
     shell::{SHELL_EXEC, ShellSource},
 };
 use portcullis_types::{SafetyTier, ToolError, ToolErrorKind, ToolMeta, ToolOutput};
@@ -44,7 +44,7 @@ async fn count_tries(spy: Spy) -> (usize, Value, String) {
     let approver = ScriptedApprover::new(|_, _| ApprovalAnswer::Approve);
     let registry = native_registry(&fixture, [spy]);
     let result = registry.execute_with_policy(raw_call("spy", "{}"), &caller_asking(approver.clone())).await;
-    let end_count = fixture.rows().into_iter().filter(|row| row.event == RowKind::End).count();
+    let end_count = fixture.rows().into_iter().filter(|row| row.event == RowEvent::End).count();
     assert_eq!(end_count, 1, "a call has one end, however often it is tried");
     assert!(approver.requests().len() <= 1, "and one question");
     (calls.load(Ordering::SeqCst), result.details["tries"].clone(), result.model_text())

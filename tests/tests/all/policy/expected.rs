@@ -7,7 +7,7 @@ use std::{
 };
 
 use portcullis_testing::Fixture;
-use portcullis_tools::{BootstrapError, EXPECTATIONS_FILE, audit::RowKind};
+use portcullis_tools::{BootstrapError, EXPECTATIONS_FILE, audit::RowEvent};
 use serde_json::{Value, json};
 
 use crate::modules::{portcullis, stderr, stdout};
@@ -103,7 +103,7 @@ fn a_policy_that_is_not_as_expected_does_not_start() {
     }
     // Commands that only show still work, because they help to find the mistake.
     assert!(portcullis(&fixture, &["explain", "file_read", "/vault/key"]).status.success());
-    let refused = fixture.all_rows().into_iter().find(|row| row.event == RowKind::Policy).expect("a row");
+    let refused = fixture.all_rows().into_iter().find(|row| row.event == RowEvent::Policy).expect("a row");
     assert!(refused.refused.is_some_and(|reason| reason.contains("readers stay out")), "it is on record");
     fs::write(expectations(&fixture), "[[expect]]\ntool = \"file_raed\"\nverdict = \"deny\"\n")
         .expect("written");

@@ -3,7 +3,7 @@
 use std::fs;
 
 use portcullis_testing::Fixture;
-use portcullis_tools::audit::{Row, RowKind};
+use portcullis_tools::audit::{Row, RowEvent};
 use serde_json::{Value, json};
 
 use crate::modules::{portcullis, stderr, stdout};
@@ -25,7 +25,7 @@ fn check_refused(fixture: &Fixture, seq: u64, expected: &str) {
 /// Returns the last row about a call of a tool.
 fn last(fixture: &Fixture, tool: &str) -> Row {
     let mut rows = fixture.all_rows().into_iter();
-    rows.rfind(|row| row.event == RowKind::End && &*row.tool == tool).expect("a row")
+    rows.rfind(|row| row.event == RowEvent::End && &*row.tool == tool).expect("a row")
 }
 
 #[test]
@@ -103,7 +103,7 @@ fn rows_without_a_call_or_a_policy_are_reported() {
     assert_eq!(portcullis(&fixture, &["call", "file_list"]).status.code(), Some(0));
     assert_eq!(portcullis(&fixture, &["call", "nothing"]).status.code(), Some(1));
     let rows = fixture.all_rows();
-    let start = rows.iter().find(|row| row.event == RowKind::Start).expect("a row");
+    let start = rows.iter().find(|row| row.event == RowEvent::Start).expect("a row");
     check_refused(&fixture, start.seq, "is not about a call: it is of the kind `start`");
     check_refused(&fixture, last(&fixture, "nothing").seq, "has no decision");
     check_refused(&fixture, 9999, "the audit log has no row 9999; its last row is ");

@@ -87,7 +87,7 @@ async fn a_policy_of_another_user_is_refused() {
     chown(fixture.root().join("policy.toml"), Some(12345), None).expect("given away");
     let error = portcullis_tools::runtime_builder(&envelope).await.expect_err("is refused");
     assert!(matches!(error, BootstrapError::UntrustedPolicy { .. }), "{error:?}");
-    let cause = portcullis_types::chain(&error);
+    let cause = portcullis_types::error_chain(&error);
     assert!(cause.contains("belongs to user 12345"), "{cause}");
 }
 
@@ -98,5 +98,5 @@ async fn a_folder_of_modules_that_others_can_write_is_refused() {
     fs::create_dir(&folder).expect("the folder can be made");
     fs::set_permissions(&folder, Permissions::from_mode(0o777)).expect("opened");
     let error = portcullis_tools::runtime_builder(&fixture.envelope()).await.expect_err("is refused");
-    assert!(portcullis_types::chain(&error).contains("can be written by everybody"), "{error:?}");
+    assert!(portcullis_types::error_chain(&error).contains("can be written by everybody"), "{error:?}");
 }

@@ -6,7 +6,7 @@ use std::{
 };
 
 use portcullis_testing::{CallOutcome, approving_caller};
-use portcullis_tools::audit::{Confinement, RowKind, SubjectKind};
+use portcullis_tools::audit::{Confinement, RowEvent, SubjectKind};
 use portcullis_types::{ShellPosture, ToolErrorKind, ToolOutput};
 use serde_json::json;
 
@@ -92,7 +92,7 @@ async fn the_row_says_command_mounts_and_what_the_session_proved() {
     shell.text("echo hello").await;
     let rows = shell.fixture.rows();
     let [begin, end] = &rows[..] else { panic!("two rows, not {}", rows.len()) };
-    assert_eq!((begin.event, end.event), (RowKind::Begin, RowKind::End));
+    assert_eq!((begin.event, end.event), (RowEvent::Begin, RowEvent::End));
     assert_eq!(end.confinement, Some(Confinement::Shell));
     assert_eq!(end.rule.as_deref(), Some("shell"));
     assert_eq!(end.approval.as_deref(), Some("approved"));

@@ -13,7 +13,7 @@ use std::{
 use portcullis_testing::{Fixture, approving_caller};
 use portcullis_tools::{
     PolicyFiles, ToolRegistry,
-    audit::{self, RowKind},
+    audit::{self, RowEvent},
     new_call,
     shell::{SHELL_EXEC, ShellSource},
 };
@@ -215,7 +215,7 @@ fn reconcile(fixture: &Fixture, issued_commands: &[IssuedCommand]) {
     for line in effects.lines() {
         *counted.entry(line).or_default() += 1;
     }
-    let mut rows: BTreeMap<(PathBuf, String), Vec<RowKind>> = BTreeMap::new();
+    let mut rows: BTreeMap<(PathBuf, String), Vec<RowEvent>> = BTreeMap::new();
     let states: std::collections::BTreeSet<&PathBuf> =
         issued_commands.iter().map(|command| &command.state).collect();
     for state in states {
@@ -231,8 +231,8 @@ fn reconcile(fixture: &Fixture, issued_commands: &[IssuedCommand]) {
             assert_eq!(effects, 1, "{id} was said to have run");
         }
         let events = rows.get(&(state.clone(), call_id.clone())).map(Vec::as_slice).unwrap_or_default();
-        let ends = events.iter().filter(|event| **event == RowKind::End).count();
-        let begins = events.iter().filter(|event| **event == RowKind::Begin).count();
+        let ends = events.iter().filter(|event| **event == RowEvent::End).count();
+        let begins = events.iter().filter(|event| **event == RowEvent::Begin).count();
         assert_eq!(ends, 1, "{id} has {events:?}");
         assert!(begins == 1 || (begins == 0 && effects == 0), "{id} has {events:?} and {effects} effects");
     }

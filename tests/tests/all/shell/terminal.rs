@@ -8,7 +8,7 @@ use std::{
 };
 
 use portcullis_testing::{Fixture, TEST_TIMEOUT};
-use portcullis_tools::audit::{Outcome, RowKind};
+use portcullis_tools::audit::{Outcome, RowEvent};
 use portcullis_types::ToolErrorKind;
 use rustix::process::{Pid, Signal, kill_process};
 
@@ -27,7 +27,12 @@ fn unique_seconds(suffix: u8) -> String {
 
 /// Returns the outcomes of the commands, in order.
 fn outcomes(fixture: &Fixture) -> Vec<Outcome> {
-    fixture.rows().into_iter().filter(|row| row.event == RowKind::End).filter_map(|row| row.outcome).collect()
+    fixture
+        .rows()
+        .into_iter()
+        .filter(|row| row.event == RowEvent::End)
+        .filter_map(|row| row.outcome)
+        .collect()
 }
 
 #[test]

@@ -6,7 +6,7 @@ use std::{fs, path::PathBuf, process::Output};
 
 use portcullis_adapters::hsafa::{ToolConfiguration, read_configurations};
 use portcullis_testing::{CallOutcome, Fixture};
-use portcullis_tools::{ToolRegistry, audit::RowKind};
+use portcullis_tools::{ToolRegistry, audit::RowEvent};
 use portcullis_types::ToolErrorKind;
 use serde_json::{Value, json};
 
@@ -80,7 +80,7 @@ fn a_call_of_the_command_line_is_a_request_with_a_row() {
     assert!(head.contains("x-client: a b") && head.contains("user-agent: portcullis/"), "{head}");
 
     let rows = fixture.rows();
-    let row = rows.iter().rfind(|row| row.event == RowKind::End).expect("a row");
+    let row = rows.iter().rfind(|row| row.event == RowEvent::End).expect("a row");
     assert_eq!((&*row.tool, row.profile.as_deref()), ("fetchWeather", Some("Web")));
     assert_eq!(row.confinement.map(|confinement| confinement.as_str()), Some("egress"));
     assert_eq!(&*row.requests[0].url, server.url(path));

@@ -25,7 +25,7 @@ use tokio::sync::mpsc;
 
 use super::CallAttempt;
 use crate::{
-    audit::{CallEnding, CallRecord, Confinement, Decision, Outcome, SharedText, Subject, SubjectKind},
+    audit::{CallEnding, Confinement, Decision, Outcome, RowFacts, SharedText, Subject, SubjectKind},
     call::random_id,
     pipeline::{
         PendingRecord, admit::refuse, authorize::refuse_flow, flow::judge_flow_again,
@@ -213,7 +213,7 @@ impl<'a> GuestRequests<'a> {
     fn new_record(&self, head: &HttpRequestHead) -> PendingRecord {
         let CallAttempt { checked, grant, caller, host, .. } = self.attempt;
         let operation = caller.operation_id.as_deref().unwrap_or(&checked.call.id);
-        let row = CallRecord {
+        let row = RowFacts {
             call_id: random_id("request").into(),
             run_id: Some(caller.run_id.as_str().into()),
             agent: Some(caller.agent_id.as_str().into()),
@@ -228,7 +228,7 @@ impl<'a> GuestRequests<'a> {
             }],
             policy_digest: Some(host.policy.digest().as_str().into()),
             labels: host.labels.facts(caller).labels.keys().map(|label| label.to_string().into()).collect(),
-            ..CallRecord::default()
+            ..RowFacts::default()
         };
         PendingRecord::new(Arc::clone(&host.audit), row)
     }

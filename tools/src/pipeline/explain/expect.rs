@@ -7,7 +7,7 @@ mod flows;
 mod report;
 mod verdicts;
 
-use portcullis_policy::{Day, Expectations, PinnedDigest, PolicyOrigins, WorkspaceSecurityPolicy};
+use portcullis_policy::{Day, Expectations, PinnedDigest, PolicyProvenance, WorkspaceSecurityPolicy};
 
 pub use coverage::{Coverage, UncoveredGrant};
 pub use report::{
@@ -22,10 +22,10 @@ use verdicts::AnswerChecker;
 impl Explainer {
     /// Creates an explainer that judges names only: it opens no mount and follows no symlink.
     #[must_use]
-    pub fn by_names(policy: WorkspaceSecurityPolicy, origins: PolicyOrigins) -> Self {
+    pub fn by_names(policy: WorkspaceSecurityPolicy, provenance: PolicyProvenance) -> Self {
         Self {
             policy,
-            origins,
+            provenance,
             mounts: crate::sandbox::mounts::MountTable::default(),
             exposed: std::sync::Arc::default(),
             missing: Vec::new(),

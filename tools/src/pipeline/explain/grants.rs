@@ -66,7 +66,7 @@ impl Explainer {
             step: step.map(|step| step.name.to_string()),
             profile: profile.to_string(),
             verdict,
-            location: self.origins.location_of(&rule),
+            location: self.provenance.location_of(&rule),
             rule,
             mounts: self.mounts_of(facts, &profile),
             hosts: grant.as_ref().map(hosts_of).unwrap_or_default(),
@@ -78,7 +78,7 @@ impl Explainer {
         let mounts = self.policy.mounts().iter().filter_map(|mount| {
             let access = self.policy.access_to(facts, &mount.name)?;
             let rule = profile.mount_rule(mount.name.as_str());
-            let location = self.origins.location_of(&rule);
+            let location = self.provenance.location_of(&rule);
             Some(MountGrant { mount: mount.name.to_string(), access, rule, location })
         });
         mounts.collect()

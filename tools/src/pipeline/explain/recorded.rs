@@ -16,7 +16,7 @@ use thiserror::Error;
 
 use super::{Explainer, Explanation, named_answer};
 use crate::{
-    audit::{self, AuditError, POLICIES_DIR, RecordedApprover, Row, RowKind, SharedText},
+    audit::{self, AuditError, POLICIES_DIR, RecordedApprover, Row, RowEvent, SharedText},
     error::BootstrapError,
     policy_files::PolicyFiles,
     replay::{RecordedCall, recorded_answer},
@@ -47,7 +47,7 @@ pub enum RowError {
         /// The number.
         seq: u64,
         /// The kind.
-        kind: RowKind,
+        kind: RowEvent,
     },
     /// The row has no decision, because the call failed before the policy judged it.
     #[error("row {seq} has no decision: the call did not get as far as the policy")]
@@ -147,7 +147,7 @@ pub struct RecordedExplanation {
 /// [`RowError`] if the row does not exist, is not a call, or its policy is not available.
 pub fn explain_row(envelope: &RunnerBootstrapEnvelope, seq: u64) -> Result<RecordedExplanation, RowError> {
     let row = find_row(&audit::log_path(&envelope.state), seq)?;
-    if !matches!(row.event, RowKind::Begin | RowKind::End) {
+    if !matches!(row.event, RowEvent::Begin | RowEvent::End) {
         return Err(RowError::NotACall { seq, kind: row.event });
     }
     let decision = row.decision.ok_or(RowError::NoDecision { seq })?;
@@ -235,12 +235,12 @@ fn policy_of_row(
     let load = || {
         let files = PolicyFiles::read(&folder.join(format!("{digest}.toml")))?;
         let policy = files.load(tier)?;
-        let origins = portcullis_policy::PolicyOrigins::read(&files.options(tier));
-        Ok((policy, origins))
+        let provenance = portcullis_policy::PolicyProvenance::read(&files.options(tier));
+        Ok((policy, provenance))
     };
-    let (policy, origins) = load().map_err(|source| RowError::Load { seq, source: Box::new(source) })?;
+    let (policy, provenance) = load().map_err(|source| RowError::Load { seq, source: Box::new(source) })?;
     let differing = differing_sections(&json, &policy);
-    Ok((Explainer::by_names(policy, origins), differing))
+    Ok((Explainer::by_names(policy, provenance), differing))
 }
 
 /// Lists the sections that differ. Module hashes are added at startup and are in no policy text.

@@ -146,7 +146,7 @@ fn smtp_error(error: &SmtpError, credentials: &[Credential]) -> ToolError {
     let clean = |text: String| redact_text(text, credentials);
     ToolError::failed(clean(error.to_string()))
         .with_code(error.code())
-        .with_operator_detail(clean(portcullis_types::chain(error)))
+        .with_operator_detail(clean(portcullis_types::error_chain(error)))
 }
 
 /// Judges a connection to a mail server. Policies have no method for SMTP, so the connection is judged as a
@@ -155,16 +155,16 @@ fn smtp_error(error: &SmtpError, credentials: &[Credential]) -> ToolError {
 struct MailJudge(Arc<GrantJudge>);
 
 impl Judge for MailJudge {
-    fn request(&self, _method: &Method, url: &Url) -> Result<(), Refusal> {
-        self.0.request(&Method::POST, url)
+    fn judge_request(&self, _method: &Method, url: &Url) -> Result<(), Refusal> {
+        self.0.judge_request(&Method::POST, url)
     }
 
-    fn address(&self, host: &str, port: u16, address: IpAddr) -> Result<(), Refusal> {
-        self.0.address(host, port, address)
+    fn judge_address(&self, host: &str, port: u16, address: IpAddr) -> Result<(), Refusal> {
+        self.0.judge_address(host, port, address)
     }
 
-    fn redirect(&self, from: &Url, to: &Url) -> Result<(), Refusal> {
-        self.0.redirect(from, to)
+    fn judge_redirect(&self, from: &Url, to: &Url) -> Result<(), Refusal> {
+        self.0.judge_redirect(from, to)
     }
 
     fn limits(&self) -> RequestLimits {

@@ -3,7 +3,7 @@
 use std::collections::VecDeque;
 
 use jiff::Timestamp;
-use portcullis_tools::audit::{Decision, Outcome, RecordedConnection, Row, RowKind, SubjectKind};
+use portcullis_tools::audit::{Decision, Outcome, RecordedConnection, Row, RowEvent, SubjectKind};
 use portcullis_types::ToolErrorKind;
 
 use super::tally::{Tally, name, name_or_none};
@@ -194,13 +194,13 @@ impl Figures {
         // The clock may have gone back, so compare all times.
         self.period = Some((first.min(row.time), last.max(row.time)));
         match row.event {
-            RowKind::End => self.add_call(row),
-            RowKind::Start => self.programs.of(program(row)).add(row.time),
-            RowKind::Stop => self.stops += 1,
-            RowKind::Policy => self.changes.add(policy_change(row)),
-            RowKind::Approve | RowKind::Revoke => self.pins.add(pin_change(row)),
-            RowKind::Model => self.models.of(name_or_none(row.model.as_deref())).add(row),
-            RowKind::Begin | RowKind::Result | RowKind::Checkpoint | RowKind::Other => {}
+            RowEvent::End => self.add_call(row),
+            RowEvent::Start => self.programs.of(program(row)).add(row.time),
+            RowEvent::Stop => self.stops += 1,
+            RowEvent::Policy => self.changes.add(policy_change(row)),
+            RowEvent::Approve | RowEvent::Revoke => self.pins.add(pin_change(row)),
+            RowEvent::Model => self.models.of(name_or_none(row.model.as_deref())).add(row),
+            RowEvent::Begin | RowEvent::Result | RowEvent::Checkpoint | RowEvent::Other => {}
         }
     }
 

@@ -2,7 +2,7 @@
 
 use portcullis_tools::{
     PolicyFiles, RegisteredTool, ToolRegistry, ToolResult,
-    audit::{self, Confinement, Row, RowKind, SubjectKind},
+    audit::{self, Confinement, Row, RowEvent, SubjectKind},
     policy::{CallRequest, DenialCode, RequestedSubject, RunFacts},
 };
 use portcullis_types::{GuestPath, SandboxTier, ToolError, ToolErrorKind};
@@ -143,7 +143,7 @@ impl Remedy {
 /// returned.
 fn last_end_row(registry: &ToolRegistry, predicate: impl Fn(&Row) -> bool) -> Option<Row> {
     let rows = audit::rows(registry.audit().path()).filter_map(Result::ok);
-    rows.filter(|row| row.event == RowKind::End && predicate(row)).last()
+    rows.filter(|row| row.event == RowEvent::End && predicate(row)).last()
 }
 
 /// Reads the call's subjects from the call's row.

@@ -122,7 +122,7 @@ impl Explainer {
             }
             for host in &grants.hosts {
                 let rule = format!("profiles.{}.hosts", grants.profile);
-                let location = self.origins.location_of(&rule);
+                let location = self.provenance.location_of(&rule);
                 add(mentions.has_host(&names, host), host.clone(), None, &rule, location.as_ref());
             }
         }

@@ -16,7 +16,7 @@ fn explainer(text: &str) -> Explainer {
     let operator = PolicySource { name: "policy.toml", text };
     let options = LoadOptions { operator, overlay: None, sandbox_tier: SandboxTier::Process };
     let policy = WorkspaceSecurityPolicy::load(&options).unwrap_or_else(|error| panic!("{text}\n{error}"));
-    Explainer::by_names(policy, PolicyOrigins::read(&options))
+    Explainer::by_names(policy, PolicyProvenance::read(&options))
 }
 
 fn decide(explainer: &Explainer, expectations: &str) -> ExpectationReport {

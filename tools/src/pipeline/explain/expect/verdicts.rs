@@ -224,7 +224,7 @@ impl<'a> AnswerChecker<'a> {
                 access,
                 verdict,
                 code,
-                location: self.explainer.origins.location_of(&rule),
+                location: self.explainer.provenance.location_of(&rule),
                 rule,
             }
         });

@@ -1,8 +1,8 @@
-//! [`PolicyOrigins`]: the text and the line from which each value of a policy comes.
+//! [`PolicyProvenance`]: the text and the line from which each value of a policy comes.
 //!
 //! A policy is loaded in stages: the operator's text, the section of the sandbox tier, the overlay. Each
 //! stage has the values of [`crate::WorkspaceSecurityPolicy::effective_toml`], so every key of the grammar is
-//! included. The origin of a value is the last stage that changed it. The origin of an element of a list is
+//! included. The source of a value is the last stage that changed it. The source of an element of a list is
 //! the first stage that has it.
 
 mod index;
@@ -49,16 +49,16 @@ impl fmt::Display for SourceLocation {
     }
 }
 
-/// The origin of a value. In JSON it is the position, or the word `default`.
+/// The source of a value. In JSON it is the position, or the word `default`.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Origin {
+pub enum ValueSource {
     /// No text sets the value.
     Default,
     /// This position of a text sets the value.
     Text(SourceLocation),
 }
 
-impl fmt::Display for Origin {
+impl fmt::Display for ValueSource {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Default => f.write_str("default"),
@@ -67,7 +67,7 @@ impl fmt::Display for Origin {
     }
 }
 
-impl Serialize for Origin {
+impl Serialize for ValueSource {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         match self {
             Self::Default => serializer.serialize_str("default"),
@@ -83,13 +83,13 @@ pub struct PolicyValue {
     pub key: String,
     /// The value or the element. `None` if the key has none.
     pub value: Option<toml::Value>,
-    /// The origin of the value.
-    pub origin: Origin,
+    /// The source of the value.
+    pub origin: ValueSource,
 }
 
-/// The origins of all values of a policy.
+/// The sources of all values of a policy.
 #[derive(Debug, Clone)]
-pub struct PolicyOrigins {
+pub struct PolicyProvenance {
     /// The stages in the order in which they are applied. The operator's text is the first.
     stages: Vec<Stage>,
     /// The start of the operator's text.
@@ -120,9 +120,9 @@ impl Stage {
     }
 }
 
-impl PolicyOrigins {
+impl PolicyProvenance {
     /// Reads the texts of a policy again, stage by stage. The texts must belong to a policy that
-    /// [`crate::WorkspaceSecurityPolicy::load`] has accepted. Otherwise the origins are meaningless.
+    /// [`crate::WorkspaceSecurityPolicy::load`] has accepted. Otherwise the sources are meaningless.
     #[must_use]
     pub fn read(options: &LoadOptions<'_>) -> Self {
         // The load has found no faults, so the collectors below are not read.
@@ -170,13 +170,13 @@ impl PolicyOrigins {
         };
         if let Some(element) = element {
             let element = toml::Value::String(element.to_owned());
-            if let Origin::Text(location) = self.element_origin(key, &element) {
+            if let ValueSource::Text(location) = self.element_source(key, &element) {
                 return Some(location);
             }
         }
-        match self.origin(key) {
-            Origin::Text(location) => Some(location),
-            Origin::Default => self.location_around(key),
+        match self.source(key) {
+            ValueSource::Text(location) => Some(location),
+            ValueSource::Default => self.location_around(key),
         }
     }
 
@@ -190,16 +190,20 @@ impl PolicyOrigins {
             .map(|ValueRow { key, value, is_element }| PolicyValue {
                 key: key.clone(),
                 value: Some(value.clone()),
-                origin: if *is_element { self.element_origin(key, value) } else { self.origin(key) },
+                origin: if *is_element { self.element_source(key, value) } else { self.source(key) },
             })
             .collect();
         let unset = values::unset_keys(&values);
-        values.extend(unset.into_iter().map(|key| PolicyValue { key, value: None, origin: Origin::Default }));
+        values.extend(unset.into_iter().map(|key| PolicyValue {
+            key,
+            value: None,
+            origin: ValueSource::Default,
+        }));
         values
     }
 
-    /// Returns the origin of a key's whole value: the last stage that changed it.
-    fn origin(&self, key: &str) -> Origin {
+    /// Returns the source of a key's whole value: the last stage that changed it.
+    fn source(&self, key: &str) -> ValueSource {
         for (index, stage) in self.stages.iter().enumerate().rev() {
             let is_changed = match index.checked_sub(1).and_then(|before| self.stages.get(before)) {
                 Some(before) => before.values.of(key) != stage.values.of(key),
@@ -210,21 +214,21 @@ impl PolicyOrigins {
             }
             let inherited = values::limit_behind(key).and_then(|limit| stage.location(limit));
             return match stage.location(key).or(inherited) {
-                Some(location) => Origin::Text(location),
-                None if index == 0 => Origin::Default,
+                Some(location) => ValueSource::Text(location),
+                None if index == 0 => ValueSource::Default,
                 // An entry that only a reduction has adds its defaults.
-                None if self.stages[index - 1].values.of(key).is_empty() => Origin::Default,
+                None if self.stages[index - 1].values.of(key).is_empty() => ValueSource::Default,
                 // Another line of the stage has changed the value.
-                None => Origin::Text(stage.text.start()),
+                None => ValueSource::Text(stage.text.start()),
             };
         }
-        Origin::Default
+        ValueSource::Default
     }
 
-    /// Returns the origin of an element: the first stage that has it.
-    fn element_origin(&self, key: &str, element: &toml::Value) -> Origin {
+    /// Returns the source of an element: the first stage that has it.
+    fn element_source(&self, key: &str, element: &toml::Value) -> ValueSource {
         let first = self.stages.iter().enumerate().find(|(_, stage)| stage.values.has_element(key, element));
-        let Some((index, stage)) = first else { return Origin::Default };
+        let Some((index, stage)) = first else { return ValueSource::Default };
         // A list of the operator adds to the shipped list, so an element that is not in the text is a
         // default.
         let location = match index {
@@ -232,9 +236,9 @@ impl PolicyOrigins {
             _ => stage.element_location(key, element),
         };
         match location {
-            Some(location) => Origin::Text(location),
-            None if values::adds_to_shipped(key) => Origin::Default,
-            None => self.origin(key),
+            Some(location) => ValueSource::Text(location),
+            None if values::adds_to_shipped(key) => ValueSource::Default,
+            None => self.source(key),
         }
     }
 

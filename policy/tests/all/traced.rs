@@ -3,7 +3,7 @@
 use std::{collections::BTreeMap, sync::Arc};
 
 use portcullis_policy::{
-    CallRequest, FlowLabel, LoadOptions, PolicyOrigins, PolicySource, RequestedSubject, RunFacts, Trace,
+    CallRequest, FlowLabel, LoadOptions, PolicyProvenance, PolicySource, RequestedSubject, RunFacts, Trace,
 };
 use portcullis_types::{ArgumentRole, GuestPath, RoleKind, SandboxTier};
 use proptest::prelude::*;
@@ -99,8 +99,8 @@ fn the_chain_names_each_rule_with_its_place() {
         overlay: None,
         sandbox_tier: SandboxTier::Process,
     };
-    let origins = PolicyOrigins::read(&options);
+    let provenance = PolicyProvenance::read(&options);
     for rule in rules.iter().filter(|rule| *rule != "protect.paths") {
-        assert!(origins.location_of(rule).is_some(), "{rule}");
+        assert!(provenance.location_of(rule).is_some(), "{rule}");
     }
 }

@@ -34,7 +34,7 @@ fn origin_of(url: &Url) -> Option<(String, u16)> {
 }
 
 impl Judge for ConfiguredOrigins {
-    fn request(&self, _method: &Method, url: &Url) -> Result<(), Refusal> {
+    fn judge_request(&self, _method: &Method, url: &Url) -> Result<(), Refusal> {
         match origin_of(url).is_some_and(|origin| self.allowed.contains(&origin)) {
             true => Ok(()),
             false => Err(Refusal {
@@ -44,11 +44,11 @@ impl Judge for ConfiguredOrigins {
         }
     }
 
-    fn address(&self, _host: &str, _port: u16, _address: IpAddr) -> Result<(), Refusal> {
+    fn judge_address(&self, _host: &str, _port: u16, _address: IpAddr) -> Result<(), Refusal> {
         Ok(())
     }
 
-    fn redirect(&self, _from: &Url, _to: &Url) -> Result<(), Refusal> {
+    fn judge_redirect(&self, _from: &Url, _to: &Url) -> Result<(), Refusal> {
         Err(Refusal { code: "redirect_refused", reason: "no redirect is followed".to_owned() })
     }
 

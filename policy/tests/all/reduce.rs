@@ -67,7 +67,7 @@ fn an_overlays_limits_hold_for_every_tool() {
         "[limits]\nconcurrency = 2\ncalls_per_minute = 5\nmax_output_bytes = '1KiB'\nwasm_memory = '1MiB'\n\
          max_timeout = '9s'\n[tools.full]\nmemory = '16MiB'\n[tools.new]\ntimeout = '5s'",
     );
-    assert_eq!((policy.concurrency(), policy.calls_per_minute()), (2, 5));
+    assert_eq!((policy.limits().concurrency, policy.limits().calls_per_minute), (2, 5));
     for (name, seconds) in [("full", 9), ("other", 9), ("free", 9), ("new", 5)] {
         let assignment = policy.assign(&tool(name, SafetyTier::ReadOnly)).expect("enabled");
         assert_eq!(assignment.timeout, Duration::from_secs(seconds), "{name}");
@@ -216,7 +216,11 @@ fn a_sandbox_section_holds_in_its_tier_alone() {
         (SandboxTier::MicroVm, 10, false),
     ] {
         let policy = load_in(tier);
-        assert_eq!((policy.concurrency(), policy.assign(&t).is_ok()), (concurrency, enabled), "{tier}");
+        assert_eq!(
+            (policy.limits().concurrency, policy.assign(&t).is_ok()),
+            (concurrency, enabled),
+            "{tier}"
+        );
     }
     assert_eq!(load_in(SandboxTier::Process).digest(), load(BASE).digest());
 }

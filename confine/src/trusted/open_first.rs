@@ -11,7 +11,7 @@ use super::{TrustError, open_file};
 /// Opens the first of the files that exists, as [`open_file`] does. Returns `None` if none exists.
 ///
 /// The search continues only after a missing file. An unusable file ends the search, because it may refuse
-/// something that a later file allows. A dangling symlink ends it too. `doubted` is called with the reason if
+/// something that a later file allows. A dangling symlink ends it too. `on_doubt` is called with the reason if
 /// another user could have removed a missing file.
 ///
 /// # Errors
@@ -19,7 +19,7 @@ use super::{TrustError, open_file};
 /// [`TrustError::Unusable`].
 pub fn open_first(
     paths: impl IntoIterator<Item = PathBuf>,
-    doubted: impl Fn(&Path, &TrustError),
+    on_doubt: impl Fn(&Path, &TrustError),
 ) -> Result<Option<(PathBuf, File)>, (PathBuf, TrustError)> {
     for path in paths {
         match open_file(&path) {
@@ -28,7 +28,7 @@ pub fn open_first(
                 let source = io::Error::other("it is a link to a file that does not exist");
                 return Err((path.clone(), TrustError::Unusable { path, source }));
             }
-            Err(TrustError::Missing { doubt, .. }) => doubted(&path, &doubt),
+            Err(TrustError::Missing { doubt, .. }) => on_doubt(&path, &doubt),
             Err(error) if error.is_missing() => {}
             Err(error) => return Err((path, error)),
         }

@@ -33,11 +33,11 @@ fn the_shipped_policy_says_what_the_design_says() {
         policy.mounts().iter().map(|mount| (mount.name.as_str(), mount.folder.as_str())).collect();
     assert_eq!(mounts, [("shared", "shared"), ("tmp", "tmp"), ("vault", "vault")]);
     assert!(policy.requires(RequiredLayer::Landlock) && policy.requires(RequiredLayer::Seccomp));
-    assert_eq!(policy.concurrency(), 10);
-    assert_eq!(policy.calls_per_minute(), 600);
+    assert_eq!(policy.limits().concurrency, 10);
+    assert_eq!(policy.limits().calls_per_minute, 600);
     assert_eq!(policy.limits().max_output_bytes.0, DEFAULT_MAX_OUTPUT_BYTES);
     assert_eq!(policy.limits().wasm_memory.0, 64 << 20);
-    assert_eq!(policy.max_timeout(), Duration::from_secs(600));
+    assert_eq!(policy.limits().max_timeout, Duration::from_secs(600));
     assert_eq!(policy.audit().sync, AuditSync::Interval);
     assert_eq!(policy.protected().patterns().count(), shipped_count("paths"));
     assert_eq!(policy.protected_kinds().patterns().count(), shipped_count("kinds"));

@@ -1,4 +1,4 @@
-//! Tests of the origins of values.
+//! Tests of the sources of values.
 
 use portcullis_types::SandboxTier;
 
@@ -8,24 +8,24 @@ use crate::{DEFAULT_POLICY, PolicySource};
 const OPERATOR: &str = "version = 1\n[mounts]\nshared = \"s\"\ntmp = \"t\"\n[profiles.R]\nmounts = { shared = \"write\", tmp = \"read\" }\n[tools.file_read]\nprofile = \"R\"\n[protect]\npaths = [\"Notes\"]\n[[flow]]\nafter = [\"mount:tmp\"]\nthen = [\"shell\", \"write:shared\", \"write:protected\"]\napproval = \"ask\"\n[sandbox.process.limits]\nconcurrency = 5\n";
 const OVERLAY: &str = "[profiles.R.mounts]\nshared = \"read\"\ntmp = \"none\"\n[hide]\npaths = [\"*.pem\"]\n";
 
-fn origins(overlay: Option<&'static str>) -> PolicyOrigins {
+fn provenance(overlay: Option<&'static str>) -> PolicyProvenance {
     let options = LoadOptions {
         operator: PolicySource { name: "p.toml", text: OPERATOR },
         overlay: overlay.map(|text| PolicySource { name: "o.toml", text }),
         sandbox_tier: SandboxTier::Process,
     };
-    PolicyOrigins::read(&options)
+    PolicyProvenance::read(&options)
 }
 
 #[track_caller]
-fn check(origins: &PolicyOrigins, rule: &str, location: &str) {
-    let found = origins.location_of(rule).map(|location| location.to_string());
+fn check(provenance: &PolicyProvenance, rule: &str, location: &str) {
+    let found = provenance.location_of(rule).map(|location| location.to_string());
     assert_eq!(found.as_deref(), Some(location), "{rule}");
 }
 
 #[test]
 fn a_rule_has_the_place_of_the_text_that_changed_it_last() {
-    let alone = origins(None);
+    let alone = provenance(None);
     check(&alone, "profiles.R.mounts.shared", "p.toml:6");
     check(&alone, "tools.file_read.profile", "p.toml:8");
     check(&alone, "limits.concurrency", "p.toml:16");
@@ -35,7 +35,7 @@ fn a_rule_has_the_place_of_the_text_that_changed_it_last() {
     check(&alone, "protect.paths[\"notes\"]", "p.toml:10");
     // The section is missing, so the one around it counts.
     check(&alone, "profiles.R.mounts.vault", "p.toml:6");
-    let reduced = origins(Some(OVERLAY));
+    let reduced = provenance(Some(OVERLAY));
     check(&reduced, "profiles.R.mounts.shared", "o.toml:2");
     check(&reduced, "profiles.R.mounts.tmp", "o.toml:3");
     check(&reduced, "hide.paths[\"*.pem\"]", "o.toml:5");
@@ -44,7 +44,7 @@ fn a_rule_has_the_place_of_the_text_that_changed_it_last() {
 
 #[test]
 fn a_value_that_no_text_sets_is_a_default() {
-    let values = origins(None).values();
+    let values = provenance(None).values();
     let origin_of = |key: &str, text: &str| {
         let is_it = |value: &&PolicyValue| {
             value.key == key
@@ -70,10 +70,10 @@ fn each_value_of_the_shipped_policy_comes_from_its_text_or_is_a_default() {
         overlay: None,
         sandbox_tier: SandboxTier::Process,
     };
-    let values = PolicyOrigins::read(&options).values();
-    let placed = values.iter().filter(|value| value.origin != Origin::Default);
+    let values = PolicyProvenance::read(&options).values();
+    let placed = values.iter().filter(|value| value.origin != ValueSource::Default);
     assert!(placed.count() > 100);
     for value in values.iter().filter(|value| value.key.starts_with("protect.")) {
-        assert!(value.value.is_none() || value.origin != Origin::Default, "{value:?}");
+        assert!(value.value.is_none() || value.origin != ValueSource::Default, "{value:?}");
     }
 }

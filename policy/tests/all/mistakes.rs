@@ -1,7 +1,7 @@
 //! The mistakes that people make in policy files: each is found, in its line, with the line to write instead.
 
 use portcullis_policy::{
-    KnownTools, LintCode, LintLevel, LintReport, LoadOptions, PolicyOrigins, PolicySource,
+    KnownTools, LintCode, LintLevel, LintReport, LoadOptions, PolicyProvenance, PolicySource,
     WorkspaceSecurityPolicy,
 };
 use portcullis_types::SandboxTier;
@@ -183,7 +183,7 @@ fn report(mistake: &Mistake) -> LintReport {
 fn lint(options: &LoadOptions<'_>, known: &KnownTools, has_approver: bool) -> LintReport {
     match WorkspaceSecurityPolicy::load(options) {
         Ok(policy) => {
-            LintReport::of_policy(options, &policy, &PolicyOrigins::read(options), known, has_approver)
+            LintReport::of_policy(options, &policy, &PolicyProvenance::read(options), known, has_approver)
         }
         Err(error) => LintReport::of_faults(error),
     }

@@ -64,12 +64,12 @@ pub(super) struct PathFingerprint {
     content: Option<u64>,
 }
 
-/// Compares the contents of files, because a program that has a file mapped can write to it without a new time. On file
-/// systems in memory this is always so. On other file systems it is so between the program's first write and the next
-/// time that the kernel writes the page to the disk, about half a minute later (`page_mkwrite` in the kernel's
-/// `Documentation/filesystems/locking.rst`).
+/// Hashes the contents of files, because a program can write to a mapped file without changing the file's time. On
+/// file systems in memory, such a write never changes the time. On other file systems, the first write changes the time,
+/// and later writes do not until the kernel has written the page to the disk, about half a minute later (`page_mkwrite`
+/// in the kernel's `Documentation/filesystems/locking.rst`).
 #[derive(Debug, Default)]
-pub(super) struct Contents {
+pub(super) struct ContentHasher {
     /// The hasher has a random key, so that no command can construct a hash collision.
     hasher: RandomState,
     buffer: Vec<u8>,
@@ -127,7 +127,7 @@ impl PathFingerprint {
     }
 }
 
-impl Contents {
+impl ContentHasher {
     /// Adds the content of a regular file below `mount`, within the budget.
     pub(super) fn add(
         &mut self,

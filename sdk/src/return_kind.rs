@@ -18,9 +18,9 @@ use crate::{
 
 /// A question about a value's type.
 #[derive(Debug)]
-pub struct TypeQuestion<T>(PhantomData<fn() -> T>);
+pub struct TypeProbe<T>(PhantomData<fn() -> T>);
 
-impl<T> TypeQuestion<T> {
+impl<T> TypeProbe<T> {
     /// Asks about this value.
     #[must_use]
     pub const fn about(_: &T) -> Self {
@@ -28,7 +28,7 @@ impl<T> TypeQuestion<T> {
     }
 }
 
-/// Is the value a `Result`? The generated code asks with `(&&TypeQuestion::about(&value)).split()`.
+/// Is the value a `Result`? The generated code asks with `(&&TypeProbe::about(&value)).split()`.
 pub trait ResultValue {
     /// Selected if the value is a `Result`.
     fn split(&self) -> Fallible {
@@ -36,7 +36,7 @@ pub trait ResultValue {
     }
 }
 
-impl<T, E> ResultValue for &TypeQuestion<Result<T, E>> {}
+impl<T, E> ResultValue for &TypeProbe<Result<T, E>> {}
 
 /// See [`ResultValue`].
 pub trait PlainValue {
@@ -46,7 +46,7 @@ pub trait PlainValue {
     }
 }
 
-impl<T> PlainValue for TypeQuestion<T> {}
+impl<T> PlainValue for TypeProbe<T> {}
 
 /// The value is a `Result`.
 #[derive(Debug)]
@@ -86,7 +86,7 @@ impl From<Never> for ToolError {
     }
 }
 
-/// Which kind of error is it? The generated code asks with `(&&&TypeQuestion::about(&error)).error()`.
+/// Which kind of error is it? The generated code asks with `(&&&TypeProbe::about(&error)).error()`.
 pub trait KnownError {
     /// Selected if the error has a message for the model.
     fn error(&self) -> ModelError {
@@ -94,7 +94,7 @@ pub trait KnownError {
     }
 }
 
-impl<E: Into<ToolError>> KnownError for &&TypeQuestion<E> {}
+impl<E: Into<ToolError>> KnownError for &&TypeProbe<E> {}
 
 /// See [`KnownError`].
 pub trait StandardError {
@@ -104,7 +104,7 @@ pub trait StandardError {
     }
 }
 
-impl<E: Into<Box<dyn Error + Send + Sync>>> StandardError for &TypeQuestion<E> {}
+impl<E: Into<Box<dyn Error + Send + Sync>>> StandardError for &TypeProbe<E> {}
 
 /// See [`KnownError`].
 pub trait NotAnError {
@@ -114,7 +114,7 @@ pub trait NotAnError {
     }
 }
 
-impl<E> NotAnError for TypeQuestion<E> {}
+impl<E> NotAnError for TypeProbe<E> {}
 
 /// The error has a message for the model.
 #[derive(Debug)]
@@ -138,7 +138,7 @@ impl OperatorError {
     }
 }
 
-/// Which kind of value is it? The generated code asks with `(&&&&TypeQuestion::about(&value)).output()`.
+/// Which kind of value is it? The generated code asks with `(&&&&TypeProbe::about(&value)).output()`.
 pub trait KnownOutput {
     /// Selected if the value has its own conversion.
     fn output(&self) -> ConvertedOutput {
@@ -146,7 +146,7 @@ pub trait KnownOutput {
     }
 }
 
-impl<T: IntoToolOutput> KnownOutput for &&&TypeQuestion<T> {}
+impl<T: IntoToolOutput> KnownOutput for &&&TypeProbe<T> {}
 
 /// See [`KnownOutput`]. Without this trait, a `Result` within a `Result` would count as data with the keys `Ok` and
 /// `Err`.
@@ -157,7 +157,7 @@ pub trait NestedResult {
     }
 }
 
-impl<T, E> NestedResult for &&TypeQuestion<Result<T, E>> {}
+impl<T, E> NestedResult for &&TypeProbe<Result<T, E>> {}
 
 /// See [`KnownOutput`].
 pub trait DataOutput {
@@ -167,7 +167,7 @@ pub trait DataOutput {
     }
 }
 
-impl<T: Serialize> DataOutput for &TypeQuestion<T> {}
+impl<T: Serialize> DataOutput for &TypeProbe<T> {}
 
 /// See [`KnownOutput`].
 pub trait UnsupportedOutput {
@@ -177,7 +177,7 @@ pub trait UnsupportedOutput {
     }
 }
 
-impl<T> UnsupportedOutput for TypeQuestion<T> {}
+impl<T> UnsupportedOutput for TypeProbe<T> {}
 
 /// The value has its own conversion.
 #[derive(Debug)]
@@ -324,13 +324,13 @@ impl<T> NoSchema for OutputOf<T> {
     }
 }
 
-/// Can the schema show a default? The generated code asks with `(&&TypeQuestion::about(&value)).show()`.
+/// Can the schema show a default? The generated code asks with `(&&TypeProbe::about(&value)).show()`.
 pub trait Showable<T> {
     /// Selected if it can.
     fn show(&self) -> fn(T) -> Option<Value>;
 }
 
-impl<T: Serialize> Showable<T> for &TypeQuestion<T> {
+impl<T: Serialize> Showable<T> for &TypeProbe<T> {
     fn show(&self) -> fn(T) -> Option<Value> {
         |value| serde_json::to_value(value).ok()
     }
@@ -342,7 +342,7 @@ pub trait Unshowable<T> {
     fn show(&self) -> fn(T) -> Option<Value>;
 }
 
-impl<T> Unshowable<T> for TypeQuestion<T> {
+impl<T> Unshowable<T> for TypeProbe<T> {
     fn show(&self) -> fn(T) -> Option<Value> {
         |_| None
     }

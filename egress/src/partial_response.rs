@@ -8,7 +8,7 @@ use http::{HeaderMap, HeaderName, StatusCode, header};
 use crate::{FetchError, Judge, Request};
 
 /// Refuses a request for a part of a response, if its host may know a secret.
-pub(crate) fn refuse_request(judge: &dyn Judge, request: &Request) -> Result<(), FetchError> {
+pub(crate) fn check_request(judge: &dyn Judge, request: &Request) -> Result<(), FetchError> {
     match RANGE_HEADERS.iter().find(|name| request.headers.contains_key(*name)) {
         Some(name) if judge.may_repeat_a_secret(&request.url) => {
             Err(FetchError::HeaderForbidden { name: name.clone() })
@@ -18,7 +18,7 @@ pub(crate) fn refuse_request(judge: &dyn Judge, request: &Request) -> Result<(),
 }
 
 /// Refuses a partial response, even if none was asked for, if its host may know a secret.
-pub(crate) fn refuse_response(
+pub(crate) fn check_response(
     judge: &dyn Judge,
     request: &Request,
     status: StatusCode,
