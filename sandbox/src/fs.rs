@@ -209,18 +209,19 @@ impl GuestFs {
         let follow = if intent.follow { OFlags::empty() } else { OFlags::NOFOLLOW };
         let open_target = match resolve(base.as_fd(), path, follow) {
             Ok(target) => {
-                self.judge_sight(preopen, &target, path, intent.writes)?;
+                let below = self.below_mount(preopen, target.as_fd(), None)?;
+                self.judge_sight(preopen, &below, path, intent.writes)?;
                 let stat = stat(target.as_fd())?;
                 let kind = FileType::from_raw_mode(stat.st_mode);
-                self.judge_existing(preopen, &target, kind, &base, path, intent)?;
+                self.judge_existing(preopen, &below, kind, &base, path, intent)?;
                 if kind == FileType::RegularFile {
-                    self.judge_links(preopen, &target, &stat, intent.writes)?;
+                    self.judge_links(preopen, &below, &stat, intent.writes)?;
                     if intent.writes {
                         self.keep(preopen, target.as_fd(), None, ChangeScope::Path)?;
                     }
                 }
                 let touch = if intent.writes { Touch::Written } else { Touch::Read };
-                let path = self.path_to_note(preopen, target.as_fd(), None);
+                let path = self.touches.has_room().then(|| self.guest_path(preopen, &below));
                 let directory = (kind == FileType::Directory).then_some(target);
                 OpenTarget { preopen, directory, writes: intent.writes, touch, path }
             }
@@ -256,7 +257,10 @@ impl GuestFs {
             Err(error @ HostErrno::XDEV) => Err(self.refusal(error, preopen, &base, path)),
             // The stock function reports all other errors.
             Err(_) => Ok(()),
-            Ok(target) => self.judge_sight(preopen, &target, path, false),
+            Ok(target) => {
+                let below = self.below_mount(preopen, target.as_fd(), None)?;
+                self.judge_sight(preopen, &below, path, false)
+            }
         }
     }
 
@@ -333,7 +337,8 @@ impl GuestFs {
             resolve(base.as_fd(), path, flags).map_err(|error| self.refusal(error, preopen, &base, path))?;
         let stat = stat(target.as_fd())?;
         if FileType::from_raw_mode(stat.st_mode) == FileType::RegularFile {
-            self.judge_links(preopen, &target, &stat, true)?;
+            let below = self.below_mount(preopen, target.as_fd(), None)?;
+            self.judge_links(preopen, &below, &stat, true)?;
             self.keep(preopen, target.as_fd(), None, ChangeScope::Path)?;
         }
         Ok(())
@@ -402,7 +407,7 @@ impl GuestFs {
     fn judge_existing(
         &mut self,
         preopen: usize,
-        target: &OwnedFd,
+        below: &[String],
         kind: FileType,
         base: &OwnedFd,
         path: &str,
@@ -417,10 +422,9 @@ impl GuestFs {
             _ => return Err(Errno::ACCES),
         };
         if intent.writes {
-            let below = self.below_mount(preopen, target.as_fd(), None)?;
-            self.refuse_protected(preopen, &below)?;
+            self.refuse_protected(preopen, below)?;
             if is_file {
-                self.refuse_stand_in(preopen, &below)?;
+                self.refuse_stand_in(preopen, below)?;
             }
             // Check the name as well as its target: a protected name stays protected if it is a symlink.
             if let Some((parent, name)) = split(path) {
@@ -437,15 +441,14 @@ impl GuestFs {
     /// not be changed in place, because another name may be in a folder that this guest must not write.
     /// Replacing the file is allowed, because the other names keep the old content. A private file must not
     /// be read under a name outside its private folder.
-    fn judge_links(&mut self, preopen: usize, target: &OwnedFd, stat: &Stat, writes: bool) -> FsResult {
+    fn judge_links(&mut self, preopen: usize, below: &[String], stat: &Stat, writes: bool) -> FsResult {
         if stat.st_nlink <= 1 {
             return Ok(());
         }
         if !writes {
             return self.judge_read_of_links(preopen, stat);
         }
-        let below = self.below_mount(preopen, target.as_fd(), None)?;
-        let violation = Violation::HardLink { path: self.guest_path(preopen, &below) };
+        let violation = Violation::HardLink { path: self.guest_path(preopen, below) };
         self.violation.get_or_insert(violation);
         Err(Errno::PERM)
     }

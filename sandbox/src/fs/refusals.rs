@@ -20,23 +20,23 @@ use crate::{
 };
 
 impl GuestFs {
-    /// Judges whether the target of a path is hidden from the guest. A read of a hidden name gives the error of a
-    /// missing name. A write is a violation that names the pattern, because a hidden file may have the name already.
+    /// Judges whether the target of a path is hidden from the guest. `below` is the target's path below the mount, with
+    /// links resolved. A read of a hidden name gives the error of a missing name. A write is a violation that names the
+    /// pattern, because a hidden file may have the name already.
     pub(super) fn judge_sight(
         &mut self,
         preopen: usize,
-        target: &OwnedFd,
+        below: &[String],
         path: &str,
         writes: bool,
     ) -> FsResult {
         let Some(hidden) = self.hidden_in(preopen).cloned() else { return Ok(()) };
-        let below = self.below_mount(preopen, target.as_fd(), None)?;
         // Compare the names on the path too: a hidden symlink stays hidden, wherever it leads.
-        let pattern = hidden.covers(&below).or_else(|| hidden.covers(path.split('/')));
+        let pattern = hidden.covers(below).or_else(|| hidden.covers(path.split('/')));
         match (pattern, writes) {
             (None, _) => Ok(()),
             (Some(_), false) => Err(Errno::NOENT),
-            (Some(pattern), true) => Err(self.violate_hidden(preopen, &below, pattern)),
+            (Some(pattern), true) => Err(self.violate_hidden(preopen, below, pattern)),
         }
     }
 
