@@ -4,7 +4,7 @@
 //! is a checkpoint (c2sp.org/tlog-checkpoint). It can also be written as one line, for standard error
 //! and log collectors.
 
-use std::{fmt, io};
+use std::fmt;
 
 use base64::{Engine as _, engine::general_purpose::STANDARD as BASE64};
 use signed_note::{Note, NoteError, Signature, VerifierList};
@@ -83,10 +83,10 @@ impl SignedCheckpoint {
     /// Signs a checkpoint whose origin is the key's name.
     ///
     /// # Errors
-    /// [`KeyError::Agent`]. Signing with a key in memory cannot fail.
+    /// [`KeyError::Sign`]. Signing with a key in memory cannot fail.
     pub fn sign(key: &CheckpointKey, size: u64, root: TreeHash) -> Result<Self, KeyError> {
         let checkpoint = Checkpoint { origin: key.name().to_owned(), size, root };
-        let failed = |error: NoteError| KeyError::Agent { source: io::Error::other(error) };
+        let failed = |error: NoteError| KeyError::Sign { source: error.into() };
         let mut note = Note::new(checkpoint.text().as_bytes(), &[]).map_err(failed)?;
         note.add_sigs(&[key.signer()]).map_err(failed)?;
         // A note contains only text and base64, so this conversion is lossless.

@@ -12,7 +12,7 @@ use sha2::{Digest as _, Sha256};
 use signed_note::{Signer, StandardSigner, StandardVerifier, Verifier as _};
 use thiserror::Error;
 
-use super::ssh_agent::AgentKey;
+use super::ssh_agent::{AgentKey, SshAgentError};
 
 /// The key's name in the state folder.
 pub const KEY_NAME: &str = "audit.key";
@@ -41,13 +41,19 @@ const ED25519: u8 = 1;
 #[non_exhaustive]
 pub enum KeyError {
     /// The file cannot be read or created.
-    #[error("cannot use the key of checkpoints `{path}`", path = .path.display())]
+    #[error("cannot read or create the key of checkpoints `{path}`", path = .path.display())]
     File {
         /// The file's path.
         path: PathBuf,
         /// The I/O error.
         #[source]
         source: io::Error,
+    },
+    /// The path leads to something other than a regular file.
+    #[error("the key of checkpoints `{path}` is not a regular file", path = .path.display())]
+    NotRegular {
+        /// The file's path.
+        path: PathBuf,
     },
     /// Users other than the owner can read the file.
     #[error("the key of checkpoints `{path}` can be read by others; take their rights away with `chmod go= {path}`", path = .path.display())]
@@ -56,11 +62,18 @@ pub enum KeyError {
         path: PathBuf,
     },
     /// The SSH agent cannot or will not sign.
-    #[error("cannot use the SSH agent's key for checkpoints")]
+    #[error("the SSH agent does not sign checkpoints")]
     Agent {
-        /// The reason.
+        /// The agent's error.
         #[source]
-        source: io::Error,
+        source: SshAgentError,
+    },
+    /// A checkpoint cannot be signed.
+    #[error("cannot sign the checkpoint")]
+    Sign {
+        /// The error of the note.
+        #[source]
+        source: Box<dyn std::error::Error + Send + Sync>,
     },
     /// The text is not a witness's key.
     #[error(
@@ -147,7 +160,8 @@ impl CheckpointKey {
     /// root owns may also be readable by its group, because systemd and Kubernetes pass secrets like that.
     ///
     /// # Errors
-    /// [`KeyError::File`], also if there is no file; [`KeyError::Readable`], [`KeyError::Form`].
+    /// [`KeyError::File`], also if there is no file; [`KeyError::NotRegular`], [`KeyError::Readable`],
+    /// [`KeyError::Form`].
     pub fn read(path: &Path) -> Result<Self, KeyError> {
         let failed = |source| KeyError::File { path: path.to_owned(), source };
         let file = fs::OpenOptions::new()
@@ -157,7 +171,7 @@ impl CheckpointKey {
             .map_err(failed)?;
         let metadata = file.metadata().map_err(failed)?;
         if !metadata.is_file() {
-            return Err(failed(io::Error::other("it is not a regular file")));
+            return Err(KeyError::NotRegular { path: path.to_owned() });
         }
         let refused_rights = if metadata.uid() == 0 { 0o037 } else { 0o077 };
         if metadata.mode() & refused_rights != 0 {

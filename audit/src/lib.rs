@@ -83,6 +83,7 @@ pub use seal::{
     newest_checkpoint,
 };
 pub use segments::SEGMENTS_DIR;
+pub use ssh_agent::SshAgentError;
 pub use stored_texts::{POLICIES_DIR, QUESTIONS_DIR};
 pub use sync::{SYNC_INTERVAL, SyncMode};
 pub use touched::TouchedMount;

@@ -12,6 +12,7 @@ use std::{
 use base64::{Engine as _, engine::general_purpose::STANDARD_NO_PAD};
 use ed25519_dalek::VerifyingKey;
 use sha2::{Digest as _, Sha256};
+use thiserror::Error;
 
 /// The variable that names the agent's socket.
 const SOCKET_VARIABLE: &str = "SSH_AUTH_SOCK";
@@ -28,6 +29,35 @@ const SIGN_REQUEST: u8 = 13;
 const SIGN_RESPONSE: u8 = 14;
 const ED25519: &[u8] = b"ssh-ed25519";
 
+/// An SSH agent cannot or will not sign.
+#[derive(Debug, Error)]
+pub enum SshAgentError {
+    /// The variable `SSH_AUTH_SOCK` is not set.
+    #[error("no SSH agent is known: the variable SSH_AUTH_SOCK is not set")]
+    NoSocket,
+    /// The connection to the agent failed, or timed out after 5 s.
+    #[error("cannot talk to the SSH agent")]
+    Connection(#[from] io::Error),
+    /// The agent holds no key with the fingerprint.
+    #[error("the SSH agent has no key with this fingerprint; `ssh-add -l` lists its keys")]
+    NoKey,
+    /// The key with the fingerprint is not an Ed25519 key.
+    #[error("the key in the SSH agent is not an Ed25519 key")]
+    OtherKeyType,
+    /// The agent refused the request.
+    #[error("the SSH agent refuses; it may be locked, or ask for a confirmation")]
+    Refused,
+    /// The signature is not an Ed25519 signature.
+    #[error("the SSH agent's signature is not an Ed25519 signature")]
+    OtherSignatureType,
+    /// A response does not follow the protocol, or is longer than 256 KiB.
+    #[error("the SSH agent's response does not follow its protocol")]
+    Malformed,
+    /// A message to the agent, or a part of it, has 4 GiB or more.
+    #[error("the message is too long for the SSH agent")]
+    TooLong,
+}
+
 /// A key that an agent holds.
 #[derive(Debug)]
 pub(super) struct AgentKey {
@@ -39,53 +69,51 @@ pub(super) struct AgentKey {
 
 impl AgentKey {
     /// Finds the key with a fingerprint, such as `SHA256:…` from `ssh-add -l`, in the agent of this process.
-    pub(super) fn find(fingerprint: &str) -> io::Result<Self> {
-        let socket = env::var_os(SOCKET_VARIABLE).ok_or_else(|| {
-            io::Error::other("no SSH agent is known: the variable SSH_AUTH_SOCK is not set")
-        })?;
+    pub(super) fn find(fingerprint: &str) -> Result<Self, SshAgentError> {
+        let socket = env::var_os(SOCKET_VARIABLE).ok_or(SshAgentError::NoSocket)?;
         Self::find_at(socket.into(), fingerprint)
     }
 
-    fn find_at(socket: PathBuf, fingerprint: &str) -> io::Result<Self> {
-        let answer = ask(&socket, &[REQUEST_IDENTITIES], IDENTITIES_ANSWER)?;
-        let mut answer = Fields(&answer);
-        for _ in 0..answer.number()? {
-            let (blob, _comment) = (answer.text()?, answer.text()?);
+    fn find_at(socket: PathBuf, fingerprint: &str) -> Result<Self, SshAgentError> {
+        let response = request(&socket, &[REQUEST_IDENTITIES], IDENTITIES_ANSWER)?;
+        let mut fields = Fields(&response);
+        for _ in 0..fields.read_u32()? {
+            let (blob, _comment) = (fields.read_string()?, fields.read_string()?);
             if format!("SHA256:{}", STANDARD_NO_PAD.encode(Sha256::digest(blob))) != fingerprint {
                 continue;
             }
             let mut key = Fields(blob);
-            let (kind, public) = (key.text()?, key.text());
+            let (kind, public) = (key.read_string()?, key.read_string());
             if kind != ED25519 {
-                return Err(io::Error::other("the key in the SSH agent is not an Ed25519 key"));
+                return Err(SshAgentError::OtherKeyType);
             }
-            let public: [u8; 32] = public?.try_into().map_err(io::Error::other)?;
-            let public = VerifyingKey::from_bytes(&public).map_err(io::Error::other)?;
+            let public: [u8; 32] = public?.try_into().map_err(|_length| SshAgentError::Malformed)?;
+            let public = VerifyingKey::from_bytes(&public).map_err(|_point| SshAgentError::Malformed)?;
             return Ok(Self { blob: blob.to_vec(), socket, public });
         }
-        Err(io::Error::other("the SSH agent has no key with this fingerprint; `ssh-add -l` lists its keys"))
+        Err(SshAgentError::NoKey)
     }
 
     /// Signs a message.
-    pub(super) fn sign(&self, message: &[u8]) -> io::Result<Vec<u8>> {
-        let mut request = vec![SIGN_REQUEST];
+    pub(super) fn sign(&self, message: &[u8]) -> Result<Vec<u8>, SshAgentError> {
+        let mut message_to_agent = vec![SIGN_REQUEST];
         for text in [&self.blob, message] {
-            request.extend(length_of(text)?);
-            request.extend_from_slice(text);
+            message_to_agent.extend(length_of(text)?);
+            message_to_agent.extend_from_slice(text);
         }
         // No flags.
-        request.extend([0; 4]);
-        let answer = ask(&self.socket, &request, SIGN_RESPONSE)?;
-        let mut signature = Fields(Fields(&answer).text()?);
-        if signature.text()? != ED25519 {
-            return Err(io::Error::other("the SSH agent's signature is of another kind"));
+        message_to_agent.extend([0; 4]);
+        let response = request(&self.socket, &message_to_agent, SIGN_RESPONSE)?;
+        let mut signature = Fields(Fields(&response).read_string()?);
+        if signature.read_string()? != ED25519 {
+            return Err(SshAgentError::OtherSignatureType);
         }
-        Ok(signature.text()?.to_vec())
+        Ok(signature.read_string()?.to_vec())
     }
 }
 
 /// Sends a message to an agent, and returns the payload of its response, which must be of this kind.
-fn ask(socket: &PathBuf, message: &[u8], kind: u8) -> io::Result<Vec<u8>> {
+fn request(socket: &PathBuf, message: &[u8], kind: u8) -> Result<Vec<u8>, SshAgentError> {
     let mut stream = UnixStream::connect(socket)?;
     stream.set_read_timeout(Some(RESPONSE_TIMEOUT))?;
     stream.set_write_timeout(Some(RESPONSE_TIMEOUT))?;
@@ -93,37 +121,37 @@ fn ask(socket: &PathBuf, message: &[u8], kind: u8) -> io::Result<Vec<u8>> {
     stream.write_all(message)?;
     let mut length = [0; 4];
     stream.read_exact(&mut length)?;
-    let length = usize::try_from(u32::from_be_bytes(length)).map_err(io::Error::other)?;
+    let length = usize::try_from(u32::from_be_bytes(length)).map_err(|_overflow| SshAgentError::Malformed)?;
     if length == 0 || length > MAX_RESPONSE_BYTES {
-        return Err(io::Error::other("the length of the SSH agent's answer is not acceptable"));
+        return Err(SshAgentError::Malformed);
     }
-    let mut answer = vec![0; length];
-    stream.read_exact(&mut answer)?;
-    if answer.remove(0) != kind {
-        return Err(io::Error::other("the SSH agent refuses; it may be locked, or ask for a confirmation"));
+    let mut response = vec![0; length];
+    stream.read_exact(&mut response)?;
+    if response.remove(0) != kind {
+        return Err(SshAgentError::Refused);
     }
-    Ok(answer)
+    Ok(response)
 }
 
-fn length_of(text: &[u8]) -> io::Result<[u8; 4]> {
-    Ok(u32::try_from(text.len()).map_err(io::Error::other)?.to_be_bytes())
+fn length_of(text: &[u8]) -> Result<[u8; 4], SshAgentError> {
+    Ok(u32::try_from(text.len()).map_err(|_overflow| SshAgentError::TooLong)?.to_be_bytes())
 }
 
-/// The fields of a message.
+/// The fields of a message (RFC 4251, section 5).
 struct Fields<'a>(&'a [u8]);
 
 impl<'a> Fields<'a> {
-    fn number(&mut self) -> io::Result<u32> {
-        let (number, rest) = self.0.split_first_chunk().ok_or(io::ErrorKind::UnexpectedEof)?;
+    fn read_u32(&mut self) -> Result<u32, SshAgentError> {
+        let (number, rest) = self.0.split_first_chunk().ok_or(SshAgentError::Malformed)?;
         self.0 = rest;
         Ok(u32::from_be_bytes(*number))
     }
 
-    fn text(&mut self) -> io::Result<&'a [u8]> {
-        let length = usize::try_from(self.number()?).map_err(io::Error::other)?;
-        let (text, rest) = self.0.split_at_checked(length).ok_or(io::ErrorKind::UnexpectedEof)?;
+    fn read_string(&mut self) -> Result<&'a [u8], SshAgentError> {
+        let length = usize::try_from(self.read_u32()?).map_err(|_overflow| SshAgentError::Malformed)?;
+        let (string, rest) = self.0.split_at_checked(length).ok_or(SshAgentError::Malformed)?;
         self.0 = rest;
-        Ok(text)
+        Ok(string)
     }
 }
 

@@ -126,17 +126,23 @@ pub enum ConfineError {
     /// Some capability could not be dropped.
     #[error("cannot give up all capabilities")]
     CapabilitiesKept {
-        /// The error of the system call, or a note that the call had no effect.
+        /// The error of the system call.
         #[source]
         source: io::Error,
     },
+    /// Some capabilities are left, although the kernel reported that they were dropped.
+    #[error("some capabilities are left after they were given up")]
+    CapabilitiesLeft,
     /// The kernel refused to forbid new privileges.
     #[error("cannot set no_new_privs")]
     NoNewPrivs {
-        /// The error of the system call, or a note that the call had no effect.
+        /// The error of the system call.
         #[source]
         source: io::Error,
     },
+    /// `no_new_privs` is not set, although the kernel reported that it was.
+    #[error("no_new_privs is not set after it was set")]
+    NoNewPrivsIneffective,
     /// A namespace was entered but could not be set up or used. The process is in an intermediate state and
     /// must end.
     #[error("in the new namespaces, this process cannot {step}")]
@@ -198,11 +204,14 @@ pub enum ConfineError {
         #[source]
         source: io::Error,
     },
-    /// The scratch thread for the proof could not be started, or panicked.
-    #[error("cannot run a scratch thread")]
+    /// The scratch thread for the proof could not be started.
+    #[error("cannot start a scratch thread")]
     ScratchThread {
-        /// The error of starting the thread, or a note that it panicked.
+        /// The error of starting the thread.
         #[source]
         source: io::Error,
     },
+    /// The scratch thread for the proof panicked.
+    #[error("the scratch thread panicked")]
+    ScratchThreadPanicked,
 }

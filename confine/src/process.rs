@@ -141,7 +141,7 @@ fn give_up_privileges(user: Option<ProcessUser>) -> Result<LayerStatus, ConfineE
         .map_err(|errno| ConfineError::NoNewPrivs { source: errno.into() })?;
     // Landlock and seccomp set this flag too. Where they are waived, only this check notices a failure.
     if !rustix::thread::no_new_privs().map_err(|errno| ConfineError::NoNewPrivs { source: errno.into() })? {
-        return Err(ConfineError::NoNewPrivs { source: io::Error::other("it is not set afterwards") });
+        return Err(ConfineError::NoNewPrivsIneffective);
     }
     // Dropping from the bounding set needs a capability, so an ordinary user stops here. That is harmless: with
     // no_new_privs, a program never gains a capability that its caller lacks.
@@ -162,7 +162,7 @@ fn give_up_privileges(user: Option<ProcessUser>) -> Result<LayerStatus, ConfineE
     };
     rustix::thread::set_capabilities(None, no_capabilities).map_err(capabilities_error)?;
     if rustix::thread::capabilities(None).map_err(capabilities_error)? != no_capabilities {
-        return Err(ConfineError::CapabilitiesKept { source: io::Error::other("some are left") });
+        return Err(ConfineError::CapabilitiesLeft);
     }
     Ok(LayerStatus::Enforced)
 }

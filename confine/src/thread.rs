@@ -3,7 +3,7 @@
 //! This module knows the order of the steps and the meaning of outcomes. The module of each layer knows how
 //! to apply it.
 
-use std::{io, marker::PhantomData, thread};
+use std::{marker::PhantomData, thread};
 
 use crate::{
     Canary, ConfineError, Evidence, KernelSupport, Layer, LayerStatus, Posture, Requirement, SyscallOutcome,
@@ -73,7 +73,7 @@ pub fn confine_current_thread(rules: &ThreadConfinement) -> Result<ProvenThread,
 /// can be enforced here, without sacrificing a thread.
 ///
 /// # Errors
-/// The errors of [`confine_current_thread`], and [`ConfineError::ScratchThread`].
+/// The errors of [`confine_current_thread`], and [`ConfineError::ScratchThread`] and [`ConfineError::ScratchThreadPanicked`].
 pub fn prove_on_scratch_thread(rules: &ThreadConfinement) -> Result<Posture, ConfineError> {
     let rules = rules.clone();
     thread::Builder::new()
@@ -81,7 +81,7 @@ pub fn prove_on_scratch_thread(rules: &ThreadConfinement) -> Result<Posture, Con
         .spawn(move || confine_current_thread(&rules).map(|proven| proven.posture().clone()))
         .map_err(|source| ConfineError::ScratchThread { source })?
         .join()
-        .map_err(|_payload| ConfineError::ScratchThread { source: io::Error::other("it panicked") })?
+        .map_err(|_payload| ConfineError::ScratchThreadPanicked)?
 }
 
 /// Confines the calling thread. `kernel` is an argument, so that a test can take a layer away. A layer that

@@ -64,10 +64,13 @@ pub enum EgressError {
     /// A thread or its runtime could not be started.
     #[error("cannot start a thread for requests")]
     Thread {
-        /// The I/O error. After a panic, it says only that there was one.
+        /// The I/O error.
         #[source]
         source: io::Error,
     },
+    /// A thread panicked while it started.
+    #[error("a thread for requests panicked while it started")]
+    ThreadPanicked,
     /// A thread could not be confined.
     #[error("cannot confine a thread for requests")]
     Confine {

@@ -1,6 +1,6 @@
 //! A client that starts on first use.
 
-use std::{io, sync::Arc};
+use std::sync::Arc;
 
 use tokio::sync::Mutex;
 
@@ -32,7 +32,7 @@ impl LazyEgress {
         if let Some(client) = started.as_ref().filter(|client| client.is_serving()) {
             return Ok(Arc::clone(client));
         }
-        let panicked = |_| EgressError::Thread { source: io::Error::other("it panicked") };
+        let panicked = |_| EgressError::ThreadPanicked;
         // The closure holds the lock until the start ends, even if the caller gives up.
         let start_and_keep = move || Ok(Arc::clone(started.insert(Arc::new(start()?))));
         tokio::task::spawn_blocking(start_and_keep).await.map_err(panicked)?
@@ -86,7 +86,7 @@ mod tests {
         assert!(lazy.get(start()).await.unwrap().is_serving());
         assert_eq!(starts.load(Ordering::SeqCst), 3);
         let panicked = lazy_that_panics().await;
-        assert!(matches!(panicked, Err(EgressError::Thread { .. })));
+        assert!(matches!(panicked, Err(EgressError::ThreadPanicked)));
     }
 
     #[tokio::test]

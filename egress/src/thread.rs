@@ -106,9 +106,8 @@ impl Egress {
                 .name(format!("egress-{number}"))
                 .spawn(move || run_thread(&settings, tls, queue, &ready))
                 .map_err(|source| EgressError::Thread { source })?;
-            let proven = ready_receiver.recv().unwrap_or_else(|_panicked| {
-                Err(EgressError::Thread { source: io::Error::other("it panicked") })
-            })?;
+            let proven =
+                ready_receiver.recv().unwrap_or_else(|_panicked| Err(EgressError::ThreadPanicked))?;
             posture = Some(proven);
             job_senders.push(jobs);
         }

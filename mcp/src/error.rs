@@ -5,6 +5,8 @@ use std::{io, path::PathBuf, sync::Arc};
 use rmcp::service::ServerInitializeError;
 use thiserror::Error;
 
+use crate::TokenFileError;
+
 /// Why a server cannot start, or had to stop.
 #[derive(Debug, Error)]
 #[non_exhaustive]
@@ -44,6 +46,6 @@ pub enum McpError {
         path: PathBuf,
         /// The problem with the file.
         #[source]
-        source: io::Error,
+        source: TokenFileError,
     },
 }

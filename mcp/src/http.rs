@@ -14,7 +14,7 @@ mod token;
 
 pub use admission::HttpAccess;
 pub use serve::serve_http;
-pub use token::BearerToken;
+pub use token::{BearerToken, TokenFileError};
 
 /// The one path that is served.
 pub const MCP_PATH: &str = "/mcp";

@@ -47,7 +47,7 @@ mod wire;
 
 pub use client::{Client, ClientError, Clients, ElicitationAnswer};
 pub use error::McpError;
-pub use http::{BearerToken, HttpAccess, MCP_PATH, serve_http};
+pub use http::{BearerToken, HttpAccess, MCP_PATH, TokenFileError, serve_http};
 pub use limits::McpLimits;
 pub use server::McpServer;
 pub use stdio::{serve_lines, serve_stdio};

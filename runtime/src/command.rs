@@ -25,6 +25,7 @@ mod undo;
 
 use std::process::ExitCode;
 
+pub(crate) use self::agent::instructions::InstructionsError;
 pub(crate) use self::audit::InvalidFilter;
 use crate::{
     cli::{

@@ -24,7 +24,11 @@ mod author;
 
 pub(crate) use author::AuthorError;
 
-use crate::{agent_file::AgentFileError, command::InvalidFilter, tool_file::ToolFileError};
+use crate::{
+    agent_file::AgentFileError,
+    command::{InstructionsError, InvalidFilter},
+    tool_file::ToolFileError,
+};
 
 /// The exit code for wrong usage and for policies that cannot be used.
 const USAGE: u8 = 2;
@@ -160,7 +164,7 @@ pub(crate) enum CliError {
     },
     /// The operator's instructions to the model cannot be read.
     #[error("cannot read the instructions in `{}`", path.display())]
-    Instructions { path: PathBuf, source: io::Error },
+    Instructions { path: PathBuf, source: InstructionsError },
     /// A run cannot be driven.
     #[error(transparent)]
     Run(#[from] RunError),

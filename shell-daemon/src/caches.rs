@@ -22,6 +22,7 @@ use rustix::{
     io::Errno,
     process::{Gid, Uid},
 };
+use thiserror::Error;
 
 use crate::{
     ShellError,
@@ -87,6 +88,28 @@ fn refresh_one(
     Ok(SessionCache { path: path.to_owned(), original, copy, copy_path })
 }
 
+/// A cache cannot be copied for a session. It is the cause of an [`io::Error`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
+enum CacheError {
+    #[error(
+        "the caches have more than {CACHE_ENTRIES} files, or more than {} GiB of new ones; name folders below them",
+        CACHE_BYTES >> 30
+    )]
+    TooLarge,
+    #[error("the copy takes longer than {CACHE_COPY_TIMEOUT:?}; the next session continues it")]
+    TooSlow,
+    #[error("its path is not UTF-8")]
+    NotUtf8,
+    #[error("its path is longer than {MAX_NAME_BYTES} bytes")]
+    LongPath,
+}
+
+impl From<CacheError> for io::Error {
+    fn from(error: CacheError) -> Self {
+        Self::other(error)
+    }
+}
+
 struct CopyBudget {
     entries: usize,
     bytes: u64,
@@ -103,16 +126,10 @@ impl CopyBudget {
         self.entries += 1;
         self.bytes = self.bytes.saturating_add(bytes);
         if self.entries > CACHE_ENTRIES || self.bytes > CACHE_BYTES {
-            return Err(io::Error::other(format!(
-                "the caches have more than {CACHE_ENTRIES} files, or more than {} GiB of new ones; name folders below \
-                 them",
-                CACHE_BYTES >> 30
-            )));
+            return Err(CacheError::TooLarge.into());
         }
         if Instant::now() >= self.deadline {
-            return Err(io::Error::other(format!(
-                "the copy takes longer than {CACHE_COPY_TIMEOUT:?}; the next session continues it"
-            )));
+            return Err(CacheError::TooSlow.into());
         }
         Ok(())
     }
@@ -243,10 +260,10 @@ fn make_private_folder(path: &Path) -> io::Result<()> {
 
 /// Returns the name of a copy's folder: the cache's path with `%` for each slash.
 fn folder_name(path: &Path) -> io::Result<String> {
-    let text = path.to_str().ok_or_else(|| io::Error::other("its path is not UTF-8"))?;
+    let text = path.to_str().ok_or(CacheError::NotUtf8)?;
     let name = text.replace('%', "%25").replace('/', "%");
     if name.len() > MAX_NAME_BYTES {
-        return Err(io::Error::other(format!("its path is longer than {MAX_NAME_BYTES} bytes")));
+        return Err(CacheError::LongPath.into());
     }
     Ok(name)
 }

@@ -21,6 +21,7 @@ use rustix::{
     process::Pid,
 };
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
+use thiserror::Error;
 
 use crate::limits::{MESSAGE_BYTES, MESSAGE_HANDLES};
 
@@ -205,25 +206,46 @@ pub(crate) fn socket_pair() -> io::Result<(OwnedFd, OwnedFd)> {
     Ok((sidecar_end, session_end))
 }
 
+/// A message that is not sent or was not received whole. [`send`] and [`receive`] return it as the cause of an
+/// [`io::Error`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
+enum MessageError {
+    #[error("the message is larger than a session accepts: {MESSAGE_BYTES} bytes")]
+    TooLarge,
+    #[error("the message has more descriptors than a session accepts: {MESSAGE_HANDLES}")]
+    TooManyHandles,
+    #[error("the message was truncated")]
+    Truncated,
+}
+
+impl From<MessageError> for io::Error {
+    fn from(error: MessageError) -> Self {
+        Self::other(error)
+    }
+}
+
 pub(crate) fn send(
     socket: BorrowedFd<'_>,
     message: &impl Serialize,
     handles: &[BorrowedFd<'_>],
 ) -> io::Result<()> {
     let text = serde_json::to_vec(message)?;
-    if text.len() > MESSAGE_BYTES || handles.len() > MESSAGE_HANDLES {
-        return Err(io::Error::other("the message is larger than a session takes"));
+    if text.len() > MESSAGE_BYTES {
+        return Err(MessageError::TooLarge.into());
+    }
+    if handles.len() > MESSAGE_HANDLES {
+        return Err(MessageError::TooManyHandles.into());
     }
     let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(MESSAGE_HANDLES))];
     let mut ancillary = SendAncillaryBuffer::new(&mut space);
     if !handles.is_empty() && !ancillary.push(SendAncillaryMessage::ScmRights(handles)) {
-        return Err(io::Error::other("the message has more descriptors than a session takes"));
+        return Err(MessageError::TooManyHandles.into());
     }
     let sent = rustix::io::retry_on_intr(|| {
         // `NOSIGNAL`: a peer that is gone is an error here, not a `SIGPIPE`.
         rustix::net::sendmsg(socket, &[IoSlice::new(&text)], &mut ancillary, SendFlags::NOSIGNAL)
     })?;
-    if sent == text.len() { Ok(()) } else { Err(io::Error::other("the message was cut")) }
+    if sent == text.len() { Ok(()) } else { Err(MessageError::Truncated.into()) }
 }
 
 /// Receives the next message, or `None` when the peer is gone.
@@ -283,7 +305,7 @@ pub(crate) fn receive_from<T: DeserializeOwned>(
         return Ok(None);
     }
     if received.flags.intersects(ReturnFlags::TRUNC | ReturnFlags::CTRUNC) {
-        return Err(io::Error::other("the message was cut"));
+        return Err(MessageError::Truncated.into());
     }
     let message = serde_json::from_slice(&text[..received.bytes])?;
     Ok(Some(ReceivedMessage { message, handles, sender }))

@@ -129,7 +129,7 @@ pub use portcullis_sandbox::{
     links::{LinkReport, PrivatePaths, examine_links},
 };
 pub use portcullis_undo as undo;
-pub use private_file::open_private_file;
+pub use private_file::{PrivateFileError, open_private_file};
 pub use process_facts::{INSTANCE_VARIABLE, record_refused_start};
 pub use registered::RegisteredTool;
 pub use registry::{NameHolder, RegistryError, ToolChanges, ToolRegistry};

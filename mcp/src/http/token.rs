@@ -7,7 +7,7 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use portcullis_tools::open_private_file;
+use portcullis_tools::{PrivateFileError, open_private_file};
 use portcullis_types::random_hex;
 use subtle::ConstantTimeEq as _;
 
@@ -51,7 +51,7 @@ impl BearerToken {
         let failed = |source| McpError::Token { path: path.clone(), source };
         let random = |source| McpError::Random { source };
         let (token, attempt) = (random_hex::<32>().map_err(random)?, random_hex::<8>().map_err(random)?);
-        create_token_file(&path, &token, &attempt).map_err(failed)?;
+        create_token_file(&path, &token, &attempt).map_err(|source| failed(source.into()))?;
         Ok((Self::read(&path)?, path))
     }
 
@@ -99,14 +99,31 @@ fn create_token_file(path: &Path, token: &str, attempt: &str) -> io::Result<()> 
     linked
 }
 
-fn read(path: &Path) -> io::Result<String> {
+/// A file contains no token that can be used.
+#[derive(Debug, thiserror::Error)]
+pub enum TokenFileError {
+    /// The file cannot be read or created, or others may read it.
+    #[error(transparent)]
+    File(#[from] PrivateFileError),
+    /// The file's text is not a token.
+    #[error("a token has 32 to 4096 characters, none of them a space")]
+    NotAToken,
+}
+
+impl From<io::Error> for TokenFileError {
+    fn from(error: io::Error) -> Self {
+        Self::File(error.into())
+    }
+}
+
+fn read(path: &Path) -> Result<String, TokenFileError> {
     let file = open_private_file(path)?;
     let mut text = String::new();
     // Leave room for `\r\n` after the longest token. A longer token is refused below.
     file.take(MAX_BYTES as u64 + 2).read_to_string(&mut text)?;
     let token = text.trim_end_matches(['\n', '\r']);
     if !(MIN_BYTES..=MAX_BYTES).contains(&token.len()) || !token.bytes().all(|byte| byte.is_ascii_graphic()) {
-        return Err(io::Error::other("a token has 32 to 4096 characters, none of them a space"));
+        return Err(TokenFileError::NotAToken);
     }
     Ok(token.to_owned())
 }

@@ -4,7 +4,7 @@ mod capabilities;
 mod conversation;
 mod detached;
 mod images;
-mod instructions;
+pub(super) mod instructions;
 pub(super) mod model;
 pub(super) mod prompt;
 mod session;

@@ -23,7 +23,7 @@ use tonic::{
 };
 
 use super::failure::SidecarError;
-use crate::private_file::open_private_file;
+use crate::private_file::{PrivateFileError, open_private_file};
 use portcullis_shell_protocol::{VERSION, VERSION_KEY, shell_client::ShellClient};
 
 /// A client that sends the token and the protocol version with each call.
@@ -190,7 +190,7 @@ impl Drop for OwnProcess {
 }
 
 /// Reads a token: one line, in a file that only its owner can read.
-fn read_token(path: &Path) -> io::Result<String> {
+fn read_token(path: &Path) -> Result<String, PrivateFileError> {
     let text = bounded::read_text(open_private_file(path)?, TOKEN_BYTES)?;
     Ok(text.trim_end_matches(['\n', '\r']).to_owned())
 }

@@ -6,6 +6,7 @@ use portcullis_policy::DenialCode;
 use portcullis_types::{ShellPosture, ToolError, ToolErrorCode, error_chain};
 use tonic::{Code, Status};
 
+use crate::private_file::PrivateFileError;
 use portcullis_shell_protocol::{CODE_KEY, RefusalCode};
 
 /// Why a sidecar cannot be used. For operators; a model gets less detail.
@@ -18,14 +19,14 @@ pub enum SidecarError {
         /// The reason, from the operator or the platform.
         reason: String,
     },
-    /// The file with the sidecar's token cannot be used.
-    #[error("the token file {} cannot be used", path.display())]
+    /// The file with the sidecar's token cannot be read, or others can read it.
+    #[error("cannot read the token of the sidecar in {}", path.display())]
     Token {
         /// The token file's path.
         path: PathBuf,
-        /// The I/O error of the file, or its fault.
+        /// The reason.
         #[source]
-        source: io::Error,
+        source: PrivateFileError,
     },
     /// A running sidecar cannot be reached.
     #[error("no sidecar answers at {}", path.display())]

@@ -14,6 +14,7 @@ use rustix::{
     io::Errno,
 };
 use sha2::{Digest as _, Sha256};
+use thiserror::Error;
 
 use crate::{error::CliError, output::text};
 
@@ -42,7 +43,8 @@ that is refused says why; do what it asks for, or go another way.";
 pub(super) fn operator_text(file: Option<&Path>) -> Result<String, CliError> {
     let Some(path) = file else { return Ok(SYSTEM.to_owned()) };
     let failed = |source| CliError::Instructions { path: path.to_owned(), source };
-    read_bounded(fs::File::open(path).map_err(failed)?, MAX_SYSTEM_BYTES).map_err(failed)
+    let file = fs::File::open(path).map_err(|error| failed(error.into()))?;
+    read_bounded(file, MAX_SYSTEM_BYTES).map_err(failed)
 }
 
 /// The project's file.
@@ -70,7 +72,7 @@ fn file_in(home: &OwnedFd) -> ProjectFile {
     match read_project_file(home) {
         Ok(text) if text.trim().is_empty() => ProjectFile::None,
         Ok(text) => ProjectFile::Text(text),
-        Err(error) if error.kind() == io::ErrorKind::NotFound => ProjectFile::None,
+        Err(InstructionsError::Io(error)) if error.kind() == io::ErrorKind::NotFound => ProjectFile::None,
         Err(error) => ProjectFile::Refused(error.to_string()),
     }
 }
@@ -89,26 +91,47 @@ pub(super) fn with_project_text(operator_text: &str, project_text: &str) -> Stri
     )
 }
 
-fn read_project_file(home: &OwnedFd) -> io::Result<String> {
+/// A file of instructions cannot be read.
+#[derive(Debug, Error)]
+pub(crate) enum InstructionsError {
+    /// The system's error, or the file is not UTF-8.
+    #[error(transparent)]
+    Io(#[from] io::Error),
+    /// The project's file is a symlink.
+    #[error("it is a link")]
+    Link,
+    /// The project's file is a folder or a special file.
+    #[error("it is not a regular file")]
+    NotRegular,
+    /// The file is too long.
+    #[error("it is longer than {}", text::bytes(*.limit))]
+    TooLong {
+        /// The maximum size, in bytes.
+        limit: u64,
+    },
+}
+
+fn read_project_file(home: &OwnedFd) -> Result<String, InstructionsError> {
     let flags = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::NOCTTY | OFlags::CLOEXEC;
     let resolve = ResolveFlags::BENEATH | ResolveFlags::NO_SYMLINKS | ResolveFlags::NO_MAGICLINKS;
     let file: OwnedFd = rustix::fs::openat2(home, PROJECT_FILE, flags, Mode::empty(), resolve).map_err(
         |errno| match errno {
-            Errno::LOOP => io::Error::other("it is a link"),
-            errno => errno.into(),
+            Errno::LOOP => InstructionsError::Link,
+            errno => InstructionsError::Io(errno.into()),
         },
     )?;
-    if FileType::from_raw_mode(rustix::fs::fstat(&file)?.st_mode) != FileType::RegularFile {
-        return Err(io::Error::other("it is not a regular file"));
+    let stat = rustix::fs::fstat(&file).map_err(io::Error::from)?;
+    if FileType::from_raw_mode(stat.st_mode) != FileType::RegularFile {
+        return Err(InstructionsError::NotRegular);
     }
     read_bounded(File::from(file), MAX_PROJECT_FILE_BYTES)
 }
 
-fn read_bounded(file: File, limit: u64) -> io::Result<String> {
+fn read_bounded(file: File, limit: u64) -> Result<String, InstructionsError> {
     let mut text = String::new();
     file.take(limit + 1).read_to_string(&mut text)?;
     if text.len() as u64 > limit {
-        return Err(io::Error::other(format!("it is longer than {}", text::bytes(limit))));
+        return Err(InstructionsError::TooLong { limit });
     }
     Ok(text)
 }
