@@ -87,7 +87,7 @@ pub enum BundleError {
     #[error("there are too many rows after the given checkpoints; give a later one")]
     TooManyHashes,
     /// The file cannot be written or read.
-    #[error("cannot use the bundle")]
+    #[error("cannot read or write the bundle")]
     File(#[from] io::Error),
     /// The file is not a bundle.
     #[error("the file is not a bundle: {0}")]

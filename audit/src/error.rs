@@ -112,7 +112,7 @@ pub enum AuditError {
         source: io::Error,
     },
     /// The live file of this process cannot be created, read or removed.
-    #[error("cannot use the audit log's live file `{path}`", path = .path.display())]
+    #[error("cannot read or write the audit log's live file `{path}`", path = .path.display())]
     Live {
         /// The path of the file or its folder.
         path: PathBuf,

@@ -47,7 +47,7 @@ pub enum ListenerError {
     #[error("there is no network namespace")]
     NoNamespace,
     /// The kernel refused the loopback device, or the listener on it.
-    #[error("the loopback device cannot be used ({0})")]
+    #[error("the loopback device cannot be set up ({0})")]
     Loopback(io::Error),
 }
 

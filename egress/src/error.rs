@@ -37,7 +37,7 @@ pub enum EgressError {
         source: NetError,
     },
     /// The address of the proxy cannot be used.
-    #[error("the address of the proxy cannot be used: {problem}")]
+    #[error("invalid address of the proxy: {problem}")]
     Proxy {
         /// The problem, such as `it has no host`.
         problem: &'static str,

@@ -19,7 +19,7 @@ use utoipa::ToSchema;
 #[non_exhaustive]
 pub enum GatewayError {
     /// The store cannot be used.
-    #[error("the store of the gateway cannot be used")]
+    #[error("the gateway cannot read or write its store")]
     Store(#[from] StoreError),
     /// The runs of the store cannot be driven.
     #[error("the runs of the store cannot be driven")]

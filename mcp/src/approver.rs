@@ -155,7 +155,7 @@ fn schema(may_keep: bool, standing: Option<&StandingOffer>) -> Option<Elicitatio
         "type": "object",
         "properties": {
             "answer": {"type": "string", "title": "Answer", "enum": values, "enumNames": names},
-            "reason": {"type": "string", "title": "Reason for a no", "maxLength": 500},
+            "reason": {"type": "string", "title": "Reason for the denial", "maxLength": 500},
         },
         "required": ["answer"],
     });

@@ -59,7 +59,7 @@ pub enum ClientError {
     #[error("the client does not support elicitation")]
     Unsupported,
     /// A form cannot have this schema.
-    #[error("the schema cannot be used for a question: {0}")]
+    #[error("a form cannot be made from the schema: {0}")]
     Schema(String),
     /// The protocol has no such log level.
     #[error("there is no log level `{0}`")]

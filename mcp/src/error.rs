@@ -40,7 +40,7 @@ pub enum McpError {
         source: Arc<ServerInitializeError>,
     },
     /// The token cannot be read or stored.
-    #[error("cannot use the token in `{}`", path.display())]
+    #[error("cannot read or create the token in `{}`", path.display())]
     Token {
         /// The token file's path.
         path: PathBuf,

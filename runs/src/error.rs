@@ -80,7 +80,7 @@ pub enum RunError {
         source: InvalidFlowLabel,
     },
     /// The folder of the process locks cannot be used.
-    #[error("cannot use the folder `{}`", .folder.display())]
+    #[error("cannot read or write the folder `{}`", .folder.display())]
     Process {
         /// The folder.
         folder: PathBuf,

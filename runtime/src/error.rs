@@ -57,10 +57,10 @@ pub(crate) enum CliError {
     #[error("the result of a call is a JSON value, such as `{{\"confirmed\": true}}` or `\"text\"`")]
     SubmittedResult { source: serde_json::Error },
     /// The workspace cannot be created or found.
-    #[error("cannot use the workspace `{}`", path.display())]
+    #[error("cannot open the workspace `{}`", path.display())]
     Workspace { path: PathBuf, source: io::Error },
     /// A project cannot be used or created.
-    #[error("cannot use the project file `{}`", file.display())]
+    #[error("cannot load the project file `{}`", file.display())]
     Project {
         /// The project's file, or the folder of all project files.
         file: PathBuf,
@@ -127,10 +127,10 @@ pub(crate) enum CliError {
     )]
     NoAnchor { path: PathBuf },
     /// The file of the key that verifies checkpoints contains no key.
-    #[error("cannot use the key of checkpoints")]
+    #[error("cannot load the key of checkpoints")]
     VerifierKey { source: KeyError },
     /// A bundle cannot be created or checked.
-    #[error("cannot use the bundle `{}`", path.display())]
+    #[error("cannot read or write the bundle `{}`", path.display())]
     Bundle { path: PathBuf, source: BundleError },
     /// The audit log cannot be read.
     #[error("cannot show the audit log")]
@@ -176,10 +176,10 @@ pub(crate) enum CliError {
     #[error(transparent)]
     Tasks(#[from] TaskFolderError),
     /// The file with the states of tasks cannot be used.
-    #[error("cannot use the states in `{}`", file.display())]
+    #[error("cannot load the states in `{}`", file.display())]
     TaskStates { file: PathBuf, source: Cause },
     /// The store of runs cannot be used.
-    #[error("cannot use the store of runs")]
+    #[error("cannot open, read or write the store of runs")]
     Store {
         #[from]
         source: StoreError,
@@ -212,7 +212,7 @@ pub(crate) enum CliError {
     #[error("cannot send the image `{}`", path.display())]
     Image { path: PathBuf, source: Cause },
     /// The history of typed lines cannot be used.
-    #[error("cannot use the history `{}`", path.display())]
+    #[error("cannot read or write the history `{}`", path.display())]
     History { path: PathBuf, source: io::Error },
     /// The terminal cannot be read.
     #[error("cannot read from the terminal")]
@@ -230,7 +230,7 @@ pub(crate) enum CliError {
     #[error(transparent)]
     Gateway(#[from] GatewayError),
     /// The script with components for the page cannot be used.
-    #[error("cannot use the components in `{}`", path.display())]
+    #[error("cannot load the components in `{}`", path.display())]
     Components { path: PathBuf, source: io::Error },
     /// No client can be served.
     #[error(transparent)]
@@ -329,11 +329,11 @@ impl CliError {
     /// as editors and CI systems expect.
     pub(crate) fn report(&self) -> String {
         if let Self::Bootstrap(BootstrapError::Policy(faults)) = self {
-            return format!("error: the policy cannot be used\n{faults}\n");
+            return format!("error: the policy cannot be loaded\n{faults}\n");
         }
         match self {
             Self::Bootstrap(BootstrapError::ExpectationsFile(faults)) => {
-                return format!("error: the expectations about the policy cannot be used\n{faults}\n");
+                return format!("error: the expectations about the policy cannot be loaded\n{faults}\n");
             }
             Self::Bootstrap(BootstrapError::Expectations(failed)) => {
                 return format!("error: the policy is not as expected\n{failed}\n");
@@ -413,7 +413,7 @@ mod tests {
         let error = CliError::Bootstrap(BootstrapError::Policy(faults));
         assert_eq!(
             error.report(),
-            "error: the policy cannot be used\np.toml:3:1: tools.x.y: unknown key\np.toml:9:1: tools.x.y: unknown key\n"
+            "error: the policy cannot be loaded\np.toml:3:1: tools.x.y: unknown key\np.toml:9:1: tools.x.y: unknown key\n"
         );
         assert_eq!(error.exit_code(), ExitCode::from(2));
     }

@@ -274,7 +274,7 @@ pub enum WasmError {
         source: wasmtime::Error,
     },
     /// The module cache cannot be used.
-    #[error("cannot use the module cache")]
+    #[error("cannot open the module cache")]
     Cache {
         /// The system's reason.
         #[source]

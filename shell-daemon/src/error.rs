@@ -97,7 +97,7 @@ pub enum ShellError {
     },
     /// The namespaces could be entered but not used. Callers never get this error: a session without namespaces is
     /// tried instead.
-    #[error("the session's namespaces cannot be used: {reason}")]
+    #[error("the session's namespaces cannot be set up: {reason}")]
     #[doc(hidden)]
     NamespacesUnusable {
         /// The session's report.
@@ -122,7 +122,7 @@ pub enum ShellError {
         reason: String,
     },
     /// The program called bash does not behave like bash. No command was run with it.
-    #[error("bash cannot be used here: {reason}")]
+    #[error("bash cannot be started here: {reason}")]
     ShellUnusable {
         /// The deviation that was seen.
         reason: String,

@@ -330,7 +330,7 @@ pub enum OpenError {
         path: PathBuf,
     },
     /// The folder or the file cannot be examined or made.
-    #[error("cannot use `{path}`", path = .path.display())]
+    #[error("cannot open the store `{path}`", path = .path.display())]
     Io {
         /// The path.
         path: PathBuf,
@@ -339,7 +339,7 @@ pub enum OpenError {
         source: io::Error,
     },
     /// The URL of the server cannot be used. The message omits the URL, which may contain a password.
-    #[error("the URL of the store cannot be used: {reason}")]
+    #[error("invalid URL of the store: {reason}")]
     Url {
         /// The reason.
         reason: &'static str,

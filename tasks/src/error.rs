@@ -138,7 +138,7 @@ pub enum TaskFolderError {
         path: PathBuf,
     },
     /// A state's folder cannot be created, opened or listed.
-    #[error("cannot use the folder `{state}`; it must be a folder, and no link")]
+    #[error("cannot open the folder `{state}`; it must be a folder and not a symlink")]
     State {
         /// The state's folder.
         state: String,

@@ -23,7 +23,7 @@ use crate::{
 #[non_exhaustive]
 pub enum BootstrapError {
     /// The policy cannot be used.
-    #[error("the policy cannot be used")]
+    #[error("the policy cannot be loaded")]
     Policy(#[from] PolicyError),
     /// A policy file cannot be read.
     #[error("cannot read the policy file `{}`", path.display())]
@@ -44,7 +44,7 @@ pub enum BootstrapError {
         source: std::io::Error,
     },
     /// The public key of a witness is malformed.
-    #[error("the witness `{url}`, which the policy names in `audit.checkpoints`, cannot be used")]
+    #[error("the witness `{url}`, which the policy names in `audit.checkpoints`, has an invalid URL or key")]
     Witness {
         /// The prefix of the witness's URL.
         url: Url,
@@ -74,7 +74,7 @@ pub enum BootstrapError {
         source: TrustError,
     },
     /// The expectations about the policy cannot be used.
-    #[error("the expectations about the policy cannot be used")]
+    #[error("the expectations about the policy cannot be loaded")]
     ExpectationsFile(#[source] PolicyError),
     /// The policy does not meet its operator's expectations.
     #[error("the policy is not as expected")]
@@ -90,28 +90,28 @@ pub enum BootstrapError {
         reason: String,
     },
     /// A mount cannot be used.
-    #[error("a mount cannot be used")]
+    #[error("a mount cannot be opened")]
     Mount(#[from] MountError),
     /// The state folder cannot be used.
-    #[error("the state folder cannot be used")]
+    #[error("the state folder cannot be opened")]
     State(#[from] StateError),
     /// There is no folder to keep state in.
     #[error("neither XDG_STATE_HOME nor HOME is set, so there is no folder for state; name one")]
     NoHome,
     /// The audit log cannot be used, so no call may run.
-    #[error("the audit log cannot be used")]
+    #[error("the audit log cannot be opened")]
     Audit(#[from] AuditError),
     /// The store of complete outputs cannot be used.
-    #[error("the output store cannot be used")]
+    #[error("the output store cannot be opened")]
     Outputs(#[from] OutputStoreError),
     /// The runner of guests cannot be started, or a module cannot be loaded.
-    #[error("the WebAssembly runner cannot be used")]
+    #[error("the WebAssembly runner cannot be started")]
     Wasm(#[from] WasmError),
     /// The folder of modules cannot be used.
-    #[error("the folder of modules cannot be used")]
+    #[error("the folder of modules cannot be read")]
     Folder(#[from] ModuleFolderError),
     /// A module that was named explicitly cannot be used.
-    #[error("the module `{}` cannot be used", name.escape_debug())]
+    #[error("the module `{}` cannot be loaded", name.escape_debug())]
     Module {
         /// The module's name, as it was given.
         name: String,

@@ -46,7 +46,7 @@ pub fn prepare(path: &Path) -> Result<(), StateError> {
 #[derive(Debug, Error)]
 pub enum StateError {
     /// The folder cannot be created or read.
-    #[error("cannot use the state folder `{}`", path.display())]
+    #[error("cannot create or open the state folder `{}`", path.display())]
     Unusable {
         /// The state folder's path.
         path: PathBuf,
@@ -67,7 +67,7 @@ pub enum StateError {
         mode: u32,
     },
     /// The folder belongs to another user, who could change the records.
-    #[error("the state folder `{}` belongs to user {owner}, not to us ({own})", path.display())]
+    #[error("the state folder `{}` belongs to user {owner}, but this process runs as user {own}", path.display())]
     Foreign {
         /// The state folder's path.
         path: PathBuf,

@@ -59,7 +59,7 @@ impl SchemaDialect {
 
 /// Why a dialect cannot express a schema.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
-#[error("dialect `{dialect}` has no way to say `{pointer}/`: {problem}")]
+#[error("dialect `{dialect}` cannot express `{pointer}/`: {problem}")]
 pub struct DialectError {
     /// The dialect's name.
     pub dialect: &'static str,
@@ -82,10 +82,9 @@ impl DialectFault {
     }
 }
 
-const MAP: &str = "an object with arbitrary keys; a list of key and value pairs can be expressed everywhere";
-const ANYTHING: &str = "a value of any kind; write its type out";
-const RECURSION: &str =
-    "a type that contains itself; a list of nodes that name their parent can be expressed";
+const MAP: &str = "an object with arbitrary keys; use a list of key-value pairs instead";
+const ANYTHING: &str = "a value of any type; name its type";
+const RECURSION: &str = "a type that contains itself; use a list of nodes that name their parent instead";
 
 /// Returns the pointer to the part below a keyword, or below a name under the keyword.
 fn nested_pointer(pointer: &str, keyword: &str, name: Option<&str>) -> String {

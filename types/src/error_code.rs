@@ -65,9 +65,9 @@ crate::word_enum! {
         HttpStatus = "http_status",
         /// A response cannot be read, or is not what its tool declares.
         ResponseInvalid = "response_invalid",
-        /// A service answered in another form than its protocol defines.
+        /// A service's response does not follow its protocol.
         AnswerUnexpected = "answer_unexpected",
-        /// The policy has no such service of notifications, or a mail server lacks its user or its secret.
+        /// The policy does not configure this notification service, or its mail server has no user or no secret.
         NotificationNotConfigured = "notification_not_configured",
         /// A service or a mail server refused the message.
         NotificationRefused = "notification_refused",

@@ -10,7 +10,7 @@ use crate::plan::Conflict;
 #[derive(Debug, Error)]
 pub enum UndoError {
     /// A file or folder of the store cannot be used.
-    #[error("cannot use `{}` in the store of changes", path.display())]
+    #[error("cannot read or write `{}` in the store of changes", path.display())]
     Store {
         /// The file or folder.
         path: PathBuf,

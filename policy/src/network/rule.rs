@@ -56,7 +56,7 @@ pub enum InvalidHostRule {
     #[error("{0}")]
     Host(InvalidHost),
     /// The rule's address has another canonical form.
-    #[error("the address has another form; write `{0}`")]
+    #[error("the address is not in its normal form; write `{0}`")]
     Spelling(String),
 }
 

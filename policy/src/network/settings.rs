@@ -90,7 +90,7 @@ pub enum InvalidPrivateEndpoint {
     #[error("`{}` is not an address with a port; write for example `127.0.0.1:8080` or `[::1]:8080`", .0.escape_default())]
     Form(String),
     /// The text's address has another canonical form.
-    #[error("the address has another form; write `{0}`")]
+    #[error("the address is not in its normal form; write `{0}`")]
     Spelling(SocketAddr),
     /// The text is a name. Its owner could make it lead to any address.
     #[error("`{0}` is a name, which its owner may lead anywhere; write its address and port")]

@@ -11,7 +11,7 @@ use super::{AGENT_ID, Modules, sandbox_tier};
 /// Explain what the policy would do with a call, without making it.
 ///
 /// Shows the answer, its code, and the rules that lead to it, each with its file and line. The answer comes from the
-/// function that decides about real calls. Links in existing mounts are followed. Nothing is made, runs or is recorded.
+/// function that decides about real calls. Links in existing mounts are followed. Nothing is created, run or recorded.
 ///
 /// A call that would ask its approver is not denied, so its exit code is 0; the answer says `ASK`.
 #[derive(Debug, Args)]
@@ -52,7 +52,7 @@ pub(crate) struct ExplainOptions {
     pub(crate) sandbox: Option<SandboxTier>,
 
     /// Explain the call of this row of the audit log, under the policy of its time, which the state folder keeps. The
-    /// row's own words follow, and whether they agree.
+    /// recorded decision is printed below, with a note if it differs.
     #[arg(long, value_name = "N", conflicts_with_all = ["tool", "subject", "write", "agent", "after", "all_tools"])]
     pub(crate) row: Option<u64>,
 
@@ -131,7 +131,8 @@ pub(crate) struct LintOptions {
     #[arg(long, value_name = "LEVEL", default_value = LintLevel::Warning.as_str())]
     pub(crate) fail_on: LintLevel,
 
-    /// List the tools that ask, because no approver answers, as in a service whose clients cannot ask.
+    /// Assume that no approver answers, as in a service whose clients cannot ask, and list the tools whose calls
+    /// would therefore be denied.
     #[arg(long)]
     pub(crate) no_approver: bool,
 }

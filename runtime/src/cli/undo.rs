@@ -37,8 +37,8 @@ pub(crate) struct UndoOptions {
     #[command(flatten)]
     pub(crate) selection: Selection,
 
-    /// Restore paths too that someone else has changed since, and leave those as they are that cannot be restored. The
-    /// present state of each path is kept.
+    /// Also restore paths that someone else has changed since, and skip paths that cannot be restored. The current state
+    /// of each path is saved first.
     #[arg(long)]
     pub(crate) force: bool,
 }

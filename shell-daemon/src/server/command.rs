@@ -280,7 +280,7 @@ impl Drop for ExecStream {
     }
 }
 
-#[expect(clippy::unnecessary_wraps, reason = "what a stream of events is made of")]
+#[expect(clippy::unnecessary_wraps, reason = "the channel carries `Result<ExecEvent, Status>`")]
 fn event(event: Event) -> Result<ExecEvent, Status> {
     Ok(ExecEvent { event: Some(event) })
 }

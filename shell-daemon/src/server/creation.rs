@@ -58,7 +58,7 @@ pub(super) enum SessionNetworkError {
     Session(String),
     #[error("the session made no listener")]
     NoListener,
-    #[error("the session's listener cannot be used ({0})")]
+    #[error("the session's listener cannot be set up ({0})")]
     Listener(std::io::Error),
 }
 

@@ -50,7 +50,7 @@ pub enum SidecarServerError {
         source: io::Error,
     },
     /// The policy is invalid.
-    #[error("the policy cannot be used")]
+    #[error("the policy cannot be loaded")]
     Policy {
         /// Every fault.
         #[source]

@@ -11,7 +11,7 @@ use serde_json::json;
 use crate::support::Stage;
 
 /// The shapes as the specification states them.
-#[expect(dead_code, unreachable_pub, reason = "they are there to be compared with ours, in their own words")]
+#[expect(dead_code, unreachable_pub, reason = "only compared with our types")]
 mod stated {
     use std::{collections::BTreeMap, time::Duration};
 

@@ -114,7 +114,11 @@ impl Person {
     pub(crate) fn wait_until(&mut self, condition: impl Fn() -> bool) {
         let deadline = Instant::now() + TEST_TIMEOUT;
         while !condition() {
-            assert!(Instant::now() < deadline, "it does not come to be so after\n{}", self.screen_text);
+            assert!(
+                Instant::now() < deadline,
+                "the condition did not become true; the screen shows\n{}",
+                self.screen_text
+            );
             self.read_within(&POLL_INTERVAL);
         }
     }

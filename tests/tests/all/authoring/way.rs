@@ -89,7 +89,7 @@ fn a_grant_for_one_call_is_evaluated_and_recorded_like_others() {
     let (_, stderr_text) = author.try_tool(2, "granted", ARGUMENTS, &["--grant", "Everything"]);
     assert!(stderr_text.contains("tools.granted.profile: unknown profile"), "{stderr_text}");
     let (_, stderr_text) = author.try_tool(2, "granted", ARGUMENTS, &["--grant", "X\"\nenabled = true"]);
-    assert!(stderr_text.contains("the policy cannot be used"), "{stderr_text}");
+    assert!(stderr_text.contains("the policy cannot be loaded"), "{stderr_text}");
     // A workspace's restriction applies to this grant too.
     fs::write(
         author.path("workspace/portcullis.toml"),

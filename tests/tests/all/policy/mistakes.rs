@@ -182,7 +182,7 @@ const CASES: &[Case] = &[
         "a link as mount",
         Link,
         &[
-            "4:1: error P00 mounts.tmp: a mount cannot be used: cannot open mount `tmp` at `tmp` below the workspace (a mount must be a real folder, not a link): Too many levels of symbolic links (os error 40)",
+            "4:1: error P00 mounts.tmp: a mount cannot be opened: cannot open mount `tmp` at `tmp` below the workspace (a mount must be a real folder, not a link): Too many levels of symbolic links (os error 40)",
         ],
     ),
     (

@@ -88,7 +88,7 @@ fn result_of<T: DeserializeOwned>(text: &str, id: u64) -> Option<Result<T, ToolE
         }
         JsonRpcMessage { result: Some(result), .. } => {
             let read = serde_json::from_str(result.get());
-            Some(read.map_err(|error| invalid(&format!("an answer of another form: {error}"))))
+            Some(read.map_err(|error| invalid(&format!("a response of another form: {error}"))))
         }
         JsonRpcMessage { .. } => None,
     }

@@ -35,7 +35,7 @@ struct DiscordResponse {
 pub(super) fn message_id(service: Service, body: &[u8]) -> Result<String, ToolError> {
     let unexpected = || {
         ToolError::failed(format!(
-            "{} answered in another form; the message may have been sent",
+            "{} sent a response that cannot be parsed; the message may have been sent",
             service.as_str()
         ))
         .with_code(ToolErrorCode::AnswerUnexpected)
