@@ -194,10 +194,10 @@ pub fn write_bundle(out: impl Write, request: &BundleRequest<'_>) -> Result<Writ
     let mut archive = tar::Builder::new(out);
     add(&mut archive, MANIFEST, &serde_json::to_vec_pretty(&manifest).map_err(io::Error::other)?)?;
     add(&mut archive, "verify.py", VERIFY_PROGRAM.as_bytes())?;
-    let state_dir = request.log.parent().unwrap_or(Path::new("."));
+    let state_folder = request.log.parent().unwrap_or(Path::new("."));
     let checkpoint_name = format!("{NOTES_DIR}/{}.note", request.checkpoint.checkpoint.size);
     add(&mut archive, &checkpoint_name, request.checkpoint.note().as_bytes())?;
-    let mut notes = stored_checkpoints(state_dir)?;
+    let mut notes = stored_checkpoints(state_folder)?;
     let sizes = manifest.first.saturating_sub(1)..manifest.last;
     notes.retain(|note| sizes.contains(&note.checkpoint.size));
     // The checkpoint of the last row proves all rows, so the oldest of the others can be dropped.
@@ -211,7 +211,7 @@ pub fn write_bundle(out: impl Write, request: &BundleRequest<'_>) -> Result<Writ
     }
     for name in &texts.texts {
         // A text that is no longer stored is omitted; its hash in the row shows that it existed.
-        if let Some(text) = read_if_exists(&state_dir.join(name))? {
+        if let Some(text) = read_if_exists(&state_folder.join(name))? {
             add(&mut archive, name, &text)?;
         }
     }

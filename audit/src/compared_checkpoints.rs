@@ -106,17 +106,17 @@ pub(super) struct ComparedCheckpoints {
 
 impl ComparedCheckpoints {
     /// Collects the checkpoints of a state folder and of the request.
-    pub(super) fn new(state_dir: Option<&Path>, request: &VerifyRequest) -> Result<Self, AuditError> {
-        let key = match (&request.key, state_dir) {
+    pub(super) fn new(state_folder: Option<&Path>, request: &VerifyRequest) -> Result<Self, AuditError> {
+        let key = match (&request.key, state_folder) {
             (Some(key), _) => Some(key.clone()),
-            (None, Some(state_dir)) => {
-                VerifierKey::of_state(state_dir).map_err(|source| AuditError::Key { source })?
+            (None, Some(state_folder)) => {
+                VerifierKey::of_state(state_folder).map_err(|source| AuditError::Key { source })?
             }
             (None, None) => None,
         };
         let mut anchors = Self { anchors: Vec::new(), next: 0, key, witnesses: request.witnesses.clone() };
-        if let Some(state_dir) = state_dir {
-            anchors.add_state(state_dir)?;
+        if let Some(state_folder) = state_folder {
+            anchors.add_state(state_folder)?;
         }
         for signed in &request.anchors {
             anchors.add(CheckpointSource::Outside, Some(signed));
@@ -125,15 +125,15 @@ impl ComparedCheckpoints {
         Ok(anchors)
     }
 
-    fn add_state(&mut self, state_dir: &Path) -> Result<(), AuditError> {
-        for (name, signed) in segment_checkpoints(state_dir)? {
+    fn add_state(&mut self, state_folder: &Path) -> Result<(), AuditError> {
+        for (name, signed) in segment_checkpoints(state_folder)? {
             self.add(CheckpointSource::State(name.file_name(NOTE_EXTENSION)), signed.as_ref());
         }
-        for (name, signed) in cosigned_notes(state_dir)? {
+        for (name, signed) in cosigned_notes(state_folder)? {
             self.add(CheckpointSource::State(name), signed.as_ref());
         }
         let source = CheckpointSource::State(NEWEST_CHECKPOINT.to_owned());
-        match StoredCheckpoint::read(state_dir) {
+        match StoredCheckpoint::read(state_folder) {
             Ok(None) => {}
             Ok(Some((_, signed))) => self.add(source, Some(&signed)),
             Err(AuditError::InvalidCheckpoint { .. }) => self.add(source, None),
@@ -235,11 +235,15 @@ impl ComparedCheckpoints {
 
 /// Reads the checkpoints of the sealed segments, the oldest first, each with its segment. `None` if a file
 /// does not contain the checkpoint of its segment.
-fn segment_checkpoints(state_dir: &Path) -> Result<Vec<(SegmentName, Option<SignedCheckpoint>)>, AuditError> {
+fn segment_checkpoints(
+    state_folder: &Path,
+) -> Result<Vec<(SegmentName, Option<SignedCheckpoint>)>, AuditError> {
     let read_error = |path: &Path, source| AuditError::Read { path: path.to_owned(), source };
     let mut notes = Vec::new();
-    for name in segments::listed(state_dir, NOTE_EXTENSION).map_err(|source| read_error(state_dir, source))? {
-        let path = segments::path_of(state_dir, &name, NOTE_EXTENSION);
+    for name in
+        segments::listed(state_folder, NOTE_EXTENSION).map_err(|source| read_error(state_folder, source))?
+    {
+        let path = segments::path_of(state_folder, &name, NOTE_EXTENSION);
         let bytes = stored_texts::read_if_exists(&path).map_err(|source| read_error(&path, source))?;
         let Some(bytes) = bytes else { continue };
         let signed = SignedCheckpoint::from_bytes(&bytes);
@@ -250,6 +254,6 @@ fn segment_checkpoints(state_dir: &Path) -> Result<Vec<(SegmentName, Option<Sign
 }
 
 /// Returns the checkpoints in the state folder, the oldest first.
-pub(super) fn stored_checkpoints(state_dir: &Path) -> Result<Vec<SignedCheckpoint>, AuditError> {
-    Ok(segment_checkpoints(state_dir)?.into_iter().filter_map(|(_, signed)| signed).collect())
+pub(super) fn stored_checkpoints(state_folder: &Path) -> Result<Vec<SignedCheckpoint>, AuditError> {
+    Ok(segment_checkpoints(state_folder)?.into_iter().filter_map(|(_, signed)| signed).collect())
 }

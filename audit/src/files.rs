@@ -32,8 +32,8 @@ pub const LOG_NAME: &str = "audit.jsonl";
 
 /// The path of the log in a state folder.
 #[must_use]
-pub fn log_path(state_dir: &Path) -> PathBuf {
-    state_dir.join(LOG_NAME)
+pub fn log_path(state_folder: &Path) -> PathBuf {
+    state_folder.join(LOG_NAME)
 }
 
 /// The files of a log. The open segment changes when a segment is sealed.
@@ -42,7 +42,7 @@ pub(super) struct LogFiles {
     /// The state folder.
     pub(super) dir: OwnedFd,
     /// The state folder's path, for messages only.
-    pub(super) state_dir: PathBuf,
+    pub(super) state_folder: PathBuf,
     /// The log's path, for messages only.
     pub(super) path: PathBuf,
     /// The system calls that write the log.
@@ -76,13 +76,13 @@ impl HeldFile for Arc<Segment> {
 
 impl LogFiles {
     /// Opens the files, and creates the log if it does not exist.
-    pub(super) fn open(state_dir: &Path, device: Box<dyn LogDevice>) -> Result<Self, AuditError> {
-        let path = log_path(state_dir);
+    pub(super) fn open(state_folder: &Path, device: Box<dyn LogDevice>) -> Result<Self, AuditError> {
+        let path = log_path(state_folder);
         let failed = |errno: Errno| AuditError::Open { path: path.clone(), source: errno.into() };
         let folder = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
-        let dir = openat(CWD, state_dir, folder, Mode::empty()).map_err(failed)?;
+        let dir = openat(CWD, state_folder, folder, Mode::empty()).map_err(failed)?;
         let segment = Mutex::new(Arc::new(Segment::open(&dir, &path, OFlags::CREATE)?));
-        Ok(Self { dir, state_dir: state_dir.to_owned(), path, device, segment })
+        Ok(Self { dir, state_folder: state_folder.to_owned(), path, device, segment })
     }
 
     /// Returns the open segment, as this process knows it.
@@ -120,10 +120,10 @@ impl LogFiles {
 
     /// Returns the path of a sealed segment, or `None` if the segment is still open.
     pub(super) fn sealed_name(&self, segment: &Segment) -> Result<Option<PathBuf>, AuditError> {
-        let names =
-            segments::listed(&self.state_dir, SEGMENT_EXTENSION).map_err(|source| self.read_error(source))?;
+        let names = segments::listed(&self.state_folder, SEGMENT_EXTENSION)
+            .map_err(|source| self.read_error(source))?;
         for name in names.into_iter().filter(|name| name.number == segment.number) {
-            let path = segments::path_of(&self.state_dir, &name, SEGMENT_EXTENSION);
+            let path = segments::path_of(&self.state_folder, &name, SEGMENT_EXTENSION);
             match statat(CWD, &path, AtFlags::SYMLINK_NOFOLLOW) {
                 Ok(stat) if (stat.st_dev, stat.st_ino) == segment.identity => return Ok(Some(path)),
                 Ok(_) | Err(Errno::NOENT) => {}

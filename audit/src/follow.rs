@@ -86,12 +86,12 @@ impl LogFollower {
     /// Continues in the segment after this one, which must be sealed.
     fn enter_next_segment(&mut self, identity: (u64, u64)) -> Result<(), AuditError> {
         let replaced_error = || AuditError::Replaced { path: self.path.clone() };
-        let state_dir = self.path.parent().ok_or_else(replaced_error)?;
-        let sealed = segments::listed(state_dir, SEGMENT_EXTENSION)
-            .map_err(|source| AuditError::Read { path: state_dir.join(SEGMENTS_DIR), source })?;
+        let state_folder = self.path.parent().ok_or_else(replaced_error)?;
+        let sealed = segments::listed(state_folder, SEGMENT_EXTENSION)
+            .map_err(|source| AuditError::Read { path: state_folder.join(SEGMENTS_DIR), source })?;
         let path_of = |number| {
             let name = sealed.iter().find(|name| name.number == number)?;
-            Some(segments::path_of(state_dir, name, SEGMENT_EXTENSION))
+            Some(segments::path_of(state_folder, name, SEGMENT_EXTENSION))
         };
         let own_metadata = path_of(self.segment).and_then(|path| fs::symlink_metadata(path).ok());
         if own_metadata.is_none_or(|own_metadata| (own_metadata.dev(), own_metadata.ino()) != identity) {

@@ -187,8 +187,8 @@ impl CheckpointKey {
     ///
     /// # Errors
     /// As [`Self::read`].
-    pub fn read_or_make(state_dir: &Path) -> Result<Self, KeyError> {
-        let path = state_dir.join(KEY_NAME);
+    pub fn read_or_make(state_folder: &Path) -> Result<Self, KeyError> {
+        let path = state_folder.join(KEY_NAME);
         match Self::read(&path) {
             Err(KeyError::File { source, .. }) if source.kind() == io::ErrorKind::NotFound => {}
             read => return read,
@@ -198,7 +198,7 @@ impl CheckpointKey {
         // A hard link makes the complete file appear atomically, and fails if another process was faster. The
         // name of the temporary file is as random as the key's own.
         let name = text.split('+').nth(2).unwrap_or_default().replace('/', "-");
-        let temporary = state_dir.join(format!(".{KEY_NAME}.{name}"));
+        let temporary = state_folder.join(format!(".{KEY_NAME}.{name}"));
         let link_result = write_private(&temporary, &text).and_then(|()| fs::hard_link(&temporary, &path));
         let _ = fs::remove_file(&temporary);
         match link_result {
@@ -271,8 +271,8 @@ impl VerifierKey {
     ///
     /// # Errors
     /// [`KeyError::File`], [`KeyError::Form`].
-    pub fn of_state(state_dir: &Path) -> Result<Option<Self>, KeyError> {
-        let path = state_dir.join(VERIFIER_KEY_NAME);
+    pub fn of_state(state_folder: &Path) -> Result<Option<Self>, KeyError> {
+        let path = state_folder.join(VERIFIER_KEY_NAME);
         let text = match File::open(&path) {
             Ok(file) => {
                 let mut text = String::new();

@@ -41,7 +41,7 @@ pub(super) struct LiveFileHandles {
 impl LiveFile {
     /// Creates and locks the file. The caller holds the log's lock, so no other process sees the file unlocked.
     pub(super) fn create(files: &LogFiles, process: &str) -> Result<Self, AuditError> {
-        let path = files.state_dir.join(LIVE_DIR).join(process);
+        let path = files.state_folder.join(LIVE_DIR).join(process);
         let failed = |errno: Errno| AuditError::Live { path: path.clone(), source: errno.into() };
         match mkdirat(&files.dir, LIVE_DIR, Mode::RWXU) {
             Ok(()) | Err(Errno::EXIST) => {}
@@ -154,7 +154,7 @@ impl DeadLiveFile {
 /// Finds the live files of dead processes. The caller holds the log's lock, so only one process
 /// searches at a time.
 pub(super) fn dead_live_files(files: &LogFiles) -> Result<Vec<DeadLiveFile>, AuditError> {
-    let path = files.state_dir.join(LIVE_DIR);
+    let path = files.state_folder.join(LIVE_DIR);
     let failed = |errno: Errno| AuditError::Live { path: path.clone(), source: errno.into() };
     let folder = match openat(&files.dir, LIVE_DIR, OPEN_FOLDER_FLAGS, Mode::empty()) {
         Ok(folder) => folder,

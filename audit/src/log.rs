@@ -61,17 +61,17 @@ impl AuditLog {
     /// [`AuditError::Open`], [`AuditError::NotAFile`], [`AuditError::Busy`] if another process holds the log,
     /// [`AuditError::Altered`] or [`AuditError::Corrupt`] if more is broken than a crash explains,
     /// [`AuditError::Thread`], and the errors of reading, writing and syncing.
-    pub fn open(state_dir: &Path, sync: SyncMode) -> Result<(Self, Recovery), AuditError> {
-        Self::open_on(state_dir, sync, Box::new(KernelDevice))
+    pub fn open(state_folder: &Path, sync: SyncMode) -> Result<(Self, Recovery), AuditError> {
+        Self::open_on(state_folder, sync, Box::new(KernelDevice))
     }
 
     /// Does the same as [`AuditLog::open`], on the given device, so that tests can make its writes fail.
     pub(super) fn open_on(
-        state_dir: &Path,
+        state_folder: &Path,
         mode: SyncMode,
         device: Box<dyn LogDevice>,
     ) -> Result<(Self, Recovery), AuditError> {
-        let files = Arc::new(LogFiles::open(state_dir, device)?);
+        let files = Arc::new(LogFiles::open(state_folder, device)?);
         let (mut writer, torn_tail, lock_guard) = LogWriter::start(Arc::clone(&files))?;
         // Compare before closing calls: a log that contradicts its checkpoint gets no new rows.
         seal::check_newest(&files, writer.segment_and_end().0, writer.seq())?;

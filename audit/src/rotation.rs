@@ -32,10 +32,10 @@ pub(super) fn sealed_before(
     files: &LogFiles,
     segment: &Segment,
 ) -> Result<Vec<segments::LogPart>, AuditError> {
-    let names =
-        segments::listed(&files.state_dir, SEGMENT_EXTENSION).map_err(|source| files.read_error(source))?;
+    let names = segments::listed(&files.state_folder, SEGMENT_EXTENSION)
+        .map_err(|source| files.read_error(source))?;
     let earlier = names.into_iter().filter(|name| name.number < segment.number);
-    Ok(earlier.map(|name| segments::LogPart::sealed(&files.state_dir, &name)).collect())
+    Ok(earlier.map(|name| segments::LogPart::sealed(&files.state_folder, &name)).collect())
 }
 
 /// Signs a checkpoint for each sealed segment without one, from the first row of the segment after it. Such a
@@ -43,14 +43,14 @@ pub(super) fn sealed_before(
 /// because the process that seals it signs its checkpoint.
 pub(super) fn keep_missing_notes(files: &LogFiles, key: &CheckpointKey) -> Result<(), AuditError> {
     let read_error = |source| files.read_error(source);
-    let names = segments::listed(&files.state_dir, SEGMENT_EXTENSION).map_err(read_error)?;
-    let notes = segments::listed(&files.state_dir, NOTE_EXTENSION).map_err(read_error)?;
+    let names = segments::listed(&files.state_folder, SEGMENT_EXTENSION).map_err(read_error)?;
+    let notes = segments::listed(&files.state_folder, NOTE_EXTENSION).map_err(read_error)?;
     for pair in names.windows(2) {
         let [name, next] = pair else { continue };
         if notes.contains(name) {
             continue;
         }
-        let path = segments::path_of(&files.state_dir, next, SEGMENT_EXTENSION);
+        let path = segments::path_of(&files.state_folder, next, SEGMENT_EXTENSION);
         let (file, end) = segments::open_at_end(&path)?;
         let mut lines = LogLines::new(&file, 0, end);
         let first = lines.next().map_err(read_error)?.and_then(|line| frontier_of(line.bytes));
@@ -77,9 +77,9 @@ pub(super) fn store_note(
 /// checkpoints are kept.
 pub(super) fn remove_old_segments(files: &LogFiles, retention: Duration) -> Result<(), AuditError> {
     let read_error = |source| files.read_error(source);
-    let notes = segments::listed(&files.state_dir, NOTE_EXTENSION).map_err(read_error)?;
-    for name in segments::listed(&files.state_dir, SEGMENT_EXTENSION).map_err(read_error)? {
-        let path = segments::path_of(&files.state_dir, &name, SEGMENT_EXTENSION);
+    let notes = segments::listed(&files.state_folder, NOTE_EXTENSION).map_err(read_error)?;
+    for name in segments::listed(&files.state_folder, SEGMENT_EXTENSION).map_err(read_error)? {
+        let path = segments::path_of(&files.state_folder, &name, SEGMENT_EXTENSION);
         let modified = std::fs::symlink_metadata(&path).and_then(|metadata| metadata.modified());
         // A clock that was set back makes no segment old.
         let age = SystemTime::now().duration_since(modified.map_err(read_error)?).unwrap_or_default();
@@ -100,7 +100,7 @@ pub(super) fn remove_old_segments(files: &LogFiles, retention: Duration) -> Resu
 /// Whether a checkpoint is stored for the segment with this number.
 pub(super) fn has_note(files: &LogFiles, number: u64) -> Result<bool, AuditError> {
     let notes =
-        segments::listed(&files.state_dir, NOTE_EXTENSION).map_err(|source| files.read_error(source))?;
+        segments::listed(&files.state_folder, NOTE_EXTENSION).map_err(|source| files.read_error(source))?;
     Ok(notes.iter().any(|name| name.number == number))
 }
 

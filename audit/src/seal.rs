@@ -193,8 +193,8 @@ pub(super) struct StoredCheckpoint {
 
 impl StoredCheckpoint {
     /// Reads the file. `None` if it does not exist.
-    pub(super) fn read(state_dir: &Path) -> Result<Option<(Self, SignedCheckpoint)>, AuditError> {
-        let path = state_dir.join(NEWEST_CHECKPOINT);
+    pub(super) fn read(state_folder: &Path) -> Result<Option<(Self, SignedCheckpoint)>, AuditError> {
+        let path = state_folder.join(NEWEST_CHECKPOINT);
         let bytes = match stored_texts::read_if_exists(&path) {
             Ok(Some(bytes)) => bytes,
             Ok(None) => return Ok(None),
@@ -213,14 +213,14 @@ impl StoredCheckpoint {
 ///
 /// # Errors
 /// [`AuditError::Read`], [`AuditError::InvalidCheckpoint`].
-pub fn newest_checkpoint(state_dir: &Path) -> Result<Option<SignedCheckpoint>, AuditError> {
-    Ok(StoredCheckpoint::read(state_dir)?.map(|(_, signed)| signed))
+pub fn newest_checkpoint(state_folder: &Path) -> Result<Option<SignedCheckpoint>, AuditError> {
+    Ok(StoredCheckpoint::read(state_folder)?.map(|(_, signed)| signed))
 }
 
 /// Compares a log that was just opened with the newest checkpoint of the state folder: the rows must exist,
 /// and the checkpoint's own row must be at its offset.
 pub(super) fn check_newest(files: &LogFiles, segment: &Segment, seq: u64) -> Result<(), AuditError> {
-    let Some((kept, signed)) = StoredCheckpoint::read(&files.state_dir)? else { return Ok(()) };
+    let Some((kept, signed)) = StoredCheckpoint::read(&files.state_folder)? else { return Ok(()) };
     let size = signed.checkpoint.size;
     let disagrees = |rows| AuditError::CheckpointMismatch { path: files.path.clone(), size, rows };
     if seq <= size {
@@ -411,7 +411,7 @@ impl SealState {
         let key_error = |source: KeyError| AuditError::Key { source };
         let key = match &options.key {
             Some(source) => CheckpointKey::from_source(source),
-            None => CheckpointKey::read_or_make(&files.state_dir),
+            None => CheckpointKey::read_or_make(&files.state_folder),
         };
         let key = Arc::new(key.map_err(key_error)?);
         let text = format!("{}\n", key.verifier().as_str());
@@ -450,7 +450,7 @@ fn is_full(segment: &Segment, end: u64, options: &SealingOptions) -> bool {
 
 /// Stores the newest checkpoint in the state folder, unless another process has stored a newer one.
 fn keep_newest(files: &LogFiles, signed: &SignedCheckpoint, offset: u64) -> Result<(), AuditError> {
-    if let Ok(Some((_, newest))) = StoredCheckpoint::read(&files.state_dir)
+    if let Ok(Some((_, newest))) = StoredCheckpoint::read(&files.state_folder)
         && newest.checkpoint.size > signed.checkpoint.size
     {
         return Ok(());

@@ -66,9 +66,9 @@ impl SegmentName {
 }
 
 /// Lists the segments or checkpoints in a state folder, the oldest first. Ignores files with other names.
-pub(super) fn listed(state_dir: &Path, ending: &str) -> io::Result<Vec<SegmentName>> {
+pub(super) fn listed(state_folder: &Path, ending: &str) -> io::Result<Vec<SegmentName>> {
     let mut names = Vec::new();
-    let folder = match fs::read_dir(state_dir.join(SEGMENTS_DIR)) {
+    let folder = match fs::read_dir(state_folder.join(SEGMENTS_DIR)) {
         Ok(folder) => folder,
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(names),
         Err(error) => return Err(error),
@@ -83,8 +83,8 @@ pub(super) fn listed(state_dir: &Path, ending: &str) -> io::Result<Vec<SegmentNa
 }
 
 /// Returns the path of a sealed segment or its checkpoint.
-pub(super) fn path_of(state_dir: &Path, name: &SegmentName, ending: &str) -> PathBuf {
-    state_dir.join(SEGMENTS_DIR).join(name.file_name(ending))
+pub(super) fn path_of(state_folder: &Path, name: &SegmentName, ending: &str) -> PathBuf {
+    state_folder.join(SEGMENTS_DIR).join(name.file_name(ending))
 }
 
 /// The facts in the first row of a segment.
@@ -158,8 +158,8 @@ pub(super) struct LogPart {
 
 impl LogPart {
     /// Returns a whole sealed segment.
-    pub(super) fn sealed(state_dir: &Path, name: &SegmentName) -> Self {
-        Self { path: path_of(state_dir, name, SEGMENT_EXTENSION), file: None, end: None }
+    pub(super) fn sealed(state_folder: &Path, name: &SegmentName) -> Self {
+        Self { path: path_of(state_folder, name, SEGMENT_EXTENSION), file: None, end: None }
     }
 
     /// Reads the facts in the first row.
@@ -192,14 +192,15 @@ pub(super) fn parts(path: &Path) -> Result<Vec<LogPart>, AuditError> {
     // Open the segment first: segments that are sealed after this point contain only later rows.
     let (file, end) = open_at_end(path)?;
     let mut parts = Vec::new();
-    if let (Some(state_dir), true) = (path.parent(), path.file_name().is_some_and(|name| name == LOG_NAME)) {
+    if let (Some(state_folder), true) = (path.parent(), path.file_name().is_some_and(|name| name == LOG_NAME))
+    {
         let read_error = |source| AuditError::Read { path: path.to_owned(), source };
         let current = SegmentStart::read(&file).map_err(read_error)?;
-        let folder = state_dir.join(SEGMENTS_DIR);
-        let names = listed(state_dir, SEGMENT_EXTENSION)
+        let folder = state_folder.join(SEGMENTS_DIR);
+        let names = listed(state_folder, SEGMENT_EXTENSION)
             .map_err(|source| AuditError::Read { path: folder.clone(), source })?;
         for name in names.into_iter().filter(|name| name.number < current.number) {
-            parts.push(LogPart::sealed(state_dir, &name));
+            parts.push(LogPart::sealed(state_folder, &name));
         }
     }
     parts.push(LogPart { path: path.to_owned(), file: Some(file), end: Some(end) });

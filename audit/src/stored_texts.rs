@@ -151,6 +151,6 @@ pub(super) fn remember_policy(files: &LogFiles, digest: &str) -> Result<(), Audi
 const DIGEST_BYTES: usize = 64;
 
 fn store_error(files: &LogFiles, folder: &str, name: &str, source: io::Error) -> AuditError {
-    let path: PathBuf = files.state_dir.join(folder).join(name);
+    let path: PathBuf = files.state_folder.join(folder).join(name);
     AuditError::StoreText { path, source }
 }

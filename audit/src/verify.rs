@@ -191,9 +191,9 @@ pub fn verify(path: &Path) -> Result<VerifyReport, AuditError> {
 /// # Errors
 /// As [`verify`].
 pub fn verify_against(path: &Path, request: &VerifyRequest) -> Result<VerifyReport, AuditError> {
-    let state_dir = path.parent().filter(|_| path.file_name().is_some_and(|name| name == LOG_NAME));
-    let mut anchors = ComparedCheckpoints::new(state_dir, request)?;
-    let is_single_file = state_dir.is_none();
+    let state_folder = path.parent().filter(|_| path.file_name().is_some_and(|name| name == LOG_NAME));
+    let mut anchors = ComparedCheckpoints::new(state_folder, request)?;
+    let is_single_file = state_folder.is_none();
     let mut walk = ChainWalk {
         rows: 0,
         first_seq: None,

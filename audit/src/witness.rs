@@ -113,7 +113,7 @@ impl WitnessClient {
     pub fn new(log: &AuditLog, key: WitnessKey) -> Self {
         let files = log.files();
         // A malformed note proves nothing. The witness itself then says how many rows it has seen.
-        let kept = read_note(&note_path(&files.state_dir, &key)).ok().flatten();
+        let kept = read_note(&note_path(&files.state_folder, &key)).ok().flatten();
         let kept = kept.filter(|signed| signed.cosigned_at(&key).is_some());
         let size = kept.map_or(0, |signed| signed.checkpoint.size);
         Self { files, key, seen: size, cosigned: size }
@@ -141,7 +141,7 @@ impl WitnessClient {
         let checkpoint = match self.seen {
             // A witness that has seen nothing needs no proof, so the limit does not apply to it.
             seen if seen > 0 && size - seen > MAX_PROVEN_ROWS => {
-                let notes = stored_checkpoints(&self.files.state_dir)?.into_iter();
+                let notes = stored_checkpoints(&self.files.state_folder)?.into_iter();
                 let reachable = |note: &SignedCheckpoint| {
                     (seen + 1..=seen + MAX_PROVEN_ROWS).contains(&note.checkpoint.size)
                         && note.checkpoint.origin == newest.checkpoint.origin
@@ -220,8 +220,8 @@ fn note_name(key: &WitnessKey) -> String {
     format!("{:08x}.note", key.id())
 }
 
-fn note_path(state_dir: &Path, key: &WitnessKey) -> PathBuf {
-    state_dir.join(WITNESSES_DIR).join(note_name(key))
+fn note_path(state_folder: &Path, key: &WitnessKey) -> PathBuf {
+    state_folder.join(WITNESSES_DIR).join(note_name(key))
 }
 
 /// Reads a cosigned checkpoint. `None` if the file does not exist or does not contain one.
@@ -232,9 +232,9 @@ fn read_note(path: &Path) -> io::Result<Option<SignedCheckpoint>> {
 /// Reads the cosigned checkpoints of a state folder, each with its name in the folder. `None` if a file does
 /// not contain a checkpoint.
 pub(super) fn cosigned_notes(
-    state_dir: &Path,
+    state_folder: &Path,
 ) -> Result<Vec<(String, Option<SignedCheckpoint>)>, AuditError> {
-    let folder = state_dir.join(WITNESSES_DIR);
+    let folder = state_folder.join(WITNESSES_DIR);
     let read_error = |source| AuditError::Read { path: folder.clone(), source };
     let entries = match std::fs::read_dir(&folder) {
         Ok(entries) => entries,

@@ -286,7 +286,7 @@ impl LogWriter {
         self.segment.log.read_exact_at(&mut bytes, tail.end).map_err(|source| files.read_error(source))?;
 
         let name = format!("audit.torn-{}", Timestamp::now().strftime("%Y%m%dT%H%M%S%.9fZ"));
-        let kept_in = files.state_dir.join(&name);
+        let kept_in = files.state_folder.join(&name);
         let keep_torn_error = |source| AuditError::SaveTornTail { path: kept_in.clone(), source };
         let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
         let file = openat(&files.dir, name.as_str(), flags, Mode::RUSR | Mode::WUSR)

@@ -34,13 +34,13 @@ pub(crate) use network::{NetworkProbe, OtherPort};
 /// attempt must ask for reading or writing, because Landlock allows `O_PATH` opens.
 #[derive(Clone, Debug)]
 pub struct Canary {
-    state_dir: Arc<OwnedFd>,
+    state_folder: Arc<OwnedFd>,
     /// The root folder that must be out of reach. `None` means `/`.
     root: Option<Arc<OwnedFd>>,
 }
 
 impl Canary {
-    /// Opens the canary file in `state_dir` once, and creates it if it is missing.
+    /// Opens the canary file in `state_folder` once, and creates it if it is missing.
     ///
     /// The file is never removed, because several processes may share the folder. If another program removes
     /// it while they run, their calls are refused until they restart.
@@ -48,12 +48,15 @@ impl Canary {
     /// # Errors
     /// [`ConfineError`] if the folder cannot be opened, if the file can be neither created nor read, or if
     /// its name belongs to something else (a symlink, a FIFO, another user's file).
-    pub fn create(state_dir: &Path) -> Result<Self, ConfineError> {
-        let path = state_dir.join(FILE_NAME.to_string_lossy().as_ref());
+    pub fn create(state_folder: &Path) -> Result<Self, ConfineError> {
+        let path = state_folder.join(FILE_NAME.to_string_lossy().as_ref());
         let failed = |source: io::Error| ConfineError::CanaryCreate { path: path.clone(), source };
-        let dir =
-            rustix::fs::open(state_dir, OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty())
-                .map_err(|errno| failed(errno.into()))?;
+        let dir = rustix::fs::open(
+            state_folder,
+            OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC,
+            Mode::empty(),
+        )
+        .map_err(|errno| failed(errno.into()))?;
         let file = rustix::fs::openat(
             &dir,
             FILE_NAME,
@@ -71,13 +74,13 @@ impl Canary {
         if stat.st_size == 0 {
             File::from(file).write_all(FILE_TEXT).map_err(&failed)?;
         }
-        Ok(Self { state_dir: Arc::new(dir), root: None })
+        Ok(Self { state_folder: Arc::new(dir), root: None })
     }
 
     /// Creates the canary for a process that received the handle of the state folder from another process.
     #[must_use]
-    pub fn from_state_dir(state_dir: Arc<OwnedFd>) -> Self {
-        Self { state_dir, root: None }
+    pub fn from_state_folder(state_folder: Arc<OwnedFd>) -> Self {
+        Self { state_folder, root: None }
     }
 
     /// Adds the handle of the machine's root folder, for a process that will get another root folder.
@@ -88,14 +91,14 @@ impl Canary {
 
     /// Returns the canary file's current path.
     pub(crate) fn path(&self) -> io::Result<PathBuf> {
-        let folder = std::fs::read_link(format!("/proc/self/fd/{}", self.state_dir.as_raw_fd()))?;
+        let folder = std::fs::read_link(format!("/proc/self/fd/{}", self.state_folder.as_raw_fd()))?;
         Ok(folder.join(FILE_NAME.to_string_lossy().as_ref()))
     }
 
     /// Returns the handle of the state folder, for a process that is about to be confined.
     #[must_use]
-    pub fn state_dir(&self) -> BorrowedFd<'_> {
-        self.state_dir.as_fd()
+    pub fn state_folder(&self) -> BorrowedFd<'_> {
+        self.state_folder.as_fd()
     }
 
     /// Makes one attempt, and returns its outcome.
@@ -134,7 +137,7 @@ impl Canary {
                 }
                 Probe::Execute => return sys::attempt(HarmlessCall::Execve),
                 Probe::Clone => return sys::attempt(HarmlessCall::Clone3),
-                Probe::Network(probe) => probe.attempt(&*self.state_dir),
+                Probe::Network(probe) => probe.attempt(&*self.state_folder),
             };
             return match result {
                 Ok(()) => SyscallOutcome::Succeeded,
@@ -148,7 +151,7 @@ impl Canary {
 
     fn open(&self, name: &CStr, flags: OFlags) -> rustix::io::Result<()> {
         rustix::fs::openat(
-            &*self.state_dir,
+            &*self.state_folder,
             name,
             flags | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC,
             Mode::empty(),

@@ -160,16 +160,16 @@ pub enum FetchError {
         #[source]
         source: io::Error,
     },
-    /// The proxy refused to open a tunnel, or asked for credentials. The body of its answer is not read.
-    #[error("the proxy answers {status} to a connection to {host}{}", missing(*status))]
+    /// The proxy refused to open a tunnel, or asked for credentials. The body of its response is not read.
+    #[error("the proxy responds with {status} to a connection to {host}{}", missing(*status))]
     ProxyRefused {
         /// The host behind the proxy.
         host: String,
         /// The proxy's status.
         status: u16,
     },
-    /// The proxy's answer to `CONNECT` is malformed, too long or ambiguous.
-    #[error("the proxy's answer to a connection to {host} is refused: {problem}")]
+    /// The proxy's response to `CONNECT` is malformed, too long or ambiguous.
+    #[error("the proxy's response to a connection to {host} is refused: {problem}")]
     ProxyInvalid {
         /// The host behind the proxy.
         host: String,

@@ -74,7 +74,7 @@ pub(crate) async fn open_tunnel(proxy: &mut TcpStream, target: &Target) -> Resul
             };
             return Err(FetchError::ProxyInvalid { host: host(), problem });
         }
-        // Parse only when a line is complete. Otherwise an answer that arrives byte by byte would be parsed
+        // Parse only when a line is complete. Otherwise a response that arrives byte by byte would be parsed
         // again for each byte.
         if head[length_before..].contains(&b'\n') {
             match status_of(&head) {
@@ -90,13 +90,13 @@ pub(crate) async fn open_tunnel(proxy: &mut TcpStream, target: &Target) -> Resul
 /// Returns the status of the proxy's response, or `None` while its head is incomplete.
 ///
 /// # Errors
-/// The problem of an answer that is not HTTP/1, that two readers could read differently, or that has bytes
+/// The problem of a response that is not HTTP/1, that two readers could read differently, or that has bytes
 /// after a 2xx head. A TLS client speaks first, so such bytes come from the proxy, but would be taken for the
 /// origin's.
-fn status_of(answer: &[u8]) -> Result<Option<u16>, &'static str> {
+fn status_of(head: &[u8]) -> Result<Option<u16>, &'static str> {
     let mut headers = [httparse::EMPTY_HEADER; MAX_PROXY_HEADERS];
     let mut response = httparse::Response::new(&mut headers);
-    let length = match response.parse(answer) {
+    let length = match response.parse(head) {
         Ok(httparse::Status::Complete(length)) => length,
         Ok(httparse::Status::Partial) => return Ok(None),
         Err(httparse::Error::TooManyHeaders) => return Err("it has too many headers"),
@@ -113,7 +113,7 @@ fn status_of(answer: &[u8]) -> Result<Option<u16>, &'static str> {
             return Err("it announces a body before the tunnel");
         }
     }
-    if answer.len() > length {
+    if head.len() > length {
         return Err("it has bytes before TLS begins");
     }
     Ok(Some(status))
@@ -133,8 +133,8 @@ mod tests {
     use super::*;
 
     #[track_caller]
-    fn check(answer: &str, expected: Result<Option<u16>, &str>) {
-        assert_eq!(status_of(answer.as_bytes()), expected, "{answer:?}");
+    fn check(head: &str, expected: Result<Option<u16>, &str>) {
+        assert_eq!(status_of(head.as_bytes()), expected, "{head:?}");
     }
 
     #[test]

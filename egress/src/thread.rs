@@ -174,7 +174,7 @@ impl Egress {
         Ok(response)
     }
 
-    /// Submits a request to a thread, and awaits the answer within the judge's `total`.
+    /// Submits a request to a thread, and awaits the response within the judge's `total`.
     async fn submit_and_wait<T>(
         &self,
         judge: Arc<dyn Judge>,
@@ -429,7 +429,7 @@ async fn serve_tunnel(client: &FetchClient, job: TunnelJob, permit: OwnedSemapho
     watch.end(run_until_cancelled(&cancel, carried, TunnelEnd::Cancelled, TunnelEnd::Broken).await);
 }
 
-/// Answers `busy` to a client that gets no tunnel.
+/// Responds `busy` to a client that gets no tunnel.
 async fn refuse_tunnel(job: TunnelJob) {
     let TunnelJob { stream, limits, watch, cancel, _done, .. } = job;
     let answered = tunnel::refuse_busy(stream, &limits, &watch);
@@ -494,7 +494,7 @@ const MAX_STREAMS: usize = 128;
 /// The maximum number of concurrent tunnels of a thread. Each has two descriptors and 32 KiB of buffers.
 const MAX_TUNNELS: usize = 1024;
 
-/// The maximum number of concurrent answers with `busy`. Further clients are disconnected unanswered.
+/// The maximum number of concurrent responses with `busy`. Further clients are disconnected unanswered.
 const MAX_REFUSALS: usize = 64;
 
 #[cfg(test)]

@@ -7,7 +7,7 @@
 //! 2. Ask the judge about the host.
 //! 3. Resolve the name.
 //! 4. Ask the judge about the addresses.
-//! 5. Answer the client.
+//! 5. Respond to the client.
 //! 6. Read the first TLS message (`ClientHello`), whose server name must be the host.
 //! 7. Connect.
 //!
@@ -45,7 +45,7 @@ pub struct TunnelLimits {
     pub head_bytes: usize,
     /// The maximum number of bytes that the client sends until its `ClientHello` is complete. Default: 32 KiB.
     pub hello_bytes: usize,
-    /// The timeout from the connection to the end of the request, and again from the answer to the end of the
+    /// The timeout from the connection to the end of the request, and again from the response to the end of the
     /// `ClientHello`. Default: 10 s each.
     pub greeting_timeout: Duration,
     /// The timeout of a tunnel that carries no byte in either direction. Default: 5 minutes.
@@ -165,7 +165,7 @@ pub(crate) async fn carry(
     }
 }
 
-/// Refuses a client because no tunnel is free. Reads its request first, because an earlier answer could be
+/// Refuses a client because no tunnel is free. Reads its request first, because an earlier response could be
 /// lost.
 ///
 /// # Cancellation
@@ -180,16 +180,16 @@ pub(crate) async fn refuse_busy(
         Ok(_head) => FetchError::Busy.into(),
         Err(error) => error,
     };
-    refuse(&mut client_stream, &error, error.answer().as_bytes(), watch).await;
+    refuse(&mut client_stream, &error, error.response().as_bytes(), watch).await;
     refused_end(&error)
 }
 
-/// Records a refusal, and then answers the client. The order matters: the audit row may be written as soon as
-/// the client has its answer.
-async fn refuse(client_stream: &mut TcpStream, error: &TunnelError, answer: &[u8], watch: &TunnelWatch) {
+/// Records a refusal, and then responds to the client. The order matters: the audit row may be written as soon as
+/// the client has its response.
+async fn refuse(client_stream: &mut TcpStream, error: &TunnelError, response: &[u8], watch: &TunnelWatch) {
     watch.end(refused_end(error));
     // The client may be gone, so an error is ignored.
-    let _ignored = client_stream.write_all(answer).await;
+    let _ignored = client_stream.write_all(response).await;
 }
 
 fn refused_end(error: &TunnelError) -> TunnelEnd {
@@ -207,7 +207,7 @@ async fn open(
     let (head, target, route) = match admit(client, judge, client_stream, limits, watch).await {
         Ok(admitted) => admitted,
         Err(error) => {
-            refuse(client_stream, &error, error.answer().as_bytes(), watch).await;
+            refuse(client_stream, &error, error.response().as_bytes(), watch).await;
             return Err(error);
         }
     };
@@ -268,7 +268,7 @@ impl From<io::Error> for TunnelError {
     }
 }
 
-/// The answer that opens the tunnel. The bytes that the client then sends belong to TLS.
+/// The response that opens the tunnel. The bytes that the client then sends belong to TLS.
 const ESTABLISHED: &[u8] = b"HTTP/1.1 200 Connection established\r\n\r\n";
 
 /// The fatal alert `access_denied` (RFC 8446, sections 5.1 and 6.2).

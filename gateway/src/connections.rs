@@ -29,12 +29,12 @@ pub(crate) async fn serve(listener: TcpListener, router: Router, stop: impl Futu
         head_timeout: HEAD_DEADLINE,
         max_head_bytes: MAX_HEAD_BYTES,
     };
-    let answer = move |request: Request<Incoming>| {
+    let handler = move |request: Request<Incoming>| {
         let answering = router.clone().oneshot(request.map(Body::new));
         // The router is infallible.
         async move { answering.await.unwrap_or_else(|error| match error {}) }
     };
-    Connections::accept(listener, &limits, answer, stop).await.close(GRACE).await;
+    Connections::accept(listener, &limits, handler, stop).await.close(GRACE).await;
 }
 
 fn max_connections() -> usize {

@@ -60,7 +60,7 @@ impl Connections {
     pub async fn accept<F, A, B>(
         listener: TcpListener,
         limits: &HttpLimits,
-        answer: F,
+        handler: F,
         stop: impl Future<Output = ()>,
     ) -> Self
     where
@@ -93,7 +93,7 @@ impl Connections {
                 let _ = stream.try_write(TOO_MANY_CONNECTIONS);
                 continue;
             };
-            let connection = serve(stream, answer.clone(), limits, closing.clone());
+            let connection = serve(stream, handler.clone(), limits, closing.clone());
             open.spawn(async move {
                 connection.await;
                 drop(slot);
@@ -115,7 +115,7 @@ impl Connections {
 /// Serves one connection until it ends.
 fn serve<F, A, B>(
     stream: TcpStream,
-    answer: F,
+    handler: F,
     limits: &HttpLimits,
     closing: CancellationToken,
 ) -> impl Future<Output = ()> + Send + 'static + use<F, A, B>
@@ -137,11 +137,11 @@ where
             tracing::info!("a connection is not used: {error}");
             return;
         }
-        let answering = service_fn(move |request| {
-            let answer = answer(request);
-            async move { Ok::<_, Infallible>(answer.await) }
+        let service = service_fn(move |request| {
+            let response = handler(request);
+            async move { Ok::<_, Infallible>(response.await) }
         });
-        let connection = protocol.serve_connection(TokioIo::new(stream), answering);
+        let connection = protocol.serve_connection(TokioIo::new(stream), service);
         let mut connection = std::pin::pin!(connection);
         let served = tokio::select! {
             served = connection.as_mut() => served,

@@ -2,7 +2,7 @@
 //!
 //! - Unreadable messages: an overlong line is skipped and refused, and an invalid message is refused. A client
 //!   that sends too many of them in a row is disconnected.
-//! - Backpressure: the server stops reading from a client that does not drain its answers.
+//! - Backpressure: the server stops reading from a client that does not drain its responses.
 //! - End of the input: the client's calls get a grace period, and are cancelled after it.
 //! - Stop of the server: calls are cancelled immediately. The connection ends when each request received so far is
 //!   answered, at the latest after a grace period.
@@ -149,7 +149,7 @@ impl<R: AsyncRead + Send + Unpin + 'static, W: AsyncWrite + Send + Unpin + 'stat
     /// Refuses an unreadable message.
     ///
     /// # Cancellation
-    /// The answer may be lost. It is never half-written, because another task writes it.
+    /// The response may be lost. It is never half-written, because another task writes it.
     async fn refuse(&mut self, id: Option<RequestId>, error: ErrorData) -> AfterRefusal {
         self.unreadable += 1;
         tracing::info!("a message was refused: {}", error.message);
@@ -161,16 +161,16 @@ impl<R: AsyncRead + Send + Unpin + 'static, W: AsyncWrite + Send + Unpin + 'stat
         }
     }
 
-    /// Answers with an error, and waits until the answer is written. Answers to a client that reads none
+    /// Responds with an error, and waits until the response is written. Responses to a client that reads none
     /// therefore do not pile up.
     ///
     /// # Cancellation
-    /// Cancel-safe: another task writes the answer.
+    /// Cancel-safe: another task writes the response.
     async fn reply_error(&mut self, id: Option<RequestId>, error: ErrorData) {
-        let answer = self.write(JsonRpcMessage::error(error, id));
+        let response = self.write(JsonRpcMessage::error(error, id));
         // Ignore the error: `write` itself records that the client is gone.
         let sent = super::task::spawn_detached(async move {
-            let _ = answer.await;
+            let _ = response.await;
         });
         let _ = sent.await;
     }
@@ -180,7 +180,7 @@ impl<R: AsyncRead + Send + Unpin + 'static, W: AsyncWrite + Send + Unpin + 'stat
         match request {
             ClientRequest::InitializeRequest(_) => self.has_begun = true,
             ClientRequest::PingRequest(_) => {}
-            // A request that names a revision without sessions passes, and its answer lists the supported
+            // A request that names a revision without sessions passes, and its response lists the supported
             // revisions. A request that names a revision with sessions is refused, because only `initialize`
             // begins a session.
             other => {
@@ -255,7 +255,7 @@ impl<R: AsyncRead + Send + Unpin + 'static, W: AsyncWrite + Send + Unpin + 'stat
             };
             let written = written.await;
             if written.is_err() {
-                // Answers can no longer be delivered, so cancel the calls.
+                // Responses can no longer be delivered, so cancel the calls.
                 client_gone.cancel();
             }
             written

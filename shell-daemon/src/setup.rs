@@ -33,7 +33,7 @@ pub(crate) fn setup(
     hidden: Vec<PathBuf>,
     group: Result<(OwnedFd, GroupProof), LayerStatus>,
 ) -> Result<(SessionSetup, Vec<OwnedFd>), ShellError> {
-    let canary = spec.canary.state_dir().try_clone_to_owned();
+    let canary = spec.canary.state_folder().try_clone_to_owned();
     let mut handles = vec![canary.map_err(|source| ShellError::Start { source })?];
     let mut paths = Vec::new();
     let state = real_path(&handles[0]).map_err(|source| ShellError::Start { source })?;

@@ -53,12 +53,12 @@ impl OutputStore {
     ///
     /// # Errors
     /// [`OutputStoreError::Folder`] if that fails, or if `outputs` is a link or belongs to another user.
-    pub fn open(state_dir: &Path) -> Result<Self, OutputStoreError> {
-        Self::open_with(state_dir, StoreLimits::DEFAULT)
+    pub fn open(state_folder: &Path) -> Result<Self, OutputStoreError> {
+        Self::open_with(state_folder, StoreLimits::DEFAULT)
     }
 
-    fn open_with(state_dir: &Path, limits: StoreLimits) -> Result<Self, OutputStoreError> {
-        let folder = open_folder(state_dir).map_err(|error| OutputStoreError::Folder(error.into()))?;
+    fn open_with(state_folder: &Path, limits: StoreLimits) -> Result<Self, OutputStoreError> {
+        let folder = open_folder(state_folder).map_err(|error| OutputStoreError::Folder(error.into()))?;
         Ok(Self { folder, limits })
     }
 
@@ -364,9 +364,9 @@ impl StoreLimits {
         Self { store_bytes: MAX_STORE_BYTES, outputs: MAX_STORED_OUTPUTS, output_bytes: MAX_OUTPUT_BYTES };
 }
 
-fn open_folder(state_dir: &Path) -> rustix::io::Result<OwnedFd> {
+fn open_folder(state_folder: &Path) -> rustix::io::Result<OwnedFd> {
     let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
-    let state = rustix::fs::openat(CWD, state_dir, flags, Mode::empty())?;
+    let state = rustix::fs::openat(CWD, state_folder, flags, Mode::empty())?;
     match rustix::fs::mkdirat(&state, OUTPUTS_FOLDER, OWNER_FOLDER) {
         // An earlier start created the folder, or someone planted a symlink. The next lines reject a symlink
         // and a foreign owner.

@@ -182,8 +182,8 @@ fn rows_that_come_together_are_synchronised_together() {
 #[test]
 fn a_log_that_cannot_be_written_does_not_open() {
     let dir = tempfile::tempdir().expect("makes a folder");
-    let missing_dir = dir.path().join("missing");
-    let error = AuditLog::open(&missing_dir, SyncMode::Interval).map(|_| ()).expect_err("is refused");
+    let missing_folder = dir.path().join("missing");
+    let error = AuditLog::open(&missing_folder, SyncMode::Interval).map(|_| ()).expect_err("is refused");
     assert!(error.is_missing(), "{error:?}");
     assert!(verify(&log_path(dir.path())).expect_err("is refused").is_missing());
 

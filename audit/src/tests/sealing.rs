@@ -458,8 +458,8 @@ fn a_start_refuses_a_longer_log_of_other_rows() {
 fn changed_and_foreign_checkpoints_prove_nothing() {
     let dir = tempfile::tempdir().expect("a folder");
     let anchor = sealed_log(dir.path()).newest();
-    let foreign_dir = tempfile::tempdir().expect("a folder");
-    let foreign = sealed_log(foreign_dir.path()).newest();
+    let foreign_folder = tempfile::tempdir().expect("a folder");
+    let foreign = sealed_log(foreign_folder.path()).newest();
     let changed = SignedCheckpoint::parse(&anchor.note().replace("\n12\n", "\n11\n")).expect("a note");
     let report = against(dir.path(), &[foreign, changed, anchor]);
     assert!(!report.is_intact());

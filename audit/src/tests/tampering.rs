@@ -56,8 +56,8 @@ fn removed_swapped_doubled_and_inserted_lines_are_found() {
     check(&[a, b, c, &d[..10]], 4, BreakReason::TornTail);
     check(&[a, &[b'x'; 200_000], b"\n", b, c], 2, BreakReason::Malformed);
 
-    let other_dir = tempfile::tempdir().expect("makes a folder");
-    let other_log = filled_log(other_dir.path(), 6);
+    let other_folder = tempfile::tempdir().expect("makes a folder");
+    let other_log = filled_log(other_folder.path(), 6);
     check(&[a, b, split(&other_log)[2], d, e], 3, BreakReason::ChainBroken);
 
     let edited_row = String::from_utf8(c.to_vec()).expect("is UTF-8").replace("file_write", "file_rite");

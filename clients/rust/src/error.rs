@@ -79,7 +79,7 @@ pub enum ClientError {
     },
     /// The response was a redirect, which is not followed.
     #[error(
-        "the answer was a redirect ({status}), which would take the token elsewhere; name the final address"
+        "the response was a redirect ({status}), which would take the token elsewhere; name the final address"
     )]
     Redirected {
         /// The HTTP status.
@@ -94,7 +94,7 @@ pub enum ClientError {
         limit_bytes: usize,
     },
     /// The gateway sent data in an unknown form.
-    #[error("the {subject} cannot be read: it does not have the form of a gateway's answer")]
+    #[error("the {subject} cannot be read: it does not have the form of a gateway's response")]
     Unreadable {
         /// The subject: `event` or `response`.
         subject: &'static str,
@@ -118,7 +118,7 @@ pub enum ClientError {
 }
 
 impl ClientError {
-    /// Returns `true` if the same request may succeed later: after a lost connection, a timeout, an answer
+    /// Returns `true` if the same request may succeed later: after a lost connection, a timeout, a response
     /// that was too large or unreadable, and the statuses 408, 429 and 5xx.
     /// [`Worker::run`](crate::Worker::run) continues after such an error, and ends with any other.
     #[must_use]

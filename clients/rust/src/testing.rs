@@ -79,10 +79,10 @@ pub(crate) struct FakeGatewayScript {
     /// The responses to the next connections for events. After these, streams are silent.
     pub(crate) streams: VecDeque<Response>,
     /// The responses to the next lists. After these, lists contain `calls`.
-    pub(crate) list_answers: VecDeque<Response>,
+    pub(crate) list_responses: VecDeque<Response>,
     /// The responses to the next submissions. `None` breaks the connection. After these, each result is
     /// accepted.
-    pub(crate) submission_answers: VecDeque<Option<Response>>,
+    pub(crate) submission_responses: VecDeque<Option<Response>>,
 }
 
 impl FakeGateway {
@@ -214,8 +214,8 @@ async fn list(
     let limit: usize = parameter("limit").expect("a limit").parse().expect("a number");
     state.note(|noted| {
         noted.lists.push(query.clone());
-        if let Some(answer) = noted.list_answers.pop_front() {
-            return answer;
+        if let Some(response) = noted.list_responses.pop_front() {
+            return response;
         }
         let calls: Vec<&Value> =
             noted.calls.iter().filter(|call| call["status"].as_str() == status.as_deref()).collect();
@@ -233,12 +233,12 @@ async fn submit(
 ) -> Response {
     assert!(is_authorized(&headers));
     let call = body["callId"].clone();
-    let answer = state.note(|noted| {
+    let response = state.note(|noted| {
         noted.submissions.push((run, body));
-        noted.submission_answers.pop_front()
+        noted.submission_responses.pop_front()
     });
-    match answer {
-        Some(Some(answer)) => answer,
+    match response {
+        Some(Some(response)) => response,
         Some(None) => {
             // A body that fails before its first byte breaks the connection before the response ends.
             let fault =
@@ -257,11 +257,11 @@ async fn events(
     assert!(is_authorized(&headers));
     assert_eq!(agent, "agt_1");
     let last = headers.get("last-event-id").map(|value| value.to_str().expect("text").to_owned());
-    let answer = state.note(|noted| {
+    let response = state.note(|noted| {
         noted.connections.push((Instant::now(), last));
         noted.streams.pop_front()
     });
-    answer.unwrap_or_else(|| stream([], End::IsSilent))
+    response.unwrap_or_else(|| stream([], End::IsSilent))
 }
 
 struct MemoryListener(mpsc::UnboundedReceiver<DuplexStream>);

@@ -50,9 +50,9 @@ impl TunnelError {
         }
     }
 
-    /// Returns the HTTP answer to the client's request. Its body contains the code and the reason, for people
+    /// Returns the HTTP response to the client's request. Its body contains the code and the reason, for people
     /// who read the output of a program.
-    pub(crate) fn answer(&self) -> String {
+    pub(crate) fn response(&self) -> String {
         let status = match self {
             Self::Method => "405 Method Not Allowed\r\nAllow: CONNECT",
             Self::Head { .. } | Self::Address => "400 Bad Request",

@@ -15,7 +15,7 @@ use crate::fixture::{Authority, Client, RecordingJudge, Server, assert_code, loo
 /// Another address of the loopback device.
 const OTHER: Ipv4Addr = Ipv4Addr::new(127, 0, 0, 2);
 
-/// A listener whose queue is full, so that a new connection gets no answer.
+/// A listener whose queue is full, so that a new connection gets no response.
 struct SilentListener {
     _listener: TcpListener,
     _waiting: TcpStream,

@@ -1,4 +1,4 @@
-//! Pooled connections: the requests that may reuse one, and the answers after which a connection is closed.
+//! Pooled connections: the requests that may reuse one, and the responses after which a connection is closed.
 #![expect(clippy::unwrap_used, reason = "test code, which clippy.toml lets off by function only")]
 
 use std::{
@@ -140,14 +140,14 @@ async fn an_address_that_is_no_longer_allowed_is_not_used() {
     assert_eq!(keeping.server.requests(), 1);
 }
 
-/// Checks that a connection is not kept after this answer. `code` is the outcome of the first request. `stays_open`
-/// says whether the server leaves the connection open, which it can only do if the answer marks its own end.
-async fn check_not_kept(answer: impl Into<Vec<u8>>, code: Result<(), &str>, stays_open: bool) {
-    let answer = answer.into();
-    let excerpt = String::from_utf8_lossy(&answer[..answer.len().min(100)]).into_owned();
+/// Checks that a connection is not kept after this response. `code` is the outcome of the first request. `stays_open`
+/// says whether the server leaves the connection open, which it can only do if the response marks its own end.
+async fn check_not_kept(response: impl Into<Vec<u8>>, code: Result<(), &str>, stays_open: bool) {
+    let response = response.into();
+    let excerpt = String::from_utf8_lossy(&response[..response.len().min(100)]).into_owned();
     let keeping = KeepAliveServer::start(move |_head, turn, stream| match turn {
         (1, 1) => {
-            send(stream, &answer);
+            send(stream, &response);
             stays_open
         }
         turn => {
@@ -174,7 +174,7 @@ async fn a_connection_that_a_side_ends_is_not_kept() {
 #[tokio::test]
 async fn a_connection_with_bytes_left_over_is_not_kept() {
     let second = ok("of another request");
-    for answer in [
+    for response in [
         format!("{}more", ok("hi")),
         format!("{}{second}", ok("hi")),
         format!("{}\r\n", ok("hi")),
@@ -182,7 +182,7 @@ async fn a_connection_with_bytes_left_over_is_not_kept() {
         "HTTP/1.1 204 No Content\r\n\r\nbody".to_owned(),
         "HTTP/1.1 304 Not Modified\r\ncontent-length: 4\r\n\r\nbody".to_owned(),
     ] {
-        check_not_kept(answer, Ok(()), true).await;
+        check_not_kept(response, Ok(()), true).await;
     }
 }
 
@@ -195,7 +195,7 @@ async fn a_connection_with_a_refused_answer_is_not_kept() {
         "a".repeat(1001)
     );
     let unread = "HTTP/1.1 302 Found\r\nlocation: /next\r\ncontent-length: 4\r\n\r\nbody";
-    for (answer, code) in [
+    for (response, code) in [
         ("HTTP/1.1 200 OK\r\ncontent-length: 2\r\ncontent-length: 2\r\n\r\nhi", "response_framing"),
         ("HTTP/1.1 200 OK\r\ncontent-length: 2\r\ntransfer-encoding: chunked\r\n\r\nhi", "response_framing"),
         ("HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\nzz\r\n", "response_invalid"),
@@ -204,7 +204,7 @@ async fn a_connection_with_a_refused_answer_is_not_kept() {
         (&chunks, "response_too_large"),
         (unread, "too_many_redirects"),
     ] {
-        check_not_kept(answer, Err(code), true).await;
+        check_not_kept(response, Err(code), true).await;
     }
 }
 
@@ -248,7 +248,7 @@ async fn a_cancelled_request_leaves_no_connection() {
     assert_eq!(body(&client, &url, &judge).await, "2.1");
 }
 
-/// Response splitting: after its first answer, the server sends a second one, which waits in the kept connection.
+/// Response splitting: after its first response, the server sends a second one, which waits in the kept connection.
 #[tokio::test]
 async fn an_answer_that_was_not_asked_for_is_never_taken() {
     for unrequested_bytes in [ok("of another request").into_bytes(), b"\r\n".to_vec(), b"H".to_vec()] {
@@ -294,7 +294,7 @@ async fn a_server_that_closes_idle_connections_costs_no_error() {
     assert_eq!(body(&client, &url, &judge).await, "2.1");
 }
 
-/// A server that reads a request on a kept connection, and closes the connection without an answer.
+/// A server that reads a request on a kept connection, and closes the connection without a response.
 #[tokio::test]
 async fn a_request_that_meets_a_closing_server_is_sent_again_once() {
     let keeping = KeepAliveServer::start(|_head, turn, stream| {
@@ -310,7 +310,7 @@ async fn a_request_that_meets_a_closing_server_is_sent_again_once() {
     assert_eq!(body(&client, &url, &judge).await, "2.1");
     assert_eq!(keeping.server.requests(), 3);
 
-    // If the second connection gives no answer either, the request is not sent again.
+    // If the second connection gives no response either, the request is not sent again.
     let keeping = KeepAliveServer::start(|_head, turn, stream| {
         let answers = turn == (1, 1);
         if answers {

@@ -30,13 +30,13 @@ fn judge(audience: &[u16]) -> Arc<RecordingJudge> {
 
 /// A server that records the heads of its requests.
 fn recording_server(
-    answer: impl Fn(&str) -> String + Send + Sync + 'static,
+    response: impl Fn(&str) -> String + Send + Sync + 'static,
 ) -> (Server, Arc<Mutex<Vec<String>>>) {
     let heads = Arc::new(Mutex::new(Vec::new()));
     let recorded_heads = Arc::clone(&heads);
     let server = Server::start(move |head, stream| {
         recorded_heads.lock().unwrap().push(head.to_owned());
-        send(stream, answer(head).as_bytes());
+        send(stream, response(head).as_bytes());
     });
     (server, heads)
 }

@@ -45,9 +45,9 @@ async fn a_connection_to_a_named_origin_is_handed_out() {
         let mut stream = dialler.dial(origin.clone()).await.expect("a connection");
         stream.set_nonblocking(false).expect("the stream can block");
         stream.write_all(b"GET / HTTP/1.1\r\n\r\n").expect("writes");
-        let mut answer = String::new();
-        stream.read_to_string(&mut answer).expect("reads");
-        assert!(answer.ends_with("\r\n\r\nhi"), "{answer}");
+        let mut response = String::new();
+        stream.read_to_string(&mut response).expect("reads");
+        assert!(response.ends_with("\r\n\r\nhi"), "{response}");
     }
     // A dialler also connects to `localhost` by name, without a name server.
     let url_by_name = url(&format!("http://localhost:{}", server.port));

@@ -42,10 +42,10 @@ impl Server {
         })
     }
 
-    /// Starts a server that gives the same answer to every request.
-    pub(crate) fn answering(answer: impl Into<Vec<u8>>) -> Self {
-        let answer = answer.into();
-        Self::start(move |_head, stream| send(stream, &answer))
+    /// Starts a server that gives the same response to every request.
+    pub(crate) fn answering(response: impl Into<Vec<u8>>) -> Self {
+        let response = response.into();
+        Self::start(move |_head, stream| send(stream, &response))
     }
 
     /// Starts a server. `serve` gets each connection, and the counter of requests.
@@ -262,9 +262,9 @@ fn requirement(layer: Layer) -> Requirement {
     Requirement::Waived
 }
 
-/// Sends a request, under these limits, to a server that always gives this answer.
-pub(crate) async fn ask(answer: impl Into<Vec<u8>>, limits: RequestLimits) -> Result<Response, FetchError> {
-    let server = Server::answering(answer);
+/// Sends a request, under these limits, to a server that always gives this response.
+pub(crate) async fn ask(response: impl Into<Vec<u8>>, limits: RequestLimits) -> Result<Response, FetchError> {
+    let server = Server::answering(response);
     let judge = Arc::new(RecordingJudge { limits, ..RecordingJudge::default() });
     Client::new(&[server.port]).get(&server.url("/"), &judge).await
 }

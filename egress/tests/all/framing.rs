@@ -7,8 +7,8 @@ use portcullis_egress::RequestLimits;
 
 use crate::fixture::{Client, RecordingJudge, Server, ask, assert_code, ok};
 
-async fn body_of(answer: &str) -> Result<String, &'static str> {
-    let response = ask(answer, RequestLimits::default()).await.map_err(|error| error.code())?;
+async fn body_of(response: &str) -> Result<String, &'static str> {
+    let response = ask(response, RequestLimits::default()).await.map_err(|error| error.code())?;
     Ok(String::from_utf8(response.body.to_vec()).unwrap())
 }
 
@@ -45,8 +45,8 @@ async fn a_second_length_is_refused() {
         ("transfer-encoding: chunked;a=b", "response_framing"),
         ("transfer-encoding:\x0bchunked", "response_invalid"),
     ] {
-        let answer = format!("HTTP/1.1 200 OK\r\n{headers}\r\n\r\n2\r\nhi\r\n0\r\n\r\n");
-        assert_eq!(body_of(&answer).await, Err(code), "{headers}");
+        let response = format!("HTTP/1.1 200 OK\r\n{headers}\r\n\r\n2\r\nhi\r\n0\r\n\r\n");
+        assert_eq!(body_of(&response).await, Err(code), "{headers}");
     }
 }
 
@@ -76,15 +76,15 @@ async fn faulty_chunks_are_refused() {
         ("5\r\nhi", "response_truncated"),
         ("", "response_truncated"),
     ] {
-        let answer = format!("HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n{chunks}");
-        assert_eq!(body_of(&answer).await, Err(code), "{chunks:?}");
+        let response = format!("HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n{chunks}");
+        assert_eq!(body_of(&response).await, Err(code), "{chunks:?}");
     }
 }
 
 #[tokio::test]
 async fn other_protocols_are_not_a_response() {
-    for answer in ["SSH-2.0-OpenSSH\r\n", "HTTP/2 200\r\n\r\n", "hello\r\n\r\n"] {
-        assert_eq!(body_of(answer).await, Err("response_invalid"), "{answer:?}");
+    for response in ["SSH-2.0-OpenSSH\r\n", "HTTP/2 200\r\n\r\n", "hello\r\n\r\n"] {
+        assert_eq!(body_of(response).await, Err("response_invalid"), "{response:?}");
     }
     let upgrade = "HTTP/1.1 101 Switching Protocols\r\nconnection: upgrade\r\nupgrade: x\r\n\r\n";
     assert_eq!(body_of(upgrade).await, Err("response_framing"));
@@ -93,7 +93,7 @@ async fn other_protocols_are_not_a_response() {
 
 #[tokio::test]
 async fn headers_that_proxies_read_differently_are_refused() {
-    for answer in [
+    for response in [
         "HTTP/1.1 200 OK\r\ncontent-length : 2\r\n\r\nhi",
         "HTTP/1.1 200 OK\r\nx: a\r\n content-length: 2\r\n\r\nhi",
         "HTTP/1.1 200 OK\r\n content-length: 2\r\n\r\nhi",
@@ -103,15 +103,15 @@ async fn headers_that_proxies_read_differently_are_refused() {
         "HTTP/1.1 2000 OK\r\n\r\nhi",
         "HTTP/1.0 200 OK\r\ntransfer-encoding: chunked\r\n\r\n2\r\nhi\r\n0\r\n\r\n",
     ] {
-        assert_eq!(body_of(answer).await, Err("response_invalid"), "{answer:?}");
+        assert_eq!(body_of(response).await, Err("response_invalid"), "{response:?}");
     }
 }
 
 #[tokio::test]
 async fn a_status_without_a_body_has_none() {
     for status in ["204 No Content", "304 Not Modified"] {
-        let answer = format!("HTTP/1.1 {status}\r\ncontent-length: 6\r\n\r\nhidden");
-        assert_eq!(body_of(&answer).await.unwrap(), "", "{status}");
+        let response = format!("HTTP/1.1 {status}\r\ncontent-length: 6\r\n\r\nhidden");
+        assert_eq!(body_of(&response).await.unwrap(), "", "{status}");
     }
 }
 

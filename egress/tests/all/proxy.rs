@@ -161,12 +161,12 @@ async fn a_port_that_no_rule_names_is_not_asked_for() {
 }
 
 /// Requests a page through a proxy that answers `CONNECT` in this way. Returns the result, and the bytes that the proxy
-/// got after its answer.
-async fn ask_hostile(answer: &[u8], limits: RequestLimits) -> (Result<Response, FetchError>, Vec<u8>) {
+/// got after its response.
+async fn ask_hostile(response: &[u8], limits: RequestLimits) -> (Result<Response, FetchError>, Vec<u8>) {
     let (sent, received) = std::sync::mpsc::channel();
-    let answer = answer.to_vec();
+    let response = response.to_vec();
     let proxy = Server::start(move |_head, stream| {
-        send(stream, &answer);
+        send(stream, &response);
         let mut rest = Vec::new();
         let _reset = stream.read_to_end(&mut rest);
         sent.send(rest).unwrap();
@@ -180,12 +180,13 @@ async fn ask_hostile(answer: &[u8], limits: RequestLimits) -> (Result<Response, 
 #[tokio::test]
 async fn a_proxy_that_refuses_is_an_error_with_its_status() {
     for status in [100, 101, 302, 400, 403, 407, 429, 502, 503] {
-        let answer = format!("HTTP/1.1 {status} X\r\nContent-Length: 1000000\r\n\r\nthe rest is not awaited");
-        let (result, rest) = ask_hostile(answer.as_bytes(), RequestLimits::default()).await;
+        let response =
+            format!("HTTP/1.1 {status} X\r\nContent-Length: 1000000\r\n\r\nthe rest is not awaited");
+        let (result, rest) = ask_hostile(response.as_bytes(), RequestLimits::default()).await;
         let error = result.unwrap_err();
         assert_eq!((error.code(), rest.len()), ("proxy_refused", 0), "{status}");
         let text = error.to_string();
-        assert!(text.contains(&format!("answers {status} to a connection to good.test")), "{text}");
+        assert!(text.contains(&format!("responds with {status} to a connection to good.test")), "{text}");
         assert_eq!(text.contains("asks for credentials"), status == 407, "{text}");
     }
 }
@@ -193,7 +194,7 @@ async fn a_proxy_that_refuses_is_an_error_with_its_status() {
 #[tokio::test]
 async fn no_tls_begins_behind_a_doubtful_answer() {
     let endless = format!("HTTP/1.1 200 OK\r\nx: {}\r\n\r\n", "a".repeat(9000));
-    for answer in [
+    for response in [
         "HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\n",
         "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n",
         "HTTP/1.1 200 OK\r\nContent-Length: 0\r\nTransfer-Encoding: chunked\r\n\r\n",
@@ -205,17 +206,17 @@ async fn no_tls_begins_behind_a_doubtful_answer() {
         "200 OK\r\n\r\n",
         &endless,
     ] {
-        let (result, rest) = ask_hostile(answer.as_bytes(), RequestLimits::default()).await;
+        let (result, rest) = ask_hostile(response.as_bytes(), RequestLimits::default()).await;
         assert_code(result, "proxy_invalid");
-        assert!(rest.is_empty(), "{answer:?}");
+        assert!(rest.is_empty(), "{response:?}");
     }
 }
 
 #[tokio::test]
 async fn a_proxy_that_does_not_answer_is_left() {
     let limits = RequestLimits { connect_timeout: Duration::from_millis(100), ..RequestLimits::default() };
-    for answer in ["", "HTTP/1.1 200 OK\r\nVia: 1.1 pro"] {
-        let (result, rest) = ask_hostile(answer.as_bytes(), limits.clone()).await;
+    for response in ["", "HTTP/1.1 200 OK\r\nVia: 1.1 pro"] {
+        let (result, rest) = ask_hostile(response.as_bytes(), limits.clone()).await;
         assert_code(result, "connect_timeout");
         assert!(rest.is_empty());
     }
@@ -260,9 +261,9 @@ async fn a_tunnel_goes_through_the_proxy() {
         let connection = crate::tunnels::client_tls(&pem, "good.test");
         let mut stream = StreamOwned::new(connection, stream);
         stream.write_all(b"GET / HTTP/1.1\r\n\r\n").unwrap();
-        let mut answer = [0; 40];
-        stream.read_exact(&mut answer).unwrap();
-        String::from_utf8(answer.to_vec()).unwrap()
+        let mut response = [0; 40];
+        stream.read_exact(&mut response).unwrap();
+        String::from_utf8(response.to_vec()).unwrap()
     });
     let watch = TunnelWatch::default();
     let (limits, cancel) = (TunnelLimits::default(), CancellationToken::new());

@@ -112,16 +112,16 @@ async fn only_a_location_of_a_redirect_is_followed() {
         "302 Found\r\ncontent-location: /next",
         "200 OK\r\nlink: </next>; rel=canonical",
     ] {
-        let answer = format!("HTTP/1.1 {head}\r\ncontent-length: 0\r\n\r\n");
-        assert_eq!(ask(answer, RequestLimits::default()).await.unwrap().redirects, 0, "{head}");
+        let response = format!("HTTP/1.1 {head}\r\ncontent-length: 0\r\n\r\n");
+        assert_eq!(ask(response, RequestLimits::default()).await.unwrap().redirects, 0, "{head}");
     }
 }
 
 #[tokio::test]
 async fn a_redirect_with_two_or_unreadable_targets_is_refused() {
     for head in ["location: /a\r\nlocation: /b", "location: http://a b/", "location: http://[::1"] {
-        let answer = format!("HTTP/1.1 302 Found\r\n{head}\r\ncontent-length: 0\r\n\r\n");
-        assert_code(ask(answer, RequestLimits::default()).await, "redirect_invalid");
+        let response = format!("HTTP/1.1 302 Found\r\n{head}\r\ncontent-length: 0\r\n\r\n");
+        assert_code(ask(response, RequestLimits::default()).await, "redirect_invalid");
     }
     let not_text = b"HTTP/1.1 302 Found\r\nlocation: /\xff\xfe\r\ncontent-length: 0\r\n\r\n";
     assert_code(ask(not_text.as_slice(), RequestLimits::default()).await, "redirect_invalid");

@@ -92,8 +92,8 @@ async fn a_coding_that_was_not_offered_is_refused() {
     for coding in
         ["deflate", "zstd", "gzip, gzip", "br, gzip", "identity, br", "gzip\r\ncontent-encoding: br"]
     {
-        let answer = format!("HTTP/1.1 200 OK\r\ncontent-encoding: {coding}\r\n\r\nhi");
-        assert_code(ask(answer, RequestLimits::default()).await, "coding_unsupported");
+        let response = format!("HTTP/1.1 200 OK\r\ncontent-encoding: {coding}\r\n\r\nhi");
+        assert_code(ask(response, RequestLimits::default()).await, "coding_unsupported");
     }
     let damaged = "HTTP/1.1 200 OK\r\ncontent-encoding: gzip\r\n\r\nplain";
     assert_code(ask(damaged, RequestLimits::default()).await, "coding_invalid");

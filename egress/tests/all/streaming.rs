@@ -361,8 +361,8 @@ async fn a_secret_learned_during_a_stream_is_redacted_later_on() {
 
 #[tokio::test]
 async fn the_headers_of_a_streamed_response_are_redacted() {
-    let answer = format!("HTTP/1.1 200 OK\r\nx-echo: {VALUE}\r\ncontent-length: 2\r\n\r\nhi");
-    let server = Server::answering(answer);
+    let response = format!("HTTP/1.1 200 OK\r\nx-echo: {VALUE}\r\ncontent-length: 2\r\n\r\nhi");
+    let server = Server::answering(response);
     let client = Client::new(&[server.port]);
     let judge = RecordingJudge {
         credentials: vec![credential(VALUE)],
@@ -389,12 +389,12 @@ async fn a_part_is_refused_where_a_secret_may_be_cut() {
 
 #[tokio::test]
 async fn a_body_that_breaks_off_is_not_complete() {
-    for (answer, code) in [
+    for (response, code) in [
         ("content-length: 10\r\n\r\nhalf", "response_truncated"),
         ("transfer-encoding: chunked\r\n\r\n4\r\nhalf\r\n", "response_truncated"),
         ("content-encoding: br\r\n\r\n\x0b\x02", "coding_invalid"),
     ] {
-        let server = Server::answering(format!("HTTP/1.1 200 OK\r\n{answer}"));
+        let server = Server::answering(format!("HTTP/1.1 200 OK\r\n{response}"));
         let client = Client::new(&[server.port]);
         let mut response = open(&client, &server.url("/"), &judge()).await.unwrap();
         let (body, end) = read_rest(&mut response).await;
@@ -420,8 +420,8 @@ async fn a_request_without_a_response_says_why() {
 #[tokio::test]
 async fn redirects_are_judged_before_the_head_is_passed_on() {
     let server = Server::start(|head, stream| {
-        let answer = if head.starts_with("GET /from ") { redirect("/to") } else { ok("arrived") };
-        send(stream, answer.as_bytes());
+        let response = if head.starts_with("GET /from ") { redirect("/to") } else { ok("arrived") };
+        send(stream, response.as_bytes());
     });
     let client = Client::new(&[server.port]);
     let judge = judge();
@@ -456,7 +456,7 @@ async fn a_body_that_was_read_to_its_end_leaves_its_connection() {
     }
     // Whole and streamed responses share the kept connections.
     answers.push(client.get(&server.url("/"), &judge).await.unwrap().body.to_vec());
-    assert!(answers.iter().all(|answer| *answer == answers[0]), "{answers:?}");
+    assert!(answers.iter().all(|response| *response == answers[0]), "{answers:?}");
 }
 
 #[tokio::test]

@@ -23,12 +23,12 @@ fn params(name: &str) -> CertificateParams {
     CertificateParams::new(vec![name.to_owned()]).unwrap()
 }
 
-/// A TLS server with this answer. `ends_well` says whether the server marks the end of its data.
-fn serve(config: Arc<ServerConfig>, answer: String, ends_well: bool) -> Server {
+/// A TLS server with this response. `ends_well` says whether the server marks the end of its data.
+fn serve(config: Arc<ServerConfig>, response: String, ends_well: bool) -> Server {
     Server::listen(move |stream: TcpStream, _count: &AtomicUsize| {
         let mut stream = StreamOwned::new(ServerConnection::new(Arc::clone(&config)).unwrap(), stream);
         if !read_head(&mut stream).is_empty() {
-            send(&mut stream, answer.as_bytes());
+            send(&mut stream, response.as_bytes());
             if ends_well {
                 stream.conn.send_close_notify();
                 let _ignored = stream.conn.complete_io(&mut stream.sock);
@@ -104,10 +104,10 @@ async fn https_does_not_fall_to_http() {
 #[tokio::test]
 async fn a_body_cut_below_tls_is_noticed() {
     let authority = Authority::new();
-    let answer = "HTTP/1.1 200 OK\r\n\r\nhalf of it";
-    let server = serve(authority.issue(&params("good.test")), answer.to_owned(), true);
+    let response = "HTTP/1.1 200 OK\r\n\r\nhalf of it";
+    let server = serve(authority.issue(&params("good.test")), response.to_owned(), true);
     assert_eq!(&get(&authority, &server).await.unwrap().body[..], b"half of it");
-    let server = serve(authority.issue(&params("good.test")), answer.to_owned(), false);
+    let server = serve(authority.issue(&params("good.test")), response.to_owned(), false);
     assert_code(get(&authority, &server).await, "response_truncated");
 }
 

@@ -83,20 +83,20 @@ impl Fixture {
         let client = move |mut stream: TcpStream| {
             stream.write_all(request.as_bytes()).unwrap();
             if let Some(hello) = hello {
-                let answer = read_head(&mut stream);
-                assert!(answer.starts_with("HTTP/1.1 200 "), "{answer}");
+                let response = read_head(&mut stream);
+                assert!(response.starts_with("HTTP/1.1 200 "), "{response}");
                 // The forwarder may have closed the connection, so an error is ignored.
                 let _ignored = stream.write_all(&hello);
             }
             let _ignored = stream.shutdown(Shutdown::Write);
-            let mut answer = Vec::new();
-            let _reset = stream.read_to_end(&mut answer);
-            String::from_utf8_lossy(&answer).into_owned()
+            let mut response = Vec::new();
+            let _reset = stream.read_to_end(&mut response);
+            String::from_utf8_lossy(&response).into_owned()
         };
         let before = self.server.requests();
-        let (answer, facts) = self.tunnel(TunnelLimits::default(), client).await;
+        let (response, facts) = self.tunnel(TunnelLimits::default(), client).await;
         let ended = facts.end.as_ref().map(|end| end.as_str());
-        assert_eq!(ended, Some(end), "{request_text:?}: {facts:?}, {answer:?}");
+        assert_eq!(ended, Some(end), "{request_text:?}: {facts:?}, {response:?}");
         assert_eq!(
             (facts.address, facts.sent, self.server.requests()),
             (None, 0, before),
@@ -147,12 +147,12 @@ async fn tls_to_a_granted_host_passes_and_is_counted() {
         assert!(read_head(&mut stream).starts_with("HTTP/1.1 200 "));
         let mut tls = StreamOwned::new(connection, stream);
         tls.write_all(b"GET / HTTP/1.1\r\n\r\n").unwrap();
-        let mut answer = String::new();
-        tls.read_to_string(&mut answer).unwrap();
-        answer
+        let mut response = String::new();
+        tls.read_to_string(&mut response).unwrap();
+        response
     };
-    let (answer, facts) = fixture.tunnel(TunnelLimits::default(), client).await;
-    assert!(answer.ends_with("hello"), "{answer}");
+    let (response, facts) = fixture.tunnel(TunnelLimits::default(), client).await;
+    assert!(response.ends_with("hello"), "{response}");
     assert_eq!(facts.target, Some(("good.test".to_owned(), fixture.server.port)));
     assert_eq!(facts.address.map(|address| address.port()), Some(fixture.server.port));
     assert_eq!(facts.end.map(|end| end.as_str()), Some("closed"));
@@ -181,12 +181,12 @@ async fn a_first_message_over_several_records_passes() {
         }
         let mut tls = StreamOwned::new(connection, stream);
         tls.write_all(b"GET / HTTP/1.1\r\n\r\n").unwrap();
-        let mut answer = String::new();
-        tls.read_to_string(&mut answer).unwrap();
-        answer
+        let mut response = String::new();
+        tls.read_to_string(&mut response).unwrap();
+        response
     };
-    let (answer, facts) = fixture.tunnel(TunnelLimits::default(), client).await;
-    assert!(answer.ends_with("hello"), "{answer}: {facts:?}");
+    let (response, facts) = fixture.tunnel(TunnelLimits::default(), client).await;
+    assert!(response.ends_with("hello"), "{response}: {facts:?}");
 }
 
 #[tokio::test]
@@ -254,12 +254,12 @@ async fn slow_and_silent_clients_are_cut() {
     let fixture = Fixture::new();
     let limits = TunnelLimits { greeting_timeout: Duration::from_millis(50), ..TunnelLimits::default() };
     let quiet = |mut stream: TcpStream| {
-        let mut answer = String::new();
-        let _reset = stream.read_to_string(&mut answer);
-        answer
+        let mut response = String::new();
+        let _reset = stream.read_to_string(&mut response);
+        response
     };
-    let (answer, facts) = fixture.tunnel(limits, quiet).await;
-    assert!(answer.starts_with("HTTP/1.1 408 "), "{answer}");
+    let (response, facts) = fixture.tunnel(limits, quiet).await;
+    assert!(response.starts_with("HTTP/1.1 408 "), "{response}");
     assert_eq!(facts.end.map(|end| end.as_str()), Some("tunnel_timeout"));
     let request = fixture.connect("good.test");
     let silent = move |mut stream: TcpStream| {
@@ -275,9 +275,9 @@ async fn slow_and_silent_clients_are_cut() {
         stream.write_all(request.as_bytes()).unwrap();
         read_head(&mut stream);
         stream.write_all(&hello).unwrap();
-        let mut answer = Vec::new();
-        let _reset = stream.read_to_end(&mut answer);
-        answer.len()
+        let mut response = Vec::new();
+        let _reset = stream.read_to_end(&mut response);
+        response.len()
     };
     let limits = TunnelLimits { idle_timeout: Duration::from_millis(50), ..TunnelLimits::default() };
     let (received, facts) = fixture.tunnel(limits, idle).await;
@@ -311,10 +311,10 @@ async fn cancelling_ends_a_tunnel() {
     assert_eq!(watch.facts().end.map(|end| end.as_str()), Some("cancelled"));
 }
 
-/// The open tunnels of a test. They are polled while the test waits for an answer.
+/// The open tunnels of a test. They are polled while the test waits for a response.
 type OpenTunnels<'w> = FuturesUnordered<LocalBoxFuture<'w, ()>>;
 
-/// Asks for a tunnel. Returns the client's end, the head of the answer, and the watch with the tunnel's facts.
+/// Asks for a tunnel. Returns the client's end, the head of the response, and the watch with the tunnel's facts.
 async fn ask<'w>(
     fixture: &'w Fixture,
     carried: &mut OpenTunnels<'w>,
@@ -327,17 +327,17 @@ async fn ask<'w>(
     let judge = Arc::<RecordingJudge>::clone(&fixture.judge);
     let tunnel = fixture.client.egress.tunnel(judge, ours, limits, share.clone(), watch.clone(), cancel);
     carried.push(tunnel.boxed_local());
-    let (answered, answer) = tokio::sync::oneshot::channel();
+    let (answered, response) = tokio::sync::oneshot::channel();
     thread::spawn(move || {
         theirs.write_all(request.as_bytes()).unwrap();
         let head = read_head(&mut theirs);
         answered.send((theirs, head)).unwrap();
     });
-    let mut answer = std::pin::pin!(answer);
+    let mut response = std::pin::pin!(response);
     loop {
         tokio::select! {
-            answer = &mut answer => {
-                let (client, head) = answer.unwrap();
+            response = &mut response => {
+                let (client, head) = response.unwrap();
                 return (client, head, watch);
             }
             Some(()) = carried.next() => {}

@@ -30,14 +30,14 @@ impl Served {
         serving.spawn(async move {
             let limits =
                 HttpLimits { max_connections: connections, head_timeout: head, max_head_bytes: 8 << 10 };
-            let answer = async |request: http::Request<hyper::body::Incoming>| {
+            let handler = async |request: http::Request<hyper::body::Incoming>| {
                 let path = request.uri().path().to_owned();
                 if path == "/never" {
                     std::future::pending::<()>().await;
                 }
                 Response::new(Full::new(Bytes::from(path)))
             };
-            Connections::accept(listener, &limits, answer, stopped.cancelled()).await
+            Connections::accept(listener, &limits, handler, stopped.cancelled()).await
         });
         Self { address, stop, serving }
     }
@@ -63,11 +63,11 @@ async fn rest(mut stream: TcpStream) -> String {
 }
 
 async fn read_answer(stream: &mut TcpStream) -> String {
-    let mut answer = Vec::new();
-    while !answer.windows(4).any(|window| window == b"/ok!") {
-        assert_ne!(stream.read_buf(&mut answer).await.expect("reads"), 0, "{answer:?}");
+    let mut response = Vec::new();
+    while !response.windows(4).any(|window| window == b"/ok!") {
+        assert_ne!(stream.read_buf(&mut response).await.expect("reads"), 0, "{response:?}");
     }
-    String::from_utf8_lossy(&answer).into_owned()
+    String::from_utf8_lossy(&response).into_owned()
 }
 
 const LONG: Duration = Duration::from_secs(60);
@@ -84,8 +84,8 @@ async fn a_connection_beyond_the_limit_is_refused_until_another_ends() {
         // The server notices the end of the first connection only after a while. A refused connection is
         // reset, because its request was not read.
         let mut next = served.send("GET /ok! HTTP/1.1\r\nhost: x\r\n\r\n").await;
-        let mut answer = [0; 12];
-        if next.read_exact(&mut answer).await.is_ok() && &answer == b"HTTP/1.1 200" {
+        let mut response = [0; 12];
+        if next.read_exact(&mut response).await.is_ok() && &response == b"HTTP/1.1 200" {
             break;
         }
     }
@@ -96,8 +96,8 @@ async fn a_connection_beyond_the_limit_is_refused_until_another_ends() {
 async fn a_head_that_does_not_come_ends_the_connection() {
     let served = Served::start(8, Duration::from_millis(50)).await;
     for begin in ["", "GET /ok! HTTP/1.1\r\nhost:"] {
-        let answer = rest(served.send(begin).await).await;
-        assert!(!answer.contains("200"), "{answer}");
+        let response = rest(served.send(begin).await).await;
+        assert!(!response.contains("200"), "{response}");
     }
     served.stop(LONG).await;
 }
@@ -109,9 +109,9 @@ async fn a_head_that_is_too_large_is_refused() {
     let many = format!("GET /ok! HTTP/1.1\r\nhost: x\r\n{}\r\n", "a: b\r\n".repeat(100));
     for request in [large, many] {
         let mut stream = served.send(&request).await;
-        let mut answer = [0; 12];
-        stream.read_exact(&mut answer).await.expect("an answer");
-        assert_eq!(&answer, b"HTTP/1.1 431");
+        let mut response = [0; 12];
+        stream.read_exact(&mut response).await.expect("a response");
+        assert_eq!(&response, b"HTTP/1.1 431");
     }
     served.stop(LONG).await;
 }
@@ -130,7 +130,7 @@ async fn a_stop_ends_idle_connections_immediately_and_others_after_the_grace_per
     let hanging = served.send("GET /never HTTP/1.1\r\nhost: x\r\n\r\n").await;
     served.stop(Duration::from_millis(50)).await;
     let mut hanging = hanging;
-    // The connection is reset or closed, without an answer.
+    // The connection is reset or closed, without a response.
     let read = hanging.read(&mut [0; 16]).await;
     assert!(read.is_err() || read.is_ok_and(|read| read == 0));
 }

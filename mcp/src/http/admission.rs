@@ -38,7 +38,7 @@ use crate::{
     wire::{self, Unreadable},
 };
 
-/// The type of every HTTP answer.
+/// The type of every HTTP response.
 pub(super) type HttpResponse = Response<BoxBody<Bytes, Infallible>>;
 
 /// The `Retry-After` of a refusal that the client may retry, in seconds.
@@ -180,7 +180,7 @@ impl Gate {
     ///
     /// # Cancellation
     /// Cancel-safe. A call that the request started continues until its session ends.
-    pub(super) async fn answer(&self, request: Request<Incoming>) -> HttpResponse {
+    pub(super) async fn respond(&self, request: Request<Incoming>) -> HttpResponse {
         // Refuse before reading any byte of the body.
         if let Some(refusal) = self.refuse_by_head(&request) {
             return refusal;
@@ -256,15 +256,15 @@ impl Gate {
         open_request: Option<Arc<OpenRequest>>,
     ) -> HttpResponse {
         let ends_session = request.method() == Method::DELETE;
-        let mut answer = self.service.handle(request).await;
+        let mut response = self.service.handle(request).await;
         // The protocol does not define the status for the end of a session. Some clients accept only 200 and
         // 204.
-        if ends_session && answer.status() == StatusCode::ACCEPTED {
-            answer = Response::new(Full::default().boxed());
-            *answer.status_mut() = StatusCode::NO_CONTENT;
+        if ends_session && response.status() == StatusCode::ACCEPTED {
+            response = Response::new(Full::default().boxed());
+            *response.status_mut() = StatusCode::NO_CONTENT;
         }
-        // The closure holds the guard until the answer's body was sent or dropped.
-        answer.map(|body| {
+        // The closure holds the guard until the response's body was sent or dropped.
+        response.map(|body| {
             let hold_until_answered = move |frame| {
                 let _until_answered = &open_request;
                 frame
@@ -275,7 +275,7 @@ impl Gate {
 
     /// Serves a request that creates a session, if the limit allows one.
     async fn make_session(&self, request: Request<Full<Bytes>>) -> HttpResponse {
-        // Hold the lock until the answer is ready: `sessions` has the new session only then.
+        // Hold the lock until the response is ready: `sessions` has the new session only then.
         let _creating = self.session_creation.lock().await;
         if self.sessions.sessions.read().await.len() >= self.limits.max_sessions {
             let Self { limits: McpLimits { max_sessions: sessions, idle_timeout: idle, .. }, .. } = self;
@@ -291,22 +291,22 @@ impl Gate {
 
 /// Returns a refusal that the client may retry later.
 fn busy(reason: &str) -> HttpResponse {
-    let mut answer = refuse(StatusCode::SERVICE_UNAVAILABLE, reason);
-    answer.headers_mut().insert(RETRY_AFTER, HeaderValue::from_static(RETRY_SECONDS));
-    answer
+    let mut response = refuse(StatusCode::SERVICE_UNAVAILABLE, reason);
+    response.headers_mut().insert(RETRY_AFTER, HeaderValue::from_static(RETRY_SECONDS));
+    response
 }
 
 /// Returns a refusal of a request. It closes the connection, so the rest of the request is not read.
 pub(super) fn refuse(status: StatusCode, reason: &str) -> HttpResponse {
     let body = Full::new(Bytes::from(format!("{reason}\n"))).boxed();
-    let mut answer = Response::new(body);
-    *answer.status_mut() = status;
-    let headers = answer.headers_mut();
+    let mut response = Response::new(body);
+    *response.status_mut() = status;
+    let headers = response.headers_mut();
     headers.insert(CONNECTION, HeaderValue::from_static("close"));
     if status == StatusCode::UNAUTHORIZED {
         headers.insert(WWW_AUTHENTICATE, HeaderValue::from_static("Bearer"));
     }
-    answer
+    response
 }
 
 /// Refuses a request outside a session, because approvals, stored outputs and the limit of calls belong to
@@ -337,17 +337,17 @@ fn is_json(headers: &HeaderMap) -> bool {
     kind.split(';').next().unwrap_or_default().trim().eq_ignore_ascii_case("application/json")
 }
 
-/// Returns the answer to an unreadable message: the protocol's error, with status 400.
+/// Returns the response to an unreadable message: the protocol's error, with status 400.
 fn unreadable_answer(unreadable: Unreadable) -> HttpResponse {
     let Unreadable { id, error } = unreadable;
     let message: TxJsonRpcMessage<RoleServer> = JsonRpcMessage::error(error, id);
     let Ok(text) = serde_json::to_vec(&message) else {
         return refuse(StatusCode::BAD_REQUEST, "this is not a message of the protocol");
     };
-    let mut answer = Response::new(Full::new(Bytes::from(text)).boxed());
-    *answer.status_mut() = StatusCode::BAD_REQUEST;
-    answer.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
-    answer
+    let mut response = Response::new(Full::new(Bytes::from(text)).boxed());
+    *response.status_mut() = StatusCode::BAD_REQUEST;
+    response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
+    response
 }
 
 #[cfg(test)]

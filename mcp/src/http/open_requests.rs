@@ -24,7 +24,7 @@ pub(super) struct OpenRequests {
     ended: Arc<Notify>,
 }
 
-/// A request in flight. The call and the answer's body each hold a reference. The id is free when both are
+/// A request in flight. The call and the response's body each hold a reference. The id is free when both are
 /// dropped.
 #[derive(Debug)]
 pub(super) struct OpenRequest {

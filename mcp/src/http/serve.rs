@@ -36,12 +36,12 @@ pub async fn serve_http(
         max_head_bytes: limits.max_head_bytes,
     };
     let answering = Arc::clone(&gate);
-    let answer = move |request| {
+    let handler = move |request| {
         let gate = Arc::clone(&answering);
-        async move { gate.answer(request).await }
+        async move { gate.respond(request).await }
     };
-    let connections = Connections::accept(listener, &of_connections, answer, stop.cancelled()).await;
-    // `stop` has cancelled the calls. Let each get its answer before sessions and connections are closed.
+    let connections = Connections::accept(listener, &of_connections, handler, stop.cancelled()).await;
+    // `stop` has cancelled the calls. Let each get its response before sessions and connections are closed.
     let _ = timeout(limits.stop_timeout, gate.wait_until_answered()).await;
     sessions.cancel();
     connections.close(limits.leave_grace).await;

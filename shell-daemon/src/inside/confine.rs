@@ -152,8 +152,8 @@ fn take_parts(
     let mut handles = handles.into_iter().map(Arc::new);
     let root = rustix::fs::open("/", OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty())
         .map_err(io::Error::from)?;
-    let state_dir = handles.next().ok_or(SessionConfineError::NoCanary)?;
-    let canary = Canary::from_state_dir(state_dir).with_root(root.into());
+    let state_folder = handles.next().ok_or(SessionConfineError::NoCanary)?;
+    let canary = Canary::from_state_folder(state_folder).with_root(root.into());
     let binds: Vec<Bind> = handles
         .zip(&setup.paths)
         .map(|(handle, path)| Bind { handle, target: path.target.clone(), access: path.access })

@@ -33,9 +33,9 @@ fn everything(error: &ClientError) -> String {
     chain.map(|error| format!("{error} {error:?}\n")).collect()
 }
 
-async fn submitted(answer: Response) -> Result<Submission, ClientError> {
+async fn submitted(response: Response) -> Result<Submission, ClientError> {
     let fake = FakeGateway::start();
-    fake.noted().submission_answers.push_back(Some(answer));
+    fake.noted().submission_responses.push_back(Some(response));
     let outcome = fake.client().submit("run_1", "cal_1", &json!({ "ok": true })).await;
     let expected = ("run_1".to_owned(), json!({ "callId": "cal_1", "result": { "ok": true } }));
     assert_eq!(fake.noted().submissions, [expected]);
@@ -57,8 +57,8 @@ async fn a_submission_ends_as_the_gateway_says() {
         (refusal(410, "gone", "the call is expired"), Submission::Closed),
         (refusal(404, "not_found", "there is no call"), Submission::Unknown),
     ];
-    for (answer, expected) in cases {
-        assert_eq!(submitted(answer).await.expect("judged"), expected);
+    for (response, expected) in cases {
+        assert_eq!(submitted(response).await.expect("judged"), expected);
     }
 }
 
@@ -92,11 +92,11 @@ async fn the_404_of_another_server_says_nothing_about_the_call() {
 
 #[tokio::test]
 async fn a_server_that_repeats_the_token_does_not_bring_it_into_errors() {
-    for answer in [
+    for response in [
         refusal(401, TOKEN, &format!("Bearer {TOKEN} is unknown")),
         (StatusCode::BAD_GATEWAY, format!("authorization: Bearer {TOKEN}")).into_response(),
     ] {
-        let error = submitted(answer).await.expect_err("refused");
+        let error = submitted(response).await.expect_err("refused");
         assert!(everything(&error).contains("[token]"), "{error:?}");
     }
     let gateway = FakeGateway::start().client();
@@ -107,8 +107,8 @@ async fn a_server_that_repeats_the_token_does_not_bring_it_into_errors() {
 
 #[tokio::test]
 async fn an_answer_that_is_not_json_is_unreadable() {
-    for answer in ["", "{", r#"{"delivery":"pigeon"}"#] {
-        let error = submitted(answer.into_response()).await.expect_err("unreadable");
+    for response in ["", "{", r#"{"delivery":"pigeon"}"#] {
+        let error = submitted(response.into_response()).await.expect_err("unreadable");
         assert!(matches!(error, ClientError::Unreadable { subject: "response", .. }), "{error:?}");
     }
 }
@@ -169,7 +169,7 @@ async fn open_calls_are_those_of_all_pages() {
 #[tokio::test]
 async fn a_listing_ends_with_its_first_error() {
     let fake = FakeGateway::start();
-    fake.noted().list_answers.push_back(refusal(503, "unavailable", "try again"));
+    fake.noted().list_responses.push_back(refusal(503, "unavailable", "try again"));
     let gateway = fake.client();
     let calls: Vec<_> = gateway.open_calls("agt_1").collect().await;
     assert!(matches!(&*calls, [Err(ClientError::Refused { status: 503, .. })]), "{calls:?}");
@@ -188,7 +188,7 @@ async fn a_gateway_that_does_not_answer_is_left_after_30_seconds() {
     let fake = FakeGateway::start();
     // The head arrives, but the body never ends.
     let body = Body::from_stream(stream::pending::<Result<Bytes, std::io::Error>>());
-    fake.noted().submission_answers.push_back(Some(body.into_response()));
+    fake.noted().submission_responses.push_back(Some(body.into_response()));
     let begun = Instant::now();
     let error = fake.client().submit("run_1", "cal_1", &()).await.expect_err("no answer");
     assert!(matches!(error, ClientError::TimedOut { .. }) && error.is_transient(), "{error:?}");
@@ -200,7 +200,7 @@ async fn an_endless_answer_is_cut_off() {
     let fake = FakeGateway::start();
     let chunk = Bytes::from(vec![b' '; 1 << 20]);
     let body = Body::from_stream(stream::repeat_with(move || Ok::<_, std::io::Error>(chunk.clone())));
-    fake.noted().list_answers.push_back(body.into_response());
+    fake.noted().list_responses.push_back(body.into_response());
     let gateway = fake.client();
     let error = gateway.open_calls("agt_1").next().await.expect("an error").expect_err("too large");
     assert!(matches!(error, ClientError::TooLarge { subject: "response", .. }), "{error:?}");

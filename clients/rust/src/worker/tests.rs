@@ -161,7 +161,7 @@ async fn failures_and_panics_are_results() {
 async fn a_result_is_submitted_again_without_another_call_of_the_tool() {
     let fake = FakeGateway::start();
     fake.noted().calls = vec![call("cal_1", "count", &Value::Null)];
-    fake.noted().submission_answers =
+    fake.noted().submission_responses =
         [None, Some(refusal(503, "unavailable", "try again")), Some(refusal(429, "too_many", "a limit"))]
             .into();
     let calls = Arc::new(AtomicUsize::new(0));
@@ -179,7 +179,7 @@ async fn a_result_that_is_not_taken_for_minutes_is_given_up_until_the_next_list(
     let fake = FakeGateway::start();
     fake.noted().calls = vec![call("cal_1", "echo", &json!(1))];
     let refusals = (0..submit::MAX_ATTEMPTS).map(|_| Some(refusal(503, "unavailable", "try again")));
-    fake.noted().submission_answers = refusals.collect();
+    fake.noted().submission_responses = refusals.collect();
     // The stream stays silent, so the worker reconnects and lists again each minute.
     run_until_submitted(&echo(&fake), &fake, submit::MAX_ATTEMPTS + 1).await;
     assert!(fake.noted().connections.len() > 1);
@@ -189,7 +189,7 @@ async fn a_result_that_is_not_taken_for_minutes_is_given_up_until_the_next_list(
 async fn a_call_that_another_program_has_answered_is_done() {
     let fake = FakeGateway::start();
     fake.noted().calls = ["a", "b", "c", "d"].map(|id| call(id, "echo", &json!(1))).into();
-    fake.noted().submission_answers = [
+    fake.noted().submission_responses = [
         Some(refusal(409, "conflict", "the call has another result already")),
         Some(refusal(410, "gone", "the call is cancelled")),
         Some(refusal(404, "not_found", "there is no call")),
@@ -215,7 +215,7 @@ async fn a_result_that_the_gateway_does_not_take_is_replaced_by_the_reason() {
 
     let fake = FakeGateway::start();
     fake.noted().calls = vec![call("cal_1", "echo", &json!(1))];
-    fake.noted().submission_answers = [Some(refusal(422, "invalid", "too deep"))].into();
+    fake.noted().submission_responses = [Some(refusal(422, "invalid", "too deep"))].into();
     run_until_submitted(&echo(&fake), &fake, 2).await;
     let reason = fake.results()[1].1["error"].to_string();
     assert!(reason.contains("422 invalid: too deep"), "{reason}");
@@ -233,7 +233,7 @@ async fn refusals_of_the_agent_end_the_worker() {
         assert!(is_this(&error), "{error:?}");
 
         let fake = FakeGateway::start();
-        fake.noted().list_answers.push_back(refusal(status, code, "no"));
+        fake.noted().list_responses.push_back(refusal(status, code, "no"));
         let error = echo(&fake).run("agt_1", future::pending()).await.expect_err("refused");
         assert!(is_this(&error), "{error:?}");
         assert_eq!(fake.noted().connections.len(), 1);
@@ -244,7 +244,7 @@ async fn refusals_of_the_agent_end_the_worker() {
 async fn a_submission_without_rights_ends_the_worker() {
     let fake = FakeGateway::start();
     fake.noted().calls = vec![call("cal_1", "echo", &json!(1))];
-    fake.noted().submission_answers = [Some(refusal(401, "unauthorized", "the token is unknown"))].into();
+    fake.noted().submission_responses = [Some(refusal(401, "unauthorized", "the token is unknown"))].into();
     let error = echo(&fake).run("agt_1", future::pending()).await.expect_err("refused");
     assert!(matches!(error, ClientError::Refused { status: 401, .. }), "{error:?}");
 }
