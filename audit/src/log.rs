@@ -8,14 +8,13 @@ use std::{
     path::Path,
     process,
     sync::{
-        Arc,
+        Arc, Mutex, MutexGuard, PoisonError,
         atomic::{AtomicU64, Ordering},
     },
     thread::JoinHandle,
 };
 
 use jiff::Timestamp;
-use parking_lot::{Mutex, MutexGuard};
 use rustix::io::Errno;
 
 use super::{
@@ -277,6 +276,8 @@ impl Drop for AuditLog {
 pub(super) struct SharedLog {
     pub(super) files: Arc<LogFiles>,
     mode: SyncMode,
+    /// A mutex of the standard library, because it is held while a row is written. A waiter of `parking_lot` calls
+    /// `sched_yield` first, and then loses its processor for much longer than a row takes.
     state: Mutex<LogState>,
     /// Lock order: acquired before the state, never after it.
     pub(super) seal_state: Mutex<SealState>,
@@ -306,7 +307,7 @@ struct OpenCall {
 impl SharedLog {
     pub(super) fn state(&self) -> MutexGuard<'_, LogState> {
         // The state is usable after a panic: the writer reads the real end of the file before each row.
-        self.state.lock()
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     pub(super) fn check_synced(&self) -> Result<(), AuditError> {

@@ -5,12 +5,11 @@ use std::{
     fmt,
     fs::File,
     path::Path,
-    sync::Arc,
+    sync::{Arc, MutexGuard, PoisonError},
     time::{Duration, Instant},
 };
 
 use jiff::Timestamp;
-use parking_lot::MutexGuard;
 use serde::{Deserialize, Serialize};
 
 use super::{
@@ -269,7 +268,7 @@ impl SharedLog {
 
     fn seal_state(&self) -> MutexGuard<'_, SealState> {
         // The state is usable after a panic: the tree advances only by whole rows.
-        self.seal_state.lock()
+        self.seal_state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Makes a checkpoint or seals the segment if that is due. Returns the time until the next check.

@@ -7,6 +7,7 @@
 
 mod entry;
 mod lock;
+mod plain_path;
 mod record_changes;
 mod refusals;
 mod touches;
@@ -207,9 +208,9 @@ impl GuestFs {
             return Ok(target);
         }
         let follow = if intent.follow { OFlags::empty() } else { OFlags::NOFOLLOW };
-        let open_target = match resolve(base.as_fd(), path, follow) {
-            Ok(target) => {
-                let below = self.below_mount(preopen, target.as_fd(), None)?;
+        let open_target = match self.resolve_to_open(preopen, &base, path, follow, intent.writes) {
+            Ok((target, below)) => {
+                let below = below.map_or_else(|| self.below_mount(preopen, target.as_fd(), None), Ok)?;
                 self.judge_sight(preopen, &below, path, intent.writes)?;
                 let stat = stat(target.as_fd())?;
                 let kind = FileType::from_raw_mode(stat.st_mode);

@@ -113,8 +113,23 @@ impl MountTable {
 /// # Errors
 /// The system's error, which is [`Errno::XDEV`] for a path that leaves the folder.
 pub fn resolve_beneath(base: BorrowedFd<'_>, path: &str, flags: OFlags) -> Result<OwnedFd, Errno> {
+    resolve(base, path, flags, ResolveFlags::BENEATH | ResolveFlags::NO_MAGICLINKS)
+}
+
+/// Resolves a path beneath a directory as [`resolve_beneath`] does, but follows no symlink.
+///
+/// # Errors
+/// The system's error, which is [`Errno::LOOP`] for a path that leads through a symlink.
+pub(crate) fn resolve_without_links(
+    base: BorrowedFd<'_>,
+    path: &str,
+    flags: OFlags,
+) -> Result<OwnedFd, Errno> {
+    resolve(base, path, flags, ResolveFlags::BENEATH | ResolveFlags::NO_SYMLINKS)
+}
+
+fn resolve(base: BorrowedFd<'_>, path: &str, flags: OFlags, beneath: ResolveFlags) -> Result<OwnedFd, Errno> {
     let flags = flags | OFlags::PATH | OFlags::CLOEXEC;
-    let beneath = ResolveFlags::BENEATH | ResolveFlags::NO_MAGICLINKS;
     let path = if path.is_empty() { "." } else { path };
     for _ in 0..RESOLVE_ATTEMPTS {
         match rustix::fs::openat2(base, path, flags, Mode::empty(), beneath) {

@@ -1,14 +1,20 @@
 //! The overhead of an agent loop over its calls, and the cost of an event reader that is too slow.
 
-use std::{num::NonZeroUsize, sync::Arc, time::Instant};
+use std::{
+    num::NonZeroUsize,
+    sync::Arc,
+    time::{Duration, Instant},
+};
 
 use futures_util::StreamExt as _;
 use portcullis_agent::{
     AgentConfig, AgentEvent, AgentLoop, DEFAULT_EVENT_CAPACITY, Delta, EventEmitter, EventReceiver,
     ExecutionStrategy, InMemoryMessageStore, ScriptedProvider, StopReason, ToolCallDelta, event_channel,
 };
-use portcullis_testing::approving_caller;
+use portcullis_testing::{Fixture, approving_caller};
 use portcullis_tools::{Caller, RegistryExecutor, ToolRegistry, new_call};
+use portcullis_types::{FunctionDecl, JsonSchema, SafetyTier, Tool, ToolError, async_trait};
+use serde_json::json;
 
 use crate::{
     read::Files,
@@ -23,25 +29,57 @@ const ROUNDS: usize = 60;
 const CONCURRENCY: NonZeroUsize = NonZeroUsize::new(10).expect("10 is not 0");
 const EVENTS: usize = 10_000;
 
+/// A tool that returns its arguments. Unlike the shipped `echo`, it is offered to the model: a loop runs calls
+/// concurrently only if their tool is offered.
+struct Reply;
+
+#[async_trait]
+impl Tool for Reply {
+    fn schema(&self) -> FunctionDecl {
+        let parameters = json!({
+            "type": "object",
+            "properties": {"message": {"type": "string"}},
+            "required": ["message"],
+            "additionalProperties": false,
+        });
+        FunctionDecl { name: "reply".to_owned(), description: None, parameters: JsonSchema::new(parameters) }
+    }
+
+    async fn execute(&self, arguments: &str) -> Result<String, ToolError> {
+        Ok(arguments.to_owned())
+    }
+
+    fn timeout(&self) -> Duration {
+        Duration::from_secs(30)
+    }
+
+    fn safety_tier(&self) -> SafetyTier {
+        SafetyTier::ReadOnly
+    }
+}
+
 /// Measures the same calls in three ways, one after the other: through the registry, through a loop without an event
 /// reader, and through a loop whose events a task reads.
 #[expect(clippy::disallowed_methods, reason = "a benchmark's own task, awaited below")]
-pub(crate) async fn overhead(registry: &Arc<ToolRegistry>, files: &Files, report: &mut Report) {
+pub(crate) async fn overhead(files: &Files, report: &mut Report) {
+    let fixture = Fixture::new().with_policy("[tools.reply]\nenabled = true\n");
+    let builder = fixture.builder().await.expect("a builder");
+    let registry = &Arc::new(builder.tool(Reply).build().expect("a registry"));
     let (mut direct, mut looped, mut watched, mut native) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
     let (mut direct_parallel, mut looped_parallel) = (Vec::new(), Vec::new());
     for round in 0..ROUNDS {
         let caller = Caller::new(format!("bare-{round}"), "bench");
         let start = Instant::now();
         for number in 0..CALLS {
-            let result = registry.execute_with_policy(new_call("echo", message(number)), &caller).await;
+            let result = registry.execute_with_policy(new_call("reply", message(number)), &caller).await;
             result.into_result().expect("a result");
         }
         direct.push(start.elapsed());
         native.extend((0..CALLS).map(|number| files.read_natively(number)));
         let caller = Caller::new(format!("bare-beside-{round}"), "bench");
         let start = Instant::now();
-        let calls =
-            (0..CALLS).map(|number| registry.execute_with_policy(new_call("echo", message(number)), &caller));
+        let calls = (0..CALLS)
+            .map(|number| registry.execute_with_policy(new_call("reply", message(number)), &caller));
         let results = futures_util::stream::iter(calls).buffer_unordered(CONCURRENCY.get());
         results.for_each(|result| async move { drop(result.into_result().expect("a result")) }).await;
         direct_parallel.push(start.elapsed());
@@ -67,13 +105,13 @@ pub(crate) async fn overhead(registry: &Arc<ToolRegistry>, files: &Files, report
     }
     let per_call = |samples: &mut Vec<_>| median_us(samples) / CALLS as f64;
     let (direct, looped, watched) = (per_call(&mut direct), per_call(&mut looped), per_call(&mut watched));
-    report.add_reference("`echo` through the registry, a call", direct, "µs");
+    report.add_reference("a tool without work through the registry, a call", direct, "µs");
     let slowness = Slowness::from_native_read(median_us(&mut native));
     report.check_at_most_scaled("what a loop adds to it", looped - direct, 20.0, "µs", slowness);
     let what = "what a loop with a reader of its events adds to it";
     report.check_at_most_scaled(what, watched - direct, 20.0, "µs", slowness);
     let (direct, looped) = (per_call(&mut direct_parallel), per_call(&mut looped_parallel));
-    report.add_reference("`echo` through the registry, a call of 10 at a time", direct, "µs");
+    report.add_reference("a tool without work through the registry, a call of 10 at a time", direct, "µs");
     report.check_at_most_scaled("what a loop adds to it then", looped - direct, 20.0, "µs", slowness);
 }
 
@@ -101,7 +139,7 @@ fn agent(
         Delta::ToolCall(ToolCallDelta {
             index: number as u64,
             id: Some(format!("call-{number}")),
-            name: Some("echo".to_owned()),
+            name: Some("reply".to_owned()),
             arguments: Some(message(number)),
         })
     });

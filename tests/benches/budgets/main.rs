@@ -82,7 +82,7 @@ fn main() -> ExitCode {
         runtime.block_on(tasks::scanning(&mut report));
     }
     if runs("agent") {
-        runtime.block_on(agent::overhead(&registry, &files, &mut report));
+        runtime.block_on(agent::overhead(&files, &mut report));
         agent::slow_reader(&mut report);
     }
     if runs("mcp") {

@@ -127,7 +127,7 @@ async fn waiting(runs: &Runs, registry: &Arc<ToolRegistry>, report: &mut Report)
     report.check_at_most("memory of 1 000 runs that wait", added, 50.0, "MB");
 }
 
-/// A model that calls `echo` in each turn, until it has done so often enough.
+/// A model that calls `add` in each turn, until it has done so often enough.
 struct Repeating(usize);
 
 #[async_trait]

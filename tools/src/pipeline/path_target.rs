@@ -6,7 +6,7 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use portcullis_policy::{Denial, DenialCode, HiddenNames, WorkspaceSecurityPolicy};
 use portcullis_types::{Access, GuestPath};
 use rustix::{
-    fs::{FileType, OFlags},
+    fs::{FileType, OFlags, Stat},
     io::Errno,
 };
 
@@ -45,7 +45,9 @@ pub(super) fn judge_target(
     };
     let exists = reached.missing.is_empty();
     let target = reached.target.as_fd();
-    if exists && is_special(target) {
+    // If the stat fails, the tool's own open fails too.
+    let stat = if exists { rustix::fs::fstat(target).ok() } else { None };
+    if stat.as_ref().is_some_and(is_special) {
         let hint = "tools read and write only files and directories";
         return Err(path_denial(path, DenialCode::SpecialFile, hint));
     }
@@ -53,7 +55,7 @@ pub(super) fn judge_target(
     // Removing or renaming a name leaves the file's content unchanged.
     let is_opened = exists && matches!(last_name, LastName::Followed);
     if is_opened && !is_vault {
-        match suspicion_of(target, paths.exposed) {
+        match stat.as_ref().and_then(|stat| suspicion_of(stat, paths.exposed)) {
             Some(LinkSuspicion::Private) => {
                 return Err(path_denial(path, DenialCode::HardLink, links::PRIVATE));
             }
@@ -190,19 +192,16 @@ pub(super) enum LastName {
 }
 
 /// Returns why the file may be a private file under another name.
-fn suspicion_of(handle: BorrowedFd<'_>, exposed: &ExposedFiles) -> Option<LinkSuspicion> {
-    let stat = rustix::fs::fstat(handle).ok()?;
+fn suspicion_of(stat: &Stat, exposed: &ExposedFiles) -> Option<LinkSuspicion> {
     let is_file = FileType::from_raw_mode(stat.st_mode) == FileType::RegularFile;
-    if is_file { exposed.suspects(&stat) } else { None }
+    if is_file { exposed.suspects(stat) } else { None }
 }
 
-fn is_special(handle: BorrowedFd<'_>) -> bool {
-    rustix::fs::fstat(handle).is_ok_and(|stat| {
-        !matches!(
-            FileType::from_raw_mode(stat.st_mode),
-            FileType::RegularFile | FileType::Directory | FileType::Symlink
-        )
-    })
+fn is_special(stat: &Stat) -> bool {
+    !matches!(
+        FileType::from_raw_mode(stat.st_mode),
+        FileType::RegularFile | FileType::Directory | FileType::Symlink
+    )
 }
 
 /// Returns the path of a target below its mount, with the missing components appended. `None` if the kernel

@@ -9,9 +9,13 @@ use std::{
 };
 
 use futures_util::{FutureExt, future::join_all};
+use portcullis_agent::{
+    AgentConfig, AgentLoop, Delta, ExecutionStrategy, InMemoryMessageStore, ScriptedProvider, StopReason,
+    ToolCallDelta,
+};
 use portcullis_testing::Fixture;
 use portcullis_tools::{
-    Caller, ToolRegistry,
+    Caller, RegistryExecutor, ToolRegistry,
     approval::{ApprovalPolicy, ApprovalRule},
     new_call,
     policy::ToolFacts,
@@ -226,4 +230,25 @@ impl ApprovalPolicy for NoEcho {
         }
         ApprovalRule::Allow
     }
+}
+
+/// The calls of one turn reach the registry concurrently if their tool only reads.
+#[tokio::test(flavor = "multi_thread")]
+async fn calls_of_one_turn_that_only_read_run_concurrently() {
+    let (spy, peak_calls) = meeting_spy(2);
+    let registry = native_registry(&fixture_enabling(&["meeting"]), [spy]);
+    let meet = |index: u64| {
+        let id = Some(format!("call-{index}"));
+        let (name, arguments) = (Some("meeting".to_owned()), Some("{}".to_owned()));
+        Delta::ToolCall(ToolCallDelta { index, id, name, arguments })
+    };
+    let script = ScriptedProvider::new()
+        .then([meet(0), meet(1), Delta::End(StopReason::ToolCalls)])
+        .then([Delta::Text("done".to_owned()), Delta::End(StopReason::Stop)]);
+    let executor = RegistryExecutor::new(Arc::new(registry), caller());
+    let mut config = AgentConfig::new("agent");
+    config.strategy = ExecutionStrategy::Parallel;
+    let mut agent = AgentLoop::new(config, (), InMemoryMessageStore::new(), script, executor);
+    assert_eq!(agent.run("go").await.answer(), Some("done"));
+    assert_eq!(peak_calls.load(Ordering::SeqCst), 2);
 }
