@@ -89,7 +89,9 @@ pub(super) enum Descriptor {
 pub(super) struct Directory {
     preopen: usize,
     handle: Arc<OwnedFd>,
-    cursor: Option<DirectoryCursor>,
+    /// Boxed: the map of descriptors is made for each call, and with large entries its nodes would exceed the sizes
+    /// that the allocator serves fast.
+    cursor: Option<Box<DirectoryCursor>>,
     /// Where the directory was last found visible to the guest (`entry.rs`).
     seen: Option<entry::VisiblePath>,
 }
@@ -489,7 +491,7 @@ impl Directory {
     fn cursor(&mut self, hidden: Option<Arc<HiddenNames>>) -> Result<&mut DirectoryCursor, HostErrno> {
         match &mut self.cursor {
             Some(cursor) => Ok(cursor),
-            none => Ok(none.insert(DirectoryCursor::open(&self.handle, hidden)?)),
+            none => Ok(none.insert(Box::new(DirectoryCursor::open(&self.handle, hidden)?))),
         }
     }
 }

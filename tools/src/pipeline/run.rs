@@ -62,15 +62,15 @@ pub(crate) async fn run(
     ensure_not_over(caller)?;
     // Prepare before judging the labels, because the run may read more data meanwhile.
     within_deadline(caller, prepare(&checked.tool, host)).await?;
+    let run_facts = host.labels.facts(caller);
     if caller.operation_step.is_none() {
-        let run_facts = host.labels.facts(caller);
         // An operation itself has no grant to judge, only the grants of its steps.
         for grant in grants(&grant, &steps) {
             judge_flow_again(&checked, grant, host, &run_facts)
                 .map_err(|denial| refuse_flow(denial, pending_record))?;
         }
     }
-    let withheld = host.policy.withheld_kinds(&grant, &host.labels.facts(caller));
+    let withheld = host.policy.withheld_kinds(&grant, &run_facts);
     // The `begin` row lists all secrets that the call may send, in case the process dies during the call. The
     // `end` row lists the secrets that were sent.
     if checked.tool.backend().confinement() != Confinement::Native {
