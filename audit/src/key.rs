@@ -369,6 +369,6 @@ mod tests {
         }
         fs::write(&path, [0xff, 0xfe]).expect("writable");
         assert!(matches!(CheckpointKey::read(&path), Err(KeyError::File { .. })));
-        assert!(matches!(CheckpointKey::read(state.path()), Err(KeyError::File { .. })));
+        assert!(matches!(CheckpointKey::read(state.path()), Err(KeyError::NotRegular { .. })));
     }
 }

@@ -7,6 +7,7 @@ use axum::{
     http::{header::AUTHORIZATION, request::Parts},
 };
 use portcullis_store::{ParticipantKind, StoreError};
+use serde::Serialize;
 use sha2::{Digest as _, Sha256};
 
 use crate::{
@@ -14,17 +15,20 @@ use crate::{
     error::{ApiError, ErrorCode},
 };
 
-/// The kind of a token of the operator.
-pub(crate) const ADMIN: &str = "admin";
-
-/// The kind of a token of a user.
-pub(crate) const USER: &str = "user";
-
-/// The kind of a token of an agent.
-pub(crate) const AGENT: &str = "agent";
-
-/// The kind of a token of a run.
-pub(crate) const RUN: &str = "run";
+portcullis_types::word_enum! {
+    /// Whose rights a token has.
+    #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+    pub(crate) enum TokenKind as "kind of token" {
+        /// The operator's.
+        Admin = "admin",
+        /// Those of a user.
+        User = "user",
+        /// Those of an agent.
+        Agent = "agent",
+        /// Those of a run.
+        Run = "run",
+    }
+}
 
 /// The caller of a request.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -85,11 +89,11 @@ impl Identity {
         // Look up the hash, so that the time of the comparison reveals nothing about a token.
         let found = core.store.find_token(hash).await?;
         let token = found.ok_or_else(|| refused("the token is unknown"))?;
-        match (token.subject_kind.as_str(), token.subject) {
-            (ADMIN, None) => Ok(Self::Admin),
-            (USER, Some(id)) => Ok(Self::User(id)),
-            (AGENT, Some(id)) => Ok(Self::Agent(id)),
-            (RUN, Some(run)) => {
+        match (token.subject_kind.parse(), token.subject) {
+            (Ok(TokenKind::Admin), None) => Ok(Self::Admin),
+            (Ok(TokenKind::User), Some(id)) => Ok(Self::User(id)),
+            (Ok(TokenKind::Agent), Some(id)) => Ok(Self::Agent(id)),
+            (Ok(TokenKind::Run), Some(run)) => {
                 let agent = core.store.run(&run).await?.summary.agent;
                 Ok(Self::Run { run, agent })
             }
@@ -213,12 +217,12 @@ impl Identity {
     }
 
     /// Returns the kind of the caller's token, and the caller's id.
-    pub(crate) fn kind_and_id(&self) -> (&'static str, Option<&str>) {
+    pub(crate) fn kind_and_id(&self) -> (TokenKind, Option<&str>) {
         match self {
-            Self::Admin => (ADMIN, None),
-            Self::User(id) => (USER, Some(id)),
-            Self::Agent(id) => (AGENT, Some(id)),
-            Self::Run { run, .. } => (RUN, Some(run)),
+            Self::Admin => (TokenKind::Admin, None),
+            Self::User(id) => (TokenKind::User, Some(id)),
+            Self::Agent(id) => (TokenKind::Agent, Some(id)),
+            Self::Run { run, .. } => (TokenKind::Run, Some(run)),
         }
     }
 }

@@ -14,7 +14,7 @@ use tokio::{net::TcpListener, task::JoinSet};
 use tower::ServiceExt as _;
 
 use crate::{
-    access::{ADMIN, token_hash},
+    access::{TokenKind, token_hash},
     allowance::MessageAllowance,
     audit_rows::RunAuditRows,
     connections,
@@ -124,7 +124,13 @@ impl Gateway {
             return Ok(());
         }
         let id = new_id("tok").map_err(|source| GatewayError::Random { source })?;
-        let row = Token { id, hash, subject_kind: ADMIN.to_owned(), subject: None, created: now() };
+        let row = Token {
+            id,
+            hash,
+            subject_kind: TokenKind::Admin.as_str().to_owned(),
+            subject: None,
+            created: now(),
+        };
         Ok(self.core.store.add_token(row).await?)
     }
 

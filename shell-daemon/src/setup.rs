@@ -92,7 +92,7 @@ pub(crate) fn setup(
     });
     let setup = SessionSetup {
         user,
-        apart: separate_user,
+        separate_user,
         group,
         mounts: spec.mounts.iter().map(|mount| mount.name.clone()).collect(),
         home,

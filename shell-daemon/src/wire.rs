@@ -59,7 +59,7 @@ pub(crate) struct SessionSetup {
     /// group.
     pub(crate) group: Result<GroupProof, LayerStatus>,
     /// The separate user of a session with its own file tree.
-    pub(crate) apart: Option<SeparateUser>,
+    pub(crate) separate_user: Option<SeparateUser>,
     /// Folders that are searched for programs before the system's.
     pub(crate) search_path: Vec<PathBuf>,
     /// Variables in addition to those that every session has.

@@ -133,6 +133,7 @@ fn render_item_schemas(
 ) -> Result<(), DialectFault> {
     let items = match (map.remove("prefixItems"), map.get("items")) {
         (Some(Value::Array(items)), _) => {
+            // These dialects have no tuples. The order of the members is lost, and the decoder still checks it.
             let mut kinds: Vec<Value> = Vec::new();
             for (index, item_schema) in items.iter().enumerate() {
                 let kind =

@@ -83,8 +83,8 @@ impl<E> Telemetry<E> {
         }
     }
 
-    /// Records an event.
-    fn watch(&self, event: &AgentEvent) {
+    /// Records an event in the spans and instruments of its run.
+    fn record(&self, event: &AgentEvent) {
         let (settings, instruments) = (&self.settings, &self.instruments);
         let mut open_run = self.run.lock();
         match event {
@@ -112,7 +112,7 @@ impl<E> Telemetry<E> {
 #[async_trait]
 impl<E: EventEmitter> EventEmitter for Telemetry<E> {
     async fn emit(&self, event: AgentEvent) {
-        self.watch(&event);
+        self.record(&event);
         self.is_delivery_pending.store(event.must_arrive(), Ordering::Relaxed);
         self.inner.emit(event).await;
         self.is_delivery_pending.store(false, Ordering::Relaxed);
@@ -120,7 +120,7 @@ impl<E: EventEmitter> EventEmitter for Telemetry<E> {
 
     fn emit_now(&self, event: AgentEvent) {
         if !(event.must_arrive() && self.is_delivery_pending.swap(false, Ordering::Relaxed)) {
-            self.watch(&event);
+            self.record(&event);
         }
         self.inner.emit_now(event);
     }

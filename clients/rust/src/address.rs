@@ -3,7 +3,7 @@
 use http::Uri;
 use url::{Host, Url};
 
-use crate::ClientError;
+use crate::{AddressFault, ClientError};
 
 /// The maximum length of an id, in bytes.
 const MAX_ID_BYTES: usize = 200;
@@ -29,13 +29,13 @@ impl Address {
         let url = Url::parse(text).map_err(|source| ClientError::NoUrl { source })?;
         let refuse = |fault| Err(ClientError::Address { fault });
         if !matches!(url.scheme(), "http" | "https") {
-            return refuse("begins neither with http:// nor with https://");
+            return refuse(AddressFault::Scheme);
         }
         if !url.username().is_empty() || url.password().is_some() {
-            return refuse("has a user or a password; the token alone says who the caller is");
+            return refuse(AddressFault::Credentials);
         }
         if url.query().is_some() || url.fragment().is_some() {
-            return refuse("has a query or a fragment; name only what comes before `/api`");
+            return refuse(AddressFault::Suffix);
         }
         let host = url.host_str().unwrap_or_default();
         if url.scheme() == "http" && plain == PlainHttp::OnThisMachine && !is_this_machine(&url) {
@@ -59,7 +59,7 @@ impl Address {
     /// [`ClientError::Address`] if the address has characters that HTTP does not carry.
     pub(crate) fn uri(&self, path: &[&str], query: &[(&str, &str)]) -> Result<Uri, ClientError> {
         let mut url = self.0.clone();
-        let fault = "has characters that HTTP does not carry";
+        let fault = AddressFault::Characters;
         match url.path_segments_mut() {
             Ok(mut segments) => segments.pop_if_empty().extend(path),
             // http:// and https:// always have a path.

@@ -1,8 +1,33 @@
 //! [`ClientError`]: why a request, a stream or a worker failed.
 
-use std::{error::Error, time::Duration};
+use std::{error::Error, fmt, time::Duration};
 
 use thiserror::Error;
+
+/// Why the address of a gateway cannot be used.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum AddressFault {
+    /// The scheme is neither `http` nor `https`.
+    Scheme,
+    /// There is a user or a password.
+    Credentials,
+    /// There is a query or a fragment.
+    Suffix,
+    /// A path or a query has characters that HTTP does not carry.
+    Characters,
+}
+
+impl fmt::Display for AddressFault {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Scheme => "begins neither with http:// nor with https://",
+            Self::Credentials => "has a user or a password; the token alone says who the caller is",
+            Self::Suffix => "has a query or a fragment; name only what comes before `/api`",
+            Self::Characters => "has characters that HTTP does not carry",
+        })
+    }
+}
 
 /// Why an operation failed. Neither its text nor its source contains the token.
 #[derive(Debug, Error)]
@@ -21,7 +46,7 @@ pub enum ClientError {
     #[error("the address of the gateway {fault}")]
     Address {
         /// The problem, and the correct form.
-        fault: &'static str,
+        fault: AddressFault,
     },
     /// The token would go to another machine without TLS.
     #[error(

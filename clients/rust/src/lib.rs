@@ -80,7 +80,7 @@ mod worker;
 
 pub use crate::{
     call::{Call, CallStatus},
-    error::ClientError,
+    error::{AddressFault, ClientError},
     events::{Event, EventStream},
     gateway::{CallStream, Gateway},
     submission::{Delivery, Submission},

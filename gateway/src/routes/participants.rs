@@ -15,7 +15,7 @@ use utoipa::ToSchema;
 use super::extract::{Body, Paging, Path, Query, age_cursor, by_age, name};
 use crate::{
     AGENT_PREFIX, USER_PREFIX,
-    access::{AGENT, Identity, VisibleRuns},
+    access::{Identity, TokenKind, VisibleRuns},
     agent_servers::AgentServers,
     agent_tool,
     capabilities::AgentCapabilities,
@@ -170,7 +170,7 @@ pub(super) async fn remove_agent(
     // Remove the participant first, so that no new cycle begins while its runs are cancelled.
     core.store.remove_participant(&id, now()).await?;
     // Remove tokens that were added during the removal too.
-    core.store.remove_tokens_of(AGENT, &id).await?;
+    core.store.remove_tokens_of(TokenKind::Agent.as_str(), &id).await?;
     core.readerships.recheck();
     let filter = RunFilter { agent: Some(id.clone()), is_open: Some(true), ..RunFilter::default() };
     let open = portcullis_runs::all_rows(|page| core.store.runs(filter.clone(), page)).await?;

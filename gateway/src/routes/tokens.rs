@@ -10,7 +10,7 @@ use utoipa::ToSchema;
 
 use super::extract::{Body, Paging, Path, Query, age_cursor, by_age};
 use crate::{
-    access::{ADMIN, AGENT, Identity, RUN, USER, token_hash},
+    access::{Identity, TokenKind, token_hash},
     core::{Core, new_id},
     error::{ApiError, ErrorBody},
     from_store,
@@ -57,14 +57,9 @@ pub(super) async fn me(
             Some(core.store.participant(id).await?)
         }
     };
-    let (subject, id) = match caller {
-        Identity::Admin => (ADMIN, None),
-        Identity::User(id) => (USER, Some(id)),
-        Identity::Agent(id) => (AGENT, Some(id)),
-        Identity::Run { run, .. } => (RUN, Some(run)),
-    };
     let name = participant.map_or_else(|| "Operator".to_owned(), |participant| participant.name);
-    Ok(Json(CallerInfo { subject, id, name }))
+    let (kind, id) = caller.kind_and_id();
+    Ok(Json(CallerInfo { subject: kind.as_str(), id: id.map(str::to_owned), name }))
 }
 
 /// The tokens, the newest first, without their secrets.
@@ -90,22 +85,28 @@ pub(super) async fn create(
     Body(new): Body<NewToken>,
 ) -> Result<(StatusCode, Json<MadeToken>), ApiError> {
     caller.ensure_admin()?;
-    let subject = match (new.subject.as_str(), new.id) {
-        (ADMIN, None) => None,
-        (ADMIN, Some(_)) => return Err(ApiError::invalid("id", "a token of the operator has no id")),
-        (USER | AGENT | RUN, None) => return Err(ApiError::invalid("id", "it is missing")),
-        (RUN, Some(run)) => Some(core.store.run(&run).await?.summary.id),
-        (kind @ (USER | AGENT), Some(id)) => {
+    let Ok(kind) = new.subject.parse() else {
+        return Err(ApiError::invalid("subject", "it is one of admin, user, agent, run"));
+    };
+    let subject = match (kind, new.id) {
+        (TokenKind::Admin, None) => None,
+        (TokenKind::Admin, Some(_)) => {
+            return Err(ApiError::invalid("id", "a token of the operator has no id"));
+        }
+        (TokenKind::User | TokenKind::Agent | TokenKind::Run, None) => {
+            return Err(ApiError::invalid("id", "it is missing"));
+        }
+        (TokenKind::Run, Some(run)) => Some(core.store.run(&run).await?.summary.id),
+        (TokenKind::User | TokenKind::Agent, Some(id)) => {
             let participant = core.store.participant(&id).await?;
             // The kind of a token decides its rights, so it must match the participant's kind.
-            if participant.kind.as_str() != kind {
-                return Err(ApiError::not_found(kind, &id));
+            if participant.kind.as_str() != kind.as_str() {
+                return Err(ApiError::not_found(kind.as_str(), &id));
             }
             Some(id)
         }
-        _ => return Err(ApiError::invalid("subject", "it is one of admin, user, agent, run")),
     };
-    let token = make(&core, &new.subject, subject).await?;
+    let token = make(&core, kind, subject).await?;
     Ok((StatusCode::CREATED, Json(token)))
 }
 
@@ -126,12 +127,12 @@ pub(super) async fn remove(
     }
 }
 
-async fn make(core: &Core, kind: &str, subject: Option<String>) -> Result<MadeToken, ApiError> {
+async fn make(core: &Core, kind: TokenKind, subject: Option<String>) -> Result<MadeToken, ApiError> {
     let (id, token) = (new_id("tok")?, new_id("pct")?);
     let row = store::Token {
         id: id.clone(),
         hash: token_hash(&token),
-        subject_kind: kind.to_owned(),
+        subject_kind: kind.as_str().to_owned(),
         subject,
         created: now(),
     };

@@ -64,6 +64,7 @@ pub(super) fn find(tree: HtmlTree, head: &str, url: &str) -> Article {
 /// Returns the body without navigation, or the whole body if almost no words would remain.
 pub(super) fn body(mut tree: HtmlTree, parsed: Option<legible::Article>) -> Article {
     let aside = boilerplate(&tree);
+    // If less than a fifth of the words would remain, the names have marked the content itself.
     if total(&words(&tree, Some(&aside))) * 5 >= total(&words(&tree, None)) {
         for id in aside {
             tree.remove(id);
@@ -85,6 +86,7 @@ fn words(tree: &HtmlTree, excluded: Option<&HashSet<NodeId>>) -> HashMap<u64, us
         match tree.data(id) {
             NodeData::Text(text) => {
                 for word in text.split_whitespace() {
+                    // One more word for each 12 bytes: most words of European languages are shorter.
                     *word_counts.entry(hasher.hash_one(word)).or_default() += 1 + word.len() / 12;
                 }
             }
@@ -144,6 +146,7 @@ fn is_in_content(tree: &HtmlTree, id: NodeId) -> bool {
 }
 
 fn has_heading(tree: &HtmlTree, id: NodeId) -> bool {
+    // A main heading stands near the beginning. The bound keeps a page of nested elements from costing a walk for each.
     tree.walk(id).take(400).any(|step| matches!(step, WalkEvent::Open(inner) if tree.name(inner) == "h1"))
 }
 
@@ -204,5 +207,6 @@ fn is_list_of_links(tree: &HtmlTree, id: NodeId, name: &str) -> bool {
             return false;
         }
     }
+    // Links of navigation are short: at most 30 bytes each on average. A tenth of other text allows for separators.
     links >= 5 && other_bytes * 10 < link_bytes && link_bytes < links * 30
 }

@@ -99,6 +99,7 @@ fn check_host(
         return;
     }
     let mut reached = networks.values().flat_map(|network| &network.hosts);
+    // Either rule may be the wider one: a profile may grant a part of the secret's hosts, or more than them.
     if !reached.any(|granted| granted.covers_rule(rule) || rule.covers_rule(granted)) {
         faults.add_at(
             host,

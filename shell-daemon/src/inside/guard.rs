@@ -75,7 +75,7 @@ fn prepare_namespaces(setup: &SessionSetup, one_thread: &SingleThreaded) -> Resu
         LayerPlan::Nothing => Ok(Namespaces::absent(&LayerStatus::Waived)),
         LayerPlan::Layers { without_namespaces: Some(status), .. } => Ok(Namespaces::absent(status)),
         LayerPlan::Layers { waived, without_namespaces: None } => {
-            Namespaces::prepare(one_thread, waived, setup.user, setup.apart)
+            Namespaces::prepare(one_thread, waived, setup.user, setup.separate_user)
         }
     }
 }

@@ -62,7 +62,7 @@ async fn forward(
         tokio::select! {
             accepted = listener.accept(), if tunnels.len() < CONNECTIONS => match accepted {
                 Ok((stream, _peer)) => {
-                    tunnels.push(carry(stream, &client, Arc::clone(&judge), share.clone(), &connections));
+                    tunnels.push(serve_connection(stream, &client, Arc::clone(&judge), share.clone(), &connections));
                 }
                 Err(error) => {
                     // Usually no descriptor is left. Open connections continue until one is free again.
@@ -75,7 +75,8 @@ async fn forward(
     }
 }
 
-async fn carry(
+/// Serves one connection until its end or the end of its session.
+async fn serve_connection(
     stream: tokio::net::TcpStream,
     client: &SessionEgress,
     judge: Arc<dyn Judge>,

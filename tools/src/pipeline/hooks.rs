@@ -11,7 +11,7 @@ use super::{
     admit::refuse,
     caller_deadline::{wait_until_over, within_deadline},
     check::Checked,
-    run::RawOutcome,
+    run::{HookEdit, RawOutcome},
 };
 use crate::{
     call::Caller,
@@ -125,8 +125,13 @@ pub(crate) async fn run_after_hooks(
             }
         };
     }
-    raw.has_grown = content_bytes(&raw) > bytes_before;
-    raw.has_changed = raw.result != result_before;
+    raw.hook_edit = if content_bytes(&raw) > bytes_before {
+        HookEdit::Lengthened
+    } else if raw.result != result_before {
+        HookEdit::Changed
+    } else {
+        HookEdit::None
+    };
     Ok(raw)
 }
 

@@ -11,7 +11,7 @@ use super::{
     backend::submitted_output,
     check::{CallNotes, Checked},
     record, resolve,
-    run::RawOutcome,
+    run::{HookEdit, RawOutcome},
     run_after_hooks, shape,
 };
 use crate::call::Caller;
@@ -53,8 +53,7 @@ pub(crate) async fn take(
                 pending: None,
                 grant,
                 checked,
-                has_grown: false,
-                has_changed: false,
+                hook_edit: HookEdit::None,
             }
         });
     let outcome = run_after_hooks(outcome, host, caller).await;

@@ -38,10 +38,19 @@ pub(crate) struct RawOutcome {
     pub(super) pending: Option<PendingResult>,
     pub(super) grant: Grant,
     pub(super) checked: Checked,
-    /// Whether hooks made the content longer.
-    pub(super) has_grown: bool,
-    /// Whether hooks changed the result.
-    pub(super) has_changed: bool,
+    /// How hooks changed the result.
+    pub(super) hook_edit: HookEdit,
+}
+
+/// How hooks changed a result.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum HookEdit {
+    /// The result is the tool's.
+    None,
+    /// The result is another one, whose content is not longer.
+    Changed,
+    /// The content is longer.
+    Lengthened,
 }
 
 /// Runs the call.
@@ -141,7 +150,7 @@ pub(crate) async fn run(
     checked.notes.tries = tries;
     // `labels` is dropped here, before the result is released, because these labels apply to
     // the run's next call.
-    Ok(RawOutcome { result, trailer, usage, pending, grant, checked, has_grown: false, has_changed: false })
+    Ok(RawOutcome { result, trailer, usage, pending, grant, checked, hook_edit: HookEdit::None })
 }
 
 /// Prepares the tool and, if it is an operation, its steps, which share the operation's timeout.

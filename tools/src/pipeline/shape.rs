@@ -12,7 +12,7 @@ use super::{
     backend::{PendingResult, ResourceUsage},
     bound::{append, cut, format_with_commas, full_text, is_over, truncation_mark},
     check::CallNotes,
-    run::RawOutcome,
+    run::{HookEdit, RawOutcome},
 };
 use crate::{
     call::{Caller, random_id},
@@ -58,7 +58,7 @@ pub(crate) fn shape(
     caller: &Caller,
     pending_record: &PendingRecord,
 ) -> Shaped {
-    let RawOutcome { result, trailer, usage, pending, grant, checked, has_grown, has_changed } = match raw {
+    let RawOutcome { result, trailer, usage, pending, grant, checked, hook_edit } = match raw {
         Ok(raw) => raw,
         Err(error) => return shape_failure(error, CallNotes::default(), None, pending_record),
     };
@@ -86,7 +86,7 @@ pub(crate) fn shape(
     let partial_content = PartialContent::from_details(&tool_details, tool);
     let mut rest_note = page_note(&tool_details, tool);
     let mut details = details(tool_details, notes);
-    let excess = Excess::measure(&output, &size, tool, &grant, has_grown);
+    let excess = Excess::measure(&output, &size, tool, &grant, hook_edit);
     let trailer = partial_content.as_ref().map(PartialContent::trailer).or(trailer);
     if excess.exceeds() {
         // Build the full text before removing anything.
@@ -100,7 +100,10 @@ pub(crate) fn shape(
     let shown_trailer = match &partial_content {
         Some(partial_content) if excess.content => {
             // If a hook changed the result, the shown bytes can differ from the file's bytes.
-            let shown_length = if has_changed { None } else { shown_bytes(&output, excess.limit) };
+            let shown_length = match hook_edit {
+                HookEdit::None => shown_bytes(&output, excess.limit),
+                HookEdit::Changed | HookEdit::Lengthened => None,
+            };
             partial_content.trailer_of_cut(size.content, shown_length)
         }
         _ => trailer,
@@ -140,14 +143,15 @@ impl Excess {
         size: &Size,
         tool: &RegisteredTool,
         grant: &Grant,
-        has_grown: bool,
+        hook_edit: HookEdit,
     ) -> Self {
         let limit = usize::try_from(grant.limits.max_output.0).unwrap_or(usize::MAX);
         let exceeds_limit = size.data > limit;
         Self {
             limit,
             // A tool that pages its result enforces the limit itself, unless a hook made the result longer.
-            content: is_over(&output.content, size.content, limit) && (!tool.pages_itself() || has_grown),
+            content: is_over(&output.content, size.content, limit)
+                && (!tool.pages_itself() || hook_edit == HookEdit::Lengthened),
             data: exceeds_limit,
             // If the text is the data as JSON, the stored text already contains the data.
             data_not_in_text: exceeds_limit && !is_text_of_data(output),
