@@ -38,52 +38,52 @@ pub struct Row {
     /// The kind of the row.
     #[serde(deserialize_with = "known_kind")]
     pub event: RowEvent,
-    /// As [`CallRecord::call_id`]. Empty in a row that is not about a call.
+    /// As [`RowFacts::call_id`]. Empty in a row that is not about a call.
     #[serde(default)]
     pub call_id: SharedText,
-    /// As [`CallRecord::run_id`].
+    /// As [`RowFacts::run_id`].
     pub run_id: Option<SharedText>,
-    /// As [`CallRecord::agent`].
+    /// As [`RowFacts::agent`].
     pub agent: Option<SharedText>,
-    /// As [`CallRecord::operation_id`].
+    /// As [`RowFacts::operation_id`].
     pub operation_id: Option<SharedText>,
-    /// As [`CallRecord::tool`]. Empty in a row that is not about a call or a tool.
+    /// As [`RowFacts::tool`]. Empty in a row that is not about a call or a tool.
     #[serde(default)]
     pub tool: SharedText,
-    /// As [`CallRecord::tier`].
+    /// As [`RowFacts::tier`].
     pub tier: Option<SafetyTier>,
-    /// As [`CallRecord::confinement`].
+    /// As [`RowFacts::confinement`].
     pub confinement: Option<Confinement>,
-    /// As [`CallRecord::profile`].
+    /// As [`RowFacts::profile`].
     pub profile: Option<SharedText>,
-    /// As [`CallRecord::mounts`].
+    /// As [`RowFacts::mounts`].
     #[serde(default)]
     pub mounts: Vec<RecordedMount>,
-    /// As [`CallRecord::subjects`].
+    /// As [`RowFacts::subjects`].
     #[serde(default)]
     pub subjects: Vec<Subject>,
-    /// As [`CallRecord::args_sha256`].
+    /// As [`RowFacts::args_sha256`].
     pub args_sha256: Option<SharedText>,
-    /// As [`CallRecord::policy_digest`].
+    /// As [`RowFacts::policy_digest`].
     pub policy_digest: Option<SharedText>,
-    /// As [`CallRecord::module_sha256`].
+    /// As [`RowFacts::module_sha256`].
     pub module_sha256: Option<SharedText>,
-    /// As [`CallRecord::decision`].
+    /// As [`RowFacts::decision`].
     pub decision: Option<Decision>,
-    /// As [`super::CallEnding::code`] or, without one, [`CallRecord::code`].
+    /// As [`super::CallEnding::code`] or, without one, [`RowFacts::code`].
     pub code: Option<SharedText>,
-    /// As [`CallRecord::rule`].
+    /// As [`RowFacts::rule`].
     pub rule: Option<SharedText>,
-    /// As [`CallRecord::approval`].
+    /// As [`RowFacts::approval`].
     pub approval: Option<SharedText>,
-    /// As [`CallRecord::approver`].
+    /// As [`RowFacts::approver`].
     pub approver: Option<RecordedApprover>,
-    /// As [`CallRecord::labels`]; empty in a row of a version without them.
+    /// As [`RowFacts::labels`]; empty in a row of a version without them.
     #[serde(default)]
     pub labels: Vec<SharedText>,
-    /// As [`CallRecord::flow_rule`].
+    /// As [`RowFacts::flow_rule`].
     pub flow_rule: Option<SharedText>,
-    /// As [`CallRecord::secrets`]; empty in a row of a version without them.
+    /// As [`RowFacts::secrets`]; empty in a row of a version without them.
     #[serde(default)]
     pub secrets: Vec<SharedText>,
     /// As [`super::CallEnding::outcome`]. `None` in a `begin`.
@@ -109,10 +109,10 @@ pub struct Row {
     /// As [`super::CallEnding::connections`]; empty in a row of a version without them.
     #[serde(default)]
     pub connections: Vec<RecordedConnection>,
-    /// As [`CallRecord::requests`]; empty in a row of a version without them.
+    /// As [`RowFacts::requests`]; empty in a row of a version without them.
     #[serde(default)]
     pub requests: Vec<RecordedRequest>,
-    /// As [`CallRecord::posture`].
+    /// As [`RowFacts::posture`].
     pub posture: Option<SharedText>,
     /// In a `model`: as [`ModelEnding::model`](super::ModelEnding::model).
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -343,7 +343,7 @@ fn first_version() -> u64 {
     1
 }
 
-/// Parses the kind of a row. A kind of a later version becomes [`RowKind::Other`], so that its row
+/// Parses the kind of a row. A kind of a later version becomes [`RowEvent::Other`], so that its row
 /// is still readable.
 fn known_kind<'de, D: Deserializer<'de>>(deserializer: D) -> Result<RowEvent, D::Error> {
     let word = Cow::<'de, str>::deserialize(deserializer)?;

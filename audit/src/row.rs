@@ -160,7 +160,7 @@ pub struct ModelEnding {
 pub struct CallEnding {
     /// Success, or the kind of the error.
     pub outcome: Outcome,
-    /// The error's code, if it is more precise than [`CallRecord::code`].
+    /// The error's code, if it is more precise than [`RowFacts::code`].
     pub code: Option<SharedText>,
     /// The time from the call's arrival to its result, without the waits for an approver.
     pub duration: Option<Duration>,
@@ -213,7 +213,7 @@ pub enum Outcome {
     Ok,
     /// Unknown, because the call's process died. Only recovery writes this outcome.
     Unknown,
-    /// The result is submitted later, from outside. A [`RowKind::Result`] row follows when it enters the run.
+    /// The result is submitted later, from outside. A [`RowEvent::Result`] row follows when it enters the run.
     Pending,
     /// The call ended with an error of this kind.
     Error(ToolErrorKind),

@@ -33,6 +33,9 @@ pub(super) fn build(slots: u32) -> Result<Engine, WasmError> {
         // Each call can use the maximum per module without taking the share of another call.
         .total_memories(slots.saturating_mul(MAX_MEMORIES_PER_MODULE))
         .total_tables(slots.saturating_mul(MAX_TABLES_PER_MODULE))
+        // Guests run on the stacks of their workers. By default the pool would set up 1,000 stacks for fibers, with one
+        // system call for each, which takes milliseconds of every start.
+        .total_stacks(0)
         .max_memories_per_module(MAX_MEMORIES_PER_MODULE)
         .max_tables_per_module(MAX_TABLES_PER_MODULE)
         .max_memory_size(MAX_MEMORY_BYTES)

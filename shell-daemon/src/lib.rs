@@ -81,4 +81,4 @@ pub use session::{ShellSession, TreeRequest};
 pub use spec::{CommandRequest, PostureChoice, SessionMount, SessionSpec};
 pub use this_process::{conceal_memory, take_all_descriptors};
 pub use toolchain::SessionToolchain;
-pub use wire::{Ending, ShellState};
+pub use wire::{Ending, StateOutcome};

@@ -15,7 +15,7 @@ use rustix::{
 use serde::Serialize;
 
 use crate::{
-    CommandRequest, Ending, ProtectedFound, ShellError, ShellState,
+    CommandRequest, Ending, ProtectedFound, ShellError, StateOutcome,
     background::Background,
     input::Feed,
     kill_stall::{StallDetector, Survivors},
@@ -61,7 +61,7 @@ pub struct CommandEnd {
     /// The number of output bytes. At most [`CommandRequest::max_output_bytes`] of them were passed to the caller.
     pub output_bytes: u64,
     /// The shell state that the next command starts with.
-    pub state: ShellState,
+    pub state: StateOutcome,
     /// Whether the command left background jobs behind.
     pub jobs_left: bool,
     /// Protected paths that the command made or changed.

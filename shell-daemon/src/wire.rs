@@ -169,7 +169,7 @@ pub(crate) struct ShellExit {
     pub(crate) ending: Ending,
     pub(crate) cpu: Duration,
     pub(crate) peak_memory_bytes: u64,
-    pub(crate) state: ShellState,
+    pub(crate) state: StateOutcome,
     pub(crate) jobs_left: bool,
 }
 
@@ -185,7 +185,7 @@ pub enum Ending {
 portcullis_types::word_enum! {
     /// The shell state that the next command starts with: this command's state, or the previous one and the reason.
     #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-    pub enum ShellState {
+    pub enum StateOutcome {
         /// The state that this command left.
         Carried = "carried",
         /// The previous state: this shell was killed.

@@ -39,7 +39,7 @@ use crate::{
 ///     metadata: None,
 ///     created: 2_000,
 /// };
-/// let event = Change::then(|applied| {
+/// let event = Change::derived(|applied| {
 ///     let Some(Applied::Posted(message)) = applied.first() else { return Ok(Vec::new()) };
 ///     Ok(vec![Change::AppendEvent(NewEvent {
 ///         topics: vec![format!("space:{}", message.space)],

@@ -132,7 +132,7 @@ crate::word_enum! {
         /// The command and its jobs had too much memory, and were killed.
         TooMuchMemory = "too_much_memory",
         /// The command's memory could not be counted, and the command was killed.
-        MemoryHidden = "memory_hidden",
+        MemoryUncountable = "memory_hidden",
     }
 }
 

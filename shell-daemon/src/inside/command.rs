@@ -21,7 +21,7 @@ use super::{
     script::{ScriptDescriptors, script},
     snapshot::{CommandSnapshots, SnapshotState, snapshot_state},
 };
-use crate::wire::{Ending, FromCommand, ShellExit, ShellState, send};
+use crate::wire::{Ending, FromCommand, ShellExit, StateOutcome, send};
 
 #[derive(Debug)]
 pub(super) struct CommandDescriptors {
@@ -89,10 +89,10 @@ fn shell_end(ended: &EndedChild, snapshot: &OwnedFd, jobs_left: bool) -> io::Res
         (None, None) => return Err(io::Error::other("the shell ended neither by itself nor by a signal")),
     };
     let state = match (snapshot_state(snapshot.as_fd())?, ending) {
-        (SnapshotState::Complete, _) => ShellState::Carried,
-        (SnapshotState::TooLarge, _) => ShellState::TooLarge,
-        (SnapshotState::Unfinished, Ending::Signal(_)) => ShellState::Killed,
-        (SnapshotState::Unfinished, Ending::Code(_)) => ShellState::NotWritten,
+        (SnapshotState::Complete, _) => StateOutcome::Carried,
+        (SnapshotState::TooLarge, _) => StateOutcome::TooLarge,
+        (SnapshotState::Unfinished, Ending::Signal(_)) => StateOutcome::Killed,
+        (SnapshotState::Unfinished, Ending::Code(_)) => StateOutcome::NotWritten,
     };
     Ok(ShellExit { ending, cpu: ended.cpu, peak_memory_bytes: ended.peak_memory_bytes, state, jobs_left })
 }

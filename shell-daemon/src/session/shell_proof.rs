@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use crate::{
     Cancellation, CommandRequest, Completion, Ending, Interruption, OutputChunk, OutputStream, ShellError,
-    ShellSession, ShellState,
+    ShellSession, StateOutcome,
 };
 
 impl ShellSession {
@@ -56,7 +56,7 @@ impl ShellSession {
                 end.ending
             )));
         }
-        if end.state != ShellState::Carried {
+        if end.state != StateOutcome::Carried {
             return Err(unusable("it did not write down its state".to_owned()));
         }
         Ok(())

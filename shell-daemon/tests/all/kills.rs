@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use portcullis_shell_daemon::{Completion, Ending, Interruption, ShellError, ShellSession, ShellState};
+use portcullis_shell_daemon::{Completion, Ending, Interruption, ShellError, ShellSession, StateOutcome};
 
 use crate::fixture::{
     Fixture, doubling_timeouts, marker, processes_with, request, request_with_timeout, wait_until,
@@ -29,7 +29,7 @@ fn a_deadline_kills_the_whole_tree_but_not_the_session() {
             let result = session.attempt(request_with_timeout(&command, limit)).unwrap();
             let late = begun.elapsed().saturating_sub(limit);
             assert_eq!(result.end.completion, Completion::Interrupted(Interruption::Timeout));
-            assert_eq!((result.end.ending, result.end.state), (Ending::Signal(9), ShellState::Killed));
+            assert_eq!((result.end.ending, result.end.state), (Ending::Signal(9), StateOutcome::Killed));
             assert_eq!(processes_with(&marker), Vec::<String>::new());
             (result.stdout == "up\n", late)
         };

@@ -2,7 +2,7 @@
 
 use std::{fs, os::unix::fs::MetadataExt as _, path::Path, time::Duration};
 
-use portcullis_shell_daemon::{Completion, Ending, Interruption, ShellError, ShellState};
+use portcullis_shell_daemon::{Completion, Ending, Interruption, ShellError, StateOutcome};
 use rustix::process::{Pid, Signal, kill_process};
 
 use crate::fixture::{Fixture, request, request_with_timeout, wait_until};
@@ -44,7 +44,7 @@ fn a_waiting_shell_that_was_killed_is_replaced() {
             let result = session.run("echo x >> ran; echo $v");
             assert_eq!(
                 (result.stdout.as_str(), result.end.state),
-                ("1\n", ShellState::Carried),
+                ("1\n", StateOutcome::Carried),
                 "{signal:?}"
             );
         }

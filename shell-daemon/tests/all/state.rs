@@ -1,6 +1,6 @@
 //! The state that the next command keeps, and the state that it does not keep.
 
-use portcullis_shell_daemon::{Ending, ShellSession, ShellState};
+use portcullis_shell_daemon::{Ending, ShellSession, StateOutcome};
 
 use crate::fixture::{Fixture, Session, request};
 
@@ -62,7 +62,7 @@ fn strict_options_break_no_later_command_and_no_snapshot() {
         session.output("set -eu; kept=1");
         let result = session.run("false; echo never");
         assert_eq!((result.end.ending, result.stdout.as_str()), (Ending::Code(1), ""));
-        assert_eq!(result.end.state, ShellState::Carried);
+        assert_eq!(result.end.state, StateOutcome::Carried);
         let result = session.run("echo $missing");
         assert!(matches!(result.end.ending, Ending::Code(code) if code != 0), "{result:?}");
         assert_eq!(session.output("set +eu; echo $kept$missing"), "1\n");
@@ -114,7 +114,7 @@ fn functions_and_aliases_named_like_builtins_do_not_spoil_state() {
             let result = session.run(&format!("v='a  b'; builtin cd d; {define}"));
             assert_eq!(
                 (result.end.state, result.stdout.as_str()),
-                (ShellState::Carried, ""),
+                (StateOutcome::Carried, ""),
                 "{define}: {result:?}"
             );
             let mut last = String::new();
@@ -125,7 +125,7 @@ fn functions_and_aliases_named_like_builtins_do_not_spoil_state() {
                 let result = session.attempt((command_request, canceller)).unwrap();
                 assert_eq!(
                     (result.end.state, result.stderr.as_str()),
-                    (ShellState::Carried, ""),
+                    (StateOutcome::Carried, ""),
                     "{define}: {result:?}"
                 );
                 last = result.stdout;
@@ -149,11 +149,11 @@ fn parsing_options_of_bash_leave_the_state_intact() {
             "trap 'echo debugged > /dev/null' DEBUG; trap ': err' ERR; trap ': return' RETURN",
         ] {
             let result = session.run(&format!("Uid=u; v='a\\tb*'; {options}"));
-            assert_eq!(result.end.state, ShellState::Carried, "{options}: {result:?}");
+            assert_eq!(result.end.state, StateOutcome::Carried, "{options}: {result:?}");
             let result = session.run("printf '%s' \"$v$Uid\"; unset v Uid");
             assert_eq!(
                 (result.stdout.as_str(), result.end.state),
-                ("a\\tb*u", ShellState::Carried),
+                ("a\\tb*u", StateOutcome::Carried),
                 "{options}: {result:?}"
             );
         }
@@ -193,12 +193,12 @@ fn a_kill_exec_or_replaced_trap_keeps_the_last_good_state() {
         let mut session = fixture.session();
         session.output("v=good");
         for (command, ending, state) in [
-            ("v=bad; kill -9 $$", Ending::Signal(9), ShellState::Killed),
-            ("v=bad; exec true", Ending::Code(0), ShellState::NotWritten),
-            ("v=bad; trap 'echo mine' EXIT; exit 3", Ending::Code(3), ShellState::NotWritten),
-            ("v=bad; trap - EXIT", Ending::Code(0), ShellState::NotWritten),
-            ("big=$(head -c 1500000 /dev/zero | tr '\\0' x); v=bad", Ending::Code(0), ShellState::TooLarge),
-            ("v=bad; set -n\nset +n", Ending::Code(0), ShellState::NotWritten),
+            ("v=bad; kill -9 $$", Ending::Signal(9), StateOutcome::Killed),
+            ("v=bad; exec true", Ending::Code(0), StateOutcome::NotWritten),
+            ("v=bad; trap 'echo mine' EXIT; exit 3", Ending::Code(3), StateOutcome::NotWritten),
+            ("v=bad; trap - EXIT", Ending::Code(0), StateOutcome::NotWritten),
+            ("big=$(head -c 1500000 /dev/zero | tr '\\0' x); v=bad", Ending::Code(0), StateOutcome::TooLarge),
+            ("v=bad; set -n\nset +n", Ending::Code(0), StateOutcome::NotWritten),
         ] {
             let result = session.run(command);
             assert_eq!((result.end.ending, result.end.state), (ending, state), "{command}: {result:?}");
@@ -227,7 +227,7 @@ fn a_command_can_begin_elsewhere() {
         let result = session.attempt((command_request, canceller)).unwrap();
         assert_eq!(
             (result.end.ending, result.stdout.as_str(), result.end.state),
-            (Ending::Code(1), "", ShellState::Carried)
+            (Ending::Code(1), "", StateOutcome::Carried)
         );
         assert_eq!(
             session.output("pwd"),

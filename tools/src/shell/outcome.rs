@@ -93,7 +93,7 @@ fn kill_error(
         "hidden" => limit(
             "the command's memory could not be counted: a process hides it, or there were too many mappings",
         )
-        .with_code(ToolErrorCode::MemoryHidden),
+        .with_code(ToolErrorCode::MemoryUncountable),
         "cancelled" => ToolError::cancelled("the command was cancelled and killed"),
         _ => return None,
     })
