@@ -36,7 +36,7 @@ pub struct Row {
     #[serde(serialize_with = "microseconds")]
     pub time: Timestamp,
     /// The kind of the row.
-    #[serde(deserialize_with = "known_kind")]
+    #[serde(deserialize_with = "known_event")]
     pub event: RowEvent,
     /// As [`RowFacts::call_id`]. Empty in a row that is not about a call.
     #[serde(default)]
@@ -219,7 +219,7 @@ impl Row {
 #[derive(Debug, Deserialize)]
 pub(super) struct OpenCallFields<'line> {
     pub(super) seq: u64,
-    #[serde(deserialize_with = "known_kind")]
+    #[serde(deserialize_with = "known_event")]
     pub(super) event: RowEvent,
     #[serde(borrow, default)]
     pub(super) call_id: Cow<'line, str>,
@@ -345,7 +345,7 @@ fn first_version() -> u64 {
 
 /// Parses the kind of a row. A kind of a later version becomes [`RowEvent::Other`], so that its row
 /// is still readable.
-fn known_kind<'de, D: Deserializer<'de>>(deserializer: D) -> Result<RowEvent, D::Error> {
+fn known_event<'de, D: Deserializer<'de>>(deserializer: D) -> Result<RowEvent, D::Error> {
     let word = Cow::<'de, str>::deserialize(deserializer)?;
     Ok(RowEvent::ALL.into_iter().find(|kind| kind.as_str() == word).unwrap_or(RowEvent::Other))
 }

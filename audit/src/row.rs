@@ -83,42 +83,42 @@ pub struct NewRow {
 impl NewRow {
     /// The row before a call with effects runs.
     #[must_use]
-    pub fn begin(call: &Arc<RowFacts>) -> Self {
-        Self { facts: Arc::clone(call), event: NewRowEvent::Begin }
+    pub fn begin(facts: &Arc<RowFacts>) -> Self {
+        Self { facts: Arc::clone(facts), event: NewRowEvent::Begin }
     }
 
     /// The row after a call, or the only row of a call without effects or of a refused call.
     #[must_use]
-    pub fn end(call: &Arc<RowFacts>, ending: CallEnding) -> Self {
-        Self { facts: Arc::clone(call), event: NewRowEvent::End(ending) }
+    pub fn end(facts: &Arc<RowFacts>, ending: CallEnding) -> Self {
+        Self { facts: Arc::clone(facts), event: NewRowEvent::End(ending) }
     }
 
-    /// The row after a request to a model. It takes only the run and the agent from the record.
+    /// The row after a request to a model. Only the run and the agent of the facts are written.
     #[must_use]
-    pub fn model(call: &Arc<RowFacts>, ending: ModelEnding) -> Self {
-        Self { facts: Arc::clone(call), event: NewRowEvent::Model(ending) }
+    pub fn model(facts: &Arc<RowFacts>, ending: ModelEnding) -> Self {
+        Self { facts: Arc::clone(facts), event: NewRowEvent::Model(ending) }
     }
 
     /// The row for the late result of a pending call, written when the result enters the run.
     #[must_use]
-    pub fn result(call: &Arc<RowFacts>, ending: CallEnding) -> Self {
-        Self { facts: Arc::clone(call), event: NewRowEvent::Result(ending) }
+    pub fn result(facts: &Arc<RowFacts>, ending: CallEnding) -> Self {
+        Self { facts: Arc::clone(facts), event: NewRowEvent::Result(ending) }
     }
 
     /// The row before a tool of a module is pinned.
     #[must_use]
-    pub fn approve(pin: &Arc<RowFacts>) -> Self {
-        Self { facts: Arc::clone(pin), event: NewRowEvent::Approve }
+    pub fn approve(facts: &Arc<RowFacts>) -> Self {
+        Self { facts: Arc::clone(facts), event: NewRowEvent::Approve }
     }
 
     /// The row before a pin is withdrawn.
     #[must_use]
-    pub fn revoke(pin: &Arc<RowFacts>) -> Self {
-        Self { facts: Arc::clone(pin), event: NewRowEvent::Revoke }
+    pub fn revoke(facts: &Arc<RowFacts>) -> Self {
+        Self { facts: Arc::clone(facts), event: NewRowEvent::Revoke }
     }
 }
 
-/// The event that a record describes: the phase of a call, the end of a request to a model, or
+/// The event that a new row records: the phase of a call, the end of a request to a model, or
 /// the change of a pin.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum NewRowEvent {
@@ -257,7 +257,7 @@ impl<'de> Deserialize<'de> for Outcome {
 }
 
 portcullis_types::word_enum! {
-    /// The kind of a row.
+    /// The event that a row records.
     #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
     pub enum RowEvent as "event" {
         /// Written before the call runs.

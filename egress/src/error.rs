@@ -88,7 +88,7 @@ pub enum FetchError {
     #[error(transparent)]
     Refused(#[from] Refusal),
     /// The URL has a scheme other than `http` and `https`.
-    #[error("the scheme `{scheme}` cannot be requested, only http and https")]
+    #[error("the scheme `{scheme}` is not supported; only http and https are")]
     Scheme {
         /// The scheme.
         scheme: String,
@@ -106,7 +106,7 @@ pub enum FetchError {
         port: u16,
     },
     /// The method is `CONNECT` or `TRACE`.
-    #[error("the method {method} cannot be requested")]
+    #[error("the method {method} is not allowed")]
     MethodForbidden {
         /// The method.
         method: Method,
@@ -237,7 +237,9 @@ pub enum FetchError {
     },
     /// The response is partial (RFC 9110, section 15.3.7), and its host may know a secret: redaction would
     /// miss a value that is split across two parts.
-    #[error("the response from {host} is partial, which is refused where it may repeat a secret")]
+    #[error(
+        "the response from {host} is partial; partial responses of a host that may know a secret are refused"
+    )]
     ResponsePartial {
         /// The host that sent the part.
         host: String,

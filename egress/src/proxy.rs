@@ -90,9 +90,8 @@ pub(crate) async fn open_tunnel(proxy: &mut TcpStream, target: &Target) -> Resul
 /// Returns the status of the proxy's response, or `None` while its head is incomplete.
 ///
 /// # Errors
-/// The problem of a response that is not HTTP/1, that two readers could read differently, or that has bytes
-/// after a 2xx head. A TLS client speaks first, so such bytes come from the proxy, but would be taken for the
-/// origin's.
+/// The problem, if the response is not HTTP/1, is ambiguous, or has bytes after a 2xx head. Such bytes come from the
+/// proxy, because a TLS client sends first, but they would be read as the origin's.
 fn status_of(head: &[u8]) -> Result<Option<u16>, &'static str> {
     let mut headers = [httparse::EMPTY_HEADER; MAX_PROXY_HEADERS];
     let mut response = httparse::Response::new(&mut headers);

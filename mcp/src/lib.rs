@@ -31,12 +31,18 @@ mod http;
 mod limits;
 mod lines;
 mod listing;
-#[expect(deprecated, reason = "log messages are deprecated in a revision after those that are spoken here")]
+#[expect(
+    deprecated,
+    reason = "log messages are deprecated only in a later revision than those that are supported here"
+)]
 mod log;
 mod reports;
 mod result;
 mod server;
-#[expect(deprecated, reason = "log messages are deprecated in a revision after those that are spoken here")]
+#[expect(
+    deprecated,
+    reason = "log messages are deprecated only in a later revision than those that are supported here"
+)]
 mod session;
 mod stdio;
 mod streams;

@@ -64,7 +64,7 @@ impl PolicyDiff {
     ) -> Self {
         let mut diff = Self::default();
         let mut known: BTreeMap<ToolName, ToolFacts> = BTreeMap::new();
-        let named = [old, new].into_iter().flat_map(WorkspaceSecurityPolicy::entries);
+        let named = [old, new].into_iter().flat_map(WorkspaceSecurityPolicy::tools_with_entries);
         let named = named.map(|name| ToolFacts::undeclared(name.clone(), ToolOrigin::ForeignModule));
         // Later facts replace earlier ones, so a real declaration replaces the assumption about a name.
         for facts in named.chain(tools.iter().cloned()).chain(shipped_tools()) {

@@ -39,7 +39,7 @@ pub enum InvalidPathPattern {
     #[error("a pattern has no control character, quote or backslash, and `*` is the only wildcard")]
     Character,
     /// The text has an empty component.
-    #[error("a pattern has a name between two `/`, and does not end with one")]
+    #[error("a pattern must not contain `//` or end with `/`")]
     EmptyName,
     /// The text has the component `.` or `..`.
     #[error("a pattern has no `.` and no `..`")]

@@ -86,9 +86,9 @@ impl WorkspaceSecurityPolicy {
             }
             mentions.extend(tool_mentions(&reduction, &faults));
             warnings.extend(faults.take_warnings());
-            let (overlay_faults, overlay_left_out) = faults.into_parts();
+            let (overlay_faults, overlay_omitted) = faults.into_parts();
             all_faults.extend(overlay_faults);
-            omitted += overlay_left_out;
+            omitted += overlay_omitted;
         }
         if all_faults.is_empty() {
             let mut policy = Self::from_effective(effective);
@@ -132,7 +132,7 @@ impl WorkspaceSecurityPolicy {
     }
 
     /// Returns the tools with an entry of the operator, sorted.
-    pub fn entries(&self) -> impl Iterator<Item = &ToolName> {
+    pub fn tools_with_entries(&self) -> impl Iterator<Item = &ToolName> {
         self.effective.tools.iter().filter(|(_, rule)| rule.by_operator).map(|(name, _)| name)
     }
 

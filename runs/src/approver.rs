@@ -4,7 +4,8 @@ use std::{fmt, sync::Arc, time::Duration};
 
 use async_trait::async_trait;
 use portcullis_store::{
-    ApprovalStatus, Json, NewApprovalRequest, RunStore, StoreError, StoredAnswer, StoredApproval, Verdict,
+    ApprovalDecision, ApprovalStatus, Json, NewApprovalRequest, RunStore, StoreError, StoredAnswer,
+    StoredApproval,
 };
 use portcullis_tools::approval::{
     ApprovalAnswer, ApprovalRequest, Approver, ApproverKind, AttributedAnswer, question,
@@ -13,8 +14,8 @@ use sha2::{Digest as _, Sha256};
 
 use crate::{
     DrivenRun,
-    answers::Answers,
     clock::{milliseconds, now},
+    store_changes::StoreChanges,
 };
 
 /// How long a stored question is valid if no person is at the asking process: 24 hours.
@@ -141,7 +142,7 @@ impl StoredApprover {
 
     /// Waits until the store has an answer.
     async fn wait(&self, id: &str) -> AttributedAnswer {
-        let mut answers = Answers::new(self.store(), id);
+        let mut changes = StoreChanges::new(self.store(), id);
         loop {
             match self.store().approval(id).await {
                 Ok(approval) => {
@@ -154,19 +155,21 @@ impl StoredApprover {
                     tracing::warn!(error = &error as &dyn std::error::Error, id, "cannot read an approval");
                 }
             }
-            answers.wait_for_possible_answer().await;
+            changes.wait_for_possible_change().await;
         }
     }
 
     /// Writes an answer that was given at this process. If another process was faster, returns that answer.
     async fn record(&self, id: &str, request: &ApprovalRequest, given: AttributedAnswer) -> AttributedAnswer {
         let (verdict, edited_arguments, reason) = match &given.answer {
-            ApprovalAnswer::Deny { reason } => (Verdict::Deny, None, reason.clone()),
+            ApprovalAnswer::Deny { reason } => (ApprovalDecision::Deny, None, reason.clone()),
             // A standing approval lives only in this process, so store a plain one.
-            ApprovalAnswer::Approve | ApprovalAnswer::ApproveAlways => (Verdict::Approve, None, None),
+            ApprovalAnswer::Approve | ApprovalAnswer::ApproveAlways => {
+                (ApprovalDecision::Approve, None, None)
+            }
             // Text that is not JSON is dropped here, and the check of the arguments refuses it later.
             ApprovalAnswer::ApproveWith { arguments } => {
-                (Verdict::Approve, Json::from_text(arguments.as_str()).ok(), None)
+                (ApprovalDecision::Approve, Json::from_text(arguments.as_str()).ok(), None)
             }
             // No person has answered. The question stays open for other processes.
             ApprovalAnswer::TimedOut | ApprovalAnswer::Unavailable => return given,
@@ -255,11 +258,11 @@ fn attributed_answer(approval: &StoredApproval) -> Option<AttributedAnswer> {
             .then(|| AttributedAnswer::by(ApproverKind::Store, ApprovalAnswer::TimedOut));
     };
     let answer = match (stored.verdict, &stored.edited_arguments) {
-        (Verdict::Approve, None) => ApprovalAnswer::Approve,
-        (Verdict::Approve, Some(arguments)) => {
+        (ApprovalDecision::Approve, None) => ApprovalAnswer::Approve,
+        (ApprovalDecision::Approve, Some(arguments)) => {
             ApprovalAnswer::ApproveWith { arguments: arguments.as_str().to_owned() }
         }
-        (Verdict::Deny, _) => ApprovalAnswer::Deny { reason: stored.reason.clone() },
+        (ApprovalDecision::Deny, _) => ApprovalAnswer::Deny { reason: stored.reason.clone() },
     };
     Some(AttributedAnswer { answer, by: ApproverKind::Store, name: Some(stored.by.clone()) })
 }

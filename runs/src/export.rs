@@ -3,8 +3,8 @@
 use std::collections::HashMap;
 
 use portcullis_store::{
-    ApprovalFilter, Json, RunStore, RunSummary, StartedCall, StepRecord, StoredAnswer, StoredApproval,
-    StoredMessage, Verdict,
+    ApprovalDecision, ApprovalFilter, Json, RunStore, RunSummary, StartedCall, StepRecord, StoredAnswer,
+    StoredApproval, StoredMessage,
 };
 use portcullis_types::Message;
 use serde::Serialize;
@@ -192,8 +192,8 @@ impl ExportedDecision {
     fn from_answer(run: &RunId, answer: StoredAnswer) -> Result<Self, RunError> {
         let StoredAnswer { verdict, by, via, edited_arguments, reason, decided } = answer;
         let verdict = match verdict {
-            Verdict::Approve => "approve",
-            Verdict::Deny => "deny",
+            ApprovalDecision::Approve => "approve",
+            ApprovalDecision::Deny => "deny",
         };
         let edited_arguments = edited_arguments.map(|arguments| raw(run, "answer", arguments)).transpose()?;
         Ok(Self { verdict, by, via, edited_arguments, reason, decided })

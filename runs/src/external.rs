@@ -6,7 +6,7 @@ use std::sync::Arc;
 use async_trait::async_trait;
 use portcullis_store::{
     ExternalCallStatus, InboxEntry, Json, LeaseGuard, NewExternalCall, PageRequest, RunStore, StoreError,
-    StoredExternalCall, TOOL_RESULT, WaitEnd,
+    StoredExternalCall, TOOL_RESULT, TimeOutOutcome,
 };
 use portcullis_tools::{
     AddedCall, Caller, ExternalCall, ExternalCallState, ExternalCalls, LateResult, ToolRegistry,
@@ -15,7 +15,7 @@ use portcullis_types::{ToolError, ToolResult};
 use serde::Deserialize;
 use serde_json::Value;
 
-use crate::{DrivenRun, answers::Answers, clock::now};
+use crate::{DrivenRun, clock::now, store_changes::StoreChanges};
 
 /// The maximum number of late results that one step adds to a run.
 const MAX_ARRIVALS: u32 = 16;
@@ -62,7 +62,7 @@ impl ExternalCalls for StoredExternalCalls {
     }
 }
 
-/// Adds a call to the run of this lease. A late result goes to this inbox.
+/// Stores a call of the leased run. A late result is delivered to `inbox`.
 pub(crate) async fn add(
     store: &dyn RunStore,
     guard: LeaseGuard,
@@ -99,7 +99,7 @@ pub(crate) async fn add(
 
 /// Waits until the call is pending, resolved or closed.
 pub(crate) async fn wait(store: &dyn RunStore, id: &str) -> Result<ExternalCallState, ToolError> {
-    let mut answers = Answers::new(store, id);
+    let mut changes = StoreChanges::new(store, id);
     loop {
         match store.call(id).await {
             Ok(call) => match progress(&call)? {
@@ -112,14 +112,14 @@ pub(crate) async fn wait(store: &dyn RunStore, id: &str) -> Result<ExternalCallS
             }
             Err(error) => return Err(unavailable(&error)),
         }
-        answers.wait_for_possible_answer().await;
+        changes.wait_for_possible_change().await;
     }
 }
 
 pub(crate) async fn stop_waiting(store: &dyn RunStore, id: &str) -> Result<ExternalCallState, ToolError> {
     match store.time_out_call(id, now()).await.map_err(|error| unavailable(&error))? {
-        WaitEnd::Pending => Ok(ExternalCallState::Pending),
-        WaitEnd::Earlier(call) => progress(&call),
+        TimeOutOutcome::NowPending => Ok(ExternalCallState::Pending),
+        TimeOutOutcome::AlreadyChanged(call) => progress(&call),
     }
 }
 
@@ -141,7 +141,7 @@ fn progress(call: &StoredExternalCall) -> Result<ExternalCallState, ToolError> {
 }
 
 pub(crate) fn unavailable(error: &StoreError) -> ToolError {
-    ToolError::unavailable("the store of the run cannot keep the call")
+    ToolError::unavailable("the call cannot be stored")
         .with_operator_detail(portcullis_types::error_chain(error))
 }
 

@@ -13,7 +13,7 @@
 //! | `executor.rs` | runs the calls of a driven run, each at most once |
 //! | `external.rs` | keeps the calls of external tools in the store, and takes their late results |
 //! | `client_calls.rs` | the same for clients that have no loop here |
-//! | `answers.rs` | waits for answers that are written to the store |
+//! | `store_changes.rs` | waits for changes of the store |
 //! | `approver.rs` | asks through the store, so that another process can answer |
 //! | `stepwise.rs` | takes single steps, for a caller that decides elsewhere which comes next |
 //! | `turn.rs`, `turn_results.rs` | a turn's calls, each run on its own: their results until the turn's step |
@@ -26,7 +26,6 @@
 //! | `error.rs` | why a run cannot be driven |
 #![forbid(unsafe_code)]
 
-mod answers;
 mod approver;
 mod client_calls;
 mod clock;
@@ -42,6 +41,7 @@ mod run_driver;
 mod runs;
 mod state;
 mod stepwise;
+mod store_changes;
 mod turn;
 mod turn_results;
 
@@ -59,7 +59,9 @@ pub use recorded_model::{ModelIdentity, RecordedModel};
 pub use run_driver::RunDriver;
 pub use runs::{CarriedOver, Continuation, RunSubject, Runs};
 pub use state::{RunTotals, StoredState};
-pub use stepwise::{NextCall, Position, RunApprovalRequestFn, StepCallEnd, StepEnd, StepParts, Stepper};
+pub use stepwise::{
+    NextCall, Position, RunApprovalRequestFn, StepCallOutcome, StepOutcome, StepParts, Stepper,
+};
 pub use turn::SkipReason;
 
 /// Re-exported: the store of the runs.

@@ -90,22 +90,22 @@ pub struct NextCall {
 
 /// The result of a step.
 #[derive(Debug, Clone, PartialEq)]
-pub enum StepEnd {
+pub enum StepOutcome {
     /// The step was taken, now or earlier.
     Taken(Position),
     /// The run would have ended this way, but the caller wants to retry. Nothing was stored.
-    Undone(AgentEnd),
+    NotStored(AgentEnd),
 }
 
 /// How a call of a turn ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum StepCallEnd {
+pub enum StepCallOutcome {
     /// The result is stored, now or earlier. A refusal is a result too.
     Stored,
     /// The call was cancelled before it had any effect, and has no result.
-    NotBegun,
+    CancelledBeforeStart,
     /// The run has continued without the call.
-    Passed,
+    RunContinued,
 }
 
 impl Stepper {
@@ -166,11 +166,11 @@ impl Stepper {
         (steering, interruption): (Vec<Message>, Option<SkipReason>),
         keeps: impl Fn(&AgentEnd) -> bool + Send + Sync,
         cancel: &CancellationToken,
-    ) -> Result<StepEnd, RunError> {
+    ) -> Result<StepOutcome, RunError> {
         let lock = self.lock(id);
         let _turn = lock.lock().await;
         let Some(run) = self.drive(id, version).await? else {
-            return Ok(StepEnd::Taken(self.position(id).await?));
+            return Ok(StepOutcome::Taken(self.position(id).await?));
         };
         let state = resume_state(&run);
         let interruption = if run.is_cancel_requested() { Some(SkipReason::Cancelled) } else { interruption };
@@ -180,7 +180,7 @@ impl Stepper {
             let terms = (steering, interruption);
             self.step(&run, version, state, terms, keeps, cancel).await
         };
-        let has_ended = matches!(&taken, Ok(StepEnd::Taken(position)) if position.status.has_ended());
+        let has_ended = matches!(&taken, Ok(StepOutcome::Taken(position)) if position.status.has_ended());
         self.release(&run, has_ended).await;
         taken
     }
@@ -193,7 +193,7 @@ impl Stepper {
         (steering, interruption): (Vec<Message>, Option<SkipReason>),
         keeps: impl Fn(&AgentEnd) -> bool + Send + Sync,
         cancel: &CancellationToken,
-    ) -> Result<StepEnd, RunError> {
+    ) -> Result<StepOutcome, RunError> {
         let mut agent = self.agent(run, self.executor(run));
         let handle = agent.handle();
         match interruption {
@@ -216,7 +216,7 @@ impl Stepper {
         };
         let state = cancelled_by(agent.take_step(state, may_save), cancel, &handle).await;
         match undone {
-            Some(end) => Ok(StepEnd::Undone(end)),
+            Some(end) => Ok(StepOutcome::NotStored(end)),
             None => self.taken(run, version, &state).await,
         }
     }
@@ -229,7 +229,7 @@ impl Stepper {
         state: RunState,
         interruption: Option<SkipReason>,
         keeps: impl Fn(&AgentEnd) -> bool + Send + Sync,
-    ) -> Result<StepEnd, RunError> {
+    ) -> Result<StepOutcome, RunError> {
         let (store, id) = (&**run.store(), run.id());
         let mut turn_results = TurnResults::read(store, id).await?;
         let results = std::mem::take(&mut turn_results.results);
@@ -252,7 +252,7 @@ impl Stepper {
         };
         let state = agent.take_step(state, may_save).await;
         if let Some(end) = undone {
-            return Ok(StepEnd::Undone(end));
+            return Ok(StepOutcome::NotStored(end));
         }
         let taken = self.taken(run, version, &state).await?;
         if let Err(error) = turn_results.forget(store, id).await {
@@ -263,13 +263,13 @@ impl Stepper {
     }
 
     /// Returns the position after a step that should have been stored.
-    async fn taken(&self, run: &DrivenRun, version: i64, state: &RunState) -> Result<StepEnd, RunError> {
+    async fn taken(&self, run: &DrivenRun, version: i64, state: &RunState) -> Result<StepOutcome, RunError> {
         let found = run.version().await;
         if found == version {
             let reason = state.end().map(ToString::to_string).unwrap_or_default();
             return Err(RunError::NotStored { id: run.id().clone(), reason });
         }
-        Ok(StepEnd::Taken(self.position_of(found, state)))
+        Ok(StepOutcome::Taken(self.position_of(found, state)))
     }
 
     /// Runs one call of the turn that follows this version of the run, and stores its result. Calls
@@ -287,10 +287,10 @@ impl Stepper {
         call: &str,
         on_approval_request: ApprovalRequestFn,
         cancel: &CancellationToken,
-    ) -> Result<StepCallEnd, RunError> {
+    ) -> Result<StepCallOutcome, RunError> {
         let lock = self.lock(id);
         let _turn = lock.lock().await;
-        let Some(run) = self.drive(id, version).await? else { return Ok(StepCallEnd::Passed) };
+        let Some(run) = self.drive(id, version).await? else { return Ok(StepCallOutcome::RunContinued) };
         let end = self.call(&run, call, on_approval_request, cancel).await;
         self.release(&run, false).await;
         end
@@ -302,11 +302,11 @@ impl Stepper {
         call: &str,
         on_approval_request: ApprovalRequestFn,
         cancel: &CancellationToken,
-    ) -> Result<StepCallEnd, RunError> {
+    ) -> Result<StepCallOutcome, RunError> {
         let store = &**run.store();
         let is_finished = matches!(run.interrupted_call(call), Some(InterruptedCall::Finished(_)));
         if is_finished || TurnResults::read(store, run.id()).await?.results.contains_key(call) {
-            return Ok(StepCallEnd::Stored);
+            return Ok(StepCallOutcome::Stored);
         }
         let mut agent = self.agent(run, self.asking_executor(run, Some(on_approval_request)));
         let handle = agent.handle();
@@ -314,14 +314,14 @@ impl Stepper {
         let _lease = run.keep_lease(handle.clone());
         let result: Option<Arc<ToolResult>> =
             cancelled_by(agent.run_call(&state, call), cancel, &handle).await;
-        let Some(result) = result else { return Ok(StepCallEnd::Passed) };
+        let Some(result) = result else { return Ok(StepCallOutcome::RunContinued) };
         match run.is_written(call) {
             Some(true) => {}
-            None if cancel.is_cancelled() => return Ok(StepCallEnd::NotBegun),
+            None if cancel.is_cancelled() => return Ok(StepCallOutcome::CancelledBeforeStart),
             // The call was refused, or its result could not be written to its row.
             None | Some(false) => TurnResults::save(store, run.id(), &result).await?,
         }
-        Ok(StepCallEnd::Stored)
+        Ok(StepCallOutcome::Stored)
     }
 
     /// Answers a request of a run.

@@ -11,7 +11,7 @@ use std::{
 };
 
 use portcullis_tools::{
-    PolicyFiles, RegistryBuilder, TakenVariables, ToolRegistry, confine::user_folders, describing_builder,
+    PolicyFiles, RegistryBuilder, TakenVariables, ToolRegistry, builder_for_listing, confine::user_folders,
     record_refused_start, runtime_builder_with, shell::ShellSource, write_checkpoint_to_stderr,
 };
 use portcullis_types::{RunnerBootstrapEnvelope, ToolName};
@@ -245,7 +245,7 @@ pub(crate) async fn describing_registry(
     files: &PolicyFiles,
 ) -> Result<ToolRegistry, CliError> {
     let _notice = stream::stderr_is_terminal().then(SlowStartNotice::start);
-    let builder = describing_builder(envelope, &with_taken_variables(files.clone())).await?;
+    let builder = builder_for_listing(envelope, &with_taken_variables(files.clone())).await?;
     Ok(tool_file::add_to(builder).build()?)
 }
 

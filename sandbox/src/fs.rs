@@ -126,10 +126,10 @@ pub(super) struct OpenTarget {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum NameChange {
     /// The name is created or removed, or its metadata change.
-    Alter,
+    Entry,
     /// A link, file or directory takes the name, or loses it. A directory's whole content appears or
     /// disappears below the name.
-    Move,
+    Subtree,
 }
 
 impl GuestFs {
@@ -213,7 +213,7 @@ impl GuestFs {
         let open_target = match self.resolve_to_open(preopen, &base, path, follow, intent.writes) {
             Ok((target, below)) => {
                 let below = below.map_or_else(|| self.below_mount(preopen, target.as_fd(), None), Ok)?;
-                self.judge_sight(preopen, &below, path, intent.writes)?;
+                self.judge_visibility(preopen, &below, path, intent.writes)?;
                 let stat = stat(target.as_fd())?;
                 let kind = FileType::from_raw_mode(stat.st_mode);
                 self.judge_existing(preopen, &below, kind, &base, path, intent)?;
@@ -262,7 +262,7 @@ impl GuestFs {
             Err(_) => Ok(()),
             Ok(target) => {
                 let below = self.below_mount(preopen, target.as_fd(), None)?;
-                self.judge_sight(preopen, &below, path, false)
+                self.judge_visibility(preopen, &below, path, false)
             }
         }
     }
@@ -301,8 +301,8 @@ impl GuestFs {
             return Err(Errno::PERM);
         }
         let scope = match change {
-            NameChange::Alter => ChangeScope::Path,
-            NameChange::Move => {
+            NameChange::Entry => ChangeScope::Path,
+            NameChange::Subtree => {
                 self.refuse_stand_in(preopen, &below)?;
                 ChangeScope::Tree
             }
@@ -438,32 +438,6 @@ impl GuestFs {
             }
         }
         Ok(())
-    }
-
-    /// Judges a file with several names. A handle does not tell where the other names are. The file must
-    /// not be changed in place, because another name may be in a folder that this guest must not write.
-    /// Replacing the file is allowed, because the other names keep the old content. A private file must not
-    /// be read under a name outside its private folder.
-    fn judge_links(&mut self, preopen: usize, below: &[String], stat: &Stat, writes: bool) -> FsResult {
-        if stat.st_nlink <= 1 {
-            return Ok(());
-        }
-        if !writes {
-            return self.judge_read_of_links(preopen, stat);
-        }
-        let violation = Violation::HardLink { path: self.guest_path(preopen, below) };
-        self.violation.get_or_insert(violation);
-        Err(Errno::PERM)
-    }
-
-    /// Judges the read of a file that may have several names.
-    fn judge_read_of_links(&self, preopen: usize, stat: &Stat) -> FsResult {
-        // Deny only this file to the guest: a violation would fail the search of a whole mount. A path that
-        // the call itself names was judged earlier (`pipeline/authorize.rs`).
-        let is_readable = stat.st_nlink <= 1
-            || self.preopens[preopen].handle.name().is_vault()
-            || self.exposed.suspects(stat).is_none();
-        if is_readable { Ok(()) } else { Err(Errno::PERM) }
     }
 
     /// Judges a file that will be created. Its parent must exist. Its name must not be a dangling symlink,

@@ -76,6 +76,6 @@ pub use listener::{Listener, StreamFrame};
 pub use module::{EmbeddedModule, GuestModule, MAX_MODULE_BYTES, ModuleDigest};
 pub use mount_use::{BeforeUse, MountRefusal, MountUse};
 pub use runner::{GuestJob, HostWasmToolRunner, RunnerConfig};
-pub use transfer::{Transfer, TransferEnd};
+pub use transfer::{Transfer, TransferEndpoint};
 
 use transfer::ChunkSink;

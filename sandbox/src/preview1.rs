@@ -176,7 +176,7 @@ fn add_name_changes(linker: &mut Linker<GuestState>) -> Result<()> {
             ask!(caller, |fs, memory| fs.judge_name_change(
                 as_unsigned(fd),
                 text(memory, path, len)?,
-                NameChange::Alter
+                NameChange::Entry
             ));
             let errno = forward!(caller, path_create_directory, fd, path, len);
             note!(caller, errno, (fd, path, len) => Created)
@@ -189,7 +189,7 @@ fn add_name_changes(linker: &mut Linker<GuestState>) -> Result<()> {
             ask!(caller, |fs, memory| fs.judge_name_change(
                 as_unsigned(fd),
                 text(memory, path, len)?,
-                NameChange::Alter
+                NameChange::Entry
             ));
             let errno = forward!(caller, path_remove_directory, fd, path, len);
             note!(caller, errno, (fd, path, len) => Removed)
@@ -203,7 +203,7 @@ fn add_name_changes(linker: &mut Linker<GuestState>) -> Result<()> {
             ask!(caller, |fs, memory| fs.judge_name_change(
                 as_unsigned(fd),
                 text(memory, path, len)?,
-                NameChange::Move
+                NameChange::Subtree
             ));
             let errno = forward!(caller, path_unlink_file, fd, path, len);
             note!(caller, errno, (fd, path, len) => Removed)
@@ -224,7 +224,7 @@ fn add_name_changes(linker: &mut Linker<GuestState>) -> Result<()> {
             ask!(caller, |fs, memory| {
                 let path = text(memory, path, len)?;
                 let follow = flags & LOOKUP_SYMLINK_FOLLOW != 0;
-                fs.judge_name_change(as_unsigned(fd), path, NameChange::Alter)?;
+                fs.judge_name_change(as_unsigned(fd), path, NameChange::Entry)?;
                 fs.judge_existing_target(as_unsigned(fd), path, follow)?;
                 fs.judge_change_in_place(as_unsigned(fd), path, follow)
             });
@@ -250,8 +250,8 @@ fn add_rename(linker: &mut Linker<GuestState>) -> Result<()> {
             let saved_permissions = ask!(caller, |fs, memory| {
                 // Moving content away from a protected path would end its protection.
                 let (from, to) = (text(memory, from, from_len)?, text(memory, to, to_len)?);
-                fs.judge_name_change(as_unsigned(from_fd), from, NameChange::Move)?;
-                fs.judge_name_change(as_unsigned(to_fd), to, NameChange::Move)?;
+                fs.judge_name_change(as_unsigned(from_fd), from, NameChange::Subtree)?;
+                fs.judge_name_change(as_unsigned(to_fd), to, NameChange::Subtree)?;
                 fs.keep_arrival((as_unsigned(from_fd), from), (as_unsigned(to_fd), to))?;
                 fs.copy_permissions((as_unsigned(from_fd), from), (as_unsigned(to_fd), to))
             });
@@ -283,10 +283,10 @@ fn add_links(linker: &mut Linker<GuestState>) -> Result<()> {
             ask!(caller, |fs, memory| {
                 let from = text(memory, from, from_len)?;
                 // A hard link to a protected file would let the guest write the file under its second name.
-                fs.judge_name_change(as_unsigned(from_fd), from, NameChange::Move)?;
+                fs.judge_name_change(as_unsigned(from_fd), from, NameChange::Subtree)?;
                 fs.judge_existing_target(as_unsigned(from_fd), from, flags & LOOKUP_SYMLINK_FOLLOW != 0)?;
                 fs.judge_link(as_unsigned(from_fd), as_unsigned(to_fd))?;
-                fs.judge_name_change(as_unsigned(to_fd), text(memory, to, to_len)?, NameChange::Move)
+                fs.judge_name_change(as_unsigned(to_fd), text(memory, to, to_len)?, NameChange::Subtree)
             });
             let errno = forward!(caller, path_link, from_fd, flags, from, from_len, to_fd, to, to_len);
             note!(caller, errno, (to_fd, to, to_len) => Created)
@@ -305,7 +305,7 @@ fn add_links(linker: &mut Linker<GuestState>) -> Result<()> {
             ask!(caller, |fs, memory| {
                 let link = text(memory, link, link_len)?;
                 fs.judge_link_target(as_unsigned(fd), text(memory, target, target_len)?, link)?;
-                fs.judge_name_change(as_unsigned(fd), link, NameChange::Move)
+                fs.judge_name_change(as_unsigned(fd), link, NameChange::Subtree)
             });
             let errno = forward!(caller, path_symlink, target, target_len, fd, link, link_len);
             note!(caller, errno, (fd, link, link_len) => Created)

@@ -19,7 +19,7 @@ use wasmtime::{Engine, Linker, Module};
 
 use super::control::CallResource;
 use super::{
-    EmbeddedModule, GuestModule, GuestReport, HttpPort, ModuleDigest, TransferEnd, WasmError,
+    EmbeddedModule, GuestModule, GuestReport, HttpPort, ModuleDigest, TransferEndpoint, WasmError,
     cache::ModuleCache,
     compiler::{CompileLimits, Compiler},
     control::CallControl,
@@ -133,7 +133,7 @@ pub struct GuestJob {
     /// Whether the call has an observer for progress and update frames.
     pub is_watched: bool,
     /// The call's end of a transfer, if it takes part in one.
-    pub transfer: Option<TransferEnd>,
+    pub transfer: Option<TransferEndpoint>,
     /// The call's end of the channel for HTTP requests, if its tool declares hosts. Without it, requests are refused.
     pub http: Option<HttpPort>,
 }

@@ -43,19 +43,19 @@ struct TransferState {
 enum TransferPhase {
     Open,
     /// All chunks were sent, and the sender has ended and was recorded.
-    Ended,
+    Complete,
     /// The receiver knows that the transfer is complete.
-    EndReceived,
-    BrokenOff,
+    CompletionReceived,
+    Aborted,
 }
 
-/// The end of a transfer that a call holds.
+/// The endpoint of a transfer that a call holds.
 #[derive(Debug, Clone)]
-pub enum TransferEnd {
+pub enum TransferEndpoint {
     /// The call's standard output is sent.
-    Sending(Arc<Transfer>),
+    Sender(Arc<Transfer>),
     /// The call's standard input is received.
-    Receiving(Arc<Transfer>),
+    Receiver(Arc<Transfer>),
 }
 
 /// An item for the receiver.
@@ -63,9 +63,9 @@ pub enum TransferEnd {
 pub(super) enum TransferItem {
     Chunk(Vec<u8>),
     /// The transfer is complete. The value is the number of its bytes.
-    End(u64),
-    /// The transfer was aborted before its end.
-    BrokenOff,
+    Complete(u64),
+    /// The transfer was aborted.
+    Aborted,
 }
 
 impl Transfer {
@@ -82,7 +82,7 @@ impl Transfer {
         let mut state = transfer.state();
         state.chunks = bytes.chunks(MAX_CHUNK_BYTES).map(<[u8]>::to_vec).collect();
         state.bytes = bytes.len() as u64;
-        state.phase = TransferPhase::Ended;
+        state.phase = TransferPhase::Complete;
         drop(state);
         transfer
     }
@@ -98,21 +98,21 @@ impl Transfer {
     }
 
     /// Completes the transfer. No receiver treats its data as complete before this call.
-    pub fn end(&self) {
+    pub fn complete(&self) {
         let mut state = self.state();
         if state.phase == TransferPhase::Open {
-            state.phase = TransferPhase::Ended;
+            state.phase = TransferPhase::Complete;
             self.changed.notify_all();
         }
     }
 
-    /// Prevents the receiver from receiving the end. Returns `false` if the receiver already has it.
-    pub fn break_off(&self) -> bool {
+    /// Aborts the transfer. Returns `false` if the receiver already knows that it is complete.
+    pub fn abort(&self) -> bool {
         let mut state = self.state();
-        if state.phase == TransferPhase::EndReceived {
+        if state.phase == TransferPhase::CompletionReceived {
             return false;
         }
-        state.phase = TransferPhase::BrokenOff;
+        state.phase = TransferPhase::Aborted;
         // The receiver gets none of the queued chunks, so their memory is freed.
         state.chunks.clear();
         self.changed.notify_all();
@@ -164,11 +164,11 @@ impl Transfer {
             }
             match state.phase {
                 TransferPhase::Open => {}
-                TransferPhase::Ended | TransferPhase::EndReceived => {
-                    (state.phase, state.is_received) = (TransferPhase::EndReceived, true);
-                    return Ok(TransferItem::End(state.bytes));
+                TransferPhase::Complete | TransferPhase::CompletionReceived => {
+                    (state.phase, state.is_received) = (TransferPhase::CompletionReceived, true);
+                    return Ok(TransferItem::Complete(state.bytes));
                 }
-                TransferPhase::BrokenOff => return Ok(TransferItem::BrokenOff),
+                TransferPhase::Aborted => return Ok(TransferItem::Aborted),
             }
             if let Some(reason) = control.stop_reason() {
                 return Err(reason);

@@ -46,11 +46,11 @@ impl TransferReader {
                 self.push_line(InputFrame::Chunk(chunk.len()));
                 self.ready.extend_from_slice(&chunk);
             }
-            TransferItem::End(bytes) => {
+            TransferItem::Complete(bytes) => {
                 self.push_line(InputFrame::End(bytes));
                 self.is_over = true;
             }
-            TransferItem::BrokenOff => self.is_over = true,
+            TransferItem::Aborted => self.is_over = true,
         }
         Ok(())
     }
@@ -93,10 +93,10 @@ mod tests {
                 ChunkSink { transfer: Arc::clone(&transfer), control: control(), time_limit };
             transfer_output.send(b"a\n\0".to_vec()).expect("room");
             if ends {
-                transfer.end();
+                transfer.complete();
                 assert_eq!(read_all(&mut transfer_input, piece), b"{}\n{\"chunk\":3}\na\n\0{\"end\":3}\n");
             } else {
-                transfer.break_off();
+                transfer.abort();
                 assert_eq!(read_all(&mut transfer_input, piece), b"{}\n");
             }
         }

@@ -17,7 +17,7 @@ use tokio::sync::oneshot;
 use wasmtime::Engine;
 
 use super::{
-    ChunkSink, GuestReport, HttpPort, Listener, TransferEnd, WasmError,
+    ChunkSink, GuestReport, HttpPort, Listener, TransferEndpoint, WasmError,
     control::CallControl,
     fs::Preopen,
     guest::{self, GuestPreopens},
@@ -59,7 +59,7 @@ pub(super) struct WorkerJob {
     /// Receives progress and update frames, if the call has an observer.
     pub(super) listener: Option<Listener>,
     /// The call's end of a transfer, if it takes part in one.
-    pub(super) transfer: Option<TransferEnd>,
+    pub(super) transfer: Option<TransferEndpoint>,
     /// The call's end of the channel for HTTP requests, if it may make requests.
     pub(super) http: Option<HttpPort>,
     /// The call's end of the channel for locks, if its module imports the functions for locks.
@@ -80,7 +80,7 @@ impl WorkerJob {
     /// Builds the standard input of the receiving end of a transfer. Takes the call frame out of the job.
     pub(super) fn transfer_input(&mut self) -> Option<TransferReader> {
         match &self.transfer {
-            Some(TransferEnd::Receiving(transfer)) => {
+            Some(TransferEndpoint::Receiver(transfer)) => {
                 Some(TransferReader::new(std::mem::take(&mut self.stdin), Arc::clone(transfer)))
             }
             _ => None,
@@ -89,7 +89,7 @@ impl WorkerJob {
 
     fn transfer_output(&self) -> Option<ChunkSink> {
         match &self.transfer {
-            Some(TransferEnd::Sending(transfer)) => Some(ChunkSink {
+            Some(TransferEndpoint::Sender(transfer)) => Some(ChunkSink {
                 transfer: Arc::clone(transfer),
                 control: Arc::clone(&self.control),
                 time_limit: self.time_limit,

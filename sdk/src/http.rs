@@ -36,7 +36,7 @@
 //! use std::io::{BufRead as _, BufReader};
 //!
 //! use portcullis_sdk::{ToolError, http, serde_json::{self, Value}, tool};
-//! # use portcullis_sdk::testing::{HttpStandIn, call, with_http};
+//! # use portcullis_sdk::testing::{FakeResponse, call, with_http};
 //!
 //! /// Waits until a build has ended, and tells how.
 //! #[tool(tier = ReadOnly, timeout = "60s", hosts = ["ci.example"])]
@@ -53,7 +53,7 @@
 //! }
 //! # let feed = "{\"step\": \"compile\"}\n{\"result\": \"passed\"}\n{\"late\": 1}\n";
 //! # let ask = || call(&build_result_tool(), r#"{"number": 7}"#);
-//! # let output = with_http(move |_, _| HttpStandIn::new(200, feed), ask).expect("a result");
+//! # let output = with_http(move |_, _| FakeResponse::new(200, feed), ask).expect("a result");
 //! # assert_eq!(output.joined_text(), "passed");
 //! ```
 //!
@@ -77,9 +77,9 @@ mod import;
 mod response;
 
 #[cfg(not(target_family = "wasm"))]
-pub(crate) mod stand_in;
+pub(crate) mod fake;
 #[cfg(not(target_family = "wasm"))]
-use stand_in as import;
+use fake as import;
 
 use std::{fmt, io};
 
@@ -214,7 +214,7 @@ mod tests {
     use serde_json::{Value, json};
 
     use super::*;
-    use crate::testing::{HttpStandIn, with_http};
+    use crate::testing::{FakeResponse, with_http};
 
     #[test]
     fn outside_a_sandbox_there_is_no_network() {
@@ -227,7 +227,7 @@ mod tests {
     fn a_response_is_read_in_any_way() {
         let answers = |request: &HttpRequestHead, body: &[u8]| {
             assert_eq!((request.method.as_str(), body), ("POST", &br#"{"n":1}"#[..]));
-            HttpStandIn::new(201, r#"{"m": [1, 2]}"#).header("X-Kind", "json")
+            FakeResponse::new(201, r#"{"m": [1, 2]}"#).header("X-Kind", "json")
         };
         let send = || {
             let request = Request::new("POST", "https://a.example/").json(&json!({"n": 1})).expect("JSON");
@@ -247,7 +247,7 @@ mod tests {
     #[test]
     fn a_status_becomes_an_error_only_if_asked() {
         with_http(
-            |_, _| HttpStandIn::new(404, "no such place"),
+            |_, _| FakeResponse::new(404, "no such place"),
             || {
                 assert_eq!(get("https://a.example/").expect("answered").status(), 404);
                 let error = get("https://a.example/").and_then(Response::error_for_status).expect_err("404");

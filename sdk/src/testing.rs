@@ -53,7 +53,7 @@ use portcullis_types::{ToolContext, ToolError, ToolOutput};
 
 use crate::DeclaredTool;
 
-pub use crate::http::stand_in::{HttpStandIn, with_http};
+pub use crate::http::fake::{FakeResponse, with_http};
 
 mod case;
 mod folder;

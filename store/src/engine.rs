@@ -16,7 +16,7 @@ use crate::{
         NewExternalCall, NewInboxEntry, NewNote, NewParticipant, NewRun, NewSpace, NewStartedCall, Note,
         NoteKind, Page, PageRequest, Participant, ParticipantKind, ParticipantUpdate, ResolvedWith,
         ResultDelivery, Run, RunFilter, RunLease, RunSummary, Space, SpaceMessage, StartedCall, Step,
-        StoredAnswer, StoredApproval, StoredExternalCall, StoredMessage, Token, WaitEnd,
+        StoredAnswer, StoredApproval, StoredExternalCall, StoredMessage, TimeOutOutcome, Token,
     },
     operations,
     space_store::SpaceStore,
@@ -122,7 +122,7 @@ methods! {
     write finish_call(guard: LeaseGuard, end: CallFinish) -> (), "finish a call";
     read started_calls(run: &str => to_owned, page: PageRequest<i64>) -> Page<StartedCall, i64>, "list started calls";
     write add_call(guard: LeaseGuard, call: NewExternalCall) -> (), "add a call";
-    answer time_out_call(id: &str => to_owned, now: i64) -> WaitEnd, "stop waiting for a call";
+    answer time_out_call(id: &str => to_owned, now: i64) -> TimeOutOutcome, "stop waiting for a call";
     answer resolve_call(id: &str => to_owned, result: Json, now: i64) -> ResultDelivery, "resolve a call";
     answer cancel_call(id: &str => to_owned, now: i64) -> bool, "cancel a call";
     write expire_calls(now: i64, at_most: u32) -> Vec<String>, "expire calls";

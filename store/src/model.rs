@@ -17,11 +17,11 @@ mod step;
 mod token;
 
 pub use approval::{
-    ApprovalFilter, ApprovalStatus, NewApprovalRequest, StoredAnswer, StoredApproval, Verdict,
+    ApprovalDecision, ApprovalFilter, ApprovalStatus, NewApprovalRequest, StoredAnswer, StoredApproval,
 };
 pub use call::{
     CallWithMessage, ExternalCallFilter, ExternalCallStatus, NewExternalCall, ResultDelivery,
-    StoredExternalCall, WaitEnd,
+    StoredExternalCall, TimeOutOutcome,
 };
 pub use change::{Applied, Change, DerivedChanges, ResolvedWith};
 pub use event::{Event, EventBounds, NewEvent};

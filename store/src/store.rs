@@ -12,7 +12,7 @@ use crate::{
         ApprovalFilter, CallFinish, CallStart, CommitStep, ExternalCallFilter, InboxEntry, LeaseGuard,
         NewApprovalRequest, NewExternalCall, NewInboxEntry, NewRun, NewStartedCall, Page, PageRequest,
         ResultDelivery, Run, RunFilter, RunLease, RunSummary, StartedCall, Step, StoredAnswer,
-        StoredApproval, StoredExternalCall, StoredMessage, WaitEnd,
+        StoredApproval, StoredExternalCall, StoredMessage, TimeOutOutcome,
     },
 };
 
@@ -154,7 +154,7 @@ pub trait RunStore: Send + Sync + std::fmt::Debug {
     ///
     /// # Errors
     /// [`StoreError::NotFound`].
-    async fn time_out_call(&self, id: &str, now: i64) -> Result<WaitEnd, StoreError>;
+    async fn time_out_call(&self, id: &str, now: i64) -> Result<TimeOutOutcome, StoreError>;
 
     /// Stores the result of a call. A waiting run gets it inline, any other run through its agent's inbox, as
     /// an entry [`TOOL_RESULT`](crate::TOOL_RESULT). A call gets one result.

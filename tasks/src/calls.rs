@@ -18,7 +18,7 @@ pub trait TaskCallRunner: Send + Sync {
     ///
     /// # Cancellation
     /// If the future is dropped after `before`, the effects of the call are unknown.
-    async fn run(&self, call: TaskCall, before: Arc<dyn BeforeEffects>) -> TaskCallEnd;
+    async fn run(&self, call: TaskCall, before: Arc<dyn BeforeEffects>) -> TaskCallOutcome;
 
     /// Called when a task has no more calls for now. The shell sessions and labels of the task's run can be
     /// dropped.
@@ -60,7 +60,7 @@ pub struct TaskCall {
 
 /// How a call ended.
 #[derive(Debug, Clone, PartialEq)]
-pub enum TaskCallEnd {
+pub enum TaskCallOutcome {
     /// The call has a result.
     Ended(ToolResult),
     /// The call needs a person's approval, and has had no effect.

@@ -46,7 +46,7 @@ mod task;
 mod task_file;
 mod watch;
 
-pub use calls::{BeforeEffects, BeginningEffects, TaskCall, TaskCallEnd, TaskCallRunner};
+pub use calls::{BeforeEffects, BeginningEffects, TaskCall, TaskCallOutcome, TaskCallRunner};
 pub use error::{FileError, TaskFolderError};
 pub use ledger::{CallKey, LedgerRow, LedgerStatus};
 pub use processor::{TaskProcessor, TaskReport};

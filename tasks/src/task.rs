@@ -11,7 +11,7 @@ use portcullis_types::{CancellationToken, EscapedText, ToolCall, ToolResult};
 use tokio::sync::Semaphore;
 
 use crate::{
-    calls::{TaskCall, TaskCallEnd, TaskCallRunner},
+    calls::{TaskCall, TaskCallOutcome, TaskCallRunner},
     document::TaskDocument,
     error::FileError,
     folder::FileVersion,
@@ -205,8 +205,10 @@ impl Task {
         }
         let row = before.row.lock().unwrap_or_else(PoisonError::into_inner).clone();
         match end {
-            TaskCallEnd::Ended(result) => self.finish(call, row, result).await.map(TaskCallAttempt::Ended),
-            TaskCallEnd::NeedsApproval { binding, question } => {
+            TaskCallOutcome::Ended(result) => {
+                self.finish(call, row, result).await.map(TaskCallAttempt::Ended)
+            }
+            TaskCallOutcome::NeedsApproval { binding, question } => {
                 let row = LedgerRow { approval: Some(binding), question: Some(question), ..row };
                 let status = TaskCallReportStatus::NeedsApproval;
                 Ok(TaskCallAttempt::Asked {

@@ -7,8 +7,8 @@ use std::{collections::BTreeMap, sync::Arc};
 
 use portcullis_agent::AgentEnd;
 use portcullis_runs::{
-    ApprovalRequestFn, Position, RunId, StepCallEnd, StepEnd, Stepper, now,
-    store::{StoredAnswer, Verdict},
+    ApprovalRequestFn, Position, RunId, StepCallOutcome, StepOutcome, Stepper, now,
+    store::{ApprovalDecision, StoredAnswer},
 };
 use portcullis_types::{CancellationToken, Message};
 use temporalio_client::WorkflowSignalOptions;
@@ -58,8 +58,8 @@ impl StepActivities {
         let cancel = CancellationToken::new();
         let step = self.stepper.take_step(&id, input.version, terms, keeps, &cancel);
         match with_heartbeats(context, &cancel, step).await {
-            Ok(StepEnd::Taken(position)) => Ok(self.position(position)),
-            Ok(StepEnd::Undone(end)) => Err(failures::undone(&end)),
+            Ok(StepOutcome::Taken(position)) => Ok(self.position(position)),
+            Ok(StepOutcome::NotStored(end)) => Err(failures::undone(&end)),
             Err(error) => Err(failures::run_error(&error)),
         }
     }
@@ -142,9 +142,9 @@ impl StepActivities {
             }
         };
         match with_heartbeats(&context, &cancel, work).await {
-            Ok(StepCallEnd::Stored) => Ok(CallOutcome::Stored),
-            Ok(StepCallEnd::Passed) => Ok(CallOutcome::Passed),
-            Ok(StepCallEnd::NotBegun) => Err(failures::interrupted()),
+            Ok(StepCallOutcome::Stored) => Ok(CallOutcome::Stored),
+            Ok(StepCallOutcome::RunContinued) => Ok(CallOutcome::Passed),
+            Ok(StepCallOutcome::CancelledBeforeStart) => Err(failures::interrupted()),
             Err(error) => Err(failures::run_error(&error)),
         }
     }
@@ -179,7 +179,7 @@ impl StepActivities {
         let id = run_id(&input.run)?;
         let ApprovalSignal { question, approve, hash, reason, by } = input.answer;
         let answer = StoredAnswer {
-            verdict: if approve { Verdict::Approve } else { Verdict::Deny },
+            verdict: if approve { ApprovalDecision::Approve } else { ApprovalDecision::Deny },
             by: by.unwrap_or_else(|| VIA.to_owned()),
             via: VIA.to_owned(),
             edited_arguments: None,

@@ -74,7 +74,7 @@ pub async fn runtime_builder_with(
 ///
 /// # Cancellation
 /// As in [`bootstrap_runtime_tools`].
-pub async fn describing_builder(
+pub async fn builder_for_listing(
     envelope: &RunnerBootstrapEnvelope,
     files: &PolicyFiles,
 ) -> Result<RegistryBuilder, BootstrapError> {
@@ -101,7 +101,7 @@ async fn build_from(
     };
     let kernel = probe_kernel();
     for layer in [Layer::Landlock, Layer::Seccomp] {
-        if requirement(&policy, layer) == Requirement::Required
+        if layer_requirement(&policy, layer) == Requirement::Required
             && let Some(reason) = kernel.missing(layer)
         {
             return Err(BootstrapError::MissingLayer { layer: layer.as_str(), reason: reason.to_owned() });
@@ -124,16 +124,16 @@ async fn build_from(
         mounts: Arc::clone(&mounts),
         protected: Arc::new(policy.protected().clone()),
         hidden: Arc::new(policy.hidden().clone()),
-        landlock: requirement(&policy, Layer::Landlock),
-        seccomp: requirement(&policy, Layer::Seccomp),
+        landlock: layer_requirement(&policy, Layer::Landlock),
+        seccomp: layer_requirement(&policy, Layer::Seccomp),
         concurrency: policy.limits().concurrency,
         compiler: envelope.compiler.clone(),
         compile_limits: CompileLimits::default(),
     })?;
     let requests = HttpClientConfig {
         state: envelope.state.clone(),
-        landlock: requirement(&policy, Layer::Landlock),
-        seccomp: requirement(&policy, Layer::Seccomp),
+        landlock: layer_requirement(&policy, Layer::Landlock),
+        seccomp: layer_requirement(&policy, Layer::Seccomp),
         ports: policy.network_ports(),
         proxy: policy.egress().proxy.as_ref().map(|proxy| proxy.url().clone()),
         ca: files.ca(&policy)?,
@@ -211,7 +211,7 @@ pub(crate) fn existing_mounts(
 ///
 /// # Errors
 /// [`BootstrapError`] if the policy or a mount is unusable.
-pub fn changes_of(
+pub fn open_undo_store(
     envelope: &RunnerBootstrapEnvelope,
     files: &PolicyFiles,
 ) -> Result<(UndoStore, Vec<MountRoot>), BootstrapError> {
@@ -284,7 +284,7 @@ async fn add_discovered(builder: &mut RegistryBuilder, folder: &ModulesFolder) {
 
 /// Whether the policy requires a thread confinement layer. Any other layer is waived.
 #[must_use]
-pub fn requirement(policy: &WorkspaceSecurityPolicy, layer: Layer) -> Requirement {
+pub fn layer_requirement(policy: &WorkspaceSecurityPolicy, layer: Layer) -> Requirement {
     let required = match layer {
         Layer::Landlock => policy.requires(RequiredLayer::Landlock),
         Layer::Seccomp => policy.requires(RequiredLayer::Seccomp),

@@ -20,7 +20,7 @@ use crate::{
     approval::{ApprovalPolicy, Approver},
     audit::SharedText,
     external::ExternalCalls,
-    sandbox::TransferEnd,
+    sandbox::TransferEndpoint,
     slots::CallSlot,
     web::{RequestOptions, SharedOutcome},
 };
@@ -149,7 +149,7 @@ pub(crate) struct OperationStep {
     /// Whether an approver has approved the operation.
     pub(crate) is_approved: bool,
     /// Which end of a transfer the step is, if the operation is a transfer.
-    pub(crate) transfer: Option<TransferEnd>,
+    pub(crate) transfer: Option<TransferEndpoint>,
     /// Receives the response to the step's request, if the step makes one.
     pub(crate) response: Option<SharedOutcome>,
     /// The limits of the request, if the operation follows redirects itself.

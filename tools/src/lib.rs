@@ -98,7 +98,7 @@ mod witnesses;
 
 pub use approval_hint::with_approval_hint;
 pub use bootstrap::{
-    bootstrap_runtime_tools, changes_of, describing_builder, requirement, runtime_builder,
+    bootstrap_runtime_tools, builder_for_listing, layer_requirement, open_undo_store, runtime_builder,
     runtime_builder_with,
 };
 pub use builder::RegistryBuilder;
@@ -117,10 +117,10 @@ pub use lint::lint;
 pub use mcp_tool::{MAX_REMOTE_TOOLS, McpTool, RemoteMcpServer, RemoteTool};
 pub use mount_usage::{MountUsage, ProfileUse};
 pub use pipeline::{
-    AnsweredCall, Counterexample, Coverage, ExpectationKind, ExpectationReport, ExpectationResult,
-    ExplainRequest, ExplainedTool, Explainer, Explanation, FailedExpectations, FlowStep, LateResult,
-    LocatedRule, MountGrant, ReachSource, RecordedDecision, RecordedExplanation, RowError, ToolGrants,
-    UncoveredGrant, explain_row,
+    Counterexample, Coverage, ExpectationKind, ExpectationReport, ExpectationResult, ExplainRequest,
+    ExplainedTool, Explainer, Explanation, FailedExpectations, FlowStep, JudgedCall, LateResult, LocatedRule,
+    MountGrant, ReachSource, RecordedDecision, RecordedExplanation, RowError, ToolGrants, UncoveredGrant,
+    explain_row,
 };
 pub use policy_files::PolicyFiles;
 pub use portcullis_policy::OVERLAY_FILE;

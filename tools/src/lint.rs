@@ -76,7 +76,7 @@ fn unpinned(
     let is_shipped = |name: &str| portcullis_policy::shipped_names().any(|shipped| shipped == name);
     let is_pinned = |name: &ToolName| pins.pin(name).is_some();
     policy
-        .entries()
+        .tools_with_entries()
         .filter(|name| !is_shipped(name.as_str()) && !is_pinned(name))
         .map(|name| {
             let key = format!("tools.{name}");

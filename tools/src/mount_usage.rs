@@ -9,7 +9,7 @@ use portcullis_types::{Access, RoleKind, ToolErrorKind};
 
 use crate::{
     audit::{Confinement, Decision, Outcome, Row, RowEvent},
-    pipeline::answer_by_names,
+    pipeline::verdict_by_names,
     replay::RecordedCall,
 };
 
@@ -57,7 +57,7 @@ impl<'p> MountUsage<'p> {
         let request = CallRequest { tool: &call.facts, subjects: &call.subjects, run: &run };
         let mut used = BTreeMap::new();
         // A path that the policy allows counts as used, even if it did not exist or an approver said no.
-        if answer_by_names(self.policy, &request).0 != Approval::Deny {
+        if verdict_by_names(self.policy, &request).0 != Approval::Deny {
             usage.tools.insert(row.tool.to_string());
             used.extend(call.subjects.iter().filter_map(|subject| named_mount(&call.facts, subject)));
         }

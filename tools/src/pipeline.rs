@@ -35,12 +35,11 @@ pub(crate) use backend::{
 };
 pub(crate) use bound::format_with_commas;
 pub(crate) use check::check;
-pub(crate) use explain::answer_by_names;
+pub(crate) use explain::verdict_by_names;
 pub use explain::{
-    AnsweredCall, Counterexample, Coverage, ExpectationKind, ExpectationReport, ExpectationResult,
-    ExplainRequest, ExplainedTool, Explainer, Explanation, FailedExpectations, FlowStep, LocatedRule,
-    MountGrant, ReachSource, RecordedDecision, RecordedExplanation, RowError, ToolGrants, UncoveredGrant,
-    explain_row,
+    Counterexample, Coverage, ExpectationKind, ExpectationReport, ExpectationResult, ExplainRequest,
+    ExplainedTool, Explainer, Explanation, FailedExpectations, FlowStep, JudgedCall, LocatedRule, MountGrant,
+    ReachSource, RecordedDecision, RecordedExplanation, RowError, ToolGrants, UncoveredGrant, explain_row,
 };
 pub(crate) use hooks::run_after_hooks;
 pub(crate) use host::Host;

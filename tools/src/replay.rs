@@ -12,7 +12,7 @@ use serde::Serialize;
 
 use crate::{
     audit::{Confinement, Decision, Row, RowEvent, SubjectKind},
-    pipeline::{CONFIGURED_URL, SERVER_URL, answer_by_names},
+    pipeline::{CONFIGURED_URL, SERVER_URL, verdict_by_names},
 };
 
 /// A group of recorded calls whose verdict would change in the same way.
@@ -66,9 +66,9 @@ fn as_list<S: serde::Serializer>(
 }
 
 /// The two verdicts on a recorded call, and the rule of the new one.
-struct TwoAnswers {
-    was: Approval,
-    would: Approval,
+struct VerdictPair {
+    recorded: Approval,
+    replayed: Approval,
     rule: String,
 }
 
@@ -95,13 +95,13 @@ impl<'p> Replay<'p> {
         match self.decide(row, before) {
             None if row.event == RowEvent::End => self.report.undecided += 1,
             None => {}
-            Some(TwoAnswers { was, would, rule }) => {
+            Some(VerdictPair { recorded, replayed, rule }) => {
                 self.report.calls += 1;
-                if was == would {
+                if recorded == replayed {
                     self.report.same += 1;
                 } else {
                     let tool = row.tool.to_string();
-                    let group = ChangedVerdict { tool, was, would, rule };
+                    let group = ChangedVerdict { tool, was: recorded, would: replayed, rule };
                     *self.report.changed.entry(group).or_default() += 1;
                 }
             }
@@ -115,7 +115,7 @@ impl<'p> Replay<'p> {
     }
 
     /// `None` if the row is not the decision of a call, or is not complete enough to judge the call.
-    fn decide(&self, row: &Row, before: Option<&WorkspaceSecurityPolicy>) -> Option<TwoAnswers> {
+    fn decide(&self, row: &Row, before: Option<&WorkspaceSecurityPolicy>) -> Option<VerdictPair> {
         let decision = row.decision.filter(|_| row.event == RowEvent::End)?;
         let RecordedCall { facts, subjects, labels } =
             RecordedCall::read(row, |name| self.shipped.get(name).cloned())?;
@@ -125,12 +125,12 @@ impl<'p> Replay<'p> {
             labels: labels.into(),
         };
         let request = CallRequest { tool: &facts, subjects: &subjects, run: &run };
-        let (would, rule) = answer_by_names(self.policy, &request);
-        let was = match before {
-            Some(before) => answer_by_names(before, &request).0,
-            None => recorded_answer(row, decision),
+        let (replayed, rule) = verdict_by_names(self.policy, &request);
+        let recorded = match before {
+            Some(before) => verdict_by_names(before, &request).0,
+            None => recorded_verdict(row, decision),
         };
-        Some(TwoAnswers { was, would, rule })
+        Some(VerdictPair { recorded, replayed, rule })
     }
 }
 
@@ -222,7 +222,7 @@ fn row_is_step(facts: &ToolFacts) -> bool {
 }
 
 /// Returns the verdict that the row records: if a person refused the call, the verdict is `ask`.
-pub(crate) fn recorded_answer(row: &Row, decision: Decision) -> Approval {
+pub(crate) fn recorded_verdict(row: &Row, decision: Decision) -> Approval {
     match (row.approval.as_deref(), decision) {
         (None | Some("approval_denied"), Decision::Deny) => Approval::Deny,
         (Some("not_required") | None, _) => Approval::Allow,

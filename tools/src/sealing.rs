@@ -89,8 +89,8 @@ fn sealing_options(
     })
 }
 
-fn key_source(destination: &KeyLocation) -> KeySource {
-    match destination {
+fn key_source(location: &KeyLocation) -> KeySource {
+    match location {
         KeyLocation::File(path) => KeySource::File(path.into()),
         KeyLocation::SshAgent(fingerprint) => KeySource::SshAgent(fingerprint.clone()),
     }

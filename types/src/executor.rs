@@ -28,9 +28,9 @@ pub trait ToolExecutor: Send + Sync {
         ToolResult::without_run(call, error)
     }
 
-    /// Whether calls are non-blocking, apart from writing their log row. If so, a loop runs a single call in
-    /// its own task, because moving the call to another thread takes longer than most calls. Calls of other
-    /// executors run in separate tasks, which the loop abandons if they block. Default: no.
+    /// Whether calls never block their thread, except to write their log row. A loop then runs a single call in
+    /// its own task, because another task takes longer than most calls. Otherwise each call has a task, which the
+    /// loop abandons if it blocks. Default: no.
     fn never_blocks(&self) -> bool {
         false
     }

@@ -6,7 +6,7 @@ use crate::{
     content_copy::{have_same_content, open_file},
     error::UndoError,
     node::{FileOwner, MountRoot, NodePath, PathState, shown},
-    record::{ContentLocation, NotKept},
+    record::{ContentLocation, OmissionReason},
     store::{ChangeRecord, RecordId, UndoStore},
 };
 
@@ -37,7 +37,7 @@ pub(crate) struct PlannedPath {
 #[derive(Debug, Clone)]
 pub(crate) enum KeptContent {
     InRecord(RecordId, u32),
-    NotKept(NotKept),
+    NotKept(OmissionReason),
 }
 
 /// A path whose earlier state cannot be restored without loss.
@@ -61,7 +61,7 @@ pub enum ConflictReason {
     /// The directory contains files that no call created.
     HasOtherFiles,
     /// The file's earlier content was not stored.
-    NotKept(NotKept),
+    NotKept(OmissionReason),
     /// The path was a FIFO, socket or device.
     UnsupportedKind,
     /// A call changed more paths than are recorded.
@@ -121,8 +121,8 @@ impl UndoPlan {
             for before in &record.before {
                 let own_after = after.remove(&(before.mount.as_str(), &before.path)).cloned();
                 let content = before.content.map(|content| match content {
-                    ContentLocation::Kept(number) => KeptContent::InRecord(record.id.clone(), number),
-                    ContentLocation::NotKept(reason) => KeptContent::NotKept(reason),
+                    ContentLocation::InFile(number) => KeptContent::InRecord(record.id.clone(), number),
+                    ContentLocation::Omitted(reason) => KeptContent::NotKept(reason),
                 });
                 let planned = paths.entry((before.mount.clone(), before.path.clone()));
                 planned

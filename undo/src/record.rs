@@ -25,7 +25,7 @@ pub struct CallFacts {
 /// Why the content of a file was not stored. The record still has the file's facts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum NotKept {
+pub enum OmissionReason {
     /// The file is larger than [`MAX_FILE_BYTES`](crate::MAX_FILE_BYTES).
     LargeFile,
     /// The call has changed more than [`MAX_CALL_BYTES`](crate::MAX_CALL_BYTES).
@@ -34,7 +34,7 @@ pub enum NotKept {
     Unreadable,
 }
 
-impl NotKept {
+impl OmissionReason {
     /// The reason, for a sentence such as "its content was not kept: …".
     #[must_use]
     pub const fn as_str(self) -> &'static str {
@@ -51,9 +51,11 @@ impl NotKept {
 #[serde(rename_all = "snake_case")]
 pub(crate) enum ContentLocation {
     /// In the record's file with this number.
-    Kept(u32),
+    #[serde(rename = "kept")]
+    InFile(u32),
     /// It is not stored.
-    NotKept(NotKept),
+    #[serde(rename = "not_kept")]
+    Omitted(OmissionReason),
 }
 
 /// The state of a path before a call changed it.

@@ -15,7 +15,7 @@ use crate::{
     content_copy::{copy_content, open_file},
     error::UndoError,
     node::{FileOwner, MountRoot, NodePath, PathState},
-    record::{CallFacts, ContentLocation, NotKept, PathAfter, PathBefore, RecordLine, VERSION},
+    record::{CallFacts, ContentLocation, OmissionReason, PathAfter, PathBefore, RecordLine, VERSION},
     store::{MAX_CALL_BYTES, MAX_CALL_PATHS, MAX_FILE_BYTES, RecordId, UndoStore},
 };
 
@@ -180,16 +180,16 @@ impl ChangeRecorder {
         size: u64,
     ) -> Result<ContentLocation, UndoError> {
         if size > MAX_FILE_BYTES {
-            return Ok(ContentLocation::NotKept(NotKept::LargeFile));
+            return Ok(ContentLocation::Omitted(OmissionReason::LargeFile));
         }
         if state.bytes.saturating_add(size) > MAX_CALL_BYTES {
-            return Ok(ContentLocation::NotKept(NotKept::LargeCall));
+            return Ok(ContentLocation::Omitted(OmissionReason::LargeCall));
         }
         let file = match open_file(root, path) {
             Ok(file) => file,
             // Another process has removed or replaced the file in the meantime, or the file is unreadable.
             Err(Errno::NOENT | Errno::LOOP | Errno::ACCESS | Errno::PERM) => {
-                return Ok(ContentLocation::NotKept(NotKept::Unreadable));
+                return Ok(ContentLocation::Omitted(OmissionReason::Unreadable));
             }
             Err(errno) => return Err(UndoError::Keep { path: root.shown(path), source: errno.into() }),
         };
@@ -204,7 +204,7 @@ impl ChangeRecorder {
             return Err(UndoError::Keep { path: root.shown(path), source });
         }
         state.bytes += size;
-        Ok(ContentLocation::Kept(number))
+        Ok(ContentLocation::InFile(number))
     }
 
     fn begin(&self) -> Result<(RecordId, File), UndoError> {

@@ -9,7 +9,7 @@ use portcullis_store::StoreError;
 use portcullis_types::{ToolEvent, ToolOutcome, ToolResult, async_trait};
 use serde_json::{Value, json};
 
-use super::space::{CycleSpace, ShownEnd};
+use super::space::{CycleSpace, ShownOutcome};
 use crate::{builtins::SEND_MESSAGE, hub::LiveEvent};
 
 /// The maximum size of arguments that are shown while they arrive: 64 KiB. The complete arguments always
@@ -48,13 +48,17 @@ impl CycleEvents {
                     serde_json::from_str(arguments).unwrap_or_else(|_| Value::from(arguments.as_str()));
                 self.space.show_begin(call_id, tool, Some(&input)).await
             }
-            AgentEvent::ToolEnd { result } => self.space.show_end(&result.call_id, call_end(result)).await,
+            AgentEvent::ToolEnd { result } => {
+                self.space.show_outcome(&result.call_id, call_end(result)).await
+            }
             // An answer that was cut off leaves calls without an end.
             AgentEvent::TurnEnd { .. } | AgentEvent::AgentEnd { .. } => {
                 let cut_off: Vec<_> = self.arriving.lock().drain().map(|(call, _)| call).collect();
                 for call in cut_off {
                     let message = "the model's answer was cut off".to_owned();
-                    self.space.show_end(&call, ShownEnd::Error { message, takes_result: false }).await?;
+                    self.space
+                        .show_outcome(&call, ShownOutcome::Error { message, takes_result: false })
+                        .await?;
                 }
                 Ok(())
             }
@@ -105,16 +109,16 @@ impl CycleEvents {
 }
 
 /// Returns how a call has ended, for readers.
-fn call_end(result: &ToolResult) -> ShownEnd {
+fn call_end(result: &ToolResult) -> ShownOutcome {
     match &result.outcome {
         ToolOutcome::Output(output) => match super::executor::error_of_output(output) {
-            Some((message, takes_result)) => ShownEnd::Error { message, takes_result },
-            None => ShownEnd::Output(
+            Some((message, takes_result)) => ShownOutcome::Error { message, takes_result },
+            None => ShownOutcome::Output(
                 output.structured.clone().unwrap_or_else(|| Value::from(output.joined_text())),
             ),
         },
-        ToolOutcome::Error(error) => ShownEnd::Error { message: error.to_string(), takes_result: false },
-        ToolOutcome::Pending { .. } => ShownEnd::Pending,
+        ToolOutcome::Error(error) => ShownOutcome::Error { message: error.to_string(), takes_result: false },
+        ToolOutcome::Pending { .. } => ShownOutcome::Pending,
     }
 }
 

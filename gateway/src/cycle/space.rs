@@ -198,7 +198,7 @@ impl CycleSpace {
     }
 
     /// Shows how a call has ended, and forgets the call.
-    pub(crate) async fn show_end(&self, call: &str, end: ShownEnd) -> Result<(), StoreError> {
+    pub(crate) async fn show_outcome(&self, call: &str, end: ShownOutcome) -> Result<(), StoreError> {
         let Some(mut open) = self.calls.lock().remove(call) else { return Ok(()) };
         let space = open.message.as_ref().map(|(_, space)| space.clone());
         let mut data = json!({
@@ -211,13 +211,13 @@ impl CycleSpace {
         let mut changes = Vec::new();
         let (kind, status) = match end {
             // The message stays open until the result comes.
-            ShownEnd::Pending => return Ok(()),
-            ShownEnd::Output(output) => {
+            ShownOutcome::Pending => return Ok(()),
+            ShownOutcome::Output(output) => {
                 data["output"] = output.clone();
                 open.shown.output = Some(output);
                 ("tool.done", Some(MessageStatus::Complete))
             }
-            ShownEnd::Error { message, takes_result } => {
+            ShownOutcome::Error { message, takes_result } => {
                 data["error"] = message.clone().into();
                 open.shown.error = Some(message);
                 // A call that still accepts a result stays open in its space.
@@ -333,9 +333,9 @@ fn fail_text(id: &str, space: &str) -> [Change; 2] {
     [Change::UpdateMessage(update), message_event("message.updated", space)]
 }
 
-/// How a call has ended, for readers.
+/// The outcome of a call so far, for readers.
 #[derive(Debug, Clone, PartialEq)]
-pub(crate) enum ShownEnd {
+pub(crate) enum ShownOutcome {
     /// The call has this result.
     Output(Value),
     /// The call has no result.

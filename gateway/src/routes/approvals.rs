@@ -4,7 +4,9 @@ use std::sync::Arc;
 
 use axum::{Json, extract::State};
 use portcullis_runs::now;
-use portcullis_store::{self as store, ApprovalFilter, ApprovalStatus, StoreError, StoredAnswer, Verdict};
+use portcullis_store::{
+    self as store, ApprovalDecision, ApprovalFilter, ApprovalStatus, StoreError, StoredAnswer,
+};
 use serde::Deserialize;
 use serde_json::{Value, json};
 use utoipa::{IntoParams, ToSchema};
@@ -102,9 +104,12 @@ pub(super) async fn decide(
         // Return the same error as for a missing request, so that it does not reveal whether an id exists.
         return Err(ApiError::not_found("approval", &id));
     }
-    let verdict =
-        parse_word("decision", &answer.decision, [("approve", Verdict::Approve), ("deny", Verdict::Deny)])?;
-    if verdict == Verdict::Deny && answer.arguments.is_some() {
+    let verdict = parse_word(
+        "decision",
+        &answer.decision,
+        [("approve", ApprovalDecision::Approve), ("deny", ApprovalDecision::Deny)],
+    )?;
+    if verdict == ApprovalDecision::Deny && answer.arguments.is_some() {
         return Err(ApiError::invalid("arguments", "a denied call has no arguments"));
     }
     if answer.arguments.as_ref().is_some_and(|arguments| !arguments.is_object()) {

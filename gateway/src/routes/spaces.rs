@@ -28,8 +28,8 @@ pub(super) struct AddedSpace {
     name: String,
 }
 
-/// The spaces that the caller sees, the newest first: the operator all, a user and an agent those that they are members
-/// of, the program of a run none.
+/// Lists the spaces that the caller may see, the newest first. The operator sees all spaces. A user or an agent sees the
+/// spaces that it is a member of. The token of a run sees none.
 #[utoipa::path(get, path = "/api/spaces", params(Paging), responses(
     (status = 200, body = Listing<Space>), (status = 401, body = ErrorBody), (status = 422, body = ErrorBody)))]
 pub(super) async fn list(

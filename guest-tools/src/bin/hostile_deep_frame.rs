@@ -4,7 +4,7 @@ use std::io::Write;
 
 use portcullis_sdk::{ToolError, tool};
 
-/// Answers with so many arrays in each other.
+/// Answers with `depth` nested arrays.
 #[tool]
 #[expect(clippy::exit, reason = "the behaviour under test")]
 async fn deep_frame(#[arg(default = 100_000)] depth: usize) -> Result<String, ToolError> {

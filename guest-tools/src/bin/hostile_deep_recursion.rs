@@ -2,7 +2,7 @@
 
 use portcullis_sdk::tool;
 
-/// Calls itself so many times.
+/// Calls itself `depth` times.
 #[tool]
 async fn deep_recursion(#[arg(default = 1_000_000_000)] depth: u64) -> String {
     descend(depth).to_string()

@@ -2,7 +2,7 @@
 
 use portcullis_sdk::{ToolError, tool};
 
-/// Counts the entries of a directory, so many times.
+/// Counts the entries of a directory `times` times.
 #[tool]
 async fn huge_directory(path: &str, #[arg(default = 1)] times: u32) -> Result<String, ToolError> {
     let mut entries = 0;

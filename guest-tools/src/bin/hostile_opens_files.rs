@@ -4,7 +4,7 @@ use std::fs::File;
 
 use portcullis_sdk::tool;
 
-/// Opens a path so many times, and says how many opens succeeded and what the first failure was.
+/// Opens a path `times` times, and says how many opens succeeded and what the first failure was.
 #[tool]
 async fn opens_files(path: &str, #[arg(default = 100_000)] times: usize) -> String {
     let mut files = Vec::new();

@@ -4,7 +4,7 @@ use std::io::Write;
 
 use portcullis_sdk::{ToolError, tool};
 
-/// Reports progress in one line of so many bytes.
+/// Reports progress in one line of `bytes` bytes.
 #[tool]
 async fn oversized_progress(#[arg(default = 2_097_152)] bytes: usize) -> Result<String, ToolError> {
     let frame = format!("{{\"progress\":\"{}\"}}\n", "x".repeat(bytes));

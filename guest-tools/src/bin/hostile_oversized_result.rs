@@ -4,7 +4,7 @@ use std::io::Write;
 
 use portcullis_sdk::{ToolError, tool};
 
-/// Answers with so many bytes of text.
+/// Answers with `bytes` bytes of text.
 #[tool]
 #[expect(clippy::exit, reason = "the behaviour under test")]
 async fn oversized_result(#[arg(default = 9_437_184)] bytes: usize) -> Result<String, ToolError> {

@@ -4,7 +4,7 @@ use std::io::Write;
 
 use portcullis_sdk::{ToolError, tool};
 
-/// Writes so many bytes to standard output, without a line break.
+/// Writes `bytes` bytes to standard output, without a line break.
 #[tool]
 async fn stdout_flood(#[arg(default = 1_073_741_824)] bytes: u64) -> Result<String, ToolError> {
     let chunk = [b'x'; 64 << 10];

@@ -252,10 +252,9 @@ impl<'a> RequestJudge<'a> {
                     "granted: {granted}; an operator allows it with `methods = [{methods_to_allow}]` under `[profiles.{profile}]` in the policy"
                 )
             }
-            Err(_) => format!(
-                "granted: {granted}; no policy grants other methods than these: {}",
-                quoted_list(HttpMethod::ALL.iter())
-            ),
+            Err(_) => {
+                format!("granted: {granted}; a policy can grant only {}", quoted_list(HttpMethod::ALL.iter()))
+            }
         };
         let short_method: String = method.chars().take(MAX_METHOD_CHARS).collect();
         self.deny(DenialCode::MethodNotGranted, "methods", &format!("{short_method} {target}"), hint)

@@ -150,17 +150,17 @@ pub(crate) fn idle_search(file: &PolicyFile, faults: &mut Faults<'_>) {
         (None, _) => faults.warn_at(
             LintCode::IdleSearch,
             located,
-            format!("`[tools.{step}]` has no profile, so that each search is denied; one with `hosts = [\"{search_target}\"]` is needed"),
+            format!("`[tools.{step}]` has no profile, so every search is denied; one with `hosts = [\"{search_target}\"]` is needed"),
         ),
         (Some(profile), None) => faults.warn_at(
             LintCode::IdleSearch,
             located,
-            format!("the profile `{profile}` of `{step}` does not grant `{search_target}`, so that each search is denied"),
+            format!("the profile `{profile}` of `{step}` does not grant `{search_target}`, so every search is denied"),
         ),
         (Some(profile), Some(granting)) if !granting.network.grants_method(method) => faults.warn_at(
             LintCode::IdleSearch,
             located,
-            format!("`{provider}` is asked by {method}, which `methods` of the profile `{profile}` lacks, so that each search is denied"),
+            format!("`{provider}` needs the method {method}, which the profile `{profile}` does not grant, so every search is denied"),
         ),
         (Some(_), Some(_)) => {}
     }

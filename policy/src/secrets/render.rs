@@ -27,7 +27,7 @@ pub(crate) fn write_secrets(out: &mut String, secrets: &BTreeMap<SecretName, Sec
     Ok(())
 }
 
-/// Writes one line a secret, for people.
+/// Writes one line per secret, for display.
 pub(crate) fn write_secrets_summary(
     out: &mut String,
     secrets: &BTreeMap<SecretName, SecretRule>,

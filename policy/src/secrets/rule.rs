@@ -122,9 +122,7 @@ fn refuse_step(tool: &Located<ToolName>, faults: &mut Faults<'_>) {
         let first_name = first_operation.name;
         faults.add_at(
             tool,
-            format!(
-                "the requests of `{name}` are those of `{first_name}`; write `{first_name}`, which means both"
-            ),
+            format!("`{name}` uses the requests of `{first_name}`; write `{first_name}`, which covers both"),
         );
     }
 }

@@ -101,11 +101,11 @@ fn provider_that_no_search_reaches_is_warned_of() {
     );
     check_warned(
         &shipped("provider = 'tavily'"),
-        "`tavily` is asked by POST, which `methods` of the profile `Web` lacks",
+        "`tavily` needs the method POST, which the profile `Web` does not grant",
     );
     check_warned(
         &format!("{BASE}[search]\nprovider = 'duckduckgo'"),
-        "`[tools.web_search_request]` has no profile, so that each search is denied; one with `hosts = \
+        "`[tools.web_search_request]` has no profile, so every search is denied; one with `hosts = \
          [\"https://html.duckduckgo.com\"]` is needed",
     );
 }

@@ -99,8 +99,7 @@ fn an_unusable_header_or_tool_is_refused() {
     check_fault("tools", "tools = ['web_fetch_request']", "this is a step of `web_fetch`; write `web_fetch`");
     // Both names stand for the same requests.
     for tools in ["'search_web'", "'web_search', 'search_web'"] {
-        let line =
-            "the requests of `search_web` are those of `web_search`; write `web_search`, which means both";
+        let line = "`search_web` uses the requests of `web_search`; write `web_search`, which covers both";
         check_fault("tools", &format!("tools = [{tools}]"), line);
     }
     let error =

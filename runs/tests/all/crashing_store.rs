@@ -13,7 +13,7 @@ use portcullis_runs::store::{
     AgeCursor, ApprovalFilter, CallFinish, CallStart, CommitStep, ExternalCallFilter, InboxEntry, Json,
     LeaseGuard, NewApprovalRequest, NewExternalCall, NewInboxEntry, NewRun, NewStartedCall, Page,
     PageRequest, ResultDelivery, Run, RunFilter, RunLease, RunStore, RunSummary, StartedCall, Step,
-    StoreError, StoredAnswer, StoredApproval, StoredExternalCall, StoredMessage, WaitEnd,
+    StoreError, StoredAnswer, StoredApproval, StoredExternalCall, StoredMessage, TimeOutOutcome,
 };
 use tokio::sync::Notify;
 
@@ -100,7 +100,7 @@ forward! {
     write finish_call(guard: LeaseGuard, end: CallFinish) -> ();
     read started_calls(run: &str, page: PageRequest<i64>) -> Page<StartedCall, i64>;
     write add_call(guard: LeaseGuard, call: NewExternalCall) -> ();
-    write time_out_call(id: &str, now: i64) -> WaitEnd;
+    write time_out_call(id: &str, now: i64) -> TimeOutOutcome;
     write resolve_call(id: &str, result: Json, now: i64) -> ResultDelivery;
     write cancel_call(id: &str, now: i64) -> bool;
     write expire_calls(now: i64, at_most: u32) -> Vec<String>;

@@ -4,7 +4,8 @@ use portcullis_agent::AgentEnd;
 use portcullis_runs::{
     Continuation, RunError, now,
     store::{
-        ApprovalFilter, ApprovalStatus, Json, PageRequest, RunStatus, StoredAnswer, StoredApproval, Verdict,
+        ApprovalDecision, ApprovalFilter, ApprovalStatus, Json, PageRequest, RunStatus, StoredAnswer,
+        StoredApproval,
     },
 };
 use portcullis_types::Message;
@@ -28,7 +29,7 @@ async fn question(world: &World) -> StoredApproval {
     .await
 }
 
-async fn answer(world: &World, verdict: Verdict, edited: Option<&str>, reason: Option<&str>) {
+async fn answer(world: &World, verdict: ApprovalDecision, edited: Option<&str>, reason: Option<&str>) {
     let question = question(world).await;
     let answer = StoredAnswer {
         verdict,
@@ -46,7 +47,7 @@ async fn answer(world: &World, verdict: Verdict, edited: Option<&str>, reason: O
 async fn an_answer_lets_the_call_run_once() {
     let world = world().await;
     let driving = world.drive(None, Continuation::Resume, None, true);
-    let (run, ()) = tokio::join!(driving, answer(&world, Verdict::Approve, None, None));
+    let (run, ()) = tokio::join!(driving, answer(&world, ApprovalDecision::Approve, None, None));
     assert_eq!(run.expect("driven").end, AgentEnd::Answer { text: "Done.".to_owned() });
     assert_eq!(world.notes(), ["ask {\"text\":\"a\"}"]);
 }
@@ -55,7 +56,8 @@ async fn an_answer_lets_the_call_run_once() {
 async fn a_refusal_has_its_reason_for_the_model() {
     let world = world().await;
     let driving = world.drive(None, Continuation::Resume, None, true);
-    let (run, ()) = tokio::join!(driving, answer(&world, Verdict::Deny, None, Some("not on a Friday")));
+    let (run, ()) =
+        tokio::join!(driving, answer(&world, ApprovalDecision::Deny, None, Some("not on a Friday")));
     run.expect("driven");
     assert_eq!(world.notes(), [""; 0]);
     let messages = world.messages().await;
@@ -68,8 +70,8 @@ async fn edited_arguments_take_the_place_of_the_models() {
     let world = world().await;
     let driving = world.drive(None, Continuation::Resume, None, true);
     let answering = async {
-        answer(&world, Verdict::Approve, Some("{\"text\":\"b\"}"), None).await;
-        answer(&world, Verdict::Approve, None, None).await;
+        answer(&world, ApprovalDecision::Approve, Some("{\"text\":\"b\"}"), None).await;
+        answer(&world, ApprovalDecision::Approve, None, None).await;
     };
     let (run, ()) = tokio::join!(driving, answering);
     run.expect("driven");
@@ -86,7 +88,7 @@ async fn an_answer_waits_for_the_run_whose_process_has_died() {
             _ = question(&world) => {}
         }
     }
-    answer(&world, Verdict::Approve, None, None).await;
+    answer(&world, ApprovalDecision::Approve, None, None).await;
     let run = world.drive_after_death(Continuation::Resume, true).await.expect("driven");
     assert_eq!(run.end, AgentEnd::Answer { text: "Done.".to_owned() });
     assert_eq!(world.notes(), ["ask {\"text\":\"a\"}"], "the call had not begun when its process died");

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use portcullis_agent::AgentEnd;
 use portcullis_runs::{
-    Continuation, Position, RunError, RunExport, SkipReason, StepCallEnd, StepEnd, Stepper, all_rows,
+    Continuation, Position, RunError, RunExport, SkipReason, StepCallOutcome, StepOutcome, Stepper, all_rows,
     store::RunStatus,
 };
 use portcullis_types::{CancellationToken, Message, MessageRole};
@@ -28,12 +28,17 @@ async fn step(
     let keeps = |_: &AgentEnd| true;
     let cancel = CancellationToken::new();
     match stepper.take_step(&world.subject.id, version, terms, keeps, &cancel).await? {
-        StepEnd::Taken(position) => Ok(position),
-        StepEnd::Undone(end) => panic!("{end}"),
+        StepOutcome::Taken(position) => Ok(position),
+        StepOutcome::NotStored(end) => panic!("{end}"),
     }
 }
 
-async fn call(stepper: &Stepper, world: &World, version: i64, call: &str) -> Result<StepCallEnd, RunError> {
+async fn call(
+    stepper: &Stepper,
+    world: &World,
+    version: i64,
+    call: &str,
+) -> Result<StepCallOutcome, RunError> {
     stepper.run_call(&world.subject.id, version, call, Arc::new(|_| {}), &CancellationToken::new()).await
 }
 
@@ -88,7 +93,7 @@ async fn single_steps_leave_the_history_of_one_process() {
         while position.next != "ended" {
             for next in &position.calls {
                 let end = call(&many.stepper(None), &many, position.version, &next.id).await;
-                assert_eq!(end.expect("ran"), StepCallEnd::Stored);
+                assert_eq!(end.expect("ran"), StepCallOutcome::Stored);
             }
             position =
                 step(&many.stepper(None), &many, position.version, (Vec::new(), None)).await.expect("taken");
@@ -144,11 +149,20 @@ async fn a_step_that_was_taken_is_not_taken_again() {
     let turn = step(&stepper, &world, first.version, (Vec::new(), None)).await.expect("taken");
     assert_eq!(turn.calls.len(), 3);
     for _ in 0..2 {
-        assert_eq!(call(&stepper, &world, turn.version, "call-0-2").await.expect("ran"), StepCallEnd::Stored);
+        assert_eq!(
+            call(&stepper, &world, turn.version, "call-0-2").await.expect("ran"),
+            StepCallOutcome::Stored
+        );
     }
     assert_eq!(world.notes().len(), 1);
-    assert_eq!(call(&stepper, &world, turn.version, "call-9-9").await.expect("none"), StepCallEnd::Passed);
-    assert_eq!(call(&stepper, &world, first.version, "call-0-2").await.expect("late"), StepCallEnd::Passed);
+    assert_eq!(
+        call(&stepper, &world, turn.version, "call-9-9").await.expect("none"),
+        StepCallOutcome::RunContinued
+    );
+    assert_eq!(
+        call(&stepper, &world, first.version, "call-0-2").await.expect("late"),
+        StepCallOutcome::RunContinued
+    );
 }
 
 /// Returns the texts of the results, in order.
@@ -202,7 +216,7 @@ async fn an_end_that_the_driver_does_not_keep_can_be_tried_again() {
     let cancel = CancellationToken::new();
     let id = &world.subject.id;
     let undone = stepper.take_step(id, asked, (Vec::new(), None), |_| false, &cancel).await.expect("undone");
-    assert!(matches!(undone, StepEnd::Undone(AgentEnd::Provider { .. })), "{undone:?}");
+    assert!(matches!(undone, StepOutcome::NotStored(AgentEnd::Provider { .. })), "{undone:?}");
     let run = world.store.run(id.as_str()).await.expect("the store has the run").summary;
     assert_eq!((run.version, run.messages, run.lease), (asked, 1, None));
     let ended = step(&stepper, &world, asked, (Vec::new(), None)).await.expect("taken");

@@ -9,7 +9,7 @@ pub(crate) struct ListOutput {
     #[arg(long)]
     pub(crate) json: bool,
 
-    /// Print only the ids, one a line.
+    /// Print only the ids, one per line.
     #[arg(long, conflicts_with = "json")]
     pub(crate) ids: bool,
 }

@@ -31,8 +31,8 @@ use portcullis_tools::{
     approval::Approver,
     audit,
     confine::Layer,
+    layer_requirement,
     policy::{FlowLabel, WorkspaceSecurityPolicy},
-    requirement,
     shell::ShellSource,
 };
 use portcullis_types::{CancellationToken, Message, RunnerBootstrapEnvelope};
@@ -378,7 +378,8 @@ pub(in crate::command) fn confined_as_tools(
     policy: &WorkspaceSecurityPolicy,
     envelope: &RunnerBootstrapEnvelope,
 ) -> ProviderSettings {
-    let (landlock, seccomp) = (requirement(policy, Layer::Landlock), requirement(policy, Layer::Seccomp));
+    let (landlock, seccomp) =
+        (layer_requirement(policy, Layer::Landlock), layer_requirement(policy, Layer::Seccomp));
     let state = Some(envelope.state.clone());
     ProviderSettings { landlock, seccomp, state, ..provider.settings().clone() }
 }

@@ -5,8 +5,8 @@ use std::process::ExitCode;
 use portcullis_runs::{
     now,
     store::{
-        ApprovalFilter, ApprovalStatus, Entity, Json, RunStore, StoreError, StoredAnswer, StoredApproval,
-        Verdict,
+        ApprovalDecision, ApprovalFilter, ApprovalStatus, Entity, Json, RunStore, StoreError, StoredAnswer,
+        StoredApproval,
     },
 };
 use serde_json::{Map, Value, json as value};
@@ -70,7 +70,7 @@ pub(crate) fn show(common: &CommonOptions, options: &OneApprovalOptions) -> Resu
         }
         // The question was escaped and framed when it was asked, but another program may have written the
         // store.
-        stream::write_answer(&text::for_terminal(&out))
+        stream::write_output(&text::for_terminal(&out))
     })
 }
 
@@ -85,18 +85,18 @@ pub(crate) fn approve(common: &CommonOptions, options: &ApproveCallOptions) -> R
             Some(arguments?)
         }
     };
-    answer(common, &options.question, (Verdict::Approve, edited_arguments, None))
+    answer(common, &options.question, (ApprovalDecision::Approve, edited_arguments, None))
 }
 
 /// Refuses a call.
 pub(crate) fn deny(common: &CommonOptions, options: &DenyCallOptions) -> Result<ExitCode, CliError> {
-    answer(common, &options.question, (Verdict::Deny, None, options.reason.clone()))
+    answer(common, &options.question, (ApprovalDecision::Deny, None, options.reason.clone()))
 }
 
 fn answer(
     common: &CommonOptions,
     options: &OneApprovalOptions,
-    (verdict, edited_arguments, reason): (Verdict, Option<Json>, Option<String>),
+    (verdict, edited_arguments, reason): (ApprovalDecision, Option<Json>, Option<String>),
 ) -> Result<ExitCode, CliError> {
     with_question(common, options, async |store, approval| {
         // The kernel vouches for the user id. The caller could choose a name.
@@ -105,7 +105,7 @@ fn answer(
             StoredAnswer { verdict, by, via: VIA.to_owned(), edited_arguments, reason, decided: now() };
         let answered = store.answer_approval(&options.id, &approval.request.hash, answer).await?;
         let (tool, run) = (text::inline(&answered.request.tool), text::inline(&answered.run));
-        stream::write_answer(&format!("{}: the call of {tool} in {run}\n", answered.status))
+        stream::write_output(&format!("{}: the call of {tool} in {run}\n", answered.status))
     })
 }
 

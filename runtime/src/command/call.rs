@@ -130,7 +130,7 @@ pub(super) fn exit_code(outcome: &ToolOutcome) -> ExitCode {
 fn answer(result: &ToolResult, stderr: Option<&str>, run: &str, as_json: bool) -> Result<ExitCode, CliError> {
     let code = exit_code(&result.outcome);
     if as_json {
-        json::write_answer(&CallAnswer::new(result).with_stderr(stderr))?;
+        json::write_output(&CallAnswer::new(result).with_stderr(stderr))?;
         return Ok(code);
     }
     show(&result.outcome)?;
@@ -151,9 +151,9 @@ pub(super) fn show(outcome: &ToolOutcome) -> Result<(), CliError> {
         ToolOutcome::Output(output) => {
             let answer = text::of_content(&output.content);
             if stream::stdout_is_terminal() {
-                stream::write_answer(&text::for_terminal_with_newline(&answer))
+                stream::write_output(&text::for_terminal_with_newline(&answer))
             } else {
-                stream::write_answer(&answer)
+                stream::write_output(&answer)
             }
         }
         ToolOutcome::Pending { id, .. } => {

@@ -43,7 +43,7 @@ pub(crate) fn list(common: &CommonOptions, options: &ListCallsOptions) -> Result
 
 /// Shows a call.
 pub(crate) fn show(common: &CommonOptions, options: &OneCallOptions) -> Result<ExitCode, CliError> {
-    with_call(common, options, async |_, call| json::write_answer(&as_json(&call)?))
+    with_call(common, options, async |_, call| json::write_output(&as_json(&call)?))
 }
 
 /// Submits a result.
@@ -56,7 +56,7 @@ pub(crate) fn resolve(common: &CommonOptions, options: ResolveOptions) -> Result
     with_call(common, &which, async |store, call| {
         let resolution = store.resolve_call(&call.id, Json::from_text(result.get())?, now()).await?;
         let (tool, run) = (text::inline(&call.tool), text::inline(&call.run));
-        stream::write_answer(&match resolution {
+        stream::write_output(&match resolution {
             ResultDelivery::Inline => format!("submitted: the result of {tool}, for which {run} waits\n"),
             ResultDelivery::Inbox { .. } => format!(
                 "submitted: the result of {tool}; {run} takes it before its next question to the model. \

@@ -15,12 +15,12 @@ pub(crate) fn run(options: &CompletionsOptions) -> Result<ExitCode, CliError> {
         (Some(shell), _) => {
             let mut script = Vec::new();
             clap_complete::generate(shell, &mut Cli::command(), "portcullis", &mut script);
-            stream::write_answer(&String::from_utf8_lossy(&script))?;
+            stream::write_output(&String::from_utf8_lossy(&script))?;
         }
         (None, Some(folder)) => {
             write_pages(folder).map_err(|source| CliError::ManualPages { folder: folder.clone(), source })?;
             let folder = folder.display().to_string();
-            stream::write_answer(&format!("the manual pages are in {}\n", text::inline(&folder)))?;
+            stream::write_output(&format!("the manual pages are in {}\n", text::inline(&folder)))?;
         }
         // The options require one of the two.
         (None, None) => {}

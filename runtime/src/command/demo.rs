@@ -61,14 +61,14 @@ pub(crate) fn run(common: &CommonOptions, options: &DemoOptions) -> Result<ExitC
     let Some(run) = run_result else { return Ok(ExitCode::from(INTERRUPTED)) };
 
     let verified = audit::verify(&log).map_err(|source| CliError::Audit { source })?;
-    stream::write_answer(&format!(
+    stream::write_output(&format!(
         "\nthe audit log: a row for each call, before its result was let go\n\n{}\n{}",
         rows::demonstration_table(&log)?,
         rows::verification_text(&verified),
     ))?;
     let (enforced, proven) = doctor::summary(&scene.common)?;
-    stream::write_answer(&format!("\nwhat was enforced\n\n{enforced}"))?;
-    stream::write_answer(&scene.close(options.keep))?;
+    stream::write_output(&format!("\nwhat was enforced\n\n{enforced}"))?;
+    stream::write_output(&scene.close(options.keep))?;
     // A failed run keeps its own exit code. Otherwise the proof decides: a demonstration without enforcement
     // fails.
     let code = exit_code(&run.end);

@@ -37,9 +37,9 @@ use super::tools::ShellState;
 pub(crate) fn run(common: &CommonOptions, options: &cli::DoctorOptions) -> Result<ExitCode, CliError> {
     let findings = examine(common)?;
     if options.json {
-        json::write_answer(&findings)?;
+        json::write_output(&findings)?;
     } else {
-        stream::write_answer(&text::render(&findings))?;
+        stream::write_output(&text::render(&findings))?;
     }
     Ok(exit_code(&findings))
 }

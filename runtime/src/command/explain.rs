@@ -37,8 +37,8 @@ pub(crate) fn run(common: &CommonOptions, options: ExplainOptions) -> Result<Exi
     if let Some(row) = row {
         let recorded = explain_row(&envelope, row)?;
         match as_json {
-            true => json::write_answer(&recorded)?,
-            false => stream::write_answer(&shown_recorded(&recorded))?,
+            true => json::write_output(&recorded)?,
+            false => stream::write_output(&shown_recorded(&recorded))?,
         }
         return Ok(exit_code(recorded.explanation.verdict));
     }
@@ -53,8 +53,8 @@ pub(crate) fn run(common: &CommonOptions, options: ExplainOptions) -> Result<Exi
         let tools = all_tools_of(&runtime, &envelope, &files, explainer.policy())?;
         let explanations = explainer.explain_all(&tools, &request);
         match as_json {
-            true => json::write_answer(&explanations)?,
-            false => stream::write_answer(&listing(&explanations))?,
+            true => json::write_output(&explanations)?,
+            false => stream::write_output(&listing(&explanations))?,
         }
         let is_reached = explanations.iter().any(|explanation| explanation.verdict != Approval::Deny);
         return Ok(if is_reached { ExitCode::SUCCESS } else { denied() });
@@ -74,8 +74,8 @@ pub(crate) fn run(common: &CommonOptions, options: ExplainOptions) -> Result<Exi
     let explanation =
         explainer.explain(&explained, &request).map_err(|source| CliError::Explain { source })?;
     match as_json {
-        true => json::write_answer(&explanation)?,
-        false => stream::write_answer(&shown(&explanation))?,
+        true => json::write_output(&explanation)?,
+        false => stream::write_output(&shown(&explanation))?,
     }
     Ok(exit_code(explanation.verdict))
 }

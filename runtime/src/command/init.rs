@@ -59,7 +59,7 @@ pub(crate) fn run(common: &CommonOptions, options: &InitOptions) -> Result<ExitC
         .ok_or_else(|| refuse("its path is not UTF-8, and a policy can contain only text"))?;
     if options.show {
         stream::write_stderr(&format!("would be written to {}\n", file.display()));
-        stream::write_answer(&policy)?;
+        stream::write_output(&policy)?;
         return Ok(ExitCode::SUCCESS);
     }
     write(&projects, &file, &policy).map_err(|error| match error.kind() {
@@ -74,7 +74,7 @@ pub(crate) fn run(common: &CommonOptions, options: &InitOptions) -> Result<ExitC
         true => String::new(),
         false => format!("  commands may read and run the toolchains of {}\n", toolchains.names.join(", ")),
     };
-    stream::write_answer(&format!(
+    stream::write_output(&format!(
         "project {name}\n  folder   {}\n  policy   {}\n{found}\nIn this folder, try `portcullis tools`, and `portcullis doctor` for what holds.\n",
         text::inline(&folder.display().to_string()),
         text::inline(&file.display().to_string()),
@@ -130,6 +130,6 @@ fn remove(common: &CommonOptions, project: &Project) -> Result<ExitCode, CliErro
         format!("its audit log, `tmp` and `vault` stay in {}\n", text::inline(&state.display().to_string()))
     });
     let file = text::inline(&project.file.display().to_string());
-    stream::write_answer(&format!("removed {file}\n{kept_state}"))?;
+    stream::write_output(&format!("removed {file}\n{kept_state}"))?;
     Ok(ExitCode::SUCCESS)
 }

@@ -38,8 +38,8 @@ pub(crate) fn run(common: &CommonOptions, options: MountsOptions) -> Result<Exit
         check_source(policy, &source)?;
         let steps = explainer.reach(&source, &tools);
         match as_json {
-            true => json::write_answer(&steps)?,
-            false => stream::write_answer(&reach_text(&steps))?,
+            true => json::write_output(&steps)?,
+            false => stream::write_output(&reach_text(&steps))?,
         }
         return Ok(ExitCode::SUCCESS);
     }
@@ -59,16 +59,16 @@ pub(crate) fn run(common: &CommonOptions, options: MountsOptions) -> Result<Exit
             made: Timestamp::now(),
         });
         html::write_new_file(&file, &page)?;
-        stream::write_answer(&format!("wrote {}\n", text::inline(&file.display().to_string())))?;
+        stream::write_output(&format!("wrote {}\n", text::inline(&file.display().to_string())))?;
         return Ok(ExitCode::SUCCESS);
     }
     let answer = match (as_json, by) {
-        (true, _) => return json::write_answer(&entries(&grants, &use_counts)).map(|()| ExitCode::SUCCESS),
+        (true, _) => return json::write_output(&entries(&grants, &use_counts)).map(|()| ExitCode::SUCCESS),
         (false, MountsView::Tool) => by_tool(policy, &grants, &use_counts),
         (false, MountsView::Mount) => by_mount(&grants, &use_counts),
         (false, MountsView::Profile) => by_profile(policy, &grants),
     };
-    stream::write_answer(&answer)?;
+    stream::write_output(&answer)?;
     Ok(ExitCode::SUCCESS)
 }
 

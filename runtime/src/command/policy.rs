@@ -30,7 +30,7 @@ use crate::{
 
 /// Prints the shipped policy.
 pub(crate) fn default() -> Result<ExitCode, CliError> {
-    stream::write_answer(DEFAULT_POLICY)?;
+    stream::write_output(DEFAULT_POLICY)?;
     Ok(ExitCode::SUCCESS)
 }
 
@@ -93,7 +93,7 @@ fn answer(
         let _ = writeln!(answer, "{}{line}", if line.is_empty() { "" } else { "  " });
     }
     let _ = write!(answer, "\ntools\n{listing}");
-    stream::write_answer(&answer)?;
+    stream::write_output(&answer)?;
     for warning in warnings {
         stream::write_stderr(&format!("warning: {}\n", text::inline(warning)));
     }

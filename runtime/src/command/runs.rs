@@ -80,7 +80,7 @@ pub(crate) fn show(common: &CommonOptions, options: &OneRunOptions) -> Result<Ex
         let driver = run.summary.lease.as_ref().map(|(owner, _)| &**owner);
         let process = driver.and_then(|driver| RunDriver::process_id(&state, driver));
         let text = text::run(&*store, &id, &run, (word, process)).await?;
-        stream::write_answer(&text)
+        stream::write_output(&text)
     })
 }
 
@@ -93,13 +93,13 @@ pub(crate) fn watch(common: &CommonOptions, options: &OneRunOptions) -> Result<E
             // Read the run before its steps, so that all steps are shown when the run is seen to have ended.
             let run = store.run(id.as_str()).await?;
             let lines = follower.news(&*store, &id).await?;
-            stream::write_answer(&lines)?;
+            stream::write_output(&lines)?;
             let word = status_label(&*store, &run.summary).await?;
             if run.summary.status.has_ended() || word == INTERRUPTED {
                 if run.summary.status != RunStatus::Completed {
                     code = ExitCode::FAILURE;
                 }
-                return stream::write_answer(&format!("{word}\n"));
+                return stream::write_output(&format!("{word}\n"));
             }
             tokio::time::sleep(POLL).await;
         }
@@ -114,8 +114,8 @@ pub(crate) fn cancel(common: &CommonOptions, options: &OneRunOptions) -> Result<
         // A run that no process drives is ended here, which needs a process's lease.
         let runs = Runs::new(Arc::clone(&store), RunDriver::start(&state)?);
         match runs.cancel(&id).await? {
-            status if status.has_ended() => stream::write_answer(&format!("{status}\n")),
-            _ => stream::write_answer("the process that drives the run was asked to end it\n"),
+            status if status.has_ended() => stream::write_output(&format!("{status}\n")),
+            _ => stream::write_output("the process that drives the run was asked to end it\n"),
         }
     })
 }
@@ -124,7 +124,7 @@ pub(crate) fn cancel(common: &CommonOptions, options: &OneRunOptions) -> Result<
 pub(crate) fn export(common: &CommonOptions, options: &OneRunOptions) -> Result<ExitCode, CliError> {
     with_run(common, options, async |store, id| {
         let export = RunExport::read(&*store, &id).await?;
-        json::write_answer(&export)
+        json::write_output(&export)
     })
 }
 

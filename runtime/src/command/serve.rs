@@ -24,7 +24,7 @@ pub(crate) fn run(common: &CommonOptions, options: ServeOptions) -> Result<ExitC
     if let Some(client) = options.print_config {
         let launch = launch(common, &options)?;
         let text = snippet(client, &launch).ok_or(CliError::Unprintable)?;
-        stream::write_answer(&text)?;
+        stream::write_output(&text)?;
         return Ok(ExitCode::SUCCESS);
     }
     let runtime = setup::runtime()?;

@@ -81,9 +81,9 @@ fn caller(cancel: CancellationToken, write_failure: &FirstWriteError) -> Caller 
     caller.on_update = Some(Arc::new(move |partial: ToolOutput| {
         let update_text = text::of_content(&partial.content);
         let write_result = if stream::stdout_is_terminal() {
-            stream::write_answer(&text::for_terminal(&update_text))
+            stream::write_output(&text::for_terminal(&update_text))
         } else {
-            stream::write_answer(&update_text)
+            stream::write_output(&update_text)
         };
         // The command continues, because its effects cannot be undone. The first error is reported after its
         // end.

@@ -35,22 +35,22 @@ pub(crate) fn run(common: &CommonOptions, options: ToolsOptions) -> Result<ExitC
     if let Some(name) = name {
         let tool = registry.get(&name).ok_or(CliError::NoTool { name })?;
         match format.json {
-            true => json::write_answer(&ListedTool::new(&registry, &tool))?,
-            false => stream::write_answer(&one::describe(&registry, &tool))?,
+            true => json::write_output(&ListedTool::new(&registry, &tool))?,
+            false => stream::write_output(&one::describe(&registry, &tool))?,
         }
     } else if format.json {
         let tools = registry.tools();
-        json::write_answer(&tools.iter().map(|tool| ListedTool::new(&registry, tool)).collect::<Vec<_>>())?;
+        json::write_output(&tools.iter().map(|tool| ListedTool::new(&registry, tool)).collect::<Vec<_>>())?;
     } else if let Some(client) = client_format(&format) {
         let offered = client.tools(&registry);
         for remark in &offered.remarks {
             stream::write_stderr(&format!("portcullis: {remark}\n"));
         }
-        json::write_answer(&client.request(offered.tools))?;
+        json::write_output(&client.request(offered.tools))?;
     } else {
         let shell = runtime.block_on(shell::describe(&registry));
         let project = setup::project(common)?.map_or_else(String::new, |project| format!("{project}\n\n"));
-        stream::write_answer(&format!(
+        stream::write_output(&format!(
             "{project}{}{}{}",
             listing(&registry, None),
             shell,

@@ -13,7 +13,7 @@ use crate::{
     setup,
 };
 use portcullis_tools::{
-    ToolRegistry, changes_of,
+    ToolRegistry, open_undo_store,
     undo::{ChangeRecord, Conflict, Difference, DifferenceKind, MountRoot, UndoError, UndoPlan, UndoStore},
 };
 
@@ -21,10 +21,10 @@ use portcullis_tools::{
 pub(crate) fn changes(common: &CommonOptions, options: &ChangesOptions) -> Result<ExitCode, CliError> {
     let (store, roots) = open(common)?;
     let Some(records) = selected(&store, &options.selection)? else {
-        stream::write_answer(&listing(&store.records()?))?;
+        stream::write_output(&listing(&store.records()?))?;
         return Ok(ExitCode::SUCCESS);
     };
-    stream::write_answer(&differences_text(store, records, roots)?)?;
+    stream::write_output(&differences_text(store, records, roots)?)?;
     Ok(ExitCode::SUCCESS)
 }
 
@@ -54,7 +54,7 @@ pub(crate) fn undo(common: &CommonOptions, options: &UndoOptions) -> Result<Exit
     };
     match restore(store, records, roots, options.force)? {
         UndoOutcome::Done(report) => {
-            stream::write_answer(&report)?;
+            stream::write_output(&report)?;
             Ok(ExitCode::SUCCESS)
         }
         UndoOutcome::Refused(refusal) => {
@@ -111,7 +111,7 @@ fn restore(
 
 fn open(common: &CommonOptions) -> Result<(UndoStore, Vec<MountRoot>), CliError> {
     let envelope = setup::envelope(common)?;
-    Ok(changes_of(&envelope, &setup::policy_files(&envelope)?)?)
+    Ok(open_undo_store(&envelope, &setup::policy_files(&envelope)?)?)
 }
 
 /// Returns the records that the options select, or `None` if they select none.

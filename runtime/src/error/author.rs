@@ -89,10 +89,10 @@ pub(crate) enum AuthorError {
 
 fn name_taken_message(name: &str, shipped: &str) -> String {
     if name == shipped {
-        format!("`{name}` is the name of a shipped tool, and no module gets it; choose another")
+        format!("`{name}` is the name of a shipped tool, so no module may use it; choose another name")
     } else {
         format!(
-            "`{name}` would be taken for the shipped tool `{shipped}`, and no module gets it; choose another"
+            "`{name}` looks like the shipped tool `{shipped}`, so no module may use it; choose another name"
         )
     }
 }

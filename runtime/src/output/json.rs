@@ -9,12 +9,12 @@ use super::stream;
 use crate::error::CliError;
 
 /// Writes one value as the answer.
-pub(crate) fn write_answer(value: &impl Serialize) -> Result<(), CliError> {
+pub(crate) fn write_output(value: &impl Serialize) -> Result<(), CliError> {
     let layout =
         if stream::stdout_is_terminal() { serde_json::to_string_pretty } else { serde_json::to_string };
     let mut text = layout(value).map_err(|source| CliError::Json { source })?;
     text.push('\n');
-    stream::write_answer(&text)
+    stream::write_output(&text)
 }
 
 /// The outcome of a call. Results and errors have the same fields in the same order, which programs rely on.

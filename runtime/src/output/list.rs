@@ -21,7 +21,7 @@ impl<T, const N: usize> List<T, N> {
     pub(crate) fn write(&self, options: &ListOutput) -> Result<(), CliError> {
         let Self { items, empty, head, row, id, as_json } = self;
         if options.json {
-            return json::write_answer(&items.iter().map(as_json).collect::<Result<Vec<_>, _>>()?);
+            return json::write_output(&items.iter().map(as_json).collect::<Result<Vec<_>, _>>()?);
         }
         let text = if options.ids {
             items.iter().map(|item| format!("{}\n", id(item))).collect()
@@ -30,6 +30,6 @@ impl<T, const N: usize> List<T, N> {
         } else {
             table::render(*head, items.iter().map(row))
         };
-        stream::write_answer(&text)
+        stream::write_output(&text)
     }
 }

@@ -35,7 +35,7 @@ fn columns(terminal: &console::Term) -> usize {
 }
 
 /// Writes the answer. A reader that stops early (`| head`) is not an error.
-pub(crate) fn write_answer(text: &str) -> Result<(), CliError> {
+pub(crate) fn write_output(text: &str) -> Result<(), CliError> {
     let mut stdout = io::stdout().lock();
     match stdout.write_all(text.as_bytes()).and_then(|()| stdout.flush()) {
         Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Ok(()),

@@ -51,16 +51,22 @@ impl GuestFs {
             // The general path handles directories, refuses special files, and maps errors.
             _ => return Ok(None),
         };
-        self.judge_sight_in(fd, preopen, directory, name)?;
+        self.judge_visibility_in(fd, preopen, directory, name)?;
         self.judge_read_of_links(preopen, &stat)?;
         let path = self.path_to_note(preopen, directory.as_fd(), Some(name));
         Ok(Some(OpenTarget { preopen, directory: None, writes: false, touch: Touch::Read, path }))
     }
 
-    /// Judges whether a name in a directory is hidden, as `judge_sight` does for a path. The names on the
+    /// Judges whether a name in a directory is hidden, as `judge_visibility` does for a path. The names on the
     /// directory's own path are looked up again after [`SIGHT_TTL`], and compared only if the path has
     /// changed.
-    fn judge_sight_in(&mut self, fd: u32, preopen: usize, directory: &Arc<OwnedFd>, name: &str) -> FsResult {
+    fn judge_visibility_in(
+        &mut self,
+        fd: u32,
+        preopen: usize,
+        directory: &Arc<OwnedFd>,
+        name: &str,
+    ) -> FsResult {
         let Some(hidden) = self.hidden_in(preopen).cloned() else { return Ok(()) };
         if hidden.hides(name).is_some() {
             return Err(Errno::NOENT);

@@ -1,4 +1,4 @@
-//! Refuses hidden and protected names, and paths that leave their mount. Each refusal is a violation,
+//! Refuses hidden and protected names, files with several names, and paths that leave their mount. Each refusal is a violation,
 //! except the read of a hidden name, which looks like a missing name.
 
 use std::{
@@ -11,7 +11,7 @@ use std::{
 };
 
 use portcullis_policy::HiddenNames;
-use rustix::io::Errno as HostErrno;
+use rustix::{fs::Stat, io::Errno as HostErrno};
 
 use super::GuestFs;
 use crate::{
@@ -21,9 +21,9 @@ use crate::{
 
 impl GuestFs {
     /// Judges whether the target of a path is hidden from the guest. `below` is the target's path below the mount, with
-    /// links resolved. A read of a hidden name gives the error of a missing name. A write is a violation that names the
-    /// pattern, because a hidden file may have the name already.
-    pub(super) fn judge_sight(
+    /// links resolved. Reading a hidden name fails as if the name did not exist. Writing it is a violation that names
+    /// the pattern, because the write could overwrite a hidden file.
+    pub(super) fn judge_visibility(
         &mut self,
         preopen: usize,
         below: &[String],
@@ -95,6 +95,38 @@ impl GuestFs {
         let Some(violation) = self.protection.violation_of_stand_in(below, path) else { return Ok(()) };
         self.violation.get_or_insert(violation);
         Err(Errno::PERM)
+    }
+
+    /// Judges a file with several names. A handle does not tell where the other names are. The file must
+    /// not be changed in place, because another name may be in a folder that this guest must not write.
+    /// Replacing the file is allowed, because the other names keep the old content. A private file must not
+    /// be read under a name outside its private folder.
+    pub(super) fn judge_links(
+        &mut self,
+        preopen: usize,
+        below: &[String],
+        stat: &Stat,
+        writes: bool,
+    ) -> FsResult {
+        if stat.st_nlink <= 1 {
+            return Ok(());
+        }
+        if !writes {
+            return self.judge_read_of_links(preopen, stat);
+        }
+        let violation = Violation::HardLink { path: self.guest_path(preopen, below) };
+        self.violation.get_or_insert(violation);
+        Err(Errno::PERM)
+    }
+
+    /// Judges the read of a file that may have several names.
+    pub(super) fn judge_read_of_links(&self, preopen: usize, stat: &Stat) -> FsResult {
+        // Deny only this file to the guest: a violation would fail the search of a whole mount. A path that
+        // the call itself names was judged earlier (`pipeline/authorize.rs`).
+        let is_readable = stat.st_nlink <= 1
+            || self.preopens[preopen].handle.name().is_vault()
+            || self.exposed.suspects(stat).is_none();
+        if is_readable { Ok(()) } else { Err(Errno::PERM) }
     }
 
     /// Maps an error of the path resolution to the guest's error number. A call with such an error is never

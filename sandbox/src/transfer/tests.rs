@@ -18,12 +18,12 @@ fn chunks_come_in_order_and_then_the_end() {
     assert!(!transfer.is_received());
     transfer.send(b"a".to_vec(), &control).expect("room");
     transfer.send(b"bc".to_vec(), &control).expect("room");
-    transfer.end();
+    transfer.complete();
     assert_eq!(transfer.receive(&control), Ok(TransferItem::Chunk(b"a".to_vec())));
     assert!(transfer.is_received());
     assert_eq!(transfer.receive(&control), Ok(TransferItem::Chunk(b"bc".to_vec())));
-    assert_eq!(transfer.receive(&control), Ok(TransferItem::End(3)));
-    assert_eq!(transfer.receive(&control), Ok(TransferItem::End(3)));
+    assert_eq!(transfer.receive(&control), Ok(TransferItem::Complete(3)));
+    assert_eq!(transfer.receive(&control), Ok(TransferItem::Complete(3)));
     assert_eq!(transfer.send(b"d".to_vec(), &control), Err(SendRefusal::BrokenOff));
     assert_eq!(transfer.bytes(), 3);
 }
@@ -32,15 +32,15 @@ fn chunks_come_in_order_and_then_the_end() {
 fn broken_off_transfer_has_no_end() {
     let (transfer, control) = (Transfer::new(), minute());
     transfer.send(b"a".to_vec(), &control).expect("room");
-    transfer.end();
-    assert!(transfer.break_off(), "the end was not received yet");
-    assert_eq!(transfer.receive(&control), Ok(TransferItem::BrokenOff));
-    transfer.end();
-    assert_eq!(transfer.receive(&control), Ok(TransferItem::BrokenOff));
+    transfer.complete();
+    assert!(transfer.abort(), "the end was not received yet");
+    assert_eq!(transfer.receive(&control), Ok(TransferItem::Aborted));
+    transfer.complete();
+    assert_eq!(transfer.receive(&control), Ok(TransferItem::Aborted));
     let complete = Transfer::new();
-    complete.end();
-    assert_eq!(complete.receive(&control), Ok(TransferItem::End(0)));
-    assert!(!complete.break_off());
+    complete.complete();
+    assert_eq!(complete.receive(&control), Ok(TransferItem::Complete(0)));
+    assert!(!complete.abort());
 }
 
 #[test]
@@ -53,14 +53,17 @@ fn waiting_chunks_are_bounded_and_none_is_lost() {
                 transfer.send(number.to_le_bytes().to_vec(), &minute()).expect("sent");
                 assert!(transfer.state().chunks.len() <= CAPACITY);
             }
-            transfer.end();
+            transfer.complete();
         });
         let control = minute();
         for number in 0..CHUNKS {
             let chunk = number.to_le_bytes().to_vec();
             assert_eq!(transfer.receive(&control), Ok(TransferItem::Chunk(chunk)));
         }
-        assert_eq!(transfer.receive(&control), Ok(TransferItem::End((CHUNKS * size_of::<usize>()) as u64)));
+        assert_eq!(
+            transfer.receive(&control),
+            Ok(TransferItem::Complete((CHUNKS * size_of::<usize>()) as u64))
+        );
         sender.join().expect("no panic");
     });
 }
@@ -89,7 +92,7 @@ fn a_waiting_sender_learns_that_the_receiver_is_gone() {
     }
     std::thread::scope(|scope| {
         let sender = scope.spawn(|| transfer.send(b"a".to_vec(), &minute()));
-        assert!(transfer.break_off());
+        assert!(transfer.abort());
         assert_eq!(sender.join().expect("no panic"), Err(SendRefusal::BrokenOff));
     });
     assert_eq!(transfer.bytes(), CAPACITY as u64);
@@ -103,6 +106,6 @@ fn more_than_the_limit_is_not_passed_on() {
     let transfer_output =
         ChunkSink { transfer, control: Arc::new(minute()), time_limit: Duration::from_secs(60) };
     assert_eq!(transfer_output.send(b"d".to_vec()), Err(GuestFault::TransferTooLarge { limit_bytes: 3 }));
-    transfer_output.transfer.break_off();
+    transfer_output.transfer.abort();
     assert_eq!(transfer_output.send(b"d".to_vec()), Err(GuestFault::Cancelled));
 }

@@ -1,11 +1,11 @@
 //! A lock of a path, which one call at a time holds.
 
+#[cfg(not(target_family = "wasm"))]
+mod fake;
 #[cfg(target_family = "wasm")]
 mod import;
 #[cfg(not(target_family = "wasm"))]
-mod stand_in;
-#[cfg(not(target_family = "wasm"))]
-use stand_in as import;
+use fake as import;
 
 use std::io;
 
@@ -13,8 +13,8 @@ use portcullis_types::{GuestPath, MAX_HELD_LOCKS, ToolError};
 
 use super::{error, locate, replace};
 
-/// Waits until only this call holds the lock of a path, and holds it until the guard is dropped or the call ends, for
-/// whatever reason. The file itself need not exist. Missing parent directories are created.
+/// Acquires the exclusive lock of a path, and waits for it if needed. The lock is released when the guard is dropped or
+/// the call ends. The file itself need not exist. Missing parent directories are created.
 ///
 /// The lock excludes all calls that take the lock of the same path: of any tool, and of any process of
 /// Portcullis with the same state folder. It does not exclude reading or writing without the lock. Calls of
@@ -75,7 +75,7 @@ pub fn lock(path: &GuestPath) -> Result<PathLock, ToolError> {
             Err(ToolError::failed(format!("cannot lock `{path}`: this call holds its lock already")))
         }
         Ok(Err(LockFault::TooMany)) => Err(ToolError::failed(format!(
-            "cannot lock `{path}`: this call holds {MAX_HELD_LOCKS} locks, and a call has no more"
+            "cannot lock `{path}`: this call already holds {MAX_HELD_LOCKS} locks, the maximum"
         ))),
         Ok(Err(LockFault::System(failure))) | Err(failure) => Err(error(failure, "lock", path)),
     }
@@ -148,7 +148,7 @@ mod tests {
             let more = lock(&path("more")).expect_err("too many");
             assert_eq!(
                 more.to_string(),
-                "cannot lock `/shared/more`: this call holds 16 locks, and a call has no more"
+                "cannot lock `/shared/more`: this call already holds 16 locks, the maximum"
             );
             drop(held);
             lock(&path("a")).map(drop).expect("free again");

@@ -75,8 +75,8 @@ impl Shell for ShellCalls {
             .await
             .map_err(|_gone| thread_ended())?
             .map_err(|error| refusal::start_failure(&error))?;
-        let info = SessionFacts { posture: posture.clone(), limits, mount_paths, has_own_tree };
-        connection.add_session(id, HeldSession::new(work_sender, info));
+        let facts = SessionFacts { posture: posture.clone(), limits, mount_paths, has_own_tree };
+        connection.add_session(id, HeldSession::new(work_sender, facts));
         tracing::info!(session = %id, posture = posture.summary, "started a session");
         Ok(Response::new(CreateSessionResponse {
             session_id: id.to_string(),
@@ -93,8 +93,9 @@ impl Shell for ShellCalls {
         sidecar.require_running()?;
         let request = request.into_inner();
         let (_, session) = connection.session(&request.session_id)?;
-        let turn = Arc::clone(&session.turn).try_acquire_owned();
-        let turn = turn.map_err(|_taken| RefusalCode::Busy.status("a command of this session is running"))?;
+        let command_permit = Arc::clone(&session.command_permit).try_acquire_owned();
+        let command_permit = command_permit
+            .map_err(|_taken| RefusalCode::Busy.status("a command of this session is running"))?;
         let permit = take_permit(&sidecar.commands, "running commands")?;
         let background_from = request.background_from;
         let (input, reader) = if request.stdin_open {
@@ -107,11 +108,11 @@ impl Shell for ShellCalls {
         let (control, cancellation) = CommandControl::new(input)?;
         let id = RandomId::random()?;
         let max_timeout = sidecar.config.session.max_command_timeout;
-        let limits = &session.info.limits;
+        let limits = &session.facts.limits;
         let request = CommandRequest {
             workdir: creation::workdir(
-                &session.info.mount_paths,
-                session.info.has_own_tree,
+                &session.facts.mount_paths,
+                session.facts.has_own_tree,
                 &request.workdir,
             )?,
             command: creation::command(request.command)?,
@@ -129,7 +130,8 @@ impl Shell for ShellCalls {
             cancellation,
         };
         let (outlet, inlet) = command::channel(Arc::clone(&control))?;
-        let permits = CommandPermits { id, connection: Arc::downgrade(connection), _permits: [turn, permit] };
+        let permits =
+            CommandPermits { id, connection: Arc::downgrade(connection), _permits: [command_permit, permit] };
         connection.add_command(id, Arc::clone(&control));
         // Ignore the result: a session that has ended drops the job, and `accepted` reports that to the caller.
         session.run(SessionCommand {
@@ -185,7 +187,7 @@ impl Shell for ShellCalls {
         let client = ConnectionHandle::from_request(&request)?;
         let sessions = client.connection().sessions().into_iter().map(|(id, session)| Session {
             session_id: id.to_string(),
-            posture: session.info.posture.posture.clone(),
+            posture: session.facts.posture.posture.clone(),
             age_ms: millis(session.created_at.elapsed()),
             idle_ms: if session.is_busy() { 0 } else { millis(session.last_used().elapsed()) },
             busy: session.is_busy(),

@@ -33,13 +33,13 @@ use crate::{SessionSpec, ShellError, ShellSession};
 /// A handle to a started session. Dropping the last handle kills the session's command and ends the session.
 #[derive(Debug)]
 pub(super) struct HeldSession {
-    work: mpsc::Sender<SessionWork>,
+    work: mpsc::Sender<SessionRequest>,
     /// A single permit: a session runs one command at a time.
-    pub(super) turn: Arc<Semaphore>,
-    pub(super) info: SessionFacts,
+    pub(super) command_permit: Arc<Semaphore>,
+    pub(super) facts: SessionFacts,
     pub(super) created_at: Instant,
     last_used: Mutex<Instant>,
-    running: Mutex<LastCommand>,
+    last_command: Mutex<LastCommand>,
 }
 
 /// A session's last command, and whether the session is ending.
@@ -66,7 +66,7 @@ pub(super) struct StartedSession {
     pub(super) has_own_tree: bool,
 }
 
-enum SessionWork {
+enum SessionRequest {
     Run(Box<SessionCommand>),
     End(oneshot::Sender<Result<(), ShellError>>),
 }
@@ -98,7 +98,7 @@ impl Drop for SessionContext {
 }
 
 /// The channel to a session's thread.
-pub(super) struct SessionChannel(mpsc::Sender<SessionWork>);
+pub(super) struct SessionChannel(mpsc::Sender<SessionRequest>);
 
 /// Starts a session on a new thread. Dropping the returned channel ends the session. Must be called within the runtime
 /// that drives the session's connections.
@@ -195,7 +195,7 @@ type EndResult = (Result<(), ShellError>, Option<oneshot::Sender<Result<(), Shel
 fn run_session(
     mut session: ShellSession,
     forwarder: Option<Forwarder>,
-    work: &mpsc::Receiver<SessionWork>,
+    work: &mpsc::Receiver<SessionRequest>,
     context: &SessionContext,
 ) -> EndResult {
     let forget = || {
@@ -205,12 +205,12 @@ fn run_session(
     };
     let reply = loop {
         match work.recv_timeout(context.idle_timeout) {
-            Ok(SessionWork::Run(job)) => {
+            Ok(SessionRequest::Run(job)) => {
                 if job.run(&mut session, forwarder.as_ref(), forget) == SessionLife::Ended {
                     break None;
                 }
             }
-            Ok(SessionWork::End(reply)) => break Some(reply),
+            Ok(SessionRequest::End(reply)) => break Some(reply),
             Err(RecvTimeoutError::Timeout) => {
                 // Forget the session before it ends, so that no further call finds it.
                 forget();
@@ -230,15 +230,15 @@ fn run_session(
 }
 
 impl HeldSession {
-    pub(super) fn new(work_sender: SessionChannel, info: SessionFacts) -> Self {
+    pub(super) fn new(work_sender: SessionChannel, facts: SessionFacts) -> Self {
         let now = Instant::now();
         Self {
             work: work_sender.0,
-            turn: Arc::new(Semaphore::new(1)),
-            info,
+            command_permit: Arc::new(Semaphore::new(1)),
+            facts,
             created_at: now,
             last_used: Mutex::new(now),
-            running: Mutex::default(),
+            last_command: Mutex::default(),
         }
     }
 
@@ -253,7 +253,7 @@ impl HeldSession {
             running.control = Arc::downgrade(&job.control);
         }
         self.touch();
-        self.work.send(SessionWork::Run(Box::new(job))).is_ok()
+        self.work.send(SessionRequest::Run(Box::new(job))).is_ok()
     }
 
     /// Kills the running command, ends the session and waits until it has ended. If the session has already ended,
@@ -261,14 +261,14 @@ impl HeldSession {
     pub(super) async fn end(&self) -> Result<(), ShellError> {
         self.cancel();
         let (reply, ended) = oneshot::channel();
-        if self.work.send(SessionWork::End(reply)).is_err() {
+        if self.work.send(SessionRequest::End(reply)).is_err() {
             return Ok(());
         }
         ended.await.unwrap_or(Ok(()))
     }
 
     pub(super) fn is_busy(&self) -> bool {
-        self.turn.available_permits() == 0
+        self.command_permit.available_permits() == 0
     }
 
     /// The time of the session's last use.
@@ -290,7 +290,7 @@ impl HeldSession {
     }
 
     fn lock(&self) -> MutexGuard<'_, LastCommand> {
-        self.running.lock()
+        self.last_command.lock()
     }
 }
 

@@ -67,7 +67,7 @@ impl StoredApproval {
 
 /// The decision of an answer about the call.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Verdict {
+pub enum ApprovalDecision {
     /// The call may run.
     Approve,
     /// The call may not run.
@@ -78,7 +78,7 @@ pub enum Verdict {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct StoredAnswer {
     /// Whether the call may run.
-    pub verdict: Verdict,
+    pub verdict: ApprovalDecision,
     /// The person who decided.
     pub by: String,
     /// The channel that the answer came through, for example `terminal`.

@@ -94,11 +94,11 @@ pub struct CallWithMessage {
 
 /// The result of [`RunStore::time_out_call`](crate::RunStore::time_out_call).
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum WaitEnd {
+pub enum TimeOutOutcome {
     /// The call is pending now. A result will come through the inbox.
-    Pending,
+    NowPending,
     /// The call changed first. It has this status and, if it is resolved, its result.
-    Earlier(StoredExternalCall),
+    AlreadyChanged(StoredExternalCall),
 }
 
 /// The recipient of a result.

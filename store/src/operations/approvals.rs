@@ -12,8 +12,8 @@ use crate::{
         check_size, check_text, to_i64,
     },
     model::{
-        ApprovalFilter, ApprovalStatus, LeaseGuard, NewApprovalRequest, Page, PageRequest, StoredAnswer,
-        StoredApproval, Verdict,
+        ApprovalDecision, ApprovalFilter, ApprovalStatus, LeaseGuard, NewApprovalRequest, Page, PageRequest,
+        StoredAnswer, StoredApproval,
     },
     sql::{Sql, SqlRow, parameters},
     store::AgeCursor,
@@ -83,8 +83,8 @@ pub(crate) async fn answer_approval(
     let edited_bytes = answer.edited_arguments.as_ref().map_or(0, Json::len);
     check_size("the edited arguments", edited_bytes, MAX_ARGUMENTS_BYTES)?;
     let status = match answer.verdict {
-        Verdict::Approve => ApprovalStatus::Approved,
-        Verdict::Deny => ApprovalStatus::Denied,
+        ApprovalDecision::Approve => ApprovalStatus::Approved,
+        ApprovalDecision::Deny => ApprovalStatus::Denied,
     };
     let changed = sql
         .execute(
@@ -187,8 +187,8 @@ fn read_approval(row: &mut SqlRow) -> Result<(StoredApproval, AgeCursor, i64), S
     };
     let status = row.parsed(6, ApprovalStatus::parse)?;
     let verdict = match status {
-        ApprovalStatus::Approved => Some(Verdict::Approve),
-        ApprovalStatus::Denied => Some(Verdict::Deny),
+        ApprovalStatus::Approved => Some(ApprovalDecision::Approve),
+        ApprovalStatus::Denied => Some(ApprovalDecision::Deny),
         ApprovalStatus::Waiting | ApprovalStatus::Expired => None,
     };
     let answer = match verdict {

@@ -17,7 +17,7 @@ use crate::{
     },
     model::{
         CallWithMessage, ExternalCallFilter, ExternalCallStatus, LeaseGuard, NewExternalCall, NewInboxEntry,
-        Page, PageRequest, ResultDelivery, StoredExternalCall, TOOL_RESULT, WaitEnd,
+        Page, PageRequest, ResultDelivery, StoredExternalCall, TOOL_RESULT, TimeOutOutcome,
     },
     sql::{Sql, SqlRow, parameters},
     store::AgeCursor,
@@ -78,7 +78,11 @@ pub(crate) async fn add_call(
     check_count("the open calls of the run", open, MAX_OPEN_CALLS)
 }
 
-pub(crate) async fn time_out_call(sql: &mut dyn Sql, id: String, now: i64) -> Result<WaitEnd, StoreError> {
+pub(crate) async fn time_out_call(
+    sql: &mut dyn Sql,
+    id: String,
+    now: i64,
+) -> Result<TimeOutOutcome, StoreError> {
     let changed = sql
         .execute(
             "update calls set status = 'pending', updated = $2 where id = $1 and status = 'waiting'",
@@ -86,9 +90,9 @@ pub(crate) async fn time_out_call(sql: &mut dyn Sql, id: String, now: i64) -> Re
         )
         .await?;
     if changed == 1 {
-        return Ok(WaitEnd::Pending);
+        return Ok(TimeOutOutcome::NowPending);
     }
-    call(sql, id).await.map(WaitEnd::Earlier)
+    call(sql, id).await.map(TimeOutOutcome::AlreadyChanged)
 }
 
 pub(crate) async fn resolve_call(

@@ -3,7 +3,8 @@
 use std::sync::Arc;
 
 use portcullis_store::{
-    ExternalCallStatus, LeaseGuard, NewInboxEntry, PageRequest, ResultDelivery, RunStore, StoreError, WaitEnd,
+    ExternalCallStatus, LeaseGuard, NewInboxEntry, PageRequest, ResultDelivery, RunStore, StoreError,
+    TimeOutOutcome,
 };
 
 use crate::{
@@ -47,11 +48,11 @@ async fn time_outs_and_results_meet(stores: [Arc<dyn RunStore>; 3]) {
         assert_eq!(accepted.len(), 1, "one result is accepted");
         let (result, resolution) = accepted.remove(0);
         match (time_out.expect("timed out"), resolution) {
-            (WaitEnd::Earlier(call), ResultDelivery::Inline) => {
+            (TimeOutOutcome::AlreadyChanged(call), ResultDelivery::Inline) => {
                 assert_eq!((call.status, call.result), (ExternalCallStatus::Resolved, Some(result)));
                 inline += 1;
             }
-            (WaitEnd::Pending, ResultDelivery::Inbox { ordinal }) => {
+            (TimeOutOutcome::NowPending, ResultDelivery::Inbox { ordinal }) => {
                 late += 1;
                 assert_eq!(ordinal, late);
             }

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use portcullis_agent::AgentEnd;
-use portcullis_runs::{RunId, StepCallEnd, StepEnd};
+use portcullis_runs::{RunId, StepCallOutcome, StepOutcome};
 use portcullis_temporal::{RunWorker, WorkerError, WorkerSettings, connect};
 use portcullis_types::{CancellationToken, Message};
 use serde_json::{Value, json};
@@ -74,7 +74,7 @@ async fn an_activity_that_is_delivered_twice_has_one_effect() {
             ends.push(step.expect("taken"));
         }
         assert_eq!(ends[0], ends[1]);
-        let StepEnd::Taken(position) = ends.remove(0) else { panic!("{ends:?}") };
+        let StepOutcome::Taken(position) = ends.remove(0) else { panic!("{ends:?}") };
         version = position.version;
         for call in &position.calls {
             let twice = [
@@ -82,7 +82,7 @@ async fn an_activity_that_is_delivered_twice_has_one_effect() {
                 stepper.run_call(&id, version, &call.id, Arc::new(|_| {}), &cancel),
             ];
             for end in futures_util::future::join_all(twice).await {
-                assert_eq!(end.expect("ran"), StepCallEnd::Stored);
+                assert_eq!(end.expect("ran"), StepCallOutcome::Stored);
             }
         }
         positions.push(position.next);
@@ -97,7 +97,7 @@ async fn an_activity_that_is_delivered_twice_has_one_effect() {
     assert_eq!(notes(world.folder()).len(), 5, "each call has run once");
     // A delivery that arrives after all finds that the run has advanced.
     let late = stepper.run_call(&id, 3, "call-0-2", Arc::new(|_| {}), &cancel).await;
-    assert_eq!(late.expect("refused in order"), StepCallEnd::Passed);
+    assert_eq!(late.expect("refused in order"), StepCallOutcome::RunContinued);
     let (_, here) = world.drive_here(WORK, None).await;
     assert_eq!(world.export(id.as_str()).await, world.export(here.as_str()).await);
 }

@@ -1,6 +1,6 @@
 //! The signals of people to a run: answers, messages and a cancellation.
 
-use portcullis_runs::store::{PageRequest, StoredAnswer, Verdict};
+use portcullis_runs::store::{ApprovalDecision, PageRequest, StoredAnswer};
 use serde_json::json;
 use temporalio_client::{WorkflowCancelOptions, WorkflowGetResultOptions};
 
@@ -62,7 +62,7 @@ async fn an_answer_by_signal_lets_the_call_run() {
             };
             let asked = wait_for_some(waiting).await;
             let answer = StoredAnswer {
-                verdict: Verdict::Approve,
+                verdict: ApprovalDecision::Approve,
                 by: "Ada".to_owned(),
                 via: "temporal".to_owned(),
                 edited_arguments: None,

@@ -107,7 +107,7 @@ impl Report {
     }
 
     /// Adds a comparison that is left out, because the other program is missing. It does not count as missed.
-    pub(crate) fn add_left_out(&mut self, what: &str, reason: &str) {
+    pub(crate) fn add_not_compared(&mut self, what: &str, reason: &str) {
         let what = what.to_owned();
         let measured = format!("left out: {reason}");
         self.rows.push(Row { what, measured, budget: String::new(), is_met: None });

@@ -2,7 +2,7 @@
 
 use std::{sync::Arc, time::Instant};
 
-use portcullis_tasks::{BeforeEffects, TaskCall, TaskCallEnd, TaskCallRunner, TaskProcessor, TaskStates};
+use portcullis_tasks::{BeforeEffects, TaskCall, TaskCallOutcome, TaskCallRunner, TaskProcessor, TaskStates};
 use portcullis_types::{CancellationToken, ToolError, ToolErrorKind, ToolResult, async_trait};
 
 use crate::{report::Report, sample::median_us};
@@ -39,8 +39,8 @@ struct NoCalls;
 
 #[async_trait]
 impl TaskCallRunner for NoCalls {
-    async fn run(&self, call: TaskCall, _before: Arc<dyn BeforeEffects>) -> TaskCallEnd {
+    async fn run(&self, call: TaskCall, _before: Arc<dyn BeforeEffects>) -> TaskCallOutcome {
         let error = ToolError::new(ToolErrorKind::Internal, "no file of the measurement has a call");
-        TaskCallEnd::Ended(ToolResult::without_run(call.call, error))
+        TaskCallOutcome::Ended(ToolResult::without_run(call.call, error))
     }
 }

@@ -42,8 +42,10 @@ impl OutputRead {
         let OutputReadArguments { call_id, offset, limit } = decode(args)?;
         let output = self.store.find(&call_id, owner).map_err(refusal)?;
         if !(self.still_granted)(output.grant()) {
-            return Err(ToolError::denied("the policy no longer grants what this output was made with")
-                .with_code(ToolErrorCode::GrantRevoked));
+            return Err(ToolError::denied(
+                "the policy no longer grants the access that produced this output",
+            )
+            .with_code(ToolErrorCode::GrantRevoked));
         }
         (self.follow)(ctx, output.grant()).await?;
         let page = output.page(offset, limit.unwrap_or(DEFAULT_PAGE_BYTES)).map_err(refusal)?;

@@ -17,8 +17,8 @@ use portcullis_types::{Access, GuestPath, RoleKind, RunnerBootstrapEnvelope, Too
 use serde::Serialize;
 
 pub use expect::{
-    AnsweredCall, Counterexample, Coverage, ExpectationKind, ExpectationReport, ExpectationResult,
-    FailedExpectations, UncoveredGrant,
+    Counterexample, Coverage, ExpectationKind, ExpectationReport, ExpectationResult, FailedExpectations,
+    JudgedCall, UncoveredGrant,
 };
 pub use grants::{MountGrant, ToolGrants};
 pub use reach::{FlowStep, ReachSource};
@@ -418,7 +418,7 @@ impl Explainer {
 }
 
 /// Returns the verdict on a call by the names of its subjects, and the deciding rule. Follows no symlink.
-pub(crate) fn answer_by_names(
+pub(crate) fn verdict_by_names(
     policy: &WorkspaceSecurityPolicy,
     request: &CallRequest<'_>,
 ) -> (Approval, String) {
@@ -426,7 +426,7 @@ pub(crate) fn answer_by_names(
     (verdict, rule)
 }
 
-/// Like [`answer_by_names`], with the code of a denial.
+/// Like [`verdict_by_names`], with the code of a denial.
 fn named_answer(
     policy: &WorkspaceSecurityPolicy,
     request: &CallRequest<'_>,

@@ -10,7 +10,7 @@ use portcullis_policy::{
 };
 use portcullis_types::{ArgumentRole, RoleKind};
 
-use super::path_target::{LastName, PathContext, is_reached_as_written, judge_target};
+use super::path_target::{FinalSymlink, PathContext, is_reached_as_written, judge_target};
 use crate::{
     approval::StepGrant,
     sandbox::links::{ExposedFiles, LinkSuspicion},
@@ -95,17 +95,17 @@ fn judge<T: TraceSink>(
                 let is_of_argument = |role: &&ArgumentRole| role.argument == *argument;
                 let mut roles = facts.roles.iter().filter(is_of_argument);
                 // If the argument also has another role, the tool follows a symlink at its end.
-                let last_name = if roles.all(|role| role.role == RoleKind::Entry) {
-                    LastName::Itself
+                let final_symlink = if roles.all(|role| role.role == RoleKind::Entry) {
+                    FinalSymlink::Keep
                 } else {
-                    LastName::Followed
+                    FinalSymlink::Follow
                 };
-                judge_target(path, *access, last_name, policy, paths)?;
+                judge_target(path, *access, final_symlink, policy, paths)?;
                 // The `unasked` rules of a file tool match the text of a path, so a symlink on
                 // the path voids them.
                 if grant.shell.is_none()
                     && !grant.unasked.is_empty()
-                    && !is_reached_as_written(path, last_name, paths)
+                    && !is_reached_as_written(path, final_symlink, paths)
                 {
                     grant.ask_despite_rules();
                 }
@@ -122,8 +122,8 @@ fn command_denial(suspect: LinkSuspicion, exposed: &ExposedFiles) -> Denial {
     let rule = "shell".to_owned();
     match suspect {
         LinkSuspicion::Private => {
-            let hint = "a command could use it under another name; an operator removes the other name, which \
-                        `find MOUNT -samefile FILE` shows, or recreates the file";
+            let hint = "a command could reach the file under another name; to fix it, an operator removes the other \
+                        name, which `find MOUNT -samefile FILE` shows, or recreates the file";
             let more_count = exposed.names().len() + exposed.unnamed_count() - 1;
             Denial {
                 code: DenialCode::HardLink,
@@ -132,7 +132,7 @@ fn command_denial(suspect: LinkSuspicion, exposed: &ExposedFiles) -> Denial {
                 hint: if more_count == 0 {
                     hint.to_owned()
                 } else {
-                    format!("{hint}; so have {more_count} more")
+                    format!("{hint}; {more_count} more have the same problem")
                 },
             }
         }

@@ -29,13 +29,13 @@ pub(super) struct PathContext<'a> {
 pub(super) fn judge_target(
     path: &GuestPath,
     access: Access,
-    last_name: LastName,
+    final_symlink: FinalSymlink,
     policy: &WorkspaceSecurityPolicy,
     paths: PathContext<'_>,
 ) -> Result<(), Box<Denial>> {
     let Some(mount) = path.mount().and_then(|name| paths.mounts.get(name)) else { return Ok(()) };
     let root = mount.directory().as_fd();
-    let reached = match resolve_nearest(root, path.below_mount(), last_name) {
+    let reached = match resolve_nearest(root, path.below_mount(), final_symlink) {
         Ok(Some(reached)) => reached,
         Ok(None) => return Ok(()),
         Err(LeavesMount) => {
@@ -53,7 +53,7 @@ pub(super) fn judge_target(
     }
     let is_vault = mount.name().is_vault();
     // Removing or renaming a name leaves the file's content unchanged.
-    let is_opened = exists && matches!(last_name, LastName::Followed);
+    let is_opened = exists && matches!(final_symlink, FinalSymlink::Follow);
     if is_opened && !is_vault {
         match stat.as_ref().and_then(|stat| suspicion_of(stat, paths.exposed)) {
             Some(LinkSuspicion::Private) => {
@@ -76,10 +76,14 @@ pub(super) fn judge_target(
 
 /// Whether a path leads through no symlink: its target, or the nearest existing folder above it, has
 /// exactly the path's names.
-pub(super) fn is_reached_as_written(path: &GuestPath, last_name: LastName, paths: PathContext<'_>) -> bool {
+pub(super) fn is_reached_as_written(
+    path: &GuestPath,
+    final_symlink: FinalSymlink,
+    paths: PathContext<'_>,
+) -> bool {
     let Some(mount) = path.mount().and_then(|name| paths.mounts.get(name)) else { return false };
     let root = mount.directory().as_fd();
-    let Ok(Some(reached)) = resolve_nearest(root, path.below_mount(), last_name) else { return false };
+    let Ok(Some(reached)) = resolve_nearest(root, path.below_mount(), final_symlink) else { return false };
     let written = path.components().skip(1).filter(|name| *name != ".");
     path_below(root, reached.target.as_fd(), &reached.missing)
         .is_some_and(|components| components.iter().map(String::as_str).eq(written))
@@ -150,15 +154,15 @@ struct LeavesMount;
 fn resolve_nearest<'a>(
     root: BorrowedFd<'_>,
     path: &'a str,
-    last_name: LastName,
+    final_symlink: FinalSymlink,
 ) -> Result<Option<NearestTarget<'a>>, LeavesMount> {
     let mut existing = path;
     let mut missing = Vec::new();
     loop {
         // A parent folder is always followed, because the last name is resolved in it.
-        let flags = match last_name {
-            LastName::Itself if missing.is_empty() => OFlags::NOFOLLOW,
-            LastName::Itself | LastName::Followed => OFlags::empty(),
+        let flags = match final_symlink {
+            FinalSymlink::Keep if missing.is_empty() => OFlags::NOFOLLOW,
+            FinalSymlink::Keep | FinalSymlink::Follow => OFlags::empty(),
         };
         match resolve_beneath(root, existing, flags) {
             Ok(target) => return Ok(Some(NearestTarget { target, missing })),
@@ -184,11 +188,11 @@ fn resolve_nearest<'a>(
 
 /// How a symlink at the end of a path is treated.
 #[derive(Clone, Copy)]
-pub(super) enum LastName {
+pub(super) enum FinalSymlink {
     /// The symlink is followed.
-    Followed,
+    Follow,
     /// The symlink itself is removed or renamed.
-    Itself,
+    Keep,
 }
 
 /// Returns why the file may be a private file under another name.

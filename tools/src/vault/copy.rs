@@ -18,7 +18,7 @@ use crate::{
     call::{Caller, OperationContext, OperationStep, cancelled_error, new_call},
     pipeline::{format_with_commas, time_limit_error},
     registry::ToolRegistry,
-    sandbox::{Transfer, TransferEnd},
+    sandbox::{Transfer, TransferEndpoint},
 };
 
 /// The names of the steps.
@@ -70,16 +70,16 @@ impl CopyRun {
     async fn make(&self, given_up: &CancellationToken) -> Result<ToolOutput, ToolError> {
         let temporary = format!("{:016x}", rand::random::<u64>());
         let transfer = Transfer::new();
-        let mut reader = self.caller_of_step(Some(TransferEnd::Sending(Arc::clone(&transfer))));
+        let mut reader = self.caller_of_step(Some(TransferEndpoint::Sender(Arc::clone(&transfer))));
         reader.on_progress.clone_from(&self.context.on_progress);
-        let writer = self.caller_of_step(Some(TransferEnd::Receiving(Arc::clone(&transfer))));
+        let writer = self.caller_of_step(Some(TransferEndpoint::Receiver(Arc::clone(&transfer))));
         let read_step = async {
             let arguments = json!({ SOURCE: self.source });
             let read_result = self.call(READ_STEP, &arguments, &reader).await;
             match &read_result {
-                Ok(_) => transfer.end(),
+                Ok(_) => transfer.complete(),
                 // Without the end of the transfer, the write step discards its temporary file.
-                Err(_) => drop(transfer.break_off()),
+                Err(_) => drop(transfer.abort()),
             }
             read_result
         };
@@ -87,7 +87,7 @@ impl CopyRun {
             let arguments = json!({ DESTINATION: self.destination, "temporary": temporary });
             let result = self.call(WRITE_STEP, &arguments, &writer).await;
             // The receiving side is gone, so stop the read step.
-            transfer.break_off();
+            transfer.abort();
             reader.cancel.cancel();
             result
         };
@@ -102,7 +102,7 @@ impl CopyRun {
             stop = self.wait_for_stop(given_up) => {
                 stop_cause = Some(stop);
                 // `break_off` has no effect on a write step that already has all bytes.
-                transfer.break_off();
+                transfer.abort();
                 reader.cancel.cancel();
                 match tokio::time::timeout(TIDY_GRACE, &mut both_steps).await {
                     Ok(ended) => ended,
@@ -146,7 +146,7 @@ impl CopyRun {
 
     /// Returns the caller of a step: the operation's caller, with the same slot and deadline. Only the
     /// operation cancels a step, because it knows what must be cleaned up first.
-    fn caller_of_step(&self, transfer: Option<TransferEnd>) -> Caller {
+    fn caller_of_step(&self, transfer: Option<TransferEndpoint>) -> Caller {
         Caller {
             operation_id: self.context.operation_id.as_deref().map(str::to_owned),
             cancel: CancellationToken::new(),

@@ -15,7 +15,7 @@ use super::{RobotsRefusal, URL};
 use crate::{
     call::{Caller, OperationContext, OperationStep, new_call},
     registry::ToolRegistry,
-    sandbox::{Transfer, TransferEnd},
+    sandbox::{Transfer, TransferEndpoint},
 };
 
 /// The maximum number of bytes of a body that the error about a status repeats.
@@ -140,7 +140,7 @@ impl<'a> OperationSteps<'a> {
         body: &Bytes,
         deadline: Instant,
     ) -> Result<ToolOutput, ToolError> {
-        let transfer = TransferEnd::Receiving(Transfer::from_bytes(body));
+        let transfer = TransferEndpoint::Receiver(Transfer::from_bytes(body));
         let mut reader = self.caller(OperationStep { transfer: Some(transfer), ..OperationStep::default() });
         reader.turn_deadline = Some(deadline);
         let result = self.registry.execute_with_policy(new_call(step, arguments.to_string()), &reader).await;

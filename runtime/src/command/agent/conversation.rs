@@ -116,5 +116,5 @@ fn obey(
             return images::add(images, Path::new(argument));
         }
     };
-    stream::write_answer(&answer)
+    stream::write_output(&answer)
 }

@@ -59,7 +59,7 @@ pub(super) fn start(runtime: &Runtime, runs: &Runs, id: &RunId, state: &Path) ->
         std::thread::sleep(LEASE_POLL_INTERVAL);
     }
     runtime.block_on(runs.store().close());
-    stream::write_answer(&format!("{id}\n"))?;
+    stream::write_output(&format!("{id}\n"))?;
     stream::write_stderr(&format!("to follow it: portcullis runs watch {id}\n"));
     Ok(ExitCode::SUCCESS)
 }

@@ -109,7 +109,7 @@ impl RunSession {
             }
             View::Json(form) => {
                 let mut format = form.begin();
-                let show = |event: &_| stream::write_answer(&format.lines(event));
+                let show = |event: &_| stream::write_output(&format.lines(event));
                 answerer.continue_run(&run, cancel, show).await
             }
         };
@@ -160,7 +160,7 @@ impl RunSession {
             || (stream::stderr_is_terminal() && stream::stdout_is_terminal());
         let Some(answer) = run.answer().filter(|_| !was_shown) else { return Ok(()) };
         let answer = format!("{answer}\n");
-        stream::write_answer(&if stream::stdout_is_terminal() { text::for_terminal(&answer) } else { answer })
+        stream::write_output(&if stream::stdout_is_terminal() { text::for_terminal(&answer) } else { answer })
     }
 
     /// Shows the tokens and the time of a prompt, and of the whole run.

@@ -139,7 +139,7 @@ impl Listing {
         }
         let rows = std::mem::take(&mut self.rows);
         if !self.as_json {
-            return stream::write_answer(&listing(rows.iter().map(|row| &row.row)));
+            return stream::write_output(&listing(rows.iter().map(|row| &row.row)));
         }
         let mut out = String::new();
         for row in &rows {
@@ -147,7 +147,7 @@ impl Listing {
             out.push_str(&String::from_utf8_lossy(&row.line));
             out.push('\n');
         }
-        stream::write_answer(&out)
+        stream::write_output(&out)
     }
 
     fn exit_code(&self) -> ExitCode {

@@ -29,8 +29,8 @@ pub(crate) fn replay(common: &CommonOptions, options: ReplayOptions) -> Result<E
     let report =
         replay_log(&path(common)?, &policy, envelope.sandbox_tier, &RowFilter::new(options.filter)?)?;
     match options.json {
-        true => json::write_answer(&report)?,
-        false => stream::write_answer(&replay_text(&report))?,
+        true => json::write_output(&report)?,
+        false => stream::write_output(&replay_text(&report))?,
     }
     Ok(if report.is_wider() { ExitCode::FAILURE } else { ExitCode::SUCCESS })
 }

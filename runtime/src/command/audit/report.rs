@@ -80,7 +80,7 @@ pub(crate) fn report(common: &CommonOptions, options: ReportOptions) -> Result<E
     html::write_new_file(&file, &page)?;
     // A damaged log also gets a page, and the exit code reports the damage.
     let is_whole = verification.is_intact() && !matches!(anchor, AnchorState::Missing { .. });
-    stream::write_answer(&format!(
+    stream::write_output(&format!(
         "wrote {}: {} of {} rows\n{}",
         text::inline(&file.display().to_string()),
         counted.figures.rows,

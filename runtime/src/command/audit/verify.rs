@@ -56,8 +56,8 @@ pub(crate) fn verify(common: &CommonOptions, options: &VerifyOptions) -> Result<
         }
     })?;
     match options.json {
-        true => json::write_answer(&VerificationJson::from(&report))?,
-        false => stream::write_answer(&verification_text(&report))?,
+        true => json::write_output(&VerificationJson::from(&report))?,
+        false => stream::write_output(&verification_text(&report))?,
     }
     Ok(if report.is_intact() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
@@ -73,7 +73,7 @@ pub(crate) fn seal(common: &CommonOptions) -> Result<ExitCode, CliError> {
     let audit_error = |source| CliError::Audit { source };
     let (log, _recovery) = audit::AuditLog::open(&state, audit::SyncMode::Always).map_err(audit_error)?;
     let signed = log.seal().map_err(audit_error)?;
-    stream::write_answer(signed.note())?;
+    stream::write_output(signed.note())?;
     Ok(ExitCode::SUCCESS)
 }
 

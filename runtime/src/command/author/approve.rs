@@ -20,12 +20,12 @@ pub(crate) fn run(common: &CommonOptions, options: ApproveOptions) -> Result<Exi
     let approval = registry.approval_of(&options.tool)?;
     let description = describe_approval(&registry, &approval);
     if options.dry_run {
-        stream::write_answer(&format!("{description}\nnothing is pinned\n"))?;
+        stream::write_output(&format!("{description}\nnothing is pinned\n"))?;
         return Ok(ExitCode::SUCCESS);
     }
     approval.pin(CLI_ID)?;
     let lock = approval.lock().display().to_string();
-    stream::write_answer(&format!("{description}\napproved: pinned in {}\n", text::inline(&lock)))?;
+    stream::write_output(&format!("{description}\napproved: pinned in {}\n", text::inline(&lock)))?;
     Ok(ExitCode::SUCCESS)
 }
 

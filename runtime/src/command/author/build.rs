@@ -51,7 +51,7 @@ pub(crate) fn run(common: &CommonOptions, options: &BuildOptions) -> Result<Exit
         [tool.decl().name.clone(), fact("tier"), fact("timeout"), fact("roles"), fact("profile")]
     });
     report.push_str(&table::render(["TOOL", "TIER", "TIMEOUT", "ROLES", "PROFILE"], rows));
-    stream::write_answer(&report)?;
+    stream::write_output(&report)?;
     Ok(ExitCode::SUCCESS)
 }
 

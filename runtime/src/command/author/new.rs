@@ -55,7 +55,7 @@ pub(crate) fn run(options: &NewOptions) -> Result<ExitCode, CliError> {
             NewCrateError::Io(source) => AuthorError::Make { path: crate_dir.clone(), source },
         },
     )?;
-    stream::write_answer(&format!(
+    stream::write_output(&format!(
         "made {}: a crate with the tool `{name}`, its test and a README\n\nnext:\n  cd {}\n  portcullis tool build\n  portcullis tool try {name} '{{\"path\": \"/shared/README.md\"}}'\n  portcullis tool test\n",
         crate_dir.display(),
         crate_dir.display()

@@ -28,7 +28,7 @@ pub(crate) fn run(common: &CommonOptions, options: &RevokeOptions) -> Result<Exi
             "the policy alone decides on its calls, and a change no longer quarantines it".to_owned()
         }
     };
-    stream::write_answer(&format!(
+    stream::write_output(&format!(
         "tool     {name}\nmodule   {}\nsha256   {}\n\nrevoked: {now}\n",
         text::inline(&pin.module),
         pin.module_sha256

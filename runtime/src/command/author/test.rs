@@ -39,7 +39,7 @@ pub(crate) fn run(_common: &CommonOptions, options: &TestOptions) -> Result<Exit
     match count_calls(&state) - earlier_calls {
         0 => Err(AuthorError::NoCase.into()),
         calls => {
-            stream::write_answer(&format!("passed; {calls} calls were made in the sandbox as well\n"))?;
+            stream::write_output(&format!("passed; {calls} calls were made in the sandbox as well\n"))?;
             Ok(ExitCode::SUCCESS)
         }
     }

@@ -44,7 +44,7 @@ fn write_links(out: &mut String, links: &LinkFinding) -> std::fmt::Result {
     }
     writeln!(out, "\nhard links out of a mount, or between two")?;
     if links.is_private_exposed {
-        writeln!(out, "  private files that have a name elsewhere too, so that no command runs:")?;
+        writeln!(out, "  private files with a second name elsewhere; no command runs until it is removed:")?;
         for name in &links.private {
             writeln!(out, "    {}", text::inline(name))?;
         }

@@ -44,10 +44,10 @@ pub(crate) fn diff(common: &CommonOptions, options: &DiffOptions) -> Result<Exit
         false => None,
     };
     match options.json {
-        true => json::write_answer(&DiffJson { diff: &diff, replay: replay.as_ref() })?,
+        true => json::write_output(&DiffJson { diff: &diff, replay: replay.as_ref() })?,
         false => {
             let replay_part = replay.as_ref().map(replay_text).unwrap_or_default();
-            stream::write_answer(&format!("{}{replay_part}", diff_text(&diff)))?;
+            stream::write_output(&format!("{}{replay_part}", diff_text(&diff)))?;
         }
     }
     let is_wider = diff.is_wider() || replay.is_some_and(|replay| replay.is_wider());

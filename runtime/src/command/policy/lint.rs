@@ -25,11 +25,11 @@ pub(crate) fn lint(common: &CommonOptions, options: LintOptions) -> Result<ExitC
     };
     let report = portcullis_tools::lint(&envelope, &files, file.is_none(), !no_approver);
     if as_sarif {
-        json::write_answer(&sarif::log(&report))?;
+        json::write_output(&sarif::log(&report))?;
     } else if as_json {
-        json::write_answer(&report.findings)?;
+        json::write_output(&report.findings)?;
     } else {
-        stream::write_answer(&shown(&report))?;
+        stream::write_output(&shown(&report))?;
     }
     let is_unusable = report.findings.iter().any(|finding| finding.code.refuses_start());
     Ok(match report.heaviest() {

@@ -24,7 +24,7 @@ pub(crate) fn show(common: &CommonOptions, as_json: bool) -> Result<ExitCode, Cl
     let values = provenance.values();
     if as_json {
         let tools = shipped_tools().map(|facts| ToolGrant::new(&policy, &facts)).collect();
-        json::write_answer(&PolicyListing {
+        json::write_output(&PolicyListing {
             policy: files.operator_name(),
             overlay: files.overlay_name(),
             digest: policy.digest().as_str(),
@@ -34,7 +34,7 @@ pub(crate) fn show(common: &CommonOptions, as_json: bool) -> Result<ExitCode, Cl
         })?;
     } else {
         let head = super::summary_head(&files, &policy);
-        stream::write_answer(&format!(
+        stream::write_output(&format!(
             "{head}\n{}\ntools\n{}",
             value_table(&values),
             super::shipped_assignments(&policy)

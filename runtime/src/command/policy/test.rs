@@ -47,8 +47,8 @@ pub(crate) fn test(common: &CommonOptions, options: PolicyTestOptions) -> Result
     let explainer = Explainer::by_names(policy, provenance);
     let report = texts.decide(&explainer, &known, &tools).map_err(BootstrapError::ExpectationsFile)?;
     match as_json {
-        true => json::write_answer(&report)?,
-        false => stream::write_answer(&shown(&report, coverage))?,
+        true => json::write_output(&report)?,
+        false => stream::write_output(&shown(&report, coverage))?,
     }
     Ok(if report.holds() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }

@@ -60,7 +60,7 @@ pub(crate) fn tighten(common: &CommonOptions, options: TightenOptions) -> Result
         Some(path) => {
             write_new(&path, &overlay).map_err(|source| CliError::Write { path: path.clone(), source })?;
         }
-        None => stream::write_answer(&overlay)?,
+        None => stream::write_output(&overlay)?,
     }
     Ok(ExitCode::SUCCESS)
 }
@@ -176,7 +176,7 @@ impl<'p> Plan<'p> {
         let of_tools: BTreeSet<ProfileName> = self
             .policy
             .offered_tools()
-            .chain(self.policy.entries().map(entry_facts))
+            .chain(self.policy.tools_with_entries().map(entry_facts))
             .filter(|facts| tools.contains(facts.name.as_str()))
             .map(|facts| self.policy.describe(&facts).profile)
             .filter(|profile| self.reductions.contains_key(profile))

@@ -14,9 +14,9 @@ use crate::{
 /// Writes a report to standard output.
 pub(super) fn write(report: &TaskReport, as_json: bool) -> Result<(), CliError> {
     if as_json {
-        return json_output::write_answer(&object(report));
+        return json_output::write_output(&object(report));
     }
-    stream::write_answer(&text(report))
+    stream::write_output(&text(report))
 }
 
 fn text(report: &TaskReport) -> String {

@@ -27,7 +27,7 @@ pub(super) fn show(as_json: bool) -> Result<(), CliError> {
             tools: capability.tools(),
             prompt: capability.prompt(),
         });
-        return json::write_answer(&facts);
+        return json::write_output(&facts);
     }
     let rows = Capability::ALL.map(|capability| {
         let tools = capability.tools().join(", ");
@@ -38,5 +38,5 @@ pub(super) fn show(as_json: bool) -> Result<(), CliError> {
             tools,
         ]
     });
-    stream::write_answer(&table::render(["CAPABILITY", "STATUS", "WHAT IT IS", "TOOLS"], rows))
+    stream::write_output(&table::render(["CAPABILITY", "STATUS", "WHAT IT IS", "TOOLS"], rows))
 }

@@ -1,8 +1,8 @@
 //! Approvals: an approval takes one answer, with the right hash, before it expires.
 
 use portcullis_store::{
-    ApprovalFilter, ApprovalStatus, Entity, NewApprovalRequest, PageRequest, RunStore, StoreError,
-    StoredAnswer, Verdict,
+    ApprovalDecision, ApprovalFilter, ApprovalStatus, Entity, NewApprovalRequest, PageRequest, RunStore,
+    StoreError, StoredAnswer,
 };
 
 use super::{NOW, add_run, guard, json};
@@ -18,8 +18,8 @@ fn question(id: &str, expires: Option<i64>) -> NewApprovalRequest {
     }
 }
 
-fn answer(verdict: Verdict, decided: i64) -> StoredAnswer {
-    let edited_arguments = (verdict == Verdict::Approve).then(|| json("{\"edited\":1}"));
+fn answer(verdict: ApprovalDecision, decided: i64) -> StoredAnswer {
+    let edited_arguments = (verdict == ApprovalDecision::Approve).then(|| json("{\"edited\":1}"));
     StoredAnswer {
         verdict,
         by: "ada".to_owned(),
@@ -32,9 +32,10 @@ fn answer(verdict: Verdict, decided: i64) -> StoredAnswer {
 
 pub(crate) async fn a_question_is_answered_once(store: &dyn RunStore) {
     add_run(store, "r").await;
-    for (id, verdict, status) in
-        [("a", Verdict::Approve, ApprovalStatus::Approved), ("d", Verdict::Deny, ApprovalStatus::Denied)]
-    {
+    for (id, verdict, status) in [
+        ("a", ApprovalDecision::Approve, ApprovalStatus::Approved),
+        ("d", ApprovalDecision::Deny, ApprovalStatus::Denied),
+    ] {
         store.add_approval(guard("r"), question(id, None)).await.expect("asked");
         let waiting = store.approval(id).await.expect("the store has the question");
         assert_eq!((waiting.status, waiting.answer, waiting.created), (ApprovalStatus::Waiting, None, NOW));
@@ -42,7 +43,8 @@ pub(crate) async fn a_question_is_answered_once(store: &dyn RunStore) {
         assert_eq!((decided.status, &decided.answer), (status, &Some(answer(verdict, 7))));
         assert_eq!((&decided.request, &*decided.run), (&question(id, None), "r"));
         assert_eq!(store.approval(id).await.expect("the store has the question"), decided);
-        let error = store.answer_approval(id, "h1", answer(Verdict::Deny, 8)).await.expect_err("decided");
+        let error =
+            store.answer_approval(id, "h1", answer(ApprovalDecision::Deny, 8)).await.expect_err("decided");
         assert!(
             matches!(error, StoreError::ApprovalClosed { status: found, .. } if found == status),
             "{error}"
@@ -55,14 +57,17 @@ pub(crate) async fn a_question_is_answered_once(store: &dyn RunStore) {
 pub(crate) async fn an_answer_names_the_hash(store: &dyn RunStore) {
     add_run(store, "r").await;
     store.add_approval(guard("r"), question("a", None)).await.expect("asked");
-    let error =
-        store.answer_approval("a", "h2", answer(Verdict::Approve, 7)).await.expect_err("other content");
+    let error = store
+        .answer_approval("a", "h2", answer(ApprovalDecision::Approve, 7))
+        .await
+        .expect_err("other content");
     assert!(matches!(error, StoreError::OtherHash { .. }), "{error}");
     assert_eq!(
         store.approval("a").await.expect("the store has the question").status,
         ApprovalStatus::Waiting
     );
-    let error = store.answer_approval("x", "h1", answer(Verdict::Deny, 7)).await.expect_err("no question");
+    let error =
+        store.answer_approval("x", "h1", answer(ApprovalDecision::Deny, 7)).await.expect_err("no question");
     assert!(matches!(error, StoreError::NotFound { what: Entity::Approval, .. }), "{error}");
 }
 
@@ -71,9 +76,10 @@ pub(crate) async fn questions_expire_and_are_listed(store: &dyn RunStore) {
     for (id, expires) in [("a1", Some(5)), ("a2", Some(6)), ("a3", None)] {
         store.add_approval(guard("r"), question(id, expires)).await.expect("asked");
     }
-    let error = store.answer_approval("a1", "h1", answer(Verdict::Approve, 5)).await.expect_err("too late");
+    let error =
+        store.answer_approval("a1", "h1", answer(ApprovalDecision::Approve, 5)).await.expect_err("too late");
     assert!(matches!(error, StoreError::ApprovalClosed { status: ApprovalStatus::Expired, .. }), "{error}");
-    store.answer_approval("a2", "h1", answer(Verdict::Approve, 5)).await.expect("in time");
+    store.answer_approval("a2", "h1", answer(ApprovalDecision::Approve, 5)).await.expect("in time");
     assert_eq!(store.expire_approvals(9, 10).await.expect("swept"), ["a1"]);
     let list = async |filter| {
         let page = store.approvals(filter, PageRequest::default()).await.expect("a page");

@@ -2,7 +2,7 @@
 
 use portcullis_store::{
     Entity, ExternalCallFilter, ExternalCallStatus, PageRequest, ResultDelivery, RunStore, StoreError,
-    StoredExternalCall, TOOL_RESULT, WaitEnd,
+    StoredExternalCall, TOOL_RESULT, TimeOutOutcome,
 };
 
 use super::{NOW, add_run, guard, json, new_call};
@@ -34,7 +34,7 @@ pub(crate) async fn a_waiting_call_is_resolved_inline(store: &dyn RunStore) {
     // The result came before the end of the wait, so the run takes it.
     assert_eq!(
         store.time_out_call("c", NOW + 6).await.expect("the store has the call"),
-        WaitEnd::Earlier(expected)
+        TimeOutOutcome::AlreadyChanged(expected)
     );
     let inbox = store.inbox("agent", PageRequest::default()).await.expect("the store reads the page");
     assert_eq!(inbox.items, []);
@@ -44,7 +44,10 @@ pub(crate) async fn a_late_result_goes_to_the_inbox(store: &dyn RunStore) {
     add_run(store, "r").await;
     add(store, "late", ExternalCallStatus::Waiting).await;
     add(store, "asynchronous", ExternalCallStatus::Pending).await;
-    assert_eq!(store.time_out_call("late", NOW).await.expect("the store has the call"), WaitEnd::Pending);
+    assert_eq!(
+        store.time_out_call("late", NOW).await.expect("the store has the call"),
+        TimeOutOutcome::NowPending
+    );
     for (id, ordinal) in [("late", 1), ("asynchronous", 2)] {
         let resolved = store.resolve_call(id, json("{ \"n\": 1e400 }"), NOW).await.expect("resolved");
         assert_eq!(resolved, ResultDelivery::Inbox { ordinal });

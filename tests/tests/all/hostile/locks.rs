@@ -106,7 +106,7 @@ async fn a_call_that_holds_a_lock_neither_waits_for_it_nor_takes_locks_without_l
     assert_eq!(message, format!("cannot lock `{COUNT}`: this call holds its lock already"));
     let many = call(&trial.registry, json!({"path": COUNT, "then": "many"})).await;
     let message = many.assert_refused(ToolErrorKind::Failed, "failed");
-    assert_eq!(message, "cannot lock `/shared/many/15`: this call holds 16 locks, and a call has no more");
+    assert_eq!(message, "cannot lock `/shared/many/15`: this call already holds 16 locks, the maximum");
     assert_eq!(files_left(&trial.fixture), 0);
 }
 

@@ -53,7 +53,7 @@ async fn cancel_a_batch(tier: SafetyTier) -> BTreeMap<String, Vec<(RowEvent, Opt
     };
     let (results, ()) = tokio::join!(batch, cancelling);
     let answered: BTreeSet<String> = results.iter().map(|result| result.call_id.clone()).collect();
-    assert_eq!((results.len(), answered), (CALLS, ids), "one result a call");
+    assert_eq!((results.len(), answered), (CALLS, ids), "one result per call");
     for result in results {
         let error = result.into_result().expect_err("cancelled");
         assert_eq!((error.kind(), error.code()), (Cancelled, "cancelled"));

@@ -11,7 +11,7 @@ use portcullis_policy::{Day, Expectations, PinnedDigest, PolicyProvenance, Works
 
 pub use coverage::{Coverage, UncoveredGrant};
 pub use report::{
-    AnsweredCall, Counterexample, ExpectationKind, ExpectationReport, ExpectationResult, FailedExpectations,
+    Counterexample, ExpectationKind, ExpectationReport, ExpectationResult, FailedExpectations, JudgedCall,
 };
 
 use super::{ExplainedTool, Explainer};

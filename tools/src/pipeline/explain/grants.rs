@@ -9,7 +9,7 @@ use portcullis_policy::{
 use portcullis_types::{Access, GuestPath};
 use serde::Serialize;
 
-use super::{EARLIER_CALL, EXPLAINED_RUN, ExplainedTool, Explainer, answer_by_names};
+use super::{EARLIER_CALL, EXPLAINED_RUN, ExplainedTool, Explainer, verdict_by_names};
 
 /// The grants of one tool, or of one step of an operation.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
@@ -91,7 +91,7 @@ impl Explainer {
         labels: &[FlowLabel],
         path: Option<(&GuestPath, Access)>,
     ) -> (Approval, String) {
-        self.with_names(facts, labels, path, |request| answer_by_names(&self.policy, request))
+        self.with_names(facts, labels, path, |request| verdict_by_names(&self.policy, request))
     }
 
     /// Judges a call with one path or none, in a run with these labels.

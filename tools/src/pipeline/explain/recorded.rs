@@ -19,7 +19,7 @@ use crate::{
     audit::{self, AuditError, POLICIES_DIR, RecordedApprover, Row, RowEvent, SharedText},
     error::BootstrapError,
     policy_files::PolicyFiles,
-    replay::{RecordedCall, recorded_answer},
+    replay::{RecordedCall, recorded_verdict},
 };
 
 /// The maximum size of a stored policy: 4 MiB. The canonical JSON is longer than the text
@@ -178,7 +178,7 @@ pub fn explain_row(envelope: &RunnerBootstrapEnvelope, seq: u64) -> Result<Recor
             differing.join(", ")
         ));
     }
-    let recorded = recorded_answer(&row, decision);
+    let recorded = recorded_verdict(&row, decision);
     Ok(RecordedExplanation {
         recorded: RecordedDecision {
             seq,

@@ -94,7 +94,7 @@ pub(super) fn show(attempt: &TriedCall, run: &str, as_json: bool) -> Result<Exit
         None => Confinement::Native,
     };
     if as_json {
-        json::write_answer(&JsonAnswer {
+        json::write_output(&JsonAnswer {
             call: CallAnswer::new(result).with_stderr(attempt.stderr.as_deref()),
             confinement: confinement.as_str(),
             grant: attempt.grant.as_ref(),

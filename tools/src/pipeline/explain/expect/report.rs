@@ -63,7 +63,7 @@ pub struct ExpectationResult {
 #[serde(tag = "kind", rename_all = "snake_case")]
 pub enum Counterexample {
     /// A call with a different verdict.
-    Call(AnsweredCall),
+    Call(JudgedCall),
     /// The steps of a forbidden flow.
     #[serde(rename = "way")]
     Flow {
@@ -79,7 +79,7 @@ pub enum Counterexample {
 
 /// A call and its verdict.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
-pub struct AnsweredCall {
+pub struct JudgedCall {
     /// The tool.
     pub tool: String,
     /// The path, URL or command; `None` for a call that names nothing.
@@ -129,7 +129,7 @@ impl fmt::Display for Counterexample {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Call(call) => {
-                let AnsweredCall { tool, subject, access, verdict, code, rule, location } = call;
+                let JudgedCall { tool, subject, access, verdict, code, rule, location } = call;
                 let mut what = tool.clone();
                 if let Some(access) = access {
                     // Writing to a string cannot fail.
@@ -141,14 +141,14 @@ impl fmt::Display for Counterexample {
                 if let Some(subject) = subject {
                     let _ = write!(what, " {subject}");
                 }
-                let mut answer = verdict.as_str().to_uppercase();
+                let mut verdict_text = verdict.as_str().to_uppercase();
                 if let Some(code) = code {
-                    let _ = write!(answer, " {code}");
+                    let _ = write!(verdict_text, " {code}");
                 }
                 let from = location.as_ref().map_or_else(|| "default".to_owned(), ToString::to_string);
                 write!(
                     f,
-                    "       {}: {answer} by {}",
+                    "       {}: {verdict_text} by {}",
                     text::inline(&what),
                     text::inline(&format!("{rule} ({from})"))
                 )

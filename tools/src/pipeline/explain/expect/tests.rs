@@ -10,7 +10,7 @@ use portcullis_types::{Access, GuestPath, SandboxTier};
 use proptest::prelude::*;
 
 use super::*;
-use crate::pipeline::answer_by_names;
+use crate::pipeline::verdict_by_names;
 
 fn explainer(text: &str) -> Explainer {
     let operator = PolicySource { name: "policy.toml", text };
@@ -279,7 +279,7 @@ proptest! {
                         let argument = String::new();
                         let subject = RequestedSubject::Path { argument, path: path.clone(), access: *access };
                         let request = CallRequest { tool: facts, subjects: &[subject], run: &run };
-                        answer_by_names(explainer.policy(), &request).0
+                        verdict_by_names(explainer.policy(), &request).0
                     };
                     let own = match tool.steps.is_empty() {
                         true => answer(&tool.facts),

@@ -14,7 +14,7 @@ use portcullis_types::{Access, GuestPath, RoleKind};
 use super::{
     super::{EARLIER_CALL, EXPLAINED_CALL, EXPLAINED_RUN, ExplainedTool, Explainer, named_answer},
     coverage::Mentions,
-    report::{AnsweredCall, Counterexample, ExpectationKind, ExpectationResult},
+    report::{Counterexample, ExpectationKind, ExpectationResult, JudgedCall},
 };
 use crate::pipeline::judge::labels_of;
 
@@ -157,7 +157,7 @@ impl<'a> AnswerChecker<'a> {
 
     /// Returns the verdicts on the calls of a tool with this subject. The most permissive step of an
     /// operation counts, unless the verdict on the operation itself is stricter.
-    fn of_tool(&self, tool: &ExplainedTool, named: CallSubject<'_>, labels: &Labels) -> Vec<AnsweredCall> {
+    fn of_tool(&self, tool: &ExplainedTool, named: CallSubject<'_>, labels: &Labels) -> Vec<JudgedCall> {
         if tool.steps.is_empty() {
             return self.of_facts(&tool.facts, named, labels).0;
         }
@@ -180,7 +180,7 @@ impl<'a> AnswerChecker<'a> {
         facts: &ToolFacts,
         named: CallSubject<'_>,
         labels: &Labels,
-    ) -> (Vec<AnsweredCall>, Labels) {
+    ) -> (Vec<JudgedCall>, Labels) {
         let policy = &self.explainer.policy;
         let run = RunFacts { agent: "", run: EXPLAINED_RUN, labels: Arc::new(labels.clone()) };
         let takes = |role: RoleKind| match named {
@@ -218,7 +218,7 @@ impl<'a> AnswerChecker<'a> {
                 brought.extend(labels_of(&grant).map(|label| (label, EXPLAINED_CALL.to_owned())));
             }
             let (verdict, rule, code) = named_answer(policy, &request);
-            AnsweredCall {
+            JudgedCall {
                 tool: facts.name.to_string(),
                 subject: text,
                 access,

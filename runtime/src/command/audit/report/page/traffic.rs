@@ -48,7 +48,7 @@ fn hosts(figures: &Figures) -> Markup {
         more: omitted(&figures.hosts, entries.len()),
     };
     html! {
-        p { "The bytes are those of commands' connections; rows do not have them for requests." }
+        p { "Bytes are counted for the connections of commands only. Rows of requests do not have them." }
         (listing)
         @if let Some(others) = figures.hosts.others() {
             p.more { (Count(others.total())) " further requests and connections went to hosts that did not fit" }

@@ -1,4 +1,4 @@
-//! Stands in for the host in native programs. There is no network, unless a test provides the answers.
+//! A fake of the host for native programs. There is no network, unless a test provides the responses.
 
 use std::{
     cell::RefCell,
@@ -9,15 +9,15 @@ use std::{
 
 use portcullis_types::{GuestErrorKind, HttpFailure, HttpRequestHead, HttpResponseHead, HttpResult};
 
-/// An answer that a test provides.
+/// A response that a test provides.
 #[derive(Debug, Clone)]
-pub struct HttpStandIn {
+pub struct FakeResponse {
     status: u16,
     headers: Vec<(String, String)>,
     body: Vec<u8>,
 }
 
-impl HttpStandIn {
+impl FakeResponse {
     /// A response without headers.
     #[must_use]
     pub fn new(status: u16, body: impl Into<Vec<u8>>) -> Self {
@@ -32,42 +32,44 @@ impl HttpStandIn {
     }
 }
 
-type Answers = Rc<dyn Fn(&HttpRequestHead, &[u8]) -> HttpStandIn>;
+type Responses = Rc<dyn Fn(&HttpRequestHead, &[u8]) -> FakeResponse>;
 
 thread_local! {
-    static ANSWERS: RefCell<Option<Answers>> = const { RefCell::new(None) };
+    static RESPONSES: RefCell<Option<Responses>> = const { RefCell::new(None) };
     static BODIES: RefCell<HashMap<u32, Cursor<Vec<u8>>>> = RefCell::default();
 }
 
-/// Runs a function on this thread and answers its requests with these answers.
+/// Runs a function on this thread. `responses` gets each request of the function with its body, and returns the
+/// response.
 pub fn with_http<T>(
-    answers: impl Fn(&HttpRequestHead, &[u8]) -> HttpStandIn + 'static,
+    responses: impl Fn(&HttpRequestHead, &[u8]) -> FakeResponse + 'static,
     run: impl FnOnce() -> T,
 ) -> T {
-    /// Restores the earlier answers, even if the function panics.
-    struct Restore(Option<Answers>);
+    /// Restores the earlier responses, even if the function panics.
+    struct Restore(Option<Responses>);
 
     impl Drop for Restore {
         fn drop(&mut self) {
-            ANSWERS.set(self.0.take());
+            RESPONSES.set(self.0.take());
         }
     }
 
-    let _restore = Restore(ANSWERS.replace(Some(Rc::new(answers))));
+    let _restore = Restore(RESPONSES.replace(Some(Rc::new(responses))));
     run()
 }
 
 pub(super) fn send(head: &[u8], body: &[u8]) -> HttpResult {
-    let answers = ANSWERS.with_borrow(Clone::clone);
-    let (Some(answers), Ok(request)) = (answers, serde_json::from_slice::<HttpRequestHead>(head)) else {
+    let responses = RESPONSES.with_borrow(Clone::clone);
+    let (Some(responses), Ok(request)) = (responses, serde_json::from_slice::<HttpRequestHead>(head)) else {
         return HttpResult::Error(HttpFailure {
             kind: GuestErrorKind::Unavailable,
             code: "unavailable".to_owned(),
-            message: "there is no network outside of a sandbox; a test gives answers by `testing::with_http`"
-                .to_owned(),
+            message:
+                "there is no network outside of a sandbox; a test gives responses by `testing::with_http`"
+                    .to_owned(),
         });
     };
-    let HttpStandIn { status, headers, body } = answers(&request, body);
+    let FakeResponse { status, headers, body } = responses(&request, body);
     let number = BODIES.with_borrow_mut(|bodies| {
         // The lowest free number: a test may hold several bodies.
         let number = (0..=u32::MAX).find(|number| !bodies.contains_key(number)).unwrap_or_default();

@@ -1,28 +1,28 @@
-//! Waits for answers in the store: results of external calls, and decisions about approvals.
+//! Waits for changes of the store: results of external calls, and decisions about approvals.
 
 use std::{sync::Arc, time::Duration};
 
 use portcullis_store::RunStore;
 use tokio::sync::broadcast::{self, error::RecvError};
 
-/// How often the store is polled for an answer from another process: 250 ms.
+/// How often the store is polled for a change by another process: 250 ms.
 const POLL_INTERVAL: Duration = Duration::from_millis(250);
 
-/// The answers to one call or approval question.
-pub(crate) struct Answers<'a> {
+/// The changes of one call or approval question.
+pub(crate) struct StoreChanges<'a> {
     id: &'a str,
     of_this_process: broadcast::Receiver<Arc<str>>,
 }
 
-impl<'a> Answers<'a> {
-    /// Begins to listen. Read the store after this call, so that no answer is missed in between.
+impl<'a> StoreChanges<'a> {
+    /// Begins to listen. Read the store after this call, so that no change is missed in between.
     pub(crate) fn new(store: &dyn RunStore, id: &'a str) -> Self {
         Self { id, of_this_process: store.answers() }
     }
 
     /// Waits until the store should be read again.
-    pub(crate) async fn wait_for_possible_answer(&mut self) {
-        let answered = async {
+    pub(crate) async fn wait_for_possible_change(&mut self) {
+        let changed = async {
             loop {
                 match self.of_this_process.recv().await {
                     Ok(id) if *id != *self.id => {}
@@ -32,7 +32,7 @@ impl<'a> Answers<'a> {
                 }
             }
         };
-        // A timeout is not an error: the next read finds answers from other processes.
-        let _ = tokio::time::timeout(POLL_INTERVAL, answered).await;
+        // A timeout is not an error: the next read finds changes by other processes.
+        let _ = tokio::time::timeout(POLL_INTERVAL, changed).await;
     }
 }
