@@ -45,7 +45,8 @@ impl ::r#gate_sdk::__private::DeclaredTool for Count {
                     DescribedResult as _, ShownOutput as _, ShownResult as _,
                     UndescribedJson as _,
                 };
-                (&&&&&&&::r#gate_sdk::__private::return_kind::OutputOf::<i64>::NEW).schema()
+                (&&&&&&&::r#gate_sdk::__private::return_kind::OutputOf::<i64>::NEW)
+                    .schema()
             },
             hints: ::r#gate_sdk::__private::Hints {
                 aliases: &[],

@@ -127,7 +127,9 @@ impl ::r#gate_sdk::__private::DeclaredTool for Search {
                     DescribedResult as _, ShownOutput as _, ShownResult as _,
                     UndescribedJson as _,
                 };
-                (&&&&&&&::r#gate_sdk::__private::return_kind::OutputOf::<Json<Hits>>::NEW)
+                (&&&&&&&::r#gate_sdk::__private::return_kind::OutputOf::<
+                    Json<Hits>,
+                >::NEW)
                     .schema()
             },
             hints: ::r#gate_sdk::__private::Hints {
