@@ -136,7 +136,7 @@ const CASES: &[Case] = &[
         19,
         "without `hosts`",
     ),
-    (Add("[search]\nprovider = \"brave\""), IdleSearch, 19, "each search is denied"),
+    (Add("[search]\nprovider = \"brave\""), IdleSearch, 19, "every search is denied"),
     (
         Whole(
             "version = 1\n[mounts]\ndata = \"d\"\n[profiles.R]\nmounts = { data = \"read\" }\n[tiers]\nread_only = { profile = \"R\", approval = \"allow\" }\n",
