@@ -41,7 +41,7 @@ const ED25519: u8 = 1;
 #[non_exhaustive]
 pub enum KeyError {
     /// The file cannot be read or created.
-    #[error("cannot read or create the key of checkpoints `{path}`", path = .path.display())]
+    #[error("cannot read or create the checkpoint key `{path}`", path = .path.display())]
     File {
         /// The file's path.
         path: PathBuf,
@@ -50,13 +50,13 @@ pub enum KeyError {
         source: io::Error,
     },
     /// The path leads to something other than a regular file.
-    #[error("the key of checkpoints `{path}` is not a regular file", path = .path.display())]
+    #[error("the checkpoint key `{path}` is not a regular file", path = .path.display())]
     NotRegular {
         /// The file's path.
         path: PathBuf,
     },
     /// Users other than the owner can read the file.
-    #[error("the key of checkpoints `{path}` can be read by others; take their rights away with `chmod go= {path}`", path = .path.display())]
+    #[error("other users can read the checkpoint key `{path}`; run `chmod go= {path}`", path = .path.display())]
     Readable {
         /// The file's path.
         path: PathBuf,
@@ -85,7 +85,7 @@ pub enum KeyError {
     },
     /// The text is not a key.
     #[error(
-        "`{shown}` is not a key for checkpoints; a private one begins with `PRIVATE+KEY+`, and the other has the form `NAME+8 hexadecimal digits+base64`"
+        "`{shown}` is not a checkpoint key; a private key begins with `PRIVATE+KEY+`, and a verifying key has the form `NAME+8 hexadecimal digits+base64`"
     )]
     Form {
         /// The file, or the text itself for a verifying key.

@@ -70,7 +70,7 @@ pub use files::{LOG_NAME, log_path};
 pub use follow::LogFollower;
 pub use key::{CheckpointKey, KEY_CREDENTIAL, KEY_NAME, KeyError, KeySource, VERIFIER_KEY_NAME, VerifierKey};
 pub use log::{AuditLog, RowRef};
-pub use process::{GatherFacts, KeptPolicy, PolicyChange, PolicyChangeCause, PolicyText, ProcessStart};
+pub use process::{GatherFacts, KeptPolicy, LoadPolicyFn, PolicyChange, PolicyChangeCause, ProcessStart};
 pub use read::{Row, RowLine, newest_row_lines, row_lines, rows};
 pub use recovery::{Recovery, TornTail};
 pub use request::RecordedRequest;

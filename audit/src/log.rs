@@ -23,7 +23,7 @@ use super::{
     files::LogFiles,
     live_file::LiveFile,
     process::{
-        CheckpointRow, GatherFacts, PendingStart, PolicyChange, PolicyChangeCause, PolicyText, ProcessRow,
+        CheckpointRow, GatherFacts, LoadPolicyFn, PendingStart, PolicyChange, PolicyChangeCause, ProcessRow,
     },
     recovery::{self, Recovery},
     row::{NewRow, NewRowEvent, SharedText},
@@ -117,7 +117,7 @@ impl AuditLog {
     ///
     /// `facts` is called when the first row is written. `policy` is called then too, unless an earlier
     /// process has stored the policy.
-    pub fn set_process_facts(&self, facts: GatherFacts, policy: Option<PolicyText>) {
+    pub fn set_process_facts(&self, facts: GatherFacts, policy: Option<LoadPolicyFn>) {
         self.shared.state().start = Some(PendingStart::new(facts, policy));
     }
 

@@ -124,7 +124,7 @@ pub(super) fn write_process_line(out: &mut Vec<u8>, head: &RowHead<'_>, row: Pro
 }
 
 /// Returns the text of a policy. Called only if no earlier process has stored the policy.
-pub type PolicyText = Box<dyn Fn() -> KeptPolicy + Send>;
+pub type LoadPolicyFn = Box<dyn Fn() -> KeptPolicy + Send>;
 
 /// The forms in which a policy is stored.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -142,7 +142,7 @@ pub type GatherFacts = Box<dyn FnOnce() -> ProcessStart + Send>;
 /// The start of a process whose row has not been written.
 pub(super) struct PendingStart {
     facts: ProcessFacts,
-    pub(super) policy: Option<PolicyText>,
+    pub(super) policy: Option<LoadPolicyFn>,
 }
 
 enum ProcessFacts {
@@ -152,7 +152,7 @@ enum ProcessFacts {
 }
 
 impl PendingStart {
-    pub(super) fn new(facts: GatherFacts, policy: Option<PolicyText>) -> Self {
+    pub(super) fn new(facts: GatherFacts, policy: Option<LoadPolicyFn>) -> Self {
         Self { facts: ProcessFacts::ToGather(Some(facts)), policy }
     }
 

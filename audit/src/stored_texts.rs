@@ -18,7 +18,7 @@ use super::{
     chain::is_sha256,
     error::AuditError,
     files::LogFiles,
-    process::{KeptPolicy, PolicyText},
+    process::{KeptPolicy, LoadPolicyFn},
 };
 
 /// The folder of the effective policies in the state folder: `<digest>.toml` and `<digest>.json`.
@@ -113,7 +113,7 @@ fn replace(files: &LogFiles, folder: &str, name: &str, content: &[u8]) -> Result
 }
 
 /// Stores the effective policy with a digest, in both forms.
-pub(super) fn store_policy(files: &LogFiles, digest: &str, text: &PolicyText) -> Result<(), AuditError> {
+pub(super) fn store_policy(files: &LogFiles, digest: &str, text: &LoadPolicyFn) -> Result<(), AuditError> {
     // The JSON is stored last, so its existence implies that both files exist.
     let json_name = format!("{digest}.json");
     if is_stored(files, POLICIES_DIR, &json_name)? {

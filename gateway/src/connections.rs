@@ -14,7 +14,7 @@ use tower::ServiceExt as _;
 const MAX_CONNECTIONS: usize = 16_384;
 
 /// The timeout of the head of a request: 10 s. A connection without a request ends after this time.
-const HEAD_DEADLINE: Duration = Duration::from_secs(10);
+const HEAD_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// The maximum size of the head of a request: 16 KiB.
 const MAX_HEAD_BYTES: usize = 16 << 10;
@@ -26,7 +26,7 @@ const GRACE: Duration = Duration::from_secs(10);
 pub(crate) async fn serve(listener: TcpListener, router: Router, stop: impl Future<Output = ()>) {
     let limits = HttpLimits {
         max_connections: max_connections(),
-        head_timeout: HEAD_DEADLINE,
+        head_timeout: HEAD_TIMEOUT,
         max_head_bytes: MAX_HEAD_BYTES,
     };
     let handler = move |request: Request<Incoming>| {

@@ -155,7 +155,7 @@ impl WorkspaceSecurityPolicy {
                 grant.unasked = self.unasked_rules(&grant);
                 if !grant.unasked.is_empty() {
                     grant.unasked.iter().for_each(|rule| {
-                        trace.record(|| TracedRule::new(rule.as_str(), "spares the call its question"));
+                        trace.record(|| TracedRule::new(rule.as_str(), "exempts the call from approval"));
                     });
                     grant.approval = Approval::Allow;
                 }

@@ -127,7 +127,7 @@ pub(crate) enum CliError {
     )]
     NoAnchor { path: PathBuf },
     /// The file of the key that verifies checkpoints contains no key.
-    #[error("cannot load the key of checkpoints")]
+    #[error("cannot load the checkpoint key")]
     VerifierKey { source: KeyError },
     /// A bundle cannot be created or checked.
     #[error("cannot read or write the bundle `{}`", path.display())]

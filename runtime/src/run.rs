@@ -57,7 +57,7 @@ pub fn run(args: impl IntoIterator<Item = OsString>) -> ExitCode {
         }
     };
     log_to_stderr(&cli.command);
-    portcullis_shell_daemon::take_all_descriptors();
+    portcullis_shell_daemon::raise_descriptor_limit();
     match command::dispatch(cli) {
         Ok(code) => code,
         Err(error) => {

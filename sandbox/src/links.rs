@@ -31,7 +31,7 @@ const MAX_PRIVATE_ENTRIES: usize = 200_000;
 const MAX_NAMED: usize = 20;
 
 /// Advice for a file that must not be changed in place.
-pub const REPLACE: &str = "a change would show under its other names too, wherever they are; replace it whole, as \
+pub const REPLACE: &str = "a change in place would appear under all its names, wherever they are; replace the whole file, as \
      `file_write` with `overwrite` and `file_edit` do, or recreate it";
 
 /// Explanation for a private file under another name.

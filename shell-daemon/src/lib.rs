@@ -79,6 +79,6 @@ pub use server::{
 };
 pub use session::{ShellSession, TreeRequest};
 pub use spec::{CommandRequest, PostureChoice, SessionMount, SessionSpec};
-pub use this_process::{conceal_memory, take_all_descriptors};
+pub use this_process::{conceal_memory, raise_descriptor_limit};
 pub use toolchain::SessionToolchain;
 pub use wire::{Ending, StateOutcome};

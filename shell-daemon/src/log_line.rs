@@ -20,10 +20,10 @@ use tracing_subscriber::{
 ///
 /// The subscriber itself must write no colours (`with_ansi(false)`).
 #[derive(Debug)]
-pub struct LogLine(LineForm);
+pub struct LogLine(LineFormat);
 
 #[derive(Debug)]
-enum LineForm {
+enum LineFormat {
     Text { format: Format<Full, ()>, colours: Colours },
     Json(Format<Json>),
 }
@@ -42,13 +42,13 @@ impl LogLine {
     #[must_use]
     pub fn text(colours: Colours) -> Self {
         let format = Format::default().without_time().with_level(false).with_ansi(false);
-        Self(LineForm::Text { format, colours })
+        Self(LineFormat::Text { format, colours })
     }
 
     /// One JSON object, for programs. The subscriber's fields must use the JSON format too.
     #[must_use]
     pub fn json() -> Self {
-        Self(LineForm::Json(Format::default().json()))
+        Self(LineFormat::Json(Format::default().json()))
     }
 }
 
@@ -65,7 +65,7 @@ where
     ) -> fmt::Result {
         let mut line = String::new();
         match &self.0 {
-            LineForm::Text { format, colours } => {
+            LineFormat::Text { format, colours } => {
                 format.format_event(context, Writer::new(&mut line), event)?;
                 SystemTime.format_time(&mut writer)?;
                 let level = event.metadata().level();
@@ -76,7 +76,7 @@ where
                 let lines = line.strip_suffix('\n').unwrap_or(&line);
                 writeln!(writer, "{}", escape_for_display(lines))
             }
-            LineForm::Json(json) => {
+            LineFormat::Json(json) => {
                 json.format_event(context, Writer::new(&mut line), event)?;
                 let object = line.strip_suffix('\n').unwrap_or(&line);
                 escape_json(object, &mut writer)?;

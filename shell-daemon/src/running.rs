@@ -110,7 +110,7 @@ impl Interruption {
 
 /// Whether a command that a prepared shell was given has run.
 #[derive(Debug)]
-pub(crate) enum Execution {
+pub(crate) enum PreparedOutcome {
     /// The command ran, to its end or until it was killed.
     Ended(CommandEnd),
     /// The shell was killed while it waited for the command. Nothing was run.
@@ -163,13 +163,13 @@ impl RunningCommand {
         watcher: &Watcher,
         background: &Background,
         on_output: &mut dyn FnMut(OutputChunk<'_>),
-    ) -> Result<Execution, ShellError> {
+    ) -> Result<PreparedOutcome, ShellError> {
         let mut buffer = vec![0; PIPE_BYTES];
         let (end, completion) = self.run_to_end(request, watcher, &mut buffer, on_output)?;
         if completion == Completion::Finished && is_unread(&self.text) {
             // Retry only without streamed input: bytes read from the stream cannot be read again.
             return if request.input.is_none() {
-                Ok(Execution::NotBegun)
+                Ok(PreparedOutcome::NotBegun)
             } else {
                 Err(ShellError::NotStarted { reason: "the shell ended before the command began".to_owned() })
             };
@@ -187,7 +187,7 @@ impl RunningCommand {
             let streams = self.streams.into_iter().flatten().collect();
             background.drain(streams, self.report, watch, is_finished)?;
         }
-        Ok(Execution::Ended(CommandEnd {
+        Ok(PreparedOutcome::Ended(CommandEnd {
             ending: end.ending,
             completion,
             duration,

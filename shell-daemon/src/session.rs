@@ -30,10 +30,10 @@ use crate::{
     memory::{DescriptorSearch, MemoryMeter},
     prepared::{PreparedShell, ShellStreams},
     protected::ProtectedScanner,
-    running::{Execution, RunningCommand},
+    running::{PreparedOutcome, RunningCommand},
     setup::setup,
     tree::{self, Process},
-    watch::{SessionLimits, Watcher},
+    watch::{SessionTotals, Watcher},
     wire::{self, FromSession, LayerPlan, NetworkAbsence, SessionReady, SessionSetup, ToSession},
 };
 
@@ -257,14 +257,14 @@ impl ShellSession {
         request.require_usable()?;
         self.background.require_room()?;
         let mut result = self.attempt(request, on_output);
-        if let Ok(Execution::NotBegun) = result {
+        if let Ok(PreparedOutcome::NotBegun) = result {
             // Retry once, with a new shell. Only a shell that has waited for a long time may have been killed before
             // its command started.
             result = self.attempt(request, on_output);
         }
         let result = result.and_then(|finished| match finished {
-            Execution::Ended(end) => Ok(CommandEnd { protected: self.protected_scanner.scan(), ..end }),
-            Execution::NotBegun => {
+            PreparedOutcome::Ended(end) => Ok(CommandEnd { protected: self.protected_scanner.scan(), ..end }),
+            PreparedOutcome::NotBegun => {
                 Err(ShellError::NotStarted { reason: "the shell ended before the command began".to_owned() })
             }
         });
@@ -281,7 +281,7 @@ impl ShellSession {
         &mut self,
         request: &CommandRequest,
         on_output: &mut dyn FnMut(OutputChunk<'_>),
-    ) -> Result<Execution, ShellError> {
+    ) -> Result<PreparedOutcome, ShellError> {
         let control = self.control.as_ref().ok_or(ShellError::SessionEnded)?.as_fd();
         let mut waiting = self.prepared.take();
         if waiting.as_mut().is_some_and(|prepared| !prepared.is_usable(self.session_init)) {
@@ -338,7 +338,7 @@ fn start_watcher(
     let has_filter = matches!(posture.layer(Layer::Seccomp), Some(LayerStatus::Enforced));
     let meter =
         MemoryMeter::new(if has_filter { DescriptorSearch::Unneeded } else { DescriptorSearch::Needed })?;
-    let session = spec.group.map(|group| SessionLimits {
+    let session = spec.group.map(|group| SessionTotals {
         threads: usize::try_from(group.processes).unwrap_or(usize::MAX),
         memory_bytes: group.memory_bytes,
     });

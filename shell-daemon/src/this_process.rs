@@ -31,7 +31,7 @@ pub fn conceal_memory() -> io::Result<()> {
 /// each, and a guest may have some hundred. Sessions have a separate limit.
 ///
 /// If this fails, the old limit stays, and operations fail when the descriptors run out.
-pub fn take_all_descriptors() {
+pub fn raise_descriptor_limit() {
     let limit = getrlimit(Resource::Nofile);
     let _ = setrlimit(Resource::Nofile, Rlimit { current: limit.maximum, maximum: limit.maximum });
 }

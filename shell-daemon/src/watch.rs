@@ -43,7 +43,7 @@ pub(crate) struct CommandLimits {
 
 /// Limits of all commands of a session and their jobs together.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct SessionLimits {
+pub(crate) struct SessionTotals {
     /// Processes and threads.
     pub(crate) threads: usize,
     pub(crate) memory_bytes: u64,
@@ -112,7 +112,7 @@ impl Watcher {
     /// The I/O error if the thread cannot be started.
     pub(crate) fn start(
         memory_bytes: u64,
-        session: Option<SessionLimits>,
+        session: Option<SessionTotals>,
         user: Option<ProcessUser>,
         meter: MemoryMeter,
     ) -> io::Result<Self> {
@@ -191,7 +191,7 @@ impl SharedWatch {
         self.state.lock()
     }
 
-    fn serve(&self, session: Option<SessionLimits>, meter: &MemoryMeter) {
+    fn serve(&self, session: Option<SessionTotals>, meter: &MemoryMeter) {
         while let Some(due) = self.wait_for_due() {
             for mut watched in due {
                 // Do not hold the lock here: a sample takes time, and a kill can take seconds.
@@ -234,7 +234,7 @@ impl SharedWatch {
 
     /// Compares the sum of all commands with the session's limits. If the sum exceeds a limit, the largest command is
     /// killed.
-    fn judge_session(&self, bounds: SessionLimits) {
+    fn judge_session(&self, bounds: SessionTotals) {
         let state = self.lock();
         let memory: u64 = state.commands.iter().map(|watched| watched.memory_bytes).sum();
         let threads: usize = state.commands.iter().map(|watched| watched.threads).sum();

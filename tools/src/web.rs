@@ -41,13 +41,13 @@ pub(crate) use hops::{
 pub(crate) use http_client::{HttpClientConfig, HttpClientHandle};
 pub(crate) use judge::{GrantJudge, Redirect};
 pub(crate) use notification::{
-    MailFailure, MailStep, NOTIFICATION_FORM, PreparedMail, SendNotificationBackend, mail_step,
+    MailFailure, MailStep, NOTIFICATION_REQUEST, PreparedMail, SendNotificationBackend, mail_step,
     send_notification,
 };
 pub(crate) use request::{RequestFailure, USER_AGENT, request, request_error, secrets_for, stream};
 pub(crate) use request_step::{BODY, Redirects, RequestStep, URL, request_step};
 pub(crate) use robots::{RobotsFiles, RobotsRefusal};
-pub(crate) use search_tool::{WebSearchBackend, search_form, search_web, web_search};
+pub(crate) use search_tool::{WebSearchBackend, search_request, search_web, web_search};
 pub(crate) use secrets::SecretLocation;
 pub use secrets::{SecretError, TakenVariables};
 pub(crate) use tool_response::output_of_response;

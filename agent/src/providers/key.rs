@@ -49,7 +49,7 @@ impl ApiKey {
     /// [`ProviderErrorKind::Configuration`] if the file cannot be read, or holds no key.
     pub fn from_file(path: &Path) -> Result<Self, ProviderError> {
         let what = format!("the key in {}", path.display());
-        // Read one byte more than the limit, so that a file that is too long shows.
+        // Read one byte more than the limit, to detect a file that is too long.
         let limit = MAX_KEY_BYTES as u64 + 1;
         let mut bytes = Vec::new();
         File::open(path)

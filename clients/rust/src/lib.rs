@@ -60,17 +60,17 @@
 //! | `call.rs`, `submission.rs`, `events.rs` | what the gateway sends |
 //! | `address.rs`, `secret.rs` | the gateway's address, and the token |
 //! | `connection.rs` | HTTP over TLS |
-//! | `pauses.rs` | growing pauses between attempts |
+//! | `backoff.rs` | growing backoff between attempts |
 //! | `error.rs` | why something failed |
 #![forbid(unsafe_code)]
 
 mod address;
+mod backoff;
 mod call;
 mod connection;
 mod error;
 mod events;
 mod gateway;
-mod pauses;
 mod secret;
 mod submission;
 #[cfg(test)]

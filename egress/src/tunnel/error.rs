@@ -10,7 +10,7 @@ pub(crate) enum TunnelError {
     /// The judge's refusal, or the reason why the host cannot be reached.
     #[error(transparent)]
     Fetch(#[from] FetchError),
-    #[error("only TLS passes: ask for a tunnel by CONNECT, as for an https address")]
+    #[error("only TLS tunnels are supported: use CONNECT, as for an https address")]
     Method,
     #[error("the request cannot be read: {problem}")]
     Head { problem: &'static str },
@@ -26,9 +26,9 @@ pub(crate) enum TunnelError {
     HelloTooLarge { limit: usize },
     #[error("the data after the request is not TLS")]
     NotTls,
-    #[error("the first message of TLS names no server")]
+    #[error("the TLS ClientHello names no server")]
     NoServerName,
-    #[error("the first message of TLS names another server than the tunnel")]
+    #[error("the TLS ClientHello names another server than the CONNECT request")]
     OtherServerName,
     #[error("the connection broke before the tunnel was open")]
     Broken { source: io::Error },

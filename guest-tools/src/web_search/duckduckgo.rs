@@ -42,7 +42,7 @@ pub(super) fn read(html: &str) -> Result<ProviderResponse, UnexpectedResponse> {
         }
     }
     if results.is_empty() && !says_none {
-        let problem = "it is not a page of results; it may refuse requests of programs";
+        let problem = "it is not a page of results; the provider may block automated requests";
         return Err(UnexpectedResponse::new(problem, String::new()));
     }
     Ok(ProviderResponse { results, unresponsive: Vec::new() })

@@ -182,7 +182,7 @@ fn shown_recorded(recorded: &RecordedExplanation) -> String {
     add(match agrees {
         true => format!("the row agrees: {verdict}"),
         false => format!(
-            "the row differs: {verdict}; links, hooks, callers and persons can decide otherwise than the names"
+            "the row differs: {verdict}; symlinks, hooks, callers and approvers can change a decision that is based on names alone"
         ),
     });
     out

@@ -8,7 +8,7 @@ use std::{path::PathBuf, process::ExitCode, sync::Arc};
 use portcullis_gateway::{Gateway, GatewayParts, Models};
 use portcullis_http_server::bind;
 use portcullis_runs::Runs;
-use portcullis_shell_daemon::take_all_descriptors;
+use portcullis_shell_daemon::raise_descriptor_limit;
 use portcullis_tools::{audit, confine::bounded};
 use portcullis_types::{CancellationToken, RunnerBootstrapEnvelope};
 use tokio::net::TcpListener;
@@ -31,7 +31,7 @@ const TOKEN_FILE: &str = "gateway-token";
 /// Runs `portcullis gateway`.
 pub(crate) fn run(common: &CommonOptions, options: &GatewayOptions) -> Result<ExitCode, CliError> {
     // Each reader of events needs a descriptor.
-    take_all_descriptors();
+    raise_descriptor_limit();
     // Change the environment before there are threads.
     let demo = options.demo.then(|| demo::Scene::set_up(common)).transpose()?;
     let common = demo.as_ref().map_or(common, |scene| &scene.common);

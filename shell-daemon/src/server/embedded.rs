@@ -27,7 +27,7 @@ use super::{
     logs::{self, LogFormat},
     serve::serve_one,
 };
-use crate::{conceal_memory, take_all_descriptors};
+use crate::{conceal_memory, raise_descriptor_limit};
 
 /// The parent's first message: JSON in one line of at most 256 KiB.
 #[derive(Clone, Serialize, Deserialize)]
@@ -79,7 +79,7 @@ fn run() -> Result<(), SidecarServerError> {
     close_inherited(&one_thread).map_err(system("close inherited descriptors"))?;
     conceal_memory().map_err(system("conceal its memory"))?;
     logs::init(LogFormat::Text, "error");
-    take_all_descriptors();
+    raise_descriptor_limit();
     let stream = StdUnixStream::from(take_stdin()?);
     stream.set_nonblocking(true).map_err(system("prepare the connection"))?;
     let runtime = tokio::runtime::Builder::new_multi_thread()

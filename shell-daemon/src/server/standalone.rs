@@ -21,7 +21,7 @@ use super::{
 };
 use portcullis_shell_protocol::PostureReport;
 
-use crate::{conceal_memory, take_all_descriptors};
+use crate::{conceal_memory, raise_descriptor_limit};
 
 /// Holds confined shells for clients that connect to a Unix socket.
 #[derive(Debug, Parser)]
@@ -85,7 +85,7 @@ fn run(arguments: &StandaloneArguments) -> Result<(), SidecarServerError> {
     let inherited = ListenFd::from_env().take_unix_listener(0).map_err(system("take the socket over"))?;
     logs::init(if arguments.json_logs { LogFormat::Json } else { LogFormat::Text }, "info");
     conceal_memory().map_err(system("conceal its memory"))?;
-    take_all_descriptors();
+    raise_descriptor_limit();
     let token = socket::read_token(&arguments.token_file)?;
     let (listener, file) = listener(arguments, inherited)?;
     let paths = CommandLinePaths {

@@ -12,10 +12,7 @@ use super::{Descendants, Process};
 use crate::{ShellError, limits::THREADS_PER_PROCESS};
 
 /// The kernel's statistics of one process, from `/proc/PID/stat`.
-#[expect(
-    clippy::struct_excessive_bools,
-    reason = "what the kernel says in one letter, and threads that are left"
-)]
+#[expect(clippy::struct_excessive_bools, reason = "independent flags of the state letter in /proc/PID/stat")]
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct ProcessEntry {
     pub(crate) process: Process,

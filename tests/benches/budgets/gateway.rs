@@ -53,7 +53,7 @@ const IDLE_AGENTS: usize = 1_000;
 const AGENTS_OF_A_SPACE: usize = 250;
 
 pub(crate) async fn serving(report: &mut Report) {
-    portcullis_shell_daemon::take_all_descriptors();
+    portcullis_shell_daemon::raise_descriptor_limit();
     let served = Served::new().await;
     events(&served, report).await;
     results(&served, report).await;

@@ -153,16 +153,16 @@ impl<'a> Registration<'a> {
         self.add(web::tool(&self.steps)?)?;
         // Without a service in the policy there are no notifications.
         if let Some(notify) = notify.cloned().map(Arc::new) {
-            let form = web::NOTIFICATION_FORM;
+            let template = web::NOTIFICATION_REQUEST;
             let client = || Arc::clone(http_client);
-            self.steps.insert(web::request_step(Operation::SEND_NOTIFICATION, client(), form)?)?;
+            self.steps.insert(web::request_step(Operation::SEND_NOTIFICATION, client(), template)?)?;
             self.steps.insert(web::mail_step(client())?)?;
             self.add(web::send_notification(&self.steps, notify)?)?;
         }
         // Without a provider in the policy there is no search.
         let Some(search) = search.cloned().map(Arc::new) else { return Ok(()) };
-        let form = web::search_form(search.provider);
-        self.steps.insert(web::request_step(Operation::WEB_SEARCH, Arc::clone(http_client), form)?)?;
+        let template = web::search_request(search.provider);
+        self.steps.insert(web::request_step(Operation::WEB_SEARCH, Arc::clone(http_client), template)?)?;
         self.add(web::web_search(&self.steps, Arc::clone(&search))?)?;
         self.add(web::search_web(&self.steps, search)?)
     }

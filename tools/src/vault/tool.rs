@@ -56,7 +56,7 @@ fn declaration() -> FunctionDecl {
     FunctionDecl {
         name: OPERATION.name.to_owned(),
         description: Some(
-            "Copies a file out of the vault, whatever it holds, without showing it to you. Missing parent directories of the destination are made; a file that is there is replaced whole. A symbolic link is never replaced."
+            "Copies any file out of the vault without showing you its content. Creates missing parent directories of the destination, and replaces an existing file whole. A symbolic link is never replaced."
                 .to_owned(),
         ),
         parameters: JsonSchema::new(json!({

@@ -8,14 +8,14 @@ use serde_json::json;
 
 use super::{
     RobotsFiles, URL,
-    request_step::{Redirects, RequestForm, facts, steps_of},
+    request_step::{Redirects, RequestTemplate, facts, steps_of},
 };
 use crate::{registered::RegisteredTool, registry::RegistryError, table::ToolTable};
 
 const OPERATION: Operation = Operation::WEB_FETCH;
 
 /// The form of the request for a page.
-pub(crate) const PAGE: RequestForm = RequestForm {
+pub(crate) const PAGE: RequestTemplate = RequestTemplate {
     method: HttpMethod::Get,
     accept: "text/html,application/xhtml+xml,text/*;q=0.9,*/*;q=0.5",
     redirects: Redirects::AsGranted,

@@ -17,7 +17,7 @@ use serde_json::{Value, json};
 
 use super::{
     hops::{OperationSteps, refused_by_status},
-    request_step::{Redirects, RequestForm, facts, steps_of},
+    request_step::{Redirects, RequestTemplate, facts, steps_of},
 };
 use crate::{
     call::{Caller, OperationContext},
@@ -39,8 +39,8 @@ use message::{MAX_BODY_CHARS, MAX_RECIPIENT_CHARS, MAX_SUBJECT_CHARS, MessageDel
 const REQUEST_STEP: &str = "send_notification_request";
 
 /// The form of the requests. Redirects are not followed, because they would send the message to another URL.
-pub(crate) const NOTIFICATION_FORM: RequestForm =
-    RequestForm { method: HttpMethod::Post, accept: "application/json", redirects: Redirects::Never };
+pub(crate) const NOTIFICATION_REQUEST: RequestTemplate =
+    RequestTemplate { method: HttpMethod::Post, accept: "application/json", redirects: Redirects::Never };
 
 /// The tool's backend.
 #[derive(Debug, Clone)]

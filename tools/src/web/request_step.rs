@@ -22,12 +22,12 @@ const TIMEOUT: Duration = Duration::from_secs(30);
 #[derive(Debug, Clone)]
 pub(crate) struct RequestStep {
     pub(crate) http_client: Arc<HttpClientHandle>,
-    pub(crate) form: RequestForm,
+    pub(crate) form: RequestTemplate,
 }
 
 /// The parts that all requests of a step share.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct RequestForm {
+pub(crate) struct RequestTemplate {
     pub(crate) method: HttpMethod,
     /// The `Accept` header.
     pub(crate) accept: &'static str,
@@ -47,7 +47,7 @@ pub(crate) enum Redirects {
 pub(crate) fn request_step(
     operation: Operation,
     http_client: Arc<HttpClientHandle>,
-    form: RequestForm,
+    form: RequestTemplate,
 ) -> Result<RegisteredTool, RegistryError> {
     let Some(name) = operation.steps.first() else {
         return Err(RegistryError::MissingStep { operation: operation.name, step: "request" });

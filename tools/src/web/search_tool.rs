@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 
 use super::{
     query::{DEFAULT_RESULTS, MAX_QUERY_CHARS, MAX_RESULTS, MAX_SITE_CHARS},
-    request_step::{Redirects, RequestForm, facts, steps_of},
+    request_step::{Redirects, RequestTemplate, facts, steps_of},
 };
 use crate::{registered::RegisteredTool, registry::RegistryError, table::ToolTable};
 
@@ -49,14 +49,14 @@ impl WebSearchBackend {
 
 /// Returns the form of a search request. Redirects are not followed, because some providers redirect queries
 /// with a prefix such as `!!x` to other sites.
-pub(crate) fn search_form(provider: SearchProvider) -> RequestForm {
+pub(crate) fn search_request(provider: SearchProvider) -> RequestTemplate {
     let accept = match provider {
         SearchProvider::Duckduckgo => "text/html",
         SearchProvider::Searxng | SearchProvider::Brave | SearchProvider::Tavily | SearchProvider::Google => {
             "application/json"
         }
     };
-    RequestForm { method: provider.method(), accept, redirects: Redirects::Never }
+    RequestTemplate { method: provider.method(), accept, redirects: Redirects::Never }
 }
 
 /// Builds `web_search` from these steps.

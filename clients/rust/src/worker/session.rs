@@ -11,7 +11,7 @@ use tokio::{
 use super::{SHUTDOWN_GRACE, Worker, seen_calls::SeenCalls, submit::submit};
 use crate::{
     Call, ClientError, Submission,
-    pauses::{self, Pauses},
+    backoff::{self, Backoff},
 };
 
 /// The kind of the event after which events are missing.
@@ -40,10 +40,10 @@ impl<'a> WorkerSession<'a> {
 
     /// Answers calls until an error that is not transient.
     pub(super) async fn listen(&mut self) -> ClientError {
-        let mut pauses = Pauses::default();
+        let mut backoff = Backoff::default();
         loop {
             let begun = Instant::now();
-            match self.answer_connection(&mut pauses).await {
+            match self.answer_connection(&mut backoff).await {
                 Ok(()) => tracing::debug!("the gateway has ended the stream of events"),
                 Err(error) if error.is_transient() => {
                     tracing::warn!(error = &error as &dyn Error, "the events are not read; connecting again");
@@ -55,10 +55,10 @@ impl<'a> WorkerSession<'a> {
                 }
                 Err(error) => return error,
             }
-            if begun.elapsed() >= pauses::MAX_RETRY_DELAY {
-                pauses.reset();
+            if begun.elapsed() >= backoff::MAX_RETRY_DELAY {
+                backoff.reset();
             }
-            sleep(pauses.grow()).await;
+            sleep(backoff.next_delay()).await;
         }
     }
 
@@ -71,7 +71,7 @@ impl<'a> WorkerSession<'a> {
     }
 
     /// Answers the calls of one connection until it ends.
-    async fn answer_connection(&mut self, pauses: &mut Pauses) -> Result<(), ClientError> {
+    async fn answer_connection(&mut self, backoff: &mut Backoff) -> Result<(), ClientError> {
         // Connect before reading the list, so that no call in between is missed.
         let mut events = self.worker.gateway.events(self.agent, self.last.as_deref()).await?;
         self.answer_open().await?;
@@ -85,7 +85,7 @@ impl<'a> WorkerSession<'a> {
                 }
             };
             let Some(event) = event.transpose()? else { return Ok(()) };
-            pauses.reset();
+            backoff.reset();
             if event.kind == RESET {
                 self.answer_open().await?;
             } else if let Some(call) = event.call()? {

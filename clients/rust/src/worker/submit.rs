@@ -6,11 +6,11 @@ use tokio::time::sleep;
 
 use crate::{
     Call, ClientError, Gateway, Submission,
-    pauses::Pauses,
+    backoff::Backoff,
     tool::{ResultText, failure},
 };
 
-/// The maximum number of attempts to submit one result. With the pauses in between, they take at least a
+/// The maximum number of attempts to submit one result. With the backoff in between, they take at least a
 /// minute and a half.
 pub(super) const MAX_ATTEMPTS: usize = 8;
 
@@ -31,7 +31,7 @@ pub(super) async fn submit(
 }
 
 async fn attempt(gateway: &Gateway, call: &Call, result: &ResultText) -> Result<Submission, ClientError> {
-    let mut pauses = Pauses::default();
+    let mut backoff = Backoff::default();
     let mut attempts = 1;
     loop {
         match gateway.submit(&call.run_id, &call.call_id, result).await {
@@ -41,7 +41,7 @@ async fn attempt(gateway: &Gateway, call: &Call, result: &ResultText) -> Result<
                     error = &error as &dyn Error,
                     "a result is submitted again"
                 );
-                sleep(pauses.grow()).await;
+                sleep(backoff.next_delay()).await;
                 attempts += 1;
             }
             outcome => return outcome,

@@ -17,7 +17,7 @@ use tokio::{
 
 use super::*;
 use crate::{
-    pauses,
+    backoff,
     testing::{End, FakeGateway, call, pending, refusal, stored, stream},
 };
 
@@ -322,7 +322,7 @@ async fn a_worker_ends_during_a_pause() {
     };
     let begun = Instant::now();
     echo(&fake).run("agt_1", shutdown).await.expect("ends in order");
-    let pauses = pauses::MAX_RETRY_DELAY * 2 + Duration::from_secs(1 + 2 + 4 + 8 + 16);
+    let pauses = backoff::MAX_RETRY_DELAY * 2 + Duration::from_secs(1 + 2 + 4 + 8 + 16);
     assert_eq!(begun.elapsed(), pauses + within_the_pause);
 }
 

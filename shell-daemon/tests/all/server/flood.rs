@@ -8,7 +8,7 @@ use std::{
     process::{Child, Command, Stdio},
 };
 
-use portcullis_shell_daemon::take_all_descriptors;
+use portcullis_shell_daemon::raise_descriptor_limit;
 use rustix::process::{Resource, getrlimit};
 
 use super::sidecar::{
@@ -92,7 +92,7 @@ const FLOODED: &str = "PORTCULLIS_TEST_FLOODED";
 #[test]
 fn a_flood() {
     let (Some(socket), Some(flooded)) = (std::env::var_os(SOCKET), std::env::var_os(FLOODED)) else { return };
-    take_all_descriptors();
+    raise_descriptor_limit();
     let most = getrlimit(Resource::Nofile)
         .current
         .map_or(CONNECTIONS, |most| usize::try_from(most).unwrap().saturating_sub(100));

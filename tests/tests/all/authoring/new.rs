@@ -93,7 +93,7 @@ fn a_shipped_tools_name_is_refused_before_anything_is_made() {
         ("file_read", "`file_read` is the name of a shipped tool"),
         ("shell_exec", "`shell_exec` is the name of a shipped tool"),
         ("vault_copyto_read", "`vault_copyto_read` is the name of a shipped tool"),
-        ("f1le-read", "`f1le-read` would be taken for the shipped tool `file_read`"),
+        ("f1le-read", "`f1le-read` looks like the shipped tool `file_read`"),
     ] {
         let (_, stderr_text) = author.run_expecting(2, &["tool", "new", name, "--sdk", &sdk]);
         assert!(

@@ -90,7 +90,7 @@ async fn no_command_runs_while_a_private_file_has_another_hard_link() {
     let message = answer.assert_refused(Denied, "hard_link");
     assert!(message.contains("/vault/key"), "{message}");
     let stdout_text = stdout(&portcullis(&fixture, &["doctor"]));
-    assert!(stdout_text.contains("so that no command runs:\n    /vault/key\n"), "{stdout_text}");
+    assert!(stdout_text.contains("no command runs until it is removed:\n    /vault/key\n"), "{stdout_text}");
 }
 
 #[tokio::test]

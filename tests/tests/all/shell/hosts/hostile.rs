@@ -105,7 +105,7 @@ async fn only_tls_with_the_name_of_the_host_passes() {
         );
     }
     let plain = shell.text("curl --silent --show-error http://localhost/").await;
-    assert!(plain.contains("only TLS passes"), "{plain}");
+    assert!(plain.contains("only TLS tunnels are supported"), "{plain}");
     assert_eq!(connections(&shell, "tunnel_not_connect").len(), 1);
     // A tunnel to the granted host whose first TLS message names another host.
     let other = format!(
