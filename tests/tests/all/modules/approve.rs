@@ -235,7 +235,7 @@ async fn an_approval_and_its_end_are_on_record_and_undo_each_other() {
     assert_eq!(revoked.status.code(), Some(0), "{}", stderr(&revoked));
     let stdout_text = stdout(&revoked);
     assert!(
-        stdout_text.contains(&*module_sha256) && stdout_text.contains("it was quarantined, and no longer is"),
+        stdout_text.contains(&*module_sha256) && stdout_text.contains("the quarantine was lifted"),
         "{stdout_text}"
     );
     assert!(stdout_text.contains("`enabled = false` under `[tools.mine]`"), "{stdout_text}");
