@@ -260,6 +260,8 @@ impl GuestFs {
             Err(error @ HostErrno::XDEV) => Err(self.refusal(error, preopen, &base, path)),
             // The stock function reports all other errors.
             Err(_) => Ok(()),
+            // Do not look the path up in vain: `file_list` asks about each entry.
+            Ok(_) if self.hidden_in(preopen).is_none() => Ok(()),
             Ok(target) => {
                 let below = self.below_mount(preopen, target.as_fd(), None)?;
                 self.judge_visibility(preopen, &below, path, false)
@@ -340,8 +342,10 @@ impl GuestFs {
             resolve(base.as_fd(), path, flags).map_err(|error| self.refusal(error, preopen, &base, path))?;
         let stat = stat(target.as_fd())?;
         if FileType::from_raw_mode(stat.st_mode) == FileType::RegularFile {
-            let below = self.below_mount(preopen, target.as_fd(), None)?;
-            self.judge_links(preopen, &below, &stat, true)?;
+            if stat.st_nlink > 1 {
+                let below = self.below_mount(preopen, target.as_fd(), None)?;
+                self.judge_links(preopen, &below, &stat, true)?;
+            }
             self.keep(preopen, target.as_fd(), None, ChangeScope::Path)?;
         }
         Ok(())
