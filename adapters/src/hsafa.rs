@@ -13,6 +13,6 @@ mod faults;
 mod mcp;
 
 pub use configuration::{MAX_CONFIGURATION_BYTES, MAX_TIMEOUT, ToolConfiguration, read_configurations};
-pub use execution::{Execution, ExecutionType};
+pub use execution::{ExecutionType, ToolExecution};
 pub use faults::{ConfigurationFault, InvalidConfigurations};
 pub use mcp::{MAX_ALLOWED_TOOLS, MAX_MCP_SERVERS, McpServerConfiguration};

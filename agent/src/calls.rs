@@ -10,7 +10,7 @@ use portcullis_types::{EventFn, ToolCall, ToolError, ToolErrorCode, ToolEvent, T
 use tokio::{task::JoinSet, time::Instant};
 
 use super::{
-    AgentConfig, AgentEvent, AgentHandle, AssembledCall, CallTerms, OfferedTool, ToolExecutor,
+    AgentConfig, AgentEvent, AgentHandle, AssembledCall, CallContext, OfferedTool, ToolExecutor,
     batches::batches,
     embedder::{self, EmbedderGuard, GuardedEmitter, panicked},
 };
@@ -51,7 +51,7 @@ impl CallRunner<'_> {
         let live_calls = LiveCalls::default();
         let cancel = self.guard.cancel.child_token();
         let timeout = self.config.turn_timeout;
-        let terms = CallTerms {
+        let context = CallContext {
             agent_id: self.config.agent_id.clone(),
             run_id: self.run_id.to_owned(),
             space_id: self.config.space_id.clone(),
@@ -62,7 +62,7 @@ impl CallRunner<'_> {
         };
         let mut turn = TurnCalls {
             runner: self,
-            terms: Arc::new(terms),
+            context: Arc::new(context),
             live_calls,
             deadline: timeout
                 .and_then(|timeout| Instant::now().checked_add(timeout)?.checked_add(self.config.grace)),
@@ -101,7 +101,7 @@ impl CallRunner<'_> {
                 None => skip_error = turn.run_batch(batch).await,
             }
         }
-        // An abandoned call may still hold the terms. Cancelling their token tells it to stop.
+        // An abandoned call may still hold the context. Cancelling the context's token tells the call to stop.
         cancel.cancel();
         turn.results.into_iter().flatten().collect()
     }
@@ -115,7 +115,7 @@ fn may_run_concurrently(call: &ToolCall, offers: &[OfferedTool]) -> bool {
 
 struct TurnCalls<'a> {
     runner: &'a CallRunner<'a>,
-    terms: Arc<CallTerms>,
+    context: Arc<CallContext>,
     live_calls: LiveCalls,
     /// When calls that outlast the turn's deadline are dropped: the deadline plus the grace period.
     deadline: Option<Instant>,
@@ -186,7 +186,7 @@ impl TurnCalls<'_> {
             return None;
         }
         let mut call = Box::pin(self.begin(index).await);
-        if self.terms.on_event.is_some() {
+        if self.context.on_event.is_some() {
             // Yield, so that an observer in this task reads the request before the call runs.
             tokio::task::yield_now().await;
         }
@@ -259,12 +259,12 @@ impl TurnCalls<'_> {
     async fn begin(&mut self, index: usize) -> impl Future<Output = (usize, ToolResult)> + Send + use<> {
         self.announce(index).await;
         let call = self.requested[index].clone();
-        let (executor, terms) = (Arc::clone(self.runner.executor), Arc::clone(&self.terms));
+        let (executor, context) = (Arc::clone(self.runner.executor), Arc::clone(&self.context));
         let live_calls = self.live_calls.clone();
         async move {
             // A call begins when its future is first polled. A task may be aborted before that.
             live_calls.insert(call.id.clone());
-            (index, run_tool(&*executor, call, &terms).await)
+            (index, run_tool(&*executor, call, &context).await)
         }
     }
 
@@ -275,7 +275,7 @@ impl TurnCalls<'_> {
         let refused = match self.refuses_slowly {
             true => None,
             false => {
-                let refuse = || self.runner.executor.refuse(call.clone(), error.clone(), &self.terms);
+                let refuse = || self.runner.executor.refuse(call.clone(), error.clone(), &self.context);
                 embedder::catch_panic("executor", refuse).ok()
             }
         };
@@ -298,7 +298,7 @@ impl TurnCalls<'_> {
     /// Reports, once for each call, that the model asked for it.
     async fn announce(&mut self, index: usize) {
         // Skip the copy when the emitter does not listen: arguments can be long.
-        if self.terms.on_event.is_none() || std::mem::replace(&mut self.announced[index], true) {
+        if self.context.on_event.is_none() || std::mem::replace(&mut self.announced[index], true) {
             return;
         }
         let ToolCall { id, tool, arguments } = self.requested[index].clone();
@@ -309,9 +309,9 @@ impl TurnCalls<'_> {
 
 /// Runs one call. This is the only step of a run with an effect. A panic of the executor becomes the call's
 /// error.
-async fn run_tool(executor: &dyn ToolExecutor, call: ToolCall, terms: &CallTerms) -> ToolResult {
+async fn run_tool(executor: &dyn ToolExecutor, call: ToolCall, context: &CallContext) -> ToolResult {
     let (id, tool) = (call.id.clone(), call.tool.clone());
-    let caught = AssertUnwindSafe(async { executor.execute(call, terms).await }).catch_unwind().await;
+    let caught = AssertUnwindSafe(async { executor.execute(call, context).await }).catch_unwind().await;
     caught.unwrap_or_else(|panic| {
         let fault = panicked("executor", &*panic);
         let call = ToolCall { id, tool, arguments: String::new() };

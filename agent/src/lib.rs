@@ -64,7 +64,7 @@ pub use config::{
 pub use emitter::EventEmitter;
 pub use event::{AgentEnd, AgentEvent};
 /// Re-exported: the executor that runs a loop's calls.
-pub use portcullis_types::{CallTerms, OfferedTool, ToolExecutor};
+pub use portcullis_types::{CallContext, OfferedTool, ToolExecutor};
 
 pub use provider::{
     Delta, DeltaStream, ModelRequest, Provider, ProviderError, ProviderErrorKind, StopReason, ToolCallDelta,

@@ -160,13 +160,13 @@ impl ToolExecutor for Tools {
             .collect()
     }
 
-    async fn execute(&self, call: ToolCall, terms: &CallTerms) -> ToolResult {
+    async fn execute(&self, call: ToolCall, context: &CallContext) -> ToolResult {
         let running_count = self.running.fetch_add(1, Ordering::SeqCst) + 1;
         let _running = Running(Arc::clone(&self.running));
         self.max_running.fetch_max(running_count, Ordering::SeqCst);
         self.note("begin", &call.id);
         let report_event = |event: ToolEvent| {
-            if let Some(listener) = &terms.on_event {
+            if let Some(listener) = &context.on_event {
                 listener(&event);
             }
         };
@@ -183,7 +183,7 @@ impl ToolExecutor for Tools {
                 let arguments: serde_json::Value = serde_json::from_str(&call.arguments).unwrap_or_default();
                 let time = Duration::from_millis(arguments["ms"].as_u64().unwrap_or(10));
                 tokio::select! {
-                    () = terms.cancel.cancelled() => Err(ToolError::cancelled("the tool heard of it")),
+                    () = context.cancel.cancelled() => Err(ToolError::cancelled("the tool heard of it")),
                     () = tokio::time::sleep(time) => Ok(ToolOutput::text("slept")),
                 }
             }
@@ -221,7 +221,7 @@ impl ToolExecutor for Tools {
         }
     }
 
-    fn refuse(&self, call: ToolCall, error: ToolError, _: &CallTerms) -> ToolResult {
+    fn refuse(&self, call: ToolCall, error: ToolError, _: &CallContext) -> ToolResult {
         self.refused.fetch_add(1, Ordering::SeqCst);
         ToolResult::without_run(call, error)
     }

@@ -70,13 +70,13 @@ pub use files::{LOG_NAME, log_path};
 pub use follow::LogFollower;
 pub use key::{CheckpointKey, KEY_CREDENTIAL, KEY_NAME, KeyError, KeySource, VERIFIER_KEY_NAME, VerifierKey};
 pub use log::{AuditLog, RowRef};
-pub use process::{GatherFacts, KeptPolicy, LoadPolicyFn, PolicyChange, PolicyChangeCause, ProcessStart};
+pub use process::{CollectStartFn, KeptPolicy, LoadPolicyFn, PolicyChange, PolicyChangeCause, ProcessStart};
 pub use read::{Row, RowLine, newest_row_lines, row_lines, rows};
 pub use recovery::{Recovery, TornTail};
 pub use request::RecordedRequest;
 pub use row::{
     CallEnding, Confinement, Decision, ModelEnding, NewRow, NewRowEvent, Outcome, RecordedMount, RowEvent,
-    RowFacts, SharedText, Subject, SubjectKind, SubjectSource,
+    RowFields, SharedText, Subject, SubjectKind, SubjectSource,
 };
 pub use seal::{
     CHECKPOINT_INTERVAL, CHECKPOINT_ROWS, CheckpointSink, NEWEST_CHECKPOINT, SealingOptions,

@@ -23,7 +23,8 @@ use super::{
     files::LogFiles,
     live_file::LiveFile,
     process::{
-        CheckpointRow, GatherFacts, LoadPolicyFn, PendingStart, PolicyChange, PolicyChangeCause, ProcessRow,
+        CheckpointRow, CollectStartFn, LoadPolicyFn, PendingStart, PolicyChange, PolicyChangeCause,
+        ProcessRow,
     },
     recovery::{self, Recovery},
     row::{NewRow, NewRowEvent, SharedText},
@@ -115,10 +116,10 @@ impl AuditLog {
     /// policy only before the first other row, so a process that only reads leaves no row. If the newest
     /// earlier `start` had a different policy, a `policy` row follows. The process's last row is `stop`.
     ///
-    /// `facts` is called when the first row is written. `policy` is called then too, unless an earlier
+    /// `collect` is called when the first row is written. `policy` is called then too, unless an earlier
     /// process has stored the policy.
-    pub fn set_process_facts(&self, facts: GatherFacts, policy: Option<LoadPolicyFn>) {
-        self.shared.state().start = Some(PendingStart::new(facts, policy));
+    pub fn set_process_start(&self, collect: CollectStartFn, policy: Option<LoadPolicyFn>) {
+        self.shared.state().start = Some(PendingStart::new(collect, policy));
     }
 
     /// Sets how the log is sealed. Without this call, the process makes no checkpoints and seals no segments,
@@ -195,7 +196,7 @@ impl AuditLog {
             let mut state = self.shared.state();
             // Before taking the lock, because computing the hash of the program may take a while.
             if let Some(pending) = &mut state.start {
-                pending.facts();
+                pending.start();
             }
             let _locked = state.writer.lock()?;
             write(&mut state, &self.shared)?
@@ -255,7 +256,7 @@ impl Drop for AuditLog {
         if state.has_started
             && let Err(error) = state.write_stop(&self.shared)
         {
-            tracing::warn!(%error, "the audit log lacks the last row of this process");
+            tracing::warn!(%error, "cannot write this process's last row to the audit log");
         }
         drop(state);
         self.shared.checkpoint_at_exit();
@@ -350,12 +351,12 @@ impl LogState {
     /// the policy differs from that of the newest earlier `start`.
     fn write_start(&mut self, shared: &SharedLog, change: Option<&PolicyChange>) -> Result<(), AuditError> {
         let Some(pending) = &mut self.start else { return Ok(()) };
-        let start = pending.facts();
+        let start = pending.start();
         let (digest, uid) = (start.policy_digest.clone(), start.uid);
         if let (Some(digest), Some(text)) = (&digest, &pending.policy) {
             stored_texts::store_policy(&shared.files, digest, text)?;
         }
-        self.writer.write_process_row(&self.process, ProcessRow::Start(pending.facts()))?;
+        self.writer.write_process_row(&self.process, ProcessRow::Start(pending.start()))?;
         self.start = None;
         self.has_started = true;
         let Some(digest) = digest else { return Ok(()) };
@@ -406,18 +407,18 @@ impl LogState {
                 // would hide it from recovery.
                 self.ensure_marked(shared)?;
                 let offset = self.writer.end();
-                self.writer.write(&self.process, &row.facts, &row.event, 0)?;
-                self.open.push(OpenCall { offset, call_id: Arc::clone(&row.facts.call_id) });
+                self.writer.write(&self.process, &row.fields, &row.event, 0)?;
+                self.open.push(OpenCall { offset, call_id: Arc::clone(&row.fields.call_id) });
             }
             NewRowEvent::End(_) => {
-                self.writer.write(&self.process, &row.facts, &row.event, 0)?;
-                let is_same_call = |open: &OpenCall| open.call_id == row.facts.call_id;
+                self.writer.write(&self.process, &row.fields, &row.event, 0)?;
+                let is_same_call = |open: &OpenCall| open.call_id == row.fields.call_id;
                 if let Some(index) = self.open.iter().position(is_same_call) {
                     self.open.remove(index);
                 }
             }
             NewRowEvent::Result(_) | NewRowEvent::Model(_) | NewRowEvent::Approve | NewRowEvent::Revoke => {
-                self.writer.write(&self.process, &row.facts, &row.event, 0)?;
+                self.writer.write(&self.process, &row.fields, &row.event, 0)?;
             }
         }
         Ok(RowRef { seq: self.writer.seq() })

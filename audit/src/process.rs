@@ -137,35 +137,35 @@ pub struct KeptPolicy {
 }
 
 /// Collects the facts of a process. Called at most once, when the first row is written.
-pub type GatherFacts = Box<dyn FnOnce() -> ProcessStart + Send>;
+pub type CollectStartFn = Box<dyn FnOnce() -> ProcessStart + Send>;
 
 /// The start of a process whose row has not been written.
 pub(super) struct PendingStart {
-    facts: ProcessFacts,
+    start: LazyStart,
     pub(super) policy: Option<LoadPolicyFn>,
 }
 
-enum ProcessFacts {
-    Gathered(Box<ProcessStart>),
+enum LazyStart {
+    Collected(Box<ProcessStart>),
     /// `None` only while the facts are being collected.
-    ToGather(Option<GatherFacts>),
+    NotCollected(Option<CollectStartFn>),
 }
 
 impl PendingStart {
-    pub(super) fn new(facts: GatherFacts, policy: Option<LoadPolicyFn>) -> Self {
-        Self { facts: ProcessFacts::ToGather(Some(facts)), policy }
+    pub(super) fn new(collect: CollectStartFn, policy: Option<LoadPolicyFn>) -> Self {
+        Self { start: LazyStart::NotCollected(Some(collect)), policy }
     }
 
     /// Returns the facts. They are collected on first use and kept, because a failed write of
     /// the row is retried.
-    pub(super) fn facts(&mut self) -> &ProcessStart {
-        if let ProcessFacts::ToGather(gather) = &mut self.facts {
-            let start = gather.take().map(|gather| gather()).unwrap_or_default();
-            self.facts = ProcessFacts::Gathered(Box::new(start));
+    pub(super) fn start(&mut self) -> &ProcessStart {
+        if let LazyStart::NotCollected(collect) = &mut self.start {
+            let start = collect.take().map(|collect| collect()).unwrap_or_default();
+            self.start = LazyStart::Collected(Box::new(start));
         }
-        match &self.facts {
-            ProcessFacts::Gathered(start) => start,
-            ProcessFacts::ToGather(_) => unreachable!("they were gathered above"),
+        match &self.start {
+            LazyStart::Collected(start) => start,
+            LazyStart::NotCollected(_) => unreachable!("they were collected above"),
         }
     }
 }

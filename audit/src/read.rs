@@ -18,7 +18,7 @@ use super::{
     error::AuditError,
     lines::{LineEnd, LogLines},
     request::RecordedRequest,
-    row::{Confinement, Decision, Outcome, RecordedMount, RowEvent, RowFacts, SharedText, Subject},
+    row::{Confinement, Decision, Outcome, RecordedMount, RowEvent, RowFields, SharedText, Subject},
     segments::{self, LogPart},
     touched::TouchedMount,
 };
@@ -38,52 +38,52 @@ pub struct Row {
     /// The kind of the row.
     #[serde(deserialize_with = "known_event")]
     pub event: RowEvent,
-    /// As [`RowFacts::call_id`]. Empty in a row that is not about a call.
+    /// As [`RowFields::call_id`]. Empty in a row that is not about a call.
     #[serde(default)]
     pub call_id: SharedText,
-    /// As [`RowFacts::run_id`].
+    /// As [`RowFields::run_id`].
     pub run_id: Option<SharedText>,
-    /// As [`RowFacts::agent`].
+    /// As [`RowFields::agent`].
     pub agent: Option<SharedText>,
-    /// As [`RowFacts::operation_id`].
+    /// As [`RowFields::operation_id`].
     pub operation_id: Option<SharedText>,
-    /// As [`RowFacts::tool`]. Empty in a row that is not about a call or a tool.
+    /// As [`RowFields::tool`]. Empty in a row that is not about a call or a tool.
     #[serde(default)]
     pub tool: SharedText,
-    /// As [`RowFacts::tier`].
+    /// As [`RowFields::tier`].
     pub tier: Option<SafetyTier>,
-    /// As [`RowFacts::confinement`].
+    /// As [`RowFields::confinement`].
     pub confinement: Option<Confinement>,
-    /// As [`RowFacts::profile`].
+    /// As [`RowFields::profile`].
     pub profile: Option<SharedText>,
-    /// As [`RowFacts::mounts`].
+    /// As [`RowFields::mounts`].
     #[serde(default)]
     pub mounts: Vec<RecordedMount>,
-    /// As [`RowFacts::subjects`].
+    /// As [`RowFields::subjects`].
     #[serde(default)]
     pub subjects: Vec<Subject>,
-    /// As [`RowFacts::args_sha256`].
+    /// As [`RowFields::args_sha256`].
     pub args_sha256: Option<SharedText>,
-    /// As [`RowFacts::policy_digest`].
+    /// As [`RowFields::policy_digest`].
     pub policy_digest: Option<SharedText>,
-    /// As [`RowFacts::module_sha256`].
+    /// As [`RowFields::module_sha256`].
     pub module_sha256: Option<SharedText>,
-    /// As [`RowFacts::decision`].
+    /// As [`RowFields::decision`].
     pub decision: Option<Decision>,
-    /// As [`super::CallEnding::code`] or, without one, [`RowFacts::code`].
+    /// As [`super::CallEnding::code`] or, without one, [`RowFields::code`].
     pub code: Option<SharedText>,
-    /// As [`RowFacts::rule`].
+    /// As [`RowFields::rule`].
     pub rule: Option<SharedText>,
-    /// As [`RowFacts::approval`].
+    /// As [`RowFields::approval`].
     pub approval: Option<SharedText>,
-    /// As [`RowFacts::approver`].
+    /// As [`RowFields::approver`].
     pub approver: Option<RecordedApprover>,
-    /// As [`RowFacts::labels`]; empty in a row of a version without them.
+    /// As [`RowFields::labels`]; empty in a row of a version without them.
     #[serde(default)]
     pub labels: Vec<SharedText>,
-    /// As [`RowFacts::flow_rule`].
+    /// As [`RowFields::flow_rule`].
     pub flow_rule: Option<SharedText>,
-    /// As [`RowFacts::secrets`]; empty in a row of a version without them.
+    /// As [`RowFields::secrets`]; empty in a row of a version without them.
     #[serde(default)]
     pub secrets: Vec<SharedText>,
     /// As [`super::CallEnding::outcome`]. `None` in a `begin`.
@@ -109,10 +109,10 @@ pub struct Row {
     /// As [`super::CallEnding::connections`]; empty in a row of a version without them.
     #[serde(default)]
     pub connections: Vec<RecordedConnection>,
-    /// As [`RowFacts::requests`]; empty in a row of a version without them.
+    /// As [`RowFields::requests`]; empty in a row of a version without them.
     #[serde(default)]
     pub requests: Vec<RecordedRequest>,
-    /// As [`RowFacts::posture`].
+    /// As [`RowFields::posture`].
     pub posture: Option<SharedText>,
     /// In a `model`: as [`ModelEnding::model`](super::ModelEnding::model).
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -186,8 +186,8 @@ pub struct Row {
 
 impl Row {
     /// Converts the row back into the call, so that recovery can write another row about it.
-    pub(super) fn into_call(self) -> RowFacts {
-        RowFacts {
+    pub(super) fn into_call(self) -> RowFields {
+        RowFields {
             call_id: self.call_id,
             run_id: self.run_id,
             agent: self.agent,

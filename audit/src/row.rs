@@ -1,4 +1,4 @@
-//! The facts of a row about a call. [`write`] turns them into a line.
+//! The fields of a row about a call. [`write`] turns them into a line.
 
 use std::{fmt, sync::Arc, time::Duration};
 
@@ -19,7 +19,7 @@ pub type SharedText = Arc<str>;
 /// that become known while the call runs. Only the call's id and the tool's name are always known; for
 /// example, a call of an unknown tool has no tier.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub struct RowFacts {
+pub struct RowFields {
     /// The call's id.
     pub call_id: SharedText,
     /// The run that the call belongs to.
@@ -74,8 +74,8 @@ pub struct RowFacts {
 /// One row to write.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct NewRow {
-    /// The facts of its subject: a call, a request to a model, or a pin.
-    pub facts: Arc<RowFacts>,
+    /// The fields about its subject: a call, a request to a model, or a pin.
+    pub fields: Arc<RowFields>,
     /// The recorded event.
     pub event: NewRowEvent,
 }
@@ -83,38 +83,38 @@ pub struct NewRow {
 impl NewRow {
     /// The row before a call with effects runs.
     #[must_use]
-    pub fn begin(facts: &Arc<RowFacts>) -> Self {
-        Self { facts: Arc::clone(facts), event: NewRowEvent::Begin }
+    pub fn begin(fields: &Arc<RowFields>) -> Self {
+        Self { fields: Arc::clone(fields), event: NewRowEvent::Begin }
     }
 
     /// The row after a call, or the only row of a call without effects or of a refused call.
     #[must_use]
-    pub fn end(facts: &Arc<RowFacts>, ending: CallEnding) -> Self {
-        Self { facts: Arc::clone(facts), event: NewRowEvent::End(ending) }
+    pub fn end(fields: &Arc<RowFields>, ending: CallEnding) -> Self {
+        Self { fields: Arc::clone(fields), event: NewRowEvent::End(ending) }
     }
 
-    /// The row after a request to a model. Only the run and the agent of the facts are written.
+    /// The row after a request to a model. Only the run and the agent are written.
     #[must_use]
-    pub fn model(facts: &Arc<RowFacts>, ending: ModelEnding) -> Self {
-        Self { facts: Arc::clone(facts), event: NewRowEvent::Model(ending) }
+    pub fn model(fields: &Arc<RowFields>, ending: ModelEnding) -> Self {
+        Self { fields: Arc::clone(fields), event: NewRowEvent::Model(ending) }
     }
 
     /// The row for the late result of a pending call, written when the result enters the run.
     #[must_use]
-    pub fn result(facts: &Arc<RowFacts>, ending: CallEnding) -> Self {
-        Self { facts: Arc::clone(facts), event: NewRowEvent::Result(ending) }
+    pub fn result(fields: &Arc<RowFields>, ending: CallEnding) -> Self {
+        Self { fields: Arc::clone(fields), event: NewRowEvent::Result(ending) }
     }
 
     /// The row before a tool of a module is pinned.
     #[must_use]
-    pub fn approve(facts: &Arc<RowFacts>) -> Self {
-        Self { facts: Arc::clone(facts), event: NewRowEvent::Approve }
+    pub fn approve(fields: &Arc<RowFields>) -> Self {
+        Self { fields: Arc::clone(fields), event: NewRowEvent::Approve }
     }
 
     /// The row before a pin is withdrawn.
     #[must_use]
-    pub fn revoke(facts: &Arc<RowFacts>) -> Self {
-        Self { facts: Arc::clone(facts), event: NewRowEvent::Revoke }
+    pub fn revoke(fields: &Arc<RowFields>) -> Self {
+        Self { fields: Arc::clone(fields), event: NewRowEvent::Revoke }
     }
 }
 
@@ -160,7 +160,7 @@ pub struct ModelEnding {
 pub struct CallEnding {
     /// Success, or the kind of the error.
     pub outcome: Outcome,
-    /// The error's code, if it is more precise than [`RowFacts::code`].
+    /// The error's code, if it is more precise than [`RowFields::code`].
     pub code: Option<SharedText>,
     /// The time from the call's arrival to its result, without the waits for an approver.
     pub duration: Option<Duration>,

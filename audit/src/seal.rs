@@ -315,7 +315,7 @@ impl SharedLog {
         if self.state().writer.seq() > seal_state.covered
             && let Err(error) = self.checkpoint(&mut seal_state, &options, Sealing::No)
         {
-            tracing::warn!(%error, "the audit log has no checkpoint of its last rows");
+            tracing::warn!(%error, "cannot write a checkpoint of the last rows of the audit log");
         }
     }
 

@@ -13,7 +13,7 @@ mod tampering;
 use std::{collections::HashMap, fs, path::Path, sync::Arc};
 
 use super::{
-    AuditLog, CallEnding, NewRow, Outcome, Row, RowEvent, RowFacts, SyncMode, VerifyReport, log_path, rows,
+    AuditLog, CallEnding, NewRow, Outcome, Row, RowEvent, RowFields, SyncMode, VerifyReport, log_path, rows,
     verify,
 };
 
@@ -25,8 +25,8 @@ fn open(dir: &Path) -> AuditLog {
     log
 }
 
-fn call(call_id: &str) -> Arc<RowFacts> {
-    Arc::new(RowFacts { call_id: call_id.into(), tool: "file_write".into(), ..RowFacts::default() })
+fn call(call_id: &str) -> Arc<RowFields> {
+    Arc::new(RowFields { call_id: call_id.into(), tool: "file_write".into(), ..RowFields::default() })
 }
 
 fn begin(call_id: &str) -> NewRow {

@@ -23,7 +23,7 @@ use super::{
     recovery::TornTail,
     rotation,
     row::{
-        NewRowEvent, RowFacts,
+        NewRowEvent, RowFields,
         write::{RowHead, write_line},
     },
     segments::SegmentName,
@@ -191,7 +191,7 @@ impl LogWriter {
     pub(super) fn write(
         &mut self,
         process: &str,
-        call: &RowFacts,
+        call: &RowFields,
         kind: &NewRowEvent,
         omitted: u64,
     ) -> Result<(), AuditError> {

@@ -25,19 +25,19 @@ pub(crate) async fn dial(
         || FetchError::ConnectTimeout { host: host.to_owned(), limit: limits.connect_timeout };
     let mut last_error = timeout_error();
     let mut waiting = addresses.iter();
-    let mut under_way = FuturesUnordered::new();
+    let mut in_flight = FuturesUnordered::new();
     let mut may_begin = true;
     loop {
         if std::mem::take(&mut may_begin)
             && let Some(address) = waiting.next()
         {
-            under_way.push(async move {
+            in_flight.push(async move {
                 (address, timeout(limits.connect_timeout, TcpStream::connect(address)).await)
             });
         }
         let has_more = waiting.len() > 0;
         tokio::select! {
-            ended = under_way.next() => match ended {
+            ended = in_flight.next() => match ended {
                 // Nothing is in flight, so every address has failed.
                 None => return Err(last_error),
                 Some((address, Ok(Ok(stream)))) => {

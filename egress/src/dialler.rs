@@ -18,7 +18,7 @@ use tempfile::TempDir;
 use url::{Host, Url};
 
 use crate::{
-    ConfiguredOrigins, Egress, EgressConfig, EgressError, FetchError, Judge, LazyEgress, NameSettings,
+    ConfiguredOrigins, DnsConfig, Egress, EgressConfig, EgressError, FetchError, Judge, LazyEgress,
     RequestLimits, TrustedRoots,
 };
 
@@ -128,7 +128,7 @@ fn start(
         proxy: None,
         // Only host names need name servers. Without them, addresses and names in the hosts file can still be
         // reached.
-        names: if needs_names { NameSettings::read_system()? } else { NameSettings::read_hosts()? },
+        names: if needs_names { DnsConfig::read_system()? } else { DnsConfig::read_hosts()? },
         roots: TrustedRoots::empty(),
         threads: NonZeroUsize::MIN,
     })?)

@@ -50,7 +50,7 @@ mod tests {
     use portcullis_confine::{Canary, Requirement};
 
     use super::*;
-    use crate::{EgressConfig, NameSettings, TrustedRoots};
+    use crate::{DnsConfig, EgressConfig, TrustedRoots};
 
     #[tokio::test]
     async fn a_client_starts_once_and_again_after_a_failure_or_its_end() {
@@ -68,7 +68,7 @@ mod tests {
                     seccomp: Requirement::Waived,
                     ports: BTreeSet::new(),
                     proxy: None,
-                    names: NameSettings::with_servers(Vec::new()),
+                    names: DnsConfig::with_servers(Vec::new()),
                     roots: TrustedRoots::empty(),
                     threads: NonZeroUsize::MIN,
                 })

@@ -31,7 +31,7 @@
 //! use std::{num::NonZeroUsize, path::Path};
 //! use portcullis_confine::{Canary, Requirement};
 //! use portcullis_egress::{
-//!     CancellationToken, Egress, EgressConfig, NameSettings, Request, SystemRoots, TrustedRoots,
+//!     CancellationToken, Egress, EgressConfig, DnsConfig, Request, SystemRoots, TrustedRoots,
 //! };
 //!
 //! let egress = Egress::start(EgressConfig {
@@ -40,7 +40,7 @@
 //!     seccomp: Requirement::Required,
 //!     ports: [443].into(),
 //!     proxy: None,
-//!     names: NameSettings::read_system()?,
+//!     names: DnsConfig::read_system()?,
 //!     roots: TrustedRoots::read(SystemRoots::Trust, &[])?,
 //!     threads: NonZeroUsize::MIN,
 //! })?;
@@ -91,7 +91,7 @@ pub use lazy::LazyEgress;
 pub use limits::RequestLimits;
 pub use redact::redact_text;
 pub use request::{Request, Response, is_reserved_header};
-pub use resolve::NameSettings;
+pub use resolve::DnsConfig;
 pub use roots::{MAX_CA_BYTES, SystemRoots, TrustedRoots, read_ca};
 pub use stream::StreamedResponse;
 pub use thread::{Egress, EgressConfig};

@@ -27,7 +27,7 @@ use crate::{EgressError, FetchError};
 
 /// The configuration of name resolution.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct NameSettings {
+pub struct DnsConfig {
     /// The name servers, asked over TCP (RFC 7766) in this order. If empty, only the names of [`Self::hosts`]
     /// can be resolved.
     pub servers: Vec<SocketAddr>,
@@ -37,7 +37,7 @@ pub struct NameSettings {
     pub timeout: Duration,
 }
 
-impl NameSettings {
+impl DnsConfig {
     /// Reads `/etc/resolv.conf` (resolv.conf(5)) and `/etc/hosts`, which may be absent.
     ///
     /// # Errors
@@ -68,7 +68,7 @@ impl NameSettings {
 
     fn read_available_in(servers: &Path, hosts: &Path) -> Result<(Self, Option<EgressError>), EgressError> {
         match Self::read(servers, hosts) {
-            Ok(settings) => Ok((settings, None)),
+            Ok(config) => Ok((config, None)),
             Err(reason @ EgressError::NameServers { .. }) => {
                 Ok((Self { hosts: read_hosts(hosts)?, ..Self::with_servers(Vec::new()) }, Some(reason)))
             }
@@ -108,17 +108,17 @@ pub(crate) struct Resolver {
 }
 
 impl Resolver {
-    pub(crate) fn build(settings: &NameSettings) -> Result<Self, EgressError> {
+    pub(crate) fn build(config: &DnsConfig) -> Result<Self, EgressError> {
         let mut hosts = Hosts::default();
-        hosts.read_hosts_conf(settings.hosts.as_bytes()).map_err(|source| EgressError::Hosts { source })?;
-        let servers = settings.servers.iter().map(|server| {
+        hosts.read_hosts_conf(config.hosts.as_bytes()).map_err(|source| EgressError::Hosts { source })?;
+        let servers = config.servers.iter().map(|server| {
             let mut connection = ConnectionConfig::tcp();
             connection.port = server.port();
             NameServerConfig::new(server.ip(), true, vec![connection])
         });
         let config = ResolverConfig::from_parts(None, Vec::new(), servers.collect());
         let mut options = ResolverOpts::default();
-        options.timeout = settings.timeout;
+        options.timeout = config.timeout;
         options.attempts = 1;
         // EDNS negotiates the size of datagrams, which are not used here.
         options.edns0 = false;
@@ -130,7 +130,7 @@ impl Resolver {
             .with_options(options)
             .build()
             .map_err(|source| EgressError::Resolver { source })?;
-        Ok(Self { hosts, servers, has_servers: !settings.servers.is_empty() })
+        Ok(Self { hosts, servers, has_servers: !config.servers.is_empty() })
     }
 
     /// Resolves a name once, to all its addresses. `host` is the name as errors show it.
@@ -168,17 +168,17 @@ mod tests {
 
     #[test]
     fn names_of_the_hosts_file_ask_no_server() {
-        let settings = NameSettings {
+        let config = DnsConfig {
             hosts: "# comment\n192.0.2.1 one.test alias.test\n2001:db8::1 one.test\n".to_owned(),
-            ..NameSettings::with_servers(Vec::new())
+            ..DnsConfig::with_servers(Vec::new())
         };
-        let resolver = Resolver::build(&settings).unwrap();
+        let resolver = Resolver::build(&config).unwrap();
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
         let addresses = |name| runtime.block_on(resolver.addresses(name, name));
         let both_addresses: Vec<IpAddr> = vec!["192.0.2.1".parse().unwrap(), "2001:db8::1".parse().unwrap()];
         assert_eq!(addresses("one.test").unwrap(), both_addresses);
         assert_eq!(addresses("ALIAS.test").unwrap(), both_addresses[..1]);
-        // The settings name no server, so none is asked.
+        // The config name no server, so none is asked.
         assert_eq!(addresses("other.test").unwrap_err().code(), "no_name_servers");
     }
 
@@ -186,21 +186,21 @@ mod tests {
     fn a_machine_without_name_servers_has_its_hosts_file() {
         let folder = tempfile::tempdir().unwrap();
         let (servers, hosts) = (folder.path().join("resolv.conf"), folder.path().join("hosts"));
-        let read_settings = || NameSettings::read_available_in(&servers, &hosts).unwrap();
+        let read_config = || DnsConfig::read_available_in(&servers, &hosts).unwrap();
         // Neither file exists.
-        let (settings, reason) = read_settings();
-        assert_eq!(settings, NameSettings::with_servers(Vec::new()));
+        let (config, reason) = read_config();
+        assert_eq!(config, DnsConfig::with_servers(Vec::new()));
         assert!(matches!(reason, Some(EgressError::NameServers { .. })));
         fs::write(&hosts, "192.0.2.1 one.test").unwrap();
         for text in ["", "search test\noptions timeout:3\n", "# nameserver 192.0.2.53\n"] {
             fs::write(&servers, text).unwrap();
-            let (settings, reason) = read_settings();
-            assert!(settings.servers.is_empty() && settings.hosts.contains("one.test"), "{text:?}");
+            let (config, reason) = read_config();
+            assert!(config.servers.is_empty() && config.hosts.contains("one.test"), "{text:?}");
             assert!(matches!(reason, Some(EgressError::NameServers { .. })), "{text:?}");
         }
         fs::write(&servers, "nameserver 192.0.2.53\n").unwrap();
-        let (settings, reason) = read_settings();
-        assert_eq!(settings.servers, ["192.0.2.53:53".parse().unwrap()]);
+        let (config, reason) = read_config();
+        assert_eq!(config.servers, ["192.0.2.53:53".parse().unwrap()]);
         assert!(reason.is_none());
     }
 }

@@ -34,7 +34,7 @@ use tokio::{
 use tokio_util::sync::CancellationToken;
 
 use crate::{
-    EgressError, FetchError, Judge, NameSettings, Request, Response, TrustedRoots, TunnelEnd, TunnelLimits,
+    DnsConfig, EgressError, FetchError, Judge, Request, Response, TrustedRoots, TunnelEnd, TunnelLimits,
     TunnelShare, TunnelWatch, Url, dial_request,
     fetch::FetchClient,
     pool::ConnectionPool,
@@ -61,7 +61,7 @@ pub struct EgressConfig {
     /// [`Self::ports`] then limits the ports that the proxy is asked for.
     pub proxy: Option<Url>,
     /// The configuration of name resolution.
-    pub names: NameSettings,
+    pub names: DnsConfig,
     /// The certificates that servers are checked against.
     pub roots: TrustedRoots,
     /// The number of threads. One thread serves many requests, which mostly wait for the network.

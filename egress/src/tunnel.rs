@@ -120,7 +120,7 @@ impl TunnelEnd {
 impl TunnelWatch {
     /// Returns the facts so far.
     #[must_use]
-    pub fn facts(&self) -> TunnelReport {
+    pub fn report(&self) -> TunnelReport {
         self.lock().clone()
     }
 

@@ -62,7 +62,9 @@ impl<S: Send + Sync> FromRequestParts<S> for TokenHash {
             // The name of a scheme is case-insensitive (RFC 9110, 11.1).
             .filter(|(scheme, _)| scheme.eq_ignore_ascii_case(b"bearer "))
             .and_then(|(_, token)| std::str::from_utf8(token.trim_ascii()).ok())
-            .ok_or_else(|| refused("the header `Authorization: Bearer TOKEN` is missing or malformed"))?;
+            .ok_or_else(|| {
+                unauthorized("the header `Authorization: Bearer TOKEN` is missing or malformed")
+            })?;
         Ok(Self(token_hash(token)))
     }
 }
@@ -76,7 +78,7 @@ impl FromRequestParts<Arc<Core>> for Identity {
     }
 }
 
-fn refused(message: &str) -> ApiError {
+fn unauthorized(message: &str) -> ApiError {
     ApiError::new(ErrorCode::Unauthorized, message)
 }
 
@@ -88,7 +90,7 @@ impl Identity {
     pub(crate) async fn of_token(core: &Core, TokenHash(hash): &TokenHash) -> Result<Self, ApiError> {
         // Look up the hash, so that the time of the comparison reveals nothing about a token.
         let found = core.store.find_token(hash).await?;
-        let token = found.ok_or_else(|| refused("the token is unknown"))?;
+        let token = found.ok_or_else(|| unauthorized("the token is unknown"))?;
         match (token.subject_kind.parse(), token.subject) {
             (Ok(TokenKind::Admin), None) => Ok(Self::Admin),
             (Ok(TokenKind::User), Some(id)) => Ok(Self::User(id)),
@@ -98,7 +100,7 @@ impl Identity {
                 Ok(Self::Run { run, agent })
             }
             // A row of another form, for example from a newer version, grants nothing.
-            _ => Err(refused("the token has no subject")),
+            _ => Err(unauthorized("the token has no subject")),
         }
     }
 

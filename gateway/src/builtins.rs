@@ -158,11 +158,11 @@ mod tests {
 
     #[test]
     fn the_tiers_are_those_that_the_policy_knows() {
-        for facts in portcullis_tools::policy::gateway_tools() {
-            let action = ALL.iter().find(|(name, _)| *name == facts.name.as_str()).expect("known").1;
+        for descriptor in portcullis_tools::policy::gateway_tools() {
+            let action = ALL.iter().find(|(name, _)| *name == descriptor.name.as_str()).expect("known").1;
             let reads = matches!(action, Action::ReadMessages | Action::GetPlans | Action::Skip);
             let expected = if reads { SafetyTier::ReadOnly } else { SafetyTier::SideEffecting };
-            assert_eq!(facts.declared_tier, Some(expected), "{}", facts.name);
+            assert_eq!(descriptor.declared_tier, Some(expected), "{}", descriptor.name);
         }
     }
 }

@@ -11,7 +11,7 @@ use std::{
 
 use portcullis_sdk::{GuestPath, ToolError, fs, tool};
 
-/// Deletes a file, a symbolic link (never what it leads to), or a directory.
+/// Deletes a file, a symbolic link (never its target), or a directory.
 /// A directory with anything in it is deleted only with `recursive`; the directory of a mount, such as `/shared` itself, never.
 /// Returns how much was deleted and, if it stopped half way, what is left.
 #[tool(label = "Delete file", tier = SideEffecting, timeout = "15s", profile = FileReadWrite, deny_unknown)]

@@ -24,7 +24,7 @@ mod missing;
 /// Replaces a passage of a UTF-8 text file by another and shows the changed lines.
 /// `old_text` must be in the file exactly as given, spaces and line breaks included, and only once unless `replace_all` is set: give enough of the lines around it.
 /// A file whose line breaks are all CRLF keeps them so: line breaks of `new_text` are written as CRLF there.
-/// A symbolic link is never replaced: edit what it leads to.
+/// A symbolic link is never replaced: edit its target.
 #[tool(label = "Edit file", tier = SideEffecting, timeout = "15s", profile = FileReadWrite, deny_unknown)]
 pub async fn file_edit(
     /// The file, such as `/shared/notes.md`. Relative paths start at `/shared`.

@@ -19,7 +19,7 @@ use portcullis_sdk::{
 
 /// Writes a text file. Missing parent directories are made.
 /// The mode `overwrite` creates the file or replaces it whole, `create` fails if the file exists, `append` adds to its end.
-/// A symbolic link is never replaced: write to what it leads to.
+/// A symbolic link is never replaced: write to its target.
 #[tool(label = "Write file", tier = SideEffecting, timeout = "15s", profile = FileReadWrite, deny_unknown)]
 pub async fn file_write(
     /// The file, such as `/shared/notes.md`. Relative paths start at `/shared`.

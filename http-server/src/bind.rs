@@ -19,9 +19,7 @@ pub enum BindError {
         source: io::Error,
     },
     /// The address is reachable from other machines, which was not allowed.
-    #[error(
-        "{address} can be reached from other machines, and there is no encryption: give --allow-remote if that is intended"
-    )]
+    #[error("other machines can reach {address} without encryption: pass --allow-remote if that is intended")]
     Remote {
         /// The address and port to listen at.
         address: SocketAddr,

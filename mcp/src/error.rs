@@ -19,7 +19,7 @@ pub enum McpError {
         source: serde_json::Error,
     },
     /// The system provided no random bits.
-    #[error("no randomness is available")]
+    #[error("cannot read random bytes from the system")]
     Random {
         /// The system's reason.
         #[source]

@@ -104,7 +104,7 @@ fn mcp(registry: &ToolRegistry, tool: &RegisteredTool, parameters: &JsonSchema) 
     declaration.extend(tool.label().map(|label| ("title".to_owned(), label.into())));
     declaration
         .extend(tool.output_schema().map(|schema| ("outputSchema".to_owned(), schema.as_value().clone())));
-    let is_read_only = registry.policy().describe(tool.facts()).tier == SafetyTier::ReadOnly;
+    let is_read_only = registry.policy().describe(tool.descriptor()).tier == SafetyTier::ReadOnly;
     let annotations = json!({
         "readOnlyHint": is_read_only,
         "destructiveHint": !is_read_only,
@@ -123,7 +123,7 @@ fn reaches_out(tool: &RegisteredTool) -> bool {
         Confinement::Wasm => tool.declares_hosts(),
         Confinement::Egress | Confinement::Shell | Confinement::External => true,
         Confinement::Internal => false,
-        Confinement::Native => tool.facts().origin == ToolOrigin::Native,
+        Confinement::Native => tool.descriptor().origin == ToolOrigin::Native,
     }
 }
 

@@ -3,8 +3,8 @@
 use portcullis_types::{Access, DEFAULT_TIMEOUT, SafetyTier, ToolPolicy};
 
 use crate::{
-    Approval, Denial, DenialCode, NoTrace, PinStatus, ProfileName, ToolAssignment, ToolFacts, ToolOrigin,
-    TraceSink, TracedRule, WorkspaceSecurityPolicy,
+    Approval, Denial, DenialCode, NoTrace, PinStatus, ProfileName, ToolAssignment, ToolDescriptor,
+    ToolOrigin, TraceSink, TracedRule, WorkspaceSecurityPolicy,
     effective::{EffectivePolicy, ToolRule},
 };
 
@@ -15,14 +15,14 @@ impl WorkspaceSecurityPolicy {
     /// # Errors
     /// [`Denial`] for a tool with `enabled = false`, for a quarantined tool, and for a native tool that is not enabled
     /// by name. A tool with the approval `deny` does get an assignment; [`Self::authorize`] then refuses its calls.
-    pub fn assign(&self, tool: &ToolFacts) -> Result<ToolAssignment, Denial> {
+    pub fn assign(&self, tool: &ToolDescriptor) -> Result<ToolAssignment, Denial> {
         self.assign_traced(tool, &mut NoTrace)
     }
 
     /// Like [`Self::assign`], which is this function without a trace.
     pub(crate) fn assign_traced<T: TraceSink>(
         &self,
-        tool: &ToolFacts,
+        tool: &ToolDescriptor,
         trace: &mut T,
     ) -> Result<ToolAssignment, Denial> {
         let assignment = self.describe_traced(tool, trace);
@@ -32,11 +32,11 @@ impl WorkspaceSecurityPolicy {
     /// Like [`Self::assign`], for listings: also describes a tool that may not be called, with `enabled`
     /// false.
     #[must_use]
-    pub fn describe(&self, tool: &ToolFacts) -> ToolAssignment {
+    pub fn describe(&self, tool: &ToolDescriptor) -> ToolAssignment {
         self.describe_traced(tool, &mut NoTrace)
     }
 
-    fn describe_traced<T: TraceSink>(&self, tool: &ToolFacts, trace: &mut T) -> ToolAssignment {
+    fn describe_traced<T: TraceSink>(&self, tool: &ToolDescriptor, trace: &mut T) -> ToolAssignment {
         let policy = self.effective();
         let rule = policy.tools.get(&tool.name);
         // This is not `ReadOnly`, because a tool without a tier must not pass as harmless.
@@ -86,7 +86,7 @@ impl WorkspaceSecurityPolicy {
     ///
     /// The effective tier decides which calls run concurrently, which calls get an audit row before they run, and which
     /// hints clients receive.
-    fn tier(&self, tool: &ToolFacts, declared: SafetyTier, profile: &ProfileName) -> SafetyTier {
+    fn tier(&self, tool: &ToolDescriptor, declared: SafetyTier, profile: &ProfileName) -> SafetyTier {
         let is_foreign = tool.origin == ToolOrigin::ForeignModule;
         let may_write = self.mounts_of(profile).iter().any(|mount| mount.access == Access::Write);
         let may_send_changes = self
@@ -101,7 +101,7 @@ impl WorkspaceSecurityPolicy {
 
     /// Returns the source of a tool's approval: a key of the policy file, or the tool's own declaration.
     #[must_use]
-    pub fn approval_rule(&self, tool: &ToolFacts, assignment: &ToolAssignment) -> String {
+    pub fn approval_rule(&self, tool: &ToolDescriptor, assignment: &ToolAssignment) -> String {
         let (name, approval) = (&tool.name, assignment.approval);
         let entry = self.effective().tools.get(name);
         if entry.is_some_and(|rule| rule.approval == Some(approval) || rule.approval_floor == approval) {
@@ -125,7 +125,7 @@ impl WorkspaceSecurityPolicy {
 fn profile<T: TraceSink>(
     policy: &EffectivePolicy,
     rule: Option<&ToolRule>,
-    tool: &ToolFacts,
+    tool: &ToolDescriptor,
     tier: SafetyTier,
     trace: &mut T,
 ) -> ProfileName {
@@ -182,7 +182,7 @@ fn profile<T: TraceSink>(
 fn approval(
     policy: &EffectivePolicy,
     rule: Option<&ToolRule>,
-    tool: &ToolFacts,
+    tool: &ToolDescriptor,
     tier: SafetyTier,
 ) -> Approval {
     let tier_rule = policy.tiers.rule(tier);
@@ -256,7 +256,7 @@ fn is_enabled(rule: Option<&ToolRule>, origin: ToolOrigin) -> bool {
     }
 }
 
-fn not_enabled(policy: &EffectivePolicy, tool: &ToolFacts) -> Denial {
+fn not_enabled(policy: &EffectivePolicy, tool: &ToolDescriptor) -> Denial {
     let name = &tool.name;
     let disabled = policy.tools.get(name).is_some_and(|rule| rule.enabled == Some(false));
     // A disabled tool stays refused after an approval, so report that reason first.

@@ -142,7 +142,7 @@ impl Denial {
             }
             DenialCode::HostNotGranted => format!("`{subject}` is not among the hosts of this tool"),
             DenialCode::MethodNotGranted => format!("the method of `{subject}` is not granted"),
-            DenialCode::AddressNotPublic => format!("`{subject}` does not lead to a public address"),
+            DenialCode::AddressNotPublic => format!("`{subject}` does not resolve to a public address"),
             DenialCode::RedirectRefused => format!("the redirect at `{subject}` is not followed"),
             DenialCode::RobotsDisallowed => format!("`{subject}` is not requested: robots.txt disallows it"),
             DenialCode::RobotsUnreadable => {

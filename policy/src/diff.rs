@@ -10,7 +10,9 @@ use portcullis_types::{Access, ToolName};
 use serde::Serialize;
 use serde_json::{Map, Value};
 
-use crate::{Approval, CallRequest, RunFacts, ToolFacts, ToolOrigin, WorkspaceSecurityPolicy, shipped_tools};
+use crate::{
+    Approval, CallRequest, RunContext, ToolDescriptor, ToolOrigin, WorkspaceSecurityPolicy, shipped_tools,
+};
 
 mod values;
 
@@ -60,18 +62,18 @@ impl PolicyDiff {
     pub fn between(
         old: &WorkspaceSecurityPolicy,
         new: &WorkspaceSecurityPolicy,
-        tools: &[ToolFacts],
+        tools: &[ToolDescriptor],
     ) -> Self {
         let mut diff = Self::default();
-        let mut known: BTreeMap<ToolName, ToolFacts> = BTreeMap::new();
+        let mut known: BTreeMap<ToolName, ToolDescriptor> = BTreeMap::new();
         let named = [old, new].into_iter().flat_map(WorkspaceSecurityPolicy::tools_with_entries);
-        let named = named.map(|name| ToolFacts::undeclared(name.clone(), ToolOrigin::ForeignModule));
-        // Later facts replace earlier ones, so a real declaration replaces the assumption about a name.
-        for facts in named.chain(tools.iter().cloned()).chain(shipped_tools()) {
-            known.insert(facts.name.clone(), facts);
+        let named = named.map(|name| ToolDescriptor::undeclared(name.clone(), ToolOrigin::ForeignModule));
+        // Later descriptors replace earlier ones, so a real declaration replaces the assumption about a name.
+        for descriptor in named.chain(tools.iter().cloned()).chain(shipped_tools()) {
+            known.insert(descriptor.name.clone(), descriptor);
         }
-        for facts in known.values() {
-            diff.compare_tool(facts, &effect(old, facts), &effect(new, facts));
+        for descriptor in known.values() {
+            diff.compare_tool(descriptor, &effect(old, descriptor), &effect(new, descriptor));
         }
         let has_tool_changes = !diff.changes.is_empty();
         if let (Value::Object(old), Value::Object(new)) = (canonical(old), canonical(new)) {
@@ -87,8 +89,8 @@ impl PolicyDiff {
         self.changes.iter().any(|change| change.direction != Direction::Narrower)
     }
 
-    fn compare_tool(&mut self, facts: &ToolFacts, old: &ToolEffect, new: &ToolEffect) {
-        let tool = facts.name.as_str();
+    fn compare_tool(&mut self, descriptor: &ToolDescriptor, old: &ToolEffect, new: &ToolEffect) {
+        let tool = descriptor.name.as_str();
         let mut add = |direction, aspect: &str, old: String, new: String, rule: &str| {
             self.changes.push(EffectChange {
                 direction,
@@ -183,21 +185,21 @@ struct ToolEffect {
     max_output: u64,
 }
 
-fn effect(policy: &WorkspaceSecurityPolicy, facts: &ToolFacts) -> ToolEffect {
-    let assignment = policy.describe(facts);
-    let run = RunFacts::default();
+fn effect(policy: &WorkspaceSecurityPolicy, descriptor: &ToolDescriptor) -> ToolEffect {
+    let assignment = policy.describe(descriptor);
+    let run = RunContext::default();
     // Without subjects, the answer is about the tool itself.
-    let grant = policy.authorize(&CallRequest { tool: facts, subjects: &[], run: &run });
+    let grant = policy.authorize(&CallRequest { tool: descriptor, subjects: &[], run: &run });
     let mounts = policy
         .mounts()
         .iter()
-        .filter_map(|mount| Some((mount.name.to_string(), policy.access_to(facts, &mount.name)?)));
+        .filter_map(|mount| Some((mount.name.to_string(), policy.access_to(descriptor, &mount.name)?)));
     let network = grant.as_ref().ok().and_then(|grant| grant.network.clone());
-    let unasked = policy.effective().tools.get(&facts.name).map(|rule| rule.unasked.patterns());
+    let unasked = policy.effective().tools.get(&descriptor.name).map(|rule| rule.unasked.patterns());
     ToolEffect {
         approval: grant.as_ref().map_or(Approval::Deny, |grant| grant.approval),
         approval_rule: match &grant {
-            Ok(_) => policy.approval_rule(facts, &assignment),
+            Ok(_) => policy.approval_rule(descriptor, &assignment),
             Err(denial) => denial.rule.clone(),
         },
         mounts: mounts.collect(),

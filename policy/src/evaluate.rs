@@ -7,7 +7,7 @@ use serde::Serialize;
 
 use crate::{
     Approval, Denial, DenialCode, FlowLabel, Grant, GrantLimits, GrantedMount, HiddenNames, MatchedFlowRule,
-    MountName, NoTrace, ProtectedKinds, RunFacts, ShellGrant, ToolAssignment, ToolFacts, ToolOrigin,
+    MountName, NoTrace, ProtectedKinds, RunContext, ShellGrant, ToolAssignment, ToolDescriptor, ToolOrigin,
     TraceSink, TracedRule, WorkspaceSecurityPolicy, flow, network::check_url,
 };
 
@@ -15,11 +15,11 @@ use crate::{
 #[derive(Debug, Clone, Copy)]
 pub struct CallRequest<'a> {
     /// The called tool.
-    pub tool: &'a ToolFacts,
+    pub tool: &'a ToolDescriptor,
     /// The subjects of the call's arguments, according to their roles. An omitted argument has no subject.
     pub subjects: &'a [RequestedSubject],
     /// The run that the call belongs to, with what the run has read.
-    pub run: &'a RunFacts<'a>,
+    pub run: &'a RunContext<'a>,
 }
 
 /// The subject that one argument names.
@@ -79,9 +79,9 @@ impl WorkspaceSecurityPolicy {
     /// Returns the access of a tool to a mount, for a call that names only the mount, in a run that has read
     /// nothing. `None` without access.
     #[must_use]
-    pub fn access_to(&self, tool: &ToolFacts, mount: &MountName) -> Option<Access> {
+    pub fn access_to(&self, tool: &ToolDescriptor, mount: &MountName) -> Option<Access> {
         let path = GuestPath::parse(&format!("/{mount}")).ok()?;
-        let run = RunFacts::default();
+        let run = RunContext::default();
         [Access::Write, Access::Read].into_iter().find(|access| {
             let subject = RequestedSubject::unnamed_path(path.clone(), *access);
             self.authorize(&CallRequest { tool, subjects: &[subject], run: &run }).is_ok()
@@ -169,14 +169,14 @@ impl WorkspaceSecurityPolicy {
     /// [`Self::authorize`] applies it. A caller that waits afterwards must check again, because the run may
     /// have read more.
     #[must_use]
-    pub fn strictest_flow_match(&self, grant: &Grant, run: &RunFacts<'_>) -> Option<MatchedFlowRule> {
+    pub fn strictest_flow_match(&self, grant: &Grant, run: &RunContext<'_>) -> Option<MatchedFlowRule> {
         self.flow_match_traced(grant, run, &mut NoTrace)
     }
 
     fn flow_match_traced<T: TraceSink>(
         &self,
         grant: &Grant,
-        run: &RunFacts<'_>,
+        run: &RunContext<'_>,
         trace: &mut T,
     ) -> Option<MatchedFlowRule> {
         let policy = self.effective();
@@ -195,7 +195,7 @@ impl WorkspaceSecurityPolicy {
     /// of the call names a file of such a kind. The enforcing layer refuses these writes, because a guest may
     /// write files that its arguments do not name.
     #[must_use]
-    pub fn withheld_kinds(&self, grant: &Grant, run: &RunFacts<'_>) -> Option<Arc<ProtectedKinds>> {
+    pub fn withheld_kinds(&self, grant: &Grant, run: &RunContext<'_>) -> Option<Arc<ProtectedKinds>> {
         let policy = self.effective();
         flow::withholds_kinds(&policy.flow, &policy.kinds, grant, run).then(|| self.shared_kinds())
     }
@@ -283,7 +283,7 @@ impl WorkspaceSecurityPolicy {
         }
     }
 
-    fn approval_denied(&self, tool: &ToolFacts, assignment: &ToolAssignment) -> Denial {
+    fn approval_denied(&self, tool: &ToolDescriptor, assignment: &ToolAssignment) -> Denial {
         Denial {
             code: DenialCode::ApprovalDenied,
             rule: self.approval_rule(tool, assignment),
@@ -294,7 +294,7 @@ impl WorkspaceSecurityPolicy {
 }
 
 fn flow_denied(request: &CallRequest<'_>, matched: &MatchedFlowRule) -> Denial {
-    let RunFacts { agent, run, .. } = request.run;
+    let RunContext { agent, run, .. } = request.run;
     Denial {
         code: DenialCode::FlowDenied,
         rule: matched.rule.clone(),
@@ -310,7 +310,7 @@ fn flow_denied(request: &CallRequest<'_>, matched: &MatchedFlowRule) -> Denial {
 
 /// Returns the stronger of the requested access and the access that the argument's role declares, so that a
 /// caller that misreads the roles cannot have a write checked as a read.
-fn stronger_access(tool: &ToolFacts, argument: &str, requested: Access) -> Access {
+fn stronger_access(tool: &ToolDescriptor, argument: &str, requested: Access) -> Access {
     let role = tool.roles.iter().find(|role| role.argument == argument).map(|role| role.role);
     role.and_then(RoleKind::path_access).map_or(requested, |declared| declared.max(requested))
 }

@@ -139,7 +139,7 @@ pub(crate) struct FlowRule {
 
 /// The run of a call, with the data sources that its calls have read so far.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct RunFacts<'a> {
+pub struct RunContext<'a> {
     /// The agent's name.
     pub agent: &'a str,
     /// The run's id.
@@ -168,7 +168,7 @@ pub struct MatchedFlowRule {
 impl FlowRule {
     /// Returns the label of the run that makes the rule apply, or `None` if the rule does not apply to the
     /// run.
-    fn label_in(&self, run: &RunFacts<'_>) -> Option<&FlowLabel> {
+    fn label_in(&self, run: &RunContext<'_>) -> Option<&FlowLabel> {
         self.after.iter().find(|label| run.labels.contains_key(*label))
     }
 
@@ -196,7 +196,7 @@ pub(crate) fn strictest_match<T: TraceSink>(
     rules: &BTreeSet<FlowRule>,
     kinds: &ProtectedKinds,
     grant: &Grant,
-    run: &RunFacts<'_>,
+    run: &RunContext<'_>,
     trace: &mut T,
 ) -> Option<MatchedFlowRule> {
     let matches = rules.iter().filter_map(|rule| {
@@ -272,7 +272,7 @@ pub(crate) fn withholds_kinds(
     rules: &BTreeSet<FlowRule>,
     kinds: &ProtectedKinds,
     grant: &Grant,
-    run: &RunFacts<'_>,
+    run: &RunContext<'_>,
 ) -> bool {
     let withholds =
         |rule: &FlowRule| rule.then.contains(&FlowSink::WriteKinds) && rule.label_in(run).is_some();

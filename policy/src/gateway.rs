@@ -3,7 +3,7 @@
 
 use portcullis_types::{SafetyTier, ToolName};
 
-use crate::{ToolFacts, ToolOrigin};
+use crate::{ToolDescriptor, ToolOrigin};
 
 use SafetyTier::{ReadOnly, SideEffecting};
 use ToolOrigin::{ShippedNative, ShippedSpace};
@@ -36,14 +36,14 @@ pub fn gateway_tool_origin(name: &str) -> Option<ToolOrigin> {
     ALL.iter().find(|(known, ..)| *known == name).map(|(_, origin, _)| *origin)
 }
 
-/// Returns the facts of the gateway's built-in tools, sorted by name.
+/// Returns the descriptors of the gateway's built-in tools, sorted by name.
 ///
 /// # Panics
 /// Never: the names are valid.
-pub fn gateway_tools() -> impl Iterator<Item = ToolFacts> {
-    ALL.iter().map(|&(name, origin, tier)| ToolFacts {
+pub fn gateway_tools() -> impl Iterator<Item = ToolDescriptor> {
+    ALL.iter().map(|&(name, origin, tier)| ToolDescriptor {
         declared_tier: Some(tier),
-        ..ToolFacts::undeclared(ToolName::parse(name).expect("a name of ours is one"), origin)
+        ..ToolDescriptor::undeclared(ToolName::parse(name).expect("a name of ours is one"), origin)
     })
 }
 

@@ -87,7 +87,7 @@ pub use expect::{
     Day, Expectations, ExpectedHosts, ExpectedSource, ExpectedSubject, ExpectedTools, ExpectedVerdict,
     ForbiddenFlow, InvalidDay, MAX_EXPECTATIONS, MAX_EXPECTATIONS_BYTES, PinnedDigest,
 };
-pub use flow::{FlowLabel, InvalidFlowLabel, MatchedFlowRule, RunFacts, WITHHELD_KIND_RULE, is_flow_rule};
+pub use flow::{FlowLabel, InvalidFlowLabel, MatchedFlowRule, RunContext, WITHHELD_KIND_RULE, is_flow_rule};
 pub use gateway::{gateway_names, gateway_tool_origin, gateway_tools};
 pub use grant::{Grant, GrantLimits, GrantedMount};
 pub use hidden::{HiddenNames, InvalidHiddenName};
@@ -125,5 +125,5 @@ pub use shell::{
 };
 pub use shipped::{shipped_names, shipped_tools};
 pub use source::{DEFAULT_POLICY, LoadOptions, PolicySource};
-pub use tool::{PinStatus, ToolAssignment, ToolFacts, ToolOrigin};
+pub use tool::{PinStatus, ToolAssignment, ToolDescriptor, ToolOrigin};
 pub use trace::{NoTrace, Trace, TraceSink, TracedRule};

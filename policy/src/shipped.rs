@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use portcullis_types::{Access, ArgumentRole, RoleKind, SafetyTier, ToolName, ToolPolicy};
 
-use crate::{Operation, PinStatus, ToolFacts, ToolOrigin, WorkspaceSecurityPolicy};
+use crate::{Operation, PinStatus, ToolDescriptor, ToolOrigin, WorkspaceSecurityPolicy};
 
 use SafetyTier::{Privileged, ReadOnly, SideEffecting};
 use ToolOrigin::{ShippedModule, ShippedNative, ShippedOperation, ShippedShell};
@@ -53,13 +53,13 @@ pub fn shipped_names() -> impl Iterator<Item = &'static str> {
     ALL.iter().map(|(name, _, _)| *name)
 }
 
-/// Returns the facts of all shipped tools, sorted by name, without their declared outputs. `shell_exec`
+/// Returns the descriptors of all shipped tools, sorted by name, without their declared outputs. `shell_exec`
 /// declares the timeout of `[shell]`, which is not known here.
 ///
 /// # Panics
 /// Never: the names are valid.
-pub fn shipped_tools() -> impl Iterator<Item = ToolFacts> {
-    ALL.iter().map(|&(name, origin, tier)| ToolFacts {
+pub fn shipped_tools() -> impl Iterator<Item = ToolDescriptor> {
+    ALL.iter().map(|&(name, origin, tier)| ToolDescriptor {
         name: ToolName::parse(name).expect("a name of ours is one"),
         declared_tier: Some(tier),
         declared_policy: declared_policy(name),
@@ -74,7 +74,7 @@ pub fn shipped_tools() -> impl Iterator<Item = ToolFacts> {
 impl WorkspaceSecurityPolicy {
     /// Returns the shipped tools that exist under this policy: tools that search the web need a provider, and
     /// tools that send notifications need a service.
-    pub fn offered_tools(&self) -> impl Iterator<Item = ToolFacts> {
+    pub fn offered_tools(&self) -> impl Iterator<Item = ToolDescriptor> {
         let (has_provider, has_notify) = (self.search().is_some(), self.notify().is_some());
         shipped_tools()
             .filter(move |tool| has_provider || !Operation::needs_search_provider(tool.name.as_str()))

@@ -9,7 +9,7 @@ use crate::{Approval, MemoryBytes, OutputBytes, ProfileName};
 /// The origin of a tool and its declarations. The policy trusts the origin, and follows a declaration only if
 /// it asks for less.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct ToolFacts {
+pub struct ToolDescriptor {
     /// The tool's registered name.
     pub name: ToolName,
     /// The declared tier; `None` counts as [`SafetyTier::SideEffecting`].
@@ -28,8 +28,8 @@ pub struct ToolFacts {
     pub pin_status: PinStatus,
 }
 
-impl ToolFacts {
-    /// Creates the facts of a tool that declares only its name. A module's tool counts as approved.
+impl ToolDescriptor {
+    /// Creates the descriptor of a tool that declares only its name. A module's tool counts as approved.
     #[must_use]
     pub fn undeclared(name: ToolName, origin: ToolOrigin) -> Self {
         Self {

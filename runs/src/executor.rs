@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use async_trait::async_trait;
-use portcullis_agent::{CallTerms, OfferedTool, ToolExecutor, interrupted_error};
+use portcullis_agent::{CallContext, OfferedTool, ToolExecutor, interrupted_error};
 use portcullis_types::{ToolCall, ToolError, ToolResult};
 
 use crate::{DrivenRun, driven::InterruptedCall};
@@ -33,20 +33,20 @@ impl<E: ToolExecutor> ToolExecutor for StoredExecutor<E> {
         self.inner.offers()
     }
 
-    async fn execute(&self, call: ToolCall, terms: &CallTerms) -> ToolResult {
+    async fn execute(&self, call: ToolCall, context: &CallContext) -> ToolResult {
         match self.run.interrupted_call(&call.id) {
             Some(InterruptedCall::Finished(result)) => return ToolResult::clone(result),
             // The refusal leaves an audit row. In the log, the call has a begin but no end.
-            Some(InterruptedCall::Unknown) => return self.inner.refuse(call, interrupted_error(), terms),
+            Some(InterruptedCall::Unknown) => return self.inner.refuse(call, interrupted_error(), context),
             None => {}
         }
-        let result = self.inner.execute(call, terms).await;
+        let result = self.inner.execute(call, context).await;
         self.run.finish(&result).await;
         result
     }
 
-    fn refuse(&self, call: ToolCall, error: ToolError, terms: &CallTerms) -> ToolResult {
-        self.inner.refuse(call, error, terms)
+    fn refuse(&self, call: ToolCall, error: ToolError, context: &CallContext) -> ToolResult {
+        self.inner.refuse(call, error, context)
     }
 
     fn never_blocks(&self) -> bool {

@@ -162,7 +162,7 @@ impl DrivenRun {
         let last = page.items.last().map(|entry| entry.ordinal);
         let mut messages = Vec::new();
         for entry in page.items {
-            let taken = take_late_result(&**self.store(), (self.registry(), self.caller()), &entry).await?;
+            let taken = take_late_result(&**self.store(), self.registry(), self.caller(), &entry).await?;
             messages.extend(taken.map(|result| late_result_text(&result)));
         }
         Ok((messages, last))
@@ -176,7 +176,8 @@ impl DrivenRun {
 /// [`StoreError`] if the call cannot be read.
 pub async fn take_late_result(
     store: &dyn RunStore,
-    (registry, caller): (&ToolRegistry, &Caller),
+    registry: &ToolRegistry,
+    caller: &Caller,
     entry: &InboxEntry,
 ) -> Result<Option<ToolResult>, StoreError> {
     let is_result = entry.kind == TOOL_RESULT;

@@ -60,7 +60,7 @@ pub use run_driver::RunDriver;
 pub use runs::{CarriedOver, Continuation, RunSubject, Runs};
 pub use state::{RunTotals, StoredState};
 pub use stepwise::{
-    NextCall, Position, RunApprovalRequestFn, StepCallOutcome, StepOutcome, StepParts, Stepper,
+    NextCall, NextStepInput, Position, RunApprovalRequestFn, StepCallOutcome, StepOutcome, StepParts, Stepper,
 };
 pub use turn::SkipReason;
 

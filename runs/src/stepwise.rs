@@ -88,6 +88,15 @@ pub struct NextCall {
     pub is_offered: bool,
 }
 
+/// The input of a step that comes from outside the run. The default is none.
+#[derive(Debug, Clone, Default)]
+pub struct NextStepInput {
+    /// Messages for the model. They reach it if the step asks the model.
+    pub steering: Vec<Message>,
+    /// Set if a person has written or cancelled in the meantime.
+    pub interruption: Option<SkipReason>,
+}
+
 /// The result of a step.
 #[derive(Debug, Clone, PartialEq)]
 pub enum StepOutcome {
@@ -151,8 +160,7 @@ impl Stepper {
     /// results that [`Self::run_call`] has stored, and refuses calls without a result. A run that has
     /// advanced stays as it is.
     ///
-    /// If the step asks the model, `steering` reaches the model with it. `interruption` means that a person
-    /// has written or cancelled in the meantime. `keeps` may refuse an end of the run.
+    /// `keeps` may refuse an end of the run.
     ///
     /// # Errors
     /// [`RunError`], for example [`StoreError::Leased`] if another process drives the run.
@@ -163,7 +171,7 @@ impl Stepper {
         &self,
         id: &RunId,
         version: i64,
-        (steering, interruption): (Vec<Message>, Option<SkipReason>),
+        input: NextStepInput,
         keeps: impl Fn(&AgentEnd) -> bool + Send + Sync,
         cancel: &CancellationToken,
     ) -> Result<StepOutcome, RunError> {
@@ -173,12 +181,13 @@ impl Stepper {
             return Ok(StepOutcome::Taken(self.position(id).await?));
         };
         let state = resume_state(&run);
-        let interruption = if run.is_cancel_requested() { Some(SkipReason::Cancelled) } else { interruption };
+        let interruption =
+            if run.is_cancel_requested() { Some(SkipReason::Cancelled) } else { input.interruption };
         let taken = if state.next_step() == "run_tools" {
             self.collect(&run, version, state, interruption, keeps).await
         } else {
-            let terms = (steering, interruption);
-            self.step(&run, version, state, terms, keeps, cancel).await
+            let input = NextStepInput { interruption, ..input };
+            self.step(&run, version, state, input, keeps, cancel).await
         };
         let has_ended = matches!(&taken, Ok(StepOutcome::Taken(position)) if position.status.has_ended());
         self.release(&run, has_ended).await;
@@ -190,7 +199,7 @@ impl Stepper {
         run: &Arc<DrivenRun>,
         version: i64,
         state: RunState,
-        (steering, interruption): (Vec<Message>, Option<SkipReason>),
+        NextStepInput { steering, interruption }: NextStepInput,
         keeps: impl Fn(&AgentEnd) -> bool + Send + Sync,
         cancel: &CancellationToken,
     ) -> Result<StepOutcome, RunError> {

@@ -1,4 +1,4 @@
-//! [`TurnExecutor`]: provides a turn's step with the results of calls that have already run, each on its own.
+//! [`TurnExecutor`]: returns the stored results of a turn's calls to the step that collects them.
 
 use std::{
     collections::HashMap,
@@ -6,7 +6,7 @@ use std::{
 };
 
 use async_trait::async_trait;
-use portcullis_agent::{AgentHandle, CallTerms, OfferedTool, ToolExecutor, interrupted_error};
+use portcullis_agent::{AgentHandle, CallContext, OfferedTool, ToolExecutor, interrupted_error};
 use portcullis_types::{Message, ToolCall, ToolError, ToolErrorCode, ToolResult};
 
 use crate::{DrivenRun, driven::InterruptedCall};
@@ -20,7 +20,7 @@ pub enum SkipReason {
     Cancelled,
 }
 
-/// An executor that runs nothing. A call gets its stored result, or is refused.
+/// An executor that runs no tool: it returns a call's stored result, or refuses the call.
 pub(crate) struct TurnExecutor {
     inner: Arc<dyn ToolExecutor>,
     run: Arc<DrivenRun>,
@@ -57,13 +57,13 @@ impl ToolExecutor for TurnExecutor {
         self.inner.offers()
     }
 
-    async fn execute(&self, call: ToolCall, terms: &CallTerms) -> ToolResult {
+    async fn execute(&self, call: ToolCall, context: &CallContext) -> ToolResult {
         let id = call.id.clone();
         let result = match (self.turn_results.get(&id), self.run.interrupted_call(&id)) {
             (Some(result), _) => result.clone(),
             (None, Some(InterruptedCall::Finished(result))) => ToolResult::clone(result),
-            (None, Some(InterruptedCall::Unknown)) => self.inner.refuse(call, interrupted_error(), terms),
-            (None, None) => self.inner.refuse(call, not_run(), terms),
+            (None, Some(InterruptedCall::Unknown)) => self.inner.refuse(call, interrupted_error(), context),
+            (None, None) => self.inner.refuse(call, not_run(), context),
         };
         if let Some((last, interruption, handle)) = self.interruption.get()
             && *last == id
@@ -73,8 +73,8 @@ impl ToolExecutor for TurnExecutor {
         result
     }
 
-    fn refuse(&self, call: ToolCall, error: ToolError, terms: &CallTerms) -> ToolResult {
-        self.inner.refuse(call, error, terms)
+    fn refuse(&self, call: ToolCall, error: ToolError, context: &CallContext) -> ToolResult {
+        self.inner.refuse(call, error, context)
     }
 
     /// Returns `true`: the results are already in memory.

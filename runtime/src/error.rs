@@ -70,7 +70,7 @@ pub(crate) enum CliError {
     #[error("cannot mount `{mount}`")]
     Mount { mount: String, source: Cause },
     /// A folder cannot become a project, or is not one.
-    #[error("cannot make a project of `{}`", folder.display())]
+    #[error("cannot turn `{}` into a project", folder.display())]
     Init { folder: PathBuf, source: Cause },
     /// The manual pages cannot be written.
     #[error("cannot write the manual pages to `{}`", folder.display())]

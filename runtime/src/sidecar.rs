@@ -12,7 +12,7 @@ use std::{
 };
 
 use portcullis_shell_daemon::{EMBEDDED_ENTRY, EmbeddedSetup, PostureChoice, SidecarServerConfig};
-use portcullis_tools::shell::{ShellSource, SidecarConfig, StartSidecar, StartedSidecar};
+use portcullis_tools::shell::{ShellSource, SidecarOptions, StartSidecar, StartedSidecar};
 use portcullis_types::{ShellPosture, random_hex};
 
 use crate::cli::{CommonOptions, ShellOption};
@@ -51,8 +51,8 @@ impl OwnSidecar {
 }
 
 impl StartSidecar for OwnSidecar {
-    fn start(&self, settings: &SidecarConfig) -> io::Result<StartedSidecar> {
-        let SidecarConfig { policy, workspace, state, private, ca, unconfined } = settings;
+    fn start(&self, options: &SidecarOptions) -> io::Result<StartedSidecar> {
+        let SidecarOptions { policy, workspace, state, private, ca, unconfined } = options;
         // Make the path absolute, because the sidecar has another working directory.
         let ca = ca.as_ref().map(std::path::absolute).transpose()?;
         let mut config =
@@ -72,7 +72,7 @@ impl StartSidecar for OwnSidecar {
         )]
         let process = Command::new(&self.program)
             .arg(EMBEDDED_ENTRY)
-            // The sidecar gets its settings in the setup line, and no secret from the environment.
+            // The sidecar gets its configuration in the setup line, and no secret from the environment.
             .env_clear()
             .current_dir("/")
             // The sidecar gets its own process group: signals from the terminal must not reach it, because

@@ -121,19 +121,17 @@ impl LinkSearchFault {
     pub fn hint(self) -> String {
         match self {
             Self::TooMany => format!(
-                "vault, state folder and modules have more than {MAX_PRIVATE_ENTRIES} entries, so not all of them were \
-                 searched; an operator keeps fewer there"
+                "vault, state folder and modules have more than {MAX_PRIVATE_ENTRIES} entries, so the search was \
+                 incomplete; ask the operator to remove entries"
             ),
             Self::Overdue => format!(
-                "vault, state folder and modules could not be searched within {} s; try again later, and let an \
-                 operator see whether their file systems answer",
+                "vault, state folder and modules could not be searched within {} s; try again later, or ask the \
+                 operator to check that their file systems respond",
                 FIRST_SEARCH_TIMEOUT.as_secs()
             ),
-            Self::Unreadable => {
-                "vault, state folder and modules could not be searched; an operator sees whether \
-                                 they are still there, and whether this process has descriptors left"
-                    .to_owned()
-            }
+            Self::Unreadable => "vault, state folder and modules could not be searched; ask the operator to \
+                 check that they exist and that this process has free file descriptors"
+                .to_owned(),
         }
     }
 }

@@ -35,7 +35,7 @@ use super::{
     preview1,
     protection::Protection,
     ticker::Ticker,
-    worker::{Verb, WorkerJob, WorkerSetup, mount_rule},
+    worker::{GuestRequest, WorkerJob, WorkerSetup, mount_rule},
 };
 use crate::{change_keeper::ChangeKeeper, mount_use::MountUse, mounts::MountTable};
 
@@ -281,7 +281,7 @@ impl HostWasmToolRunner {
             transfer: None,
             http: None,
         };
-        self.run_verb(Verb::Describe, job, |_| {}).await
+        self.run_request(GuestRequest::Describe, job, |_| {}).await
     }
 
     /// Runs one call. `watch` receives progress and update frames as they arrive, in the caller's task.
@@ -292,12 +292,12 @@ impl HostWasmToolRunner {
     /// # Errors
     /// [`WasmError`] if the guest cannot be started or does not end properly. A tool's own error is in the report.
     pub async fn run(&self, job: GuestJob, watch: impl FnMut(StreamFrame)) -> Result<GuestReport, WasmError> {
-        self.run_verb(Verb::Call, job, watch).await
+        self.run_request(GuestRequest::Call, job, watch).await
     }
 
-    async fn run_verb(
+    async fn run_request(
         &self,
-        verb: Verb,
+        verb: GuestRequest,
         job: GuestJob,
         mut watch: impl FnMut(StreamFrame),
     ) -> Result<GuestReport, WasmError> {

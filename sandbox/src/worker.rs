@@ -44,7 +44,7 @@ const STACK_BYTES: usize = 4 << 20;
 #[derive(Debug)]
 pub(super) struct WorkerJob {
     pub(super) module: LinkedModule,
-    pub(super) verb: Verb,
+    pub(super) verb: GuestRequest,
     pub(super) stdin: Vec<u8>,
     pub(super) memory_bytes: usize,
     pub(super) time_limit: Duration,
@@ -72,8 +72,10 @@ impl WorkerJob {
     /// Builds the reader of the guest's standard output. Takes the listener out of the job.
     pub(super) fn stdout(&mut self) -> Stdout {
         match self.verb {
-            Verb::Call => Stdout::Frames(FrameReader::new(self.listener.take(), self.transfer_output())),
-            Verb::Describe => Stdout::Text(Vec::new()),
+            GuestRequest::Call => {
+                Stdout::Frames(FrameReader::new(self.listener.take(), self.transfer_output()))
+            }
+            GuestRequest::Describe => Stdout::Text(Vec::new()),
         }
     }
 
@@ -101,12 +103,12 @@ impl WorkerJob {
 
 /// The request to a module, which is its `argv[1]`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Verb {
+pub(super) enum GuestRequest {
     Call,
     Describe,
 }
 
-impl Verb {
+impl GuestRequest {
     pub(super) const fn as_str(self) -> &'static str {
         match self {
             Self::Call => "call",

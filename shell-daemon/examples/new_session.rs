@@ -10,7 +10,7 @@ use std::{
 use portcullis_confine::{Canary, PathAccess};
 use portcullis_policy::{HiddenNames, ProtectedPaths};
 use portcullis_shell_daemon::{
-    PostureChoice, SessionLimits, SessionMount, SessionSpec, SessionToolchain, ShellSession, enter_if_session,
+    PostureChoice, SessionConfig, SessionMount, SessionSpec, SessionToolchain, ShellSession, enter_if_session,
 };
 use portcullis_types::ShellPosture;
 
@@ -34,7 +34,7 @@ fn main() -> Result<ExitCode, Box<dyn Error>> {
             home: "shared".to_owned(),
             toolchain: SessionToolchain::default(),
             environment: Vec::new(),
-            limits: SessionLimits::default().process_limits(),
+            limits: SessionConfig::default().process_limits(),
             group: None,
             canary: Canary::create(&fixture.path().join("state"))?,
             posture: PostureChoice::Exactly(level),

@@ -73,7 +73,7 @@ pub use posture::SessionPosture;
 pub use protected::ProtectedFound;
 pub use running::{CommandEnd, Completion, Interruption, OutputChunk, OutputStream};
 pub use server::{
-    EMBEDDED_ENTRY, EmbeddedSetup, ProofError, ServiceLimits, SessionLimits, SidecarMount, SidecarNetwork,
+    EMBEDDED_ENTRY, EmbeddedSetup, ProofError, ServiceLimits, SessionConfig, SidecarMount, SidecarNetwork,
     SidecarServerConfig, SidecarServerError, Token, embedded_main, enter_if_embedded, log_filter, serve,
     shelld_main,
 };

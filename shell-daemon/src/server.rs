@@ -43,7 +43,7 @@ mod report;
 mod session_egress;
 mod session_thread;
 
-pub use config::{ServiceLimits, SessionLimits, SidecarMount, SidecarNetwork, SidecarServerConfig};
+pub use config::{ServiceLimits, SessionConfig, SidecarMount, SidecarNetwork, SidecarServerConfig};
 pub use embedded::{EMBEDDED_ENTRY, EmbeddedSetup, embedded_main, enter_if_embedded};
 pub use error::SidecarServerError;
 pub use health::ProofError;

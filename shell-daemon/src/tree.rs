@@ -46,7 +46,7 @@ impl Process {
 
     /// Whether the process exists and is not a zombie.
     pub(crate) fn is_alive(self) -> bool {
-        entry(self.pid).is_some_and(|entry| entry.process == self && !entry.ended)
+        entry(self.pid).is_some_and(|entry| entry.process == self && !entry.has_ended)
     }
 
     /// The size of the process's address space, backed by memory or not. `None` if the process has ended.
@@ -225,7 +225,7 @@ impl Descendants {
     }
 
     fn add(&mut self, entry: ProcessEntry) {
-        if entry.ended { self.ended += 1 } else { self.living.push(entry) }
+        if entry.has_ended { self.ended += 1 } else { self.living.push(entry) }
     }
 }
 
@@ -346,7 +346,7 @@ impl StoppedProcesses {
                 if visited.insert(pid)
                     && let Some(child) = entry(pid)
                 {
-                    is_new |= !child.ended && self.stop_once(&child);
+                    is_new |= !child.has_ended && self.stop_once(&child);
                     parents.push(child);
                 }
             }

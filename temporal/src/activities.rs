@@ -7,7 +7,7 @@ use std::{collections::BTreeMap, sync::Arc};
 
 use portcullis_agent::AgentEnd;
 use portcullis_runs::{
-    ApprovalRequestFn, Position, RunId, StepCallOutcome, StepOutcome, Stepper, now,
+    ApprovalRequestFn, NextStepInput, Position, RunId, StepCallOutcome, StepOutcome, Stepper, now,
     store::{ApprovalDecision, StoredAnswer},
 };
 use portcullis_types::{CancellationToken, Message};
@@ -37,14 +37,18 @@ const VIA: &str = "temporal";
 pub(crate) struct StepActivities {
     stepper: Arc<Stepper>,
     /// The task queues of the tools that other workers run.
-    places: BTreeMap<String, String>,
+    task_queues: BTreeMap<String, String>,
     /// Whether the namespace has the search attributes.
-    searchable: bool,
+    has_search_attributes: bool,
 }
 
 impl StepActivities {
-    pub(crate) fn new(stepper: Arc<Stepper>, places: BTreeMap<String, String>, searchable: bool) -> Self {
-        Self { stepper, places, searchable }
+    pub(crate) fn new(
+        stepper: Arc<Stepper>,
+        task_queues: BTreeMap<String, String>,
+        has_search_attributes: bool,
+    ) -> Self {
+        Self { stepper, task_queues, has_search_attributes }
     }
 
     /// Takes the step that follows a version of the run.
@@ -54,9 +58,9 @@ impl StepActivities {
         // The last attempt keeps the failure, so that the run ends as it would in a single process.
         let keeps = |end: &AgentEnd| attempt >= MODEL_ATTEMPTS || !failures::may_ask_again(end);
         let steering = input.steering.into_iter().map(Message::user).collect();
-        let terms = (steering, input.interruption.map(Into::into));
+        let step_input = NextStepInput { steering, interruption: input.interruption.map(Into::into) };
         let cancel = CancellationToken::new();
-        let step = self.stepper.take_step(&id, input.version, terms, keeps, &cancel);
+        let step = self.stepper.take_step(&id, input.version, step_input, keeps, &cancel);
         match with_heartbeats(context, &cancel, step).await {
             Ok(StepOutcome::Taken(position)) => Ok(self.position(position)),
             Ok(StepOutcome::NotStored(end)) => Err(failures::undone(&end)),
@@ -67,7 +71,7 @@ impl StepActivities {
     fn position(&self, position: Position) -> RunPosition {
         let Position { version, next, calls, status } = position;
         let calls = calls.into_iter().map(|call| NextCallPlacement {
-            queue: self.places.get(&call.tool).cloned(),
+            queue: self.task_queues.get(&call.tool).cloned(),
             id: call.id,
             tool: call.tool,
             offered: call.is_offered,
@@ -77,7 +81,7 @@ impl StepActivities {
             next: next.to_owned(),
             calls: calls.collect(),
             status: status.as_str().to_owned(),
-            searchable: self.searchable,
+            searchable: self.has_search_attributes,
         }
     }
 }

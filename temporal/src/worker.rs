@@ -63,12 +63,12 @@ impl RunWorker {
         if let Some(unknown) = placements.iter().find(|placement| !stepper.offers(&placement.tool)) {
             return Err(WorkerError::PlacedTool { tool: unknown.tool.clone() });
         }
-        let searchable = search_attributes::prepare(&connection, &namespace).await;
+        let has_search_attributes = search_attributes::prepare(&connection, &namespace).await;
         let runtime = Runtime::from_current_tokio(Default::default());
         let runtime = runtime.map_err(|error| WorkerError::sdk("start the SDK", error))?;
         let client = Client::new(connection, ClientOptions::new(namespace).build());
         let client = client.map_err(|error| WorkerError::sdk("make a client", error))?;
-        let steps = StepActivities::new(stepper, placement::by_tool(placements), searchable);
+        let steps = StepActivities::new(stepper, placement::by_tool(placements), has_search_attributes);
         let options = WorkerOptions::new(task_queue)
             .register_activities(steps)
             .register_workflow::<AgentRun>()

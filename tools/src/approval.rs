@@ -4,7 +4,7 @@ use std::{sync::Arc, time::Duration};
 
 use async_trait::async_trait;
 use portcullis_egress::Url;
-use portcullis_policy::{DenialCode, Grant, RequestedSubject, ToolFacts, UrlHost};
+use portcullis_policy::{DenialCode, Grant, RequestedSubject, ToolDescriptor, UrlHost};
 use portcullis_types::{SafetyTier, ToolError, error_chain};
 use serde::Serialize;
 use serde_json::Value;
@@ -28,7 +28,7 @@ pub const APPROVAL_TIMEOUT: Duration = Duration::from_secs(5 * 60);
 pub trait ApprovalPolicy: Send + Sync {
     /// Decides on one call, whose arguments have already been validated. Called once per call, on an executor
     /// thread.
-    fn decide(&self, tool: &ToolFacts, arguments: &Value) -> ApprovalRule;
+    fn decide(&self, tool: &ToolDescriptor, arguments: &Value) -> ApprovalRule;
 }
 
 /// The answer of an [`ApprovalPolicy`].

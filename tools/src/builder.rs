@@ -28,13 +28,13 @@ use crate::{
     native::{self, Capability, FollowOutput, NativeStates, StillGranted},
     output_store::OutputStore,
     pipeline::Host,
-    process_facts,
+    process_start,
     rates::Rates,
     registry::{BuildFindings, ToolRegistry},
     run_labels::RunLabels,
     sandbox::{EmbeddedModule, HostWasmToolRunner, WasmError, mounts::MountTable},
     sealing,
-    shell::{ShellBackend, ShellSource, SidecarConfig},
+    shell::{ShellBackend, ShellSource, SidecarOptions},
     slots::CallSlots,
     state,
     stored_grant::StoredGrant,
@@ -388,7 +388,7 @@ impl RegistryBuilder {
         let audit = sealing::open_log(&state, &policy, self.checkpoint_sink, connection.as_ref())?;
         log_refusals(&refused);
         let cache = self.cache.unwrap_or_else(|| state.clone());
-        process_facts::set_process_facts(&audit, &policy, cache, pins.sha256().map(str::to_owned));
+        process_start::set_process_start(&audit, &policy, cache, pins.sha256().map(str::to_owned));
         // Set after all tools are registered and before any call. The cell is new, so this cannot fail.
         let tools = Arc::new(ServedTools::new(tools));
         let _ = policy_and_tools
@@ -442,9 +442,9 @@ fn sidecar_config(
     workspace: PathBuf,
     private: Vec<PathBuf>,
     ca: Option<PathBuf>,
-) -> SidecarConfig {
+) -> SidecarOptions {
     let (policy, state) = (Arc::new(policy.clone()), state.to_owned());
-    SidecarConfig { policy, workspace, state, private, ca, unconfined: false }
+    SidecarOptions { policy, workspace, state, private, ca, unconfined: false }
 }
 
 /// Whether the policy in force would still give the grant of a stored output: the output's tool can still be
@@ -456,7 +456,7 @@ fn still_granted(policy_and_tools: Arc<OnceLock<PolicyAndTools>>) -> StillGrante
         let tools = tools.snapshot();
         let Some(stored) = StoredGrant::parse(stored) else { return false };
         let tool = tools.get(&stored.tool);
-        let Some(Ok(now)) = tool.map(|tool| policy.assign(tool.facts())) else { return false };
+        let Some(Ok(now)) = tool.map(|tool| policy.assign(tool.descriptor())) else { return false };
         now.approval != Approval::Deny && stored.is_within(policy.mounts_of(&now.profile))
     })
 }

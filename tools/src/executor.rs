@@ -3,9 +3,9 @@
 
 use std::sync::Arc;
 
-use portcullis_policy::{ToolFacts, ToolOrigin};
+use portcullis_policy::{ToolDescriptor, ToolOrigin};
 use portcullis_types::{
-    CallTerms, OfferedTool, SafetyTier, ToolCall, ToolError, ToolExecutor, ToolResult, async_trait,
+    CallContext, OfferedTool, SafetyTier, ToolCall, ToolError, ToolExecutor, ToolResult, async_trait,
 };
 
 use crate::{Caller, RegisteredTool, ToolRegistry, approval_hint::with_approval_hint};
@@ -17,12 +17,12 @@ impl ToolExecutor for ToolRegistry {
         self.offered().iter().map(|tool| offered_tool(self, tool)).collect()
     }
 
-    async fn execute(&self, call: ToolCall, terms: &CallTerms) -> ToolResult {
-        self.execute_with_policy(call, &caller_without_approver(terms)).await
+    async fn execute(&self, call: ToolCall, context: &CallContext) -> ToolResult {
+        self.execute_with_policy(call, &caller_without_approver(context)).await
     }
 
-    fn refuse(&self, call: ToolCall, error: ToolError, terms: &CallTerms) -> ToolResult {
-        Self::refuse(self, call, &caller_without_approver(terms), error)
+    fn refuse(&self, call: ToolCall, error: ToolError, context: &CallContext) -> ToolResult {
+        Self::refuse(self, call, &caller_without_approver(context), error)
     }
 
     /// Always true: guests and native tools run on their own threads.
@@ -47,7 +47,7 @@ pub struct RegistryExecutor {
 
 impl RegistryExecutor {
     /// Creates an executor for callers like `template`. Agent, run, space, cancellation, deadline and events
-    /// come from the terms of each call. All other settings come from the template.
+    /// come from the context of each call. All other settings come from the template.
     #[must_use]
     pub fn new(registry: Arc<ToolRegistry>, template: Caller) -> Self {
         Self { registry, template, hint: None, is_run_continued: false }
@@ -70,11 +70,11 @@ impl RegistryExecutor {
         self
     }
 
-    fn caller(&self, terms: &CallTerms) -> Caller {
+    fn caller(&self, context: &CallContext) -> Caller {
         let mut caller = self.template.clone();
-        caller.agent_id.clone_from(&terms.agent_id);
-        caller.run_id.clone_from(&terms.run_id);
-        apply_terms(caller, terms)
+        caller.agent_id.clone_from(&context.agent_id);
+        caller.run_id.clone_from(&context.run_id);
+        apply_context(caller, context)
     }
 }
 
@@ -86,16 +86,16 @@ impl ToolExecutor for RegistryExecutor {
         offers
     }
 
-    async fn execute(&self, call: ToolCall, terms: &CallTerms) -> ToolResult {
-        let result = self.registry.execute_with_policy(call, &self.caller(terms)).await;
+    async fn execute(&self, call: ToolCall, context: &CallContext) -> ToolResult {
+        let result = self.registry.execute_with_policy(call, &self.caller(context)).await;
         match self.hint {
             Some(hint) => with_approval_hint(result, hint),
             None => result,
         }
     }
 
-    fn refuse(&self, call: ToolCall, error: ToolError, terms: &CallTerms) -> ToolResult {
-        ToolRegistry::refuse(&self.registry, call, &self.caller(terms), error)
+    fn refuse(&self, call: ToolCall, error: ToolError, context: &CallContext) -> ToolResult {
+        ToolRegistry::refuse(&self.registry, call, &self.caller(context), error)
     }
 
     fn never_blocks(&self) -> bool {
@@ -116,31 +116,31 @@ impl ToolExecutor for RegistryExecutor {
 
 /// Returns the effective tier. The policy's tier takes precedence over the declared one. Only native,
 /// external and HTTP tools can have no tier; a module without a declared tier gets the policy's tier.
-fn tier(registry: &ToolRegistry, facts: &ToolFacts) -> Option<SafetyTier> {
-    let has_none = facts.declared_tier.is_none()
-        && matches!(facts.origin, ToolOrigin::Native | ToolOrigin::External | ToolOrigin::Http);
-    (!has_none).then(|| registry.policy().describe(facts).tier)
+fn tier(registry: &ToolRegistry, descriptor: &ToolDescriptor) -> Option<SafetyTier> {
+    let has_none = descriptor.declared_tier.is_none()
+        && matches!(descriptor.origin, ToolOrigin::Native | ToolOrigin::External | ToolOrigin::Http);
+    (!has_none).then(|| registry.policy().describe(descriptor).tier)
 }
 
 /// A caller without an approver.
-fn caller_without_approver(terms: &CallTerms) -> Caller {
-    apply_terms(Caller::new(terms.agent_id.clone(), terms.run_id.clone()), terms)
+fn caller_without_approver(context: &CallContext) -> Caller {
+    apply_context(Caller::new(context.agent_id.clone(), context.run_id.clone()), context)
 }
 
-fn apply_terms(mut caller: Caller, terms: &CallTerms) -> Caller {
-    caller.space_id.clone_from(&terms.space_id);
+fn apply_context(mut caller: Caller, context: &CallContext) -> Caller {
+    caller.space_id.clone_from(&context.space_id);
     // A child token: a tool may cancel the token that it gets, which must end only its own call.
-    caller.cancel = terms.cancel.child_token();
-    caller.turn_deadline = terms.turn_deadline;
-    caller.on_event.clone_from(&terms.on_event);
+    caller.cancel = context.cancel.child_token();
+    caller.turn_deadline = context.turn_deadline;
+    caller.on_event.clone_from(&context.on_event);
     caller
 }
 
 fn offered_tool(registry: &ToolRegistry, tool: &RegisteredTool) -> OfferedTool {
-    let facts = tool.facts();
+    let descriptor = tool.descriptor();
     OfferedTool {
         decl: tool.decl().clone(),
         label: tool.label().map(str::to_owned),
-        tier: tier(registry, facts),
+        tier: tier(registry, descriptor),
     }
 }

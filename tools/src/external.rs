@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use portcullis_policy::{OutputBytes, PinStatus, ToolFacts, ToolOrigin};
+use portcullis_policy::{OutputBytes, PinStatus, ToolDescriptor, ToolOrigin};
 use portcullis_types::{FunctionDecl, SafetyTier, ToolError, ToolMeta, ToolName, ToolPolicy, async_trait};
 use serde_json::Value;
 
@@ -50,10 +50,10 @@ impl ExternalTool {
         }
     }
 
-    /// Returns the facts that the policy judges the tool by.
-    pub(crate) fn facts(&self) -> Result<ToolFacts, RegistryError> {
+    /// Returns the descriptor that the policy judges the tool by.
+    pub(crate) fn descriptor(&self) -> Result<ToolDescriptor, RegistryError> {
         let name = ToolName::parse(&self.decl.name).map_err(|source| RegistryError::Name { source })?;
-        Ok(ToolFacts {
+        Ok(ToolDescriptor {
             name,
             declared_tier: self.tier,
             declared_policy: self.policy,

@@ -44,7 +44,7 @@ impl Home {
     /// Makes the paths in the arguments absolute. An absent path gets its default here, because the guest
     /// would resolve the default against its own home.
     pub(crate) fn absolute_paths(&self, args: ToolArgs, tool: &RegisteredTool) -> ToolArgs {
-        let roles = tool.facts().roles.iter();
+        let roles = tool.descriptor().roles.iter();
         let paths = roles.filter(|role| matches!(role.role, RoleKind::Path(_) | RoleKind::Entry));
         let mut changes = Vec::new();
         for role in paths {

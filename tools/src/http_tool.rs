@@ -6,7 +6,8 @@ use std::{fmt, time::Duration};
 use bytes::Bytes;
 use portcullis_egress::{HeaderMap, HeaderName, HeaderValue, Url, is_reserved_header};
 use portcullis_policy::{
-    HttpMethod, InvalidUrl, MAX_URL_BYTES, OutputBytes, PinStatus, ToolFacts, ToolOrigin, parse_request_url,
+    HttpMethod, InvalidUrl, MAX_URL_BYTES, OutputBytes, PinStatus, ToolDescriptor, ToolOrigin,
+    parse_request_url,
 };
 use portcullis_types::{
     FunctionDecl, SafetyTier, ToolArgs, ToolError, ToolMeta, ToolName, ToolPolicy, escape_for_display,
@@ -62,10 +63,10 @@ impl HttpTool {
         }
     }
 
-    /// Returns the facts that the policy judges the tool by.
-    pub(crate) fn facts(&self) -> Result<ToolFacts, RegistryError> {
+    /// Returns the descriptor that the policy judges the tool by.
+    pub(crate) fn descriptor(&self) -> Result<ToolDescriptor, RegistryError> {
         let name = ToolName::parse(&self.decl.name).map_err(|source| RegistryError::Name { source })?;
-        Ok(ToolFacts {
+        Ok(ToolDescriptor {
             name,
             declared_tier: self.tier,
             declared_policy: self.policy,

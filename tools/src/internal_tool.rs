@@ -1,7 +1,7 @@
 //! Internal tools, which run no code. A call returns its arguments, so that the program that shows the run
 //! can render them.
 
-use portcullis_policy::{OutputBytes, PinStatus, ToolFacts, ToolOrigin};
+use portcullis_policy::{OutputBytes, PinStatus, ToolDescriptor, ToolOrigin};
 use portcullis_types::{FunctionDecl, SafetyTier, ToolMeta, ToolName, ToolPolicy};
 
 use crate::registry::RegistryError;
@@ -27,15 +27,15 @@ impl InternalTool {
         Self { decl, label: None, policy: ToolPolicy::Auto, meta: ToolMeta::default() }
     }
 
-    /// Returns the facts that the policy judges the tool by. A call has no effect.
-    pub(crate) fn facts(&self) -> Result<ToolFacts, RegistryError> {
+    /// Returns the descriptor that the policy judges the tool by. A call has no effect.
+    pub(crate) fn descriptor(&self) -> Result<ToolDescriptor, RegistryError> {
         let name = ToolName::parse(&self.decl.name).map_err(|source| RegistryError::Name { source })?;
-        Ok(ToolFacts {
+        Ok(ToolDescriptor {
             declared_tier: Some(SafetyTier::ReadOnly),
             declared_policy: self.policy,
             declared_max_output: self.meta.output_cap_bytes.map(OutputBytes),
             pin_status: PinStatus::Unpinned,
-            ..ToolFacts::undeclared(name, ToolOrigin::Internal)
+            ..ToolDescriptor::undeclared(name, ToolOrigin::Internal)
         })
     }
 }

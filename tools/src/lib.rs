@@ -47,7 +47,7 @@
 //! | `lint.rs` | policy lints that need the file system |
 //! | `replay.rs`, `mount_usage.rs` | recorded calls: judged again, and the mounts that they used |
 //! | `state.rs`, `private_file.rs` | the state folder, and files that only their owner may read |
-//! | `sealing.rs`, `witnesses.rs`, `process_facts.rs` | the audit log: its checkpoints, and the facts of this process |
+//! | `sealing.rs`, `witnesses.rs`, `process_start.rs` | the audit log: its checkpoints, and the facts of this process |
 //! | `digest.rs` | one hash over several texts |
 //! | `spawn.rs` | spawns tasks and threads |
 //! | `error.rs` | why a registry cannot be assembled |
@@ -78,7 +78,7 @@ pub mod output_store;
 mod pipeline;
 mod policy_files;
 mod private_file;
-mod process_facts;
+mod process_start;
 mod rates;
 mod registered;
 mod registry;
@@ -130,7 +130,7 @@ pub use portcullis_sandbox::{
 };
 pub use portcullis_undo as undo;
 pub use private_file::{PrivateFileError, open_private_file};
-pub use process_facts::{INSTANCE_VARIABLE, record_refused_start};
+pub use process_start::{INSTANCE_VARIABLE, record_refused_start};
 pub use registered::RegisteredTool;
 pub use registry::{NameHolder, RegistryError, ToolChanges, ToolRegistry};
 pub use replay::{ChangedVerdict, Replay, ReplayReport};

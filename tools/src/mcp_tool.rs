@@ -13,7 +13,7 @@ use std::{
 
 use parking_lot::Mutex;
 use portcullis_egress::HeaderValue;
-use portcullis_policy::{HttpMethod, PinStatus, ToolFacts, ToolOrigin};
+use portcullis_policy::{HttpMethod, PinStatus, ToolDescriptor, ToolOrigin};
 use portcullis_types::{
     FunctionDecl, InvalidToolName, JsonSchema, SafetyTier, ToolMeta, ToolName, is_deceptive,
 };
@@ -225,14 +225,14 @@ impl McpTool {
         }
     }
 
-    /// Returns the facts that the policy judges the tool by.
-    pub(crate) fn facts(&self) -> Result<ToolFacts, RegistryError> {
+    /// Returns the descriptor that the policy judges the tool by.
+    pub(crate) fn descriptor(&self) -> Result<ToolDescriptor, RegistryError> {
         let name = ToolName::parse(&self.decl.name).map_err(|source| RegistryError::Name { source })?;
-        Ok(ToolFacts {
+        Ok(ToolDescriptor {
             declared_tier: Some(self.tier),
             declared_timeout: Some(self.timeout),
             pin_status: PinStatus::Unpinned,
-            ..ToolFacts::undeclared(name, ToolOrigin::Mcp)
+            ..ToolDescriptor::undeclared(name, ToolOrigin::Mcp)
         })
     }
 }

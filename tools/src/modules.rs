@@ -21,7 +21,7 @@ mod pins;
 mod shipped;
 
 pub use approve::{ModuleApproval, ModuleChange};
-pub use declared::DeclarationFacts;
+pub use declared::DeclarationSummary;
 pub use error::{ApproveError, InvalidLock, LockError, ModuleError, ModuleFolderError, PinError};
 pub use foreign::RefusedModule;
 pub use pins::{LOCK_FILE, Pin};

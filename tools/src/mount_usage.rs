@@ -3,7 +3,8 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use portcullis_policy::{
-    Approval, CallRequest, GrantedMount, RequestedSubject, RunFacts, ToolFacts, WorkspaceSecurityPolicy,
+    Approval, CallRequest, GrantedMount, RequestedSubject, RunContext, ToolDescriptor,
+    WorkspaceSecurityPolicy,
 };
 use portcullis_types::{Access, RoleKind, ToolErrorKind};
 
@@ -51,15 +52,15 @@ impl<'p> MountUsage<'p> {
         let Some(call) = RecordedCall::of(row) else {
             return self.add_unknown(row);
         };
-        let profile = self.policy.describe(&call.facts).profile;
+        let profile = self.policy.describe(&call.descriptor).profile;
         let usage = self.profiles.entry(profile.to_string()).or_default();
-        let run = RunFacts { labels: call.labels.clone().into(), ..RunFacts::default() };
-        let request = CallRequest { tool: &call.facts, subjects: &call.subjects, run: &run };
+        let run = RunContext { labels: call.labels.clone().into(), ..RunContext::default() };
+        let request = CallRequest { tool: &call.descriptor, subjects: &call.subjects, run: &run };
         let mut used = BTreeMap::new();
         // A path that the policy allows counts as used, even if it did not exist or an approver said no.
         if verdict_by_names(self.policy, &request).0 != Approval::Deny {
             usage.tools.insert(row.tool.to_string());
-            used.extend(call.subjects.iter().filter_map(|subject| named_mount(&call.facts, subject)));
+            used.extend(call.subjects.iter().filter_map(|subject| named_mount(&call.descriptor, subject)));
         }
         if has_run(row) {
             usage.calls += 1;
@@ -143,9 +144,9 @@ fn touched_mounts(row: &Row) -> Vec<(String, Access)> {
 }
 
 /// Returns the mount of a path that an argument names, with the access of its role.
-fn named_mount(facts: &ToolFacts, subject: &RequestedSubject) -> Option<(String, Access)> {
+fn named_mount(descriptor: &ToolDescriptor, subject: &RequestedSubject) -> Option<(String, Access)> {
     let RequestedSubject::Path { argument, path, access } = subject else { return None };
-    let role = facts.roles.iter().find(|role| role.argument == *argument);
+    let role = descriptor.roles.iter().find(|role| role.argument == *argument);
     let declared = role.and_then(|role| RoleKind::path_access(role.role));
     Some((path.mount()?.to_owned(), declared.map_or(*access, |declared| declared.max(*access))))
 }

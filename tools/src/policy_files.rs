@@ -215,7 +215,7 @@ impl PolicyText {
         match trusted::open_first(default_policy_paths(user_folders::config()), warn_of_absence) {
             Ok(Some((path, file))) => Self::read_opened(&path, file),
             Ok(None) => Ok(Self::shipped()),
-            Err((path, refusal)) => Err(refused(&path, refusal)),
+            Err((path, refusal)) => Err(trust_error(&path, refusal)),
         }
     }
 
@@ -236,7 +236,7 @@ impl PolicyText {
     /// Reads a file that will be enforced. The text is read from the descriptor that passed the trust check,
     /// so the file cannot be swapped between check and read.
     pub(crate) fn read_trusted(path: &Path) -> Result<Self, BootstrapError> {
-        let file = trusted::open_file(path).map_err(|refusal| refused(path, refusal))?;
+        let file = trusted::open_file(path).map_err(|refusal| trust_error(path, refusal))?;
         Self::read_opened(path, file)
     }
 
@@ -253,7 +253,7 @@ impl PolicyText {
     }
 }
 
-fn refused(path: &Path, refusal: TrustError) -> BootstrapError {
+fn trust_error(path: &Path, refusal: TrustError) -> BootstrapError {
     match refusal {
         TrustError::Unusable { source, .. } => unreadable(path, source),
         TrustError::Missing { doubt, .. } => {

@@ -1,8 +1,8 @@
-//! A registered tool: its declaration for the model, its facts for the policy, and its backend.
+//! A registered tool: its declaration for the model, its descriptor for the policy, and its backend.
 
 use std::{collections::BTreeMap, sync::Arc};
 
-use portcullis_policy::{OutputBytes, PinStatus, ToolFacts, ToolOrigin, WorkspaceSecurityPolicy};
+use portcullis_policy::{OutputBytes, PinStatus, ToolDescriptor, ToolOrigin, WorkspaceSecurityPolicy};
 use portcullis_types::{FunctionDecl, JsonSchema, Tool, ToolArgs, ToolDeclaration, ToolMeta, ToolName};
 use serde_json::Value;
 
@@ -14,7 +14,7 @@ use crate::{
     http_tool::{HttpTarget, HttpTool},
     internal_tool::InternalTool,
     mcp_tool::McpTool,
-    modules::{DeclarationFacts, Pins},
+    modules::{DeclarationSummary, Pins},
     pipeline::{Backend, ExternalBackend, GuestTool, HttpBackend, InternalBackend, McpBackend, NativeTool},
     registry::RegistryError,
     sandbox::GuestModule,
@@ -30,7 +30,7 @@ pub struct RegisteredTool {
     output_schema: Option<JsonSchema>,
     meta: ToolMeta,
     aliases: Vec<ToolName>,
-    facts: ToolFacts,
+    descriptor: ToolDescriptor,
     schema: ArgumentSchema,
     defaults: BTreeMap<String, String>,
     pages_itself: bool,
@@ -56,7 +56,7 @@ impl RegisteredTool {
     /// Registers a native tool. Its declaration is read once, here.
     pub(crate) fn native(tool: Arc<dyn Tool>, origin: ToolOrigin) -> Result<Self, RegistryError> {
         let (decl, meta) = (tool.schema(), tool.meta());
-        let facts = ToolFacts {
+        let descriptor = ToolDescriptor {
             name: parse_name(&decl.name)?,
             declared_tier: tool.declared_tier(),
             declared_policy: tool.policy(),
@@ -67,7 +67,7 @@ impl RegisteredTool {
             pin_status: PinStatus::Unpinned,
         };
         let extras = DeclaredExtras { label: tool.label(), output_schema: tool.output_schema(), meta };
-        Self::new(decl, extras, facts, NativeTool(tool))
+        Self::new(decl, extras, descriptor, NativeTool(tool))
     }
 
     /// Registers a tool of a module, from its declaration. For a foreign module, `pins` holds the approval.
@@ -80,10 +80,10 @@ impl RegisteredTool {
     ) -> Result<Self, RegistryError> {
         let decl = declaration.function_decl();
         let name = parse_name(&decl.name)?;
-        let declared_facts = DeclarationFacts::new(&declaration);
+        let summary = DeclarationSummary::new(&declaration);
         // Only a foreign module can change without a new program, so only its content needs an approval.
         let pin_status = match origin {
-            ToolOrigin::ForeignModule => pins.pin_status(&name, module.digest(), &declared_facts),
+            ToolOrigin::ForeignModule => pins.pin_status(&name, module.digest(), &summary),
             ToolOrigin::ShippedModule
             | ToolOrigin::ShippedOperation
             | ToolOrigin::ShippedNative
@@ -95,7 +95,7 @@ impl RegisteredTool {
             | ToolOrigin::Internal
             | ToolOrigin::Native => PinStatus::Unpinned,
         };
-        let facts = ToolFacts {
+        let descriptor = ToolDescriptor {
             name,
             declared_tier: declaration.tier,
             declared_policy: declaration.policy,
@@ -108,19 +108,19 @@ impl RegisteredTool {
         let (module, module_name) = (Arc::clone(module), module_name.to_owned());
         let hosts = DeclaredHosts::parse(&declaration.hosts)
             .map_err(|(text, source)| RegistryError::Hosts { tool: decl.name.clone(), text, source })?;
-        let backend = GuestTool { module, module_name, declared: declared_facts, hosts };
+        let backend = GuestTool { module, module_name, declared: summary, hosts };
         let ToolDeclaration { label, output_schema, meta, .. } = declaration;
-        Self::new(decl, DeclaredExtras { label, output_schema, meta }, facts, backend)
+        Self::new(decl, DeclaredExtras { label, output_schema, meta }, descriptor, backend)
     }
 
     /// Registers an operation made of steps, or a step that is not a guest.
     pub(crate) fn operation(
         decl: FunctionDecl,
         label: &str,
-        facts: ToolFacts,
+        descriptor: ToolDescriptor,
         operation: impl Backend + 'static,
     ) -> Result<Self, RegistryError> {
-        Self::new(decl, DeclaredExtras::with_label(label), facts, operation)
+        Self::new(decl, DeclaredExtras::with_label(label), descriptor, operation)
     }
 
     /// Registers a tool that a configuration describes. The policy refuses some URLs before any call.
@@ -137,57 +137,57 @@ impl RegisteredTool {
     }
 
     fn http(tool: HttpTool, policy: &WorkspaceSecurityPolicy) -> Result<Self, RegistryError> {
-        let facts = tool.facts()?;
+        let descriptor = tool.descriptor()?;
         let HttpTool { decl, label, target, meta, .. } = tool;
         policy
             .judge_configured_url(target.url())
             .map_err(|denial| RegistryError::Address { tool: decl.name.clone(), denial: Box::new(denial) })?;
         let extras = DeclaredExtras { label, output_schema: None, meta };
-        Self::new(decl, extras, facts, HttpBackend(target))
+        Self::new(decl, extras, descriptor, HttpBackend(target))
     }
 
     fn mcp(tool: McpTool, policy: &WorkspaceSecurityPolicy) -> Result<Self, RegistryError> {
-        let facts = tool.facts()?;
+        let descriptor = tool.descriptor()?;
         let McpTool { decl, meta, server, request, .. } = tool;
         policy
             .judge_configured_url(server.target().url())
             .map_err(|denial| RegistryError::Address { tool: decl.name.clone(), denial: Box::new(denial) })?;
         let extras = DeclaredExtras { label: None, output_schema: None, meta };
-        Self::new(decl, extras, facts, McpBackend { server, request })
+        Self::new(decl, extras, descriptor, McpBackend { server, request })
     }
 
     fn internal(tool: InternalTool) -> Result<Self, RegistryError> {
-        let facts = tool.facts()?;
+        let descriptor = tool.descriptor()?;
         let InternalTool { decl, label, meta, .. } = tool;
-        Self::new(decl, DeclaredExtras { label, output_schema: None, meta }, facts, InternalBackend)
+        Self::new(decl, DeclaredExtras { label, output_schema: None, meta }, descriptor, InternalBackend)
     }
 
     fn external(tool: ExternalTool) -> Result<Self, RegistryError> {
-        let facts = tool.facts()?;
+        let descriptor = tool.descriptor()?;
         let ExternalTool { decl, label, waits, lifetime, meta, .. } = tool;
         let extras = DeclaredExtras { label, output_schema: None, meta };
-        Self::new(decl, extras, facts, ExternalBackend { waits, lifetime })
+        Self::new(decl, extras, descriptor, ExternalBackend { waits, lifetime })
     }
 
     /// Registers a tool that runs commands.
     pub(crate) fn shell(
         decl: FunctionDecl,
         label: &str,
-        facts: ToolFacts,
+        descriptor: ToolDescriptor,
         shell: BashTool,
     ) -> Result<Self, RegistryError> {
-        Self::new(decl, DeclaredExtras::with_label(label), facts, shell)
+        Self::new(decl, DeclaredExtras::with_label(label), descriptor, shell)
     }
 
     fn new(
         decl: FunctionDecl,
         extras: DeclaredExtras,
-        facts: ToolFacts,
+        descriptor: ToolDescriptor,
         backend: impl Backend + 'static,
     ) -> Result<Self, RegistryError> {
         let DeclaredExtras { label, output_schema, meta } = extras;
         let aliases = meta.aliases.iter().map(|alias| parse_name(alias)).collect::<Result<_, _>>()?;
-        let schema = compile(&decl, &facts)?;
+        let schema = compile(&decl, &descriptor)?;
         if let Some(results) = &output_schema {
             check_results(&decl.name, results)?;
         }
@@ -199,7 +199,7 @@ impl RegisteredTool {
             output_schema,
             meta,
             aliases,
-            facts,
+            descriptor,
             schema,
             defaults,
             pages_itself,
@@ -210,8 +210,8 @@ impl RegisteredTool {
 
     /// Changes the home of the tool.
     pub(crate) fn with_home(mut self, home: &Home) -> Result<Self, RegistryError> {
-        self.decl = home.declare(self.decl, self.facts.origin);
-        self.schema = compile(&self.decl, &self.facts)?;
+        self.decl = home.declare(self.decl, self.descriptor.origin);
+        self.schema = compile(&self.decl, &self.descriptor)?;
         self.defaults = string_defaults(&self.decl.parameters);
         self.home = Some(home.clone());
         Ok(self)
@@ -276,13 +276,13 @@ impl RegisteredTool {
 
     /// The tool's name and its aliases.
     pub(crate) fn names(&self) -> impl Iterator<Item = &ToolName> {
-        std::iter::once(&self.facts.name).chain(&self.aliases)
+        std::iter::once(&self.descriptor.name).chain(&self.aliases)
     }
 
-    /// The facts that the policy judges the tool by.
+    /// The descriptor that the policy judges the tool by.
     #[must_use]
-    pub fn facts(&self) -> &ToolFacts {
-        &self.facts
+    pub fn descriptor(&self) -> &ToolDescriptor {
+        &self.descriptor
     }
 
     /// The tool's confinement: `wasm`, `egress`, `shell`, `external`, `internal`, or `native, unconfined`.
@@ -318,7 +318,7 @@ impl RegisteredTool {
 
     /// The declaration of a guest tool.
     #[must_use]
-    pub fn declared(&self) -> Option<&DeclarationFacts> {
+    pub fn declared(&self) -> Option<&DeclarationSummary> {
         self.backend.guest().map(|guest| &guest.declared)
     }
 
@@ -357,10 +357,10 @@ impl RegisteredTool {
     }
 }
 
-fn compile(decl: &FunctionDecl, facts: &ToolFacts) -> Result<ArgumentSchema, RegistryError> {
+fn compile(decl: &FunctionDecl, descriptor: &ToolDescriptor) -> Result<ArgumentSchema, RegistryError> {
     let schema = ArgumentSchema::compile(&decl.parameters)
         .map_err(|source| RegistryError::Schema { tool: decl.name.clone(), source })?;
-    Ok(schema.with_roles(&facts.roles))
+    Ok(schema.with_roles(&descriptor.roles))
 }
 
 /// Refuses an invalid schema of results. Clients receive it, and one bad schema could break

@@ -14,7 +14,7 @@ use portcullis_undo::{MountRoot, UndoStore};
 use tokio::sync::watch;
 
 use crate::{
-    audit::{AuditError, AuditLog, ModelEnding, NewRow, PolicyChange, PolicyChangeCause, RowFacts},
+    audit::{AuditError, AuditLog, ModelEnding, NewRow, PolicyChange, PolicyChangeCause, RowFields},
     builder::RegistryBuilder,
     call::Caller,
     configured_tool::ConfiguredTool,
@@ -25,7 +25,7 @@ use crate::{
         Host, LateResult, PendingRecord, admit, authorize, check, record, resolve, run, run_after_hooks,
         shape, take_late_result,
     },
-    process_facts,
+    process_start,
     registered::RegisteredTool,
     sandbox::{HostWasmToolRunner, mounts::MountTable},
     shell::ShellBackend,
@@ -116,11 +116,11 @@ impl ToolRegistry {
     /// # Errors
     /// As in [`AuditLog::append`].
     pub fn record_model(&self, caller: &Caller, ending: ModelEnding) -> Result<(), AuditError> {
-        let call = RowFacts {
+        let call = RowFields {
             run_id: Some(caller.run_id.as_str().into()),
             agent: Some(caller.agent_id.as_str().into()),
             policy_digest: Some(self.host.policy.digest().as_str().into()),
-            ..RowFacts::default()
+            ..RowFields::default()
         };
         self.host.audit.append(&NewRow::model(&Arc::new(call), ending)).map(drop)
     }
@@ -167,7 +167,7 @@ impl ToolRegistry {
     /// store its labels too.
     #[must_use]
     pub fn run_labels(&self, caller: &Caller) -> BTreeMap<FlowLabel, String> {
-        Arc::unwrap_or_clone(self.host.labels.facts(caller).labels)
+        Arc::unwrap_or_clone(self.host.labels.context(caller).labels)
     }
 
     /// Adds labels to this caller's run before its first call: the labels of [`ToolRegistry::run_labels`] if
@@ -259,7 +259,7 @@ impl ToolRegistry {
     pub fn remove_tool(&self, name: &str) -> Option<Arc<RegisteredTool>> {
         // Check and removal are one change of the table, so they cannot race with another change.
         let remove = |tools: &mut ToolTable| {
-            let is_added = tools.get(name).is_some_and(|tool| tool.facts().origin.is_added_by_program());
+            let is_added = tools.get(name).is_some_and(|tool| tool.descriptor().origin.is_added_by_program());
             if is_added { tools.remove(name).ok_or(()) } else { Err(()) }
         };
         self.host.tools.change(remove).ok()
@@ -311,9 +311,9 @@ impl ToolRegistry {
         &self,
         tool: &RegisteredTool,
     ) -> Result<ToolAssignment, Box<portcullis_policy::Denial>> {
-        let mut assignment = self.host.policy.assign(tool.facts()).map_err(Box::new)?;
+        let mut assignment = self.host.policy.assign(tool.descriptor()).map_err(Box::new)?;
         for step in tool.steps() {
-            let step = self.host.policy.assign(step.facts()).map_err(Box::new)?;
+            let step = self.host.policy.assign(step.descriptor()).map_err(Box::new)?;
             assignment.approval = assignment.approval.max(step.approval);
         }
         Ok(assignment)
@@ -367,7 +367,7 @@ impl ToolRegistry {
             old_digest: Some(old_digest.as_str().into()),
             new_digest: Some(new_digest.as_str().into()),
             cause: PolicyChangeCause::Hangup,
-            uid: process_facts::own_uid(),
+            uid: process_start::own_uid(),
             refused: None,
         };
         self.host.audit.record_policy_change(&change).map(drop)
@@ -380,7 +380,7 @@ impl ToolRegistry {
     /// As in [`AuditLog::append`].
     pub fn record_refused_reload(&self, reason: &str) -> Result<(), AuditError> {
         let old_digest = Some(self.policy().digest().as_str());
-        let change = process_facts::refusal(PolicyChangeCause::Hangup, old_digest, reason);
+        let change = process_start::refusal(PolicyChangeCause::Hangup, old_digest, reason);
         self.host.audit.record_policy_change(&change).map(drop)
     }
 
@@ -390,14 +390,14 @@ impl ToolRegistry {
     }
 
     fn new_record(&self, call: &ToolCall, caller: &Caller) -> PendingRecord {
-        let row = RowFacts {
+        let row = RowFields {
             call_id: call.id.as_str().into(),
             run_id: Some(caller.run_id.as_str().into()),
             agent: Some(caller.agent_id.as_str().into()),
             operation_id: caller.operation_id.as_deref().map(Into::into),
             tool: call.tool.as_str().into(),
             policy_digest: Some(self.host.policy.digest().as_str().into()),
-            ..RowFacts::default()
+            ..RowFields::default()
         };
         PendingRecord::new(Arc::clone(&self.host.audit), row)
     }

@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 
 use portcullis_policy::{
-    Approval, CallRequest, FlowLabel, RequestedSubject, RunFacts, ToolFacts, ToolOrigin,
+    Approval, CallRequest, FlowLabel, RequestedSubject, RunContext, ToolDescriptor, ToolOrigin,
     WorkspaceSecurityPolicy, gateway_tools, shipped_tools,
 };
 use portcullis_types::{Access, GuestPath, RoleKind, SafetyTier, ToolName};
@@ -76,7 +76,7 @@ struct VerdictPair {
 #[derive(Debug)]
 pub struct Replay<'p> {
     policy: &'p WorkspaceSecurityPolicy,
-    shipped: BTreeMap<ToolName, ToolFacts>,
+    shipped: BTreeMap<ToolName, ToolDescriptor>,
     report: ReplayReport,
 }
 
@@ -84,8 +84,10 @@ impl<'p> Replay<'p> {
     /// Starts a replay under this policy.
     #[must_use]
     pub fn new(policy: &'p WorkspaceSecurityPolicy) -> Self {
-        let shipped =
-            shipped_tools().chain(gateway_tools()).map(|facts| (facts.name.clone(), facts)).collect();
+        let shipped = shipped_tools()
+            .chain(gateway_tools())
+            .map(|descriptor| (descriptor.name.clone(), descriptor))
+            .collect();
         Self { policy, shipped, report: ReplayReport::default() }
     }
 
@@ -117,14 +119,14 @@ impl<'p> Replay<'p> {
     /// `None` if the row is not the decision of a call, or is not complete enough to judge the call.
     fn decide(&self, row: &Row, before: Option<&WorkspaceSecurityPolicy>) -> Option<VerdictPair> {
         let decision = row.decision.filter(|_| row.event == RowEvent::End)?;
-        let RecordedCall { facts, subjects, labels } =
+        let RecordedCall { descriptor, subjects, labels } =
             RecordedCall::read(row, |name| self.shipped.get(name).cloned())?;
-        let run = RunFacts {
+        let run = RunContext {
             agent: row.agent.as_deref().unwrap_or_default(),
             run: row.run_id.as_deref().unwrap_or_default(),
             labels: labels.into(),
         };
-        let request = CallRequest { tool: &facts, subjects: &subjects, run: &run };
+        let request = CallRequest { tool: &descriptor, subjects: &subjects, run: &run };
         let (replayed, rule) = verdict_by_names(self.policy, &request);
         let recorded = match before {
             Some(before) => verdict_by_names(before, &request).0,
@@ -137,7 +139,7 @@ impl<'p> Replay<'p> {
 /// A recorded call, in the form that the policy judges.
 #[derive(Debug)]
 pub(crate) struct RecordedCall {
-    pub(crate) facts: ToolFacts,
+    pub(crate) descriptor: ToolDescriptor,
     pub(crate) subjects: Vec<RequestedSubject>,
     /// The labels of the run.
     pub(crate) labels: BTreeMap<FlowLabel, String>,
@@ -146,28 +148,30 @@ pub(crate) struct RecordedCall {
 impl RecordedCall {
     /// Reads the call of a row. `None` if the row is not complete enough to judge the call.
     pub(crate) fn of(row: &Row) -> Option<Self> {
-        Self::read(row, |name| shipped_tools().chain(gateway_tools()).find(|facts| facts.name == *name))
+        Self::read(row, |name| {
+            shipped_tools().chain(gateway_tools()).find(|descriptor| descriptor.name == *name)
+        })
     }
 
-    fn read(row: &Row, shipped: impl Fn(&ToolName) -> Option<ToolFacts>) -> Option<Self> {
+    fn read(row: &Row, shipped: impl Fn(&ToolName) -> Option<ToolDescriptor>) -> Option<Self> {
         // The row lacks a part of the call, so its verdict could differ from the call's.
         if row.omitted > 0 {
             return None;
         }
-        let facts = facts(row, shipped)?;
-        let subjects = subjects(row, &facts)?;
+        let descriptor = descriptor(row, shipped)?;
+        let subjects = subjects(row, &descriptor)?;
         // A label that this version does not know could have matched a rule, so the call counts as undecided.
         let labels = row.labels.iter().map(|label| Some((label.parse::<FlowLabel>().ok()?, String::new())));
-        Some(Self { facts, subjects, labels: labels.collect::<Option<BTreeMap<_, _>>>()? })
+        Some(Self { descriptor, subjects, labels: labels.collect::<Option<BTreeMap<_, _>>>()? })
     }
 }
 
 /// Reconstructs the tool of a row. The row of a module's tool has its tier, and the module was approved,
 /// because the tool was called.
-fn facts(row: &Row, shipped: impl Fn(&ToolName) -> Option<ToolFacts>) -> Option<ToolFacts> {
+fn descriptor(row: &Row, shipped: impl Fn(&ToolName) -> Option<ToolDescriptor>) -> Option<ToolDescriptor> {
     let name = ToolName::parse(&*row.tool).ok()?;
-    if let Some(facts) = shipped(&name) {
-        return Some(facts);
+    if let Some(descriptor) = shipped(&name) {
+        return Some(descriptor);
     }
     let origin = match row.confinement? {
         Confinement::Wasm => ToolOrigin::ForeignModule,
@@ -179,7 +183,7 @@ fn facts(row: &Row, shipped: impl Fn(&ToolName) -> Option<ToolFacts>) -> Option<
         Confinement::Egress if has_subject(row, SERVER_URL) => ToolOrigin::Mcp,
         Confinement::Egress | Confinement::Shell => return None,
     };
-    Some(ToolFacts { declared_tier: row.tier, ..ToolFacts::undeclared(name, origin) })
+    Some(ToolDescriptor { declared_tier: row.tier, ..ToolDescriptor::undeclared(name, origin) })
 }
 
 fn has_subject(row: &Row, argument: &str) -> bool {
@@ -187,11 +191,12 @@ fn has_subject(row: &Row, argument: &str) -> bool {
 }
 
 /// Reconstructs the subjects of a row. `None` if one of them cannot be parsed, such as a truncated path.
-fn subjects(row: &Row, facts: &ToolFacts) -> Option<Vec<RequestedSubject>> {
+fn subjects(row: &Row, descriptor: &ToolDescriptor) -> Option<Vec<RequestedSubject>> {
     let named = row.subjects.iter().filter(|subject| subject.source.is_argument());
     // An operation accesses nothing itself; its steps have their own rows.
-    let is_operation =
-        facts.origin == ToolOrigin::ShippedOperation && row.mounts.is_empty() && !row_is_step(facts);
+    let is_operation = descriptor.origin == ToolOrigin::ShippedOperation
+        && row.mounts.is_empty()
+        && !row_is_step(descriptor);
     if is_operation {
         return Some(Vec::new());
     }
@@ -201,7 +206,7 @@ fn subjects(row: &Row, facts: &ToolFacts) -> Option<Vec<RequestedSubject>> {
             let value = subject.value.to_string();
             Some(match subject.kind {
                 SubjectKind::Path => {
-                    let role = facts.roles.iter().find(|role| role.argument == argument);
+                    let role = descriptor.roles.iter().find(|role| role.argument == argument);
                     let declared = role.and_then(|role| RoleKind::path_access(role.role));
                     // An unknown tool of a module may write, unless its tier says otherwise.
                     let access = declared.unwrap_or(match row.tier {
@@ -217,8 +222,8 @@ fn subjects(row: &Row, facts: &ToolFacts) -> Option<Vec<RequestedSubject>> {
         .collect()
 }
 
-fn row_is_step(facts: &ToolFacts) -> bool {
-    portcullis_policy::Operation::has_step(facts.name.as_str())
+fn row_is_step(descriptor: &ToolDescriptor) -> bool {
+    portcullis_policy::Operation::has_step(descriptor.name.as_str())
 }
 
 /// Returns the verdict that the row records: if a person refused the call, the verdict is `ask`.

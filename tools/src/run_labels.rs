@@ -11,7 +11,7 @@ use std::{
 
 use parking_lot::Mutex;
 use portcullis_policy::{
-    Denial, DenialCode, FlowLabel, Grant, GrantedMount, GrantedSecret, RunFacts, SecretName,
+    Denial, DenialCode, FlowLabel, Grant, GrantedMount, GrantedSecret, RunContext, SecretName,
     WorkspaceSecurityPolicy,
 };
 
@@ -72,17 +72,17 @@ pub(crate) struct LabelGuard {
 }
 
 impl RunLabels {
-    /// Returns the facts of the caller's run, with all its labels.
-    pub(crate) fn facts<'a>(&self, caller: &'a Caller) -> RunFacts<'a> {
+    /// Returns the context of the caller's run, with all its labels.
+    pub(crate) fn context<'a>(&self, caller: &'a Caller) -> RunContext<'a> {
         self.facts_with(caller, |_call, _label| true)
     }
 
-    /// Returns the facts of the caller's run, with those labels of running calls that `is_chosen` accepts.
+    /// Returns the context of the caller's run, with those labels of running calls that `is_chosen` accepts.
     fn facts_with<'a>(
         &self,
         caller: &'a Caller,
         is_chosen: impl Fn(&Arc<LabelledCall>, &FlowLabel) -> bool,
-    ) -> RunFacts<'a> {
+    ) -> RunContext<'a> {
         let owner = caller.owner();
         let shared = self.shared();
         let remembered = shared.lock();
@@ -100,7 +100,7 @@ impl RunLabels {
                 }
             }
         }
-        RunFacts { agent: &caller.agent_id, run: &caller.run_id, labels }
+        RunContext { agent: &caller.agent_id, run: &caller.run_id, labels }
     }
 
     /// Tracks a call that is about to run with this grant. If a flow rule keeps a mount from the network, the
@@ -296,14 +296,14 @@ fn mount_refusal(rule: &str, error: &SidecarError) -> MountRefusal {
 }
 
 impl LabelGuard {
-    /// Returns the facts of the caller's run, with the labels of all other calls.
-    pub(crate) fn facts_without_call<'a>(&self, caller: &'a Caller) -> RunFacts<'a> {
+    /// Returns the context of the caller's run, with the labels of all other calls.
+    pub(crate) fn facts_without_call<'a>(&self, caller: &'a Caller) -> RunContext<'a> {
         self.labels.facts_with(caller, |call, _label| !Arc::ptr_eq(call, &self.call))
     }
 
-    /// Returns the facts of the caller's run without the labels of this call's own requests, because an
+    /// Returns the context of the caller's run without the labels of this call's own requests, because an
     /// approval covers all requests of a call.
-    pub(crate) fn facts_before_requests<'a>(&self, caller: &'a Caller) -> RunFacts<'a> {
+    pub(crate) fn facts_before_requests<'a>(&self, caller: &'a Caller) -> RunContext<'a> {
         self.labels.facts_with(caller, |call, label| {
             !Arc::ptr_eq(call, &self.call) || !matches!(label, FlowLabel::Web | FlowLabel::Secret(_))
         })
@@ -377,8 +377,8 @@ mod tests {
 
     fn labels_of(labels: &RunLabels, run: &str) -> Vec<(String, String)> {
         let caller = Caller::new("a", run);
-        let facts = labels.facts(&caller);
-        facts.labels.iter().map(|(label, call_id)| (label.to_string(), call_id.clone())).collect()
+        let context = labels.context(&caller);
+        context.labels.iter().map(|(label, call_id)| (label.to_string(), call_id.clone())).collect()
     }
 
     fn label(text: &str, call: &str) -> (String, String) {

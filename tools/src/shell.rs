@@ -25,7 +25,7 @@ mod sidecar;
 mod tool;
 
 pub use backend::{ShellBackend, ShellSource};
-pub use connect::{SidecarConfig, StartSidecar, StartedSidecar};
+pub use connect::{SidecarOptions, StartSidecar, StartedSidecar};
 pub use failure::SidecarError;
 pub(crate) use networked::{NetworkedSession, NetworkedSessions, end_all, end_all_blocking};
 pub use sidecar::{LayerHealth, Sidecar, SidecarHealth};

@@ -53,7 +53,7 @@ impl ToolTable {
             Some(home) => tool.with_home(home)?,
             None => tool,
         };
-        let name = tool.facts().name.clone();
+        let name = tool.descriptor().name.clone();
         let mut aliases = BTreeMap::new();
         for alias in tool.aliases() {
             let mut earlier_names = std::iter::once(&name).chain(aliases.keys());

@@ -6,8 +6,8 @@
 //! call could not carry. The registry validates every call against the normal form, whatever the dialect.
 
 mod anthropic;
+mod description;
 mod gemini;
-mod notes;
 mod openai;
 #[cfg(test)]
 mod tests;

@@ -16,15 +16,15 @@ pub trait ToolExecutor: Send + Sync {
     /// Runs one call. A refusal or a failure is a result too.
     ///
     /// # Cancellation
-    /// Dropping the future or cancelling `terms.cancel` stops the call.
-    async fn execute(&self, call: ToolCall, terms: &CallTerms) -> ToolResult;
+    /// Dropping the future or cancelling `context.cancel` stops the call.
+    async fn execute(&self, call: ToolCall, context: &CallContext) -> ToolResult;
 
     /// Records a call that the loop refused, and returns the refusal as its result. The loop refuses a call
     /// if the response that requested it was cut off, if a person spoke in between, or if the call was
     /// cancelled before it started. An executor with a log records the refusal there. If one such record
     /// takes longer than a second, the loop skips this method for the turn's remaining calls. Default: only
     /// returns the result.
-    fn refuse(&self, call: ToolCall, error: ToolError, _terms: &CallTerms) -> ToolResult {
+    fn refuse(&self, call: ToolCall, error: ToolError, _context: &CallContext) -> ToolResult {
         ToolResult::without_run(call, error)
     }
 
@@ -46,12 +46,12 @@ impl<E: ToolExecutor + ?Sized> ToolExecutor for Arc<E> {
         (**self).offers()
     }
 
-    async fn execute(&self, call: ToolCall, terms: &CallTerms) -> ToolResult {
-        (**self).execute(call, terms).await
+    async fn execute(&self, call: ToolCall, context: &CallContext) -> ToolResult {
+        (**self).execute(call, context).await
     }
 
-    fn refuse(&self, call: ToolCall, error: ToolError, terms: &CallTerms) -> ToolResult {
-        (**self).refuse(call, error, terms)
+    fn refuse(&self, call: ToolCall, error: ToolError, context: &CallContext) -> ToolResult {
+        (**self).refuse(call, error, context)
     }
 
     fn never_blocks(&self) -> bool {
@@ -82,9 +82,9 @@ impl OfferedTool {
     }
 }
 
-/// The settings of a loop's call.
+/// The context in which a loop makes a call.
 #[derive(Clone)]
-pub struct CallTerms {
+pub struct CallContext {
     /// The agent's id.
     pub agent_id: String,
     /// The run's id.
@@ -99,9 +99,9 @@ pub struct CallTerms {
     pub on_event: Option<EventFn>,
 }
 
-impl fmt::Debug for CallTerms {
+impl fmt::Debug for CallContext {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("CallTerms")
+        f.debug_struct("CallContext")
             .field("agent_id", &self.agent_id)
             .field("run_id", &self.run_id)
             .field("turn_deadline", &self.turn_deadline)

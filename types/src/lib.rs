@@ -61,7 +61,7 @@ pub use envelope::{EnvelopeError, RunnerBootstrapEnvelope, SandboxTier, SidecarS
 pub use error::{ToolError, ToolErrorKind, error_chain};
 pub use error_code::ToolErrorCode;
 pub use event::{EventFn, ToolEvent};
-pub use executor::{CallTerms, OfferedTool, ToolExecutor};
+pub use executor::{CallContext, OfferedTool, ToolExecutor};
 pub use frame::{
     CallFrame, FRAME_VERSION, FinalFrame, GuestError, GuestErrorKind, GuestFrame, InputFrame,
     MAX_CHUNK_BYTES, MAX_FINAL_FRAME_BYTES, MAX_STREAM_FRAME_BYTES, MAX_TRANSFER_BYTES, OutputFrame,

@@ -11,7 +11,7 @@ use similar::TextDiff;
 use crate::{
     content_copy::open_file,
     error::UndoError,
-    node::{NodePath, PathState, shown},
+    node::{NodePath, PathState, guest_path},
     plan::{KeptContent, PlannedPath, UndoPlan},
 };
 
@@ -63,7 +63,7 @@ impl UndoPlan {
             }
             if let Some(kind) = self.kind(mount, path, planned, &current) {
                 let is_changed_since = planned.after.as_ref().is_some_and(|after| *after != current);
-                differences.push(Difference { path: shown(mount, path), kind, is_changed_since });
+                differences.push(Difference { path: guest_path(mount, path), kind, is_changed_since });
             }
         }
         Ok(differences)

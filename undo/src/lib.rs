@@ -25,9 +25,9 @@ mod tests;
 pub use content_copy::copy_content;
 pub use diff::{Difference, DifferenceKind};
 pub use error::UndoError;
-pub use node::{FileFacts, MountRoot, NodePath, PathState};
+pub use node::{FileMetadata, MountRoot, NodePath, PathState};
 pub use plan::{Conflict, ConflictReason, UndoPlan};
-pub use record::{CallFacts, OmissionReason};
+pub use record::{CallIdentity, OmissionReason};
 pub use recorder::ChangeRecorder;
 pub use store::{
     ChangeRecord, MAX_CALL_BYTES, MAX_CALL_PATHS, MAX_FILE_BYTES, MAX_RECORDS, MAX_STORE_BYTES, RecordId,

@@ -132,7 +132,7 @@ pub enum PathState {
     /// Nothing exists there.
     Absent,
     /// A regular file.
-    File(FileFacts),
+    File(FileMetadata),
     /// A directory.
     Directory {
         /// The permission bits.
@@ -148,10 +148,10 @@ pub enum PathState {
     Other,
 }
 
-/// The facts by which a changed file is recognised. The inode is not included, because a restored
+/// The metadata by which a changed file is recognised. The inode is not included, because a restored
 /// file is a new file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-pub struct FileFacts {
+pub struct FileMetadata {
     /// The size in bytes.
     pub size: u64,
     /// The permission bits.
@@ -211,8 +211,8 @@ impl MountRoot {
     }
 
     /// Formats a path in the mount, as tools name it.
-    pub(crate) fn shown(&self, path: &NodePath) -> String {
-        shown(&self.name, path)
+    pub(crate) fn guest_path(&self, path: &NodePath) -> String {
+        guest_path(&self.name, path)
     }
 
     pub(crate) fn identity(&self) -> io::Result<RootIdentity> {
@@ -265,14 +265,14 @@ impl MountRoot {
 }
 
 /// Formats a path in a mount, as tools name it.
-pub(crate) fn shown(mount: &str, path: &NodePath) -> String {
+pub(crate) fn guest_path(mount: &str, path: &NodePath) -> String {
     format!("/{mount}/{path}")
 }
 
 fn node_of(stat: &Stat, link_text: impl FnOnce() -> io::Result<std::ffi::CString>) -> io::Result<PathState> {
     let mode = stat.st_mode & PERMISSIONS;
     Ok(match FileType::from_raw_mode(stat.st_mode) {
-        FileType::RegularFile => PathState::File(FileFacts {
+        FileType::RegularFile => PathState::File(FileMetadata {
             size: u64::try_from(stat.st_size).unwrap_or_default(),
             mode,
             modified: (stat.st_mtime, stat.st_mtime_nsec),
@@ -338,7 +338,7 @@ mod tests {
         let root = root(folder.path());
         assert_eq!(root.look(&path("alias")).expect("seen"), PathState::Link { target: "real".into() });
         assert!(
-            matches!(root.look(&path("real/file")).expect("seen"), PathState::File(facts) if facts.size == 4)
+            matches!(root.look(&path("real/file")).expect("seen"), PathState::File(metadata) if metadata.size == 4)
         );
         assert_eq!(root.look(&path("alias/file")).expect("seen"), PathState::Absent);
         assert_eq!(root.look(&path("real/file/below")).expect("seen"), PathState::Absent);

@@ -5,7 +5,7 @@ use std::{collections::BTreeMap, fmt, io};
 use crate::{
     content_copy::{have_same_content, open_file},
     error::UndoError,
-    node::{FileOwner, MountRoot, NodePath, PathState, shown},
+    node::{FileOwner, MountRoot, NodePath, PathState, guest_path},
     record::{ContentLocation, OmissionReason},
     store::{ChangeRecord, RecordId, UndoStore},
 };
@@ -159,7 +159,7 @@ impl UndoPlan {
         for ((mount, path), planned) in &self.paths {
             let current = self.current_node(mount, path)?;
             if let Some(reason) = self.conflict(mount, path, planned, &current)? {
-                conflicts.push(Conflict { path: shown(mount, path), reason });
+                conflicts.push(Conflict { path: guest_path(mount, path), reason });
             }
         }
         Ok(conflicts)
@@ -185,7 +185,7 @@ impl UndoPlan {
         if is_directory(current) && !is_directory(&planned.before) {
             let root = self.root(mount)?;
             let names =
-                root.names(path).map_err(|source| UndoError::Keep { path: root.shown(path), source })?;
+                root.names(path).map_err(|source| UndoError::Keep { path: root.guest_path(path), source })?;
             let is_removed = |name: &Vec<u8>| {
                 path.child(name)
                     .and_then(|child| self.paths.get(&(mount.to_owned(), child)))
@@ -223,13 +223,13 @@ impl UndoPlan {
         // Without the stored content, the file counts as changed, and restoring it reports what is missing.
         let Ok(kept) = self.store.content(record, *number) else { return Ok(false) };
         let compare = || have_same_content(open_file(root, path)?.into(), kept);
-        compare().map_err(|source| UndoError::Keep { path: root.shown(path), source })
+        compare().map_err(|source| UndoError::Keep { path: root.guest_path(path), source })
     }
 
     /// Returns the present state of a path.
     pub(crate) fn current_node(&self, mount: &str, path: &NodePath) -> Result<PathState, UndoError> {
         let root = self.root(mount)?;
-        root.look(path).map_err(|source: io::Error| UndoError::Keep { path: root.shown(path), source })
+        root.look(path).map_err(|source: io::Error| UndoError::Keep { path: root.guest_path(path), source })
     }
 
     pub(crate) fn root(&self, mount: &str) -> Result<&MountRoot, UndoError> {

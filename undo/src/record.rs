@@ -11,7 +11,7 @@ pub(crate) const VERSION: u32 = 1;
 
 /// The call that made changes.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct CallFacts {
+pub struct CallIdentity {
     /// The call's id, as in the audit log.
     pub call: String,
     /// The run of the call, as in the audit log.
@@ -22,7 +22,7 @@ pub struct CallFacts {
     pub tool: String,
 }
 
-/// Why the content of a file was not stored. The record still has the file's facts.
+/// Why the content of a file was not stored. The record still has the file's metadata.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum OmissionReason {
@@ -90,7 +90,7 @@ pub(crate) enum RecordLine {
         /// Seconds since the epoch.
         time: u64,
         #[serde(flatten)]
-        facts: CallFacts,
+        identity: CallIdentity,
         /// The records that were undone, if an undo made these changes.
         #[serde(default, skip_serializing_if = "Vec::is_empty")]
         undoes: Vec<String>,

@@ -15,7 +15,7 @@ use crate::{
     content_copy::{copy_content, open_file},
     error::UndoError,
     node::{FileOwner, MountRoot, NodePath, PathState},
-    record::{CallFacts, ContentLocation, OmissionReason, PathAfter, PathBefore, RecordLine, VERSION},
+    record::{CallIdentity, ContentLocation, OmissionReason, PathAfter, PathBefore, RecordLine, VERSION},
     store::{MAX_CALL_BYTES, MAX_CALL_PATHS, MAX_FILE_BYTES, RecordId, UndoStore},
 };
 
@@ -24,7 +24,7 @@ use crate::{
 #[derive(Debug)]
 pub struct ChangeRecorder {
     store: UndoStore,
-    facts: CallFacts,
+    identity: CallIdentity,
     undone_records: Vec<String>,
     roots: BTreeMap<String, MountRoot>,
     state: Mutex<RecorderState>,
@@ -43,9 +43,9 @@ struct RecorderState {
 impl ChangeRecorder {
     /// Creates a recorder for a call that may change these mounts.
     #[must_use]
-    pub fn new(store: UndoStore, facts: CallFacts, roots: impl IntoIterator<Item = MountRoot>) -> Self {
+    pub fn new(store: UndoStore, identity: CallIdentity, roots: impl IntoIterator<Item = MountRoot>) -> Self {
         let roots = roots.into_iter().map(|root| (root.name().to_owned(), root)).collect();
-        Self { store, facts, undone_records: Vec::new(), roots, state: Mutex::default() }
+        Self { store, identity, undone_records: Vec::new(), roots, state: Mutex::default() }
     }
 
     /// Marks the recorder's changes as an undo of these records.
@@ -89,7 +89,7 @@ impl ChangeRecorder {
                 state.is_incomplete = true;
                 return Ok(());
             }
-            let keep_error = |source| UndoError::Keep { path: root.shown(&path), source };
+            let keep_error = |source| UndoError::Keep { path: root.guest_path(&path), source };
             let (node, owner) = root.look_with_owner(&path).map_err(keep_error)?;
             let is_tree = scope != ChangeScope::Path && matches!(node, PathState::Directory { .. });
             if !is_saved {
@@ -111,7 +111,7 @@ impl ChangeRecorder {
         to: &NodePath,
     ) -> Result<Vec<NodePath>, UndoError> {
         let Some(root) = self.roots.get(mount) else { return Ok(Vec::new()) };
-        let keep_error = |path: &NodePath, source| UndoError::Keep { path: root.shown(path), source };
+        let keep_error = |path: &NodePath, source| UndoError::Keep { path: root.guest_path(path), source };
         let mut destinations = Vec::new();
         let mut pending = vec![(from.clone(), to.clone())];
         while let Some((from, to)) = pending.pop() {
@@ -164,7 +164,7 @@ impl ChangeRecorder {
         (node, owner): (PathState, Option<FileOwner>),
     ) -> Result<(), UndoError> {
         let content = match &node {
-            PathState::File(facts) => Some(self.keep_content(state, id, root, path, facts.size)?),
+            PathState::File(metadata) => Some(self.keep_content(state, id, root, path, metadata.size)?),
             _ => None,
         };
         let before = PathBefore { mount: root.name().to_owned(), path: path.clone(), node, owner, content };
@@ -191,7 +191,7 @@ impl ChangeRecorder {
             Err(Errno::NOENT | Errno::LOOP | Errno::ACCESS | Errno::PERM) => {
                 return Ok(ContentLocation::Omitted(OmissionReason::Unreadable));
             }
-            Err(errno) => return Err(UndoError::Keep { path: root.shown(path), source: errno.into() }),
+            Err(errno) => return Err(UndoError::Keep { path: root.guest_path(path), source: errno.into() }),
         };
         let number = state.content_files;
         state.content_files += 1;
@@ -201,7 +201,7 @@ impl ChangeRecorder {
             // A partial copy would be restored as if it were complete. If it cannot be removed either, its
             // number stays unused.
             let _ = self.store.remove_content(id, number);
-            return Err(UndoError::Keep { path: root.shown(path), source });
+            return Err(UndoError::Keep { path: root.guest_path(path), source });
         }
         state.bytes += size;
         Ok(ContentLocation::InFile(number))
@@ -218,7 +218,7 @@ impl ChangeRecorder {
         let line = RecordLine::Call {
             v: VERSION,
             time,
-            facts: self.facts.clone(),
+            identity: self.identity.clone(),
             undoes: self.undone_records.clone(),
             mounts: mounts.collect::<Result<_, UndoError>>()?,
         };
@@ -240,7 +240,7 @@ impl ChangeRecorder {
         for (mount, path) in &state.saved_paths {
             let Some(root) = self.roots.get(mount) else { continue };
             let node =
-                root.look(path).map_err(|source| UndoError::Keep { path: root.shown(path), source })?;
+                root.look(path).map_err(|source| UndoError::Keep { path: root.guest_path(path), source })?;
             after.push(PathAfter { mount: mount.clone(), path: path.clone(), node });
         }
         self.write(&id, &mut file, &RecordLine::End { after, incomplete: state.is_incomplete })?;

@@ -15,9 +15,9 @@ use rustix::fs::{AtFlags, Gid, Mode, OFlags, Timespec, Timestamps, Uid};
 use crate::{
     content_copy::copy_content,
     error::UndoError,
-    node::{FileFacts, FileOwner, MountRoot, NodePath, PathState},
+    node::{FileMetadata, FileOwner, MountRoot, NodePath, PathState},
     plan::{KeptContent, PlannedPath, UndoPlan},
-    record::CallFacts,
+    record::CallIdentity,
     recorder::ChangeRecorder,
     store::{MAX_FILE_BYTES, RecordId},
 };
@@ -65,26 +65,27 @@ impl UndoPlan {
         let left_alone = conflicts.into_iter().filter(|conflict| !conflict.can_be_forced());
         let left_alone: BTreeSet<String> = left_alone.map(|conflict| conflict.path).collect();
         let mut restorations = self.restorations()?;
-        restorations.retain(|restoration| !left_alone.contains(&restoration.root.shown(restoration.path)));
+        restorations
+            .retain(|restoration| !left_alone.contains(&restoration.root.guest_path(restoration.path)));
         let undoes = self.records.iter().map(|record| record.id.to_string()).collect();
-        let facts = CallFacts {
+        let identity = CallIdentity {
             call: String::new(),
             run: String::new(),
             agent: actor.to_owned(),
             tool: "undo".to_owned(),
         };
         let roots = self.roots.values().cloned();
-        let recorder = ChangeRecorder::new(self.store.clone(), facts, roots).with_undone_records(undoes);
+        let recorder = ChangeRecorder::new(self.store.clone(), identity, roots).with_undone_records(undoes);
         for restoration in &mut restorations {
             recorder.save_before(restoration.root.name(), restoration.path, ChangeScope::Path)?;
             restoration.stage(self).map_err(|source| UndoError::Stage {
-                path: restoration.root.shown(restoration.path),
+                path: restoration.root.guest_path(restoration.path),
                 source,
             })?;
         }
         let Some(record) = recorder.id() else { return Ok(None) };
         let restore_error = |root: &MountRoot, path: &NodePath, source| UndoError::Restore {
-            path: root.shown(path),
+            path: root.guest_path(path),
             record: record.to_string(),
             source,
         };
@@ -131,7 +132,7 @@ impl UndoPlan {
 impl Restoration<'_> {
     /// Creates the file under a temporary name, in the nearest existing directory above it.
     fn stage(&mut self, plan: &UndoPlan) -> io::Result<()> {
-        let PathState::File(facts) = &self.planned.before else { return Ok(()) };
+        let PathState::File(metadata) = &self.planned.before else { return Ok(()) };
         let Some(KeptContent::InRecord(record, number)) = &self.planned.content else {
             return Err(io::ErrorKind::NotFound.into());
         };
@@ -153,7 +154,7 @@ impl Restoration<'_> {
         copy_content(plan.store.content(record, *number)?.into(), &file, MAX_FILE_BYTES)?;
         // Restore the owner first, because changing it clears permission bits.
         restore_owner(file.as_fd(), self.planned.owner);
-        finish_file(&file, facts)
+        finish_file(&file, metadata)
     }
 
     /// Removes the file at the path, if it is of another kind than before.
@@ -215,9 +216,9 @@ fn restore_owner(file: BorrowedFd<'_>, owner: Option<FileOwner>) {
 }
 
 /// Restores the permissions and the modification time of a file.
-fn finish_file(file: &File, facts: &FileFacts) -> io::Result<()> {
-    rustix::fs::fchmod(file, Mode::from_raw_mode(facts.mode))?;
-    let (tv_sec, nanoseconds) = facts.modified;
+fn finish_file(file: &File, metadata: &FileMetadata) -> io::Result<()> {
+    rustix::fs::fchmod(file, Mode::from_raw_mode(metadata.mode))?;
+    let (tv_sec, nanoseconds) = metadata.modified;
     let modified = Timespec { tv_sec, tv_nsec: i64::try_from(nanoseconds).unwrap_or_default() };
     let unchanged = Timespec { tv_sec: 0, tv_nsec: rustix::fs::UTIME_OMIT };
     Ok(rustix::fs::futimens(file, &Timestamps { last_access: unchanged, last_modification: modified })?)

@@ -15,7 +15,7 @@ use rustix::fs::FlockOperation;
 use crate::{
     error::UndoError,
     node::RootIdentity,
-    record::{CallFacts, PathAfter, PathBefore, RecordLine, VERSION},
+    record::{CallIdentity, PathAfter, PathBefore, RecordLine, VERSION},
     sizes,
 };
 
@@ -80,7 +80,7 @@ pub struct ChangeRecord {
     /// The record's id.
     pub id: RecordId,
     /// The call.
-    pub call: CallFacts,
+    pub call: CallIdentity,
     /// When the call made its first change, in seconds since the epoch.
     pub time: u64,
     /// The undone records, if these changes were made by an undo.
@@ -178,7 +178,7 @@ impl UndoStore {
                 },
             }
         };
-        let Some(RecordLine::Call { v, time, facts, undoes, mounts }) = next_line()? else {
+        let Some(RecordLine::Call { v, time, identity, undoes, mounts }) = next_line()? else {
             return Err(damaged("it does not begin with the call".to_owned()));
         };
         if v > VERSION {
@@ -187,7 +187,7 @@ impl UndoStore {
         let undone_by = fs::read_to_string(folder.join(UNDONE)).ok();
         let mut record = ChangeRecord {
             id: id.clone(),
-            call: facts,
+            call: identity,
             time,
             undoes,
             undone_by: undone_by.as_deref().and_then(RecordId::parse),

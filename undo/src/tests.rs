@@ -13,7 +13,7 @@ use proptest::prelude::*;
 use tempfile::TempDir;
 
 use crate::{
-    CallFacts, ChangeRecorder, ConflictReason, Difference, DifferenceKind, MountRoot, NodePath, RecordId,
+    CallIdentity, ChangeRecorder, ConflictReason, Difference, DifferenceKind, MountRoot, NodePath, RecordId,
     UndoError, UndoPlan, UndoStore,
 };
 
@@ -39,7 +39,7 @@ impl UndoFixture {
 
     fn recorder(&self, call: &str) -> ChangeRecorder {
         let [call, run, agent, tool] = [call, "run", "agent", "tool"].map(str::to_owned);
-        ChangeRecorder::new(self.store.clone(), CallFacts { call, run, agent, tool }, [self.root()])
+        ChangeRecorder::new(self.store.clone(), CallIdentity { call, run, agent, tool }, [self.root()])
     }
 
     /// Makes changes as a call, after recording the paths.

@@ -88,7 +88,7 @@ fn the_times_of_other_core_tools_are_those_of_the_code() {
 /// The structs of limits, each with its file, and whether docs/limits.md has a table of it.
 const STRUCTS: [(&str, &str, bool); 5] = [
     ("RequestLimits", "egress/src/limits.rs", true),
-    ("SessionLimits", "shell-daemon/src/server/config.rs", true),
+    ("SessionConfig", "shell-daemon/src/server/config.rs", true),
     ("ServiceLimits", "shell-daemon/src/server/config.rs", true),
     ("ProviderLimits", "agent/src/providers/settings.rs", true),
     ("McpLimits", "mcp/src/limits.rs", false),

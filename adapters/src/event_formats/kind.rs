@@ -48,14 +48,14 @@ impl FromStr for EventFormatKind {
     type Err = UnknownEventFormat;
 
     fn from_str(text: &str) -> Result<Self, UnknownEventFormat> {
-        let known = Self::ALL.into_iter().find(|form| form.as_str() == text);
+        let known = Self::ALL.into_iter().find(|format| format.as_str() == text);
         known.ok_or_else(|| UnknownEventFormat { name: text.to_owned() })
     }
 }
 
 /// The error for an unknown name of a format.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
-#[error("there is no form `{}`; use everruns, yoagent or hsafa", name.escape_debug())]
+#[error("unknown event format `{}`; use everruns, yoagent or hsafa", name.escape_debug())]
 pub struct UnknownEventFormat {
     /// The name that was given.
     pub name: String,

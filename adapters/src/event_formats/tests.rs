@@ -12,21 +12,21 @@ use super::{
 };
 
 /// Returns the script's lines in a format, with new state for each run.
-fn lines(form: EventFormatKind) -> String {
+fn lines(format: EventFormatKind) -> String {
     let of_run = |run: Vec<AgentEvent>| -> String {
-        let mut form = form.begin();
-        run.iter().map(|event| form.lines(event)).collect()
+        let mut format = format.begin();
+        run.iter().map(|event| format.lines(event)).collect()
     };
     runs().into_iter().map(of_run).collect()
 }
 
 #[track_caller]
-fn check(form: EventFormatKind, golden: &str) {
-    let lines = lines(form);
+fn check(format: EventFormatKind, golden: &str) {
+    let lines = lines(format);
     for (n, (line, golden)) in lines.lines().zip(golden.lines()).enumerate() {
-        assert_eq!(line, golden, "line {} of {form}", n + 1);
+        assert_eq!(line, golden, "line {} of {format}", n + 1);
     }
-    assert_eq!(lines, golden, "{form}");
+    assert_eq!(lines, golden, "{format}");
 }
 
 #[test]
@@ -115,31 +115,31 @@ fn name(event: &AgentEvent) -> &'static str {
 fn operator_only_error_text_is_in_no_event_form() {
     let planted = runs().iter().flatten().filter(|event| format!("{event:?}").contains(SECRET)).count();
     assert_eq!(planted, 3, "a tool's error, a provider's failure, an end of our own");
-    for form in EventFormatKind::ALL {
-        assert!(!lines(form).contains(SECRET), "{form}");
+    for format in EventFormatKind::ALL {
+        assert!(!lines(format).contains(SECRET), "{format}");
     }
 }
 
 #[test]
 fn every_line_is_an_object_with_a_type() {
-    for form in EventFormatKind::ALL {
-        for line in lines(form).lines() {
+    for format in EventFormatKind::ALL {
+        for line in lines(format).lines() {
             let value: Value = serde_json::from_str(line).expect("JSON");
             assert!(value["type"].is_string(), "{line}");
         }
-        assert_eq!(form.as_str().parse(), Ok(form));
+        assert_eq!(format.as_str().parse(), Ok(format));
     }
-    let unknown = "everyone".parse::<EventFormatKind>().expect_err("no such form");
-    assert_eq!(unknown.to_string(), "there is no form `everyone`; use everruns, yoagent or hsafa");
+    let unknown = "everyone".parse::<EventFormatKind>().expect_err("no such format");
+    assert_eq!(unknown.to_string(), "unknown event format `everyone`; use everruns, yoagent or hsafa");
 }
 
 /// Returns the `tool.streaming` events of a call with these pieces of arguments.
 fn streamed(pieces: impl Iterator<Item = String>) -> Vec<Value> {
-    let mut form = HsafaEvents::default();
+    let mut format = HsafaEvents::default();
     let events = pieces.map(|delta| {
         tool(ToolEvent::ArgumentsDelta { call_id: "c".into(), tool: "file_write".into(), delta })
     });
-    events.flat_map(|event| form.values(&event)).filter(|value| value["type"] == "tool.streaming").collect()
+    events.flat_map(|event| format.values(&event)).filter(|value| value["type"] == "tool.streaming").collect()
 }
 
 #[test]
@@ -158,21 +158,21 @@ fn long_arguments_are_not_sent_over_and_over() {
 
 #[test]
 fn events_of_untracked_calls_are_still_reported() {
-    for form in EventFormatKind::ALL {
-        let mut form = form.begin();
+    for format in EventFormatKind::ALL {
+        let mut format = format.begin();
         let ids: Vec<String> = (0..MAX_OPEN_CALLS + 10).map(|n| format!("c{n}")).collect();
         let mut lines = String::new();
         for id in &ids {
             let arriving =
                 ToolEvent::ArgumentsDelta { call_id: id.clone(), tool: "t".into(), delta: "{".into() };
-            lines += &form.lines(&tool(arriving));
+            lines += &format.lines(&tool(arriving));
         }
         for id in &ids {
-            lines += &form.lines(&requested(&call(id, "t", "{}")));
-            lines += &form.lines(&tool(ToolEvent::Progress { call_id: id.clone(), text: "on".into() }));
+            lines += &format.lines(&requested(&call(id, "t", "{}")));
+            lines += &format.lines(&tool(ToolEvent::Progress { call_id: id.clone(), text: "on".into() }));
         }
         for id in &ids {
-            lines += &form.lines(&end(id, "t", Ok(ToolOutput::structured(json!({"id": id})))));
+            lines += &format.lines(&end(id, "t", Ok(ToolOutput::structured(json!({"id": id})))));
         }
         for id in ids.iter().rev().take(20) {
             assert!(lines.matches(&format!("\"{id}\"")).count() >= 3, "{id}");

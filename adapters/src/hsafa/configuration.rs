@@ -8,7 +8,7 @@ use portcullis_types::{DEFAULT_TIMEOUT, FunctionDecl, JsonSchema, ToolName};
 use serde_json::Value;
 
 use super::{
-    execution::{self, Execution, ExecutionType},
+    execution::{self, ExecutionType, ToolExecution},
     faults::{Faults, InvalidConfigurations},
 };
 
@@ -35,7 +35,7 @@ pub struct ToolConfiguration {
     /// The type, as the configuration states it.
     pub execution_type: ExecutionType,
     /// The action of a call.
-    pub execution: Execution,
+    pub execution: ToolExecution,
     /// Whether calls and results are shown in the active space. Default: true, for an internal tool false.
     /// Has no effect without a space.
     pub visible: bool,
@@ -68,14 +68,14 @@ impl ToolConfiguration {
             parameters: self.input_schema.clone(),
         };
         match &self.execution {
-            Execution::Http(target) => {
+            ToolExecution::Http(target) => {
                 HttpTool { timeout: self.timeout, ..HttpTool::new(decl, target.clone()) }.into()
             }
-            Execution::Pending => {
+            ToolExecution::Pending => {
                 ExternalTool { waits: !self.is_async, timeout: self.timeout, ..ExternalTool::new(decl) }
                     .into()
             }
-            Execution::Internal => InternalTool::new(decl).into(),
+            ToolExecution::Internal => InternalTool::new(decl).into(),
         }
     }
 }
@@ -363,7 +363,7 @@ mod tests {
     fn the_manuals_examples_are_configurations_and_a_policy() {
         let network = include_str!("../../../docs/network.md");
         let tools = read_configurations(block(network, "A tool without code", "json")).expect("reads");
-        assert!(matches!(&tools[0].execution, Execution::Http(_)));
+        assert!(matches!(&tools[0].execution, ToolExecution::Http(_)));
         let text = format!("version = 1\n{}", block(network, "A tool without code", "toml"));
         let options = LoadOptions {
             operator: PolicySource { name: "manual", text: &text },
@@ -374,7 +374,7 @@ mod tests {
         assert!(policy.judge_configured_url("https://api.weather.example/current").is_ok());
         let durable = include_str!("../../../docs/durable.md");
         let tools = read_configurations(block(durable, "Results from outside", "json")).expect("reads");
-        assert_eq!(tools[0].execution, Execution::Pending);
+        assert_eq!(tools[0].execution, ToolExecution::Pending);
     }
 
     proptest! {

@@ -30,7 +30,7 @@ portcullis_types::word_enum! {
 
 /// The action of a call of a configured tool.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Execution {
+pub enum ToolExecution {
     /// The call makes this request, and returns the response.
     Http(HttpTarget),
     /// The call waits for a result from outside.
@@ -44,7 +44,7 @@ pub(super) fn read(
     item: &Map<String, Value>,
     location: &str,
     faults: &mut Faults,
-) -> Option<(ExecutionType, Execution)> {
+) -> Option<(ExecutionType, ToolExecution)> {
     let kind = faults.text(item, "executionType", location).and_then(|word| {
         let known = ExecutionType::ALL.into_iter().find(|known| known.as_str() == word);
         known.or_else(|| {
@@ -68,8 +68,8 @@ pub(super) fn read(
     // Check the type last, so that mistakes in the request are reported too.
     let kind = kind?;
     let execution = match (kind, target) {
-        (ExecutionType::Internal, _) => Execution::Internal,
-        (_, Some(target)) => Execution::Http(target),
+        (ExecutionType::Internal, _) => ToolExecution::Internal,
+        (_, Some(target)) => ToolExecution::Http(target),
         (ExecutionType::Gateway, None) => {
             return faults.add_at(
                 location,
@@ -77,7 +77,7 @@ pub(super) fn read(
                 "it is missing: a `gateway` tool requests a URL; a tool whose results are submitted is `external` or `space`",
             );
         }
-        (ExecutionType::External | ExecutionType::Space, None) => Execution::Pending,
+        (ExecutionType::External | ExecutionType::Space, None) => ToolExecution::Pending,
     };
     Some((kind, execution))
 }

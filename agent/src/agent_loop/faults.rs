@@ -184,7 +184,7 @@ async fn a_call_that_blocks_its_thread_is_left_behind() {
         fn offers(&self) -> Vec<OfferedTool> {
             Vec::new()
         }
-        async fn execute(&self, _: portcullis_types::ToolCall, _: &crate::CallTerms) -> ToolResult {
+        async fn execute(&self, _: portcullis_types::ToolCall, _: &crate::CallContext) -> ToolResult {
             let released = self.released.lock().expect("not poisoned").take().expect("called once");
             self.begun.notify_one();
             let _ = released.recv();
@@ -251,7 +251,7 @@ async fn a_panic_in_the_drop_of_a_call_affects_only_that_call() {
         fn offers(&self) -> Vec<OfferedTool> {
             Vec::new()
         }
-        async fn execute(&self, _: portcullis_types::ToolCall, _: &crate::CallTerms) -> ToolResult {
+        async fn execute(&self, _: portcullis_types::ToolCall, _: &crate::CallContext) -> ToolResult {
             let _panics_when_dropped = PanicsWhenDropped;
             self.begun.notify_one();
             std::future::pending().await

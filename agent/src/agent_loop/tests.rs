@@ -406,7 +406,7 @@ async fn an_executor_that_cannot_offer_ends_the_run_before_a_question() {
         fn offers(&self) -> Vec<portcullis_types::OfferedTool> {
             panic!("no offers")
         }
-        async fn execute(&self, call: ToolCall, _: &crate::CallTerms) -> portcullis_types::ToolResult {
+        async fn execute(&self, call: ToolCall, _: &crate::CallContext) -> portcullis_types::ToolResult {
             portcullis_types::ToolResult::without_run(
                 call,
                 portcullis_types::ToolError::internal("never called"),

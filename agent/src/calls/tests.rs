@@ -23,11 +23,11 @@ impl ToolExecutor for RefusingExecutor {
         Vec::new()
     }
 
-    async fn execute(&self, call: ToolCall, _: &CallTerms) -> ToolResult {
+    async fn execute(&self, call: ToolCall, _: &CallContext) -> ToolResult {
         panic!("`{}` runs", call.id)
     }
 
-    fn refuse(&self, call: ToolCall, error: ToolError, _: &CallTerms) -> ToolResult {
+    fn refuse(&self, call: ToolCall, error: ToolError, _: &CallContext) -> ToolResult {
         self.refused.lock().push(call.id.clone());
         // The first poll advances the clock; the rest of the future would only yield to other tasks.
         let _ = tokio::time::advance(self.takes).now_or_never();

@@ -84,7 +84,7 @@ impl ApiKey {
             return Err(configuration_error(format!("{what} is longer than {MAX_KEY_BYTES} bytes")));
         }
         if !key.bytes().all(|byte| byte.is_ascii_graphic()) {
-            return Err(configuration_error(format!("{what} has characters that no key has")));
+            return Err(configuration_error(format!("{what} contains characters other than visible ASCII")));
         }
         Ok(Self(key.to_owned()))
     }

@@ -40,7 +40,7 @@ pub(super) struct WireRequest<'a> {
     /// The model that is asked.
     pub(super) model: &'a str,
     /// Messages, tools and limits.
-    pub(super) request: &'a ModelRequest,
+    pub(super) chat: &'a ModelRequest,
     /// Whether tools are declared in the provider's strict mode.
     pub(super) strict: bool,
     /// Whether the request goes to the provider itself, rather than to a compatible server.
@@ -128,12 +128,12 @@ pub(super) fn headers(kind: ProviderKind, key: Option<&ApiKey>) -> HeaderMap {
 }
 
 /// Encodes the request's body.
-pub(super) fn body(kind: ProviderKind, turn: WireRequest<'_>) -> Result<Vec<u8>, ProviderError> {
+pub(super) fn body(kind: ProviderKind, request: WireRequest<'_>) -> Result<Vec<u8>, ProviderError> {
     match kind {
-        ProviderKind::OpenAi => openai::body(turn),
-        ProviderKind::Anthropic => anthropic::body(turn),
-        ProviderKind::Gemini => gemini::body(turn),
-        ProviderKind::Ollama => ollama::body(turn),
+        ProviderKind::OpenAi => openai::body(request),
+        ProviderKind::Anthropic => anthropic::body(request),
+        ProviderKind::Gemini => gemini::body(request),
+        ProviderKind::Ollama => ollama::body(request),
     }
 }
 

@@ -10,7 +10,7 @@ use jiff::Timestamp;
 use portcullis_types::SafetyTier;
 
 use super::{
-    CallEnding, Confinement, Decision, ModelEnding, NewRowEvent, RecordedMount, RowEvent, RowFacts, Subject,
+    CallEnding, Confinement, Decision, ModelEnding, NewRowEvent, RecordedMount, RowEvent, RowFields, Subject,
 };
 use crate::{
     approver::push_approver,
@@ -65,7 +65,12 @@ pub(crate) struct RowHead<'a> {
 /// The line is written by hand for speed, because native calls wait for it. A derived `Serialize` of
 /// [`super::Row`] with bounded strings, and a `serde_json` formatter for the escapes, writes the same bytes
 /// but takes 2.5 times as long.
-pub(crate) fn write_line(out: &mut Vec<u8>, head: &RowHead<'_>, call: &RowFacts, kind: &NewRowEvent) -> Hash {
+pub(crate) fn write_line(
+    out: &mut Vec<u8>,
+    head: &RowHead<'_>,
+    call: &RowFields,
+    kind: &NewRowEvent,
+) -> Hash {
     let (event, ending) = match kind {
         NewRowEvent::Begin => (RowEvent::Begin, None),
         NewRowEvent::End(ending) => (RowEvent::End, Some(ending)),

@@ -25,7 +25,7 @@ fn introduced(dir: &Path, policy: &'static str) -> AuditLog {
         lock_sha256: None,
     };
     let text = move || KeptPolicy { toml: format!("# {policy}\n"), json: policy.into() };
-    log.set_process_facts(Box::new(move || start), Some(Box::new(text)));
+    log.set_process_start(Box::new(move || start), Some(Box::new(text)));
     log
 }
 

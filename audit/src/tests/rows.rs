@@ -15,12 +15,12 @@ fn touched(mount: &str) -> TouchedMount {
     TouchedMount { mount: mount.into(), read: u64::MAX, written: 1, created: 2, removed: u64::MAX }
 }
 
-fn full_record(text: &str) -> (Arc<RowFacts>, CallEnding) {
+fn full_record(text: &str) -> (Arc<RowFields>, CallEnding) {
     let text = SharedText::from(text);
     let some = || Some(Arc::clone(&text));
     let subject = |kind| Subject { source: Arc::clone(&text).into(), kind, value: Arc::clone(&text) };
     let mount = |access| RecordedMount { name: Arc::clone(&text), access };
-    let call = RowFacts {
+    let call = RowFields {
         call_id: Arc::clone(&text),
         run_id: some(),
         agent: some(),
@@ -81,7 +81,7 @@ fn full_record(text: &str) -> (Arc<RowFacts>, CallEnding) {
 fn a_row_has_the_fields_of_the_design_in_their_order() {
     let dir = tempfile::tempdir().expect("makes a folder");
     let log = open(dir.path());
-    let call = Arc::new(RowFacts {
+    let call = Arc::new(RowFields {
         call_id: "c1".into(),
         run_id: Some("r1".into()),
         agent: Some("a1".into()),
@@ -106,7 +106,7 @@ fn a_row_has_the_fields_of_the_design_in_their_order() {
             RecordedRequest { url: "https://a.test/?q".into(), address: None },
         ],
         posture: Some("full".into()),
-        ..RowFacts::default()
+        ..RowFields::default()
     });
     let ending = CallEnding {
         code: Some("mount_read_only".into()),
@@ -187,7 +187,7 @@ fn requests_share_the_bound_of_connections_and_keep_the_last() {
         url: format!("https://a.test/{index}/{}", "x".repeat(3_900)).into(),
         address: Some("192.0.2.1:443".into()),
     };
-    let call = Arc::new(RowFacts { requests: (0..5).map(request).collect(), ..RowFacts::default() });
+    let call = Arc::new(RowFields { requests: (0..5).map(request).collect(), ..RowFields::default() });
     log.append(&NewRow::end(&call, CallEnding::new(Outcome::Ok))).expect("appends");
     let row = &read(dir.path())[0];
     assert_eq!((row.requests.as_slice(), row.omitted), (&[request(0), request(1)][..], 3));
@@ -251,7 +251,7 @@ fn a_full_length_path_is_not_cut() {
     let log = open(dir.path());
     let path = format!("/shared/{}", "p".repeat(4096 - 8));
     let subject = Subject { source: "path".into(), kind: SubjectKind::Path, value: path.as_str().into() };
-    let call = RowFacts { subjects: vec![subject.clone(), subject], ..RowFacts::default() };
+    let call = RowFields { subjects: vec![subject.clone(), subject], ..RowFields::default() };
     log.append(&NewRow::end(&Arc::new(call), CallEnding::new(Outcome::Ok))).expect("appends");
     assert!(read(dir.path())[0].subjects.iter().all(|subject| *subject.value == *path));
 }

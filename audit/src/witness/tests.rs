@@ -6,7 +6,7 @@ use proptest::prelude::*;
 
 use super::*;
 use crate::{
-    CallEnding, CheckpointFinding, NewRow, Outcome, RowFacts, SealingOptions, SyncMode, VerifyRequest,
+    CallEnding, CheckpointFinding, NewRow, Outcome, RowFields, SealingOptions, SyncMode, VerifyRequest,
     cosignature::tests::WitnessSigner, is_consistent, log_path, verify_against,
 };
 
@@ -77,7 +77,7 @@ fn open(state: &Path) -> AuditLog {
 
 fn append(log: &AuditLog, rows: usize) {
     for row in 0..rows {
-        let call = RowFacts { call_id: format!("c{row}").into(), tool: "t".into(), ..RowFacts::default() };
+        let call = RowFields { call_id: format!("c{row}").into(), tool: "t".into(), ..RowFields::default() };
         log.append(&NewRow::end(&call.into(), CallEnding::new(Outcome::Ok))).expect("appends");
     }
 }

@@ -35,8 +35,8 @@ pub(super) async fn relay_both_ways(
             last_activity.set(Instant::now());
         }
     };
-    let to_server = relay_one_way(hello, client_read, server_write, note(|facts| &mut facts.sent));
-    let to_client = relay_one_way(Vec::new(), server_read, client_write, note(|facts| &mut facts.received));
+    let to_server = relay_one_way(hello, client_read, server_write, note(|report| &mut report.sent));
+    let to_client = relay_one_way(Vec::new(), server_read, client_write, note(|report| &mut report.received));
     tokio::select! {
         // `biased`: if the end and the idle timeout are ready together, the end wins.
         biased;

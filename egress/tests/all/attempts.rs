@@ -7,7 +7,7 @@ use std::{
     time::Duration,
 };
 
-use portcullis_egress::{NameSettings, RequestLimits};
+use portcullis_egress::{DnsConfig, RequestLimits};
 use tokio::net::{TcpListener, TcpSocket, TcpStream};
 
 use crate::fixture::{Authority, Client, RecordingJudge, Server, assert_code, loopback, ok};
@@ -33,7 +33,7 @@ impl SilentListener {
 }
 
 fn client(port: u16, hosts: &str) -> Client {
-    let names = NameSettings { hosts: hosts.to_owned(), ..NameSettings::with_servers(Vec::new()) };
+    let names = DnsConfig { hosts: hosts.to_owned(), ..DnsConfig::with_servers(Vec::new()) };
     Client::with_settings(&[port], names, &Authority::new().pem)
 }
 

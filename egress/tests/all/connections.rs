@@ -11,7 +11,7 @@ use std::{
     },
 };
 
-use portcullis_egress::{CancellationToken, Method, NameSettings, Request, RequestLimits};
+use portcullis_egress::{CancellationToken, DnsConfig, Method, Request, RequestLimits};
 use tokio::sync::mpsc::{UnboundedReceiver, unbounded_channel};
 
 use crate::fixture::{Authority, Client, RecordingJudge, Server, assert_code, ok, read_head, redirect, send};
@@ -116,10 +116,8 @@ async fn a_grant_without_an_identity_keeps_no_connection() {
 #[tokio::test]
 async fn names_of_one_server_do_not_share_connections() {
     let keeping = KeepAliveServer::answering_numbers();
-    let names = NameSettings {
-        hosts: "127.0.0.1 a.test b.test".to_owned(),
-        ..NameSettings::with_servers(Vec::new())
-    };
+    let names =
+        DnsConfig { hosts: "127.0.0.1 a.test b.test".to_owned(), ..DnsConfig::with_servers(Vec::new()) };
     let client = Client::with_settings(&[keeping.server.port], names, &Authority::new().pem);
     let judge = judge("grant");
     let url = |name: &str| format!("http://{name}:{}/", keeping.server.port);
@@ -390,7 +388,7 @@ async fn the_connection_that_waits_longest_makes_room() {
     let mut keeping = KeepAliveServer::answering_numbers();
     let names: Vec<String> = (0..SERVERS).map(|number| format!("n{number}.test")).collect();
     let hosts = format!("127.0.0.1 {}", names.join(" "));
-    let names = NameSettings { hosts, ..NameSettings::with_servers(Vec::new()) };
+    let names = DnsConfig { hosts, ..DnsConfig::with_servers(Vec::new()) };
     let client = Client::with_settings(&[keeping.server.port], names, &Authority::new().pem);
     let judge = judge("grant");
     let port = keeping.server.port;

@@ -18,8 +18,8 @@ use std::{
 
 use portcullis_confine::{Canary, Layer, Requirement, probe_kernel};
 use portcullis_egress::{
-    CancellationToken, Credential, Egress, EgressConfig, FetchError, Judge, Method, NameSettings,
-    PoolIdentity, Refusal, Request, RequestLimits, Response, SystemRoots, TrustedRoots, Url,
+    CancellationToken, Credential, DnsConfig, Egress, EgressConfig, FetchError, Judge, Method, PoolIdentity,
+    Refusal, Request, RequestLimits, Response, SystemRoots, TrustedRoots, Url,
 };
 use rcgen::{BasicConstraints, CertificateParams, IsCa, Issuer, KeyPair};
 
@@ -201,26 +201,26 @@ pub(crate) struct Client {
 
 impl Client {
     pub(crate) fn new(ports: &[u16]) -> Self {
-        Self::with_settings(ports, NameSettings::with_servers(Vec::new()), &Authority::new().pem)
+        Self::with_settings(ports, DnsConfig::with_servers(Vec::new()), &Authority::new().pem)
     }
 
-    pub(crate) fn with_settings(ports: &[u16], names: NameSettings, authority: &str) -> Self {
+    pub(crate) fn with_settings(ports: &[u16], names: DnsConfig, authority: &str) -> Self {
         Self::start(ports, names, authority, None)
     }
 
     /// A client whose connections all go through a proxy on this port of the loopback device.
     pub(crate) fn behind_proxy(proxy: u16, ports: &[u16], authority: &str) -> Self {
         let proxy = format!("http://127.0.0.1:{proxy}").parse().unwrap();
-        Self::start(ports, NameSettings::with_servers(Vec::new()), authority, Some(proxy))
+        Self::start(ports, DnsConfig::with_servers(Vec::new()), authority, Some(proxy))
     }
 
     /// Like [`Self::behind_proxy`], but the proxy has a name.
-    pub(crate) fn behind_named_proxy(name: &str, proxy: u16, ports: &[u16], names: NameSettings) -> Self {
+    pub(crate) fn behind_named_proxy(name: &str, proxy: u16, ports: &[u16], names: DnsConfig) -> Self {
         let proxy = format!("http://{name}:{proxy}").parse().unwrap();
         Self::start(ports, names, &Authority::new().pem, Some(proxy))
     }
 
-    fn start(ports: &[u16], names: NameSettings, authority: &str, proxy: Option<Url>) -> Self {
+    fn start(ports: &[u16], names: DnsConfig, authority: &str, proxy: Option<Url>) -> Self {
         let state = tempfile::tempdir().unwrap();
         let settings = EgressConfig {
             canary: Canary::create(state.path()).unwrap(),

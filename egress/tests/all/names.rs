@@ -11,7 +11,7 @@ use std::{
     time::Duration,
 };
 
-use portcullis_egress::{FetchError, NameSettings, Response};
+use portcullis_egress::{DnsConfig, FetchError, Response};
 
 use crate::fixture::{Client, RecordingJudge, Server, assert_code, loopback, ok};
 
@@ -42,8 +42,8 @@ impl NameServer {
         Self { server, questions }
     }
 
-    fn settings(&self) -> NameSettings {
-        NameSettings::with_servers(vec![loopback(self.server.port)])
+    fn settings(&self) -> DnsConfig {
+        DnsConfig::with_servers(vec![loopback(self.server.port)])
     }
 }
 
@@ -257,7 +257,7 @@ async fn a_name_without_a_usable_answer_is_unresolved() {
         [&none.server, &cut.server, &odd.server, &endless.server, &of_another.server, &closes, &silent];
     for (index, port) in ports.iter().map(|names| names.port).enumerate() {
         let timeout = Duration::from_millis(500);
-        let names = NameSettings { timeout, ..NameSettings::with_servers(vec![loopback(port)]) };
+        let names = DnsConfig { timeout, ..DnsConfig::with_servers(vec![loopback(port)]) };
         let client = Client::with_settings(&[server.port], names, &crate::fixture::Authority::new().pem);
         let result = client.get(&format!("http://name.test:{}/", server.port), &judge()).await;
         assert_eq!(result.map(|_| ()).map_err(|error| error.code()), Err("name_unresolved"), "{index}");

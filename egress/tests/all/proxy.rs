@@ -12,8 +12,8 @@ use std::{
 
 use portcullis_confine::LayerStatus;
 use portcullis_egress::{
-    CancellationToken, FetchError, NameSettings, RequestLimits, Response, StatusCode, TunnelLimits,
-    TunnelShare, TunnelWatch,
+    CancellationToken, DnsConfig, FetchError, RequestLimits, Response, StatusCode, TunnelLimits, TunnelShare,
+    TunnelWatch,
 };
 use rcgen::CertificateParams;
 use rustls::{ServerConnection, StreamOwned};
@@ -274,7 +274,7 @@ async fn a_tunnel_goes_through_the_proxy() {
         .await;
     assert!(program.join().unwrap().ends_with("\r\n\r\nhi"));
     assert_eq!(proxy.lines(), [format!("CONNECT good.test:{port} HTTP/1.1")]);
-    assert_eq!(watch.facts().address, Some(loopback(proxy.port)));
+    assert_eq!(watch.report().address, Some(loopback(proxy.port)));
 }
 
 /// Only the proxy's own name is resolved, and its address is not judged.
@@ -282,10 +282,8 @@ async fn a_tunnel_goes_through_the_proxy() {
 async fn the_name_of_the_proxy_is_resolved_and_not_judged() {
     let proxy = ForwardingProxy::start();
     let server = Server::answering(ok("hi"));
-    let names = NameSettings {
-        hosts: "127.0.0.1 proxy.test".to_owned(),
-        ..NameSettings::with_servers(vec![loopback(9)])
-    };
+    let names =
+        DnsConfig { hosts: "127.0.0.1 proxy.test".to_owned(), ..DnsConfig::with_servers(vec![loopback(9)]) };
     let client = Client::behind_named_proxy("proxy.test", proxy.port, &[server.port], names);
     let posture = client.egress.posture();
     if *posture.landlock() != LayerStatus::Waived {

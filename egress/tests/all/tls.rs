@@ -8,7 +8,7 @@ use std::{
     time::Duration,
 };
 
-use portcullis_egress::{FetchError, NameSettings, RequestLimits, Response};
+use portcullis_egress::{DnsConfig, FetchError, RequestLimits, Response};
 use rcgen::{CertificateParams, KeyPair, date_time_ymd};
 use rustls::{
     ServerConfig, ServerConnection, StreamOwned,
@@ -42,8 +42,7 @@ async fn get(authority: &Authority, server: &Server) -> Result<Response, FetchEr
 }
 
 async fn get_trusting(pem: &str, server: &Server) -> Result<Response, FetchError> {
-    let names =
-        NameSettings { hosts: "127.0.0.1 good.test".to_owned(), ..NameSettings::with_servers(Vec::new()) };
+    let names = DnsConfig { hosts: "127.0.0.1 good.test".to_owned(), ..DnsConfig::with_servers(Vec::new()) };
     let client = Client::with_settings(&[server.port], names, pem);
     client.get(&format!("https://good.test:{}/", server.port), &Arc::new(RecordingJudge::default())).await
 }

@@ -10,9 +10,7 @@ use std::{
 };
 
 use futures_util::{FutureExt as _, StreamExt as _, future::LocalBoxFuture, stream::FuturesUnordered};
-use portcullis_egress::{
-    CancellationToken, NameSettings, TunnelLimits, TunnelReport, TunnelShare, TunnelWatch,
-};
+use portcullis_egress::{CancellationToken, DnsConfig, TunnelLimits, TunnelReport, TunnelShare, TunnelWatch};
 use rcgen::CertificateParams;
 use rustls::{
     ClientConfig, ClientConnection, RootCertStore, ServerConnection, StreamOwned,
@@ -48,9 +46,9 @@ impl Fixture {
                 let _ignored = stream.conn.complete_io(&mut stream.sock);
             }
         });
-        let names = NameSettings {
+        let names = DnsConfig {
             hosts: "127.0.0.1 good.test other.test".to_owned(),
-            ..NameSettings::with_servers(Vec::new())
+            ..DnsConfig::with_servers(Vec::new())
         };
         let client = Client::with_settings(&[server.port], names, &authority.pem);
         Self { authority, server, client, judge: Arc::new(judge) }
@@ -72,7 +70,7 @@ impl Fixture {
         let judge = Arc::<RecordingJudge>::clone(&self.judge);
         let cancel = CancellationToken::new();
         self.client.egress.tunnel(judge, ours, limits, TunnelShare::default(), watch.clone(), cancel).await;
-        (client.join().unwrap(), watch.facts())
+        (client.join().unwrap(), watch.report())
     }
 
     /// Checks that a client's tunnel ends with this code before a server is reached. The client sends a request, and
@@ -94,11 +92,11 @@ impl Fixture {
             String::from_utf8_lossy(&response).into_owned()
         };
         let before = self.server.requests();
-        let (response, facts) = self.tunnel(TunnelLimits::default(), client).await;
-        let ended = facts.end.as_ref().map(|end| end.as_str());
-        assert_eq!(ended, Some(end), "{request_text:?}: {facts:?}, {response:?}");
+        let (response, report) = self.tunnel(TunnelLimits::default(), client).await;
+        let ended = report.end.as_ref().map(|end| end.as_str());
+        assert_eq!(ended, Some(end), "{request_text:?}: {report:?}, {response:?}");
         assert_eq!(
-            (facts.address, facts.sent, self.server.requests()),
+            (report.address, report.sent, self.server.requests()),
             (None, 0, before),
             "{request_text:?}"
         );
@@ -151,12 +149,12 @@ async fn tls_to_a_granted_host_passes_and_is_counted() {
         tls.read_to_string(&mut response).unwrap();
         response
     };
-    let (response, facts) = fixture.tunnel(TunnelLimits::default(), client).await;
+    let (response, report) = fixture.tunnel(TunnelLimits::default(), client).await;
     assert!(response.ends_with("hello"), "{response}");
-    assert_eq!(facts.target, Some(("good.test".to_owned(), fixture.server.port)));
-    assert_eq!(facts.address.map(|address| address.port()), Some(fixture.server.port));
-    assert_eq!(facts.end.map(|end| end.as_str()), Some("closed"));
-    assert!(facts.sent > 200 && facts.received > 500, "{} {}", facts.sent, facts.received);
+    assert_eq!(report.target, Some(("good.test".to_owned(), fixture.server.port)));
+    assert_eq!(report.address.map(|address| address.port()), Some(fixture.server.port));
+    assert_eq!(report.end.map(|end| end.as_str()), Some("closed"));
+    assert!(report.sent > 200 && report.received > 500, "{} {}", report.sent, report.received);
     let questions = fixture.judge.questions.lock().unwrap().clone();
     assert_eq!(questions, ["CONNECT /", "good.test 127.0.0.1"]);
 }
@@ -185,8 +183,8 @@ async fn a_first_message_over_several_records_passes() {
         tls.read_to_string(&mut response).unwrap();
         response
     };
-    let (response, facts) = fixture.tunnel(TunnelLimits::default(), client).await;
-    assert!(response.ends_with("hello"), "{response}: {facts:?}");
+    let (response, report) = fixture.tunnel(TunnelLimits::default(), client).await;
+    assert!(response.ends_with("hello"), "{response}: {report:?}");
 }
 
 #[tokio::test]
@@ -258,16 +256,16 @@ async fn slow_and_silent_clients_are_cut() {
         let _reset = stream.read_to_string(&mut response);
         response
     };
-    let (response, facts) = fixture.tunnel(limits, quiet).await;
+    let (response, report) = fixture.tunnel(limits, quiet).await;
     assert!(response.starts_with("HTTP/1.1 408 "), "{response}");
-    assert_eq!(facts.end.map(|end| end.as_str()), Some("tunnel_timeout"));
+    assert_eq!(report.end.map(|end| end.as_str()), Some("tunnel_timeout"));
     let request = fixture.connect("good.test");
     let silent = move |mut stream: TcpStream| {
         stream.write_all(request.as_bytes()).unwrap();
         quiet(stream)
     };
-    let (_, facts) = fixture.tunnel(limits, silent).await;
-    assert_eq!(facts.end.map(|end| end.as_str()), Some("tunnel_timeout"));
+    let (_, report) = fixture.tunnel(limits, silent).await;
+    assert_eq!(report.end.map(|end| end.as_str()), Some("tunnel_timeout"));
     assert_eq!(fixture.server.requests(), 0);
 
     let (request, hello) = (fixture.connect("good.test"), fixture.hello("good.test"));
@@ -280,10 +278,10 @@ async fn slow_and_silent_clients_are_cut() {
         response.len()
     };
     let limits = TunnelLimits { idle_timeout: Duration::from_millis(50), ..TunnelLimits::default() };
-    let (received, facts) = fixture.tunnel(limits, idle).await;
-    assert_eq!(facts.end.map(|end| end.as_str()), Some("idle"));
-    assert_eq!(received as u64, facts.received);
-    assert!(facts.address.is_some());
+    let (received, report) = fixture.tunnel(limits, idle).await;
+    assert_eq!(report.end.map(|end| end.as_str()), Some("idle"));
+    assert_eq!(received as u64, report.received);
+    assert!(report.address.is_some());
 }
 
 #[tokio::test]
@@ -308,7 +306,7 @@ async fn cancelling_ends_a_tunnel() {
     let (limits, share) = (TunnelLimits::default(), TunnelShare::default());
     fixture.client.egress.tunnel(judge, ours, limits, share, watch.clone(), cancel).await;
     client.join().unwrap();
-    assert_eq!(watch.facts().end.map(|end| end.as_str()), Some("cancelled"));
+    assert_eq!(watch.report().end.map(|end| end.as_str()), Some("cancelled"));
 }
 
 /// The open tunnels of a test. They are polled while the test waits for a response.
@@ -360,9 +358,9 @@ async fn an_owner_with_all_its_tunnels_leaves_room_for_another() {
     let mut reason = String::new();
     client.read_to_string(&mut reason).unwrap();
     assert!(reason.starts_with("busy: "), "{reason}");
-    let facts = watch.facts();
-    assert_eq!(facts.target.map(|(host, _)| host).as_deref(), Some("good.test"));
-    assert_eq!(facts.end.map(|end| end.as_str()), Some("busy"));
+    let report = watch.report();
+    assert_eq!(report.target.map(|(host, _)| host).as_deref(), Some("good.test"));
+    assert_eq!(report.end.map(|end| end.as_str()), Some("busy"));
     assert!(ask(&fixture, &mut carried, &other).await.1.starts_with("HTTP/1.1 200 "));
     // The end of a tunnel makes room for another.
     drop(open.pop());

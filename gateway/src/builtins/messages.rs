@@ -187,11 +187,11 @@ pub(super) async fn page_of(
     // Ordinals have no gaps, so an offset can be subtracted from the newest ordinal.
     let before = newest.saturating_sub(i64::from(offset)).saturating_add(1);
     let page = store.space_messages(space, None, PageRequest::after(before, limit)).await;
-    Ok(page.map_err(store_error)?.items.iter().map(shown).collect())
+    Ok(page.map_err(store_error)?.items.iter().map(message_json).collect())
 }
 
 /// Converts a message to the form that an agent reads.
-fn shown(message: &SpaceMessage) -> Value {
+fn message_json(message: &SpaceMessage) -> Value {
     let mut value = json!({
         "messageId": message.id,
         "author": { "id": message.author.id, "kind": message.author.kind.as_str(), "name": message.author.name },

@@ -42,7 +42,7 @@ pub(crate) async fn begin(core: &Core, agent: &Participant) -> Result<Option<Run
     let mut lines = Vec::new();
     for entry in &page.items {
         let line = if entry.kind == TOOL_RESULT {
-            let taken = take_late_result(&*core.store, (&registry, &caller), entry).await?;
+            let taken = take_late_result(&*core.store, &registry, &caller, entry).await?;
             taken.map(|result| late_result_text(&result))
         } else {
             prompt::line(entry)

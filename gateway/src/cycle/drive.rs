@@ -99,8 +99,10 @@ impl Cycle<'_> {
         // The channel is unbounded, because the callback must not block. The store limits the open questions
         // of a run.
         let (request_sender, mut requests) = mpsc::unbounded_channel();
-        let executor =
-            RegistryExecutor::new(Arc::clone(registry), terms(caller, driven, &space, request_sender));
+        let executor = RegistryExecutor::new(
+            Arc::clone(registry),
+            caller_of_cycle(caller, driven, &space, request_sender),
+        );
         let executor = SpaceExecutor {
             inner: StoredExecutor::new(executor.with_continued_run(), Arc::clone(driven)),
             registry: Arc::clone(registry),
@@ -153,8 +155,8 @@ impl Cycle<'_> {
     }
 }
 
-/// Returns the terms of the cycle's calls.
-fn terms(
+/// Returns the caller of the cycle's calls.
+fn caller_of_cycle(
     caller: &Caller,
     driven: &Arc<DrivenRun>,
     space: &Arc<CycleSpace>,

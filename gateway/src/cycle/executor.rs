@@ -3,7 +3,7 @@
 
 use std::sync::Arc;
 
-use portcullis_agent::{CallTerms, OfferedTool, ToolExecutor};
+use portcullis_agent::{CallContext, OfferedTool, ToolExecutor};
 use portcullis_tools::ToolRegistry;
 use portcullis_types::{
     ToolCall, ToolError, ToolErrorCode, ToolErrorKind, ToolOutcome, ToolOutput, ToolResult, async_trait,
@@ -27,7 +27,7 @@ impl<E> SpaceExecutor<E> {
     /// Returns the tool's name if the tool is visible and the agent is in no space.
     fn visible_tool_outside_space(&self, call: &ToolCall) -> Option<String> {
         let tool = self.registry.get(&call.tool)?;
-        let name = tool.facts().name.as_str();
+        let name = tool.descriptor().name.as_str();
         let is_visible = self.space.tool(name).is_some_and(|tool| tool.visible);
         (is_visible && self.space.entered().is_none()).then(|| name.to_owned())
     }
@@ -39,20 +39,20 @@ impl<E: ToolExecutor> ToolExecutor for SpaceExecutor<E> {
         self.inner.offers()
     }
 
-    async fn execute(&self, call: ToolCall, terms: &CallTerms) -> ToolResult {
+    async fn execute(&self, call: ToolCall, context: &CallContext) -> ToolResult {
         if let Some(name) = self.visible_tool_outside_space(&call) {
             // Specification 003 sets this text, with its capital letters.
             let message =
                 format!("Tool \"{name}\" is visible but you are not in a space. Call enter_space first.");
             let error = ToolError::failed(message).with_code(ToolErrorCode::NotInASpace);
             // Let the inner executor refuse the call, so that the refusal leaves an audit row.
-            return error_as_output(self.inner.refuse(call, error, terms));
+            return error_as_output(self.inner.refuse(call, error, context));
         }
-        error_as_output(self.inner.execute(call, terms).await)
+        error_as_output(self.inner.execute(call, context).await)
     }
 
-    fn refuse(&self, call: ToolCall, error: ToolError, terms: &CallTerms) -> ToolResult {
-        error_as_output(self.inner.refuse(call, error, terms))
+    fn refuse(&self, call: ToolCall, error: ToolError, context: &CallContext) -> ToolResult {
+        error_as_output(self.inner.refuse(call, error, context))
     }
 
     fn never_blocks(&self) -> bool {

@@ -91,7 +91,7 @@ pub(super) async fn list_agents(
     for agent in page.items {
         // No run has an empty id, so the token of a run sees no agents.
         if visible.sees("", &agent.id).await? {
-            items.push(shown(&core, agent)?);
+            items.push(with_status(&core, agent)?);
         }
     }
     Ok(Json(Listing { items, next: page.next.map(age_cursor) }))
@@ -117,7 +117,7 @@ pub(super) async fn create_agent(
     };
     let id = agent.id.clone();
     core.store.create_participant(agent).await?;
-    Ok((StatusCode::CREATED, Json(shown(&core, core.store.participant(&id).await?)?)))
+    Ok((StatusCode::CREATED, Json(with_status(&core, core.store.participant(&id).await?)?)))
 }
 
 /// An agent.
@@ -129,7 +129,7 @@ pub(super) async fn get_agent(
     Path(id): Path<String>,
 ) -> Result<Json<Agent>, ApiError> {
     caller.ensure_sees_agent(&core, &id).await?;
-    shown(&core, core.store.participant(&id).await?).map(Json)
+    with_status(&core, core.store.participant(&id).await?).map(Json)
 }
 
 /// Gives an agent another definition, which its next cycle has.
@@ -154,7 +154,7 @@ pub(super) async fn update_agent(
         updated: now(),
     };
     core.store.update_participant(update).await?;
-    shown(&core, core.store.participant(&id).await?).map(Json)
+    with_status(&core, core.store.participant(&id).await?).map(Json)
 }
 
 /// Removes an agent: its runs are cancelled, its tokens are refused, and its messages stay.
@@ -194,7 +194,7 @@ async fn agent(core: &Core, id: &str) -> Result<Participant, ApiError> {
     }
 }
 
-fn shown(core: &Core, agent: Participant) -> Result<Agent, ApiError> {
+fn with_status(core: &Core, agent: Participant) -> Result<Agent, ApiError> {
     let status = if core.cycles.is_active(&agent.id) { AgentStatus::Running } else { AgentStatus::Idle };
     from_store::agent(agent, status)
 }

@@ -226,7 +226,7 @@ fn edit_of_a_non_text_file_is_refused() {
     check("x", Kind::NotFound, "no such file `/shared/x`");
     check("d", Kind::Failed, "cannot edit `/shared/d`: it is a directory");
     check("socket", Kind::Failed, "cannot edit `/shared/socket`: it is not a regular file");
-    check("link", Kind::Failed, "cannot edit `/shared/link`: it is a symbolic link: edit what it leads to");
+    check("link", Kind::Failed, "cannot edit `/shared/link`: it is a symbolic link: edit its target");
     check(
         "huge",
         Kind::Failed,

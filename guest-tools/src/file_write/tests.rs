@@ -97,7 +97,7 @@ fn refused_write_changes_no_file() {
     check_refused(
         r#"{"path":"link","content":"x"}"#,
         Kind::Failed,
-        "cannot write `/shared/link`: it is a symbolic link: write to what it leads to",
+        "cannot write `/shared/link`: it is a symbolic link: write to its target",
     );
     check_refused(
         r#"{"path":"d","content":"x"}"#,

@@ -148,7 +148,7 @@ fn write_error_is_reported_and_leaves_no_file() {
     let input = b"{\"chunk\":1}\nx{\"end\":1}\n";
     for (path, message) in [
         ("/shared", "cannot write `/shared`: it is a directory"),
-        ("link", "cannot write `/shared/link`: it is a symbolic link: write to what it leads to"),
+        ("link", "cannot write `/shared/link`: it is a symbolic link: write to its target"),
         ("old/x", "cannot write `/shared/old/x`: a part of it is a file"),
         ("a/..", "field 'destination_path': `/shared/a/..` names no file"),
     ] {

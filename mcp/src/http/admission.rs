@@ -188,7 +188,7 @@ impl Gate {
         let (head, body) = request.into_parts();
         let mut body = match self.read_body(body).await {
             Ok(body) => body,
-            Err((status, reason)) => return refuse(status, reason),
+            Err((status, reason)) => return refusal(status, reason),
         };
         let mut request = Request::from_parts(head, ());
         let mut open_request = None;
@@ -210,10 +210,10 @@ impl Gate {
         // stopping.
         if let Some((status, reason)) = self.access.refusal(request.headers(), request.uri().authority()) {
             tracing::info!("a request was refused: {reason}");
-            return Some(refuse(status, reason));
+            return Some(refusal(status, reason));
         }
         if request.uri().path() != MCP_PATH {
-            return Some(refuse(StatusCode::NOT_FOUND, "there is only /mcp"));
+            return Some(refusal(StatusCode::NOT_FOUND, "there is only /mcp"));
         }
         self.stop.is_cancelled().then(|| busy("the server ends"))
     }
@@ -291,13 +291,13 @@ impl Gate {
 
 /// Returns a refusal that the client may retry later.
 fn busy(reason: &str) -> HttpResponse {
-    let mut response = refuse(StatusCode::SERVICE_UNAVAILABLE, reason);
+    let mut response = refusal(StatusCode::SERVICE_UNAVAILABLE, reason);
     response.headers_mut().insert(RETRY_AFTER, HeaderValue::from_static(RETRY_SECONDS));
     response
 }
 
 /// Returns a refusal of a request. It closes the connection, so the rest of the request is not read.
-pub(super) fn refuse(status: StatusCode, reason: &str) -> HttpResponse {
+pub(super) fn refusal(status: StatusCode, reason: &str) -> HttpResponse {
     let body = Full::new(Bytes::from(format!("{reason}\n"))).boxed();
     let mut response = Response::new(body);
     *response.status_mut() = status;
@@ -342,7 +342,7 @@ fn unreadable_answer(unreadable: Unreadable) -> HttpResponse {
     let Unreadable { id, error } = unreadable;
     let message: TxJsonRpcMessage<RoleServer> = JsonRpcMessage::error(error, id);
     let Ok(text) = serde_json::to_vec(&message) else {
-        return refuse(StatusCode::BAD_REQUEST, "this is not a message of the protocol");
+        return refusal(StatusCode::BAD_REQUEST, "this is not a message of the protocol");
     };
     let mut response = Response::new(Full::new(Bytes::from(text)).boxed());
     *response.status_mut() = StatusCode::BAD_REQUEST;

@@ -7,7 +7,7 @@ use proptest::prelude::*;
 
 use super::*;
 use crate::{
-    CallRequest, DEFAULT_POLICY, LoadOptions, PolicySource, RequestedSubject, RunFacts, ToolFacts,
+    CallRequest, DEFAULT_POLICY, LoadOptions, PolicySource, RequestedSubject, RunContext, ToolDescriptor,
     shipped_tools,
 };
 
@@ -22,15 +22,20 @@ fn classes(policy: &WorkspaceSecurityPolicy, pattern: &str) -> Vec<GuestPath> {
     PathClasses::new(policy).of(&PathPattern::parse(pattern).expect(pattern)).expect(pattern)
 }
 
-fn tool(name: &str) -> ToolFacts {
+fn tool(name: &str) -> ToolDescriptor {
     shipped_tools().find(|tool| tool.name == ToolName::parse(name).expect("a name")).expect("a tool")
 }
 
 /// The answer of the evaluator, with the code of a denial.
-fn answer(policy: &WorkspaceSecurityPolicy, tool: &ToolFacts, path: &GuestPath, access: Access) -> String {
+fn answer(
+    policy: &WorkspaceSecurityPolicy,
+    tool: &ToolDescriptor,
+    path: &GuestPath,
+    access: Access,
+) -> String {
     let subject = RequestedSubject::Path { argument: "path".to_owned(), path: path.clone(), access };
     let labels = [("web".parse().expect("a label"), "call".to_owned())].into_iter().collect();
-    let run = RunFacts { agent: "a", run: "r", labels: std::sync::Arc::new(labels) };
+    let run = RunContext { agent: "a", run: "r", labels: std::sync::Arc::new(labels) };
     match policy.authorize(&CallRequest { tool, subjects: &[subject], run: &run }) {
         Ok(grant) => grant.approval.to_string(),
         Err(denial) => denial.code.to_string(),

@@ -117,7 +117,7 @@ pub(super) fn compare(key: &str, old: &Value, new: &Value, changes: &mut Vec<Eff
         | Order::Unordered => None,
     };
     let Some(added) = added.filter(|_| is_set(old) && is_set(new)) else {
-        return add(direction(order, old, new), shown(old), shown(new));
+        return add(direction(order, old, new), value_text(old), value_text(new));
     };
     let (old, new) = (elements(old), elements(new));
     let element_changes =
@@ -137,7 +137,7 @@ fn direction(order: Order, old: &Value, new: &Value) -> Direction {
         },
         Order::Presence if old.is_null() || new.is_null() => wider_if(old.is_null()),
         Order::Words(words) => {
-            let position = |value: &Value| words.iter().position(|word| *word == shown(value));
+            let position = |value: &Value| words.iter().position(|word| *word == value_text(value));
             match (position(old), position(new)) {
                 (Some(old), Some(new)) => wider_if(new > old),
                 _ => Direction::Changed,
@@ -230,10 +230,10 @@ fn is_set(value: &Value) -> bool {
 }
 
 fn elements(value: &Value) -> BTreeSet<String> {
-    value.as_array().into_iter().flatten().map(shown).collect()
+    value.as_array().into_iter().flatten().map(value_text).collect()
 }
 
-fn shown(value: &Value) -> String {
+fn value_text(value: &Value) -> String {
     match value {
         Value::Null => ABSENT.to_owned(),
         Value::String(text) => text.clone(),

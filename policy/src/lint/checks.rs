@@ -1,4 +1,4 @@
-//! The checks that need the effective policy and the facts of the shipped tools.
+//! The checks that need the effective policy and the descriptors of the shipped tools.
 
 use std::{collections::BTreeMap, time::Duration};
 
@@ -6,7 +6,7 @@ use portcullis_types::{Access, DEFAULT_TIMEOUT, SafetyTier};
 
 use super::{LintCode, LintFinding};
 use crate::{
-    Approval, LoadOptions, Operation, PolicyProvenance, RequiredLayer, ToolAssignment, ToolFacts,
+    Approval, LoadOptions, Operation, PolicyProvenance, RequiredLayer, ToolAssignment, ToolDescriptor,
     WorkspaceSecurityPolicy,
     file::{Faults, PolicyFile, ToolEntry, read_overlay, read_policy},
     shipped::SHELL_EXEC,
@@ -21,7 +21,7 @@ pub(super) fn run(
 ) -> Vec<LintFinding> {
     // The policy has loaded, so its texts have no faults.
     let file = read_policy(&mut Faults::new(options.operator));
-    let tools: Vec<(ToolFacts, ToolAssignment)> = policy
+    let tools: Vec<(ToolDescriptor, ToolAssignment)> = policy
         .offered_tools()
         .map(|tool| {
             let assignment = policy.describe(&tool);
@@ -57,7 +57,7 @@ struct Context<'a> {
     provenance: &'a PolicyProvenance,
     file: &'a PolicyFile,
     /// The shipped tools that may be called.
-    tools: &'a [(ToolFacts, ToolAssignment)],
+    tools: &'a [(ToolDescriptor, ToolAssignment)],
 }
 
 impl Context<'_> {
@@ -72,7 +72,7 @@ impl Context<'_> {
     }
 
     /// Returns the key that gives a tool its profile.
-    fn profile_rule(&self, tool: &ToolFacts, assignment: &ToolAssignment) -> String {
+    fn profile_rule(&self, tool: &ToolDescriptor, assignment: &ToolAssignment) -> String {
         let name = tool.name.as_str();
         match self.entry(name).and_then(|entry| entry.profile.as_ref()) {
             Some(_) => format!("tools.{name}.profile"),
@@ -117,7 +117,7 @@ impl Context<'_> {
     fn is_unasked(&self, name: &str, assignment: &ToolAssignment) -> bool {
         let operation = Operation::ALL.iter().find(|operation| operation.steps.contains(&name));
         let asks = |tool: &str| {
-            let found = self.tools.iter().find(|(facts, _)| facts.name.as_str() == tool);
+            let found = self.tools.iter().find(|(descriptor, _)| descriptor.name.as_str() == tool);
             found.is_some_and(|(_, assignment)| assignment.approval > Approval::Allow)
         };
         assignment.approval == Approval::Allow

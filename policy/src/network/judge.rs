@@ -417,7 +417,7 @@ fn unexpected_address_denial(host: &UrlHost, port: u16, reason: &str, address: &
         rule: format!("egress.allow_private[\"{address}\"]"),
         subject: format!("{host}:{port}"),
         hint: format!(
-            "`{host}` leads to an address that is {reason}; an operator finds the address as the rule in the audit log, and allows it with `allow_private` under `[egress]` in the policy"
+            "`{host}` resolves to an address that is {reason}; the operator can find the address in the `rule` field of the audit row, and allow it with `allow_private` under `[egress]` in the policy"
         ),
     }
 }

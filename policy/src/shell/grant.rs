@@ -7,7 +7,8 @@ use serde::Serialize;
 
 use crate::{
     CommandRefusal, CommandRules, Denial, DenialCode, FileBytes, MemoryBytes, OutputBytes, ShellAbsence,
-    ShellNetwork, ShellPolicy, ToolAssignment, ToolFacts, TraceSink, TracedRule, WorkspaceSecurityPolicy,
+    ShellNetwork, ShellPolicy, ToolAssignment, ToolDescriptor, TraceSink, TracedRule,
+    WorkspaceSecurityPolicy,
 };
 
 /// The shell part of a [`crate::Grant`]: the limits of the command, in addition to the grant's mounts and time.
@@ -47,7 +48,7 @@ impl WorkspaceSecurityPolicy {
     /// Decides about one command of a call.
     pub(crate) fn check_command<T: TraceSink>(
         &self,
-        tool: &ToolFacts,
+        tool: &ToolDescriptor,
         argument: &str,
         command: &str,
         assignment: &ToolAssignment,

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use portcullis_policy::{Approval, DenialCode, OutputBytes, PinStatus, ToolFacts, ToolOrigin};
+use portcullis_policy::{Approval, DenialCode, OutputBytes, PinStatus, ToolDescriptor, ToolOrigin};
 use portcullis_types::{SafetyTier, ToolPolicy};
 
 use crate::support::{BASE, load, load_with, tool};
@@ -10,18 +10,18 @@ use crate::support::{BASE, load, load_with, tool};
 use SafetyTier::{Privileged, ReadOnly, SideEffecting};
 use ToolOrigin::{ForeignModule, Native, ShippedModule, ShippedNative, ShippedOperation, ShippedShell};
 
-fn of(origin: ToolOrigin, tier: SafetyTier) -> ToolFacts {
-    ToolFacts { origin, ..tool("t", tier) }
+fn of(origin: ToolOrigin, tier: SafetyTier) -> ToolDescriptor {
+    ToolDescriptor { origin, ..tool("t", tier) }
 }
 
 #[track_caller]
-fn check(entry: &str, tool: &ToolFacts, profile: &str, approval: Approval) {
+fn check(entry: &str, tool: &ToolDescriptor, profile: &str, approval: Approval) {
     let assignment = load(&format!("{BASE}\n[tools.t]\n{entry}")).assign(tool).expect("enabled");
     assert_eq!((assignment.profile.as_str(), assignment.approval), (profile, approval), "{entry}");
 }
 
 #[track_caller]
-fn check_without_entry(tool: &ToolFacts, profile: &str, approval: Approval) {
+fn check_without_entry(tool: &ToolDescriptor, profile: &str, approval: Approval) {
     let assignment = load(BASE).assign(tool).expect("enabled");
     assert_eq!((assignment.profile.as_str(), assignment.approval), (profile, approval));
 }
@@ -36,7 +36,7 @@ fn a_tool_without_an_entry_gets_what_its_tier_and_origin_allow() {
     check_without_entry(&of(ShippedOperation, SideEffecting), "Nothing", Approval::Allow);
     check_without_entry(&of(ForeignModule, ReadOnly), "Nothing", Approval::Ask);
     check_without_entry(&of(ForeignModule, Privileged), "Nothing", Approval::Ask);
-    let undeclared = ToolFacts { declared_tier: None, ..of(ShippedModule, ReadOnly) };
+    let undeclared = ToolDescriptor { declared_tier: None, ..of(ShippedModule, ReadOnly) };
     check_without_entry(&undeclared, "W", Approval::Allow);
     assert_eq!(load(BASE).assign(&undeclared).expect("enabled").tier, SideEffecting);
 }
@@ -57,7 +57,7 @@ fn a_tool_can_raise_its_approval_and_never_lower_it() {
         [("", Approval::Ask), ("approval = 'allow'", Approval::Ask), ("approval = 'deny'", Approval::Deny)]
     {
         let careful =
-            ToolFacts { declared_policy: ToolPolicy::RequiresApproval, ..of(ShippedModule, ReadOnly) };
+            ToolDescriptor { declared_policy: ToolPolicy::RequiresApproval, ..of(ShippedModule, ReadOnly) };
         check(entry, &careful, "R", approval);
     }
 }
@@ -122,7 +122,7 @@ fn a_module_that_may_write_is_asked_about_whatever_it_declares() {
             [(Some(ReadOnly), SideEffecting), (Some(SideEffecting), SideEffecting), (None, SideEffecting)]
         {
             let policy = load(&format!("{asking}\n[tools.t]\nprofile = 'W'\n{approval}"));
-            let module = ToolFacts { declared_tier: declared, ..of(ForeignModule, ReadOnly) };
+            let module = ToolDescriptor { declared_tier: declared, ..of(ForeignModule, ReadOnly) };
             let assignment = policy.assign(&module).expect("enabled");
             assert_eq!(
                 (assignment.tier, assignment.approval),
@@ -180,7 +180,7 @@ fn the_timeout_is_the_entrys_else_the_tools_else_30_seconds() {
     let seconds = |entry: &str, declared: Option<u64>| {
         let declared_timeout = declared.map(Duration::from_secs);
         let policy = load(&format!("{BASE}\n[limits]\nmax_timeout = '1m'\n[tools.t]\n{entry}"));
-        let tool = ToolFacts { declared_timeout, ..of(ShippedModule, ReadOnly) };
+        let tool = ToolDescriptor { declared_timeout, ..of(ShippedModule, ReadOnly) };
         policy.assign(&tool).expect("enabled").timeout.as_secs()
     };
     assert_eq!(seconds("timeout = '20s'", Some(5)), 20);
@@ -205,8 +205,10 @@ fn memory_and_output_are_the_entrys_else_the_policys() {
 fn a_tool_can_lower_its_output_limit_and_never_raise_it() {
     let max_output_of = |entry: &str, declared: u64| {
         let policy = load(&format!("{BASE}\n[tools.t]\n{entry}"));
-        let tool =
-            ToolFacts { declared_max_output: Some(OutputBytes(declared)), ..of(ShippedModule, ReadOnly) };
+        let tool = ToolDescriptor {
+            declared_max_output: Some(OutputBytes(declared)),
+            ..of(ShippedModule, ReadOnly)
+        };
         policy.assign(&tool).expect("enabled").max_output.0
     };
     assert_eq!(max_output_of("", 1 << 10), 1 << 10);
@@ -217,7 +219,7 @@ fn a_tool_can_lower_its_output_limit_and_never_raise_it() {
 
 #[test]
 fn a_quarantined_tool_is_denied_whatever_its_entry_says() {
-    let changed = ToolFacts { pin_status: PinStatus::Quarantined, ..of(ForeignModule, ReadOnly) };
+    let changed = ToolDescriptor { pin_status: PinStatus::Quarantined, ..of(ForeignModule, ReadOnly) };
     for entry in ["", "[tools.t]\napproval = \"allow\"\nenabled = true\nprofile = \"W\""] {
         let policy = load(&format!("{BASE}\n{entry}"));
         let denial = policy.assign(&changed).expect_err("quarantined");
@@ -237,7 +239,7 @@ fn an_approved_tool_gets_no_more_than_one_that_is_not() {
         let policy = load(&format!("{BASE}\n{entry}"));
         for tier in SafetyTier::ALL {
             let unpinned = of(ForeignModule, tier);
-            let approved = ToolFacts { pin_status: PinStatus::Approved, ..unpinned.clone() };
+            let approved = ToolDescriptor { pin_status: PinStatus::Approved, ..unpinned.clone() };
             assert_eq!(policy.assign(&approved), policy.assign(&unpinned), "{entry}");
         }
     }

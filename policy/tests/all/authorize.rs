@@ -1,23 +1,23 @@
 //! Allowed calls, denied calls, and attempts to evade the rules.
 
 use portcullis_policy::{
-    Approval, DEFAULT_MAX_OUTPUT_BYTES, DEFAULT_POLICY, Denial, Grant, RequestedSubject, ToolFacts,
+    Approval, DEFAULT_MAX_OUTPUT_BYTES, DEFAULT_POLICY, Denial, Grant, RequestedSubject, ToolDescriptor,
 };
 use portcullis_types::{Access, SafetyTier};
 use serde_json::json;
 
 use crate::support::{BASE, decide, load, load_with, path, tool};
 
-fn reader() -> ToolFacts {
+fn reader() -> ToolDescriptor {
     tool("file_read", SafetyTier::ReadOnly)
 }
 
-fn writer() -> ToolFacts {
+fn writer() -> ToolDescriptor {
     tool("file_write", SafetyTier::SideEffecting)
 }
 
 #[track_caller]
-fn allowed(tool: &ToolFacts, subjects: &[RequestedSubject]) -> Grant {
+fn allowed(tool: &ToolDescriptor, subjects: &[RequestedSubject]) -> Grant {
     match decide(&load(DEFAULT_POLICY), tool, subjects) {
         Ok(grant) => grant,
         Err(denial) => panic!("allowed, but: {denial}"),
@@ -25,7 +25,7 @@ fn allowed(tool: &ToolFacts, subjects: &[RequestedSubject]) -> Grant {
 }
 
 #[track_caller]
-fn denied(tool: &ToolFacts, subjects: &[RequestedSubject]) -> Denial {
+fn denied(tool: &ToolDescriptor, subjects: &[RequestedSubject]) -> Denial {
     match decide(&load(DEFAULT_POLICY), tool, subjects) {
         Ok(grant) => panic!("denied, but: {grant:?}"),
         Err(denial) => denial,
@@ -33,7 +33,7 @@ fn denied(tool: &ToolFacts, subjects: &[RequestedSubject]) -> Denial {
 }
 
 #[track_caller]
-fn check_denied(tool: &ToolFacts, subject: RequestedSubject, code: &str, rule: &str, expected: &str) {
+fn check_denied(tool: &ToolDescriptor, subject: RequestedSubject, code: &str, rule: &str, expected: &str) {
     let denial = denied(tool, &[subject]);
     assert_eq!((denial.code.as_str(), denial.rule.as_str()), (code, rule));
     assert_eq!(denial.to_string(), expected);

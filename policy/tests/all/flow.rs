@@ -3,8 +3,8 @@
 use std::collections::BTreeMap;
 
 use portcullis_policy::{
-    Approval, CallRequest, Denial, DenialCode, FlowLabel, Grant, MountName, RequestedSubject, RunFacts,
-    ToolFacts, ToolOrigin, WorkspaceSecurityPolicy,
+    Approval, CallRequest, Denial, DenialCode, FlowLabel, Grant, MountName, RequestedSubject, RunContext,
+    ToolDescriptor, ToolOrigin, WorkspaceSecurityPolicy,
 };
 use portcullis_types::{Access, GuestPath, SafetyTier};
 
@@ -21,7 +21,7 @@ fn write_after(policy: &WorkspaceSecurityPolicy, labels: &[&str]) -> Result<Gran
         name => (FlowLabel::of_mount(&MountName::parse(name).expect("a name")), "c2".to_owned()),
     };
     let labels = labels.iter().map(label).collect::<BTreeMap<_, _>>();
-    let run = RunFacts { agent: "a", run: "r", labels: labels.into() };
+    let run = RunContext { agent: "a", run: "r", labels: labels.into() };
     let tool = tool("t", SafetyTier::SideEffecting);
     policy.authorize(&CallRequest { tool: &tool, subjects: &[], run: &run })
 }
@@ -42,9 +42,9 @@ fn a_call_is_asked_about_after_what_a_rule_names() {
 #[test]
 fn a_call_without_the_sink_meets_no_rule() {
     let policy = load(&format!("{BASE}{DENIES}"));
-    let run = RunFacts {
+    let run = RunContext {
         labels: BTreeMap::from([(FlowLabel::Vault, "c1".to_owned())]).into(),
-        ..RunFacts::default()
+        ..RunContext::default()
     };
     let tool = tool("t", SafetyTier::ReadOnly);
     let grant = policy.authorize(&CallRequest { tool: &tool, subjects: &[], run: &run }).expect("granted");
@@ -57,14 +57,14 @@ fn a_call_that_leaves_the_machine_is_one_to_the_network() {
     let rule = "[[flow]]\nafter = [\"vault\"]\nthen = [\"network\"]\napproval = \"deny\"\n";
     let policy = load(&format!("{BASE}{rule}"));
     let labels = BTreeMap::from([(FlowLabel::Vault, "c1".to_owned())]);
-    let run = RunFacts { labels: labels.into(), ..RunFacts::default() };
+    let run = RunContext { labels: labels.into(), ..RunContext::default() };
     for (origin, is_denied) in [
         (ToolOrigin::External, true),
         (ToolOrigin::ShippedSpace, true),
         (ToolOrigin::Internal, false),
         (ToolOrigin::ShippedNative, false),
     ] {
-        let tool = ToolFacts { origin, ..tool("t", SafetyTier::ReadOnly) };
+        let tool = ToolDescriptor { origin, ..tool("t", SafetyTier::ReadOnly) };
         let decision = policy.authorize(&CallRequest { tool: &tool, subjects: &[], run: &run });
         let code = decision.err().map(|denial| denial.code);
         assert_eq!(code, is_denied.then_some(DenialCode::FlowDenied), "{origin:?}");
@@ -130,7 +130,7 @@ const KINDS: &str = "[[flow]]\nafter = [\"mount:tmp\"]\nthen = [\"write:protecte
 /// Decides a call of the tool `t` of this tier that writes these paths, in a run that has read `tmp`.
 fn write_kinds(policy: &WorkspaceSecurityPolicy, tier: SafetyTier, paths: &[&str]) -> (Grant, bool) {
     let label = FlowLabel::of_mount(&MountName::parse("tmp").expect("a name"));
-    let run = RunFacts { agent: "a", run: "r", labels: BTreeMap::from([(label, "c1".to_owned())]).into() };
+    let run = RunContext { agent: "a", run: "r", labels: BTreeMap::from([(label, "c1".to_owned())]).into() };
     let subjects: Vec<RequestedSubject> = paths
         .iter()
         .map(|path| RequestedSubject::Path {

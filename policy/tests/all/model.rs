@@ -6,7 +6,7 @@
 use std::collections::BTreeMap;
 
 use portcullis_policy::{
-    Approval, Denial, Grant, NetworkGrant, RequestedSubject, ShellPolicy, ToolFacts, ToolOrigin,
+    Approval, Denial, Grant, NetworkGrant, RequestedSubject, ShellPolicy, ToolDescriptor, ToolOrigin,
     WorkspaceSecurityPolicy,
 };
 use portcullis_types::{Access, SafetyTier, ToolPolicy};
@@ -74,7 +74,7 @@ fn strictness(approval: &str) -> u8 {
 }
 
 /// The profile of a tool, or the code that refuses the tool.
-fn model_profile(lines: &Lines, tool: &ToolFacts) -> Result<String, &'static str> {
+fn model_profile(lines: &Lines, tool: &ToolDescriptor) -> Result<String, &'static str> {
     let entry = |key: &str| {
         let line = lines.get(format!("tools.{}.{key}", tool.name).as_str());
         line.map(|value| value.trim_matches('\''))
@@ -143,7 +143,7 @@ fn model_profile(lines: &Lines, tool: &ToolFacts) -> Result<String, &'static str
     Ok(entry("profile").unwrap_or(fallback).to_owned())
 }
 
-fn model_decides(lines: &Lines, tool: &ToolFacts, text: &str, access: Access) -> Verdict {
+fn model_decides(lines: &Lines, tool: &ToolDescriptor, text: &str, access: Access) -> Verdict {
     let mounts = model_mounts(lines, &model_profile(lines, tool)?);
     // The path with a slash at both ends. A relative path starts in `/shared`.
     let mut path = if text.starts_with('/') { format!("{text}/") } else { format!("/shared/{text}/") };

@@ -2,7 +2,7 @@
 
 use std::{collections::BTreeMap, time::Duration};
 
-use portcullis_policy::{ToolFacts, ToolOrigin};
+use portcullis_policy::{ToolDescriptor, ToolOrigin};
 use portcullis_types::{Access, SafetyTier, ToolPolicy};
 use proptest::prelude::*;
 
@@ -150,7 +150,7 @@ pub(crate) fn plain_text(lines: &Lines, prefix: &str) -> String {
     lines.iter().map(|(key, value)| format!("{prefix}{key} = {value}\n")).collect()
 }
 
-pub(crate) fn some_tool() -> impl Strategy<Value = ToolFacts> {
+pub(crate) fn some_tool() -> impl Strategy<Value = ToolDescriptor> {
     let origins = [
         ToolOrigin::ShippedNative,
         ToolOrigin::ShippedShell,
@@ -175,7 +175,7 @@ pub(crate) fn some_tool() -> impl Strategy<Value = ToolFacts> {
         prop::sample::select(policies.to_vec()),
         prop::sample::select(timeouts.to_vec()),
     )
-        .prop_map(|(name, origin, declared_tier, declared_policy, declared_timeout)| ToolFacts {
+        .prop_map(|(name, origin, declared_tier, declared_policy, declared_timeout)| ToolDescriptor {
             origin,
             declared_tier,
             declared_policy,

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use portcullis_policy::{
     Approval, DEFAULT_MAX_OUTPUT_BYTES, DEFAULT_POLICY, LoadOptions, OutputBytes, PolicySource,
-    RequiredLayer, ToolFacts, ToolOrigin, WorkspaceSecurityPolicy,
+    RequiredLayer, ToolDescriptor, ToolOrigin, WorkspaceSecurityPolicy,
 };
 use portcullis_types::{Access, SafetyTier, SandboxTier};
 
@@ -74,8 +74,10 @@ fn an_overlays_limits_hold_for_every_tool() {
         assert_eq!((assignment.memory.0, assignment.max_output.0), (1 << 20, 1 << 10), "{name}");
     }
     // A tool that declares a shorter time keeps it.
-    let quick =
-        ToolFacts { declared_timeout: Some(Duration::from_secs(1)), ..tool("new", SafetyTier::ReadOnly) };
+    let quick = ToolDescriptor {
+        declared_timeout: Some(Duration::from_secs(1)),
+        ..tool("new", SafetyTier::ReadOnly)
+    };
     assert_eq!(policy.assign(&quick).expect("enabled").timeout, Duration::from_secs(1));
 }
 
@@ -244,6 +246,6 @@ fn approval_of_a_tier_applies_to_foreign_modules_too() {
         &format!("{BASE}\n[tools.t]\nprofile = 'R'\napproval = 'allow'"),
         "tiers.read_only.approval = 'deny'",
     );
-    let module = ToolFacts { origin: ToolOrigin::ForeignModule, ..tool("t", SafetyTier::ReadOnly) };
+    let module = ToolDescriptor { origin: ToolOrigin::ForeignModule, ..tool("t", SafetyTier::ReadOnly) };
     assert_eq!(policy.assign(&module).expect("enabled").approval, Approval::Deny);
 }

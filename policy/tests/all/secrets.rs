@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use portcullis_policy::{
-    CallRequest, DenialCode, FlowLabel, Grant, KnownTools, RequestedSubject, RunFacts, SecretName,
+    CallRequest, DenialCode, FlowLabel, Grant, KnownTools, RequestedSubject, RunContext, SecretName,
     WorkspaceSecurityPolicy,
 };
 use portcullis_types::SafetyTier;
@@ -284,7 +284,7 @@ fn a_flow_rule_applies_after_a_secret_was_sent() {
     assert_eq!(load(&policy.effective_toml()).digest(), policy.digest());
     let after = |label: FlowLabel| {
         let labels = BTreeMap::from([(label, "c1".to_owned())]).into();
-        let run = RunFacts { labels, ..RunFacts::default() };
+        let run = RunContext { labels, ..RunContext::default() };
         let writer = tool("w", SafetyTier::SideEffecting);
         policy.authorize(&CallRequest { tool: &writer, subjects: &[], run: &run })
     };

@@ -7,7 +7,7 @@ mod reduce;
 mod toolchain;
 mod unasked;
 
-use portcullis_policy::{ToolFacts, ToolOrigin};
+use portcullis_policy::{ToolDescriptor, ToolOrigin};
 use portcullis_types::{Access, ArgumentRole, RoleKind, SafetyTier};
 
 use crate::support::tool;
@@ -30,8 +30,8 @@ operators = ["|", "&&"]
 "#;
 
 /// The shipped tool that runs commands.
-pub(crate) fn shell_exec() -> ToolFacts {
-    ToolFacts {
+pub(crate) fn shell_exec() -> ToolDescriptor {
+    ToolDescriptor {
         origin: ToolOrigin::ShippedShell,
         roles: vec![
             ArgumentRole { argument: "command".into(), role: RoleKind::Command },

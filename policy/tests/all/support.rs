@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use portcullis_policy::{
     CallRequest, Denial, Grant, LoadOptions, PinStatus, PolicyError, PolicySource, RequestedSubject,
-    RunFacts, ToolFacts, ToolOrigin, WorkspaceSecurityPolicy,
+    RunContext, ToolDescriptor, ToolOrigin, WorkspaceSecurityPolicy,
 };
 use portcullis_types::{Access, ArgumentRole, GuestPath, SafetyTier, SandboxTier, ToolName, ToolPolicy};
 
@@ -49,8 +49,8 @@ pub(crate) fn load_with(operator: &str, overlay: &str) -> WorkspaceSecurityPolic
 }
 
 /// A shipped module of a tier that declares nothing else.
-pub(crate) fn tool(name: &str, tier: SafetyTier) -> ToolFacts {
-    ToolFacts {
+pub(crate) fn tool(name: &str, tier: SafetyTier) -> ToolDescriptor {
+    ToolDescriptor {
         name: ToolName::parse(name).expect("a name"),
         declared_tier: Some(tier),
         declared_policy: ToolPolicy::Auto,
@@ -74,8 +74,8 @@ pub(crate) fn path(text: &str, access: Access) -> RequestedSubject {
 
 pub(crate) fn decide(
     policy: &WorkspaceSecurityPolicy,
-    tool: &ToolFacts,
+    tool: &ToolDescriptor,
     subjects: &[RequestedSubject],
 ) -> Result<Grant, Denial> {
-    policy.authorize(&CallRequest { tool, subjects, run: &RunFacts::default() })
+    policy.authorize(&CallRequest { tool, subjects, run: &RunContext::default() })
 }

@@ -3,7 +3,7 @@
 use std::{collections::BTreeMap, sync::Arc};
 
 use portcullis_policy::{
-    CallRequest, FlowLabel, LoadOptions, PolicyProvenance, PolicySource, RequestedSubject, RunFacts, Trace,
+    CallRequest, FlowLabel, LoadOptions, PolicyProvenance, PolicySource, RequestedSubject, RunContext, Trace,
 };
 use portcullis_types::{ArgumentRole, GuestPath, RoleKind, SandboxTier};
 use proptest::prelude::*;
@@ -24,7 +24,7 @@ proptest! {
     fn a_trace_changes_no_decision(
         operator in lines(OPERATOR, 0.6),
         overlay in lines(OVERLAY, 0.1),
-        facts in some_tool(),
+        descriptor in some_tool(),
         (path, access) in some_path(),
         url in some_url(),
         command in some_command(),
@@ -36,8 +36,8 @@ proptest! {
             Ok(policy) => policy,
             Err(_) => load(BASE),
         };
-        let mut facts = facts;
-        facts.roles.push(ArgumentRole { argument: "command".to_owned(), role: RoleKind::Command });
+        let mut descriptor = descriptor;
+        descriptor.roles.push(ArgumentRole { argument: "command".to_owned(), role: RoleKind::Command });
         let subjects = match (kind, GuestPath::parse(&path)) {
             (0, Ok(path)) => vec![RequestedSubject::Path { argument: "a".to_owned(), path, access }],
             (1, _) => vec![RequestedSubject::Url { argument: "url".to_owned(), url }],
@@ -46,8 +46,8 @@ proptest! {
         };
         let labels: BTreeMap<FlowLabel, String> =
             if has_read { [(FlowLabel::Vault, "c".to_owned())].into() } else { BTreeMap::new() };
-        let run = RunFacts { agent: "a", run: "r", labels: Arc::new(labels) };
-        let request = CallRequest { tool: &facts, subjects: &subjects, run: &run };
+        let run = RunContext { agent: "a", run: "r", labels: Arc::new(labels) };
+        let request = CallRequest { tool: &descriptor, subjects: &subjects, run: &run };
         let mut trace = Trace::default();
         let traced = policy.authorize_traced(&request, &mut trace);
         prop_assert_eq!(&traced, &policy.authorize(&request));
@@ -69,17 +69,17 @@ proptest! {
 fn the_chain_names_each_rule_with_its_place() {
     let text = format!("{BASE}[hide]\npaths = ['*.pem']\n{FLOW}");
     let policy = load(&text);
-    let facts = tool("t", portcullis_types::SafetyTier::SideEffecting);
+    let descriptor = tool("t", portcullis_types::SafetyTier::SideEffecting);
     let path = GuestPath::parse("/shared/a").expect("a path");
     let subjects = [RequestedSubject::Path {
         argument: "target".to_owned(),
         path,
         access: portcullis_types::Access::Write,
     }];
-    let run = RunFacts::default();
+    let run = RunContext::default();
     let mut trace = Trace::default();
     policy
-        .authorize_traced(&CallRequest { tool: &facts, subjects: &subjects, run: &run }, &mut trace)
+        .authorize_traced(&CallRequest { tool: &descriptor, subjects: &subjects, run: &run }, &mut trace)
         .expect("granted");
     let rules: Vec<String> = trace.into_rules().into_iter().map(|rule| rule.rule).collect();
     assert_eq!(

@@ -5,8 +5,8 @@ use std::sync::Arc;
 
 use portcullis_agent::AgentEnd;
 use portcullis_runs::{
-    Continuation, Position, RunError, RunExport, SkipReason, StepCallOutcome, StepOutcome, Stepper, all_rows,
-    store::RunStatus,
+    Continuation, NextStepInput, Position, RunError, RunExport, SkipReason, StepCallOutcome, StepOutcome,
+    Stepper, all_rows, store::RunStatus,
 };
 use portcullis_types::{CancellationToken, Message, MessageRole};
 use serde_json::Value;
@@ -23,11 +23,11 @@ async fn step(
     stepper: &Stepper,
     world: &World,
     version: i64,
-    terms: (Vec<Message>, Option<SkipReason>),
+    input: NextStepInput,
 ) -> Result<Position, RunError> {
     let keeps = |_: &AgentEnd| true;
     let cancel = CancellationToken::new();
-    match stepper.take_step(&world.subject.id, version, terms, keeps, &cancel).await? {
+    match stepper.take_step(&world.subject.id, version, input, keeps, &cancel).await? {
         StepOutcome::Taken(position) => Ok(position),
         StepOutcome::NotStored(end) => panic!("{end}"),
     }
@@ -49,7 +49,7 @@ async fn drive(stepper: &Stepper, world: &World) -> Result<(), RunError> {
         for next in &position.calls {
             call(stepper, world, position.version, &next.id).await?;
         }
-        position = step(stepper, world, position.version, (Vec::new(), None)).await?;
+        position = step(stepper, world, position.version, NextStepInput::default()).await?;
     }
     Ok(())
 }
@@ -95,8 +95,9 @@ async fn single_steps_leave_the_history_of_one_process() {
                 let end = call(&many.stepper(None), &many, position.version, &next.id).await;
                 assert_eq!(end.expect("ran"), StepCallOutcome::Stored);
             }
-            position =
-                step(&many.stepper(None), &many, position.version, (Vec::new(), None)).await.expect("taken");
+            position = step(&many.stepper(None), &many, position.version, NextStepInput::default())
+                .await
+                .expect("taken");
         }
         assert_eq!(position.status, RunStatus::Completed);
         assert_eq!(export(&many).await, export(&one).await);
@@ -144,9 +145,9 @@ async fn single_steps_go_on_after_a_death_at_any_write() {
 async fn a_step_that_was_taken_is_not_taken_again() {
     let world = World::new(turns()).await;
     let stepper = world.stepper(None);
-    let first = step(&stepper, &world, 1, (Vec::new(), None)).await.expect("taken");
-    assert_eq!(step(&stepper, &world, 1, (Vec::new(), None)).await.expect("known"), first);
-    let turn = step(&stepper, &world, first.version, (Vec::new(), None)).await.expect("taken");
+    let first = step(&stepper, &world, 1, NextStepInput::default()).await.expect("taken");
+    assert_eq!(step(&stepper, &world, 1, NextStepInput::default()).await.expect("known"), first);
+    let turn = step(&stepper, &world, first.version, NextStepInput::default()).await.expect("taken");
     assert_eq!(turn.calls.len(), 3);
     for _ in 0..2 {
         assert_eq!(
@@ -179,8 +180,8 @@ async fn an_interrupted_turn_keeps_the_results_that_it_has() {
     ] {
         let world = World::new(turns()).await;
         let stepper = world.stepper(None);
-        let first = step(&stepper, &world, 1, (Vec::new(), None)).await.expect("taken");
-        let turn = step(&stepper, &world, first.version, (Vec::new(), None)).await.expect("taken");
+        let first = step(&stepper, &world, 1, NextStepInput::default()).await.expect("taken");
+        let turn = step(&stepper, &world, first.version, NextStepInput::default()).await.expect("taken");
         call(&stepper, &world, turn.version, "call-0-0").await.expect("ran");
         let after =
             step(&stepper, &world, turn.version, (Vec::new(), Some(interruption))).await.expect("taken");
@@ -201,7 +202,7 @@ async fn a_call_that_nothing_has_run_is_reported_to_the_model() {
     let stepper = world.stepper(None);
     let mut position = stepper.position(&world.subject.id).await.expect("the run has a position");
     while position.next != "ended" {
-        position = step(&stepper, &world, position.version, (Vec::new(), None)).await.expect("taken");
+        position = step(&stepper, &world, position.version, NextStepInput::default()).await.expect("taken");
     }
     assert_eq!(world.notes().len(), 0);
     let results = results(&world).await;
@@ -212,13 +213,14 @@ async fn a_call_that_nothing_has_run_is_reported_to_the_model() {
 async fn an_end_that_the_driver_does_not_keep_can_be_tried_again() {
     let world = World::new(vec![Turn::Broken("I was")]).await;
     let stepper = world.stepper(None);
-    let asked = step(&stepper, &world, 1, (Vec::new(), None)).await.expect("taken").version;
+    let asked = step(&stepper, &world, 1, NextStepInput::default()).await.expect("taken").version;
     let cancel = CancellationToken::new();
     let id = &world.subject.id;
-    let undone = stepper.take_step(id, asked, (Vec::new(), None), |_| false, &cancel).await.expect("undone");
+    let undone =
+        stepper.take_step(id, asked, NextStepInput::default(), |_| false, &cancel).await.expect("undone");
     assert!(matches!(undone, StepOutcome::NotStored(AgentEnd::Provider { .. })), "{undone:?}");
     let run = world.store.run(id.as_str()).await.expect("the store has the run").summary;
     assert_eq!((run.version, run.messages, run.lease), (asked, 1, None));
-    let ended = step(&stepper, &world, asked, (Vec::new(), None)).await.expect("taken");
+    let ended = step(&stepper, &world, asked, NextStepInput::default()).await.expect("taken");
     assert_eq!(ended.status, RunStatus::Failed);
 }

@@ -56,8 +56,8 @@ pub(crate) struct AgentOptions {
 
     /// The format of the events: `everruns`, `yoagent` or `hsafa`.
     #[arg(long, value_name = "FORM", default_value = EventFormatKind::Yoagent.as_str(), requires = "json",
-          value_parser = form())]
-    pub(crate) form: EventFormatKind,
+          value_parser = format())]
+    pub(crate) format: EventFormatKind,
 
     /// Work in the background: print the id of the run, and end.
     ///
@@ -204,7 +204,7 @@ fn capability() -> impl TypedValueParser<Value = Capability> {
     StringValueParser::new().try_map(|name| Capability::available(&name))
 }
 
-fn form() -> impl TypedValueParser<Value = EventFormatKind> {
+fn format() -> impl TypedValueParser<Value = EventFormatKind> {
     PossibleValuesParser::new(EventFormatKind::ALL.map(EventFormatKind::as_str))
         .try_map(|text| text.parse::<EventFormatKind>())
 }

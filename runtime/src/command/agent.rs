@@ -100,7 +100,7 @@ struct AgentRequest<'a> {
 
 /// Runs `portcullis agent`.
 pub(crate) fn run(common: &CommonOptions, options: AgentOptions) -> Result<ExitCode, CliError> {
-    let AgentOptions { prompt, kept, json, form, detach, model, store } = options;
+    let AgentOptions { prompt, kept, json, format, detach, model, store } = options;
     if prompt.is_none() && !io::stdin().is_terminal() {
         return Err(CliError::NoPrompt);
     }
@@ -115,7 +115,7 @@ pub(crate) fn run(common: &CommonOptions, options: AgentOptions) -> Result<ExitC
         (None, Some(prompt)) => AgentTask::Ask { prompt, run_choice },
         (None, None) => AgentTask::Converse { run_choice },
     };
-    begin(common, AgentRequest { task, model: &model, store: &store, json: json.then_some(form) })
+    begin(common, AgentRequest { task, model: &model, store: &store, json: json.then_some(format) })
 }
 
 /// Runs `portcullis runs resume`.

@@ -1,6 +1,6 @@
 //! `portcullis demo`: a scripted agent at work. Everything except the model is real.
 
-mod scene;
+mod workspace;
 
 use std::{process::ExitCode, sync::Arc, time::Duration};
 
@@ -40,19 +40,19 @@ const PROMPT: &str =
 
 pub(crate) fn run(common: &CommonOptions, options: &DemoOptions) -> Result<ExitCode, CliError> {
     let failed = |source| CliError::Demo { source };
-    let scene = scene::Scene::set_up(common).map_err(failed)?;
+    let workspace = workspace::DemoWorkspace::set_up(common).map_err(failed)?;
     let watched = stream::stdout_is_terminal();
     let script = ScriptedProvider::from_lines(SCRIPT)
         .map_err(|error| failed(std::io::Error::other(error)))?
         .with_pace(if watched { LINE_DELAY } else { Duration::ZERO });
 
     let live = Arc::new(LiveView::to_stdout());
-    live.show_notice(&format!("{}\n\nyou: {PROMPT}\n", scene.introduction()));
-    let envelope = setup::envelope(&scene.common)?;
+    live.show_notice(&format!("{}\n\nyou: {PROMPT}\n", workspace.introduction()));
+    let envelope = setup::envelope(&workspace.common)?;
     let log = audit::log_path(&envelope.state);
     let mut caller = Caller::new(AGENT, AGENT);
     caller.approver = Some(Arc::new(AutoApprover { live: Arc::clone(&live) }));
-    let shell = sidecar::shell_source(&scene.common);
+    let shell = sidecar::shell_source(&workspace.common);
     let cancel = CancellationToken::new();
     let cancel_requested = cancel.clone();
     let run_result = run_interruptibly(&cancel, move || {
@@ -66,9 +66,9 @@ pub(crate) fn run(common: &CommonOptions, options: &DemoOptions) -> Result<ExitC
         rows::demonstration_table(&log)?,
         rows::verification_text(&verified),
     ))?;
-    let (enforced, proven) = doctor::summary(&scene.common)?;
+    let (enforced, proven) = doctor::summary(&workspace.common)?;
     stream::write_output(&format!("\nwhat was enforced\n\n{enforced}"))?;
-    stream::write_output(&scene.close(options.keep))?;
+    stream::write_output(&workspace.close(options.keep))?;
     // A failed run keeps its own exit code. Otherwise the proof decides: a demonstration without enforcement
     // fails.
     let code = exit_code(&run.end);

@@ -215,7 +215,7 @@ fn shell_layer(layer: LayerHealth) -> ShellLayer {
 
 /// Returns the module of a shipped tool. A foreign module would take longer to prove the same.
 fn shipped_module(tool: &RegisteredTool) -> Option<&Arc<GuestModule>> {
-    tool.module().filter(|_| tool.facts().origin == ToolOrigin::ShippedModule)
+    tool.module().filter(|_| tool.descriptor().origin == ToolOrigin::ShippedModule)
 }
 
 /// Returns whether a failed start concerns enforcement on this machine instead of wrong options.
@@ -308,7 +308,10 @@ fn count_tools(registry: &ToolRegistry) -> ToolCount {
         egress: count_confined(Confinement::Egress),
         shell: count_confined(Confinement::Shell),
         native_unconfined: count_confined(Confinement::Native),
-        quarantined: tools.iter().filter(|tool| tool.facts().pin_status == PinStatus::Quarantined).count(),
+        quarantined: tools
+            .iter()
+            .filter(|tool| tool.descriptor().pin_status == PinStatus::Quarantined)
+            .count(),
         refused_modules: registry.refused_modules().len(),
     }
 }

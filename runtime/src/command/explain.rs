@@ -75,7 +75,7 @@ pub(crate) fn run(common: &CommonOptions, options: ExplainOptions) -> Result<Exi
         explainer.explain(&explained, &request).map_err(|source| CliError::Explain { source })?;
     match as_json {
         true => json::write_output(&explanation)?,
-        false => stream::write_output(&shown(&explanation))?,
+        false => stream::write_output(&render(&explanation))?,
     }
     Ok(exit_code(explanation.verdict))
 }
@@ -110,7 +110,7 @@ fn denied() -> ExitCode {
 }
 
 /// Formats one explanation for people.
-fn shown(explanation: &Explanation) -> String {
+fn render(explanation: &Explanation) -> String {
     let Explanation {
         tool, subject, verdict, code, message, hint, profile, chain, nearest, unchecked, ..
     } = explanation;
@@ -161,7 +161,7 @@ fn shown_recorded(recorded: &RecordedExplanation) -> String {
         verdict,
         agrees,
     } = recorded;
-    let mut out = shown(explanation);
+    let mut out = render(explanation);
     let mut add = |value: String| {
         // Writing to a string cannot fail.
         let _ = writeln!(out, "  recorded {}", text::inline(&value));

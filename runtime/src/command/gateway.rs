@@ -33,8 +33,8 @@ pub(crate) fn run(common: &CommonOptions, options: &GatewayOptions) -> Result<Ex
     // Each reader of events needs a descriptor.
     raise_descriptor_limit();
     // Change the environment before there are threads.
-    let demo = options.demo.then(|| demo::Scene::set_up(common)).transpose()?;
-    let common = demo.as_ref().map_or(common, |scene| &scene.common);
+    let demo = options.demo.then(|| demo::GatewayDemo::set_up(common)).transpose()?;
+    let common = demo.as_ref().map_or(common, |demo| &demo.common);
     let envelope = setup::envelope_with(common, options.modules.clone())?;
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build();
     let runtime = runtime.map_err(|source| CliError::Start { source })?;
@@ -48,7 +48,7 @@ async fn serve(
     common: &CommonOptions,
     options: &GatewayOptions,
     envelope: &RunnerBootstrapEnvelope,
-    demo: Option<&demo::Scene>,
+    demo: Option<&demo::GatewayDemo>,
 ) -> Result<ExitCode, CliError> {
     let mut interrupts = Interrupts::listen()?;
     // Detect wrong usage first, before anything is created.
@@ -62,9 +62,9 @@ async fn serve(
     let gateway = start(common, options, envelope, (models, components), stop.clone()).await?;
     let address = listener.local_addr().map_err(|source| CliError::Start { source })?;
     match demo {
-        Some(scene) => {
+        Some(demo) => {
             let token = gateway.make_admin_token().await?;
-            let entry = scene.furnish(&gateway, &token).await?;
+            let entry = demo.populate(&gateway, &token).await?;
             stream::write_stderr(&format!("open http://{address}/#token={entry}\n"));
         }
         None => {

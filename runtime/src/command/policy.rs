@@ -106,15 +106,15 @@ fn add_warnings<'a>(warnings: &mut Vec<String>, faults: impl Iterator<Item = &'a
 
 /// Lists the assignments of the shipped tools, without a registry.
 fn shipped_assignments(policy: &WorkspaceSecurityPolicy) -> String {
-    let rows = policy.offered_tools().map(|facts| {
-        let assigned = policy.describe(&facts);
+    let rows = policy.offered_tools().map(|descriptor| {
+        let assigned = policy.describe(&descriptor);
         let mounts = policy.mounts_of(&assigned.profile);
         let mounts: Vec<String> =
             mounts.iter().map(|mount| format!("/{} {}", mount.name, mount.access)).collect();
         let folder_list = if mounts.is_empty() { "no folder".to_owned() } else { mounts.join(", ") };
         let network = if policy.network_of(&assigned.profile).is_some() { ", network" } else { "" };
         [
-            facts.name.to_string(),
+            descriptor.name.to_string(),
             assigned.tier.to_string(),
             format!("{} ({folder_list}{network})", assigned.profile),
             if assigned.enabled { assigned.approval.to_string() } else { "disabled".to_owned() },

@@ -76,10 +76,10 @@ fn client_format(format: &ToolsFormat) -> Option<ToolListFormat> {
 /// Formats the tools as a table. If `given` is set, shows only the tools that it lists.
 pub(crate) fn listing(registry: &ToolRegistry, given: Option<&BTreeSet<ToolName>>) -> String {
     let mut tools = registry.tools();
-    tools.retain(|tool| given.is_none_or(|given| given.contains(&tool.facts().name)));
+    tools.retain(|tool| given.is_none_or(|given| given.contains(&tool.descriptor().name)));
     let rows = tools.iter().map(|tool| {
-        let assigned = registry.policy().describe(tool.facts());
-        let approval = match (tool.facts().pin_status, registry.assignment(tool)) {
+        let assigned = registry.policy().describe(tool.descriptor());
+        let approval = match (tool.descriptor().pin_status, registry.assignment(tool)) {
             (PinStatus::Quarantined, _) => PinStatus::Quarantined.as_str().to_owned(),
             // The reason is shown below the table.
             (_, Ok(_)) if registry.unavailable_reason(tool).is_some() => "unavailable".to_owned(),
@@ -123,7 +123,7 @@ fn describe_profile(registry: &ToolRegistry, profile: &ProfileName) -> String {
 fn describe_step_profiles(registry: &ToolRegistry, steps: &[Arc<RegisteredTool>]) -> String {
     let profiles = steps
         .iter()
-        .map(|step| describe_profile(registry, &registry.policy().describe(step.facts()).profile));
+        .map(|step| describe_profile(registry, &registry.policy().describe(step.descriptor()).profile));
     profiles.collect::<Vec<_>>().join(" → ")
 }
 
@@ -165,7 +165,7 @@ struct ListedTool<'a> {
     unavailable: Option<&'a str>,
     approval: Approval,
     profile: String,
-    mounts: Vec<MountFacts<'a>>,
+    mounts: Vec<ListedMount<'a>>,
     /// The request of an HTTP tool.
     #[serde(skip_serializing_if = "Option::is_none")]
     request: Option<String>,
@@ -189,15 +189,15 @@ struct ListedTool<'a> {
 }
 
 #[derive(Debug, Serialize)]
-struct MountFacts<'a> {
+struct ListedMount<'a> {
     name: &'a str,
     access: portcullis_types::Access,
 }
 
 impl<'a> ListedTool<'a> {
     fn new(registry: &'a ToolRegistry, tool: &'a RegisteredTool) -> Self {
-        let facts = tool.facts();
-        let assigned = registry.policy().describe(facts);
+        let descriptor = tool.descriptor();
+        let assigned = registry.policy().describe(descriptor);
         let module = tool.module();
         let callable = registry.assignment(tool);
         let network = registry.policy().network_of(&assigned.profile);
@@ -205,13 +205,13 @@ impl<'a> ListedTool<'a> {
             name: &tool.decl().name,
             description: tool.decl().description.as_deref(),
             label: tool.label(),
-            origin: origin(facts.origin),
-            standing: facts.pin_status.as_str(),
+            origin: origin(descriptor.origin),
+            standing: descriptor.pin_status.as_str(),
             confinement: tool.confinement().as_str(),
             module_sha256: module.map(|module| module.digest().to_string()),
             tier: assigned.tier,
-            declared_tier: facts.declared_tier,
-            declared_policy: facts.declared_policy,
+            declared_tier: descriptor.declared_tier,
+            declared_policy: descriptor.declared_policy,
             enabled: callable.is_ok(),
             unavailable: registry.unavailable_reason(tool),
             profile: assigned.profile.to_string(),
@@ -220,7 +220,7 @@ impl<'a> ListedTool<'a> {
                 .policy()
                 .mounts_of(&assigned.profile)
                 .iter()
-                .map(|mount| MountFacts { name: mount.name.as_str(), access: mount.access })
+                .map(|mount| ListedMount { name: mount.name.as_str(), access: mount.access })
                 .collect(),
             request: request_of(tool),
             hosts: host_texts(registry, &assigned.profile),
@@ -233,7 +233,7 @@ impl<'a> ListedTool<'a> {
             // A native tool has no memory limit.
             memory_bytes: module.map(|_| assigned.memory.0),
             max_output_bytes: assigned.max_output.0,
-            roles: &facts.roles,
+            roles: &descriptor.roles,
             meta: tool.meta(),
             parameters: &tool.decl().parameters,
             output_schema: tool.output_schema(),
@@ -279,7 +279,7 @@ mod tests {
     fn tool_listing_is_one_json_object() {
         let (_state, registry) = registry("");
         let tool = &registry.get("echo").expect("shipped");
-        let facts = serde_json::to_string_pretty(&ListedTool::new(&registry, tool)).expect("encodes");
-        insta::assert_snapshot!("facts", facts);
+        let listed = serde_json::to_string_pretty(&ListedTool::new(&registry, tool)).expect("encodes");
+        insta::assert_snapshot!("listed_tool", listed);
     }
 }

@@ -77,18 +77,18 @@ fn examine(private: &PrivateLinks, mounts: &[(String, Arc<OwnedFd>)]) -> LinkRep
         let mut walk = FolderWalk { remaining_entries, ..FolderWalk::default() };
         walk.enter(&handle_path(directory.as_fd()), number, CountedFiles::All, |_| true);
         (remaining_entries, report.has_more) = (walk.remaining_entries, report.has_more || walk.has_more);
-        for (identity, seen) in walk.names {
-            let (links, paths) = files.entry(identity).or_default();
-            *links = seen.links;
-            paths.push((format!("/{name}/{}", seen.first.display()), seen.paths));
+        for (identity, file) in walk.files {
+            let (link_count, paths) = files.entry(identity).or_default();
+            *link_count = file.link_count;
+            paths.push((format!("/{name}/{}", file.first_path.display()), file.found_count));
         }
     }
-    for (links, paths) in files.into_values() {
+    for (link_count, paths) in files.into_values() {
         let inside_count: u64 = paths.iter().map(|(_, count)| count).sum();
         let names: Vec<&str> = paths.iter().map(|(path, _)| path.as_str()).collect();
-        let description = match (names.as_slice(), links > inside_count) {
+        let description = match (names.as_slice(), link_count > inside_count) {
             ([only_name], true) => {
-                format!("{only_name} has {} name(s) outside of its mount", links - inside_count)
+                format!("{only_name} has {} name(s) outside of its mount", link_count - inside_count)
             }
             ([_, _, ..], _) => format!("{} are one file", names.join(" and ")),
             // All names of the file are in one mount, which is harmless.

@@ -21,20 +21,20 @@ const MODULE: &str = ".wasm";
 #[derive(Debug, Default)]
 pub(super) struct FolderWalk {
     /// Files with several names.
-    pub(super) names: BTreeMap<FileIdentity, LinkCount>,
+    pub(super) files: BTreeMap<FileIdentity, LinkedFile>,
     pub(super) remaining_entries: usize,
     pub(super) has_more: bool,
     /// Whether there may be an entry that could not be read.
-    pub(super) failed: bool,
+    pub(super) is_incomplete: bool,
 }
 
 #[derive(Debug)]
-pub(super) struct LinkCount {
-    pub(super) links: u64,
+pub(super) struct LinkedFile {
+    pub(super) link_count: u64,
     /// The number of the file's names that were found.
-    pub(super) paths: u64,
+    pub(super) found_count: u64,
     /// The first counted name of the file, relative to the folder.
-    pub(super) first: PathBuf,
+    pub(super) first_path: PathBuf,
     path_number: usize,
     /// Whether a name of this file outside the private folders is an exposure.
     is_counted: bool,
@@ -45,7 +45,7 @@ pub(super) struct LinkCount {
 pub(super) enum CountedFiles {
     All,
     /// Modules directly in the folder. Files in subfolders are not modules, but their names count as
-    /// inside. An example is the hard links that cargo leaves in `deps`.
+    /// names inside the private folder. An example is the hard links that cargo leaves in `deps`.
     Modules,
 }
 
@@ -71,7 +71,7 @@ fn search_once(
         }
         let path = handle_path(opened.as_fd());
         let Ok(metadata) = std::fs::metadata(&path) else {
-            walk.failed = true;
+            walk.is_incomplete = true;
             continue;
         };
         let counts_as_private = |metadata: &Metadata| opened.counts_owner_as_private(metadata.uid());
@@ -80,21 +80,18 @@ fn search_once(
                 if opened.kind == PrivateKind::Modules { CountedFiles::Modules } else { CountedFiles::All };
             walk.enter(&path, number, counted, counts_as_private);
         } else if counts_as_private(&metadata) {
-            walk.note(&metadata, number, true, PathBuf::new);
+            walk.record(&metadata, number, true, PathBuf::new);
         }
     }
-    let unknown = match (walk.failed, walk.has_more) {
+    let unknown = match (walk.is_incomplete, walk.has_more) {
         (true, _) => Some(LinkSearchFault::Unreadable),
         (false, true) => Some(LinkSearchFault::TooMany),
         (false, false) => None,
     };
-    let outside = walk
-        .names
-        .into_iter()
-        .filter(|(_, link_count)| link_count.is_counted && link_count.links > link_count.paths);
-    let outside_names = outside.map(|(identity, link_count)| {
-        (identity, opened_paths[link_count.path_number].name(&link_count.first))
-    });
+    let outside =
+        walk.files.into_iter().filter(|(_, file)| file.is_counted && file.link_count > file.found_count);
+    let outside_names =
+        outside.map(|(identity, file)| (identity, opened_paths[file.path_number].name(&file.first_path)));
     (outside_names.collect(), unknown)
 }
 
@@ -112,7 +109,7 @@ impl FolderWalk {
             let entries = match std::fs::read_dir(&folder) {
                 Ok(entries) => entries,
                 Err(error) => {
-                    self.failed |= is_root || is_no_answer(&error);
+                    self.is_incomplete |= is_root || may_hide_entries(&error);
                     continue;
                 }
             };
@@ -126,7 +123,7 @@ impl FolderWalk {
                 let (entry, metadata) = match entry.and_then(|entry| Ok((entry.metadata()?, entry))) {
                     Ok((metadata, entry)) => (entry, metadata),
                     Err(error) => {
-                        self.failed |= is_no_answer(&error);
+                        self.is_incomplete |= may_hide_entries(&error);
                         continue;
                     }
                 };
@@ -136,7 +133,7 @@ impl FolderWalk {
                     let is_module = is_root && entry.file_name().to_string_lossy().ends_with(MODULE);
                     let relative_path =
                         || entry.path().strip_prefix(root).map(PathBuf::from).unwrap_or_default();
-                    self.note(
+                    self.record(
                         &metadata,
                         path_number,
                         counted == CountedFiles::All || is_module,
@@ -147,7 +144,7 @@ impl FolderWalk {
         }
     }
 
-    fn note(
+    fn record(
         &mut self,
         metadata: &Metadata,
         path_number: usize,
@@ -157,24 +154,24 @@ impl FolderWalk {
         if !metadata.is_file() || metadata.nlink() <= 1 {
             return;
         }
-        let new = || LinkCount {
-            links: metadata.nlink(),
-            paths: 0,
-            first: PathBuf::new(),
+        let new = || LinkedFile {
+            link_count: metadata.nlink(),
+            found_count: 0,
+            first_path: PathBuf::new(),
             path_number,
             is_counted: false,
         };
-        let link_count = self.names.entry((metadata.dev(), metadata.ino())).or_insert_with(new);
-        link_count.paths += 1;
-        if is_counted && !link_count.is_counted {
-            (link_count.first, link_count.path_number, link_count.is_counted) = (path(), path_number, true);
+        let file = self.files.entry((metadata.dev(), metadata.ino())).or_insert_with(new);
+        file.found_count += 1;
+        if is_counted && !file.is_counted {
+            (file.first_path, file.path_number, file.is_counted) = (path(), path_number, true);
         }
     }
 }
 
 /// Returns whether there may be an entry that was not seen. `NotFound` means that the entry is gone. A
 /// folder that this user may not read contains nothing that this user's processes read.
-fn is_no_answer(error: &io::Error) -> bool {
+fn may_hide_entries(error: &io::Error) -> bool {
     !matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::PermissionDenied)
 }
 
@@ -277,11 +274,11 @@ mod tests {
         let (dir, paths) = fixture();
         let mut walk = FolderWalk { remaining_entries: 10, ..FolderWalk::default() };
         walk.enter(&dir.path().join("vault"), 0, CountedFiles::All, |_| true);
-        assert!(!walk.failed);
+        assert!(!walk.is_incomplete);
         walk.enter(&dir.path().join("nowhere"), 0, CountedFiles::All, |_| true);
-        assert!(walk.failed, "{paths:?}");
-        assert!(is_no_answer(&io::Error::from(rustix::io::Errno::MFILE)));
-        assert!(!is_no_answer(&io::Error::from(io::ErrorKind::NotFound)));
+        assert!(walk.is_incomplete, "{paths:?}");
+        assert!(may_hide_entries(&io::Error::from(rustix::io::Errno::MFILE)));
+        assert!(!may_hide_entries(&io::Error::from(io::ErrorKind::NotFound)));
     }
 
     #[test]

@@ -21,7 +21,7 @@ impl std::error::Error for DuplicateKey {}
 ///
 /// The syntax was checked when the arguments were parsed, so this function does not parse values. It goes from
 /// string to string, and a string followed by a colon is a key.
-pub(super) fn refuse(text: &str) -> Result<(), DuplicateKey> {
+pub(super) fn check(text: &str) -> Result<(), DuplicateKey> {
     let bytes = text.as_bytes();
     let mut open = OpenObjects::default();
     let mut index = 0;

@@ -8,7 +8,7 @@ use crate::{ParamSpec, ToolSpec};
 
 /// Decodes from the text, so that no number loses digits. If that fails, decodes again with integers rewritten.
 pub(super) fn decode<T: DeserializeOwned>(raw: &RawValue, spec: &ParamSpec) -> Result<T, Faults> {
-    duplicate_keys::refuse(raw.get())
+    duplicate_keys::check(raw.get())
         .map_err(|fault| Faults { texts: vec![format!("field '{}': {fault}", spec.name)], example: None })?;
     let first_error = match serde_json::from_str(raw.get()) {
         Ok(value) => return Ok(value),

@@ -35,8 +35,8 @@ pub fn regular_file_metadata(
     path: &GuestPath,
 ) -> Result<Option<Metadata>, ToolError> {
     let (verb, link) = match replacement {
-        Replacement::Write => ("write", "is a symbolic link: write to what it leads to"),
-        Replacement::Edit => ("edit", "is a symbolic link: edit what it leads to"),
+        Replacement::Write => ("write", "is a symbolic link: write to its target"),
+        Replacement::Edit => ("edit", "is a symbolic link: edit its target"),
     };
     let refusal = match std::fs::symlink_metadata(target) {
         Ok(metadata) if metadata.is_symlink() => link,

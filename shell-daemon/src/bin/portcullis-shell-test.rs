@@ -9,7 +9,7 @@ use std::{error::Error, io::Write as _, path::PathBuf, process::ExitCode, time::
 use portcullis_confine::{Canary, PathAccess};
 use portcullis_policy::{HiddenNames, ProtectedPaths};
 use portcullis_shell_daemon::{
-    Cancellation, CommandRequest, Ending, PostureChoice, SessionLimits, SessionMount, SessionSpec,
+    Cancellation, CommandRequest, Ending, PostureChoice, SessionConfig, SessionMount, SessionSpec,
     SessionToolchain, ShellSession, enter_if_session,
 };
 use portcullis_types::ShellPosture;
@@ -44,7 +44,7 @@ fn run() -> Result<ExitCode, Box<dyn Error>> {
         home: "shared".to_owned(),
         toolchain: SessionToolchain::default(),
         environment: Vec::new(),
-        limits: SessionLimits::default().process_limits(),
+        limits: SessionConfig::default().process_limits(),
         group: None,
         canary: Canary::create(&folder.join("state"))?,
         posture,

@@ -12,10 +12,10 @@ use super::{
     health,
     input::{AfterInput, StdinSender},
     refusal::{self, RefusalCode},
-    session_thread::{self, HeldSession, SessionContext, SessionFacts, StartedSession},
+    session_thread::{self, HeldSession, SessionContext, SessionProperties, StartedSession},
     sidecar::{SidecarServer, take_permit},
 };
-use portcullis_undo::{CallFacts, ChangeRecorder, MountRoot, UndoStore};
+use portcullis_undo::{CallIdentity, ChangeRecorder, MountRoot, UndoStore};
 use rustix::fs::{Mode, OFlags};
 
 use crate::CommandRequest;
@@ -75,8 +75,8 @@ impl Shell for ShellCalls {
             .await
             .map_err(|_gone| thread_ended())?
             .map_err(|error| refusal::start_failure(&error))?;
-        let facts = SessionFacts { posture: posture.clone(), limits, mount_paths, has_own_tree };
-        connection.add_session(id, HeldSession::new(work_sender, facts));
+        let properties = SessionProperties { posture: posture.clone(), limits, mount_paths, has_own_tree };
+        connection.add_session(id, HeldSession::new(work_sender, properties));
         tracing::info!(session = %id, posture = posture.summary, "started a session");
         Ok(Response::new(CreateSessionResponse {
             session_id: id.to_string(),
@@ -108,11 +108,11 @@ impl Shell for ShellCalls {
         let (control, cancellation) = CommandControl::new(input)?;
         let id = RandomId::random()?;
         let max_timeout = sidecar.config.session.max_command_timeout;
-        let limits = &session.facts.limits;
+        let limits = &session.properties.limits;
         let request = CommandRequest {
             workdir: creation::workdir(
-                &session.facts.mount_paths,
-                session.facts.has_own_tree,
+                &session.properties.mount_paths,
+                session.properties.has_own_tree,
                 &request.workdir,
             )?,
             command: creation::command(request.command)?,
@@ -187,7 +187,7 @@ impl Shell for ShellCalls {
         let client = ConnectionHandle::from_request(&request)?;
         let sessions = client.connection().sessions().into_iter().map(|(id, session)| Session {
             session_id: id.to_string(),
-            posture: session.facts.posture.posture.clone(),
+            posture: session.properties.posture.posture.clone(),
             age_ms: millis(session.created_at.elapsed()),
             idle_ms: if session.is_busy() { 0 } else { millis(session.last_used().elapsed()) },
             busy: session.is_busy(),
@@ -212,13 +212,13 @@ fn recorder(sidecar: &SidecarServer, request: &ExecRequest) -> Result<Option<Cha
         })?;
         roots.push(MountRoot::new(&mount.name, Arc::new(directory)));
     }
-    let facts = CallFacts {
+    let identity = CallIdentity {
         call: request.call_id.clone(),
         run: request.run_id.clone(),
         agent: request.agent_id.clone(),
         tool: SHELL_TOOL.to_owned(),
     };
-    Ok(Some(ChangeRecorder::new(UndoStore::new(&sidecar.config.state), facts, roots)))
+    Ok(Some(ChangeRecorder::new(UndoStore::new(&sidecar.config.state), identity, roots)))
 }
 
 /// The tool whose calls are commands, in records of changes.

@@ -40,8 +40,8 @@ pub struct SidecarServerConfig {
     /// The network of sessions of the posture `strong`. `None` if sessions have no network.
     #[serde(default)]
     pub network: Option<SidecarNetwork>,
-    /// Bounds of one session and its commands.
-    pub session: SessionLimits,
+    /// The limits of one session and its commands.
+    pub session: SessionConfig,
     /// Bounds of the sidecar as a whole.
     pub service: ServiceLimits,
 }
@@ -84,10 +84,10 @@ pub struct SidecarNetwork {
     pub seccomp: bool,
 }
 
-/// Bounds of one session and its commands. A client may only request lower bounds.
+/// The limits of one session and its commands. A client may only request lower bounds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct SessionLimits {
+pub struct SessionConfig {
     /// Memory of one command and its jobs together. A command that exceeds this limit is killed. The kernel also
     /// limits the private memory of each process to this value. Default: 1 GiB.
     pub memory_bytes: u64,
@@ -111,7 +111,7 @@ pub struct SessionLimits {
     pub idle_timeout: Duration,
 }
 
-impl Default for SessionLimits {
+impl Default for SessionConfig {
     fn default() -> Self {
         Self {
             memory_bytes: 1 << 30,
@@ -128,7 +128,7 @@ impl Default for SessionLimits {
     }
 }
 
-impl SessionLimits {
+impl SessionConfig {
     /// Returns the kernel's limits for each process of a session. The limit on the number of processes is for
     /// all of them together, if they have a separate user. Processor time is not limited, because a command
     /// has a deadline.

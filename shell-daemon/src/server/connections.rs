@@ -59,8 +59,8 @@ impl ConnectionLog {
             refused: std::mem::take(&mut log.refused),
             omitted: std::mem::take(&mut log.omitted),
         };
-        for facts in log.open.iter().map(TunnelWatch::facts).filter(|facts| facts.target.is_some()) {
-            report.count(facts, OPEN);
+        for tunnel in log.open.iter().map(TunnelWatch::report).filter(|tunnel| tunnel.target.is_some()) {
+            report.count(tunnel, OPEN);
         }
         let all = report.opened.into_iter().chain(report.refused);
         ConnectionReport {
@@ -78,28 +78,28 @@ impl ClientConnections {
     /// Counts the connections that have ended, and keeps the open ones.
     fn count_ended(&mut self) {
         for watch in std::mem::take(&mut self.open) {
-            let facts = watch.facts();
-            match facts.end.as_ref().map(TunnelEnd::as_str) {
-                Some(end) => self.count(facts, end),
+            let tunnel = watch.report();
+            match tunnel.end.as_ref().map(TunnelEnd::as_str) {
+                Some(end) => self.count(tunnel, end),
                 None => self.open.push(watch),
             }
         }
     }
 
-    fn count(&mut self, facts: TunnelReport, end: &'static str) {
-        let counted = match &facts.end {
+    fn count(&mut self, tunnel: TunnelReport, end: &'static str) {
+        let counted = match &tunnel.end {
             Some(TunnelEnd::Refused { .. }) => &mut self.refused,
             _ => &mut self.opened,
         };
-        let key = ConnectionKey { target: facts.target, address: facts.address, end };
+        let key = ConnectionKey { target: tunnel.target, address: tunnel.address, end };
         if counted.len() >= MAX_REPORTED_KINDS && !counted.contains_key(&key) {
             self.omitted += 1;
             return;
         }
         let totals = counted.entry(key).or_default();
         totals.count += 1;
-        totals.sent += facts.sent;
-        totals.received += facts.received;
+        totals.sent += tunnel.sent;
+        totals.received += tunnel.received;
     }
 }
 

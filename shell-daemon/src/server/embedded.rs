@@ -91,7 +91,7 @@ fn run() -> Result<(), SidecarServerError> {
         let mut stream = UnixStream::from_std(stream).map_err(system("watch the connection"))?;
         let read = timeout(SETUP_TIMEOUT, read_setup(&mut stream)).await;
         let (setup, early) =
-            read.map_err(|_elapsed| refuse("did not arrive within ten seconds".to_owned()))??;
+            read.map_err(|_elapsed| setup_error("did not arrive within ten seconds".to_owned()))??;
         serve_one(setup.config, Token::parse(&setup.token)?, stream, early).await
     })
 }
@@ -102,7 +102,9 @@ fn take_stdin() -> Result<OwnedFd, SidecarServerError> {
     let is_stream = sockopt::socket_domain(stdin) == Ok(AddressFamily::UNIX)
         && sockopt::socket_type(stdin) == Ok(SocketType::STREAM);
     if !is_stream {
-        return Err(refuse("does not come by a connected Unix stream socket as descriptor 0".to_owned()));
+        return Err(setup_error(
+            "cannot be read: descriptor 0 is not a connected Unix stream socket".to_owned(),
+        ));
     }
     let connection = rustix::io::fcntl_dupfd_cloexec(stdin, 3).map_err(system("take the connection"))?;
     let null = rustix::fs::open("/dev/null", OFlags::RDWR | OFlags::CLOEXEC, Mode::empty())
@@ -118,7 +120,7 @@ async fn read_setup(stream: &mut UnixStream) -> Result<(EmbeddedSetup, Vec<u8>),
         let read_from = bytes.len();
         let read = stream.read_buf(&mut bytes).await.map_err(system("read the setup"))?;
         if read == 0 {
-            return Err(refuse("ends before its line does".to_owned()));
+            return Err(setup_error("ended before the newline".to_owned()));
         }
         if let Some(end) = bytes[read_from..].iter().position(|byte| *byte == b'\n') {
             let mut early = bytes.split_off(read_from + end);
@@ -128,17 +130,17 @@ async fn read_setup(stream: &mut UnixStream) -> Result<(EmbeddedSetup, Vec<u8>),
             }
             let setup = serde_json::from_slice(&bytes)
                 // The error gives only the position, because serde's message could quote the token.
-                .map_err(|error| refuse(format!("is malformed at byte {}", error.column())))?;
+                .map_err(|error| setup_error(format!("is malformed at byte {}", error.column())))?;
             return Ok((setup, early));
         }
         if bytes.len() > SETUP_BYTES {
             break;
         }
     }
-    Err(refuse("is longer than 256 KiB".to_owned()))
+    Err(setup_error("is longer than 256 KiB".to_owned()))
 }
 
-fn refuse(problem: String) -> SidecarServerError {
+fn setup_error(problem: String) -> SidecarServerError {
     SidecarServerError::Setup { problem }
 }
 

@@ -19,7 +19,7 @@ use portcullis_policy::{
 use portcullis_types::{Access, SandboxTier};
 
 use super::{
-    ServiceLimits, SessionLimits, SidecarMount, SidecarNetwork, SidecarServerConfig, SidecarServerError,
+    ServiceLimits, SessionConfig, SidecarMount, SidecarNetwork, SidecarServerConfig, SidecarServerError,
 };
 use crate::{PostureChoice, SessionToolchain};
 
@@ -145,7 +145,7 @@ impl SidecarServerConfig {
                 landlock: policy.requires(RequiredLayer::Landlock),
                 seccomp: policy.requires(RequiredLayer::Seccomp),
             }),
-            session: SessionLimits {
+            session: SessionConfig {
                 memory_bytes: shell.memory.0,
                 processes: shell.processes.into(),
                 // For all commands of a session together, as long as they have jobs.
@@ -155,7 +155,7 @@ impl SidecarServerConfig {
                 output_bytes: shell.output.0,
                 command_timeout: shell.timeout,
                 max_command_timeout: shell.timeout,
-                ..SessionLimits::default()
+                ..SessionConfig::default()
             },
             service: ServiceLimits::default(),
         })
@@ -262,7 +262,7 @@ mod tests {
         assert!(config.protected.iter().any(|path| path == ".git/hooks"));
         assert_eq!(
             config.session,
-            SessionLimits { max_command_timeout: config.session.command_timeout, ..SessionLimits::default() }
+            SessionConfig { max_command_timeout: config.session.command_timeout, ..SessionConfig::default() }
         );
     }
 

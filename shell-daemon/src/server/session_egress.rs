@@ -14,7 +14,7 @@ use std::{
 
 use portcullis_confine::{Canary, Requirement};
 use portcullis_egress::{
-    Egress, EgressConfig, EgressError, Judge, LazyEgress, Method, NameSettings, Refusal, RequestLimits,
+    DnsConfig, Egress, EgressConfig, EgressError, Judge, LazyEgress, Method, Refusal, RequestLimits,
     SystemRoots, TrustedRoots, Url, certificate_bundle, read_ca,
 };
 use portcullis_policy::{Denial, ShellNetwork, UrlHost};
@@ -87,7 +87,7 @@ pub(super) enum TunnelStartError {
 
 fn start(network: &SidecarNetwork, canary: Canary) -> Result<Egress, TunnelStartError> {
     let ca = extra_certificates(network.ca.as_deref())?;
-    let (names, missing) = NameSettings::read_available()?;
+    let (names, missing) = DnsConfig::read_available()?;
     if let Some(reason) = &missing {
         let error = reason as &dyn std::error::Error;
         tracing::warn!(error, "no name server is asked: only names of /etc/hosts can be reached");

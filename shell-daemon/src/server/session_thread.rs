@@ -26,7 +26,7 @@ use super::{
     forwarder::Forwarder,
     report::report,
 };
-use portcullis_shell_protocol::PostureReport;
+use portcullis_shell_protocol::{PostureReport, SessionLimits};
 
 use crate::{SessionSpec, ShellError, ShellSession};
 
@@ -36,7 +36,7 @@ pub(super) struct HeldSession {
     work: mpsc::Sender<SessionRequest>,
     /// A single permit: a session runs one command at a time.
     pub(super) command_permit: Arc<Semaphore>,
-    pub(super) facts: SessionFacts,
+    pub(super) properties: SessionProperties,
     pub(super) created_at: Instant,
     last_used: Mutex<Instant>,
     last_command: Mutex<LastCommand>,
@@ -49,16 +49,16 @@ struct LastCommand {
     is_ending: bool,
 }
 
-/// The constant facts about a session.
+/// The properties of a session that a client is told. They never change.
 #[derive(Clone, Debug)]
-pub(super) struct SessionFacts {
+pub(super) struct SessionProperties {
     pub(super) posture: PostureReport,
-    pub(super) limits: portcullis_shell_protocol::SessionLimits,
+    pub(super) limits: SessionLimits,
     pub(super) mount_paths: Vec<MountRealPath>,
     pub(super) has_own_tree: bool,
 }
 
-/// The facts that are known after a session has started.
+/// The properties that are known after a session has started.
 #[derive(Debug)]
 pub(super) struct StartedSession {
     pub(super) posture: PostureReport,
@@ -230,12 +230,12 @@ fn run_session(
 }
 
 impl HeldSession {
-    pub(super) fn new(work_sender: SessionChannel, facts: SessionFacts) -> Self {
+    pub(super) fn new(work_sender: SessionChannel, properties: SessionProperties) -> Self {
         let now = Instant::now();
         Self {
             work: work_sender.0,
             command_permit: Arc::new(Semaphore::new(1)),
-            facts,
+            properties,
             created_at: now,
             last_used: Mutex::new(now),
             last_command: Mutex::default(),

@@ -47,10 +47,10 @@ pub(super) fn listen(
     reach: SocketAccess,
 ) -> Result<(UnixListener, SocketFile), SidecarServerError> {
     let faults = SocketFaults { path };
-    let name = path.file_name().ok_or_else(|| faults.refuse("has no name".to_owned()))?.to_owned();
+    let name = path.file_name().ok_or_else(|| faults.socket_error("has no name".to_owned()))?.to_owned();
     if path.as_os_str().len() > MAX_PATH_BYTES {
         let problem = format!("has a path of more than {MAX_PATH_BYTES} bytes, which no client can name");
-        return Err(faults.refuse(problem));
+        return Err(faults.socket_error(problem));
     }
     let (folder, owner) = open_folder(&faults, reach)?;
     // Lock the folder, so that two sidecars that start at the same time do not take each other's socket for a leftover.
@@ -85,13 +85,13 @@ struct SocketFaults<'a> {
 }
 
 impl SocketFaults<'_> {
-    fn refuse(&self, problem: String) -> SidecarServerError {
+    fn socket_error(&self, problem: String) -> SidecarServerError {
         SidecarServerError::Socket { path: self.path.to_owned(), problem }
     }
 
     fn failed(&self, what: &str, error: impl Into<io::Error>) -> SidecarServerError {
         let error: io::Error = error.into();
-        self.refuse(format!("{what}: {error}"))
+        self.socket_error(format!("{what}: {error}"))
     }
 }
 
@@ -117,7 +117,7 @@ fn open_folder(faults: &SocketFaults<'_>, reach: SocketAccess) -> Result<(OwnedF
     };
     if stat.st_uid != rustix::process::geteuid().as_raw() || stat.st_mode & denied != 0 {
         let mode = stat.st_mode & 0o7777;
-        return Err(faults.refuse(format!(
+        return Err(faults.socket_error(format!(
             "must be in a folder of the sidecar's own user without access for others; that one is of user {} \
              and mode {mode:o}",
             stat.st_uid
@@ -140,14 +140,14 @@ fn remove_leftover(
         Ok(entry) => entry,
     };
     if FileType::from_raw_mode(entry.st_mode) != FileType::Socket || entry.st_uid != owner {
-        return Err(faults.refuse(
+        return Err(faults.socket_error(
             "already exists and is not a socket of the daemon's user; it was left unchanged".to_owned(),
         ));
     }
     match UnixStream::connect(handle.join(name)) {
         // The kernel refuses the connection if no process listens, so the socket is a leftover.
         Err(error) if error.kind() == io::ErrorKind::ConnectionRefused => {}
-        Ok(_) => return Err(faults.refuse("has a sidecar listening there already".to_owned())),
+        Ok(_) => return Err(faults.socket_error("has a sidecar listening there already".to_owned())),
         Err(error) => return Err(faults.failed("has a socket in its place", error)),
     }
     rustix::fs::unlinkat(folder, name, AtFlags::empty())
@@ -172,19 +172,20 @@ impl Drop for SocketFile {
 pub(super) fn read_token(path: &Path) -> Result<super::Token, SidecarServerError> {
     let refuse = |problem: String| SidecarServerError::TokenFile { path: PathBuf::from(path), problem };
     let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
-    let file = rustix::fs::open(path, flags, Mode::empty())
-        .map_err(|errno| refuse(format!("cannot be opened or is a link: {}", io::Error::from(errno))))?;
+    let file = rustix::fs::open(path, flags, Mode::empty()).map_err(|errno| {
+        socket_error(format!("cannot be opened or is a link: {}", io::Error::from(errno)))
+    })?;
     let stat = rustix::fs::fstat(&file)
-        .map_err(|errno| refuse(format!("cannot be examined: {}", io::Error::from(errno))))?;
+        .map_err(|errno| socket_error(format!("cannot be examined: {}", io::Error::from(errno))))?;
     if FileType::from_raw_mode(stat.st_mode) != FileType::RegularFile {
-        return Err(refuse("is not a file".to_owned()));
+        return Err(socket_error("is not a file".to_owned()));
     }
     if stat.st_uid != rustix::process::geteuid().as_raw() || stat.st_mode & 0o077 != 0 {
-        return Err(refuse("must be of the sidecar's own user and of mode 0600".to_owned()));
+        return Err(socket_error("must be of the sidecar's own user and of mode 0600".to_owned()));
     }
     let mut text = String::new();
     io::Read::read_to_string(&mut io::Read::take(File::from(file), MAX_TOKEN_FILE_BYTES), &mut text)
-        .map_err(|error| refuse(format!("cannot be read: {error}")))?;
+        .map_err(|error| socket_error(format!("cannot be read: {error}")))?;
     super::Token::parse(text.strip_suffix('\n').unwrap_or(&text))
 }
 

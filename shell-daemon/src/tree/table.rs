@@ -17,17 +17,17 @@ use crate::{ShellError, limits::THREADS_PER_PROCESS};
 pub(crate) struct ProcessEntry {
     pub(crate) process: Process,
     pub(crate) threads: usize,
-    /// The first thread has ended, but other threads live.
+    /// The first thread has has_ended, but other threads live.
     pub(crate) is_headless: bool,
     /// The size of the address space, backed by memory or not.
     pub(crate) virtual_bytes: u64,
-    /// A living thread: the first thread, or another thread if the first has ended.
+    /// A living thread: the first thread, or another thread if the first has has_ended.
     pub(crate) thread: Pid,
     pub(super) parent: i32,
     /// The process group's number.
     pub(super) group: i32,
     /// The process is a zombie.
-    pub(super) ended: bool,
+    pub(super) has_ended: bool,
     pub(super) is_stopped: bool,
     /// The process runs or waits for a processor.
     pub(super) is_running: bool,
@@ -44,7 +44,7 @@ impl ProcessEntry {
         self.is_forked && self.threads == 1 && self.used_ticks <= BEFORE_EXEC_TICKS
     }
 
-    /// Whether the process still has an address space: it is not a zombie, has not ended and is not ending.
+    /// Whether the process still has an address space: it is not a zombie, has not has_ended and is not ending.
     pub(crate) fn has_memory(&self) -> bool {
         entry(self.process.pid).is_some_and(|now| now.process == self.process && now.virtual_bytes > 0)
     }
@@ -73,7 +73,7 @@ impl ProcessEntry {
             thread: pid,
             parent: 1,
             group: number,
-            ended: false,
+            has_ended: false,
             is_stopped: false,
             is_running: true,
             is_forked: true,
@@ -103,10 +103,10 @@ impl ProcessTable {
         Ok(Self { entries, children })
     }
 
-    /// The processes below `root`. Empty if `root` has ended.
+    /// The processes below `root`. Empty if `root` has has_ended.
     pub(crate) fn descendants_of(&self, root: Process) -> Descendants {
         let mut descendants = Descendants::default();
-        if !self.entries.iter().any(|entry| entry.process == root && !entry.ended) {
+        if !self.entries.iter().any(|entry| entry.process == root && !entry.has_ended) {
             return descendants;
         }
         let mut seen = HashSet::from([root.pid.as_raw_pid()]);
@@ -135,7 +135,7 @@ impl ProcessTable {
 /// still change, the result has a gap.
 pub(crate) fn nearby_descendants(root: Process, max_count: usize) -> Option<Descendants> {
     let mut descendants = Descendants::default();
-    let root_entry = entry(root.pid).filter(|entry| entry.process == root && !entry.ended);
+    let root_entry = entry(root.pid).filter(|entry| entry.process == root && !entry.has_ended);
     let Some(root_entry) = root_entry else { return Some(descendants) };
     let mut seen = HashSet::from([root.pid]);
     let mut parents = vec![root_entry];
@@ -172,7 +172,7 @@ pub(crate) fn nearby_descendants(root: Process, max_count: usize) -> Option<Desc
     Some(descendants)
 }
 
-/// The children of a process. Empty if the process has ended. `None` if the kernel keeps no lists of children.
+/// The children of a process. Empty if the process has has_ended. `None` if the kernel keeps no lists of children.
 pub(super) fn children(parent: &ProcessEntry) -> Option<Vec<Pid>> {
     let mut child_pids = Vec::new();
     for thread in threads(parent) {
@@ -214,14 +214,14 @@ fn number(name: &str) -> Option<Pid> {
     name.parse().ok().and_then(Pid::from_raw)
 }
 
-/// The entry of one process. `None` if it has ended.
+/// The entry of one process. `None` if it has has_ended.
 pub(super) fn entry(pid: Pid) -> Option<ProcessEntry> {
     let folder = Path::new("/proc").join(pid.as_raw_pid().to_string());
     let process_entry = stat(&folder, pid)?;
     if !process_entry.is_headless {
         return Some(process_entry);
     }
-    // Read a living thread, because an ended first thread has no memory. All living threads share theirs.
+    // Read a living thread, because an has_ended first thread has no memory. All living threads share theirs.
     let living = threads(&process_entry)
         .into_iter()
         .find_map(|thread| stat(&thread, thread_number(&thread)?).filter(|thread| thread.virtual_bytes > 0));
@@ -261,7 +261,7 @@ fn stat(folder: &Path, pid: Pid) -> Option<ProcessEntry> {
         thread: pid,
         parent,
         group,
-        ended: leader_has_ended && !is_headless,
+        has_ended: leader_has_ended && !is_headless,
         is_stopped: matches!(state, "T" | "t"),
         is_running: state == "R",
         is_forked: flags & PF_FORKNOEXEC != 0,

@@ -14,7 +14,7 @@ use portcullis_confine::{Canary, Layer, PathAccess, probe_kernel};
 use portcullis_policy::{HiddenNames, ProtectedPaths};
 use portcullis_shell_daemon::{
     Cancellation, Canceller, CommandEnd, CommandRequest, Completion, Ending, OutputChunk, OutputStream,
-    PostureChoice, SessionLimits, SessionMount, SessionSpec, SessionToolchain, ShellError, ShellSession,
+    PostureChoice, SessionConfig, SessionMount, SessionSpec, SessionToolchain, ShellError, ShellSession,
 };
 use portcullis_testing::kernel_is_required;
 use portcullis_types::ShellPosture;
@@ -128,7 +128,7 @@ impl Fixture {
             home: "shared".to_owned(),
             toolchain: SessionToolchain::default(),
             environment: Vec::new(),
-            limits: SessionLimits::default().process_limits(),
+            limits: SessionConfig::default().process_limits(),
             group: None,
             canary: Canary::create(&self.path("state")).unwrap(),
             posture: self.posture,

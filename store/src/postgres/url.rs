@@ -54,7 +54,7 @@ pub(super) fn parse(text: &str) -> Result<Server, OpenError> {
         source: Some(source.into()),
     })?;
     if config.get_hosts().is_empty() {
-        return Err(refused("it names no host; a socket's folder is named by `?host=/FOLDER`"));
+        return Err(url_error("it names no host; a socket's folder is named by `?host=/FOLDER`"));
     }
     // One host on the network is enough to require TLS of all.
     let is_local = config.get_hosts().iter().all(|host| matches!(host, Host::Unix(_)));
@@ -74,11 +74,11 @@ fn ssl_mode(text: &str) -> Result<SslMode, OpenError> {
         // `allow` uses TLS only if the server requires it. `prefer` works with such a server too.
         "allow" | "prefer" => Ok(SslMode::Prefer),
         "require" | "verify-ca" | "verify-full" => Ok(SslMode::Require),
-        _ => Err(refused("its `sslmode` is not known")),
+        _ => Err(url_error("its `sslmode` is not known")),
     }
 }
 
-fn refused(reason: &'static str) -> OpenError {
+fn url_error(reason: &'static str) -> OpenError {
     OpenError::Url { reason, source: None }
 }
 

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use portcullis_agent::AgentEnd;
-use portcullis_runs::{RunId, StepCallOutcome, StepOutcome};
+use portcullis_runs::{NextStepInput, RunId, StepCallOutcome, StepOutcome};
 use portcullis_temporal::{RunWorker, WorkerError, WorkerSettings, connect};
 use portcullis_types::{CancellationToken, Message};
 use serde_json::{Value, json};
@@ -70,7 +70,7 @@ async fn an_activity_that_is_delivered_twice_has_one_effect() {
         let mut ends = Vec::new();
         for _ in 0..2 {
             let keeps = |_: &AgentEnd| true;
-            let step = stepper.take_step(&id, version, (Vec::new(), None), keeps, &cancel).await;
+            let step = stepper.take_step(&id, version, NextStepInput::default(), keeps, &cancel).await;
             ends.push(step.expect("taken"));
         }
         assert_eq!(ends[0], ends[1]);

@@ -11,7 +11,7 @@ use portcullis_testing::Fixture;
 use portcullis_tools::{
     ExplainedTool, Explainer, PolicyFiles, Replay, ToolRegistry,
     audit::{
-        self, AuditLog, CallEnding, Decision, NewRow, Outcome, RowFacts, SealingOptions, Subject,
+        self, AuditLog, CallEnding, Decision, NewRow, Outcome, RowFields, SealingOptions, Subject,
         SubjectKind, SyncMode,
     },
 };
@@ -146,10 +146,10 @@ impl Tool for NamedTool {
     }
 }
 
-fn call() -> Arc<RowFacts> {
+fn call() -> Arc<RowFields> {
     let subject =
         Subject { source: "path".into(), kind: SubjectKind::Path, value: "/shared/src/main.rs".into() };
-    Arc::new(RowFacts {
+    Arc::new(RowFields {
         call_id: "call-0123456789abcdef".into(),
         agent: Some("agent".into()),
         tool: "file_read".into(),
@@ -159,7 +159,7 @@ fn call() -> Arc<RowFacts> {
         decision: Some(Decision::Allow),
         policy_digest: Some("ab".repeat(32).into()),
         posture: Some("landlock(abi=6), seccomp, no_new_privs".into()),
-        ..RowFacts::default()
+        ..RowFields::default()
     })
 }
 

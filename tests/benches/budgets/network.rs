@@ -18,7 +18,7 @@ use bytes::Bytes;
 use http_body_util::{BodyExt as _, Empty};
 use hyper_util::rt::TokioIo;
 use portcullis_egress::{
-    CancellationToken, Egress, EgressConfig, Judge, Method, NameSettings, PoolIdentity, Refusal, Request,
+    CancellationToken, DnsConfig, Egress, EgressConfig, Judge, Method, PoolIdentity, Refusal, Request,
     RequestLimits, SystemRoots, TrustedRoots, Url,
 };
 use portcullis_testing::{Fixture, approving_caller};
@@ -26,7 +26,7 @@ use portcullis_tools::{
     ToolRegistry,
     confine::{Canary, Requirement},
     new_call,
-    policy::{CallRequest, RunFacts, UrlHost, WorkspaceSecurityPolicy},
+    policy::{CallRequest, RunContext, UrlHost, WorkspaceSecurityPolicy},
 };
 use portcullis_types::ToolErrorKind;
 use serde_json::json;
@@ -104,10 +104,10 @@ fn judgement(
 ) {
     let steps = registry.tools();
     let fetch = steps.iter().find(|tool| tool.decl().name == "web_fetch").expect("offered");
-    let mut facts = fetch.facts().clone();
-    facts.name = portcullis_types::ToolName::parse("web_fetch_request").expect("a name");
-    facts.roles.clear();
-    let request = CallRequest { tool: &facts, subjects: &[], run: &RunFacts::default() };
+    let mut descriptor = fetch.descriptor().clone();
+    descriptor.name = portcullis_types::ToolName::parse("web_fetch_request").expect("a name");
+    descriptor.roles.clear();
+    let request = CallRequest { tool: &descriptor, subjects: &[], run: &RunContext::default() };
     let grant = policy.authorize(&request).expect("granted");
     let url = server.url("/small");
     let (host, address) = (UrlHost::parse("127.0.0.1").expect("a host"), IpAddr::from([127, 0, 0, 1]));
@@ -189,7 +189,7 @@ fn egress(fixture: &Fixture, server: &Server) -> Egress {
         seccomp: Requirement::Required,
         ports: [server.port].into(),
         proxy: None,
-        names: NameSettings::with_servers(Vec::new()),
+        names: DnsConfig::with_servers(Vec::new()),
         roots: TrustedRoots::read(SystemRoots::Trust, &[]).expect("certificates"),
         threads: NonZeroUsize::MIN,
     })

@@ -244,7 +244,7 @@ async fn check_run_without_an_answer() {
 async fn a_tool_goes_there_and_back_through_the_stated_trait() {
     let stage = Stage::enabling("my_custom_tool", AsOurs(AsStated(MyCustomTool)));
     let tool = stage.registry.get("my_custom_tool").expect("registered");
-    assert_eq!(tool.facts().declared_policy, ToolPolicy::Auto, "the stated default");
+    assert_eq!(tool.descriptor().declared_policy, ToolPolicy::Auto, "the stated default");
     let result = stage.call("my_custom_tool", json!({"city": "Paris"})).await;
     let output = result.into_result().expect("a result");
     let expected = json!({"city": "Paris", "people": 2_100_000});

@@ -209,7 +209,7 @@ async fn the_weather_tool_runs_and_its_errors_are_messages() {
     let stage = Stage::enabling("get_weather", weather::WeatherTool);
     let tool = stage.registry.get("get_weather").expect("registered");
     assert_eq!(tool.label(), Some("Weather"));
-    assert_eq!(tool.facts().declared_tier, None, "the interface has no tiers");
+    assert_eq!(tool.descriptor().declared_tier, None, "the interface has no tiers");
 
     let result = stage.call("get_weather", json!({"city": "Paris"})).await;
     assert_eq!(result.details, json!({}));

@@ -2,10 +2,10 @@
 //! an effect.
 
 mod bundled;
-mod facts;
 mod listing;
 mod processes;
 mod report;
+mod row_context;
 mod sealed;
 mod unwritable;
 mod witnessed;

@@ -214,7 +214,7 @@ async fn file_write_creates_replaces_and_appends_and_makes_parents() {
         done(write("control\u{1}.txt", "\0\u{1b}", "create"), "wrote 2 bytes to /shared/control\u{1}.txt"),
         failed(
             write("tree/link", "x", "overwrite"),
-            "cannot write `/shared/tree/link`: it is a symbolic link: write to what it leads to",
+            "cannot write `/shared/tree/link`: it is a symbolic link: write to its target",
         ),
         failed(write("tree", "x", "overwrite"), "cannot write `/shared/tree`: it is a directory"),
     ])
@@ -259,17 +259,17 @@ fn assert_declared(registered: &RegisteredTool, declaration: &ToolDeclaration) {
     assert_eq!(registered.label(), declaration.label.as_deref(), "{name}");
     assert_eq!(registered.output_schema(), declaration.output_schema.as_ref(), "{name}");
     assert_eq!(registered.meta(), &declaration.meta, "{name}");
-    let facts = registered.facts();
+    let descriptor = registered.descriptor();
     // The policy decides by these properties.
-    assert_eq!(facts.roles, declaration.roles, "{name}");
+    assert_eq!(descriptor.roles, declaration.roles, "{name}");
     assert_eq!(
-        (facts.declared_tier, facts.declared_policy),
+        (descriptor.declared_tier, descriptor.declared_policy),
         (declaration.tier, declaration.policy),
         "{name}"
     );
-    let timeout = facts.declared_timeout.map(|timeout| timeout.as_millis());
+    let timeout = descriptor.declared_timeout.map(|timeout| timeout.as_millis());
     assert_eq!(timeout, declaration.timeout_ms.map(u128::from), "{name}");
-    let max_output = facts.declared_max_output.map(|bytes| bytes.0);
+    let max_output = descriptor.declared_max_output.map(|bytes| bytes.0);
     assert_eq!(max_output, declaration.meta.output_cap_bytes, "{name}");
 }
 
@@ -298,8 +298,11 @@ async fn module_declarations_equal_the_functions() {
     assert_eq!(steps.len(), functions.len());
     let tier_and_time = |name: &str| {
         let tool = registry.get(name).expect("registered");
-        let facts = tool.facts();
-        (facts.declared_tier.expect("a tier").as_str(), facts.declared_timeout.expect("a time").as_secs())
+        let descriptor = tool.descriptor();
+        (
+            descriptor.declared_tier.expect("a tier").as_str(),
+            descriptor.declared_timeout.expect("a time").as_secs(),
+        )
     };
     assert_eq!(tier_and_time("file_read"), ("read_only", 10));
     assert_eq!(tier_and_time("file_list"), ("read_only", 10));

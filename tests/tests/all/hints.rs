@@ -37,7 +37,7 @@ async fn a_native_tool_has_the_tier_that_its_author_declared_or_none() {
     let registry = builder.policy(policy.expect("loads")).build().expect("builds");
     let tiers = |name: &str| {
         let tool = registry.get(name).expect("registered");
-        (tool.facts().declared_tier, registry.policy().describe(tool.facts()).tier)
+        (tool.descriptor().declared_tier, registry.policy().describe(tool.descriptor()).tier)
     };
     assert_eq!(tiers("silent"), (None, SafetyTier::SideEffecting));
     assert_eq!(tiers("reading"), (Some(SafetyTier::ReadOnly), SafetyTier::ReadOnly));

@@ -64,7 +64,7 @@ async fn a_tool_in_c_answers_refuses_and_reads_what_json_says() {
     fs::create_dir(fixture.shared("folder")).expect("the folder can be made");
     let registry = load(&fixture, &module).await.expect("loads");
     let tool = registry.get("c_word_count").expect("declared");
-    assert_eq!(tool.facts().declared_tier, Some(SafetyTier::ReadOnly));
+    assert_eq!(tool.descriptor().declared_tier, Some(SafetyTier::ReadOnly));
     let call = async |path: &str| CallOutcome::run(&registry, "c_word_count", json!({"path": path})).await;
     let answer = call("/shared/notes.md").await;
     assert_eq!(answer.text(), "4 words, 2 lines, 20 bytes");

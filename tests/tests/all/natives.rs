@@ -34,10 +34,10 @@ fn callable_shipped_names() -> Vec<&'static str> {
 async fn the_shipped_tools_are_registered_with_their_confinement() {
     let (_world, registry) = registry().await;
     let tools = registry.tools();
-    let names: Vec<&str> = tools.iter().map(|tool| tool.facts().name.as_str()).collect();
+    let names: Vec<&str> = tools.iter().map(|tool| tool.descriptor().name.as_str()).collect();
     assert_eq!(names, callable_shipped_names(), "sorted, and every one of them is known");
     for tool in &tools {
-        let name = tool.facts().name.as_str();
+        let name = tool.descriptor().name.as_str();
         let is_guest = name.starts_with("file_") || name == "vault_copyto";
         let confined = match name {
             _ if is_guest => Confinement::Wasm,

@@ -22,7 +22,7 @@ use portcullis_tools::{
     Caller, ToolCall,
     approval::{ApprovalAnswer, ApprovalPolicy, ApprovalRule},
     audit::{Decision, Outcome, RowEvent},
-    policy::ToolFacts,
+    policy::ToolDescriptor,
 };
 use portcullis_types::{
     Access, ArgumentRole, RoleKind, SafetyTier, ToolError,
@@ -51,7 +51,7 @@ async fn a_guest_reads_a_file_through_the_pipeline_and_leaves_a_row() {
 pub(crate) struct Always(pub(crate) ApprovalRule);
 
 impl ApprovalPolicy for Always {
-    fn decide(&self, _tool: &ToolFacts, _arguments: &Value) -> ApprovalRule {
+    fn decide(&self, _tool: &ToolDescriptor, _arguments: &Value) -> ApprovalRule {
         self.0.clone()
     }
 }

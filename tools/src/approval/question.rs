@@ -145,8 +145,8 @@ mod tests {
 
     use async_trait::async_trait;
     use portcullis_policy::{
-        CallRequest, DEFAULT_POLICY, LoadOptions, Operation, PinStatus, PolicySource, RunFacts, ToolFacts,
-        ToolOrigin, WorkspaceSecurityPolicy,
+        CallRequest, DEFAULT_POLICY, LoadOptions, Operation, PinStatus, PolicySource, RunContext,
+        ToolDescriptor, ToolOrigin, WorkspaceSecurityPolicy,
     };
     use portcullis_types::{SandboxTier, ToolName, ToolPolicy};
 
@@ -179,8 +179,8 @@ mod tests {
     }
 
     /// A tool that declares only its name.
-    fn tool(name: &str, origin: ToolOrigin) -> ToolFacts {
-        ToolFacts {
+    fn tool(name: &str, origin: ToolOrigin) -> ToolDescriptor {
+        ToolDescriptor {
             name: ToolName::parse(name).expect("a name"),
             declared_tier: None,
             declared_policy: ToolPolicy::Auto,
@@ -218,10 +218,12 @@ mod tests {
         let policy = load(DEFAULT_POLICY);
         let mut lines = String::new();
         for step in operation.steps {
-            let facts = tool(step, ToolOrigin::ShippedOperation);
-            let Ok(grant) =
-                policy.authorize(&CallRequest { tool: &facts, subjects: &[], run: &RunFacts::default() })
-            else {
+            let descriptor = tool(step, ToolOrigin::ShippedOperation);
+            let Ok(grant) = policy.authorize(&CallRequest {
+                tool: &descriptor,
+                subjects: &[],
+                run: &RunContext::default(),
+            }) else {
                 panic!("the shipped policy allows it");
             };
             add_step_lines(&mut |name, value, _| lines += &format!("{name}: {value}\n"), step, &grant);
@@ -239,10 +241,10 @@ mod tests {
             "{DEFAULT_POLICY}\n[secrets.api]\nfrom = \"env:A\"\nhosts = [\"https://a.example\"]\nheader = \"X-A\"\ntools = [\"web_fetch\"]\n"
         );
         let policy = load(&text);
-        let facts = tool("web_fetch_request", ToolOrigin::ShippedOperation);
+        let descriptor = tool("web_fetch_request", ToolOrigin::ShippedOperation);
         let lines_for = |url: &str| {
             let subjects = [RequestedSubject::Url { argument: "url".to_owned(), url: url.to_owned() }];
-            let request = CallRequest { tool: &facts, subjects: &subjects, run: &RunFacts::default() };
+            let request = CallRequest { tool: &descriptor, subjects: &subjects, run: &RunContext::default() };
             let Ok(grant) = policy.authorize(&request) else { panic!("the shipped policy allows it") };
             let mut lines = String::new();
             add_grant_lines(&mut |name, value, _| lines += &format!("{name}: {value}\n"), &grant);
@@ -267,7 +269,7 @@ mod tests {
         let text = DEFAULT_POLICY
             .replace("posture     = \"contained\"", "posture = \"strong\"\nhosts = [\"https://github.com\"]");
         let policy = load(&text);
-        let facts = ToolFacts {
+        let descriptor = ToolDescriptor {
             declared_tier: Some(portcullis_types::SafetyTier::Privileged),
             roles: vec![portcullis_types::ArgumentRole {
                 argument: "command".to_owned(),
@@ -275,7 +277,7 @@ mod tests {
             }],
             ..tool("shell_exec", ToolOrigin::ShippedShell)
         };
-        let request = CallRequest { tool: &facts, subjects: &[], run: &RunFacts::default() };
+        let request = CallRequest { tool: &descriptor, subjects: &[], run: &RunContext::default() };
         let Ok(grant) = policy.authorize(&request) else { panic!("the shipped policy asks") };
         let mut lines = String::new();
         add_grant_lines(&mut |name, value, _| lines += &format!("{name}: {value}\n"), &grant);
@@ -288,15 +290,16 @@ mod tests {
             DEFAULT_POLICY.replace("hosts = [\"https://*\"]", "hosts = [\"https://*\", \"http://*:81\"]");
         let policy = load(&text);
         let Some(request) = Operation::WEB_FETCH.steps.first() else { panic!("it has a step") };
-        let facts = tool(request, ToolOrigin::ShippedOperation);
+        let descriptor = tool(request, ToolOrigin::ShippedOperation);
         for (url, target) in [
             ("https://\u{430}pple.com/login", "https://xn--pple-43d.com"),
             ("https://example.com.:443/?https://other.test", "https://example.com"),
             ("http://0x8.010.8.8:81/", "http://8.8.8.8:81"),
         ] {
             let subjects = [RequestedSubject::Url { argument: "url".to_owned(), url: url.to_owned() }];
-            let run = RunFacts::default();
-            let Ok(grant) = policy.authorize(&CallRequest { tool: &facts, subjects: &subjects, run: &run })
+            let run = RunContext::default();
+            let Ok(grant) =
+                policy.authorize(&CallRequest { tool: &descriptor, subjects: &subjects, run: &run })
             else {
                 panic!("the policy allows it");
             };
@@ -319,16 +322,18 @@ mod tests {
             argument: "command".to_owned(),
             role: portcullis_types::RoleKind::Command,
         };
-        let facts = ToolFacts {
+        let descriptor = ToolDescriptor {
             declared_tier: Some(portcullis_types::SafetyTier::Privileged),
             roles: vec![role],
             ..tool("shell_exec", ToolOrigin::ShippedShell)
         };
         let command = "rm -rf /shared".to_owned();
         let subjects = [RequestedSubject::Command { argument: "command".to_owned(), command }];
-        let Ok(grant) =
-            policy.authorize(&CallRequest { tool: &facts, subjects: &subjects, run: &RunFacts::default() })
-        else {
+        let Ok(grant) = policy.authorize(&CallRequest {
+            tool: &descriptor,
+            subjects: &subjects,
+            run: &RunContext::default(),
+        }) else {
             panic!("the shipped policy has a shell");
         };
         assert_eq!(

@@ -18,8 +18,8 @@ pub(super) fn known_tools(
 ) -> KnownTools {
     let mut known_tools = KnownTools::shipped();
     for tool in tools.iter().chain(steps.iter()) {
-        known_tools.add(&tool.facts().name);
-        tool.aliases().iter().for_each(|alias| known_tools.add_alias(alias, &tool.facts().name));
+        known_tools.add(&tool.descriptor().name);
+        tool.aliases().iter().for_each(|alias| known_tools.add_alias(alias, &tool.descriptor().name));
     }
     pins.tools()
         .chain(refused.iter().flat_map(|module| &module.tools))

@@ -78,7 +78,7 @@ impl<'a> Registration<'a> {
         for tool in capabilities.iter().flat_map(|capability| capability.natives()) {
             let shipped = RegisteredTool::native(tool, ToolOrigin::ShippedNative)?;
             let registered = self.tools.get(&shipped.decl().name);
-            if registered.is_none_or(|tool| tool.facts().origin != ToolOrigin::ShippedNative) {
+            if registered.is_none_or(|tool| tool.descriptor().origin != ToolOrigin::ShippedNative) {
                 self.add(shipped)?;
             }
         }
@@ -90,7 +90,7 @@ impl<'a> Registration<'a> {
     pub(super) fn ensure_capabilities(&self, capabilities: &[Capability]) -> Result<(), RegistryError> {
         for capability in capabilities {
             let has_tool =
-                |name: &&str| self.tools.get(name).is_some_and(|tool| tool.facts().origin.is_shipped());
+                |name: &&str| self.tools.get(name).is_some_and(|tool| tool.descriptor().origin.is_shipped());
             let reason = match capability.status() {
                 CapabilityStatus::ComingSoon => "it has no tools yet",
                 CapabilityStatus::Available if capability.tools().iter().all(has_tool) => {

@@ -9,9 +9,9 @@ use std::{path::Path, sync::Arc};
 use portcullis_policy::ToolOrigin;
 use portcullis_types::{ToolErrorKind, ToolName};
 
-use super::{ApproveError, DeclarationFacts, LockError, Pin, PinError, Pins};
+use super::{ApproveError, DeclarationSummary, LockError, Pin, PinError, Pins};
 use crate::{
-    audit::{CallEnding, NewRow, Outcome, RowFacts},
+    audit::{CallEnding, NewRow, Outcome, RowFields},
     call::random_id,
     registered::RegisteredTool,
     registry::ToolRegistry,
@@ -21,7 +21,7 @@ use crate::{
 #[derive(Debug)]
 pub struct ModuleApproval<'a> {
     tool: Arc<RegisteredTool>,
-    declared: DeclarationFacts,
+    declared: DeclarationSummary,
     before: Option<&'a Pin>,
     registry: &'a ToolRegistry,
 }
@@ -29,7 +29,7 @@ pub struct ModuleApproval<'a> {
 /// A difference between the approved state and the current state.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ModuleChange {
-    /// The item that changed: `module`, `declarations`, or the name of a fact of [`DeclarationFacts::facts`].
+    /// The item that changed: `module`, `declarations`, or the name of a property of [`DeclarationSummary::descriptor`].
     pub what: String,
     /// The approved value.
     pub before: String,
@@ -44,12 +44,12 @@ impl ToolRegistry {
     /// [`ApproveError`] for an unknown name, or for a tool that does not come from a foreign module.
     pub fn approval_of(&self, name: &str) -> Result<ModuleApproval<'_>, ApproveError> {
         let tool = self.get(name).ok_or_else(|| ApproveError::Unknown { name: name.to_owned() })?;
-        let facts = tool.facts();
-        let declared = tool.declared().filter(|_| facts.origin == ToolOrigin::ForeignModule).cloned();
+        let descriptor = tool.descriptor();
+        let declared = tool.declared().filter(|_| descriptor.origin == ToolOrigin::ForeignModule).cloned();
         let Some(declared) = declared else {
-            return Err(ApproveError::NotForeign { name: facts.name.clone() });
+            return Err(ApproveError::NotForeign { name: descriptor.name.clone() });
         };
-        let before = self.findings().pins.pin(&facts.name);
+        let before = self.findings().pins.pin(&descriptor.name);
         Ok(ModuleApproval { tool, declared, before, registry: self })
     }
 
@@ -76,15 +76,15 @@ impl ToolRegistry {
         if result.is_err() {
             let failed_ending = CallEnding::new(Outcome::Error(ToolErrorKind::Failed));
             // Ignore a failed append: the caller gets the error of the change in any case.
-            let _ = self.audit().append(&NewRow::end(&row.facts, failed_ending));
+            let _ = self.audit().append(&NewRow::end(&row.fields, failed_ending));
         }
         Ok(result?)
     }
 
     /// Builds the audit row of a pin: agent, tool and module. `args_sha256` is the digest of the
     /// declarations.
-    fn row(&self, kind: &str, name: &ToolName, pin: &Pin, agent: &str) -> Arc<RowFacts> {
-        Arc::new(RowFacts {
+    fn row(&self, kind: &str, name: &ToolName, pin: &Pin, agent: &str) -> Arc<RowFields> {
+        Arc::new(RowFields {
             call_id: random_id(kind).into(),
             agent: Some(agent.into()),
             tool: name.as_str().into(),
@@ -92,7 +92,7 @@ impl ToolRegistry {
             policy_digest: Some(self.policy().digest().as_str().into()),
             module_sha256: Some(pin.module_sha256.as_str().into()),
             rule: Some(format!("portcullis.lock: tools.{name}").into()),
-            ..RowFacts::default()
+            ..RowFields::default()
         })
     }
 }
@@ -106,7 +106,7 @@ impl ModuleApproval<'_> {
 
     /// The tool's declaration.
     #[must_use]
-    pub fn declared(&self) -> &DeclarationFacts {
+    pub fn declared(&self) -> &DeclarationSummary {
         &self.declared
     }
 
@@ -148,7 +148,7 @@ impl ModuleApproval<'_> {
     /// # Errors
     /// [`PinError`] if no pin was written.
     pub fn pin(&self, agent: &str) -> Result<(), PinError> {
-        let (name, pin) = (&self.tool.facts().name, self.as_pin());
+        let (name, pin) = (&self.tool.descriptor().name, self.as_pin());
         let row = self.registry.row("approve", name, &pin, agent);
         self.registry
             .recorded(&NewRow::approve(&row), || Pins::pin_now(&self.registry.findings().state, name, pin))
@@ -162,7 +162,7 @@ impl ModuleApproval<'_> {
             declarations_sha256: self.declared.sha256().to_owned(),
             declares: self
                 .declared
-                .facts()
+                .descriptor()
                 .iter()
                 .map(|(name, fact)| ((*name).to_owned(), fact.clone()))
                 .collect(),

@@ -1,5 +1,5 @@
-//! The declaration of a module's tool, as facts that a person can read and compare. The hash shows whether
-//! anything changed, and the facts show what changed.
+//! The declaration of a module's tool, as properties that a person can read and compare. The hash shows whether
+//! anything changed, and the properties show what changed.
 
 use std::collections::BTreeMap;
 
@@ -8,26 +8,26 @@ use portcullis_types::{JsonSchema, RoleKind, ToolDeclaration, ToolMeta, ToolPoli
 use serde_json::Value;
 use sha2::{Digest, Sha256};
 
-/// The maximum number of characters of a fact that are shown and stored. A longer fact also gets a hash.
-const MAX_FACT_CHARS: usize = 400;
+/// The maximum number of characters of a property that are shown and stored. A longer property also gets a hash.
+const MAX_PROPERTY_CHARS: usize = 400;
 
-/// The text of a fact that the declaration does not state.
+/// The text of a property that the declaration does not state.
 const NONE: &str = "none";
 
-/// A tool's declaration: its hash and its facts.
+/// A tool's declaration: its hash and its properties.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct DeclarationFacts {
+pub struct DeclarationSummary {
     sha256: String,
-    facts: BTreeMap<&'static str, String>,
+    properties: BTreeMap<&'static str, String>,
 }
 
-impl DeclarationFacts {
+impl DeclarationSummary {
     pub(crate) fn new(declaration: &ToolDeclaration) -> Self {
         // The hash of this text is pinned. Adding a field that is serialised even when empty would quarantine
         // every pinned tool.
         let text = serde_json::to_vec(declaration).expect("a map with text keys always serialises");
-        let fact_or_none = |text: Option<&str>| fact(text.unwrap_or(NONE));
-        let facts = BTreeMap::from([
+        let property_or_none = |text: Option<&str>| property(text.unwrap_or(NONE));
+        let properties = BTreeMap::from([
             (
                 "approval",
                 match declaration.policy {
@@ -35,13 +35,13 @@ impl DeclarationFacts {
                     ToolPolicy::RequiresApproval => "required".to_owned(),
                 },
             ),
-            ("description", fact_or_none(declaration.description.as_deref())),
-            ("aliases", fact(&join_or_none(declaration.meta.aliases.iter().cloned()))),
-            ("hosts", fact(&join_or_none(declaration.hosts.iter().cloned()))),
-            ("label", fact_or_none(declaration.label.as_deref())),
+            ("description", property_or_none(declaration.description.as_deref())),
+            ("aliases", property(&join_or_none(declaration.meta.aliases.iter().cloned()))),
+            ("hosts", property(&join_or_none(declaration.hosts.iter().cloned()))),
+            ("label", property_or_none(declaration.label.as_deref())),
             ("parameters", parameters(&declaration.parameters)),
-            ("profile", fact_or_none(declaration.profile.as_deref())),
-            ("hints", fact(&join_or_none(hints(&declaration.meta).into_iter()))),
+            ("profile", property_or_none(declaration.profile.as_deref())),
+            ("hints", property(&join_or_none(hints(&declaration.meta).into_iter()))),
             (
                 "results",
                 declaration
@@ -51,7 +51,7 @@ impl DeclarationFacts {
             ),
             (
                 "roles",
-                fact(&join_or_none(declaration.roles.iter().map(|role| match role.role {
+                property(&join_or_none(declaration.roles.iter().map(|role| match role.role {
                     RoleKind::Path(access) => format!("{}: path to {access}", role.argument),
                     RoleKind::Entry => format!("{}: name to change", role.argument),
                     RoleKind::Url => format!("{}: address", role.argument),
@@ -61,7 +61,7 @@ impl DeclarationFacts {
             ("tier", declaration.tier.map_or(NONE.to_owned(), |tier| tier.to_string())),
             ("timeout", declaration.timeout_ms.map_or(NONE.to_owned(), |time| format!("{time} ms"))),
         ]);
-        Self { sha256: hex::encode(Sha256::digest(text)), facts }
+        Self { sha256: hex::encode(Sha256::digest(text)), properties }
     }
 
     /// The SHA-256 of the whole declaration, in hexadecimal.
@@ -70,18 +70,18 @@ impl DeclarationFacts {
         &self.sha256
     }
 
-    /// The facts by name, such as `tier`, `profile`, `roles` and `hosts`. Truncated, and escaped for a
+    /// The properties by name, such as `tier`, `profile`, `roles` and `hosts`. Truncated, and escaped for a
     /// terminal.
     #[must_use]
-    pub fn facts(&self) -> &BTreeMap<&'static str, String> {
-        &self.facts
+    pub fn properties(&self) -> &BTreeMap<&'static str, String> {
+        &self.properties
     }
 }
 
 /// Lists the hints of a tool's author except aliases, named as in the attribute.
 fn hints(meta: &ToolMeta) -> Vec<String> {
     // Destructure without `..`, so that a new hint does not compile until it is shown here. Aliases are a
-    // separate fact.
+    // separate property.
     let ToolMeta { aliases: _, idempotent, hidden, output_cap_bytes } = meta;
     let flags = [("hidden", *hidden), ("idempotent", *idempotent)];
     let flags = flags.into_iter().filter(|(_, is_said)| *is_said).map(|(name, _)| name.to_owned());
@@ -98,7 +98,7 @@ fn parameters(schema: &JsonSchema) -> String {
             required.is_none_or(|names| !names.iter().any(|required_name| required_name == name.as_str()));
         format!("{name}{}: {kind}", if optional { "?" } else { "" })
     });
-    format!("{}; sha256 {}", fact(&join_or_none(names)), digest_of(schema))
+    format!("{}; sha256 {}", property(&join_or_none(names)), digest_of(schema))
 }
 
 fn digest_of(schema: &JsonSchema) -> String {
@@ -110,12 +110,12 @@ fn join_or_none(items: impl Iterator<Item = String>) -> String {
     if items.is_empty() { NONE.to_owned() } else { items.join(", ") }
 }
 
-/// Formats an untrusted text as a fact: escaped and truncated. A truncated text gets a hash of the whole, so
+/// Formats an untrusted text as a property: escaped and truncated. A truncated text gets a hash of the whole, so
 /// that a change beyond the cut is still visible. A backslash before `u{` in the author's text is doubled, so
 /// that the text cannot imitate an escaped line break. Other backslashes are unchanged, because existing lock
 /// files contain them.
-fn fact(text: &str) -> String {
-    let excerpt: String = text.chars().take(MAX_FACT_CHARS).collect();
+fn property(text: &str) -> String {
+    let excerpt: String = text.chars().take(MAX_PROPERTY_CHARS).collect();
     let is_cut = excerpt.len() < text.len();
     let excerpt = excerpt.replace(ESCAPE, DOUBLED_ESCAPE);
     let excerpt = escape_for_display(&excerpt);
@@ -136,27 +136,27 @@ mod tests {
 
     use super::*;
 
-    fn declared(edit: impl FnOnce(&mut Value)) -> DeclarationFacts {
+    fn declared(edit: impl FnOnce(&mut Value)) -> DeclarationSummary {
         let mut declaration = json!({
             "name": "t", "description": "Does it.", "tier": "read_only", "timeout_ms": 5000, "profile": "P",
             "parameters": {"type": "object", "properties": {"path": {"type": "string"}}, "required": ["path"]},
             "roles": [{"argument": "path", "role": {"path": "read"}}], "hosts": ["https://example.org"],
         });
         edit(&mut declaration);
-        DeclarationFacts::new(&serde_json::from_value(declaration).expect("a declaration"))
+        DeclarationSummary::new(&serde_json::from_value(declaration).expect("a declaration"))
     }
 
     #[test]
     fn an_authors_backslash_is_not_an_escape() {
-        assert_eq!(fact("a\nb"), r"a\u{a}b");
-        assert_eq!(fact(r"a\u{a}b \n c:\d"), r"a\\u{a}b \n c:\d");
+        assert_eq!(property("a\nb"), r"a\u{a}b");
+        assert_eq!(property(r"a\u{a}b \n c:\d"), r"a\\u{a}b \n c:\d");
     }
 
     #[test]
     fn each_change_changes_the_hash_and_the_fact_that_it_is_about() {
         let before = declared(|_| {});
         let long_text = "x".repeat(500);
-        for (key, value, fact) in [
+        for (key, value, property) in [
             ("description", json!("Does it. <IMPORTANT>"), "description"),
             ("description", json!(long_text), "description"),
             ("tier", json!("privileged"), "tier"),
@@ -179,9 +179,12 @@ mod tests {
         ] {
             let after = declared(|declaration| declaration[key] = value.clone());
             assert_ne!(before.sha256(), after.sha256(), "{key}");
-            let changed: Vec<_> =
-                before.facts().keys().filter(|name| before.facts()[*name] != after.facts()[*name]).collect();
-            assert_eq!(changed, [&fact], "{key} = {value}");
+            let changed: Vec<_> = before
+                .properties()
+                .keys()
+                .filter(|name| before.properties()[*name] != after.properties()[*name])
+                .collect();
+            assert_eq!(changed, [&property], "{key} = {value}");
         }
     }
 
@@ -191,11 +194,11 @@ mod tests {
             declared(|declaration| declaration["description"] = json!(format!("{}{end}", "x".repeat(900))))
         };
         assert_ne!(
-            long_description("a").facts()["description"],
-            long_description("b").facts()["description"]
+            long_description("a").properties()["description"],
+            long_description("b").properties()["description"]
         );
-        assert!(long_description("a").facts()["description"].len() < 600);
+        assert!(long_description("a").properties()["description"].len() < 600);
         let deceptive = declared(|declaration| declaration["description"] = json!("a\u{1b}[2J\u{202e}b\n"));
-        assert_eq!(deceptive.facts()["description"], "a\\u{1b}[2J\\u{202e}b\\u{a}");
+        assert_eq!(deceptive.properties()["description"], "a\\u{1b}[2J\\u{202e}b\\u{a}");
     }
 }

@@ -26,7 +26,7 @@ pub enum ModuleError {
     #[error("it is not a regular file")]
     NotAFile,
     /// Another user could change the file.
-    #[error("it is not used")]
+    #[error("its file is not trusted")]
     Untrusted(#[source] TrustError),
     /// It is too large.
     #[error("it has more than {limit} bytes")]
@@ -56,12 +56,12 @@ pub enum ModuleError {
     },
 }
 
-/// Why the whole folder of modules is unusable.
+/// Why the whole module folder is unusable.
 #[derive(Debug, Error)]
 #[non_exhaustive]
 pub enum ModuleFolderError {
     /// It cannot be opened or listed.
-    #[error("cannot list the folder of modules `{}`", path.display())]
+    #[error("cannot list the module folder `{}`", path.display())]
     Unusable {
         /// The folder's path.
         path: PathBuf,
@@ -70,7 +70,7 @@ pub enum ModuleFolderError {
         source: io::Error,
     },
     /// Another user could put a module there, which would get the rights that the policy gives its tools.
-    #[error("the folder of modules `{}` is not used", path.display())]
+    #[error("the module folder `{}` is not trusted", path.display())]
     Untrusted {
         /// The folder's path.
         path: PathBuf,

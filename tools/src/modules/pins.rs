@@ -22,7 +22,7 @@ use rustix::fs::{FlockOperation, flock};
 use serde::Deserialize;
 use sha2::{Digest as _, Sha256};
 
-use super::{DeclarationFacts, InvalidLock, LockError};
+use super::{DeclarationSummary, InvalidLock, LockError};
 use crate::sandbox::ModuleDigest;
 
 /// The name of the lock file in the state folder.
@@ -44,7 +44,7 @@ pub struct Pin {
     pub module_sha256: String,
     /// The SHA-256 of the tool's declaration, in hexadecimal.
     pub declarations_sha256: String,
-    /// The declared facts, in words. For people only: the hash is compared.
+    /// The declared properties, in words. For people only: the hash is compared.
     #[serde(default)]
     pub declares: BTreeMap<String, String>,
 }
@@ -116,7 +116,7 @@ impl Pins {
         &self,
         name: &ToolName,
         module: ModuleDigest,
-        declared: &DeclarationFacts,
+        declared: &DeclarationSummary,
     ) -> PinStatus {
         match self.pin(name) {
             None => PinStatus::Unpinned,

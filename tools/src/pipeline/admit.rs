@@ -29,24 +29,24 @@ pub(crate) fn admit(
     pending_record: &mut PendingRecord,
 ) -> Result<Admitted, ToolError> {
     let policy = &*host.policy;
-    let facts = checked.tool.facts();
-    let assignment = policy.assign(facts).map_err(|denial| refuse(denial, pending_record))?;
+    let descriptor = checked.tool.descriptor();
+    let assignment = policy.assign(descriptor).map_err(|denial| refuse(denial, pending_record))?;
     pending_record.call.tier = Some(assignment.tier);
     pending_record.call.profile = Some(assignment.profile.as_str().into());
     let mut fixed_approval = Approval::Allow;
     let mut approval_source = match assignment.approval {
         Approval::Allow => String::new(),
-        Approval::Ask | Approval::Deny => policy.approval_rule(facts, &assignment),
+        Approval::Ask | Approval::Deny => policy.approval_rule(descriptor, &assignment),
     };
     if let Some(callers_policy) = &caller.approval_policy {
         let deny = |code, hint| Denial {
             code,
             rule: CALLERS_POLICY.to_owned(),
-            subject: facts.name.to_string(),
+            subject: descriptor.name.to_string(),
             hint,
         };
         // The caller's policy is foreign code. If it panics, the call is denied.
-        match catch_unwind(AssertUnwindSafe(|| callers_policy.decide(facts, checked.args.value()))) {
+        match catch_unwind(AssertUnwindSafe(|| callers_policy.decide(descriptor, checked.args.value()))) {
             Ok(ApprovalRule::Allow) => {}
             Ok(ApprovalRule::Ask) => {
                 if assignment.approval < Approval::Ask {
@@ -64,7 +64,7 @@ pub(crate) fn admit(
     }
     // Steps do not count towards the rate limit; their operation does.
     if caller.operation_step.is_none() {
-        host.rates.admit(caller.counted_as(), facts.name.as_str())?;
+        host.rates.admit(caller.counted_as(), descriptor.name.as_str())?;
     }
     Ok(Admitted { checked, fixed_approval, approval_source })
 }

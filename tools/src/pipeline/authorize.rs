@@ -104,7 +104,7 @@ fn denial_without_approval(checked: &Checked, grant: &Grant) -> Denial {
     Denial {
         code: DenialCode::FlowDenied,
         rule,
-        subject: checked.tool.facts().name.to_string(),
+        subject: checked.tool.descriptor().name.to_string(),
         hint: "this run has read more since the call was judged; call it again".to_owned(),
     }
 }
@@ -147,13 +147,12 @@ async fn judge_grants(
     pending_record.call.subjects = subjects.iter().map(row_subject).collect();
     // An operation accesses nothing itself, so only its steps are judged by its arguments.
     let own_subjects = if tool.steps().is_empty() { subjects } else { Vec::new() };
-    let judged_tool = JudgedTool { facts: tool.facts(), subjects: own_subjects };
+    let judged_tool = JudgedTool { descriptor: tool.descriptor(), subjects: own_subjects };
     let step_arguments = tool.backend().arguments_of_steps(args)?;
     let step_arguments = step_arguments.as_ref().unwrap_or(args);
-    let steps = tool
-        .steps()
-        .iter()
-        .map(|step| Ok(JudgedTool { facts: step.facts(), subjects: self::subjects(step, step_arguments)? }));
+    let steps = tool.steps().iter().map(|step| {
+        Ok(JudgedTool { descriptor: step.descriptor(), subjects: self::subjects(step, step_arguments)? })
+    });
     let steps = steps.collect::<Result<Vec<_>, ToolError>>()?;
     let mut run = judged_run(host, caller, pending_record);
     let Grants { own: grant, steps } =
@@ -184,7 +183,7 @@ pub(super) fn refuse_flow(denial: Denial, pending_record: &mut PendingRecord) ->
 /// Collects the subjects that the arguments name, according to the declared roles.
 fn subjects(tool: &RegisteredTool, args: &ToolArgs) -> Result<Vec<RequestedSubject>, ToolError> {
     let mut subjects = Vec::new();
-    for role in &tool.facts().roles {
+    for role in &tool.descriptor().roles {
         let argument = &role.argument;
         let text = match args.value().get(argument) {
             Some(Value::String(text)) => text.as_str(),
@@ -232,7 +231,7 @@ async fn ask_approval(
 ) -> Result<Option<String>, ToolError> {
     let policy = &*host.policy;
     let checked = &admitted.checked;
-    let tool = checked.tool.facts().name.as_str();
+    let tool = checked.tool.descriptor().name.as_str();
     let request = ApprovalRequest {
         call_id: checked.call.id.clone(),
         agent_id: caller.agent_id.clone(),
@@ -292,7 +291,9 @@ fn asking_rule(admitted: &Admitted, policy: &WorkspaceSecurityPolicy) -> String 
     if steps.is_empty() || asks_itself {
         return admitted.approval_source.clone();
     }
-    let steps = steps.iter().map(|step| (step.facts(), policy.describe(step.facts())));
+    let steps = steps.iter().map(|step| (step.descriptor(), policy.describe(step.descriptor())));
     let mut asking_steps = steps.filter(|(_, assigned)| assigned.approval == Approval::Ask);
-    asking_steps.next().map_or_else(String::new, |(facts, assigned)| policy.approval_rule(facts, &assigned))
+    asking_steps
+        .next()
+        .map_or_else(String::new, |(descriptor, assigned)| policy.approval_rule(descriptor, &assigned))
 }

@@ -31,7 +31,7 @@ impl Checked {
     /// - The tool declares itself idempotent. The declaration of a foreign module's tool is not trusted.
     /// - A retry continues the first call.
     pub(super) fn may_repeat(&self, tier: Option<SafetyTier>) -> bool {
-        let is_foreign = self.tool.facts().origin == ToolOrigin::ForeignModule;
+        let is_foreign = self.tool.descriptor().origin == ToolOrigin::ForeignModule;
         tier == Some(SafetyTier::ReadOnly)
             || (self.tool.meta().idempotent && !is_foreign)
             || self.tool.backend().may_resume()
@@ -148,5 +148,5 @@ fn check_against_schema(
 }
 
 fn is_privileged(tool: &RegisteredTool) -> bool {
-    tool.facts().declared_tier == Some(SafetyTier::Privileged)
+    tool.descriptor().declared_tier == Some(SafetyTier::Privileged)
 }

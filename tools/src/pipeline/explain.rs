@@ -10,7 +10,7 @@ use std::{collections::BTreeMap, sync::Arc};
 
 use portcullis_policy::{
     Approval, CallRequest, Denial, DenialCode, FlowLabel, Grant, Operation, PolicyProvenance,
-    RequestedSubject, RunFacts, SourceLocation, ToolFacts, ToolOrigin, Trace, TracedRule,
+    RequestedSubject, RunContext, SourceLocation, ToolDescriptor, ToolOrigin, Trace, TracedRule,
     WorkspaceSecurityPolicy, shipped_tools,
 };
 use portcullis_types::{Access, GuestPath, RoleKind, RunnerBootstrapEnvelope, ToolError};
@@ -39,12 +39,12 @@ use crate::{
     sandbox::{links::ExposedFiles, mounts::MountTable},
 };
 
-/// A tool to be explained, with the facts that the policy judges.
+/// A tool to be explained, with the descriptor that the policy judges.
 #[derive(Debug, Clone)]
 pub struct ExplainedTool {
-    facts: ToolFacts,
+    descriptor: ToolDescriptor,
     /// The steps of an operation.
-    steps: Vec<ToolFacts>,
+    steps: Vec<ToolDescriptor>,
     /// The request of an HTTP tool or an MCP tool, whose URL no argument names.
     target: Option<HttpTarget>,
 }
@@ -62,8 +62,8 @@ impl ExplainedTool {
     }
 
     /// Adds the steps of a shipped tool; `None` if it is a step itself.
-    fn callable(facts: ToolFacts) -> Option<Self> {
-        let name = facts.name.as_str();
+    fn callable(descriptor: ToolDescriptor) -> Option<Self> {
+        let name = descriptor.name.as_str();
         if Operation::has_step(name) {
             return None;
         }
@@ -72,19 +72,19 @@ impl ExplainedTool {
             let find = |step: &&str| shipped_tools().find(|tool| tool.name.as_str() == *step);
             operation.steps.iter().filter_map(find).collect()
         });
-        Some(Self { facts, steps, target: None })
+        Some(Self { descriptor, steps, target: None })
     }
 
     fn opens_unnamed_paths(&self) -> bool {
-        opens_unnamed_paths(&self.facts)
+        opens_unnamed_paths(&self.descriptor)
     }
 }
 
 /// Whether a tool may open files that no argument names, judging by its declarations.
-fn opens_unnamed_paths(facts: &ToolFacts) -> bool {
-    let names_paths = facts.roles.iter().any(|role| role.role.path_access().is_some());
+fn opens_unnamed_paths(descriptor: &ToolDescriptor) -> bool {
+    let names_paths = descriptor.roles.iter().any(|role| role.role.path_access().is_some());
     !names_paths
-        && matches!(facts.origin, ToolOrigin::ForeignModule | ToolOrigin::Native | ToolOrigin::External)
+        && matches!(descriptor.origin, ToolOrigin::ForeignModule | ToolOrigin::Native | ToolOrigin::External)
 }
 
 /// Returns the subject of a configured tool's call: the tool's URL, with the query of the requested subject
@@ -96,17 +96,17 @@ fn configured_subject(
 ) -> Result<RequestedSubject, ToolError> {
     let url = request.subject.unwrap_or(target.url());
     if !target.is_at(url) {
-        let message = format!("`{}` requests `{}` and nothing else", tool.facts.name, target.url());
+        let message = format!("`{}` requests `{}` and nothing else", tool.descriptor.name, target.url());
         return Err(ToolError::invalid_arguments(message));
     }
-    let argument = if tool.facts.origin == ToolOrigin::Mcp { SERVER_URL } else { CONFIGURED_URL };
+    let argument = if tool.descriptor.origin == ToolOrigin::Mcp { SERVER_URL } else { CONFIGURED_URL };
     Ok(RequestedSubject::Url { argument: argument.to_owned(), url: url.to_owned() })
 }
 
 impl From<&RegisteredTool> for ExplainedTool {
     fn from(tool: &RegisteredTool) -> Self {
-        let steps = tool.steps().iter().map(|step| step.facts().clone()).collect();
-        Self { facts: tool.facts().clone(), steps, target: tool.http_target().cloned() }
+        let steps = tool.steps().iter().map(|step| step.descriptor().clone()).collect();
+        Self { descriptor: tool.descriptor().clone(), steps, target: tool.http_target().cloned() }
     }
 }
 
@@ -243,7 +243,7 @@ impl Explainer {
             if let Some(target) = &tool.target {
                 return target.is_at(subject);
             }
-            let kinds = tool.facts.roles.iter().map(|role| role.role);
+            let kinds = tool.descriptor.roles.iter().map(|role| role.role);
             if !is_url && tool.opens_unnamed_paths() {
                 return true;
             }
@@ -262,15 +262,16 @@ impl Explainer {
     fn judged(&self, tool: &ExplainedTool, request: &ExplainRequest<'_>) -> Result<Explanation, ToolError> {
         let labels: BTreeMap<FlowLabel, String> =
             request.after.iter().map(|label| (label.clone(), EARLIER_CALL.to_owned())).collect();
-        let mut run = RunFacts { agent: request.agent, run: EXPLAINED_RUN, labels: Arc::new(labels) };
-        let subjects = |facts: &ToolFacts| self.subjects(facts, request);
+        let mut run = RunContext { agent: request.agent, run: EXPLAINED_RUN, labels: Arc::new(labels) };
+        let subjects = |descriptor: &ToolDescriptor| self.subjects(descriptor, request);
         let own_subjects = match &tool.target {
             Some(target) => vec![configured_subject(tool, target, request)?],
-            None if tool.steps.is_empty() => subjects(&tool.facts)?,
+            None if tool.steps.is_empty() => subjects(&tool.descriptor)?,
             None => Vec::new(),
         };
-        let judged_tool = JudgedTool { facts: &tool.facts, subjects: own_subjects };
-        let steps = tool.steps.iter().map(|step| Ok(JudgedTool { facts: step, subjects: subjects(step)? }));
+        let judged_tool = JudgedTool { descriptor: &tool.descriptor, subjects: own_subjects };
+        let steps =
+            tool.steps.iter().map(|step| Ok(JudgedTool { descriptor: step, subjects: subjects(step)? }));
         let steps = steps.collect::<Result<Vec<_>, ToolError>>()?;
         let subject = std::iter::once(&judged_tool).chain(&steps).flat_map(|tool| &tool.subjects).next();
         let paths = PathContext { mounts: &self.mounts, exposed: &self.exposed };
@@ -282,7 +283,7 @@ impl Explainer {
             Err(denial) => (Approval::Deny, denial.rule.clone()),
         };
         let denial = judged.err();
-        let mut explanation = self.explanation(&tool.facts, subject, answer, denial.as_deref(), trace);
+        let mut explanation = self.explanation(&tool.descriptor, subject, answer, denial.as_deref(), trace);
         explanation.unchecked = self.unchecked_parts(tool, subject.is_some());
         Ok(explanation)
     }
@@ -290,7 +291,7 @@ impl Explainer {
     /// Words a verdict. Leaves `unchecked` empty.
     fn explanation(
         &self,
-        facts: &ToolFacts,
+        descriptor: &ToolDescriptor,
         subject: Option<&RequestedSubject>,
         (verdict, rule): (Approval, String),
         denial: Option<&Denial>,
@@ -309,7 +310,7 @@ impl Explainer {
             finding,
         });
         Explanation {
-            tool: facts.name.to_string(),
+            tool: descriptor.name.to_string(),
             subject: subject.map(|subject| match subject {
                 RequestedSubject::Path { path, .. } => path.to_string(),
                 RequestedSubject::Url { url, .. } => url.clone(),
@@ -321,7 +322,7 @@ impl Explainer {
             rule,
             message: denial.map(Denial::message),
             hint: denial.map(|denial| denial.hint.clone()).filter(|hint| !hint.is_empty()),
-            profile: self.policy.describe(facts).profile.to_string(),
+            profile: self.policy.describe(descriptor).profile.to_string(),
             chain: chain.collect(),
             nearest: Vec::new(),
             unchecked: Vec::new(),
@@ -331,10 +332,10 @@ impl Explainer {
     /// Returns the verdict and the deciding rule of a call that is not refused. Of an operation and its
     /// steps, the strictest verdict counts.
     fn granted(&self, tool: &ExplainedTool, grants: &Grants) -> (Approval, String) {
-        let mut all = std::iter::once((&tool.facts, &grants.own))
+        let mut all = std::iter::once((&tool.descriptor, &grants.own))
             .chain(tool.steps.iter().zip(grants.steps.iter().map(|step| &step.grant)));
-        if let Some((facts, grant)) = all.find(|(_, grant)| grant.approval == Approval::Ask) {
-            let rule = asking_rule(&self.policy, facts, grant);
+        if let Some((descriptor, grant)) = all.find(|(_, grant)| grant.approval == Approval::Ask) {
+            let rule = asking_rule(&self.policy, descriptor, grant);
             return (Approval::Ask, rule);
         }
         let deciding = grants.steps.first().map_or(&grants.own, |step| &step.grant);
@@ -344,11 +345,11 @@ impl Explainer {
     /// Returns the subjects of a tool's call: the requested subject, as the argument that takes it.
     fn subjects(
         &self,
-        facts: &ToolFacts,
+        descriptor: &ToolDescriptor,
         request: &ExplainRequest<'_>,
     ) -> Result<Vec<RequestedSubject>, ToolError> {
         // Searches have no subject of their own: the policy names the URL of the provider.
-        let search = self.policy.search().filter(|_| facts.name.as_str() == "web_search_request");
+        let search = self.policy.search().filter(|_| descriptor.name.as_str() == "web_search_request");
         let text = match (search, request.subject) {
             (Some(search), _) => search.url.to_string(),
             (None, Some(text)) => text.to_owned(),
@@ -363,15 +364,15 @@ impl Explainer {
             }
             RoleKind::Url | RoleKind::Command => Some(false),
         };
-        let is_step = Operation::has_step(facts.name.as_str());
+        let is_step = Operation::has_step(descriptor.name.as_str());
         let mut roles: Vec<_> =
-            facts.roles.iter().filter_map(|role| Some((role_paths(role.role)?, role))).collect();
+            descriptor.roles.iter().filter_map(|role| Some((role_paths(role.role)?, role))).collect();
         // A path is one argument of an operation, so the step with the other access does not get it.
         if is_step {
             roles.retain(|(is_other_access, _)| !is_other_access);
         }
         roles.sort_by_key(|(is_other_access, _)| *is_other_access);
-        let unnamed = (!is_url(&text) && opens_unnamed_paths(facts)).then_some({
+        let unnamed = (!is_url(&text) && opens_unnamed_paths(descriptor)).then_some({
             let access = if request.writes { Access::Write } else { Access::Read };
             (RequestedSubject::NO_ARGUMENT.to_owned(), RoleKind::Path(access))
         });
@@ -403,7 +404,7 @@ impl Explainer {
             parts
                 .push(format!("links in mounts whose folders do not exist yet: {}", self.missing.join(", ")));
         }
-        if self.policy.network_of(&self.policy.describe(&tool.facts).profile).is_some()
+        if self.policy.network_of(&self.policy.describe(&tool.descriptor).profile).is_some()
             || tool
                 .steps
                 .iter()
@@ -441,10 +442,10 @@ fn named_answer(
 }
 
 /// Returns the rule that requires an approval of a call with this grant.
-fn asking_rule(policy: &WorkspaceSecurityPolicy, facts: &ToolFacts, grant: &Grant) -> String {
+fn asking_rule(policy: &WorkspaceSecurityPolicy, descriptor: &ToolDescriptor, grant: &Grant) -> String {
     match &grant.flow {
         Some(matched) => matched.rule.clone(),
-        None => policy.approval_rule(facts, &policy.describe(facts)),
+        None => policy.approval_rule(descriptor, &policy.describe(descriptor)),
     }
 }
 

@@ -3,7 +3,7 @@
 
 use std::sync::Arc;
 
-use portcullis_policy::{Approval, Denial, DenialCode, FlowLabel, Grant, RunFacts};
+use portcullis_policy::{Approval, Denial, DenialCode, FlowLabel, Grant, RunContext};
 
 use super::{Host, PendingRecord, check::Checked};
 use crate::call::Caller;
@@ -13,8 +13,8 @@ pub(super) fn judged_run<'c>(
     host: &Host,
     caller: &'c Caller,
     pending_record: &mut PendingRecord,
-) -> RunFacts<'c> {
-    let mut run = host.labels.facts(caller);
+) -> RunContext<'c> {
+    let mut run = host.labels.context(caller);
     pending_record.call.labels = run.labels.keys().map(|label| label.to_string().into()).collect();
     // An operation was judged and approved as a whole, so ignore the labels of its own earlier requests.
     if let Some(operation) = caller.operation_step.as_ref().and_then(|step| step.reads_as.as_deref()) {
@@ -37,7 +37,7 @@ pub(super) fn judge_flow_again(
     checked: &Checked,
     grant: &Grant,
     host: &Host,
-    run: &RunFacts<'_>,
+    run: &RunContext<'_>,
 ) -> Result<(), Denial> {
     let Some(flow_match) = host.policy.strictest_flow_match(grant, run) else { return Ok(()) };
     let granted_approval = grant.flow.as_ref().map_or(Approval::Allow, |flow_match| flow_match.approval);
@@ -47,7 +47,7 @@ pub(super) fn judge_flow_again(
     Err(Denial {
         code: DenialCode::FlowDenied,
         rule: flow_match.rule.clone(),
-        subject: checked.tool.facts().name.to_string(),
+        subject: checked.tool.descriptor().name.to_string(),
         hint: format!(
             "call `{}` of this run has read `{}` since this one was granted; call it again. {}",
             flow_match.call_id,

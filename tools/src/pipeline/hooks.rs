@@ -49,12 +49,12 @@ pub(super) fn refuse_invalid_call(
     error: &ToolError,
     pending_record: &mut PendingRecord,
 ) -> ToolError {
-    tracing::error!(tool = %tool.facts().name, %error, "a hook replaced the arguments by invalid ones");
+    tracing::error!(tool = %tool.descriptor().name, %error, "a hook replaced the arguments by invalid ones");
     refuse_by_hook(tool, "a hook replaced its arguments by invalid ones".to_owned(), pending_record)
 }
 
 fn refuse_by_hook(tool: &RegisteredTool, reason: String, pending_record: &mut PendingRecord) -> ToolError {
-    let subject = tool.facts().name.to_string();
+    let subject = tool.descriptor().name.to_string();
     refuse(
         Denial { code: DenialCode::HookRefused, rule: RULE.to_owned(), subject, hint: reason },
         pending_record,
@@ -162,7 +162,7 @@ fn hooked_call(checked: &Checked, caller: &Caller) -> HookedCall {
         agent_id: caller.agent_id.clone(),
         run_id: caller.run_id.clone(),
         tool: checked.call.tool.clone(),
-        tier: checked.tool.facts().declared_tier,
+        tier: checked.tool.descriptor().declared_tier,
         arguments: checked.args.value().clone(),
     }
 }

@@ -5,8 +5,8 @@
 use std::sync::Arc;
 
 use portcullis_policy::{
-    CallRequest, Denial, DenialCode, FlowLabel, Grant, RequestedSubject, RunFacts, ToolFacts, TraceSink,
-    WorkspaceSecurityPolicy,
+    CallRequest, Denial, DenialCode, FlowLabel, Grant, RequestedSubject, RunContext, ToolDescriptor,
+    TraceSink, WorkspaceSecurityPolicy,
 };
 use portcullis_types::{ArgumentRole, RoleKind};
 
@@ -18,7 +18,7 @@ use crate::{
 
 /// A tool, or a step of an operation, with the subjects of its arguments.
 pub(super) struct JudgedTool<'a> {
-    pub(super) facts: &'a ToolFacts,
+    pub(super) descriptor: &'a ToolDescriptor,
     pub(super) subjects: Vec<RequestedSubject>,
 }
 
@@ -35,22 +35,22 @@ pub(super) struct Grants {
 pub(super) fn judge_call<T: TraceSink>(
     own: &JudgedTool<'_>,
     steps: &[JudgedTool<'_>],
-    run: &mut RunFacts<'_>,
+    run: &mut RunContext<'_>,
     call_id: &str,
     policy: &WorkspaceSecurityPolicy,
     paths: PathContext<'_>,
     trace: &mut T,
 ) -> Result<Grants, Box<Denial>> {
-    let grant = judge(own.facts, &own.subjects, run, policy, paths, trace)?;
+    let grant = judge(own.descriptor, &own.subjects, run, policy, paths, trace)?;
     let mut step_grants = Vec::new();
     for step in steps {
-        let grant = judge(step.facts, &step.subjects, run, policy, paths, trace)?;
+        let grant = judge(step.descriptor, &step.subjects, run, policy, paths, trace)?;
         // Judge a later step as if this step had read everything that its grant allows, because the approver
         // is asked only once, in advance.
         for label in labels_of(&grant) {
             Arc::make_mut(&mut run.labels).entry(label).or_insert_with(|| call_id.to_owned());
         }
-        step_grants.push(StepGrant { step: step.facts.name.to_string(), grant });
+        step_grants.push(StepGrant { step: step.descriptor.name.to_string(), grant });
     }
     Ok(Grants { own: grant, steps: step_grants })
 }
@@ -73,15 +73,15 @@ pub(super) fn labels_of(grant: &Grant) -> impl Iterator<Item = FlowLabel> {
 
 /// Judges the subjects that a tool or a step wants to access.
 fn judge<T: TraceSink>(
-    facts: &ToolFacts,
+    descriptor: &ToolDescriptor,
     subjects: &[RequestedSubject],
-    run: &RunFacts<'_>,
+    run: &RunContext<'_>,
     policy: &WorkspaceSecurityPolicy,
     paths: PathContext<'_>,
     trace: &mut T,
 ) -> Result<Grant, Box<Denial>> {
     let mut grant =
-        policy.authorize_traced(&CallRequest { tool: facts, subjects, run }, trace).map_err(Box::new)?;
+        policy.authorize_traced(&CallRequest { tool: descriptor, subjects, run }, trace).map_err(Box::new)?;
     // A command opens files without these checks, so refuse every command while a private file is
     // exposed in any mount.
     if grant.shell.is_some()
@@ -93,7 +93,7 @@ fn judge<T: TraceSink>(
         match subject {
             RequestedSubject::Path { argument, path, access } => {
                 let is_of_argument = |role: &&ArgumentRole| role.argument == *argument;
-                let mut roles = facts.roles.iter().filter(is_of_argument);
+                let mut roles = descriptor.roles.iter().filter(is_of_argument);
                 // If the argument also has another role, the tool follows a symlink at its end.
                 let final_symlink = if roles.all(|role| role.role == RoleKind::Entry) {
                     FinalSymlink::Keep

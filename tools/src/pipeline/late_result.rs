@@ -1,7 +1,7 @@
 //! The late result of a pending call. When it enters its run, it passes through the hooks and the shape step
 //! like every result, and gets its own row.
 
-use portcullis_policy::{CallRequest, FlowLabel, Grant, RunFacts};
+use portcullis_policy::{CallRequest, FlowLabel, Grant, RunContext};
 use portcullis_types::{ToolArgs, ToolCall, ToolError, ToolResult};
 use serde_json::Value;
 
@@ -72,7 +72,7 @@ fn judge(
         ToolArgs::parse(&call.arguments).map_err(|error| ToolError::invalid_arguments(error.to_string()))?;
     let (call, tool) = resolve(call, host, caller, pending_record)?.into_parts();
     // The arguments were judged when the call was made. Only the grant of the tool may have changed since.
-    let request = CallRequest { tool: tool.facts(), subjects: &[], run: &RunFacts::default() };
+    let request = CallRequest { tool: tool.descriptor(), subjects: &[], run: &RunContext::default() };
     let grant = host.policy.authorize(&request).map_err(|denial| refuse(denial, pending_record))?;
     Ok((Checked { call, tool, args, notes: CallNotes::default() }, grant))
 }

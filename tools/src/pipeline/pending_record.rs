@@ -1,4 +1,4 @@
-//! The unfinished audit row of a call. Each step of the pipeline adds facts to it.
+//! The unfinished audit row of a call. Each step of the pipeline adds fields to it.
 //!
 //! If a record is dropped before its end is written, `drop` writes it, so the row is not lost when
 //! the caller goes away.
@@ -14,18 +14,18 @@ use sha2::{Digest as _, Sha256};
 
 use crate::{
     approval::{self, ApprovalRequest},
-    audit::{ApproverKind, AuditError, AuditLog, CallEnding, NewRow, Outcome, RecordedApprover, RowFacts},
-    process_facts,
+    audit::{ApproverKind, AuditError, AuditLog, CallEnding, NewRow, Outcome, RecordedApprover, RowFields},
+    process_start,
 };
 
 /// The width of a stored question, in columns. The approver saw the same lines, wrapped at another width.
 const KEPT_QUESTION_COLUMNS: usize = 100;
 
-/// The facts of one call, until they are written to the audit log.
+/// The row fields of one call, until they are written to the audit log.
 #[derive(Debug)]
 pub(crate) struct PendingRecord {
     log: Arc<AuditLog>,
-    pub(crate) call: RowFacts,
+    pub(crate) call: RowFields,
     /// The outcome of the approval. The row has it as a string.
     approval: Option<ApprovalOutcome>,
     started_at: Instant,
@@ -66,7 +66,7 @@ impl ApprovalOutcome {
 }
 
 impl PendingRecord {
-    pub(crate) fn new(log: Arc<AuditLog>, call: RowFacts) -> Self {
+    pub(crate) fn new(log: Arc<AuditLog>, call: RowFields) -> Self {
         Self {
             log,
             call,
@@ -122,7 +122,7 @@ impl PendingRecord {
         };
         self.call.approver = Some(RecordedApprover {
             by,
-            uid: Some(process_facts::own_uid()),
+            uid: Some(process_start::own_uid()),
             name: name.map(Into::into),
             question_sha256,
             rule: (!rule.is_empty()).then(|| rule.into()),
@@ -156,8 +156,9 @@ impl PendingRecord {
     /// Writes the final row.
     pub(super) fn end(&mut self, ending: CallEnding) -> Result<(), AuditError> {
         self.is_over = true;
-        let facts = Arc::new(std::mem::take(&mut self.call));
-        let row = if self.is_late { NewRow::result(&facts, ending) } else { NewRow::end(&facts, ending) };
+        let descriptor = Arc::new(std::mem::take(&mut self.call));
+        let row =
+            if self.is_late { NewRow::result(&descriptor, ending) } else { NewRow::end(&descriptor, ending) };
         self.log.append(&row).map(drop)
     }
 }

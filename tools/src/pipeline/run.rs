@@ -71,15 +71,15 @@ pub(crate) async fn run(
     ensure_not_over(caller)?;
     // Prepare before judging the labels, because the run may read more data meanwhile.
     within_deadline(caller, prepare(&checked.tool, host)).await?;
-    let run_facts = host.labels.facts(caller);
+    let run_context = host.labels.context(caller);
     if caller.operation_step.is_none() {
         // An operation itself has no grant to judge, only the grants of its steps.
         for grant in grants(&grant, &steps) {
-            judge_flow_again(&checked, grant, host, &run_facts)
+            judge_flow_again(&checked, grant, host, &run_context)
                 .map_err(|denial| refuse_flow(denial, pending_record))?;
         }
     }
-    let withheld = host.policy.withheld_kinds(&grant, &run_facts);
+    let withheld = host.policy.withheld_kinds(&grant, &run_context);
     // The `begin` row lists all secrets that the call may send, in case the process dies during the call. The
     // `end` row lists the secrets that were sent.
     if checked.tool.backend().confinement() != Confinement::Native {
@@ -91,7 +91,7 @@ pub(crate) async fn run(
     {
         let call = StartingCall {
             call_id: checked.call.id.clone(),
-            tool: checked.tool.facts().name.to_string(),
+            tool: checked.tool.descriptor().name.to_string(),
             arguments: checked.args.text().to_owned(),
             may_repeat: checked.may_repeat(pending_record.call.tier),
             labels: grants(&grant, &steps).flat_map(Grant::possible_labels).collect(),

@@ -198,7 +198,7 @@ struct Size {
 impl Size {
     fn measure(output: &ToolOutput, details: &Value, tool: &RegisteredTool) -> Self {
         let is_foreign = matches!(
-            tool.facts().origin,
+            tool.descriptor().origin,
             ToolOrigin::ForeignModule | ToolOrigin::Native | ToolOrigin::External
         );
         Self {
@@ -222,7 +222,7 @@ struct PartialContent {
 
 impl PartialContent {
     fn from_details(details: &Value, tool: &RegisteredTool) -> Option<Self> {
-        if tool.facts().origin != ToolOrigin::ShippedModule {
+        if tool.descriptor().origin != ToolOrigin::ShippedModule {
             return None;
         }
         let number = |key: &str| details.get(key).and_then(Value::as_u64);
@@ -350,7 +350,7 @@ fn store_output(
     // Use a fresh id: a provider can reuse call ids, and a stored output must not replace another.
     let id = random_id("out");
     let owner = OutputOwner { agent_id: caller.agent_id.clone(), run_id: caller.run_id.clone() };
-    let labels: Vec<FlowLabel> = host.labels.facts(caller).labels.keys().cloned().collect();
+    let labels: Vec<FlowLabel> = host.labels.context(caller).labels.keys().cloned().collect();
     let grant = StoredGrant::to_json(&pending_record.call.tool, grant, &labels);
     match host.outputs.put(&id, &owner, &grant, text) {
         Ok(()) => Some(id),

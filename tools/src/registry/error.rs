@@ -30,7 +30,7 @@ pub enum NameHolder {
 impl NameHolder {
     /// Returns the kind of holder that this tool is.
     pub(crate) fn new(tool: &RegisteredTool) -> Self {
-        match tool.facts().origin {
+        match tool.descriptor().origin {
             ToolOrigin::ShippedModule
             | ToolOrigin::ShippedOperation
             | ToolOrigin::ShippedNative

@@ -7,7 +7,7 @@ use std::{
 };
 
 use super::{
-    connect::{SidecarConfig, SidecarSource, StartSidecar},
+    connect::{SidecarOptions, SidecarSource, StartSidecar},
     sidecar::Sidecar,
 };
 
@@ -51,26 +51,26 @@ pub enum ShellSource {
 
 impl ShellBackend {
     /// Returns the backend for this source.
-    pub(crate) fn new(source: &ShellSource, config: SidecarConfig) -> Self {
-        if let Some(absence) = config.policy.shell_absence() {
+    pub(crate) fn new(source: &ShellSource, options: SidecarOptions) -> Self {
+        if let Some(absence) = options.policy.shell_absence() {
             return Self::Disabled { reason: absence.remedy().to_owned() };
         }
         let is_own = matches!(source, ShellSource::Own(_) | ShellSource::Host(_));
         if is_own && !Path::new(BASH).exists() {
             return Self::Disabled { reason: format!("there is no `{BASH}` here, which runs the commands") };
         }
-        let policy = Arc::clone(&config.policy);
+        let policy = Arc::clone(&options.policy);
         let sidecar = |source| Arc::new(Sidecar::new(source, policy.shell()));
         match source {
             ShellSource::Nowhere => {
                 Self::Disabled { reason: "this program was given no shell sidecar".to_owned() }
             }
             ShellSource::Own(starter) => {
-                Self::Session(sidecar(SidecarSource::Own { starter: Arc::clone(starter), config }))
+                Self::Session(sidecar(SidecarSource::Own { starter: Arc::clone(starter), options }))
             }
             ShellSource::Host(starter) => {
-                let config = SidecarConfig { unconfined: true, ..config };
-                Self::Host(sidecar(SidecarSource::Own { starter: Arc::clone(starter), config }))
+                let options = SidecarOptions { unconfined: true, ..options };
+                Self::Host(sidecar(SidecarSource::Own { starter: Arc::clone(starter), options }))
             }
             ShellSource::Socket { path, token_file } => Self::Session(sidecar(SidecarSource::Socket {
                 path: path.clone(),

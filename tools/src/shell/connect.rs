@@ -29,9 +29,9 @@ use portcullis_shell_protocol::{VERSION, VERSION_KEY, shell_client::ShellClient}
 /// A client that sends the token and the protocol version with each call.
 pub(super) type SidecarClient = ShellClient<InterceptedService<Channel, Credentials>>;
 
-/// The settings of a sidecar that this program starts.
+/// The options of a sidecar that this program starts.
 #[derive(Debug, Clone)]
-pub struct SidecarConfig {
+pub struct SidecarOptions {
     /// The policy that the sidecar enforces.
     pub policy: Arc<WorkspaceSecurityPolicy>,
     /// The host folder of the mounts.
@@ -53,7 +53,7 @@ pub trait StartSidecar: Send + Sync + fmt::Debug {
     ///
     /// # Errors
     /// The system's error.
-    fn start(&self, config: &SidecarConfig) -> io::Result<StartedSidecar>;
+    fn start(&self, options: &SidecarOptions) -> io::Result<StartedSidecar>;
 }
 
 /// A sidecar that this program started. It exits when its connection closes.
@@ -73,7 +73,7 @@ pub(super) enum SidecarSource {
     /// A running sidecar, reached through its socket.
     Socket { path: PathBuf, token_file: PathBuf },
     /// A sidecar that is started with the first command.
-    Own { starter: Arc<dyn StartSidecar>, config: SidecarConfig },
+    Own { starter: Arc<dyn StartSidecar>, options: SidecarOptions },
 }
 
 /// A connection, and the sidecar's process if this program started it.
@@ -100,10 +100,10 @@ impl SidecarSource {
                     |_| refused(io::Error::new(io::ErrorKind::TimedOut, "it did not take the connection"));
                 (connecting.await.map_err(late)?.map_err(refused)?, token, None)
             }
-            Self::Own { starter, config } => {
+            Self::Own { starter, options } => {
                 let start_error = |source| SidecarError::Start { source };
                 let StartedSidecar { process, connection, token } =
-                    starter.start(config).map_err(start_error)?;
+                    starter.start(options).map_err(start_error)?;
                 let process =
                     OwnProcess { process, connection: connection.try_clone().map_err(start_error)? };
                 connection.set_nonblocking(true).map_err(start_error)?;

@@ -5,7 +5,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use portcullis_policy::{Denial, Grant, OutputBytes, PinStatus, ShellPolicy, ToolFacts, ToolOrigin};
+use portcullis_policy::{Denial, Grant, OutputBytes, PinStatus, ShellPolicy, ToolDescriptor, ToolOrigin};
 use portcullis_types::{
     Access, ArgumentRole, FunctionDecl, GuestPath, JsonSchema, RoleKind, SafetyTier, ToolError,
     ToolErrorCode, ToolErrorKind, ToolName, ToolOutput, ToolPolicy, ToolUpdateFn,
@@ -110,7 +110,7 @@ impl BashTool {
 
     /// Turns the tool into a registered tool.
     pub(crate) fn register(self, shell: Option<&ShellPolicy>) -> Result<RegisteredTool, RegistryError> {
-        let facts = ToolFacts {
+        let descriptor = ToolDescriptor {
             name: ToolName::parse(SHELL_EXEC).map_err(|source| RegistryError::Name { source })?,
             declared_tier: Some(SafetyTier::Privileged),
             declared_policy: ToolPolicy::Auto,
@@ -123,7 +123,7 @@ impl BashTool {
             origin: ToolOrigin::ShippedShell,
             pin_status: PinStatus::Unpinned,
         };
-        RegisteredTool::shell(declaration(shell), "Run a shell command", facts, self)
+        RegisteredTool::shell(declaration(shell), "Run a shell command", descriptor, self)
     }
 
     /// Runs one call's command.

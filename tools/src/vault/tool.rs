@@ -2,7 +2,7 @@
 
 use std::{sync::Arc, time::Duration};
 
-use portcullis_policy::{Operation, PinStatus, ToolFacts, ToolOrigin};
+use portcullis_policy::{Operation, PinStatus, ToolDescriptor, ToolOrigin};
 use portcullis_types::{
     Access, ArgumentRole, FunctionDecl, JsonSchema, SafetyTier, ToolError, ToolName, ToolOutput, ToolPolicy,
 };
@@ -39,7 +39,7 @@ pub(crate) fn tool(steps: &ToolTable) -> Result<RegisteredTool, RegistryError> {
     };
     let steps = OPERATION.steps.iter().map(step).collect::<Result<_, _>>()?;
     let name = ToolName::parse(OPERATION.name).map_err(|source| RegistryError::Name { source })?;
-    let facts = ToolFacts {
+    let descriptor = ToolDescriptor {
         name,
         declared_tier: Some(SafetyTier::SideEffecting),
         declared_policy: ToolPolicy::Auto,
@@ -49,7 +49,7 @@ pub(crate) fn tool(steps: &ToolTable) -> Result<RegisteredTool, RegistryError> {
         origin: ToolOrigin::ShippedOperation,
         pin_status: PinStatus::Unpinned,
     };
-    RegisteredTool::operation(declaration(), "Copy from vault", facts, VaultCopyBackend { steps })
+    RegisteredTool::operation(declaration(), "Copy from vault", descriptor, VaultCopyBackend { steps })
 }
 
 fn declaration() -> FunctionDecl {

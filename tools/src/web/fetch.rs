@@ -68,8 +68,8 @@ impl WebFetchBackend {
         let mut redirects = 0;
         loop {
             let refusal = self.robots().refusal(steps, &url).await?;
-            let terms = RequestOptions { redirects_followed: redirects, refusal };
-            let hop = steps.hop(REQUEST_STEP, url.as_str(), terms, steps.context.deadline).await;
+            let options = RequestOptions { redirects_followed: redirects, refusal };
+            let hop = steps.hop(REQUEST_STEP, url.as_str(), options, steps.context.deadline).await;
             match hop.map_err(|failure| failure.error)? {
                 RequestOutcome::Response(response) => return Ok(Response { redirects, ..response }),
                 RequestOutcome::Redirect(next_url) => (url, redirects) = (next_url, redirects + 1),

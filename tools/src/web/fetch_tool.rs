@@ -8,7 +8,7 @@ use serde_json::json;
 
 use super::{
     RobotsFiles, URL,
-    request_step::{Redirects, RequestTemplate, facts, steps_of},
+    request_step::{Redirects, RequestTemplate, descriptor, steps_of},
 };
 use crate::{registered::RegisteredTool, registry::RegistryError, table::ToolTable};
 
@@ -62,7 +62,8 @@ pub(crate) fn tool(steps: &ToolTable) -> Result<RegisteredTool, RegistryError> {
             "additionalProperties": false,
         })),
     };
-    let facts = facts(OPERATION.name, vec![ArgumentRole { argument: URL.to_owned(), role: RoleKind::Url }])?;
+    let descriptor =
+        descriptor(OPERATION.name, vec![ArgumentRole { argument: URL.to_owned(), role: RoleKind::Url }])?;
     let backend = WebFetchBackend { steps: steps_of(OPERATION, steps)?, robots: Arc::default() };
-    RegisteredTool::operation(decl, "Fetch from the web", facts, backend)
+    RegisteredTool::operation(decl, "Fetch from the web", descriptor, backend)
 }

@@ -90,23 +90,23 @@ impl<'a> OperationSteps<'a> {
         &self,
         step: &str,
         url: &str,
-        terms: RequestOptions,
+        options: RequestOptions,
         deadline: Instant,
     ) -> Result<RequestOutcome, StepRequestFailure> {
-        self.call(step, &json!({ URL: url }), Some(terms), deadline).await
+        self.call(step, &json!({ URL: url }), Some(options), deadline).await
     }
 
     async fn call(
         &self,
         step: &str,
         arguments: &Value,
-        terms: Option<RequestOptions>,
+        options: Option<RequestOptions>,
         deadline: Instant,
     ) -> Result<RequestOutcome, StepRequestFailure> {
         let response_slot = SharedOutcome::default();
         let mut requester = self.caller(OperationStep {
             response: Some(Arc::clone(&response_slot)),
-            hop: terms,
+            hop: options,
             ..OperationStep::default()
         });
         requester.turn_deadline = Some(deadline);

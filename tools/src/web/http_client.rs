@@ -11,7 +11,7 @@ use std::{
 
 use portcullis_confine::{Canary, Requirement};
 use portcullis_egress::{
-    Credential, Egress, EgressConfig, EgressError, LazyEgress, NameSettings, SystemRoots, TrustedRoots, Url,
+    Credential, DnsConfig, Egress, EgressConfig, EgressError, LazyEgress, SystemRoots, TrustedRoots, Url,
     read_ca,
 };
 use portcullis_policy::{Grant, SecretName};
@@ -173,7 +173,7 @@ fn roots(config: &HttpClientConfig) -> Result<TrustedRoots, ClientStartError> {
 }
 
 fn start(config: &HttpClientConfig) -> Result<Egress, ClientStartError> {
-    let (names, missing_reason) = NameSettings::read_available()?;
+    let (names, missing_reason) = DnsConfig::read_available()?;
     if let Some(reason) = &missing_reason {
         let error = reason as &dyn std::error::Error;
         tracing::warn!(
@@ -199,14 +199,15 @@ mod tests {
 
     use portcullis_egress::{CancellationToken, Request};
     use portcullis_policy::{
-        CallRequest, LoadOptions, PolicySource, RunFacts, SecretName, ToolFacts, WorkspaceSecurityPolicy,
+        CallRequest, LoadOptions, PolicySource, RunContext, SecretName, ToolDescriptor,
+        WorkspaceSecurityPolicy,
     };
     use portcullis_types::{SandboxTier, ToolErrorKind};
 
     use super::*;
     use crate::{
-        audit::RowFacts,
-        web::{GrantJudge, RequestFailure, request, request_step::facts},
+        audit::RowFields,
+        web::{GrantJudge, RequestFailure, request, request_step::descriptor},
     };
 
     const POLICY: &str = "version = 1\n[profiles.Net]\nhosts = ['https://a.example']\n\
@@ -218,13 +219,13 @@ mod tests {
         let operator = PolicySource { name: "p", text: POLICY };
         let options = LoadOptions { operator, overlay: None, sandbox_tier: SandboxTier::Process };
         let policy = WorkspaceSecurityPolicy::load(&options).expect("loads");
-        let tool: ToolFacts = facts("web_fetch_request", Vec::new()).expect("facts");
-        let run = RunFacts { agent: "a", run: "r", labels: Arc::default() };
+        let tool: ToolDescriptor = descriptor("web_fetch_request", Vec::new()).expect("the name is valid");
+        let run = RunContext { agent: "a", run: "r", labels: Arc::default() };
         let grant =
             policy.authorize(&CallRequest { tool: &tool, subjects: &[], run: &run }).expect("granted");
         assert_eq!(grant.secrets.len(), 1);
         let location = |secret| SecretLocation::new(secret, None, &super::super::TakenVariables::default());
-        let terms = HttpClientConfig {
+        let config = HttpClientConfig {
             state: state.path().to_owned(),
             landlock: Requirement::Waived,
             seccomp: Requirement::Waived,
@@ -233,7 +234,7 @@ mod tests {
             proxy: None,
             secrets: policy.secrets().map(location).collect(),
         };
-        (HttpClientHandle::new(terms), grant)
+        (HttpClientHandle::new(config), grant)
     }
 
     async fn ask(
@@ -244,7 +245,7 @@ mod tests {
     ) -> ToolErrorKind {
         let judge = Arc::new(GrantJudge::new(grant.clone(), None, time));
         let get = Request::get("https://a.example/".parse().expect("a URL"));
-        match request(client, &judge, get, cancel, &mut RowFacts::default()).await {
+        match request(client, &judge, get, cancel, &mut RowFields::default()).await {
             Err(RequestFailure::Failed(error)) => error.kind(),
             Err(RequestFailure::Denied(denial)) => panic!("{denial}"),
             Ok(response) => panic!("{response:?}"),
@@ -286,7 +287,7 @@ mod tests {
                 seccomp: Requirement::Waived,
                 ports: BTreeSet::new(),
                 proxy: None,
-                names: NameSettings::with_servers(Vec::new()),
+                names: DnsConfig::with_servers(Vec::new()),
                 roots: TrustedRoots::empty(),
                 threads: THREADS,
             })?)

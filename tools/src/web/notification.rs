@@ -17,7 +17,7 @@ use serde_json::{Value, json};
 
 use super::{
     hops::{OperationSteps, refused_by_status},
-    request_step::{Redirects, RequestTemplate, facts, steps_of},
+    request_step::{Redirects, RequestTemplate, descriptor, steps_of},
 };
 use crate::{
     call::{Caller, OperationContext},
@@ -131,8 +131,8 @@ pub(crate) fn send_notification(
         "properties": { "success": { "type": "boolean" }, "message_id": { "type": "string" } },
         "required": ["success", "message_id"],
     }));
-    let mut facts = facts(Operation::SEND_NOTIFICATION.name, Vec::new())?;
-    facts.declared_policy = ToolPolicy::RequiresApproval;
+    let mut descriptor = descriptor(Operation::SEND_NOTIFICATION.name, Vec::new())?;
+    descriptor.declared_policy = ToolPolicy::RequiresApproval;
     let backend = SendNotificationBackend { steps: steps_of(Operation::SEND_NOTIFICATION, steps)?, settings };
-    RegisteredTool::operation(decl, "Send a notification", facts, backend)?.with_results(results)
+    RegisteredTool::operation(decl, "Send a notification", descriptor, backend)?.with_results(results)
 }

@@ -12,7 +12,7 @@ use portcullis_types::{ToolError, ToolErrorKind, error_chain};
 use tokio::time::timeout;
 
 use super::{GrantJudge, HttpClientHandle};
-use crate::audit::{RowFacts, SharedText};
+use crate::audit::{RowFields, SharedText};
 
 /// The default `User-Agent`, for tools that set none.
 pub(crate) const USER_AGENT: HeaderValue =
@@ -39,7 +39,7 @@ pub(crate) async fn request(
     judge: &Arc<GrantJudge>,
     request: Request,
     cancel: CancellationToken,
-    row: &mut RowFacts,
+    row: &mut RowFields,
 ) -> Result<Response, RequestFailure> {
     let client = prepare_request(http_client, judge, &request, &cancel, row).await?;
     await_and_record(client.send(Arc::clone(judge) as _, request, cancel), judge, row).await
@@ -55,7 +55,7 @@ pub(crate) async fn stream(
     judge: &Arc<GrantJudge>,
     request: Request,
     cancel: CancellationToken,
-    row: &mut RowFacts,
+    row: &mut RowFields,
 ) -> Result<StreamedResponse, RequestFailure> {
     let client = prepare_request(http_client, judge, &request, &cancel, row).await?;
     await_and_record(client.stream(Arc::clone(judge) as _, request, cancel), judge, row).await
@@ -67,7 +67,7 @@ async fn prepare_request(
     judge: &GrantJudge,
     request: &Request,
     cancel: &CancellationToken,
-    row: &mut RowFacts,
+    row: &mut RowFields,
 ) -> Result<Arc<Egress>, RequestFailure> {
     row.secrets.clear();
     let limit = judge.limits().total_timeout;
@@ -91,7 +91,7 @@ async fn prepare_request(
 async fn await_and_record<T>(
     answer: impl Future<Output = Result<T, FetchError>>,
     judge: &GrantJudge,
-    row: &mut RowFacts,
+    row: &mut RowFields,
 ) -> Result<T, RequestFailure> {
     let answer = {
         let _noted = RecordedOnDrop { judge, row };
@@ -121,7 +121,7 @@ async fn client(http_client: &HttpClientHandle, judge: &GrantJudge) -> Result<Ar
 /// Records the requested addresses on drop, so that the row has them even if its caller has gone away.
 struct RecordedOnDrop<'a> {
     judge: &'a GrantJudge,
-    row: &'a mut RowFacts,
+    row: &'a mut RowFields,
 }
 
 impl Drop for RecordedOnDrop<'_> {

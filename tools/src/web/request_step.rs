@@ -2,7 +2,7 @@
 
 use std::{sync::Arc, time::Duration};
 
-use portcullis_policy::{HttpMethod, Operation, PinStatus, ToolFacts, ToolOrigin};
+use portcullis_policy::{HttpMethod, Operation, PinStatus, ToolDescriptor, ToolOrigin};
 use portcullis_types::{ArgumentRole, FunctionDecl, JsonSchema, RoleKind, SafetyTier, ToolName, ToolPolicy};
 use serde_json::json;
 
@@ -66,13 +66,13 @@ pub(crate) fn request_step(
             "additionalProperties": false,
         })),
     };
-    let facts = facts(name, vec![ArgumentRole { argument: URL.to_owned(), role: RoleKind::Url }])?;
-    RegisteredTool::operation(decl, "Request", facts, RequestStep { http_client, form })
+    let descriptor = descriptor(name, vec![ArgumentRole { argument: URL.to_owned(), role: RoleKind::Url }])?;
+    RegisteredTool::operation(decl, "Request", descriptor, RequestStep { http_client, form })
 }
 
-/// Returns the facts of a web operation, or of its request step.
-pub(super) fn facts(name: &str, roles: Vec<ArgumentRole>) -> Result<ToolFacts, RegistryError> {
-    Ok(ToolFacts {
+/// Returns the descriptor of a web operation, or of its request step.
+pub(super) fn descriptor(name: &str, roles: Vec<ArgumentRole>) -> Result<ToolDescriptor, RegistryError> {
+    Ok(ToolDescriptor {
         name: ToolName::parse(name).map_err(|source| RegistryError::Name { source })?,
         declared_tier: Some(SafetyTier::SideEffecting),
         declared_policy: ToolPolicy::Auto,

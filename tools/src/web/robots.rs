@@ -160,8 +160,8 @@ async fn request(
 ) -> Result<Result<Option<Bytes>, RobotsRefusal>, ToolError> {
     let mut url = format!("{origin}/robots.txt");
     for followed in 0..=MAX_ROBOTS_REDIRECTS {
-        let terms = RequestOptions { redirects_followed: followed, refusal: None };
-        match steps.hop(REQUEST_STEP, &url, terms, deadline).await {
+        let options = RequestOptions { redirects_followed: followed, refusal: None };
+        match steps.hop(REQUEST_STEP, &url, options, deadline).await {
             Ok(RequestOutcome::Response(response)) => return Ok(rules(&response)),
             Ok(RequestOutcome::Redirect(next_url)) => url = next_url.to_string(),
             Err(StepRequestFailure { error, is_redirect_refused }) => {

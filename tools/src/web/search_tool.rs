@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 
 use super::{
     query::{DEFAULT_RESULTS, MAX_QUERY_CHARS, MAX_RESULTS, MAX_SITE_CHARS},
-    request_step::{Redirects, RequestTemplate, facts, steps_of},
+    request_step::{Redirects, RequestTemplate, descriptor, steps_of},
 };
 use crate::{registered::RegisteredTool, registry::RegistryError, table::ToolTable};
 
@@ -139,5 +139,5 @@ fn tool(
         })),
     };
     let backend = WebSearchBackend { steps: steps_of(operation, steps)?, settings, variant };
-    RegisteredTool::operation(decl, "Search the web", facts(operation.name, Vec::new())?, backend)
+    RegisteredTool::operation(decl, "Search the web", descriptor(operation.name, Vec::new())?, backend)
 }

@@ -3,7 +3,8 @@
 use serde_json::{Map, Value};
 
 use super::{
-    DialectFault, MAP, RECURSION, keywords_of, nested_pointer, notes, render_branches, render_item_schemas,
+    DialectFault, MAP, RECURSION, description, keywords_of, nested_pointer, render_branches,
+    render_item_schemas,
 };
 
 pub(super) fn render(root: &Value) -> Result<Value, DialectFault> {
@@ -17,7 +18,7 @@ fn schema(value: &Value, pointer: &str) -> Result<Value, DialectFault> {
         return Err(DialectFault::new(pointer, RECURSION));
     }
     let mut map = map.clone();
-    notes::move_to_description(&mut map, &["minimum", "maximum", "minLength", "maxLength", "pattern"]);
+    description::move_to_description(&mut map, &["minimum", "maximum", "minLength", "maxLength", "pattern"]);
     render_branches(&mut map, pointer, schema)?;
     if map.get("type") == Some(&"object".into()) {
         object(&mut map, pointer)?;
@@ -48,6 +49,6 @@ fn array(map: &mut Map<String, Value>, pointer: &str) -> Result<(), DialectFault
     let min_items = map.get("minItems").and_then(Value::as_u64);
     // `None` is less than `Some`, so a missing `minItems` is not described.
     let array_bounds: &[&str] = if min_items > Some(1) { &["minItems", "maxItems"] } else { &["maxItems"] };
-    notes::move_to_description(map, array_bounds);
+    description::move_to_description(map, array_bounds);
     render_item_schemas(map, pointer, schema)
 }

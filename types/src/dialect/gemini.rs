@@ -2,7 +2,7 @@
 
 use serde_json::{Map, Value, json};
 
-use super::{ANYTHING, DialectFault, MAP, RECURSION, keywords_of, nested_pointer, notes};
+use super::{ANYTHING, DialectFault, MAP, RECURSION, description, keywords_of, nested_pointer};
 
 const UNION: &str = "a union of types; one type, or objects distinguished by a field, can be expressed";
 
@@ -42,9 +42,9 @@ fn schema(value: &Value, pointer: &str) -> Result<Map<String, Value>, DialectFau
     {
         return Err(DialectFault::new(pointer, "constants that are not texts; texts can be expressed"));
     }
-    notes::move_to_description(&mut map, &["default"]);
+    description::move_to_description(&mut map, &["default"]);
     if map.get("format").is_some_and(|format| format != "date-time") {
-        notes::move_to_description(&mut map, &["format"]);
+        description::move_to_description(&mut map, &["format"]);
     }
     match map.get("type").and_then(Value::as_str) {
         Some("object") => object(&mut map, pointer)?,
@@ -106,12 +106,12 @@ fn merge_union(
         let inner_description = merged.remove("description");
         merged.insert("description".to_owned(), text.into());
         if let Some(inner_description) = inner_description.as_ref().and_then(Value::as_str) {
-            notes::append_to_description(&mut merged, inner_description);
+            description::append_to_description(&mut merged, inner_description);
         }
     }
     if let Some(default) = enclosing.get("default") {
         merged.insert("default".to_owned(), default.clone());
-        notes::move_to_description(&mut merged, &["default"]);
+        description::move_to_description(&mut merged, &["default"]);
     }
     Ok(merged)
 }

@@ -2,7 +2,9 @@
 
 use serde_json::{Map, Value, json};
 
-use super::{DialectFault, MAP, keywords_of, nested_pointer, notes, render_branches, render_item_schemas};
+use super::{
+    DialectFault, MAP, description, keywords_of, nested_pointer, render_branches, render_item_schemas,
+};
 
 pub(super) fn render(root: &Value) -> Result<Value, DialectFault> {
     schema(root, "")
@@ -15,7 +17,7 @@ fn schema(value: &Value, pointer: &str) -> Result<Value, DialectFault> {
         return Ok(json!({"$ref": target}));
     }
     let mut map = map.clone();
-    notes::move_to_description(&mut map, &["default", "minLength", "maxLength"]);
+    description::move_to_description(&mut map, &["default", "minLength", "maxLength"]);
     if let Some(defs) = map.get_mut("$defs").and_then(Value::as_object_mut) {
         for (name, definition) in defs.iter_mut() {
             *definition = schema(definition, &nested_pointer(pointer, "$defs", Some(name)))?;

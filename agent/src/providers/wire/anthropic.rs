@@ -21,16 +21,16 @@ const DEFAULT_MAX_TOKENS: u32 = 8192;
 /// Replaces an empty user message, because the API refuses a conversation without any user message.
 const EMPTY_MESSAGE: &str = "[empty message]";
 
-pub(super) fn body(turn: WireRequest<'_>) -> Result<Vec<u8>, ProviderError> {
+pub(super) fn body(request: WireRequest<'_>) -> Result<Vec<u8>, ProviderError> {
     let body = MessagesRequest {
-        model: turn.model,
-        max_tokens: turn.request.max_tokens.unwrap_or(DEFAULT_MAX_TOKENS),
+        model: request.model,
+        max_tokens: request.chat.max_tokens.unwrap_or(DEFAULT_MAX_TOKENS),
         stream: true,
-        system: history::instructions(&turn.request.messages).filter(|text| !is_blank(text)),
-        messages: conversation(&turn.request.messages)?,
-        tools: turn.request.tools.iter().map(|tool| declare_tool(tool, turn.strict)).collect(),
+        system: history::instructions(&request.chat.messages).filter(|text| !is_blank(text)),
+        messages: conversation(&request.chat.messages)?,
+        tools: request.chat.tools.iter().map(|tool| declare_tool(tool, request.strict)).collect(),
         // The API accepts temperatures up to 1.
-        temperature: turn.request.temperature.map(|temperature| temperature.min(1.0)),
+        temperature: request.chat.temperature.map(|temperature| temperature.min(1.0)),
     };
     serde_json::to_vec(&body).map_err(|error| {
         ProviderError::new(ProviderErrorKind::Rejected, "the request is not JSON").with_source(error)

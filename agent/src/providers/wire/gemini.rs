@@ -37,19 +37,19 @@ pub(super) fn endpoint(base: &Url, model: &str) -> Url {
     url
 }
 
-pub(super) fn body(turn: WireRequest<'_>) -> Result<Vec<u8>, ProviderError> {
+pub(super) fn body(request: WireRequest<'_>) -> Result<Vec<u8>, ProviderError> {
     let mut config = json!({});
-    if let Some(limit) = turn.request.max_tokens {
+    if let Some(limit) = request.chat.max_tokens {
         config["maxOutputTokens"] = limit.into();
     }
-    if let Some(temperature) = turn.request.temperature {
+    if let Some(temperature) = request.chat.temperature {
         config["temperature"] = temperature.into();
     }
-    let tools: Vec<Value> = turn.request.tools.iter().map(declare_tool).collect();
+    let tools: Vec<Value> = request.chat.tools.iter().map(declare_tool).collect();
     let body = GenerateContentRequest {
-        system_instruction: history::instructions(&turn.request.messages)
+        system_instruction: history::instructions(&request.chat.messages)
             .map(|text| Content { role: None, parts: vec![Part::text(text.into())] }),
-        contents: conversation(&turn)?,
+        contents: conversation(&request)?,
         tools: if tools.is_empty() { Vec::new() } else { vec![json!({"functionDeclarations": tools})] },
         generation_config: config,
     };
@@ -67,11 +67,11 @@ fn declare_tool(tool: &FunctionDecl) -> Value {
     declared
 }
 
-fn conversation<'a>(turn: &WireRequest<'a>) -> Result<Vec<Content<'a>>, ProviderError> {
-    let signature = (!is_of_old_generation(turn.model)).then_some(NO_SIGNATURE);
+fn conversation<'a>(request: &WireRequest<'a>) -> Result<Vec<Content<'a>>, ProviderError> {
+    let signature = (!is_of_old_generation(request.model)).then_some(NO_SIGNATURE);
     let mut calls = CallHistory::default();
     let mut turns: Vec<Content<'a>> = Vec::new();
-    for message in &turn.request.messages {
+    for message in &request.chat.messages {
         let (role, parts) = match message.role {
             MessageRole::System => continue,
             MessageRole::User => ("user", content_parts(message)),

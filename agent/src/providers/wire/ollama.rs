@@ -13,21 +13,21 @@ use super::{
 };
 use crate::{Delta, ProviderError, ProviderErrorKind, StopReason, Usage};
 
-pub(super) fn body(turn: WireRequest<'_>) -> Result<Vec<u8>, ProviderError> {
+pub(super) fn body(request: WireRequest<'_>) -> Result<Vec<u8>, ProviderError> {
     let mut calls = CallHistory::default();
     let mut messages = Vec::new();
-    for message in &turn.request.messages {
+    for message in &request.chat.messages {
         messages.push(chat_message(message, &mut calls)?);
     }
     let mut options = json!({});
-    if let Some(limit) = turn.request.max_tokens {
+    if let Some(limit) = request.chat.max_tokens {
         options["num_predict"] = limit.into();
     }
-    if let Some(temperature) = turn.request.temperature {
+    if let Some(temperature) = request.chat.temperature {
         options["temperature"] = temperature.into();
     }
-    let tools = turn.request.tools.iter().map(|tool| json!({"type": "function", "function": tool})).collect();
-    let body = ChatRequest { model: turn.model, messages, tools, stream: true, options };
+    let tools = request.chat.tools.iter().map(|tool| json!({"type": "function", "function": tool})).collect();
+    let body = ChatRequest { model: request.model, messages, tools, stream: true, options };
     serde_json::to_vec(&body).map_err(|error| {
         ProviderError::new(ProviderErrorKind::Rejected, "the request is not JSON").with_source(error)
     })

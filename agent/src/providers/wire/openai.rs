@@ -16,29 +16,29 @@ use crate::{Delta, ProviderError, StopReason, ToolCallDelta, Usage};
 /// The marker after the last event.
 const DONE: &str = "[DONE]";
 
-pub(super) fn body(turn: WireRequest<'_>) -> Result<Vec<u8>, ProviderError> {
+pub(super) fn body(request: WireRequest<'_>) -> Result<Vec<u8>, ProviderError> {
     let mut calls = CallHistory::default();
     let mut messages = Vec::new();
-    for message in &turn.request.messages {
+    for message in &request.chat.messages {
         messages.extend(chat_message(message, &mut calls)?);
     }
     let mut body = json!({
-        "model": turn.model,
+        "model": request.model,
         "messages": messages,
         "stream": true,
         "stream_options": {"include_usage": true},
     });
-    if !turn.request.tools.is_empty() {
+    if !request.chat.tools.is_empty() {
         let tools: Vec<Value> =
-            turn.request.tools.iter().map(|tool| declare_tool(tool, turn.strict)).collect();
+            request.chat.tools.iter().map(|tool| declare_tool(tool, request.strict)).collect();
         body["tools"] = tools.into();
     }
-    if let Some(limit) = turn.request.max_tokens {
+    if let Some(limit) = request.chat.max_tokens {
         // OpenAI's newer models refuse `max_tokens`, and other servers know only that.
-        let word = if turn.official { "max_completion_tokens" } else { "max_tokens" };
+        let word = if request.official { "max_completion_tokens" } else { "max_tokens" };
         body[word] = limit.into();
     }
-    if let Some(temperature) = turn.request.temperature {
+    if let Some(temperature) = request.chat.temperature {
         body["temperature"] = temperature.into();
     }
     Ok(body.to_string().into_bytes())

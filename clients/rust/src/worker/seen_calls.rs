@@ -9,7 +9,7 @@ const MAX_ANSWERED: usize = 10_000;
 /// The calls that a worker has begun.
 #[derive(Debug, Default)]
 pub(super) struct SeenCalls {
-    under_way: HashSet<String>,
+    in_flight: HashSet<String>,
     answered: HashSet<String>,
     /// The answered calls in order, the oldest first.
     order: VecDeque<String>,
@@ -18,12 +18,12 @@ pub(super) struct SeenCalls {
 impl SeenCalls {
     /// Marks a call as in flight. Returns `false` if it is already, or has been answered.
     pub(super) fn begin(&mut self, call: &str) -> bool {
-        !self.answered.contains(call) && self.under_way.insert(call.to_owned())
+        !self.answered.contains(call) && self.in_flight.insert(call.to_owned())
     }
 
     /// Marks a call as answered.
     pub(super) fn answered(&mut self, call: String) {
-        self.under_way.remove(&call);
+        self.in_flight.remove(&call);
         if self.answered.insert(call.clone()) {
             self.order.push_back(call);
         }
@@ -36,7 +36,7 @@ impl SeenCalls {
 
     /// Forgets a call whose result could not be submitted. The next list contains it again.
     pub(super) fn forget(&mut self, call: &str) {
-        self.under_way.remove(call);
+        self.in_flight.remove(call);
     }
 }
 

@@ -22,9 +22,9 @@ pub(super) struct WorkerSession<'a> {
     worker: &'a Worker,
     agent: &'a str,
     /// The id of the last event that was handled.
-    last: Option<String>,
+    last_event_id: Option<String>,
     seen: SeenCalls,
-    under_way: JoinSet<Answered>,
+    in_flight: JoinSet<Answered>,
 }
 
 /// A call that was answered, or whose answer failed.
@@ -35,7 +35,7 @@ struct Answered {
 
 impl<'a> WorkerSession<'a> {
     pub(super) fn new(worker: &'a Worker, agent: &'a str) -> Self {
-        Self { worker, agent, last: None, seen: SeenCalls::default(), under_way: JoinSet::new() }
+        Self { worker, agent, last_event_id: None, seen: SeenCalls::default(), in_flight: JoinSet::new() }
     }
 
     /// Answers calls until an error that is not transient.
@@ -46,11 +46,11 @@ impl<'a> WorkerSession<'a> {
             match self.answer_connection(&mut backoff).await {
                 Ok(()) => tracing::debug!("the gateway has ended the stream of events"),
                 Err(error) if error.is_transient() => {
-                    tracing::warn!(error = &error as &dyn Error, "the events are not read; connecting again");
+                    tracing::warn!(error = &error as &dyn Error, "cannot read events; reconnecting");
                     if matches!(error, ClientError::TooLarge { .. } | ClientError::Unreadable { .. }) {
                         // Drop the id: with it, the gateway would send the same event again. The list has the
                         // missed calls.
-                        self.last = None;
+                        self.last_event_id = None;
                     }
                 }
                 Err(error) => return error,
@@ -64,22 +64,22 @@ impl<'a> WorkerSession<'a> {
 
     /// Waits for the calls in flight, and abandons those that take too long.
     pub(super) async fn finish(mut self) {
-        let all = async { while self.under_way.join_next().await.is_some() {} };
+        let all = async { while self.in_flight.join_next().await.is_some() {} };
         if timeout(SHUTDOWN_GRACE, all).await.is_err() {
-            tracing::warn!(calls = self.under_way.len(), "calls under way are given up");
+            tracing::warn!(calls = self.in_flight.len(), "abandoning calls in flight");
         }
     }
 
     /// Answers the calls of one connection until it ends.
     async fn answer_connection(&mut self, backoff: &mut Backoff) -> Result<(), ClientError> {
         // Connect before reading the list, so that no call in between is missed.
-        let mut events = self.worker.gateway.events(self.agent, self.last.as_deref()).await?;
+        let mut events = self.worker.gateway.events(self.agent, self.last_event_id.as_deref()).await?;
         self.answer_open().await?;
         loop {
             self.wait_for_slot().await?;
             let event = tokio::select! {
                 event = events.next() => event,
-                Some(answered) = self.under_way.join_next() => {
+                Some(answered) = self.in_flight.join_next() => {
                     self.end_call(answered)?;
                     continue;
                 }
@@ -93,7 +93,7 @@ impl<'a> WorkerSession<'a> {
             }
             // Ignore an event without an id: it is not stored, so a reconnect cannot resume from it.
             if let Some(id) = event.id {
-                self.last = Some(id);
+                self.last_event_id = Some(id);
             }
         }
     }
@@ -115,7 +115,7 @@ impl<'a> WorkerSession<'a> {
             return Ok(());
         }
         let gateway = self.worker.gateway.clone();
-        self.under_way.spawn(async move {
+        self.in_flight.spawn(async move {
             let result = tool.call(call.args.clone()).await;
             let outcome = submit(&gateway, &call, &result).await;
             Answered { call: call.call_id, outcome }
@@ -126,8 +126,8 @@ impl<'a> WorkerSession<'a> {
     /// Waits until fewer calls than allowed are in flight. In that time no event is read, and the gateway
     /// buffers them.
     async fn wait_for_slot(&mut self) -> Result<(), ClientError> {
-        while self.under_way.len() >= self.worker.concurrency.get() {
-            if let Some(answered) = self.under_way.join_next().await {
+        while self.in_flight.len() >= self.worker.concurrency.get() {
+            if let Some(answered) = self.in_flight.join_next().await {
                 self.end_call(answered)?;
             }
         }
@@ -150,13 +150,13 @@ impl<'a> WorkerSession<'a> {
         match outcome {
             Ok(submission) => {
                 if !submission.is_delivered() {
-                    tracing::warn!(call, ?submission, "a result was not taken");
+                    tracing::warn!(call, ?submission, "the gateway did not accept a result");
                 }
                 self.seen.answered(call);
                 Ok(())
             }
             Err(error) if error.is_transient() => {
-                tracing::error!(call, error = &error as &dyn Error, "a result could not be submitted");
+                tracing::error!(call, error = &error as &dyn Error, "cannot submit a result");
                 self.seen.forget(&call);
                 Ok(())
             }

@@ -250,7 +250,7 @@ async fn a_submission_without_rights_ends_the_worker() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn no_more_calls_than_allowed_are_under_way() {
+async fn no_more_calls_than_allowed_are_in_flight() {
     let fake = FakeGateway::start();
     fake.noted().calls = (0..5).map(|number| call(&format!("cal_{number}"), "slow", &Value::Null)).collect();
     let events = (5..10).map(|number| pending(number, &format!("cal_{number}"), "slow", &Value::Null));

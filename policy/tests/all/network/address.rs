@@ -61,7 +61,7 @@ fn every_address_of_a_name_is_judged() {
             address(text),
             DenialCode::AddressNotPublic,
             &rule,
-            "`api.example.com` leads to an address",
+            "`api.example.com` resolves to an address",
         );
         let denial = address(text).expect_err("is denied");
         let denial_text = format!("{denial} {}", denial.message());

@@ -79,10 +79,10 @@ fn the_lines_of_a_hint_give_a_tool_its_first_host() {
     assert!(grant_of(&text).judge_request("GET", url).is_ok(), "{text}");
     // A URL in an argument is refused with the same lines.
     let subject = RequestedSubject::Url { argument: "url".into(), url: url.into() };
-    let facts = tool("t", SafetyTier::Privileged);
-    let refused = decide(&load(BASE), &facts, std::slice::from_ref(&subject)).expect_err("is denied");
+    let descriptor = tool("t", SafetyTier::Privileged);
+    let refused = decide(&load(BASE), &descriptor, std::slice::from_ref(&subject)).expect_err("is denied");
     let text = format!("{BASE}{}", lines_of(&refused.hint));
-    assert!(decide(&load(&text), &facts, &[subject]).is_ok(), "{text}");
+    assert!(decide(&load(&text), &descriptor, &[subject]).is_ok(), "{text}");
 }
 
 #[test]

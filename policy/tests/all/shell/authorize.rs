@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use portcullis_policy::{
     Approval, CallRequest, DEFAULT_MAX_OUTPUT_BYTES, DEFAULT_POLICY, Denial, DenialCode, Grant, ProfileName,
-    RequestedSubject, RunFacts, ToolFacts, ToolOrigin, WorkspaceSecurityPolicy,
+    RequestedSubject, RunContext, ToolDescriptor, ToolOrigin, WorkspaceSecurityPolicy,
 };
 use portcullis_types::{Access, GuestPath, SafetyTier};
 use serde_json::json;
@@ -23,16 +23,16 @@ fn workdir(text: &str) -> RequestedSubject {
 }
 
 #[track_caller]
-fn granted(policy: &WorkspaceSecurityPolicy, tool: &ToolFacts, subjects: &[RequestedSubject]) -> Grant {
-    match policy.authorize(&CallRequest { tool, subjects, run: &RunFacts::default() }) {
+fn granted(policy: &WorkspaceSecurityPolicy, tool: &ToolDescriptor, subjects: &[RequestedSubject]) -> Grant {
+    match policy.authorize(&CallRequest { tool, subjects, run: &RunContext::default() }) {
         Ok(grant) => grant,
         Err(denial) => panic!("allowed, but: {denial}"),
     }
 }
 
 #[track_caller]
-fn denied(policy: &WorkspaceSecurityPolicy, tool: &ToolFacts, subjects: &[RequestedSubject]) -> Denial {
-    match policy.authorize(&CallRequest { tool, subjects, run: &RunFacts::default() }) {
+fn denied(policy: &WorkspaceSecurityPolicy, tool: &ToolDescriptor, subjects: &[RequestedSubject]) -> Denial {
+    match policy.authorize(&CallRequest { tool, subjects, run: &RunContext::default() }) {
         Ok(grant) => panic!("denied, but: {grant:?}"),
         Err(denial) => denial,
     }
@@ -133,7 +133,7 @@ fn no_tool_but_the_hosts_own_runs_commands_whatever_it_declares() {
         ToolOrigin::ShippedOperation,
         ToolOrigin::ForeignModule,
     ] {
-        let guest = ToolFacts { origin, ..shell_exec() };
+        let guest = ToolDescriptor { origin, ..shell_exec() };
         let denial = denied(&policy, &guest, &[command("ls")]);
         assert_eq!(denial.code, DenialCode::CommandsNotGranted, "{origin:?}");
         assert_eq!(denial.hint, "only tools that this host ships for it run commands");
@@ -142,7 +142,7 @@ fn no_tool_but_the_hosts_own_runs_commands_whatever_it_declares() {
         assert_eq!(granted(&policy, &guest, &[]).shell, None, "{origin:?}");
     }
     // The shipped tool with no command argument, or with another argument.
-    let undeclared = ToolFacts { roles: Vec::new(), ..shell_exec() };
+    let undeclared = ToolDescriptor { roles: Vec::new(), ..shell_exec() };
     assert_eq!(denied(&policy, &undeclared, &[command("ls")]).code, DenialCode::CommandsNotGranted);
     let other = RequestedSubject::Command { argument: "stdin".into(), command: "ls".into() };
     assert_eq!(denied(&policy, &shell_exec(), &[other]).code, DenialCode::CommandsNotGranted);

@@ -3,7 +3,7 @@
 use std::{net::IpAddr, sync::Arc};
 
 use portcullis_policy::{
-    CallRequest, Denial, DenialCode, FlowLabel, Grant, RequestedSubject, RunFacts, ShellNetwork, UrlHost,
+    CallRequest, Denial, DenialCode, FlowLabel, Grant, RequestedSubject, RunContext, ShellNetwork, UrlHost,
     WorkspaceSecurityPolicy,
 };
 
@@ -23,7 +23,7 @@ fn network() -> ShellNetwork {
     with_hosts().shell_network().expect("a network").clone()
 }
 
-fn call(policy: &WorkspaceSecurityPolicy, run: &RunFacts<'_>) -> Result<Grant, Denial> {
+fn call(policy: &WorkspaceSecurityPolicy, run: &RunContext<'_>) -> Result<Grant, Denial> {
     let subjects = [RequestedSubject::Command { argument: "command".into(), command: "true".into() }];
     policy.authorize(&CallRequest { tool: &shell_exec(), subjects: &subjects, run })
 }
@@ -126,12 +126,14 @@ fn an_overlay_takes_hosts_away_and_adds_none() {
 #[test]
 fn a_command_with_hosts_is_a_sink_of_the_network() {
     let flow = "[[flow]]\nafter = ['vault']\nthen = ['network']\napproval = 'deny'\n";
-    let run =
-        RunFacts { labels: Arc::new([(FlowLabel::Vault, "c1".to_owned())].into()), ..RunFacts::default() };
+    let run = RunContext {
+        labels: Arc::new([(FlowLabel::Vault, "c1".to_owned())].into()),
+        ..RunContext::default()
+    };
     let with = load(&format!("{BASE}\n{HOSTS}\n{flow}"));
     let denial = call(&with, &run).expect_err("denied");
     assert_eq!((denial.code, denial.rule.as_str()), (DenialCode::FlowDenied, "flow[vault -> network]"));
-    let granted = call(&with, &RunFacts::default()).expect("nothing was read");
+    let granted = call(&with, &RunContext::default()).expect("nothing was read");
     let shell = granted.shell.expect("a shell");
     assert_eq!(shell.network.as_deref(), with.shell_network());
     let without = load(&format!("{BASE}\n[shell]\nmounts = {{ shared = 'write' }}\n{flow}"));

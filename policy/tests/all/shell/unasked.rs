@@ -3,7 +3,7 @@
 use std::{collections::BTreeMap, sync::Arc};
 
 use portcullis_policy::{
-    Approval, CallRequest, FlowLabel, Grant, RequestedSubject, RunFacts, WorkspaceSecurityPolicy,
+    Approval, CallRequest, FlowLabel, Grant, RequestedSubject, RunContext, WorkspaceSecurityPolicy,
 };
 
 use crate::support::{BASE, load, load_with, try_load};
@@ -12,23 +12,23 @@ use super::shell_exec;
 
 const UNASKED: &str = "[shell]\nmounts = { shared = 'write' }\nunasked = ['ls *', 'git status']\n";
 
-fn grant(policy: &WorkspaceSecurityPolicy, command: &str, run: &RunFacts<'_>) -> Grant {
+fn grant(policy: &WorkspaceSecurityPolicy, command: &str, run: &RunContext<'_>) -> Grant {
     let subjects = [RequestedSubject::Command { argument: "command".into(), command: command.into() }];
     let request = CallRequest { tool: &shell_exec(), subjects: &subjects, run };
     policy.authorize(&request).unwrap_or_else(|denial| panic!("{command}: {denial}"))
 }
 
 fn approval(policy: &WorkspaceSecurityPolicy, command: &str) -> Approval {
-    grant(policy, command, &RunFacts::default()).approval
+    grant(policy, command, &RunContext::default()).approval
 }
 
 #[test]
 fn a_covered_command_needs_no_approval_and_the_grant_names_the_rules() {
     let policy = load(&format!("{BASE}\n{UNASKED}"));
-    let covered = grant(&policy, "git status && ls -l", &RunFacts::default());
+    let covered = grant(&policy, "git status && ls -l", &RunContext::default());
     assert_eq!(covered.approval, Approval::Allow);
     assert_eq!(covered.unasked, ["shell.unasked[\"git status\"]", "shell.unasked[\"ls *\"]"]);
-    let other = grant(&policy, "git push", &RunFacts::default());
+    let other = grant(&policy, "git push", &RunContext::default());
     assert_eq!((other.approval, other.unasked.len()), (Approval::Ask, 0));
     assert!(serde_json::to_value(&other).expect("encodes").get("unasked").is_none());
     // An entry with `ask` means the same as the tier, so the operator's rules apply.
@@ -36,20 +36,20 @@ fn a_covered_command_needs_no_approval_and_the_grant_names_the_rules() {
     assert_eq!(approval(&entry, "ls"), Approval::Allow);
     // With `allow` no approval is needed, so no rule is named.
     let allowed = load(&format!("{BASE}\n{UNASKED}[tools.shell_exec]\napproval = 'allow'\n"));
-    assert_eq!(grant(&allowed, "ls", &RunFacts::default()).unasked.len(), 0);
+    assert_eq!(grant(&allowed, "ls", &RunContext::default()).unasked.len(), 0);
 }
 
 #[test]
 fn a_denied_command_stays_denied_and_a_flow_rule_still_asks() {
     let subjects = [RequestedSubject::Command { argument: "command".into(), command: "ls x".into() }];
-    let request = CallRequest { tool: &shell_exec(), subjects: &subjects, run: &RunFacts::default() };
+    let request = CallRequest { tool: &shell_exec(), subjects: &subjects, run: &RunContext::default() };
     let denied = load(&format!("{BASE}\n{UNASKED}deny = ['ls x']\n")).authorize(&request);
     assert_eq!(denied.expect_err("denied").rule, "shell.deny[\"ls x\"]");
 
     let flow = "[[flow]]\nafter = ['web']\nthen = ['shell']\napproval = 'ask'\n";
     let policy = load(&format!("{BASE}\n{UNASKED}{flow}"));
     let labels = Arc::new(BTreeMap::from([(FlowLabel::Web, "c1".to_owned())]));
-    let run = RunFacts { agent: "a", run: "r", labels };
+    let run = RunContext { agent: "a", run: "r", labels };
     let asked = grant(&policy, "ls", &run);
     assert_eq!((asked.approval, asked.unasked.len()), (Approval::Ask, 0));
     assert_eq!(approval(&policy, "ls"), Approval::Allow);
@@ -97,7 +97,7 @@ fn each_command_of_a_call_needs_a_rule() {
         (["rm x", "ls"], Approval::Ask),
     ] {
         let subjects = commands.map(command);
-        let run = RunFacts::default();
+        let run = RunContext::default();
         let request = CallRequest { tool: &shell_exec(), subjects: &subjects, run: &run };
         assert_eq!(policy.authorize(&request).expect("granted").approval, expected, "{commands:?}");
     }

@@ -107,8 +107,8 @@ impl RunSession {
                 };
                 answerer.continue_run(&run, cancel, show).await
             }
-            View::Json(form) => {
-                let mut format = form.begin();
+            View::Json(kind) => {
+                let mut format = kind.begin();
                 let show = |event: &_| stream::write_output(&format.lines(event));
                 answerer.continue_run(&run, cancel, show).await
             }

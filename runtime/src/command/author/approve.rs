@@ -49,33 +49,33 @@ fn describe_approval(registry: &ToolRegistry, approval: &ModuleApproval<'_>) -> 
         (Some(_), false) => writeln!(out, "\nchanged since it was approved"),
     };
     for change in changes {
-        let [before, now] = [&change.before, &change.now].map(|fact| match has_several_lines(fact) {
-            true => format!("\n{}", split_into_lines(fact, "      | ").trim_end()),
-            false => text::inline(fact),
+        let [before, now] = [&change.before, &change.now].map(|property| match has_several_lines(property) {
+            true => format!("\n{}", split_into_lines(property, "      | ").trim_end()),
+            false => text::inline(property),
         });
         let _ = writeln!(out, "  {}\n    was {before}\n    is  {now}", text::inline(&change.what));
     }
     out
 }
 
-/// The escaped form of a line end in a fact.
+/// The escaped form of a line end in a property.
 const ESCAPED_NEWLINE: &str = "\\u{a}";
 
-/// The maximum length of a fact in the table, in characters. A longer fact is shown below the table.
+/// The maximum length of a property in the table, in characters. A longer property is shown below the table.
 const MAX_CELL_CHARS: usize = 80;
 
-fn has_several_lines(fact: &str) -> bool {
-    fact.contains(ESCAPED_NEWLINE)
+fn has_several_lines(property: &str) -> bool {
+    property.contains(ESCAPED_NEWLINE)
 }
 
-/// Splits a fact into several lines, each behind a margin.
-fn split_into_lines(fact: &str, margin: &str) -> String {
-    split_into_lines_of_width(fact, margin, stream::stdout_columns())
+/// Splits a property into several lines, each behind a margin.
+fn split_into_lines(property: &str, margin: &str) -> String {
+    split_into_lines_of_width(property, margin, stream::stdout_columns())
 }
 
-fn split_into_lines_of_width(fact: &str, margin: &str, columns: Option<usize>) -> String {
-    let mut lines = String::with_capacity(fact.len());
-    for (index, part) in fact.split(ESCAPED_NEWLINE).enumerate() {
+fn split_into_lines_of_width(property: &str, margin: &str, columns: Option<usize>) -> String {
+    let mut lines = String::with_capacity(property.len());
+    for (index, part) in property.split(ESCAPED_NEWLINE).enumerate() {
         if index > 0 {
             // After a further backslash, this is the author's own text with its backslash escaped, not a line end.
             lines.push_str(if lines.ends_with('\\') { ESCAPED_NEWLINE } else { "\n" });
@@ -87,8 +87,8 @@ fn split_into_lines_of_width(fact: &str, margin: &str, columns: Option<usize>) -
 
 /// Compares the tool's declaration with the policy's grant.
 fn compare_with_policy(registry: &ToolRegistry, approval: &ModuleApproval<'_>) -> String {
-    let assigned = registry.policy().describe(approval.tool().facts());
-    let policy_value = |fact: &str| match fact {
+    let assigned = registry.policy().describe(approval.tool().descriptor());
+    let policy_value = |property: &str| match property {
         "tier" => assigned.tier.to_string(),
         "profile" => format!("{} ({})", assigned.profile, tools::mounts(registry, &assigned.profile)),
         "approval" => match assigned.approval {
@@ -103,16 +103,16 @@ fn compare_with_policy(registry: &ToolRegistry, approval: &ModuleApproval<'_>) -
         },
         _ => String::new(),
     };
-    let facts = approval.declared().facts();
-    let is_long = |fact: &str| has_several_lines(fact) || fact.chars().count() > MAX_CELL_CHARS;
-    let rows = facts.iter().map(|(name, fact)| {
-        let fact = if is_long(fact) { "see below".to_owned() } else { text::inline(fact) };
-        [(*name).to_owned(), fact, policy_value(name)]
+    let properties = approval.declared().properties();
+    let is_long = |property: &str| has_several_lines(property) || property.chars().count() > MAX_CELL_CHARS;
+    let rows = properties.iter().map(|(name, property)| {
+        let property = if is_long(property) { "see below".to_owned() } else { text::inline(property) };
+        [(*name).to_owned(), property, policy_value(name)]
     });
     let mut out = table::render(["", "IT DECLARES", "THE POLICY GIVES"], rows);
-    for (name, fact) in facts.iter().filter(|(_, fact)| is_long(fact)) {
+    for (name, property) in properties.iter().filter(|(_, property)| is_long(property)) {
         // Writing to a string cannot fail.
-        let _ = write!(out, "\n{name}\n{}", split_into_lines(fact, "  | "));
+        let _ = write!(out, "\n{name}\n{}", split_into_lines(property, "  | "));
     }
     out
 }
@@ -123,9 +123,9 @@ mod tests {
 
     #[test]
     fn a_fact_of_several_lines_is_shown_as_lines() {
-        let fact = "Counts lines.\\u{a}\\u{a}It \\u{1b}[2J clears nothing.";
-        assert!(has_several_lines(fact) && !has_several_lines("one line"));
-        let rendered = split_into_lines_of_width(fact, "  | ", None);
+        let property = "Counts lines.\\u{a}\\u{a}It \\u{1b}[2J clears nothing.";
+        assert!(has_several_lines(property) && !has_several_lines("one line"));
+        let rendered = split_into_lines_of_width(property, "  | ", None);
         assert_eq!(rendered, "  | Counts lines.\n  |\n  | It \\u{1b}[2J clears nothing.\n");
         // Text by the author that contains these characters is not split.
         assert_eq!(split_into_lines_of_width(r"a\\u{a}b", "| ", None), "| a\\\\u{a}b\n");

@@ -46,9 +46,16 @@ pub(crate) fn run(common: &CommonOptions, options: &BuildOptions) -> Result<Exit
     report.push_str("imports  nothing but what guests get\n\n");
     let tools = registry.tools();
     let rows = tools.iter().filter(|tool| is_from_modules(tool, &modules)).map(|tool| {
-        let declared = tool.declared().map(portcullis_tools::modules::DeclarationFacts::facts);
-        let fact = |name| declared.and_then(|facts| facts.get(name)).cloned().unwrap_or_default();
-        [tool.decl().name.clone(), fact("tier"), fact("timeout"), fact("roles"), fact("profile")]
+        let declared = tool.declared().map(portcullis_tools::modules::DeclarationSummary::properties);
+        let property =
+            |name| declared.and_then(|properties| properties.get(name)).cloned().unwrap_or_default();
+        [
+            tool.decl().name.clone(),
+            property("tier"),
+            property("timeout"),
+            property("roles"),
+            property("profile"),
+        ]
     });
     report.push_str(&table::render(["TOOL", "TIER", "TIMEOUT", "ROLES", "PROFILE"], rows));
     stream::write_output(&report)?;

@@ -16,7 +16,7 @@ pub(crate) fn run(common: &CommonOptions, options: &RevokeOptions) -> Result<Exi
     let envelope = setup::envelope(common)?;
     let runtime = setup::runtime()?;
     let registry = runtime.block_on(setup::registry(&envelope, sidecar::shell_source(common)))?;
-    let pin_status = registry.get(&options.tool).map(|tool| tool.facts().pin_status);
+    let pin_status = registry.get(&options.tool).map(|tool| tool.descriptor().pin_status);
     let pin = registry.revoke(&options.tool, CLI_ID)?;
     let name = text::inline(&options.tool);
     let now = match pin_status {

@@ -24,13 +24,13 @@ const PIECE: usize = 24;
 const MODEL: &str = "demo";
 
 /// A workspace under the shipped policy, which is removed at the end.
-pub(super) struct Scene {
+pub(super) struct GatewayDemo {
     _folder: TempDir,
     /// The options for this workspace.
     pub(super) common: CommonOptions,
 }
 
-impl Scene {
+impl GatewayDemo {
     pub(super) fn set_up(options: &CommonOptions) -> Result<Self, CliError> {
         let token_file = || {
             let folder = tempfile::Builder::new().prefix("portcullis-gateway-").tempdir()?;
@@ -56,7 +56,7 @@ impl Scene {
     }
 
     /// Creates the person, the agent and the space. Returns the person's token.
-    pub(super) async fn furnish(&self, gateway: &Gateway, operator: &str) -> Result<String, CliError> {
+    pub(super) async fn populate(&self, gateway: &Gateway, operator: &str) -> Result<String, CliError> {
         let tools = json!([
             {
                 "name": "confirmAction",

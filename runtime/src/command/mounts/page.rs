@@ -33,8 +33,8 @@ pub(super) struct MapInput<'a> {
     pub(super) made: Timestamp,
 }
 
-pub(super) fn render(facts: &MapInput<'_>) -> String {
-    let MapInput { workspace, policy, grants, use_counts, flows, made } = facts;
+pub(super) fn render(input: &MapInput<'_>) -> String {
+    let MapInput { workspace, policy, grants, use_counts, flows, made } = input;
     let by_mount = sorted_by_mount(grants);
     let rows = by_mount.iter().take(MAX_GRANTS).map(|(grant, grants)| {
         let count = use_counts.of(grants, &grant.mount);
@@ -59,7 +59,7 @@ pub(super) fn render(facts: &MapInput<'_>) -> String {
         header {
             p.kind { "Portcullis" }
             h1 { "Map of mounts" }
-            dl.facts {
+            dl.input {
                 div { dt { "Workspace" } dd { code { (Untrusted(&workspace.display().to_string())) } } }
                 div { dt { "Policy in force" } dd { code { (policy.digest().as_str()) } } }
                 div { dt { "Made" } dd { (Time(*made)) " UTC" } }

@@ -29,7 +29,7 @@ pub(crate) fn lint(common: &CommonOptions, options: LintOptions) -> Result<ExitC
     } else if as_json {
         json::write_output(&report.findings)?;
     } else {
-        stream::write_output(&shown(&report))?;
+        stream::write_output(&render(&report))?;
     }
     let is_unusable = report.findings.iter().any(|finding| finding.code.refuses_start());
     Ok(match report.heaviest() {
@@ -39,7 +39,7 @@ pub(crate) fn lint(common: &CommonOptions, options: LintOptions) -> Result<ExitC
     })
 }
 
-fn shown(report: &LintReport) -> String {
+fn render(report: &LintReport) -> String {
     let mut out = String::new();
     for finding in &report.findings {
         let LintFinding { code, level, location, hint, .. } = finding;

@@ -3,7 +3,8 @@
 use std::process::ExitCode;
 
 use portcullis_tools::policy::{
-    Approval, GrantedMount, PolicyProvenance, PolicyValue, ToolFacts, WorkspaceSecurityPolicy, shipped_tools,
+    Approval, GrantedMount, PolicyProvenance, PolicyValue, ToolDescriptor, WorkspaceSecurityPolicy,
+    shipped_tools,
 };
 use portcullis_types::SafetyTier;
 use serde::Serialize;
@@ -23,7 +24,7 @@ pub(crate) fn show(common: &CommonOptions, as_json: bool) -> Result<ExitCode, Cl
     let provenance = PolicyProvenance::read(&files.options(envelope.sandbox_tier));
     let values = provenance.values();
     if as_json {
-        let tools = shipped_tools().map(|facts| ToolGrant::new(&policy, &facts)).collect();
+        let tools = shipped_tools().map(|descriptor| ToolGrant::new(&policy, &descriptor)).collect();
         json::write_output(&PolicyListing {
             policy: files.operator_name(),
             overlay: files.overlay_name(),
@@ -66,11 +67,11 @@ struct ToolGrant {
 }
 
 impl ToolGrant {
-    fn new(policy: &WorkspaceSecurityPolicy, facts: &ToolFacts) -> Self {
-        let assignment = policy.describe(facts);
+    fn new(policy: &WorkspaceSecurityPolicy, descriptor: &ToolDescriptor) -> Self {
+        let assignment = policy.describe(descriptor);
         let network = policy.network_of(&assignment.profile);
         Self {
-            name: facts.name.to_string(),
+            name: descriptor.name.to_string(),
             tier: assignment.tier,
             approval: assignment.approval,
             enabled: assignment.enabled,

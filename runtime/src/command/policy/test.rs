@@ -48,13 +48,13 @@ pub(crate) fn test(common: &CommonOptions, options: PolicyTestOptions) -> Result
     let report = texts.decide(&explainer, &known, &tools).map_err(BootstrapError::ExpectationsFile)?;
     match as_json {
         true => json::write_output(&report)?,
-        false => stream::write_output(&shown(&report, coverage))?,
+        false => stream::write_output(&render(&report, coverage))?,
     }
     Ok(if report.holds() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 
 /// Formats one line for each expectation, then the counterexamples, and the grants without an expectation.
-fn shown(report: &ExpectationReport, with_coverage: bool) -> String {
+fn render(report: &ExpectationReport, with_coverage: bool) -> String {
     let mut out = String::new();
     let failed = || report.results.iter().filter(|result| !result.holds);
     for result in &report.results {

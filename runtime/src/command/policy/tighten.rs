@@ -15,7 +15,7 @@ use portcullis_tools::{
     MountUsage, PolicyFiles, ProfileUse, Replay, ReplayReport,
     audit::{self, Row},
     policy::{
-        Direction, GrantedMount, MountName, PolicyDiff, ProfileName, ToolFacts, WorkspaceSecurityPolicy,
+        Direction, GrantedMount, MountName, PolicyDiff, ProfileName, ToolDescriptor, WorkspaceSecurityPolicy,
     },
 };
 use portcullis_types::Access;
@@ -176,9 +176,9 @@ impl<'p> Plan<'p> {
         let of_tools: BTreeSet<ProfileName> = self
             .policy
             .offered_tools()
-            .chain(self.policy.tools_with_entries().map(entry_facts))
-            .filter(|facts| tools.contains(facts.name.as_str()))
-            .map(|facts| self.policy.describe(&facts).profile)
+            .chain(self.policy.tools_with_entries().map(descriptor_of_entry))
+            .filter(|descriptor| tools.contains(descriptor.name.as_str()))
+            .map(|descriptor| self.policy.describe(&descriptor).profile)
             .filter(|profile| self.reductions.contains_key(profile))
             .collect();
         // If no profile can be identified, withdraw all of them.
@@ -191,8 +191,8 @@ impl<'p> Plan<'p> {
     }
 }
 
-fn entry_facts(name: &portcullis_types::ToolName) -> ToolFacts {
-    ToolFacts::undeclared(name.clone(), portcullis_tools::policy::ToolOrigin::ForeignModule)
+fn descriptor_of_entry(name: &portcullis_types::ToolName) -> ToolDescriptor {
+    ToolDescriptor::undeclared(name.clone(), portcullis_tools::policy::ToolOrigin::ForeignModule)
 }
 
 fn access_label(access: Option<Access>) -> &'static str {
@@ -287,12 +287,12 @@ fn profile_lines(
         };
         lines.push(format!("{profile}: /{name} {} → {line}", mount.access));
     }
-    let has_profile = |facts: &ToolFacts| plan.policy.describe(facts).profile == *profile;
+    let has_profile = |descriptor: &ToolDescriptor| plan.policy.describe(descriptor).profile == *profile;
     let idle: Vec<String> = plan
         .policy
         .offered_tools()
         .filter(has_profile)
-        .map(|facts| facts.name.to_string())
+        .map(|descriptor| descriptor.name.to_string())
         .filter(|name| !used.tools.contains(name))
         .collect();
     if !idle.is_empty() {

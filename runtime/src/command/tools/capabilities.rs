@@ -9,7 +9,7 @@ use crate::{
 };
 
 #[derive(Debug, Serialize)]
-struct CapabilityFacts {
+struct ListedCapability {
     id: Capability,
     description: &'static str,
     status: CapabilityStatus,
@@ -20,14 +20,14 @@ struct CapabilityFacts {
 /// Prints the capabilities as a table or as JSON.
 pub(super) fn show(as_json: bool) -> Result<(), CliError> {
     if as_json {
-        let facts = Capability::ALL.map(|capability| CapabilityFacts {
+        let descriptor = Capability::ALL.map(|capability| ListedCapability {
             id: capability,
             description: capability.description(),
             status: capability.status(),
             tools: capability.tools(),
             prompt: capability.prompt(),
         });
-        return json::write_output(&facts);
+        return json::write_output(&descriptor);
     }
     let rows = Capability::ALL.map(|capability| {
         let tools = capability.tools().join(", ");

@@ -10,7 +10,7 @@ use crate::output::{table, text};
 
 /// Describes the tool for people: its purpose, its arguments, and its grant.
 pub(super) fn describe(registry: &ToolRegistry, tool: &RegisteredTool) -> String {
-    let assigned = registry.policy().describe(tool.facts());
+    let assigned = registry.policy().describe(tool.descriptor());
     let mut out = format!("{}\n", text::inline(&tool.decl().name));
     let mut add_line = |name: &str, value: &str| {
         // Writing to a string cannot fail.

@@ -15,7 +15,7 @@ use std::{
 use hyper_util::rt::TokioIo;
 use portcullis_policy::{CommandRules, VariableName};
 use portcullis_shell_daemon::{
-    EMBEDDED_ENTRY, EmbeddedSetup, PostureChoice, ServiceLimits, SessionLimits, SessionToolchain,
+    EMBEDDED_ENTRY, EmbeddedSetup, PostureChoice, ServiceLimits, SessionConfig, SessionToolchain,
     SidecarMount, SidecarServerConfig,
 };
 use portcullis_shell_protocol::{
@@ -90,7 +90,7 @@ pub(crate) fn config(fixture: &Fixture) -> SidecarServerConfig {
         protected: vec![".git/hooks".to_owned()],
         hidden: Vec::new(),
         network: None,
-        session: SessionLimits::default(),
+        session: SessionConfig::default(),
         service: ServiceLimits::default(),
     }
 }

@@ -85,12 +85,12 @@ fn an_unapproved_call_is_refused_and_the_model_informed() {
 fn events_are_printed_in_the_words_that_are_asked_for() {
     let fixture = Fixture::new();
     let turns = || vec![calls(&[("echo", r#"{"message": "hi"}"#)]), text("done")];
-    for (form, begin, end) in [
+    for (format, begin, end) in [
         ("everruns", "ToolCallStart", "ToolCallResult"),
         ("yoagent", "toolExecutionStart", "toolExecutionEnd"),
         ("hsafa", "tool.started", "tool.done"),
     ] {
-        let output = agent(&fixture, &Model::answering(turns()), &["--json", "--form", form]);
+        let output = agent(&fixture, &Model::answering(turns()), &["--json", "--format", format]);
         assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
         let printed = stdout(&output);
         let kinds: Vec<String> = printed

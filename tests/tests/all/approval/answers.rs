@@ -12,7 +12,7 @@ use portcullis_testing::Fixture;
 use portcullis_tools::{
     approval::{ApprovalAnswer, ApprovalPolicy, ApprovalRequest, ApprovalRule, Approver, AttributedAnswer},
     audit::Outcome,
-    policy::ToolFacts,
+    policy::ToolDescriptor,
 };
 use portcullis_types::ToolErrorKind::{self, Cancelled, Denied, InvalidArguments};
 use serde_json::{Value, json};
@@ -134,7 +134,7 @@ async fn forbidden_changed_arguments_are_refused_and_nothing_runs() {
 struct AskAboutOne;
 
 impl ApprovalPolicy for AskAboutOne {
-    fn decide(&self, _tool: &ToolFacts, arguments: &Value) -> ApprovalRule {
+    fn decide(&self, _tool: &ToolDescriptor, arguments: &Value) -> ApprovalRule {
         if arguments["n"] == 1 { ApprovalRule::Ask } else { ApprovalRule::Allow }
     }
 }

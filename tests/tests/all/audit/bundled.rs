@@ -191,25 +191,25 @@ fn every_change_of_a_bundle_is_reported_by_both() {
         (
             "the tree before",
             edit("bundle.json", &|text| {
-                let mut facts: Value = serde_json::from_str(text).expect("JSON");
-                facts["left"][0] = json!("0".repeat(64));
-                facts.to_string()
+                let mut descriptor: Value = serde_json::from_str(text).expect("JSON");
+                descriptor["left"][0] = json!("0".repeat(64));
+                descriptor.to_string()
             }),
         ),
         (
             "the proof",
             edit("bundle.json", &|text| {
-                let mut facts: Value = serde_json::from_str(text).expect("JSON");
-                facts["consistency"][0]["hashes"][0] = json!("0".repeat(64));
-                facts.to_string()
+                let mut descriptor: Value = serde_json::from_str(text).expect("JSON");
+                descriptor["consistency"][0]["hashes"][0] = json!("0".repeat(64));
+                descriptor.to_string()
             }),
         ),
         (
             "no proof",
             edit("bundle.json", &|text| {
-                let mut facts: Value = serde_json::from_str(text).expect("JSON");
-                facts["consistency"] = json!([]);
-                facts.to_string()
+                let mut descriptor: Value = serde_json::from_str(text).expect("JSON");
+                descriptor["consistency"] = json!([]);
+                descriptor.to_string()
             }),
         ),
     ];

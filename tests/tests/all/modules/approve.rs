@@ -26,7 +26,7 @@ async fn call(fixture: &Fixture) -> CallOutcome {
 }
 
 async fn pin_status(fixture: &Fixture) -> PinStatus {
-    fixture.registry().await.get("mine").expect("loaded").facts().pin_status
+    fixture.registry().await.get("mine").expect("loaded").descriptor().pin_status
 }
 
 fn approve(fixture: &Fixture) -> String {

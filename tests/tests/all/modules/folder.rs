@@ -29,7 +29,7 @@ async fn a_module_gets_the_policys_rights_and_not_those_it_claims() {
     let fixture = fixture(&[("greedy.wasm", &greedy)]);
     let registry = fixture.registry().await;
     let tool = registry.get("greedy").expect("loaded");
-    assert_eq!(tool.facts().origin, ToolOrigin::ForeignModule);
+    assert_eq!(tool.descriptor().origin, ToolOrigin::ForeignModule);
     let assigned = registry.assignment(&tool).expect("enabled");
     assert_eq!((assigned.profile.as_str(), assigned.approval.as_str()), ("Nothing", "ask"));
     assert_eq!(assigned.tier, SafetyTier::ReadOnly);

@@ -52,7 +52,7 @@ async fn an_invalid_name_is_refused() {
         let fixture = fixture(&[("m.wasm", &WatGuest::describing(&describe).bytes())]);
         let registry = fixture.registry().await;
         assert_eq!(refused_modules(&registry).len(), 1, "{name}");
-        assert!(registry.tools().iter().all(|tool| tool.facts().origin != ToolOrigin::ForeignModule));
+        assert!(registry.tools().iter().all(|tool| tool.descriptor().origin != ToolOrigin::ForeignModule));
     }
 }
 

@@ -10,7 +10,9 @@ use std::{
 };
 
 use async_trait::async_trait;
-use portcullis_tools::{ToolRegistry, approval::ApprovalPolicy, approval::ApprovalRule, policy::ToolFacts};
+use portcullis_tools::{
+    ToolRegistry, approval::ApprovalPolicy, approval::ApprovalRule, policy::ToolDescriptor,
+};
 use portcullis_types::{
     FunctionDecl, JsonSchema, SafetyTier, Tool, ToolArgs, ToolContext, ToolError,
     ToolErrorKind::{Denied, Failed, Internal, Timeout},
@@ -164,7 +166,7 @@ async fn a_tool_that_panics_before_it_is_polled_is_contained_too() {
 struct PanickingPolicy;
 
 impl ApprovalPolicy for PanickingPolicy {
-    fn decide(&self, _tool: &ToolFacts, _arguments: &Value) -> ApprovalRule {
+    fn decide(&self, _tool: &ToolDescriptor, _arguments: &Value) -> ApprovalRule {
         panic!("{SECRET}")
     }
 }

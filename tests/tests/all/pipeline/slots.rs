@@ -18,7 +18,7 @@ use portcullis_tools::{
     Caller, RegistryExecutor, ToolRegistry,
     approval::{ApprovalPolicy, ApprovalRule},
     new_call,
-    policy::ToolFacts,
+    policy::ToolDescriptor,
 };
 use portcullis_types::{
     CancellationToken, ToolError,
@@ -224,7 +224,7 @@ async fn nested_calls_obey_the_callers_approval_policy() {
 struct NoEcho;
 
 impl ApprovalPolicy for NoEcho {
-    fn decide(&self, tool: &ToolFacts, _arguments: &Value) -> ApprovalRule {
+    fn decide(&self, tool: &ToolDescriptor, _arguments: &Value) -> ApprovalRule {
         if tool.name.as_str() == "echo" {
             return ApprovalRule::Deny { reason: "no echo here".to_owned() };
         }

@@ -116,23 +116,31 @@ async fn the_list_of_shipped_tools_is_that_of_the_real_ones() {
     let registered: BTreeMap<_, _> = tools
         .iter()
         .chain(tools.iter().flat_map(|tool| tool.steps()))
-        .map(|tool| tool.facts())
-        .map(|facts| {
+        .map(|tool| tool.descriptor())
+        .map(|descriptor| {
             (
-                facts.name.clone(),
-                (facts.origin, facts.declared_tier, facts.declared_policy, facts.roles.clone()),
+                descriptor.name.clone(),
+                (
+                    descriptor.origin,
+                    descriptor.declared_tier,
+                    descriptor.declared_policy,
+                    descriptor.roles.clone(),
+                ),
             )
         })
         .collect();
     let listed: BTreeMap<_, _> = shipped_tools()
-        .map(|facts| {
-            (facts.name.clone(), (facts.origin, facts.declared_tier, facts.declared_policy, facts.roles))
+        .map(|descriptor| {
+            (
+                descriptor.name.clone(),
+                (descriptor.origin, descriptor.declared_tier, descriptor.declared_policy, descriptor.roles),
+            )
         })
         .collect();
     assert_eq!(listed, registered);
     assert!(listed.values().all(|(origin, ..)| *origin != ToolOrigin::Native));
-    for facts in shipped_tools().filter(|facts| facts.origin == ToolOrigin::ShippedModule) {
-        let tool = registry.get(facts.name.as_str()).expect("registered");
-        assert_eq!(facts.declared_timeout, tool.facts().declared_timeout, "{}", facts.name);
+    for descriptor in shipped_tools().filter(|descriptor| descriptor.origin == ToolOrigin::ShippedModule) {
+        let tool = registry.get(descriptor.name.as_str()).expect("registered");
+        assert_eq!(descriptor.declared_timeout, tool.descriptor().declared_timeout, "{}", descriptor.name);
     }
 }

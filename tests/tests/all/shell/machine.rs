@@ -8,7 +8,7 @@ use portcullis_testing::{
     Fixture, binary,
     outer::{KernelEnvironment, SyscallUse},
 };
-use portcullis_tools::shell::{ShellSource, SidecarConfig, StartSidecar, StartedSidecar};
+use portcullis_tools::shell::{ShellSource, SidecarOptions, StartSidecar, StartedSidecar};
 
 use super::Shell;
 
@@ -33,8 +33,8 @@ pub(super) const WITHOUT_LIMITS: KernelEnvironment = KernelEnvironment::Errno(&[
 struct OnMachine(KernelEnvironment);
 
 impl StartSidecar for OnMachine {
-    fn start(&self, config: &SidecarConfig) -> io::Result<StartedSidecar> {
-        self.0.start(|| OwnSidecar::new(binary()).start(config))
+    fn start(&self, options: &SidecarOptions) -> io::Result<StartedSidecar> {
+        self.0.start(|| OwnSidecar::new(binary()).start(options))
     }
 }
 

@@ -33,16 +33,16 @@ fn a_copy_is_made_or_refused_and_what_it_touches_is_listed() {
         let offered = stdout(&portcullis(&fixture, &["tools", format]));
         assert!(offered.contains("\"vault_copyto\"") && !offered.contains("vault_copyto_"), "{format}");
     }
-    let facts: Vec<Value> =
+    let descriptor: Vec<Value> =
         serde_json::from_str(&stdout(&portcullis(&fixture, &["tools", "--json"]))).expect("JSON");
-    let tool = facts.iter().find(|tool| tool["name"] == "vault_copyto").expect("listed");
+    let tool = descriptor.iter().find(|tool| tool["name"] == "vault_copyto").expect("listed");
     assert_eq!((&tool["origin"], &tool["profile"]), (&"shipped_operation".into(), &"Nothing".into()));
     assert_eq!(tool["mounts"], Value::Array(vec![]));
     let steps = tool["steps"].as_array().expect("steps");
     let profiles: Vec<_> = steps.iter().map(|step| step["profile"].as_str().expect("a profile")).collect();
     assert_eq!(profiles, ["VaultRead", "VaultWrite"]);
     let is_operation = |tool: &Value| tool["name"] == "vault_copyto" || tool["name"] == "web_fetch";
-    assert!(facts.iter().all(|tool| is_operation(tool) == tool.get("steps").is_some()));
+    assert!(descriptor.iter().all(|tool| is_operation(tool) == tool.get("steps").is_some()));
 }
 
 #[test]

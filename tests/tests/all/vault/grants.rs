@@ -100,15 +100,15 @@ async fn the_steps_cannot_be_called_as_tools() {
         ),
     ] {
         assert!(vault.registry.get(step).is_none());
-        assert!(vault.registry.tools().iter().all(|tool| tool.facts().name.as_str() != step));
+        assert!(vault.registry.tools().iter().all(|tool| tool.descriptor().name.as_str() != step));
         let answer = CallOutcome::run(&vault.registry, step, arguments).await;
         let message = answer.assert_refused(NotFound, "unknown_tool");
         assert!(message.contains("vault_copyto`"), "what can be called is named: {message}");
     }
     let tool = vault.registry.get("vault_copyto").expect("listed");
-    let steps: Vec<&str> = tool.steps().iter().map(|step| step.facts().name.as_str()).collect();
+    let steps: Vec<&str> = tool.steps().iter().map(|step| step.descriptor().name.as_str()).collect();
     assert_eq!(steps, ["vault_copyto_read", "vault_copyto_write"]);
-    assert!(tool.facts().declared_timeout.is_some_and(|time| time.as_secs() == 30));
+    assert!(tool.descriptor().declared_timeout.is_some_and(|time| time.as_secs() == 30));
 }
 
 #[tokio::test]

@@ -104,7 +104,7 @@ async fn error_of_a_step_is_reported_and_changes_nothing() {
             "/vault/key",
             "link",
             Failed,
-            "cannot write `/shared/link`: it is a symbolic link: write to what it leads to",
+            "cannot write `/shared/link`: it is a symbolic link: write to its target",
         ),
     ] {
         let answer = vault.copy(source, destination).await;

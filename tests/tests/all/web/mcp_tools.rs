@@ -230,7 +230,7 @@ async fn tools_with_hidden_texts_are_left_out_and_destructive_ones_are_privilege
     assert_eq!(listed["refused"].as_array().map(Vec::len), Some(2), "{listed}");
     add(&registry, &server, "wipe").await;
     let wipe = registry.get("wipe").expect("is there");
-    assert_eq!(registry.policy().describe(wipe.facts()).tier.as_str(), "privileged");
+    assert_eq!(registry.policy().describe(wipe.descriptor()).tier.as_str(), "privileged");
 }
 
 #[tokio::test(flavor = "multi_thread")]

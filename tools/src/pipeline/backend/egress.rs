@@ -31,7 +31,7 @@ impl Backend for RequestStep {
         let CallAttempt { checked, grant, time_limit, caller, host, .. } = attempt;
         let text = |key: &str| checked.args.value().get(key).and_then(Value::as_str);
         let (url, method) = (text(URL).unwrap_or_default(), self.form.method.as_str());
-        let tool = checked.tool.facts().name.as_str();
+        let tool = checked.tool.descriptor().name.as_str();
         let judge = GrantJudge::new(grant.clone(), None, time_limit).with_pooled_connections(
             host.policy.digest().as_str(),
             tool,
@@ -114,7 +114,7 @@ pub(super) async fn send(
 pub(super) fn judge_of_configured(attempt: &CallAttempt<'_>) -> Arc<GrantJudge> {
     let CallAttempt { checked, grant, deadline, caller, host, .. } = attempt;
     let time_left = deadline.saturating_duration_since(Instant::now());
-    let tool = checked.tool.facts().name.as_str();
+    let tool = checked.tool.descriptor().name.as_str();
     let judge = GrantJudge::new((*grant).clone(), None, time_left)
         .with_slow_answers()
         .with_pooled_connections(host.policy.digest().as_str(), tool, caller);

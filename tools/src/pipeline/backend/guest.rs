@@ -19,7 +19,7 @@ use crate::{
     approval::StepGrant,
     audit::{Confinement, SharedText, Subject, TouchedMount},
     call::{Caller, cancelled_error},
-    modules::DeclarationFacts,
+    modules::DeclarationSummary,
     pipeline::{Host, PendingRecord, admit::refuse, check::Checked},
     sandbox::{self, GuestJob, GuestModule, GuestReport, HttpPort, ModuleDigest, Violation, WasmError},
     spawn,
@@ -35,7 +35,7 @@ pub(crate) struct GuestTool {
     pub(crate) module: Arc<GuestModule>,
     /// The module's file, or the embedding program's name for the module.
     pub(crate) module_name: String,
-    pub(crate) declared: DeclarationFacts,
+    pub(crate) declared: DeclarationSummary,
     /// The hosts that the tool declares, if it declares any.
     pub(crate) hosts: Option<DeclaredHosts>,
 }

@@ -25,7 +25,7 @@ use tokio::sync::mpsc;
 
 use super::CallAttempt;
 use crate::{
-    audit::{CallEnding, Confinement, Decision, Outcome, RowFacts, SharedText, Subject, SubjectKind},
+    audit::{CallEnding, Confinement, Decision, Outcome, RowFields, SharedText, Subject, SubjectKind},
     call::random_id,
     pipeline::{
         PendingRecord, admit::refuse, authorize::refuse_flow, flow::judge_flow_again,
@@ -176,7 +176,7 @@ impl<'a> GuestRequests<'a> {
         if self.open.values().any(|open| open.response.coding == ContentCoding::Brotli) {
             judge = judge.with_small_decoders();
         }
-        let tool = checked.tool.facts().name.as_str();
+        let tool = checked.tool.descriptor().name.as_str();
         let judge = Arc::new(judge.with_pooled_connections(host.policy.digest().as_str(), tool, caller));
         let judged = judge.judge(&head.method, &head.url).map_err(|denial| refuse(denial, pending_record))?;
         // Judge the flow again: the run may have read more data since the call was authorized, in this guest
@@ -213,12 +213,12 @@ impl<'a> GuestRequests<'a> {
     fn new_record(&self, head: &HttpRequestHead) -> PendingRecord {
         let CallAttempt { checked, grant, caller, host, .. } = self.attempt;
         let operation = caller.operation_id.as_deref().unwrap_or(&checked.call.id);
-        let row = RowFacts {
+        let row = RowFields {
             call_id: random_id("request").into(),
             run_id: Some(caller.run_id.as_str().into()),
             agent: Some(caller.agent_id.as_str().into()),
             operation_id: Some(operation.into()),
-            tool: checked.tool.facts().name.as_str().into(),
+            tool: checked.tool.descriptor().name.as_str().into(),
             confinement: Some(Confinement::Egress),
             profile: Some(grant.profile.as_str().into()),
             subjects: vec![Subject {
@@ -227,8 +227,8 @@ impl<'a> GuestRequests<'a> {
                 value: head.url.as_str().into(),
             }],
             policy_digest: Some(host.policy.digest().as_str().into()),
-            labels: host.labels.facts(caller).labels.keys().map(|label| label.to_string().into()).collect(),
-            ..RowFacts::default()
+            labels: host.labels.context(caller).labels.keys().map(|label| label.to_string().into()).collect(),
+            ..RowFields::default()
         };
         PendingRecord::new(Arc::clone(&host.audit), row)
     }

@@ -7,7 +7,7 @@ use std::{convert::Infallible, sync::Arc, sync::mpsc as blocking};
 
 use portcullis_policy::{Grant, GrantedMount, MountName};
 use portcullis_types::{Access, ChangeScope};
-use portcullis_undo::{CallFacts, ChangeRecorder, MountRoot, NodePath};
+use portcullis_undo::{CallIdentity, ChangeRecorder, MountRoot, NodePath};
 use tokio::sync::mpsc;
 
 use super::CallAttempt;
@@ -78,14 +78,14 @@ impl KeptChanges {
         if roots.is_empty() {
             return None;
         }
-        let facts = CallFacts {
+        let descriptor = CallIdentity {
             call: checked.call.id.clone(),
             run: caller.run_id.clone(),
             agent: caller.agent_id.clone(),
             tool: checked.call.tool.clone(),
         };
         let names: Vec<String> = roots.iter().map(|root| root.name().to_owned()).collect();
-        let recorder = Arc::new(ChangeRecorder::new(host.undo.clone(), facts, roots));
+        let recorder = Arc::new(ChangeRecorder::new(host.undo.clone(), descriptor, roots));
         let (sender, requests) = mpsc::unbounded_channel();
         let keeper = ChangeKeeper::new(move |mount, path, scope| {
             if !names.iter().any(|name| name == mount) {
@@ -143,10 +143,10 @@ mod tests {
     fn the_call_is_the_last_owner_of_its_recorder_when_the_worker_has_its_answer() {
         let folder = tempfile::tempdir().expect("a folder");
         let mount = Arc::new(File::open(folder.path()).expect("opens").into());
-        let facts =
-            CallFacts { call: "c".into(), run: "r".into(), agent: "a".into(), tool: "file_write".into() };
+        let descriptor =
+            CallIdentity { call: "c".into(), run: "r".into(), agent: "a".into(), tool: "file_write".into() };
         let store = UndoStore::new(&folder.path().join("state"));
-        let recorder = Arc::new(ChangeRecorder::new(store, facts, [MountRoot::new("m", mount)]));
+        let recorder = Arc::new(ChangeRecorder::new(store, descriptor, [MountRoot::new("m", mount)]));
         let (sender, requests) = mpsc::unbounded_channel();
         let owners = Arc::downgrade(&recorder);
         let mut kept_changes = KeptChanges { recorder, requests };

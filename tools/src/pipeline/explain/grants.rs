@@ -3,8 +3,8 @@
 use std::{collections::BTreeMap, sync::Arc};
 
 use portcullis_policy::{
-    Approval, CallRequest, FlowLabel, Grant, ProfileName, RequestedSubject, RunFacts, SourceLocation,
-    ToolFacts,
+    Approval, CallRequest, FlowLabel, Grant, ProfileName, RequestedSubject, RunContext, SourceLocation,
+    ToolDescriptor,
 };
 use portcullis_types::{Access, GuestPath};
 use serde::Serialize;
@@ -56,27 +56,27 @@ impl Explainer {
     }
 
     /// Returns the grants of a tool or of one of its steps, in a run that has read nothing.
-    pub(super) fn grants(&self, tool: &ExplainedTool, step: Option<&ToolFacts>) -> ToolGrants {
-        let facts = step.unwrap_or(&tool.facts);
-        let (verdict, rule) = self.strictest_of(tool, facts, &[], None);
-        let profile = self.policy.describe(facts).profile;
-        let grant = self.with_names(facts, &[], None, |request| self.policy.authorize(request).ok());
+    pub(super) fn grants(&self, tool: &ExplainedTool, step: Option<&ToolDescriptor>) -> ToolGrants {
+        let descriptor = step.unwrap_or(&tool.descriptor);
+        let (verdict, rule) = self.strictest_of(tool, descriptor, &[], None);
+        let profile = self.policy.describe(descriptor).profile;
+        let grant = self.with_names(descriptor, &[], None, |request| self.policy.authorize(request).ok());
         ToolGrants {
-            tool: tool.facts.name.to_string(),
+            tool: tool.descriptor.name.to_string(),
             step: step.map(|step| step.name.to_string()),
             profile: profile.to_string(),
             verdict,
             location: self.provenance.location_of(&rule),
             rule,
-            mounts: self.mounts_of(facts, &profile),
+            mounts: self.mounts_of(descriptor, &profile),
             hosts: grant.as_ref().map(hosts_of).unwrap_or_default(),
         }
     }
 
     /// Returns the mounts that a tool may access.
-    fn mounts_of(&self, facts: &ToolFacts, profile: &ProfileName) -> Vec<MountGrant> {
+    fn mounts_of(&self, descriptor: &ToolDescriptor, profile: &ProfileName) -> Vec<MountGrant> {
         let mounts = self.policy.mounts().iter().filter_map(|mount| {
-            let access = self.policy.access_to(facts, &mount.name)?;
+            let access = self.policy.access_to(descriptor, &mount.name)?;
             let rule = profile.mount_rule(mount.name.as_str());
             let location = self.provenance.location_of(&rule);
             Some(MountGrant { mount: mount.name.to_string(), access, rule, location })
@@ -87,27 +87,27 @@ impl Explainer {
     /// Returns the verdict on a call with one path or none, and the deciding rule.
     pub(super) fn verdict(
         &self,
-        facts: &ToolFacts,
+        descriptor: &ToolDescriptor,
         labels: &[FlowLabel],
         path: Option<(&GuestPath, Access)>,
     ) -> (Approval, String) {
-        self.with_names(facts, labels, path, |request| verdict_by_names(&self.policy, request))
+        self.with_names(descriptor, labels, path, |request| verdict_by_names(&self.policy, request))
     }
 
     /// Judges a call with one path or none, in a run with these labels.
     fn with_names<T>(
         &self,
-        facts: &ToolFacts,
+        descriptor: &ToolDescriptor,
         labels: &[FlowLabel],
         path: Option<(&GuestPath, Access)>,
         judge: impl FnOnce(&CallRequest<'_>) -> T,
     ) -> T {
         let labels: BTreeMap<FlowLabel, String> =
             labels.iter().map(|label| (label.clone(), EARLIER_CALL.to_owned())).collect();
-        let run = RunFacts { agent: "", run: EXPLAINED_RUN, labels: Arc::new(labels) };
+        let run = RunContext { agent: "", run: EXPLAINED_RUN, labels: Arc::new(labels) };
         let subject = path.map(|(path, access)| RequestedSubject::unnamed_path(path.clone(), access));
         let subjects: Vec<_> = subject.into_iter().collect();
-        judge(&CallRequest { tool: facts, subjects: &subjects, run: &run })
+        judge(&CallRequest { tool: descriptor, subjects: &subjects, run: &run })
     }
 }
 

@@ -12,8 +12,8 @@ use std::{
 };
 
 use portcullis_policy::{
-    Approval, CallRequest, FlowLabel, MountName, PathClasses, RequestedSubject, RunFacts, SecretName,
-    ToolFacts, is_flow_rule,
+    Approval, CallRequest, FlowLabel, MountName, PathClasses, RequestedSubject, RunContext, SecretName,
+    ToolDescriptor, is_flow_rule,
 };
 use portcullis_types::{Access, GuestPath};
 use serde::Serialize;
@@ -160,17 +160,17 @@ impl Explainer {
                 let unasked = self.unasked_rule(tool, labels, (verdict, &rule), mount);
                 flows.entry((verdict, rule, unasked)).or_default().insert(location)
             };
-            for (facts, grants) in self.grants_by_facts(tool) {
+            for (descriptor, grants) in self.grants_by_tool(tool) {
                 for grant in grants.mounts.iter().filter(|grant| grant.access == Access::Write) {
                     let location = format!("/{}", grant.mount);
                     if let (Ok(path), Ok(mount)) =
                         (GuestPath::parse(&location), MountName::parse(&grant.mount))
                     {
-                        add(self.strictest_of(tool, facts, labels, Some(&path)), Some(&mount), location);
+                        add(self.strictest_of(tool, descriptor, labels, Some(&path)), Some(&mount), location);
                     }
                 }
                 for host in grants.hosts {
-                    add(self.strictest_of(tool, facts, labels, None), None, host);
+                    add(self.strictest_of(tool, descriptor, labels, None), None, host);
                 }
             }
             steps.extend(flows.into_iter().map(|((verdict, rule, unasked), locations)| {
@@ -184,15 +184,15 @@ impl Explainer {
     pub(super) fn strictest_of(
         &self,
         tool: &ExplainedTool,
-        facts: &ToolFacts,
+        descriptor: &ToolDescriptor,
         labels: &[FlowLabel],
         path: Option<&GuestPath>,
     ) -> (Approval, String) {
-        let answer = self.verdict(facts, labels, path.map(|path| (path, Access::Write)));
+        let answer = self.verdict(descriptor, labels, path.map(|path| (path, Access::Write)));
         if tool.steps.is_empty() {
             return answer;
         }
-        let own_verdict = self.verdict(&tool.facts, labels, None);
+        let own_verdict = self.verdict(&tool.descriptor, labels, None);
         if own_verdict.0 > answer.0 { own_verdict } else { answer }
     }
 
@@ -223,7 +223,8 @@ impl Explainer {
         let hosts: Vec<String> = secret.hosts.iter().map(ToString::to_string).collect();
         let mut is_sent = false;
         for tool in tools {
-            let mut names = std::iter::once(&tool.facts.name).chain(tool.steps.iter().map(|step| &step.name));
+            let mut names =
+                std::iter::once(&tool.descriptor.name).chain(tool.steps.iter().map(|step| &step.name));
             if !secret.enabled || !names.any(|name| secret.tools.contains(name)) {
                 continue;
             }
@@ -253,7 +254,7 @@ impl Explainer {
             .is_some_and(|shell| shell.environment.iter().any(|known| known.as_str() == name));
         let from = ReachSource::Variable(name.to_owned()).to_string();
         let mut reaches_model = false;
-        for tool in tools.iter().filter(|tool| is_passed_on && tool.facts.may_run_commands()) {
+        for tool in tools.iter().filter(|tool| is_passed_on && tool.descriptor.may_run_commands()) {
             let grants = self.all_grants(tool);
             let (verdict, rule) = strictest(&grants);
             let mut to = locations(&grants, None);
@@ -283,14 +284,14 @@ impl Explainer {
         if verdict != Approval::Ask || !tool.steps.is_empty() || is_flow_rule(rule) {
             return None;
         }
-        if let Some(shell) = self.policy.shell().filter(|_| tool.facts.may_run_commands()) {
+        if let Some(shell) = self.policy.shell().filter(|_| tool.descriptor.may_run_commands()) {
             return shell.commands.unasked().next().map(|rule| format!("shell.unasked[\"{rule}\"]"));
         }
         let (mount, access) = mount?;
         let labels = labels.iter().map(|label| (label.clone(), EARLIER_CALL.to_owned())).collect();
-        let run = RunFacts { agent: "", run: EXPLAINED_RUN, labels: Arc::new(labels) };
+        let run = RunContext { agent: "", run: EXPLAINED_RUN, labels: Arc::new(labels) };
         let mut classes = PathClasses::new(&self.policy);
-        let name = &tool.facts.name;
+        let name = &tool.descriptor.name;
         let patterns = self.policy.unasked_patterns(name);
         let mut patterns =
             patterns.filter(|(_, pattern)| pattern.mount(self.policy.home()) == mount.as_str());
@@ -301,7 +302,7 @@ impl Explainer {
             };
             paths.into_iter().find_map(|path| {
                 let subject = RequestedSubject::Path { argument: argument.to_owned(), path, access };
-                let request = CallRequest { tool: &tool.facts, subjects: &[subject], run: &run };
+                let request = CallRequest { tool: &tool.descriptor, subjects: &[subject], run: &run };
                 let grant = self.policy.authorize(&request).ok()?;
                 (grant.approval == Approval::Allow).then(|| grant.unasked.join(", "))
             })
@@ -310,19 +311,19 @@ impl Explainer {
 
     /// Returns the grants of a tool, or of all its steps.
     pub(super) fn all_grants(&self, tool: &ExplainedTool) -> Vec<ToolGrants> {
-        self.grants_by_facts(tool).into_iter().map(|(_, grants)| grants).collect()
+        self.grants_by_tool(tool).into_iter().map(|(_, grants)| grants).collect()
     }
 
-    fn grants_by_facts<'a>(&self, tool: &'a ExplainedTool) -> Vec<(&'a ToolFacts, ToolGrants)> {
+    fn grants_by_tool<'a>(&self, tool: &'a ExplainedTool) -> Vec<(&'a ToolDescriptor, ToolGrants)> {
         match tool.steps.is_empty() {
-            true => vec![(&tool.facts, self.grants(tool, None))],
+            true => vec![(&tool.descriptor, self.grants(tool, None))],
             false => tool.steps.iter().map(|step| (step, self.grants(tool, Some(step)))).collect(),
         }
     }
 }
 
 fn name_of(tool: &ExplainedTool) -> String {
-    tool.facts.name.to_string()
+    tool.descriptor.name.to_string()
 }
 
 /// Returns the strictest verdict of a tool or its steps, with its rule.

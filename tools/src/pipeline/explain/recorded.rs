@@ -7,7 +7,7 @@ use std::{
 };
 
 use portcullis_confine::bounded::{self, LastLink};
-use portcullis_policy::{Approval, CallRequest, RunFacts, Trace, WorkspaceSecurityPolicy};
+use portcullis_policy::{Approval, CallRequest, RunContext, Trace, WorkspaceSecurityPolicy};
 use portcullis_types::{RunnerBootstrapEnvelope, SandboxTier};
 use serde::Serialize;
 use serde_json::Value;
@@ -155,19 +155,19 @@ pub fn explain_row(envelope: &RunnerBootstrapEnvelope, seq: u64) -> Result<Recor
     let (explainer, differing) =
         policy_of_row(&envelope.state.join(POLICIES_DIR), seq, &digest, envelope.sandbox_tier)?;
     let call = RecordedCall::of(&row).ok_or(RowError::Incomplete { seq })?;
-    let run = RunFacts {
+    let run = RunContext {
         agent: row.agent.as_deref().unwrap_or_default(),
         run: row.run_id.as_deref().unwrap_or_default(),
         labels: call.labels.clone().into(),
     };
-    let request = CallRequest { tool: &call.facts, subjects: &call.subjects, run: &run };
+    let request = CallRequest { tool: &call.descriptor, subjects: &call.subjects, run: &run };
     let mut trace = Trace::default();
     // The verdict comes from the same function as elsewhere; the trace adds the rules that led to it.
     let denial = explainer.policy.authorize_traced(&request, &mut trace).err();
     let (verdict, rule, _) = named_answer(&explainer.policy, &request);
     let subject = call.subjects.first();
     let mut explanation =
-        explainer.explanation(&call.facts, subject, (verdict, rule), denial.as_ref(), trace);
+        explainer.explanation(&call.descriptor, subject, (verdict, rule), denial.as_ref(), trace);
     explanation.unchecked = vec![
         "links and files as they were then: the names of the row were judged".to_owned(),
         "the rate, hooks, the approver's answer, and the layers of the kernel".to_owned(),

@@ -9,7 +9,7 @@ use portcullis_types::{ArgumentRole, FunctionDecl, JsonSchema, RoleKind, ToolErr
 use serde_json::{Value, json};
 
 use super::{
-    super::{GrantJudge, HttpClientHandle, request_step::facts},
+    super::{GrantJudge, HttpClientHandle, request_step::descriptor},
     message::{MAX_BODY_CHARS, MAX_RECIPIENT_CHARS, MAX_SUBJECT_CHARS},
     smtp::{self, Login, SmtpError},
 };
@@ -47,8 +47,9 @@ pub(crate) fn mail_step(http_client: Arc<HttpClientHandle>) -> Result<Registered
             "additionalProperties": false,
         })),
     };
-    let facts = facts(MAIL_STEP, vec![ArgumentRole { argument: SERVER.to_owned(), role: RoleKind::Url }])?;
-    RegisteredTool::operation(decl, "Send a mail", facts, MailStep { http_client })
+    let descriptor =
+        descriptor(MAIL_STEP, vec![ArgumentRole { argument: SERVER.to_owned(), role: RoleKind::Url }])?;
+    RegisteredTool::operation(decl, "Send a mail", descriptor, MailStep { http_client })
 }
 
 /// A message that is ready to send.

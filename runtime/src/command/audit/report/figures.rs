@@ -161,11 +161,11 @@ pub(super) struct Program {
 #[derive(Debug, Default)]
 pub(super) struct Newest {
     pub(super) count: u64,
-    pub(super) shown: VecDeque<PolicyChange>,
+    pub(super) shown: VecDeque<ReportedChange>,
 }
 
 impl Newest {
-    fn add(&mut self, change: PolicyChange) {
+    fn add(&mut self, change: ReportedChange) {
         self.count += 1;
         if self.shown.len() == MAX_CHANGES {
             self.shown.pop_front();
@@ -176,7 +176,7 @@ impl Newest {
 
 /// A change of the policy, or of an approved module's tool.
 #[derive(Debug)]
-pub(super) struct PolicyChange {
+pub(super) struct ReportedChange {
     pub(super) seq: u64,
     pub(super) time: Timestamp,
     /// A short description: the change, or the tool.
@@ -312,10 +312,10 @@ fn program(row: &Row) -> Program {
     }
 }
 
-fn policy_change(row: &Row) -> PolicyChange {
+fn policy_change(row: &Row) -> ReportedChange {
     let digest = |digest: Option<&str>| name_or_none(digest.map(crate::output::html::short_digest));
     let (old, new) = (digest(row.old_digest.as_deref()), digest(row.new_digest.as_deref()));
-    PolicyChange {
+    ReportedChange {
         seq: row.seq,
         time: row.time,
         subject: format!("{old} → {new}"),
@@ -325,8 +325,8 @@ fn policy_change(row: &Row) -> PolicyChange {
     }
 }
 
-fn pin_change(row: &Row) -> PolicyChange {
-    PolicyChange {
+fn pin_change(row: &Row) -> ReportedChange {
+    ReportedChange {
         seq: row.seq,
         time: row.time,
         subject: name(&row.tool),

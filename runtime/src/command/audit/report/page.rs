@@ -49,26 +49,26 @@ const SECTIONS: [(&str, &str); 8] = [
     ("limits", "Limits of this report"),
 ];
 
-pub(super) fn render(facts: &ReportInput<'_>) -> String {
+pub(super) fn render(input: &ReportInput<'_>) -> String {
     let body = html! {
-        (headline(facts))
+        (headline(input))
         main {
-            (state_of_the_log(facts))
-            (totals(facts))
+            (state_of_the_log(input))
+            (totals(input))
             nav aria-label="Sections" {
                 ul { @for (id, title) in SECTIONS { li { a href=(format_args!("#{id}")) { (title) } } } }
             }
             (section(0, &html! {
                 p { "Grants are those of the policy in force now; the numbers are those of the rows that this report counts. \
                      “A call” says whether a call runs, asks a person, or is refused, in a run that has read nothing." }
-                (matrix(facts.policy, facts.grants, facts.counts))
+                (matrix(input.policy, input.grants, input.counts))
             }))
-            (section(1, &unused::unused(facts)))
-            (section(2, &calls::calls(facts.figures)))
-            (section(3, &calls::denials(facts.figures)))
-            (section(4, &calls::approvals(facts.figures)))
-            (section(5, &traffic::traffic(facts.figures)))
-            (section(6, &history::history(facts)))
+            (section(1, &unused::unused(input)))
+            (section(2, &calls::calls(input.figures)))
+            (section(3, &calls::denials(input.figures)))
+            (section(4, &calls::approvals(input.figures)))
+            (section(5, &traffic::traffic(input.figures)))
+            (section(6, &history::history(input)))
             (section(7, &limits()))
         }
     };
@@ -80,38 +80,38 @@ fn section(index: usize, content: &Markup) -> Markup {
     html! { section aria-labelledby=(id) { h2 id=(id) { (title) } (content) } }
 }
 
-fn headline(facts: &ReportInput<'_>) -> Markup {
+fn headline(input: &ReportInput<'_>) -> Markup {
     html! {
         header {
             p.kind { "Portcullis" }
             h1 { "Audit report" }
             p.period {
-                @match facts.figures.period {
+                @match input.figures.period {
                     Some((first, last)) => { (Time(first)) " to " (Time(last)) " UTC" }
                     None => { "no row meets the filters" },
                 }
             }
-            dl.facts {
-                div { dt { "Workspace" } dd { code { (Untrusted(&facts.workspace.display().to_string())) } } }
-                div { dt { "Log" } dd { code { (Untrusted(&facts.log.display().to_string())) } } }
-                div { dt { "Policy in force" } dd { code { (facts.policy.digest().as_str()) } } }
+            dl.input {
+                div { dt { "Workspace" } dd { code { (Untrusted(&input.workspace.display().to_string())) } } }
+                div { dt { "Log" } dd { code { (Untrusted(&input.log.display().to_string())) } } }
+                div { dt { "Policy in force" } dd { code { (input.policy.digest().as_str()) } } }
                 div {
                     dt { "Rows" }
                     dd {
-                        (Count(facts.figures.rows)) " of " (Count(facts.verification.rows))
-                        @if facts.filters.is_empty() { ", without a filter" }
-                        @for filter in facts.filters.iter().take(MAX_ROWS) { ", " code { (Untrusted(filter)) } }
+                        (Count(input.figures.rows)) " of " (Count(input.verification.rows))
+                        @if input.filters.is_empty() { ", without a filter" }
+                        @for filter in input.filters.iter().take(MAX_ROWS) { ", " code { (Untrusted(filter)) } }
                     }
                 }
-                div { dt { "Made" } dd { (Time(facts.made)) " UTC" } }
+                div { dt { "Made" } dd { (Time(input.made)) " UTC" } }
             }
         }
     }
 }
 
 /// Shows whether the log is intact. The chain and the evidence about its end are shown separately.
-fn state_of_the_log(facts: &ReportInput<'_>) -> Markup {
-    let VerifyReport { rows, last_seq, head, broken, .. } = facts.verification;
+fn state_of_the_log(input: &ReportInput<'_>) -> Markup {
+    let VerifyReport { rows, last_seq, head, broken, .. } = input.verification;
     html! {
         section.states aria-label="The state of the log" {
             @match broken {
@@ -126,13 +126,13 @@ fn state_of_the_log(facts: &ReportInput<'_>) -> Markup {
                         ". "
                         @if *last_seq == 0 { "No row holds" } @else { "The rows up to row " (Count(*last_seq)) " hold" }
                         "; this report also counts the rows after it, which prove nothing." }
-                    @if facts.unreadable > 0 { p { "Lines that are not rows: " (Count(facts.unreadable)) "." } }
+                    @if input.unreadable > 0 { p { "Lines that are not rows: " (Count(input.unreadable)) "." } }
                     p { "Head of the rows that hold " code.hash { (Untrusted(head)) } }
                 },
             }
             // An intact chain does not show whether rows were cut off at its end, so the anchor is a second
             // state.
-            @match facts.anchor {
+            @match input.anchor {
                 AnchorState::NotAnchored => div.state.warn {
                     h2 { "! Not anchored" }
                     p { "Rows cut off the end would not be noticed, nor a log that was rewritten as a whole." }
@@ -156,9 +156,9 @@ fn state_of_the_log(facts: &ReportInput<'_>) -> Markup {
     }
 }
 
-fn totals(facts: &ReportInput<'_>) -> Markup {
-    let total = &facts.figures.total;
-    let open = facts.verification.open_begins.len() as u64 + facts.verification.open_begins_omitted;
+fn totals(input: &ReportInput<'_>) -> Markup {
+    let total = &input.figures.total;
+    let open = input.verification.open_begins.len() as u64 + input.verification.open_begins_omitted;
     let figures = [
         ("Calls", total.calls, ""),
         ("✓ Ran", total.ran, "ok"),

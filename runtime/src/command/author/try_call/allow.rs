@@ -4,8 +4,8 @@
 use portcullis_tools::{
     PolicyFiles,
     policy::{
-        Approval, CallRequest, DenialCode, GrantedMount, HostRule, ProfileName, RequestedSubject, RunFacts,
-        ToolFacts, WorkspaceSecurityPolicy,
+        Approval, CallRequest, DenialCode, GrantedMount, HostRule, ProfileName, RequestedSubject, RunContext,
+        ToolDescriptor, WorkspaceSecurityPolicy,
     },
 };
 use portcullis_types::{Access, SandboxTier};
@@ -29,7 +29,7 @@ pub(super) struct AllowLines {
 
 #[derive(Debug, Clone, Copy)]
 pub(super) struct RefusedCall<'a> {
-    pub(super) tool: &'a ToolFacts,
+    pub(super) tool: &'a ToolDescriptor,
     pub(super) subjects: &'a [RequestedSubject],
 }
 
@@ -76,7 +76,7 @@ pub(super) fn host_lines(
         }
         let policy = files.clone().with_operator_text(text).load(tier).ok()?;
         let request =
-            CallRequest { tool: refused.tool, subjects: refused.subjects, run: &RunFacts::default() };
+            CallRequest { tool: refused.tool, subjects: refused.subjects, run: &RunContext::default() };
         // Only the host matters here. Treat an approval that is still needed, and an address that is not
         // public, as allowed.
         let is_granted = match policy.authorize(&request) {
@@ -107,7 +107,7 @@ impl AllowLines {
 }
 
 fn allows(policy: &WorkspaceSecurityPolicy, refused: RefusedCall<'_>) -> bool {
-    let request = CallRequest { tool: refused.tool, subjects: refused.subjects, run: &RunFacts::default() };
+    let request = CallRequest { tool: refused.tool, subjects: refused.subjects, run: &RunContext::default() };
     policy.authorize(&request).is_ok_and(|grant| grant.approval == Approval::Allow)
 }
 

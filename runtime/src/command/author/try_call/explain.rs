@@ -3,7 +3,7 @@
 use portcullis_tools::{
     PolicyFiles, RegisteredTool, ToolRegistry, ToolResult,
     audit::{self, Confinement, Row, RowEvent, SubjectKind},
-    policy::{CallRequest, DenialCode, RequestedSubject, RunFacts},
+    policy::{CallRequest, DenialCode, RequestedSubject, RunContext},
 };
 use portcullis_types::{GuestPath, SandboxTier, ToolError, ToolErrorKind};
 
@@ -45,7 +45,8 @@ impl RefusalDetails {
             return Some(request_refusal.unwrap_or_else(|| Self::from_tool_error(error)));
         };
         let subjects = subjects(tool, &row);
-        let request = CallRequest { tool: tool.facts(), subjects: &subjects, run: &RunFacts::default() };
+        let request =
+            CallRequest { tool: tool.descriptor(), subjects: &subjects, run: &RunContext::default() };
         let (rule, subject) = match registry.policy().authorize(&request) {
             Err(denial) if denial.code == *code => (Some(denial.rule), Some(denial.subject)),
             // A later step refused the call, because of a path's real target or a missing approval.
@@ -53,7 +54,7 @@ impl RefusalDetails {
                 let rule = registry
                     .assignment(tool)
                     .ok()
-                    .map(|assignment| registry.policy().approval_rule(tool.facts(), &assignment));
+                    .map(|assignment| registry.policy().approval_rule(tool.descriptor(), &assignment));
                 let subject_values = row.subjects.iter().map(|subject| subject.value.as_ref());
                 match concerns_approval(*code) {
                     true => (rule, Some(tool.decl().name.clone())),
@@ -63,7 +64,7 @@ impl RefusalDetails {
                 }
             }
         };
-        let refused = RefusedCall { tool: tool.facts(), subjects: &subjects };
+        let refused = RefusedCall { tool: tool.descriptor(), subjects: &subjects };
         let remedy = Remedy::find(files, tier, *code, tool, refused);
         Some(Self { code: error.code().to_owned(), rule, subject, remedy })
     }
@@ -89,7 +90,7 @@ impl RefusalDetails {
                 url: audited.value.to_string(),
             })
             .collect();
-        let refused = RefusedCall { tool: tool.facts(), subjects: &subjects };
+        let refused = RefusedCall { tool: tool.descriptor(), subjects: &subjects };
         Some(Self {
             code: code.as_str().to_owned(),
             rule: row.rule.as_deref().map(str::to_owned),
@@ -152,7 +153,7 @@ fn subjects(tool: &RegisteredTool, row: &Row) -> Vec<RequestedSubject> {
         let argument = audited.source.to_string();
         Some(match audited.kind {
             SubjectKind::Path => {
-                let role = tool.facts().roles.iter().find(|role| role.argument == argument)?.role;
+                let role = tool.descriptor().roles.iter().find(|role| role.argument == argument)?.role;
                 let access = role.path_access()?;
                 RequestedSubject::Path { argument, path: GuestPath::parse(&audited.value).ok()?, access }
             }

@@ -45,7 +45,7 @@ pub(super) struct GrantReport {
 
 impl GrantReport {
     pub(super) fn new(registry: &ToolRegistry, tool: &RegisteredTool) -> Self {
-        let assigned = registry.policy().describe(tool.facts());
+        let assigned = registry.policy().describe(tool.descriptor());
         Self {
             profile: assigned.profile.to_string(),
             mounts: tools::mounts(registry, &assigned.profile),

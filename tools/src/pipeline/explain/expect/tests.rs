@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use portcullis_policy::{
     Approval, CallRequest, DEFAULT_POLICY, KnownTools, LoadOptions, PathPattern, PolicySource,
-    RequestedSubject, RunFacts,
+    RequestedSubject, RunContext,
 };
 use portcullis_types::{Access, GuestPath, SandboxTier};
 use proptest::prelude::*;
@@ -268,25 +268,25 @@ proptest! {
                 paths.extend(names.map(|third| format!("/m/{first}/{second}/{third}")));
             }
         }
-        let run = RunFacts::default();
+        let run = RunContext::default();
         let tools: Vec<ExplainedTool> = ExplainedTool::all_shipped(explainer.policy()).collect();
         let other = paths.iter().find_map(|path| {
             let path = GuestPath::parse(path).expect("a path");
             parsed.covers_absolute(&path).then_some(())?;
             tools.iter().find_map(|tool| {
                 accesses.iter().find_map(|access| {
-                    let answer = |facts| {
+                    let answer = |descriptor| {
                         let argument = String::new();
                         let subject = RequestedSubject::Path { argument, path: path.clone(), access: *access };
-                        let request = CallRequest { tool: facts, subjects: &[subject], run: &run };
+                        let request = CallRequest { tool: descriptor, subjects: &[subject], run: &run };
                         verdict_by_names(explainer.policy(), &request).0
                     };
                     let own = match tool.steps.is_empty() {
-                        true => answer(&tool.facts),
+                        true => answer(&tool.descriptor),
                         // An operation without a step that has a profile is always refused.
                         false => tool.steps.iter().map(answer).min().unwrap_or(Approval::Deny),
                     };
-                    (own.as_str() != verdict).then(|| format!("{} {path} {own}", tool.facts.name))
+                    (own.as_str() != verdict).then(|| format!("{} {path} {own}", tool.descriptor.name))
                 })
             })
         });

@@ -7,7 +7,7 @@ use std::{
 
 use portcullis_policy::{
     Approval, CallRequest, ExpectedSubject, ExpectedTools, ExpectedVerdict, FlowLabel, PathClasses,
-    RequestedSubject, RunFacts, TooManyClasses, ToolFacts,
+    RequestedSubject, RunContext, TooManyClasses, ToolDescriptor,
 };
 use portcullis_types::{Access, GuestPath, RoleKind};
 
@@ -127,14 +127,17 @@ impl<'a> AnswerChecker<'a> {
 
     /// Returns the tools that an expectation selects. A step of an operation can be named directly.
     fn chosen(&self, chosen: &ExpectedTools) -> Vec<ExplainedTool> {
-        let alone =
-            |facts: &ToolFacts| ExplainedTool { facts: facts.clone(), steps: Vec::new(), target: None };
+        let alone = |descriptor: &ToolDescriptor| ExplainedTool {
+            descriptor: descriptor.clone(),
+            steps: Vec::new(),
+            target: None,
+        };
         match chosen {
             ExpectedTools::All => self.tools.to_vec(),
             ExpectedTools::Named(names) => names
                 .iter()
                 .filter_map(|name| {
-                    let listed_tool = self.tools.iter().find(|tool| tool.facts.name == *name).cloned();
+                    let listed_tool = self.tools.iter().find(|tool| tool.descriptor.name == *name).cloned();
                     let mut steps = self.tools.iter().flat_map(|tool| &tool.steps);
                     listed_tool
                         .or_else(|| steps.find(|step| step.name == *name).map(alone))
@@ -146,9 +149,10 @@ impl<'a> AnswerChecker<'a> {
                 .tools
                 .iter()
                 .flat_map(|tool| {
-                    let has_profile =
-                        |facts: &&ToolFacts| self.explainer.policy.describe(facts).profile == *profile;
-                    let own_tool = has_profile(&&tool.facts).then(|| tool.clone());
+                    let has_profile = |descriptor: &&ToolDescriptor| {
+                        self.explainer.policy.describe(descriptor).profile == *profile
+                    };
+                    let own_tool = has_profile(&&tool.descriptor).then(|| tool.clone());
                     own_tool.into_iter().chain(tool.steps.iter().filter(has_profile).map(alone))
                 })
                 .collect(),
@@ -159,13 +163,13 @@ impl<'a> AnswerChecker<'a> {
     /// operation counts, unless the verdict on the operation itself is stricter.
     fn of_tool(&self, tool: &ExplainedTool, named: CallSubject<'_>, labels: &Labels) -> Vec<JudgedCall> {
         if tool.steps.is_empty() {
-            return self.of_facts(&tool.facts, named, labels).0;
+            return self.of_descriptor(&tool.descriptor, named, labels).0;
         }
-        let (own, _) = self.of_facts(&tool.facts, CallSubject::Nothing, labels);
+        let (own, _) = self.of_descriptor(&tool.descriptor, CallSubject::Nothing, labels);
         let mut labels = labels.clone();
         let mut steps = Vec::new();
         for step in &tool.steps {
-            let (answers, brought) = self.of_facts(step, named, &labels);
+            let (answers, brought) = self.of_descriptor(step, named, &labels);
             steps.extend(answers);
             labels.extend(brought);
         }
@@ -175,21 +179,21 @@ impl<'a> AnswerChecker<'a> {
     }
 
     /// Returns the verdicts for each argument that can take this subject, and the labels that the call adds.
-    fn of_facts(
+    fn of_descriptor(
         &self,
-        facts: &ToolFacts,
+        descriptor: &ToolDescriptor,
         named: CallSubject<'_>,
         labels: &Labels,
     ) -> (Vec<JudgedCall>, Labels) {
         let policy = &self.explainer.policy;
-        let run = RunFacts { agent: "", run: EXPLAINED_RUN, labels: Arc::new(labels.clone()) };
+        let run = RunContext { agent: "", run: EXPLAINED_RUN, labels: Arc::new(labels.clone()) };
         let takes = |role: RoleKind| match named {
             CallSubject::Nothing => false,
             CallSubject::Path(_, access) => role.path_access() == Some(access),
             CallSubject::Url(_) => role == RoleKind::Url,
             CallSubject::Command(_) => role == RoleKind::Command,
         };
-        let roles = facts.roles.iter().filter(|role| takes(role.role));
+        let roles = descriptor.roles.iter().filter(|role| takes(role.role));
         let mut arguments: Vec<String> = roles.map(|role| role.argument.clone()).collect();
         if arguments.is_empty() {
             // A guest may open files that no argument names.
@@ -213,13 +217,13 @@ impl<'a> AnswerChecker<'a> {
                 }
             };
             let subjects: Vec<RequestedSubject> = subject.into_iter().collect();
-            let request = CallRequest { tool: facts, subjects: &subjects, run: &run };
+            let request = CallRequest { tool: descriptor, subjects: &subjects, run: &run };
             if let Ok(grant) = policy.authorize(&request) {
                 brought.extend(labels_of(&grant).map(|label| (label, EXPLAINED_CALL.to_owned())));
             }
             let (verdict, rule, code) = named_answer(policy, &request);
             JudgedCall {
-                tool: facts.name.to_string(),
+                tool: descriptor.name.to_string(),
                 subject: text,
                 access,
                 verdict,
@@ -234,7 +238,8 @@ impl<'a> AnswerChecker<'a> {
 
 /// Records the grants that an expectation mentions.
 fn mention(tool: &ExplainedTool, named: CallSubject<'_>, mentions: &mut Mentions) {
-    let names = std::iter::once(&tool.facts).chain(&tool.steps).map(|facts| facts.name.as_str());
+    let names =
+        std::iter::once(&tool.descriptor).chain(&tool.steps).map(|descriptor| descriptor.name.as_str());
     match named {
         CallSubject::Path(path, access) => {
             if let Some(mount) = path.mount() {

@@ -87,7 +87,7 @@ fn models(figures: &Figures) -> Markup {
 }
 
 fn row(name: Markup, calls: &Calls) -> Vec<Markup> {
-    let shown = |microseconds: Option<u64>| {
+    let duration_cell = |microseconds: Option<u64>| {
         html! {
             @match microseconds { Some(time) => (duration(time)), None => span.none { "–" } }
         }
@@ -99,8 +99,8 @@ fn row(name: Markup, calls: &Calls) -> Vec<Markup> {
         number(calls.asked),
         number(calls.denied),
         number(calls.failed + calls.unknown),
-        shown(calls.mean_us()),
-        shown(calls.mean_us().map(|_| calls.longest_us)),
+        duration_cell(calls.mean_us()),
+        duration_cell(calls.mean_us().map(|_| calls.longest_us)),
         time(calls.last),
     ]
 }

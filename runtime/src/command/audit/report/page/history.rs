@@ -11,20 +11,20 @@ use crate::{
     },
 };
 
-pub(super) fn history(facts: &ReportInput<'_>) -> Markup {
+pub(super) fn history(input: &ReportInput<'_>) -> Markup {
     html! {
-        (policies(facts))
-        (changes(&facts.figures.changes))
-        (programs(facts.figures))
-        (pins(&facts.figures.pins))
-        (open_calls(facts))
+        (policies(input))
+        (changes(&input.figures.changes))
+        (programs(input.figures))
+        (pins(&input.figures.pins))
+        (open_calls(input))
     }
 }
 
-fn policies(facts: &ReportInput<'_>) -> Markup {
-    let tally = &facts.figures.policies;
+fn policies(input: &ReportInput<'_>) -> Markup {
+    let tally = &input.figures.policies;
     let entries = tally.heaviest(|answers| answers.count);
-    let in_force = facts.policy.digest().as_str();
+    let in_force = input.policy.digest().as_str();
     let rows = entries.iter().take(MAX_ROWS).map(|(policy, answers)| {
         vec![
             html! { (digest(policy)) @if *policy == in_force { " in force" } },
@@ -146,8 +146,8 @@ fn pins(pins: &Newest) -> Markup {
 }
 
 /// Lists the calls of the whole log that have a beginning but no end.
-fn open_calls(facts: &ReportInput<'_>) -> Markup {
-    let open = &facts.verification.open_begins;
+fn open_calls(input: &ReportInput<'_>) -> Markup {
+    let open = &input.verification.open_begins;
     if open.is_empty() {
         return html! { p { "No call is open: each beginning has its end." } };
     }
@@ -163,7 +163,7 @@ fn open_calls(facts: &ReportInput<'_>) -> Markup {
         caption: "Open calls: they run now, or their process died",
         columns: &[Text("Tool"), Text("Call"), Text("Process"), Number("Row")],
         rows: rows.collect(),
-        more: open.len().saturating_sub(MAX_ROWS) as u64 + facts.verification.open_begins_omitted,
+        more: open.len().saturating_sub(MAX_ROWS) as u64 + input.verification.open_begins_omitted,
     };
     html! { (listing) }
 }

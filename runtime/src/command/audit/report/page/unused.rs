@@ -52,8 +52,8 @@ impl RuleUse<'_> {
     }
 }
 
-pub(super) fn unused(facts: &ReportInput<'_>) -> Markup {
-    let by_rule = by_rule(facts);
+pub(super) fn unused(input: &ReportInput<'_>) -> Markup {
+    let by_rule = by_rule(input);
     // A rule whose use no row can show must not be reported as unused.
     let unseen = by_rule.values().filter(|rule| !rule.unseen_by.is_empty()).count();
     let mut findings: Vec<_> =
@@ -87,9 +87,9 @@ pub(super) fn unused(facts: &ReportInput<'_>) -> Markup {
         rows: rows.collect(),
         more: findings.len().saturating_sub(MAX_ROWS) as u64,
     };
-    let hosts = unused_hosts(facts);
+    let hosts = unused_hosts(input);
     html! {
-        @if facts.filters.iter().any(|filter| !filter.starts_with("--since") && !filter.starts_with("--until")) {
+        @if input.filters.iter().any(|filter| !filter.starts_with("--since") && !filter.starts_with("--until")) {
             p.warning { "! Filters leave calls out, so a grant that looks unused here may be used by a call that is not \
                          counted." }
         }
@@ -105,12 +105,12 @@ pub(super) fn unused(facts: &ReportInput<'_>) -> Markup {
     }
 }
 
-fn by_rule<'a>(facts: &ReportInput<'a>) -> BTreeMap<&'a str, RuleUse<'a>> {
+fn by_rule<'a>(input: &ReportInput<'a>) -> BTreeMap<&'a str, RuleUse<'a>> {
     let mut rules: BTreeMap<&str, RuleUse<'_>> = BTreeMap::new();
     // A refused tool cannot use its grants.
-    for grants in facts.grants.iter().filter(|grants| grants.verdict != Approval::Deny) {
+    for grants in input.grants.iter().filter(|grants| grants.verdict != Approval::Deny) {
         for grant in &grants.mounts {
-            let count = facts.counts.of(grants, &grant.mount);
+            let count = input.counts.of(grants, &grant.mount);
             let rule = rules.entry(&grant.rule).or_default();
             (rule.mount, rule.access) = (&grant.mount, Some(grant.access));
             rule.wrote += count.wrote;
@@ -126,13 +126,13 @@ fn by_rule<'a>(facts: &ReportInput<'a>) -> BTreeMap<&'a str, RuleUse<'a>> {
     rules
 }
 
-fn unused_hosts<'a>(facts: &ReportInput<'a>) -> Vec<&'a str> {
+fn unused_hosts<'a>(input: &ReportInput<'a>) -> Vec<&'a str> {
     let is_unused = |grants: &&ToolGrants| {
         grants.verdict != Approval::Deny
             && !grants.hosts.is_empty()
-            && facts.counts.of_tool(grants).requests == 0
+            && input.counts.of_tool(grants).requests == 0
     };
-    facts.grants.iter().filter(is_unused).map(name_of).collect()
+    input.grants.iter().filter(is_unused).map(name_of).collect()
 }
 
 fn name_of(grants: &ToolGrants) -> &str {

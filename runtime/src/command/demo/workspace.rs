@@ -1,4 +1,4 @@
-//! The folder of the demonstration.
+//! The workspace of the demonstration.
 
 use std::{fs, io, path::Path};
 
@@ -11,15 +11,15 @@ use crate::cli::CommonOptions;
 const LONG_FILE_BYTES: usize = 142_857;
 
 /// A workspace under the shipped policy, with files to work on.
-pub(super) struct Scene {
+pub(super) struct DemoWorkspace {
     folder: TempDir,
     /// The options for a command in this workspace.
     pub(super) common: CommonOptions,
 }
 
-impl Scene {
+impl DemoWorkspace {
     /// Creates the folder and its files. Sandbox tier and shell are taken from `options`. Everything else
-    /// belongs to the scene.
+    /// belongs to the workspace.
     pub(super) fn set_up(options: &CommonOptions) -> io::Result<Self> {
         let folder = tempfile::Builder::new().prefix("portcullis-demo-").tempdir()?;
         let root = folder.path();

@@ -1,4 +1,4 @@
-//! The facts of this process for the `start` row of the audit log, and the policies that its rows name.
+//! The `start` row of this process in the audit log, and the policies that its rows name.
 
 use std::{
     fs::{self, File},
@@ -26,22 +26,22 @@ pub const INSTANCE_VARIABLE: &str = "PORTCULLIS_INSTANCE";
 /// The file in the cache folder that stores the hash of this program.
 const PROGRAM_FILE: &str = "program";
 
-/// Gives the log the facts of this process. They are collected when the first row is written.
-pub(crate) fn set_process_facts(
+/// Gives the log the start of this process. Its fields are collected when the first row is written.
+pub(crate) fn set_process_start(
     log: &AuditLog,
     policy: &Arc<WorkspaceSecurityPolicy>,
     cache: PathBuf,
     lock_sha256: Option<String>,
 ) {
     let digest = policy.digest().as_str().to_owned();
-    let facts = move || ProcessStart {
+    let collect = move || ProcessStart {
         policy_digest: Some(digest.into()),
         lock_sha256: lock_sha256.map(Into::into),
-        ..facts(&cache)
+        ..process_start(&cache)
     };
     let policy = Arc::clone(policy);
     let text = move || KeptPolicy { toml: policy.effective_toml(), json: policy.canonical_json() };
-    log.set_process_facts(Box::new(facts), Some(Box::new(text)));
+    log.set_process_start(Box::new(collect), Some(Box::new(text)));
 }
 
 /// Records that a process does not start because its policy is refused. Other errors are not recorded.
@@ -63,7 +63,7 @@ pub fn record_refused_start(envelope: &RunnerBootstrapEnvelope, error: &Bootstra
     let record = || -> Result<(), AuditError> {
         let (log, _recovery) = AuditLog::open(state, SyncMode::Interval)?;
         let cache = envelope.cache.as_ref().unwrap_or(state).clone();
-        log.set_process_facts(Box::new(move || facts(&cache)), None);
+        log.set_process_start(Box::new(move || process_start(&cache)), None);
         let reason = error_chain(error);
         log.record_policy_change(&refusal(PolicyChangeCause::Start, None, &reason)).map(drop)
     };
@@ -88,8 +88,8 @@ pub(crate) fn own_uid() -> u32 {
     rustix::process::getuid().as_raw()
 }
 
-/// Collects the facts that do not depend on the policy.
-fn facts(cache: &Path) -> ProcessStart {
+/// Collects the fields that do not depend on the policy.
+fn process_start(cache: &Path) -> ProcessStart {
     let host = rustix::system::uname().nodename().to_string_lossy().into_owned();
     ProcessStart {
         version: env!("CARGO_PKG_VERSION").into(),
@@ -119,15 +119,15 @@ fn binary_sha256(cache: &Path) -> Option<String> {
 
 fn remembered_hash(program: &Path, cache: &Path) -> io::Result<String> {
     let mut file = File::open(program)?;
-    let facts = file.metadata()?;
+    let metadata = file.metadata()?;
     // The change time (ctime) cannot be set back, so a changed file never matches the line of the old one.
     let key = format!(
         "{} {} {} {}.{:09} ",
-        facts.dev(),
-        facts.ino(),
-        facts.size(),
-        facts.ctime(),
-        facts.ctime_nsec()
+        metadata.dev(),
+        metadata.ino(),
+        metadata.size(),
+        metadata.ctime(),
+        metadata.ctime_nsec()
     );
     let remembered = cache.join(PROGRAM_FILE);
     if let Ok(line) = fs::read_to_string(&remembered)

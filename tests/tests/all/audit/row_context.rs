@@ -1,4 +1,4 @@
-//! The facts that rows keep for later investigations: the process and its policy, the approver and the
+//! The context that rows keep for later investigations: the process and its policy, the approver and the
 //! question, and what a call touched beyond its arguments.
 
 use std::fs;
