@@ -116,7 +116,7 @@ impl Resolver {
             connection.port = server.port();
             NameServerConfig::new(server.ip(), true, vec![connection])
         });
-        let config = ResolverConfig::from_parts(None, Vec::new(), servers.collect());
+        let resolver_config = ResolverConfig::from_parts(None, Vec::new(), servers.collect());
         let mut options = ResolverOpts::default();
         options.timeout = config.timeout;
         options.attempts = 1;
@@ -126,7 +126,7 @@ impl Resolver {
         options.use_hosts_file = ResolveHosts::Never;
         // Each request judges the addresses that it dials, so no answer is reused.
         options.cache_size = 0;
-        let servers = TokioResolver::builder_with_config(config, TokioRuntimeProvider::default())
+        let servers = TokioResolver::builder_with_config(resolver_config, TokioRuntimeProvider::default())
             .with_options(options)
             .build()
             .map_err(|source| EgressError::Resolver { source })?;
