@@ -98,7 +98,7 @@ impl RemoteProvider {
         Ok(EncodedRequest {
             uri: connection::uri(&wire::endpoint(kind, &self.base, model))?,
             headers,
-            body: wire::body(kind, WireRequest { model, request, strict, official })?.into(),
+            body: wire::body(kind, WireRequest { model, chat: request, strict, official })?.into(),
         })
     }
 }

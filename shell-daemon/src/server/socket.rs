@@ -170,22 +170,21 @@ impl Drop for SocketFile {
 /// [`SidecarServerError::TokenFile`] if the file cannot be read, is a link, or could be read or written by another user.
 /// [`SidecarServerError::Token`] if the text is not a valid token.
 pub(super) fn read_token(path: &Path) -> Result<super::Token, SidecarServerError> {
-    let refuse = |problem: String| SidecarServerError::TokenFile { path: PathBuf::from(path), problem };
+    let file_error = |problem: String| SidecarServerError::TokenFile { path: PathBuf::from(path), problem };
     let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
-    let file = rustix::fs::open(path, flags, Mode::empty()).map_err(|errno| {
-        socket_error(format!("cannot be opened or is a link: {}", io::Error::from(errno)))
-    })?;
+    let file = rustix::fs::open(path, flags, Mode::empty())
+        .map_err(|errno| file_error(format!("cannot be opened or is a link: {}", io::Error::from(errno))))?;
     let stat = rustix::fs::fstat(&file)
-        .map_err(|errno| socket_error(format!("cannot be examined: {}", io::Error::from(errno))))?;
+        .map_err(|errno| file_error(format!("cannot be examined: {}", io::Error::from(errno))))?;
     if FileType::from_raw_mode(stat.st_mode) != FileType::RegularFile {
-        return Err(socket_error("is not a file".to_owned()));
+        return Err(file_error("is not a file".to_owned()));
     }
     if stat.st_uid != rustix::process::geteuid().as_raw() || stat.st_mode & 0o077 != 0 {
-        return Err(socket_error("must be of the sidecar's own user and of mode 0600".to_owned()));
+        return Err(file_error("must be of the sidecar's own user and of mode 0600".to_owned()));
     }
     let mut text = String::new();
     io::Read::read_to_string(&mut io::Read::take(File::from(file), MAX_TOKEN_FILE_BYTES), &mut text)
-        .map_err(|error| socket_error(format!("cannot be read: {error}")))?;
+        .map_err(|error| file_error(format!("cannot be read: {error}")))?;
     super::Token::parse(text.strip_suffix('\n').unwrap_or(&text))
 }
 

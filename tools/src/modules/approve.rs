@@ -162,9 +162,9 @@ impl ModuleApproval<'_> {
             declarations_sha256: self.declared.sha256().to_owned(),
             declares: self
                 .declared
-                .descriptor()
+                .properties()
                 .iter()
-                .map(|(name, fact)| ((*name).to_owned(), fact.clone()))
+                .map(|(name, property)| ((*name).to_owned(), property.clone()))
                 .collect(),
         }
     }

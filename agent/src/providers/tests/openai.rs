@@ -100,8 +100,8 @@ async fn tools_are_strict_if_settings_and_schema_allow_it() {
 fn openai_gets_the_token_limit_in_its_own_field() {
     let model_request = whole_conversation();
     let body = |official| -> Value {
-        let turn = WireRequest { model: "m", request: &model_request, strict: official, official };
-        let body = wire::body(ProviderKind::OpenAi, turn).expect("a body");
+        let request = WireRequest { model: "m", chat: &model_request, strict: official, official };
+        let body = wire::body(ProviderKind::OpenAi, request).expect("a body");
         serde_json::from_slice(&body).expect("JSON")
     };
     assert_eq!((&body(true)["max_completion_tokens"], body(true).get("max_tokens")), (&json!(100), None));
