@@ -6,6 +6,8 @@
 //! the guest reports success. A FIFO, socket or device is refused before an open could block on it.
 
 mod entry;
+#[cfg(test)]
+mod fixture;
 mod lock;
 mod plain_path;
 mod record_changes;

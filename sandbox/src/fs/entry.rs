@@ -95,52 +95,32 @@ impl GuestFs {
 mod tests {
     use std::{fs, os::unix::fs::symlink, path::Path, thread};
 
-    use portcullis_policy::{HiddenNames, MountName, MountSpec, ProtectedPaths};
     use portcullis_types::Access;
     use rustix::fs::{Mode, mkfifoat};
 
     use super::*;
-    use crate::{
-        fs::{FIRST_PREOPEN, Preopen},
-        links::PrivatePaths,
-        mount_use::MountUse,
-        mounts::MountTable,
-        protection::Protection,
+    use crate::fs::{
+        FIRST_PREOPEN,
+        fixture::{self, OPENED},
     };
 
     const READ: OpenIntent = OpenIntent { follow: false, create: false, writes: false };
-    /// The descriptor of `folder` in these tests.
-    const FOLDER: u32 = 9;
-
-    /// Creates a guest with the mount `shared`, in which `folder` is open.
+    /// Creates a guest in whose mount `shared` the directory `folder` is open.
     fn guest(workspace: &Path) -> GuestFs {
-        let name = MountName::parse("shared").expect("a name");
-        let spec = MountSpec { name, folder: "shared".to_owned(), has_undo: false };
-        let mounts = MountTable::open(workspace, &[spec], &PrivatePaths::default()).expect("opens");
-        let handle = mounts.get("shared").expect("the mount exists").clone();
-        let protection = Protection {
-            paths: Arc::new(ProtectedPaths::parse([]).expect("no patterns")),
-            withheld: None,
-            hidden: Arc::new(HiddenNames::parse(["*.pem", ".ssh"]).expect("patterns")),
-        };
-        let preopens = [Preopen { handle, access: Access::Read }].into();
-        let mut guest = GuestFs::new(preopens, protection, Arc::default(), MountUse::new(1), None);
-        let folder = guest.judge_open(FIRST_PREOPEN, "folder", READ).expect("allowed");
-        guest.record_opened(FOLDER, folder);
-        guest
+        fixture::guest(workspace, Access::Read, &["*.pem", ".ssh"], "folder")
     }
 
     /// Opens a name, and checks that the fast path agrees with the general one. Returns whether the fast
     /// path was enough.
     #[track_caller]
     fn open(guest: &mut GuestFs, name: &str) -> FsResult<bool> {
-        let (preopen, directory) = guest.directory_of(FOLDER).expect("a directory");
-        let short = guest.judge_entry(FOLDER, preopen, &directory, name, READ);
+        let (preopen, directory) = guest.directory_of(OPENED).expect("a directory");
+        let short = guest.judge_entry(OPENED, preopen, &directory, name, READ);
         let by_path = guest.judge_open(FIRST_PREOPEN, &format!("folder/{name}"), READ);
         if let Ok(Some(_)) | Err(_) = short {
             assert_eq!(short.as_ref().err(), by_path.as_ref().err(), "{name}");
         }
-        let whole = guest.judge_open(FOLDER, name, READ);
+        let whole = guest.judge_open(OPENED, name, READ);
         assert_eq!(whole.as_ref().err(), by_path.as_ref().err(), "{name}");
         whole.map(|_| matches!(short, Ok(Some(_))))
     }
@@ -172,7 +152,7 @@ mod tests {
             assert_eq!(open(&mut guest, name), expected, "{name}");
         }
         assert!(guest.violation().is_none());
-        assert_eq!(guest.judge_open(FOLDER, "../../outside", READ).err(), Some(Errno::PERM));
+        assert_eq!(guest.judge_open(OPENED, "../../outside", READ).err(), Some(Errno::PERM));
         assert!(guest.violation().is_some());
     }
 
@@ -184,13 +164,13 @@ mod tests {
         fs::write(shared.join("folder/file"), "").expect("written");
         let mut guest = guest(workspace.path());
         for _ in 0..2 {
-            assert!(guest.judge_open(FOLDER, "file", READ).is_ok());
+            assert!(guest.judge_open(OPENED, "file", READ).is_ok());
         }
         fs::rename(shared.join("folder"), shared.join(".ssh")).expect("renamed");
         thread::sleep(SIGHT_TTL);
-        assert_eq!(guest.judge_open(FOLDER, "file", READ).err(), Some(Errno::NOENT));
+        assert_eq!(guest.judge_open(OPENED, "file", READ).err(), Some(Errno::NOENT));
         fs::rename(shared.join(".ssh"), workspace.path().join("outside")).expect("renamed");
-        assert_eq!(guest.judge_open(FOLDER, "file", READ).err(), Some(Errno::IO));
+        assert_eq!(guest.judge_open(OPENED, "file", READ).err(), Some(Errno::IO));
     }
 
     #[test]
@@ -199,13 +179,13 @@ mod tests {
         fs::create_dir_all(workspace.path().join("shared/folder")).expect("the folder can be made");
         fs::write(workspace.path().join("shared/folder/file"), "").expect("written");
         let mut guest = guest(workspace.path());
-        let (preopen, directory) = guest.directory_of(FOLDER).expect("a directory");
+        let (preopen, directory) = guest.directory_of(OPENED).expect("a directory");
         for intent in [
             OpenIntent { follow: true, ..READ },
             OpenIntent { create: true, ..READ },
             OpenIntent { writes: true, ..READ },
         ] {
-            assert!(matches!(guest.judge_entry(FOLDER, preopen, &directory, "file", intent), Ok(None)));
+            assert!(matches!(guest.judge_entry(OPENED, preopen, &directory, "file", intent), Ok(None)));
         }
     }
 }

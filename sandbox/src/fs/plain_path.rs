@@ -56,47 +56,30 @@ fn is_plain(name: &str) -> bool {
 mod tests {
     use std::{fs, os::unix::fs::symlink, path::Path};
 
-    use portcullis_policy::{HiddenNames, MountName, MountSpec, ProtectedPaths};
     use portcullis_types::Access;
 
     use super::*;
     use crate::{
-        fs::{FIRST_PREOPEN, OpenIntent, Preopen},
+        fs::{
+            FIRST_PREOPEN, OpenIntent,
+            fixture::{self, OPENED},
+        },
         fs_result::{Errno, FsResult},
-        links::PrivatePaths,
-        mount_use::MountUse,
-        mounts::MountTable,
-        protection::Protection,
     };
 
     const READ: OpenIntent = OpenIntent { follow: true, create: false, writes: false };
 
-    /// The descriptor of the mount's root under another number, for which the fast path is not taken.
-    const ROOT_AGAIN: u32 = 9;
-
-    /// Creates a guest with the mount `shared`, which hides `.env` and `secret*`.
+    /// Creates a guest with the mount `shared`, whose root is open under another number too, for which the fast path
+    /// is not taken.
     fn guest(workspace: &Path) -> GuestFs {
-        let name = MountName::parse("shared").expect("a name");
-        let spec = MountSpec { name, folder: "shared".to_owned(), has_undo: false };
-        let mounts = MountTable::open(workspace, &[spec], &PrivatePaths::default()).expect("opens");
-        let handle = mounts.get("shared").expect("the mount exists").clone();
-        let protection = Protection {
-            paths: Arc::new(ProtectedPaths::parse([]).expect("no patterns")),
-            withheld: None,
-            hidden: Arc::new(HiddenNames::parse([".env", "secret*"]).expect("patterns")),
-        };
-        let preopens = [Preopen { handle, access: Access::Write }].into();
-        let mut guest = GuestFs::new(preopens, protection, Arc::default(), MountUse::new(1), None);
-        let root = guest.judge_open(FIRST_PREOPEN, ".", READ).expect("allowed");
-        guest.record_opened(ROOT_AGAIN, root);
-        guest
+        fixture::guest(workspace, Access::Write, &[".env", "secret*"], ".")
     }
 
     /// Opens a path from the mount's root, and checks that the fast path agrees with the general one. Returns the path
     /// that the audit row would have.
     #[track_caller]
     fn open(guest: &mut GuestFs, path: &str, intent: OpenIntent) -> FsResult<Option<String>> {
-        let general = guest.judge_open(ROOT_AGAIN, path, intent).map(|target| target.path);
+        let general = guest.judge_open(OPENED, path, intent).map(|target| target.path);
         let from_root = guest.judge_open(FIRST_PREOPEN, path, intent).map(|target| target.path);
         assert_eq!(from_root, general, "{path}");
         from_root
