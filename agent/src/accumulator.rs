@@ -321,7 +321,7 @@ fn assemble(
     };
     let refused = refused.or_else(|| {
         if partial.name.is_too_long {
-            Some(ToolError::not_found(format!("no tool has a name of more than {MAX_CALLED_NAME_BYTES} bytes")))
+            Some(ToolError::not_found(format!("the tool's name is longer than {MAX_CALLED_NAME_BYTES} bytes")))
         } else if tool.is_empty() {
             Some(ToolError::invalid_arguments("a call must name a tool"))
         } else if partial.arguments.is_too_long {

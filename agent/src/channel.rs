@@ -46,7 +46,7 @@ pub fn event_channel(capacity: NonZeroUsize) -> (EventSender, EventReceiver) {
         state: Mutex::new(ChannelState {
             queue: VecDeque::new(),
             capacity: capacity.get(),
-            coalesced: 0,
+            dropped: 0,
             senders: 1,
             has_receiver: true,
         }),
@@ -106,8 +106,8 @@ impl EventReceiver {
     /// The number of dropped events: updates, progress texts and heartbeats that a later event of the same call
     /// replaced, and events past [`MAX_EVENTS_BEYOND_CAPACITY`] and [`MAX_ENDS_BEYOND_CAPACITY`].
     #[must_use]
-    pub fn coalesced(&self) -> u64 {
-        self.shared.lock().coalesced
+    pub fn dropped(&self) -> u64 {
+        self.shared.lock().dropped
     }
 
     /// The number of queued events.
@@ -201,7 +201,7 @@ impl Channel {
 struct ChannelState {
     queue: VecDeque<AgentEvent>,
     capacity: usize,
-    coalesced: u64,
+    dropped: u64,
     senders: usize,
     /// Whether the receiver still exists.
     has_receiver: bool,
@@ -246,7 +246,7 @@ impl ChannelState {
         {
             let earlier_position = self.queue.iter().rposition(|queued| coalescing_key(queued) == Some(key));
             if let Some(position) = earlier_position {
-                self.coalesced += 1;
+                self.dropped += 1;
                 self.queue[position] = event;
                 return;
             }
@@ -255,7 +255,7 @@ impl ChannelState {
         let reserve = if event.must_arrive() { MAX_ENDS_BEYOND_CAPACITY } else { 0 };
         let limit = self.capacity.saturating_add(MAX_EVENTS_BEYOND_CAPACITY + reserve);
         if self.queue.len() >= limit {
-            self.coalesced += 1;
+            self.dropped += 1;
             return;
         }
         self.queue.push_back(event);

@@ -324,7 +324,7 @@ impl SharedLog {
             let unsynced_handles = state.live.as_mut().and_then(LiveFile::take_unsynced);
             (unsynced_handles, state.writer.end(), state.first_open())
         };
-        // The live file first: after a power loss, no row may be on disk without its mark.
+        // Sync the live file first, so that after a power loss no row is on disk without its mark.
         let sync_result =
             unsynced_handles.map_or(Ok(()), |handles| handles.sync()).and_then(|()| self.files.sync());
         if let Err(errno) = sync_result {

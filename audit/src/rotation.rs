@@ -81,7 +81,7 @@ pub(super) fn remove_old_segments(files: &LogFiles, retention: Duration) -> Resu
     for name in segments::listed(&files.state_folder, SEGMENT_EXTENSION).map_err(read_error)? {
         let path = segments::path_of(&files.state_folder, &name, SEGMENT_EXTENSION);
         let modified = std::fs::symlink_metadata(&path).and_then(|metadata| metadata.modified());
-        // A clock that was set back makes no segment old.
+        // If the clock was set back, the age counts as zero, so nothing is sealed or removed too early.
         let age = SystemTime::now().duration_since(modified.map_err(read_error)?).unwrap_or_default();
         // Without its checkpoint, the following rows would have no proven start.
         if age < retention || !notes.contains(&name) {

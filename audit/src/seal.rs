@@ -440,7 +440,7 @@ fn is_full(segment: &Segment, end: u64, options: &SealingOptions) -> bool {
         return false;
     }
     let started_at = segment.started_at.or_else(|| segment.start().ok()?.started_at);
-    // A clock that was set back makes no segment old.
+    // If the clock was set back, the age counts as zero, so nothing is sealed or removed too early.
     let age = started_at.map_or(Duration::ZERO, |started_at| {
         Duration::try_from(Timestamp::now().duration_since(started_at)).unwrap_or_default()
     });

@@ -261,7 +261,7 @@ impl Probe {
     }
 
     /// Returns whether `outcome`, seen before the layer was applied, makes a later refusal meaningful.
-    pub(crate) fn is_free(self, outcome: SyscallOutcome) -> bool {
+    pub(crate) fn is_valid_control(self, outcome: SyscallOutcome) -> bool {
         match self {
             Self::ReadState
             | Self::WriteState
@@ -278,7 +278,7 @@ impl Probe {
             // An ordinary user has no capability from the start, and can never signal another user's parent
             // process.
             Self::Capability | Self::SignalParent => true,
-            Self::Network(probe) => probe.is_free(outcome),
+            Self::Network(probe) => probe.is_valid_control(outcome),
         }
     }
 }
@@ -302,7 +302,7 @@ mod tests {
         let canary = Canary::create(dir.path()).unwrap();
         assert_eq!(std::fs::read(dir.path().join("canary")).unwrap(), FILE_TEXT);
         for probe in Probe::ALL {
-            assert!(probe.is_free(canary.attempt(probe)), "{probe:?}: {:?}", canary.attempt(probe));
+            assert!(probe.is_valid_control(canary.attempt(probe)), "{probe:?}: {:?}", canary.attempt(probe));
         }
         assert_eq!(std::fs::read(dir.path().join("canary")).unwrap(), FILE_TEXT);
     }

@@ -111,7 +111,7 @@ fn apply_layer(
     let probes = Probe::process_probes(layer, abi, rules.user).iter();
     for probe in probes.filter(|probe| has_parent || **probe != Probe::SignalParent) {
         let observed = rules.canary.attempt(*probe);
-        if !probe.is_free(observed) {
+        if !probe.is_valid_control(observed) {
             return Err(ConfineError::NegativeControl { layer, canary: probe.describe(), observed });
         }
         controls.push((*probe, observed));

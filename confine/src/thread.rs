@@ -151,7 +151,7 @@ fn negative_control(
             continue;
         }
         let observed = rules.canary.attempt(probe);
-        if !probe.is_free(observed) {
+        if !probe.is_valid_control(observed) {
             return Err(ConfineError::NegativeControl {
                 layer: probe.layer(),
                 canary: probe.describe(),

@@ -35,7 +35,7 @@ impl ContentCoding {
         let window = match self {
             Self::Identity => 0,
             Self::Gzip => GZIP_WINDOW_BYTES,
-            Self::Brotli => BROTLI_WINDOW_BYTES,
+            Self::Brotli => MAX_BROTLI_WINDOW_BYTES,
         };
         window <= limits.window_bytes
     }
@@ -210,7 +210,7 @@ const GZIP_WINDOW_BYTES: usize = 32 << 10;
 
 /// The maximum size of a window of a brotli decoder, 16 MiB. A stream states the size of its window (RFC
 /// 7932, section 9.1). The decoder allocates the window at the start, and holds up to 20 MiB with its tables.
-const BROTLI_WINDOW_BYTES: usize = 16 << 20;
+const MAX_BROTLI_WINDOW_BYTES: usize = 16 << 20;
 
 #[cfg(test)]
 mod tests {

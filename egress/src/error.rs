@@ -312,7 +312,7 @@ pub enum FetchError {
     #[error("the request was cancelled")]
     Cancelled,
     /// Every thread's queue is full, or a thread has reached its limit of streams or tunnels.
-    #[error("too many requests are under way")]
+    #[error("too many requests are in flight")]
     Busy,
     /// The thread can no longer prove its confinement, and has ended.
     #[error("the thread for requests is no longer confined")]

@@ -127,7 +127,7 @@ pub(crate) async fn serve(
         }
     };
     let OpenResponse { url, redirects, address, status, headers, coding, body, .. } = open_response;
-    let (pieces, queue) = mpsc::channel(QUEUED_PIECES);
+    let (pieces, queue) = mpsc::channel(MAX_QUEUED_PIECES);
     let (end_sender, end_receiver) = oneshot::channel();
     let response = StreamedResponse {
         url,
@@ -173,4 +173,4 @@ async fn send(pieces: &mpsc::Sender<Bytes>, text: Vec<u8>) {
 }
 
 /// The maximum number of pieces that are queued for the caller.
-const QUEUED_PIECES: usize = 2;
+const MAX_QUEUED_PIECES: usize = 2;

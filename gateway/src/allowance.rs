@@ -7,7 +7,7 @@ use governor::{DefaultKeyedRateLimiter, Quota, RateLimiter};
 use crate::error::{ApiError, ErrorCode};
 
 /// The maximum number of messages that a user may send in a minute: 240.
-const MESSAGES_PER_MINUTE: NonZeroU32 = NonZeroU32::new(240).expect("it is not zero");
+const MAX_MESSAGES_PER_MINUTE: NonZeroU32 = NonZeroU32::new(240).expect("it is not zero");
 
 /// When more users than this are remembered, idle ones are dropped.
 const MAX_REMEMBERED: usize = 16_384;
@@ -18,7 +18,7 @@ pub(crate) struct MessageAllowance(DefaultKeyedRateLimiter<String>);
 
 impl Default for MessageAllowance {
     fn default() -> Self {
-        Self(RateLimiter::keyed(Quota::per_minute(MESSAGES_PER_MINUTE)))
+        Self(RateLimiter::keyed(Quota::per_minute(MAX_MESSAGES_PER_MINUTE)))
     }
 }
 
@@ -33,7 +33,7 @@ impl MessageAllowance {
             self.0.retain_recent();
         }
         self.0.check_key(&user.to_owned()).map_err(|_not_until| {
-            let message = format!("a user sends at most {MESSAGES_PER_MINUTE} messages in a minute");
+            let message = format!("a user sends at most {MAX_MESSAGES_PER_MINUTE} messages in a minute");
             ApiError::new(ErrorCode::TooMany, message)
         })
     }

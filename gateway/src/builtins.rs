@@ -63,7 +63,7 @@ const ALL: [(&str, Action); 12] = [
 ];
 
 /// A built-in tool in one cycle.
-struct BuiltIn {
+struct GatewayTool {
     name: &'static str,
     action: Action,
     space: Arc<CycleSpace>,
@@ -75,11 +75,11 @@ struct BuiltIn {
 /// [`RegistryError`] if another tool has one of the names.
 pub(crate) fn add(space: &Arc<CycleSpace>, registry: &ToolRegistry) -> Result<(), RegistryError> {
     ALL.into_iter().try_for_each(|(name, action)| {
-        registry.add_gateway_tool(Arc::new(BuiltIn { name, action, space: Arc::clone(space) }))
+        registry.add_gateway_tool(Arc::new(GatewayTool { name, action, space: Arc::clone(space) }))
     })
 }
 
-impl BuiltIn {
+impl GatewayTool {
     async fn run(&self, ctx: &ToolContext, args: &Value) -> Result<Value, ToolError> {
         let space = &*self.space;
         match self.action {
@@ -96,7 +96,7 @@ impl BuiltIn {
 }
 
 #[async_trait]
-impl Tool for BuiltIn {
+impl Tool for GatewayTool {
     fn schema(&self) -> FunctionDecl {
         let (description, parameters) = arguments::declaration(self.action);
         FunctionDecl {
@@ -138,7 +138,7 @@ fn store_error(error: StoreError) -> ToolError {
         StoreError::NotFound { .. } => ToolError::not_found(error.to_string()),
         StoreError::Limit(_) => ToolError::resource_limit(error.to_string()),
         // The cause is for the operator, because it can name hosts and tables.
-        error => ToolError::unavailable("the store of the gateway does not answer")
+        error => ToolError::unavailable("the gateway's store is unavailable")
             .with_operator_detail(portcullis_types::error_chain(&error)),
     }
 }

@@ -47,13 +47,13 @@ pub(crate) struct Agent {
     pub(crate) created_at: String,
 }
 
-/// Whether an agent has a run under way.
+/// Whether an agent has a run in progress.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, ToSchema)]
 #[serde(rename_all = "lowercase")]
 pub(crate) enum AgentStatus {
     /// It waits for an entry of its inbox.
     Idle,
-    /// A run is under way.
+    /// A run is in progress.
     Running,
 }
 

@@ -36,7 +36,7 @@ const EVENT_RETENTION: Duration = Duration::from_secs(7 * 24 * 60 * 60);
 const SWEEP_INTERVAL: Duration = Duration::from_secs(60);
 
 /// The maximum number of rows that one sweep removes.
-const SWEPT: u32 = 1000;
+const MAX_SWEPT_ROWS: u32 = 1000;
 
 /// The parts of a gateway.
 pub struct GatewayParts {
@@ -205,9 +205,9 @@ async fn sweep(core: &Core) {
 async fn sweep_once(core: &Core) -> Result<(), StoreError> {
     let now = now();
     let retention = i64::try_from(EVENT_RETENTION.as_millis()).unwrap_or(i64::MAX);
-    core.store.remove_events_before(now - retention, SWEPT).await?;
-    core.store.sweep_spaces(SWEPT).await?;
-    core.store.expire_calls(now, SWEPT).await?;
-    core.store.expire_approvals(now, SWEPT).await?;
+    core.store.remove_events_before(now - retention, MAX_SWEPT_ROWS).await?;
+    core.store.sweep_spaces(MAX_SWEPT_ROWS).await?;
+    core.store.expire_calls(now, MAX_SWEPT_ROWS).await?;
+    core.store.expire_approvals(now, MAX_SWEPT_ROWS).await?;
     Ok(())
 }

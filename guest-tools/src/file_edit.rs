@@ -64,7 +64,7 @@ pub async fn file_edit(
 const MAX_FILE_BYTES: usize = 8 << 20;
 
 /// The maximum number of replaced places that a message lists.
-const REPORTED_PLACES: usize = 20;
+const MAX_REPORTED_PLACES: usize = 20;
 
 /// The result of an edit.
 struct EditedText {
@@ -89,7 +89,7 @@ impl EditedText {
         let new = new_with_crlf.as_deref().unwrap_or(new);
         let count = text.matches(old).count();
         let offsets: Vec<usize> =
-            text.match_indices(old).take(REPORTED_PLACES).map(|(offset, _)| offset).collect();
+            text.match_indices(old).take(MAX_REPORTED_PLACES).map(|(offset, _)| offset).collect();
         if count == 0 {
             return Err(ToolError::failed(format!(
                 "'old_text' is not in `{path}`: {}",

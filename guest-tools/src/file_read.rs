@@ -75,7 +75,7 @@ enum ReadStop {
 const CHUNK_BYTES: usize = 64 << 10;
 
 /// The maximum length of a UTF-8 character, in bytes.
-const CHAR_BYTES: usize = 4;
+const MAX_CHAR_BYTES: usize = 4;
 
 impl FileSource {
     /// The text from a byte on. If the byte is inside a character, from the next character on.
@@ -88,8 +88,8 @@ impl FileSource {
         }
         self.position = self.file.seek(SeekFrom::Start(byte))?;
         let mut bytes = Vec::new();
-        let is_complete = self.fill(&mut bytes, MAX_TEXT_BYTES + CHAR_BYTES)?;
-        let split = bytes.iter().take(CHAR_BYTES - 1).take_while(|byte| is_continuation(**byte)).count();
+        let is_complete = self.fill(&mut bytes, MAX_TEXT_BYTES + MAX_CHAR_BYTES)?;
+        let split = bytes.iter().take(MAX_CHAR_BYTES - 1).take_while(|byte| is_continuation(**byte)).count();
         // At offset 0 a continuation byte is not the rest of a character, and the check for UTF-8 reports it.
         let split = if byte == 0 { 0 } else { split };
         bytes.drain(..split);
@@ -101,7 +101,7 @@ impl FileSource {
     fn lines(&mut self, first_line: u64, limit: Option<u64>, path: &GuestPath) -> Result<FilePart, ReadStop> {
         let mut bytes = Vec::new();
         if first_line == 1 && limit.is_none() {
-            let is_complete = self.fill(&mut bytes, MAX_TEXT_BYTES + CHAR_BYTES)?;
+            let is_complete = self.fill(&mut bytes, MAX_TEXT_BYTES + MAX_CHAR_BYTES)?;
             return Ok(FilePart { begin: 0, bytes, is_complete });
         }
         let mut to_skip = first_line - 1;
@@ -126,7 +126,7 @@ impl FileSource {
         let begin = self.position - bytes.len() as u64;
         let mut remaining_lines = limit.unwrap_or(u64::MAX);
         let mut end = end_of_line(&bytes, &mut remaining_lines);
-        while remaining_lines > 0 && !ended && bytes.len() < MAX_TEXT_BYTES + CHAR_BYTES {
+        while remaining_lines > 0 && !ended && bytes.len() < MAX_TEXT_BYTES + MAX_CHAR_BYTES {
             let filled = bytes.len();
             ended = self.fill(&mut bytes, CHUNK_BYTES)?;
             end = filled + end_of_line(&bytes[filled..], &mut remaining_lines);

@@ -23,7 +23,7 @@ use hayro_syntax::{
 };
 
 use self::{
-    budget::{MAX_PAGES, PLAIN_PAGES, PdfBudget},
+    budget::{MAX_PAGES, MAX_PLAIN_PAGES, PdfBudget},
     font::Fonts,
     layout::Layout,
 };
@@ -75,7 +75,7 @@ pub fn read_pdf(bytes: Vec<u8>, effort: PageEffort) -> Result<PdfText, PdfError>
         .filter(|title| !title.is_empty());
     let max_pages = match effort {
         PageEffort::Extract => MAX_PAGES,
-        PageEffort::Plain => PLAIN_PAGES,
+        PageEffort::Plain => MAX_PLAIN_PAGES,
     };
     let (mut text, mut pages_read) = (String::new(), 0);
     for (index, page) in pages.iter().copied().enumerate().take(max_pages) {

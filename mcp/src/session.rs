@@ -26,8 +26,8 @@ use super::{
 };
 
 /// The instructions that a client gets with the answer to `initialize`.
-const INSTRUCTIONS: &str = "Tools run confined, under a policy. They see the directories /shared, /tmp and /vault as far \
-                            as the policy opens them to each; relative paths start at /shared. A refusal says what \
+const INSTRUCTIONS: &str = "Tools run confined, under a policy. The policy decides which of the directories /shared, /tmp \
+                            and /vault each tool can see; relative paths start at /shared. A refusal says what \
                             was refused and what would be allowed.";
 
 /// The served methods that have parameters.

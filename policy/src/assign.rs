@@ -151,7 +151,7 @@ fn profile<T: TraceSink>(
         ToolOrigin::ShippedNative
         | ToolOrigin::ShippedShell
         | ToolOrigin::ShippedOperation
-        | ToolOrigin::ShippedSpace
+        | ToolOrigin::ShippedGateway
         | ToolOrigin::External
         | ToolOrigin::Http
         | ToolOrigin::Mcp
@@ -193,7 +193,7 @@ fn approval(
             ToolOrigin::ShippedNative
             | ToolOrigin::ShippedShell
             | ToolOrigin::ShippedModule
-            | ToolOrigin::ShippedSpace
+            | ToolOrigin::ShippedGateway
             | ToolOrigin::ShippedOperation,
             Some(rule_approval),
         ) => rule_approval,
@@ -201,7 +201,7 @@ fn approval(
             ToolOrigin::ShippedNative
             | ToolOrigin::ShippedShell
             | ToolOrigin::ShippedModule
-            | ToolOrigin::ShippedSpace
+            | ToolOrigin::ShippedGateway
             | ToolOrigin::ShippedOperation
             | ToolOrigin::Native
             | ToolOrigin::Internal,
@@ -247,7 +247,7 @@ fn is_enabled(rule: Option<&ToolRule>, origin: ToolOrigin) -> bool {
         | ToolOrigin::ShippedShell
         | ToolOrigin::ShippedModule
         | ToolOrigin::ShippedOperation
-        | ToolOrigin::ShippedSpace
+        | ToolOrigin::ShippedGateway
         | ToolOrigin::External
         | ToolOrigin::Http
         | ToolOrigin::Mcp

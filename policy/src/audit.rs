@@ -99,7 +99,7 @@ pub(crate) enum InvalidCheckpointDestination {
     #[error(transparent)]
     WitnessUrl(#[from] InvalidUrl),
     /// The URL of a witness has a query or a fragment.
-    #[error("the URL of a witness has no `?` and no `#`")]
+    #[error("the witness's URL has a query (`?`) or a fragment (`#`)")]
     WitnessQuery,
     /// A witness has no key, or an invalid one.
     #[error(

@@ -140,7 +140,10 @@ impl WorkspaceSecurityPolicy {
                 max_output: assignment.max_output,
             },
             subjects: request.subjects.to_vec(),
-            is_external: matches!(request.tool.origin, ToolOrigin::External | ToolOrigin::ShippedSpace),
+            sends_arguments_out: matches!(
+                request.tool.origin,
+                ToolOrigin::External | ToolOrigin::ShippedGateway
+            ),
             shell: shell.map(|shell| ShellGrant::new(shell, assignment.memory, self.shared_shell_network())),
             unasked: Vec::new(),
             flow: None,

@@ -6,7 +6,7 @@ use portcullis_types::{SafetyTier, ToolName};
 use crate::{ToolDescriptor, ToolOrigin};
 
 use SafetyTier::{ReadOnly, SideEffecting};
-use ToolOrigin::{ShippedNative, ShippedSpace};
+use ToolOrigin::{ShippedGateway, ShippedNative};
 
 /// All built-in tools of the gateway, sorted by name. `enter_space` counts as side-effecting, because it decides where
 /// later calls are shown.
@@ -14,11 +14,11 @@ const ALL: &[(&str, ToolOrigin, SafetyTier)] = &[
     ("delete_goals", ShippedNative, SideEffecting),
     ("delete_memories", ShippedNative, SideEffecting),
     ("delete_plans", ShippedNative, SideEffecting),
-    ("enter_space", ShippedSpace, SideEffecting),
+    ("enter_space", ShippedGateway, SideEffecting),
     ("get_plans", ShippedNative, ReadOnly),
     ("leave_space", ShippedNative, SideEffecting),
-    ("read_messages", ShippedSpace, ReadOnly),
-    ("send_message", ShippedSpace, SideEffecting),
+    ("read_messages", ShippedGateway, ReadOnly),
+    ("send_message", ShippedGateway, SideEffecting),
     ("set_goals", ShippedNative, SideEffecting),
     ("set_memories", ShippedNative, SideEffecting),
     ("set_plans", ShippedNative, SideEffecting),

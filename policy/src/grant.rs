@@ -40,7 +40,7 @@ pub struct Grant {
     pub secrets: Arc<[GrantedSecret]>,
     /// Whether the tool is external: the arguments leave this host, and the result comes from outside.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
-    pub is_external: bool,
+    pub sends_arguments_out: bool,
     /// The shell that the call's command may run in. `None` for a call that runs no command.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub shell: Option<ShellGrant>,
@@ -105,7 +105,7 @@ impl Grant {
     #[must_use]
     pub fn reaches_network(&self) -> bool {
         self.network.is_some()
-            || self.is_external
+            || self.sends_arguments_out
             || self.shell.as_ref().is_some_and(|shell| shell.network.is_some())
     }
 

@@ -46,7 +46,7 @@ pub enum InvalidHiddenName {
     #[error("`?`, `[` and `]` are not supported: `*` is the only wildcard")]
     Wildcard,
     /// The pattern is longer than any name.
-    #[error("a hidden name has at most 255 bytes")]
+    #[error("the hidden name is longer than 255 bytes")]
     TooLong,
 }
 

@@ -51,7 +51,9 @@ pub enum InvalidNotifyUrl {
     #[error(transparent)]
     Url(#[from] InvalidUrl),
     /// The URL has a query or a fragment.
-    #[error("the address of a service has no `?` and no `#`; write only the part before them")]
+    #[error(
+        "the address of the service has a query (`?`) or a fragment (`#`); write only the part before it"
+    )]
     Query,
 }
 

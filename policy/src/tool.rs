@@ -45,7 +45,7 @@ impl ToolDescriptor {
                 | ToolOrigin::ShippedShell
                 | ToolOrigin::Native
                 | ToolOrigin::External
-                | ToolOrigin::ShippedSpace
+                | ToolOrigin::ShippedGateway
                 | ToolOrigin::Http
                 | ToolOrigin::Mcp
                 | ToolOrigin::Internal
@@ -81,7 +81,7 @@ pub enum ToolOrigin {
     External,
     /// A shipped tool of the gateway that reads or writes a space. Like [`ToolOrigin::ShippedNative`], but flow rules
     /// treat its calls as network requests, because the people of the space can read them.
-    ShippedSpace,
+    ShippedGateway,
     /// A tool whose calls are requests to one address, which its configuration names. The host makes the
     /// requests. It has the profile `Nothing`, and therefore no network, unless the policy names another
     /// profile. It has at least the approval of a tool with effects.
@@ -109,7 +109,7 @@ impl ToolOrigin {
             Self::ShippedNative
             | Self::ShippedShell
             | Self::ShippedModule
-            | Self::ShippedSpace
+            | Self::ShippedGateway
             | Self::ShippedOperation => true,
             Self::Native | Self::External | Self::Http | Self::Mcp | Self::Internal | Self::ForeignModule => {
                 false

@@ -161,7 +161,7 @@ impl StoredApprover {
 
     /// Writes an answer that was given at this process. If another process was faster, returns that answer.
     async fn record(&self, id: &str, request: &ApprovalRequest, given: AttributedAnswer) -> AttributedAnswer {
-        let (verdict, edited_arguments, reason) = match &given.answer {
+        let (decision, edited_arguments, reason) = match &given.answer {
             ApprovalAnswer::Deny { reason } => (ApprovalDecision::Deny, None, reason.clone()),
             // A standing approval lives only in this process, so store a plain one.
             ApprovalAnswer::Approve | ApprovalAnswer::ApproveAlways => {
@@ -175,7 +175,7 @@ impl StoredApprover {
             ApprovalAnswer::TimedOut | ApprovalAnswer::Unavailable => return given,
         };
         let answer = StoredAnswer {
-            verdict,
+            decision,
             by: given.name.clone().unwrap_or_else(|| given.by.to_string()),
             via: given.by.to_string(),
             edited_arguments,
@@ -257,7 +257,7 @@ fn attributed_answer(approval: &StoredApproval) -> Option<AttributedAnswer> {
         return has_expired(approval)
             .then(|| AttributedAnswer::by(ApproverKind::Store, ApprovalAnswer::TimedOut));
     };
-    let answer = match (stored.verdict, &stored.edited_arguments) {
+    let answer = match (stored.decision, &stored.edited_arguments) {
         (ApprovalDecision::Approve, None) => ApprovalAnswer::Approve,
         (ApprovalDecision::Approve, Some(arguments)) => {
             ApprovalAnswer::ApproveWith { arguments: arguments.as_str().to_owned() }

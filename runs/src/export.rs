@@ -190,8 +190,8 @@ impl ExportedApproval {
 
 impl ExportedDecision {
     fn from_answer(run: &RunId, answer: StoredAnswer) -> Result<Self, RunError> {
-        let StoredAnswer { verdict, by, via, edited_arguments, reason, decided } = answer;
-        let verdict = match verdict {
+        let StoredAnswer { decision, by, via, edited_arguments, reason, decided } = answer;
+        let verdict = match decision {
             ApprovalDecision::Approve => "approve",
             ApprovalDecision::Deny => "deny",
         };

@@ -63,7 +63,7 @@ impl RecordedModel {
 impl ModelLog {
     fn write(
         &self,
-        request: &RequestUnderWay,
+        request: &InFlightRequest,
         outcome: Outcome,
         code: Option<&str>,
     ) -> Result<(), AuditError> {
@@ -83,7 +83,7 @@ impl ModelLog {
 }
 
 /// A request in flight.
-struct RequestUnderWay {
+struct InFlightRequest {
     began: Instant,
     usage: Option<Usage>,
 }
@@ -91,14 +91,14 @@ struct RequestUnderWay {
 #[async_trait]
 impl Provider for RecordedModel {
     async fn stream(&self, request: ModelRequest) -> Result<DeltaStream, ProviderError> {
-        let mut recorded = RequestRecorder {
+        let mut recorder = RequestRecorder {
             log: self.log.clone(),
-            request: RequestUnderWay { began: Instant::now(), usage: None },
+            request: InFlightRequest { began: Instant::now(), usage: None },
             is_recorded: false,
         };
         match self.inner.stream(request).await {
-            Ok(answer) => Ok(Box::pin(RecordedAnswer { answer, recorded })),
-            Err(error) => Err(recorded.fail(error)),
+            Ok(answer) => Ok(Box::pin(RecordedAnswer { answer, recorder })),
+            Err(error) => Err(recorder.fail(error)),
         }
     }
 }
@@ -106,7 +106,7 @@ impl Provider for RecordedModel {
 /// Writes the row of a request, at the latest when it is dropped.
 struct RequestRecorder {
     log: ModelLog,
-    request: RequestUnderWay,
+    request: InFlightRequest,
     is_recorded: bool,
 }
 
@@ -154,7 +154,7 @@ impl Drop for RequestRecorder {
 /// The answer of a recorded request.
 struct RecordedAnswer {
     answer: DeltaStream,
-    recorded: RequestRecorder,
+    recorder: RequestRecorder,
 }
 
 impl Stream for RecordedAnswer {
@@ -163,13 +163,13 @@ impl Stream for RecordedAnswer {
     fn poll_next(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Option<Self::Item>> {
         let delta = std::task::ready!(self.answer.as_mut().poll_next(context));
         Poll::Ready(delta.map(|delta| match delta {
-            Ok(Delta::End(stop)) => self.recorded.end(stop),
+            Ok(Delta::End(stop)) => self.recorder.end(stop),
             Ok(Delta::Usage(usage)) => {
-                self.recorded.request.usage = Some(usage);
+                self.recorder.request.usage = Some(usage);
                 Ok(Delta::Usage(usage))
             }
             Ok(delta) => Ok(delta),
-            Err(error) => Err(self.recorded.fail(error)),
+            Err(error) => Err(self.recorder.fail(error)),
         }))
     }
 }

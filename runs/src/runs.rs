@@ -17,7 +17,7 @@ use crate::{
 
 /// The maximum number of attempts of [`Runs::drive`] to take a lease. An attempt fails if another process
 /// changes the run after it was read.
-const DRIVE_ATTEMPTS: usize = 3;
+const MAX_DRIVE_ATTEMPTS: usize = 3;
 
 /// The prompt that a resumed run adds after a message of the model, because providers refuse a request that
 /// ends with one.
@@ -166,7 +166,7 @@ impl Runs {
         registry: Arc<ToolRegistry>,
         caller: Caller,
     ) -> Result<Arc<DrivenRun>, RunError> {
-        for _ in 1..DRIVE_ATTEMPTS {
+        for _ in 1..MAX_DRIVE_ATTEMPTS {
             match self.drive_once(subject, &next, &registry, &caller).await {
                 Err(RunError::Store(StoreError::Conflict { .. } | StoreError::Ended { .. })) => {}
                 driven => return driven,

@@ -242,7 +242,7 @@ pub(crate) enum CliError {
     #[error("cannot set up the async runtime, a thread or a signal handler")]
     Start { source: io::Error },
     /// The thread that runs the command has panicked. The panic's message is on standard error.
-    #[error("the command ended by a fault of the program, which is described above")]
+    #[error("internal error: the command panicked; the panic message is above")]
     Panicked,
     /// The answer cannot be encoded.
     #[error("cannot encode the answer as JSON")]

@@ -82,9 +82,9 @@ impl<T> fmt::Debug for HttpReply<T> {
 
 /// The guest's end of the channel for requests.
 #[derive(Debug, Clone)]
-pub struct HttpPort(mpsc::Sender<HttpOperation>);
+pub struct HttpOperationSender(mpsc::Sender<HttpOperation>);
 
-impl HttpPort {
+impl HttpOperationSender {
     /// Creates a channel and returns both ends.
     #[must_use]
     pub fn open() -> (Self, mpsc::Receiver<HttpOperation>) {
@@ -98,14 +98,14 @@ impl HttpPort {
 #[derive(Debug, Default)]
 pub(super) struct GuestHttp {
     /// `None` if the tool may not make requests.
-    port: Option<HttpPort>,
+    operations: Option<HttpOperationSender>,
     /// The last answer, as JSON.
     last_answer: Vec<u8>,
 }
 
 impl GuestHttp {
-    pub(super) fn new(port: Option<HttpPort>) -> Self {
-        Self { port, last_answer: Vec::new() }
+    pub(super) fn new(operations: Option<HttpOperationSender>) -> Self {
+        Self { operations, last_answer: Vec::new() }
     }
 
     /// Sends a request to the host's end, and waits for the answer.
@@ -114,9 +114,11 @@ impl GuestHttp {
         control: &CallControl,
         ask: impl FnOnce(HttpReply<T>) -> HttpOperation,
     ) -> Result<Result<T, HttpFailure>> {
-        let Some(HttpPort(port)) = &self.port else { return Ok(Err(no_network_failure())) };
+        let Some(HttpOperationSender(operations)) = &self.operations else {
+            return Ok(Err(no_network_failure()));
+        };
         let (sender, receiver) = blocking::sync_channel(1);
-        if port.try_send(ask(HttpReply(sender))).is_err() {
+        if operations.try_send(ask(HttpReply(sender))).is_err() {
             return Ok(Err(stopped_failure()));
         }
         Ok(await_answer(&receiver, control)?.ok_or_else(stopped_failure))
@@ -294,9 +296,9 @@ mod tests {
         let mut http = GuestHttp::new(None);
         http.send(&control, HEAD, b"").expect("answered");
         assert_eq!(fault_of(&http), "egress_not_granted");
-        let (port, asks) = HttpPort::open();
+        let (operations, asks) = HttpOperationSender::open();
         drop(asks);
-        let mut http = GuestHttp::new(Some(port));
+        let mut http = GuestHttp::new(Some(operations));
         http.send(&control, HEAD, b"").expect("answered");
         assert_eq!(fault_of(&http), "stopped");
     }
@@ -304,8 +306,8 @@ mod tests {
     #[test]
     fn a_request_beyond_the_limits_is_not_passed_on() {
         let control = control(Duration::from_secs(60));
-        let (port, mut asks) = HttpPort::open();
-        let mut http = GuestHttp::new(Some(port));
+        let (operations, mut asks) = HttpOperationSender::open();
+        let mut http = GuestHttp::new(Some(operations));
         for (head, body, code) in [
             (vec![b' '; MAX_HTTP_HEAD_BYTES + 1], vec![], "request_too_large"),
             (HEAD.to_vec(), vec![0; MAX_HTTP_BODY_BYTES + 1], "request_too_large"),
@@ -320,8 +322,8 @@ mod tests {
 
     #[test]
     fn a_waiting_guest_ends_with_its_call() {
-        let (port, mut asks) = HttpPort::open();
-        let mut http = GuestHttp::new(Some(port));
+        let (operations, mut asks) = HttpOperationSender::open();
+        let mut http = GuestHttp::new(Some(operations));
         let expired = control(Duration::ZERO);
         let error = http.send(&expired, HEAD, b"").expect_err("over");
         assert_eq!(error.downcast_ref::<CallStop>(), Some(&CallStop::Deadline));

@@ -71,7 +71,7 @@ pub use fault::{GuestFault, WasmError};
 pub use fs::MountTouches;
 pub use fs_result::Violation;
 pub use guest::GuestReport;
-pub use http::{HttpOperation, HttpPort, HttpReply};
+pub use http::{HttpOperation, HttpOperationSender, HttpReply};
 pub use listener::{Listener, StreamFrame};
 pub use module::{EmbeddedModule, GuestModule, MAX_MODULE_BYTES, ModuleDigest};
 pub use mount_use::{BeforeUse, MountRefusal, MountUse};

@@ -38,7 +38,7 @@ enum LockOperation {
 
 /// The guest's end of the channel for locks.
 #[derive(Debug)]
-pub(super) struct LockPort(mpsc::Sender<LockOperation>);
+pub(super) struct LockOperationSender(mpsc::Sender<LockOperation>);
 
 /// The host's end, which holds the call's locks.
 #[derive(Debug)]
@@ -52,11 +52,14 @@ pub(super) struct CallLocks<'a> {
 
 impl<'a> CallLocks<'a> {
     /// Creates a channel and returns both ends. `control` belongs to the call.
-    pub(super) fn open(locks: &'a PathLocks, control: &Arc<CallControl>) -> (LockPort, Self) {
+    pub(super) fn open(locks: &'a PathLocks, control: &Arc<CallControl>) -> (LockOperationSender, Self) {
         // A capacity of 1 is enough, because a guest makes one request at a time.
         let (sender, questions) = mpsc::channel(1);
         let control = Arc::clone(control);
-        (LockPort(sender), Self { locks, control, questions, held: HashMap::new(), next_number: 0 })
+        (
+            LockOperationSender(sender),
+            Self { locks, control, questions, held: HashMap::new(), next_number: 0 },
+        )
     }
 
     /// Serves the guest. The future never completes: it is dropped when the call ends.
@@ -129,12 +132,12 @@ impl Drop for CallLocks<'_> {
 
 /// The guest's access to its locks.
 #[derive(Debug)]
-pub(super) struct GuestLocks(Option<LockPort>);
+pub(super) struct GuestLocks(Option<LockOperationSender>);
 
 impl GuestLocks {
     /// `None` for a module that does not import the functions.
-    pub(super) fn new(port: Option<LockPort>) -> Self {
-        Self(port)
+    pub(super) fn new(operations: Option<LockOperationSender>) -> Self {
+        Self(operations)
     }
 
     fn ask<T>(
@@ -142,9 +145,9 @@ impl GuestLocks {
         control: &CallControl,
         ask: impl FnOnce(blocking::SyncSender<T>) -> LockOperation,
     ) -> Result<FsResult<T>> {
-        let Some(LockPort(port)) = &self.0 else { return Ok(Err(Errno::IO)) };
+        let Some(LockOperationSender(operations)) = &self.0 else { return Ok(Err(Errno::IO)) };
         let (sender, receiver) = blocking::sync_channel(1);
-        if port.try_send(ask(sender)).is_err() {
+        if operations.try_send(ask(sender)).is_err() {
             return Ok(Err(Errno::IO));
         }
         Ok(await_answer(&receiver, control)?.ok_or(Errno::IO))
@@ -233,7 +236,7 @@ mod tests {
     #[test]
     fn a_waiting_guest_ends_with_its_call() {
         let (sender, mut questions) = mpsc::channel(1);
-        let guest = GuestLocks::new(Some(LockPort(sender)));
+        let guest = GuestLocks::new(Some(LockOperationSender(sender)));
         let expired = control(Duration::ZERO);
         let ask = |reply| LockOperation::Lock { key: key("a"), reply };
         guest.ask(&expired, ask).expect_err("over");

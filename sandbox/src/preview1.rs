@@ -45,7 +45,7 @@ macro_rules! forward {
 
 /// Judges a call before it is forwarded. The expression gets the file layer and the guest's memory. If the
 /// expression returns an error number, that is the call's result.
-macro_rules! ask {
+macro_rules! judge {
     ($caller:ident, |$fs:ident, $memory:ident| $question:expr) => {{
         let (memory, state, _) = parts(&mut $caller)?;
         let $memory: &[u8] = memory;
@@ -59,13 +59,13 @@ macro_rules! ask {
 
 /// Records operations on names for the audit row, if the forwarded call succeeded. Returns the call's error
 /// number.
-macro_rules! note {
+macro_rules! record_touch {
     ($caller:ident, $errno:expr, $(($fd:ident, $path:ident, $len:ident) => $touch:ident),+) => {{
         let errno = $errno?;
         if errno == Errno::SUCCESS.0 {
             let (memory, state, _) = parts(&mut $caller)?;
             $(if let Ok(path) = text(memory, $path, $len) {
-                state.fs.note(as_unsigned($fd), path, Touch::$touch);
+                state.fs.record_touch(as_unsigned($fd), path, Touch::$touch);
             })+
         }
         Ok(errno)
@@ -84,7 +84,7 @@ pub(super) fn add_to_linker(linker: &mut Linker<GuestState>) -> Result<()> {
     add_links(linker)?;
     add_descriptors(linker)?;
     add_poll(linker)?;
-    add_unjudged(linker)?;
+    add_fast_paths(linker)?;
     linker.allow_shadowing(false);
     Ok(())
 }
@@ -111,7 +111,7 @@ fn add_path_open(linker: &mut Linker<GuestState>) -> Result<()> {
                 // Creating or truncating a file changes it, even without the right to write.
                 writes: create || oflags & OPEN_TRUNCATE != 0 || rights & RIGHT_FD_WRITE != 0,
             };
-            let target = ask!(caller, |fs, memory| fs.judge_open(
+            let target = judge!(caller, |fs, memory| fs.judge_open(
                 as_unsigned(fd),
                 text(memory, path, path_len)?,
                 intent
@@ -143,7 +143,7 @@ fn add_path_reads(linker: &mut Linker<GuestState>) -> Result<()> {
          len: i32,
          out: i32|
          -> Result<i32> {
-            ask!(caller, |fs, memory| {
+            judge!(caller, |fs, memory| {
                 let follow = flags & LOOKUP_SYMLINK_FOLLOW != 0;
                 fs.judge_read_only(as_unsigned(fd), text(memory, path, len)?, follow)
             });
@@ -161,7 +161,7 @@ fn add_path_reads(linker: &mut Linker<GuestState>) -> Result<()> {
          room: i32,
          out: i32|
          -> Result<i32> {
-            ask!(caller, |fs, memory| fs.judge_read_only(as_unsigned(fd), text(memory, path, len)?, false));
+            judge!(caller, |fs, memory| fs.judge_read_only(as_unsigned(fd), text(memory, path, len)?, false));
             forward!(caller, path_readlink, fd, path, len, buffer, room, out)
         },
     )?;
@@ -173,26 +173,26 @@ fn add_name_changes(linker: &mut Linker<GuestState>) -> Result<()> {
         MODULE,
         "path_create_directory",
         |mut caller: Caller<'_, GuestState>, fd: i32, path: i32, len: i32| -> Result<i32> {
-            ask!(caller, |fs, memory| fs.judge_name_change(
+            judge!(caller, |fs, memory| fs.judge_name_change(
                 as_unsigned(fd),
                 text(memory, path, len)?,
                 NameChange::Entry
             ));
             let errno = forward!(caller, path_create_directory, fd, path, len);
-            note!(caller, errno, (fd, path, len) => Created)
+            record_touch!(caller, errno, (fd, path, len) => Created)
         },
     )?;
     linker.func_wrap(
         MODULE,
         "path_remove_directory",
         |mut caller: Caller<'_, GuestState>, fd: i32, path: i32, len: i32| -> Result<i32> {
-            ask!(caller, |fs, memory| fs.judge_name_change(
+            judge!(caller, |fs, memory| fs.judge_name_change(
                 as_unsigned(fd),
                 text(memory, path, len)?,
                 NameChange::Entry
             ));
             let errno = forward!(caller, path_remove_directory, fd, path, len);
-            note!(caller, errno, (fd, path, len) => Removed)
+            record_touch!(caller, errno, (fd, path, len) => Removed)
         },
     )?;
     linker.func_wrap(
@@ -200,13 +200,13 @@ fn add_name_changes(linker: &mut Linker<GuestState>) -> Result<()> {
         "path_unlink_file",
         |mut caller: Caller<'_, GuestState>, fd: i32, path: i32, len: i32| -> Result<i32> {
             // The name can be a file or symlink that leads to a repository, so the stricter rule applies.
-            ask!(caller, |fs, memory| fs.judge_name_change(
+            judge!(caller, |fs, memory| fs.judge_name_change(
                 as_unsigned(fd),
                 text(memory, path, len)?,
                 NameChange::Subtree
             ));
             let errno = forward!(caller, path_unlink_file, fd, path, len);
-            note!(caller, errno, (fd, path, len) => Removed)
+            record_touch!(caller, errno, (fd, path, len) => Removed)
         },
     )?;
     linker.func_wrap(
@@ -221,7 +221,7 @@ fn add_name_changes(linker: &mut Linker<GuestState>) -> Result<()> {
          mtim: i64,
          which: i32|
          -> Result<i32> {
-            ask!(caller, |fs, memory| {
+            judge!(caller, |fs, memory| {
                 let path = text(memory, path, len)?;
                 let follow = flags & LOOKUP_SYMLINK_FOLLOW != 0;
                 fs.judge_name_change(as_unsigned(fd), path, NameChange::Entry)?;
@@ -229,7 +229,7 @@ fn add_name_changes(linker: &mut Linker<GuestState>) -> Result<()> {
                 fs.judge_change_in_place(as_unsigned(fd), path, follow)
             });
             let errno = forward!(caller, path_filestat_set_times, fd, flags, path, len, atim, mtim, which);
-            note!(caller, errno, (fd, path, len) => Written)
+            record_touch!(caller, errno, (fd, path, len) => Written)
         },
     )?;
     Ok(())
@@ -247,7 +247,7 @@ fn add_rename(linker: &mut Linker<GuestState>) -> Result<()> {
          to: i32,
          to_len: i32|
          -> Result<i32> {
-            let saved_permissions = ask!(caller, |fs, memory| {
+            let saved_permissions = judge!(caller, |fs, memory| {
                 // Moving content away from a protected path would end its protection.
                 let (from, to) = (text(memory, from, from_len)?, text(memory, to, to_len)?);
                 fs.judge_name_change(as_unsigned(from_fd), from, NameChange::Subtree)?;
@@ -261,7 +261,7 @@ fn add_rename(linker: &mut Linker<GuestState>) -> Result<()> {
             {
                 saved_permissions.restore();
             }
-            note!(caller, Ok::<_, Error>(errno), (from_fd, from, from_len) => Removed, (to_fd, to, to_len) => Created)
+            record_touch!(caller, Ok::<_, Error>(errno), (from_fd, from, from_len) => Removed, (to_fd, to, to_len) => Created)
         },
     )?;
     Ok(())
@@ -280,7 +280,7 @@ fn add_links(linker: &mut Linker<GuestState>) -> Result<()> {
          to: i32,
          to_len: i32|
          -> Result<i32> {
-            ask!(caller, |fs, memory| {
+            judge!(caller, |fs, memory| {
                 let from = text(memory, from, from_len)?;
                 // A hard link to a protected file would let the guest write the file under its second name.
                 fs.judge_name_change(as_unsigned(from_fd), from, NameChange::Subtree)?;
@@ -289,7 +289,7 @@ fn add_links(linker: &mut Linker<GuestState>) -> Result<()> {
                 fs.judge_name_change(as_unsigned(to_fd), text(memory, to, to_len)?, NameChange::Subtree)
             });
             let errno = forward!(caller, path_link, from_fd, flags, from, from_len, to_fd, to, to_len);
-            note!(caller, errno, (to_fd, to, to_len) => Created)
+            record_touch!(caller, errno, (to_fd, to, to_len) => Created)
         },
     )?;
     linker.func_wrap(
@@ -302,13 +302,13 @@ fn add_links(linker: &mut Linker<GuestState>) -> Result<()> {
          link: i32,
          link_len: i32|
          -> Result<i32> {
-            ask!(caller, |fs, memory| {
+            judge!(caller, |fs, memory| {
                 let link = text(memory, link, link_len)?;
                 fs.judge_link_target(as_unsigned(fd), text(memory, target, target_len)?, link)?;
                 fs.judge_name_change(as_unsigned(fd), link, NameChange::Subtree)
             });
             let errno = forward!(caller, path_symlink, target, target_len, fd, link, link_len);
-            note!(caller, errno, (fd, link, link_len) => Created)
+            record_touch!(caller, errno, (fd, link, link_len) => Created)
         },
     )?;
     Ok(())
@@ -411,7 +411,7 @@ fn add_poll(linker: &mut Linker<GuestState>) -> Result<()> {
 }
 
 /// Defines functions that every file tool calls. They avoid the stock path's cost of entering a runtime.
-fn add_unjudged(linker: &mut Linker<GuestState>) -> Result<()> {
+fn add_fast_paths(linker: &mut Linker<GuestState>) -> Result<()> {
     linker.func_wrap(
         MODULE,
         "fd_read",
@@ -485,5 +485,5 @@ fn exported_memory(caller: &mut Caller<'_, GuestState>) -> Result<Memory> {
 }
 
 fn lost_memory_error(errno: Errno) -> Error {
-    Error::msg(format!("guest memory vanished below a result (errno {})", errno.0))
+    Error::msg(format!("the result is outside of the guest's memory (errno {})", errno.0))
 }

@@ -19,7 +19,7 @@ use wasmtime::{Engine, Linker, Module};
 
 use super::control::CallResource;
 use super::{
-    EmbeddedModule, GuestModule, GuestReport, HttpPort, ModuleDigest, TransferEndpoint, WasmError,
+    EmbeddedModule, GuestModule, GuestReport, HttpOperationSender, ModuleDigest, TransferEndpoint, WasmError,
     cache::ModuleCache,
     compiler::{CompileLimits, Compiler},
     control::CallControl,
@@ -135,7 +135,7 @@ pub struct GuestJob {
     /// The call's end of a transfer, if it takes part in one.
     pub transfer: Option<TransferEndpoint>,
     /// The call's end of the channel for HTTP requests, if its tool declares hosts. Without it, requests are refused.
-    pub http: Option<HttpPort>,
+    pub http: Option<HttpOperationSender>,
 }
 
 impl HostWasmToolRunner {

@@ -17,11 +17,11 @@ use tokio::sync::oneshot;
 use wasmtime::Engine;
 
 use super::{
-    ChunkSink, GuestReport, HttpPort, Listener, TransferEndpoint, WasmError,
+    ChunkSink, GuestReport, HttpOperationSender, Listener, TransferEndpoint, WasmError,
     control::CallControl,
     fs::Preopen,
     guest::{self, GuestPreopens},
-    locks::LockPort,
+    locks::LockOperationSender,
     module::LinkedModule,
     pool::{WorkerLease, WorkerPool},
     protection::Protection,
@@ -61,9 +61,9 @@ pub(super) struct WorkerJob {
     /// The call's end of a transfer, if it takes part in one.
     pub(super) transfer: Option<TransferEndpoint>,
     /// The call's end of the channel for HTTP requests, if it may make requests.
-    pub(super) http: Option<HttpPort>,
+    pub(super) http: Option<HttpOperationSender>,
     /// The call's end of the channel for locks, if its module imports the functions for locks.
-    pub(super) locks: Option<LockPort>,
+    pub(super) locks: Option<LockOperationSender>,
     pub(super) ticking: TickerGuard,
     pub(super) reply: oneshot::Sender<Result<GuestReport, WasmError>>,
 }

@@ -19,7 +19,7 @@ use rustix::{
 
 use crate::{
     Interruption, ShellError,
-    limits::{BACKGROUND_BYTES, BACKGROUND_COMMANDS, BACKGROUND_KILLS},
+    limits::{MAX_BACKGROUND_BYTES, MAX_BACKGROUND_COMMANDS, MAX_BACKGROUND_KILLS},
     watch::CommandWatch,
 };
 
@@ -63,7 +63,7 @@ impl Background {
     /// [`ShellError::TooManyBackgroundCommands`] if it may not.
     pub(crate) fn require_room(&self) -> Result<(), ShellError> {
         let count = self.0.commands.load(Ordering::Acquire);
-        if count < BACKGROUND_COMMANDS {
+        if count < MAX_BACKGROUND_COMMANDS {
             Ok(())
         } else {
             Err(ShellError::TooManyBackgroundCommands { count })
@@ -111,7 +111,7 @@ impl Background {
     }
 
     fn read(&self, mut streams: Vec<OwnedFd>, report: &OwnedFd) {
-        let mut chunk = vec![0; BACKGROUND_BYTES];
+        let mut chunk = vec![0; MAX_BACKGROUND_BYTES];
         loop {
             let mut poll_fds = vec![PollFd::new(report, PollFlags::IN)];
             poll_fds
@@ -151,7 +151,7 @@ impl Background {
         output.append(format!("[background jobs were killed: {}]\n", reason(interruption)).as_bytes());
         let position = output.written;
         output.killed.push_back((position, interruption));
-        if output.killed.len() > BACKGROUND_KILLS {
+        if output.killed.len() > MAX_BACKGROUND_KILLS {
             output.killed.pop_front();
         }
     }
@@ -165,7 +165,7 @@ impl OutputBuffer {
     fn append(&mut self, bytes: &[u8]) {
         self.written += bytes.len() as u64;
         self.tail.extend(bytes);
-        let surplus = self.tail.len().saturating_sub(BACKGROUND_BYTES);
+        let surplus = self.tail.len().saturating_sub(MAX_BACKGROUND_BYTES);
         self.tail.drain(..surplus);
     }
 }
@@ -209,19 +209,19 @@ mod tests {
         assert_eq!(after_kill.killed, [Interruption::Memory]);
         assert_eq!(background.output_since(first.end), after_kill, "asking takes nothing away");
         assert_eq!(background.output_since(after_kill.end).killed, []);
-        (0..2 * BACKGROUND_KILLS).for_each(|_| background.note_kill(Interruption::Processes));
-        assert_eq!(background.output_since(0).killed.len(), BACKGROUND_KILLS);
+        (0..2 * MAX_BACKGROUND_KILLS).for_each(|_| background.note_kill(Interruption::Processes));
+        assert_eq!(background.output_since(0).killed.len(), MAX_BACKGROUND_KILLS);
     }
 
     #[test]
     fn kept_output_is_bounded_and_dropped_bytes_counted() {
         let background = Background::default();
         background.append(&[b'x'; 10]);
-        background.append(&[b'y'; BACKGROUND_BYTES]);
+        background.append(&[b'y'; MAX_BACKGROUND_BYTES]);
         let output = background.output_since(4);
-        assert_eq!((output.bytes.len(), output.dropped), (BACKGROUND_BYTES, 6));
+        assert_eq!((output.bytes.len(), output.dropped), (MAX_BACKGROUND_BYTES, 6));
         assert!(output.bytes.iter().all(|byte| *byte == b'y'));
         assert_eq!(background.output_since(12).dropped, 0);
-        assert_eq!(background.output_since(12).bytes.len(), BACKGROUND_BYTES - 2);
+        assert_eq!(background.output_since(12).bytes.len(), MAX_BACKGROUND_BYTES - 2);
     }
 }

@@ -26,7 +26,7 @@ use thiserror::Error;
 
 use crate::{
     ShellError,
-    limits::{CACHE_BYTES, CACHE_COPY_TIMEOUT, CACHE_ENTRIES},
+    limits::{CACHE_COPY_TIMEOUT, MAX_CACHE_BYTES, MAX_CACHE_ENTRIES},
     protected::open_below,
     toolchain::{self, SessionToolchain},
 };
@@ -92,8 +92,8 @@ fn refresh_one(
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
 enum CacheError {
     #[error(
-        "the caches have more than {CACHE_ENTRIES} files, or more than {} GiB of new ones; name folders below them",
-        CACHE_BYTES >> 30
+        "the caches have more than {MAX_CACHE_ENTRIES} files, or more than {} GiB of new ones; name folders below them",
+        MAX_CACHE_BYTES >> 30
     )]
     TooLarge,
     #[error("the copy takes longer than {CACHE_COPY_TIMEOUT:?}; the next session continues it")]
@@ -125,7 +125,7 @@ impl CopyBudget {
     fn take(&mut self, bytes: u64) -> io::Result<()> {
         self.entries += 1;
         self.bytes = self.bytes.saturating_add(bytes);
-        if self.entries > CACHE_ENTRIES || self.bytes > CACHE_BYTES {
+        if self.entries > MAX_CACHE_ENTRIES || self.bytes > MAX_CACHE_BYTES {
             return Err(CacheError::TooLarge.into());
         }
         if Instant::now() >= self.deadline {
@@ -233,7 +233,7 @@ impl CacheRefresh<'_> {
     }
 
     fn fill(&self, source: OwnedFd, file: &File, stat: &Stat) -> io::Result<()> {
-        portcullis_undo::copy_content(source, file, CACHE_BYTES)?;
+        portcullis_undo::copy_content(source, file, MAX_CACHE_BYTES)?;
         if let Some(owner) = self.owner {
             rustix::fs::fchown(file, Some(Uid::from_raw(owner.uid)), Some(Gid::from_raw(owner.gid)))?;
         }
@@ -335,10 +335,10 @@ mod tests {
 
     #[test]
     fn a_copy_is_bounded_in_files_bytes_and_time() {
-        let mut budget = CopyBudget { entries: CACHE_ENTRIES - 1, ..CopyBudget::new() };
+        let mut budget = CopyBudget { entries: MAX_CACHE_ENTRIES - 1, ..CopyBudget::new() };
         assert!(budget.take(0).is_ok() && budget.take(0).is_err());
         let mut budget = CopyBudget::new();
-        assert!(budget.take(CACHE_BYTES).is_ok() && budget.take(1).is_err());
+        assert!(budget.take(MAX_CACHE_BYTES).is_ok() && budget.take(1).is_err());
         assert!(CopyBudget::new().take(u64::MAX).is_err());
         let mut budget = CopyBudget { deadline: Instant::now(), ..CopyBudget::new() };
         let error = budget.take(0).expect_err("late").to_string();

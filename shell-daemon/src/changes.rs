@@ -25,7 +25,7 @@ use std::{
 use parking_lot::{Mutex, MutexGuard};
 use portcullis_confine::{ChangeListener, ChangeOperation, PathArgument, PendingChange, ProcessUser};
 use portcullis_types::ChangeScope;
-use portcullis_undo::{ChangeRecorder, NodePath};
+use portcullis_undo::{ChangeRecorder, MountPath};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
 use self::caller::CallingThread;
@@ -60,7 +60,7 @@ struct SharedChangeWatch {
 #[derive(Clone, Debug)]
 struct PathInMount {
     mount: String,
-    path: NodePath,
+    path: MountPath,
 }
 
 /// A state to save before a call.
@@ -239,7 +239,7 @@ impl SharedChangeWatch {
                     return None;
                 }
             }
-            Some(PathInMount { mount: mount.name.clone(), path: NodePath::from_components(components)? })
+            Some(PathInMount { mount: mount.name.clone(), path: MountPath::from_components(components)? })
         })
     }
 

@@ -23,7 +23,7 @@ use rustix::{
 
 use crate::{
     SessionSpec, ShellError,
-    limits::{HIDDEN_BYTES, HIDDEN_ENTRIES, HIDDEN_SEARCH_TIMEOUT},
+    limits::{HIDDEN_SEARCH_TIMEOUT, MAX_HIDDEN_BYTES, MAX_HIDDEN_ENTRIES},
     setup::open_mount,
 };
 
@@ -90,7 +90,7 @@ impl HiddenScan<'_> {
     fn count_entry(&mut self) -> Result<(), ShellError> {
         self.entries += 1;
         let is_late = self.entries.is_multiple_of(1024) && Instant::now() >= self.deadline;
-        if self.entries > HIDDEN_ENTRIES || is_late {
+        if self.entries > MAX_HIDDEN_ENTRIES || is_late {
             return Err(ShellError::TooMuchToHide {
                 problem: "the mounts hold more files than are searched",
             });
@@ -105,7 +105,7 @@ impl HiddenScan<'_> {
                 problem: "the path of one is not UTF-8, so it cannot be covered",
             });
         }
-        if self.bytes > HIDDEN_BYTES {
+        if self.bytes > MAX_HIDDEN_BYTES {
             return Err(ShellError::TooMuchToHide { problem: "there are more than a session can cover" });
         }
         self.found.push(path);

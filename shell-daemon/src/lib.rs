@@ -70,7 +70,7 @@ pub use inside::enter_if_session;
 pub use log_line::{Colours, LogLine};
 pub use network::SessionNetwork;
 pub use posture::SessionPosture;
-pub use protected::ProtectedFound;
+pub use protected::ProtectedReport;
 pub use running::{CommandEnd, Completion, Interruption, OutputChunk, OutputStream};
 pub use server::{
     EMBEDDED_ENTRY, EmbeddedSetup, ProofError, ServiceLimits, SessionConfig, SidecarMount, SidecarNetwork,

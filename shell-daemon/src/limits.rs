@@ -11,20 +11,20 @@ pub(crate) const MAX_COMMAND_BYTES: usize = 1 << 20;
 pub(crate) const MAX_SNAPSHOT_BYTES: u64 = 1 << 20;
 
 /// Bytes of one message between the sidecar and a session, without its descriptors.
-pub(crate) const MESSAGE_BYTES: usize = 64 << 10;
+pub(crate) const MAX_MESSAGE_BYTES: usize = 64 << 10;
 
 /// Descriptors of one message: mounts, system folders and the toolchain. The kernel allows 253 (`SCM_MAX_FD`).
-pub(crate) const MESSAGE_HANDLES: usize = 128;
+pub(crate) const MAX_MESSAGE_HANDLES: usize = 128;
 
 /// Bytes that are kept of the output of background jobs.
-pub(crate) const BACKGROUND_BYTES: usize = 64 << 10;
+pub(crate) const MAX_BACKGROUND_BYTES: usize = 64 << 10;
 
 /// Commands of a session that may have background jobs at the same time. Each uses a thread and three
 /// descriptors of the sidecar.
-pub(crate) const BACKGROUND_COMMANDS: usize = 16;
+pub(crate) const MAX_BACKGROUND_COMMANDS: usize = 16;
 
 /// Kills of background jobs that are remembered for the client. The oldest are forgotten first.
-pub(crate) const BACKGROUND_KILLS: usize = 64;
+pub(crate) const MAX_BACKGROUND_KILLS: usize = 64;
 
 /// Bytes of one read from a pipe, and the limit of what is read from a pipe after its command has ended. Without this
 /// limit, a background job that writes without end could delay the answer.
@@ -55,11 +55,11 @@ pub(crate) const MIN_DESCRIPTORS: u64 = 256;
 
 /// Names that one scan for protected paths reads. Without this limit a command could delay its own answer by
 /// making very many files. A scan that reaches the limit reports itself as incomplete.
-pub(crate) const PROTECTED_ENTRIES: usize = 100_000;
+pub(crate) const MAX_PROTECTED_ENTRIES: usize = 100_000;
 
 /// Names that a scan may read in addition, in folders that are part of a protected path, such as `.git`. This reserve
 /// keeps very many other files from hiding protected paths.
-pub(crate) const PROTECTED_SHARE: usize = 20_000;
+pub(crate) const PROTECTED_RESERVE_ENTRIES: usize = 20_000;
 
 /// The time limit of one scan for protected paths, unless the file system itself hangs. The command's answer waits
 /// for the scan.
@@ -67,43 +67,43 @@ pub(crate) const PROTECTED_SCAN_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// Protected paths that are remembered per mount. Each costs memory, and about 10 µs after every command, in which
 /// its file is read and compared.
-pub(crate) const PROTECTED_FOUND: usize = 50_000;
+pub(crate) const MAX_PROTECTED_PATHS: usize = 50_000;
 
 /// Bytes of protected files that one scan reads and compares. A scan that reaches the limit reports itself as
 /// incomplete.
-pub(crate) const PROTECTED_CONTENT: u64 = 32 << 20;
+pub(crate) const MAX_PROTECTED_CONTENT_BYTES: u64 = 32 << 20;
 
 /// Folders that are remembered per mount. Each costs about a microsecond after every command, and memory.
-pub(crate) const PROTECTED_FOLDERS: usize = 20_000;
+pub(crate) const MAX_PROTECTED_FOLDERS: usize = 20_000;
 
 /// The greatest depth of nested folders that a scan reads.
-pub(crate) const PROTECTED_DEPTH: usize = 128;
+pub(crate) const MAX_PROTECTED_DEPTH: usize = 128;
 
 /// Bytes of the protected paths that become read-only when a session starts, about 500 paths. They are sent
 /// in the same message as the setup.
-pub(crate) const PROTECTED_BYTES: usize = 32 << 10;
+pub(crate) const MAX_PROTECTED_BYTES: usize = 32 << 10;
 
 /// Names that the search for hidden ones reads when a session starts, about a second's work.
-pub(crate) const HIDDEN_ENTRIES: usize = 1_000_000;
+pub(crate) const MAX_HIDDEN_ENTRIES: usize = 1_000_000;
 
 /// The time limit of the search for hidden names.
 pub(crate) const HIDDEN_SEARCH_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// Bytes of the hidden paths that are covered when a session starts, about 250 paths. They are sent in the message of
 /// the setup.
-pub(crate) const HIDDEN_BYTES: usize = 16 << 10;
+pub(crate) const MAX_HIDDEN_BYTES: usize = 16 << 10;
 
 /// Files and folders of all caches that are compared with their copies when a session starts, about two seconds' work.
-pub(crate) const CACHE_ENTRIES: usize = 500_000;
+pub(crate) const MAX_CACHE_ENTRIES: usize = 500_000;
 
 /// Bytes of new files that are copied from the caches when a session starts: 8 GiB.
-pub(crate) const CACHE_BYTES: u64 = 8 << 30;
+pub(crate) const MAX_CACHE_BYTES: u64 = 8 << 30;
 
 /// The time limit for bringing the copies of caches up to date.
 pub(crate) const CACHE_COPY_TIMEOUT: Duration = Duration::from_secs(60);
 
 /// Protected paths that are reported per command.
-pub(crate) const PROTECTED_REPORTED: usize = 100;
+pub(crate) const MAX_REPORTED_PROTECTED: usize = 100;
 
 /// Time between two samples of a command that is far from its limits. A sample takes about 20 µs per process.
 pub(crate) const SAMPLE_INTERVAL: Duration = Duration::from_millis(10);
@@ -118,7 +118,7 @@ pub(crate) const FULL_SAMPLE_INTERVAL: Duration = Duration::from_millis(100);
 /// Mappings and descriptors that one sample reads while the processes run, which takes about 20 ms. A command with
 /// more is stopped before it is counted, because a memory bomb would grow during the count. Most programs have some
 /// hundreds; the kernel allows a process 65,530 mappings.
-pub(crate) const MAPPINGS_PER_SAMPLE: u64 = 20_000;
+pub(crate) const MAX_MAPPINGS_PER_SAMPLE: u64 = 20_000;
 
 /// Mappings and descriptors that a command and its jobs may have. A larger number takes too long to count, and one
 /// thread samples all commands of a session.
@@ -126,10 +126,10 @@ pub(crate) const MAX_MAPPINGS: u64 = 200_000;
 
 /// Consecutive samples that may miss processes because others end during the sample. After that, the command
 /// is stopped and counted.
-pub(crate) const INCOMPLETE_SAMPLES: u32 = 3;
+pub(crate) const MAX_INCOMPLETE_SAMPLES: u32 = 3;
 
 /// The time for which a full count of a command with many mappings stays valid. All processes of the machine
-/// may share at most [`HIDDEN_GROWTH`] more than at the count. Private memory is still read at every sample.
+/// may share at most [`MAX_HIDDEN_GROWTH_BYTES`] more than at the count. Private memory is still read at every sample.
 pub(crate) const COUNT_TTL: Duration = Duration::from_secs(1);
 
 /// The time for which memory may exceed the limit while the excess may be double counting. It is long enough
@@ -141,15 +141,15 @@ pub(crate) const EXCESS_GRACE: Duration = Duration::from_millis(500);
 pub(crate) const SHARED_MEMORY_KEPT: Duration = Duration::from_secs(10);
 
 /// The maximum number of remembered pieces that the last sample did not find. Each takes about 50 bytes.
-pub(crate) const SHARED_MEMORY_PIECES: usize = 10_000;
+pub(crate) const MAX_SHARED_MEMORY_PIECES: usize = 10_000;
 
 /// Consecutive samples that may find a process whose memory is unreadable. A process that has just been started can be
 /// unreadable for a moment.
-pub(crate) const HIDDEN_SAMPLES: u32 = 3;
+pub(crate) const MAX_HIDDEN_SAMPLES: u32 = 3;
 
 /// Bytes by which the shared memory of all processes of the machine may grow while a process is unreadable.
 /// Programs that keep secrets, such as `gpg-agent`, are unreadable too, but they share no memory.
-pub(crate) const HIDDEN_GROWTH: u64 = 16 << 20;
+pub(crate) const MAX_HIDDEN_GROWTH_BYTES: u64 = 16 << 20;
 
 /// Assumed growth of a command's memory, in bytes a second: the rate at which one fast core writes to new
 /// memory.

@@ -31,7 +31,7 @@ pub(crate) use shared::MappedExtents;
 
 use self::shared::{SharedMemory, UnreadMappings};
 use crate::{
-    limits::{EXCESS_GRACE, MAPPINGS_PER_SAMPLE, MAX_MAPPINGS},
+    limits::{EXCESS_GRACE, MAX_MAPPINGS, MAX_MAPPINGS_PER_SAMPLE},
     tree::{self, ProcessEntry},
 };
 
@@ -147,7 +147,7 @@ impl MemoryMeter {
         extents: &mut MappedExtents,
     ) -> MemoryUse {
         let max_mappings =
-            if sampled_while == SampledWhile::Running { MAPPINGS_PER_SAMPLE } else { MAX_MAPPINGS };
+            if sampled_while == SampledWhile::Running { MAX_MAPPINGS_PER_SAMPLE } else { MAX_MAPPINGS };
         let mut shared = SharedMemory::new(&self.devices, extents, max_mappings);
         let mut used = self.sample(processes, limit, sampled_while, &mut shared);
         if sampled_while == SampledWhile::Stopped && used.partial == Some(PartialSample::Lost) {

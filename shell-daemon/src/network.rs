@@ -22,7 +22,7 @@ pub(crate) const PORT: u16 = 3128;
 pub(crate) const CERTIFICATES: &str = "/etc/portcullis/certificates.pem";
 
 /// The maximum size of the certificates, in bytes. The root folder of a session's file tree holds little more.
-pub(crate) const CERTIFICATES_BYTES: u64 = 1 << 20;
+pub(crate) const MAX_CERTIFICATES_BYTES: u64 = 1 << 20;
 
 /// The variables with which programs find the forwarder, in all usual spellings. curl reads `http_proxy` only in lower
 /// case. The forwarder refuses plain HTTP, with the reason.

@@ -50,17 +50,18 @@ use self::{
 use crate::{
     SessionSpec, ShellError,
     limits::{
-        PROTECTED_BYTES, PROTECTED_ENTRIES, PROTECTED_REPORTED, PROTECTED_SCAN_TIMEOUT, PROTECTED_SHARE,
+        MAX_PROTECTED_BYTES, MAX_PROTECTED_ENTRIES, MAX_REPORTED_PROTECTED, PROTECTED_RESERVE_ENTRIES,
+        PROTECTED_SCAN_TIMEOUT,
     },
     setup::open_mount,
 };
 
 /// The result of one scan of the mounts.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct ProtectedFound {
+pub struct ProtectedReport {
     /// Protected paths that the command made or changed, as `/MOUNT/PATH`. There are at most 100, and paths of
     /// repositories come first.
-    pub created: Vec<String>,
+    pub changed: Vec<String>,
     /// Whether the scan read and reports everything: nothing was unreadable, and no limit was reached.
     pub complete: bool,
 }
@@ -125,7 +126,7 @@ impl ProtectedScanner {
                 let size = |path: &Path| path.as_os_str().len() + 8;
                 bytes += size(&path_in_session)
                     + new_folders().map(|folder| size(&session_path(folder))).sum::<usize>();
-                if bytes > PROTECTED_BYTES {
+                if bytes > MAX_PROTECTED_BYTES {
                     break;
                 }
                 paths.read_only.push(path_in_session);
@@ -137,20 +138,20 @@ impl ProtectedScanner {
     }
 
     /// Scans for changes since the last scan.
-    pub(crate) fn scan(&mut self) -> ProtectedFound {
+    pub(crate) fn scan(&mut self) -> ProtectedReport {
         let mut budget = ScanBudget::new(self.bounds);
-        let mut created = Vec::new();
+        let mut changed = Vec::new();
         for mount in &mut self.mounts {
-            created.extend(mount.scan(&self.patterns, &mut budget));
+            changed.extend(mount.scan(&self.patterns, &mut budget));
         }
         // Repositories come first, because Git runs programs from them: other paths must not push them out of the
         // report.
-        created
+        changed
             .sort_by_key(|path: &String| !path.split('/').any(|name| self.patterns.names_repository(name)));
-        budget.complete &= created.len() <= PROTECTED_REPORTED;
-        created.truncate(PROTECTED_REPORTED);
+        budget.complete &= changed.len() <= MAX_REPORTED_PROTECTED;
+        changed.truncate(MAX_REPORTED_PROTECTED);
         self.wait_for_next_timestamp();
-        ProtectedFound { created, complete: budget.complete }
+        ProtectedReport { changed, complete: budget.complete }
     }
 
     /// Waits until a further change of a found file would get a new time.
@@ -167,8 +168,11 @@ impl ProtectedScanner {
     }
 }
 
-const USUAL_BOUNDS: ScanBounds =
-    ScanBounds { entries: PROTECTED_ENTRIES, share: PROTECTED_SHARE, time: PROTECTED_SCAN_TIMEOUT };
+const USUAL_BOUNDS: ScanBounds = ScanBounds {
+    entries: MAX_PROTECTED_ENTRIES,
+    share: PROTECTED_RESERVE_ENTRIES,
+    time: PROTECTED_SCAN_TIMEOUT,
+};
 
 /// The pause between two reads of the file systems' clock, which ticks every 1 to 10 ms.
 const SCAN_PAUSE: Duration = Duration::from_millis(1);

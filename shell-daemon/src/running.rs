@@ -15,7 +15,7 @@ use rustix::{
 use serde::Serialize;
 
 use crate::{
-    CommandRequest, Ending, ProtectedFound, ShellError, StateOutcome,
+    CommandRequest, Ending, ProtectedReport, ShellError, StateOutcome,
     background::Background,
     input::Feed,
     kill_stall::{StallDetector, Survivors},
@@ -65,7 +65,7 @@ pub struct CommandEnd {
     /// Whether the command left background jobs behind.
     pub jobs_left: bool,
     /// Protected paths that the command made or changed.
-    pub protected: ProtectedFound,
+    pub protected: ProtectedReport,
 }
 
 /// Whether a command ran to its end.
@@ -197,7 +197,7 @@ impl RunningCommand {
             state: end.state,
             jobs_left: end.jobs_left,
             // The session fills this in, because it knows the mounts.
-            protected: ProtectedFound::default(),
+            protected: ProtectedReport::default(),
         }))
     }
 

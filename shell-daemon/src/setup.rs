@@ -17,7 +17,7 @@ use rustix::{
 use crate::{
     SessionMount, SessionSpec, ShellError,
     caches::{self, SessionCache},
-    network::CERTIFICATES_BYTES,
+    network::MAX_CERTIFICATES_BYTES,
     prepared::memory_file,
     protected::SessionProtectedPaths,
     toolchain::{self, paths_outside_system},
@@ -115,8 +115,10 @@ pub(crate) fn setup(
 /// Makes a memory file with the certificates, which are too long for the message.
 fn certificates(text: &str) -> io::Result<OwnedFd> {
     let bytes = text.len() as u64;
-    if bytes > CERTIFICATES_BYTES {
-        return Err(io::Error::other(format!("the certificates are larger than {CERTIFICATES_BYTES} bytes")));
+    if bytes > MAX_CERTIFICATES_BYTES {
+        return Err(io::Error::other(format!(
+            "the certificates are larger than {MAX_CERTIFICATES_BYTES} bytes"
+        )));
     }
     let file = memory_file("certificates", bytes)?;
     let mut written = 0;

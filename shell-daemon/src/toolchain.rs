@@ -78,7 +78,7 @@ pub(crate) enum UnusablePath {
     UnknownPlace(#[source] io::Error),
     #[error("it holds more than a toolchain; name the folders that programs need")]
     TooWide,
-    #[error("it is a place of the kernel")]
+    #[error("it is in a file system of the kernel, such as /proc or /sys")]
     OfTheKernel,
     #[error("it overlaps `{}`, a private path of Portcullis", .0.display())]
     Private(PathBuf),

@@ -23,7 +23,7 @@ use rustix::{
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
 use thiserror::Error;
 
-use crate::limits::{MESSAGE_BYTES, MESSAGE_HANDLES};
+use crate::limits::{MAX_MESSAGE_BYTES, MAX_MESSAGE_HANDLES};
 
 /// A message from the sidecar to a session. The first message is [`ToSession::Setup`]. All others request
 /// shells.
@@ -210,9 +210,9 @@ pub(crate) fn socket_pair() -> io::Result<(OwnedFd, OwnedFd)> {
 /// [`io::Error`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
 enum MessageError {
-    #[error("the message is larger than a session accepts: {MESSAGE_BYTES} bytes")]
+    #[error("the message is larger than a session accepts: {MAX_MESSAGE_BYTES} bytes")]
     TooLarge,
-    #[error("the message has more descriptors than a session accepts: {MESSAGE_HANDLES}")]
+    #[error("the message has more descriptors than a session accepts: {MAX_MESSAGE_HANDLES}")]
     TooManyHandles,
     #[error("the message was truncated")]
     Truncated,
@@ -230,13 +230,13 @@ pub(crate) fn send(
     handles: &[BorrowedFd<'_>],
 ) -> io::Result<()> {
     let text = serde_json::to_vec(message)?;
-    if text.len() > MESSAGE_BYTES {
+    if text.len() > MAX_MESSAGE_BYTES {
         return Err(MessageError::TooLarge.into());
     }
-    if handles.len() > MESSAGE_HANDLES {
+    if handles.len() > MAX_MESSAGE_HANDLES {
         return Err(MessageError::TooManyHandles.into());
     }
-    let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(MESSAGE_HANDLES))];
+    let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(MAX_MESSAGE_HANDLES))];
     let mut ancillary = SendAncillaryBuffer::new(&mut space);
     if !handles.is_empty() && !ancillary.push(SendAncillaryMessage::ScmRights(handles)) {
         return Err(MessageError::TooManyHandles.into());
@@ -272,9 +272,9 @@ pub(crate) fn receive_from<T: DeserializeOwned>(
     let peeked = rustix::io::retry_on_intr(|| {
         rustix::net::recv(socket, &mut [0; 0], RecvFlags::PEEK | RecvFlags::TRUNC)
     });
-    let mut text = vec![0; peeked.map_or(0, |(_, length)| length).min(MESSAGE_BYTES)];
+    let mut text = vec![0; peeked.map_or(0, |(_, length)| length).min(MAX_MESSAGE_BYTES)];
     let mut space =
-        [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(MESSAGE_HANDLES), ScmCredentials(1))];
+        [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(MAX_MESSAGE_HANDLES), ScmCredentials(1))];
     let mut ancillary = RecvAncillaryBuffer::new(&mut space);
     let received = rustix::io::retry_on_intr(|| {
         rustix::net::recvmsg(
@@ -336,7 +336,7 @@ mod tests {
             rustix::io::write(&sidecar_end, garbage).unwrap();
             assert!(receive::<ToSession>(session_end.as_fd()).is_err(), "{garbage:?}");
         }
-        rustix::io::write(&sidecar_end, &vec![b' '; MESSAGE_BYTES + 1]).unwrap();
+        rustix::io::write(&sidecar_end, &vec![b' '; MAX_MESSAGE_BYTES + 1]).unwrap();
         assert!(receive::<ToSession>(session_end.as_fd()).is_err(), "cut");
         drop(sidecar_end);
         assert!(receive::<ToSession>(session_end.as_fd()).unwrap().is_none());
@@ -345,10 +345,10 @@ mod tests {
     #[test]
     fn oversized_message_is_not_sent() {
         let (sidecar_end, session_end) = socket_pair().unwrap();
-        let refused = FromSession::Refused { reason: "x".repeat(MESSAGE_BYTES), by_namespaces: false };
+        let refused = FromSession::Refused { reason: "x".repeat(MAX_MESSAGE_BYTES), by_namespaces: false };
         assert!(send(sidecar_end.as_fd(), &refused, &[]).is_err());
         assert!(
-            send(sidecar_end.as_fd(), &ToSession::Prepare, &[session_end.as_fd(); MESSAGE_HANDLES + 1])
+            send(sidecar_end.as_fd(), &ToSession::Prepare, &[session_end.as_fd(); MAX_MESSAGE_HANDLES + 1])
                 .is_err()
         );
         drop(session_end);

@@ -76,12 +76,12 @@ impl RefusalCode {
         Self::ALL.into_iter().find(|code| code.as_str() == word)
     }
 
-    /// Makes the status. `text` is for operators, and is cut at `TEXT_BYTES`.
+    /// Makes the status. `text` is for operators, and is cut at `MAX_TEXT_BYTES`.
     #[must_use]
     pub fn status(self, text: impl Into<String>) -> Status {
         let (word, code) = self.words();
         let mut text = text.into();
-        text.truncate(text.floor_char_boundary(TEXT_BYTES));
+        text.truncate(text.floor_char_boundary(MAX_TEXT_BYTES));
         let mut status = Status::new(code, text);
         status.metadata_mut().insert(CODE_KEY, MetadataValue::from_static(word));
         status
@@ -119,7 +119,7 @@ impl RefusalCode {
 }
 
 /// The maximum number of bytes of a status's text.
-const TEXT_BYTES: usize = 2048;
+const MAX_TEXT_BYTES: usize = 2048;
 
 #[cfg(test)]
 mod tests {

@@ -14,7 +14,7 @@ use crate::{
         Applied, ApprovalFilter, CallFinish, CallStart, CallWithMessage, Change, CommitStep, DuePlan, Event,
         EventBounds, ExternalCallFilter, InboxEntry, LeaseGuard, Member, NewApprovalRequest, NewEvent,
         NewExternalCall, NewInboxEntry, NewNote, NewParticipant, NewRun, NewSpace, NewStartedCall, Note,
-        NoteKind, Page, PageRequest, Participant, ParticipantKind, ParticipantUpdate, ResolvedWith,
+        NoteKind, Page, PageRequest, Participant, ParticipantKind, ParticipantUpdate, ResolveOutcome,
         ResultDelivery, Run, RunFilter, RunLease, RunSummary, Space, SpaceMessage, StartedCall, Step,
         StoredAnswer, StoredApproval, StoredExternalCall, StoredMessage, TimeOutOutcome, Token,
     },
@@ -25,7 +25,7 @@ use crate::{
 };
 
 /// The maximum number of answers by which a waiter may lag behind. A slower waiter reads the store.
-const UNREAD_ANSWERS: usize = 1024;
+const MAX_UNREAD_ANSWERS: usize = 1024;
 
 /// A store over a database.
 #[derive(Debug)]
@@ -37,7 +37,7 @@ pub(crate) struct Store<B> {
 
 impl<B> Store<B> {
     pub(crate) fn new(database: B) -> Self {
-        Self { database, answers: broadcast::Sender::new(UNREAD_ANSWERS) }
+        Self { database, answers: broadcast::Sender::new(MAX_UNREAD_ANSWERS) }
     }
 }
 
@@ -183,6 +183,6 @@ methods! {
     read inboxes_with_entries(prefix: &str => to_owned, page: PageRequest<String>) -> Page<String, String>,
         "list inboxes";
     write apply(changes: Vec<Change>) -> Vec<Applied>, "write changes";
-    answer resolve_call_with(id: &str => to_owned, result: Json, now: i64, changes: Vec<Change>) -> ResolvedWith,
+    answer resolve_call_with(id: &str => to_owned, result: Json, now: i64, changes: Vec<Change>) -> ResolveOutcome,
         "resolve a call";
 }

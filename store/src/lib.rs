@@ -79,9 +79,9 @@ pub use model::{
     ExternalCallStatus, FinishedCall, InboxEntry, InboxSpan, LeaseGuard, Member, MessageKind, MessageStatus,
     MessageUpdate, NewApprovalRequest, NewEvent, NewExternalCall, NewInboxEntry, NewMessage, NewNote,
     NewParticipant, NewRun, NewSpace, NewStartedCall, Note, NoteKind, PLAN_ENTRY, Page, PageRequest,
-    Participant, ParticipantKind, ParticipantUpdate, ResolvedWith, ResultDelivery, Run, RunFilter, RunLease,
-    RunStatus, RunSummary, Space, SpaceMessage, StartedCall, Step, StepRecord, StoredAnswer, StoredApproval,
-    StoredExternalCall, StoredMessage, TOOL_RESULT, TimeOutOutcome, Token,
+    Participant, ParticipantKind, ParticipantUpdate, ResolveOutcome, ResultDelivery, Run, RunFilter,
+    RunLease, RunStatus, RunSummary, Space, SpaceMessage, StartedCall, Step, StepRecord, StoredAnswer,
+    StoredApproval, StoredExternalCall, StoredMessage, TOOL_RESULT, TimeOutOutcome, Token,
 };
 pub use open::{open, open_gateway, open_gateway_postgres, open_gateway_sqlite, open_postgres, open_sqlite};
 pub use postgres::PostgresOptions;

@@ -110,7 +110,7 @@ pub const MAX_PAGE_BYTES: i64 = 32 << 20;
 /// [`SpaceStore::remove_events_before`](crate::SpaceStore::remove_events_before) or
 /// [`SpaceStore::take_due_plans`](crate::SpaceStore::take_due_plans) changes: 1,000. Larger requests are reduced to
 /// this, so that no transaction holds up others for long.
-pub const MAX_SWEEP: u32 = 1_000;
+pub const MAX_SWEPT_ROWS: u32 = 1_000;
 
 /// A name or id: not empty, bounded, without control characters.
 pub(crate) fn check_name(field: &'static str, name: &str) -> Result<(), StoreError> {

@@ -8,7 +8,7 @@ use crate::{
     model::{
         Applied, CallWithMessage, Change, DuePlan, Event, EventBounds, ExternalCallFilter, Member, NewEvent,
         NewNote, NewParticipant, NewSpace, Note, NoteKind, Page, PageRequest, Participant, ParticipantKind,
-        ParticipantUpdate, ResolvedWith, Space, SpaceMessage, Token,
+        ParticipantUpdate, ResolveOutcome, Space, SpaceMessage, Token,
     },
     store::{AgeCursor, RunStore},
 };
@@ -332,7 +332,7 @@ pub trait SpaceStore: Send + Sync + std::fmt::Debug {
         result: Json,
         now: i64,
         changes: Vec<Change>,
-    ) -> Result<ResolvedWith, StoreError>;
+    ) -> Result<ResolveOutcome, StoreError>;
 }
 
 /// A store of runs and of spaces in one place.

@@ -21,7 +21,7 @@ pub enum FileError {
     #[error("the file has more than {MAX_FILE_BYTES} bytes; split the task, or remove old results")]
     TooLarge,
     /// The file is not UTF-8.
-    #[error("the file is not UTF-8: byte {position} begins no character")]
+    #[error("the file is not valid UTF-8 at byte {position}")]
     NotText {
         /// The number of bytes before the fault.
         position: usize,

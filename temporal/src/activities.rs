@@ -25,7 +25,7 @@ use crate::{
     activity_payloads::{
         AnswerInput, CallInput, CallOutcome, NextCallPlacement, RunPosition, SetupInput, StepInput,
     },
-    failures::{self, MODEL_ATTEMPTS},
+    failures::{self, MAX_MODEL_ATTEMPTS},
     heartbeat::with_heartbeats,
     workflow_payloads::ApprovalSignal,
 };
@@ -56,7 +56,7 @@ impl StepActivities {
         let id = run_id(&input.run)?;
         let attempt = context.info().attempt;
         // The last attempt keeps the failure, so that the run ends as it would in a single process.
-        let keeps = |end: &AgentEnd| attempt >= MODEL_ATTEMPTS || !failures::may_ask_again(end);
+        let keeps = |end: &AgentEnd| attempt >= MAX_MODEL_ATTEMPTS || !failures::may_ask_again(end);
         let steering = input.steering.into_iter().map(Message::user).collect();
         let step_input = NextStepInput { steering, interruption: input.interruption.map(Into::into) };
         let cancel = CancellationToken::new();

@@ -13,10 +13,10 @@ use temporalio_common::error::ApplicationFailure;
 use temporalio_sdk::activities::ActivityError;
 
 /// The maximum number of attempts at a step before the run ends as it would in a single process.
-pub(crate) const MODEL_ATTEMPTS: u32 = 5;
+pub(crate) const MAX_MODEL_ATTEMPTS: u32 = 5;
 
 /// The maximum number of times that a call is offered to workers without its tool.
-pub(crate) const PLACE_ATTEMPTS: u32 = 5;
+pub(crate) const MAX_PLACE_ATTEMPTS: u32 = 5;
 
 /// The pause before the next attempt after the provider has refused because of too many requests.
 const RATE_LIMITED_PAUSE: Duration = Duration::from_secs(15);
@@ -80,7 +80,7 @@ pub(crate) fn no_tool(tool: &str, queue: &str, attempt: u32) -> ActivityError {
     failure(
         "no_tool".to_owned(),
         message,
-        if attempt < PLACE_ATTEMPTS { Retry::After(None) } else { Retry::Never },
+        if attempt < MAX_PLACE_ATTEMPTS { Retry::After(None) } else { Retry::Never },
     )
 }
 
@@ -149,7 +149,7 @@ mod tests {
         assert_eq!(parts(run_error(&other.into())), ("refused".to_owned(), true, None));
         assert_eq!(parts(run_error(&StoreError::Closed.into())), ("store".to_owned(), false, None));
         assert_eq!(parts(no_tool("t", "q", 1)), ("no_tool".to_owned(), false, None));
-        assert_eq!(parts(no_tool("t", "q", PLACE_ATTEMPTS)), ("no_tool".to_owned(), true, None));
+        assert_eq!(parts(no_tool("t", "q", MAX_PLACE_ATTEMPTS)), ("no_tool".to_owned(), true, None));
     }
 
     #[test]

@@ -18,10 +18,10 @@ use crate::{AgentRun, Placement, WorkerError, activities::StepActivities, placem
 
 /// The maximum number of concurrent activities of a worker. A call that waits for an answer occupies one, but
 /// uses few resources. The registry limits the number of concurrent calls.
-const ACTIVITIES: usize = 200;
+const MAX_ACTIVITIES: usize = 200;
 
 /// The maximum number of concurrent workflow tasks of a worker.
-const WORKFLOW_TASKS: usize = 50;
+const MAX_WORKFLOW_TASKS: usize = 50;
 
 /// How long Temporal holds a workflow task for the worker that has the workflow cached. Then any worker takes it and
 /// replays the history.
@@ -67,7 +67,7 @@ impl RunWorker {
         let runtime = Runtime::from_current_tokio(Default::default());
         let runtime = runtime.map_err(|error| WorkerError::sdk("start the SDK", error))?;
         let client = Client::new(connection, ClientOptions::new(namespace).build());
-        let client = client.map_err(|error| WorkerError::sdk("make a client", error))?;
+        let client = client.map_err(|error| WorkerError::sdk("create a client", error))?;
         let steps = StepActivities::new(stepper, placement::by_tool(placements), has_search_attributes);
         let options = WorkerOptions::new(task_queue)
             .register_activities(steps)
@@ -78,7 +78,7 @@ impl RunWorker {
             .graceful_shutdown_period(GRACE)
             .build();
         let worker = Worker::new(&runtime, client, options);
-        let worker = worker.map_err(|error| WorkerError::sdk("begin", error))?;
+        let worker = worker.map_err(|error| WorkerError::sdk("start polling", error))?;
         Ok(Self { worker, _runtime: runtime })
     }
 
@@ -97,7 +97,7 @@ impl RunWorker {
                 running.await
             }
         };
-        outcome.map_err(|error| WorkerError::sdk("go on", error))
+        outcome.map_err(|error| WorkerError::sdk("run", error))
     }
 }
 
@@ -123,8 +123,8 @@ async fn ensure_namespace(connection: &Connection, namespace: &str) -> Result<()
 
 fn slots() -> WorkerTuner {
     TunerHolder::builder()
-        .workflow_task_slot_supplier(FixedSizeSlotSupplier::new(WORKFLOW_TASKS))
-        .activity_task_slot_supplier(FixedSizeSlotSupplier::new(ACTIVITIES))
+        .workflow_task_slot_supplier(FixedSizeSlotSupplier::new(MAX_WORKFLOW_TASKS))
+        .activity_task_slot_supplier(FixedSizeSlotSupplier::new(MAX_ACTIVITIES))
         .local_activity_task_slot_supplier(FixedSizeSlotSupplier::new(1))
         .nexus_task_slot_supplier(FixedSizeSlotSupplier::new(1))
         .build()

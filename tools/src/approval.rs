@@ -181,22 +181,22 @@ pub(crate) struct AskResult {
     /// The new arguments, if the approver changed them.
     pub(crate) outcome: Result<Option<String>, NotApproved>,
     /// The author of the answer, if there was one.
-    pub(crate) giver: Option<(ApproverKind, Option<String>)>,
+    pub(crate) author: Option<(ApproverKind, Option<String>)>,
 }
 
 /// Asks the approver, unless a standing approval covers the request. Anything but a clear yes is a refusal.
 pub(crate) async fn ask(
     approver: Option<&Arc<dyn Approver>>,
     mut request: ApprovalRequest,
-    standing: Option<&Arc<StandingApprovals>>,
+    standing_approvals: Option<&Arc<StandingApprovals>>,
 ) -> AskResult {
-    let unanswered = |code| AskResult { outcome: Err(NotApproved { code, reason: None }), giver: None };
-    if standing.is_some_and(|standing| standing.covers(&request)) {
-        return AskResult { outcome: Ok(None), giver: Some((ApproverKind::Session, None)) };
+    let unanswered = |code| AskResult { outcome: Err(NotApproved { code, reason: None }), author: None };
+    if standing_approvals.is_some_and(|approvals| approvals.covers(&request)) {
+        return AskResult { outcome: Ok(None), author: Some((ApproverKind::Session, None)) };
     }
     let Some(approver) = approver else { return unanswered(DenialCode::ApprovalUnavailable) };
     // Only for a request that reaches the approver, because looking up the offer reads the policy file.
-    let offer = standing.and_then(|standing| standing.offer(&request));
+    let offer = standing_approvals.and_then(|approvals| approvals.offer(&request));
     request.standing.clone_from(&offer);
     // The approver is foreign code. Run it in a separate task, so that a panic does not unwind into this one.
     let (approver, time_limit) = (Arc::clone(approver), approver.time_limit());
@@ -210,8 +210,8 @@ pub(crate) async fn ask(
     let outcome = match answer {
         ApprovalAnswer::Approve => Ok(None),
         ApprovalAnswer::ApproveAlways => {
-            if let (Some(standing), Some(offer)) = (standing, offer) {
-                keep(Arc::clone(standing), offer).await;
+            if let (Some(approvals), Some(offer)) = (standing_approvals, offer) {
+                keep(Arc::clone(approvals), offer).await;
             }
             Ok(None)
         }
@@ -220,13 +220,13 @@ pub(crate) async fn ask(
         ApprovalAnswer::TimedOut => return unanswered(DenialCode::ApprovalTimedOut),
         ApprovalAnswer::Unavailable => return unanswered(DenialCode::ApprovalUnavailable),
     };
-    AskResult { outcome, giver: Some((by, name)) }
+    AskResult { outcome, author: Some((by, name)) }
 }
 
 /// Writes the rules of a standing approval. If the write fails, the call still runs, because the approver approved it.
-async fn keep(standing: Arc<StandingApprovals>, offer: StandingOffer) {
+async fn keep(approvals: Arc<StandingApprovals>, offer: StandingOffer) {
     let file = offer.file.clone();
-    let write_result = spawn::spawn_blocking(async move { standing.keep(&offer) }).await;
+    let write_result = spawn::spawn_blocking(async move { approvals.keep(&offer) }).await;
     if let Ok(Err(error)) = write_result {
         let problem = error_chain(&error);
         tracing::warn!(%file, %problem, "the rule of an approval was not written");

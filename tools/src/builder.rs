@@ -347,8 +347,8 @@ impl RegistryBuilder {
 
         let mut registration = Registration::new(&pins, policy.home());
         let mut hidden = self.hidden_examples;
-        let is_given = |name: &str| self.capabilities.iter().any(|capability| capability.has_native(name));
-        hidden.retain(|example| !policy.is_enabled_by_name(example) && !is_given(example));
+        let is_added = |name: &str| self.capabilities.iter().any(|capability| capability.has_native(name));
+        hidden.retain(|example| !policy.is_enabled_by_name(example) && !is_added(example));
         let states = self.states.complete(self.natives.iter().map(|(tool, _)| &**tool))?;
         registration.add_natives(self.natives, &hidden)?;
         registration.add_configured(self.configured, &policy)?;
@@ -406,7 +406,7 @@ impl RegistryBuilder {
             http_client,
             hooks: Hooks::new(self.hooks),
             states,
-            standing: self.rule_writer.map(|writer| Arc::new(StandingApprovals::new(writer))),
+            standing_approvals: self.rule_writer.map(|writer| Arc::new(StandingApprovals::new(writer))),
             operation_steps: None,
             policy,
         };

@@ -22,7 +22,7 @@ use crate::{
     external::ExternalCalls,
     sandbox::TransferEndpoint,
     slots::CallSlot,
-    web::{RequestOptions, SharedOutcome},
+    web::{RequestOptions, SharedRequestOutcome},
 };
 
 /// Creates a call with a random id.
@@ -150,10 +150,10 @@ pub(crate) struct OperationStep {
     pub(crate) is_approved: bool,
     /// Which end of a transfer the step is, if the operation is a transfer.
     pub(crate) transfer: Option<TransferEndpoint>,
-    /// Receives the response to the step's request, if the step makes one.
-    pub(crate) response: Option<SharedOutcome>,
+    /// Receives the outcome of the step's request, if the step makes one.
+    pub(crate) request_outcome: Option<SharedRequestOutcome>,
     /// The limits of the request, if the operation follows redirects itself.
-    pub(crate) hop: Option<RequestOptions>,
+    pub(crate) request_options: Option<RequestOptions>,
     /// The id of the operation's call. Data that the step reads is labelled with this id.
     pub(crate) reads_as: Option<String>,
 }
@@ -253,7 +253,7 @@ impl Caller {
 
     /// Whether [`Caller::tools`] lets the caller call this tool. A step of an operation is always allowed: it
     /// belongs to the operation's call.
-    pub(crate) fn is_given(&self, tool: &str) -> bool {
+    pub(crate) fn may_call(&self, tool: &str) -> bool {
         self.operation_step.is_some() || self.tools.as_ref().is_none_or(|tools| tools.contains(tool))
     }
 

@@ -82,7 +82,7 @@ impl RegistryExecutor {
 impl ToolExecutor for RegistryExecutor {
     fn offers(&self) -> Vec<OfferedTool> {
         let mut offers = self.registry.offers();
-        offers.retain(|offer| self.template.is_given(&offer.decl.name));
+        offers.retain(|offer| self.template.may_call(&offer.decl.name));
         offers
     }
 

@@ -26,7 +26,7 @@ impl Home {
             ToolOrigin::ShippedModule
             | ToolOrigin::ShippedOperation
             | ToolOrigin::ShippedNative
-            | ToolOrigin::ShippedSpace
+            | ToolOrigin::ShippedGateway
             | ToolOrigin::ShippedShell => FunctionDecl {
                 description: decl.description.map(|text| self.rename(&text)),
                 parameters: JsonSchema::new(self.rename_all(decl.parameters.as_value().clone())),

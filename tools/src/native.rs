@@ -19,5 +19,5 @@ pub use defaults::{EXAMPLES, default_tools, tools_for_models};
 pub use echo::EchoTool;
 pub use failing::FailingTool;
 pub use output_read::{FollowOutput, OutputRead, StillGranted};
-pub(crate) use states::{NativeStates, ensure_given};
+pub(crate) use states::{NativeStates, ensure_states_added};
 pub use time::GetCurrentTime;

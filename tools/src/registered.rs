@@ -88,7 +88,7 @@ impl RegisteredTool {
             | ToolOrigin::ShippedOperation
             | ToolOrigin::ShippedNative
             | ToolOrigin::ShippedShell
-            | ToolOrigin::ShippedSpace
+            | ToolOrigin::ShippedGateway
             | ToolOrigin::External
             | ToolOrigin::Http
             | ToolOrigin::Mcp

@@ -20,7 +20,7 @@ use crate::{
     configured_tool::ConfiguredTool,
     external::ExternalTool,
     modules::{Pins, RefusedModule},
-    native::ensure_given,
+    native::ensure_states_added,
     pipeline::{
         Host, LateResult, PendingRecord, admit, authorize, check, record, resolve, run, run_after_hooks,
         shape, take_late_result,
@@ -215,7 +215,7 @@ impl ToolRegistry {
     /// [`RegistryError`] if a name is invalid or taken, if a schema is unusable, or if the tool takes a state
     /// that was not added to the builder. Then nothing changes.
     pub fn add_tool(&self, tool: Arc<dyn Tool>) -> Result<(), RegistryError> {
-        ensure_given(&*tool, &self.host.states)?;
+        ensure_states_added(&*tool, &self.host.states)?;
         let tool = RegisteredTool::native(tool, ToolOrigin::Native)?;
         self.host.tools.change(|tools| tools.add(tool))
     }

@@ -74,11 +74,11 @@ pub(crate) struct LabelGuard {
 impl RunLabels {
     /// Returns the context of the caller's run, with all its labels.
     pub(crate) fn context<'a>(&self, caller: &'a Caller) -> RunContext<'a> {
-        self.facts_with(caller, |_call, _label| true)
+        self.context_with(caller, |_call, _label| true)
     }
 
     /// Returns the context of the caller's run, with those labels of running calls that `is_chosen` accepts.
-    fn facts_with<'a>(
+    fn context_with<'a>(
         &self,
         caller: &'a Caller,
         is_chosen: impl Fn(&Arc<LabelledCall>, &FlowLabel) -> bool,
@@ -297,14 +297,14 @@ fn mount_refusal(rule: &str, error: &SidecarError) -> MountRefusal {
 
 impl LabelGuard {
     /// Returns the context of the caller's run, with the labels of all other calls.
-    pub(crate) fn facts_without_call<'a>(&self, caller: &'a Caller) -> RunContext<'a> {
-        self.labels.facts_with(caller, |call, _label| !Arc::ptr_eq(call, &self.call))
+    pub(crate) fn context_without_call<'a>(&self, caller: &'a Caller) -> RunContext<'a> {
+        self.labels.context_with(caller, |call, _label| !Arc::ptr_eq(call, &self.call))
     }
 
     /// Returns the context of the caller's run without the labels of this call's own requests, because an
     /// approval covers all requests of a call.
-    pub(crate) fn facts_before_requests<'a>(&self, caller: &'a Caller) -> RunContext<'a> {
-        self.labels.facts_with(caller, |call, label| {
+    pub(crate) fn context_before_requests<'a>(&self, caller: &'a Caller) -> RunContext<'a> {
+        self.labels.context_with(caller, |call, label| {
             !Arc::ptr_eq(call, &self.call) || !matches!(label, FlowLabel::Web | FlowLabel::Secret(_))
         })
     }

@@ -4,7 +4,7 @@
 //! guests that have neither mounts nor a network.
 //!
 //! - `fetch_tool` and `search_tool` are the tools for models, and `request_step` is their first step.
-//! - `fetch` and `search` make the calls of the steps with the help of `hops`, each through the whole pipeline.
+//! - `fetch` and `search` make the calls of the steps with the help of `operation_steps`, each through the whole pipeline.
 //! - `robots` reads the `robots.txt` of an origin before a page of it is requested.
 //! - `query` parses the arguments of a search, and `provider` builds the request in the
 //!   format of each provider.
@@ -18,11 +18,11 @@
 mod declared_hosts;
 mod fetch;
 mod fetch_tool;
-mod hops;
 mod http_client;
 mod judge;
 mod known_secrets;
 mod notification;
+mod operation_steps;
 mod provider;
 mod query;
 mod request;
@@ -35,14 +35,15 @@ mod tool_response;
 
 pub(crate) use declared_hosts::DeclaredHosts;
 pub(crate) use fetch_tool::{PAGE, WebFetchBackend, tool};
-pub(crate) use hops::{
-    RedirectRefused, RequestOptions, RequestOutcome, SharedOutcome, refused_by_status, refused_with_body,
-};
 pub(crate) use http_client::{HttpClientConfig, HttpClientHandle};
 pub(crate) use judge::{GrantJudge, Redirect};
 pub(crate) use notification::{
     MailFailure, MailStep, NOTIFICATION_REQUEST, PreparedMail, SendNotificationBackend, mail_step,
     send_notification,
+};
+pub(crate) use operation_steps::{
+    RedirectRefused, RequestOptions, RequestOutcome, SharedRequestOutcome, refused_by_status,
+    refused_with_body,
 };
 pub(crate) use request::{RequestFailure, USER_AGENT, request, request_error, secrets_for, stream};
 pub(crate) use request_step::{BODY, Redirects, RequestStep, URL, request_step};

@@ -11,10 +11,10 @@ use rustix::{
     io::Errno,
 };
 
-use crate::node::{MountRoot, NodePath};
+use crate::path_state::{MountPath, MountRoot};
 
 /// Opens a regular file of a mount for reading. The open does not block on a FIFO.
-pub(crate) fn open_file(root: &MountRoot, path: &NodePath) -> Result<OwnedFd, Errno> {
+pub(crate) fn open_file(root: &MountRoot, path: &MountPath) -> Result<OwnedFd, Errno> {
     root.open(path, OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::NOCTTY, Mode::empty())
 }
 

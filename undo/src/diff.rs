@@ -11,7 +11,7 @@ use similar::TextDiff;
 use crate::{
     content_copy::open_file,
     error::UndoError,
-    node::{NodePath, PathState, guest_path},
+    path_state::{MountPath, PathState, guest_path},
     plan::{KeptContent, PlannedPath, UndoPlan},
 };
 
@@ -53,11 +53,11 @@ impl UndoPlan {
     /// Returns the paths that differ from their state before the calls, sorted.
     ///
     /// # Errors
-    /// [`UndoError::Keep`] if a path cannot be examined.
+    /// [`UndoError::Examine`] if a path cannot be examined.
     pub fn differences(&self) -> Result<Vec<Difference>, UndoError> {
         let mut differences = Vec::new();
         for ((mount, path), planned) in &self.paths {
-            let current = self.current_node(mount, path)?;
+            let current = self.current_state(mount, path)?;
             if self.is_as_before(mount, path, planned, &current)? {
                 continue;
             }
@@ -73,7 +73,7 @@ impl UndoPlan {
     fn kind(
         &self,
         mount: &str,
-        path: &NodePath,
+        path: &MountPath,
         planned: &PlannedPath,
         current: &PathState,
     ) -> Option<DifferenceKind> {
@@ -113,7 +113,7 @@ impl UndoPlan {
         }
     }
 
-    fn text_now(&self, mount: &str, path: &NodePath, current: &PathState) -> Option<String> {
+    fn text_now(&self, mount: &str, path: &MountPath, current: &PathState) -> Option<String> {
         match current {
             PathState::Absent => Some(String::new()),
             _ => text(File::from(open_file(self.roots.get(mount)?, path).ok()?)).ok()?,

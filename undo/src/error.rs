@@ -18,9 +18,18 @@ pub enum UndoError {
         #[source]
         source: io::Error,
     },
-    /// The present state of a path cannot be recorded.
-    #[error("cannot keep the state of `{path}`")]
-    Keep {
+    /// The present state of a path cannot be read.
+    #[error("cannot read the present state of `{path}`")]
+    Examine {
+        /// The path, with its mount.
+        path: String,
+        /// The system's reason.
+        #[source]
+        source: io::Error,
+    },
+    /// The content of a file cannot be copied into its record.
+    #[error("cannot store the content of `{path}`")]
+    Copy {
         /// The path, with its mount.
         path: String,
         /// The system's reason.

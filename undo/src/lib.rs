@@ -12,7 +12,7 @@
 mod content_copy;
 mod diff;
 mod error;
-mod node;
+mod path_state;
 mod plan;
 mod record;
 mod recorder;
@@ -25,7 +25,7 @@ mod tests;
 pub use content_copy::copy_content;
 pub use diff::{Difference, DifferenceKind};
 pub use error::UndoError;
-pub use node::{FileMetadata, MountRoot, NodePath, PathState};
+pub use path_state::{FileMetadata, MountPath, MountRoot, PathState};
 pub use plan::{Conflict, ConflictReason, UndoPlan};
 pub use record::{CallIdentity, OmissionReason};
 pub use recorder::ChangeRecorder;

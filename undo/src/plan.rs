@@ -5,7 +5,7 @@ use std::{collections::BTreeMap, fmt, io};
 use crate::{
     content_copy::{have_same_content, open_file},
     error::UndoError,
-    node::{FileOwner, MountRoot, NodePath, PathState, guest_path},
+    path_state::{FileOwner, MountPath, MountRoot, PathState, guest_path},
     record::{ContentLocation, OmissionReason},
     store::{ChangeRecord, RecordId, UndoStore},
 };
@@ -18,7 +18,7 @@ pub struct UndoPlan {
     pub(crate) roots: BTreeMap<String, MountRoot>,
     /// The records, newest first.
     pub(crate) records: Vec<ChangeRecord>,
-    pub(crate) paths: BTreeMap<(String, NodePath), PlannedPath>,
+    pub(crate) paths: BTreeMap<(String, MountPath), PlannedPath>,
 }
 
 /// The combined change of a path.
@@ -106,7 +106,7 @@ impl UndoPlan {
         records.sort_unstable_by(|a, b| b.id.cmp(&a.id));
         let roots: BTreeMap<String, MountRoot> =
             roots.into_iter().map(|root| (root.name().to_owned(), root)).collect();
-        let mut paths = BTreeMap::<(String, NodePath), PlannedPath>::new();
+        let mut paths = BTreeMap::<(String, MountPath), PlannedPath>::new();
         for record in &records {
             for before in &record.before {
                 let root = roots.get(&before.mount);
@@ -116,8 +116,11 @@ impl UndoPlan {
                     return Err(UndoError::MountChanged { mount: before.mount.clone() });
                 }
             }
-            let mut after: BTreeMap<(&str, &NodePath), &PathState> =
-                record.after.iter().map(|after| ((after.mount.as_str(), &after.path), &after.node)).collect();
+            let mut after: BTreeMap<(&str, &MountPath), &PathState> = record
+                .after
+                .iter()
+                .map(|after| ((after.mount.as_str(), &after.path), &after.state))
+                .collect();
             for before in &record.before {
                 let own_after = after.remove(&(before.mount.as_str(), &before.path)).cloned();
                 let content = before.content.map(|content| match content {
@@ -131,12 +134,12 @@ impl UndoPlan {
                         if own_after.as_ref().is_some_and(|after| *after != planned.before) {
                             planned.is_changed_between = true;
                         }
-                        planned.before = before.node.clone();
+                        planned.before = before.state.clone();
                         planned.owner = before.owner;
                         planned.content.clone_from(&content);
                     })
                     .or_insert_with(|| PlannedPath {
-                        before: before.node.clone(),
+                        before: before.state.clone(),
                         owner: before.owner,
                         content: content.clone(),
                         after: own_after.clone(),
@@ -150,14 +153,14 @@ impl UndoPlan {
     /// Returns the paths that cannot be restored without loss.
     ///
     /// # Errors
-    /// [`UndoError::Keep`] if a path cannot be examined.
+    /// [`UndoError::Examine`] if a path cannot be examined.
     pub fn conflicts(&self) -> Result<Vec<Conflict>, UndoError> {
         let mut conflicts = Vec::new();
         if self.records.iter().any(|record| record.is_incomplete) {
             conflicts.push(Conflict { path: "/".to_owned(), reason: ConflictReason::Incomplete });
         }
         for ((mount, path), planned) in &self.paths {
-            let current = self.current_node(mount, path)?;
+            let current = self.current_state(mount, path)?;
             if let Some(reason) = self.conflict(mount, path, planned, &current)? {
                 conflicts.push(Conflict { path: guest_path(mount, path), reason });
             }
@@ -168,7 +171,7 @@ impl UndoPlan {
     fn conflict(
         &self,
         mount: &str,
-        path: &NodePath,
+        path: &MountPath,
         planned: &PlannedPath,
         current: &PathState,
     ) -> Result<Option<ConflictReason>, UndoError> {
@@ -181,11 +184,12 @@ impl UndoPlan {
         if planned.before == PathState::Other {
             return Ok(Some(ConflictReason::UnsupportedKind));
         }
-        let is_directory = |node: &PathState| matches!(node, PathState::Directory { .. });
+        let is_directory = |state: &PathState| matches!(state, PathState::Directory { .. });
         if is_directory(current) && !is_directory(&planned.before) {
             let root = self.root(mount)?;
-            let names =
-                root.names(path).map_err(|source| UndoError::Keep { path: root.guest_path(path), source })?;
+            let names = root
+                .names(path)
+                .map_err(|source| UndoError::Examine { path: root.guest_path(path), source })?;
             let is_removed = |name: &Vec<u8>| {
                 path.child(name)
                     .and_then(|child| self.paths.get(&(mount.to_owned(), child)))
@@ -208,7 +212,7 @@ impl UndoPlan {
     pub(crate) fn is_as_before(
         &self,
         mount: &str,
-        path: &NodePath,
+        path: &MountPath,
         planned: &PlannedPath,
         current: &PathState,
     ) -> Result<bool, UndoError> {
@@ -223,13 +227,14 @@ impl UndoPlan {
         // Without the stored content, the file counts as changed, and restoring it reports what is missing.
         let Ok(kept) = self.store.content(record, *number) else { return Ok(false) };
         let compare = || have_same_content(open_file(root, path)?.into(), kept);
-        compare().map_err(|source| UndoError::Keep { path: root.guest_path(path), source })
+        compare().map_err(|source| UndoError::Examine { path: root.guest_path(path), source })
     }
 
     /// Returns the present state of a path.
-    pub(crate) fn current_node(&self, mount: &str, path: &NodePath) -> Result<PathState, UndoError> {
+    pub(crate) fn current_state(&self, mount: &str, path: &MountPath) -> Result<PathState, UndoError> {
         let root = self.root(mount)?;
-        root.look(path).map_err(|source: io::Error| UndoError::Keep { path: root.guest_path(path), source })
+        root.look(path)
+            .map_err(|source: io::Error| UndoError::Examine { path: root.guest_path(path), source })
     }
 
     pub(crate) fn root(&self, mount: &str) -> Result<&MountRoot, UndoError> {

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
-use crate::node::{FileOwner, NodePath, PathState, RootIdentity};
+use crate::path_state::{FileOwner, MountPath, PathState, RootIdentity};
 
 /// The version of the format. A reader refuses records of a newer version.
 pub(crate) const VERSION: u32 = 1;
@@ -62,8 +62,9 @@ pub(crate) enum ContentLocation {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct PathBefore {
     pub(crate) mount: String,
-    pub(crate) path: NodePath,
-    pub(crate) node: PathState,
+    pub(crate) path: MountPath,
+    #[serde(rename = "node")]
+    pub(crate) state: PathState,
     /// The owner, if the path was a regular file or a directory.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) owner: Option<FileOwner>,
@@ -76,8 +77,9 @@ pub(crate) struct PathBefore {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct PathAfter {
     pub(crate) mount: String,
-    pub(crate) path: NodePath,
-    pub(crate) node: PathState,
+    pub(crate) path: MountPath,
+    #[serde(rename = "node")]
+    pub(crate) state: PathState,
 }
 
 /// One line of a record.

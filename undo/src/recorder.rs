@@ -14,7 +14,7 @@ use rustix::io::Errno;
 use crate::{
     content_copy::{copy_content, open_file},
     error::UndoError,
-    node::{FileOwner, MountRoot, NodePath, PathState},
+    path_state::{FileOwner, MountPath, MountRoot, PathState},
     record::{CallIdentity, ContentLocation, OmissionReason, PathAfter, PathBefore, RecordLine, VERSION},
     store::{MAX_CALL_BYTES, MAX_CALL_PATHS, MAX_FILE_BYTES, RecordId, UndoStore},
 };
@@ -34,7 +34,7 @@ pub struct ChangeRecorder {
 struct RecorderState {
     /// The record, which exists from the first change on.
     record: Option<(RecordId, File)>,
-    saved_paths: BTreeSet<(String, NodePath)>,
+    saved_paths: BTreeSet<(String, MountPath)>,
     content_files: u32,
     bytes: u64,
     is_incomplete: bool,
@@ -64,13 +64,13 @@ impl ChangeRecorder {
     /// the change is made.
     ///
     /// # Errors
-    /// [`UndoError::Keep`], [`UndoError::Record`] or [`UndoError::Store`]. Then the caller must not make the
+    /// [`UndoError::Examine`], [`UndoError::Copy`], [`UndoError::Record`] or [`UndoError::Store`]. Then the caller must not make the
     /// change. A mount that is not recorded is not an error.
     pub fn save_before(
         &self,
         mount: &str,
-        path: &NodePath,
-        scope: ChangeScope<&str, &NodePath>,
+        path: &MountPath,
+        scope: ChangeScope<&str, &MountPath>,
     ) -> Result<(), UndoError> {
         let Some(root) = self.roots.get(mount) else { return Ok(()) };
         let mut state = self.lock();
@@ -89,14 +89,14 @@ impl ChangeRecorder {
                 state.is_incomplete = true;
                 return Ok(());
             }
-            let keep_error = |source| UndoError::Keep { path: root.guest_path(&path), source };
-            let (node, owner) = root.look_with_owner(&path).map_err(keep_error)?;
-            let is_tree = scope != ChangeScope::Path && matches!(node, PathState::Directory { .. });
+            let examine_error = |source| UndoError::Examine { path: root.guest_path(&path), source };
+            let (path_state, owner) = root.look_with_owner(&path).map_err(examine_error)?;
+            let is_tree = scope != ChangeScope::Path && matches!(path_state, PathState::Directory { .. });
             if !is_saved {
-                self.add(&mut state, root, path.clone(), (node, owner))?;
+                self.add(&mut state, root, path.clone(), (path_state, owner))?;
             }
             if is_tree {
-                let names = root.names(&path).map_err(keep_error)?;
+                let names = root.names(&path).map_err(examine_error)?;
                 pending.extend(names.iter().filter_map(|name| path.child(name)));
             }
         }
@@ -107,11 +107,12 @@ impl ChangeRecorder {
     fn destinations_below(
         &self,
         mount: &str,
-        from: &NodePath,
-        to: &NodePath,
-    ) -> Result<Vec<NodePath>, UndoError> {
+        from: &MountPath,
+        to: &MountPath,
+    ) -> Result<Vec<MountPath>, UndoError> {
         let Some(root) = self.roots.get(mount) else { return Ok(Vec::new()) };
-        let keep_error = |path: &NodePath, source| UndoError::Keep { path: root.guest_path(path), source };
+        let examine_error =
+            |path: &MountPath, source| UndoError::Examine { path: root.guest_path(path), source };
         let mut destinations = Vec::new();
         let mut pending = vec![(from.clone(), to.clone())];
         while let Some((from, to)) = pending.pop() {
@@ -119,9 +120,9 @@ impl ChangeRecorder {
             if destinations.len() >= MAX_CALL_PATHS {
                 break;
             }
-            let node = root.look(&from).map_err(|source| keep_error(&from, source))?;
-            if matches!(node, PathState::Directory { .. }) {
-                let names = root.names(&from).map_err(|source| keep_error(&from, source))?;
+            let path_state = root.look(&from).map_err(|source| examine_error(&from, source))?;
+            if matches!(path_state, PathState::Directory { .. }) {
+                let names = root.names(&from).map_err(|source| examine_error(&from, source))?;
                 pending.extend(names.iter().filter_map(|name| Some((from.child(name)?, to.child(name)?))));
             }
             destinations.push(to);
@@ -139,7 +140,7 @@ impl ChangeRecorder {
         &self,
         state: &mut RecorderState,
         root: &MountRoot,
-        path: NodePath,
+        path: MountPath,
         seen: (PathState, Option<FileOwner>),
     ) -> Result<(), UndoError> {
         let (id, mut file) = match state.record.take() {
@@ -160,14 +161,20 @@ impl ChangeRecorder {
         id: &RecordId,
         file: &mut File,
         root: &MountRoot,
-        path: &NodePath,
-        (node, owner): (PathState, Option<FileOwner>),
+        path: &MountPath,
+        (path_state, owner): (PathState, Option<FileOwner>),
     ) -> Result<(), UndoError> {
-        let content = match &node {
+        let content = match &path_state {
             PathState::File(metadata) => Some(self.keep_content(state, id, root, path, metadata.size)?),
             _ => None,
         };
-        let before = PathBefore { mount: root.name().to_owned(), path: path.clone(), node, owner, content };
+        let before = PathBefore {
+            mount: root.name().to_owned(),
+            path: path.clone(),
+            state: path_state,
+            owner,
+            content,
+        };
         self.write(id, file, &RecordLine::Before(before))
     }
 
@@ -176,7 +183,7 @@ impl ChangeRecorder {
         state: &mut RecorderState,
         id: &RecordId,
         root: &MountRoot,
-        path: &NodePath,
+        path: &MountPath,
         size: u64,
     ) -> Result<ContentLocation, UndoError> {
         if size > MAX_FILE_BYTES {
@@ -191,7 +198,7 @@ impl ChangeRecorder {
             Err(Errno::NOENT | Errno::LOOP | Errno::ACCESS | Errno::PERM) => {
                 return Ok(ContentLocation::Omitted(OmissionReason::Unreadable));
             }
-            Err(errno) => return Err(UndoError::Keep { path: root.guest_path(path), source: errno.into() }),
+            Err(errno) => return Err(UndoError::Copy { path: root.guest_path(path), source: errno.into() }),
         };
         let number = state.content_files;
         state.content_files += 1;
@@ -201,7 +208,7 @@ impl ChangeRecorder {
             // A partial copy would be restored as if it were complete. If it cannot be removed either, its
             // number stays unused.
             let _ = self.store.remove_content(id, number);
-            return Err(UndoError::Keep { path: root.guest_path(path), source });
+            return Err(UndoError::Copy { path: root.guest_path(path), source });
         }
         state.bytes += size;
         Ok(ContentLocation::InFile(number))
@@ -211,7 +218,7 @@ impl ChangeRecorder {
         let (id, mut file) = self.store.create()?;
         let identity = |root: &MountRoot| {
             let identity = root.identity();
-            identity.map_err(|source| UndoError::Keep { path: format!("/{}", root.name()), source })
+            identity.map_err(|source| UndoError::Examine { path: format!("/{}", root.name()), source })
         };
         let mounts = self.roots.iter().map(|(name, root)| Ok((name.clone(), identity(root)?)));
         let time = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs();
@@ -239,9 +246,10 @@ impl ChangeRecorder {
         let mut after = Vec::with_capacity(state.saved_paths.len());
         for (mount, path) in &state.saved_paths {
             let Some(root) = self.roots.get(mount) else { continue };
-            let node =
-                root.look(path).map_err(|source| UndoError::Keep { path: root.guest_path(path), source })?;
-            after.push(PathAfter { mount: mount.clone(), path: path.clone(), node });
+            let path_state = root
+                .look(path)
+                .map_err(|source| UndoError::Examine { path: root.guest_path(path), source })?;
+            after.push(PathAfter { mount: mount.clone(), path: path.clone(), state: path_state });
         }
         self.write(&id, &mut file, &RecordLine::End { after, incomplete: state.is_incomplete })?;
         self.store.write_size(&id);

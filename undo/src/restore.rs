@@ -15,7 +15,7 @@ use rustix::fs::{AtFlags, Gid, Mode, OFlags, Timespec, Timestamps, Uid};
 use crate::{
     content_copy::copy_content,
     error::UndoError,
-    node::{FileMetadata, FileOwner, MountRoot, NodePath, PathState},
+    path_state::{FileMetadata, FileOwner, MountPath, MountRoot, PathState},
     plan::{KeptContent, PlannedPath, UndoPlan},
     record::CallIdentity,
     recorder::ChangeRecorder,
@@ -41,7 +41,7 @@ impl Drop for StagedFile {
 /// A path of the plan that has not been restored yet.
 struct Restoration<'p> {
     root: &'p MountRoot,
-    path: &'p NodePath,
+    path: &'p MountPath,
     planned: &'p PlannedPath,
     current: PathState,
     staged: Option<StagedFile>,
@@ -84,7 +84,7 @@ impl UndoPlan {
             })?;
         }
         let Some(record) = recorder.id() else { return Ok(None) };
-        let restore_error = |root: &MountRoot, path: &NodePath, source| UndoError::Restore {
+        let restore_error = |root: &MountRoot, path: &MountPath, source| UndoError::Restore {
             path: root.guest_path(path),
             record: record.to_string(),
             source,
@@ -119,7 +119,7 @@ impl UndoPlan {
     fn restorations(&self) -> Result<Vec<Restoration<'_>>, UndoError> {
         let mut restorations = Vec::new();
         for ((mount, path), planned) in &self.paths {
-            let current = self.current_node(mount, path)?;
+            let current = self.current_state(mount, path)?;
             if !self.is_as_before(mount, path, planned, &current)? {
                 let root = self.root(mount)?;
                 restorations.push(Restoration { root, path, planned, current, staged: None });

@@ -14,7 +14,7 @@ use rustix::fs::FlockOperation;
 
 use crate::{
     error::UndoError,
-    node::RootIdentity,
+    path_state::RootIdentity,
     record::{CallIdentity, PathAfter, PathBefore, RecordLine, VERSION},
     sizes,
 };

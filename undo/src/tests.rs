@@ -13,7 +13,7 @@ use proptest::prelude::*;
 use tempfile::TempDir;
 
 use crate::{
-    CallIdentity, ChangeRecorder, ConflictReason, Difference, DifferenceKind, MountRoot, NodePath, RecordId,
+    CallIdentity, ChangeRecorder, ConflictReason, Difference, DifferenceKind, MountPath, MountRoot, RecordId,
     UndoError, UndoPlan, UndoStore,
 };
 
@@ -70,8 +70,8 @@ impl UndoFixture {
     }
 }
 
-fn path_of(text: &str) -> NodePath {
-    NodePath::from_components(text.split('/').map(str::as_bytes)).expect("a path")
+fn path_of(text: &str) -> MountPath {
+    MountPath::from_components(text.split('/').map(str::as_bytes)).expect("a path")
 }
 
 /// Returns the content and permissions of everything below a folder.

@@ -158,7 +158,7 @@ const ENVIRONMENT: &[(&str, &[&str])] = &[
     ("runtime/src/run_store.rs", &["PORTCULLIS_STORE"]),
     ("shell-daemon/src/server/logs.rs", &["RUST_LOG", "NO_COLOR"]),
     ("tools/build.rs", &["PORTCULLIS_GUESTS_DIR"]),
-    ("tools/src/process_facts.rs", &["PORTCULLIS_INSTANCE"]),
+    ("tools/src/process_start.rs", &["PORTCULLIS_INSTANCE"]),
     ("tools/src/sealing.rs", &["CREDENTIALS_DIRECTORY"]),
     ("tools/src/shell/sidecar.rs", &[]),
     ("tools/src/web/secrets.rs", &["CREDENTIALS_DIRECTORY"]),

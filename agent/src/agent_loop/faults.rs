@@ -464,7 +464,7 @@ async fn a_stopped_reader_misses_no_end_of_the_largest_answer() {
     let (run, (), ()) = futures_util::join!(stage.agent.run("go"), reading, cancelling);
     assert_eq!(run.end, AgentEnd::Cancelled);
     assert!(receiver.waiting() <= 3 + crate::MAX_ENDS_BEYOND_CAPACITY);
-    assert_eq!(receiver.coalesced(), 0);
+    assert_eq!(receiver.dropped(), 0);
     while let Some(event) = receiver.try_recv() {
         notes.emit_now(event);
     }

@@ -66,7 +66,7 @@ async fn a_reader_that_keeps_up_reads_every_event() {
         read.push(event);
     }
     assert_eq!(read, events);
-    assert_eq!(receiver.coalesced(), 0);
+    assert_eq!(receiver.dropped(), 0);
 }
 
 #[tokio::test]
@@ -138,7 +138,7 @@ async fn text_pieces_are_joined_behind_a_lagging_reader() {
         .collect();
     assert_eq!(read_text, "ab".repeat(1000));
     assert_eq!(read[2], arguments("c", "{}"));
-    assert_eq!(receiver.coalesced(), 0);
+    assert_eq!(receiver.dropped(), 0);
 }
 
 #[tokio::test]
@@ -168,14 +168,14 @@ async fn behind_a_lagging_reader_the_latest_update_of_a_call_stays() {
         assert!(receiver.waiting() <= 16 + 4);
     }
     sender.emit(end("a")).await;
-    let coalesced = receiver.coalesced();
+    let dropped = receiver.dropped();
     let read = drain(&mut receiver);
     assert_eq!(read[..2], [started("a"), started("b")]);
     assert_eq!(*read.last().expect("an end"), end("a"));
     for latest in [update("a", "9999"), update("b", "9999"), progress("a", "9999"), progress("b", "9999")] {
         assert!(read.contains(&latest));
     }
-    assert_eq!(coalesced + read.len() as u64, 2 + 4 * 10_000 + 1, "each is read or counted");
+    assert_eq!(dropped + read.len() as u64, 2 + 4 * 10_000 + 1, "each is read or counted");
 }
 
 #[test]
@@ -185,7 +185,7 @@ fn immediate_events_do_not_wait_and_are_bounded() {
         sender.emit_now(started(&nth.to_string()));
     }
     assert_eq!(receiver.waiting(), 1 + MAX_EVENTS_BEYOND_CAPACITY);
-    assert_eq!(receiver.coalesced(), 10_000 - 1 - MAX_EVENTS_BEYOND_CAPACITY as u64);
+    assert_eq!(receiver.dropped(), 10_000 - 1 - MAX_EVENTS_BEYOND_CAPACITY as u64);
 }
 
 #[test]
@@ -196,18 +196,18 @@ fn ends_have_reserved_room_which_is_bounded_too() {
     }
     let full = 1 + MAX_EVENTS_BEYOND_CAPACITY;
     assert_eq!(receiver.waiting(), full);
-    let left_out = receiver.coalesced();
+    let left_out = receiver.dropped();
     for nth in 1..MAX_ENDS_BEYOND_CAPACITY {
         sender.emit_now(end(&nth.to_string()));
     }
     let last = AgentEvent::AgentEnd { end: AgentEnd::Cancelled };
     sender.emit_now(last.clone());
-    assert_eq!((receiver.waiting(), receiver.coalesced()), (full + MAX_ENDS_BEYOND_CAPACITY, left_out));
+    assert_eq!((receiver.waiting(), receiver.dropped()), (full + MAX_ENDS_BEYOND_CAPACITY, left_out));
     // Ordinary events of calls cannot use the reserved room, but the ends of several runs can fill it.
     sender.emit_now(started("late"));
     sender.emit_now(text("late"));
     sender.emit_now(end("one more"));
-    assert_eq!((receiver.waiting(), receiver.coalesced()), (full + MAX_ENDS_BEYOND_CAPACITY, left_out + 3));
+    assert_eq!((receiver.waiting(), receiver.dropped()), (full + MAX_ENDS_BEYOND_CAPACITY, left_out + 3));
     let read = drain(&mut receiver);
     assert!((1..MAX_ENDS_BEYOND_CAPACITY).all(|nth| read[full + nth - 1] == end(&nth.to_string())));
     assert_eq!(read.last(), Some(&last));

@@ -11,12 +11,12 @@ use super::{
 use crate::{Delta, StopReason};
 
 /// The maximum number of bytes of an event beyond its content: names, ids, counts, escape sequences.
-const EVENT_OVERHEAD_BYTES: usize = 64 * 1024;
+const MAX_EVENT_OVERHEAD_BYTES: usize = 64 * 1024;
 
 /// The maximum ratio between the size of an answer on the wire and the size of its content. Providers wrap
 /// each word into some 200 bytes, and send comments to keep the connection open. Without a limit, the
 /// comments could go on forever.
-const WIRE_FACTOR: u64 = 64;
+const MAX_WIRE_FACTOR: u64 = 64;
 
 /// Fixed cost of a call's piece, in bytes. Even an empty piece costs its holder memory.
 const CALL_PIECE_BYTES: usize = 32;
@@ -34,10 +34,10 @@ impl AnswerDecoder {
     pub(super) fn new(identity: RequestIdentity, answer_bytes: usize) -> Self {
         let kind = identity.kind;
         Self {
-            framer: Framer::new(wire::framing(kind), answer_bytes.saturating_add(EVENT_OVERHEAD_BYTES)),
+            framer: Framer::new(wire::framing(kind), answer_bytes.saturating_add(MAX_EVENT_OVERHEAD_BYTES)),
             wire_bytes_left: (answer_bytes as u64)
-                .saturating_add(EVENT_OVERHEAD_BYTES as u64)
-                .saturating_mul(WIRE_FACTOR),
+                .saturating_add(MAX_EVENT_OVERHEAD_BYTES as u64)
+                .saturating_mul(MAX_WIRE_FACTOR),
             answer: AnswerState {
                 identity,
                 reader: wire::reader(kind),

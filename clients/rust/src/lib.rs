@@ -55,7 +55,7 @@
 //! | file | what it is |
 //! |---|---|
 //! | `gateway.rs` | the requests |
-//! | `worker.rs`, `worker/` | the loop: connections, calls under way, submissions |
+//! | `worker.rs`, `worker/` | the loop: connections, calls in flight, submissions |
 //! | `tool.rs` | a typed function as the worker calls it |
 //! | `call.rs`, `submission.rs`, `events.rs` | what the gateway sends |
 //! | `address.rs`, `secret.rs` | the gateway's address, and the token |

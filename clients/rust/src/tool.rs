@@ -62,7 +62,7 @@ impl Tool {
             Ok(Err(error)) => failure(&error.to_string()),
             Err(panic) => {
                 tracing::error!(panic = panic_text(&*panic), "a tool panicked");
-                failure("the tool failed by a fault of its program")
+                failure("the tool failed because of an internal error")
             }
         }
     }
@@ -127,7 +127,7 @@ mod tests {
 
     #[tokio::test]
     async fn a_panic_is_a_result_that_does_not_tell_its_text() {
-        let text = r#"{"error":"the tool failed by a fault of its program"}"#;
+        let text = r#"{"error":"the tool failed because of an internal error"}"#;
         let tool = Tool::new(async |(): ()| -> Result<(), Infallible> { panic!("secret") });
         check(&tool, Value::Null, text).await;
         let early = |(): ()| -> future::Ready<Result<(), Infallible>> { panic!("{}", "before the future") };

@@ -70,7 +70,7 @@ impl NetworkProbe {
 
     /// Returns whether `outcome`, seen before the layer was applied, makes a later refusal meaningful. A
     /// kernel may lack MPTCP or have fast open disabled, so any answer other than the filter's is meaningful.
-    pub(super) fn is_free(self, outcome: SyscallOutcome) -> bool {
+    pub(super) fn is_valid_control(self, outcome: SyscallOutcome) -> bool {
         match self {
             // An outer container's filter may refuse these calls as this crate's does. They then prove
             // nothing, and the other attempts must.

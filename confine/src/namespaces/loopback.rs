@@ -52,7 +52,7 @@ fn bring_up() -> io::Result<()> {
     match (received.min(ANSWER_BYTES) >= 20, kind.map(libc::c_int::from), error) {
         (true, Some(libc::NLMSG_ERROR), Some(0)) => Ok(()),
         (true, Some(libc::NLMSG_ERROR), Some(error)) => Err(io::Error::from_raw_os_error(-error)),
-        _ => Err(io::Error::other("the kernel gave another answer than asked for")),
+        _ => Err(io::Error::other("unexpected reply of the kernel (rtnetlink)")),
     }
 }
 

@@ -41,7 +41,7 @@ pub(super) async fn read(stream: &mut TcpStream, limit: usize) -> Result<Connect
 /// Parses a request. Returns `None` while it is incomplete.
 fn parse(bytes: &[u8]) -> Result<Option<ConnectHead>, TunnelError> {
     let invalid = |problem| TunnelError::Head { problem };
-    let mut headers = [httparse::EMPTY_HEADER; HEADERS];
+    let mut headers = [httparse::EMPTY_HEADER; MAX_HEADERS];
     let mut request = httparse::Request::new(&mut headers);
     let length = match request.parse(bytes) {
         Ok(httparse::Status::Complete(length)) => length,
@@ -91,7 +91,7 @@ fn target(authority: &str) -> Result<(String, u16), TunnelError> {
         return Err(invalid("its target is not a plain host name"));
     }
     match Host::parse(&written) {
-        Ok(Host::Domain(name)) if name == written && !name.ends_with('.') && name.len() <= NAME_BYTES => {
+        Ok(Host::Domain(name)) if name == written && !name.ends_with('.') && name.len() <= MAX_NAME_BYTES => {
             Ok((name, number))
         }
         Ok(Host::Ipv4(_) | Host::Ipv6(_)) => Err(TunnelError::Address),
@@ -103,10 +103,10 @@ fn target(authority: &str) -> Result<(String, u16), TunnelError> {
 const READ_BYTES: usize = 512;
 
 /// The maximum length of a name in characters (RFC 1035, section 2.3.4).
-const NAME_BYTES: usize = 253;
+const MAX_NAME_BYTES: usize = 253;
 
 /// The maximum number of headers of a request. Usual requests have three.
-const HEADERS: usize = 32;
+const MAX_HEADERS: usize = 32;
 
 #[cfg(test)]
 mod tests {
@@ -166,7 +166,7 @@ mod tests {
         ] {
             check(&format!("CONNECT a.test:443 HTTP/1.1\r\n{header}\r\n\r\n"), Err("tunnel_request_invalid"));
         }
-        let many_headers = "X: y\r\n".repeat(HEADERS + 1);
+        let many_headers = "X: y\r\n".repeat(MAX_HEADERS + 1);
         check(&format!("CONNECT a.test:443 HTTP/1.1\r\n{many_headers}\r\n"), Err("tunnel_request_invalid"));
         check("\x16\x03\x01 not http\r\n\r\n", Err("tunnel_request_invalid"));
     }

@@ -104,12 +104,12 @@ pub(super) async fn decide(
         // Return the same error as for a missing request, so that it does not reveal whether an id exists.
         return Err(ApiError::not_found("approval", &id));
     }
-    let verdict = parse_word(
+    let decision = parse_word(
         "decision",
         &answer.decision,
         [("approve", ApprovalDecision::Approve), ("deny", ApprovalDecision::Deny)],
     )?;
-    if verdict == ApprovalDecision::Deny && answer.arguments.is_some() {
+    if decision == ApprovalDecision::Deny && answer.arguments.is_some() {
         return Err(ApiError::invalid("arguments", "a denied call has no arguments"));
     }
     if answer.arguments.as_ref().is_some_and(|arguments| !arguments.is_object()) {
@@ -119,7 +119,7 @@ pub(super) async fn decide(
         return Err(ApiError::invalid("reason", format!("a reason has at most {MAX_REASON} characters")));
     }
     let stored = StoredAnswer {
-        verdict,
+        decision,
         by,
         via: VIA.to_owned(),
         edited_arguments: answer.arguments.as_ref().map(store::Json::of).transpose()?,

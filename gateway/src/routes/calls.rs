@@ -6,7 +6,7 @@ use axum::{Json, extract::State};
 use portcullis_runs::now;
 use portcullis_store::{
     self as store, Change, ExternalCallFilter, ExternalCallStatus, MessageStatus, MessageUpdate,
-    ResolvedWith, ResultDelivery, StoredExternalCall,
+    ResolveOutcome, ResultDelivery, StoredExternalCall,
 };
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
@@ -176,19 +176,19 @@ pub(super) async fn submit(
     changes.push(event("call.resolved", run_topics(&call.agent, &run, space.as_deref()), &data)?);
     // Write result, message and events in one transaction, so that no reader sees one without the others.
     let resolved = core.store.resolve_call_with(&call_id, store::Json::of(&result)?, now(), changes).await?;
-    let resolution = match resolved {
-        ResolvedWith::Now { resolution, applied } => {
+    let delivery = match resolved {
+        ResolveOutcome::Resolved { delivery, applied } => {
             core.show(&applied).await;
             // A late result has become an entry of the agent's inbox.
             core.cycles.wake();
-            Some(resolution)
+            Some(delivery)
         }
-        ResolvedWith::Earlier { call, resolution } => {
+        ResolveOutcome::AlreadyClosed { call, delivery } => {
             ensure_same(&call, &result)?;
-            resolution
+            delivery
         }
     };
-    let delivery = match resolution {
+    let delivery = match delivery {
         Some(ResultDelivery::Inbox { .. }) => "inbox",
         // Older versions did not store the delivery of a result.
         Some(ResultDelivery::Inline) | None => "inline",

@@ -5,16 +5,16 @@
 use super::line_breaks;
 
 /// The maximum number of changed places that are shown.
-const SHOWN_PLACES: usize = 3;
+const MAX_SHOWN_PLACES: usize = 3;
 
 /// The number of unchanged lines that are shown before and after a change.
 const CONTEXT_LINES: usize = 2;
 
 /// The maximum number of removed lines that are shown for one place. The same limit applies to added lines.
-const SHOWN_LINES: usize = 20;
+const MAX_SHOWN_LINES: usize = 20;
 
 /// The maximum number of bytes of a line that are shown.
-const SHOWN_LINE_BYTES: usize = 200;
+const MAX_SHOWN_LINE_BYTES: usize = 200;
 
 /// Shows the first changed places. `offsets` holds the offsets of the replaced passages in the old text, in order. Each
 /// passage had `old_bytes`, and its replacement has `new_bytes`.
@@ -27,7 +27,7 @@ pub(super) fn format_hunks(
 ) -> String {
     let mut diff = String::new();
     let mut next_index = 0;
-    for _ in 0..SHOWN_PLACES {
+    for _ in 0..MAX_SHOWN_PLACES {
         let Some(first_offset) = offsets.get(next_index) else { break };
         let old_begin = line_start(old, *first_offset);
         let mut old_end = line_end(old, first_offset + old_bytes);
@@ -114,9 +114,9 @@ fn trim_common_lines(old_side: &mut HunkSide<'_>, new_side: &mut HunkSide<'_>) {
 
 fn push_lines(diff: &mut String, mark: char, lines: &str) {
     let count = lines.split_inclusive('\n').count();
-    lines.split_inclusive('\n').take(SHOWN_LINES).for_each(|line| push_line(diff, mark, line));
-    if count > SHOWN_LINES {
-        diff.push_str(&format!("{mark}[{} more lines]\n", count - SHOWN_LINES));
+    lines.split_inclusive('\n').take(MAX_SHOWN_LINES).for_each(|line| push_line(diff, mark, line));
+    if count > MAX_SHOWN_LINES {
+        diff.push_str(&format!("{mark}[{} more lines]\n", count - MAX_SHOWN_LINES));
     }
 }
 
@@ -126,7 +126,7 @@ fn push_line(diff: &mut String, mark: char, line: &str) {
         Some(text) => (text, true),
         None => (line, false),
     };
-    let end = text.floor_char_boundary(SHOWN_LINE_BYTES);
+    let end = text.floor_char_boundary(MAX_SHOWN_LINE_BYTES);
     diff.push_str(&text[..end]);
     if end < text.len() {
         diff.push_str(&format!(" [{} more bytes]", text.len() - end));

@@ -4,13 +4,13 @@ use super::{has_bare_line_feed, line_breaks};
 
 /// The maximum number of lines that are compared in the search for a similar passage. Without this limit, a long
 /// passage could be compared in full at every line of a repetitive text.
-const COMPARED_LINES: usize = 1 << 20;
+const MAX_COMPARED_LINES: usize = 1 << 20;
 
 /// The maximum number of lines of the text that are quoted.
-const QUOTED_LINES: usize = 10;
+const MAX_QUOTED_LINES: usize = 10;
 
 /// The maximum number of bytes of a line that are quoted.
-const QUOTED_LINE_BYTES: usize = 200;
+const MAX_QUOTED_LINE_BYTES: usize = 200;
 
 /// Returns the end of the sentence "it is not in the text: …".
 pub(super) fn explain(text: &str, passage: &str) -> String {
@@ -83,7 +83,7 @@ fn find_most_similar(text: &str, passage_lines: &[&str]) -> Option<SimilarPassag
         if lines > most_similar.as_ref().map_or(0, |similar| similar.lines) {
             most_similar = Some(SimilarPassage { at: offset, lines });
         }
-        if lines == passage_lines.len() || compared_lines > COMPARED_LINES {
+        if lines == passage_lines.len() || compared_lines > MAX_COMPARED_LINES {
             break;
         }
         offset += line.len();
@@ -107,9 +107,9 @@ fn without_whitespace(line: &str) -> String {
 }
 
 fn quote_lines(text: &str, lines: usize) -> String {
-    let mut quoted: Vec<String> = text.lines().take(lines.min(QUOTED_LINES)).map(shorten_line).collect();
-    if lines > QUOTED_LINES {
-        quoted.push(format!("[{} more lines]", lines - QUOTED_LINES));
+    let mut quoted: Vec<String> = text.lines().take(lines.min(MAX_QUOTED_LINES)).map(shorten_line).collect();
+    if lines > MAX_QUOTED_LINES {
+        quoted.push(format!("[{} more lines]", lines - MAX_QUOTED_LINES));
     }
     quoted.join("\n")
 }
@@ -119,7 +119,7 @@ fn quoted_line(line: &str) -> String {
 }
 
 fn shorten_line(line: &str) -> String {
-    match line.floor_char_boundary(QUOTED_LINE_BYTES) {
+    match line.floor_char_boundary(MAX_QUOTED_LINE_BYTES) {
         end if end < line.len() => format!("{} [{} more bytes]", &line[..end], line.len() - end),
         _ => line.to_owned(),
     }

@@ -9,13 +9,13 @@ use crate::{
 
 /// The maximum number of bytes of a line that are shown. Without this limit, a line of a minified file could fill the
 /// whole result.
-const SHOWN_LINE_BYTES: usize = 500;
+const MAX_SHOWN_LINE_BYTES: usize = 500;
 
 /// The maximum number of these bytes that are shown before the match.
-const SHOWN_BEFORE_BYTES: usize = 100;
+const MAX_SHOWN_BEFORE_BYTES: usize = 100;
 
 /// The maximum number of unreadable files that are named.
-const NAMED_FILES: usize = 5;
+const MAX_NAMED_FILES: usize = 5;
 
 /// The results of a search so far, with counts of what could not be searched.
 #[derive(Debug)]
@@ -91,7 +91,7 @@ impl SearchReport {
     /// Notes a file that could not be read.
     pub(super) fn add_unreadable(&mut self, guest: &str) {
         self.unreadable += 1;
-        if self.unreadable_named.len() < NAMED_FILES && guest.len() <= SHOWN_LINE_BYTES {
+        if self.unreadable_named.len() < MAX_NAMED_FILES && guest.len() <= MAX_SHOWN_LINE_BYTES {
             self.unreadable_named.push(shown_name(guest).into_owned());
         }
     }
@@ -198,7 +198,7 @@ impl SearchReport {
         let number = line.number;
         self.write(format_args!("{}{separator}{number}{separator}", group.path));
         let line_text =
-            if bytes.len() > SHOWN_LINE_BYTES { window(bytes, match_offset()) } else { text(bytes) };
+            if bytes.len() > MAX_SHOWN_LINE_BYTES { window(bytes, match_offset()) } else { text(bytes) };
         self.text.push_str(&line_text);
         self.text.push('\n');
     }
@@ -220,9 +220,9 @@ fn text(bytes: &[u8]) -> Cow<'_, str> {
 
 /// Returns the part of a long line around a place, with marks where the line is cut.
 fn window(bytes: &[u8], match_offset: usize) -> Cow<'_, str> {
-    let latest = bytes.len() - SHOWN_LINE_BYTES;
-    let begin = boundary(bytes, match_offset.saturating_sub(SHOWN_BEFORE_BYTES).min(latest));
-    let end = boundary(bytes, begin + SHOWN_LINE_BYTES);
+    let latest = bytes.len() - MAX_SHOWN_LINE_BYTES;
+    let begin = boundary(bytes, match_offset.saturating_sub(MAX_SHOWN_BEFORE_BYTES).min(latest));
+    let end = boundary(bytes, begin + MAX_SHOWN_LINE_BYTES);
     let mut excerpt = String::new();
     if begin > 0 {
         excerpt.push_str(&format!("[{begin} bytes cut] "));

@@ -5,7 +5,7 @@
 pub(super) const MAX_PAGES: usize = 500;
 
 /// The maximum number of pages that a second pass reads, after the first pass used up its time or memory.
-pub(super) const PLAIN_PAGES: usize = 20;
+pub(super) const MAX_PLAIN_PAGES: usize = 20;
 
 /// The maximum length of a decoded stream: 16 MiB. Only the start of a longer stream is read.
 pub(super) const MAX_STREAM_BYTES: usize = 16 << 20;

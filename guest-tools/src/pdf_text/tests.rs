@@ -115,7 +115,7 @@ fn pages_have_their_numbers_and_a_plain_pass_reads_the_first() {
     assert!(all.text.starts_with("page 1\n\n--- page 3 ---\n\npage 3\n\n--- page 4"), "{}", all.text);
     assert_eq!((all.pages, all.pages_read), (30, 30));
     let plain = read_pdf(file(&objects), PageEffort::Plain).expect("readable");
-    assert_eq!((plain.pages, plain.pages_read), (30, PLAIN_PAGES));
+    assert_eq!((plain.pages, plain.pages_read), (30, MAX_PLAIN_PAGES));
 }
 
 /// A file with one page. `contents` is the value of `/Contents`, and `stream` is object 5.

@@ -28,7 +28,7 @@ pub(super) struct MediaType {
 }
 
 /// The maximum length of a media type that is read from a header, in bytes.
-const ESSENCE_BYTES: usize = 127;
+const MAX_ESSENCE_BYTES: usize = 127;
 
 impl MediaType {
     /// Parses the value of a header. A value that is not `type/subtype` gives an empty type.
@@ -36,7 +36,7 @@ impl MediaType {
         let mut parts = header.split(';');
         let essence = parts.next().unwrap_or_default().trim().to_ascii_lowercase();
         let token = |byte: u8| byte.is_ascii_alphanumeric() || b"!#$&-^_.+".contains(&byte);
-        let well_formed = essence.len() <= ESSENCE_BYTES
+        let well_formed = essence.len() <= MAX_ESSENCE_BYTES
             && essence.split_once('/').is_some_and(|(first, second)| {
                 !first.is_empty() && !second.is_empty() && (first.bytes().chain(second.bytes())).all(token)
             });

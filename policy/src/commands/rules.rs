@@ -90,10 +90,10 @@ pub enum UncoveredCommand {
     #[error("no rule covers this call of `{0}`")]
     Call(String),
     /// The command has this part, which is more than a call.
-    #[error("it has {0}")]
+    #[error("the command has {0}")]
     BeyondCalls(&'static str),
     /// The command calls no program.
-    #[error("it calls nothing")]
+    #[error("the command runs no program")]
     NoCall,
     /// The command's text does not show what it would run.
     #[error(transparent)]

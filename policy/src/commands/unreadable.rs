@@ -10,52 +10,52 @@ use super::{nesting, read, walk};
 #[non_exhaustive]
 pub enum UnreadableCommand {
     /// The command has too many bytes.
-    #[error("it has {bytes} bytes, and at most {} are judged; put it into a file", read::MAX_BYTES)]
+    #[error("the command has {bytes} bytes, and at most {} are judged; put it into a file", read::MAX_BYTES)]
     TooLong {
         /// The length of the command.
         bytes: usize,
     },
     /// The command has a NUL character.
-    #[error("it has a NUL character")]
+    #[error("the command has a NUL character")]
     Nul,
     /// The system gave no thread for the parser, for this reason.
-    #[error("no thread could be started to parse it: {0}")]
+    #[error("no thread could be started to parse the command: {0}")]
     NoThread(String),
     /// The parser panicked.
-    #[error("the parser does not understand its syntax")]
+    #[error("the parser does not understand the command's syntax")]
     ParserPanicked,
     /// The parser refused the command, with this message.
-    #[error("its syntax is not understood: {0}")]
+    #[error("the command's syntax is not understood: {0}")]
     Syntax(String),
     /// The parser refused a word of the command, with this message.
     #[error("{0}")]
     WordSyntax(String),
     /// The command has too many substitutions for the parser.
-    #[error("it has more than {} substitutions", nesting::MAX_SUBSTITUTIONS)]
+    #[error("the command has more than {} substitutions", nesting::MAX_SUBSTITUTIONS)]
     ManySubstitutions,
     /// A word of the command has too many `[` for the parser.
-    #[error("it has more than {} `[` in one word", nesting::MAX_INDEXES)]
+    #[error("the command has more than {} `[` in one word", nesting::MAX_INDEXES)]
     ManyIndexes,
     /// Brackets or `case` clauses are nested too deeply for the parser.
-    #[error("it nests brackets or `case` more than {} deep", nesting::MAX_DEPTH)]
+    #[error("the command nests brackets or `case` more than {} deep", nesting::MAX_DEPTH)]
     DeepBrackets,
     /// The index of a list is neither a name nor a number.
     #[error("an array index is an expression")]
     IndexExpression,
     /// Brackets within brackets are neither arithmetic nor subshells.
-    #[error("it has brackets within brackets")]
+    #[error("the command has brackets within brackets")]
     NestedBrackets,
     /// Commands are nested too deeply, as in `sh -c "sh -c …"`.
-    #[error("it nests commands more than {} deep", walk::MAX_DEPTH)]
+    #[error("the command nests commands more than {} deep", walk::MAX_DEPTH)]
     DeepCommands,
     /// The command runs too many commands to judge them all.
-    #[error("it runs too many commands")]
+    #[error("the command runs too many commands")]
     ManyCommands,
     /// Bash would run a command when it evaluates an arithmetic expression.
     #[error("an arithmetic expression contains a command")]
     CommandInArithmetic,
     /// Bash would run a command when it expands `${…}` or `$((…))`.
-    #[error("it has a command within `${{…}}` or `$((…))`; assign it to a variable first")]
+    #[error("the command has a command within `${{…}}` or `$((…))`; assign it to a variable first")]
     CommandInExpansion,
     /// This command of bash may run its arguments later.
     #[error("`{0}` may run its arguments")]
@@ -85,6 +85,6 @@ pub enum UnreadableCommand {
     #[error("the name of a program is not in the text")]
     UnknownName,
     /// The command changes the search path of programs, and only some names are allowed.
-    #[error("it changes `PATH`, so an allowed name may be any program")]
+    #[error("the command changes `PATH`, so an allowed name may be any program")]
     ChangedPath,
 }

@@ -93,7 +93,7 @@ pub enum InvalidPrivateEndpoint {
     #[error("the address is not in its normal form; write `{0}`")]
     Spelling(SocketAddr),
     /// The text is a name. Its owner could make it lead to any address.
-    #[error("`{0}` is a name, which its owner may lead anywhere; write its address and port")]
+    #[error("`{0}` is a host name, and its owner can point it at any address; write the address and port")]
     Name(HostName),
 }
 

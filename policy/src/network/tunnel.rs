@@ -10,7 +10,7 @@ use super::{EgressSettings, HostRule, InvalidHostRule, PrivateEndpoint, Scheme};
 
 /// A rule of a shell's `hosts`: a [`HostRule`] with the scheme `https` and a name, such as `https://*.crates.io`. The
 /// forwarder compares the server name in the first message of TLS with the rule's host. Plain HTTP has no such message,
-/// and TLS to an address names no server.
+/// and in TLS to an IP address no server name is sent.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct TunnelRule(HostRule);
 
@@ -24,7 +24,9 @@ pub enum InvalidTunnelRule {
     #[error("a shell reaches hosts by TLS only; write `https://` and the host")]
     Scheme,
     /// The rule's host is an address.
-    #[error("TLS to an address names no server that could be compared; write `https://` and a name")]
+    #[error(
+        "the host is an IP address, so TLS has no server name to check; write `https://` and a host name"
+    )]
     Address,
 }
 
@@ -105,8 +107,8 @@ mod tests {
         for (text, part) in [
             ("http://github.com", "by TLS only"),
             ("http://*", "by TLS only"),
-            ("https://127.0.0.1:8443", "names no server"),
-            ("https://[::1]", "names no server"),
+            ("https://127.0.0.1:8443", "no server name to check"),
+            ("https://[::1]", "no server name to check"),
             ("github.com", "begins with"),
             ("https://github.com/a", "no path"),
         ] {

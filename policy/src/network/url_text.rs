@@ -14,22 +14,22 @@ pub const MAX_URL_BYTES: usize = 8 * 1024;
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
 pub enum InvalidUrl {
     /// The URL has more than [`MAX_URL_BYTES`] bytes.
-    #[error("a URL has at most {MAX_URL_BYTES} bytes")]
+    #[error("the URL is longer than {MAX_URL_BYTES} bytes")]
     TooLong,
     /// The URL has a control character, such as NUL, a tab or a line break, or it starts or ends with a space.
-    #[error("a URL has no control characters, and no spaces around it")]
+    #[error("the URL has a control character, or a space at its start or end")]
     Control,
     /// The URL has a backslash. Some readers treat it as a slash and others do not.
-    #[error("a URL has no backslash; write `/`, or `%5C` in a path or a query")]
+    #[error("the URL has a backslash; write `/`, or `%5C` in a path or a query")]
     Backslash,
     /// The URL does not start with `http://` or `https://` and a host.
-    #[error("a URL begins with `https://` or `http://` and a host")]
+    #[error("the URL does not begin with `https://` or `http://` and a host")]
     Form,
     /// The URL has a user or a password, which often disguises the host.
-    #[error("a URL has no user and no password")]
+    #[error("the URL has a user name or a password")]
     UserInfo,
     /// The URL's port is 0 or not a number up to 65535.
-    #[error("a URL's port is a number from 1 to 65535")]
+    #[error("the URL's port is not a number from 1 to 65535")]
     Port,
     /// The URL has no valid host.
     #[error("the URL's host is neither a name nor an address")]

@@ -43,7 +43,9 @@ pub enum InvalidSearchUrl {
     #[error(transparent)]
     Url(#[from] InvalidUrl),
     /// The URL has a query or a fragment. A search adds its own query.
-    #[error("a provider's URL has no `?` and no `#`: the search adds its own; write the address before them")]
+    #[error(
+        "the provider's URL has a query (`?`) or a fragment (`#`), which the search adds itself; write only the part before it"
+    )]
     Query,
 }
 

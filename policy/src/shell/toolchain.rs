@@ -60,7 +60,7 @@ pub(crate) enum InvalidVariableValue {
     #[error("a variable cannot have a NUL character in its value")]
     Nul,
     /// The text is too long.
-    #[error("a variable's value has at most {MAX_PATH_BYTES} bytes")]
+    #[error("the variable's value is longer than {MAX_PATH_BYTES} bytes")]
     TooLong,
 }
 

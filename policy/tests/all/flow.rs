@@ -60,7 +60,7 @@ fn a_call_that_leaves_the_machine_is_one_to_the_network() {
     let run = RunContext { labels: labels.into(), ..RunContext::default() };
     for (origin, is_denied) in [
         (ToolOrigin::External, true),
-        (ToolOrigin::ShippedSpace, true),
+        (ToolOrigin::ShippedGateway, true),
         (ToolOrigin::Internal, false),
         (ToolOrigin::ShippedNative, false),
     ] {

@@ -86,7 +86,7 @@ fn model_profile(lines: &Lines, tool: &ToolDescriptor) -> Result<String, &'stati
             | ToolOrigin::ShippedShell
             | ToolOrigin::ShippedModule
             | ToolOrigin::ShippedOperation
-            | ToolOrigin::ShippedSpace
+            | ToolOrigin::ShippedGateway
     );
     let foreign = tool.origin == ToolOrigin::ForeignModule;
     match entry("enabled") {
@@ -133,7 +133,7 @@ fn model_profile(lines: &Lines, tool: &ToolDescriptor) -> Result<String, &'stati
         ToolOrigin::ShippedNative
         | ToolOrigin::ShippedShell
         | ToolOrigin::ShippedOperation
-        | ToolOrigin::ShippedSpace
+        | ToolOrigin::ShippedGateway
         | ToolOrigin::External
         | ToolOrigin::Http
         | ToolOrigin::Mcp

@@ -18,7 +18,7 @@ fn each_mistake_is_a_fault_with_its_place() {
     check_faults(
         "slack = 'https://a.example/?x'\nkey = 'x'",
         &[
-            "18:9: notify.slack: the address of a service has no `?` and no `#`; write only the part before them",
+            "18:9: notify.slack: the address of the service has a query (`?`) or a fragment (`#`); write only the part before it",
             "19:1: notify.key: unknown key; known are `slack`, `discord`, `email`, `from`, `user`",
         ],
     );

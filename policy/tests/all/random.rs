@@ -154,7 +154,7 @@ pub(crate) fn some_tool() -> impl Strategy<Value = ToolDescriptor> {
     let origins = [
         ToolOrigin::ShippedNative,
         ToolOrigin::ShippedShell,
-        ToolOrigin::ShippedSpace,
+        ToolOrigin::ShippedGateway,
         ToolOrigin::Native,
         ToolOrigin::External,
         ToolOrigin::Http,

@@ -67,15 +67,15 @@ fn provider_is_known_and_has_what_it_needs() {
     check_faults(
         "provider = 'searxng'\nurl = 'searx.example'\nkey = 'x'",
         &[
-            "19:7: search.url: a URL begins with `https://` or `http://` and a host",
+            "19:7: search.url: the URL does not begin with `https://` or `http://` and a host",
             "20:1: search.key: unknown key; known are `provider`, `url`, `engine`",
         ],
     );
     check_faults(
         "provider = 'brave'\nurl = 'https://a.example/?q='",
         &[
-            "19:7: search.url: a provider's URL has no `?` and no `#`: the search adds its own; write the address \
-           before them",
+            "19:7: search.url: the provider's URL has a query (`?`) or a fragment (`#`), which the search adds \
+           itself; write only the part before it",
         ],
     );
 }

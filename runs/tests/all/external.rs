@@ -55,9 +55,9 @@ async fn the_run_waits_for_a_result_that_comes_in_time() {
         assert_eq!(call.status, ExternalCallStatus::Waiting);
         submit(&world, &call.id, "{\"ok\":true}").await
     };
-    let (run, resolution) = tokio::join!(driving, submitting);
+    let (run, delivery) = tokio::join!(driving, submitting);
     assert_eq!(run.expect("driven").end, AgentEnd::Answer { text: "Done.".to_owned() });
-    assert_eq!(resolution, ResultDelivery::Inline);
+    assert_eq!(delivery, ResultDelivery::Inline);
     assert_eq!(texts(&world, MessageRole::Tool).await, ["{\"ok\":true}"]);
 }
 
@@ -120,10 +120,10 @@ async fn a_result_at_the_moment_of_the_timeout_is_reported_once() {
             tokio::time::sleep(Duration::from_millis(200 + round)).await;
             submit(&world, &call.id, "\"result\"").await
         };
-        let (run, resolution) = tokio::join!(driving, submitting);
+        let (run, delivery) = tokio::join!(driving, submitting);
         run.expect("driven");
         let results = texts(&world, MessageRole::Tool).await;
-        match resolution {
+        match delivery {
             ResultDelivery::Inline => {
                 inline += 1;
                 assert_eq!(results, ["result"], "round {round}");

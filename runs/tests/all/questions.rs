@@ -29,10 +29,10 @@ async fn question(world: &World) -> StoredApproval {
     .await
 }
 
-async fn answer(world: &World, verdict: ApprovalDecision, edited: Option<&str>, reason: Option<&str>) {
+async fn answer(world: &World, decision: ApprovalDecision, edited: Option<&str>, reason: Option<&str>) {
     let question = question(world).await;
     let answer = StoredAnswer {
-        verdict,
+        decision,
         by: "ada".to_owned(),
         via: "test".to_owned(),
         edited_arguments: edited.map(|text| Json::from_text(text).expect("JSON")),

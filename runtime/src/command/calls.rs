@@ -54,9 +54,9 @@ pub(crate) fn resolve(common: &CommonOptions, options: ResolveOptions) -> Result
     let result = serde_json::from_str::<Box<RawValue>>(&result)
         .map_err(|source| CliError::SubmittedResult { source })?;
     with_call(common, &which, async |store, call| {
-        let resolution = store.resolve_call(&call.id, Json::from_text(result.get())?, now()).await?;
+        let delivery = store.resolve_call(&call.id, Json::from_text(result.get())?, now()).await?;
         let (tool, run) = (text::inline(&call.tool), text::inline(&call.run));
-        stream::write_output(&match resolution {
+        stream::write_output(&match delivery {
             ResultDelivery::Inline => format!("submitted: the result of {tool}, for which {run} waits\n"),
             ResultDelivery::Inbox { .. } => format!(
                 "submitted: the result of {tool}; {run} takes it before its next question to the model. \

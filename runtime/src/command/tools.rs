@@ -74,9 +74,9 @@ fn client_format(format: &ToolsFormat) -> Option<ToolListFormat> {
 }
 
 /// Formats the tools as a table. If `given` is set, shows only the tools that it lists.
-pub(crate) fn listing(registry: &ToolRegistry, given: Option<&BTreeSet<ToolName>>) -> String {
+pub(crate) fn listing(registry: &ToolRegistry, shown: Option<&BTreeSet<ToolName>>) -> String {
     let mut tools = registry.tools();
-    tools.retain(|tool| given.is_none_or(|given| given.contains(&tool.descriptor().name)));
+    tools.retain(|tool| shown.is_none_or(|shown| shown.contains(&tool.descriptor().name)));
     let rows = tools.iter().map(|tool| {
         let assigned = registry.policy().describe(tool.descriptor());
         let approval = match (tool.descriptor().pin_status, registry.assignment(tool)) {
@@ -153,7 +153,8 @@ struct ListedTool<'a> {
     description: Option<&'a str>,
     label: Option<&'a str>,
     origin: &'static str,
-    standing: &'static str,
+    #[serde(rename = "standing")]
+    pin_status: &'static str,
     confinement: &'static str,
     module_sha256: Option<String>,
     tier: SafetyTier,
@@ -206,7 +207,7 @@ impl<'a> ListedTool<'a> {
             description: tool.decl().description.as_deref(),
             label: tool.label(),
             origin: origin(descriptor.origin),
-            standing: descriptor.pin_status.as_str(),
+            pin_status: descriptor.pin_status.as_str(),
             confinement: tool.confinement().as_str(),
             module_sha256: module.map(|module| module.digest().to_string()),
             tier: assigned.tier,
@@ -253,7 +254,7 @@ fn origin(origin: ToolOrigin) -> &'static str {
         ToolOrigin::ShippedShell => "shipped_shell",
         ToolOrigin::Native => "native",
         ToolOrigin::External => "external",
-        ToolOrigin::ShippedSpace => "shipped_space",
+        ToolOrigin::ShippedGateway => "shipped_space",
         ToolOrigin::Http => "http",
         ToolOrigin::Mcp => "mcp",
         ToolOrigin::Internal => "internal",

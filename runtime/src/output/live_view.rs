@@ -19,14 +19,14 @@ use self::streamed::StreamedOutput;
 use super::text;
 
 /// The maximum number of lines of a result that are shown.
-const SHOWN_LINES: usize = 8;
+const MAX_SHOWN_LINES: usize = 8;
 
 /// The maximum number of characters that are shown of a line, or of a call's arguments.
-const SHOWN_CHARS: usize = 160;
+const MAX_SHOWN_CHARS: usize = 160;
 
 /// The maximum number of events that are buffered while an approver is asked. Later events are dropped unless
 /// they must arrive. Otherwise a call that keeps reporting during an open question could fill the memory.
-const HELD_EVENTS: usize = 1024;
+const MAX_HELD_EVENTS: usize = 1024;
 
 /// The interval at which the progress line is drawn.
 const TICK: Duration = Duration::from_millis(100);
@@ -98,7 +98,7 @@ impl LiveView {
         let mut state = self.state();
         if state.open_questions == 0 {
             self.show_event(&mut state, event);
-        } else if state.held_events.len() < HELD_EVENTS || event.must_arrive() {
+        } else if state.held_events.len() < MAX_HELD_EVENTS || event.must_arrive() {
             state.held_events.push(event.clone());
         }
     }
@@ -172,7 +172,7 @@ impl LiveView {
                 if partial.details.get("stream").is_some() {
                     self.show_stream_piece(state, call_id, &update_text);
                 } else {
-                    self.show_block(state, &update_text, SHOWN_LINES);
+                    self.show_block(state, &update_text, MAX_SHOWN_LINES);
                 }
                 self.show_waiting_for_calls(state);
             }
@@ -202,10 +202,10 @@ impl LiveView {
                         self.show_block(
                             state,
                             &streamed.unstreamed_notes(&result_text).join("\n"),
-                            SHOWN_LINES,
+                            MAX_SHOWN_LINES,
                         );
                     }
-                    None => self.show_block(state, &result_text, SHOWN_LINES),
+                    None => self.show_block(state, &result_text, MAX_SHOWN_LINES),
                 }
                 self.show_line(state, &format!("  ✓ {name}{duration_text}"));
             }
@@ -375,10 +375,10 @@ fn style(line: &str) -> Option<Style> {
     styles.into_iter().find(|(mark, _)| line.starts_with(mark)).map(|(_, style)| style)
 }
 
-/// Formats a text for one line: escaped, and truncated to [`SHOWN_CHARS`].
+/// Formats a text for one line: escaped, and truncated to [`MAX_SHOWN_CHARS`].
 fn excerpt(words: &str) -> String {
     let mut characters = words.chars();
-    let shown_part: String = characters.by_ref().take(SHOWN_CHARS).collect();
+    let shown_part: String = characters.by_ref().take(MAX_SHOWN_CHARS).collect();
     let ellipsis = if characters.next().is_some() { "…" } else { "" };
     format!("{}{ellipsis}", text::inline(&shown_part))
 }

@@ -81,7 +81,7 @@ impl GuestFs {
     }
 
     /// Records a successful operation on the name at the end of a path.
-    pub(crate) fn note(&mut self, fd: u32, path: &str, touch: Touch) {
+    pub(crate) fn record_touch(&mut self, fd: u32, path: &str, touch: Touch) {
         // The operation succeeded, so the descriptor is a directory.
         let Ok((preopen, base)) = self.directory_of(fd) else { return };
         let guest_path = self.entry_to_note(preopen, &base, path);

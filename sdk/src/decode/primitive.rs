@@ -154,11 +154,11 @@ fn non_integer(raw: &RawValue, min: impl fmt::Display, max: impl fmt::Display) -
 }
 
 /// The maximum number of characters of a wrong argument that a message repeats.
-const SHOWN_CHARS: usize = 60;
+const MAX_SHOWN_CHARS: usize = 60;
 
-/// The first [`SHOWN_CHARS`] characters of a text.
+/// The first [`MAX_SHOWN_CHARS`] characters of a text.
 pub(super) fn shown_text(text: &str) -> String {
-    match text.char_indices().nth(SHOWN_CHARS) {
+    match text.char_indices().nth(MAX_SHOWN_CHARS) {
         Some((end, _)) => format!("{}…", &text[..end]),
         None => text.to_owned(),
     }

@@ -132,7 +132,7 @@ pub fn discard(path: &Path) {
 }
 
 /// The maximum number of attempts to find a free name for the temporary file. Names have 64 random bits.
-const ATTEMPTS: u32 = 4;
+const MAX_ATTEMPTS: u32 = 4;
 
 /// Creates a temporary file beside the target.
 fn create_temporary(target: &Path) -> io::Result<(PathBuf, File)> {
@@ -141,7 +141,7 @@ fn create_temporary(target: &Path) -> io::Result<(PathBuf, File)> {
         attempt += 1;
         let path = temporary_path(target, RandomState::new().hash_one(attempt));
         match create_new(&path) {
-            Err(error) if error.kind() == io::ErrorKind::AlreadyExists && attempt < ATTEMPTS => {}
+            Err(error) if error.kind() == io::ErrorKind::AlreadyExists && attempt < MAX_ATTEMPTS => {}
             result => return result.map(|file| (path, file)),
         }
     }

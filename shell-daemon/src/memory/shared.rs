@@ -17,7 +17,7 @@ use std::{
 use portcullis_confine::process::share_descriptors;
 
 use crate::{
-    limits::{SHARED_MEMORY_KEPT, SHARED_MEMORY_PIECES},
+    limits::{MAX_SHARED_MEMORY_PIECES, SHARED_MEMORY_KEPT},
     tree::{self, ProcessEntry},
 };
 
@@ -209,7 +209,7 @@ impl<'a> SharedMemory<'a> {
         extents
             .0
             .retain(|key, extent| pieces.contains_key(key) || extent.seen.elapsed() < SHARED_MEMORY_KEPT);
-        if extents.0.len() > SHARED_MEMORY_PIECES {
+        if extents.0.len() > MAX_SHARED_MEMORY_PIECES {
             extents.0.retain(|key, _| pieces.contains_key(key));
         }
     }

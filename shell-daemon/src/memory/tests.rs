@@ -154,7 +154,7 @@ fn a_look_at_what_runs_reads_no_more_mappings_than_it_may() {
         )
     };
     assert_eq!(sample(3).partial, Some(PartialSample::TooMany));
-    assert_eq!(sample(MAPPINGS_PER_SAMPLE).partial, None);
+    assert_eq!(sample(MAX_MAPPINGS_PER_SAMPLE).partial, None);
     child.kill().unwrap();
     child.wait().unwrap();
 }

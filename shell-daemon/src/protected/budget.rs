@@ -6,7 +6,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use crate::limits::PROTECTED_CONTENT;
+use crate::limits::MAX_PROTECTED_CONTENT_BYTES;
 
 #[derive(Clone, Copy, Debug)]
 pub(super) struct ScanBounds {
@@ -30,7 +30,13 @@ pub(super) struct ScanBudget {
 impl ScanBudget {
     pub(super) fn new(bounds: ScanBounds) -> Self {
         let ScanBounds { entries, share, time } = bounds;
-        Self { entries, share, content: PROTECTED_CONTENT, deadline: Instant::now() + time, complete: true }
+        Self {
+            entries,
+            share,
+            content: MAX_PROTECTED_CONTENT_BYTES,
+            deadline: Instant::now() + time,
+            complete: true,
+        }
     }
 
     /// Whether the time is used up. The scan is then incomplete.

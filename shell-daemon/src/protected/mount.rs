@@ -24,7 +24,7 @@ use super::{
     fingerprint::{ContentHasher, FileState, FolderStamp, PathFingerprint, file_time},
     names::{PathParts, RepositoryRoots, is_protected},
 };
-use crate::limits::{PROTECTED_DEPTH, PROTECTED_FOLDERS, PROTECTED_FOUND};
+use crate::limits::{MAX_PROTECTED_DEPTH, MAX_PROTECTED_FOLDERS, MAX_PROTECTED_PATHS};
 
 #[derive(Debug)]
 pub(super) struct ScannedMount {
@@ -51,7 +51,7 @@ struct MountScan<'a> {
     to_read: FolderQueue,
     found: HashSet<PathBuf>,
     /// Paths made or changed since the last scan.
-    created: BTreeSet<PathBuf>,
+    changed: BTreeSet<PathBuf>,
 }
 
 impl ScannedMount {
@@ -72,13 +72,13 @@ impl ScannedMount {
     pub(super) fn scan(&mut self, patterns: &ProtectedPaths, budget: &mut ScanBudget) -> Vec<String> {
         let now = clock_gettime(ClockId::Realtime);
         let now = (now.tv_sec, now.tv_nsec);
-        let (to_read, found, created) = (FolderQueue::default(), HashSet::new(), BTreeSet::new());
-        let mut scan = MountScan { patterns, budget, now, to_read, found, created };
+        let (to_read, found, changed) = (FolderQueue::default(), HashSet::new(), BTreeSet::new());
+        let mut scan = MountScan { patterns, budget, now, to_read, found, changed };
         if self.folders.is_empty() {
             scan.to_read.add(PathBuf::new(), false);
         }
         // If `found` is full, further paths are not recorded, so the scan is incomplete.
-        scan.budget.complete &= self.found.len() < PROTECTED_FOUND;
+        scan.budget.complete &= self.found.len() < MAX_PROTECTED_PATHS;
         self.recheck(&mut scan);
         let mut folders = std::mem::take(&mut self.folders);
         // Folders of protected paths come first, because the time may end before the others are checked.
@@ -116,7 +116,7 @@ impl ScannedMount {
             self.scan_root(&mut scan);
         }
         self.is_first = false;
-        scan.created
+        scan.changed
             .iter()
             .map(|path| Path::new("/").join(&self.name).join(path).to_string_lossy().into_owned())
             .collect()
@@ -302,8 +302,8 @@ impl ScannedMount {
         scan: &mut MountScan<'_>,
     ) -> bool {
         let is_protected_part = self.is_protected_part(scan.patterns, &path, roots);
-        let is_too_much = self.folders.len() + scan.to_read.len() >= PROTECTED_FOLDERS
-            || path.iter().count() > PROTECTED_DEPTH;
+        let is_too_much = self.folders.len() + scan.to_read.len() >= MAX_PROTECTED_FOLDERS
+            || path.iter().count() > MAX_PROTECTED_DEPTH;
         if is_too_much && !(is_protected_part && scan.budget.share > 0) {
             scan.budget.complete = false;
             return false;
@@ -350,7 +350,7 @@ impl ScannedMount {
         if !scan.found.insert(path.clone()) && self.found.contains_key(&path) {
             return;
         }
-        if self.found.len() >= PROTECTED_FOUND && !self.found.contains_key(&path) {
+        if self.found.len() >= MAX_PROTECTED_PATHS && !self.found.contains_key(&path) {
             scan.budget.complete = false;
             return;
         }
@@ -363,7 +363,7 @@ impl ScannedMount {
             }
             None if may_predate && self.was_there(stat) => {}
             _ => {
-                scan.created.insert(path);
+                scan.changed.insert(path);
             }
         }
     }

@@ -310,7 +310,7 @@ fn exited(
         interruption: interruption.to_owned(),
         state: end.state.as_str().to_owned(),
         jobs_left: end.jobs_left,
-        protected_paths: end.protected.created.clone(),
+        protected_paths: end.protected.changed.clone(),
         protected_complete: end.protected.complete,
         background: background.bytes,
         background_dropped: background.dropped,

@@ -261,8 +261,8 @@ fn networks(
             Err(RefusalCode::Invalid.status("a session has either all hosts or those of a list"))
         }
         (false, Some(requested)) => {
-            if requested.hosts.len() + requested.allow_private.len() > RULES {
-                return Err(RefusalCode::Invalid.status(format!("more than {RULES} rules of hosts")));
+            if requested.hosts.len() + requested.allow_private.len() > MAX_RULES {
+                return Err(RefusalCode::Invalid.status(format!("more than {MAX_RULES} rules of hosts")));
             }
             let requested = ShellNetwork {
                 hosts: parse_all(&requested.hosts)?,
@@ -337,7 +337,7 @@ fn environment(
             return Err(RefusalCode::Invalid.status(format!("the value of `{name}` holds a NUL")));
         }
         bytes += name.len() + value.len();
-        if bytes > ENVIRONMENT_BYTES {
+        if bytes > MAX_ENVIRONMENT_BYTES {
             return Err(RefusalCode::Invalid.status("the variables are longer than 16 KiB"));
         }
     }
@@ -349,8 +349,8 @@ fn environment(
 }
 
 /// The maximum number of rules in one request. A policy has at most as many in each of its two lists.
-const RULES: usize = 512;
+const MAX_RULES: usize = 512;
 
 /// The maximum number of bytes of all variables of one session. They are sent in one message with the rest of the
 /// setup.
-const ENVIRONMENT_BYTES: usize = 16 << 10;
+const MAX_ENVIRONMENT_BYTES: usize = 16 << 10;

@@ -125,7 +125,7 @@ async fn read_setup(stream: &mut UnixStream) -> Result<(EmbeddedSetup, Vec<u8>),
         if let Some(end) = bytes[read_from..].iter().position(|byte| *byte == b'\n') {
             let mut early = bytes.split_off(read_from + end);
             early.remove(0);
-            if bytes.len() > SETUP_BYTES {
+            if bytes.len() > MAX_SETUP_BYTES {
                 break;
             }
             let setup = serde_json::from_slice(&bytes)
@@ -133,7 +133,7 @@ async fn read_setup(stream: &mut UnixStream) -> Result<(EmbeddedSetup, Vec<u8>),
                 .map_err(|error| setup_error(format!("is malformed at byte {}", error.column())))?;
             return Ok((setup, early));
         }
-        if bytes.len() > SETUP_BYTES {
+        if bytes.len() > MAX_SETUP_BYTES {
             break;
         }
     }
@@ -149,7 +149,7 @@ fn system<E: Into<io::Error>>(operation: &'static str) -> impl FnOnce(E) -> Side
 }
 
 /// The maximum number of bytes of the setup's line.
-const SETUP_BYTES: usize = 256 << 10;
+const MAX_SETUP_BYTES: usize = 256 << 10;
 
 /// The time after which a parent that has not sent the setup is treated as dead.
 const SETUP_TIMEOUT: Duration = Duration::from_secs(10);

@@ -60,7 +60,7 @@ async fn forward(
     let mut tunnels = FuturesUnordered::new();
     loop {
         tokio::select! {
-            accepted = listener.accept(), if tunnels.len() < CONNECTIONS => match accepted {
+            accepted = listener.accept(), if tunnels.len() < MAX_CONNECTIONS => match accepted {
                 Ok((stream, _peer)) => {
                     tunnels.push(serve_connection(stream, &client, Arc::clone(&judge), share.clone(), &connections));
                 }
@@ -94,7 +94,7 @@ async fn serve_connection(
 }
 
 /// The maximum number of connections of one session at a time.
-const CONNECTIONS: usize = 64;
+const MAX_CONNECTIONS: usize = 64;
 
 /// The pause after a failed accept.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);

@@ -82,7 +82,7 @@ async fn run(
         .max_concurrent_streams(service.calls_per_connection)
         .http2_keepalive_interval(Some(service.keepalive_interval))
         .http2_keepalive_timeout(Some(service.keepalive_timeout))
-        .http2_max_header_list_size(HEADER_BYTES)
+        .http2_max_header_list_size(MAX_HEADER_BYTES)
         .serve_with_incoming_shutdown(
             InterceptedService::new(shell, AuthInterceptor(Arc::clone(sidecar))),
             incoming,
@@ -174,7 +174,7 @@ fn connect(
 }
 
 /// The maximum number of bytes of the headers of one call.
-const HEADER_BYTES: u32 = 16 << 10;
+const MAX_HEADER_BYTES: u32 = 16 << 10;
 
 /// The pause after a failed accept.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);

@@ -17,11 +17,11 @@ use crate::{ShellError, limits::THREADS_PER_PROCESS};
 pub(crate) struct ProcessEntry {
     pub(crate) process: Process,
     pub(crate) threads: usize,
-    /// The first thread has has_ended, but other threads live.
+    /// The first thread has ended, but other threads live.
     pub(crate) is_headless: bool,
     /// The size of the address space, backed by memory or not.
     pub(crate) virtual_bytes: u64,
-    /// A living thread: the first thread, or another thread if the first has has_ended.
+    /// A living thread: the first thread, or another thread if the first has ended.
     pub(crate) thread: Pid,
     pub(super) parent: i32,
     /// The process group's number.
@@ -41,10 +41,10 @@ impl ProcessEntry {
     /// Whether the process may be a shell before its `exec`: it runs this program and has used almost no
     /// processor time.
     pub(crate) fn may_be_before_exec(&self) -> bool {
-        self.is_forked && self.threads == 1 && self.used_ticks <= BEFORE_EXEC_TICKS
+        self.is_forked && self.threads == 1 && self.used_ticks <= MAX_BEFORE_EXEC_TICKS
     }
 
-    /// Whether the process still has an address space: it is not a zombie, has not has_ended and is not ending.
+    /// Whether the process still has an address space: it is not a zombie, has not ended and is not ending.
     pub(crate) fn has_memory(&self) -> bool {
         entry(self.process.pid).is_some_and(|now| now.process == self.process && now.virtual_bytes > 0)
     }
@@ -103,7 +103,7 @@ impl ProcessTable {
         Ok(Self { entries, children })
     }
 
-    /// The processes below `root`. Empty if `root` has has_ended.
+    /// The processes below `root`. Empty if `root` has ended.
     pub(crate) fn descendants_of(&self, root: Process) -> Descendants {
         let mut descendants = Descendants::default();
         if !self.entries.iter().any(|entry| entry.process == root && !entry.has_ended) {
@@ -131,7 +131,7 @@ impl ProcessTable {
 /// no such lists, or the processes have very many threads.
 ///
 /// A process that ends during the walk can hide its children, because their new parent's list may already have been
-/// read. The lists are therefore read again until they show no new process, at most [`NEAR_ROUNDS`] times. If they
+/// read. The lists are therefore read again until they show no new process, at most [`MAX_NEAR_ROUNDS`] times. If they
 /// still change, the result has a gap.
 pub(crate) fn nearby_descendants(root: Process, max_count: usize) -> Option<Descendants> {
     let mut descendants = Descendants::default();
@@ -141,7 +141,7 @@ pub(crate) fn nearby_descendants(root: Process, max_count: usize) -> Option<Desc
     let mut parents = vec![root_entry];
     // `max_count` is at least half of a command's process limit, so this is at least its thread limit.
     let max_threads = max_count.saturating_mul(2 * THREADS_PER_PROCESS).max(NEAR_THREADS);
-    for _ in 0..NEAR_ROUNDS {
+    for _ in 0..MAX_NEAR_ROUNDS {
         let (mut is_new, mut threads, mut next_index) = (false, 0, 0);
         // `parents` grows during the loop.
         while let Some(parent) = parents.get(next_index).copied() {
@@ -172,7 +172,7 @@ pub(crate) fn nearby_descendants(root: Process, max_count: usize) -> Option<Desc
     Some(descendants)
 }
 
-/// The children of a process. Empty if the process has has_ended. `None` if the kernel keeps no lists of children.
+/// The children of a process. Empty if the process has ended. `None` if the kernel keeps no lists of children.
 pub(super) fn children(parent: &ProcessEntry) -> Option<Vec<Pid>> {
     let mut child_pids = Vec::new();
     for thread in threads(parent) {
@@ -214,14 +214,14 @@ fn number(name: &str) -> Option<Pid> {
     name.parse().ok().and_then(Pid::from_raw)
 }
 
-/// The entry of one process. `None` if it has has_ended.
+/// The entry of one process. `None` if it has ended.
 pub(super) fn entry(pid: Pid) -> Option<ProcessEntry> {
     let folder = Path::new("/proc").join(pid.as_raw_pid().to_string());
     let process_entry = stat(&folder, pid)?;
     if !process_entry.is_headless {
         return Some(process_entry);
     }
-    // Read a living thread, because an has_ended first thread has no memory. All living threads share theirs.
+    // Read a living thread, because an ended first thread has no memory. All living threads share theirs.
     let living = threads(&process_entry)
         .into_iter()
         .find_map(|thread| stat(&thread, thread_number(&thread)?).filter(|thread| thread.virtual_bytes > 0));
@@ -273,10 +273,10 @@ fn stat(folder: &Path, pid: Pid) -> Option<ProcessEntry> {
 const PF_FORKNOEXEC: u64 = 0x40;
 
 /// The maximum processor time that a shell uses before its `exec`. A process that fills much memory needs more.
-const BEFORE_EXEC_TICKS: u64 = 1;
+const MAX_BEFORE_EXEC_TICKS: u64 = 1;
 
 /// The maximum number of reads of the lists of children.
-const NEAR_ROUNDS: u32 = 4;
+const MAX_NEAR_ROUNDS: u32 = 4;
 
 /// Above this number of threads, reading the list of all processes is faster. For a command that may have more threads,
 /// the walk's limit is higher.

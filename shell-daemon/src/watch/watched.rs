@@ -12,8 +12,9 @@ use super::{Breach, BreachSignal, CommandLimits, KillReason, shell_start::ShellS
 use crate::{
     ShellError,
     limits::{
-        COUNT_TTL, FREEZE_TIMEOUT, FULL_SAMPLE_INTERVAL, HIDDEN_GROWTH, HIDDEN_SAMPLES, INCOMPLETE_SAMPLES,
-        KILL_TIMEOUT, MEMORY_GROWTH, MIN_SAMPLE_INTERVAL, SAMPLE_INTERVAL, THREADS_PER_PROCESS,
+        COUNT_TTL, FREEZE_TIMEOUT, FULL_SAMPLE_INTERVAL, KILL_TIMEOUT, MAX_HIDDEN_GROWTH_BYTES,
+        MAX_HIDDEN_SAMPLES, MAX_INCOMPLETE_SAMPLES, MEMORY_GROWTH, MIN_SAMPLE_INTERVAL, SAMPLE_INTERVAL,
+        THREADS_PER_PROCESS,
     },
     memory::{MappedExtents, MemoryMeter, MemoryUse, PartialSample, SampledWhile, system_shared_bytes},
     tree::{self, Descendants, Process, ProcessEntry, ProcessTable},
@@ -57,7 +58,7 @@ impl MemoryCount {
     /// Whether this count is still valid if all processes of the machine share `shared` bytes. The count is invalid if
     /// that number is unknown.
     fn is_valid(&self, shared: Option<u64>) -> bool {
-        let limit = self.system_shared_bytes.saturating_add(HIDDEN_GROWTH);
+        let limit = self.system_shared_bytes.saturating_add(MAX_HIDDEN_GROWTH_BYTES);
         self.counted_at.elapsed() < COUNT_TTL && shared.is_some_and(|shared| shared < limit)
     }
 }
@@ -126,7 +127,8 @@ impl WatchedCommand {
         // Count the processes before reading anything else: a fork bomb grows faster than its details can be read.
         if descendants.count() <= self.max_unfrozen_processes() {
             partial = self.record_sample(&descendants, SampledWhile::Running, meter).err();
-            if partial.is_none() && self.gaps < INCOMPLETE_SAMPLES && self.breach(&descendants).is_none() {
+            if partial.is_none() && self.gaps < MAX_INCOMPLETE_SAMPLES && self.breach(&descendants).is_none()
+            {
                 let slowed = self.count_when_slowed.max(self.bounds.processes.div_ceil(4));
                 if descendants.count() > slowed + self.growth_step() {
                     yield_to_others(&descendants.living);
@@ -252,10 +254,9 @@ impl WatchedCommand {
             Some(Breach::Processes)
         } else if self.memory_bytes > self.bounds.memory_bytes {
             Some(Breach::Memory)
-        } else if self
-            .hidden
-            .is_some_and(|hidden| hidden.samples >= HIDDEN_SAMPLES && hidden.grown > HIDDEN_GROWTH)
-        {
+        } else if self.hidden.is_some_and(|hidden| {
+            hidden.samples >= MAX_HIDDEN_SAMPLES && hidden.grown > MAX_HIDDEN_GROWTH_BYTES
+        }) {
             Some(Breach::MemoryUncountable)
         } else {
             None
@@ -284,7 +285,7 @@ impl WatchedCommand {
         let until_full = Duration::from_millis(remaining_bytes / (MEMORY_GROWTH / 1000));
         let grows = self.threads > self.bounds.processes.div_ceil(4);
         // While the limits are far, use at most a fifth of a processor. Near them, use at most half.
-        let is_new = self.hidden.is_some_and(|hidden| hidden.samples <= HIDDEN_SAMPLES);
+        let is_new = self.hidden.is_some_and(|hidden| hidden.samples <= MAX_HIDDEN_SAMPLES);
         let is_near = remaining_bytes < self.bounds.memory_bytes / 2 || grows || is_new;
         let pause = if is_near { spent } else { 4 * spent };
         let interval = if grows || is_new { MIN_SAMPLE_INTERVAL } else { SAMPLE_INTERVAL };
@@ -312,7 +313,7 @@ mod tests {
         let count =
             MemoryCount { counted_at: Instant::now(), shared_and_kernel_bytes: 0, system_shared_bytes: 4096 };
         assert!(count.is_valid(Some(4096)));
-        assert!(!count.is_valid(Some(4096 + HIDDEN_GROWTH)));
+        assert!(!count.is_valid(Some(4096 + MAX_HIDDEN_GROWTH_BYTES)));
         assert!(!count.is_valid(None));
     }
 

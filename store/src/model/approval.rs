@@ -78,7 +78,7 @@ pub enum ApprovalDecision {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct StoredAnswer {
     /// Whether the call may run.
-    pub verdict: ApprovalDecision,
+    pub decision: ApprovalDecision,
     /// The person who decided.
     pub by: String,
     /// The channel that the answer came through, for example `terminal`.

@@ -146,21 +146,21 @@ pub enum Applied {
 
 /// The result of [`SpaceStore::resolve_call_with`](crate::SpaceStore::resolve_call_with).
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum ResolvedWith {
+pub enum ResolveOutcome {
     /// The call has this result now, and the changes are written.
-    Now {
+    Resolved {
         /// The recipient of the result.
-        resolution: ResultDelivery,
+        delivery: ResultDelivery,
         /// The results of the changes. The first is [`Applied::Resolved`].
         applied: Vec<Applied>,
     },
     /// The call no longer takes a result. Nothing was written.
-    Earlier {
+    AlreadyClosed {
         /// The call, with its result if it has one. [`StoredExternalCall::status_at`] says whether it has
         /// expired.
         call: Box<StoredExternalCall>,
         /// The recipient of its result. `None` if there is no result, or if an older version of this program
         /// wrote it.
-        resolution: Option<ResultDelivery>,
+        delivery: Option<ResultDelivery>,
     },
 }

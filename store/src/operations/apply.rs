@@ -14,7 +14,7 @@ use crate::{
     error::StoreError,
     json::Json,
     limits::{MAX_CHANGES, MAX_COMMIT_BYTES, MAX_PAYLOAD_BYTES, check_count, check_size, to_i64},
-    model::{Applied, Change, ResolvedWith, ResultDelivery},
+    model::{Applied, Change, ResolveOutcome, ResultDelivery},
     sql::{Sql, parameters},
 };
 
@@ -30,22 +30,22 @@ pub(crate) async fn resolve_call_with(
     result: Json,
     now: i64,
     changes: Vec<Change>,
-) -> Result<ResolvedWith, StoreError> {
+) -> Result<ResolveOutcome, StoreError> {
     check_size("the result", result.len(), MAX_PAYLOAD_BYTES)?;
     // Take the lock before the call's row, because the changes may append events.
     lock_log(sql).await?;
-    if let Some(resolution) = resolve_if_open(sql, &id, &result, now).await? {
-        let applied = apply_after(sql, changes, vec![Applied::Resolved(resolution)]).await?;
-        return Ok(ResolvedWith::Now { resolution, applied });
+    if let Some(delivery) = resolve_if_open(sql, &id, &result, now).await? {
+        let applied = apply_after(sql, changes, vec![Applied::Resolved(delivery)]).await?;
+        return Ok(ResolveOutcome::Resolved { delivery, applied });
     }
     let delivered = sql.row("select delivered from calls where id = $1", parameters![&id]).await?;
     let delivered = delivered.map_or(Ok(None), |mut row| row.optional_int(0))?;
-    let resolution = delivered.map(|ordinal| match ordinal {
+    let delivery = delivered.map(|ordinal| match ordinal {
         // Ordinals of an inbox begin with 1, so 0 is free to mean that the run took the result itself.
         0 => ResultDelivery::Inline,
         ordinal => ResultDelivery::Inbox { ordinal },
     });
-    Ok(ResolvedWith::Earlier { call: Box::new(call(sql, id).await?), resolution })
+    Ok(ResolveOutcome::AlreadyClosed { call: Box::new(call(sql, id).await?), delivery })
 }
 
 /// Writes changes in order. The changes that a [`Change::Derived`] gives replace it.

@@ -8,7 +8,7 @@ use crate::{
     error::{Entity, StoreError},
     json::Json,
     limits::{
-        MAX_ARGUMENTS_BYTES, MAX_OPEN_APPROVALS, MAX_PAGE_BYTES, MAX_SWEEP, check_count, check_name,
+        MAX_ARGUMENTS_BYTES, MAX_OPEN_APPROVALS, MAX_PAGE_BYTES, MAX_SWEPT_ROWS, check_count, check_name,
         check_size, check_text, to_i64,
     },
     model::{
@@ -82,7 +82,7 @@ pub(crate) async fn answer_approval(
     // Pages are bounded by `bytes`, so count the bytes that the answer adds to the row.
     let edited_bytes = answer.edited_arguments.as_ref().map_or(0, Json::len);
     check_size("the edited arguments", edited_bytes, MAX_ARGUMENTS_BYTES)?;
-    let status = match answer.verdict {
+    let status = match answer.decision {
         ApprovalDecision::Approve => ApprovalStatus::Approved,
         ApprovalDecision::Deny => ApprovalStatus::Denied,
     };
@@ -124,7 +124,7 @@ pub(crate) async fn expire_approvals(
     at_most: u32,
 ) -> Result<Vec<String>, StoreError> {
     // The outer condition repeats the status for PostgreSQL, as in `expire_calls`.
-    let limit = i64::from(at_most.min(MAX_SWEEP));
+    let limit = i64::from(at_most.min(MAX_SWEPT_ROWS));
     let rows = sql
         .rows(
             "update approvals set status = 'expired' where id in ( \
@@ -186,14 +186,14 @@ fn read_approval(row: &mut SqlRow) -> Result<(StoredApproval, AgeCursor, i64), S
         expires: row.optional_int(8)?,
     };
     let status = row.parsed(6, ApprovalStatus::parse)?;
-    let verdict = match status {
+    let decision = match status {
         ApprovalStatus::Approved => Some(ApprovalDecision::Approve),
         ApprovalStatus::Denied => Some(ApprovalDecision::Deny),
         ApprovalStatus::Waiting | ApprovalStatus::Expired => None,
     };
-    let answer = match verdict {
-        Some(verdict) => Some(StoredAnswer {
-            verdict,
+    let answer = match decision {
+        Some(decision) => Some(StoredAnswer {
+            decision,
             by: row.text(9)?,
             via: row.text(10)?,
             decided: row.int(11)?,

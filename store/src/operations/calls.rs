@@ -12,7 +12,7 @@ use crate::{
     error::{Entity, StoreError},
     json::Json,
     limits::{
-        MAX_ARGUMENTS_BYTES, MAX_OPEN_CALLS, MAX_PAYLOAD_BYTES, MAX_SWEEP, check_count, check_name,
+        MAX_ARGUMENTS_BYTES, MAX_OPEN_CALLS, MAX_PAYLOAD_BYTES, MAX_SWEPT_ROWS, check_count, check_name,
         check_size, to_i64,
     },
     model::{
@@ -102,8 +102,8 @@ pub(crate) async fn resolve_call(
     now: i64,
 ) -> Result<ResultDelivery, StoreError> {
     check_size("the result", result.len(), MAX_PAYLOAD_BYTES)?;
-    if let Some(resolution) = resolve_if_open(sql, &id, &result, now).await? {
-        return Ok(resolution);
+    if let Some(delivery) = resolve_if_open(sql, &id, &result, now).await? {
+        return Ok(delivery);
     }
     let found = call(sql, id).await?;
     // An open call that takes no result has expired, even if no sweep has marked it.
@@ -181,7 +181,7 @@ pub(crate) async fn expire_calls(
     now: i64,
     at_most: u32,
 ) -> Result<Vec<String>, StoreError> {
-    let limit = i64::from(at_most.min(MAX_SWEEP));
+    let limit = i64::from(at_most.min(MAX_SWEPT_ROWS));
     // The outer condition repeats the status: PostgreSQL examines it again after it has waited for a row's lock.
     let rows = sql
         .rows(

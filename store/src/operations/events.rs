@@ -8,7 +8,8 @@ use crate::{
     error::StoreError,
     json::Json,
     limits::{
-        MAX_EVENT_BYTES, MAX_PAGE_BYTES, MAX_SWEEP, MAX_TOPICS, check_count, check_name, check_size, to_i64,
+        MAX_EVENT_BYTES, MAX_PAGE_BYTES, MAX_SWEPT_ROWS, MAX_TOPICS, check_count, check_name, check_size,
+        to_i64,
     },
     model::{Event, EventBounds, NewEvent, Page, PageRequest},
     sql::{Sql, SqlRow, parameters},
@@ -116,7 +117,7 @@ pub(crate) async fn remove_events_before(
     time: i64,
     at_most: u32,
 ) -> Result<u64, StoreError> {
-    let limit = i64::from(at_most.min(MAX_SWEEP));
+    let limit = i64::from(at_most.min(MAX_SWEPT_ROWS));
     lock_log(sql).await?;
     // Delete the oldest events only up to the first that is kept, so that the kept events have no gaps.
     let rows = sql

@@ -11,8 +11,8 @@ use crate::{
     error::StoreError,
     json::Json,
     limits::{
-        MAX_NOTE_BYTES, MAX_NOTES, MAX_PAGE_BYTES, MAX_SWEEP, MIN_PLAN_INTERVAL_MS, check_count, check_name,
-        check_size, to_i64,
+        MAX_NOTE_BYTES, MAX_NOTES, MAX_PAGE_BYTES, MAX_SWEPT_ROWS, MIN_PLAN_INTERVAL_MS, check_count,
+        check_name, check_size, to_i64,
     },
     model::{DuePlan, NewInboxEntry, NewNote, Note, NoteKind, PLAN_ENTRY, Page, PageRequest},
     sql::{Sql, parameters},
@@ -133,7 +133,7 @@ pub(crate) async fn take_due_plans(
     now: i64,
     at_most: u32,
 ) -> Result<Vec<DuePlan>, StoreError> {
-    let limit = i64::from(at_most.min(MAX_SWEEP));
+    let limit = i64::from(at_most.min(MAX_SWEPT_ROWS));
     // Two processes take the lock one after the other, so the second sees the due times that the first has set.
     lock_log(sql).await?;
     let rows = sql.rows(DUE, parameters![now, limit]).await?;

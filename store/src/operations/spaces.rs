@@ -6,7 +6,7 @@ use super::{
 };
 use crate::{
     error::{Entity, StoreError},
-    limits::{MAX_SPACES, MAX_SWEEP, check_count, check_name},
+    limits::{MAX_SPACES, MAX_SWEPT_ROWS, check_count, check_name},
     model::{NewSpace, Page, PageRequest, Space},
     sql::{Sql, SqlRow, parameters},
     store::AgeCursor,
@@ -105,7 +105,7 @@ pub(crate) async fn remove_space(sql: &mut dyn Sql, id: String, topic: String) -
 
 pub(crate) async fn sweep_spaces(sql: &mut dyn Sql, at_most: u32) -> Result<u64, StoreError> {
     // With a limit of 0 a sweep would report that nothing is left.
-    let limit = i64::from(at_most.clamp(1, MAX_SWEEP));
+    let limit = i64::from(at_most.clamp(1, MAX_SWEPT_ROWS));
     lock_log(sql).await?;
     let found = sql
         .row("select id, removed_topic from spaces where removed = 1 order by id limit 1", parameters![])

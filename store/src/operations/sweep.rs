@@ -2,7 +2,7 @@
 
 use crate::{
     error::StoreError,
-    limits::MAX_SWEEP,
+    limits::MAX_SWEPT_ROWS,
     sql::{Sql, parameters},
 };
 
@@ -27,7 +27,7 @@ pub(crate) async fn remove_ended_before(
     time: i64,
     at_most: u32,
 ) -> Result<u64, StoreError> {
-    let limit = i64::from(at_most.min(MAX_SWEEP));
+    let limit = i64::from(at_most.min(MAX_SWEPT_ROWS));
     sql.execute(
         "delete from inbox_entries where (agent, ordinal) in ( \
              select agent, ordinal from inbox_entries where consumed < $1 order by consumed limit $2 \

@@ -14,7 +14,7 @@ use crate::{
 const MAX_COUNTED: i64 = 4_096;
 
 /// The maximum number of words that one statement writes.
-const WORDS_OF_A_STATEMENT: usize = 32;
+const MAX_WORDS_OF_A_STATEMENT: usize = 32;
 
 /// Returns the words of a text that a search finds.
 pub(super) fn indexed_words(text: &str) -> BTreeSet<String> {
@@ -134,11 +134,11 @@ async fn each_group(
     ordinal: i64,
     words: &[String],
 ) -> Result<(), StoreError> {
-    for group in words.chunks(WORDS_OF_A_STATEMENT) {
+    for group in words.chunks(MAX_WORDS_OF_A_STATEMENT) {
         let mut parameters = parameters![space, ordinal];
         parameters.extend(group.iter().map(Value::from));
         // Pad the last group with null, so that one prepared statement serves every size.
-        parameters.resize(2 + WORDS_OF_A_STATEMENT, Value::Null);
+        parameters.resize(2 + MAX_WORDS_OF_A_STATEMENT, Value::Null);
         sql.execute(statement, parameters).await?;
     }
     Ok(())

@@ -3,7 +3,7 @@
 use std::{fs, os::unix::fs::PermissionsExt as _, path::Path};
 
 use portcullis_store::{
-    Change, ExternalCallStatus, GatewayStore, InboxSpan, NewRun, PageRequest, ResolvedWith, ResultDelivery,
+    Change, ExternalCallStatus, GatewayStore, InboxSpan, NewRun, PageRequest, ResolveOutcome, ResultDelivery,
     RunFilter,
 };
 use rusqlite::Connection;
@@ -57,13 +57,13 @@ async fn check(store: &dyn GatewayStore) {
     // The result from an older version does not name its recipient.
     let earlier =
         store.resolve_call_with("old", json("8"), 2, Vec::new()).await.expect("the store has the call");
-    let ResolvedWith::Earlier { call, resolution } = earlier else { panic!("{earlier:?}") };
-    assert_eq!((call.status, call.result, resolution), (ExternalCallStatus::Resolved, Some(json("7")), None));
+    let ResolveOutcome::AlreadyClosed { call, delivery } = earlier else { panic!("{earlier:?}") };
+    assert_eq!((call.status, call.result, delivery), (ExternalCallStatus::Resolved, Some(json("7")), None));
     // A call without a separate inbox delivers its result to its agent's inbox.
     let event = vec![Change::AppendEvent(new_event(&["run:r"], "1"))];
     let resolved = store.resolve_call_with("c", json("1"), 2, event).await.expect("resolved");
     assert!(
-        matches!(resolved, ResolvedWith::Now { resolution: ResultDelivery::Inbox { ordinal: 3 }, .. }),
+        matches!(resolved, ResolveOutcome::Resolved { delivery: ResultDelivery::Inbox { ordinal: 3 }, .. }),
         "{resolved:?}"
     );
     assert_eq!(store.inbox("ada", PageRequest::default()).await.expect("listed").items.len(), 1);

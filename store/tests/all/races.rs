@@ -40,14 +40,14 @@ async fn time_outs_and_results_meet(stores: [Arc<dyn RunStore>; 3]) {
         let mut accepted = Vec::new();
         for (result, resolved) in [("1", first), ("2", second)] {
             match resolved {
-                Ok(resolution) => accepted.push((json(result), resolution)),
+                Ok(delivery) => accepted.push((json(result), delivery)),
                 Err(StoreError::CallClosed { status: ExternalCallStatus::Resolved, .. }) => {}
                 Err(error) => panic!("{error:?}"),
             }
         }
         assert_eq!(accepted.len(), 1, "one result is accepted");
-        let (result, resolution) = accepted.remove(0);
-        match (time_out.expect("timed out"), resolution) {
+        let (result, delivery) = accepted.remove(0);
+        match (time_out.expect("timed out"), delivery) {
             (TimeOutOutcome::AlreadyChanged(call), ResultDelivery::Inline) => {
                 assert_eq!((call.status, call.result), (ExternalCallStatus::Resolved, Some(result)));
                 inline += 1;

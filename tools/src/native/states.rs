@@ -9,7 +9,7 @@ use crate::registry::RegistryError;
 pub(crate) struct NativeStates {
     states: Extensions,
     /// The first type that was added twice.
-    given_twice: Option<StateType>,
+    duplicate_type: Option<StateType>,
 }
 
 impl NativeStates {
@@ -17,7 +17,7 @@ impl NativeStates {
     pub(crate) fn add<T: Send + Sync + 'static>(&mut self, value: T) {
         let ty = StateType::of::<T>();
         if ty.is_in(&self.states) {
-            self.given_twice.get_or_insert(ty);
+            self.duplicate_type.get_or_insert(ty);
         }
         self.states.insert(State::new(value));
     }
@@ -31,10 +31,10 @@ impl NativeStates {
         self,
         tools: impl IntoIterator<Item = &'t dyn Tool>,
     ) -> Result<Extensions, RegistryError> {
-        if let Some(ty) = self.given_twice {
+        if let Some(ty) = self.duplicate_type {
             return Err(RegistryError::StateGivenTwice { ty: ty.name() });
         }
-        tools.into_iter().try_for_each(|tool| ensure_given(tool, &self.states))?;
+        tools.into_iter().try_for_each(|tool| ensure_states_added(tool, &self.states))?;
         Ok(self.states)
     }
 }
@@ -43,7 +43,7 @@ impl NativeStates {
 ///
 /// # Errors
 /// [`RegistryError::StateMissing`].
-pub(crate) fn ensure_given(tool: &dyn Tool, states: &Extensions) -> Result<(), RegistryError> {
+pub(crate) fn ensure_states_added(tool: &dyn Tool, states: &Extensions) -> Result<(), RegistryError> {
     match tool.states().into_iter().find(|ty| !ty.is_in(states)) {
         Some(ty) => Err(RegistryError::StateMissing { tool: tool.schema().name, ty: ty.name() }),
         None => Ok(()),

@@ -254,16 +254,18 @@ async fn ask_approval(
         None => asking_rule(admitted, policy),
     };
     // No offer if the caller's own policy asks: the offered rules would not stop it from asking again.
-    let standing = host.standing.as_ref().filter(|_| admitted.fixed_approval == Approval::Allow);
+    let standing_approvals =
+        host.standing_approvals.as_ref().filter(|_| admitted.fixed_approval == Approval::Allow);
     let call_id = || checked.call.id.clone();
     caller.emit(&ToolEvent::ApprovalRequested { call_id: call_id() });
     // The duration in the row does not include the wait for a person.
     pending_record.begin_wait();
-    let answer = within_deadline(caller, approval::ask(caller.approver.as_ref(), request, standing)).await;
+    let answer =
+        within_deadline(caller, approval::ask(caller.approver.as_ref(), request, standing_approvals)).await;
     pending_record.end_wait();
-    let AskResult { outcome, giver } = answer?;
+    let AskResult { outcome, author } = answer?;
     caller.emit(&ToolEvent::ApprovalResolved { call_id: call_id(), approved: outcome.is_ok() });
-    if let Some((by, name)) = giver {
+    if let Some((by, name)) = author {
         pending_record.record_approver(by, name, &rule, &shown_request)?;
     }
     match outcome {

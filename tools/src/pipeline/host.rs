@@ -42,7 +42,7 @@ pub(crate) struct Host {
     /// The state values that native tools take.
     pub(crate) states: Extensions,
     /// The rules that approvers add to the operator's policy. Without it, there are no standing approvals.
-    pub(crate) standing: Option<Arc<StandingApprovals>>,
+    pub(crate) standing_approvals: Option<Arc<StandingApprovals>>,
     /// The steps of operations, in a separate registry that only operations can reach.
     pub(crate) operation_steps: Option<Arc<ToolRegistry>>,
 }

@@ -64,7 +64,7 @@ pub(crate) fn resolve(
     }
     pending_record.call.confinement = Some(tool.confinement());
     pending_record.call.module_sha256 = tool.module().map(|module| module.digest().to_string().into());
-    if !caller.is_given(&tool.decl().name) {
+    if !caller.may_call(&tool.decl().name) {
         pending_record.call.decision = Some(Decision::Deny);
         pending_record.call.rule = Some(GIVEN_TOOLS.into());
         return Err(tool_not_given_error(&tool.decl().name, caller));
@@ -96,7 +96,7 @@ fn unknown_tool_error(tools: &ToolTable, name: &str, caller: &Caller) -> ToolErr
     let error = ToolError::not_found(format!("no tool is named `{}`", short_name.escape_default()))
         .with_code(ToolErrorCode::UnknownTool);
     let shown_tools = tools.iter().filter(|tool| !tool.meta().hidden).map(|tool| tool.decl().name.as_str());
-    let shown_tools = shown_tools.filter(|tool_name| caller.is_given(tool_name));
+    let shown_tools = shown_tools.filter(|tool_name| caller.may_call(tool_name));
     let near_tools = near(shown_tools, |tool_name| similarity(name, tool_name));
     let names: Vec<String> =
         near_tools.iter().take(MAX_SUGGESTIONS).map(|name| format!("`{name}`")).collect();

@@ -34,7 +34,7 @@ impl NameHolder {
             ToolOrigin::ShippedModule
             | ToolOrigin::ShippedOperation
             | ToolOrigin::ShippedNative
-            | ToolOrigin::ShippedSpace
+            | ToolOrigin::ShippedGateway
             | ToolOrigin::ShippedShell => Self::Shipped,
             ToolOrigin::Native
             | ToolOrigin::External

@@ -191,7 +191,7 @@ impl Drop for OwnProcess {
 
 /// Reads a token: one line, in a file that only its owner can read.
 fn read_token(path: &Path) -> Result<String, PrivateFileError> {
-    let text = bounded::read_text(open_private_file(path)?, TOKEN_BYTES)?;
+    let text = bounded::read_text(open_private_file(path)?, MAX_TOKEN_BYTES)?;
     Ok(text.trim_end_matches(['\n', '\r']).to_owned())
 }
 
@@ -204,7 +204,7 @@ const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
 const END_TIMEOUT: Duration = Duration::from_secs(4);
 
 /// The maximum length of a token.
-const TOKEN_BYTES: u64 = 4096;
+const MAX_TOKEN_BYTES: u64 = 4096;
 
 #[cfg(test)]
 mod tests {

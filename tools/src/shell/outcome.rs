@@ -273,7 +273,7 @@ fn append_last_output(what: &str, output: &str) -> String {
     if output.is_empty() {
         return what.to_owned();
     }
-    let start = output.ceil_char_boundary(output.len().saturating_sub(LAST_OUTPUT_BYTES));
+    let start = output.ceil_char_boundary(output.len().saturating_sub(MAX_LAST_OUTPUT_BYTES));
     format!("{what}. The last of its output:\n{}", &output[start..])
 }
 
@@ -318,7 +318,7 @@ fn signal_name(signal: i32) -> &'static str {
 
 /// The maximum number of bytes of a killed command's output that its error repeats. Errors also have a
 /// limit of their own.
-const LAST_OUTPUT_BYTES: usize = 3000;
+const MAX_LAST_OUTPUT_BYTES: usize = 3000;
 
 #[cfg(test)]
 mod tests {

@@ -247,13 +247,13 @@ impl SidecarSessions {
     }
 
     /// Returns the slot of a session, possibly empty. `None` if the run already has
-    /// [`SESSIONS_OF_A_RUN`] sessions.
+    /// [`MAX_SESSIONS_OF_A_RUN`] sessions.
     pub(super) fn slot_of(&self, key: &SessionKey) -> Option<SessionSlot> {
         self.forget_empty(&key.owner);
         let mut sessions = self.sessions();
         if !sessions.contains_key(key)
             && sessions.keys().filter(|session_key| session_key.owner == key.owner).count()
-                >= SESSIONS_OF_A_RUN
+                >= MAX_SESSIONS_OF_A_RUN
         {
             return None;
         }
@@ -368,4 +368,4 @@ fn layer_health(layer: protocol::Layer) -> LayerHealth {
 
 /// The maximum number of sessions of one run. All runs share the sidecar's sessions, so without this limit
 /// one run could use them all.
-const SESSIONS_OF_A_RUN: usize = 8;
+const MAX_SESSIONS_OF_A_RUN: usize = 8;

@@ -13,7 +13,7 @@ use serde_json::{Value, json};
 
 use super::{
     URL, WebFetchBackend,
-    hops::{
+    operation_steps::{
         OperationSteps, RequestOptions, RequestOutcome, add_source, is_reported_by_guest, refused_by_status,
     },
 };
@@ -69,8 +69,9 @@ impl WebFetchBackend {
         loop {
             let refusal = self.robots().refusal(steps, &url).await?;
             let options = RequestOptions { redirects_followed: redirects, refusal };
-            let hop = steps.hop(REQUEST_STEP, url.as_str(), options, steps.context.deadline).await;
-            match hop.map_err(|failure| failure.error)? {
+            let outcome =
+                steps.request_one(REQUEST_STEP, url.as_str(), options, steps.context.deadline).await;
+            match outcome.map_err(|failure| failure.error)? {
                 RequestOutcome::Response(response) => return Ok(Response { redirects, ..response }),
                 RequestOutcome::Redirect(next_url) => (url, redirects) = (next_url, redirects + 1),
             }

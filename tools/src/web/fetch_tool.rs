@@ -14,7 +14,7 @@ use crate::{registered::RegisteredTool, registry::RegistryError, table::ToolTabl
 
 const OPERATION: Operation = Operation::WEB_FETCH;
 
-/// The form of the request for a page.
+/// The template of the request for a page.
 pub(crate) const PAGE: RequestTemplate = RequestTemplate {
     method: HttpMethod::Get,
     accept: "text/html,application/xhtml+xml,text/*;q=0.9,*/*;q=0.5",

@@ -16,7 +16,7 @@ use portcullis_types::{FunctionDecl, JsonSchema, ToolArgs, ToolError, ToolOutput
 use serde_json::{Value, json};
 
 use super::{
-    hops::{OperationSteps, refused_by_status},
+    operation_steps::{OperationSteps, refused_by_status},
     request_step::{Redirects, RequestTemplate, descriptor, steps_of},
 };
 use crate::{
@@ -38,7 +38,7 @@ use message::{MAX_BODY_CHARS, MAX_RECIPIENT_CHARS, MAX_SUBJECT_CHARS, MessageDel
 /// The name of the step for Slack and Discord.
 const REQUEST_STEP: &str = "send_notification_request";
 
-/// The form of the requests. Redirects are not followed, because they would send the message to another URL.
+/// The template of the requests. Redirects are not followed, because they would send the message to another URL.
 pub(crate) const NOTIFICATION_REQUEST: RequestTemplate =
     RequestTemplate { method: HttpMethod::Post, accept: "application/json", redirects: Redirects::Never };
 

@@ -22,7 +22,7 @@ const TIMEOUT: Duration = Duration::from_secs(30);
 #[derive(Debug, Clone)]
 pub(crate) struct RequestStep {
     pub(crate) http_client: Arc<HttpClientHandle>,
-    pub(crate) form: RequestTemplate,
+    pub(crate) template: RequestTemplate,
 }
 
 /// The parts that all requests of a step share.
@@ -47,13 +47,13 @@ pub(crate) enum Redirects {
 pub(crate) fn request_step(
     operation: Operation,
     http_client: Arc<HttpClientHandle>,
-    form: RequestTemplate,
+    template: RequestTemplate,
 ) -> Result<RegisteredTool, RegistryError> {
     let Some(name) = operation.steps.first() else {
         return Err(RegistryError::MissingStep { operation: operation.name, step: "request" });
     };
     let mut properties = json!({ URL: { "type": "string" } });
-    if form.method == HttpMethod::Post {
+    if template.method == HttpMethod::Post {
         properties[BODY] = json!({ "type": "string" });
     }
     let decl = FunctionDecl {
@@ -67,7 +67,7 @@ pub(crate) fn request_step(
         })),
     };
     let descriptor = descriptor(name, vec![ArgumentRole { argument: URL.to_owned(), role: RoleKind::Url }])?;
-    RegisteredTool::operation(decl, "Request", descriptor, RequestStep { http_client, form })
+    RegisteredTool::operation(decl, "Request", descriptor, RequestStep { http_client, template })
 }
 
 /// Returns the descriptor of a web operation, or of its request step.

@@ -19,7 +19,7 @@ use serde_json::json;
 
 use super::{
     fetch::REQUEST_STEP,
-    hops::{OperationSteps, RequestOptions, RequestOutcome, StepRequestFailure},
+    operation_steps::{OperationSteps, RequestOptions, RequestOutcome, StepRequestFailure},
 };
 
 /// The step that reads the file.
@@ -161,7 +161,7 @@ async fn request(
     let mut url = format!("{origin}/robots.txt");
     for followed in 0..=MAX_ROBOTS_REDIRECTS {
         let options = RequestOptions { redirects_followed: followed, refusal: None };
-        match steps.hop(REQUEST_STEP, &url, options, deadline).await {
+        match steps.request_one(REQUEST_STEP, &url, options, deadline).await {
             Ok(RequestOutcome::Response(response)) => return Ok(rules(&response)),
             Ok(RequestOutcome::Redirect(next_url)) => url = next_url.to_string(),
             Err(StepRequestFailure { error, is_redirect_refused }) => {

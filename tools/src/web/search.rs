@@ -8,7 +8,7 @@ use portcullis_types::{ToolArgs, ToolError, ToolErrorCode, ToolOutput};
 use serde_json::{Value, json};
 
 use super::{
-    hops::{OperationSteps, add_source, is_reported_by_guest, refused_by_status},
+    operation_steps::{OperationSteps, add_source, is_reported_by_guest, refused_by_status},
     provider,
     query::SearchQuery,
     search_tool::{SearchToolVariant, WebSearchBackend},

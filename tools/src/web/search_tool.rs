@@ -47,7 +47,7 @@ impl WebSearchBackend {
     }
 }
 
-/// Returns the form of a search request. Redirects are not followed, because some providers redirect queries
+/// Returns the template of a search request. Redirects are not followed, because some providers redirect queries
 /// with a prefix such as `!!x` to other sites.
 pub(crate) fn search_request(provider: SearchProvider) -> RequestTemplate {
     let accept = match provider {

@@ -4,7 +4,7 @@ use portcullis_egress::Response;
 use portcullis_types::{ToolError, ToolErrorCode, ToolOutput};
 use serde_json::{Value, json};
 
-use super::hops::{add_source, refused_with_body};
+use super::operation_steps::{add_source, refused_with_body};
 use crate::http_tool::is_json;
 
 /// The maximum length of a JSON text that becomes structured data: 1 MiB. A longer text stays a text, because
@@ -82,7 +82,7 @@ mod tests {
     use portcullis_egress::{ContentCoding, HeaderMap, HeaderValue, StatusCode};
     use portcullis_types::ToolErrorKind;
 
-    use super::{super::hops::MAX_QUOTED_BYTES, *};
+    use super::{super::operation_steps::MAX_QUOTED_BYTES, *};
 
     fn response(status: u16, content_type: &str, body: &[u8]) -> Response {
         let mut headers = HeaderMap::new();

@@ -151,7 +151,7 @@ async fn failures_and_panics_are_results() {
     let expected = [
         ("echo", json!(1)),
         ("fails", error("no such project")),
-        ("panics", error("the tool failed by a fault of its program")),
+        ("panics", error("the tool failed because of an internal error")),
         ("types", error("the arguments do not fit the tool: invalid type: integer `1`, expected a string")),
     ];
     assert_eq!(results, expected.map(|(tool, result)| (tool.to_owned(), result)));

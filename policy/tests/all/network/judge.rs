@@ -29,7 +29,7 @@ fn a_request_is_granted_by_scheme_host_port_and_method() {
         get("https://u:p@api.example.com"),
         DenialCode::UrlRefused,
         hosts,
-        "no user and no password",
+        "has a user name or a password",
     );
     let post = grant().judge_request("POST", "https://api.example.com");
     let line = "granted: `GET`, `HEAD`; an operator allows it with `methods = [\"GET\", \"HEAD\", \"POST\"]`";

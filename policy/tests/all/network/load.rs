@@ -42,8 +42,8 @@ fn faults_have_a_location_and_say_what_to_write() {
     );
     check_fault(
         "[egress]\nallow_private = ['intranet.example:80']",
-        "18:18: egress.allow_private[0]: `intranet.example` is a name, which its owner may lead anywhere; write \
-         its address and port",
+        "18:18: egress.allow_private[0]: `intranet.example` is a host name, and its owner can point it at any \
+         address; write the address and port",
     );
     check_fault(
         "[egress]\nmax_response = '2GiB'",

@@ -80,8 +80,8 @@ fn each_address_of_a_tunnels_host_is_judged() {
 fn rules_without_a_server_name_to_compare_are_faults() {
     for (rule, fault) in [
         ("http://github.com", "a shell reaches hosts by TLS only"),
-        ("https://192.0.2.1", "names no server"),
-        ("https://[2001:db8::1]:443", "names no server"),
+        ("https://192.0.2.1", "no server name to check"),
+        ("https://[2001:db8::1]:443", "no server name to check"),
         ("github.com", "begins with `https://`"),
         ("https://github.com/path", "no path"),
         ("https://git*.com", "`*` is the whole host"),

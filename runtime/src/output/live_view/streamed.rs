@@ -3,10 +3,10 @@
 use std::collections::VecDeque;
 
 /// The maximum number of lines that are kept. The notes on a command's end have fewer.
-const KEPT_LINES: usize = 16;
+const MAX_KEPT_LINES: usize = 16;
 
 /// The maximum number of characters of a line that are compared.
-const KEPT_CHARS: usize = 256;
+const MAX_KEPT_CHARS: usize = 256;
 
 /// The kept end of a call's streamed output.
 #[derive(Debug, Default)]
@@ -21,13 +21,13 @@ impl StreamedOutput {
     pub(super) fn append(&mut self, text: &str) {
         for piece in text.split_inclusive('\n') {
             if !self.is_last_line_open {
-                if self.lines.len() == KEPT_LINES {
+                if self.lines.len() == MAX_KEPT_LINES {
                     self.lines.pop_front();
                 }
                 self.lines.push_back(String::new());
             }
             if let Some(line) = self.lines.back_mut() {
-                let room = KEPT_CHARS.saturating_sub(line.chars().count());
+                let room = MAX_KEPT_CHARS.saturating_sub(line.chars().count());
                 line.extend(piece.trim_end_matches('\n').chars().take(room));
             }
             self.is_last_line_open = !piece.ends_with('\n');
@@ -38,7 +38,7 @@ impl StreamedOutput {
     /// that were not streamed.
     pub(super) fn unstreamed_notes<'a>(&self, result: &'a str) -> Vec<&'a str> {
         let mut notes: Vec<&str> =
-            result.lines().rev().take_while(|line| line.starts_with('[')).take(KEPT_LINES).collect();
+            result.lines().rev().take_while(|line| line.starts_with('[')).take(MAX_KEPT_LINES).collect();
         notes.reverse();
         // Lines that the stream ended with are the command's own output, even if they look like notes.
         let streamed_count =
@@ -55,7 +55,7 @@ impl StreamedOutput {
 
 /// Returns whether a result's line equals a kept line, which may be truncated.
 fn matches_kept_line(kept_line: &str, line: &str) -> bool {
-    let is_cut = kept_line.chars().count() == KEPT_CHARS;
+    let is_cut = kept_line.chars().count() == MAX_KEPT_CHARS;
     let [kept_line, line] = [kept_line, line].map(|line| line.trim_end_matches('\r'));
     line.strip_prefix(kept_line).is_some_and(|rest| rest.is_empty() || is_cut)
 }
@@ -93,11 +93,13 @@ mod tests {
 
     #[test]
     fn long_outputs_are_recognized_by_their_kept_lines() {
-        let line = format!("[{}]", "\u{e4}".repeat(2 * KEPT_CHARS));
-        let many = format!("{line}\n").repeat(3 * KEPT_LINES);
+        let line = format!("[{}]", "\u{e4}".repeat(2 * MAX_KEPT_CHARS));
+        let many = format!("{line}\n").repeat(3 * MAX_KEPT_LINES);
         let mut streamed = StreamedOutput::default();
         streamed.append(&many);
-        assert!(streamed.lines.len() == KEPT_LINES && streamed.lines[0].chars().count() == KEPT_CHARS);
+        assert!(
+            streamed.lines.len() == MAX_KEPT_LINES && streamed.lines[0].chars().count() == MAX_KEPT_CHARS
+        );
         assert_eq!(streamed.unstreamed_notes(&format!("{line}\n[exit code: 3]")), ["[exit code: 3]"]);
         check(&["[short]\n"], "[short", &["[short"]);
     }

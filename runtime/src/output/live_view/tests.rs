@@ -157,19 +157,22 @@ fn the_result_of_a_streamed_call_shows_only_notes_on_its_end() {
 #[test]
 fn a_long_result_is_cut_and_its_last_line_shown() {
     let text = |lines: usize| (1..=lines).map(|number| format!("line {number}\n")).collect::<String>();
-    let all_lines: String = (1..=SHOWN_LINES).map(|number| format!("  │ line {number}\n")).collect();
-    assert_eq!(render_events(&[ended("a", "t", Ok(&text(SHOWN_LINES)))]), format!("{all_lines}  ✓ 1.5 ms\n"));
+    let all_lines: String = (1..=MAX_SHOWN_LINES).map(|number| format!("  │ line {number}\n")).collect();
+    assert_eq!(
+        render_events(&[ended("a", "t", Ok(&text(MAX_SHOWN_LINES)))]),
+        format!("{all_lines}  ✓ 1.5 ms\n")
+    );
 
-    let first_lines: String = (1..SHOWN_LINES).map(|number| format!("  │ line {number}\n")).collect();
-    let lines = SHOWN_LINES + 5;
+    let first_lines: String = (1..MAX_SHOWN_LINES).map(|number| format!("  │ line {number}\n")).collect();
+    let lines = MAX_SHOWN_LINES + 5;
     let cut_output = format!("{first_lines}  ┆ 5 more lines\n  │ line {lines}\n");
     assert_eq!(render_events(&[ended("a", "t", Ok(&text(lines)))]), format!("{cut_output}  ✓ 1.5 ms\n"));
     // Partial results are cut alike, except streamed output.
     assert_eq!(render_events(&[update("a", &text(lines), Value::Null)]), cut_output);
     assert_eq!(render_events(&[piece("a", &text(lines))]).lines().count(), lines);
 
-    let long = "x".repeat(SHOWN_CHARS + 1);
-    let cut_output = format!("  │ {}…\n  ✓ 1.5 ms\n", "x".repeat(SHOWN_CHARS));
+    let long = "x".repeat(MAX_SHOWN_CHARS + 1);
+    let cut_output = format!("  │ {}…\n  ✓ 1.5 ms\n", "x".repeat(MAX_SHOWN_CHARS));
     assert_eq!(render_events(&[ended("a", "t", Ok(&long))]), cut_output);
     assert_eq!(render_events(&[ended("a", "t", Ok(""))]), "  ✓ 1.5 ms\n");
 }
@@ -345,20 +348,20 @@ fn events_during_a_question_are_shown_after_it_in_order() {
 fn no_more_is_held_back_than_the_limit() {
     let (live, screen) = live_for(Reader::Program);
     let paused = live.pause();
-    for number in 0..HELD_EVENTS + 5 {
+    for number in 0..MAX_HELD_EVENTS + 5 {
         live.show(&progress("a", &number.to_string()));
     }
-    assert_eq!(live.state().held_events.len(), HELD_EVENTS);
+    assert_eq!(live.state().held_events.len(), MAX_HELD_EVENTS);
     drop(paused);
     assert!(live.state().held_events.is_empty() && live.state().open_questions == 0);
-    let held_lines: String = (0..HELD_EVENTS).map(|number| format!("  · {number}\n")).collect();
+    let held_lines: String = (0..MAX_HELD_EVENTS).map(|number| format!("  · {number}\n")).collect();
     assert_eq!(screen.text(), held_lines, "the first of them");
 }
 
 #[test]
 fn a_line_is_cut_and_cannot_act_on_a_terminal() {
     assert_eq!(excerpt("short"), "short");
-    assert_eq!(excerpt(&"x".repeat(SHOWN_CHARS + 1)), format!("{}…", "x".repeat(SHOWN_CHARS)));
+    assert_eq!(excerpt(&"x".repeat(MAX_SHOWN_CHARS + 1)), format!("{}…", "x".repeat(MAX_SHOWN_CHARS)));
     assert!(!excerpt("a\u{1b}[2Kb\nc").contains(['\u{1b}', '\n']));
 }
 

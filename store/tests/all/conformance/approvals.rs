@@ -18,10 +18,10 @@ fn question(id: &str, expires: Option<i64>) -> NewApprovalRequest {
     }
 }
 
-fn answer(verdict: ApprovalDecision, decided: i64) -> StoredAnswer {
-    let edited_arguments = (verdict == ApprovalDecision::Approve).then(|| json("{\"edited\":1}"));
+fn answer(decision: ApprovalDecision, decided: i64) -> StoredAnswer {
+    let edited_arguments = (decision == ApprovalDecision::Approve).then(|| json("{\"edited\":1}"));
     StoredAnswer {
-        verdict,
+        decision,
         by: "ada".to_owned(),
         via: "terminal".to_owned(),
         edited_arguments,
@@ -32,15 +32,15 @@ fn answer(verdict: ApprovalDecision, decided: i64) -> StoredAnswer {
 
 pub(crate) async fn a_question_is_answered_once(store: &dyn RunStore) {
     add_run(store, "r").await;
-    for (id, verdict, status) in [
+    for (id, decision, status) in [
         ("a", ApprovalDecision::Approve, ApprovalStatus::Approved),
         ("d", ApprovalDecision::Deny, ApprovalStatus::Denied),
     ] {
         store.add_approval(guard("r"), question(id, None)).await.expect("asked");
         let waiting = store.approval(id).await.expect("the store has the question");
         assert_eq!((waiting.status, waiting.answer, waiting.created), (ApprovalStatus::Waiting, None, NOW));
-        let decided = store.answer_approval(id, "h1", answer(verdict, 7)).await.expect("decided");
-        assert_eq!((decided.status, &decided.answer), (status, &Some(answer(verdict, 7))));
+        let decided = store.answer_approval(id, "h1", answer(decision, 7)).await.expect("decided");
+        assert_eq!((decided.status, &decided.answer), (status, &Some(answer(decision, 7))));
         assert_eq!((&decided.request, &*decided.run), (&question(id, None), "r"));
         assert_eq!(store.approval(id).await.expect("the store has the question"), decided);
         let error =

@@ -2,7 +2,7 @@
 
 use portcullis_store::{
     Applied, Change, Entity, ExternalCallStatus, GatewayStore, Json, LimitError, MessageStatus,
-    MessageUpdate, NewExternalCall, NewNote, NoteKind, PageRequest, ParticipantKind, ResolvedWith,
+    MessageUpdate, NewExternalCall, NewNote, NoteKind, PageRequest, ParticipantKind, ResolveOutcome,
     ResultDelivery, StoreError, limits::MAX_INBOX,
 };
 
@@ -150,15 +150,15 @@ pub(crate) async fn a_result_and_its_changes_are_one(store: &dyn GatewayStore) {
     store.cancel_call("c", NOW).await.expect("cancelled");
     let event = || {
         vec![Change::derived(|applied| {
-            let [Applied::Resolved(resolution)] = applied else { panic!("{applied:?}") };
-            let data = if *resolution == ResultDelivery::Inline { "0" } else { "1" };
+            let [Applied::Resolved(delivery)] = applied else { panic!("{applied:?}") };
+            let data = if *delivery == ResultDelivery::Inline { "0" } else { "1" };
             Ok(vec![Change::AppendEvent(new_event(&["run:r"], data))])
         })]
     };
     for (id, expected) in [("w", ResultDelivery::Inline), ("p", ResultDelivery::Inbox { ordinal: 1 })] {
         let resolved = store.resolve_call_with(id, json("1"), NOW, event()).await.expect("resolved");
-        let ResolvedWith::Now { resolution, applied } = resolved else { panic!("{resolved:?}") };
-        assert_eq!(resolution, expected);
+        let ResolveOutcome::Resolved { delivery, applied } = resolved else { panic!("{resolved:?}") };
+        assert_eq!(delivery, expected);
         assert!(
             matches!(&*applied, [Applied::Resolved(first), Applied::Event { .. }] if *first == expected),
             "{applied:?}"
@@ -166,17 +166,17 @@ pub(crate) async fn a_result_and_its_changes_are_one(store: &dyn GatewayStore) {
         // A second submission gets the first result, and its recipient.
         let again =
             store.resolve_call_with(id, json("2"), NOW, event()).await.expect("the store has the call");
-        let ResolvedWith::Earlier { call, resolution } = again else { panic!("{again:?}") };
+        let ResolveOutcome::AlreadyClosed { call, delivery } = again else { panic!("{again:?}") };
         assert_eq!(
-            (call.status, call.result, resolution),
+            (call.status, call.result, delivery),
             (ExternalCallStatus::Resolved, Some(json("1")), Some(expected))
         );
     }
     for (id, expected) in [("c", ExternalCallStatus::Cancelled), ("e", ExternalCallStatus::Expired)] {
         let closed =
             store.resolve_call_with(id, json("1"), NOW, event()).await.expect("the store has the call");
-        let ResolvedWith::Earlier { call, resolution } = closed else { panic!("{closed:?}") };
-        assert_eq!((call.status_at(NOW), call.result, resolution), (expected, None, None));
+        let ResolveOutcome::AlreadyClosed { call, delivery } = closed else { panic!("{closed:?}") };
+        assert_eq!((call.status_at(NOW), call.result, delivery), (expected, None, None));
     }
     let error = store.resolve_call_with("x", json("1"), NOW, event()).await.expect_err("no call");
     assert!(matches!(error, StoreError::NotFound { what: Entity::Call, .. }), "{error}");

@@ -233,7 +233,7 @@ fn a_witness_with_a_wrong_address_or_key_stops_the_start() {
         ),
         (
             "https://w.example?a w+00112233+BAAA",
-            "audit.checkpoints[0]: the URL of a witness has no `?` and no `#`",
+            "audit.checkpoints[0]: the witness's URL has a query (`?`) or a fragment (`#`)",
         ),
         ("https://u:p@w.example w+00112233+BAAA", "audit.checkpoints[0]: "),
         ("https://w.example w+00112233+BAAA", "`w+00112233+BAAA` is not the key of a witness"),

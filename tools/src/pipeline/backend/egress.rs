@@ -30,21 +30,21 @@ impl Backend for RequestStep {
     ) -> Result<AttemptOutcome, ToolError> {
         let CallAttempt { checked, grant, time_limit, caller, host, .. } = attempt;
         let text = |key: &str| checked.args.value().get(key).and_then(Value::as_str);
-        let (url, method) = (text(URL).unwrap_or_default(), self.form.method.as_str());
+        let (url, method) = (text(URL).unwrap_or_default(), self.template.method.as_str());
         let tool = checked.tool.descriptor().name.as_str();
         let judge = GrantJudge::new(grant.clone(), None, time_limit).with_pooled_connections(
             host.policy.digest().as_str(),
             tool,
             caller,
         );
-        let hop = caller.operation_step.as_ref().and_then(|step| step.hop.as_ref());
-        let judge = Arc::new(match (self.form.redirects, hop) {
-            (Redirects::AsGranted, Some(hop)) => judge.stopping_at_redirects(hop.redirects_followed),
+        let options = caller.operation_step.as_ref().and_then(|step| step.request_options.as_ref());
+        let judge = Arc::new(match (self.template.redirects, options) {
+            (Redirects::AsGranted, Some(options)) => judge.stopping_at_redirects(options.redirects_followed),
             (Redirects::AsGranted, None) => judge,
             (Redirects::Never, _) => judge.without_redirects(),
         });
         let judged = judge.judge(method, url).map_err(|denial| refuse(denial, pending_record))?;
-        if let Some(refusal) = hop.and_then(|hop| hop.refusal.as_ref()) {
+        if let Some(refusal) = options.and_then(|options| options.refusal.as_ref()) {
             return Err(refuse(refusal.denial(judged.url()), pending_record));
         }
         let method =
@@ -52,33 +52,33 @@ impl Backend for RequestStep {
         // Use the judged form of the URL, because the argument may spell it differently.
         let request = Request {
             method,
-            headers: headers(HeaderValue::from_static(self.form.accept), text(BODY).is_some()),
+            headers: headers(HeaderValue::from_static(self.template.accept), text(BODY).is_some()),
             body: text(BODY).unwrap_or_default().to_owned().into(),
             ..Request::get(judged.url().clone())
         };
         let response = send(&attempt, &self.http_client, &judge, request, pending_record).await?;
-        let leave_hop = |hop: Result<RequestOutcome, RedirectRefused>| {
-            if let Some(response_slot) =
-                caller.operation_step.as_ref().and_then(|step| step.response.as_ref())
+        let leave_outcome = |outcome: Result<RequestOutcome, RedirectRefused>| {
+            if let Some(shared_outcome) =
+                caller.operation_step.as_ref().and_then(|step| step.request_outcome.as_ref())
             {
                 // A step makes one request, so the cell is empty.
-                let _ = response_slot.set(hop);
+                let _ = shared_outcome.set(outcome);
             }
         };
         let result = match (response, judge.take_redirect()) {
             (Ok(response), _) => {
                 let output = summary(&response);
-                leave_hop(Ok(RequestOutcome::Response(response)));
+                leave_outcome(Ok(RequestOutcome::Response(response)));
                 Ok(output)
             }
             (Err(_), Some(Redirect::Allowed(target))) => {
                 let output = ToolOutput::text("redirected").with_details(json!({ "url": target.as_str() }));
-                leave_hop(Ok(RequestOutcome::Redirect(target)));
+                leave_outcome(Ok(RequestOutcome::Redirect(target)));
                 Ok(output)
             }
             (Err(failure), refused) => {
                 if refused.is_some() {
-                    leave_hop(Err(RedirectRefused));
+                    leave_outcome(Err(RedirectRefused));
                 }
                 Err(error_of(failure, pending_record))
             }

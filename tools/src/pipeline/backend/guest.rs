@@ -21,7 +21,9 @@ use crate::{
     call::{Caller, cancelled_error},
     modules::DeclarationSummary,
     pipeline::{Host, PendingRecord, admit::refuse, check::Checked},
-    sandbox::{self, GuestJob, GuestModule, GuestReport, HttpPort, ModuleDigest, Violation, WasmError},
+    sandbox::{
+        self, GuestJob, GuestModule, GuestReport, HttpOperationSender, ModuleDigest, Violation, WasmError,
+    },
     spawn,
     web::DeclaredHosts,
 };
@@ -90,7 +92,7 @@ impl Backend for GuestTool {
             checked, grant, slot, time_limit, deadline, labels, withheld, caller, host, ..
         } = attempt;
         let requests = self.hosts.as_ref().zip(host.http_client.as_ref());
-        let (port, mut http_asks) = requests.map(|_| HttpPort::open()).unzip();
+        let (http_sender, mut http_asks) = requests.map(|_| HttpOperationSender::open()).unzip();
         let runner =
             host.runner.as_ref().ok_or_else(|| ToolError::unavailable("no WebAssembly runner is set up"))?;
         let (keeper, mut kept_changes) = KeptChanges::start(attempt).unzip();
@@ -108,7 +110,7 @@ impl Backend for GuestTool {
             held: Some(Box::new(slot.clone())),
             is_watched: caller.watches_frames(),
             transfer: caller.operation_step.as_ref().and_then(|step| step.transfer.clone()),
-            http: port,
+            http: http_sender,
         };
         let call_id = &checked.call.id;
         let limit = grant.limits.max_output;

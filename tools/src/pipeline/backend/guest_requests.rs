@@ -181,7 +181,7 @@ impl<'a> GuestRequests<'a> {
         let judged = judge.judge(&head.method, &head.url).map_err(|denial| refuse(denial, pending_record))?;
         // Judge the flow again: the run may have read more data since the call was authorized, in this guest
         // or in other calls.
-        judge_flow_again(checked, grant, host, &labels.facts_before_requests(caller))
+        judge_flow_again(checked, grant, host, &labels.context_before_requests(caller))
             .map_err(|denial| refuse_flow(denial, pending_record))?;
         let request = request(&judged, head, body)?;
         pending_record.call.secrets = web::secrets_for(grant, judged.url().as_str());

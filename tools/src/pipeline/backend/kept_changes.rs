@@ -7,7 +7,7 @@ use std::{convert::Infallible, sync::Arc, sync::mpsc as blocking};
 
 use portcullis_policy::{Grant, GrantedMount, MountName};
 use portcullis_types::{Access, ChangeScope};
-use portcullis_undo::{CallIdentity, ChangeRecorder, MountRoot, NodePath};
+use portcullis_undo::{CallIdentity, ChangeRecorder, MountPath, MountRoot};
 use tokio::sync::mpsc;
 
 use super::CallAttempt;
@@ -28,13 +28,13 @@ pub(super) struct KeptChanges {
 #[derive(Debug)]
 struct SaveRequest {
     mount: String,
-    path: NodePath,
+    path: MountPath,
     scope: OwnedScope,
     answer: blocking::SyncSender<Result<(), KeepRefused>>,
 }
 
 /// A [`ChangeScope`] that owns its paths.
-type OwnedScope = ChangeScope<String, NodePath>;
+type OwnedScope = ChangeScope<String, MountPath>;
 
 /// `None` if no file can have the path.
 fn to_owned_scope(scope: GuestChangeScope<'_>) -> Option<OwnedScope> {
@@ -43,12 +43,12 @@ fn to_owned_scope(scope: GuestChangeScope<'_>) -> Option<OwnedScope> {
         ChangeScope::Tree => OwnedScope::Tree,
         ChangeScope::MovedHere { mount, from } => OwnedScope::MovedHere {
             mount: mount.to_owned(),
-            from: NodePath::from_components(from.iter().copied())?,
+            from: MountPath::from_components(from.iter().copied())?,
         },
     })
 }
 
-fn as_scope(scope: &OwnedScope) -> ChangeScope<&str, &NodePath> {
+fn as_scope(scope: &OwnedScope) -> ChangeScope<&str, &MountPath> {
     match scope {
         OwnedScope::Path => ChangeScope::Path,
         OwnedScope::Tree => ChangeScope::Tree,
@@ -91,7 +91,7 @@ impl KeptChanges {
             if !names.iter().any(|name| name == mount) {
                 return Ok(());
             }
-            let path = NodePath::from_components(path.iter().copied()).ok_or(KeepRefused)?;
+            let path = MountPath::from_components(path.iter().copied()).ok_or(KeepRefused)?;
             let scope = to_owned_scope(scope).ok_or(KeepRefused)?;
             let (answer, answered) = blocking::sync_channel(1);
             sender
@@ -153,7 +153,7 @@ mod tests {
         let worker = std::thread::spawn(move || {
             for number in 0..200 {
                 let (answer, answered) = blocking::sync_channel(1);
-                let path = NodePath::from_components([format!("{number}").as_bytes()]).expect("a path");
+                let path = MountPath::from_components([format!("{number}").as_bytes()]).expect("a path");
                 let request = SaveRequest { mount: "m".to_owned(), path, scope: OwnedScope::Path, answer };
                 sender.send(request).expect("asked");
                 answered.recv().expect("answered").expect("kept");

@@ -57,7 +57,7 @@ impl Backend for BashTool {
             // size bounds them.
             on_update: update_forwarder(&checked.call.id, caller, None),
             labels: &host.labels,
-            judge_again: &|| judge_flow_again(checked, grant, host, &labels.facts_without_call(caller)),
+            judge_again: &|| judge_flow_again(checked, grant, host, &labels.context_without_call(caller)),
         };
         let mut shell_run = self.run(call).await;
         if let Some(denial) = shell_run.denial.take() {

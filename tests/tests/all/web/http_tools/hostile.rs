@@ -113,7 +113,7 @@ async fn a_server_that_does_not_answer_ends_the_call_at_its_time_limit() {
 fn a_file_with_an_address_or_header_that_is_never_sent_is_refused_at_the_start() {
     let server = Server::start(|_| server::json("1"));
     for (execution, words) in [
-        (json!({"url": "https://user:word@a.example/"}), "execution.url: a URL has no user"),
+        (json!({"url": "https://user:word@a.example/"}), "execution.url: the URL has a user name"),
         (json!({"url": "https://a.example/", "headers": {"X-A": "1\r\nX-B: 2"}}), "execution.headers.X-A: "),
         (json!({"url": "https://a.example/", "headers": {"Authorization": "Bearer x"}}), "[secrets.NAME]"),
         (json!({"url": "http://10.0.0.1/"}), "10.0.0.1"),

@@ -23,7 +23,7 @@ pub(super) const MAX_QUOTED_BYTES: usize = 2048;
 
 /// The cell through which the request step returns its outcome to the operation, because a result for a
 /// model contains no body.
-pub(crate) type SharedOutcome = Arc<OnceLock<Result<RequestOutcome, RedirectRefused>>>;
+pub(crate) type SharedRequestOutcome = Arc<OnceLock<Result<RequestOutcome, RedirectRefused>>>;
 
 /// The request was sent, but the policy refused its redirect.
 #[derive(Debug, Clone, Copy)]
@@ -63,17 +63,18 @@ pub(super) struct OperationSteps<'a> {
 }
 
 impl<'a> OperationSteps<'a> {
-    /// Starts an operation. The registry is missing only if a step itself tries to run steps.
+    /// Starts an operation.
     pub(super) fn new(
         registry: Option<&'a Arc<ToolRegistry>>,
         context: OperationContext,
         caller: &'a Caller,
     ) -> Result<Self, ToolError> {
+        // The registry is missing only if a step itself tries to run steps.
         let registry = registry.ok_or_else(|| ToolError::internal("no registry of steps"))?;
         Ok(Self { registry, context, caller })
     }
 
-    /// Makes a request by calling its step, which follows redirects as its form says.
+    /// Makes a request by calling its step, which follows redirects as its template says.
     pub(super) async fn request(&self, step: &str, arguments: &Value) -> Result<Response, ToolError> {
         match self
             .call(step, arguments, None, self.context.deadline)
@@ -86,7 +87,7 @@ impl<'a> OperationSteps<'a> {
     }
 
     /// Makes a request by calling its step, with this deadline. The step follows no redirects.
-    pub(super) async fn hop(
+    pub(super) async fn request_one(
         &self,
         step: &str,
         url: &str,
@@ -103,25 +104,25 @@ impl<'a> OperationSteps<'a> {
         options: Option<RequestOptions>,
         deadline: Instant,
     ) -> Result<RequestOutcome, StepRequestFailure> {
-        let response_slot = SharedOutcome::default();
+        let shared_outcome = SharedRequestOutcome::default();
         let mut requester = self.caller(OperationStep {
-            response: Some(Arc::clone(&response_slot)),
-            hop: options,
+            request_outcome: Some(Arc::clone(&shared_outcome)),
+            request_options: options,
             ..OperationStep::default()
         });
         requester.turn_deadline = Some(deadline);
         let call = new_call(step, arguments.to_string());
         let outcome = self.registry.execute_with_policy(call, &requester).await.into_result();
         // Cloning shares the body instead of copying it.
-        match (outcome, response_slot.get()) {
-            (Ok(_), Some(Ok(hop))) => Ok(hop.clone()),
+        match (outcome, shared_outcome.get()) {
+            (Ok(_), Some(Ok(outcome))) => Ok(outcome.clone()),
             (Ok(_), Some(Err(RedirectRefused)) | None) => {
                 let error = ToolError::internal("the request left no response");
                 Err(StepRequestFailure { error, is_redirect_refused: false })
             }
-            (Err(error), response) => Err(StepRequestFailure {
+            (Err(error), request_outcome) => Err(StepRequestFailure {
                 error,
-                is_redirect_refused: matches!(response, Some(Err(RedirectRefused))),
+                is_redirect_refused: matches!(request_outcome, Some(Err(RedirectRefused))),
             }),
         }
     }

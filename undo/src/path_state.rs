@@ -26,9 +26,9 @@ const PERMISSIONS: u32 = 0o777;
 /// A path below a mount, as its components joined by `/`. It never contains an empty component, `.` or `..`.
 /// The path of the mount itself is empty.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct NodePath(Vec<u8>);
+pub struct MountPath(Vec<u8>);
 
-impl NodePath {
+impl MountPath {
     /// Joins components to a path. `None` if a component is empty, `.`, `..`, or contains `/` or NUL.
     pub fn from_components<'c>(components: impl IntoIterator<Item = &'c [u8]>) -> Option<Self> {
         let mut path = Vec::new();
@@ -75,13 +75,13 @@ impl NodePath {
     }
 }
 
-impl fmt::Display for NodePath {
+impl fmt::Display for MountPath {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&String::from_utf8_lossy(&self.0))
     }
 }
 
-impl fmt::Debug for NodePath {
+impl fmt::Debug for MountPath {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{:?}", OsStr::from_bytes(&self.0))
     }
@@ -110,13 +110,13 @@ impl NameText {
     }
 }
 
-impl Serialize for NodePath {
+impl Serialize for MountPath {
     fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         NameText::from(self.0.clone()).serialize(serializer)
     }
 }
 
-impl<'de> Deserialize<'de> for NodePath {
+impl<'de> Deserialize<'de> for MountPath {
     fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         let bytes = NameText::deserialize(deserializer)?.into_bytes();
         let components = bytes.split(|byte| *byte == b'/');
@@ -211,7 +211,7 @@ impl MountRoot {
     }
 
     /// Formats a path in the mount, as tools name it.
-    pub(crate) fn guest_path(&self, path: &NodePath) -> String {
+    pub(crate) fn guest_path(&self, path: &MountPath) -> String {
         guest_path(&self.name, path)
     }
 
@@ -221,7 +221,7 @@ impl MountRoot {
     }
 
     /// Returns the state of a path with its owner, as in [`Self::look`].
-    pub(crate) fn look_with_owner(&self, path: &NodePath) -> io::Result<(PathState, Option<FileOwner>)> {
+    pub(crate) fn look_with_owner(&self, path: &MountPath) -> io::Result<(PathState, Option<FileOwner>)> {
         let handle = match self.open(path, OFlags::PATH | OFlags::NOFOLLOW, Mode::empty()) {
             Ok(handle) => handle,
             // `LOOP`: a symlink takes the place of a folder on the path. A symlink at the
@@ -230,28 +230,28 @@ impl MountRoot {
             Err(errno) => return Err(errno.into()),
         };
         let stat = rustix::fs::fstat(&handle)?;
-        let node = node_of(&stat, || Ok(rustix::fs::readlinkat(&handle, "", Vec::new())?))?;
-        Ok((node, Some(FileOwner { user: stat.st_uid, group: stat.st_gid })))
+        let state = state_of(&stat, || Ok(rustix::fs::readlinkat(&handle, "", Vec::new())?))?;
+        Ok((state, Some(FileOwner { user: stat.st_uid, group: stat.st_gid })))
     }
 
     /// Returns the state of a path. A path below a non-directory is absent.
-    pub(crate) fn look(&self, path: &NodePath) -> io::Result<PathState> {
+    pub(crate) fn look(&self, path: &MountPath) -> io::Result<PathState> {
         Ok(self.look_with_owner(path)?.0)
     }
 
     /// Opens a path beneath the mount.
-    pub(crate) fn open(&self, path: &NodePath, flags: OFlags, mode: Mode) -> Result<OwnedFd, Errno> {
+    pub(crate) fn open(&self, path: &MountPath, flags: OFlags, mode: Mode) -> Result<OwnedFd, Errno> {
         open_beneath(self.directory.as_fd(), path.as_os_str(), flags, mode)
     }
 
     /// Opens the directory that contains a path, and returns the path's last component.
-    pub(crate) fn parent_of<'p>(&self, path: &'p NodePath) -> Result<(OwnedFd, &'p OsStr), Errno> {
+    pub(crate) fn parent_of<'p>(&self, path: &'p MountPath) -> Result<(OwnedFd, &'p OsStr), Errno> {
         let parent = path.parent().ok_or(Errno::BUSY)?;
         Ok((self.open(&parent, OFlags::PATH | OFlags::DIRECTORY, Mode::empty())?, path.name()))
     }
 
     /// Returns the names in a directory, unordered.
-    pub(crate) fn names(&self, path: &NodePath) -> io::Result<Vec<Vec<u8>>> {
+    pub(crate) fn names(&self, path: &MountPath) -> io::Result<Vec<Vec<u8>>> {
         let directory = self.open(path, OFlags::RDONLY | OFlags::DIRECTORY, Mode::empty())?;
         let mut names = Vec::new();
         for entry in rustix::fs::Dir::new(directory)? {
@@ -265,11 +265,11 @@ impl MountRoot {
 }
 
 /// Formats a path in a mount, as tools name it.
-pub(crate) fn guest_path(mount: &str, path: &NodePath) -> String {
+pub(crate) fn guest_path(mount: &str, path: &MountPath) -> String {
     format!("/{mount}/{path}")
 }
 
-fn node_of(stat: &Stat, link_text: impl FnOnce() -> io::Result<std::ffi::CString>) -> io::Result<PathState> {
+fn state_of(stat: &Stat, link_text: impl FnOnce() -> io::Result<std::ffi::CString>) -> io::Result<PathState> {
     let mode = stat.st_mode & PERMISSIONS;
     Ok(match FileType::from_raw_mode(stat.st_mode) {
         FileType::RegularFile => PathState::File(FileMetadata {
@@ -308,24 +308,27 @@ mod tests {
         MountRoot::new("m", Arc::new(File::open(folder).expect("opens").into()))
     }
 
-    fn path(text: &str) -> NodePath {
-        NodePath::from_components(text.split('/').map(str::as_bytes)).expect("a path")
+    fn path(text: &str) -> MountPath {
+        MountPath::from_components(text.split('/').map(str::as_bytes)).expect("a path")
     }
 
     #[test]
     fn paths_have_no_special_components() {
         for components in [&[""][..], &["."], &["a", ".."], &["a/b"], &["a\0"]] {
-            assert_eq!(NodePath::from_components(components.iter().map(|part| part.as_bytes())), None);
+            assert_eq!(MountPath::from_components(components.iter().map(|part| part.as_bytes())), None);
         }
         for text in ["\"..\"", "\"a//b\"", "\"/a\"", "[46,46]", "\"a/\""] {
-            assert!(serde_json::from_str::<NodePath>(text).is_err(), "{text}");
+            assert!(serde_json::from_str::<MountPath>(text).is_err(), "{text}");
         }
         for bytes in [&b"a/b"[..], b"a/\xff", b""] {
-            let path = NodePath(bytes.to_vec());
+            let path = MountPath(bytes.to_vec());
             let json = serde_json::to_string(&path).expect("serialises");
-            assert_eq!(serde_json::from_str::<NodePath>(&json).expect("a path"), path);
+            assert_eq!(serde_json::from_str::<MountPath>(&json).expect("a path"), path);
         }
-        assert_eq!((path("a/b").parent(), path("a").parent()), (Some(path("a")), Some(NodePath(Vec::new()))));
+        assert_eq!(
+            (path("a/b").parent(), path("a").parent()),
+            (Some(path("a")), Some(MountPath(Vec::new())))
+        );
         assert_eq!(path("a/b").name(), OsStr::new("b"));
     }
 
