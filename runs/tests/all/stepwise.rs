@@ -183,8 +183,14 @@ async fn an_interrupted_turn_keeps_the_results_that_it_has() {
         let first = step(&stepper, &world, 1, NextStepInput::default()).await.expect("taken");
         let turn = step(&stepper, &world, first.version, NextStepInput::default()).await.expect("taken");
         call(&stepper, &world, turn.version, "call-0-0").await.expect("ran");
-        let after =
-            step(&stepper, &world, turn.version, (Vec::new(), Some(interruption))).await.expect("taken");
+        let after = step(
+            &stepper,
+            &world,
+            turn.version,
+            NextStepInput { interruption: Some(interruption), ..NextStepInput::default() },
+        )
+        .await
+        .expect("taken");
         assert_eq!(after.next, next);
         let results = results(&world).await;
         assert_eq!(results.len(), 3);

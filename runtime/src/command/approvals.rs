@@ -85,24 +85,26 @@ pub(crate) fn approve(common: &CommonOptions, options: &ApproveCallOptions) -> R
             Some(arguments?)
         }
     };
-    answer(common, &options.question, (ApprovalDecision::Approve, edited_arguments, None))
+    answer(common, &options.question, ApprovalDecision::Approve, edited_arguments, None)
 }
 
 /// Refuses a call.
 pub(crate) fn deny(common: &CommonOptions, options: &DenyCallOptions) -> Result<ExitCode, CliError> {
-    answer(common, &options.question, (ApprovalDecision::Deny, None, options.reason.clone()))
+    answer(common, &options.question, ApprovalDecision::Deny, None, options.reason.clone())
 }
 
 fn answer(
     common: &CommonOptions,
     options: &OneApprovalOptions,
-    (verdict, edited_arguments, reason): (ApprovalDecision, Option<Json>, Option<String>),
+    decision: ApprovalDecision,
+    edited_arguments: Option<Json>,
+    reason: Option<String>,
 ) -> Result<ExitCode, CliError> {
     with_question(common, options, async |store, approval| {
         // The kernel vouches for the user id. The caller could choose a name.
         let by = format!("user {}", rustix::process::getuid().as_raw());
         let answer =
-            StoredAnswer { verdict, by, via: VIA.to_owned(), edited_arguments, reason, decided: now() };
+            StoredAnswer { decision, by, via: VIA.to_owned(), edited_arguments, reason, decided: now() };
         let answered = store.answer_approval(&options.id, &approval.request.hash, answer).await?;
         let (tool, run) = (text::inline(&answered.request.tool), text::inline(&answered.run));
         stream::write_output(&format!("{}: the call of {tool} in {run}\n", answered.status))
