@@ -123,7 +123,7 @@ impl ToolCallAccumulator {
         Ok(call.take_unreported())
     }
 
-    /// Returns `true` if no call has begun.
+    /// Returns whether no call has begun.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.calls.is_empty()
@@ -287,7 +287,7 @@ impl ArgumentsText {
         added_bytes
     }
 
-    /// Returns `true` if the text can be complete: empty, a whole object, or dropped as too long.
+    /// Returns whether the text can be complete: empty, a whole object, or dropped as too long.
     fn may_be_whole(&self) -> bool {
         self.is_too_long || self.text.trim().is_empty() || is_whole_object(&self.text)
     }

@@ -107,7 +107,7 @@ impl CallRunner<'_> {
     }
 }
 
-/// Returns `true` if a call may run concurrently with others. A call of a name that was not offered may not,
+/// Returns whether a call may run concurrently with others. A call of a name that was not offered may not,
 /// because the name may be an alias of any tool.
 fn may_run_concurrently(call: &ToolCall, offers: &[OfferedTool]) -> bool {
     offers.iter().any(|offer| offer.decl.name == call.tool && offer.may_run_concurrently())

@@ -212,7 +212,7 @@ impl ChannelState {
         self.queue.len() < self.capacity
     }
 
-    /// Returns `true` if the reader lags: at least half of the capacity is filled.
+    /// Returns whether the reader lags: at least half of the capacity is filled.
     fn is_lagging(&self) -> bool {
         self.queue.len() >= self.capacity.div_ceil(2)
     }

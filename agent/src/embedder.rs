@@ -104,7 +104,7 @@ impl GuardedEmitter {
         }
     }
 
-    /// Returns `true` if the emitter takes events.
+    /// Returns whether the emitter takes events.
     pub(super) fn listens(&self) -> bool {
         catch_panic("emitter", || self.emitter.listens()).unwrap_or(false)
     }

@@ -72,7 +72,7 @@ pub enum AgentEvent {
 }
 
 impl AgentEvent {
-    /// Returns `true` if the event opens or ends something. The loop sends such an event once, and no later
+    /// Returns whether the event opens or ends something. The loop sends such an event once, and no later
     /// event makes up for its loss. A reader may miss other events: the pieces of an answer, because the
     /// complete answer follows, and reports of a running call.
     #[must_use]

@@ -121,7 +121,7 @@ impl Identity {
         }
     }
 
-    /// Returns `true` if the caller may see the space: the operator sees all spaces, users and agents see
+    /// Returns whether the caller may see the space: the operator sees all spaces, users and agents see
     /// their own spaces. The token of a run sees none, because its program needs only the run's calls.
     ///
     /// # Errors
@@ -161,7 +161,7 @@ impl Identity {
         if sees && is_agent().await? { Ok(()) } else { Err(ApiError::not_found("agent", agent)) }
     }
 
-    /// Returns `true` if the caller may see this run of this agent.
+    /// Returns whether the caller may see this run of this agent.
     ///
     /// # Errors
     /// [`StoreError`].
@@ -241,7 +241,7 @@ impl<'a> VisibleRuns<'a> {
         Self { core, caller, known: HashMap::new() }
     }
 
-    /// Returns `true` if the caller may see this run of this agent.
+    /// Returns whether the caller may see this run of this agent.
     ///
     /// # Errors
     /// [`StoreError`].

@@ -66,7 +66,7 @@ impl Cycles {
         self.wake.notify_one();
     }
 
-    /// Returns `true` if a cycle of this agent runs in this process.
+    /// Returns whether a cycle of this agent runs in this process.
     pub(crate) fn is_active(&self, agent: &str) -> bool {
         self.active.lock().contains(agent)
     }

@@ -116,7 +116,7 @@ impl EventHub {
         }
     }
 
-    /// Reads new events. Returns `true` if there may be more.
+    /// Reads new events. Returns whether there may be more.
     async fn read_new(&self) -> Result<bool, StoreError> {
         let newest = *self.newest.borrow();
         let page = self.store.events(None, PageRequest::after(newest, PAGE_ROWS)).await?;
@@ -170,7 +170,7 @@ impl EventHub {
         Ok((page.items.into_iter().map(Arc::new).collect(), read.max(after)))
     }
 
-    /// Returns `true` if events after this id have been removed. The reader must then read the resources
+    /// Returns whether events after this id have been removed. The reader must then read the resources
     /// again.
     ///
     /// # Errors

@@ -46,7 +46,7 @@ pub(super) struct ClientApprover {
     approvals: Arc<SessionApprovals>,
 }
 
-/// Returns `true` if the client can show its person a form.
+/// Returns whether the client can show its person a form.
 pub(super) fn supports_elicitation(context: &RequestContext<RoleServer>) -> bool {
     let elicitation = context.client_capabilities().and_then(|capabilities| capabilities.elicitation);
     // A client that names no kind supports forms, which were the only kind in the first revision.

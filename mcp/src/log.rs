@@ -36,7 +36,7 @@ impl Default for Threshold {
 }
 
 impl Threshold {
-    /// Returns `true` if a message of this level passes.
+    /// Returns whether a message of this level passes.
     pub(super) fn lets_through(self, level: LogLevel) -> bool {
         level >= self.0
     }

@@ -115,7 +115,7 @@ fn mcp(registry: &ToolRegistry, tool: &RegisteredTool, parameters: &JsonSchema) 
     declaration.into()
 }
 
-/// Returns `true` if a tool may reach beyond the mounts (`openWorldHint`). A guest has no network, but the
+/// Returns whether a tool may reach beyond the mounts (`openWorldHint`). A guest has no network, but the
 /// host makes requests for a tool whose module declares hosts. A command may have a network. The arguments of
 /// an external tool leave this host. An embedder's native tool is not confined.
 fn reaches_out(tool: &RegisteredTool) -> bool {

@@ -17,60 +17,77 @@
 //! let policy = WorkspaceSecurityPolicy::load(&options).expect("the shipped policy loads");
 //! assert_eq!(policy.mounts().len(), 3);
 //! ```
+//!
+//! | file | what it is |
+//! |---|---|
+//! | `source.rs` | the texts that a policy is loaded from |
+//! | `file.rs`, `file/` | the policy file as text: its grammar, and a reader that finds every fault |
+//! | `overlay.rs` | `[sandbox.TIER]` sections and the workspace's overlay, which can only reduce |
+//! | `invariants.rs`, `error.rs` | the invariants of every policy, and all faults of one load |
+//! | `policy.rs` | the loaded policy |
+//! | `effective.rs`, `digest.rs`, `render.rs` | the effective policy: its values, its digest, its text |
+//! | `provenance.rs`, `provenance/` | the text and the line of each value |
+//! | `name.rs`, `mount.rs`, `limits.rs` | names of mounts, profiles and secrets; mounts; limits |
+//! | `approval.rs`, `layer.rs`, `audit.rs` | approvals, required kernel layers, `[audit]` |
+//! | `commands.rs`, `commands/`, `shell.rs`, `shell/` | rules about commands, and the shell that runs them |
+//! | `network.rs`, `network/` | hosts, addresses, proxies, and the rules that judge each request |
+//! | `search.rs`, `search/`, `notify.rs`, `secrets.rs`, `secrets/` | `[search]`, `[notify]` and the secrets of requests |
+//! | `hidden.rs`, `protect.rs`, `kinds.rs`, `repository.rs` | names that no tool can see, or may write |
+//! | `flow.rs`, `path_rules.rs` | flow rules, and paths that need no approval |
+//! | `tool.rs`, `operation.rs` | a tool as the policy sees it, and the steps of an operation |
+//! | `shipped.rs`, `gateway.rs`, `known.rs` | the shipped tools, the gateway's tools, and the names of all known tools |
+//! | `assign.rs`, `evaluate.rs` | the two halves of a decision: the tool's assignment, and the call's subjects |
+//! | `grant.rs`, `denial.rs`, `trace.rs` | the outcome of a decision, and the rules that it considered |
+//! | `lint.rs`, `lint/`, `warnings.rs` | likely mistakes |
+//! | `classes.rs`, `classes/`, `diff.rs`, `diff/`, `expect.rs`, `expect/` | what a policy allows over all paths, compared or expected |
+//! | `policy_files.rs` | the names and locations of policy files |
 #![forbid(unsafe_code)]
 #![warn(clippy::wildcard_enum_match_arm)]
 
-mod source;
-
 mod approval;
+mod assign;
+mod audit;
+mod classes;
 mod commands;
+mod denial;
+mod diff;
+mod digest;
+mod effective;
+mod error;
+mod evaluate;
+mod expect;
+mod file;
 mod flow;
+mod gateway;
+mod grant;
 mod hidden;
+mod invariants;
 mod kinds;
+mod known;
 mod layer;
 mod limits;
+mod lint;
 mod mount;
 mod name;
 mod network;
 mod notify;
 mod operation;
+mod overlay;
+mod path_rules;
+mod policy;
+mod policy_files;
 mod protect;
 mod provenance;
+mod render;
 mod repository;
 mod search;
 mod secrets;
 mod shell;
-
-mod file;
-
-mod effective;
-mod invariants;
-mod overlay;
-mod path_rules;
-mod policy_files;
-
-mod policy;
-mod tool;
-
-mod assign;
-mod audit;
-mod classes;
-mod evaluate;
-mod expect;
-mod gateway;
-mod known;
 mod shipped;
-mod warnings;
-
-mod lint;
+mod source;
+mod tool;
 mod trace;
-
-mod denial;
-mod diff;
-mod digest;
-mod error;
-mod grant;
-mod render;
+mod warnings;
 
 pub use approval::Approval;
 pub use audit::{AuditSettings, CheckpointDestination, KeyLocation, WitnessDestination};

@@ -235,7 +235,7 @@ impl DrivenRun {
         self.interrupted_calls.get(call)
     }
 
-    /// Returns `true` if a person had cancelled the run before this process took its lease.
+    /// Returns whether a person had cancelled the run before this process took its lease.
     pub(crate) fn is_cancel_requested(&self) -> bool {
         self.is_cancel_requested
     }

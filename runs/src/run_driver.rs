@@ -73,7 +73,7 @@ impl RunDriver {
         fs::read_to_string(path).ok()?.parse().ok()
     }
 
-    /// Returns `true` if the process with this name is known to have died. Always returns `false` for a
+    /// Returns whether the process with this name is known to have died. Always returns `false` for a
     /// process of another machine or state folder.
     pub(crate) fn has_died(&self, name: &str) -> bool {
         let is_of_this_folder = name
@@ -131,7 +131,7 @@ fn lock_new_file(folder: &Path, name: &str) -> io::Result<File> {
     Ok(file)
 }
 
-/// Returns `true` if a process holds the lock of this file, and `false` if the file is missing.
+/// Returns whether a process holds the lock of this file, and `false` if the file is missing.
 fn is_locked(path: &Path) -> io::Result<bool> {
     // The name may belong to a symlink or a FIFO. Do not follow the former, and do not block on the latter.
     let flags = rustix::fs::OFlags::NOFOLLOW | rustix::fs::OFlags::NONBLOCK;

@@ -234,12 +234,12 @@ impl Runs {
         }
     }
 
-    /// Returns `true` if late results of the run's calls wait in its inbox.
+    /// Returns whether late results of the run's calls wait in its inbox.
     async fn has_late_results(&self, id: &RunId) -> Result<bool, StoreError> {
         Ok(!self.store.inbox(id.as_str(), PageRequest::first(1)).await?.items.is_empty())
     }
 
-    /// Returns `true` if the last message of a run is the model's: a part of an answer, which was cancelled
+    /// Returns whether the last message of a run is the model's: a part of an answer, which was cancelled
     /// or cut off.
     async fn ends_with_the_model(&self, run: &RunSummary) -> Result<bool, RunError> {
         let page = self.store.messages(&run.id, PageRequest::after(run.messages - 1, 1)).await?;
@@ -288,7 +288,7 @@ impl Runs {
     }
 }
 
-/// Returns `true` if the run has the model's answer, which the token limit may have cut off.
+/// Returns whether the run has the model's answer, which the token limit may have cut off.
 fn is_answered(summary: &RunSummary, state: &StoredState) -> bool {
     summary.status == RunStatus::Completed || matches!(state.run.end(), Some(AgentEnd::Length { .. }))
 }

@@ -150,7 +150,7 @@ impl Stepper {
         Ok(self.position_of(summary.version, &state.run))
     }
 
-    /// Returns `true` if this process offers a tool of this name.
+    /// Returns whether this process offers a tool of this name.
     #[must_use]
     pub fn offers(&self, tool: &str) -> bool {
         self.parts.registry.offers().iter().any(|offer| offer.decl.name == tool)

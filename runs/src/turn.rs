@@ -39,7 +39,7 @@ impl TurnExecutor {
         Self { inner, run, turn_results, interruption: OnceLock::new() }
     }
 
-    /// Returns `true` if a call has a result, or is known to have none.
+    /// Returns whether a call has a result, or is known to have none.
     pub(crate) fn has_result(&self, call: &str) -> bool {
         self.turn_results.contains_key(call) || self.run.interrupted_call(call).is_some()
     }

@@ -35,7 +35,7 @@ pub(crate) struct CallBlock {
 }
 
 impl CallBlock {
-    /// Returns `true` if the block is data for people, not a call.
+    /// Returns whether the block is data for people, not a call.
     fn is_other_data(&self) -> bool {
         matches!(&self.request, Some(Err(no_call)) if no_call.is_other_data())
     }

@@ -102,7 +102,7 @@ pub enum FileError {
 }
 
 impl FileError {
-    /// Returns `true` if the cause is in the file, so that a retry without a change of the file would fail
+    /// Returns whether the cause is in the file, so that a retry without a change of the file would fail
     /// the same way.
     pub(crate) fn is_lasting(&self) -> bool {
         !matches!(

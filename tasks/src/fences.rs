@@ -21,7 +21,7 @@ pub(crate) struct Fence {
 }
 
 impl Fence {
-    /// Returns `true` if the block may contain a call: three backticks, and exactly `json` as the info
+    /// Returns whether the block may contain a call: three backticks, and exactly `json` as the info
     /// string. Compares the text as written, because an info string may spell a letter as a character
     /// reference.
     pub(crate) fn is_json(&self) -> bool {
@@ -77,7 +77,7 @@ fn fence(text: &str, span: &Range<usize>, code: &str) -> Fence {
     }
 }
 
-/// Returns `true` if a line is a closing fence for this opening line, ignoring the markers of containers
+/// Returns whether a line is a closing fence for this opening line, ignoring the markers of containers
 /// before it.
 fn closes(opening: &str, line: &str) -> bool {
     let Some(mark) = opening.chars().next() else { return false };

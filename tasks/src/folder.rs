@@ -232,7 +232,7 @@ impl FileVersion {
         }
     }
 
-    /// Returns `true` if both are the same content of the same file. A rename changes only the change time.
+    /// Returns whether both are the same content of the same file. A rename changes only the change time.
     fn is_content_of(&self, other: &Self) -> bool {
         Self { changed: other.changed, ..*self } == *other
     }

@@ -202,7 +202,7 @@ impl TaskProcessor {
 /// that a file whose call waits for a person does not delay the others.
 const MAX_OPEN_FILES: usize = 4 * MAX_CONCURRENT_CALLS;
 
-/// Returns `true` if a file has changed within this time. A time in the future does not count as recent.
+/// Returns whether a file has changed within this time. A time in the future does not count as recent.
 fn is_younger(version: FileVersion, age: Duration) -> bool {
     let (seconds, nanoseconds) = version.modified();
     let (Ok(seconds), Ok(nanoseconds)) = (u64::try_from(seconds), u32::try_from(nanoseconds)) else {

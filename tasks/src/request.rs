@@ -47,7 +47,7 @@ impl NoCall {
         }
     }
 
-    /// Returns `true` if the block is data for people. It stays unchanged, and does not stop its task.
+    /// Returns whether the block is data for people. It stays unchanged, and does not stop its task.
     pub(crate) fn is_other_data(&self) -> bool {
         matches!(self, Self::OtherData | Self::OtherText(_))
     }
@@ -104,7 +104,7 @@ struct ToolCallObject<'a> {
     parameters: &'a RawValue,
 }
 
-/// Returns `true` if a character is removed from texts: control characters other than tab and line breaks,
+/// Returns whether a character is removed from texts: control characters other than tab and line breaks,
 /// and bidirectional controls. Other characters stay, because a changed text would be a different call.
 fn is_removed(character: char) -> bool {
     let is_bidirectional = matches!(character, '\u{61c}' | '\u{200e}' | '\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}');

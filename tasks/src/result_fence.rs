@@ -99,7 +99,7 @@ pub(crate) fn insert(body: &str, block: &Fence, content: &str) -> Option<String>
     })
 }
 
-/// Returns `true` if `after` has the blocks of `before`, shifted by the addition, with the result in between.
+/// Returns whether `after` has the blocks of `before`, shifted by the addition, with the result in between.
 fn has_one_more(before: &[Fence], after: &[Fence], (at, length): (usize, usize), content: &str) -> bool {
     let index = before.iter().take_while(|fence| fence.span.end <= at).count();
     if after.len() != before.len() + 1 {

@@ -61,7 +61,7 @@ impl TaskProcessor {
     }
 }
 
-/// Returns `true` if a file may be complete after this event: a writer closed it, or it got its name.
+/// Returns whether a file may be complete after this event: a writer closed it, or it got its name.
 fn may_end_a_change(kind: EventKind) -> bool {
     match kind {
         EventKind::Access(AccessKind::Close(AccessMode::Write)) | EventKind::Create(_) => true,

@@ -24,7 +24,7 @@ const RATE_LIMITED_PAUSE: Duration = Duration::from_secs(15);
 /// The pause before the next attempt while another process drives the run.
 const LEASED_PAUSE: Duration = Duration::from_secs(2);
 
-/// Returns `true` if another attempt at the step may end differently.
+/// Returns whether another attempt at the step may end differently.
 pub(crate) fn may_ask_again(end: &AgentEnd) -> bool {
     let kind = match end {
         AgentEnd::Provider { kind, .. } => kind,

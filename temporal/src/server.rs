@@ -31,7 +31,7 @@ pub struct InvalidAddress {
 }
 
 impl Address {
-    /// Returns `true` if the connection uses TLS.
+    /// Returns whether the connection uses TLS.
     #[must_use]
     pub fn uses_tls(&self) -> bool {
         self.0.scheme() == "https"
@@ -72,7 +72,7 @@ impl std::fmt::Display for Address {
     }
 }
 
-/// Returns `true` if the address is on this machine.
+/// Returns whether the address is on this machine.
 fn is_here(url: &Url) -> bool {
     match url.host() {
         Some(Host::Domain(name)) => name == "localhost",

@@ -554,7 +554,7 @@ fn parse_number(text: &str) -> Option<u64> {
     matches!(suffix, "" | "u8" | "u16" | "u32" | "u64" | "usize" | "i64").then(|| digits.parse().ok())?
 }
 
-/// Returns `true` if a cell states the value, in any unit in which the value is a whole number.
+/// Returns whether a cell states the value, in any unit in which the value is a whole number.
 fn cell_states(cell: &str, value: Value) -> bool {
     let (count, units): (u128, &[(&str, u128)]) = match value {
         Value::Number(count) => {
@@ -587,7 +587,7 @@ fn cell_states(cell: &str, value: Value) -> bool {
     })
 }
 
-/// Returns `true` if the text after a number, or after its unit, makes it another value.
+/// Returns whether the text after a number, or after its unit, makes it another value.
 fn continues_value(unit: &str, rest: &str) -> bool {
     let is_word = |text: &str| text.starts_with(char::is_alphanumeric);
     let units = ["KiB", "MiB", "GiB", "µs", "ms", "min", "s", "h"];

@@ -526,7 +526,7 @@ fn the_map_has_the_same_layers() {
     }
 }
 
-/// Returns `true` if a word in backticks is the path of a folder, or of a file with one of these extensions.
+/// Returns whether a word in backticks is the path of a folder, or of a file with one of these extensions.
 fn is_path(name: &str, ends: &[&str]) -> bool {
     !name.starts_with(['/', '.'])
         && name.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"_-./".contains(&byte))

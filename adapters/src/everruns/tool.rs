@@ -96,13 +96,13 @@ impl ToolExecutionResult {
         Self::InternalError(ToolInternalError::from_message(message))
     }
 
-    /// Returns `true` if the outcome is a result.
+    /// Returns whether the outcome is a result.
     #[must_use]
     pub fn is_success(&self) -> bool {
         matches!(self, Self::Success(_))
     }
 
-    /// Returns `true` if the outcome is a failure of either kind.
+    /// Returns whether the outcome is a failure of either kind.
     #[must_use]
     pub fn is_error(&self) -> bool {
         !self.is_success()

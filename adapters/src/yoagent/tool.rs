@@ -39,7 +39,7 @@ pub trait AgentTool: Send + Sync {
     /// earlier.
     async fn execute(&self, params: serde_json::Value, ctx: ToolContext) -> Result<ToolResult, ToolError>;
 
-    /// Returns `true` if this value is a placeholder of the shipped tool with its name. An agent registers
+    /// Returns whether this value is a placeholder of the shipped tool with its name. An agent registers
     /// the shipped tool instead, so a custom tool gains nothing by returning `true`.
     #[doc(hidden)]
     fn stands_for_shipped(&self) -> bool {

@@ -73,7 +73,7 @@ impl AnswerDecoder {
         Ok(self.answer.ended)
     }
 
-    /// Returns `true` if the answer is complete.
+    /// Returns whether the answer is complete.
     pub(super) fn ended(&self) -> bool {
         self.answer.ended
     }

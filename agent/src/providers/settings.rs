@@ -229,7 +229,7 @@ impl ProviderSettings {
     }
 }
 
-/// Returns `true` if the address belongs to any provider that has keys. Such an address needs a key in every
+/// Returns whether the address belongs to any provider that has keys. Such an address needs a key in every
 /// protocol.
 fn is_any_official_address(url: &Url) -> bool {
     ProviderKind::ALL
@@ -238,13 +238,13 @@ fn is_any_official_address(url: &Url) -> bool {
         .any(|kind| is_official_address(kind, url))
 }
 
-/// Returns `true` if the address is the provider's own. A compatible server does not count, even if another
+/// Returns whether the address is the provider's own. A compatible server does not count, even if another
 /// provider runs it, as Google does for OpenAI's protocol.
 pub(super) fn is_official_address(kind: ProviderKind, url: &Url) -> bool {
     Url::parse(kind.default_base_url()).is_ok_and(|official| official.host() == url.host())
 }
 
-/// Returns `true` if the address is a loopback address or `localhost`.
+/// Returns whether the address is a loopback address or `localhost`.
 pub(super) fn is_this_machine(url: &Url) -> bool {
     match url.host() {
         Some(Host::Domain(name)) => name == "localhost",

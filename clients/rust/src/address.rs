@@ -44,7 +44,7 @@ impl Address {
         Ok(Self(url))
     }
 
-    /// Returns `true` if requests need TLS.
+    /// Returns whether requests need TLS.
     pub(crate) fn needs_tls(&self) -> bool {
         self.0.scheme() == "https"
     }

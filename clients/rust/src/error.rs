@@ -143,7 +143,7 @@ pub enum ClientError {
 }
 
 impl ClientError {
-    /// Returns `true` if the same request may succeed later: after a lost connection, a timeout, a response
+    /// Returns whether the same request may succeed later: after a lost connection, a timeout, a response
     /// that was too large or unreadable, and the statuses 408, 429 and 5xx.
     /// [`Worker::run`](crate::Worker::run) continues after such an error, and ends with any other.
     #[must_use]

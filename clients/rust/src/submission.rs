@@ -18,7 +18,7 @@ pub enum Submission {
 }
 
 impl Submission {
-    /// Returns `true` if the result was accepted.
+    /// Returns whether the result was accepted.
     #[must_use]
     pub fn is_delivered(self) -> bool {
         matches!(self, Self::Delivered(_))

@@ -131,7 +131,7 @@ fn delivered_text(text: &str, agents: usize) -> String {
     format!("{}{CUT}", &text[..text.floor_char_boundary(limit)])
 }
 
-/// Returns `true` if agents wrote all of the last texts. Calls of visible tools between the texts do not
+/// Returns whether agents wrote all of the last texts. Calls of visible tools between the texts do not
 /// count, so that agents with such tools do not wake each other endlessly.
 async fn are_last_texts_of_agents(core: &Core, space: &str) -> Result<bool, StoreError> {
     let (mut texts, mut request) = (0, PageRequest::first(MAX_AGENT_MESSAGES));

@@ -331,7 +331,7 @@ fn require_session(
     Err(Unreadable { id: Some(id.clone()), error })
 }
 
-/// Returns `true` if the content type is JSON.
+/// Returns whether the content type is JSON.
 fn is_json(headers: &HeaderMap) -> bool {
     let kind = headers.get(CONTENT_TYPE).and_then(|kind| kind.to_str().ok()).unwrap_or_default();
     kind.split(';').next().unwrap_or_default().trim().eq_ignore_ascii_case("application/json")

@@ -61,7 +61,7 @@ impl BearerToken {
         &self.0
     }
 
-    /// Returns `true` if a header's value presents this token. The comparison takes constant time, unless the
+    /// Returns whether a header's value presents this token. The comparison takes constant time, unless the
     /// lengths differ.
     pub(super) fn matches_authorization(&self, value: &[u8]) -> bool {
         let Some((scheme, presented_token)) =

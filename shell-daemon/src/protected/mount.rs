@@ -263,7 +263,7 @@ impl ScannedMount {
         }
     }
 
-    /// Records that a folder is read. Returns `true` if its contents could be older than the session and no
+    /// Records that a folder is read. Returns whether its contents could be older than the session and no
     /// scan has read them.
     fn record_read(
         &mut self,

@@ -100,7 +100,7 @@ fn content_blocks(message: &Message) -> Vec<ContentBlockParam<'_>> {
         .collect()
 }
 
-/// Returns `true` if a text is only white space. The API refuses such text, so a stored conversation with it
+/// Returns whether a text is only white space. The API refuses such text, so a stored conversation with it
 /// could never be sent again. The four separators U+001C to U+001F are included, because some languages count
 /// them as white space.
 fn is_blank(text: &str) -> bool {

@@ -98,7 +98,7 @@ fn conversation<'a>(request: &WireRequest<'a>) -> Result<Vec<Content<'a>>, Provi
     Ok(turns)
 }
 
-/// Returns `true` if the model's name says first or second generation.
+/// Returns whether the model's name says first or second generation.
 fn is_of_old_generation(model: &str) -> bool {
     model.split("gemini-").skip(1).any(|rest| {
         let generation = rest.find(|c: char| !c.is_ascii_digit()).map_or(rest, |end| &rest[..end]);

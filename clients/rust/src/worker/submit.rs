@@ -49,7 +49,7 @@ async fn attempt(gateway: &Gateway, call: &Call, result: &ResultText) -> Result<
     }
 }
 
-/// Returns `true` if a different result of the same call could be submitted.
+/// Returns whether a different result of the same call could be submitted.
 fn is_about_the_result(error: &ClientError) -> bool {
     matches!(error, ClientError::ResultTooLarge { .. } | ClientError::Refused { status: 400 | 413 | 422, .. })
 }
