@@ -7,7 +7,7 @@
 //! | `single_steps.rs` | the same steps, one at a time |
 //! | `steps.rs`, `state.rs` | the steps of a run, and its state between two of them |
 //! | `provider.rs` | the provider trait: request, and the pieces of an answer |
-//! | `read_answer.rs` | reads one answer, from the request to its last piece |
+//! | `read_response.rs` | reads one answer, from the request to its last piece |
 //! | `accumulator.rs`, `concatenated.rs`, `call_ids.rs` | an answer's calls, rebuilt from their pieces |
 //! | `calls.rs`, `batches.rs` | the calls of a turn: which run concurrently, and one result for each |
 //! | `repeat_guard.rs` | the guard against repeated calls |
@@ -33,7 +33,7 @@ mod emitter;
 mod event;
 mod provider;
 mod providers;
-mod read_answer;
+mod read_response;
 mod repeat_guard;
 mod single_steps;
 mod state;
@@ -74,7 +74,7 @@ pub use providers::{
     ApiKey, ProviderKind, ProviderLimits, ProviderSettings, RemoteProvider, ScriptError, ScriptedProvider,
     StrictTools,
 };
-pub use read_answer::MAX_ANSWER_BYTES;
+pub use read_response::MAX_RESPONSE_BYTES;
 pub use repeat_guard::{REPEATS_UNTIL_END, REPEATS_UNTIL_HINT};
 pub use state::RunState;
 pub use steering::{AgentHandle, MAX_QUEUED_MESSAGES, QueueFull};

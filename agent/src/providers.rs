@@ -15,7 +15,6 @@
 //! | `wire/` | the protocol of each provider |
 //! | `scripted.rs` | [`ScriptedProvider`]: a model that follows a script |
 
-mod answer;
 mod connection;
 mod connector;
 mod decoder;
@@ -23,6 +22,7 @@ mod frames;
 mod key;
 mod refusal;
 mod remote;
+mod response;
 mod retry;
 mod scripted;
 mod settings;

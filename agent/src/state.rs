@@ -3,7 +3,7 @@
 use portcullis_types::{Message, ToolCall};
 use serde::{Deserialize, Serialize};
 
-use super::{AgentEnd, Usage, read_answer::CompleteAnswer, repeat_guard::RepeatGuard, transcript};
+use super::{AgentEnd, Usage, read_response::CompleteResponse, repeat_guard::RepeatGuard, transcript};
 
 /// A run between two of its steps. The value can be serialised. Together with the stored conversation, it is
 /// everything that another process needs to continue the run.
@@ -32,9 +32,9 @@ pub(super) enum RunStep {
     /// Ask the model.
     CallModel,
     /// Run the calls of an answer, and store the answer with their results.
-    RunTools { answer: CompleteAnswer },
+    RunTools { answer: CompleteResponse },
     /// Store an answer without calls. This ends the run, unless a person has written in the meantime.
-    Finalize { answer: CompleteAnswer },
+    Finalize { answer: CompleteResponse },
     /// The run has ended.
     #[serde(rename = "over")]
     Ended { end: AgentEnd },

@@ -10,7 +10,7 @@ use super::{
     call_ids::CallIds,
     calls::CallRunner,
     embedder::{self, EmbedderFault, EmbedderGuard, GuardedEmitter},
-    read_answer::{BrokenAnswer, CompleteAnswer, ask},
+    read_response::{BrokenResponse, CompleteResponse, ask},
     repeat_guard::Repeat,
     state::{RunState, RunStep},
     transcript,
@@ -90,8 +90,12 @@ impl<'a> Steps<'a> {
     }
 
     /// Runs an answer's calls, then stores the answer and their results in one batch.
-    async fn run_tools(&mut self, state: &mut RunState, answer: CompleteAnswer) -> Result<RunStep, AgentEnd> {
-        let CompleteAnswer { text, calls, stop, usage } = answer;
+    async fn run_tools(
+        &mut self,
+        state: &mut RunState,
+        answer: CompleteResponse,
+    ) -> Result<RunStep, AgentEnd> {
+        let CompleteResponse { text, calls, stop, usage } = answer;
         let sent_calls = calls.iter().map(|call| transcript::sendable(&call.call)).collect();
         // Skip refused calls: they have no result that could repeat, and their arguments may be cut off.
         let runs = calls.iter().filter(|call| call.refused.is_none()).map(|call| &call.call);
@@ -129,8 +133,12 @@ impl<'a> Steps<'a> {
 
     /// Stores an answer without calls, and ends the run unless a person has written in the meantime. Each
     /// message of a person is a new prompt, so the model gets its full number of turns again.
-    async fn finalize(&mut self, state: &mut RunState, answer: CompleteAnswer) -> Result<RunStep, AgentEnd> {
-        let CompleteAnswer { text, stop, usage, .. } = answer;
+    async fn finalize(
+        &mut self,
+        state: &mut RunState,
+        answer: CompleteResponse,
+    ) -> Result<RunStep, AgentEnd> {
+        let CompleteResponse { text, stop, usage, .. } = answer;
         self.keep_text(text.clone()).await?;
         let iteration = state.turns_total;
         self.report(AgentEvent::TurnEnd { iteration, stop: stop.clone(), usage }).await;
@@ -208,7 +216,7 @@ impl<'a> Steps<'a> {
         embedder::catch_panic("executor", || self.agent.executor.offers()).map_err(internal)
     }
 
-    async fn ask(&mut self, state: &mut RunState) -> Result<CompleteAnswer, AgentEnd> {
+    async fn ask(&mut self, state: &mut RunState) -> Result<CompleteResponse, AgentEnd> {
         let offers = self.list_offers()?;
         state.turns_total += 1;
         self.report(AgentEvent::TurnStart { iteration: state.turns_total }).await;
@@ -232,7 +240,7 @@ impl<'a> Steps<'a> {
                 state.count(answer.usage);
                 Ok(answer)
             }
-            Err(BrokenAnswer { text, end, usage }) => {
+            Err(BrokenResponse { text, end, usage }) => {
                 state.count(usage);
                 self.keep_text(text).await?;
                 Err(end)

@@ -97,7 +97,7 @@ impl Provider for RecordedModel {
             is_recorded: false,
         };
         match self.inner.stream(request).await {
-            Ok(answer) => Ok(Box::pin(RecordedAnswer { answer, recorder })),
+            Ok(answer) => Ok(Box::pin(RecordedResponse { answer, recorder })),
             Err(error) => Err(recorder.fail(error)),
         }
     }
@@ -152,12 +152,12 @@ impl Drop for RequestRecorder {
 }
 
 /// The answer of a recorded request.
-struct RecordedAnswer {
+struct RecordedResponse {
     answer: DeltaStream,
     recorder: RequestRecorder,
 }
 
-impl Stream for RecordedAnswer {
+impl Stream for RecordedResponse {
     type Item = Result<Delta, ProviderError>;
 
     fn poll_next(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Option<Self::Item>> {

@@ -34,7 +34,7 @@ const EXIT_TIMEOUT: Duration = Duration::from_secs(5);
 const MAX_ROUNDS: usize = 8;
 
 /// The maximum size of a witness's response, in bytes: 64 KiB, which has room for hundreds of signatures.
-const MAX_ANSWER_BYTES: usize = 64 << 10;
+const MAX_RESPONSE_BYTES: usize = 64 << 10;
 
 /// A witness that the policy names.
 #[derive(Debug, Clone)]
@@ -74,8 +74,8 @@ impl WitnessThread {
             .collect();
         let limits = RequestLimits {
             max_redirects: 0,
-            wire_bytes: MAX_ANSWER_BYTES,
-            response_bytes: MAX_ANSWER_BYTES,
+            wire_bytes: MAX_RESPONSE_BYTES,
+            response_bytes: MAX_RESPONSE_BYTES,
             ..RequestLimits::default()
         };
         let judge = Arc::new(ConfiguredOrigins::new(witnesses.iter().map(|witness| &witness.url), limits));

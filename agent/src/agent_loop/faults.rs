@@ -71,7 +71,7 @@ async fn an_empty_answer_is_an_error_of_the_provider() {
 #[tokio::test(start_paused = true)]
 async fn an_answer_without_end_is_given_up() {
     let text = "x".repeat(1 << 20);
-    let endless = vec![ScriptStep::Delta(Delta::Text(text)); crate::MAX_ANSWER_BYTES / (1 << 20) + 1];
+    let endless = vec![ScriptStep::Delta(Delta::Text(text)); crate::MAX_RESPONSE_BYTES / (1 << 20) + 1];
     let run = TestAgent::new([endless]).run().await;
     assert!(is_provider_error(ProviderErrorKind::Malformed)(&run.end), "{:?}", run.end);
     let calls = vec![(); crate::MAX_LISTED_CALLS + 1].into_iter().enumerate().map(|(nth, ())| {

@@ -6,7 +6,7 @@ use std::collections::VecDeque;
 use super::{
     frames::{FrameFault, Framer},
     refusal::RequestIdentity,
-    wire::{self, AnswerProgress, AnswerReader, ReadFault},
+    wire::{self, ReadFault, ResponseProgress, ResponseReader},
 };
 use crate::{Delta, StopReason};
 
@@ -23,25 +23,25 @@ const CALL_PIECE_BYTES: usize = 32;
 
 /// Reads one answer.
 #[derive(Debug)]
-pub(super) struct AnswerDecoder {
+pub(super) struct ResponseDecoder {
     framer: Framer,
     wire_bytes_left: u64,
-    answer: AnswerState,
+    response: ResponseState,
 }
 
-impl AnswerDecoder {
-    /// Creates a decoder for an answer of at most `answer_bytes` from this provider.
-    pub(super) fn new(identity: RequestIdentity, answer_bytes: usize) -> Self {
+impl ResponseDecoder {
+    /// Creates a decoder for an answer of at most `response_bytes` from this provider.
+    pub(super) fn new(identity: RequestIdentity, response_bytes: usize) -> Self {
         let kind = identity.kind;
         Self {
-            framer: Framer::new(wire::framing(kind), answer_bytes.saturating_add(MAX_EVENT_OVERHEAD_BYTES)),
-            wire_bytes_left: (answer_bytes as u64)
+            framer: Framer::new(wire::framing(kind), response_bytes.saturating_add(MAX_EVENT_OVERHEAD_BYTES)),
+            wire_bytes_left: (response_bytes as u64)
                 .saturating_add(MAX_EVENT_OVERHEAD_BYTES as u64)
                 .saturating_mul(MAX_WIRE_FACTOR),
-            answer: AnswerState {
+            response: ResponseState {
                 identity,
                 reader: wire::reader(kind),
-                bytes_left: answer_bytes,
+                bytes_left: response_bytes,
                 ended: false,
             },
         }
@@ -51,44 +51,44 @@ impl AnswerDecoder {
     pub(super) fn push(&mut self, bytes: &[u8], out: &mut VecDeque<Delta>) -> Result<(), ReadFault> {
         self.wire_bytes_left =
             self.wire_bytes_left.checked_sub(bytes.len() as u64).ok_or(ReadFault::TooLarge)?;
-        let Self { framer, answer, .. } = self;
-        framer.push(bytes, |data| answer.read(data, out)).map_err(as_answer_fault)
+        let Self { framer, response, .. } = self;
+        framer.push(bytes, |data| response.read(data, out)).map_err(as_answer_fault)
     }
 
     /// Ends the input. Returns `false` if the provider has not said that the answer is complete.
     pub(super) fn finish(&mut self, out: &mut VecDeque<Delta>) -> Result<bool, ReadFault> {
-        let Self { framer, answer, .. } = self;
-        framer.finish(|data| answer.read(data, out)).map_err(as_answer_fault)?;
+        let Self { framer, response, .. } = self;
+        framer.finish(|data| response.read(data, out)).map_err(as_answer_fault)?;
         self.end(out)
     }
 
     /// Ends the answer if the provider has given a stop reason, and returns whether the answer is complete.
     /// If the connection breaks after the stop reason, at most the token count is lost.
     pub(super) fn end(&mut self, out: &mut VecDeque<Delta>) -> Result<bool, ReadFault> {
-        if !self.answer.ended
-            && let Some(stop) = self.answer.reader.stop()
+        if !self.response.ended
+            && let Some(stop) = self.response.reader.stop()
         {
-            self.answer.end(stop, out)?;
+            self.response.end(stop, out)?;
         }
-        Ok(self.answer.ended)
+        Ok(self.response.ended)
     }
 
     /// Returns whether the answer is complete.
     pub(super) fn ended(&self) -> bool {
-        self.answer.ended
+        self.response.ended
     }
 }
 
 /// The content of the events.
 #[derive(Debug)]
-struct AnswerState {
+struct ResponseState {
     identity: RequestIdentity,
-    reader: Box<dyn AnswerReader>,
+    reader: Box<dyn ResponseReader>,
     bytes_left: usize,
     ended: bool,
 }
 
-impl AnswerState {
+impl ResponseState {
     fn read(&mut self, data: &str, out: &mut VecDeque<Delta>) -> Result<(), ReadFault> {
         if self.ended || data.trim().is_empty() {
             return Ok(());
@@ -96,7 +96,7 @@ impl AnswerState {
         let mut deltas = Vec::new();
         let progress = self.reader.read(data, &mut deltas)?;
         self.emit(deltas, out)?;
-        if progress == AnswerProgress::Finished {
+        if progress == ResponseProgress::Finished {
             // An end without a stop reason is an error: a cut answer must not look whole.
             let stop = self.reader.stop().ok_or(ReadFault::NoStopReason)?;
             self.end(stop, out)?;
@@ -148,8 +148,8 @@ mod tests {
     use super::*;
     use crate::providers::ProviderKind;
 
-    fn decoder(answer_bytes: usize) -> AnswerDecoder {
-        AnswerDecoder::new(RequestIdentity { kind: ProviderKind::OpenAi, key: None }, answer_bytes)
+    fn decoder(response_bytes: usize) -> ResponseDecoder {
+        ResponseDecoder::new(RequestIdentity { kind: ProviderKind::OpenAi, key: None }, response_bytes)
     }
 
     fn text(words: &str) -> String {

@@ -10,10 +10,10 @@ use url::Url;
 
 use super::{
     ProviderKind, ProviderSettings, StrictTools,
-    answer::AnswerStream,
     connection::{self, ProviderClient},
-    decoder::AnswerDecoder,
+    decoder::ResponseDecoder,
     refusal::RequestIdentity,
+    response::ResponseStream,
     retry::FailedRequest,
     settings,
     wire::{self, WireRequest},
@@ -53,7 +53,7 @@ impl RemoteProvider {
         &self,
         encoded: &EncodedRequest,
         request: &ModelRequest,
-    ) -> Result<AnswerStream, FailedRequest> {
+    ) -> Result<ResponseStream, FailedRequest> {
         let limits = &self.settings.limits;
         let send = self.client.post(encoded.uri.clone(), encoded.headers.clone(), encoded.body.clone());
         // Use one timeout for both waits: connecting has its own limit, and the idle limit starts after it.
@@ -64,8 +64,8 @@ impl RemoteProvider {
                 self.identity.connection_failure("cannot be reached, or broke the connection", error)
             })?;
         let response = self.identity.check_response(response).await?;
-        let decoder = AnswerDecoder::new(self.identity.clone(), limits.answer_bytes);
-        let mut answer = AnswerStream::new(
+        let decoder = ResponseDecoder::new(self.identity.clone(), limits.response_bytes);
+        let mut answer = ResponseStream::new(
             response,
             decoder,
             self.identity.clone(),

@@ -26,7 +26,7 @@ use portcullis_types::{MessageRole, async_trait};
 use serde::Deserialize;
 use thiserror::Error;
 
-use super::{ProviderKind, ProviderLimits, decoder::AnswerDecoder, refusal::RequestIdentity};
+use super::{ProviderKind, ProviderLimits, decoder::ResponseDecoder, refusal::RequestIdentity};
 use crate::{
     Delta, DeltaStream, ModelRequest, Provider, ProviderError, ProviderErrorKind, StopReason, ToolCallDelta,
     Usage,
@@ -171,7 +171,7 @@ impl ScriptedProvider {
     #[must_use]
     pub fn then_recorded(self, kind: ProviderKind, body: &[u8]) -> Self {
         let identity = RequestIdentity { kind, key: None };
-        let mut decoder = AnswerDecoder::new(identity.clone(), ProviderLimits::default().answer_bytes);
+        let mut decoder = ResponseDecoder::new(identity.clone(), ProviderLimits::default().response_bytes);
         let mut deltas = VecDeque::new();
         let read = decoder.push(body, &mut deltas).and_then(|()| decoder.finish(&mut deltas));
         let failure = match read {

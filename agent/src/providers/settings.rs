@@ -97,7 +97,7 @@ pub struct ProviderLimits {
     /// The maximum length of an answer's text, thinking, names and arguments together, in bytes; each piece of a call
     /// counts 32 more. It bounds the memory that a model, or a server that poses as one, can make the caller
     /// use. Default: 8 MiB.
-    pub answer_bytes: usize,
+    pub response_bytes: usize,
     /// The maximum number of retries of a request. Default: 3.
     pub retries: u32,
     /// The wait before the first retry. It doubles with each further retry, and is shortened at random by up to
@@ -113,7 +113,7 @@ impl Default for ProviderLimits {
         Self {
             connect_timeout: Duration::from_secs(10),
             idle_timeout: Duration::from_secs(300),
-            answer_bytes: 8 * 1024 * 1024,
+            response_bytes: 8 * 1024 * 1024,
             retries: 3,
             retry_wait: Duration::from_millis(500),
             retry_wait_max: Duration::from_secs(30),

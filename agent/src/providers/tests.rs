@@ -3,7 +3,7 @@
 mod anthropic;
 mod faults;
 mod gemini;
-mod odd_answers;
+mod odd_responses;
 mod ollama;
 mod openai;
 mod redirects;

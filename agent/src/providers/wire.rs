@@ -3,7 +3,7 @@
 //! | file | what it is |
 //! |---|---|
 //! | `openai.rs` | chat completions |
-//! | `anthropic.rs` | the Messages API; `anthropic_answer.rs` its events |
+//! | `anthropic.rs` | the Messages API; `anthropic_response.rs` its events |
 //! | `gemini.rs` | `streamGenerateContent` |
 //! | `ollama.rs` | `/api/chat` |
 //! | `history.rs` | converts a conversation: call ids, names, blocks, arguments |
@@ -11,7 +11,7 @@
 //! | `fault.rs` | reads the errors that providers send |
 
 mod anthropic;
-mod anthropic_answer;
+mod anthropic_response;
 mod bounded_list;
 mod fault;
 mod gemini;
@@ -48,9 +48,9 @@ pub(super) struct WireRequest<'a> {
 }
 
 /// Reads the events of one answer.
-pub(super) trait AnswerReader: Send + fmt::Debug {
+pub(super) trait ResponseReader: Send + fmt::Debug {
     /// Reads the data of one event, and appends its pieces to `out`.
-    fn read(&mut self, data: &str, out: &mut Vec<Delta>) -> Result<AnswerProgress, ReadFault>;
+    fn read(&mut self, data: &str, out: &mut Vec<Delta>) -> Result<ResponseProgress, ReadFault>;
 
     /// Emits pieces that were held back until the answer is complete.
     fn emit_held_back(&mut self, _out: &mut Vec<Delta>) {}
@@ -61,7 +61,7 @@ pub(super) trait AnswerReader: Send + fmt::Debug {
 
 /// Whether an answer continues after an event.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum AnswerProgress {
+pub(super) enum ResponseProgress {
     /// More events may follow.
     More,
     /// The provider has ended the answer.
@@ -154,10 +154,10 @@ pub(super) fn media_type(kind: ProviderKind) -> &'static str {
 }
 
 /// Creates a reader for one answer.
-pub(super) fn reader(kind: ProviderKind) -> Box<dyn AnswerReader> {
+pub(super) fn reader(kind: ProviderKind) -> Box<dyn ResponseReader> {
     match kind {
         ProviderKind::OpenAi => Box::<openai::ChatCompletionReader>::default(),
-        ProviderKind::Anthropic => Box::<anthropic_answer::MessagesReader>::default(),
+        ProviderKind::Anthropic => Box::<anthropic_response::MessagesReader>::default(),
         ProviderKind::Gemini => Box::<gemini::GenerateContentReader>::default(),
         ProviderKind::Ollama => Box::<ollama::ChatReader>::default(),
     }

@@ -262,7 +262,7 @@ async fn an_error_is_retried_before_the_first_word_and_not_after() {
 #[tokio::test]
 async fn an_answer_without_end_is_bounded() {
     for wire in WIRES {
-        let small_limits = ProviderLimits { answer_bytes: 64 * 1024, ..limits() };
+        let small_limits = ProviderLimits { response_bytes: 64 * 1024, ..limits() };
         let endless_line = wire.reply(wire.frame_prefix()).and_for_ever([b'x'; 4096]);
         let endless_comments = wire.reply("").and_for_ever(wire.still_here().repeat(300));
         let endless_text = wire.reply("").and_for_ever(wire.text(&"x".repeat(1000)));
@@ -276,7 +276,7 @@ async fn an_answer_without_end_is_bounded() {
                     let (deltas, error) = drain(stream).await;
                     let text_bytes: usize =
                         deltas.iter().map(|d| if let Delta::Text(t) = d { t.len() } else { 0 }).sum();
-                    assert!(text_bytes <= small_limits.answer_bytes, "{text_bytes}");
+                    assert!(text_bytes <= small_limits.response_bytes, "{text_bytes}");
                     error.expect("an error")
                 }
             };

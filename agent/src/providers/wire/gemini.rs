@@ -8,7 +8,7 @@ use serde_json::{Value, json, value::RawValue};
 use url::Url;
 
 use super::{
-    AnswerProgress, AnswerReader, ReadFault, WireRequest, append_segments,
+    ReadFault, ResponseProgress, ResponseReader, WireRequest, append_segments,
     bounded_list::{BoundedList, MAX_CHOICES},
     event, has_no_path,
     history::{self, CallHistory, HistoryBlock},
@@ -201,8 +201,8 @@ pub(super) struct GenerateContentReader {
     calls: u64,
 }
 
-impl AnswerReader for GenerateContentReader {
-    fn read(&mut self, data: &str, out: &mut Vec<Delta>) -> Result<AnswerProgress, ReadFault> {
+impl ResponseReader for GenerateContentReader {
+    fn read(&mut self, data: &str, out: &mut Vec<Delta>) -> Result<ResponseProgress, ReadFault> {
         let chunk: GenerateContentResponse = event(data)?;
         if chunk.prompt_feedback.is_some_and(|feedback| feedback.block_reason.is_some()) {
             self.stop = Some(StopReason::ContentFilter);
@@ -228,7 +228,7 @@ impl AnswerReader for GenerateContentReader {
                 output_tokens: output.into_iter().flatten().fold(0, u64::saturating_add),
             }));
         }
-        Ok(AnswerProgress::More)
+        Ok(ResponseProgress::More)
     }
 
     fn stop(&self) -> Option<StopReason> {
@@ -264,26 +264,26 @@ struct PromptFeedback {
 #[serde(rename_all = "camelCase")]
 struct Candidate {
     index: Option<u64>,
-    content: Option<AnswerContent>,
+    content: Option<ResponseContent>,
     finish_reason: Option<String>,
 }
 
 #[derive(Deserialize, Default)]
-struct AnswerContent {
+struct ResponseContent {
     #[serde(default)]
-    parts: BoundedList<AnswerPart>,
+    parts: BoundedList<ResponsePart>,
 }
 
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
-struct AnswerPart {
+struct ResponsePart {
     text: Option<String>,
     thought: Option<bool>,
-    function_call: Option<AnswerFunctionCall>,
+    function_call: Option<ResponseFunctionCall>,
 }
 
 #[derive(Deserialize)]
-struct AnswerFunctionCall {
+struct ResponseFunctionCall {
     id: Option<String>,
     name: String,
     args: Option<Box<RawValue>>,

@@ -5,7 +5,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Value, json, value::RawValue};
 
 use super::{
-    AnswerProgress, AnswerReader, ReadFault, WireRequest,
+    ReadFault, ResponseProgress, ResponseReader, WireRequest,
     bounded_list::BoundedList,
     event,
     history::{self, CallHistory, HistoryBlock},
@@ -102,8 +102,8 @@ pub(super) struct ChatReader {
     calls: u64,
 }
 
-impl AnswerReader for ChatReader {
-    fn read(&mut self, data: &str, out: &mut Vec<Delta>) -> Result<AnswerProgress, ReadFault> {
+impl ResponseReader for ChatReader {
+    fn read(&mut self, data: &str, out: &mut Vec<Delta>) -> Result<ResponseProgress, ReadFault> {
         let chunk: ChatResponse = event(data)?;
         if let Some(message) = chunk.message {
             push_text(out, Delta::Thinking, message.thinking);
@@ -114,7 +114,7 @@ impl AnswerReader for ChatReader {
             }
         }
         if !chunk.done.unwrap_or(false) {
-            return Ok(AnswerProgress::More);
+            return Ok(ResponseProgress::More);
         }
         out.push(Delta::Usage(Usage {
             input_tokens: chunk.prompt_eval_count.unwrap_or(0),
@@ -125,7 +125,7 @@ impl AnswerReader for ChatReader {
             None => StopReason::Stop,
             Some(reason) => stop(reason),
         });
-        Ok(AnswerProgress::Finished)
+        Ok(ResponseProgress::Finished)
     }
 
     fn stop(&self) -> Option<StopReason> {

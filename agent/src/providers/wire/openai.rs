@@ -5,7 +5,7 @@ use serde::Deserialize;
 use serde_json::{Value, json, value::RawValue};
 
 use super::{
-    AnswerProgress, AnswerReader, ReadFault, WireRequest,
+    ReadFault, ResponseProgress, ResponseReader, WireRequest,
     bounded_list::{BoundedList, MAX_CHOICES},
     event,
     history::{self, CallHistory, HistoryBlock},
@@ -125,10 +125,10 @@ pub(super) struct ChatCompletionReader {
     last: Option<u64>,
 }
 
-impl AnswerReader for ChatCompletionReader {
-    fn read(&mut self, data: &str, out: &mut Vec<Delta>) -> Result<AnswerProgress, ReadFault> {
+impl ResponseReader for ChatCompletionReader {
+    fn read(&mut self, data: &str, out: &mut Vec<Delta>) -> Result<ResponseProgress, ReadFault> {
         if data.trim() == DONE {
-            return Ok(AnswerProgress::Finished);
+            return Ok(ResponseProgress::Finished);
         }
         let chunk: ChatCompletionChunk = event(data)?;
         let choices = chunk.choices.items()?.into_iter();
@@ -152,7 +152,7 @@ impl AnswerReader for ChatCompletionReader {
                 output_tokens: usage.completion_tokens.unwrap_or(0),
             }));
         }
-        Ok(AnswerProgress::More)
+        Ok(ResponseProgress::More)
     }
 
     fn stop(&self) -> Option<StopReason> {

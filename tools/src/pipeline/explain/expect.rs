@@ -17,7 +17,7 @@ pub use report::{
 use super::{ExplainedTool, Explainer};
 
 use coverage::Mentions;
-use verdicts::AnswerChecker;
+use verdicts::VerdictChecker;
 
 impl Explainer {
     /// Creates an explainer that judges names only: it opens no mount and follows no symlink.
@@ -41,7 +41,7 @@ impl Explainer {
         today: Day,
     ) -> ExpectationReport {
         let mut mentions = Mentions::default();
-        let mut answers = AnswerChecker::new(self, tools);
+        let mut answers = VerdictChecker::new(self, tools);
         let mut results: Vec<ExpectationResult> =
             expectations.answers.iter().map(|expected| answers.decide(expected, &mut mentions)).collect();
         results.extend(expectations.never.iter().map(|flow| self.decide_flow(flow, tools, &mut mentions)));

@@ -31,7 +31,7 @@ enum CallSubject<'a> {
 type Labels = BTreeMap<FlowLabel, String>;
 
 /// Evaluates expectations of verdicts.
-pub(super) struct AnswerChecker<'a> {
+pub(super) struct VerdictChecker<'a> {
     explainer: &'a Explainer,
     tools: &'a [ExplainedTool],
     classes: PathClasses<'a>,
@@ -39,7 +39,7 @@ pub(super) struct AnswerChecker<'a> {
     paths: HashMap<String, Result<Arc<[GuestPath]>, TooManyClasses>>,
 }
 
-impl<'a> AnswerChecker<'a> {
+impl<'a> VerdictChecker<'a> {
     pub(super) fn new(explainer: &'a Explainer, tools: &'a [ExplainedTool]) -> Self {
         Self { explainer, tools, classes: PathClasses::new(&explainer.policy), paths: HashMap::new() }
     }

@@ -7,7 +7,7 @@ use portcullis_types::CancellationToken;
 
 use super::{
     connection::{self, Response},
-    decoder::AnswerDecoder,
+    decoder::ResponseDecoder,
     refusal::RequestIdentity,
     retry::FailedRequest,
 };
@@ -15,9 +15,9 @@ use crate::{Delta, DeltaStream};
 
 /// An answer that has begun.
 #[derive(Debug)]
-pub(super) struct AnswerStream {
+pub(super) struct ResponseStream {
     response: Response,
-    decoder: AnswerDecoder,
+    decoder: ResponseDecoder,
     /// Decoded pieces that are not yet taken: at most those of one chunk of the response.
     ready: VecDeque<Delta>,
     /// The failure that ends the answer. The stream returns it after all pieces that precede it.
@@ -27,10 +27,10 @@ pub(super) struct AnswerStream {
     cancel: CancellationToken,
 }
 
-impl AnswerStream {
+impl ResponseStream {
     pub(super) fn new(
         response: Response,
-        decoder: AnswerDecoder,
+        decoder: ResponseDecoder,
         identity: RequestIdentity,
         idle: Duration,
         cancel: CancellationToken,

@@ -15,11 +15,11 @@ use super::{
 
 /// The maximum length of an answer's text: 8 MiB. Without the limit, a model that never ends could fill the
 /// memory.
-pub const MAX_ANSWER_BYTES: usize = 8 << 20;
+pub const MAX_RESPONSE_BYTES: usize = 8 << 20;
 
 /// A complete answer.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub(super) struct CompleteAnswer {
+pub(super) struct CompleteResponse {
     pub(super) text: String,
     pub(super) calls: Vec<AssembledCall>,
     pub(super) stop: StopReason,
@@ -28,7 +28,7 @@ pub(super) struct CompleteAnswer {
 
 /// An answer that broke off. None of its calls may run.
 #[derive(Debug)]
-pub(super) struct BrokenAnswer {
+pub(super) struct BrokenResponse {
     /// The text received so far.
     pub(super) text: String,
     pub(super) end: AgentEnd,
@@ -44,10 +44,10 @@ pub(super) async fn ask(
     ids: &mut CallIds,
     idle_timeout: Duration,
     emitter: &GuardedEmitter,
-) -> Result<CompleteAnswer, BrokenAnswer> {
+) -> Result<CompleteResponse, BrokenResponse> {
     // Clone the token: the provider takes the request, and each piece needs the token.
     let cancel = request.cancel.clone();
-    let mut partial = PartialAnswer { text: String::new(), usage: None, begun: false };
+    let mut partial = PartialResponse { text: String::new(), usage: None, begun: false };
     let mut stream = open_stream(provider, request, idle_timeout, &mut partial).await?;
     let mut calls = ToolCallAccumulator::with_taken_ids(std::mem::take(ids));
     loop {
@@ -75,7 +75,7 @@ pub(super) async fn ask(
                 drop_stream(stream);
                 let (calls, taken_ids) = calls.finish_with_ids(&stop, offers);
                 *ids = taken_ids;
-                return Ok(CompleteAnswer { text: partial.text, calls, stop, usage: partial.usage });
+                return Ok(CompleteResponse { text: partial.text, calls, stop, usage: partial.usage });
             }
         }
     }
@@ -86,8 +86,8 @@ async fn open_stream(
     provider: &dyn Provider,
     request: ModelRequest,
     idle_timeout: Duration,
-    partial: &mut PartialAnswer,
-) -> Result<DeltaStream, BrokenAnswer> {
+    partial: &mut PartialResponse,
+) -> Result<DeltaStream, BrokenResponse> {
     let cancel = request.cancel.clone();
     let opening = async { provider.stream(request).await };
     wait_for_provider(opening, &cancel, idle_timeout, partial).await?.map_err(|error| partial.failed(&error))
@@ -98,8 +98,8 @@ async fn next_delta(
     stream: &mut DeltaStream,
     cancel: &CancellationToken,
     idle_timeout: Duration,
-    partial: &mut PartialAnswer,
-) -> Result<Delta, BrokenAnswer> {
+    partial: &mut PartialResponse,
+) -> Result<Delta, BrokenResponse> {
     match wait_for_provider(stream.next(), cancel, idle_timeout, partial).await? {
         Some(Ok(delta)) => Ok(delta),
         Some(Err(error)) => Err(partial.failed(&error)),
@@ -112,8 +112,8 @@ async fn wait_for_provider<T>(
     work: impl Future<Output = T>,
     cancel: &CancellationToken,
     idle_timeout: Duration,
-    partial: &mut PartialAnswer,
-) -> Result<T, BrokenAnswer> {
+    partial: &mut PartialResponse,
+) -> Result<T, BrokenResponse> {
     let answered = tokio::select! {
         // `biased`: a cancelled run sends no request and takes no further piece, even if one is ready.
         biased;
@@ -132,28 +132,28 @@ fn drop_stream(stream: DeltaStream) {
     let _ = std::panic::catch_unwind(AssertUnwindSafe(|| drop(stream)));
 }
 
-struct PartialAnswer {
+struct PartialResponse {
     text: String,
     usage: Option<Usage>,
     /// Whether any piece of the answer has arrived.
     begun: bool,
 }
 
-impl PartialAnswer {
+impl PartialResponse {
     /// Adds a piece of text, unless the answer would get too long.
-    fn add(&mut self, delta: &str) -> Result<(), BrokenAnswer> {
-        if self.text.len() + delta.len() > MAX_ANSWER_BYTES {
-            return Err(self.malformed(format!("the answer is longer than {MAX_ANSWER_BYTES} bytes")));
+    fn add(&mut self, delta: &str) -> Result<(), BrokenResponse> {
+        if self.text.len() + delta.len() > MAX_RESPONSE_BYTES {
+            return Err(self.malformed(format!("the answer is longer than {MAX_RESPONSE_BYTES} bytes")));
         }
         self.text.push_str(delta);
         Ok(())
     }
 
-    fn broken(&mut self, end: AgentEnd) -> BrokenAnswer {
-        BrokenAnswer { text: std::mem::take(&mut self.text), end, usage: self.usage }
+    fn broken(&mut self, end: AgentEnd) -> BrokenResponse {
+        BrokenResponse { text: std::mem::take(&mut self.text), end, usage: self.usage }
     }
 
-    fn failed(&mut self, error: &ProviderError) -> BrokenAnswer {
+    fn failed(&mut self, error: &ProviderError) -> BrokenResponse {
         // A transport error after the first piece leaves the answer incomplete.
         let kind = match error.kind() {
             ProviderErrorKind::Transport if self.begun => ProviderErrorKind::Incomplete,
@@ -165,19 +165,19 @@ impl PartialAnswer {
         self.broken(AgentEnd::Provider { kind, message: error_chain(error) })
     }
 
-    fn incomplete(&mut self, message: impl Into<String>) -> BrokenAnswer {
+    fn incomplete(&mut self, message: impl Into<String>) -> BrokenResponse {
         self.broken(AgentEnd::Provider { kind: ProviderErrorKind::Incomplete, message: message.into() })
     }
 
-    fn malformed(&mut self, message: String) -> BrokenAnswer {
+    fn malformed(&mut self, message: String) -> BrokenResponse {
         self.broken(AgentEnd::Provider { kind: ProviderErrorKind::Malformed, message })
     }
 
-    fn silent(&mut self, idle_timeout: Duration) -> BrokenAnswer {
+    fn silent(&mut self, idle_timeout: Duration) -> BrokenResponse {
         self.incomplete(format!("the model sent nothing for {} s", idle_timeout.as_secs()))
     }
 
-    fn panicked(&mut self, panic: &(dyn std::any::Any + Send)) -> BrokenAnswer {
+    fn panicked(&mut self, panic: &(dyn std::any::Any + Send)) -> BrokenResponse {
         self.broken(AgentEnd::Internal { message: panicked("provider", panic).to_string() })
     }
 }

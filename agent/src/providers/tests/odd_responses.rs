@@ -77,7 +77,7 @@ async fn initial_arguments_are_kept_though_nothing_ends_the_call() {
 
 #[tokio::test]
 async fn arguments_that_only_the_end_brings_count_towards_the_limit() {
-    let small_limits = ProviderLimits { answer_bytes: 100, ..limits() };
+    let small_limits = ProviderLimits { response_bytes: 100, ..limits() };
     let [call, reason] = begun_call(&json!({"text": "x".repeat(100)}));
     for reply in [
         Reply::events(events(&[call.clone(), reason.clone(), json!({"type": "message_stop"})])),
@@ -201,11 +201,11 @@ async fn a_list_without_end_is_refused() {
 
 #[tokio::test]
 async fn pieces_of_calls_count_though_they_say_nothing() {
-    let small_limits = ProviderLimits { answer_bytes: 64 * 1024, ..limits() };
+    let small_limits = ProviderLimits { response_bytes: 64 * 1024, ..limits() };
     let empty = events(&[json!({"choices": [{"delta": {"tool_calls": [{"index": 0}]}}]})]);
     let (deltas, error) =
         ask_with_reply(ProviderKind::OpenAi, Reply::events("").and_for_ever(empty.repeat(100)), small_limits)
             .await;
-    assert_eq!(deltas.len(), small_limits.answer_bytes / 32);
+    assert_eq!(deltas.len(), small_limits.response_bytes / 32);
     assert_too_large(error);
 }

@@ -3,7 +3,9 @@
 use serde::Deserialize;
 use serde_json::value::RawValue;
 
-use super::{AnswerProgress, AnswerReader, ReadFault, event, non_blank, push_text, stop_reason_with_calls};
+use super::{
+    ReadFault, ResponseProgress, ResponseReader, event, non_blank, push_text, stop_reason_with_calls,
+};
 use crate::{Delta, StopReason, ToolCallDelta, Usage};
 
 /// Reader state of one answer.
@@ -17,8 +19,8 @@ pub(super) struct MessagesReader {
     initial_input: Option<(u64, Box<RawValue>)>,
 }
 
-impl AnswerReader for MessagesReader {
-    fn read(&mut self, data: &str, out: &mut Vec<Delta>) -> Result<AnswerProgress, ReadFault> {
+impl ResponseReader for MessagesReader {
+    fn read(&mut self, data: &str, out: &mut Vec<Delta>) -> Result<ResponseProgress, ReadFault> {
         let event: MessageStreamEvent = event(data)?;
         let index = event.index.unwrap_or(0);
         match event.kind.as_str() {
@@ -32,11 +34,11 @@ impl AnswerReader for MessagesReader {
                 }
                 self.report_usage(event.usage, out);
             }
-            "message_stop" => return Ok(AnswerProgress::Finished),
+            "message_stop" => return Ok(ResponseProgress::Finished),
             // `ping`, and event types of later versions.
             _ => {}
         }
-        Ok(AnswerProgress::More)
+        Ok(ResponseProgress::More)
     }
 
     /// Emits initial arguments at the answer's end. Some servers never send a block's end, and the call must
