@@ -165,7 +165,7 @@ pub struct WrittenBundle {
 /// Returns the number of the last disclosed row. `None` if no row is disclosed.
 ///
 /// # Errors
-/// [`BundleError::Log`].
+/// [`BundleError::Log`] if a row of the log cannot be read.
 pub fn last_disclosed(log: &Path, is_disclosed: &dyn Fn(&Row) -> bool) -> Result<Option<u64>, BundleError> {
     for line in super::newest_row_lines(log) {
         let row = line?.row;
@@ -180,7 +180,8 @@ pub fn last_disclosed(log: &Path, is_disclosed: &dyn Fn(&Row) -> bool) -> Result
 /// of the checkpoint.
 ///
 /// # Errors
-/// [`BundleError`].
+/// [`BundleError`] if the log cannot be read or does not match the checkpoint, if it has no disclosed row,
+/// if a limit is exceeded, or if the file cannot be written.
 pub fn write_bundle(out: impl Write, request: &BundleRequest<'_>) -> Result<WrittenBundle, BundleError> {
     // One place is reserved for the checkpoint of the last row.
     let Some(free) = (MAX_CHECKPOINTS - 1).checked_sub(request.anchors.len()) else {

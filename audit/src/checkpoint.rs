@@ -56,7 +56,7 @@ impl Checkpoint {
 /// A checkpoint with its signatures. They are unverified until [`SignedCheckpoint::verify`].
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SignedCheckpoint {
-    /// The statement.
+    /// The signed statement about the log: its origin, its size and its root hash.
     pub checkpoint: Checkpoint,
     note: String,
 }
@@ -171,7 +171,7 @@ impl SignedCheckpoint {
     /// Verifies the signature of the log's key.
     ///
     /// # Errors
-    /// [`SignatureFault`].
+    /// [`SignatureFault`] if this key has not signed the checkpoint, or its signature does not match.
     pub fn verify(&self, key: &VerifierKey) -> Result<(), SignatureFault> {
         if self.checkpoint.origin != key.name() {
             return Err(SignatureFault::OtherKey);

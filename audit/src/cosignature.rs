@@ -30,7 +30,7 @@ impl WitnessKey {
     /// Parses a key. Keys for ML-DSA are not supported.
     ///
     /// # Errors
-    /// [`KeyError::WitnessForm`].
+    /// [`KeyError::WitnessForm`] if the text is not the Ed25519 key of a witness, or its id does not match.
     pub fn parse(text: &str) -> Result<Self, KeyError> {
         let text = text.trim();
         Self::parts(text)

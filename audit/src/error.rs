@@ -143,7 +143,7 @@ pub enum AuditError {
     /// The key that signs checkpoints cannot be used.
     #[error("cannot sign a checkpoint of the audit log")]
     Key {
-        /// The reason.
+        /// Why the key cannot be used.
         #[source]
         source: KeyError,
     },

@@ -53,7 +53,7 @@ pub(super) struct LogFiles {
 /// An open segment.
 #[derive(Debug)]
 pub(super) struct Segment {
-    /// The file.
+    /// The open file that holds the segment's rows.
     pub(super) log: File,
     /// The number, from 1.
     pub(super) number: u64,

@@ -257,7 +257,7 @@ impl VerifierKey {
     /// Parses a key.
     ///
     /// # Errors
-    /// [`KeyError::Form`].
+    /// [`KeyError::Form`] if the text does not have the form of a verifying key.
     pub fn parse(text: &str) -> Result<Self, KeyError> {
         let text = text.trim();
         let Ok(verifier) = StandardVerifier::new(text) else {

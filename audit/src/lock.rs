@@ -25,7 +25,7 @@ pub(super) const LOCK_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// A file that can be locked, by reference or shared.
 pub(super) trait HeldFile {
-    /// The file.
+    /// Returns the open file that the lock is taken on.
     fn file(&self) -> &File;
 }
 

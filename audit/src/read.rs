@@ -232,7 +232,7 @@ pub(super) struct OpenCallFields<'line> {
 /// A row with its line in the log.
 #[derive(Debug, Clone)]
 pub struct RowLine {
-    /// The row.
+    /// The row that was parsed from the line.
     pub row: Row,
     /// The line without its newline. It can have fields of a later version that the row lacks.
     pub line: Vec<u8>,

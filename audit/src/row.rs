@@ -418,7 +418,7 @@ portcullis_types::word_enum! {
     pub enum SubjectKind {
         /// A guest path.
         Path = "path",
-        /// A URL.
+        /// A URL that the call requests.
         Url = "url",
         /// A shell command.
         Command = "command",

@@ -92,7 +92,7 @@ pub struct WitnessReport {
 /// Where the chain breaks.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ChainBreak {
-    /// The file.
+    /// The path of the log file that has the faulty line.
     pub path: PathBuf,
     /// The line's number, from 1.
     pub line: u64,

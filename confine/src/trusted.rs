@@ -35,7 +35,7 @@ pub use readers::{GroupReaders, judge_readers};
 pub enum PathObject {
     /// The file itself.
     File,
-    /// A folder.
+    /// A folder on the way to the file.
     Folder,
     /// A symbolic link.
     Link,

@@ -90,7 +90,7 @@ pub enum FetchError {
     /// The URL has a scheme other than `http` and `https`.
     #[error("the scheme `{scheme}` is not supported; only http and https are")]
     Scheme {
-        /// The scheme.
+        /// The URL's scheme.
         scheme: String,
     },
     /// The URL holds a user name or a password.
@@ -102,20 +102,20 @@ pub enum FetchError {
     /// Requests must not go to this port.
     #[error("port {port} is not open to requests")]
     PortClosed {
-        /// The port.
+        /// The port that was to be dialled.
         port: u16,
     },
     /// The method is `CONNECT` or `TRACE`.
     #[error("the method {method} is not allowed")]
     MethodForbidden {
-        /// The method.
+        /// The method of the request.
         method: Method,
     },
     /// The request has a header that belongs to the connection or the framing, that carries a credential of
     /// this request, or that asks for a partial response from a host that may know a secret.
     #[error("the header `{name}` cannot be set")]
     HeaderForbidden {
-        /// The header.
+        /// The name of the refused header.
         name: HeaderName,
     },
     /// The request is larger than the limit.
@@ -200,7 +200,7 @@ pub enum FetchError {
     ConnectTimeout {
         /// The URL's host, or the proxy's.
         host: String,
-        /// The limit.
+        /// The maximum time for connecting.
         limit: Duration,
     },
     /// The response's headers were not complete within the limit.
@@ -208,13 +208,13 @@ pub enum FetchError {
     FirstByteTimeout {
         /// The URL's host.
         host: String,
-        /// The limit.
+        /// The maximum time until the headers are complete.
         limit: Duration,
     },
     /// The whole request exceeded the timeout, or resolving the host of a tunnel or dial did.
     #[error("the request was not finished within {limit:?}")]
     TotalTimeout {
-        /// The limit.
+        /// The maximum time for the whole request, or for resolving the host.
         limit: Duration,
     },
     /// The response has more or longer headers than the limits allow.

@@ -22,7 +22,7 @@ pub trait Judge: Send + Sync {
     /// unchecked URL.
     ///
     /// # Errors
-    /// The refusal.
+    /// A [`Refusal`] if the request must not be made.
     fn judge_request(&self, method: &Method, url: &Url) -> Result<(), Refusal>;
 
     /// Decides whether `address` may be connected to as `host`. Called for every address of a name before any
@@ -36,7 +36,7 @@ pub trait Judge: Send + Sync {
     /// `host` is the URL's host as [`Url::host_str`] writes it, an IPv6 address in brackets.
     ///
     /// # Errors
-    /// The refusal.
+    /// A [`Refusal`] if the address must not be connected to.
     fn judge_address(&self, host: &str, port: u16, address: IpAddr) -> Result<(), Refusal>;
 
     /// Receives the address of the connection that a request is about to use, or of the attempt that failed
@@ -46,7 +46,7 @@ pub trait Judge: Send + Sync {
     /// Decides whether a redirect may be followed. Called before [`Self::judge_request`] is called for its target.
     ///
     /// # Errors
-    /// The refusal.
+    /// A [`Refusal`] if the redirect must not be followed.
     fn judge_redirect(&self, from: &Url, to: &Url) -> Result<(), Refusal>;
 
     /// Returns the secrets that [`Self::should_attach`] is asked about. Called for each request. Default: none.

@@ -31,7 +31,7 @@ pub struct StreamedResponse {
     pub redirects: u32,
     /// The address that was dialled: the host's, or the proxy's.
     pub address: SocketAddr,
-    /// The status.
+    /// The HTTP status of the last response.
     pub status: StatusCode,
     /// The headers, with secrets redacted. `Content-Encoding` and `Content-Length` describe the transfer, not the
     /// decoded pieces.

@@ -33,9 +33,9 @@ portcullis_types::word_enum! {
 /// The caller of a request.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Identity {
-    /// The operator.
+    /// The operator, with a token of the kind `admin`.
     Admin,
-    /// A person.
+    /// A person, by the participant's id.
     User(String),
     /// An agent, or a program that acts for it.
     Agent(String),
@@ -125,7 +125,7 @@ impl Identity {
     /// their own spaces. The token of a run sees none, because its program needs only the run's calls.
     ///
     /// # Errors
-    /// [`StoreError`].
+    /// [`StoreError`] if the store cannot be read.
     pub(crate) async fn sees_space(&self, core: &Core, space: &str) -> Result<bool, StoreError> {
         match self {
             Self::Admin => Ok(true),
@@ -164,7 +164,7 @@ impl Identity {
     /// Returns whether the caller may see this run of this agent.
     ///
     /// # Errors
-    /// [`StoreError`].
+    /// [`StoreError`] if the store cannot be read.
     pub(crate) async fn sees_run(&self, core: &Core, (run, agent): (&str, &str)) -> Result<bool, StoreError> {
         match self {
             Self::Admin => Ok(true),
@@ -244,7 +244,7 @@ impl<'a> VisibleRuns<'a> {
     /// Returns whether the caller may see this run of this agent.
     ///
     /// # Errors
-    /// [`StoreError`].
+    /// [`StoreError`] if the store cannot be read.
     pub(crate) async fn sees(&mut self, run: &str, agent: &str) -> Result<bool, StoreError> {
         // For a user, visibility depends only on the agent, so it is cached by agent.
         let known = self.caller.user().and_then(|_| self.known.get(agent));

@@ -30,7 +30,7 @@ impl AgentServers {
     /// Refuses names that the registry already has, and URLs that the policy refuses.
     ///
     /// # Errors
-    /// [`ApiError`].
+    /// [`ApiError`] if a name is taken, or if the registry refuses a server, for example because of its URL.
     pub(crate) fn ensure_can_be_added(&self, registry: &ToolRegistry) -> Result<(), ApiError> {
         // No server has been asked yet, so only the names in the definition can be compared.
         if let Some(taken) = self.names().find(|name| registry.get(name.as_str()).is_some()) {

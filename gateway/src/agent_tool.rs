@@ -52,7 +52,7 @@ pub(crate) fn registry_of(core: &Core, tools: &[Value]) -> Result<(ToolRegistry,
 /// Returns the names of the tools in all agents' definitions, so that entries of the policy can name them.
 ///
 /// # Errors
-/// [`GatewayError::Store`].
+/// [`GatewayError::Store`] if the store cannot be read, or has a definition that cannot be parsed.
 pub async fn tool_names(store: &dyn GatewayStore) -> Result<Vec<ToolName>, GatewayError> {
     let agents =
         portcullis_runs::all_rows(|page| store.participants(Some(ParticipantKind::Agent), page)).await?;

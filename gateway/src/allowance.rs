@@ -26,7 +26,7 @@ impl MessageAllowance {
     /// Counts a message.
     ///
     /// # Errors
-    /// [`ErrorCode::TooMany`].
+    /// [`ErrorCode::TooMany`] if the user sends more messages in a minute than are allowed.
     pub(crate) fn admit(&self, user: &str) -> Result<(), ApiError> {
         // Drop idle users, so that a long uptime does not fill the memory.
         if self.0.len() > MAX_REMEMBERED {

@@ -95,7 +95,7 @@ impl Core {
 /// Returns the change that appends an event with these topics.
 ///
 /// # Errors
-/// [`StoreError::Json`].
+/// [`StoreError::Json`] if the data cannot be written as JSON.
 pub(crate) fn event(
     kind: &str,
     topics: impl IntoIterator<Item = String>,

@@ -48,7 +48,7 @@ pub(crate) fn user(user: store::Participant) -> User {
 }
 
 /// # Errors
-/// [`StoreError::Json`].
+/// [`StoreError::Json`] if the stored definition cannot be parsed.
 pub(crate) fn definition(agent: &store::Participant) -> Result<AgentDefinition, StoreError> {
     parse(&agent.definition)
 }

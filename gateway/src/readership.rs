@@ -26,11 +26,11 @@ const MAX_STREAMS_PER_TOKEN: usize = 256;
 /// The resource that a stream is about.
 #[derive(Debug, Clone)]
 pub(crate) enum StreamSubject {
-    /// A space.
+    /// A space, by its id.
     Space(String),
-    /// An agent.
+    /// An agent, by its id.
     Agent(String),
-    /// A run.
+    /// A run, by its id.
     Run(String),
 }
 

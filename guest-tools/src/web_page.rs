@@ -67,7 +67,7 @@ pub enum PageEffort {
 /// A page that was read.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct WebPage {
-    /// The content.
+    /// The text in the requested form. Images and other bodies have no text.
     pub content: PageContent,
     /// The title, if the page has one.
     pub title: Option<String>,

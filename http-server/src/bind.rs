@@ -29,7 +29,8 @@ pub enum BindError {
 /// Listens at an address. An address that other machines can reach must be allowed explicitly.
 ///
 /// # Errors
-/// [`BindError`].
+/// [`BindError`] if the address is reachable from other machines, which was not allowed, or if the system
+/// refuses to listen there.
 ///
 /// # Cancellation
 /// Dropping the future has no effect.

@@ -108,7 +108,7 @@ impl Client {
     /// Reports progress if the client asked for it. Each number must be greater than the last.
     ///
     /// # Errors
-    /// [`ClientError::Gone`].
+    /// [`ClientError::Gone`] if the call has ended, or the client is gone.
     ///
     /// # Cancellation
     /// Cancel-safe. Nothing is reported.

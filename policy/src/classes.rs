@@ -24,7 +24,7 @@ use states::{PathRulesOfMount, PathStates};
     "`{pattern}` matches more combinations of the policy's patterns than are examined; write it with fewer `*`"
 )]
 pub struct TooManyClasses {
-    /// The pattern.
+    /// The pattern, as it is written.
     pub pattern: String,
 }
 

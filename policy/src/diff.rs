@@ -49,7 +49,7 @@ pub struct EffectChange {
 /// The differences between two policies, the widest first.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
 pub struct PolicyDiff {
-    /// The differences.
+    /// The differences that affect the known tools, the widest first.
     pub changes: Vec<EffectChange>,
     /// The sections whose values differ without any effect on the known tools.
     pub without_effect: Vec<String>,

@@ -35,7 +35,7 @@ pub enum RequestedSubject {
         /// How the tool accesses the path.
         access: Access,
     },
-    /// A URL.
+    /// A URL that the tool requests.
     Url {
         /// The argument's name.
         argument: String,

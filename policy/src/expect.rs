@@ -101,9 +101,9 @@ pub enum ExpectedSubject {
     Path(GuestPath),
     /// All paths of a pattern.
     Paths(PathPattern),
-    /// A URL.
+    /// A URL that the call requests.
     Url(String),
-    /// A command.
+    /// A shell command that the call runs.
     Command(String),
 }
 
@@ -127,7 +127,7 @@ pub struct ForbiddenFlow {
 /// The source of the data of a `[[never]]` entry.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum ExpectedSource {
-    /// A mount.
+    /// The files of a mount.
     Mount(MountName),
     /// The responses to requests.
     Web,
@@ -176,7 +176,7 @@ pub struct PinnedDigest {
 /// A day of the calendar, in UTC.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 pub struct Day {
-    /// The year.
+    /// The year, which the text writes with four digits.
     pub year: i16,
     /// The month, from 1.
     pub month: u8,
@@ -193,7 +193,7 @@ impl Day {
     /// Reads `2026-12-31`.
     ///
     /// # Errors
-    /// [`InvalidDay`].
+    /// [`InvalidDay`] if the text has another form, or is not a day of the calendar.
     pub fn parse(text: &str) -> Result<Self, InvalidDay> {
         let has_form = text.len() == 10
             && text.bytes().enumerate().all(|(index, byte)| match index {

@@ -154,7 +154,7 @@ pub struct RunContext<'a> {
 pub struct MatchedFlowRule {
     /// The rule, as `flow[vault -> shell]`: the label that the run has, and the sink that the call has.
     pub rule: String,
-    /// The label.
+    /// The label of the run that the rule names.
     pub label: FlowLabel,
     /// The sink, as the policy writes it.
     #[serde(skip)]

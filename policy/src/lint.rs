@@ -185,14 +185,14 @@ impl LintCode {
 pub struct LintFinding {
     /// The stable code.
     pub code: LintCode,
-    /// The severity.
+    /// The severity, which follows from the code.
     pub level: LintLevel,
     /// The location in a policy text.
     #[serde(rename = "place")]
     pub location: SourceLocation,
     /// The key's path. Empty for the whole text.
     pub key: String,
-    /// The mistake.
+    /// The mistake in words, without a full stop.
     pub message: String,
     /// The line or the change that fixes the mistake.
     pub hint: String,

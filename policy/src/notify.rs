@@ -31,7 +31,7 @@ pub struct NotifySettings {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[non_exhaustive]
 pub struct MailSettings {
-    /// The server.
+    /// The server that takes the messages.
     pub server: MailServer,
     /// The address of the sender.
     pub from: MailAddress,

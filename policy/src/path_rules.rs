@@ -111,7 +111,8 @@ impl PathPattern {
     /// Reads a pattern of at most 4,096 bytes.
     ///
     /// # Errors
-    /// [`InvalidPathPattern`].
+    /// [`InvalidPathPattern`] if the text is longer, or has a character, component or wildcard that is
+    /// not allowed.
     pub fn parse(text: &str) -> Result<Self, InvalidPathPattern> {
         if text.len() > MAX_PATTERN_BYTES {
             return Err(InvalidPathPattern::TooLong);

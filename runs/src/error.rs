@@ -15,7 +15,7 @@ pub enum RunError {
     /// The text is not the id of a run.
     #[error("`{}` is not a run id: `run_` and 16 hexadecimal digits", .text.escape_debug())]
     InvalidId {
-        /// The text.
+        /// The text, as it was given.
         text: String,
     },
     /// The system gives no random bytes for an id.
@@ -28,13 +28,13 @@ pub enum RunError {
     /// There is no run about this workspace.
     #[error("there is no run about `{}`", .workspace.escape_debug())]
     NoRun {
-        /// The workspace.
+        /// The folder that the run would work on, as the operator names it.
         workspace: String,
     },
     /// The run is about another workspace. Its messages refer to other folders.
     #[error("the run `{id}` is about `{}`, not about `{}`", .other.escape_debug(), .workspace.escape_debug())]
     OtherWorkspace {
-        /// The run.
+        /// The id of the run.
         id: RunId,
         /// The workspace of the run.
         other: String,
@@ -46,13 +46,13 @@ pub enum RunError {
         "the run `{id}` has its answer; continue it with a prompt: portcullis agent PROMPT --resume {id}"
     )]
     Answered {
-        /// The run.
+        /// The id of the run.
         id: RunId,
     },
     /// A newer version has written the state.
     #[error("the state of the run `{id}` has the format {found}, and this program reads up to {known}")]
     Newer {
-        /// The run.
+        /// The id of the run.
         id: RunId,
         /// The format of the state.
         found: u32,
@@ -62,7 +62,7 @@ pub enum RunError {
     /// The store has a row that this program cannot parse.
     #[error("the store has a {what} of the run `{id}` that cannot be read")]
     Malformed {
-        /// The run.
+        /// The id of the run.
         id: RunId,
         /// The kind of the row.
         what: &'static str,
@@ -73,16 +73,16 @@ pub enum RunError {
     /// The run has an unknown label, so its flow rules could not be enforced.
     #[error("the run `{id}` has a label that is not known")]
     Label {
-        /// The run.
+        /// The id of the run.
         id: RunId,
-        /// The label.
+        /// Why the text of the label is refused.
         #[source]
         source: InvalidFlowLabel,
     },
     /// The folder of the process locks cannot be used.
     #[error("cannot read or write the folder `{}`", .folder.display())]
     Process {
-        /// The folder.
+        /// The host path of the folder of locks.
         folder: PathBuf,
         /// The system's error.
         #[source]
@@ -91,7 +91,7 @@ pub enum RunError {
     /// The run belongs to another agent, or to a client of a server, so this agent cannot resume it.
     #[error("the run `{id}` belongs to `{}`", agent.escape_default())]
     OtherAgent {
-        /// The run.
+        /// The id of the run.
         id: RunId,
         /// The agent of the run.
         agent: String,
@@ -99,7 +99,7 @@ pub enum RunError {
     /// A step was taken but cannot be stored. It can be taken again.
     #[error("cannot store the step of the run `{id}`: {reason}")]
     NotStored {
-        /// The run.
+        /// The id of the run.
         id: RunId,
         /// The reason, for the operator.
         reason: String,

@@ -33,7 +33,7 @@ pub struct Runs {
 /// A run, and what it works on.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct RunSubject {
-    /// The run.
+    /// The id of the run.
     pub id: RunId,
     /// The agent that the run belongs to.
     pub agent: String,
@@ -82,7 +82,7 @@ impl Runs {
     /// Adds a run with its first prompt. No process drives it yet.
     ///
     /// # Errors
-    /// [`RunError::Store`].
+    /// [`RunError::Store`] if the run exists, or if the store fails.
     pub async fn add(&self, subject: RunSubject, prompt: Message) -> Result<(), RunError> {
         self.add_continuing(subject, prompt, CarriedOver::default()).await
     }
@@ -90,7 +90,7 @@ impl Runs {
     /// Adds a run that continues earlier ones. No process drives it yet.
     ///
     /// # Errors
-    /// [`RunError::Store`].
+    /// [`RunError::Store`] if the run exists, if an inbox entry is already consumed, or if the store fails.
     pub async fn add_continuing(
         &self,
         subject: RunSubject,

@@ -29,9 +29,9 @@ use crate::{
 
 /// The objects that the steps of a process work with.
 pub struct StepParts {
-    /// The tools.
+    /// The registry of the tools that the model may call.
     pub registry: Arc<ToolRegistry>,
-    /// The model.
+    /// The connection to the model.
     pub provider: Arc<dyn Provider>,
     /// The identity of the model in audit rows.
     pub model: ModelIdentity,
@@ -133,7 +133,7 @@ impl Stepper {
     /// Adds a run with its prompt, unless the run exists.
     ///
     /// # Errors
-    /// [`RunError::Store`].
+    /// [`RunError::Store`] if the run cannot be stored.
     pub async fn begin(&self, id: &RunId, prompt: Message) -> Result<(), RunError> {
         match self.runs.add(self.subject(id), prompt).await {
             Err(RunError::Store(StoreError::AlreadyExists { what: Entity::Run, .. })) => Ok(()),

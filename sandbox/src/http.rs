@@ -39,7 +39,7 @@ use super::{
 pub enum HttpOperation {
     /// Make a request.
     Send {
-        /// The request.
+        /// The method, the URL and the headers.
         head: HttpRequestHead,
         /// The body. Empty means none.
         body: Vec<u8>,

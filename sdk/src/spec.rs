@@ -92,7 +92,7 @@ pub enum Requiredness {
 /// A value of a primitive type.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub enum LiteralValue {
-    /// A text.
+    /// A text that is known at compile time.
     String(&'static str),
     /// True or false.
     Boolean(bool),

@@ -46,7 +46,7 @@ pub enum ShellError {
     CacheUnusable {
         /// The cache's path on the host.
         path: PathBuf,
-        /// The reason.
+        /// The system's reason.
         source: io::Error,
     },
     /// The session reached a weaker posture than the required one, and was ended.

@@ -101,7 +101,7 @@ impl SessionToolchain {
     /// names and real paths of the mounts.
     ///
     /// # Errors
-    /// [`UnusableToolchain`].
+    /// [`UnusableToolchain`] if there are too many paths, or one cannot be used.
     pub(crate) fn check(
         &self,
         mounts: &[(&str, PathBuf)],
@@ -120,7 +120,7 @@ impl SessionToolchain {
     /// Checks that each cache is a folder outside the system's, and holds nothing that [`Self::check`] refuses.
     ///
     /// # Errors
-    /// [`UnusableToolchain::Path`].
+    /// [`UnusableToolchain::Path`] for the first cache that cannot be used.
     pub(crate) fn check_caches(
         &self,
         mounts: &[(&str, PathBuf)],

@@ -16,7 +16,7 @@ pub enum StoreError {
     NotFound {
         /// The kind of the row.
         what: Entity,
-        /// The id.
+        /// The id that the store does not have.
         id: String,
     },
     /// A row with this id is there already.
@@ -24,13 +24,13 @@ pub enum StoreError {
     AlreadyExists {
         /// The kind of the row.
         what: Entity,
-        /// The id.
+        /// The id that is taken.
         id: String,
     },
     /// The run has changed since its version was read.
     #[error("the run `{run}` has version {found}, not {expected}: it was changed in the meantime")]
     Conflict {
-        /// The run.
+        /// The id of the run.
         run: String,
         /// The version that the caller has read.
         expected: i64,
@@ -42,7 +42,7 @@ pub enum StoreError {
     Changed {
         /// The kind of the row.
         what: Entity,
-        /// The id.
+        /// The id of the row.
         id: String,
         /// The version that the caller has read.
         expected: i64,
@@ -64,7 +64,7 @@ pub enum StoreError {
     /// owner.
     #[error("the lease of the run `{run}` no longer belongs to `{owner}`")]
     LeaseLost {
-        /// The run.
+        /// The id of the run.
         run: String,
         /// The owner that the caller named.
         owner: String,
@@ -72,7 +72,7 @@ pub enum StoreError {
     /// Another owner has the lease of the run.
     #[error("the run `{run}` is driven by `{owner}`")]
     Leased {
-        /// The run.
+        /// The id of the run.
         run: String,
         /// The owner of the lease.
         owner: String,
@@ -82,19 +82,19 @@ pub enum StoreError {
     /// The run has ended, so it cannot be driven.
     #[error("the run `{run}` has ended")]
     Ended {
-        /// The run.
+        /// The id of the run.
         run: String,
     },
     /// The run has not ended, so it cannot be opened again.
     #[error("the run `{run}` has not ended")]
     StillOpen {
-        /// The run.
+        /// The id of the run.
         run: String,
     },
     /// The call no longer takes a result.
     #[error("the call `{id}` is {status}")]
     CallClosed {
-        /// The call.
+        /// The id of the call.
         id: String,
         /// Its status.
         status: ExternalCallStatus,
@@ -102,7 +102,7 @@ pub enum StoreError {
     /// The approval no longer takes an answer.
     #[error("the approval `{id}` is {status}")]
     ApprovalClosed {
-        /// The approval.
+        /// The id of the request for an approval.
         id: String,
         /// Its status.
         status: ApprovalStatus,
@@ -110,7 +110,7 @@ pub enum StoreError {
     /// The answer names another hash than the approval, so it is about other content.
     #[error("the approval `{id}` is bound to another hash")]
     OtherHash {
-        /// The approval.
+        /// The id of the request for an approval.
         id: String,
     },
     /// A text is empty where a name is needed, or has control characters.
@@ -193,21 +193,21 @@ impl StoreError {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Entity {
-    /// A run.
+    /// A run of an agent.
     Run,
     /// A call whose result comes later.
     Call,
     /// A started call.
     StartedCall,
-    /// An approval.
+    /// A request for an approval.
     Approval,
     /// A user or an agent.
     Participant,
-    /// A space.
+    /// A space, in which participants exchange messages.
     Space,
     /// A message of a space.
     Message,
-    /// A token.
+    /// A token, which identifies a caller.
     Token,
 }
 
@@ -235,7 +235,7 @@ pub enum LimitError {
     TooLarge {
         /// The value, for example `the arguments`.
         field: &'static str,
-        /// The size.
+        /// The size of the value, in bytes.
         bytes: usize,
         /// The maximum size.
         limit: usize,
@@ -308,7 +308,7 @@ pub enum OpenError {
     /// The file is a database of another program. Nothing was changed.
     #[error("`{path}` is the database of another program", path = .path.display())]
     Foreign {
-        /// The file.
+        /// The host path of the file.
         path: PathBuf,
     },
     /// Users other than the owner can access the folder or the file, or another user owns it.
@@ -318,7 +318,7 @@ pub enum OpenError {
         path: PathBuf,
         /// The widest mode that is accepted.
         wanted: u32,
-        /// The mode.
+        /// The mode of the folder or file.
         found: u32,
         /// The id of its owner.
         uid: u32,
@@ -326,13 +326,13 @@ pub enum OpenError {
     /// The path is a symlink, has a second hard link, or is not a regular file in a folder.
     #[error("`{path}` is a link or not a regular file", path = .path.display())]
     NotRegular {
-        /// The path.
+        /// The host path that is refused.
         path: PathBuf,
     },
     /// The folder or the file cannot be examined or made.
     #[error("cannot open the store `{path}`", path = .path.display())]
     Io {
-        /// The path.
+        /// The host path of the folder or file.
         path: PathBuf,
         /// The system's error.
         #[source]
@@ -341,7 +341,7 @@ pub enum OpenError {
     /// The URL of the server cannot be used. The message omits the URL, which may contain a password.
     #[error("invalid URL of the store: {reason}")]
     Url {
-        /// The reason.
+        /// Why the URL cannot be used, as a clause without a full stop.
         reason: &'static str,
         /// The parser's error.
         #[source]
@@ -350,13 +350,13 @@ pub enum OpenError {
     /// The database's encoding is not UTF-8, so it cannot store every text.
     #[error("the database has the encoding {found}; make it with `encoding 'UTF8'`")]
     Encoding {
-        /// The encoding.
+        /// The database's encoding, as the server names it.
         found: String,
     },
     /// The root certificates for the server's certificate cannot be read.
     #[error("cannot read the certificates of authorities")]
     Roots {
-        /// The reason.
+        /// Why the certificates cannot be read, or the error of the TLS library.
         #[source]
         source: Box<dyn Error + Send + Sync>,
     },

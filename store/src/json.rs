@@ -12,7 +12,7 @@ impl Json {
     /// Checks a text.
     ///
     /// # Errors
-    /// [`StoreError::Json`].
+    /// [`StoreError::Json`] if the text is not JSON.
     pub fn from_text(text: impl Into<String>) -> Result<Self, StoreError> {
         let text = text.into();
         // `IgnoredAny` checks the syntax without building a tree of a large payload.

@@ -68,19 +68,19 @@ pub trait SpaceStore: Send + Sync + std::fmt::Debug {
     /// Adds a participant, with version 1.
     ///
     /// # Errors
-    /// [`StoreError::AlreadyExists`].
+    /// [`StoreError::AlreadyExists`] if a participant has this id.
     async fn create_participant(&self, participant: NewParticipant) -> Result<(), StoreError>;
 
     /// Returns a participant.
     ///
     /// # Errors
-    /// [`StoreError::NotFound`].
+    /// [`StoreError::NotFound`] if no participant has this id.
     async fn participant(&self, id: &str) -> Result<Participant, StoreError>;
 
     /// Lists the participants of a kind, or all, the newest first.
     ///
     /// # Errors
-    /// [`StoreError::Database`].
+    /// [`StoreError::Database`] if the database fails.
     async fn participants(
         &self,
         kind: Option<ParticipantKind>,
@@ -97,7 +97,7 @@ pub trait SpaceStore: Send + Sync + std::fmt::Debug {
     /// entries of its inbox are consumed. Its messages and runs stay.
     ///
     /// # Errors
-    /// [`StoreError::NotFound`].
+    /// [`StoreError::NotFound`] if no participant has this id.
     async fn remove_participant(&self, id: &str, now: i64) -> Result<(), StoreError>;
 
     /// Adds a space.
@@ -109,13 +109,13 @@ pub trait SpaceStore: Send + Sync + std::fmt::Debug {
     /// Returns a space.
     ///
     /// # Errors
-    /// [`StoreError::NotFound`].
+    /// [`StoreError::NotFound`] if no space has this id, or if it was removed.
     async fn space(&self, id: &str) -> Result<Space, StoreError>;
 
     /// Lists the spaces of a member, or all, the newest first.
     ///
     /// # Errors
-    /// [`StoreError::Database`].
+    /// [`StoreError::Database`] if the database fails.
     async fn spaces(
         &self,
         member: Option<&str>,
@@ -126,14 +126,14 @@ pub trait SpaceStore: Send + Sync + std::fmt::Debug {
     /// the messages, and the events that have no other topic than this one.
     ///
     /// # Errors
-    /// [`StoreError::NotFound`].
+    /// [`StoreError::NotFound`] if no space has this id, or if it was removed before.
     async fn remove_space(&self, id: &str, topic: &str) -> Result<(), StoreError>;
 
     /// Removes rows that removed spaces have left, at most this many (of words, 16 times as many), and returns their
     /// number. 0 means that none are left.
     ///
     /// # Errors
-    /// [`StoreError::Database`].
+    /// [`StoreError::Database`] if the database fails.
     async fn sweep_spaces(&self, at_most: u32) -> Result<u64, StoreError>;
 
     /// Adds a member to a space. Returns whether the participant was not a member before.
@@ -151,7 +151,7 @@ pub trait SpaceStore: Send + Sync + std::fmt::Debug {
     /// Lists the members of a space, in the order in which they joined.
     ///
     /// # Errors
-    /// [`StoreError::NotFound`].
+    /// [`StoreError::NotFound`] if no space has this id, or if it was removed.
     async fn members(
         &self,
         space: &str,
@@ -161,31 +161,31 @@ pub trait SpaceStore: Send + Sync + std::fmt::Debug {
     /// Returns whether a participant is a member of a space. False without such a space or participant.
     ///
     /// # Errors
-    /// [`StoreError::Database`].
+    /// [`StoreError::Database`] if the database fails.
     async fn is_member(&self, space: &str, participant: &str) -> Result<bool, StoreError>;
 
     /// Returns whether two participants are members of the same space.
     ///
     /// # Errors
-    /// [`StoreError::Database`].
+    /// [`StoreError::Database`] if the database fails.
     async fn share_space(&self, participant: &str, other: &str) -> Result<bool, StoreError>;
 
     /// Returns a message.
     ///
     /// # Errors
-    /// [`StoreError::NotFound`].
+    /// [`StoreError::NotFound`] if no message has this id, or if its space was removed.
     async fn space_message(&self, id: &str) -> Result<SpaceMessage, StoreError>;
 
     /// Returns the newest message that shows a call; `None` if there is none.
     ///
     /// # Errors
-    /// [`StoreError::Database`].
+    /// [`StoreError::Database`] if the database fails.
     async fn call_message(&self, call: &str) -> Result<Option<SpaceMessage>, StoreError>;
 
     /// Lists calls, the newest first, each with the data of the newest message that shows it.
     ///
     /// # Errors
-    /// [`StoreError::Database`].
+    /// [`StoreError::Database`] if the database fails.
     async fn shown_calls(
         &self,
         filter: ExternalCallFilter,
@@ -198,7 +198,7 @@ pub trait SpaceStore: Send + Sync + std::fmt::Debug {
     /// digits; letters of scripts without spaces are words of their own. A search without words finds nothing.
     ///
     /// # Errors
-    /// [`StoreError::NotFound`].
+    /// [`StoreError::NotFound`] if no space has this id, or if it was removed.
     async fn space_messages(
         &self,
         space: &str,
@@ -216,7 +216,7 @@ pub trait SpaceStore: Send + Sync + std::fmt::Debug {
     /// without one begins with the oldest event.
     ///
     /// # Errors
-    /// [`StoreError::Database`].
+    /// [`StoreError::Database`] if the database fails.
     async fn events(
         &self,
         topic: Option<&str>,
@@ -226,14 +226,14 @@ pub trait SpaceStore: Send + Sync + std::fmt::Debug {
     /// Returns the newest id of the log, and the largest id that was removed from it.
     ///
     /// # Errors
-    /// [`StoreError::Database`].
+    /// [`StoreError::Database`] if the database fails.
     async fn event_bounds(&self) -> Result<EventBounds, StoreError>;
 
     /// Removes the oldest events, up to the first that was appended at this time or later, at most this many, and
     /// returns their number. Fewer than asked for means that none are left.
     ///
     /// # Errors
-    /// [`StoreError::Database`].
+    /// [`StoreError::Database`] if the database fails.
     async fn remove_events_before(&self, time: i64, at_most: u32) -> Result<u64, StoreError>;
 
     /// Adds notes of an agent, or replaces those with the same ids: all, or none.
@@ -251,13 +251,13 @@ pub trait SpaceStore: Send + Sync + std::fmt::Debug {
     /// Removes notes of an agent, and returns how many there were.
     ///
     /// # Errors
-    /// [`StoreError::Database`].
+    /// [`StoreError::Database`] if the database fails.
     async fn remove_notes(&self, agent: &str, kind: NoteKind, ids: Vec<String>) -> Result<u64, StoreError>;
 
     /// Lists the notes of an agent of one kind, in the order in which they were first set.
     ///
     /// # Errors
-    /// [`StoreError::Database`].
+    /// [`StoreError::Database`] if the database fails.
     async fn notes(
         &self,
         agent: &str,
@@ -283,32 +283,32 @@ pub trait SpaceStore: Send + Sync + std::fmt::Debug {
     /// Returns the token with this hash; `None` if there is none.
     ///
     /// # Errors
-    /// [`StoreError::Database`].
+    /// [`StoreError::Database`] if the database fails.
     async fn find_token(&self, hash: &str) -> Result<Option<Token>, StoreError>;
 
     /// Lists all tokens, the newest first.
     ///
     /// # Errors
-    /// [`StoreError::Database`].
+    /// [`StoreError::Database`] if the database fails.
     async fn tokens(&self, page: PageRequest<AgeCursor>) -> Result<Page<Token, AgeCursor>, StoreError>;
 
     /// Removes a token. Returns whether there was one.
     ///
     /// # Errors
-    /// [`StoreError::Database`].
+    /// [`StoreError::Database`] if the database fails.
     async fn remove_token(&self, id: &str) -> Result<bool, StoreError>;
 
     /// Removes all tokens of a subject, and returns their number.
     ///
     /// # Errors
-    /// [`StoreError::Database`].
+    /// [`StoreError::Database`] if the database fails.
     async fn remove_tokens_of(&self, subject_kind: &str, subject: &str) -> Result<u64, StoreError>;
 
     /// Returns the names of the inboxes that begin with a prefix and have unconsumed entries, in order. The
     /// cursor is a name.
     ///
     /// # Errors
-    /// [`StoreError::Database`].
+    /// [`StoreError::Database`] if the database fails.
     async fn inboxes_with_entries(
         &self,
         prefix: &str,

@@ -42,13 +42,13 @@ pub trait RunStore: Send + Sync + std::fmt::Debug {
     /// Returns a run with its state.
     ///
     /// # Errors
-    /// [`StoreError::NotFound`].
+    /// [`StoreError::NotFound`] if no run has this id.
     async fn run(&self, id: &str) -> Result<Run, StoreError>;
 
     /// Lists runs, the newest first.
     ///
     /// # Errors
-    /// [`StoreError::Database`].
+    /// [`StoreError::Database`] if the database fails.
     async fn runs(
         &self,
         filter: RunFilter,
@@ -86,7 +86,7 @@ pub trait RunStore: Send + Sync + std::fmt::Debug {
     /// Gives the lease back. It has no effect if the lease is no longer the owner's.
     ///
     /// # Errors
-    /// [`StoreError::Database`].
+    /// [`StoreError::Database`] if the database fails.
     async fn release_lease(&self, run: &str, owner: &str) -> Result<(), StoreError>;
 
     /// Requests that a run end. The process that drives it reads this in [`RunSummary::cancel_requested`]. A
@@ -105,7 +105,7 @@ pub trait RunStore: Send + Sync + std::fmt::Debug {
     /// Lists the messages of a run, in order. The cursor is an ordinal.
     ///
     /// # Errors
-    /// [`StoreError::NotFound`].
+    /// [`StoreError::NotFound`] if no run has this id.
     async fn messages(
         &self,
         run: &str,
@@ -115,7 +115,7 @@ pub trait RunStore: Send + Sync + std::fmt::Debug {
     /// Lists the steps of a run, in order. The cursor is an ordinal.
     ///
     /// # Errors
-    /// [`StoreError::NotFound`].
+    /// [`StoreError::NotFound`] if no run has this id.
     async fn steps(&self, run: &str, page: PageRequest<i64>) -> Result<Page<Step, i64>, StoreError>;
 
     /// Records that a call is about to begin, and returns whether it may. The process asks before each call
@@ -135,7 +135,7 @@ pub trait RunStore: Send + Sync + std::fmt::Debug {
     /// Lists the started calls of a run, in the order in which they began. The cursor is a position in this order.
     ///
     /// # Errors
-    /// [`StoreError::NotFound`].
+    /// [`StoreError::NotFound`] if no run has this id.
     async fn started_calls(
         &self,
         run: &str,
@@ -153,7 +153,7 @@ pub trait RunStore: Send + Sync + std::fmt::Debug {
     /// returned.
     ///
     /// # Errors
-    /// [`StoreError::NotFound`].
+    /// [`StoreError::NotFound`] if no call has this id.
     async fn time_out_call(&self, id: &str, now: i64) -> Result<TimeOutOutcome, StoreError>;
 
     /// Stores the result of a call. A waiting run gets it inline, any other run through its agent's inbox, as
@@ -167,26 +167,26 @@ pub trait RunStore: Send + Sync + std::fmt::Debug {
     /// Cancels a call, unless it is closed. Returns whether it was open.
     ///
     /// # Errors
-    /// [`StoreError::NotFound`].
+    /// [`StoreError::NotFound`] if no call has this id.
     async fn cancel_call(&self, id: &str, now: i64) -> Result<bool, StoreError>;
 
     /// Marks open calls whose expiry time has passed, at most this many, and returns their ids. Fewer than
     /// asked for means that none are left.
     ///
     /// # Errors
-    /// [`StoreError::Database`].
+    /// [`StoreError::Database`] if the database fails.
     async fn expire_calls(&self, now: i64, at_most: u32) -> Result<Vec<String>, StoreError>;
 
     /// Returns a call.
     ///
     /// # Errors
-    /// [`StoreError::NotFound`].
+    /// [`StoreError::NotFound`] if no call has this id.
     async fn call(&self, id: &str) -> Result<StoredExternalCall, StoreError>;
 
     /// Lists calls, the newest first.
     ///
     /// # Errors
-    /// [`StoreError::Database`].
+    /// [`StoreError::Database`] if the database fails.
     async fn calls(
         &self,
         filter: ExternalCallFilter,
@@ -214,19 +214,19 @@ pub trait RunStore: Send + Sync + std::fmt::Debug {
     /// Marks requests whose expiry time has passed, as [`Self::expire_calls`] does for calls.
     ///
     /// # Errors
-    /// [`StoreError::Database`].
+    /// [`StoreError::Database`] if the database fails.
     async fn expire_approvals(&self, now: i64, at_most: u32) -> Result<Vec<String>, StoreError>;
 
     /// Returns a request for an approval, with its answer.
     ///
     /// # Errors
-    /// [`StoreError::NotFound`].
+    /// [`StoreError::NotFound`] if no request has this id.
     async fn approval(&self, id: &str) -> Result<StoredApproval, StoreError>;
 
     /// Lists requests for approvals, the newest first.
     ///
     /// # Errors
-    /// [`StoreError::Database`].
+    /// [`StoreError::Database`] if the database fails.
     async fn approvals(
         &self,
         filter: ApprovalFilter,
@@ -242,14 +242,14 @@ pub trait RunStore: Send + Sync + std::fmt::Debug {
     /// Lists the entries of an agent's inbox that no step has consumed, in order. The cursor is an ordinal.
     ///
     /// # Errors
-    /// [`StoreError::Database`].
+    /// [`StoreError::Database`] if the database fails.
     async fn inbox(&self, agent: &str, page: PageRequest<i64>) -> Result<Page<InboxEntry, i64>, StoreError>;
 
     /// Consumes the entries up to this ordinal, and returns their number. A step does the same in its own transaction,
     /// with [`CommitStep::consumed_inbox`].
     ///
     /// # Errors
-    /// [`StoreError::Database`].
+    /// [`StoreError::Database`] if the database fails.
     async fn consume_inbox(&self, agent: &str, up_to: i64, now: i64) -> Result<u64, StoreError>;
 
     /// Removes runs that have ended and were last changed before this time, with all that belongs to them, at most this
@@ -257,13 +257,13 @@ pub trait RunStore: Send + Sync + std::fmt::Debug {
     /// time are removed too, at most as many. Fewer runs than asked for means that none are left.
     ///
     /// # Errors
-    /// [`StoreError::Database`].
+    /// [`StoreError::Database`] if the database fails.
     async fn remove_ended_before(&self, time: i64, at_most: u32) -> Result<u64, StoreError>;
 
     /// Reads from the database, so that a readiness probe knows whether it answers.
     ///
     /// # Errors
-    /// [`StoreError::Database`].
+    /// [`StoreError::Database`] if the database fails.
     async fn ping(&self) -> Result<(), StoreError>;
 
     /// Streams the ids of calls and approvals, each when this process has answered it: resolved, timed out,

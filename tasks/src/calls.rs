@@ -49,7 +49,7 @@ pub struct BeginningEffects {
 pub struct TaskCall {
     /// The name of the task's file. The call's run has the same name.
     pub task: String,
-    /// The call.
+    /// The call, with its id, tool and arguments.
     pub call: ToolCall,
     /// The binding of the question in the ledger, if a person has approved it by moving the task. The call
     /// runs without a further question only if its question has the same binding.

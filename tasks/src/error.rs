@@ -90,7 +90,7 @@ pub enum FileError {
     /// The system refused an operation.
     #[error("cannot {operation}")]
     Io {
-        /// The operation.
+        /// The failed operation, as a verb with its object.
         operation: &'static str,
         /// The system's reason.
         #[source]
@@ -125,7 +125,7 @@ pub enum TaskFolderError {
     /// The folder cannot be opened.
     #[error("cannot open the folder {}", path.display())]
     Open {
-        /// The folder.
+        /// The host path of the folder of task files.
         path: PathBuf,
         /// The system's reason.
         #[source]
@@ -134,7 +134,7 @@ pub enum TaskFolderError {
     /// Another process is working on the folder.
     #[error("another process runs the tasks of {}; end it first", path.display())]
     Busy {
-        /// The folder.
+        /// The host path of the folder of task files.
         path: PathBuf,
     },
     /// A state's folder cannot be created, opened or listed.
@@ -149,9 +149,9 @@ pub enum TaskFolderError {
     /// Changes cannot be watched.
     #[error("cannot watch {}", path.display())]
     Watch {
-        /// The folder.
+        /// The host path of the folder of task files.
         path: PathBuf,
-        /// The reason.
+        /// The error of the file watcher.
         #[source]
         source: notify::Error,
     },

@@ -44,7 +44,7 @@ pub struct LedgerRow {
     pub tool: String,
     /// The id of the call in the audit log. Empty if there is none.
     pub call_id: String,
-    /// The status.
+    /// Whether the call is pending, has succeeded or has failed.
     pub status: LedgerStatus,
     /// When the row was first written.
     pub started: String,

@@ -61,7 +61,7 @@ impl BlockCall {
     /// Parses a block's content.
     ///
     /// # Errors
-    /// [`NoCall`].
+    /// [`NoCall`] if the block is not a call in JSON, or has the character U+0000.
     pub(crate) fn parse(code: &str) -> Result<Self, NoCall> {
         let top: TopLevel<'_> = match serde_json::from_str(code) {
             Ok(top) => top,

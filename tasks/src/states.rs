@@ -17,7 +17,7 @@ pub struct TaskStates {
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct ScannedState {
-    /// The folder.
+    /// The name of the state's folder.
     pub folder: String,
     /// The folder that a task moves to when all of its calls have succeeded.
     pub on_success: String,
@@ -68,7 +68,8 @@ impl TaskStates {
     /// `approved` is scanned too, and needs a `[[scanned]]`.
     ///
     /// # Errors
-    /// [`StatesError`].
+    /// [`StatesError`] if the text has another shape, if a folder's name is invalid or used twice, if no
+    /// state is scanned, or if tasks would move to an unknown state or in a cycle.
     pub fn parse(text: &str) -> Result<Self, StatesError> {
         let file: StatesFile = toml::from_str(text)?;
         let states = Self {

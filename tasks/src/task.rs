@@ -45,7 +45,7 @@ pub enum TaskCallReportStatus {
     Failed {
         /// The stable code.
         code: String,
-        /// The reason.
+        /// The reason in words, for people.
         message: String,
     },
     /// The call waits for a person's approval.

@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 /// The input of `setup`.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct SetupInput {
-    /// The run.
+    /// The id of the run.
     pub(crate) run: String,
     /// The prompt of a new run.
     #[serde(default)]
@@ -18,7 +18,7 @@ pub(crate) struct SetupInput {
 /// The input of the other steps.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct StepInput {
-    /// The run.
+    /// The id of the run.
     pub(crate) run: String,
     /// The version that the step follows.
     pub(crate) version: i64,
@@ -52,11 +52,11 @@ impl From<Interrupted> for SkipReason {
 /// The input of `run_tool`.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct CallInput {
-    /// The run.
+    /// The id of the run.
     pub(crate) run: String,
     /// The version of the run before the turn's step.
     pub(crate) version: i64,
-    /// The call.
+    /// The id of the call.
     pub(crate) call: String,
     /// The name of the call's tool.
     pub(crate) tool: String,
@@ -67,9 +67,9 @@ pub(crate) struct CallInput {
 /// The input of `answer`.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct AnswerInput {
-    /// The run.
+    /// The id of the run.
     pub(crate) run: String,
-    /// The answer.
+    /// The answer to a question, as the signal has delivered it.
     pub(crate) answer: crate::workflow_payloads::ApprovalSignal,
 }
 

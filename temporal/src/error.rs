@@ -11,7 +11,7 @@ pub enum WorkerError {
     /// The server does not answer.
     #[error("no Temporal server answers at {address}")]
     Unreachable {
-        /// The address.
+        /// The address of the server.
         address: String,
         /// The connection's error.
         #[source]
@@ -23,7 +23,7 @@ pub enum WorkerError {
          create {}", .namespace.escape_debug(), .namespace.escape_debug()
     )]
     Namespace {
-        /// The namespace.
+        /// The name of the namespace.
         namespace: String,
         /// The server's answer.
         #[source]
@@ -32,7 +32,7 @@ pub enum WorkerError {
     /// This worker does not offer a placed tool, so the model would not know the tool.
     #[error("the tool `{}` is placed, but this worker does not offer it, so the model would not know it", .tool.escape_debug())]
     PlacedTool {
-        /// The tool.
+        /// The name of the placed tool.
         tool: String,
     },
     /// The SDK has failed.

@@ -11,7 +11,7 @@ const MAX_NAME_BYTES: usize = 256;
 /// A tool, and the task queue of the workers that run it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Placement {
-    /// The tool.
+    /// The name of the tool.
     pub tool: String,
     /// The task queue.
     pub queue: String,
@@ -21,7 +21,7 @@ pub struct Placement {
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 #[error("`{}` is not a placement: TOOL=QUEUE, each a name of at most {MAX_NAME_BYTES} bytes", .text.escape_debug())]
 pub struct InvalidPlacement {
-    /// The text.
+    /// The text, as it was given.
     pub text: String,
 }
 

@@ -26,7 +26,7 @@ pub struct Address(Url);
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 #[error("`{}` is not an address of a Temporal server: HOST:PORT, https://HOST:PORT or http://HOST:PORT", .text.escape_debug())]
 pub struct InvalidAddress {
-    /// The text.
+    /// The text, as it was given.
     pub text: String,
 }
 
@@ -86,7 +86,7 @@ fn is_here(url: &Url) -> bool {
 /// certificate.
 ///
 /// # Errors
-/// [`WorkerError::Unreachable`].
+/// [`WorkerError::Unreachable`] if the connection is refused, fails, or is not made in time.
 pub async fn connect(address: &Address) -> Result<Connection, WorkerError> {
     let options = ConnectionOptions::new(address.0.clone())
         .identity(format!("portcullis-{}", std::process::id()))

@@ -33,7 +33,7 @@ const GRACE: Duration = Duration::from_secs(5);
 /// The settings of a worker.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct WorkerSettings {
-    /// The namespace.
+    /// The name of the namespace at the Temporal server.
     pub namespace: String,
     /// The task queue.
     pub task_queue: String,
@@ -52,7 +52,8 @@ impl RunWorker {
     /// Creates a worker. It takes tasks only when it runs.
     ///
     /// # Errors
-    /// [`WorkerError`].
+    /// [`WorkerError`] if the namespace cannot be used, if this worker does not offer a placed tool, or
+    /// if the SDK fails.
     pub async fn new(
         connection: Connection,
         settings: WorkerSettings,
@@ -86,7 +87,7 @@ impl RunWorker {
     /// grace period to end. The server gives the others to other workers.
     ///
     /// # Errors
-    /// [`WorkerError::Sdk`].
+    /// [`WorkerError::Sdk`] if the SDK's worker ends with an error.
     pub async fn run(&mut self, stop: &CancellationToken) -> Result<(), WorkerError> {
         let shut_down = self.worker.shutdown_handle();
         let mut running = std::pin::pin!(self.worker.run());

@@ -120,7 +120,7 @@ impl Fixture {
         self.root.path()
     }
 
-    /// The workspace.
+    /// Returns the host path of the workspace.
     #[must_use]
     pub fn workspace(&self) -> PathBuf {
         self.root.path().join("workspace")

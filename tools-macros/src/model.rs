@@ -51,7 +51,7 @@ pub(crate) struct ToolHints {
     pub(crate) output_cap_bytes: Option<u64>,
 }
 
-/// A parameter.
+/// A parameter of a tool's function.
 pub(crate) enum Param {
     Context,
     /// A state, with the type within `State<…>`.

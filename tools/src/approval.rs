@@ -65,7 +65,7 @@ pub trait Approver: Send + Sync {
 /// program.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct AttributedAnswer {
-    /// The answer.
+    /// Whether the call is approved or refused.
     pub answer: ApprovalAnswer,
     /// The kind of approver.
     pub by: ApproverKind,

@@ -75,7 +75,7 @@ pub struct ExternalCall {
     pub id: String,
     /// The agent that makes the call.
     pub agent: String,
-    /// The tool.
+    /// The name of the called tool.
     pub tool: String,
     /// The JSON text of the arguments.
     pub arguments: String,

@@ -111,19 +111,19 @@ pub enum InvalidHttpTarget {
     /// The text is not a valid header name.
     #[error("`{}` is not a valid header name", escape_for_display(name))]
     HeaderName {
-        /// The text.
+        /// The header's name, as it is written.
         name: String,
     },
     /// The value contains control characters, such as line breaks.
     #[error("its value has control characters")]
     HeaderValue {
-        /// The header.
+        /// The header's name, as it is written.
         name: String,
     },
     /// The host sets this header itself, because it belongs to the connection or the framing.
     #[error("the host sets this header itself; leave it out")]
     ReservedHeader {
-        /// The header.
+        /// The header's name, as it is written.
         name: String,
     },
     /// The header carries a credential.
@@ -131,13 +131,13 @@ pub enum InvalidHttpTarget {
         "a credential is not part of a configuration; write it as a secret of the policy, with this header and the tool's name: `[secrets.NAME]`"
     )]
     CredentialHeader {
-        /// The header.
+        /// The header's name, as it is written.
         name: String,
     },
     /// The header is given twice. Names differ at most in case.
     #[error("the header is given twice")]
     RepeatedHeader {
-        /// The header.
+        /// The header's name, in lower case.
         name: String,
     },
     /// The header names a content type other than the one that is sent.
@@ -210,7 +210,7 @@ impl HttpTarget {
         self.url.as_str()
     }
 
-    /// The method.
+    /// The method of the request, one of [`HTTP_TOOL_METHODS`].
     #[must_use]
     pub fn method(&self) -> HttpMethod {
         self.method

@@ -19,7 +19,7 @@ pub enum PrivateFileError {
 /// Opens a file that only its owner can read.
 ///
 /// # Errors
-/// [`PrivateFileError`].
+/// [`PrivateFileError`] if the file cannot be opened, is not regular, or gives rights to other users.
 pub fn open_private_file(path: &Path) -> Result<File, PrivateFileError> {
     // Refuse a planted symlink, which could lead to another file.
     let file = bounded::open_regular(path, LastLink::Refuse)?;

@@ -18,7 +18,7 @@ use crate::{
 /// A group of recorded calls whose verdict would change in the same way.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 pub struct ChangedVerdict {
-    /// The tool.
+    /// The name of the called tool, as the rows record it.
     pub tool: String,
     /// The verdict under the old policy.
     pub was: Approval,

@@ -13,7 +13,7 @@ crate::word_enum! {
         /// A process on the operator's machine.
         #[default]
         Process = "process",
-        /// A container.
+        /// A container, which shares the kernel of its machine.
         Container = "container",
         /// A dedicated virtual machine.
         MicroVm = "micro_vm",

@@ -10,9 +10,9 @@ use crate::{Content, ToolCall, ToolError, ToolOutcome, ToolResult};
 pub enum MessageRole {
     /// The operator's instructions.
     System,
-    /// The person.
+    /// The person's prompt.
     User,
-    /// The model.
+    /// The model's answer, which may request calls.
     Assistant,
     /// A tool's result.
     Tool,

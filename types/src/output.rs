@@ -95,10 +95,10 @@ impl std::io::Write for Count {
 pub enum Content {
     /// Text.
     Text {
-        /// The text.
+        /// The text, without further encoding.
         text: String,
     },
-    /// An image.
+    /// An image, with its media type.
     Image {
         /// The image's bytes as base64.
         data: String,
@@ -106,7 +106,7 @@ pub enum Content {
         #[serde(rename = "mimeType")]
         mime_type: String,
     },
-    /// A sound.
+    /// A sound, with its media type.
     Audio {
         /// The sound's bytes as base64.
         data: String,

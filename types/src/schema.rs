@@ -133,25 +133,25 @@ pub enum JsonSchemaType {
         /// The allowed values, if there is a list of them.
         #[serde(rename = "enum", default, skip_serializing_if = "Option::is_none")]
         enum_values: Option<Vec<String>>,
-        /// The description.
+        /// The description for the model, if there is one.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         description: Option<String>,
     },
-    /// An integer.
+    /// A whole number.
     Integer {
-        /// The description.
+        /// The description for the model, if there is one.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         description: Option<String>,
     },
     /// Any number.
     Number {
-        /// The description.
+        /// The description for the model, if there is one.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         description: Option<String>,
     },
     /// True or false.
     Boolean {
-        /// The description.
+        /// The description for the model, if there is one.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         description: Option<String>,
     },
@@ -159,7 +159,7 @@ pub enum JsonSchemaType {
     Array {
         /// The schema of each value.
         items: Box<JsonSchema>,
-        /// The description.
+        /// The description for the model, if there is one.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         description: Option<String>,
     },

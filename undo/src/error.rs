@@ -50,7 +50,7 @@ pub enum UndoError {
     Damaged {
         /// The record's id.
         id: String,
-        /// The mistake.
+        /// Why the record cannot be read, as a clause without a full stop.
         reason: String,
     },
     /// No record has this id or call.

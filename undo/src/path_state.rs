@@ -133,12 +133,12 @@ pub enum PathState {
     Absent,
     /// A regular file.
     File(FileMetadata),
-    /// A directory.
+    /// A directory, without its entries.
     Directory {
         /// The permission bits.
         mode: u32,
     },
-    /// A symlink.
+    /// A symlink, which is not followed.
     Link {
         /// The target of the symlink.
         #[serde(with = "link_text")]

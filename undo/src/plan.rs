@@ -45,7 +45,7 @@ pub(crate) enum KeptContent {
 pub struct Conflict {
     /// The path as tools name it, unescaped.
     pub path: String,
-    /// The reason.
+    /// Why the state cannot be restored.
     pub reason: ConflictReason,
 }
 

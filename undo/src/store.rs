@@ -79,7 +79,7 @@ pub struct UndoStore {
 pub struct ChangeRecord {
     /// The record's id.
     pub id: RecordId,
-    /// The call.
+    /// The call that made the changes.
     pub call: CallIdentity,
     /// When the call made its first change, in seconds since the epoch.
     pub time: u64,

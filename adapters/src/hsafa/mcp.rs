@@ -20,7 +20,7 @@ const KEYS: [&str; 4] = ["name", "url", "transport", "allowedTools"];
 #[derive(Debug, Clone)]
 #[non_exhaustive]
 pub struct McpServerConfiguration {
-    /// The server.
+    /// The server, by its name and URL.
     pub server: RemoteMcpServer,
     /// The tools of the server that the agent may have. Others are not offered.
     pub allowed_tools: Vec<ToolName>,

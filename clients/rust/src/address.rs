@@ -77,7 +77,7 @@ impl Address {
 /// path.
 ///
 /// # Errors
-/// [`ClientError::Id`].
+/// [`ClientError::Id`] if the text is empty, too long, `.` or `..`, or has characters that no id has.
 pub(crate) fn check_id(subject: &'static str, id: &str) -> Result<(), ClientError> {
     let is_id = (1..=MAX_ID_BYTES).contains(&id.len())
         && !matches!(id, "." | "..")

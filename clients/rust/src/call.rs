@@ -35,7 +35,7 @@ impl Call {
     /// while the program runs.
     ///
     /// # Errors
-    /// [`ClientError::Unreadable`].
+    /// [`ClientError::Unreadable`] if the id of the call or of the run cannot be part of a path.
     pub(crate) fn checked(self, subject: &'static str) -> Result<Self, ClientError> {
         for (id_of, id) in [("call", &self.call_id), ("run", &self.run_id)] {
             check_id(id_of, id).map_err(|source| ClientError::unreadable(subject, source))?;

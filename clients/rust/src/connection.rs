@@ -48,7 +48,7 @@ impl<C: Connect + Clone + Send + Sync + 'static> Transport for legacy::Client<C,
 /// Creates the transport to this address.
 ///
 /// # Errors
-/// [`ClientError::Tls`].
+/// [`ClientError::Tls`] if TLS cannot be set up.
 pub(crate) fn transport(address: &Address) -> Result<Box<dyn Transport>, ClientError> {
     let mut tcp = HttpConnector::new();
     tcp.enforce_http(false);

@@ -38,7 +38,7 @@ pub enum ClientError {
         "the address of the gateway is not a URL; write `https://HOST`, with a port and a path if it has them"
     )]
     NoUrl {
-        /// The fault.
+        /// The error of the URL parser.
         #[source]
         source: url::ParseError,
     },
@@ -69,14 +69,14 @@ pub enum ClientError {
     /// TLS cannot be set up.
     #[error("TLS cannot be set up")]
     Tls {
-        /// The fault.
+        /// The error of the TLS library.
         #[source]
         source: Box<dyn Error + Send + Sync>,
     },
     /// The connection could not be opened, or was lost.
     #[error("the connection to the gateway failed")]
     Connection {
-        /// The fault.
+        /// The error of the HTTP client.
         #[source]
         source: Box<dyn Error + Send + Sync>,
     },
@@ -115,7 +115,7 @@ pub enum ClientError {
     TooLarge {
         /// The subject: `event` or `response`.
         subject: &'static str,
-        /// The limit.
+        /// The maximum size that the client accepts, in bytes.
         limit_bytes: usize,
     },
     /// The gateway sent data in an unknown form.
@@ -123,7 +123,7 @@ pub enum ClientError {
     Unreadable {
         /// The subject: `event` or `response`.
         subject: &'static str,
-        /// The fault.
+        /// The error of the parser, or of the check of an id.
         #[source]
         source: Box<dyn Error + Send + Sync>,
     },
@@ -136,7 +136,7 @@ pub enum ClientError {
     /// A result cannot be written as JSON.
     #[error("the result cannot be written as JSON")]
     NotJson {
-        /// The fault.
+        /// The error of the serializer.
         #[source]
         source: serde_json::Error,
     },

@@ -52,7 +52,7 @@ impl Event {
     /// Returns the call of an event `call.pending`, or `None` for any other event.
     ///
     /// # Errors
-    /// [`ClientError::Unreadable`].
+    /// [`ClientError::Unreadable`] if the data of the event does not have the form of a call.
     pub fn call(&self) -> Result<Option<Call>, ClientError> {
         if self.kind != CALL_PENDING {
             return Ok(None);

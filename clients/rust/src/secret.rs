@@ -17,7 +17,7 @@ pub(crate) struct Token(String);
 
 impl Token {
     /// # Errors
-    /// [`ClientError::Token`].
+    /// [`ClientError::Token`] if the text is empty, or has characters other than visible ASCII.
     pub(crate) fn new(text: &str) -> Result<Self, ClientError> {
         let is_token = !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_graphic());
         if is_token { Ok(Self(text.to_owned())) } else { Err(ClientError::Token) }
@@ -27,7 +27,7 @@ impl Token {
     /// not show the token either.
     ///
     /// # Errors
-    /// [`ClientError::Token`].
+    /// [`ClientError::Token`] if the token cannot be part of a header.
     pub(crate) fn authorization(&self) -> Result<HeaderValue, ClientError> {
         let value = HeaderValue::try_from(format!("Bearer {}", self.0));
         // Drop the source: it only says that a character is wrong.

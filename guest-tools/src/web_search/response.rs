@@ -93,7 +93,7 @@ impl SearchProvider {
     /// Reads an answer.
     ///
     /// # Errors
-    /// [`UnexpectedResponse`].
+    /// [`UnexpectedResponse`] if the bytes do not have the form of the provider's answers.
     pub(super) fn read(self, bytes: &[u8]) -> Result<ProviderResponse, UnexpectedResponse> {
         if self == Self::Duckduckgo {
             return duckduckgo::read(&String::from_utf8_lossy(bytes));

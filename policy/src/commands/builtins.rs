@@ -68,7 +68,7 @@ pub(super) fn ensure_readable(words: &[CommandWord]) -> Result<(), UnreadableCom
 /// Checks that a variable may be set. Bash itself reads or runs the values of some variables.
 ///
 /// # Errors
-/// [`UnreadableCommand::VariableOfBash`].
+/// [`UnreadableCommand::VariableOfBash`] if bash itself reads or runs the variable's value.
 pub(super) fn ensure_harmless(variable: &str) -> Result<(), UnreadableCommand> {
     if READ_BY_BASH.contains(&variable) {
         return Err(UnreadableCommand::VariableOfBash(variable.to_owned()));
@@ -88,7 +88,7 @@ pub(super) fn may_set_path(words: &[CommandWord]) -> bool {
 /// Checks that a word contains no command that would run if bash evaluated the word as arithmetic.
 ///
 /// # Errors
-/// [`UnreadableCommand::CommandInArithmetic`].
+/// [`UnreadableCommand::CommandInArithmetic`] if the word contains `$(` or a backtick.
 pub(super) fn ensure_no_hidden_command(word: &CommandWord) -> Result<(), UnreadableCommand> {
     if word.contains("$(") || word.contains("`") {
         return Err(UnreadableCommand::CommandInArithmetic);
@@ -99,7 +99,7 @@ pub(super) fn ensure_no_hidden_command(word: &CommandWord) -> Result<(), Unreada
 /// Like [`ensure_no_hidden_command`], for words of which bash evaluates only the index of a list.
 ///
 /// # Errors
-/// [`UnreadableCommand::CommandInArithmetic`].
+/// [`UnreadableCommand::CommandInArithmetic`] if the word contains `[`, and `$(` or a backtick.
 pub(super) fn ensure_no_hidden_index(word: &CommandWord) -> Result<(), UnreadableCommand> {
     if word.contains("[") { ensure_no_hidden_command(word) } else { Ok(()) }
 }

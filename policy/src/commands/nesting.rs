@@ -24,7 +24,7 @@ enum OpenConstruct {
 /// Checks that a text can be tokenized without deep recursion.
 ///
 /// # Errors
-/// [`UnreadableCommand::ManySubstitutions`].
+/// [`UnreadableCommand::ManySubstitutions`] if the text has more `$(` than the parser can take.
 pub(super) fn ensure_few_substitutions(command: &str) -> Result<(), UnreadableCommand> {
     if command.matches("$(").count() > MAX_SUBSTITUTIONS {
         return Err(UnreadableCommand::ManySubstitutions);
@@ -88,7 +88,7 @@ pub(super) fn ensure_shallow(tokens: &[Token]) -> Result<(), UnreadableCommand> 
 /// at every level.
 ///
 /// # Errors
-/// [`UnreadableCommand::IndexExpression`].
+/// [`UnreadableCommand::IndexExpression`] if an index is neither a name nor a number.
 pub(super) fn ensure_plain_indexes(word: &str) -> Result<(), UnreadableCommand> {
     for (offset, _) in word.match_indices("${") {
         // `${!x[…]}` and `${#x[…]}` have an index too.

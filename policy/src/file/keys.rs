@@ -12,7 +12,7 @@ pub(crate) const SANDBOX: &[&str] = &[
     "limits", "flow",
 ];
 
-/// An overlay.
+/// An overlay, which reduces the access of a policy.
 pub(crate) const OVERLAY: &[&str] = &[
     "version", "require", "profiles", "tiers", "tools", "protect", "hide", "shell", "egress", "secrets",
     "search", "limits", "flow",

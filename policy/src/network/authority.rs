@@ -37,7 +37,7 @@ impl Scheme {
 pub enum UrlHost {
     /// A name that must be resolved.
     Name(HostName),
-    /// An address.
+    /// An IP address, which needs no resolution.
     Address(IpAddr),
 }
 

@@ -159,7 +159,7 @@ impl Toolchain {
 /// Checks the value of a variable.
 ///
 /// # Errors
-/// [`InvalidVariableValue`].
+/// [`InvalidVariableValue`] if the value has a NUL character, or more than 4,096 bytes.
 pub(crate) fn parse_value(text: &str) -> Result<String, InvalidVariableValue> {
     if text.contains('\0') {
         return Err(InvalidVariableValue::Nul);

@@ -66,7 +66,7 @@ pub(crate) fn undo(common: &CommonOptions, options: &UndoOptions) -> Result<Exit
 
 /// The outcome of an undo, as text.
 enum UndoOutcome {
-    /// The report.
+    /// The report of an undo, even if there was nothing to undo.
     Done(String),
     /// Nothing was undone, for these reasons.
     Refused(String),

@@ -60,7 +60,7 @@ pub trait Primitive: DeserializeOwned {
     /// Decodes the JSON text of one argument.
     ///
     /// # Errors
-    /// [`Mismatch`].
+    /// [`Mismatch`] if the argument has another type, or a value that the parameter does not allow.
     fn decode(raw: &RawValue, spec: &ParamSpec) -> Result<Self, Mismatch>;
 }
 

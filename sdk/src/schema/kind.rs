@@ -9,7 +9,7 @@ use super::Definitions;
 #[derive(Debug, Clone, Copy)]
 #[non_exhaustive]
 pub enum ParamKind {
-    /// A text.
+    /// A text, which JSON writes as a string.
     String,
     /// True or false.
     Boolean,
@@ -19,7 +19,7 @@ pub enum ParamKind {
     Number,
     /// Any JSON.
     Any,
-    /// A list.
+    /// A list whose items all have one kind.
     List {
         /// The kind of each item.
         items: &'static ParamKind,

@@ -37,7 +37,7 @@ pub struct NewApprovalRequest {
 /// A stored request for an approval, with its answer.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct StoredApproval {
-    /// The request.
+    /// The request, as the run has added it.
     pub request: NewApprovalRequest,
     /// The run that asks.
     pub run: String,

@@ -49,7 +49,7 @@ pub struct NewExternalCall {
 /// A stored call. Its result comes from outside the run.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct StoredExternalCall {
-    /// The id.
+    /// The id, unique in the store.
     pub id: String,
     /// The run that made the call.
     pub run: String,
@@ -84,7 +84,7 @@ impl StoredExternalCall {
 /// A call, with the data of the message that shows it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct CallWithMessage {
-    /// The call.
+    /// The call that the message shows.
     pub call: StoredExternalCall,
     /// The space of the newest message that shows it; `None` if no space shows it.
     pub space: Option<String>,

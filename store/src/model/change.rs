@@ -29,9 +29,9 @@ pub enum Change {
     ///
     /// Errors: [`StoreError::NotFound`] for the space or the participant.
     AddMember {
-        /// The space.
+        /// The id of the space.
         space: String,
-        /// The participant.
+        /// The id of the participant.
         participant: String,
         /// The caller's current time.
         joined: i64,
@@ -40,25 +40,25 @@ pub enum Change {
     ///
     /// Errors: [`StoreError::NotFound`] for the space.
     RemoveMember {
-        /// The space.
+        /// The id of the space.
         space: String,
-        /// The participant.
+        /// The id of the participant.
         participant: String,
     },
     /// Sets notes of an agent. Gives [`Applied::NotesSet`].
     SetNotes {
-        /// The agent.
+        /// The id of the agent.
         agent: String,
         /// The kind of the notes.
         kind: NoteKind,
-        /// The notes.
+        /// The notes to add. A note with the same id is replaced.
         notes: Vec<NewNote>,
         /// The caller's current time.
         now: i64,
     },
     /// Removes notes of an agent. Gives [`Applied::NotesRemoved`].
     RemoveNotes {
-        /// The agent.
+        /// The id of the agent.
         agent: String,
         /// The kind of the notes.
         kind: NoteKind,
@@ -114,7 +114,7 @@ pub enum Applied {
     },
     /// An event is appended.
     Event {
-        /// The id.
+        /// The id of the event.
         id: i64,
     },
     /// An entry is sent.

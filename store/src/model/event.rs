@@ -7,7 +7,7 @@ use crate::json::Json;
 pub struct NewEvent {
     /// The topics that it belongs to, at least one, for example `space:s1`.
     pub topics: Vec<String>,
-    /// The kind.
+    /// The kind, in the caller's words, for example `message.created`.
     pub kind: String,
     /// The facts of the event, in the form of its kind.
     pub data: Json,
@@ -23,7 +23,7 @@ pub struct Event {
     pub id: i64,
     /// The topics that it was appended with, sorted.
     pub topics: Vec<String>,
-    /// The kind.
+    /// The kind that it was appended with.
     pub kind: String,
     /// The facts of the event, in the form of its kind.
     pub data: Json,

@@ -35,9 +35,9 @@ pub struct NewNote {
 /// A stored note.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Note {
-    /// The id.
+    /// The id, unique for the agent and the kind.
     pub id: String,
-    /// The kind.
+    /// Whether it is a goal, a memory or a plan.
     pub kind: NoteKind,
     /// The note, in the caller's form.
     pub body: Json,
@@ -54,7 +54,7 @@ pub struct Note {
 /// A plan that was due.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct DuePlan {
-    /// The agent.
+    /// The id of the agent that has the plan.
     pub agent: String,
     /// The id of the plan.
     pub id: String,

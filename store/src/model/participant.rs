@@ -6,9 +6,9 @@ use crate::json::Json;
 statuses! {
     /// Whether a participant is a person or an agent.
     ParticipantKind {
-        /// A person.
+        /// A person, who uses a client.
         User = "user",
-        /// An agent.
+        /// An agent, which a model drives.
         Agent = "agent",
     }
 }
@@ -31,11 +31,11 @@ pub struct NewParticipant {
 /// A stored participant.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Participant {
-    /// The id.
+    /// The id, unique among all participants.
     pub id: String,
     /// Whether it is a person or an agent.
     pub kind: ParticipantKind,
-    /// The name.
+    /// The name, as others see it.
     pub name: String,
     /// The caller's description of it.
     pub definition: Json,
@@ -50,7 +50,7 @@ pub struct Participant {
 /// A change of a participant. The kind cannot change.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ParticipantUpdate {
-    /// The participant.
+    /// The id of the participant.
     pub id: String,
     /// The version that the caller has read.
     pub version: i64,

@@ -55,7 +55,7 @@ pub struct NewRun {
 /// A run as a listing shows it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct RunSummary {
-    /// The id.
+    /// The id, unique in the store.
     pub id: String,
     /// The agent that it belongs to.
     pub agent: String,
@@ -65,7 +65,7 @@ pub struct RunSummary {
     pub created: i64,
     /// When a step was last committed.
     pub updated: i64,
-    /// The status.
+    /// The current status.
     pub status: RunStatus,
     /// The version: 1 at first, and one more after each committed step.
     pub version: i64,

@@ -10,7 +10,7 @@ pub struct NewSpace {
     ///
     /// [`SpaceStore::sweep_spaces`]: crate::SpaceStore::sweep_spaces
     pub id: String,
-    /// The name.
+    /// The name, as members see it.
     pub name: String,
     /// The caller's current time.
     pub created: i64,
@@ -19,9 +19,9 @@ pub struct NewSpace {
 /// A stored space.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Space {
-    /// The id.
+    /// The id, unique in the store.
     pub id: String,
-    /// The name.
+    /// The name, as members see it.
     pub name: String,
     /// When it was added.
     pub created: i64,
@@ -38,7 +38,7 @@ pub struct Member {
     pub id: String,
     /// Whether it is a person or an agent.
     pub kind: ParticipantKind,
-    /// The name.
+    /// The current name of the participant.
     pub name: String,
     /// When it joined.
     pub joined: i64,

@@ -34,7 +34,7 @@ pub struct Author {
     pub id: String,
     /// Whether it is a person or an agent.
     pub kind: ParticipantKind,
-    /// The name.
+    /// The name of the participant.
     pub name: String,
 }
 
@@ -43,17 +43,17 @@ pub struct Author {
 pub struct NewMessage {
     /// The id, unique in the store.
     pub id: String,
-    /// The space.
+    /// The id of the space that it is posted in.
     pub space: String,
     /// The author. A store does not check that the author is a member of the space.
     pub author: Author,
-    /// The kind.
+    /// Whether it is text or shows a call.
     pub kind: MessageKind,
     /// The text, which a search finds.
     pub text: String,
     /// The message of the same space that it replies to.
     pub reply_to: Option<String>,
-    /// The status.
+    /// The status that it is posted with.
     pub status: MessageStatus,
     /// The call that it shows, for [`SpaceStore::call_message`](crate::SpaceStore::call_message).
     pub call: Option<String>,
@@ -66,21 +66,21 @@ pub struct NewMessage {
 /// A stored message.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SpaceMessage {
-    /// The id.
+    /// The id, unique in the store.
     pub id: String,
-    /// The space.
+    /// The id of the space that it was posted in.
     pub space: String,
     /// The message's position in the space, from 1, without gaps.
     pub ordinal: i64,
     /// The author, as it was when the message was posted.
     pub author: Author,
-    /// The kind.
+    /// Whether it is text or shows a call.
     pub kind: MessageKind,
-    /// The text.
+    /// The text, which a search finds.
     pub text: String,
     /// The message that it replies to.
     pub reply_to: Option<String>,
-    /// The status.
+    /// The current status.
     pub status: MessageStatus,
     /// The call that it shows.
     pub call: Option<String>,
@@ -95,7 +95,7 @@ pub struct SpaceMessage {
 /// A change of a message. A field that is `None` is not changed.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct MessageUpdate {
-    /// The message.
+    /// The id of the message.
     pub id: String,
     /// The status that the message must have. With another status, nothing is changed. `None` allows any status.
     pub expected: Option<MessageStatus>,

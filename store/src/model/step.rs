@@ -21,7 +21,7 @@ pub struct StepRecord {
 pub struct Step {
     /// The step's position in the run, from 1.
     pub ordinal: i64,
-    /// The step.
+    /// The description of the step, as it was committed.
     pub record: StepRecord,
 }
 
@@ -30,7 +30,7 @@ pub struct Step {
 pub struct StoredMessage {
     /// The message's position in the run, from 1.
     pub ordinal: i64,
-    /// The message.
+    /// The message, in the caller's form.
     pub body: Json,
 }
 
@@ -51,7 +51,7 @@ pub struct CommitStep {
     pub messages: Vec<Json>,
     /// Calls of the step that were not written before. A call that is stored as begun gets one more attempt.
     pub finished_calls: Vec<FinishedCall>,
-    /// The step.
+    /// The description of the step, for a listing.
     pub step: StepRecord,
     /// The inbox that the step has read, and the ordinal of the last entry that it consumes. All entries
     /// before it are consumed too.

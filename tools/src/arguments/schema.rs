@@ -227,7 +227,7 @@ pub enum SchemaError {
     Malformed {
         /// The location of the fault, as a JSON pointer.
         pointer: String,
-        /// The fault.
+        /// The fault in words, from the validator.
         problem: String,
     },
 }

@@ -85,7 +85,7 @@ pub enum ModuleFolderError {
         path: PathBuf,
         /// The items over the limit: `entries` or `modules`.
         what: &'static str,
-        /// The limit.
+        /// The maximum number of these items.
         limit: usize,
     },
     /// The folder is relative, but the policy is not a file, so there is no base folder.

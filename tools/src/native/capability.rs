@@ -42,7 +42,7 @@ word_enum! {
 pub enum UnusableCapability {
     /// There is no such capability.
     Unknown {
-        /// The text.
+        /// The name, as it was given.
         name: String,
     },
     /// The capability has no tools yet.

@@ -42,7 +42,7 @@ impl NativeStates {
 /// Refuses a tool whose state is not among these values.
 ///
 /// # Errors
-/// [`RegistryError::StateMissing`].
+/// [`RegistryError::StateMissing`] for the first state of the tool that is not among them.
 pub(crate) fn ensure_states_added(tool: &dyn Tool, states: &Extensions) -> Result<(), RegistryError> {
     match tool.states().into_iter().find(|ty| !ty.is_in(states)) {
         Some(ty) => Err(RegistryError::StateMissing { tool: tool.schema().name, ty: ty.name() }),

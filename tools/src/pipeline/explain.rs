@@ -138,11 +138,11 @@ pub struct LocatedRule {
 /// The answer to a call, and its reasons.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Explanation {
-    /// The tool.
+    /// The name of the called tool.
     pub tool: String,
     /// The subject in its judged form; `None` if there is none.
     pub subject: Option<String>,
-    /// The verdict.
+    /// Whether the call runs, asks, or is refused.
     pub verdict: Approval,
     /// The code of a denial.
     pub code: Option<DenialCode>,
@@ -198,7 +198,7 @@ impl Explainer {
         Ok(Self { policy, provenance, mounts, exposed, missing })
     }
 
-    /// The policy.
+    /// Returns the policy that the calls are judged by.
     #[must_use]
     pub fn policy(&self) -> &WorkspaceSecurityPolicy {
         &self.policy

@@ -21,7 +21,7 @@ use crate::call::Caller;
 pub struct LateResult {
     /// The id of the pending call.
     pub id: String,
-    /// The tool.
+    /// The name of the called tool.
     pub tool: String,
     /// The JSON text of the arguments.
     pub arguments: String,

@@ -107,7 +107,7 @@ pub enum RegistryError {
         tool: String,
         /// The text of the host.
         text: String,
-        /// The reason.
+        /// Why the text is not a rule.
         source: InvalidHostRule,
     },
     /// The name looks like the name of another tool.
@@ -123,13 +123,13 @@ pub enum RegistryError {
     Address {
         /// The tool's name.
         tool: String,
-        /// The refusal.
+        /// The policy's refusal of the URL.
         denial: Box<Denial>,
     },
     /// This registry lacks the tools of a capability.
     #[error("the capability `{capability}` is not available: {reason}")]
     CapabilityMissing {
-        /// The capability.
+        /// The capability whose tools are missing.
         capability: Capability,
         /// The reason, with the remedy if there is one.
         reason: &'static str,

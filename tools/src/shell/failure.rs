@@ -24,7 +24,7 @@ pub enum SidecarError {
     Token {
         /// The token file's path.
         path: PathBuf,
-        /// The reason.
+        /// Why the token file cannot be used.
         #[source]
         source: PrivateFileError,
     },

@@ -96,7 +96,7 @@ impl GrantJudge {
         self
     }
 
-    /// The grant.
+    /// Returns the grant that the requests are judged by.
     pub(super) fn grant(&self) -> &Grant {
         &self.grant
     }

@@ -32,7 +32,7 @@ pub(crate) struct RedirectRefused;
 /// The outcome of a request.
 #[derive(Debug, Clone)]
 pub(crate) enum RequestOutcome {
-    /// The response.
+    /// The response to the request, which is not a redirect that is followed.
     Response(Response),
     /// A redirect that the policy allows and the operation follows.
     Redirect(Url),

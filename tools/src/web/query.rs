@@ -19,7 +19,7 @@ pub(super) const MAX_RESULTS: u32 = 20;
 /// The number of results if the arguments do not give one.
 pub(super) const DEFAULT_RESULTS: u32 = 5;
 
-/// A search.
+/// The checked arguments of a search.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct SearchQuery {
     pub(super) text: String,

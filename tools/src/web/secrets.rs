@@ -42,7 +42,7 @@ pub enum SecretError {
     /// The file cannot be read.
     #[error("cannot read `{}`", path.display())]
     Unreadable {
-        /// The file.
+        /// The host path of the secret's file.
         path: PathBuf,
         /// The system's reason.
         #[source]

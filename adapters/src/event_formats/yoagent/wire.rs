@@ -26,12 +26,12 @@ pub enum AgentEvent {
     MessageUpdate {
         /// The message without content, because the pieces carry the content.
         message: Message,
-        /// The piece.
+        /// The piece by which the message grows.
         delta: StreamDelta,
     },
     /// A message is complete.
     MessageEnd {
-        /// The message.
+        /// The complete message.
         message: Message,
     },
     /// The model requests a call.
@@ -117,7 +117,7 @@ pub enum StreamDelta {
     },
 }
 
-/// A message.
+/// A message of the conversation, in yoagent's JSON.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 #[serde(tag = "role", rename_all = "camelCase", rename_all_fields = "camelCase")]
 #[non_exhaustive]
@@ -160,7 +160,7 @@ pub enum Message {
 pub enum Block {
     /// Content.
     Content(Content),
-    /// A call.
+    /// A call of a tool that the model requests.
     ToolCall(CallBlock),
 }
 

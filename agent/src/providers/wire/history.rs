@@ -68,7 +68,7 @@ impl<'a> CallHistory<'a> {
 pub(super) enum HistoryBlock<'a> {
     /// Text, never empty.
     Text(Cow<'a, str>),
-    /// An image.
+    /// An image that the provider takes.
     Image {
         /// Base64.
         data: &'a str,

@@ -31,7 +31,7 @@ pub(super) enum AnchorState {
     NotAnchored,
     /// The log has the row that `source` names, and every row up to it is unchanged.
     Holds {
-        /// The evidence.
+        /// The evidence, as a noun phrase for the report.
         source: &'static str,
         /// The number of that row.
         up_to: u64,
@@ -40,7 +40,7 @@ pub(super) enum AnchorState {
     },
     /// The log does not have that row, or is not intact up to it.
     Missing {
-        /// The evidence.
+        /// The evidence, as a noun phrase for the report.
         source: &'static str,
     },
 }

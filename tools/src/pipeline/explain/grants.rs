@@ -14,11 +14,11 @@ use super::{EARLIER_CALL, EXPLAINED_RUN, ExplainedTool, Explainer, verdict_by_na
 /// The grants of one tool, or of one step of an operation.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct ToolGrants {
-    /// The tool.
+    /// The name of the tool.
     pub tool: String,
     /// The step of the operation that holds these grants; `None` for a tool without steps.
     pub step: Option<String>,
-    /// The profile.
+    /// The name of the profile that the grants come from.
     pub profile: String,
     /// Whether any call runs, asks or is refused, regardless of its arguments.
     pub verdict: Approval,
@@ -36,9 +36,9 @@ pub struct ToolGrants {
 /// The grant of a tool in one mount.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct MountGrant {
-    /// The mount.
+    /// The name of the mount.
     pub mount: String,
-    /// The access.
+    /// Whether the tool may only read, or also write.
     pub access: Access,
     /// The rule that grants it.
     pub rule: String,

@@ -50,7 +50,7 @@ impl fmt::Display for ReachSource {
 pub struct FlowStep {
     /// The place where the data comes from.
     pub from: String,
-    /// The tool.
+    /// The name of the tool that moves the data.
     pub tool: String,
     /// Whether the call runs, asks, or is refused.
     pub verdict: Approval,

@@ -33,7 +33,7 @@ pub enum RowError {
     /// The log has no row of this number.
     #[error("the audit log has no row {seq}; its last row is {last}")]
     NoRow {
-        /// The number.
+        /// The number of the row that was asked for.
         seq: u64,
         /// The number of the last row; 0 for an empty log.
         last: u64,
@@ -44,21 +44,21 @@ pub enum RowError {
     /// The row does not record a call.
     #[error("row {seq} is not about a call: it is of the kind `{kind}`")]
     NotACall {
-        /// The number.
+        /// The number of the row.
         seq: u64,
-        /// The kind.
+        /// The kind of the row.
         kind: RowEvent,
     },
     /// The row has no decision, because the call failed before the policy judged it.
     #[error("row {seq} has no decision: the call did not get as far as the policy")]
     NoDecision {
-        /// The number.
+        /// The number of the row.
         seq: u64,
     },
     /// The row names no policy.
     #[error("row {seq} names no policy")]
     NoDigest {
-        /// The number.
+        /// The number of the row.
         seq: u64,
     },
     /// The row is not complete enough to judge the call again.
@@ -66,15 +66,15 @@ pub enum RowError {
         "the call of row {seq} cannot be judged again: its subjects or labels did not fit into the row, or its tool is not known"
     )]
     Incomplete {
-        /// The number.
+        /// The number of the row.
         seq: u64,
     },
     /// The stored policy of the row cannot be read.
     #[error("the policy of row {seq} cannot be read from `{}`", path.display())]
     Policy {
-        /// The number.
+        /// The number of the row.
         seq: u64,
-        /// The file.
+        /// The host path of the stored policy.
         path: PathBuf,
         /// The system's reason.
         #[source]
@@ -83,9 +83,9 @@ pub enum RowError {
     /// The stored file is not the policy that the row names.
     #[error("`{}` is not the policy of row {seq}: its SHA-256 is {found}", path.display())]
     OtherPolicy {
-        /// The number.
+        /// The number of the row.
         seq: u64,
-        /// The file.
+        /// The host path of the stored file.
         path: PathBuf,
         /// The hash of the file.
         found: String,
@@ -93,9 +93,9 @@ pub enum RowError {
     /// This version cannot load the stored policy.
     #[error("the policy of row {seq} cannot be loaded")]
     Load {
-        /// The number.
+        /// The number of the row.
         seq: u64,
-        /// The faults.
+        /// Why the stored policy cannot be loaded.
         #[source]
         source: Box<BootstrapError>,
     },
@@ -108,9 +108,9 @@ pub struct RecordedDecision {
     pub seq: u64,
     /// The row's time in UTC, with microseconds.
     pub time: String,
-    /// The call.
+    /// The id of the call.
     pub call_id: SharedText,
-    /// The agent.
+    /// The agent that made the call.
     pub agent: Option<SharedText>,
     /// The policy's decision.
     pub decision: audit::Decision,
@@ -120,7 +120,7 @@ pub struct RecordedDecision {
     pub rule: Option<SharedText>,
     /// The result of the approval.
     pub approval: Option<SharedText>,
-    /// The approver.
+    /// The approver that approved or refused the call. `None` if no approval was needed, or no one answered.
     pub approver: Option<RecordedApprover>,
     /// The digest of the policy.
     pub policy_digest: SharedText,

@@ -20,7 +20,7 @@ pub struct Coverage {
 /// A grant that no expectation mentions.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct UncoveredGrant {
-    /// The tool.
+    /// The name of the tool that has the grant.
     pub tool: String,
     /// The step of an operation that holds the grant.
     pub step: Option<String>,

@@ -43,7 +43,7 @@ portcullis_types::word_enum! {
 /// Whether one expectation holds.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct ExpectationResult {
-    /// The kind.
+    /// The kind, by the entry's key in the file.
     pub kind: ExpectationKind,
     /// The name in the file, or else a summary of the expectation.
     pub name: String,
@@ -80,13 +80,13 @@ pub enum Counterexample {
 /// A call and its verdict.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct JudgedCall {
-    /// The tool.
+    /// The name of the called tool.
     pub tool: String,
     /// The path, URL or command; `None` for a call that names nothing.
     pub subject: Option<String>,
     /// How a path is accessed.
     pub access: Option<Access>,
-    /// The verdict.
+    /// Whether the call runs, asks, or is refused.
     pub verdict: Approval,
     /// The code of a denial.
     pub code: Option<DenialCode>,
