@@ -38,7 +38,7 @@ use super::{
     readdir::DirectoryCursor,
 };
 use crate::{
-    change_keeper::ChangeKeeper,
+    before_change::BeforeChangeFn,
     links::ExposedFiles,
     mount_use::MountUse,
     mounts::{MountHandle, resolve_beneath as resolve},
@@ -68,7 +68,7 @@ pub(super) struct GuestFs {
     protection: Protection,
     exposed: Arc<ExposedFiles>,
     used: MountUse,
-    keeper: Option<ChangeKeeper>,
+    before_change: Option<BeforeChangeFn>,
     touches: Touches,
     violation: Option<Violation>,
 }
@@ -140,7 +140,7 @@ impl GuestFs {
         protection: Protection,
         exposed: Arc<ExposedFiles>,
         used: MountUse,
-        keeper: Option<ChangeKeeper>,
+        before_change: Option<BeforeChangeFn>,
     ) -> Self {
         let mut descriptors =
             BTreeMap::from([(0, Descriptor::Stdin), (1, Descriptor::Stdout), (2, Descriptor::Stderr)]);
@@ -154,7 +154,7 @@ impl GuestFs {
             protection,
             exposed,
             used,
-            keeper,
+            before_change,
             touches: Touches::default(),
             violation: None,
         }
@@ -222,7 +222,7 @@ impl GuestFs {
                 if kind == FileType::RegularFile {
                     self.judge_links(preopen, &below, &stat, intent.writes)?;
                     if intent.writes {
-                        self.keep(preopen, target.as_fd(), None, ChangeScope::Path)?;
+                        self.record_before_change(preopen, target.as_fd(), None, ChangeScope::Path)?;
                     }
                 }
                 let touch = if intent.writes { Touch::Written } else { Touch::Read };
@@ -311,7 +311,7 @@ impl GuestFs {
                 ChangeScope::Tree
             }
         };
-        self.keep(preopen, parent.as_fd(), Some(name), scope)
+        self.record_before_change(preopen, parent.as_fd(), Some(name), scope)
     }
 
     /// Judges a path that an operation follows to an existing file, such as the source of a hard link. The
@@ -348,7 +348,7 @@ impl GuestFs {
                 let below = self.below_mount(preopen, target.as_fd(), None)?;
                 self.judge_links(preopen, &below, &stat, true)?;
             }
-            self.keep(preopen, target.as_fd(), None, ChangeScope::Path)?;
+            self.record_before_change(preopen, target.as_fd(), None, ChangeScope::Path)?;
         }
         Ok(())
     }
@@ -462,7 +462,7 @@ impl GuestFs {
         let below = self.below_mount(preopen, parent.as_fd(), Some(name))?;
         self.refuse_protected(preopen, &below)?;
         self.refuse_stand_in(preopen, &below)?;
-        self.keep(preopen, parent.as_fd(), Some(name), ChangeScope::Path)
+        self.record_before_change(preopen, parent.as_fd(), Some(name), ChangeScope::Path)
     }
 }
 

@@ -61,7 +61,7 @@ pub enum Violation {
         path: String,
     },
     /// The host could not save the state of a path before the guest changed it, so the change was refused.
-    NotKept {
+    NotRecorded {
         /// The path in the form that the guest uses.
         path: String,
     },

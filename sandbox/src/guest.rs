@@ -162,7 +162,7 @@ fn new_store(setup: &WorkerSetup, job: &mut WorkerJob) -> Store<GuestState> {
             job.protection.clone(),
             Arc::clone(&job.exposed),
             job.used.clone(),
-            job.keeper.take(),
+            job.before_change.take(),
         ),
         transfer_input,
         stdout: job.stdout(),

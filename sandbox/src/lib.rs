@@ -19,15 +19,15 @@
 //! | `transfer.rs`, `transfer/`, `transfer_reader.rs` | bytes from one guest to another |
 //! | `http.rs`, `host_answer.rs` | requests of guests; the wait for an answer of the host |
 //! | `locks.rs`, `path_locks.rs` | the locks that guests ask for; locks of paths between processes |
-//! | `mount_use.rs`, `change_keeper.rs` | which mounts a guest has used; keeps a path's state before the guest changes it |
+//! | `mount_use.rs`, `before_change.rs` | which mounts a guest has used; records a path's state before the guest changes it |
 //! | `mounts.rs` | opens the folders that calls can be granted |
 //! | `links.rs`, `links/` | finds files that have names elsewhere |
 //! | `cache.rs`, `compiler.rs`, `compiler_child.rs` | compiled modules on disk; the compilation of foreign modules |
 //! | `fault.rs` | the errors |
 #![deny(unsafe_code)]
 
+mod before_change;
 mod cache;
-mod change_keeper;
 mod compiler;
 mod compiler_child;
 mod control;
@@ -63,7 +63,7 @@ mod transfer;
 mod transfer_reader;
 mod worker;
 
-pub use change_keeper::{ChangeKeeper, GuestChangeScope, KeepRefused};
+pub use before_change::{BeforeChangeFn, ChangeNotRecorded, GuestChangeScope};
 pub use compiler::CompileLimits;
 pub use compiler_child::{compile_from_stdin, is_compiler};
 pub use control::CallResource;

@@ -252,7 +252,7 @@ fn add_rename(linker: &mut Linker<GuestState>) -> Result<()> {
                 let (from, to) = (text(memory, from, from_len)?, text(memory, to, to_len)?);
                 fs.judge_name_change(as_unsigned(from_fd), from, NameChange::Subtree)?;
                 fs.judge_name_change(as_unsigned(to_fd), to, NameChange::Subtree)?;
-                fs.keep_arrival((as_unsigned(from_fd), from), (as_unsigned(to_fd), to))?;
+                fs.record_arrival((as_unsigned(from_fd), from), (as_unsigned(to_fd), to))?;
                 fs.copy_permissions((as_unsigned(from_fd), from), (as_unsigned(to_fd), to))
             });
             let errno = forward!(caller, path_rename, from_fd, from, from_len, to_fd, to, to_len)?;

@@ -37,7 +37,7 @@ use super::{
     ticker::Ticker,
     worker::{GuestRequest, WorkerJob, WorkerSetup, mount_rule},
 };
-use crate::{change_keeper::ChangeKeeper, mount_use::MountUse, mounts::MountTable};
+use crate::{before_change::BeforeChangeFn, mount_use::MountUse, mounts::MountTable};
 
 /// The grace period of a call's thread after the deadline or the cancellation: 1 s. Then the thread is
 /// written off. On a busy machine a thread can wait long for a processor, and a thread can hang in the
@@ -117,7 +117,7 @@ pub struct GuestJob {
     /// A mark for each mount, which is set when the guest uses the mount.
     pub used: MountUse,
     /// Saves the states of paths before the guest changes them. Without it no state is saved.
-    pub keeper: Option<ChangeKeeper>,
+    pub before_change: Option<BeforeChangeFn>,
     /// The protected kinds, if the guest must not write them.
     pub withheld: Option<Arc<ProtectedKinds>>,
     /// The maximum size of all memories of the guest together, in bytes.
@@ -270,7 +270,7 @@ impl HostWasmToolRunner {
             stdin: Vec::new(),
             mounts: Vec::new(),
             used: MountUse::new(0),
-            keeper: None,
+            before_change: None,
             withheld: None,
             memory_bytes: DESCRIBE_MEMORY_BYTES,
             time_limit: DESCRIBE_TIMEOUT,
@@ -328,7 +328,7 @@ impl HostWasmToolRunner {
             },
             exposed,
             used: job.used,
-            keeper: job.keeper,
+            before_change: job.before_change,
             control: Arc::clone(&control),
             // A clone: `sender` keeps the channel open, so that `frames.recv()` never ends before the call.
             listener: job

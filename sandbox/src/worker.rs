@@ -29,7 +29,7 @@ use super::{
     ticker::TickerGuard,
     transfer_reader::TransferReader,
 };
-use crate::{change_keeper::ChangeKeeper, links::ExposedFiles, mount_use::MountUse};
+use crate::{before_change::BeforeChangeFn, links::ExposedFiles, mount_use::MountUse};
 
 /// How long a worker polls for its next call before it sleeps: 400 µs. A thread's wake-up costs 10 to 60
 /// µs, as much as a call itself, and more if the processor sleeps too. Calls often come in bursts. Between
@@ -54,7 +54,7 @@ pub(super) struct WorkerJob {
     /// The marks of the pool's mounts.
     pub(super) used: MountUse,
     /// Saves the states of paths before the guest changes them.
-    pub(super) keeper: Option<ChangeKeeper>,
+    pub(super) before_change: Option<BeforeChangeFn>,
     pub(super) control: Arc<CallControl>,
     /// Receives progress and update frames, if the call has an observer.
     pub(super) listener: Option<Listener>,

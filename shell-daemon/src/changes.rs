@@ -116,7 +116,8 @@ impl ChangeWatch {
         let recorder = Mutex::default();
         let shared =
             Arc::new(SharedChangeWatch { listener, mounts, recorder, is_over: AtomicBool::new(false) });
-        let keeper = user.is_some().then(|| start_keeper(Arc::clone(&shared))).transpose()?;
+        let recording_thread =
+            user.is_some().then(|| start_recording_thread(Arc::clone(&shared))).transpose()?;
         let watcher = Arc::clone(&shared);
         thread::Builder::new().name("shell-changes".to_owned()).spawn(move || {
             match user {
@@ -127,7 +128,7 @@ impl ChangeWatch {
                 }
                 None => watcher.listener.prefer_one_thread(),
             }
-            watcher.serve(keeper.as_ref());
+            watcher.serve(recording_thread.as_ref());
         })?;
         Ok(Self { shared })
     }
@@ -149,8 +150,8 @@ impl SharedChangeWatch {
         self.recorder.lock()
     }
 
-    /// Serves the calls until the session ends. Without a keeper this thread saves the states itself.
-    fn serve(&self, keeper: Option<&mpsc::Sender<SaveJob>>) {
+    /// Serves the calls until the session ends. Without a recording thread, this thread saves the states itself.
+    fn serve(&self, recording_thread: Option<&mpsc::Sender<SaveJob>>) {
         let interval = Timespec::try_from(LOOK_INTERVAL).ok();
         while !self.is_over.load(Ordering::Acquire) {
             // Wait with `poll` first: a wait for a notification does not return when the last process has
@@ -165,7 +166,7 @@ impl SharedChangeWatch {
                 return;
             }
             match self.listener.receive() {
-                Ok(Some(change)) => self.dispatch(change, keeper),
+                Ok(Some(change)) => self.dispatch(change, recording_thread),
                 Ok(None) => {}
                 Err(error) => {
                     tracing::error!(%error, "the changes of a session can no longer be watched");
@@ -175,16 +176,16 @@ impl SharedChangeWatch {
         }
     }
 
-    /// Saves the states before a call, itself or through the keeper. Allows a call that has nothing to save.
-    fn dispatch(&self, change: PendingChange, keeper: Option<&mpsc::Sender<SaveJob>>) {
+    /// Saves the states before a call, itself or through the recording thread. Allows a call that has nothing to save.
+    fn dispatch(&self, change: PendingChange, recording_thread: Option<&mpsc::Sender<SaveJob>>) {
         let Some(recorder) = self.recorder().clone() else { return self.listener.allow(&change) };
         match self.tasks(&change) {
             Ok(tasks) if tasks.is_empty() => self.listener.allow(&change),
             Ok(tasks) => {
                 let job = SaveJob { change, tasks, recorder };
-                match keeper {
+                match recording_thread {
                     None => self.save(&job),
-                    Some(keeper) if keeper.send(job).is_ok() => {}
+                    Some(recording_thread) if recording_thread.send(job).is_ok() => {}
                     Some(_) => self.listener.refuse(&change),
                 }
             }
@@ -266,7 +267,7 @@ impl SharedChangeWatch {
 }
 
 /// Starts a thread that saves the states with this process's rights.
-fn start_keeper(shared: Arc<SharedChangeWatch>) -> io::Result<mpsc::Sender<SaveJob>> {
+fn start_recording_thread(shared: Arc<SharedChangeWatch>) -> io::Result<mpsc::Sender<SaveJob>> {
     let (jobs, keep_jobs) = mpsc::channel();
     thread::Builder::new().name("shell-keep".to_owned()).spawn(move || {
         for job in keep_jobs {

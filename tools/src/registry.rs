@@ -153,7 +153,7 @@ impl ToolRegistry {
 
     /// Returns the recorded changes of calls, and the mounts with `undo` in which they were made.
     #[must_use]
-    pub fn kept_changes(&self) -> (UndoStore, Vec<MountRoot>) {
+    pub fn undo_store_and_roots(&self) -> (UndoStore, Vec<MountRoot>) {
         let with_undo = self.host.policy.mounts().iter().filter(|mount| mount.has_undo);
         let roots = with_undo.filter_map(|mount| {
             let handle = self.host.mounts.get(mount.name.as_str())?;

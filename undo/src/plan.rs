@@ -26,7 +26,7 @@ pub struct UndoPlan {
 pub(crate) struct PlannedPath {
     pub(crate) before: PathState,
     pub(crate) owner: Option<FileOwner>,
-    pub(crate) content: Option<KeptContent>,
+    pub(crate) content: Option<RecordedContent>,
     /// The state after the last call. `None` if the end of that call was not recorded.
     pub(crate) after: Option<PathState>,
     /// Whether someone else changed the path between two of the calls.
@@ -35,9 +35,9 @@ pub(crate) struct PlannedPath {
 
 /// The content of a file before the calls.
 #[derive(Debug, Clone)]
-pub(crate) enum KeptContent {
+pub(crate) enum RecordedContent {
     InRecord(RecordId, u32),
-    NotKept(OmissionReason),
+    Omitted(OmissionReason),
 }
 
 /// A path whose earlier state cannot be restored without loss.
@@ -61,7 +61,7 @@ pub enum ConflictReason {
     /// The directory contains files that no call created.
     HasOtherFiles,
     /// The file's earlier content was not stored.
-    NotKept(OmissionReason),
+    ContentOmitted(OmissionReason),
     /// The path was a FIFO, socket or device.
     UnsupportedKind,
     /// A call changed more paths than are recorded.
@@ -86,7 +86,7 @@ impl fmt::Display for ConflictReason {
             Self::ChangedBetween => f.write_str("it was changed between the calls"),
             Self::Unfinished => f.write_str("the end of the call was not recorded"),
             Self::HasOtherFiles => f.write_str("it has files that the calls did not make"),
-            Self::NotKept(reason) => write!(f, "its content was not kept: {}", reason.as_str()),
+            Self::ContentOmitted(reason) => write!(f, "its content was not recorded: {}", reason.as_str()),
             Self::UnsupportedKind => f.write_str("it was not a regular file, directory or link"),
             Self::Incomplete => f.write_str("the call changed more paths than are recorded"),
         }
@@ -124,8 +124,8 @@ impl UndoPlan {
             for before in &record.before {
                 let own_after = after.remove(&(before.mount.as_str(), &before.path)).cloned();
                 let content = before.content.map(|content| match content {
-                    ContentLocation::InFile(number) => KeptContent::InRecord(record.id.clone(), number),
-                    ContentLocation::Omitted(reason) => KeptContent::NotKept(reason),
+                    ContentLocation::InFile(number) => RecordedContent::InRecord(record.id.clone(), number),
+                    ContentLocation::Omitted(reason) => RecordedContent::Omitted(reason),
                 });
                 let planned = paths.entry((before.mount.clone(), before.path.clone()));
                 planned
@@ -178,8 +178,8 @@ impl UndoPlan {
         if self.is_as_before(mount, path, planned, current)? {
             return Ok(None);
         }
-        if let Some(KeptContent::NotKept(reason)) = planned.content {
-            return Ok(Some(ConflictReason::NotKept(reason)));
+        if let Some(RecordedContent::Omitted(reason)) = planned.content {
+            return Ok(Some(ConflictReason::ContentOmitted(reason)));
         }
         if planned.before == PathState::Other {
             return Ok(Some(ConflictReason::UnsupportedKind));
@@ -216,7 +216,8 @@ impl UndoPlan {
         planned: &PlannedPath,
         current: &PathState,
     ) -> Result<bool, UndoError> {
-        let (PathState::File(_), Some(KeptContent::InRecord(record, number))) = (current, &planned.content)
+        let (PathState::File(_), Some(RecordedContent::InRecord(record, number))) =
+            (current, &planned.content)
         else {
             return Ok(*current == planned.before);
         };

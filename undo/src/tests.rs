@@ -373,7 +373,7 @@ fn a_forced_undo_leaves_alone_what_was_not_kept() {
     });
     fs::write(fixture.mount.join("made/theirs"), "x").expect("written");
     let conflicts = fixture.conflicts(&["change"]);
-    let not_kept = ConflictReason::NotKept(crate::OmissionReason::LargeFile);
+    let not_kept = ConflictReason::ContentOmitted(crate::OmissionReason::LargeFile);
     let expected = [("/m/large", not_kept), ("/m/made", ConflictReason::HasOtherFiles)];
     assert_eq!(conflicts, expected.map(|(path, reason)| (path.to_owned(), reason)));
     fixture.plan(&["change"]).restore("person", true).expect("the rest is restored");

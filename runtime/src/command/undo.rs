@@ -30,7 +30,7 @@ pub(crate) fn changes(common: &CommonOptions, options: &ChangesOptions) -> Resul
 
 /// Shows the changes of a run that are still in force, or a sentence if there are none.
 pub(super) fn changes_of_run(registry: &ToolRegistry, run: &str) -> Result<String, CliError> {
-    let (store, roots) = registry.kept_changes();
+    let (store, roots) = registry.undo_store_and_roots();
     let records = records_of_run(&store, run)?;
     let text = differences_text(store, records, roots)?;
     Ok(if text.is_empty() { "no changes are kept\n".to_owned() } else { text })
@@ -38,7 +38,7 @@ pub(super) fn changes_of_run(registry: &ToolRegistry, run: &str) -> Result<Strin
 
 /// Undoes the newest change of a run. Reports what was restored, or why nothing was.
 pub(super) fn undo_newest_of_run(registry: &ToolRegistry, run: &str) -> Result<String, CliError> {
-    let (store, roots) = registry.kept_changes();
+    let (store, roots) = registry.undo_store_and_roots();
     let newest = store.newest(|record| record.call.run == run && is_in_force(record))?;
     let newest = newest.into_iter().collect();
     let (UndoOutcome::Done(text) | UndoOutcome::Refused(text)) = restore(store, newest, roots, false)?;

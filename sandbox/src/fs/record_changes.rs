@@ -1,4 +1,4 @@
-//! Asks the host to save a path's state before a guest changes it.
+//! Asks the host to record a path's state before a guest changes it.
 
 use std::{
     os::{
@@ -13,37 +13,37 @@ use rustix::fs::OFlags;
 
 use super::GuestFs;
 use crate::{
-    change_keeper::GuestChangeScope,
+    before_change::GuestChangeScope,
     fs_result::{Errno, FsResult, Violation, split},
     mounts::{real_path, resolve_beneath},
 };
 
 impl GuestFs {
-    /// Asks the host to save the state of a handle's path, or of a name in the handle's directory. If the
+    /// Asks the host to record the state of a handle's path, or of a name in the handle's directory. If the
     /// host refuses, the change is refused and the call fails.
-    pub(super) fn keep(
+    pub(super) fn record_before_change(
         &mut self,
         preopen: usize,
         handle: BorrowedFd<'_>,
         name: Option<&str>,
         scope: GuestChangeScope<'_>,
     ) -> FsResult {
-        let Some(keeper) = self.keeper.clone() else { return Ok(()) };
+        let Some(before_change) = self.before_change.clone() else { return Ok(()) };
         let below = self.exact_path(preopen, handle, name)?;
         let path = components(&below);
-        if keeper.keep(self.preopens[preopen].handle.name().as_str(), &path, scope).is_ok() {
+        if before_change.record(self.preopens[preopen].handle.name().as_str(), &path, scope).is_ok() {
             return Ok(());
         }
         let below: Vec<String> = path.iter().map(|part| String::from_utf8_lossy(part).into_owned()).collect();
-        let violation = Violation::NotKept { path: self.guest_path(preopen, &below) };
+        let violation = Violation::NotRecorded { path: self.guest_path(preopen, &below) };
         self.violation.get_or_insert(violation);
         Err(Errno::IO)
     }
 
     /// Records the state of every destination path of a rename of `from`, before the rename. The caller has judged both
     /// names.
-    pub(crate) fn keep_arrival(&mut self, from: (u32, &str), to: (u32, &str)) -> FsResult {
-        if self.keeper.is_none() {
+    pub(crate) fn record_arrival(&mut self, from: (u32, &str), to: (u32, &str)) -> FsResult {
+        if self.before_change.is_none() {
             return Ok(());
         }
         let Some((from_preopen, from_parent, from_name)) = self.parent_of(from)? else { return Ok(()) };
@@ -52,7 +52,7 @@ impl GuestFs {
         let mount = self.preopens[from_preopen].handle.name().clone();
         let scope: GuestChangeScope<'_> =
             ChangeScope::MovedHere { mount: mount.as_str(), from: &components(&below) };
-        self.keep(to_preopen, to_parent.as_fd(), Some(to_name), scope)
+        self.record_before_change(to_preopen, to_parent.as_fd(), Some(to_name), scope)
     }
 
     /// Returns the directory of a name, or `None` if the path does not end in a name.

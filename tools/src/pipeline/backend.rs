@@ -14,16 +14,16 @@
 //! | `shell.rs` | a command, in the sidecar |
 //! | `notification.rs` | a notification, and its step that speaks to a mail server |
 //! | `operation.rs` | the steps of an operation |
-//! | `kept_changes.rs` | records a guest's changes in mounts with `undo` |
+//! | `change_recording.rs` | records a guest's changes in mounts with `undo` |
 //! | `reports.rs` | forwards progress and partial results to the caller |
 
+mod change_recording;
 mod egress;
 mod external;
 mod guest;
 mod guest_requests;
 mod http;
 mod internal;
-mod kept_changes;
 mod mcp;
 mod mcp_response;
 mod native;

@@ -151,7 +151,7 @@ async fn a_call_that_is_not_answered_times_out() {
 }
 
 #[tokio::test]
-async fn a_caller_without_a_keeper_is_refused() {
+async fn a_caller_without_a_store_of_calls_is_refused() {
     let fixture = Fixture::new();
     let registry = registry(&fixture, [tool("confirm", true, LONG)]);
     let result = registry.execute_with_policy(raw_call("confirm", "{}"), &caller()).await;

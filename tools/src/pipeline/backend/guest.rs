@@ -10,8 +10,8 @@ use serde_json::value::RawValue;
 
 use super::{
     AttemptOutcome, Backend, CallAttempt, ResourceUsage,
+    change_recording::ChangeRecording,
     guest_requests::GuestRequests,
-    kept_changes::KeptChanges,
     reports::{bound_frame, forward_frame},
     time_limit_error,
 };
@@ -95,13 +95,13 @@ impl Backend for GuestTool {
         let (http_sender, mut http_asks) = requests.map(|_| HttpOperationSender::open()).unzip();
         let runner =
             host.runner.as_ref().ok_or_else(|| ToolError::unavailable("no WebAssembly runner is set up"))?;
-        let (keeper, mut kept_changes) = KeptChanges::start(attempt).unzip();
+        let (before_change, mut change_recording) = ChangeRecording::start(attempt).unzip();
         let job = GuestJob {
             module: Arc::clone(&self.module),
             stdin: call_frame(checked, time_limit)?,
             mounts: grant.mounts.to_vec(),
             used: labels.used().clone(),
-            keeper,
+            before_change,
             withheld: withheld.cloned(),
             memory_bytes: usize::try_from(grant.limits.memory.0).unwrap_or(usize::MAX),
             time_limit,
@@ -126,8 +126,8 @@ impl Backend for GuestTool {
             }
         };
         let keep_changes = async {
-            match &mut kept_changes {
-                Some(kept_changes) => kept_changes.serve().await,
+            match &mut change_recording {
+                Some(change_recording) => change_recording.serve().await,
                 None => std::future::pending().await,
             }
         };
@@ -261,7 +261,7 @@ fn guest_result(report: GuestReport, pending_record: &mut PendingRecord) -> Resu
                 subject: path,
                 hint: sandbox::links::REPLACE.to_owned(),
             },
-            Violation::NotKept { path } => {
+            Violation::NotRecorded { path } => {
                 return Err(ToolError::unavailable(format!(
                     "the state of `{path}` could not be kept for `undo`, so it was not changed"
                 ))

@@ -4,7 +4,7 @@ use portcullis_policy::Grant;
 use portcullis_types::{ToolError, ToolOutput, async_trait};
 
 use super::{
-    AttemptOutcome, Backend, CallAttempt, ResourceUsage, kept_changes::written_with_undo,
+    AttemptOutcome, Backend, CallAttempt, ResourceUsage, change_recording::written_with_undo,
     reports::update_forwarder,
 };
 use crate::{

@@ -13,13 +13,13 @@ use tokio::sync::mpsc;
 use super::CallAttempt;
 use crate::{
     pipeline::Host,
-    sandbox::{ChangeKeeper, GuestChangeScope, KeepRefused},
+    sandbox::{BeforeChangeFn, ChangeNotRecorded, GuestChangeScope},
     spawn::spawn_blocking,
 };
 
 /// The recorded changes of one call, and the worker's requests to record more.
 #[derive(Debug)]
-pub(super) struct KeptChanges {
+pub(super) struct ChangeRecording {
     recorder: Arc<ChangeRecorder>,
     requests: mpsc::UnboundedReceiver<SaveRequest>,
 }
@@ -30,7 +30,7 @@ struct SaveRequest {
     mount: String,
     path: MountPath,
     scope: OwnedScope,
-    answer: blocking::SyncSender<Result<(), KeepRefused>>,
+    answer: blocking::SyncSender<Result<(), ChangeNotRecorded>>,
 }
 
 /// A [`ChangeScope`] that owns its paths.
@@ -66,9 +66,9 @@ pub(super) fn written_with_undo<'g>(
     grant.mounts.iter().filter(move |mount| mount.access == Access::Write && has_undo(&mount.name))
 }
 
-impl KeptChanges {
+impl ChangeRecording {
     /// Creates both sides for a call. `None` if the call may not write to a mount with `undo`.
-    pub(super) fn start(attempt: CallAttempt<'_>) -> Option<(ChangeKeeper, Self)> {
+    pub(super) fn start(attempt: CallAttempt<'_>) -> Option<(BeforeChangeFn, Self)> {
         let CallAttempt { checked, grant, caller, host, .. } = attempt;
         let roots = written_with_undo(grant, host).filter_map(|mount| {
             let handle = host.mounts.get(mount.name.as_str())?;
@@ -87,20 +87,20 @@ impl KeptChanges {
         let names: Vec<String> = roots.iter().map(|root| root.name().to_owned()).collect();
         let recorder = Arc::new(ChangeRecorder::new(host.undo.clone(), descriptor, roots));
         let (sender, requests) = mpsc::unbounded_channel();
-        let keeper = ChangeKeeper::new(move |mount, path, scope| {
+        let before_change = BeforeChangeFn::new(move |mount, path, scope| {
             if !names.iter().any(|name| name == mount) {
                 return Ok(());
             }
-            let path = MountPath::from_components(path.iter().copied()).ok_or(KeepRefused)?;
-            let scope = to_owned_scope(scope).ok_or(KeepRefused)?;
+            let path = MountPath::from_components(path.iter().copied()).ok_or(ChangeNotRecorded)?;
+            let scope = to_owned_scope(scope).ok_or(ChangeNotRecorded)?;
             let (answer, answered) = blocking::sync_channel(1);
             sender
                 .send(SaveRequest { mount: mount.to_owned(), path, scope, answer })
-                .map_err(|_gone| KeepRefused)?;
+                .map_err(|_gone| ChangeNotRecorded)?;
             // If the call ends meanwhile, the other side is dropped, which ends this wait.
-            answered.recv().map_err(|_gone| KeepRefused)?
+            answered.recv().map_err(|_gone| ChangeNotRecorded)?
         });
-        Some((keeper, Self { recorder, requests }))
+        Some((before_change, Self { recorder, requests }))
     }
 
     /// Answers the worker's requests. The future never completes; the call drops it.
@@ -116,7 +116,7 @@ impl KeptChanges {
                         error = &error as &dyn std::error::Error,
                         "a change was refused, because it could not be kept"
                     );
-                    KeepRefused
+                    ChangeNotRecorded
                 });
                 // Dropping the last reference to the recorder records the end of the call. This thread must
                 // not be the last owner, because the process may exit as soon as the worker has its answer.
@@ -149,7 +149,7 @@ mod tests {
         let recorder = Arc::new(ChangeRecorder::new(store, descriptor, [MountRoot::new("m", mount)]));
         let (sender, requests) = mpsc::unbounded_channel();
         let owners = Arc::downgrade(&recorder);
-        let mut kept_changes = KeptChanges { recorder, requests };
+        let mut change_recording = ChangeRecording { recorder, requests };
         let worker = std::thread::spawn(move || {
             for number in 0..200 {
                 let (answer, answered) = blocking::sync_channel(1);
@@ -163,7 +163,7 @@ mod tests {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
         let served = runtime.block_on(async {
             tokio::select! {
-                _never = kept_changes.serve() => unreachable!("it never ends"),
+                _never = change_recording.serve() => unreachable!("it never ends"),
                 served = tokio::task::spawn_blocking(move || worker.join()) => served,
             }
         });
