@@ -35,7 +35,7 @@ pub enum OmissionReason {
 }
 
 impl OmissionReason {
-    /// The reason, for a sentence such as "its content was not kept: …".
+    /// The reason, for a sentence such as "its content was not recorded: …".
     #[must_use]
     pub const fn as_str(self) -> &'static str {
         match self {
