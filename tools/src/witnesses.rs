@@ -142,16 +142,41 @@ async fn serve(
             submit(connection, &url, &mut client, &newest).await.err().map(|error| error_chain(&error));
         must_retry = error.is_some();
         let witness = client.name();
-        match &error {
-            // Logging the same error each time would flood the journal.
-            Some(error) if last_error.as_ref() == Some(error) => {
+        match Notice::new(last_error.as_deref(), error.as_deref()) {
+            Notice::NewError(error) => {
+                tracing::error!(witness, error, "a checkpoint of the audit log is not witnessed");
+            }
+            Notice::SameError(error) => {
                 tracing::debug!(witness, error, "a checkpoint of the audit log is not witnessed");
             }
-            Some(error) => tracing::error!(witness, error, "a checkpoint of the audit log is not witnessed"),
-            None if last_error.is_some() => tracing::info!(witness, "the audit log is witnessed again"),
-            None => {}
+            Notice::Recovered => tracing::info!(witness, "the audit log is witnessed again"),
+            Notice::Nothing => {}
         }
         last_error = error;
+    }
+}
+
+/// The log message after an attempt to submit a checkpoint.
+#[derive(Debug, PartialEq, Eq)]
+enum Notice<'e> {
+    /// The attempt failed, unlike the previous one or with another error.
+    NewError(&'e str),
+    /// The attempt failed like the previous one. An error message for each attempt would flood the journal.
+    SameError(&'e str),
+    /// The attempt succeeded after a failure.
+    Recovered,
+    /// The attempt succeeded like the previous one.
+    Nothing,
+}
+
+impl<'e> Notice<'e> {
+    fn new(last_error: Option<&str>, error: Option<&'e str>) -> Self {
+        match (last_error, error) {
+            (Some(last), Some(error)) if last == error => Self::SameError(error),
+            (_, Some(error)) => Self::NewError(error),
+            (Some(_), None) => Self::Recovered,
+            (None, None) => Self::Nothing,
+        }
     }
 }
 
@@ -193,4 +218,28 @@ async fn submit(
         }
     }
     Err(SubmitError::Behind)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_error_is_logged_as_an_error_once_until_it_changes_or_ends() {
+        let attempts =
+            [None, Some("gone"), Some("gone"), Some("slow"), Some("gone"), None, Some("gone"), None];
+        let mut last = None;
+        let notices = attempts.map(|error| Notice::new(std::mem::replace(&mut last, error), error));
+        let expected = [
+            Notice::Nothing,
+            Notice::NewError("gone"),
+            Notice::SameError("gone"),
+            Notice::NewError("slow"),
+            Notice::NewError("gone"),
+            Notice::Recovered,
+            Notice::NewError("gone"),
+            Notice::Recovered,
+        ];
+        assert_eq!(notices, expected);
+    }
 }
